@@ -1,0 +1,75 @@
+package event
+
+import (
+	"fmt"
+	"time"
+)
+
+// Op is what happened to an object.
+type Op uint8
+
+// The ops. Deleted means gone; an object that merely left a source's selector is Deselected.
+const (
+	Added Op = iota + 1
+	Updated
+	Deleted
+	Deselected
+	Sync // nothing happened: a resync puts every object through again
+)
+
+var opNames = [...]string{"", "added", "updated", "deleted", "deselected", "sync"}
+
+// Ops lists all ops, in the order of their values.
+func Ops() []Op { return []Op{Added, Updated, Deleted, Deselected, Sync} }
+
+// String returns the op as configuration, CEL, metrics and events spell it: lower case.
+func (op Op) String() string {
+	if op == 0 || int(op) >= len(opNames) {
+		return fmt.Sprintf("op(%d)", uint8(op))
+	}
+	return opNames[op]
+}
+
+// ParseOp is the inverse of [Op.String].
+func ParseOp(s string) (Op, bool) {
+	for _, op := range Ops() {
+		if opNames[op] == s {
+			return op, true
+		}
+	}
+	return 0, false
+}
+
+// Delta is one change of one object, as a source saw it. It is shared by all routes and must not be modified.
+//
+// What can be relied on: the deltas of one object reach a route in the order in which they happened; there is no order across
+// objects. While the watch can be resumed every change becomes a delta; across a gap (410 Gone) the net change does.
+type Delta struct {
+	Source string // the name that the configuration gives the source
+	Op     Op
+	// Old is the state before and New the state after. Old is nil for Added, and for Updated where the source keeps identities
+	// only. New is nil for Deleted and Deselected, whose last state is Old. Sync has only New.
+	Old, New *Object
+	// Initial: an object that was there before, put through for the first time (existing: deliver).
+	Initial bool
+	// Stale: the change was inferred from a list, and Old is the last state known rather than the last there was.
+	Stale bool
+	// Redelivered: put through again from the dead letters; the object may have moved on since.
+	Redelivered bool
+	// Seen is when the router received the change.
+	Seen time.Time
+}
+
+// Object returns the state that the delta is about: New, or for Deleted and Deselected the last state. It is never nil.
+func (d *Delta) Object() *Object {
+	if d.New != nil {
+		return d.New
+	}
+	return d.Old
+}
+
+// Key returns the namespace and name of the delta's object.
+func (d *Delta) Key() Key { return d.Object().Key() }
+
+// String names the delta in logs and errors: "updated pods default/web-0".
+func (d *Delta) String() string { return d.Op.String() + " " + d.Source + " " + d.Key().String() }

@@ -1,0 +1,87 @@
+package event
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// TypePrefix is what the type of an event starts with unless its handler names another type.
+const TypePrefix = "deltarouter."
+
+// Event is what a sink delivers: a CloudEvent (https://cloudevents.io, version 1.0) about one delta. It is immutable once made.
+type Event struct {
+	// ID is the same whenever the same event is made again, so that a receiver can drop duplicates; see [NewID].
+	ID      string
+	Type    string // deltarouter.added, or what the handler named
+	Source  string // /clusters/<cluster>/sources/<source>
+	Subject string // namespace/name, or name
+	Time    time.Time
+	// Data is JSON (content type application/json). It must not be modified.
+	Data []byte
+
+	// The extension attributes.
+	Route              string
+	K8sUID             string
+	K8sResourceVersion string
+	Redelivered        bool
+}
+
+// New returns the n-th event (from 0) that route makes of d, with the given JSON as its data.
+func New(d *Delta, route string, n int, data []byte) Event {
+	o := d.Object()
+	return Event{
+		ID:      NewID(d, route, n),
+		Type:    TypePrefix + d.Op.String(),
+		Source:  "/clusters/" + o.Resource().Cluster + "/sources/" + d.Source,
+		Subject: o.Key().String(),
+		Time:    d.Seen,
+		Data:    data,
+		Route:   route, K8sUID: o.UID(), K8sResourceVersion: o.ResourceVersion(), Redelivered: d.Redelivered,
+	}
+}
+
+// NewID returns the id of the n-th event that route makes of d: a hash of cluster, uid, resourceVersion, op, route and n. A delete
+// leaves the resourceVersion out, since a delete that is inferred from a list does not know it; a sync has the time of its round instead.
+func NewID(d *Delta, route string, n int) string {
+	o := d.Object()
+	version := o.ResourceVersion()
+	switch d.Op {
+	case Deleted:
+		version = ""
+	case Sync:
+		version = strconv.FormatInt(d.Seen.UnixNano(), 36)
+	case Added, Updated, Deselected:
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{
+		o.Resource().Cluster, o.UID(), version, d.Op.String(), route, strconv.Itoa(n),
+	}, "\x00")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Payload returns the data of an event whose route has no handler: the delta itself, as
+// {"op", "object", "oldObject", "initial", "stale"} with null and false members left out. For a delete, object is the last state.
+func Payload(d *Delta) []byte {
+	size := 64 + len(d.Object().json)
+	if d.Old != nil {
+		size += len(d.Old.json)
+	}
+	b := make([]byte, 0, size)
+	b = append(b, `{"op":"`...)
+	b = append(b, d.Op.String()...)
+	b = append(b, `","object":`...)
+	b = append(b, d.Object().json...)
+	if d.New != nil && d.Old != nil {
+		b = append(b, `,"oldObject":`...)
+		b = append(b, d.Old.json...)
+	}
+	if d.Initial {
+		b = append(b, `,"initial":true`...)
+	}
+	if d.Stale {
+		b = append(b, `,"stale":true`...)
+	}
+	return append(b, '}')
+}

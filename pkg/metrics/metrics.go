@@ -1,0 +1,113 @@
+// Package metrics holds every metric of the router in one place, under the names that dashboards and alerts rely on
+// (prefix deltarouter_). The stages count through it; pkg/api serves it on /metrics.
+package metrics
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// The values of the label result of route_deltas_total.
+const (
+	Matched      = "matched"
+	Filtered     = "filtered"
+	Delivered    = "delivered"
+	Dropped      = "dropped"
+	DeadLettered = "dead_lettered"
+	Folded       = "folded"
+	Suppressed   = "suppressed"
+)
+
+// Metrics is safe for concurrent use. Label values of ops are lower case.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	Deltas          *prometheus.CounterVec   // source, op
+	RouteDeltas     *prometheus.CounterVec   // route, result
+	RouteErrors     *prometheus.CounterVec   // route, kind
+	Events          *prometheus.CounterVec   // route, sink, result (delivered, retried, rejected)
+	QueueDepth      *prometheus.GaugeVec     // route: deltas owed
+	OldestOwed      *prometheus.GaugeVec     // route: seconds
+	DeliverySeconds *prometheus.HistogramVec // route: delta seen → acked
+	HandlerSeconds  *prometheus.HistogramVec // handler: one call
+	SourceSynced    *prometheus.GaugeVec     // source: 0 or 1
+	SourceObjects   *prometheus.GaugeVec     // source
+	SourceBytes     *prometheus.GaugeVec     // source
+	SourceStale     *prometheus.GaugeVec     // source: seconds since the API server was last heard of
+	Relists         *prometheus.CounterVec   // source, reason
+	ObjectErrors    *prometheus.CounterVec   // source: objects that could not be read and were left out
+	IndexErrors     *prometheus.CounterVec   // source, index: evaluations that failed and indexed nothing
+	GuestMemory     *prometheus.GaugeVec     // handler: bytes
+	GuestFuel       *prometheus.CounterVec   // handler: instructions
+	ConfigReloadOK  prometheus.Gauge
+	ConfigHash      *prometheus.GaugeVec // hash
+	buildInfo       *prometheus.GaugeVec // version
+}
+
+// New returns Metrics with a registry of its own and the Go runtime's metrics.
+func New() *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.Deltas = m.counter("deltas_total", "Deltas seen.", "source", "op")
+	m.RouteDeltas = m.counter("route_deltas_total", "Deltas per route and what became of them.", "route", "result")
+	m.RouteErrors = m.counter("route_errors_total", "Errors per route and kind.", "route", "kind")
+	m.Events = m.counter("events_total", "Events per route and sink.", "route", "sink", "result")
+	m.QueueDepth = m.gauge("queue_depth", "Deltas that a route owes.", "route")
+	m.OldestOwed = m.gauge("oldest_owed_seconds", "Age of the oldest delta that a route owes.", "route")
+	m.DeliverySeconds = m.histogram("delivery_seconds", "Time from a delta being seen to its ack.", "route")
+	m.HandlerSeconds = m.histogram("handler_seconds", "Time of one call of a handler.", "handler")
+	m.SourceSynced = m.gauge("source_synced", "1 once the source has its objects.", "source")
+	m.SourceObjects = m.gauge("source_objects", "Objects in the cache.", "source")
+	m.SourceBytes = m.gauge("source_bytes", "Bytes of the objects in the cache.", "source")
+	m.SourceStale = m.gauge("source_stale_seconds", "Time since the API server was last heard of.", "source")
+	m.Relists = m.counter("relists_total", "Full lists after the first.", "source", "reason")
+	m.ObjectErrors = m.counter("object_errors_total", "Objects that could not be read and were left out.", "source")
+	m.IndexErrors = m.counter("index_errors_total", "Index expressions that failed on an object and indexed nothing.", "source", "index")
+	m.GuestMemory = m.gauge("guest_memory_bytes", "Memory of a handler's guests.", "handler")
+	m.GuestFuel = m.counter("guest_fuel_total", "Instructions that a handler's guests executed.", "handler")
+	m.ConfigHash = m.gauge("config_hash", "1 for the hash of the running configuration.", "hash")
+	m.buildInfo = m.gauge("build_info", "1 for the running version.", "version")
+	m.ConfigReloadOK = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "deltarouter", Name: "config_reload_success", Help: "1 if the last load of the configuration succeeded.",
+	})
+	m.registry.MustRegister(m.ConfigReloadOK)
+	return m
+}
+
+// SetBuildInfo announces the version.
+func (m *Metrics) SetBuildInfo(version string) { m.buildInfo.WithLabelValues(version).Set(1) }
+
+// Handler serves the metrics in the Prometheus text formats.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// Registry is where a test reads values and where app registers what is computed at scrape time.
+func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
+
+// Since observes the seconds since start.
+func Since(o prometheus.Observer, start time.Time) { o.Observe(time.Since(start).Seconds()) }
+
+func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "deltarouter", Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "deltarouter", Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *Metrics) histogram(name, help string, label string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "deltarouter", Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(100e-6, 4, 12),
+	}, []string{label})
+	m.registry.MustRegister(v)
+	return v
+}

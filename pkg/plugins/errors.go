@@ -1,0 +1,42 @@
+package plugins
+
+import (
+	"errors"
+	"time"
+)
+
+// rejectedError marks an error that comes again however often it is tried.
+type rejectedError struct{ err error }
+
+func (e *rejectedError) Error() string { return e.err.Error() }
+func (e *rejectedError) Unwrap() error { return e.err }
+
+// laterError carries the time that a sink asked to be left alone.
+type laterError struct {
+	err   error
+	after time.Duration
+}
+
+func (e *laterError) Error() string { return e.err.Error() }
+func (e *laterError) Unwrap() error { return e.err }
+
+// Reject marks err as one that trying again cannot mend: a 4xx answer, a malformed event, a deterministic trap of a guest.
+func Reject(err error) error { return &rejectedError{err} }
+
+// IsRejected reports whether err was marked by [Reject].
+func IsRejected(err error) bool {
+	var r *rejectedError
+	return errors.As(err, &r)
+}
+
+// RetryLater says that err goes away by itself, not before the given time (a Retry-After header; 0: unknown).
+func RetryLater(err error, after time.Duration) error { return &laterError{err, after} }
+
+// RetryAfter returns the least time to wait before another try, 0 if err does not say.
+func RetryAfter(err error) time.Duration {
+	var l *laterError
+	if errors.As(err, &l) {
+		return l.after
+	}
+	return 0
+}

@@ -1,0 +1,101 @@
+// Package plugins is the seam between the pipeline and what handles and delivers events: a [Handler] turns deltas into events, a
+// [Sink] delivers them, a [Factory] makes one of a kind from its piece of the configuration.
+//
+// Each kind lives in a folder of its own below this package and imports only this package and the leaves; cmd/router/components.go
+// is the list of the kinds that the router has. The contract that every kind keeps is tested by plugins/plugintest.
+package plugins
+
+import (
+	"context"
+	"io"
+	"log/slog"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+)
+
+// Handler decides about deltas and makes events of them.
+type Handler interface {
+	// Handle takes a batch, which it must not modify or keep, and returns one Result per delta, in order. An error is about the
+	// batch as a whole: no delta of it was handled, and it may be given again. Handle may be called from several goroutines at
+	// once, at most Env.Workers of them; deltas of one object never at the same time. It returns soon after ctx is done.
+	Handle(ctx context.Context, batch []*event.Delta) ([]Result, error)
+	// Close ends the handler. It is called once, after the last Handle has returned.
+	Close(ctx context.Context) error
+}
+
+// Sink delivers events.
+type Sink interface {
+	// Write delivers events in order. It returns nil if it delivered all of them, else one error per event, nil for each that was
+	// delivered. An error made by [Reject] means that trying again is of no use; any other means that the sink is unavailable at
+	// the moment, see [RetryLater]. Write may be called from several goroutines at once. It returns soon after ctx is done.
+	Write(ctx context.Context, events []event.Event) []error
+	// Close ends the sink. It is called once, after the last Write has returned.
+	Close(ctx context.Context) error
+}
+
+// Verdict is what a handler decides about one delta.
+type Verdict uint8
+
+// The verdicts, with the values that guests use.
+const (
+	OK    Verdict = iota // done; the Result's events are delivered
+	Retry                // not now: try again later, counted as an attempt
+	Drop                 // done, and nothing is to be delivered
+	Fail                 // rejected: retry as often as the route says, then its onFailure decides
+)
+
+// String returns the verdict in lower case.
+func (v Verdict) String() string {
+	switch v {
+	case OK:
+		return "ok"
+	case Retry:
+		return "retry"
+	case Drop:
+		return "drop"
+	case Fail:
+		return "fail"
+	}
+	return "unknown"
+}
+
+// Result is a handler's answer for one delta.
+type Result struct {
+	Verdict Verdict
+	// Err is why, for Retry and Fail. An error made by [Reject] is not tried again: it would fail the same way.
+	// [RetryLater] sets when to try again.
+	Err error
+	// Events is what to deliver, for OK.
+	Events []Emit
+}
+
+// Emit is one event that a handler asks for.
+type Emit struct {
+	Data    []byte // JSON, the event's data
+	Type    string // empty: deltarouter.<op>
+	Subject string // empty: namespace/name of the delta's object
+}
+
+// Factory makes handlers or sinks of one kind. T is [Handler] or [Sink].
+type Factory[T any] struct {
+	// Kind is the key in the configuration: the "webhook" in `hook: {webhook: {url: …}}`.
+	Kind string
+	// Example is a piece of YAML as it stands below the kind. A test checks that Check accepts it.
+	Example string
+	// Check finds all mistakes of a configuration. It opens nothing and connects to nothing.
+	Check func(node config.Node) config.Problems
+	// Open makes one. It is called only with a node that Check accepted.
+	Open func(ctx context.Context, node config.Node, env Env) (T, error)
+}
+
+// Env is what the host gives to a handler or sink.
+type Env struct {
+	Name    string // the name in the configuration
+	Cluster string
+	Log     *slog.Logger     // has the name as an attribute already
+	Metrics *metrics.Metrics // never nil
+	Stdout  io.Writer        // where the stdout sink writes; safe for concurrent use
+	Workers int              // how many calls of Handle there are at most at the same time
+}
