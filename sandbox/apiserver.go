@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	kubeoptions "k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+)
+
+const (
+	apiserverStartTimeout = 2 * time.Minute
+	// apiserverStopTimeout bounds the drain at stop: kube-apiserver would wait up to a minute
+	// for open watches, and whoever stops a sandbox does not want to.
+	apiserverStopTimeout = 3 * time.Second
+)
+
+// auditPolicy logs each request once (a watch when it starts and when it ends), except those
+// of the server itself, of the sandbox, and to paths that are no resource.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: None
+  users: ["system:apiserver", "system:anonymous", "` + sandboxUser + `"]
+- level: None
+  nonResourceURLs: ["*"]
+- level: Metadata
+`
+
+// startAPIServer starts kube-apiserver in this process. The function it returns stops it and
+// waits for it, for a bounded time.
+func startAPIServer(ctx context.Context, d *dir, opts options, failed chan<- error) (func(), error) {
+	args := apiserverArgs(d)
+	if opts.audit {
+		if err := os.WriteFile(d.file(auditRules), []byte(auditPolicy), 0o600); err != nil {
+			return nil, err
+		}
+		args = append(args, "--audit-policy-file="+d.file(auditRules), "--audit-log-path="+d.file(auditLogFile))
+	}
+	// Last, so that they win.
+	completed, err := apiserverOptions(ctx, append(args, opts.apiserverArgs...))
+	if err != nil {
+		return nil, fmt.Errorf("kube-apiserver: %w", err)
+	}
+	// Apart from ctx: whatever still uses the server is stopped first, by ctx.
+	serverCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		err := app.Run(serverCtx, completed)
+		if serverCtx.Err() == nil {
+			failed <- fmt.Errorf("kube-apiserver ended: %w", err)
+		}
+	}()
+	return func() {
+		cancel()
+		select {
+		case <-stopped:
+		case <-time.After(apiserverStopTimeout):
+		}
+	}, nil
+}
+
+// apiserverOptions parses flags the way the kube-apiserver command does. The command itself
+// is not used, as it installs signal handlers.
+func apiserverOptions(ctx context.Context, args []string) (kubeoptions.CompletedOptions, error) {
+	s := kubeoptions.NewServerRunOptions()
+	fs := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
+	namedFlagSets := s.Flags()
+	for _, set := range namedFlagSets.FlagSets {
+		fs.AddFlagSet(set)
+	}
+	var none kubeoptions.CompletedOptions
+	if err := fs.Parse(args); err != nil {
+		return none, err
+	}
+	// Makes the feature gates and emulated versions of the flags take effect.
+	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
+		return none, err
+	}
+	rest.SetDefaultWarningHandler(rest.NoWarnings{})
+	completed, err := s.Complete(ctx)
+	if err != nil {
+		return none, err
+	}
+	return completed, utilerrors.NewAggregate(completed.Validate())
+}
+
+// apiserverArgs are the flags of kube-apiserver. All that is not said here is as in any cluster.
+func apiserverArgs(d *dir) []string {
+	return []string{
+		"--etcd-servers=" + d.etcdURL(),
+		"--bind-address=127.0.0.1",
+		"--secure-port=" + strconv.Itoa(d.ports.APIServer),
+		// Without it the server looks for a network interface, and there may be none.
+		"--advertise-address=127.0.0.1",
+		// The endpoints of the service "kubernetes" may not be loopback.
+		"--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=10.0.0.0/24",
+		"--tls-cert-file=" + d.key(servingCert),
+		"--tls-private-key-file=" + d.key(servingKey),
+		"--token-auth-file=" + d.file(tokensFile),
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + d.key(accountKey),
+		"--service-account-signing-key-file=" + d.key(accountKey),
+		"--authorization-mode=RBAC",
+		// No controller makes service accounts here, and without this no pod could be created.
+		"--disable-admission-plugins=ServiceAccount",
+		"--allow-privileged=true",
+		"--profiling=false",
+	}
+}
+
+// waitReady waits until the server says that it is ready and has made the namespace default,
+// which comes a little later.
+func waitReady(ctx context.Context, cfg *rest.Config, failed <-chan error) error {
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, apiserverStartTimeout)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		lastErr := errors.Join(
+			isOK(ctx, client, cfg.Host+"/readyz"),
+			isOK(ctx, client, cfg.Host+"/api/v1/namespaces/default"),
+		)
+		if lastErr == nil {
+			return nil
+		}
+		select {
+		case err := <-failed:
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("kube-apiserver is not ready: %w", lastErr)
+		case <-tick.C:
+		}
+	}
+}

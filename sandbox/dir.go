@@ -1,0 +1,184 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// The names in DIR. Outside programs rely on kubeconfig, kubeconfig-limited, etcd-url,
+// log and audit.log.
+const (
+	portsFile     = "ports.json"
+	etcdURLFile   = "etcd-url"
+	logFile       = "log"
+	auditLogFile  = "audit.log"
+	auditRules    = "audit-policy.yaml"
+	etcdData      = "etcd"
+	keysDir       = "keys"
+	tokensFile    = "tokens.csv"
+	adminConfig   = "kubeconfig"
+	limitedConfig = "kubeconfig-limited"
+	prepareLock   = "lock"
+)
+
+// ports are chosen once and kept in DIR, so that a restart is found where it was.
+type ports struct {
+	Etcd      int `json:"etcd"`
+	EtcdPeer  int `json:"etcdPeer"`
+	APIServer int `json:"apiserver"`
+}
+
+// dir is the folder of one sandbox, prepared and locked.
+type dir struct {
+	path   string
+	ports  ports
+	tokens map[string]string // user to token
+	locks  []*os.File
+}
+
+// openDir prepares the folder and takes the locks of the halves this process runs. The
+// kernel drops the locks of a process that is killed.
+func openDir(opts options) (*dir, error) {
+	if err := os.MkdirAll(opts.dir, 0o700); err != nil {
+		return nil, err
+	}
+	d := &dir{path: opts.dir}
+	for _, half := range []string{etcdHalf, apiserverHalf} {
+		if !opts.runs(half) {
+			continue
+		}
+		if err := d.lock(half+".lock", unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			d.unlock()
+			return nil, fmt.Errorf("%s: another sandbox uses it: %w", d.path, err)
+		}
+	}
+	if err := d.prepare(); err != nil {
+		d.unlock()
+		return nil, err
+	}
+	return d, nil
+}
+
+// prepare makes the files that both halves read, if they are not there yet.
+func (d *dir) prepare() error {
+	// Two halves that start at once must not both invent ports and keys.
+	if err := d.lock(prepareLock, unix.LOCK_EX); err != nil {
+		return err
+	}
+	defer func() {
+		d.locks[len(d.locks)-1].Close()
+		d.locks = d.locks[:len(d.locks)-1]
+	}()
+	if err := d.loadPorts(); err != nil {
+		return err
+	}
+	if err := d.loadKeys(); err != nil {
+		return err
+	}
+	if err := d.loadTokens(); err != nil {
+		return err
+	}
+	if err := os.WriteFile(d.file(etcdURLFile), []byte(d.etcdURL()+"\n"), 0o600); err != nil {
+		return err
+	}
+	if err := d.writeKubeconfig(adminConfig, adminUser); err != nil {
+		return err
+	}
+	return d.writeKubeconfig(limitedConfig, limitedUser)
+}
+
+func (d *dir) file(name string) string { return filepath.Join(d.path, name) }
+
+func (d *dir) etcdURL() string { return loopbackURL("http", d.ports.Etcd) }
+
+func (d *dir) serverURL() string { return loopbackURL("https", d.ports.APIServer) }
+
+func loopbackURL(scheme string, port int) string {
+	return scheme + "://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
+// lock takes a lock file and holds it until unlock.
+func (d *dir) lock(name string, how int) error {
+	f, err := os.OpenFile(d.file(name), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := unix.Flock(int(f.Fd()), how); err != nil {
+		f.Close()
+		return err
+	}
+	d.locks = append(d.locks, f)
+	return nil
+}
+
+func (d *dir) unlock() {
+	for _, f := range d.locks {
+		f.Close()
+	}
+	d.locks = nil
+}
+
+// close gives the folder back, and unless keep is set removes what the sandbox put there.
+// What somebody else put there stays, as DIR may be any folder.
+func (d *dir) close(keep bool) error {
+	defer d.unlock()
+	if keep {
+		return nil
+	}
+	var errs []error
+	for _, name := range []string{
+		portsFile, etcdURLFile, logFile, auditLogFile, auditRules, etcdData, keysDir, tokensFile,
+		adminConfig, limitedConfig, etcdHalf + ".lock", apiserverHalf + ".lock", prepareLock,
+	} {
+		errs = append(errs, os.RemoveAll(d.file(name)))
+	}
+	_ = os.Remove(d.path) // fails, rightly, if something else is in it
+	return errors.Join(errs...)
+}
+
+// loadPorts reads the ports of an earlier start, or picks free ones.
+func (d *dir) loadPorts() error {
+	data, err := os.ReadFile(d.file(portsFile))
+	if err == nil {
+		return json.Unmarshal(data, &d.ports)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, p := range []*int{&d.ports.Etcd, &d.ports.EtcdPeer, &d.ports.APIServer} {
+		if *p, err = freePort(); err != nil {
+			return err
+		}
+	}
+	if data, err = json.Marshal(d.ports); err != nil {
+		return err
+	}
+	return os.WriteFile(d.file(portsFile), data, 0o600)
+}
+
+// freePort picks a port below the range that the kernel takes client ports from. Inside
+// that range an outgoing connection could take the port while the server is stopped, and a
+// client that redials it could even be connected to itself.
+func freePort() (int, error) {
+	const first, last, attempts = 20000, 30000, 100
+	var lastErr error
+	for range attempts {
+		port := first + rand.IntN(last-first)
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			lastErr = err
+			continue
+		}
+		return port, l.Close()
+	}
+	return 0, fmt.Errorf("no free port from %d to %d: %w", first, last, lastErr)
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+const etcdStartTimeout = time.Minute
+
+// startEtcd starts a single member on the data in DIR/etcd and waits until it serves. Its
+// clients need no credentials: it listens on loopback only, and holds nothing of worth.
+func startEtcd(ctx context.Context, d *dir) (*embed.Etcd, error) {
+	client, err := url.Parse(d.etcdURL())
+	if err != nil {
+		return nil, err
+	}
+	peer, err := url.Parse(loopbackURL("http", d.ports.EtcdPeer))
+	if err != nil {
+		return nil, err
+	}
+	cfg := embed.NewConfig()
+	cfg.Dir = d.file(etcdData)
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	// A killed process loses nothing without fsync; only a power failure does.
+	cfg.UnsafeNoFsync = true
+	// A lone member waits one election timeout before it serves. There is nobody whose
+	// heartbeat could be late, so the timeout may be short.
+	cfg.TickMs, cfg.ElectionMs = 10, 100
+	cfg.LogLevel = "warn"
+	cfg.LogOutputs = []string{"stderr"}
+
+	etcd, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	select {
+	case <-etcd.Server.ReadyNotify():
+		return etcd, nil
+	case err = <-etcd.Err():
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-time.After(etcdStartTimeout):
+		err = errors.New("not ready after " + etcdStartTimeout.String())
+	}
+	etcd.Close()
+	return nil, fmt.Errorf("etcd: %w", err)
+}

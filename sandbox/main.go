@@ -1,0 +1,133 @@
+// Command sandbox runs a real Kubernetes API server and its etcd in one process, with
+// no containers and no network beyond loopback. There is no kubelet, no scheduler and
+// nearly no controller: an object stays as it was written until somebody writes it again,
+// which is what tests want. Namespaces and pods are the exception (see controllers.go).
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// The exit codes of the command.
+const (
+	exitOK    = 0
+	exitFail  = 1
+	exitUsage = 2
+)
+
+// options is the command line.
+type options struct {
+	dir           string
+	seed          string
+	only          string
+	keep          bool
+	demo          bool
+	audit         bool
+	stdin         bool
+	verbose       bool
+	apiserverArgs []string
+}
+
+// The two halves, and the values of -only.
+const (
+	etcdHalf      = "etcd"
+	apiserverHalf = "apiserver"
+)
+
+// runs says whether this process is to run the half.
+func (o options) runs(half string) bool { return o.only == "" || o.only == half }
+
+func main() {
+	opts, err := parseFlags(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(exitOK)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "sandbox:", err)
+		os.Exit(exitUsage)
+	}
+	os.Exit(runMain(opts))
+}
+
+// runMain is main without os.Exit, so that its defers run.
+func runMain(opts options) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if opts.stdin {
+		ctx = untilEOF(ctx, os.Stdin)
+	}
+	terminal, err := redirectStderr(opts)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "sandbox:", err)
+		return exitFail
+	}
+	if err := run(ctx, opts, os.Stdout); err != nil {
+		fmt.Fprintln(terminal, "sandbox:", err)
+		return exitFail
+	}
+	return exitOK
+}
+
+// parseFlags reads the command line. It has said on output what is wrong with a flag's
+// syntax; the error says it again, or says what is wrong with a value.
+func parseFlags(args []string, output io.Writer) (options, error) {
+	var o options
+	fs := flag.NewFlagSet("sandbox", flag.ContinueOnError)
+	fs.SetOutput(output)
+	fs.StringVar(&o.dir, "dir", "", "`DIR` for the data, the keys, the log and the kubeconfig (required)")
+	fs.StringVar(&o.seed, "seed", "", "apply the YAML manifests in `FOLDER` before ready")
+	fs.StringVar(&o.only, "only", "", "run one `HALF`: etcd or apiserver; implies -keep, as the other half needs DIR")
+	fs.BoolVar(&o.keep, "keep", false, "leave the data in DIR when stopped; what is in DIR is always used at start")
+	fs.BoolVar(&o.demo, "demo", false, "keep changing pods and nodes the way a live cluster does")
+	fs.BoolVar(&o.audit, "audit", false, "write each request to DIR/audit.log, except the sandbox's own")
+	fs.BoolVar(&o.stdin, "stdin", false, "stop when stdin ends, so that a parent that dies leaves no orphan")
+	fs.BoolVar(&o.verbose, "v", false, "log to stderr, not to DIR/log")
+	fs.Func("apiserver-arg", "a `FLAG` more for kube-apiserver, as --name=value; can be repeated", func(s string) error {
+		o.apiserverArgs = append(o.apiserverArgs, s)
+		return nil
+	})
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	return o, o.validate(fs.Args())
+}
+
+func (o *options) validate(rest []string) error {
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected arguments: %s", strings.Join(rest, " "))
+	case o.dir == "":
+		return errors.New("-dir is required")
+	case !slices.Contains([]string{"", etcdHalf, apiserverHalf}, o.only):
+		return fmt.Errorf("-only %s: must be %s or %s", o.only, etcdHalf, apiserverHalf)
+	case o.only == etcdHalf && (o.seed != "" || o.demo || o.audit || len(o.apiserverArgs) > 0):
+		return errors.New("-only etcd: -seed, -demo, -audit and -apiserver-arg need the API server")
+	}
+	dir, err := filepath.Abs(o.dir)
+	if err != nil {
+		return err
+	}
+	o.dir = dir
+	o.keep = o.keep || o.only != ""
+	return nil
+}
+
+// untilEOF gives a context that ends when r does.
+func untilEOF(ctx context.Context, r io.Reader) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		_, _ = io.Copy(io.Discard, r) // an error ends it as EOF does
+	}()
+	return ctx
+}
