@@ -1,0 +1,68 @@
+// Package arch checks the rules of the house that a compiler does not: who imports whom, where each heavy dependency lives, and
+// some habits of the code. This file is the table, rules_test.go applies it.
+package arch
+
+// module is the import path of the root module; the modules below it share its prefix.
+const module = "github.com/deltarouter/deltarouter"
+
+// anything allows a folder every import, of ours and of others.
+const anything = "..."
+
+// allowed lists, for each folder with Go source, the folders of ours that its non-test files may import. A folder that is not here
+// fails: where something new belongs is a decision, and it is taken here. Nothing is said twice: what a folder may import is not
+// inherited from what it imports.
+//
+// A name may end in /* (one level) or /... (all levels, the folder itself included); the most exact name counts.
+var allowed = map[string][]string{
+	"pkg/rawjson": {},
+	"pkg/event":   {"pkg/rawjson"},
+	"pkg/metrics": {},
+	"pkg/config":  {},
+
+	"pkg/expr":       {"pkg/event", "pkg/rawjson"},
+	"pkg/index":      {"pkg/event", "pkg/config", "pkg/expr", "pkg/metrics"},
+	"pkg/filters":    {"pkg/event", "pkg/config", "pkg/expr"},
+	"pkg/informer":   {"pkg/event", "pkg/config", "pkg/rawjson", "pkg/metrics"},
+	"pkg/checkpoint": {"pkg/event"},
+
+	// A new kind of handler or sink is a folder under pkg/plugins, and no kind knows another.
+	"pkg/plugins":            {"pkg/event", "pkg/config", "pkg/metrics"},
+	"pkg/plugins/*":          {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics"},
+	"pkg/plugins/emit":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/expr"},
+	"pkg/plugins/plugintest": {"pkg/plugins", "pkg/event", "pkg/config"},
+
+	"pkg/pipeline": {"pkg/event", "pkg/filters", "pkg/plugins", "pkg/checkpoint", "pkg/metrics", "pkg/expr"},
+	"pkg/api":      {"pkg/event", "pkg/metrics"},
+
+	// The composition root knows every package, but no kind of plugin: those are handed to it by cmd/router.
+	"internal/app": {
+		"pkg/rawjson", "pkg/event", "pkg/metrics", "pkg/config", "pkg/expr", "pkg/index", "pkg/filters", "pkg/informer",
+		"pkg/checkpoint", "pkg/plugins", "pkg/pipeline", "pkg/api",
+	},
+	"cmd/router": {"internal/app", "pkg/config", "pkg/plugins", "pkg/plugins/*"},
+
+	// Modules of their own. A plugin's author gets the SDK and nothing of the router with it.
+	"sdk/go/...":           {"sdk/go/..."},
+	"examples/plugins/...": {"sdk/go/..."},
+	"sandbox/...":          {"sandbox/..."},
+	"bench/...":            {anything},
+	"test/...":             {anything},
+	"hack/...":             {},
+	"tools/...":            {},
+}
+
+// homes lists where a heavy dependency may be imported. The reasons stand in .golangci.yml, which says the same in the editor; a
+// test keeps the two alike. Programs beside the router are free, unless depguard says otherwise.
+var homes = map[string][]string{
+	"github.com/google/cel-go":            {"pkg/expr"},
+	"k8s.io/apiserver":                    {"pkg/expr"},
+	"github.com/tetratelabs/wazero":       {"pkg/plugins/wasm"},
+	"github.com/hashicorp/go-plugin":      {"pkg/plugins/process"},
+	"k8s.io/client-go":                    {"pkg/informer", "pkg/index", "pkg/plugins/kubernetes"},
+	"go.etcd.io/bbolt":                    {"pkg/checkpoint"},
+	"gopkg.in/yaml.v3":                    {"pkg/config"},
+	"sigs.k8s.io/yaml":                    {"pkg/config"},
+	"github.com/prometheus/client_golang": {"pkg/metrics", "pkg/api"},
+	"github.com/tidwall":                  {},
+	"github.com/pkg/errors":               {},
+}
