@@ -1,0 +1,82 @@
+# Needs Go and make; the tests use a C compiler if there is one. `make` lists what there is.
+
+# Every folder with a go.mod is a module of its own; tools/ only pins programs.
+MODULES := $(sort $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './bin/*' -not -path '*/testdata/*')))
+CODE    := $(filter-out ./tools,$(MODULES))
+
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+FUZZTIME ?= 20s
+
+GOLANGCI_VERSION := $(shell awk '$$1 == "github.com/golangci/golangci-lint/v2" { print $$2 }' tools/go.mod)
+GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+
+# $(call each,MODULES,COMMAND) runs the command in each module and stops at the first that fails.
+each = @for m in $(1); do echo "--- $@ $$m"; (cd $$m && $(2)) || exit 1; done
+
+.PHONY: help run build router plugins test e2e arch bench fuzz fmt fmt-check tidy tidy-check generate lint check clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+
+run: build ## run config.yaml on a throw-away cluster, or with CLUSTER=current on the current kubeconfig context
+	@bash hack/run.sh
+
+build: router plugins bin/sandbox ## build bin/router, bin/sandbox and the example plugins
+
+router: ## build bin/router alone
+	@CGO_ENABLED=0 sh hack/progress.sh bin/router go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/router ./cmd/router
+
+plugins: ## build examples/plugins into bin/plugins
+	@sh hack/guests.sh
+
+# A file, not a phony target: go would take seconds to find that thousands of packages of Kubernetes did not change.
+bin/sandbox: $(shell find sandbox -name '*_test.go' -prune -o -type f -print)
+	@echo "bin/sandbox is a Kubernetes API server with its etcd; the first build takes some minutes"
+	@CGO_ENABLED=0 sh hack/progress.sh bin/sandbox go build -C sandbox -ldflags '-s -w' -o ../bin/sandbox .
+
+test: build ## run the tests of all modules, with the race detector where cgo works
+	@sh hack/test.sh $(CODE)
+
+e2e: build ## run the tests against the sandbox alone
+	go test -count=1 ./test/e2e/...
+
+arch: ## check who imports whom
+	go test ./test/arch/
+
+bench: build ## measure the router beside hand-written client-go programs and print the ratio
+	go -C bench run .
+
+fuzz: ## run each fuzz target for FUZZTIME (20s)
+	@sh hack/fuzz.sh $(FUZZTIME) $(CODE)
+
+fmt: $(GOLANGCI) ## format all Go files
+	$(GOLANGCI) fmt
+
+fmt-check: $(GOLANGCI)
+	$(GOLANGCI) fmt --diff
+
+tidy: ## tidy every go.mod
+	$(call each,$(MODULES),go mod tidy)
+
+tidy-check:
+	$(call each,$(MODULES),go mod tidy -diff)
+
+generate: ## regenerate what is generated
+	$(call each,$(CODE),go generate ./...)
+
+# The linter reads compiled dependencies from the build cache; with the flags of the build it finds those that are there.
+lint: $(GOLANGCI) ## lint all modules
+	$(call each,$(filter-out ./sandbox,$(CODE)),CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -trimpath" $(CURDIR)/$(GOLANGCI) run ./...)
+	$(call each,$(filter ./sandbox,$(CODE)),CGO_ENABLED=0 $(CURDIR)/$(GOLANGCI) run ./...)
+
+check: fmt tidy generate lint ## what a commit must pass beside the tests: format, tidy, generate, lint, no difference
+	@git diff --exit-code || { echo "check: commit the differences above, and run it again" >&2; exit 1; }
+
+clean: ## remove what was built
+	rm -rf bin
+
+# One binary per version: a pinned version that moves is built once more.
+$(GOLANGCI):
+	@rm -f bin/golangci-lint-*
+	@CGO_ENABLED=0 sh hack/progress.sh $@ go build -C tools -trimpath -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

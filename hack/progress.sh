@@ -1,0 +1,45 @@
+#!/bin/sh
+# progress.sh NAME go build …
+#
+# Runs a long `go build` and says every ten seconds how far it is: a build of some minutes that prints nothing looks like one
+# that hangs. What go prints is shown only if it fails. A build that is over within ten seconds says nothing.
+set -u
+
+name=$1
+shift
+[ "$1 $2" = "go build" ] || { echo "usage: progress.sh NAME go build ..." >&2; exit 2; }
+shift 2
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+start=$(date +%s)
+
+# With -v go prints each package as it starts on it. The naps are short because what is left of one outlives this script, and
+# silent because it would keep a pipe open.
+ticker() {
+	naps=0
+	while kill -0 $$ 2>/dev/null; do
+		sleep 1 >/dev/null 2>&1
+		naps=$((naps + 1))
+		[ $((naps % 10)) = 0 ] || continue
+		echo "  $name: $(($(date +%s) - start)) s, $(grep -c '^go: downloading' "$log") modules downloaded," \
+			"$(grep -c '^[^ :#]*$' "$log") packages compiled"
+	done
+}
+ticker &
+ticker=$!
+
+# In the foreground, so that Ctrl-C reaches go.
+go build -v "$@" 2>"$log"
+status=$?
+kill "$ticker" 2>/dev/null
+wait "$ticker" 2>/dev/null
+
+took=$(($(date +%s) - start))
+if [ "$status" != 0 ]; then
+	grep -v -e '^[^ :#]*$' -e '^go: downloading' "$log" >&2
+	echo "$name: the build failed after $took s" >&2
+elif [ "$took" -ge 10 ]; then
+	echo "  $name: built in $took s"
+fi
+exit "$status"
