@@ -1,0 +1,212 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/index"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// Components is what the router can be made of; cmd/router/components.go is the list.
+type Components struct {
+	Handlers []plugins.Factory[plugins.Handler]
+	Sinks    []plugins.Factory[plugins.Sink]
+	// Emit makes the handler of a route that has `emit` instead of `handle`.
+	Emit func(*expr.Program, expr.Cache) plugins.Handler
+}
+
+// plan is a configuration in which everything that can be checked without a cluster was checked, and every expression is compiled.
+type plan struct {
+	config  *config.Config
+	sources map[string]sourcePlan
+	routes  []routePlan
+}
+
+type sourcePlan struct {
+	indexes map[string][]*expr.Program // by the configured name
+}
+
+// routePlan has nil for what the route does not declare.
+type routePlan struct {
+	*config.Route
+
+	filter, emit, key *expr.Program
+}
+
+// lookups returns the sources that the route's expressions look things up in.
+func (r *routePlan) lookups() []string {
+	var names []string
+	for _, p := range []*expr.Program{r.filter, r.emit, r.key} {
+		if p != nil {
+			names = append(names, p.Sources()...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Check reports every problem of the configuration file that can be found without a cluster. It opens nothing but the file and
+// what it names (guests' modules).
+func Check(path string, components Components) config.Problems {
+	_, problems := makePlan(path, components)
+	return problems
+}
+
+func makePlan(path string, components Components) (*plan, config.Problems) {
+	cfg, problems := config.Load(path)
+	if cfg == nil {
+		return nil, problems
+	}
+	problems = append(problems, checkComponents("handler", cfg.Handlers, components.Handlers)...)
+	problems = append(problems, checkComponents("sink", cfg.Sinks, components.Sinks)...)
+	p := &plan{config: cfg, sources: make(map[string]sourcePlan)}
+	env, err := expr.NewEnv(environment(cfg))
+	if err != nil {
+		return nil, append(problems, defineProblem(cfg, err))
+	}
+	c := compiler{env: env, problems: problems, cfg: cfg}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Sources)) {
+		p.sources[name] = c.source(name, cfg.Sources[name])
+	}
+	for _, r := range cfg.Routes {
+		p.routes = append(p.routes, c.route(r))
+	}
+	return p, c.problems
+}
+
+// checkComponents lets the factory of each component check its part of the configuration.
+func checkComponents[T any](what string, configured map[string]*config.Component, factories []plugins.Factory[T]) (problems config.Problems) {
+	for _, name := range slices.Sorted(maps.Keys(configured)) {
+		c := configured[name]
+		f := factoryOf(factories, c.Kind)
+		if f == nil {
+			problems = append(problems, c.Node.Problemf("unknown kind of %s %q; there are: %s", what, c.Kind, kinds(factories)))
+			continue
+		}
+		problems = append(problems, f.Check(c.Config)...)
+	}
+	return problems
+}
+
+func factoryOf[T any](factories []plugins.Factory[T], kind string) *plugins.Factory[T] {
+	for i := range factories {
+		if factories[i].Kind == kind {
+			return &factories[i]
+		}
+	}
+	return nil
+}
+
+func kinds[T any](factories []plugins.Factory[T]) string {
+	names := make([]string, len(factories))
+	for i := range factories {
+		names[i] = factories[i].Kind
+	}
+	return strings.Join(names, ", ")
+}
+
+// environment tells the expressions which sources and indexes exist.
+func environment(cfg *config.Config) expr.EnvConfig {
+	env := expr.EnvConfig{
+		Cluster: cfg.Cluster.Name, Define: make(map[string]string), Sources: make(map[string][]string),
+	}
+	for name, e := range cfg.Define {
+		env.Define[name] = e.Text
+	}
+	for name, s := range cfg.Sources {
+		env.Sources[name] = append(index.Builtins(), slices.Sorted(maps.Keys(s.Indexes))...)
+	}
+	return env
+}
+
+// compiler compiles the expressions of a configuration and collects what is wrong with them.
+type compiler struct {
+	cfg      *config.Config
+	env      *expr.Env
+	problems config.Problems
+}
+
+func (c *compiler) source(name string, s *config.Source) sourcePlan {
+	p := sourcePlan{indexes: make(map[string][]*expr.Program)}
+	for _, index := range slices.Sorted(maps.Keys(s.Indexes)) {
+		for i := range s.Indexes[index] {
+			p.indexes[index] = append(p.indexes[index], c.compile(&s.Indexes[index][i], expr.Index, name))
+		}
+	}
+	return p
+}
+
+func (c *compiler) route(r *config.Route) routePlan {
+	// An index without a source's name means the route's own source; a route with several has to say which.
+	source := ""
+	if len(r.From) == 1 {
+		source = r.From[0]
+	}
+	return routePlan{
+		Route:  r,
+		filter: c.compile(r.Filter, expr.Filter, source),
+		emit:   c.compile(r.Emit, expr.Emit, source),
+		key:    c.compile(r.Key, expr.Key, source),
+	}
+}
+
+func (c *compiler) compile(e *config.Expr, usage expr.Usage, source string) *expr.Program {
+	if e == nil {
+		return nil
+	}
+	program, err := c.env.Compile(e.Text, usage, source)
+	if err == nil {
+		c.checkLookups(e, program)
+		return program
+	}
+	var failed *expr.CompileError
+	if !errors.As(err, &failed) {
+		c.problems = append(c.problems, e.Problem(1, 0, err.Error()))
+		return nil
+	}
+	c.problems = append(c.problems, problemsOf(*e, failed)...)
+	return nil
+}
+
+// checkLookups refuses to look things up in a source that does not keep its objects.
+func (c *compiler) checkLookups(e *config.Expr, program *expr.Program) {
+	for _, name := range program.Sources() {
+		if s := c.cfg.Sources[name]; s != nil && s.Cache == config.CacheIdentity {
+			c.problems = append(c.problems, e.Problem(1, 0,
+				fmt.Sprintf("looks up source %q, which keeps identities only; give it cache: full or cache: metadata", name)))
+		}
+	}
+}
+
+func defineProblem(cfg *config.Config, err error) config.Problem {
+	var failed *expr.CompileError
+	if errors.As(err, &failed) {
+		if e, ok := cfg.Define[failed.Define]; ok {
+			if problems := problemsOf(e, failed); len(problems) > 0 {
+				return problems[0]
+			}
+		}
+	}
+	return config.Problem{Path: "define", Message: err.Error()}
+}
+
+func problemsOf(e config.Expr, failed *expr.CompileError) (problems config.Problems) {
+	for _, issue := range failed.Issues {
+		problems = append(problems, e.Problem(issue.Line, issue.Column, issue.Message))
+	}
+	return problems
+}
+
+// logProblems logs each problem on a line of its own.
+func logProblems(log *slog.Logger, problems config.Problems) {
+	for _, p := range problems {
+		log.Error("bad configuration", "problem", p.Error())
+	}
+}

@@ -1,0 +1,75 @@
+package index
+
+import (
+	"slices"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+)
+
+// Catalog answers look-ups over all sources; it is the cache that expressions and handlers see. Fill it with [Catalog.Add] before
+// it is used; look-ups may then come from any goroutine.
+type Catalog struct {
+	sources map[string]source
+}
+
+// source is the union of the stores of its watches.
+type source struct {
+	stores  []*Store
+	indexes map[string]string // the configured name → the Spec's
+}
+
+var _ expr.Cache = (*Catalog)(nil)
+
+// NewCatalog returns a catalog without sources.
+func NewCatalog() *Catalog { return &Catalog{sources: make(map[string]source)} }
+
+// Add declares a source: its stores, and the names of its indexes with the Spec each stands for.
+func (c *Catalog) Add(name string, stores []*Store, indexes map[string]Spec) {
+	names := make(map[string]string, len(indexes)+len(builtins))
+	for builtin := range builtins {
+		names[builtin] = builtin
+	}
+	for index, spec := range indexes {
+		names[index] = spec.Name
+	}
+	c.sources[name] = source{stores: slices.Clone(stores), indexes: names}
+}
+
+// Lookup returns the objects of the source that the index has under value, in no order; every object if index is empty. An unknown
+// source or index has none.
+func (c *Catalog) Lookup(source, index, value string) []*event.Object {
+	src := c.sources[source]
+	var found []*event.Object
+	for _, store := range src.stores {
+		if index == "" {
+			found = slices.AppendSeq(found, store.All())
+			continue
+		}
+		found = store.lookup(found, src.indexes[index], value)
+	}
+	return found
+}
+
+// Count returns how many objects [Catalog.Lookup] would return.
+func (c *Catalog) Count(source, index, value string) int {
+	src, n := c.sources[source], 0
+	for _, store := range src.stores {
+		if index == "" {
+			n += store.Len()
+			continue
+		}
+		n += store.countOf(src.indexes[index], value)
+	}
+	return n
+}
+
+// Get returns one object of the source, or nil. The namespace is empty for cluster-scoped objects.
+func (c *Catalog) Get(source, namespace, name string) *event.Object {
+	for _, store := range c.sources[source].stores {
+		if o := store.Get(event.Key{Namespace: namespace, Name: name}); o != nil {
+			return o
+		}
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package index
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+)
+
+// Spec is one index: a name and the expressions whose values an object is found under.
+type Spec struct {
+	// Name is the hash of the expressions, see [NewSpec], so that sources which share a watch share equal indexes.
+	Name     string
+	programs []*expr.Program
+	failures prometheus.Counter
+	warn     func(error, *event.Object)
+}
+
+// NewSpec returns an index over the union of the values of the programs, each compiled for [expr.Index] from the text beside it.
+// Failures are counted in failures; the first one is logged with the label, which says where the index is declared.
+func NewSpec(texts []string, programs []*expr.Program, failures prometheus.Counter, log *slog.Logger, label string) Spec {
+	hash := sha256.New()
+	for _, text := range texts {
+		hash.Write([]byte(text))
+		hash.Write([]byte{0})
+	}
+	var warned atomic.Bool
+	return Spec{
+		Name: hex.EncodeToString(hash.Sum(nil)[:12]), programs: programs, failures: failures,
+		warn: func(err error, o *event.Object) {
+			if !warned.Swap(true) {
+				log.Warn("index expression failed, the object is not indexed; more failures are only counted",
+					"index", label, "object", o.String(), "err", err)
+			}
+		},
+	}
+}
+
+// values returns what the object is found under. A failing expression contributes nothing.
+func (s *Spec) values(o *event.Object) []string {
+	var all []string
+	for _, p := range s.programs {
+		values, err := p.Keys(o)
+		if err != nil {
+			s.failures.Inc()
+			s.warn(err, o)
+			continue
+		}
+		if all == nil {
+			all = values
+		} else {
+			all = append(all, values...)
+		}
+	}
+	return all
+}
+
+// The names of the indexes that every source has.
+const (
+	ByName      = "name"      // metadata.name
+	ByNamespace = "namespace" // metadata.namespace; "" for cluster-scoped objects
+	ByOwner     = "owner"     // metadata.ownerReferences[*].uid
+)
+
+// Builtins returns the names of the indexes that every source has.
+func Builtins() []string { return []string{ByName, ByNamespace, ByOwner} }
+
+// builtins is a constant table.
+var builtins = map[string]func(*event.Object) []string{
+	ByName:      func(o *event.Object) []string { return []string{o.Key().Name} },
+	ByNamespace: func(o *event.Object) []string { return []string{o.Key().Namespace} },
+	ByOwner:     owners,
+}
+
+func owners(o *event.Object) (uids []string) {
+	for ref := range o.Raw().Path("metadata", "ownerReferences").Elems() {
+		if uid := ref.Get("uid").Str(); uid != "" {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
+}
