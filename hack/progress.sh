@@ -7,8 +7,6 @@ set -u
 
 name=$1
 shift
-[ "$1 $2" = "go build" ] || { echo "usage: progress.sh NAME go build ..." >&2; exit 2; }
-shift 2
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -30,7 +28,7 @@ ticker &
 ticker=$!
 
 # In the foreground, so that Ctrl-C reaches go.
-go build -v "$@" 2>"$log"
+GOFLAGS="${GOFLAGS:-} -v" "$@" 2>"$log"
 status=$?
 kill "$ticker" 2>/dev/null
 wait "$ticker" 2>/dev/null
