@@ -18,7 +18,7 @@ import (
 const (
 	apiserverStartTimeout = 2 * time.Minute
 	// apiserverStopTimeout bounds the drain at stop: kube-apiserver would wait up to a minute
-	// for open watches, and whoever stops a sandbox does not want to.
+	// for requests in flight, and whoever stops a sandbox does not want to.
 	apiserverStopTimeout = 3 * time.Second
 )
 
@@ -116,6 +116,8 @@ func apiserverArgs(d *dir) []string {
 		"--disable-admission-plugins=ServiceAccount",
 		"--allow-privileged=true",
 		"--profiling=false",
+		// Ends open watches at stop; else the drain would wait for them.
+		"--shutdown-watch-termination-grace-period=1s",
 	}
 }
 

@@ -17,8 +17,12 @@ import (
 	"k8s.io/kubernetes/pkg/controller/namespace"
 )
 
-// resync is how soon what failed once is tried again.
-const resync = 10 * time.Second
+// How soon what failed once is tried again. The namespace controller itself would wait for
+// half of the grace period of the pods, which end at once here.
+const (
+	namespaceResync = time.Second
+	podResync       = 10 * time.Second
+)
 
 // startControllers starts the two controllers without which a deletion never ends: that of
 // namespaces, which is the real one, and a stand-in for the kubelet that lets go of deleted
@@ -32,15 +36,15 @@ func startControllers(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	typed := informers.NewSharedInformerFactory(client, resync)
+	typed := informers.NewSharedInformerFactory(client, namespaceResync)
 	namespaces := namespace.NewNamespaceController(ctx, client, meta,
 		client.Discovery().ServerPreferredNamespacedResources,
-		typed.Core().V1().Namespaces(), resync, corev1.FinalizerKubernetes)
+		typed.Core().V1().Namespaces(), namespaceResync, corev1.FinalizerKubernetes)
 	typed.Start(ctx.Done())
 	go namespaces.Run(ctx, 2)
 
 	// Metadata is enough, and costs less under load.
-	partial := metadatainformer.NewSharedInformerFactory(meta, resync)
+	partial := metadatainformer.NewSharedInformerFactory(meta, podResync)
 	pods := partial.ForResource(corev1.SchemeGroupVersion.WithResource("pods")).Informer()
 	release := func(obj any) { releasePod(ctx, client, obj) }
 	_, err = pods.AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -10,7 +10,12 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-const etcdStartTimeout = time.Minute
+const (
+	etcdStartTimeout = time.Minute
+	// etcdStopTimeout bounds the wait for clients, as an API server that is still there never
+	// goes away by itself. A stop that is cut short is a kill, and the log of etcd survives that.
+	etcdStopTimeout = 300 * time.Millisecond
+)
 
 // startEtcd starts a single member on the data in DIR/etcd and waits until it serves. Its
 // clients need no credentials: it listens on loopback only, and holds nothing of worth.
@@ -51,4 +56,17 @@ func startEtcd(ctx context.Context, d *dir) (*embed.Etcd, error) {
 	}
 	etcd.Close()
 	return nil, fmt.Errorf("etcd: %w", err)
+}
+
+// stopEtcd stops it and waits for it, for a bounded time.
+func stopEtcd(etcd *embed.Etcd) {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		etcd.Close()
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(etcdStopTimeout):
+	}
 }

@@ -26,7 +26,7 @@ func run(ctx context.Context, opts options, stdout io.Writer) (err error) {
 		if err != nil {
 			return ignoreIfStopped(ctx, err)
 		}
-		defer etcd.Close()
+		defer stopEtcd(etcd)
 		go func() { failed <- fmt.Errorf("etcd: %w", <-etcd.Err()) }()
 	}
 	if opts.runs(apiserverHalf) {

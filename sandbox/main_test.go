@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseFlags(t *testing.T) {
+	tests := []struct {
+		name, args, wantErr string
+	}{
+		{name: "all", args: "-dir d -seed s -keep -demo -audit -stdin -v -apiserver-arg --a=b -apiserver-arg=--c"},
+		{name: "half", args: "-dir d -only etcd"},
+		{name: "no dir", args: "-keep", wantErr: "-dir is required"},
+		{name: "bad half", args: "-dir d -only kubelet", wantErr: "-only kubelet: must be etcd or apiserver"},
+		{name: "seed without server", args: "-dir d -only etcd -seed s", wantErr: "need the API server"},
+		{name: "rest", args: "-dir d more", wantErr: "unexpected arguments: more"},
+		{name: "unknown", args: "-dir d -nope", wantErr: "not defined: -nope"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := parseFlags(strings.Fields(test.args), io.Discard)
+			switch {
+			case test.wantErr == "" && err != nil:
+				t.Fatalf("unexpected error: %v", err)
+			case test.wantErr != "" && (err == nil || !strings.Contains(err.Error(), test.wantErr)):
+				t.Fatalf("got error %v, want one with %q", err, test.wantErr)
+			}
+		})
+	}
+}
+
+func TestParseFlagsValues(t *testing.T) {
+	o, err := parseFlags(strings.Fields("-dir d -only apiserver -apiserver-arg=--a=b -apiserver-arg=--c"), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !filepath.IsAbs(o.dir) || !o.keep || !slices.Equal(o.apiserverArgs, []string{"--a=b", "--c"}) {
+		t.Errorf("got %+v", o)
+	}
+	if o.runs(etcdHalf) || !o.runs(apiserverHalf) {
+		t.Errorf("-only apiserver: runs the wrong half")
+	}
+}
+
+func TestUntilEOF(t *testing.T) {
+	r, w := io.Pipe()
+	ctx := untilEOF(context.Background(), r)
+	if ctx.Err() != nil {
+		t.Fatal("ended before EOF")
+	}
+	w.Close()
+	<-ctx.Done()
+}
+
+func TestDirIsReused(t *testing.T) {
+	opts := options{dir: t.TempDir()}
+	first, err := openDir(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openDir(opts); err == nil || !strings.Contains(err.Error(), "another sandbox uses it") {
+		t.Fatalf("second sandbox on a used folder: got error %v", err)
+	}
+	config, err := os.ReadFile(first.file(adminConfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.close(true); err != nil {
+		t.Fatal(err)
+	}
+
+	second, err := openDir(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.close(false)
+	if second.ports != first.ports {
+		t.Errorf("ports %+v became %+v", first.ports, second.ports)
+	}
+	again, err := os.ReadFile(second.file(adminConfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(config) != string(again) {
+		t.Error("the kubeconfig is not the same")
+	}
+}
+
+func TestDirCloseLeavesWhatIsNotOurs(t *testing.T) {
+	folder := t.TempDir()
+	foreign := filepath.Join(folder, "foreign")
+	if err := os.WriteFile(foreign, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDir(options{dir: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{adminConfig, limitedConfig, tokensFile} {
+		info, err := os.Stat(d.file(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", name, info.Mode())
+		}
+	}
+	if err := d.close(false); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) != 1 || left[0].Name() != "foreign" {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestDirIsRemoved(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "new")
+	d, err := openDir(options{dir: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.close(false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(folder); !os.IsNotExist(err) {
+		t.Errorf("still there: %v", err)
+	}
+}
