@@ -1,0 +1,111 @@
+package filters_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func delta(t testing.TB, source string, op event.Op, name string) *event.Delta {
+	t.Helper()
+	o, err := event.ParseObject(&event.Resource{Cluster: "c"}, `{"metadata":{"namespace":"default","name":"`+name+`","uid":"u","resourceVersion":"1"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &event.Delta{Source: source, Op: op}
+	if op == event.Deleted || op == event.Deselected {
+		d.Old = o
+	} else {
+		d.New = o
+	}
+	return d
+}
+
+func named(name string) filters.Filter {
+	return filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.Key().Name == name, nil })
+}
+
+var errFilter = errors.New("no such overload")
+
+func TestTable(t *testing.T) {
+	failing := filters.Func(func(context.Context, *event.Delta) (bool, error) { return true, errFilter })
+	closed := make(chan struct{})
+	close(closed)
+	table := filters.NewTable([]filters.Entry{
+		0: {Sources: []string{"pods"}, Ops: []event.Op{event.Added, event.Updated, event.Deleted}},
+		1: {Sources: []string{"pods", "nodes"}, Ops: []event.Op{event.Updated, event.Updated}, Filter: named("a")},
+		2: {Sources: []string{"nodes"}, Ops: event.Ops(), Filter: failing, Initial: true},
+		3: {Sources: []string{"pods", "pods"}, Ops: []event.Op{event.Deselected}, Filter: named("a"), Ready: make(chan struct{})},
+		4: {Sources: []string{"pods"}, Ops: []event.Op{event.Deselected}, Filter: named("a"), Ready: closed},
+	})
+	tests := map[string]struct {
+		source, name string
+		op           event.Op
+		initial      bool
+		want         []filters.Match
+	}{
+		"unknown source":  {source: "secrets", op: event.Added},
+		"unknown op":      {source: "pods", op: event.Sync + 1},
+		"no op":           {source: "pods"},
+		"no filter":       {source: "pods", op: event.Deleted, want: []filters.Match{{Entry: 0, Verdict: filters.Matched}}},
+		"both":            {source: "pods", op: event.Updated, name: "a", want: []filters.Match{{Entry: 0, Verdict: filters.Matched}, {Entry: 1, Verdict: filters.Matched}}},
+		"filtered":        {source: "pods", op: event.Updated, name: "b", want: []filters.Match{{Entry: 0, Verdict: filters.Matched}, {Entry: 1}}},
+		"failed":          {source: "nodes", op: event.Updated, name: "a", want: []filters.Match{{Entry: 1, Verdict: filters.Matched}, {Entry: 2, Verdict: filters.Failed, Err: errFilter}}},
+		"initial":         {source: "nodes", op: event.Added, initial: true, want: []filters.Match{{Entry: 2, Verdict: filters.Failed, Err: errFilter}}},
+		"initial skipped": {source: "pods", op: event.Added, initial: true},
+		"unready":         {source: "pods", op: event.Deselected, name: "b", want: []filters.Match{{Entry: 3, Verdict: filters.Unready}, {Entry: 4}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if test.name == "" {
+				test.name = "x"
+			}
+			d := delta(t, test.source, test.op, test.name)
+			d.Initial = test.initial
+			if got := table.Match(t.Context(), d, nil); !slices.Equal(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestEvaluateDoesNotWait(t *testing.T) {
+	table := filters.NewTable([]filters.Entry{{Sources: []string{"pods"}, Ops: event.Ops(), Filter: named("a"), Ready: make(chan struct{})}})
+	if m := table.Evaluate(t.Context(), 0, delta(t, "pods", event.Added, "a")); m.Verdict != filters.Matched {
+		t.Errorf("got %v", m)
+	}
+}
+
+func TestPanicFails(t *testing.T) {
+	table := filters.NewTable([]filters.Entry{{
+		Sources: []string{"pods"}, Ops: event.Ops(),
+		Filter: filters.Func(func(context.Context, *event.Delta) (bool, error) { panic("boom") }),
+	}})
+	got := table.Match(t.Context(), delta(t, "pods", event.Added, "a"), nil)
+	if len(got) != 1 || got[0].Verdict != filters.Failed || got[0].Err == nil {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestNoAllocation(t *testing.T) {
+	table := filters.NewTable([]filters.Entry{
+		{Sources: []string{"pods"}, Ops: event.Ops(), Filter: named("a")},
+		{Sources: []string{"pods"}, Ops: event.Ops(), Filter: named("b"), Ready: make(chan struct{})},
+	})
+	d, ctx := delta(t, "pods", event.Added, "c"), t.Context()
+	buffer := make([]filters.Match, 0, 2)
+	if n := testing.AllocsPerRun(100, func() { buffer = table.Match(ctx, d, buffer[:0]) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if len(buffer) != 2 {
+		t.Errorf("got %v", buffer)
+	}
+}
