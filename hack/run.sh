@@ -27,6 +27,7 @@ end() {
 # The router stops before the cluster it watches.
 finish() {
 	local status=$?
+	set +e # from here on every step is tried
 	trap - EXIT
 	trap 'forced=1' INT TERM HUP # a second Ctrl-C does not wait
 	[ -z "$router" ] || end "the router" "$router" 30
@@ -43,7 +44,7 @@ current_context() {
 	local IFS=: file
 	for file in ${KUBECONFIG:-$HOME/.kube/config}; do
 		[ -r "$file" ] || continue
-		awk '$1 == "current-context:" && $2 != "" && $2 != "\"\"" { gsub(/["\047]/, "", $2); print $2; found = 1; exit }
+		awk 'sub(/^current-context: */, "") { gsub(/["\047]/, ""); if ($0 != "") { print; found = 1; exit } }
 			END { exit !found }' "$file" && return
 	done
 	return 1
