@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// consumeDynamic is the dynamic informer: what serves any resource, custom ones included.
+func consumeDynamic(c consumer) error {
+	client, err := dynamic.NewForConfig(&rest.Config{Host: c.url, QPS: -1})
+	if err != nil {
+		return err
+	}
+	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
+	informer := factory.ForResource(corev1.SchemeGroupVersion.WithResource("pods")).Informer()
+	return consumeInformer(c, informer, func(object any) ([]string, error) {
+		node, _, err := unstructured.NestedString(object.(*unstructured.Unstructured).Object, "spec", "nodeName")
+		return []string{node}, err
+	})
+}
+
+// consumeTyped is the typed informer over protobuf, which exists for built-in kinds only.
+func consumeTyped(c consumer) error {
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: c.url, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf},
+	})
+	if err != nil {
+		return err
+	}
+	informer := informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()
+	return consumeInformer(c, informer, func(object any) ([]string, error) {
+		return []string{object.(*corev1.Pod).Spec.NodeName}, nil
+	})
+}
+
+func consumeInformer(c consumer, informer cache.SharedIndexInformer, byNode cache.IndexFunc) error {
+	if err := informer.SetTransform(stripManagedFields); err != nil {
+		return err
+	}
+	if err := informer.AddIndexers(cache.Indexers{"byNode": byNode}); err != nil {
+		return err
+	}
+	var updates atomic.Int64
+	done := make(chan struct{})
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(any, any) {
+			if updates.Add(1) == int64(c.updates) {
+				close(done)
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	c.begin()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go informer.RunWithContext(ctx)
+	cache.WaitForCacheSync(ctx.Done(), registration.HasSynced)
+	if err := c.synced(); err != nil {
+		return err
+	}
+	<-done
+	return c.done()
+}
+
+func stripManagedFields(object any) (any, error) {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return nil, err
+	}
+	accessor.SetManagedFields([]metav1.ManagedFieldsEntry(nil))
+	return object, nil
+}

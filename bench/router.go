@@ -1,0 +1,5 @@
+package main
+
+import "errors"
+
+func consumeRouter(consumer) error { return errors.New("soon") }

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// server speaks as much of the Kubernetes API as a watch of pods needs: the pods first, then, once told to go, the updates, as fast
+// as the consumer reads them.
+type server struct {
+	http    *http.Server
+	url     string
+	pod     *podFrames
+	objects int
+	updates int
+
+	mu      sync.Mutex
+	started chan struct{} // closed when the updates shall begin; a new one for each watch
+}
+
+func startServer(objects, updates int) (*server, error) {
+	pod, err := newPodFrames()
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{pod: pod, objects: objects, updates: updates, url: "http://" + listener.Addr().String(), started: make(chan struct{})}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api", text(`{"kind":"APIVersions","versions":["v1"]}`))
+	mux.HandleFunc("GET /apis", text(`{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`))
+	mux.HandleFunc("GET /api/v1", text(`{"kind":"APIResourceList","groupVersion":"v1","resources":[`+
+		`{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"]}]}`))
+	mux.HandleFunc("GET /api/v1/pods", s.pods)
+	mux.HandleFunc("POST /go", s.start)
+	s.http = &http.Server{Handler: mux}
+	go func() { _ = s.http.Serve(listener) }()
+	return s, nil
+}
+
+func (s *server) close() { _ = s.http.Close() }
+
+func text(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, body)
+	}
+}
+
+func (s *server) start(http.ResponseWriter, *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.started)
+}
+
+func (s *server) pods(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("watch") == "" {
+		text(fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[]}`, firstVersion))(w, r)
+		return
+	}
+	s.mu.Lock()
+	s.started = make(chan struct{})
+	started := s.started
+	s.mu.Unlock()
+
+	frames, contentType := s.pod.json, "application/json"
+	if strings.Contains(r.Header.Get("Accept"), "protobuf") {
+		frames, contentType = s.pod.proto, "application/vnd.kubernetes.protobuf;stream=watch"
+	}
+	w.Header().Set("Content-Type", contentType)
+	out := bufio.NewWriterSize(w, 256<<10)
+	for i := range s.objects {
+		_, _ = out.Write(frames["ADDED"].fill(i, i))
+	}
+	_, _ = out.Write(s.bookmark(contentType))
+	flush(out, w)
+	select {
+	case <-started:
+	case <-r.Context().Done():
+		return
+	}
+	for i := range s.updates {
+		if _, err := out.Write(frames["MODIFIED"].fill(i%s.objects, s.objects+i)); err != nil {
+			return
+		}
+	}
+	flush(out, w)
+	<-r.Context().Done()
+}
+
+// bookmark is the frame that ends the initial events.
+func (s *server) bookmark(contentType string) []byte {
+	pod := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			ResourceVersion: fmt.Sprint(firstVersion + s.objects),
+			Annotations:     map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+		},
+	}
+	if strings.Contains(contentType, "protobuf") {
+		frame, _ := protoFrame("BOOKMARK", pod)
+		return frame
+	}
+	return fmt.Appendf(nil, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":`+
+		`{"resourceVersion":%q,"creationTimestamp":null,"annotations":{%q:"true"}}}}`+"\n", pod.ResourceVersion, metav1.InitialEventsAnnotationKey)
+}
+
+func flush(out *bufio.Writer, w http.ResponseWriter) {
+	_ = out.Flush()
+	_ = http.NewResponseController(w).Flush()
+}

@@ -1,0 +1,167 @@
+// Command router routes the changes of a Kubernetes cluster as a configuration file says.
+//
+//	router -config config.yaml          runs until it is told to stop
+//	router check -config config.yaml    reports every mistake of the configuration
+//	router version
+//
+// It exits with 0 when it was stopped as asked, 1 when it failed while running, 2 for bad flags or a bad configuration.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/app"
+	"github.com/deltarouter/deltarouter/pkg/config"
+)
+
+// version is set by the Makefile.
+var version = "dev"
+
+// The exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := stopOnSignal()
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// stopOnSignal ends the context at the first SIGINT or SIGTERM; the second ends the process at once.
+func stopOnSignal() (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(exitFailed)
+	}()
+	return ctx, cancel
+}
+
+// run is main without the process around it.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		usage(stderr)
+		return exitUsage
+	}
+	switch args[0] {
+	case "check":
+		return check(args[1:], stdout, stderr)
+	case "version":
+		fmt.Fprintf(stdout, "router %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		return exitOK
+	case "help":
+		usage(stdout)
+		return exitOK
+	}
+	return route(ctx, args, stdout, stderr)
+}
+
+func usage(w io.Writer) {
+	fmt.Fprint(w, `Usage:
+  router -config config.yaml          run until SIGINT or SIGTERM
+  router check -config config.yaml    report every mistake of the configuration
+  router version
+
+Flags of router:
+  -config FILE             the configuration
+  -log-level LEVEL         debug, info, warn or error (default info)
+  -drain-timeout DURATION  how long to deliver what is owed when stopping (default 30s)
+`)
+}
+
+// route runs the router.
+func route(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var level slog.Level
+	opts := app.Options{Stdout: stdout, Version: version, Components: components()}
+	flags := newFlags("router", stderr)
+	flags.StringVar(&opts.Config, "config", "", "")
+	flags.TextVar(&level, "log-level", slog.LevelInfo, "")
+	flags.DurationVar(&opts.DrainTimeout, "drain-timeout", 30*time.Second, "")
+	if code, ok := parse(flags, args, stdout, stderr); !ok {
+		return code
+	}
+	opts.Log = newLogger(stderr, level)
+	err := app.Run(ctx, opts)
+	var problems config.Problems
+	switch {
+	case errors.As(err, &problems):
+		fmt.Fprintln(stderr, problems)
+		return exitUsage
+	case err != nil:
+		opts.Log.Error("stopped", "err", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// check reports the problems of a configuration.
+func check(args []string, stdout, stderr io.Writer) int {
+	flags := newFlags("router check", stderr)
+	path := flags.String("config", "", "")
+	if code, ok := parse(flags, args, stdout, stderr); !ok {
+		return code
+	}
+	if problems := app.Check(*path, components()); len(problems) > 0 {
+		fmt.Fprintln(stderr, problems)
+		return exitUsage
+	}
+	fmt.Fprintf(stdout, "%s: ok\n", *path)
+	return exitOK
+}
+
+func newFlags(name string, stderr io.Writer) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {}
+	return flags
+}
+
+// parse reports ok if the program goes on; else it ends with code.
+func parse(flags *flag.FlagSet, args []string, stdout, stderr io.Writer) (code int, ok bool) {
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		usage(stdout)
+		return exitOK, false
+	case err != nil:
+		usage(stderr)
+		return exitUsage, false
+	case flags.NArg() > 0:
+		fmt.Fprintf(stderr, "%s: unexpected argument %q\n", flags.Name(), flags.Arg(0))
+	case flags.Lookup("config").Value.String() == "":
+		fmt.Fprintf(stderr, "%s: -config FILE is missing\n", flags.Name())
+	default:
+		return exitOK, true
+	}
+	usage(stderr)
+	return exitUsage, false
+}
+
+// newLogger writes text for a person at a terminal, JSON for everything else.
+func newLogger(w io.Writer, level slog.Level) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: level}
+	if f, ok := w.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			return slog.New(slog.NewTextHandler(w, opts))
+		}
+	}
+	return slog.New(slog.NewJSONHandler(w, opts))
+}

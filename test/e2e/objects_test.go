@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+)
+
+// pod returns the manifest of a pod that runs on a node, with the annotation users unless that is empty.
+func pod(name, node, users string, restarts int) string {
+	annotations := "{}"
+	if users != "" {
+		annotations = fmt.Sprintf("{users: %q}", users)
+	}
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, annotations: %s}
+spec: {nodeName: %s, containers: [{name: web, image: "example.com/web:1"}]}
+status: {phase: Running, containerStatuses: [{name: web, image: i, imageID: "", ready: true, restartCount: %d}]}
+---
+`, name, annotations, node, restarts)
+}
+
+// guest builds an example plugin and returns the path of the module.
+func guest(t *testing.T, name string) string {
+	t.Helper()
+	module := filepath.Join(t.TempDir(), name+".wasm")
+	build := exec.Command("go", "build", "-buildmode=c-shared", "-o", module, ".")
+	build.Dir = filepath.Join("..", "..", "examples", "plugins", name)
+	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", name, err, out)
+	}
+	return module
+}
+
+var definitionResource = schema.GroupVersionResource{ //nolint:gochecknoglobals // a constant
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+}
+
+const gizmoDefinition = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gizmos.example.org}
+spec:
+  group: example.org
+  scope: Namespaced
+  names: {plural: gizmos, singular: gizmo, kind: Gizmo, listKind: GizmoList}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}
+---
+`
+
+func remove(t *testing.T, objects dynamic.ResourceInterface, name string) {
+	t.Helper()
+	if err := objects.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func exists(t *testing.T, objects dynamic.ResourceInterface, name string) bool {
+	t.Helper()
+	_, err := objects.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
