@@ -1,0 +1,243 @@
+package config
+
+import (
+	"errors"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// The rules below are found by Node.Decode where it decodes the part that they are about, so that they hold wherever it stands;
+// only what concerns several parts is checked from the Config.
+
+const nameRule = "a name begins with a letter and has only letters, digits, - and _, at most 63"
+
+// isName keeps names fit for metrics, paths and "source.index" in CEL.
+func isName(s string) bool { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`).MatchString(s) }
+
+// unmarshal takes a mapping of exactly one key, the kind.
+func (c *Component) unmarshal(n Node) Problems {
+	c.Node = n
+	keys := n.Keys()
+	switch {
+	case len(keys) == 1:
+		c.Kind = keys[0]
+		c.Config = n.At(c.Kind)
+		return nil
+	case len(keys) > 1:
+		return Problems{n.Problemf("must be of one kind, and has %s: give each a name of its own", strings.Join(keys, ", "))}
+	case !n.IsNull() && len(n.Items()) == 1:
+		return Problems{n.Problemf("must be a kind with its configuration: write {%s: {}}", n.Items()[0].yaml.Value)}
+	}
+	return Problems{n.Problemf("must be a kind with its configuration, as in {stdout: {}}, not %s", n.describe())}
+}
+
+// checkAll checks what concerns several parts; n is the whole document.
+func (c *Config) checkAll(n Node) Problems {
+	var problems Problems
+	for _, part := range []string{"sources", "handlers", "sinks"} {
+		problems = append(problems, checkNames(n.At(part), nil)...)
+	}
+	problems = append(problems, checkDefines(n.At("define"))...)
+	seen := map[string]int{}
+	items := n.At("routes").Items()
+	for i, r := range c.Routes {
+		if r == nil || i >= len(items) {
+			continue
+		}
+		problems = append(problems, c.checkRoute(r)...)
+		name := items[i].At("name")
+		if first, ok := seen[r.Name]; ok {
+			problems = append(problems, name.Problemf("route %q is there twice, first in line %d: choose another name", r.Name, first))
+		} else if r.Name != "" {
+			seen[r.Name] = name.at.line
+		}
+	}
+	return problems
+}
+
+// checkNames checks the keys of a mapping of named things.
+func checkNames(n Node, reserved []string) (problems Problems) {
+	for _, e := range n.entries() {
+		key := e.value
+		key.at = e.at
+		if !isName(e.key) {
+			problems = append(problems, key.Problemf("%q is no name: %s", e.key, nameRule))
+		} else if slices.Contains(reserved, e.key) {
+			problems = append(problems, key.Problemf("%s is built in: choose another name", e.key))
+		}
+	}
+	return problems
+}
+
+// checkDefines checks that the names are fit for CEL.
+func checkDefines(n Node) (problems Problems) {
+	identifier := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	builtIn := []string{"object", "oldObject", "op", "source", "cluster"}
+	reserved := []string{
+		"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop",
+		"package", "namespace", "return", "var", "void", "while",
+	}
+	for _, e := range n.entries() {
+		key := e.value
+		key.at = e.at
+		switch {
+		case !identifier.MatchString(e.key):
+			problems = append(problems, key.Problemf("%q is no name for CEL: it has only letters, digits and _, and no digit first", e.key))
+		case slices.Contains(builtIn, e.key), slices.Contains(reserved, e.key):
+			problems = append(problems, key.Problemf("%s has a meaning in CEL already: choose another name", e.key))
+		}
+	}
+	return problems
+}
+
+// checkRoute checks that what a route refers to is there.
+func (c *Config) checkRoute(r *Route) Problems {
+	problems := checkReferences(r.Node.At("from"), r.From, "source", sortedKeys(c.Sources))
+	problems = append(problems, checkReferences(r.Node.At("to"), r.To, "sink", sortedKeys(c.Sinks))...)
+	if r.Handle != "" {
+		problems = append(problems, checkReferences(r.Node.At("handle"), []string{r.Handle}, "handler", sortedKeys(c.Handlers))...)
+	}
+	return problems
+}
+
+func checkReferences(n Node, names []string, what string, known []string) (problems Problems) {
+	for i, item := range n.Items() {
+		if i < len(names) && names[i] != "" && !slices.Contains(known, names[i]) {
+			problems = append(problems, item.Problemf("there is no %s %q%s", what, names[i], Suggest(names[i], known)))
+		}
+	}
+	return problems
+}
+
+// checkOnce checks that no element of a list is there twice.
+func checkOnce(n Node, values []string) (problems Problems) {
+	for i, item := range n.Items() {
+		if i < len(values) && slices.Contains(values[:i], values[i]) {
+			problems = append(problems, item.Problemf("%q is there twice: remove one", values[i]))
+		}
+	}
+	return problems
+}
+
+// Validate checks what the tags cannot say.
+func (r *Route) Validate(n Node) (problems Problems) {
+	if r.Name != "" && !isName(r.Name) {
+		problems = append(problems, n.At("name").Problemf("%q is no name: %s", r.Name, nameRule))
+	}
+	if r.Emit != nil && r.Handle != "" {
+		problems = append(problems, n.At("emit").Problemf("a route has either emit or handle: remove one"))
+	}
+	if r.Retry.Max < r.Retry.Backoff {
+		problems = append(problems, n.At("retry").Problemf("max (%s) is smaller than backoff (%s): raise max", r.Retry.Max, r.Retry.Backoff))
+	}
+	problems = append(problems, checkOnce(n.At("from"), r.From)...)
+	problems = append(problems, checkOnce(n.At("on"), r.On)...)
+	return append(problems, checkOnce(n.At("to"), r.To)...)
+}
+
+// Validate checks what the tags cannot say.
+func (c *Cluster) Validate(n Node) (problems Problems) {
+	if !isClusterName(c.Name) {
+		problems = append(problems, n.At("name").Problemf("%q is no name: it has only letters, digits, -, _ and ., at most 253", c.Name))
+	}
+	if c.Burst > 0 && c.QPS == 0 {
+		problems = append(problems, n.At("burst").Problemf("has no effect without qps: set qps too, or remove it"))
+	}
+	return problems
+}
+
+func isClusterName(s string) bool {
+	return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`).MatchString(s)
+}
+
+// Validate checks the addresses.
+func (l *Listen) Validate(n Node) (problems Problems) {
+	if l.Probes == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(l.Probes)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		problems = append(problems, n.At("probes").Problemf(`must be host:port, as in ":8081" or "127.0.0.1:8081", not %q`, l.Probes))
+	}
+	return problems
+}
+
+// Validate checks what the tags cannot say.
+func (s *Source) Validate(n Node) Problems {
+	var problems Problems
+	if _, _, _, err := ParseResource(s.Resource); err != nil && s.Resource != "" {
+		problems = append(problems, n.At("resource").Problemf("%v", err))
+	}
+	if s.Secrets && s.Resource != "" && s.Resource != "v1/secrets" {
+		problems = append(problems, n.At("secrets").Problemf("is for v1/secrets only, not for %s: remove it", s.Resource))
+	}
+	if _, err := labels.Parse(s.LabelSelector); err != nil {
+		problems = append(problems, n.At("labelSelector").Problemf("is no label selector: %v", err))
+	}
+	if _, err := fields.ParseSelector(s.FieldSelector); err != nil {
+		problems = append(problems, n.At("fieldSelector").Problemf("is no field selector, as in spec.nodeName=n1: %v", err))
+	}
+	for i, item := range n.At("namespaces").Items() {
+		if i < len(s.Namespaces) && len(validation.IsDNS1123Label(s.Namespaces[i])) > 0 {
+			problems = append(problems, item.Problemf("%q is no name of a namespace: write one, or remove namespaces to watch all", s.Namespaces[i]))
+		}
+	}
+	problems = append(problems, checkOnce(n.At("namespaces"), s.Namespaces)...)
+	problems = append(problems, s.checkDrop(n.At("drop"))...)
+	return append(problems, checkNames(n.At("indexes"), []string{"name", "namespace", "owner"})...)
+}
+
+// checkDrop refuses paths that are none, and what identifies an object.
+func (s *Source) checkDrop(n Node) (problems Problems) {
+	kept := []string{
+		"apiVersion", "kind", "metadata", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion",
+	}
+	for i, item := range n.Items() {
+		if i >= len(s.Drop) {
+			break
+		}
+		path := s.Drop[i]
+		switch {
+		case slices.Contains(kept, path):
+			problems = append(problems, item.Problemf("%s identifies the object and cannot be dropped: remove it", path))
+		case slices.Contains(strings.Split(path, "."), ""), strings.ContainsAny(path, " \t\n"):
+			problems = append(problems, item.Problemf("%q is no path: write the keys with dots between them, as in status.conditions", path))
+		}
+	}
+	return problems
+}
+
+// ParseResource splits [group/]version/resource. The error says what is wrong and what to write.
+func ParseResource(s string) (group, version, resource string, err error) {
+	label := regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	domain := regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+	parts := strings.Split(s, "/")
+	last := parts[len(parts)-1]
+	switch {
+	case len(parts) == 3 && parts[0] == "v1":
+		return "", "", "", errors.New("a subresource cannot be watched: write " + parts[0] + "/" + parts[1])
+	case len(parts) < 2 || len(parts) > 3:
+		return "", "", "", errors.New("must be [group/]version/resource, as in v1/pods or apps/v1/deployments")
+	case last != strings.ToLower(last):
+		return "", "", "", errors.New("a resource is in lower case and in the plural, as in v1/pods: see `kubectl api-resources`")
+	case len(parts) == 2 && parts[0] != "v1":
+		return "", "", "", errors.New("without a group the version is v1: write the group too, as in apps/v1/deployments")
+	}
+	if len(parts) == 3 {
+		group, parts = parts[0], parts[1:]
+	}
+	if group != "" && !domain.MatchString(group) || !label.MatchString(parts[0]) || !label.MatchString(parts[1]) {
+		return "", "", "", errors.New("must be [group/]version/resource, as in v1/pods or apps/v1/deployments")
+	}
+	return group, parts[0], parts[1], nil
+}

@@ -1,0 +1,122 @@
+package config
+
+import "time"
+
+// Config is the whole configuration, defaults filled in. It is not modified after [Load].
+type Config struct {
+	Hash     string                `yaml:"-"` // of the file: two configurations with one hash are the same text
+	Version  int                   `yaml:"version,required" min:"1" max:"1" doc:"Version of this format: 1."`
+	Cluster  Cluster               `yaml:"cluster" doc:"The cluster whose changes are routed."`
+	State    State                 `yaml:"state" doc:"What is kept on disk."`
+	Listen   Listen                `yaml:"listen" doc:"What the router listens on."`
+	Define   map[string]Expr       `yaml:"define" doc:"CEL expressions that other expressions use by name."`
+	Sources  map[string]*Source    `yaml:"sources,required" min:"1" doc:"What is watched, by name."`
+	Handlers map[string]*Component `yaml:"handlers" doc:"What turns deltas into events, by name: {kind: configuration}."`
+	Sinks    map[string]*Component `yaml:"sinks,required" min:"1" doc:"Where events go, by name: {kind: configuration}."`
+	Routes   []*Route              `yaml:"routes,required" min:"1" doc:"Which deltas go where."`
+}
+
+// Cluster says how to reach the API server.
+type Cluster struct {
+	Name       string  `yaml:"name" default:"default" doc:"Name of the cluster, part of every event."`
+	Kubeconfig string  `yaml:"kubeconfig,path" doc:"Kubeconfig file. Empty: $KUBECONFIG, in-cluster, ~/.kube/config."`
+	Context    string  `yaml:"context" doc:"Context of the kubeconfig. Empty: its current context."`
+	QPS        float32 `yaml:"qps" min:"0" doc:"Most requests per second to the API server. 0: no limit of the router's own."`
+	Burst      int     `yaml:"burst" min:"0" doc:"How many requests may go out at once before qps limits them."`
+}
+
+// State says what is kept on disk.
+type State struct {
+	Dir string `yaml:"dir,path" doc:"Folder for what outlives the process. Empty: nothing does."`
+}
+
+// Listen holds the addresses to listen on; an empty one is not listened on.
+type Listen struct {
+	Probes string `yaml:"probes" doc:"host:port of /healthz, /readyz and /metrics. Empty: none."`
+}
+
+// The values of [Source].Cache.
+const (
+	CacheFull     = "full"     // the objects
+	CacheMetadata = "metadata" // their metadata; no more goes over the wire
+	CacheIdentity = "identity" // their names and versions: no oldObject, no lookup
+)
+
+// Source is something that is watched.
+type Source struct {
+	Node          `yaml:",self"`
+	Resource      string            `yaml:"resource,required" doc:"[group/]version/resource, as in v1/pods or apps/v1/deployments."`
+	Namespaces    []string          `yaml:"namespaces" min:"1" doc:"Namespaces to watch. Absent: all."`
+	LabelSelector string            `yaml:"labelSelector" doc:"Kubernetes label selector."`
+	FieldSelector string            `yaml:"fieldSelector" doc:"Kubernetes field selector."`
+	Drop          []string          `yaml:"drop" doc:"Fields of the objects, as in status.conditions, that are never kept."`
+	ManagedFields bool              `yaml:"managedFields" doc:"Keep metadata.managedFields."`
+	Resync        time.Duration     `yaml:"resync" doc:"How often everything comes again, as sync. 0: never."`
+	Cache         string            `yaml:"cache" default:"full" enum:"full metadata identity" doc:"What is kept of an object."`
+	Secrets       bool              `yaml:"secrets" doc:"Keep the data of v1/secrets."`
+	Indexes       map[string][]Expr `yaml:"indexes" doc:"CEL expressions, each a string or a list of strings, by name."`
+}
+
+// Component is a handler or a sink: one kind and its configuration, as in {webhook: {url: …}}.
+type Component struct {
+	Node   Node   // the component as a whole
+	Kind   string // webhook
+	Config Node   // {url: …}
+}
+
+// The values of [Route].Existing, Deliver, Overflow and OnFailure.
+const (
+	ExistingSkip    = "skip"    // objects that are there already are not delivered
+	ExistingDeliver = "deliver" // they come once, as added and initial
+
+	DeliverEvery  = "every"  // every delta
+	DeliverLatest = "latest" // the net change per object since it was last delivered
+
+	OverflowFold       = "fold"       // a full queue keeps the net change per object
+	OverflowBlock      = "block"      // a full queue slows every route of the source
+	OverflowDropOldest = "dropOldest" // a full queue loses its oldest delta
+
+	OnFailureDeadLetter = "deadLetter" // a delta that failed for good is put aside
+	OnFailureDrop       = "drop"       // it is lost
+	OnFailurePause      = "pause"      // the route waits
+)
+
+// Route says which deltas go where, and how.
+type Route struct {
+	Node        Node     `yaml:",self"`
+	Name        string   `yaml:"name,required" doc:"Name of the route, part of every event."`
+	From        []string `yaml:"from,required" min:"1" doc:"Sources."`
+	On          []string `yaml:"on" default:"[added, updated, deleted]" enum:"added updated deleted deselected sync" min:"1" doc:"What happened to the object."`
+	Filter      *Expr    `yaml:"filter" doc:"CEL, bool: whether the route wants the delta. Absent: every one."`
+	Emit        *Expr    `yaml:"emit" doc:"CEL, a map or a list of maps: the data of the events."`
+	Key         *Expr    `yaml:"key" doc:"CEL, string, int or bool: deltas of one key stay in order. Absent: the object."`
+	Handle      string   `yaml:"handle" doc:"Handler that makes the events. Absent: the delta itself is the event."`
+	To          []string `yaml:"to,required" min:"1" doc:"Sinks."`
+	Existing    string   `yaml:"existing" default:"skip" enum:"skip deliver" doc:"Whether objects that are there at the first start are delivered, as added."`
+	Deliver     string   `yaml:"deliver" default:"every" enum:"every latest" doc:"Every delta, or the net change per object."`
+	Overflow    string   `yaml:"overflow" default:"fold" enum:"fold block dropOldest" doc:"What happens when the queue is full."`
+	Batch       Batch    `yaml:"batch" doc:"How many deltas a handler gets at once."`
+	Concurrency int      `yaml:"concurrency" default:"4" min:"1" max:"1024" doc:"How many batches are worked on at the same time."`
+	Queue       Queue    `yaml:"queue" doc:"How much the route may owe."`
+	Retry       Retry    `yaml:"retry" doc:"How often and how long a delta is tried."`
+	OnFailure   string   `yaml:"onFailure" default:"deadLetter" enum:"deadLetter drop pause" doc:"What becomes of a delta that failed for good."`
+}
+
+// Batch bounds what a handler gets at once.
+type Batch struct {
+	Size int           `yaml:"size" default:"64" min:"1" max:"10000" doc:"Most deltas of a batch."`
+	Wait time.Duration `yaml:"wait" default:"10ms" max:"1m" doc:"How long a batch waits to become full."`
+}
+
+// Queue bounds what a route owes.
+type Queue struct {
+	Memory int `yaml:"memory" default:"10000" min:"1" doc:"Most deltas in memory."`
+}
+
+// Retry says how often and how long a delta is tried.
+type Retry struct {
+	Attempts int           `yaml:"attempts" default:"3" min:"0" doc:"Tries after the first for a delta that was rejected."`
+	Backoff  time.Duration `yaml:"backoff" default:"200ms" min:"1ms" doc:"Pause before the second try; it doubles from try to try."`
+	Max      time.Duration `yaml:"max" default:"30s" doc:"Longest pause."`
+	MaxAge   time.Duration `yaml:"maxAge" default:"24h" min:"1s" doc:"How long an unavailable sink is tried."`
+}

@@ -1,0 +1,56 @@
+package config
+
+import (
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Expr is a CEL expression. ${…} is not expanded in it.
+type Expr struct {
+	Text string // as CEL sees it, never empty
+	node Node
+}
+
+// unmarshal accepts any scalar: `true` and `1` are expressions too.
+func (e *Expr) unmarshal(n Node) Problems {
+	e.node = n
+	switch {
+	case n.IsNull():
+		return Problems{n.Problemf("has no value: write an expression, or remove the key")}
+	case n.yaml.Kind != yaml.ScalarNode:
+		return Problems{n.Problemf(
+			"must be a CEL expression, not %s: put an expression that begins with { or [ in quotes, or after | on lines of its own", n.describe())}
+	case strings.TrimSpace(n.yaml.Value) == "":
+		return Problems{n.Problemf("is empty: write an expression, or remove the key")}
+	}
+	e.Text = n.yaml.Value
+	return nil
+}
+
+// Problem makes a problem of a position inside the expression: the line counts from 1, the column from 0 in code points, as CEL's
+// locations do. The problem has the place in the file, however the expression was written: plain, quoted, as a literal (|) or a
+// folded (>) block. A position outside of the expression becomes that of its nearest end.
+func (e Expr) Problem(line, column int, message string) Problem {
+	if e.node.yaml == nil {
+		return e.node.problem(place{line, column + 1}, message)
+	}
+	return e.node.problem(e.node.placeOf(runeIndex(e.Text, line, column)), message)
+}
+
+// runeIndex returns how many code points stand before a position.
+func runeIndex(text string, line, column int) int {
+	if line < 1 {
+		return 0
+	}
+	index := 0
+	for l := range strings.SplitSeq(text, "\n") {
+		length := len([]rune(l))
+		if line == 1 {
+			return index + min(max(column, 0), length)
+		}
+		index += length + 1
+		line--
+	}
+	return max(index-1, 0)
+}

@@ -1,0 +1,111 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+)
+
+// maxSecret bounds a secret's file: whoever names a device or a log by mistake gets an error.
+const maxSecret = 1 << 20
+
+// Secret is a value that is not shown: {file: path}, {env: NAME}, or the value itself. It prints as [secret].
+// It is safe for concurrent use; copies share what was read.
+type Secret struct{ from *secretSource }
+
+type secretSource struct {
+	file, env, plain string
+	mu               sync.Mutex
+	info             fs.FileInfo // of file, when value was read
+	value            string
+}
+
+// secretForm is a Secret that says where the value is.
+type secretForm struct {
+	File string `yaml:"file,path" doc:"File that holds the value; it is read again when it changes."`
+	Env  string `yaml:"env" doc:"Environment variable that holds the value."`
+}
+
+func (s *Secret) unmarshal(n Node) Problems {
+	src := &secretSource{}
+	if len(n.Keys()) == 0 {
+		text, problems := n.text()
+		if len(problems) == 0 && text == "" {
+			problems = Problems{n.Problemf("is empty: write the value, {file: path} or {env: NAME}")}
+		}
+		src.plain = text
+		s.from = src
+		return problems
+	}
+	var form secretForm
+	problems := n.Decode(&form)
+	if len(problems) == 0 && (form.File == "") == (form.Env == "") {
+		problems = Problems{n.Problemf("needs exactly one of file and env")}
+	}
+	src.file, src.env = form.File, form.Env
+	s.from = src
+	return problems
+}
+
+// IsZero reports whether no value was configured.
+func (s Secret) IsZero() bool { return s.from == nil }
+
+// Value returns the value. That of a file is read again when the file changes, and has no newline at its end. The error says
+// which file or variable is missing or empty, and never holds a value.
+func (s Secret) Value() (string, error) {
+	if s.from == nil {
+		return "", errors.New("no secret is configured")
+	}
+	switch {
+	case s.from.env != "":
+		if v := os.Getenv(s.from.env); v != "" {
+			return v, nil
+		}
+		return "", fmt.Errorf("environment variable %s is empty or not set", s.from.env)
+	case s.from.file != "":
+		return s.from.read()
+	}
+	return s.from.plain, nil
+}
+
+// read returns the file's content, from memory unless the file was changed or replaced.
+func (s *secretSource) read() (string, error) {
+	info, err := os.Stat(s.file)
+	if err != nil {
+		return "", fmt.Errorf("read secret: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.info != nil && os.SameFile(info, s.info) && info.ModTime().Equal(s.info.ModTime()) && info.Size() == s.info.Size() {
+		return s.value, nil
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxSecret {
+		return "", fmt.Errorf("read secret: %s is not a file of at most 1 MiB", s.file)
+	}
+	data, err := os.ReadFile(s.file)
+	if err != nil {
+		return "", fmt.Errorf("read secret: %w", err)
+	}
+	value := strings.TrimRight(string(data), "\r\n")
+	if value == "" {
+		return "", fmt.Errorf("read secret: %s is empty", s.file)
+	}
+	s.info, s.value = info, value
+	return value, nil
+}
+
+// String hides the value.
+func (Secret) String() string { return "[secret]" }
+
+// GoString hides the value from %#v.
+func (Secret) GoString() string { return "[secret]" }
+
+// LogValue hides the value from slog.
+func (Secret) LogValue() slog.Value { return slog.StringValue("[secret]") }
+
+// MarshalText hides the value from encoders.
+func (Secret) MarshalText() ([]byte, error) { return []byte("[secret]"), nil }
