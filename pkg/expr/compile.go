@@ -1,0 +1,199 @@
+package expr
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/interpreter"
+)
+
+// Usage is what an expression is for. It decides what it may see and what it must result in.
+type Usage uint8
+
+// The usages.
+const (
+	Filter Usage = iota + 1 // a bool; see [Program.Match]
+	Index                   // a string or a list of strings, from object, source and cluster alone; see [Program.Keys]
+	Emit                    // a map or a list of maps; see [Program.Emit]
+	Key                     // a string, int or bool; see [Program.Key]
+)
+
+// The cost limits of one evaluation, in CEL's units: about one per step.
+const (
+	costLimit      = 1_000_000
+	indexCostLimit = 100_000
+	// bytesPerCost is how much JSON an evaluation may read per unit of its cost limit: 1 GB, 100 MB for an index. Either takes
+	// about as long as the steps may take.
+	bytesPerCost = 1000
+)
+
+// Compile compiles an expression for a usage. source is the source of the route or index, which a bare index name belongs to; it
+// may be "". The error is one or more *[CompileError], see [CompileErrors]; those with Define set are about a define, which may
+// be fine elsewhere: an index cannot use one that calls lookup.
+func (e *Env) Compile(text string, usage Usage, source string) (*Program, error) {
+	tree, issues := e.cel.Compile(text)
+	if issues.Err() != nil {
+		return nil, e.compileError("", issues)
+	}
+	if problem := resultProblem(tree.OutputType(), usage); problem != "" {
+		return nil, &CompileError{Issues: []Issue{{Line: 1, Message: problem}}}
+	}
+	l := &linker{env: e, usage: usage, source: source}
+	main := unit{ast: tree, uses: e.uses(tree)}
+	linked, err := l.link(main)
+	if err != nil {
+		return nil, err
+	}
+	p := &Program{
+		env: e, usage: usage, limit: costLimit, units: l.units, info: linked.NativeRep().SourceInfo(),
+		linked: linked != tree, paths: l.paths, source: types.String(source), sources: slices.Sorted(slices.Values(l.sources)),
+	}
+	if usage == Index {
+		p.limit = indexCostLimit
+	}
+	p.inspect(linked)
+	if p.program, err = e.cel.Program(linked, p.options(linked)...); err != nil {
+		return nil, &CompileError{Issues: []Issue{{Line: 1, Message: err.Error()}}}
+	}
+	return p, nil
+}
+
+// uses returns the defines that the checked tree refers to, sorted.
+func (e *Env) uses(tree *cel.Ast) []string {
+	names := make(map[string]string, len(e.defines))
+	for name := range e.defines {
+		names[name] = ""
+	}
+	return usedDefines(tree, names)
+}
+
+// options: the cost is only tracked where it can reach the limit at all, because that costs time.
+func (p *Program) options(tree *cel.Ast) []cel.ProgramOption {
+	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
+	if p.loops {
+		options = append(options, cel.InterruptCheckFrequency(interruptFrequency))
+	}
+	estimate, err := p.env.cel.EstimateCost(tree, &costEstimator{})
+	if err == nil && estimate.Max <= uint64(p.limit) {
+		return options
+	}
+	return append(options, cel.CostTracking(&costEstimator{}), cel.CostLimit(uint64(p.limit)),
+		cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)))
+}
+
+// inspect notes what the tree has: loops and the literal names that errors may quote.
+func (p *Program) inspect(tree *cel.Ast) {
+	walk(tree.NativeRep().Expr(), nil, func(e ast.Expr, _ []string) {
+		switch e.Kind() {
+		case ast.ComprehensionKind:
+			p.loops = true
+		case ast.SelectKind:
+			p.names = append(p.names, e.AsSelect().FieldName())
+		case ast.LiteralKind:
+			if s, ok := e.AsLiteral().(types.String); ok {
+				p.names = append(p.names, string(s))
+			}
+		default:
+		}
+	})
+}
+
+// resultProblem says why a result of this type is of no use, or "".
+func resultProblem(t *cel.Type, usage Usage) string {
+	want, ok := "", false
+	switch usage {
+	case Filter:
+		want, ok = "true or false", t.Kind() == types.BoolKind
+	case Index:
+		t = unwrapOptional(t)
+		want = "a string or a list of strings"
+		ok = t.Kind() == types.StringKind || t.Kind() == types.NullTypeKind || t.Kind() == types.ListKind && isA(t.Parameters(), types.StringKind)
+	case Emit:
+		want = "a map or a list of maps"
+		ok = t.Kind() == types.MapKind || t.Kind() == types.ListKind && isA(t.Parameters(), types.MapKind)
+	case Key:
+		want = "a string, an int or a bool"
+		ok = t.Kind() == types.StringKind || t.Kind() == types.IntKind || t.Kind() == types.UintKind || t.Kind() == types.BoolKind
+	default:
+		return fmt.Sprintf("unknown usage %d", usage)
+	}
+	if ok || t.Kind() == types.DynKind {
+		return ""
+	}
+	return fmt.Sprintf("the result must be %s, but it is of type %s", want, cel.FormatCELType(t))
+}
+
+func unwrapOptional(t *cel.Type) *cel.Type {
+	if t.Kind() == types.OpaqueKind && t.TypeName() == types.OptionalType.TypeName() && len(t.Parameters()) == 1 {
+		return t.Parameters()[0]
+	}
+	return t
+}
+
+// isA reports whether the element type of a list is of that kind, or not known. An empty list's is a free parameter.
+func isA(params []*cel.Type, kind types.Kind) bool {
+	return len(params) != 1 || params[0].Kind() == kind || params[0].Kind() == types.DynKind || params[0].Kind() == types.TypeParamKind
+}
+
+// compileError makes cel-go's issues ours.
+func (e *Env) compileError(define string, issues *cel.Issues) *CompileError {
+	out := &CompileError{Define: define}
+	for _, issue := range issues.Errors() {
+		out.Issues = append(out.Issues, Issue{
+			Line: max(1, issue.Location.Line()), Column: max(0, issue.Location.Column()), Message: e.message(issue),
+		})
+	}
+	return out
+}
+
+// message shortens a message of cel-go and adds the nearest name to one about a name. Should cel-go change its texts, the
+// messages get longer, not wrong.
+func (e *Env) message(issue *common.Error) string {
+	m := strings.TrimSuffix(issue.Message, " (in container '')")
+	if name, ok := strings.CutPrefix(m, "undeclared reference to '"); ok {
+		name = strings.TrimSuffix(name, "'")
+		return m + suggest(name, e.knownNames())
+	}
+	if syntax, ok := strings.CutPrefix(m, "Syntax error: "); ok {
+		syntax, _, _ = strings.Cut(syntax, " expecting ")
+		return "syntax error: " + strings.ReplaceAll(syntax, "'<EOF>'", "end of text")
+	}
+	return m
+}
+
+func (e *Env) knownNames() []string {
+	names := slices.Collect(maps.Keys(e.defines))
+	names = append(names, nameObject, nameOldObject, nameOp, nameSource, nameCluster)
+	for name := range e.cel.Functions() {
+		if name[0] >= 'a' && name[0] <= 'z' && !strings.Contains(name, at) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// place finds where in which text the node of the linked tree stands. Line 0: not known.
+func (p *Program) place(id int64) (define string, line, column int) {
+	offset, ok := p.info.GetOffsetRange(id)
+	if !ok {
+		return "", 0, 0
+	}
+	u := p.units[len(p.units)-1]
+	if p.linked {
+		n := int(offset.Start) / offsetStep
+		if n >= len(p.units) {
+			return "", 0, 0
+		}
+		u = p.units[n]
+		offset.Start %= offsetStep
+	}
+	location := u.ast.NativeRep().SourceInfo().GetLocationByOffset(offset.Start)
+	return u.define, location.Line(), location.Column()
+}

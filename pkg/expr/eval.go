@@ -1,0 +1,104 @@
+package expr
+
+import (
+	"context"
+	"math"
+	"reflect"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+var (
+	_ cel.Activation = (*evaluation)(nil)
+	_ ref.Val        = (*evaluation)(nil)
+)
+
+func (p *Program) start(in Input) *evaluation {
+	e, _ := p.env.evaluations.Get().(*evaluation)
+	*e = evaluation{program: p, delta: in.Delta, cache: in.Cache, meter: meter{left: p.limit * bytesPerCost}}
+	if in.Delta != nil {
+		e.of = in.Delta.Object()
+	}
+	return e
+}
+
+// release hands the evaluation back. Its results must have been copied out: they read through its meter.
+func (in *evaluation) release() {
+	pool := &in.program.env.evaluations
+	*in = evaluation{}
+	pool.Put(in)
+}
+
+// run evaluates. Only a program with loops can last long enough to be worth the price of a context.
+func (in *evaluation) run(ctx context.Context) (ref.Val, error) {
+	p := in.program
+	if in.of == nil {
+		return nil, &EvalError{Reason: "there is no object to evaluate"}
+	}
+	var v ref.Val
+	var err error
+	if p.loops && ctx.Done() != nil {
+		v, _, err = p.program.ContextEval(ctx, in)
+	} else {
+		v, _, err = p.program.Eval(in)
+	}
+	if err != nil {
+		return nil, p.evalError(ctx, err)
+	}
+	in.meter.left = math.MaxInt // whoever reads the result is outside of what turns the meter's panic into an error
+	return v, nil
+}
+
+// root is an object, or null for nil.
+func (in *evaluation) root(obj *event.Object) ref.Val {
+	if obj == nil {
+		return types.NullValue
+	}
+	return in.meter.value(obj.Raw())
+}
+
+// ResolveName implements cel.Activation.
+func (in *evaluation) ResolveName(name string) (any, bool) {
+	switch name {
+	case nameObject:
+		if in.object == nil {
+			in.object = in.root(in.of)
+		}
+		return in.object, true
+	case nameInput:
+		return in, true
+	case nameCluster:
+		return in.program.env.cluster, true
+	}
+	if in.delta == nil {
+		return in.program.source, name == nameSource
+	}
+	switch name {
+	case nameOldObject:
+		return in.root(in.delta.Old), true
+	case nameOp:
+		if int(in.delta.Op) < len(in.program.env.ops) {
+			return in.program.env.ops[in.delta.Op], true
+		}
+	case nameSource:
+		return types.String(in.delta.Source), true
+	}
+	return nil, false
+}
+
+// Parent implements cel.Activation.
+func (in *evaluation) Parent() cel.Activation { return nil }
+
+// An evaluation is a ref.Val to be an argument of our functions; no expression ever sees it.
+
+func (in *evaluation) ConvertToNative(reflect.Type) (any, error) {
+	return nil, reasonError("not a value")
+}
+func (in *evaluation) ConvertToType(t ref.Type) ref.Val { return convert(in, types.UnknownType, t) }
+func (in *evaluation) Equal(other ref.Val) ref.Val      { return types.Bool(in == other) }
+func (in *evaluation) Type() ref.Type                   { return types.DynType }
+func (in *evaluation) Value() any                       { return nil }

@@ -1,0 +1,167 @@
+package expr
+
+import (
+	"reflect"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/deltarouter/deltarouter/pkg/rawjson"
+)
+
+// listValue is a JSON array as a list of CEL. Where its elements are is found out once, at the first use.
+type listValue struct {
+	raw   rawjson.Value
+	meter *meter
+	elems []rawjson.Value
+}
+
+var (
+	_ traits.Lister   = (*listValue)(nil)
+	_ traits.Foldable = (*listValue)(nil)
+	_ traits.Zeroer   = (*listValue)(nil)
+)
+
+func (l *listValue) items() []rawjson.Value {
+	if l.elems == nil {
+		l.meter.charge(len(l.raw))
+		l.elems = make([]rawjson.Value, 0, 4)
+		for elem := range l.raw.Elems() {
+			l.elems = append(l.elems, elem)
+		}
+	}
+	return l.elems
+}
+
+// Get implements traits.Indexer.
+func (l *listValue) Get(index ref.Val) ref.Val {
+	i, err := types.IndexOrError(index)
+	if err != nil {
+		if types.IsUnknownOrError(index) {
+			return index
+		}
+		return types.WrapErr(reasonError("the index of a list is not a whole number"))
+	}
+	items := l.items()
+	if i < 0 || i >= len(items) {
+		return types.WrapErr(absentError("index out of bounds"))
+	}
+	return l.meter.value(items[i])
+}
+
+// Contains implements traits.Container: elem in list.
+func (l *listValue) Contains(elem ref.Val) ref.Val {
+	if types.IsUnknownOrError(elem) {
+		return elem
+	}
+	for _, item := range l.items() {
+		if types.Equal(elem, l.meter.value(item)) == types.True {
+			return types.True
+		}
+	}
+	return types.False
+}
+
+// Add implements traits.Adder.
+func (l *listValue) Add(other ref.Val) ref.Val {
+	o, ok := other.(traits.Lister)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(other)
+	}
+	return standardList(l).(traits.Adder).Add(o)
+}
+
+// Size implements traits.Sizer.
+func (l *listValue) Size() ref.Val { return types.Int(len(l.items())) }
+
+// IsZeroValue implements traits.Zeroer for optional.ofNonZeroValue.
+func (l *listValue) IsZeroValue() bool { return len(l.items()) == 0 }
+
+// Iterator implements traits.Iterable.
+func (l *listValue) Iterator() traits.Iterator {
+	return &iterator{elems: l.items(), meter: l.meter}
+}
+
+// Fold implements traits.Foldable for macros of two variables.
+func (l *listValue) Fold(f traits.Folder) {
+	for i, item := range l.items() {
+		if !f.FoldEntry(types.Int(i), l.meter.value(item)) {
+			return
+		}
+	}
+}
+
+// Equal implements ref.Val for lists of both kinds.
+func (l *listValue) Equal(other ref.Val) ref.Val {
+	if o, ok := other.(*listValue); ok {
+		l.meter.charge(len(l.raw) + len(o.raw))
+		return types.Bool(equal(l.raw, o.raw))
+	}
+	o, ok := other.(traits.Lister)
+	if !ok || l.Size() != o.Size() {
+		return types.False
+	}
+	for i, item := range l.items() {
+		if types.Equal(l.meter.value(item), o.Get(types.Int(i))) != types.True {
+			return types.False
+		}
+	}
+	return types.True
+}
+
+// ConvertToNative implements ref.Val.
+func (l *listValue) ConvertToNative(want reflect.Type) (any, error) {
+	if isType(l, want) {
+		return l, nil
+	}
+	return standardList(l).ConvertToNative(want)
+}
+
+// ConvertToType implements ref.Val.
+func (l *listValue) ConvertToType(t ref.Type) ref.Val { return convert(l, types.ListType, t) }
+
+// Type implements ref.Val.
+func (l *listValue) Type() ref.Type { return types.ListType }
+
+// Value implements ref.Val.
+func (l *listValue) Value() any { return standardList(l).Value() }
+
+// String hides the content: cel-go prints values in some of its errors.
+func (l *listValue) String() string { return "[…]" }
+
+// iterator yields the keys of a map or the elements of a list.
+type iterator struct {
+	keys  []string
+	elems []rawjson.Value
+	meter *meter
+	next  int
+}
+
+var _ traits.Iterator = (*iterator)(nil)
+
+// HasNext implements traits.Iterator.
+func (it *iterator) HasNext() ref.Val { return types.Bool(it.next < len(it.keys)+len(it.elems)) }
+
+// Next implements traits.Iterator.
+func (it *iterator) Next() ref.Val {
+	i := it.next
+	it.next++
+	switch {
+	case i < len(it.keys):
+		return types.String(it.keys[i])
+	case i < len(it.elems):
+		return it.meter.value(it.elems[i])
+	}
+	return nil
+}
+
+// The rest of ref.Val, which an iterator has only in name.
+
+func (it *iterator) ConvertToNative(reflect.Type) (any, error) {
+	return nil, reasonError("an iterator cannot be converted")
+}
+func (it *iterator) ConvertToType(t ref.Type) ref.Val { return convert(it, types.IteratorType, t) }
+func (it *iterator) Equal(other ref.Val) ref.Val      { return types.Bool(it == other) }
+func (it *iterator) Type() ref.Type                   { return types.IteratorType }
+func (it *iterator) Value() any                       { return nil }

@@ -1,0 +1,195 @@
+package expr
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// interruptFrequency is after how many rounds of a loop an evaluation looks whether its context has ended.
+const interruptFrequency = 100
+
+// Program is a compiled expression. It is immutable and safe for concurrent use.
+type Program struct {
+	env     *Env
+	usage   Usage
+	program cel.Program
+	limit   int  // cost of one evaluation
+	loops   bool // it has macros, so it may run long enough to be interrupted
+	paths   []path
+	source  ref.Val // what `source` is where there is no delta
+	sources []string
+
+	// for errors
+	units  []unit
+	info   *ast.SourceInfo
+	linked bool
+	names  []string
+}
+
+// Input is what an evaluation is about.
+type Input struct {
+	Delta *event.Delta
+	Cache Cache // may be nil for a program without [Program.Sources]
+}
+
+// Cache is where lookup, count, get and list look. Its methods must be safe for concurrent use and return at once.
+type Cache interface {
+	// Lookup returns the objects of a source that an index has under value; index "": all. The slice is not modified.
+	Lookup(source, index, value string) []*event.Object
+	// Count returns how many objects Lookup would return.
+	Count(source, index, value string) int
+	// Get returns an object or nil.
+	Get(source, namespace, name string) *event.Object
+}
+
+// Sources returns the sources that the expression looks things up in, sorted.
+func (p *Program) Sources() []string { return p.sources }
+
+// Match evaluates a filter. Errors: errors.Is [ErrAbsent] or [ErrCost], the context's, or one of type; all are *[EvalError].
+func (p *Program) Match(ctx context.Context, in Input) (bool, error) {
+	e := p.start(in)
+	defer e.release()
+	v, err := e.run(ctx)
+	if err != nil {
+		return false, err
+	}
+	b, ok := v.(types.Bool)
+	if !ok {
+		return false, p.wrongResult(v)
+	}
+	return bool(b), nil
+}
+
+// Keys evaluates an index: the keys that the object has in it, none if the result is null, an absent optional, "" or an empty list.
+// Errors are as with [Program.Match].
+func (p *Program) Keys(obj *event.Object) ([]string, error) {
+	e := p.start(Input{})
+	defer e.release()
+	e.of = obj
+	v, err := e.run(context.Background()) //nolint:contextcheck // client-go gives an index function no context
+	if err != nil {
+		return nil, err
+	}
+	list, ok := v.(traits.Lister)
+	if !ok {
+		return p.appendKey(nil, v)
+	}
+	var keys []string
+	for it := list.Iterator(); it.HasNext() == types.True; {
+		if keys, err = p.appendKey(keys, it.Next()); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
+func (p *Program) appendKey(keys []string, v ref.Val) ([]string, error) {
+	if optional, ok := v.(*types.Optional); ok && optional.HasValue() {
+		v = optional.GetValue()
+	}
+	switch v := v.(type) {
+	case types.String:
+		if v != "" {
+			keys = append(keys, string(v))
+		}
+		return keys, nil
+	case types.Null, *types.Optional:
+		return keys, nil
+	}
+	return nil, p.wrongResult(v)
+}
+
+// Emit evaluates an emit: the events as JSON objects. A result of null or an absent optional is no event. Errors are as with
+// [Program.Match].
+func (p *Program) Emit(ctx context.Context, in Input) ([][]byte, error) {
+	e := p.start(in)
+	defer e.release()
+	v, err := e.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	vals := []ref.Val{v}
+	switch v := v.(type) {
+	case types.Null:
+		return nil, nil
+	case traits.Lister:
+		vals = vals[:0]
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			vals = append(vals, it.Next())
+		}
+	}
+	events := make([][]byte, 0, len(vals))
+	w := writer{room: maxOutput}
+	for _, v := range vals {
+		if _, ok := v.(traits.Mapper); !ok {
+			return nil, p.wrongResult(v)
+		}
+		if err := w.value(v); err != nil {
+			return nil, p.evalError(ctx, err)
+		}
+		events = append(events, w.take())
+	}
+	return events, nil
+}
+
+// Key evaluates a key: a string as it is, an int in decimal digits, a bool as true or false. A result of null is [ErrAbsent].
+// Errors are as with [Program.Match].
+func (p *Program) Key(ctx context.Context, in Input) (string, error) {
+	e := p.start(in)
+	defer e.release()
+	v, err := e.run(ctx)
+	if err != nil {
+		return "", err
+	}
+	key, err := scalar(v)
+	if err != nil {
+		return "", p.evalError(ctx, err)
+	}
+	return key, nil
+}
+
+// scalar is the one text of a string, int or bool.
+func scalar(v ref.Val) (string, error) {
+	switch v := v.(type) {
+	case types.String:
+		return string(v), nil
+	case types.Int:
+		return strconv.FormatInt(int64(v), 10), nil
+	case types.Uint:
+		return strconv.FormatUint(uint64(v), 10), nil
+	case types.Bool:
+		return strconv.FormatBool(bool(v)), nil
+	case types.Null:
+		return "", absentError("the value is null")
+	}
+	return "", reasonError("a " + typeName(v) + " where a string, an int or a bool is needed")
+}
+
+func (p *Program) wrongResult(v ref.Val) error {
+	return &EvalError{Reason: "the result is of type " + typeName(v)}
+}
+
+func typeName(v ref.Val) string {
+	if v == nil {
+		return "none"
+	}
+	return v.Type().TypeName()
+}
+
+// evaluation is one run of a program: the variables that it sees and what it may still read. It belongs to one goroutine.
+type evaluation struct {
+	program *Program
+	delta   *event.Delta
+	of      *event.Object // object
+	cache   Cache
+	meter   meter
+	object  ref.Val // boxed at first use
+}
