@@ -1,0 +1,105 @@
+package sandboxtest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ensureBinary gives the path of bin/sandbox, building it if it is missing or older than its
+// sources. Test binaries that run at the same time build it once.
+func ensureBinary() (string, error) {
+	root, err := repoRoot()
+	if err != nil {
+		return "", err
+	}
+	binDir, sources := filepath.Join(root, "bin"), filepath.Join(root, "sandbox")
+	if err := os.MkdirAll(binDir, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(filepath.Join(binDir, ".sandbox.lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close() // drops the lock
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	bin := filepath.Join(binDir, "sandbox")
+	stale, err := isStale(bin, sources)
+	if err != nil || !stale {
+		return bin, err
+	}
+	return bin, build(bin, sources)
+}
+
+func build(bin, sources string) error {
+	fmt.Fprintf(os.Stderr, "sandboxtest: building %s; the first build takes minutes\n", bin)
+	cmd := exec.Command("go", "build", "-o", bin, ".")
+	cmd.Dir = sources
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build -C %s: %w\n%s", sources, err, out)
+	}
+	// go build leaves the file alone if the sources differ in nothing but their time.
+	now := time.Now()
+	return os.Chtimes(bin, now, now)
+}
+
+// isStale tells whether a source is newer than the binary.
+func isStale(bin, sources string) (bool, error) {
+	built, err := os.Stat(bin)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	entries, err := os.ReadDir(sources)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if !isSource(e.Name()) {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return false, err
+		}
+		if info.ModTime().After(built.ModTime()) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func isSource(name string) bool {
+	if name == "go.mod" || name == "go.sum" {
+		return true
+	}
+	return strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go")
+}
+
+// repoRoot finds the repository above the folder the test runs in.
+func repoRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "sandbox", "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("no sandbox/go.mod above the working folder")
+		}
+		dir = parent
+	}
+}

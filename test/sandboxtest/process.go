@@ -1,0 +1,102 @@
+package sandboxtest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// How long a half may take; generous, as machines may be slow and busy.
+const (
+	startTimeout = 2 * time.Minute
+	stopTimeout  = 20 * time.Second
+)
+
+// process is one half of a sandbox. No goroutine watches it, so that it is no leak in the
+// eyes of a test. A nil process is one that does not run.
+type process struct {
+	cmd    *exec.Cmd
+	stdin  io.Closer // its end tells the process that this one is gone
+	stdout *os.File  // stays open, else a write would kill the process
+}
+
+// startProcess starts bin/sandbox and waits until it says that it is ready.
+func startProcess(bin, dir string, args ...string) (*process, error) {
+	stdout, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	cmd := exec.Command(bin, append([]string{"-dir", dir, "-stdin"}, args...)...)
+	cmd.Stdout = w
+	cmd.Stderr = os.Stderr // one line, if the start fails; the log goes to a file
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		stdout.Close()
+		return nil, err
+	}
+	p := &process{cmd: cmd, stdin: stdin, stdout: stdout}
+	if err := cmd.Start(); err != nil {
+		stdin.Close()
+		stdout.Close()
+		return nil, err
+	}
+	w.Close() // the child has its own, and only its end may hold the pipe open
+	if err := p.waitReady(); err != nil {
+		p.kill()
+		return nil, fmt.Errorf("sandbox %v: %w; end of its log:\n%s", args, err, logTail(dir))
+	}
+	return p, nil
+}
+
+func (p *process) waitReady() error {
+	if err := p.stdout.SetReadDeadline(time.Now().Add(startTimeout)); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(p.stdout).ReadString('\n')
+	switch {
+	case errors.Is(err, io.EOF):
+		return errors.New("ended before it was ready")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("not ready after %v", startTimeout)
+	case err != nil:
+		return err
+	case line != "ready\n":
+		return fmt.Errorf("said %q instead of ready", line)
+	}
+	return nil
+}
+
+// kill ends the process with no chance to clean up.
+func (p *process) kill() {
+	if p == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill() // an error says that it has ended
+	_ = p.cmd.Wait()         // always an error: killed
+	p.stdin.Close()
+	p.stdout.Close()
+}
+
+// stop asks the process to end, and waits until it has.
+func (p *process) stop() error {
+	if p == nil {
+		return nil
+	}
+	defer p.stdin.Close()
+	defer p.stdout.Close()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return errors.Join(err, p.cmd.Wait())
+	}
+	timer := time.AfterFunc(stopTimeout, func() { _ = p.cmd.Process.Kill() })
+	defer timer.Stop()
+	if err := p.cmd.Wait(); err != nil {
+		return fmt.Errorf("stop sandbox: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package sandboxtest
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// dialTimeout bounds the proxy's connection to the API server.
+const dialTimeout = 5 * time.Second
+
+// proxyMode is what a Proxy does with bytes and connections.
+type proxyMode int
+
+const (
+	forwarding proxyMode = iota // pass all on
+	blocked                     // take connections and bytes, pass nothing on
+	refused                     // reset each connection at once
+)
+
+// Proxy forwards TCP connections to the API server of a sandbox until told to do worse. It
+// harms nobody but its own clients, so it may stand before the shared sandbox.
+type Proxy struct {
+	listener   net.Listener
+	target     string
+	kubeconfig string
+
+	mu      sync.Mutex
+	mode    proxyMode
+	changed chan struct{} // closed at the next change of mode
+	pairs   map[*pair]struct{}
+	running sync.WaitGroup
+}
+
+// pair is a connection of a client and the one made for it.
+type pair struct {
+	client, server *net.TCPConn
+	once           sync.Once
+	done           chan struct{} // closed by reset
+}
+
+// reset ends both connections with a reset, as from a peer that is gone; not with the end of
+// stream of a peer that is done.
+func (c *pair) reset() {
+	c.once.Do(func() {
+		close(c.done)
+		for _, conn := range []*net.TCPConn{c.client, c.server} {
+			_ = conn.SetLinger(0)
+			conn.Close()
+		}
+	})
+}
+
+// Proxy starts a proxy that ends with the test.
+func (s *Sandbox) Proxy(t testing.TB) *Proxy {
+	t.Helper()
+	target, err := url.Parse(s.RESTConfig().Host)
+	if err != nil {
+		t.Fatalf("sandboxtest: %v", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("sandboxtest: %v", err)
+	}
+	p := &Proxy{
+		listener:   listener,
+		target:     target.Host,
+		kubeconfig: filepath.Join(t.TempDir(), "kubeconfig-proxy"),
+		changed:    make(chan struct{}),
+		pairs:      map[*pair]struct{}{},
+	}
+	if err := p.writeKubeconfig(s.Kubeconfig()); err != nil {
+		listener.Close()
+		t.Fatalf("sandboxtest: %v", err)
+	}
+	p.running.Add(1)
+	go p.accept()
+	t.Cleanup(p.close)
+	return p
+}
+
+// writeKubeconfig copies a kubeconfig, with the proxy as the server.
+func (p *Proxy) writeKubeconfig(from string) error {
+	cfg, err := clientcmd.LoadFromFile(from)
+	if err != nil {
+		return err
+	}
+	for _, cluster := range cfg.Clusters {
+		cluster.Server = "https://" + p.listener.Addr().String()
+	}
+	return clientcmd.WriteToFile(*cfg, p.kubeconfig)
+}
+
+// Kubeconfig is the path of the administrator's kubeconfig that goes through the proxy.
+func (p *Proxy) Kubeconfig() string { return p.kubeconfig }
+
+// RESTConfig is that of the kubeconfig.
+func (p *Proxy) RESTConfig() *rest.Config { return restConfig(p.kubeconfig) }
+
+// Cut resets all open connections. New ones are forwarded, unless Block or Refuse is on.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.pairs {
+		c.reset() // its goroutines take it out of the map
+	}
+}
+
+// Block is a network that loses everything: connections stay open and new ones are taken, but
+// no byte gets through until Unblock, which then delivers what was held.
+func (p *Proxy) Block() { p.setMode(blocked) }
+
+// Refuse is a server that is down: it cuts all connections, and resets new ones at once until
+// Unblock.
+func (p *Proxy) Refuse() {
+	p.setMode(refused)
+	p.Cut()
+}
+
+// Unblock ends Block and Refuse.
+func (p *Proxy) Unblock() { p.setMode(forwarding) }
+
+// Connections gives the number of connections that are open now.
+func (p *Proxy) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.pairs)
+}
+
+func (p *Proxy) setMode(m proxyMode) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mode = m
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// close ends the proxy and waits for its goroutines.
+func (p *Proxy) close() {
+	p.listener.Close()
+	p.Refuse()
+	p.running.Wait()
+}
+
+func (p *Proxy) accept() {
+	defer p.running.Done()
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		p.running.Add(1)
+		go p.serve(client.(*net.TCPConn))
+	}
+}
+
+// serve carries one connection until both sides have ended it, or one fails.
+func (p *Proxy) serve(client *net.TCPConn) {
+	defer p.running.Done()
+	server, err := net.DialTimeout("tcp", p.target, dialTimeout)
+	if err != nil {
+		client.Close()
+		return
+	}
+	c := &pair{client: client, server: server.(*net.TCPConn), done: make(chan struct{})}
+	if !p.add(c) {
+		c.reset()
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(func() { p.copy(c, c.server, c.client) })
+	both.Go(func() { p.copy(c, c.client, c.server) })
+	both.Wait()
+	c.client.Close()
+	c.server.Close()
+	p.mu.Lock()
+	delete(p.pairs, c)
+	p.mu.Unlock()
+}
+
+// add takes a pair in, unless connections are refused.
+func (p *Proxy) add(c *pair) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mode == refused {
+		return false
+	}
+	p.pairs[c] = struct{}{}
+	return true
+}
+
+// copy passes bytes and then the end of stream on, holding them while the proxy is blocked.
+func (p *Proxy) copy(c *pair, to, from *net.TCPConn) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		p.waitForwarding(c)
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				c.reset()
+				return
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			_ = to.CloseWrite() // an error says that it is gone altogether
+			return
+		}
+		if err != nil {
+			c.reset()
+			return
+		}
+	}
+}
+
+// waitForwarding returns when the proxy is not blocked, or the pair was reset.
+func (p *Proxy) waitForwarding(c *pair) {
+	for {
+		p.mu.Lock()
+		mode, changed := p.mode, p.changed
+		p.mu.Unlock()
+		if mode != blocked {
+			return
+		}
+		select {
+		case <-changed:
+		case <-c.done:
+			return
+		}
+	}
+}

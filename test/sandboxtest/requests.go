@@ -1,0 +1,159 @@
+package sandboxtest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Request is one request that the API server got, from its audit log.
+type Request struct {
+	Time      time.Time
+	User      string // admin or limited
+	UserAgent string
+	Verb      string // get, list, watch, create, …
+	Group     string
+	Resource  string // plural
+	Namespace string
+	Name      string
+	URI       string // with the query: resourceVersion, sendInitialEvents, limit, …
+	Code      int
+}
+
+// auditEvent is the part of an audit event that is read.
+type auditEvent struct {
+	Stage                    string
+	Verb                     string
+	RequestURI               string
+	UserAgent                string
+	User                     struct{ Username string }
+	ObjectRef                struct{ APIGroup, Resource, Namespace, Name string }
+	ResponseStatus           struct{ Code int }
+	RequestReceivedTimestamp time.Time
+}
+
+// Requests gives the requests for resources since the start of the sandbox, restarts of its
+// API server included, for which match is true (nil: all), in the order they were answered.
+// Those of the sandbox itself and of this package are left out. A watch is listed once, when
+// it was answered; any other request once it has ended, which a client may see a moment
+// earlier: poll.
+func (s *Sandbox) Requests(t testing.TB, match func(Request) bool) []Request {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(s.dir, "audit.log"))
+	if err != nil {
+		t.Fatalf("sandboxtest: %v", err)
+	}
+	var found []Request
+	// The last line may be half written; it has no newline then.
+	for line := range bytes.Lines(data) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break
+		}
+		var e auditEvent
+		if err := json.Unmarshal(line, &e); err != nil {
+			continue // the server was killed in the middle of a line
+		}
+		stage := "ResponseComplete"
+		if e.Verb == "watch" {
+			stage = "ResponseStarted"
+		}
+		if e.Stage != stage || e.UserAgent == userAgent {
+			continue
+		}
+		if r := e.request(); match == nil || match(r) {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+func (e auditEvent) request() Request {
+	return Request{
+		Time:      e.RequestReceivedTimestamp,
+		User:      e.User.Username,
+		UserAgent: e.UserAgent,
+		Verb:      e.Verb,
+		Group:     e.ObjectRef.APIGroup,
+		Resource:  e.ObjectRef.Resource,
+		Namespace: e.ObjectRef.Namespace,
+		Name:      e.ObjectRef.Name,
+		URI:       e.RequestURI,
+		Code:      e.ResponseStatus.Code,
+	}
+}
+
+// RequestCount gives the API server's own count of ended requests since its start, by verb in
+// capitals (LIST, WATCH, …) and plural resource, from all clients, the sandbox included. A
+// watch counts when it ends; see OpenWatches and Requests.
+func (s *Sandbox) RequestCount(t testing.TB, verb, resource string) int {
+	t.Helper()
+	return int(s.Metric(t, "apiserver_request_total", map[string]string{"verb": verb, "resource": resource}))
+}
+
+// OpenWatches gives the number of watches that are open now, by plural resource. The sandbox
+// itself has one on pods and one on namespaces.
+func (s *Sandbox) OpenWatches(t testing.TB, resource string) int {
+	t.Helper()
+	return int(s.Metric(t, "apiserver_longrunning_requests", map[string]string{"verb": "WATCH", "resource": resource}))
+}
+
+// Metric sums a metric of the API server over the series that have the labels; 0 if none has.
+func (s *Sandbox) Metric(t testing.TB, name string, labels map[string]string) float64 {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), faultTimeout)
+	defer cancel()
+	resp, err := s.get(ctx, "/metrics")
+	if err != nil {
+		t.Fatalf("sandboxtest: %v", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("sandboxtest: metrics: %s", resp.Status)
+	}
+	sum, err := sumMetric(resp.Body, name, labels)
+	if err != nil {
+		t.Fatalf("sandboxtest: %v", err)
+	}
+	return sum
+}
+
+// sumMetric reads the text format: name{label="value",…} number. The values of labels asked
+// for here hold no quotes, so no parser is needed.
+func sumMetric(r io.Reader, name string, labels map[string]string) (float64, error) {
+	var sum float64
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		series, ok := strings.CutPrefix(lines.Text(), name)
+		if !ok || series == "" || (series[0] != '{' && series[0] != ' ') || !hasLabels(series, labels) {
+			continue
+		}
+		fields := strings.Fields(series)
+		value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
+		if err != nil {
+			return 0, fmt.Errorf("metric %s: %w", name, err)
+		}
+		sum += value
+	}
+	return sum, lines.Err()
+}
+
+func hasLabels(series string, labels map[string]string) bool {
+	for k, v := range labels {
+		pair := k + "=" + strconv.Quote(v)
+		if !strings.Contains(series, "{"+pair) && !strings.Contains(series, ","+pair) {
+			return false
+		}
+	}
+	return true
+}

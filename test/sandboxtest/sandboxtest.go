@@ -1,0 +1,259 @@
+// Package sandboxtest gives tests a real Kubernetes API server and etcd: bin/sandbox, built
+// from the folder sandbox of the repository.
+//
+//	func TestMain(m *testing.M) { sandboxtest.Main(m) }
+//
+//	func TestSomething(t *testing.T) {
+//		s := sandboxtest.Start(t)     // one for all tests of the package
+//		ns := s.Namespace(t)          // one for this test
+//		s.Apply(t, ns, "…YAML…")
+//		run(s.Kubeconfig(), ns)
+//	}
+//
+// A test that stops servers, compacts etcd or makes cluster-wide objects that others would
+// see starts its own with New.
+package sandboxtest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// userAgent marks the requests of this package, which Requests leaves out.
+const userAgent = "sandboxtest"
+
+// Options of a sandbox. The zero value is fine.
+type Options struct {
+	// Seed is a folder of manifests that are applied before the sandbox is ready.
+	Seed string
+	// Demo keeps changing what was seeded.
+	Demo bool
+	// APIServerArgs are more flags for kube-apiserver, as --name=value.
+	APIServerArgs []string
+}
+
+// Sandbox is a running API server with its etcd, each a process of its own. Its methods may
+// be called from several goroutines, except those that stop and start.
+type Sandbox struct {
+	dir     string
+	bin     string
+	opts    Options
+	private bool
+
+	etcd      *process
+	apiserver *process
+
+	http   *http.Client
+	client dynamic.Interface
+	mapper *restmapper.DeferredDiscoveryRESTMapper
+}
+
+// shared is the sandbox of Start. It has to be a variable: TestMain, which stops it, and the
+// tests, which start it, have nothing else in common.
+var shared struct {
+	sync.Mutex
+	sandbox *Sandbox
+	err     error
+}
+
+// Runner is what a *testing.M does; goleak.VerifyTestMain takes the same.
+type Runner interface{ Run() int }
+
+type runner struct{ m Runner }
+
+// Run runs the tests, then stops the shared sandbox.
+func (r runner) Run() int {
+	defer stopShared()
+	return r.m.Run()
+}
+
+// Wrap gives a Runner that stops the shared sandbox when the tests are done, for a TestMain
+// that does more than Main: goleak.VerifyTestMain(sandboxtest.Wrap(m)).
+func Wrap(m Runner) Runner { return runner{m} }
+
+// Main is the TestMain of a package that uses Start.
+func Main(m *testing.M) { os.Exit(Wrap(m).Run()) }
+
+// Start gives the sandbox that all tests of the package share. The first call starts it.
+func Start(t testing.TB) *Sandbox {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.sandbox == nil && shared.err == nil {
+		shared.sandbox, shared.err = startShared()
+	}
+	if shared.err != nil {
+		t.Fatalf("sandboxtest: %v", shared.err)
+	}
+	return shared.sandbox
+}
+
+func startShared() (*Sandbox, error) {
+	dir, err := os.MkdirTemp("", "sandbox-")
+	if err != nil {
+		return nil, err
+	}
+	s, err := start(dir, Options{})
+	if err != nil {
+		os.RemoveAll(dir)
+	}
+	return s, err
+}
+
+func stopShared() {
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.sandbox != nil {
+		shared.sandbox.close()
+		os.RemoveAll(shared.sandbox.dir)
+		shared.sandbox = nil
+	}
+}
+
+// New starts a sandbox for this test only, and ends it with the test.
+func New(t testing.TB, opts Options) *Sandbox {
+	t.Helper()
+	s, err := start(t.TempDir(), opts)
+	if err != nil {
+		t.Fatalf("sandboxtest: %v", err)
+	}
+	s.private = true
+	t.Cleanup(s.close)
+	return s
+}
+
+// start starts both halves. The API server is a process apart from etcd, so that a test can
+// kill it alone.
+func start(dir string, opts Options) (_ *Sandbox, err error) {
+	bin, err := ensureBinary()
+	if err != nil {
+		return nil, err
+	}
+	if opts.Seed != "" {
+		if opts.Seed, err = filepath.Abs(opts.Seed); err != nil {
+			return nil, err
+		}
+	}
+	s := &Sandbox{dir: dir, bin: bin, opts: opts}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if err := s.startEtcd(); err != nil {
+		return nil, err
+	}
+	if err := s.startAPIServer(); err != nil {
+		return nil, err
+	}
+	s.opts.Seed = "" // a restart keeps what the test has made of it
+	return s, s.connect()
+}
+
+func (s *Sandbox) startEtcd() (err error) {
+	s.etcd, err = startProcess(s.bin, s.dir, "-only", "etcd")
+	return err
+}
+
+func (s *Sandbox) startAPIServer() (err error) {
+	args := []string{"-only", "apiserver", "-audit"}
+	if s.opts.Seed != "" {
+		args = append(args, "-seed", s.opts.Seed)
+	}
+	if s.opts.Demo {
+		args = append(args, "-demo")
+	}
+	for _, arg := range s.opts.APIServerArgs {
+		args = append(args, "-apiserver-arg="+arg)
+	}
+	s.apiserver, err = startProcess(s.bin, s.dir, args...)
+	return err
+}
+
+// connect makes the clients of this package.
+func (s *Sandbox) connect() error {
+	cfg := s.RESTConfig()
+	cfg.UserAgent = userAgent
+	var err error
+	if s.http, err = rest.HTTPClientFor(cfg); err != nil {
+		return err
+	}
+	if s.client, err = dynamic.NewForConfigAndClient(cfg, s.http); err != nil {
+		return err
+	}
+	disco, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, s.http)
+	if err != nil {
+		return err
+	}
+	s.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco))
+	return nil
+}
+
+// close ends both processes at once: what they still hold is thrown away anyway.
+func (s *Sandbox) close() {
+	s.apiserver.kill()
+	s.etcd.kill()
+	if s.http != nil {
+		utilnet.CloseIdleConnectionsFor(s.http.Transport)
+	}
+}
+
+// Dir is the folder with the kubeconfigs, the log and the data.
+func (s *Sandbox) Dir() string { return s.dir }
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (s *Sandbox) Kubeconfig() string { return filepath.Join(s.dir, "kubeconfig") }
+
+// LimitedKubeconfig is the path of the kubeconfig of the user "limited", who may do nothing but
+// discovery until Grant.
+func (s *Sandbox) LimitedKubeconfig() string { return filepath.Join(s.dir, "kubeconfig-limited") }
+
+// RESTConfig is the administrator's, without client-side rate limit; the caller may change it.
+func (s *Sandbox) RESTConfig() *rest.Config { return restConfig(s.Kubeconfig()) }
+
+// LimitedRESTConfig is that of the user "limited".
+func (s *Sandbox) LimitedRESTConfig() *rest.Config { return restConfig(s.LimitedKubeconfig()) }
+
+// Dynamic is an administrator's client whose requests are left out of Requests.
+func (s *Sandbox) Dynamic() dynamic.Interface { return s.client }
+
+func restConfig(path string) *rest.Config {
+	cfg, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		panic(fmt.Sprintf("sandboxtest: a kubeconfig of our own making: %v", err))
+	}
+	cfg.QPS = -1
+	return cfg
+}
+
+// get reads a path of the API server, as the administrator.
+func (s *Sandbox) get(ctx context.Context, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.RESTConfig().Host+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return s.http.Do(req)
+}
+
+// logTail gives the end of the sandbox's log, for an error message.
+func logTail(dir string) string {
+	const size = 4096
+	data, err := os.ReadFile(filepath.Join(dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(data[max(0, len(data)-size):])
+}
