@@ -18,6 +18,7 @@ type SyntaxError struct {
 	Reason string
 }
 
+// Error names the place and the reason.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("invalid JSON at byte %d: %s", e.Offset, e.Reason)
 }
@@ -42,239 +43,210 @@ func Check(src string) error {
 // It checks all that [Check] does except UTF-8. The error is [ErrIncomplete] or a *[SyntaxError].
 func Scan(src string, i int) (end int, err error) {
 	s := scanner{src: src}
-	s.keys = s.room[:0]
-	return s.value(i, 0)
+	if end = s.value(i, 0, nil); end < 0 {
+		return s.at, s.err
+	}
+	return end, nil
 }
 
-// scanner checks one value. keys is a stack: the keys so far of every object that is still open.
+// scanner checks one value. Its methods take the offset to read at and return the offset behind what they read, or -1 after fail:
+// a single result keeps the hot path in registers.
 type scanner struct {
 	src  string
-	keys []string
-	room [64]string
+	keys keyStack
+	// found collects the wanted paths, see Finder.
+	found []Span
+	// escaped is set by every string with an escape.
+	escaped bool
+	wide    uint64 // the bytes of all strings or-ed: a high bit anywhere means that some text is not ASCII
+
+	err error
+	at  int
 }
 
-func (s *scanner) value(i, depth int) (int, error) {
-	i = skipSpace(s.src, i)
-	if i >= len(s.src) {
-		return i, ErrIncomplete
+func (s *scanner) fail(i int, reason string) int {
+	if s.err == nil {
+		s.at, s.err = i, &SyntaxError{i, reason}
 	}
-	switch c := s.src[i]; {
-	case c == '"':
+	return -1
+}
+
+func (s *scanner) incomplete(i int) int {
+	if s.err == nil {
+		s.at, s.err = min(i, len(s.src)), ErrIncomplete
+	}
+	return -1
+}
+
+func (s *scanner) value(i, depth int, want *node) int {
+	src := s.src
+	if uint(i) < uint(len(src)) && src[i] <= ' ' {
+		i = skipSpace(src, i)
+	}
+	if uint(i) >= uint(len(src)) {
+		return s.incomplete(i)
+	}
+	switch class[src[i]] {
+	case quote:
 		return s.str(i)
-	case c == '{':
-		return s.object(i+1, depth+1)
-	case c == '[':
-		return s.array(i+1, depth+1)
-	case c == '-' || c >= '0' && c <= '9':
+	case brace:
+		return s.object(i+1, depth+1, want)
+	case bracket:
+		return s.array(i+1, depth+1, want)
+	case numeral:
 		return s.number(i)
-	case c == 't':
-		return s.literal(i, "true")
-	case c == 'f':
-		return s.literal(i, "false")
-	case c == 'n':
-		return s.literal(i, "null")
+	case letter:
+		return s.literal(i)
 	}
-	return i, &SyntaxError{i, "expected a value"}
+	return s.fail(i, "expected a value")
 }
 
 // object checks the rest of an object whose brace was read.
-func (s *scanner) object(i, depth int) (int, error) {
+func (s *scanner) object(i, depth int, want *node) int {
 	if depth > MaxDepth {
-		return i, &SyntaxError{i, "nested too deep"}
+		return s.fail(i, "nested too deep")
 	}
-	base, seen := len(s.keys), uint64(0)
-	if i = skipSpace(s.src, i); i < len(s.src) && s.src[i] == '}' {
-		return i + 1, nil
+	src := s.src
+	i = skipSpace(src, i)
+	if uint(i) < uint(len(src)) && src[i] == '}' {
+		return i + 1
 	}
+	keys := s.keys.open()
 	for {
-		i = skipSpace(s.src, i)
-		if i >= len(s.src) {
-			return i, ErrIncomplete
+		if uint(i) >= uint(len(src)) {
+			return s.incomplete(i)
 		}
-		if s.src[i] != '"' {
-			return i, &SyntaxError{i, "expected a key"}
+		if src[i] != '"' {
+			return s.fail(i, "expected a key")
 		}
-		end, err := s.str(i)
-		if err != nil {
-			return end, err
+		s.escaped = false
+		end := s.str(i)
+		if end < 0 {
+			return end
 		}
-		if !s.newKey(s.src[i:end], base, &seen) {
-			return i, &SyntaxError{i, "a key stands twice in one object"}
+		name := src[i+1 : end-1]
+		if s.escaped {
+			name = unescape(name)
 		}
-		if end = skipSpace(s.src, end); end >= len(s.src) {
-			return end, ErrIncomplete
+		if !s.keys.add(&keys, name) {
+			return s.fail(i, "a key stands twice in one object")
 		}
-		if s.src[end] != ':' {
-			return end, &SyntaxError{end, "expected ':'"}
+		if end = skipSpace(src, end); uint(end) >= uint(len(src)) {
+			return s.incomplete(end)
 		}
-		if i, err = s.value(end+1, depth); err != nil {
-			return i, err
+		if src[end] != ':' {
+			return s.fail(end, "expected ':'")
 		}
-		done, next, err := s.more(i, '}')
-		if err != nil || done {
-			s.keys = s.keys[:base]
-			return next, err
+		if want == nil {
+			end = s.value(end+1, depth, nil)
+		} else {
+			end = s.wanted(i, skipSpace(src, end+1), depth, want.child(name))
 		}
-		i = next
+		if end < 0 {
+			return end
+		}
+		if uint(end) < uint(len(src)) && src[end] == ',' { // the usual case first
+			i = skipSpace(src, end+1)
+			continue
+		}
+		next, more := s.more(end, '}')
+		if !more {
+			s.keys.close(keys)
+			return next
+		}
+		i = skipSpace(src, next)
 	}
 }
 
-// newKey remembers a key (with its quotes) and reports whether the object did not have it yet. seen is a small Bloom filter over
-// the object's keys that spares most comparisons.
-func (s *scanner) newKey(quoted string, base int, seen *uint64) bool {
-	key := Value(quoted).Str()
-	h := uint(len(key))
-	if h > 0 {
-		h += uint(key[0])*5 + uint(key[len(key)-1])*11 + uint(key[len(key)/2])*17
+// wanted checks the value at i of the key at key, and notes it if it is one that the Finder looks for.
+func (s *scanner) wanted(key, i, depth int, want *node) int {
+	if want == nil || want.id < 0 {
+		return s.value(i, depth, want)
 	}
-	bit := uint64(1) << (h % 64)
-	if *seen&bit != 0 {
-		for _, k := range s.keys[base:] {
-			if k == key {
-				return false
-			}
-		}
+	n := len(s.found)
+	s.found = append(s.found, Span{ID: want.id, Key: key, Start: i})
+	var end int
+	if want.skip {
+		end = s.extent(i)
+	} else {
+		end = s.value(i, depth, want)
 	}
-	*seen |= bit
-	s.keys = append(s.keys, key)
-	return true
+	s.found[n].End = end
+	return end
 }
 
 // array checks the rest of an array whose bracket was read.
-func (s *scanner) array(i, depth int) (int, error) {
+func (s *scanner) array(i, depth int, want *node) int {
 	if depth > MaxDepth {
-		return i, &SyntaxError{i, "nested too deep"}
+		return s.fail(i, "nested too deep")
 	}
-	if i = skipSpace(s.src, i); i < len(s.src) && s.src[i] == ']' {
-		return i + 1, nil
+	src := s.src
+	i = skipSpace(src, i)
+	if uint(i) < uint(len(src)) && src[i] == ']' {
+		return i + 1
 	}
 	for {
-		end, err := s.value(i, depth)
-		if err != nil {
-			return end, err
+		end := s.value(i, depth, want)
+		if end < 0 {
+			return end
 		}
-		done, next, err := s.more(end, ']')
-		if err != nil || done {
-			return next, err
+		if uint(end) < uint(len(src)) && src[end] == ',' {
+			i = end + 1
+			continue
+		}
+		next, more := s.more(end, ']')
+		if !more {
+			return next
 		}
 		i = next
 	}
 }
 
-// more reads the comma or the closing bracket after an element.
-func (s *scanner) more(i int, closing byte) (done bool, next int, err error) {
+// more reads the comma or the closing bracket after an element, and says whether another element follows.
+func (s *scanner) more(i int, closing byte) (next int, more bool) {
 	i = skipSpace(s.src, i)
 	if i >= len(s.src) {
-		return false, i, ErrIncomplete
+		return s.incomplete(i), false
 	}
 	switch s.src[i] {
 	case ',':
-		return false, i + 1, nil
+		return i + 1, true
 	case closing:
-		return true, i + 1, nil
+		return i + 1, false
 	}
-	return false, i, &SyntaxError{i, "expected ',' or '" + string(closing) + "'"}
+	return s.fail(i, "expected ',' or '"+string(closing)+"'"), false
 }
 
-// str checks the string whose opening quote is at i.
-func (s *scanner) str(i int) (int, error) {
+// extent returns the offset behind the value at i by counting brackets and skipping strings, without a look at anything else.
+func (s *scanner) extent(i int) int {
 	src := s.src
-	for i++; i < len(src); i++ {
-		switch c := src[i]; {
-		case c == '"':
-			return i + 1, nil
-		case c == '\\':
-			n, err := s.escape(i)
-			if err != nil {
-				return i, err
-			}
-			i += n - 1
-		case c < ' ':
-			return i, &SyntaxError{i, "control character in a string"}
-		}
+	if uint(i) >= uint(len(src)) {
+		return s.incomplete(i)
 	}
-	return i, ErrIncomplete
-}
-
-// escape returns the length of the escape sequence at i.
-func (s *scanner) escape(i int) (int, error) {
-	if i+1 >= len(s.src) {
-		return 0, ErrIncomplete
+	if c := class[src[i]]; c != brace && c != bracket {
+		return s.value(i, 0, nil)
 	}
-	switch s.src[i+1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return 2, nil
-	case 'u':
-		for k := i + 2; k < i+6; k++ {
-			if k >= len(s.src) {
-				return 0, ErrIncomplete
+	for depth := 0; uint(i) < uint(len(src)); {
+		switch class[src[i]] {
+		case quote:
+			if i = s.str(i); i < 0 {
+				return i
 			}
-			if hexDigit(s.src[k]) < 0 {
-				return 0, &SyntaxError{k, "expected four hex digits"}
+			continue
+		case brace, bracket:
+			depth++
+		case closing:
+			if depth--; depth == 0 {
+				return i + 1
 			}
 		}
-		return 6, nil
-	}
-	return 0, &SyntaxError{i, "unknown escape"}
-}
-
-func (s *scanner) number(i int) (int, error) {
-	src, start := s.src, i
-	if src[i] == '-' {
 		i++
 	}
-	zero := i < len(src) && src[i] == '0'
-	n := digits(src, i)
-	if n == 0 || zero && n > 1 {
-		return s.badNumber(start, i)
-	}
-	i += n
-	if i < len(src) && src[i] == '.' {
-		if n = digits(src, i+1); n == 0 {
-			return s.badNumber(start, i+1)
-		}
-		i += 1 + n
-	}
-	if i < len(src) && (src[i] == 'e' || src[i] == 'E') {
-		i++
-		if i < len(src) && (src[i] == '+' || src[i] == '-') {
-			i++
-		}
-		if n = digits(src, i); n == 0 {
-			return s.badNumber(start, i)
-		}
-		i += n
-	}
-	return i, nil
-}
-
-func (s *scanner) badNumber(start, i int) (int, error) {
-	if i >= len(s.src) {
-		return i, ErrIncomplete
-	}
-	return start, &SyntaxError{start, "malformed number"}
-}
-
-func (s *scanner) literal(i int, word string) (int, error) {
-	rest := s.src[i:]
-	if len(rest) < len(word) && word[:len(rest)] == rest {
-		return len(s.src), ErrIncomplete
-	}
-	if len(rest) < len(word) || rest[:len(word)] != word {
-		return i, &SyntaxError{i, "expected a value"}
-	}
-	return i + len(word), nil
-}
-
-func digits(s string, i int) (n int) {
-	for i+n < len(s) && s[i+n] >= '0' && s[i+n] <= '9' {
-		n++
-	}
-	return n
+	return s.incomplete(i)
 }
 
 func skipSpace(s string, i int) int {
-	for i < len(s) && (s[i] == ' ' || s[i] == '\n' || s[i] == '\t' || s[i] == '\r') {
+	for uint(i) < uint(len(s)) && (s[i] == ' ' || s[i] == '\n' || s[i] == '\t' || s[i] == '\r') {
 		i++
 	}
 	return i

@@ -2,6 +2,7 @@ package rawjson
 
 import (
 	"iter"
+	"math/bits"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -50,12 +51,31 @@ func (v Value) Kind() Kind {
 
 // Get returns the value that the object v has under key, or "" if v has no such key or is no object.
 func (v Value) Get(key string) Value {
-	for k, field := range v.Fields() {
-		if k == key {
-			return field
+	s := string(v)
+	if v.Kind() != Object {
+		return ""
+	}
+	for i := skipSpace(s, 1); i < len(s) && s[i] == '"'; {
+		end := skipString(s, i)
+		name := s[i:end]
+		i = min(skipSpace(s, skipSpace(s, end)+1), len(s))
+		end = skip(s, i)
+		if isKey(name, key) {
+			return Value(s[i:end])
+		}
+		if i = skipSpace(s, end); i < len(s) && s[i] == ',' {
+			i = skipSpace(s, i+1)
 		}
 	}
 	return ""
+}
+
+// isKey compares a quoted key of the text with one without quotes and escapes.
+func isKey(quoted, key string) bool {
+	if len(quoted) == len(key)+2 && quoted[1:len(quoted)-1] == key {
+		return strings.IndexByte(key, '\\') < 0 // else the text has an escape there, and key a backslash
+	}
+	return strings.IndexByte(quoted, '\\') >= 0 && unescape(quoted[1:len(quoted)-1]) == key
 }
 
 // Path follows keys through nested objects. It returns "" where one is missing.
@@ -78,7 +98,7 @@ func (v Value) Fields() iter.Seq2[string, Value] {
 		for i := skipSpace(s, 1); i < len(s) && s[i] == '"'; {
 			end := skipString(s, i)
 			key := Value(s[i:end])
-			i = skipSpace(s, skipSpace(s, end)+1)
+			i = min(skipSpace(s, skipSpace(s, end)+1), len(s))
 			end = skip(s, i)
 			if !yield(key.Str(), Value(s[i:end])) {
 				return
@@ -146,29 +166,40 @@ func skip(s string, i int) int {
 }
 
 func skipString(s string, i int) int {
-	for i++; i < len(s); i++ {
+	for i++; i < len(s); {
+		if i+8 <= len(s) {
+			m := special(word(s, i))
+			if m == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(m) >> 3
+		}
 		switch s[i] {
 		case '"':
 			return i + 1
 		case '\\':
 			i++
 		}
+		i++
 	}
 	return len(s)
 }
 
 func skipNested(s string, i int) int {
-	for depth := 0; i < len(s); i++ {
-		switch s[i] {
-		case '"':
-			i = skipString(s, i) - 1
-		case '{', '[':
+	for depth := 0; i < len(s); {
+		switch class[s[i]] {
+		case quote:
+			i = skipString(s, i)
+			continue
+		case brace, bracket:
 			depth++
-		case '}', ']':
+		case closing:
 			if depth--; depth == 0 {
 				return i + 1
 			}
 		}
+		i++
 	}
 	return len(s)
 }
