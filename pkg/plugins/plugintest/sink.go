@@ -1,0 +1,95 @@
+package plugintest
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// Sink is a kind of sink to test.
+type Sink struct {
+	Factory plugins.Factory[plugins.Sink]
+	Config  string // YAML with which it works; empty: the factory's example
+	Env     plugins.Env
+}
+
+// RunSink tests that a kind of sink keeps the contract of [plugins.Sink] and [plugins.Factory].
+func RunSink(t *testing.T, s Sink) {
+	t.Helper()
+	if s.Config == "" {
+		s.Config = s.Factory.Example
+	}
+	checkFactory(t, s.Factory)
+	t.Run("open and close", func(t *testing.T) {
+		leakless(t)
+		sink := s.open(t)
+		for range 2 { // once is the contract; a second time must do no harm
+			if err := sink.Close(t.Context()); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}
+	})
+	t.Run("writes", func(t *testing.T) {
+		leakless(t)
+		sink := s.open(t)
+		checkWritten(t, sink, Events(t))
+		checkWritten(t, sink, nil)
+		s.close(t, sink)
+	})
+	t.Run("writes at the same time", func(t *testing.T) {
+		leakless(t)
+		sink := s.open(t)
+		var writers sync.WaitGroup
+		for range 8 {
+			writers.Go(func() {
+				for range 5 {
+					checkWritten(t, sink, Events(t))
+				}
+			})
+		}
+		writers.Wait()
+		s.close(t, sink)
+	})
+	t.Run("a context that is done", func(t *testing.T) {
+		leakless(t)
+		sink, events := s.open(t), Events(t)
+		within(t, "Write", func() {
+			if errs := sink.Write(cancelled(t), events); errs != nil && len(errs) != len(events) {
+				t.Errorf("Write returned %d errors for %d events", len(errs), len(events))
+			}
+		})
+		checkWritten(t, sink, events)
+		s.close(t, sink)
+	})
+}
+
+func (s *Sink) open(t *testing.T) plugins.Sink {
+	t.Helper()
+	sink, err := s.Factory.Open(t.Context(), Node(t, s.Config), s.Env)
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	return sink
+}
+
+func (*Sink) close(t *testing.T, sink plugins.Sink) {
+	t.Helper()
+	if err := sink.Close(t.Context()); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+func checkWritten(t *testing.T, sink plugins.Sink, events []event.Event) {
+	t.Helper()
+	errs := sink.Write(t.Context(), events)
+	if errs != nil && len(errs) != len(events) {
+		t.Errorf("Write returned %d errors for %d events", len(errs), len(events))
+	}
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("event %d: %v", i, err)
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package wasm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/rawjson"
+)
+
+// answerSize is the size of a record of an answer.
+const answerSize = 28
+
+// memory is a guest's memory: [api.Memory], or a test's.
+type memory interface {
+	Read(offset, byteCount uint32) ([]byte, bool)
+}
+
+// errMalformed is wrapped by what is wrong with the form of an answer. Its guest is not asked again.
+var errMalformed = errors.New("malformed answer")
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errMalformed, fmt.Sprintf(format, args...))
+}
+
+// decodeAnswer reads the answer to a batch of n deltas out of the guest's memory. Nothing it returns refers to that memory. The
+// error wraps errMalformed or errTooMuch; events that are no good fail their delta only.
+func decodeAnswer(mem memory, ret uint64, n int) ([]plugins.Result, error) {
+	ptr, size := uint32(ret>>32), uint32(ret)
+	if ptr == 0 {
+		return wholeBatch(size, n)
+	}
+	if size > maxOutput {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", errTooMuch, size, maxOutput)
+	}
+	view, ok := mem.Read(ptr, size)
+	if !ok {
+		return nil, malformed("its %d bytes at %#x are not within the guest's memory", size, ptr)
+	}
+	return answer(view).results(n)
+}
+
+// wholeBatch is the answer 0 to 3: one verdict for every delta.
+func wholeBatch(verdict uint32, n int) ([]plugins.Result, error) {
+	if verdict > uint32(plugins.Fail) {
+		return nil, malformed("there is no verdict %d", verdict)
+	}
+	results := make([]plugins.Result, n)
+	for i := range results {
+		results[i] = judge(plugins.Verdict(verdict), 0, "")
+	}
+	return results, nil
+}
+
+// answer is the text of an answer, copied or a view of the guest's memory.
+type answer string
+
+func (a answer) u32(at int) uint32 { return binary.LittleEndian.Uint32([]byte(a[at : at+4])) }
+
+// piece returns what an offset and a length refer to.
+func (a answer) piece(at int) (answer, error) {
+	off, n := uint64(a.u32(at)), uint64(a.u32(at+4))
+	if n == 0 {
+		return "", nil
+	}
+	if off+n > uint64(len(a)) {
+		return "", malformed("%d bytes at offset %d are not within its %d bytes", n, off, len(a))
+	}
+	return a[off : off+n], nil
+}
+
+func (a answer) results(n int) ([]plugins.Result, error) {
+	if len(a) < 4 {
+		return nil, malformed("%d bytes are too few", len(a))
+	}
+	count := int64(a.u32(0))
+	if count > int64(n) || 4+count*answerSize > int64(len(a)) {
+		return nil, malformed("%d records for %d deltas in %d bytes", count, n, len(a))
+	}
+	results := make([]plugins.Result, n)
+	seen := make([]bool, n)
+	for k := range int(count) {
+		at := 4 + k*answerSize
+		i := a.u32(at)
+		if i >= uint32(n) || seen[i] {
+			return nil, malformed("record %d is about delta %d of %d, or about one that was answered", k, i, n)
+		}
+		seen[i] = true
+		r, err := a.record(at)
+		if err != nil {
+			return nil, fmt.Errorf("record %d: %w", k, err)
+		}
+		results[i] = r
+	}
+	return results, nil
+}
+
+// record reads the record at an offset; its idx was read before.
+func (a answer) record(at int) (plugins.Result, error) {
+	verdict, events := plugins.Verdict(a[at+4]), int(a[at+6])|int(a[at+7])<<8
+	if verdict > plugins.Fail || a[at+5] != 0 {
+		return plugins.Result{}, malformed("verdict %d, padding %d", verdict, a[at+5])
+	}
+	message, err := a.piece(at + 12)
+	if err != nil {
+		return plugins.Result{}, fmt.Errorf("message: %w", err)
+	}
+	emitted, err := a.piece(at + 20)
+	if err != nil {
+		return plugins.Result{}, fmt.Errorf("events: %w", err)
+	}
+	if verdict != plugins.OK {
+		if events != 0 {
+			return plugins.Result{}, malformed("%d events with the verdict %s", events, verdict)
+		}
+		return judge(verdict, time.Duration(a.u32(at+8))*time.Millisecond, clean(message)), nil
+	}
+	envelopes, err := emitted.envelopes(events)
+	if err != nil {
+		return plugins.Result{}, err
+	}
+	return emit(envelopes), nil
+}
+
+// envelopes splits the events of a delta: each is a length and so many bytes, without padding.
+func (a answer) envelopes(n int) ([]answer, error) {
+	envelopes := make([]answer, 0, min(n, maxEvents))
+	for k := range n {
+		if len(a) < 4 || uint64(a.u32(0)) > uint64(len(a)-4) {
+			return nil, malformed("event %d is not within what the record refers to", k)
+		}
+		size := a.u32(0)
+		envelopes = append(envelopes, a[4:4+size])
+		a = a[4+size:]
+	}
+	if len(a) != 0 {
+		return nil, malformed("%d bytes behind the last of %d events", len(a), n)
+	}
+	return envelopes, nil
+}
+
+// emit makes the result of a delta that is ok.
+func emit(envelopes []answer) plugins.Result {
+	if len(envelopes) == 0 {
+		return plugins.Result{}
+	}
+	if len(envelopes) > maxEvents {
+		return reject(fmt.Errorf("%d events for one delta, at most %d", len(envelopes), maxEvents))
+	}
+	events := make([]plugins.Emit, len(envelopes))
+	for k, text := range envelopes {
+		e, err := parseEnvelope(string(text))
+		if err != nil {
+			return reject(fmt.Errorf("event %d of the guest: %w", k, err))
+		}
+		events[k] = e
+	}
+	return plugins.Result{Events: events}
+}
+
+func reject(err error) plugins.Result {
+	return plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(err)}
+}
+
+// parseEnvelope reads {"type"?, "subject"?, "data"}. Its error never quotes the text.
+func parseEnvelope(text string) (e plugins.Emit, err error) {
+	if err := rawjson.Check(text); err != nil {
+		return e, err
+	}
+	envelope := rawjson.Trim(text)
+	if envelope.Kind() != rawjson.Object {
+		return e, errors.New("not a JSON object {type, subject, data}")
+	}
+	for key, value := range envelope.Fields() {
+		switch key {
+		case "type":
+			e.Type, err = attribute(key, value)
+		case "subject":
+			e.Subject, err = attribute(key, value)
+		case "data":
+			e.Data = []byte(value)
+		default:
+			err = errors.New("it has a member that is not type, subject or data")
+		}
+		if err != nil {
+			return e, err
+		}
+	}
+	if e.Data == nil {
+		return e, errors.New("it has no data")
+	}
+	return e, nil
+}
+
+// attribute reads a CloudEvents attribute: a string, not empty, without control characters.
+func attribute(name string, value rawjson.Value) (string, error) {
+	s := value.Str()
+	switch {
+	case value.Kind() != rawjson.String || s == "":
+		return "", fmt.Errorf("%s is not a string, or empty: leave it out", name)
+	case len(s) > maxMessage:
+		return "", fmt.Errorf("%s has %d bytes, at most %d", name, len(s), maxMessage)
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return "", fmt.Errorf("%s contains a control character", name)
+	}
+	return strings.Clone(s), nil
+}
+
+// judge makes the result of a delta without events.
+func judge(v plugins.Verdict, after time.Duration, message string) plugins.Result {
+	switch v {
+	case plugins.OK, plugins.Drop:
+		return plugins.Result{Verdict: v}
+	case plugins.Retry:
+		return plugins.Result{Verdict: v, Err: plugins.RetryLater(reason(message, "the guest asks for another try"), after)}
+	case plugins.Fail:
+	}
+	return plugins.Result{Verdict: plugins.Fail, Err: reason(message, "the guest failed it, without a message")}
+}
+
+func reason(message, otherwise string) error {
+	if message == "" {
+		message = otherwise
+	}
+	return errors.New(message)
+}
+
+// clean makes a guest's text fit for an error or a log: bounded, UTF-8, a copy.
+func clean[T ~string | ~[]byte](text T) string {
+	cut := text[:min(len(text), maxMessage)]
+	s := strings.ToValidUTF8(strings.Clone(string(cut)), "\uFFFD")
+	if len(text) > maxMessage {
+		s += "…"
+	}
+	return s
+}
+
+// initMessage reads why rtr_init failed: the address of a length and so many bytes, or else just a number.
+func initMessage(mem memory, code uint32) string {
+	if code%4 == 0 {
+		if size, ok := mem.Read(code, 4); ok {
+			if n := binary.LittleEndian.Uint32(size); n > 0 && n <= maxMessage {
+				if text, ok := mem.Read(code+4, n); ok {
+					return clean(text)
+				}
+			}
+		}
+	}
+	return fmt.Sprintf("it returned %d", code)
+}

@@ -1,0 +1,159 @@
+package wasm
+
+import (
+	"encoding/binary"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// The layout of a batch: a header, a record per delta, then what the records refer to by offset and length. Offsets count from the
+// start of the batch; everything is little-endian. docs/PLUGINS.md has it byte by byte.
+const (
+	batchMagic  = 0x31525452 // "RTR1"
+	headerSize  = 16
+	recordSize  = 32
+	metaFields  = 9
+	metaSize    = 4 + 8*metaFields
+	jsonObjects = 0 // the encoding of objects
+
+	flagInitial     = 1
+	flagStale       = 2
+	flagRedelivered = 4
+)
+
+// The fields of the meta table that are the same for most deltas of a batch, and come first. They are followed by namespace, name,
+// uid, resourceVersion and the time when the delta was seen.
+const sharedFields = 4
+
+// deltaSize returns how many bytes of a batch d takes at most.
+func deltaSize(d *event.Delta) int {
+	o := d.Object()
+	r := o.Resource()
+	n := recordSize + align(metaSize) + 8
+	n += len(d.Source) + len(r.Cluster) + len(r.Group) + len(r.Version) + len(r.Resource) + 2 + len(r.Kind)
+	n += len(o.Key().Namespace) + len(o.Key().Name) + len(o.UID()) + len(o.ResourceVersion())
+	for _, state := range []*event.Object{d.New, d.Old} {
+		if state != nil {
+			n += len(state.JSON()) + 8
+		}
+	}
+	return n + 8
+}
+
+// batchSize returns how many bytes a batch takes at most.
+func batchSize(batch []*event.Delta) int {
+	n := headerSize
+	for _, d := range batch {
+		n += deltaSize(d)
+	}
+	return n
+}
+
+// encodeBatch writes the batch into buf, which has at least batchSize bytes, and returns its length. first is the number of the
+// first delta.
+func encodeBatch(buf []byte, batch []*event.Delta, first uint64) int {
+	le := binary.LittleEndian
+	e := encoder{buf: buf, end: headerSize + recordSize*len(batch)}
+	for i, d := range batch {
+		e.record(buf[headerSize+recordSize*i:][:recordSize], d, first+uint64(i))
+	}
+	le.PutUint32(buf[0:], batchMagic)
+	le.PutUint16(buf[4:], v1Version)
+	le.PutUint16(buf[6:], 0) // flags
+	le.PutUint32(buf[8:], uint32(len(batch)))
+	le.PutUint32(buf[12:], uint32(e.end))
+	return e.end
+}
+
+// encoder appends to a batch.
+type encoder struct {
+	buf []byte
+	end int
+
+	// The shared fields as they were written last, and where.
+	resource *event.Resource
+	source   string
+	shared   [8 * sharedFields]byte
+}
+
+func (e *encoder) record(rec []byte, d *event.Delta, number uint64) {
+	le := binary.LittleEndian
+	le.PutUint64(rec[0:], number)
+	rec[8] = byte(d.Op)
+	rec[9] = jsonObjects
+	le.PutUint16(rec[10:], deltaFlags(d))
+	e.object(rec[12:], d.New)
+	e.object(rec[20:], d.Old)
+	le.PutUint32(rec[28:], uint32(e.meta(d)))
+}
+
+func deltaFlags(d *event.Delta) (flags uint16) {
+	if d.Initial {
+		flags |= flagInitial
+	}
+	if d.Stale {
+		flags |= flagStale
+	}
+	if d.Redelivered {
+		flags |= flagRedelivered
+	}
+	return flags
+}
+
+func (e *encoder) object(ref []byte, o *event.Object) {
+	clear(ref[:8])
+	if o != nil {
+		e.pad()
+		put(e, ref, o.JSON())
+	}
+}
+
+// meta writes the meta table of d and returns its offset.
+func (e *encoder) meta(d *event.Delta) int {
+	o := d.Object()
+	e.share(d.Source, o.Resource())
+	e.pad()
+	at := e.end
+	table := e.buf[at:][:metaSize]
+	e.end += metaSize
+	binary.LittleEndian.PutUint32(table, metaFields)
+	copy(table[4:], e.shared[:])
+	rest := table[4+len(e.shared):]
+	put(e, rest[0:], o.Key().Namespace)
+	put(e, rest[8:], o.Key().Name)
+	put(e, rest[16:], o.UID())
+	put(e, rest[24:], o.ResourceVersion())
+	var seen [8]byte
+	binary.LittleEndian.PutUint64(seen[:], uint64(d.Seen.UnixNano()))
+	put(e, rest[32:], seen[:])
+	return at
+}
+
+// share writes the shared fields, unless they are those of the delta before.
+func (e *encoder) share(source string, r *event.Resource) {
+	if e.resource == r && e.source == source {
+		return
+	}
+	e.resource, e.source = r, source
+	put(e, e.shared[0:], source)
+	put(e, e.shared[8:], r.Cluster)
+	put(e, e.shared[16:], r.String())
+	put(e, e.shared[24:], r.Kind)
+}
+
+// put appends a piece and refers to it.
+func put[T string | []byte](e *encoder, ref []byte, piece T) {
+	binary.LittleEndian.PutUint32(ref[0:], uint32(e.end))
+	binary.LittleEndian.PutUint32(ref[4:], uint32(len(piece)))
+	e.end += copy(e.buf[e.end:], piece)
+}
+
+// pad makes the next piece start at a multiple of 8. The gap is zeroed: what an earlier batch left there is nobody's business.
+func (e *encoder) pad() {
+	for e.end%8 != 0 {
+		e.buf[e.end] = 0
+		e.end++
+	}
+}
+
+func align(n int) int { return (n + 7) &^ 7 }

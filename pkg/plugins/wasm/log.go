@@ -1,0 +1,102 @@
+package wasm
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	logInfo = slog.LevelInfo
+	logWarn = slog.LevelWarn
+)
+
+// guestLog puts what the guests of one handler say into the router's log, no more than maxLogLines a second. It is safe for
+// concurrent use.
+type guestLog struct {
+	log *slog.Logger
+
+	mu         sync.Mutex
+	second     int64 // in Unix time
+	lines      int   // so far in this second
+	suppressed int   // since it was last said
+}
+
+func newGuestLog(log *slog.Logger) *guestLog { return &guestLog{log: log} }
+
+// line logs one line. from is where it came from: log, stdout or stderr.
+func (g *guestLog) line(ctx context.Context, level slog.Level, from string, text []byte) {
+	if !g.log.Enabled(ctx, level) || !g.allow() {
+		return
+	}
+	g.log.Log(ctx, level, "guest", "from", from, "text", clean(bytes.TrimRight(text, "\r\n")))
+}
+
+func (g *guestLog) allow() bool {
+	g.mu.Lock()
+	now := time.Now().Unix()
+	report := 0
+	if now != g.second {
+		g.second, g.lines = now, 0
+		report, g.suppressed = g.suppressed, 0
+	}
+	g.lines++
+	ok := g.lines <= maxLogLines
+	if !ok {
+		g.suppressed++
+	}
+	g.mu.Unlock()
+	g.say(report)
+	return ok
+}
+
+// report says how many lines were left out and not mentioned yet.
+func (g *guestLog) report() {
+	g.mu.Lock()
+	n := g.suppressed
+	g.suppressed = 0
+	g.mu.Unlock()
+	g.say(n)
+}
+
+func (g *guestLog) say(suppressed int) {
+	if suppressed > 0 {
+		g.log.Warn("guest logs too much, lines left out", "lines", suppressed, "limit_per_second", maxLogLines)
+	}
+}
+
+// writer returns a writer for the stdout or stderr of one instance. ctx is for the logger.
+func (g *guestLog) writer(ctx context.Context, from string, level slog.Level) *lineWriter {
+	line := func(text []byte) { g.line(ctx, level, from, text) }
+	return &lineWriter{line: line}
+}
+
+// lineWriter logs what is written to it line by line. It keeps at most one line, cut to maxLogLine.
+type lineWriter struct {
+	line func(text []byte)
+	buf  []byte
+}
+
+// Write never fails: what a guest prints is no reason to fail it.
+func (w *lineWriter) Write(p []byte) (int, error) {
+	n := len(p)
+	for {
+		line, rest, ended := bytes.Cut(p, []byte("\n"))
+		w.buf = append(w.buf, line[:min(len(line), maxLogLine+1-len(w.buf))]...)
+		if !ended {
+			return n, nil
+		}
+		w.flush()
+		p = rest
+	}
+}
+
+// flush logs what does not end in a new line, unless it is blank.
+func (w *lineWriter) flush() {
+	if len(bytes.TrimSpace(w.buf)) > 0 {
+		w.line(w.buf)
+	}
+	w.buf = w.buf[:0]
+}

@@ -1,0 +1,236 @@
+package deltarouter
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"runtime"
+	"time"
+	"unsafe"
+)
+
+// The layout of a batch, see docs/PLUGINS.md.
+const (
+	magic      = 0x31525452 // RTR1
+	headerSize = 16
+	recordSize = 32
+	answerSize = 28
+	maxMessage = 4 << 10
+
+	flagInitial     = 1
+	flagStale       = 2
+	flagRedelivered = 4
+)
+
+// The fields of a delta's meta table.
+const (
+	metaSource = iota
+	metaCluster
+	metaResource
+	metaKind
+	metaNamespace
+	metaName
+	metaUID
+	metaResourceVersion
+	metaSeen
+)
+
+// The verdicts.
+const (
+	verdictOK = iota
+	verdictRetry
+	verdictDrop
+	verdictFail
+)
+
+// yieldEvery is how many deltas are handled between two yields. Go's collector runs only while a program yields, and a call of an
+// export does not end in one: without it a handler grows until it dies.
+const yieldEvery = 64
+
+// server handles batches. Its buffers are used again for every batch.
+type server struct {
+	handle  Handler
+	logf    func(d Delta, reason any)
+	names   map[string]string // strings that most deltas share, so that they are not allocated again
+	calls   uint
+	answer  []byte // records
+	payload []byte // messages and events
+}
+
+// serve handles the batch and returns the answer, empty if every delta is ok and none has events. ok is false if the batch is none.
+func (s *server) serve(in []byte) (answer []byte, ok bool) {
+	le := binary.LittleEndian
+	if len(in) < headerSize || le.Uint32(in) != magic {
+		return nil, false
+	}
+	count := int(le.Uint32(in[8:]))
+	if count > (len(in)-headerSize)/recordSize {
+		return nil, false
+	}
+	s.answer, s.payload = append(s.answer[:0], 0, 0, 0, 0), s.payload[:0]
+	answers := 0
+	for i := range count {
+		if s.one(uint32(i), s.delta(in, in[headerSize+i*recordSize:])) {
+			answers++
+		}
+		if s.calls++; s.calls%yieldEvery == 0 {
+			runtime.Gosched()
+		}
+	}
+	if answers == 0 {
+		return nil, true
+	}
+	return s.finish(answers), true
+}
+
+// one handles a delta and reports whether it wrote a record. The offsets that it writes are into payload; finish moves them.
+func (s *server) one(i uint32, d Delta) bool {
+	events, err := s.call(d)
+	from, emitted := len(s.payload), len(events)
+	if err == nil {
+		if err = s.encode(events); err != nil {
+			s.payload = s.payload[:from]
+		}
+	}
+	if err == nil && emitted == 0 {
+		return false
+	}
+	var rec [answerSize]byte
+	le := binary.LittleEndian
+	le.PutUint32(rec[0:], i)
+	if err == nil {
+		le.PutUint16(rec[6:], uint16(emitted))
+		le.PutUint32(rec[20:], uint32(from))
+		le.PutUint32(rec[24:], uint32(len(s.payload)-from))
+	} else {
+		verdict, after, message := judge(err)
+		rec[4] = verdict
+		le.PutUint32(rec[8:], after)
+		le.PutUint32(rec[12:], uint32(from))
+		le.PutUint32(rec[16:], uint32(len(message)))
+		s.payload = append(s.payload, message...)
+	}
+	s.answer = append(s.answer, rec[:]...)
+	return true
+}
+
+// call runs the handler; a panic is an error.
+func (s *server) call(d Delta) (events []Event, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.logf(d, r)
+			events, err = nil, errPanic
+		}
+	}()
+	return s.handle(d)
+}
+
+// errPanic does not say what the panic said: that may be a piece of the object.
+var errPanic = errors.New("the handler panicked, see the log")
+
+func (s *server) encode(events []Event) error {
+	if len(events) > math.MaxUint16 {
+		return errors.New("more than 65535 events for one delta")
+	}
+	for _, e := range events {
+		at := len(s.payload)
+		s.payload = append(s.payload, 0, 0, 0, 0)
+		var err error
+		if s.payload, err = e.append(s.payload); err != nil {
+			return err
+		}
+		binary.LittleEndian.PutUint32(s.payload[at:], uint32(len(s.payload)-at-4))
+	}
+	return nil
+}
+
+// finish puts the payload behind the records, and moves the offsets along.
+func (s *server) finish(answers int) []byte {
+	le := binary.LittleEndian
+	le.PutUint32(s.answer, uint32(answers))
+	base := uint32(len(s.answer))
+	for rec := s.answer[4:]; len(rec) > 0; rec = rec[answerSize:] {
+		for _, off := range []int{12, 20} {
+			if n := le.Uint32(rec[off+4:]); n > 0 {
+				le.PutUint32(rec[off:], le.Uint32(rec[off:])+base)
+			}
+		}
+	}
+	s.answer = append(s.answer, s.payload...)
+	return s.answer
+}
+
+func judge(err error) (verdict byte, after uint32, message string) {
+	var retry *retryError
+	verdict = verdictFail
+	switch {
+	case errors.As(err, &retry):
+		verdict = verdictRetry
+		after = uint32(min(max(retry.after.Milliseconds(), 0), math.MaxUint32))
+	case errors.Is(err, ErrDrop):
+		verdict = verdictDrop
+	}
+	message = err.Error()
+	return verdict, after, message[:min(len(message), maxMessage)]
+}
+
+// delta reads a record. The host is trusted to keep to the layout; what is out of bounds ends the program.
+func (s *server) delta(in, rec []byte) Delta {
+	le := binary.LittleEndian
+	flags := le.Uint16(rec[10:])
+	d := Delta{
+		Op:          Op(rec[8]),
+		Object:      piece(in, rec[12:]),
+		OldObject:   piece(in, rec[20:]),
+		Initial:     flags&flagInitial != 0,
+		Stale:       flags&flagStale != 0,
+		Redelivered: flags&flagRedelivered != 0,
+	}
+	if len(d.Object) == 0 {
+		d.Object = d.OldObject
+	}
+	meta := in[le.Uint32(rec[28:]):]
+	fields := meta[4:][:8*le.Uint32(meta)]
+	field := func(i int) []byte {
+		if 8*i >= len(fields) {
+			return nil // an older host
+		}
+		return piece(in, fields[8*i:])
+	}
+	d.Source, d.Cluster = s.name(field(metaSource)), s.name(field(metaCluster))
+	d.Resource, d.Kind = s.name(field(metaResource)), s.name(field(metaKind))
+	d.Namespace, d.Name = string(field(metaNamespace)), string(field(metaName))
+	d.UID, d.ResourceVersion = string(field(metaUID)), string(field(metaResourceVersion))
+	if seen := field(metaSeen); len(seen) == 8 {
+		d.Seen = time.Unix(0, int64(le.Uint64(seen))).UTC()
+	}
+	return d
+}
+
+// name returns one string per distinct value.
+func (s *server) name(b []byte) string {
+	if name, ok := s.names[string(b)]; ok {
+		return name
+	}
+	if s.names == nil || len(s.names) >= 1024 {
+		s.names = make(map[string]string)
+	}
+	name := string(b)
+	s.names[name] = name
+	return name
+}
+
+// piece returns what an offset and a length in in refer to, nil if it is empty.
+func piece(in, ref []byte) []byte {
+	off, n := binary.LittleEndian.Uint32(ref), binary.LittleEndian.Uint32(ref[4:])
+	if n == 0 {
+		return nil
+	}
+	return in[off:][:n:n]
+}
+
+// aligned returns a buffer of n bytes that starts at an address divisible by 8.
+func aligned(n int) []byte {
+	words := make([]uint64, (n+7)/8)
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), 8*len(words))
+}

@@ -1,0 +1,90 @@
+package deltarouter
+
+import (
+	"fmt"
+	"time"
+)
+
+// Op is what happened to an object.
+type Op uint8
+
+// The ops, with the values of the ABI. Deleted means gone; an object that merely left a source's selector is Deselected.
+const (
+	Added Op = iota + 1
+	Updated
+	Deleted
+	Deselected
+	Sync // nothing happened: a resync puts every object through again
+)
+
+// String returns the op as the router's configuration spells it: lower case.
+func (op Op) String() string {
+	switch op {
+	case Added:
+		return "added"
+	case Updated:
+		return "updated"
+	case Deleted:
+		return "deleted"
+	case Deselected:
+		return "deselected"
+	case Sync:
+		return "sync"
+	}
+	return fmt.Sprintf("op(%d)", uint8(op))
+}
+
+// ParseOp is the inverse of [Op.String].
+func ParseOp(name string) (Op, bool) {
+	for op := Added; op <= Sync; op++ {
+		if op.String() == name {
+			return op, true
+		}
+	}
+	return 0, false
+}
+
+// Delta is one change of one object. Its slices are valid until the handler returns and must not be modified: they lie in a buffer
+// that the next batch overwrites. Its strings may be kept.
+type Delta struct {
+	Op       Op
+	Source   string // the name that the router's configuration gives the source
+	Cluster  string
+	Resource string // [group/]version/resource, such as v1/pods
+	Kind     string // such as Pod; may be empty
+
+	Namespace       string // empty for a cluster-scoped object
+	Name            string
+	UID             string
+	ResourceVersion string
+
+	// Object is the JSON of the object after the change; for Deleted and Deselected of its last state. It is never empty.
+	Object []byte
+	// OldObject is the JSON of the object before the change; empty for Added and Sync, and where the source keeps no objects.
+	OldObject []byte
+
+	Initial     bool // the object was there before the router was, and is put through for the first time
+	Stale       bool // the change was inferred from a list: OldObject is the last state known rather than the last there was
+	Redelivered bool // put through again from the dead letters; the object may have moved on since
+
+	Seen time.Time // when the router received the change
+}
+
+// String names the delta in logs and errors: "updated pods default/web-0".
+func (d Delta) String() string {
+	name := d.Name
+	if d.Namespace != "" {
+		name = d.Namespace + "/" + d.Name
+	}
+	return d.Op.String() + " " + d.Source + " " + name
+}
+
+// Event is one event to deliver.
+type Event struct {
+	// Type is the CloudEvents type; empty: deltarouter.<op>.
+	Type string
+	// Subject is the CloudEvents subject; empty: namespace/name of the delta's object.
+	Subject string
+	// Data is the event's data: any value that encoding/json can encode. A []byte or json.RawMessage is taken as JSON as it is.
+	Data any
+}

@@ -1,0 +1,3 @@
+module github.com/deltarouter/deltarouter/sdk/go
+
+go 1.26.0
