@@ -32,7 +32,7 @@ func (c *Component) unmarshal(n Node) Problems {
 		return nil
 	case len(keys) > 1:
 		return Problems{n.Problemf("must be of one kind, and has %s: give each a name of its own", strings.Join(keys, ", "))}
-	case !n.IsNull() && len(n.Items()) == 1:
+	case !n.IsZero() && len(n.Items()) == 1:
 		return Problems{n.Problemf("must be a kind with its configuration: write {%s: {}}", n.Items()[0].yaml.Value)}
 	}
 	return Problems{n.Problemf("must be a kind with its configuration, as in {stdout: {}}, not %s", n.describe())}
@@ -135,7 +135,7 @@ func (r *Route) Validate(n Node) (problems Problems) {
 		problems = append(problems, n.At("emit").Problemf("a route has either emit or handle: remove one"))
 	}
 	if r.Retry.Max < r.Retry.Backoff {
-		problems = append(problems, n.At("retry").Problemf("max (%s) is smaller than backoff (%s): raise max", r.Retry.Max, r.Retry.Backoff))
+		problems = append(problems, n.At("retry").At("max").Problemf("%s is less than backoff, %s: raise it", r.Retry.Max, r.Retry.Backoff))
 	}
 	problems = append(problems, checkOnce(n.At("from"), r.From)...)
 	problems = append(problems, checkOnce(n.At("on"), r.On)...)
@@ -194,6 +194,11 @@ func (s *Source) Validate(n Node) Problems {
 	}
 	problems = append(problems, checkOnce(n.At("namespaces"), s.Namespaces)...)
 	problems = append(problems, s.checkDrop(n.At("drop"))...)
+	for _, e := range n.At("indexes").entries() {
+		if e.value.describe() == "a list" && len(e.value.Items()) == 0 {
+			problems = append(problems, e.value.Problemf("is empty: write an expression, or remove the key"))
+		}
+	}
 	return append(problems, checkNames(n.At("indexes"), []string{"name", "namespace", "owner"})...)
 }
 

@@ -54,6 +54,9 @@ func (d *decoder) value(n Node, v reflect.Value, f field) {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		d.value(n, v.Elem(), f)
+		if isBroken(v.Elem()) {
+			v.SetZero()
+		}
 	case reflect.Struct:
 		d.structure(n, v)
 	case reflect.Map:
@@ -67,7 +70,7 @@ func (d *decoder) value(n Node, v reflect.Value, f field) {
 
 // structure decodes a mapping whose keys are fields. Of an absent node it takes the defaults.
 func (d *decoder) structure(n Node, v reflect.Value) {
-	if !n.IsNull() && n.yaml.Kind != yaml.MappingNode {
+	if !n.IsZero() && n.yaml.Kind != yaml.MappingNode {
 		d.problemf(n, "must be a mapping, not %s", n.describe())
 		return
 	}
@@ -139,7 +142,7 @@ func (d *decoder) byDefault(n Node, v reflect.Value, f field) {
 }
 
 func (d *decoder) mapping(n Node, v reflect.Value, f field) {
-	if !n.IsNull() && n.yaml.Kind != yaml.MappingNode {
+	if !n.IsZero() && n.yaml.Kind != yaml.MappingNode {
 		d.problemf(n, "must be a mapping of names to values, not %s", n.describe())
 		return
 	}
@@ -148,14 +151,17 @@ func (d *decoder) mapping(n Node, v reflect.Value, f field) {
 	for _, e := range entries {
 		element := reflect.New(v.Type().Elem()).Elem()
 		d.value(e.value, element, f.element())
+		if isBroken(element) {
+			continue
+		}
 		v.SetMapIndex(reflect.ValueOf(e.key).Convert(v.Type().Key()), element)
 	}
-	d.bounds(n, f, v.Len(), "entries")
+	d.bounds(n, f, v.Len())
 }
 
 func (d *decoder) list(n Node, v reflect.Value, f field) {
 	switch {
-	case n.IsNull():
+	case n.IsZero():
 		d.problemf(n, "has no value: write a list, or remove the key")
 		return
 	case n.yaml.Kind == yaml.MappingNode, n.yaml.Kind == yaml.ScalarNode && !isScalar(v.Type().Elem()):
@@ -163,12 +169,21 @@ func (d *decoder) list(n Node, v reflect.Value, f field) {
 		return
 	}
 	items := n.Items()
-	list := reflect.MakeSlice(v.Type(), len(items), len(items))
-	for i, item := range items {
-		d.value(item, list.Index(i), f.element())
+	list := reflect.MakeSlice(v.Type(), 0, len(items))
+	for _, item := range items {
+		element := reflect.New(v.Type().Elem()).Elem()
+		if d.value(item, element, f.element()); !isBroken(element) {
+			list = reflect.Append(list, element)
+		}
 	}
 	v.Set(list)
-	d.bounds(n, f, len(items), "elements")
+	d.bounds(n, f, len(items))
+}
+
+// isBroken reports whether a value is an expression that was refused. It is left out: who compiles it would complain once more.
+func isBroken(v reflect.Value) bool {
+	e, ok := v.Interface().(Expr)
+	return ok && e.Text == ""
 }
 
 // isScalar reports whether values of a type are written as scalars, so that one can stand for a list of one.
@@ -185,22 +200,26 @@ func isScalar(t reflect.Type) bool {
 }
 
 // bounds checks the length of a list or map.
-func (d *decoder) bounds(n Node, f field, length int, what string) {
+func (d *decoder) bounds(n Node, f field, length int) {
 	if low, err := strconv.Atoi(f.min); err == nil && length < low {
-		if length == 0 {
-			d.problemf(n, "is empty: write at least one of its %s, or remove the key", what)
+		if length == 0 && f.required {
+			d.problemf(n, "is empty: it needs at least one element")
 			return
 		}
-		d.problemf(n, "needs at least %d %s, and has %d", low, what, length)
+		if length == 0 {
+			d.problemf(n, "is empty: write an element, or remove the key")
+			return
+		}
+		d.problemf(n, "needs at least %d elements, and has %d", low, length)
 	}
 	if high, err := strconv.Atoi(f.max); err == nil && length > high {
-		d.problemf(n, "has %d %s, and at most %d are possible", length, what, high)
+		d.problemf(n, "has %d elements, and at most %d are possible", length, high)
 	}
 }
 
 // scalar decodes text, numbers and true or false.
 func (d *decoder) scalar(n Node, v reflect.Value, f field) {
-	if !n.IsNull() && n.yaml.Kind != yaml.ScalarNode {
+	if !n.IsZero() && n.yaml.Kind != yaml.ScalarNode {
 		d.problemf(n, "must be %s, not %s", kindName(v.Type()), n.describe())
 		return
 	}

@@ -16,7 +16,7 @@ type Expr struct {
 func (e *Expr) unmarshal(n Node) Problems {
 	e.node = n
 	switch {
-	case n.IsNull():
+	case n.IsZero():
 		return Problems{n.Problemf("has no value: write an expression, or remove the key")}
 	case n.yaml.Kind != yaml.ScalarNode:
 		return Problems{n.Problemf(

@@ -82,9 +82,9 @@ func Suggest(name string, known []string) string {
 		return fmt.Sprintf("; did you mean %q?", near)
 	}
 	if len(known) == 0 {
-		return "; there is none"
+		return "; none is known"
 	}
-	return "; there is " + strings.Join(known, ", ")
+	return "; known are " + strings.Join(known, ", ")
 }
 
 // nearest returns the known name that can be reached by the fewest typing mistakes, if they are few.

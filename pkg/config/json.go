@@ -26,7 +26,7 @@ type jsonEncoder struct {
 
 func (e *jsonEncoder) value(n Node) {
 	switch {
-	case n.IsNull():
+	case n.IsZero():
 		e.b.WriteString("null")
 	case n.yaml.Kind == yaml.MappingNode:
 		e.b.WriteByte('{')

@@ -32,8 +32,8 @@ func newNode(doc *document, y *yaml.Node, path string) Node {
 // Path returns how the piece is reached, as in routes[2].filter.
 func (n Node) Path() string { return n.path }
 
-// IsNull reports whether the piece is absent, or a key with nothing after it.
-func (n Node) IsNull() bool {
+// IsZero reports whether the piece is absent, or a key with nothing after it (null).
+func (n Node) IsZero() bool {
 	return n.yaml == nil || n.yaml.Kind == yaml.ScalarNode && n.yaml.Tag == "!!null"
 }
 
@@ -59,7 +59,7 @@ func (n Node) Keys() []string {
 
 // Items returns the elements of a list. A scalar is a list of one; of anything else the result is empty.
 func (n Node) Items() []Node {
-	if n.IsNull() {
+	if n.IsZero() {
 		return nil
 	}
 	switch n.yaml.Kind {
@@ -162,7 +162,7 @@ func isAlnum(r rune) bool {
 
 // describe says what a piece is, for "must be …, not …".
 func (n Node) describe() string {
-	if n.IsNull() {
+	if n.IsZero() {
 		return "nothing"
 	}
 	switch n.yaml.Kind {

@@ -14,7 +14,7 @@ var expansion = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)
 
 // text returns the scalar with its ${…} expanded. A problem has the place of the ${ that it is about, and quotes no variable's value.
 func (n Node) text() (string, Problems) {
-	if n.IsNull() {
+	if n.IsZero() {
 		return "", Problems{n.Problemf("has no value: write one, or remove the key")}
 	}
 	if n.yaml.Kind != yaml.ScalarNode {

@@ -1,0 +1,99 @@
+package config_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"golang.org/x/tools/txtar"
+)
+
+var update = flag.Bool("update", false, "rewrite the expectations in testdata")
+
+// TestGolden parses the config.yaml of each archive. The file problems holds the exact text of what is wrong with it; an archive
+// without it is valid and its file config holds what was understood.
+func TestGolden(t *testing.T) {
+	t.Setenv("REGION", "eu")
+	t.Setenv("EMPTY", "")
+	t.Setenv("BURST", "20")
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no testdata", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, file, archive)
+		})
+	}
+}
+
+func golden(t *testing.T, file string, archive *txtar.Archive) {
+	t.Helper()
+	if len(archive.Files) == 0 || archive.Files[0].Name != "config.yaml" {
+		t.Fatal("the first file is not config.yaml")
+	}
+	cfg, problems := config.Parse("config.yaml", archive.Files[0].Data)
+	want := txtar.File{Name: "problems", Data: []byte(problems.Error() + "\n")}
+	if len(problems) == 0 {
+		want = txtar.File{Name: "config", Data: []byte(describe(cfg))}
+	}
+	if *update {
+		archive.Files = []txtar.File{archive.Files[0], want}
+		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if len(archive.Files) != 2 || archive.Files[1].Name != want.Name {
+		t.Fatalf("the archive expects something else than %s:\n%s", want.Name, want.Data)
+	}
+	if got, want := string(want.Data), string(archive.Files[1].Data); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// describe writes a configuration as text, in a fixed order.
+func describe(cfg *config.Config) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "cluster %+v\nstate %+v\nlisten %+v\n", cfg.Cluster, cfg.State, cfg.Listen)
+	for name, e := range inOrder(cfg.Define) {
+		fmt.Fprintf(&b, "define %s: %q\n", name, e.Text)
+	}
+	for name, s := range inOrder(cfg.Sources) {
+		fmt.Fprintf(&b, "source %s: %s %q labels=%q fields=%q drop=%q managedFields=%t resync=%s cache=%s secrets=%t\n", name, s.Resource,
+			s.Namespaces, s.LabelSelector, s.FieldSelector, s.Drop, s.ManagedFields, s.Resync, s.Cache, s.Secrets)
+		for index, exprs := range inOrder(s.Indexes) {
+			for _, e := range exprs {
+				fmt.Fprintf(&b, "  index %s: %q\n", index, e.Text)
+			}
+		}
+	}
+	describeComponents(&b, "handler", cfg.Handlers)
+	describeComponents(&b, "sink", cfg.Sinks)
+	for _, r := range cfg.Routes {
+		fmt.Fprintf(&b, "route %s: from %q on %q handle %q to %q\n", r.Name, r.From, r.On, r.Handle, r.To)
+		for what, e := range inOrder(map[string]*config.Expr{"filter": r.Filter, "emit": r.Emit, "key": r.Key}) {
+			if e != nil {
+				fmt.Fprintf(&b, "  %s: %q\n", what, e.Text)
+			}
+		}
+		fmt.Fprintf(&b, "  existing=%s deliver=%s overflow=%s onFailure=%s concurrency=%d batch=%+v queue=%+v retry=%+v\n",
+			r.Existing, r.Deliver, r.Overflow, r.OnFailure, r.Concurrency, r.Batch, r.Queue, r.Retry)
+	}
+	return b.String()
+}
+
+func describeComponents(b *strings.Builder, what string, components map[string]*config.Component) {
+	for name, c := range inOrder(components) {
+		data, err := c.Config.JSON()
+		fmt.Fprintf(b, "%s %s: %s %s %v\n", what, name, c.Kind, data, err)
+	}
+}
