@@ -226,23 +226,26 @@ func (s *Source) checkDrop(n Node) (problems Problems) {
 func ParseResource(s string) (group, version, resource string, err error) {
 	label := regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	domain := regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+	form := errors.New("must be [group/]version/resource, as in v1/pods or apps/v1/deployments")
 	parts := strings.Split(s, "/")
 	last := parts[len(parts)-1]
 	switch {
+	case len(parts) < 2 || len(parts) > 3:
+		return "", "", "", form
 	case len(parts) == 3 && parts[0] == "v1":
 		return "", "", "", errors.New("a subresource cannot be watched: write " + parts[0] + "/" + parts[1])
-	case len(parts) < 2 || len(parts) > 3:
-		return "", "", "", errors.New("must be [group/]version/resource, as in v1/pods or apps/v1/deployments")
 	case last != strings.ToLower(last):
 		return "", "", "", errors.New("a resource is in lower case and in the plural, as in v1/pods: see `kubectl api-resources`")
 	case len(parts) == 2 && parts[0] != "v1":
 		return "", "", "", errors.New("without a group the version is v1: write the group too, as in apps/v1/deployments")
+	case len(parts) == 3 && !domain.MatchString(parts[0]):
+		return "", "", "", form
+	case len(parts) == 3:
+		group = parts[0]
 	}
-	if len(parts) == 3 {
-		group, parts = parts[0], parts[1:]
+	version = parts[len(parts)-2]
+	if !label.MatchString(version) || !label.MatchString(last) {
+		return "", "", "", form
 	}
-	if group != "" && !domain.MatchString(group) || !label.MatchString(parts[0]) || !label.MatchString(parts[1]) {
-		return "", "", "", errors.New("must be [group/]version/resource, as in v1/pods or apps/v1/deployments")
-	}
-	return group, parts[0], parts[1], nil
+	return group, version, last, nil
 }

@@ -88,7 +88,7 @@ func (d *decoder) structure(n Node, v reflect.Value) {
 			d.problemf(n, "%s is missing", f.key)
 		case f.byDefault != "":
 			d.byDefault(child, fv, f)
-		case fv.Kind() == reflect.Struct:
+		case fv.Kind() == reflect.Struct && !isScalar(fv.Type()):
 			d.value(child, fv, f)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"sync"
+
+	"gopkg.in/yaml.v3"
 )
 
 // maxSecret bounds a secret's file: whoever names a device or a log by mistake gets an error.
@@ -32,7 +34,7 @@ type secretForm struct {
 
 func (s *Secret) unmarshal(n Node) Problems {
 	src := &secretSource{}
-	if len(n.Keys()) == 0 {
+	if n.IsZero() || n.yaml.Kind != yaml.MappingNode {
 		text, problems := n.text()
 		if len(problems) == 0 && text == "" {
 			problems = Problems{n.Problemf("is empty: write the value, {file: path} or {env: NAME}")}

@@ -1,0 +1,93 @@
+package config_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"golang.org/x/tools/txtar"
+)
+
+// FuzzParse: whatever the text, Parse returns; its problems have places inside of the file; what has no problem can be used.
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(archive.Files[0].Data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		cfg, problems := config.Parse("config.yaml", data)
+		lines := 1
+		for _, b := range data {
+			if b == '\n' {
+				lines++
+			}
+		}
+		for _, p := range problems {
+			if p.File != "config.yaml" || p.Message == "" || p.Line < 0 || p.Line > lines {
+				t.Errorf("%+v", p)
+			}
+		}
+		if len(problems) > 0 {
+			return
+		}
+		if len(cfg.Sources) == 0 || len(cfg.Sinks) == 0 || len(cfg.Routes) == 0 {
+			t.Errorf("accepted without sources, sinks or routes")
+		}
+		for _, r := range cfg.Routes {
+			for _, e := range []*config.Expr{r.Filter, r.Emit, r.Key} {
+				if e != nil {
+					checkPlaces(t, string(data), *e)
+				}
+			}
+		}
+		for _, c := range cfg.Sinks {
+			if text, err := c.Config.JSON(); err == nil && !json.Valid(text) {
+				t.Errorf("not JSON: %s", text)
+			}
+		}
+	})
+}
+
+// FuzzExprPlaces: whatever the scalar, a character of the expression is at its place or at that of the whole scalar.
+func FuzzExprPlaces(f *testing.F) {
+	for _, scalar := range []string{
+		"a.b", "'a ''b'''", `"\u00fc \"b\""`, "|\n  a\n  b", ">-\n  a\n  b\n\n    c", "|1+\n  a", "&a !!str\n  b", "a\n  b\n\n  c", `"a\` + "\n  b\"",
+	} {
+		f.Add(scalar)
+	}
+	f.Fuzz(func(t *testing.T, scalar string) {
+		source := "k: " + scalar
+		root, problems := config.ParseNode("config.yaml", []byte(source))
+		if len(problems) > 0 {
+			return
+		}
+		var e config.Expr
+		if len(root.At("k").Decode(&e)) == 0 {
+			checkPlaces(t, source, e)
+		}
+	})
+}
+
+// FuzzJSON: what can be read is valid JSON, or a problem.
+func FuzzJSON(f *testing.F) {
+	for _, yaml := range []string{"a: [1, 0x1F, .5, 1_000, 0o17, -.inf, 1e3, +1, 2001-01-01, ~, yes, 'x']", "<<: {a: 1}", "${A:-1}", "\"\\u0000\\ud7ff\""} {
+		f.Add(yaml)
+	}
+	f.Fuzz(func(t *testing.T, yaml string) {
+		root, problems := config.ParseNode("config.yaml", []byte(yaml))
+		if len(problems) > 0 {
+			return
+		}
+		if text, err := root.JSON(); err == nil && !json.Valid(text) {
+			t.Errorf("not JSON: %s", text)
+		}
+	})
+}
