@@ -1,0 +1,126 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// Config is what a pipeline is made of. Handlers and sinks stay the caller's: it closes them after [Pipeline.Close].
+type Config struct {
+	Routes      []Route
+	Metrics     *metrics.Metrics // nil: counted and thrown away
+	Log         *slog.Logger     // nil: silent
+	DeadLetters DeadLetterer     // nil: [LogDeadLetters], which keeps nothing but a line in the log
+}
+
+// Route says which deltas to take, what to make of them and where to deliver it.
+type Route struct {
+	Name    string
+	Sources []string
+	Ops     []event.Op
+	Filter  filters.Filter // nil: everything
+	// Key names what the delta is ordered by; nil: its object. An error that wraps expr.ErrAbsent means that the object has no key of
+	// that kind, and it is ordered by itself; any other error rejects the delta.
+	Key func(ctx context.Context, d *event.Delta) (string, error)
+	// Ready is closed once Filter and Key may be asked, because what they look up is there. Until then deltas are owed unseen, and
+	// none is worked on. nil: at any time.
+	Ready <-chan struct{}
+
+	Handler     plugins.Handler // nil: the delta itself is the event, see [event.Payload]
+	HandlerName string
+	Sinks       []NamedSink
+
+	Existing bool // take also the objects that were there before
+	Deliver  Deliver
+	Overflow Overflow
+
+	Batch       Batch
+	Concurrency int // workers; 0: 1
+	Capacity    int // owed deltas beyond which Overflow decides; 0: 10000
+	Retry       Retry
+	OnFailure   OnFailure
+}
+
+// NamedSink is a sink and its name in the configuration. Routes that name one sink share its breaker.
+type NamedSink struct {
+	Name string
+	Sink plugins.Sink
+}
+
+// Batch says how many deltas a handler gets at once.
+type Batch struct {
+	Size int           // at most; 0: 1
+	Wait time.Duration // how long an incomplete batch waits for more
+}
+
+// Retry says how often and how long to try again.
+type Retry struct {
+	Attempts int           // how often a rejected delta is tried again; 0: not at all
+	Backoff  time.Duration // before the first try, doubled for each that follows, less up to half of it at random; 0: 200ms
+	Max      time.Duration // the longest Backoff; 0: 30s
+	MaxAge   time.Duration // how old a delta may become while a sink is unavailable; 0: 24h
+}
+
+// Deliver says which deltas a route wants.
+type Deliver uint8
+
+// The modes of delivery.
+const (
+	Every  Deliver = iota // each one
+	Latest                // the net change of what waits for an object
+)
+
+// Overflow says what happens to a delta that comes when the queue is full.
+type Overflow uint8
+
+// The modes of overflow.
+const (
+	Fold       Overflow = iota // it is folded with what waits for its object, see the package comment on memory
+	Block                      // the source waits, and with it all routes of that source
+	DropOldest                 // the oldest one that was never attempted is dropped
+)
+
+// OnFailure says what happens to a delta that was rejected for good, or that is older than Retry.MaxAge.
+type OnFailure uint8
+
+// What a route does about failures.
+const (
+	DeadLetter OnFailure = iota // it is put aside, and the route goes on
+	Drop                        // it is dropped, counted
+	Pause                       // the route stops and owes it, until the router is started anew
+)
+
+// maxSinks is how many sinks a route can have: one bit each.
+const maxSinks = 64
+
+// withDefaults fills in what is 0.
+func (r Route) withDefaults() Route {
+	r.Batch.Size = or(r.Batch.Size, 1)
+	r.Concurrency = or(r.Concurrency, 1)
+	r.Capacity = or(r.Capacity, 10_000)
+	r.Retry.Backoff = or(r.Retry.Backoff, 200*time.Millisecond)
+	r.Retry.Max = or(r.Retry.Max, 30*time.Second)
+	r.Retry.MaxAge = or(r.Retry.MaxAge, 24*time.Hour)
+	return r
+}
+
+func (r Route) check() error {
+	if n := len(r.Sinks); n == 0 || n > maxSinks {
+		return fmt.Errorf("route %q has %d sinks: give it 1 to %d", r.Name, n, maxSinks)
+	}
+	return nil
+}
+
+func or[T int | time.Duration](value, otherwise T) T {
+	if value <= 0 {
+		return otherwise
+	}
+	return value
+}

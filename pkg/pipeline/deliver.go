@@ -1,0 +1,193 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"math/bits"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// span is the place of an entry's events in what is written to a sink.
+type span struct {
+	entry      *entry
+	start, end int
+}
+
+// deliver brings the entries of the batch to the sinks, in waves: a write holds at most one delta of each lane, since a sink may take
+// a later event where it refused an earlier one. A batch of distinct keys is one wave, so one write for each sink.
+func (w *worker) deliver(ctx context.Context) {
+	w.cursors = w.cursors[:0]
+	for i, e := range w.batch {
+		if i == 0 || w.batch[i-1].lane != e.lane {
+			w.cursors = append(w.cursors, i)
+		}
+	}
+	for len(w.cursors) > 0 {
+		w.wave = w.wave[:0]
+		going := w.cursors[:0]
+		for _, i := range w.cursors {
+			if i = w.advance(ctx, i); i >= 0 {
+				w.wave = append(w.wave, w.batch[i])
+				going = append(going, i)
+			}
+		}
+		w.cursors = going
+		if len(w.wave) > 0 {
+			w.write(ctx)
+		}
+	}
+}
+
+// advance returns the first entry of the lane, from i, that has events to deliver; -1 if the lane is at its end or has to wait.
+func (w *worker) advance(ctx context.Context, i int) int {
+	lane := w.batch[i].lane
+	for ; i < len(w.batch) && w.batch[i].lane == lane; i++ {
+		e := w.batch[i]
+		switch {
+		case e.work.state == done:
+			continue
+		case e.work.state == later:
+			return -1
+		case e.work.dead != nil:
+			if !w.fail(ctx, e, "", e.work.dead) {
+				e.work.state = later
+				return -1
+			}
+		case !e.work.handled:
+			return -1
+		case len(e.work.events) > 0:
+			return i
+		default:
+			e.work.outcome = dropped // by the handler
+		}
+		e.work.state = done
+	}
+	return -1
+}
+
+// write writes the wave to each sink that still wants something of it.
+func (w *worker) write(ctx context.Context) {
+	for s, b := range w.sinks {
+		w.events, w.spans = w.events[:0], w.spans[:0]
+		for _, e := range w.wave {
+			if e.work.closed&(1<<s) != 0 {
+				continue
+			}
+			start := len(w.events)
+			if w.events = e.work.appendEvents(w.events, s); len(w.events) == start {
+				w.settleAt(ctx, s, e, nil) // only its dead letter is left to be written
+				continue
+			}
+			w.spans = append(w.spans, span{e, start, len(w.events)})
+		}
+		if len(w.spans) == 0 {
+			continue
+		}
+		errs := b.write(ctx, w.events, w.spans[0].end)
+		for _, sp := range w.spans {
+			if errs == nil {
+				w.settleAt(ctx, s, sp.entry, nil)
+			} else {
+				w.settleAt(ctx, s, sp.entry, errs[sp.start:sp.end])
+			}
+		}
+		clear(w.events)
+	}
+	for _, e := range w.wave {
+		e.work.state = later
+		if bits.OnesCount64(e.work.closed) == len(w.sinks) {
+			e.work.state = done
+		}
+	}
+}
+
+// appendEvents appends what a sink has to get.
+func (w *work) appendEvents(events []event.Event, sink int) []event.Event {
+	if w.left == nil || w.left[sink].events == nil {
+		return append(events, w.events...)
+	}
+	for _, i := range w.left[sink].events {
+		events = append(events, w.events[i])
+	}
+	return events
+}
+
+// settleAt takes what a sink said of an entry's events; nil: it has them all.
+func (w *worker) settleAt(ctx context.Context, sink int, e *entry, errs []error) {
+	work, count := e.work, w.count.events[sink]
+	var before, after remaining
+	if work.left != nil {
+		before = work.left[sink]
+	}
+	after.rejected = before.rejected
+	var refusal error
+	n := len(errs)
+	if errs == nil {
+		n = len(before.events)
+		if before.events == nil {
+			n = len(work.events)
+		}
+		count.delivered.Add(float64(n))
+	}
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			count.delivered.Inc()
+		case plugins.IsRejected(err):
+			count.rejected.Inc()
+			w.count.errors("rejected").Inc()
+			after.rejected = err
+		default:
+			refusal = err
+			if before.events != nil {
+				i = before.events[i]
+			}
+			after.events = append(after.events, i)
+		}
+	}
+	if refusal != nil && !w.expired(ctx, e, refusal) {
+		w.postpone(ctx, e, sink, after, refusal)
+		return
+	}
+	if refusal != nil {
+		after.rejected = refusal
+	}
+	if after.rejected != nil && !w.fail(ctx, e, w.cfg.Sinks[sink].Name, after.rejected) {
+		w.keep(e, sink, remaining{events: []int{}, rejected: after.rejected})
+		return
+	}
+	work.closed |= 1 << sink
+}
+
+// expired reports whether an entry is too old to be tried again at a sink that is unavailable.
+func (w *worker) expired(ctx context.Context, e *entry, err error) bool {
+	return ctx.Err() == nil && !errors.Is(err, context.Canceled) &&
+		!e.delta.Seen.IsZero() && time.Since(e.delta.Seen) > w.cfg.Retry.MaxAge
+}
+
+// postpone keeps what a sink could not take at the moment.
+func (w *worker) postpone(ctx context.Context, e *entry, sink int, left remaining, err error) {
+	w.keep(e, sink, left)
+	if ctx.Err() != nil {
+		return
+	}
+	var refused *refusedError
+	if errors.As(err, &refused) {
+		e.work.delay = max(e.work.delay, time.Until(refused.until))
+		return
+	}
+	w.count.events[sink].retried.Add(float64(len(left.events)))
+	w.count.errors("unavailable").Inc()
+	e.work.tries++
+	e.work.delay = max(e.work.delay, w.cfg.Retry.delay(e.work.tries), plugins.RetryAfter(err))
+}
+
+func (w *worker) keep(e *entry, sink int, left remaining) {
+	if e.work.left == nil {
+		e.work.left = make([]remaining, len(w.sinks))
+	}
+	e.work.left[sink] = left
+}

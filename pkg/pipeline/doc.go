@@ -1,0 +1,29 @@
+// Package pipeline takes a delta from the moment a source saw it to its ack: it asks the routes' filters, owes the delta to each route
+// that wants it, gives it to the route's handler, writes the events to the route's sinks, tries again what fails, and puts aside what
+// cannot be delivered.
+//
+//	source ──Admit──► route table ──commit──► delta queue ──► handler ──► sinks ──► ack
+//	                                          (one a route)   (a batch)   (with breaker)
+//
+// # What a route can rely on
+//
+//   - Each delta that it was given is delivered, dropped or dead-lettered at each of its sinks, at least once, unless it was folded
+//     away (deliver: latest, overflow: fold) or dropped (overflow: dropOldest): both are counted.
+//   - The deltas of one object come to the handler and to each sink in the order in which they happened, and one at a time: the next
+//     is not written before the last is done at every sink. With a key of the route's own the same holds for all objects that share a
+//     key. There is no order across keys. The events that a handler makes of one delta are written in order, but one that a sink
+//     refuses for the moment comes after those that it took.
+//   - A retry holds its key and no other, and takes no worker. A sink that is down, a handler that hangs or an outlandish object costs
+//     its own route only: each route has workers, a queue and a timer of its own, and nothing that a source calls waits for them,
+//     but for overflow: block, which is there to make the source wait.
+//   - A delta is seen twice after an attempt whose outcome is unknown (a timeout, a handler that failed as a whole), after a verdict
+//     of retry, and when it stood in a batch behind a delta of the same key that was given such a verdict.
+//
+// # Memory
+//
+// A route holds at most queue.memory deltas. With overflow: fold it may hold more, but then no more than the net change of an object
+// waits: one delta, or two where an object was deleted and made again. So it is bounded by the number of objects, and deletes that
+// come beyond the capacity keep their identity only. With block it exceeds the capacity by one delta for each watch at most.
+//
+// What is owed lives in [queue] alone, under the lock of its route.
+package pipeline

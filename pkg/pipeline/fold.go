@@ -1,0 +1,110 @@
+package pipeline
+
+import (
+	"encoding/json"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// folding is what becomes of two deltas of one object that follow each other.
+type folding uint8
+
+const (
+	keepBoth folding = iota
+	keepOne          // the net change
+	keepNone         // the one undid the other
+)
+
+// fold gives the net change of a and then b, as far as the route knows: what its filter and ops left out may lie between them, so that
+// any two ops can meet, also of two objects that had the same name one after the other.
+//
+//	a \ b       Added      Updated      Deleted, Deselected   Sync
+//	Added       b          Added(b)     nothing               Added(b)
+//	Updated     Updated    Updated      b                     Updated
+//	Deleted     both       both         see end               both
+//	Deselected  both       both         b                     both
+//	Sync        b          b            b                     b
+//
+// Updated is from the state before a to the state after b. Where the uids differ, b alone is left, but a delete is only folded into
+// another delete. So of any number of deltas at most two are left: a delete, and what came after it.
+func fold(a, b *event.Delta) (*event.Delta, folding) {
+	if ends(a.Op) {
+		if !ends(b.Op) {
+			return nil, keepBoth
+		}
+		if a.Op == event.Deleted && b.Op == event.Deselected {
+			return a, keepOne // the name was used again by an object that the route knows nothing of
+		}
+		return b, keepOne
+	}
+	if a.Object().UID() != b.Object().UID() {
+		return b, keepOne
+	}
+	switch {
+	case ends(b.Op):
+		if a.Op == event.Added {
+			return nil, keepNone
+		}
+		return b, keepOne
+	case a.Op == event.Added:
+		if b.Op == event.Added {
+			return b, keepOne
+		}
+		return net(a, b, event.Added, nil), keepOne
+	case a.Op == event.Updated:
+		return net(a, b, event.Updated, a.Old), keepOne
+	default: // a sync says nothing that b does not say
+		return b, keepOne
+	}
+}
+
+// ends reports whether the object is out of sight after the op.
+func ends(op event.Op) bool { return op == event.Deleted || op == event.Deselected }
+
+func net(a, b *event.Delta, op event.Op, old *event.Object) *event.Delta {
+	return &event.Delta{
+		Source: b.Source, Op: op, Old: old, New: b.New, Seen: b.Seen,
+		Initial:     a.Initial && op == event.Added,
+		Stale:       a.Stale || b.Stale,
+		Redelivered: a.Redelivered || b.Redelivered,
+	}
+}
+
+// smallDelete is the size, in bytes of JSON, below which cutting an object down to its identity gains nothing.
+const smallDelete = 512
+
+// shrink returns d with only the identity of its object if d ends the object: nobody else holds that state any more.
+func shrink(d *event.Delta) *event.Delta {
+	if !ends(d.Op) || len(d.Old.JSON()) <= smallDelete {
+		return d
+	}
+	bare, err := identity(d.Old)
+	if err != nil {
+		return d // whole is better than not at all
+	}
+	shrunk := *d
+	shrunk.Old = bare
+	return &shrunk
+}
+
+// identity returns an object with only what names it.
+func identity(o *event.Object) (*event.Object, error) {
+	var bare struct {
+		APIVersion string `json:"apiVersion,omitempty"`
+		Kind       string `json:"kind,omitempty"`
+		Metadata   struct {
+			Name            string `json:"name"`
+			Namespace       string `json:"namespace,omitempty"`
+			UID             string `json:"uid,omitempty"`
+			ResourceVersion string `json:"resourceVersion,omitempty"`
+		} `json:"metadata"`
+	}
+	bare.APIVersion, bare.Kind = o.Raw().Get("apiVersion").Str(), o.Raw().Get("kind").Str()
+	bare.Metadata.Name, bare.Metadata.Namespace = o.Key().Name, o.Key().Namespace
+	bare.Metadata.UID, bare.Metadata.ResourceVersion = o.UID(), o.ResourceVersion()
+	text, err := json.Marshal(bare)
+	if err != nil {
+		return nil, err
+	}
+	return event.ParseObject(o.Resource(), string(text))
+}

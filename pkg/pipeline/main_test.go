@@ -1,0 +1,270 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var pods = &event.Resource{Cluster: "test", Kind: "Pod"}
+
+// object makes an object of the default namespace. version is its resourceVersion, and what order is told by.
+func object(t testing.TB, name, uid string, version int) *event.Object {
+	t.Helper()
+	o, err := event.ParseObject(pods, fmt.Sprintf(
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"default","name":%q,"uid":%q,"resourceVersion":"%d"}}`, name, uid, version))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// delta makes a delta of the source pods. old and version are resourceVersions; one of them may be 0, as the op demands.
+func delta(t testing.TB, op event.Op, name string, old, version int) *event.Delta {
+	t.Helper()
+	return deltaOf(t, op, name, "uid-"+name, old, version)
+}
+
+func deltaOf(t testing.TB, op event.Op, name, uid string, old, version int) *event.Delta {
+	t.Helper()
+	d := &event.Delta{Source: "pods", Op: op, Seen: time.Now()}
+	if old > 0 {
+		d.Old = object(t, name, uid, old)
+	}
+	if version > 0 {
+		d.New = object(t, name, uid, version)
+	}
+	return d
+}
+
+// sink records what it takes. refuse may answer with an error for an event.
+type sink struct {
+	refuse func(event.Event) error
+	before func(context.Context) // called at the start of each Write
+
+	mu     sync.Mutex
+	events []event.Event
+	writes []int // how many events each Write had
+}
+
+func (s *sink) Write(ctx context.Context, events []event.Event) []error {
+	if s.before != nil {
+		s.before(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes = append(s.writes, len(events))
+	errs, failed := make([]error, len(events)), false
+	for i, e := range events {
+		if s.refuse != nil {
+			if errs[i] = s.refuse(e); errs[i] != nil {
+				failed = true
+				continue
+			}
+		}
+		s.events = append(s.events, e)
+	}
+	if !failed {
+		return nil
+	}
+	return errs
+}
+
+func (s *sink) Close(context.Context) error { return nil }
+
+// got lists what the sink took: subject@resourceVersion.
+func (s *sink) got() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []string{}
+	for _, e := range s.events {
+		list = append(list, e.Type[len(event.TypePrefix):]+" "+e.Subject[len("default/"):]+"@"+e.K8sResourceVersion)
+	}
+	return list
+}
+
+// handler is a plugins.Handler of a function.
+type handler func(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error)
+
+func (h handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+	return h(ctx, batch)
+}
+func (h handler) Close(context.Context) error { return nil }
+
+// each makes a handler of a function of one delta.
+func each(f func(d *event.Delta) plugins.Result) handler {
+	return func(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+		results := make([]plugins.Result, len(batch))
+		for i, d := range batch {
+			results[i] = f(d)
+		}
+		return results, nil
+	}
+}
+
+func ok(*event.Delta) plugins.Result {
+	return plugins.Result{Events: []plugins.Emit{{Data: []byte(`{}`)}}}
+}
+
+// letters records dead letters.
+type letters struct {
+	refuse func(pipeline.Letter) error
+	mu     sync.Mutex
+	all    []pipeline.Letter
+}
+
+func (l *letters) DeadLetter(_ context.Context, letter pipeline.Letter) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refuse != nil {
+		if err := l.refuse(letter); err != nil {
+			return err
+		}
+	}
+	l.all = append(l.all, letter)
+	return nil
+}
+
+func (l *letters) got() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := []string{}
+	for _, letter := range l.all {
+		list = append(list, fmt.Sprintf("%s@%s %s", letter.Delta.Key().Name, letter.Delta.Object().ResourceVersion(), letter.Sink))
+	}
+	return list
+}
+
+// bench is a pipeline under test.
+type bench struct {
+	*pipeline.Pipeline
+
+	t       testing.TB
+	metrics *metrics.Metrics
+	letters *letters
+}
+
+// start makes and starts a pipeline of routes that take all ops of pods unless they say otherwise. It is closed with the test.
+func start(t testing.TB, routes ...pipeline.Route) *bench {
+	t.Helper()
+	b := open(t, routes...)
+	b.Start(t.Context())
+	return b
+}
+
+func open(t testing.TB, routes ...pipeline.Route) *bench {
+	t.Helper()
+	b := &bench{t: t, metrics: metrics.New(), letters: &letters{}}
+	for i := range routes {
+		r := &routes[i]
+		if r.Name == "" {
+			r.Name = fmt.Sprintf("route%d", i)
+		}
+		if r.Sources == nil {
+			r.Sources = []string{"pods"}
+		}
+		if r.Ops == nil {
+			r.Ops = event.Ops()
+		}
+		if r.Batch.Size == 0 {
+			r.Batch = pipeline.Batch{Size: 8, Wait: 10 * time.Millisecond}
+		}
+	}
+	p, err := pipeline.New(pipeline.Config{
+		Routes: routes, Metrics: b.metrics, Log: slog.New(slog.DiscardHandler), DeadLetters: b.letters,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Pipeline = p
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := p.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func (b *bench) admit(deltas ...*event.Delta) {
+	b.t.Helper()
+	for _, d := range deltas {
+		commit, err := b.Admit(b.t.Context(), d)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if commit != nil {
+			commit()
+		}
+	}
+}
+
+// drain delivers what is owed.
+func (b *bench) drain() {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Hour)
+	defer cancel()
+	if err := b.Drain(ctx); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// value reads a metric: the sum over all with these label values.
+func (b *bench) value(name string, labels ...string) float64 {
+	b.t.Helper()
+	families, err := b.metrics.Registry().Gather()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() != "deltarouter_"+name {
+			continue
+		}
+	metric:
+		for _, m := range f.GetMetric() {
+			have := map[string]bool{}
+			for _, l := range m.GetLabel() {
+				have[l.GetValue()] = true
+			}
+			for _, want := range labels {
+				if !have[want] {
+					continue metric
+				}
+			}
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return sum
+}
+
+// balanced checks that the counters of a route add up: what was matched was ended in one way or is owed.
+func (b *bench) balanced(route string) {
+	b.t.Helper()
+	get := func(result string) float64 { return b.value("route_deltas_total", route, result) }
+	ended := get(metrics.Delivered) + get(metrics.Dropped) + get(metrics.DeadLettered) + get(metrics.Folded)
+	owed := float64(b.Owed(route))
+	if matched := get(metrics.Matched); matched != ended+owed {
+		b.t.Errorf("route %s: matched %v, but delivered %v + dropped %v + dead-lettered %v + folded %v + owed %v", route, matched,
+			get(metrics.Delivered), get(metrics.Dropped), get(metrics.DeadLettered), get(metrics.Folded), owed)
+	}
+	if depth := b.value("queue_depth", route); depth != owed {
+		b.t.Errorf("route %s: queue_depth %v, owed %v", route, depth, owed)
+	}
+}
+
+var errDown = errors.New("connection refused")

@@ -1,0 +1,250 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+)
+
+// ErrStopped is the error of [Pipeline.Admit] once the pipeline takes no more deltas.
+var ErrStopped = errors.New("the pipeline is stopped")
+
+// gaugeInterval is how often the age of the oldest owed delta is measured.
+const gaugeInterval = time.Second
+
+// Pipeline runs the routes. The order of its life is New, Start, Drain, Close; Admit may be called from New on, from several
+// goroutines at once, and is refused from Drain on. What it promises is in the package comment.
+type Pipeline struct {
+	routes []*route
+	table  *filters.Table
+	log    *slog.Logger
+
+	stopping  chan struct{}
+	stopOnce  sync.Once
+	progress  chan struct{} // a route owes nothing any more, or was paused
+	cancel    context.CancelFunc
+	lifecycle sync.Mutex
+	workers   sync.WaitGroup
+}
+
+// New makes a pipeline that has not started. The error names the route that cannot work.
+func New(cfg Config) (*Pipeline, error) {
+	if cfg.Metrics == nil {
+		cfg.Metrics = metrics.New()
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.DeadLetters == nil {
+		cfg.DeadLetters = &LogDeadLetters{Log: cfg.Log}
+	}
+	p := &Pipeline{log: cfg.Log, stopping: make(chan struct{}), progress: make(chan struct{}, 1)}
+	breakers := map[string]*breaker{}
+	entries := make([]filters.Entry, len(cfg.Routes))
+	for i, rc := range cfg.Routes {
+		if err := rc.check(); err != nil {
+			return nil, err
+		}
+		rc = rc.withDefaults()
+		entries[i] = filters.Entry{Sources: rc.Sources, Ops: rc.Ops, Initial: rc.Existing, Filter: rc.Filter, Ready: rc.Ready}
+		p.routes = append(p.routes, newRoute(i, rc, p, cfg, breakers))
+	}
+	p.table = filters.NewTable(entries)
+	return p, nil
+}
+
+// Admit evaluates the routes for d, and waits while one that wants it has no room and overflow: block. It returns the function that
+// owes d to these routes, nil if there are none. That function is to be called once, in the order of the deltas of an object; it
+// takes no longer than some look-ups, so that a source may call it under its cut lock.
+//
+// The error is ctx's, or [ErrStopped]; then nothing is owed.
+func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (commit func(), err error) {
+	select {
+	case <-p.stopping:
+		return nil, ErrStopped
+	default:
+	}
+	var buffer [8]filters.Match
+	var a *admission
+	for _, m := range p.table.Match(ctx, d, buffer[:0]) {
+		r := p.routes[m.Entry]
+		if m.Verdict == filters.Filtered {
+			r.count.filtered.Inc()
+			continue
+		}
+		v := r.verdict(ctx, d, m)
+		if ctx.Err() != nil {
+			return nil, ctx.Err() // also what the filter says of a context that ended
+		}
+		if a == nil {
+			a = &admission{delta: d}
+			a.verdicts = a.few[:0]
+		}
+		a.verdicts = append(a.verdicts, v)
+	}
+	if a == nil {
+		return nil, nil
+	}
+	for _, v := range a.verdicts {
+		if err := v.route.waitRoom(ctx, d); err != nil {
+			return nil, err
+		}
+	}
+	return a.commit, nil
+}
+
+// admission is a delta between its evaluation and its commit.
+type admission struct {
+	delta    *event.Delta
+	verdicts []verdict
+	few      [2]verdict
+}
+
+// verdict is what came out for one route that wants the delta.
+type verdict struct {
+	route *route
+	lane  id
+	err   error // filter or key failed
+}
+
+func (a *admission) commit() {
+	for _, v := range a.verdicts {
+		v.route.owe(a.delta, v.lane, v.err)
+	}
+}
+
+// Start runs the workers until Close, or abruptly until ctx is done. It is called once.
+func (p *Pipeline) Start(ctx context.Context) {
+	p.lifecycle.Lock()
+	defer p.lifecycle.Unlock()
+	ctx, p.cancel = context.WithCancel(ctx)
+	for _, r := range p.routes {
+		for range r.cfg.Concurrency {
+			p.workers.Go(func() { r.work(ctx) })
+		}
+	}
+	p.workers.Go(func() { p.measure(ctx) })
+}
+
+// Drain takes no more deltas and delivers what is owed, trying again what waits for a retry. Routes that are paused, or not ready, are
+// not waited for. The error, if something is owed in the end or when ctx is done, says how much by which route.
+func (p *Pipeline) Drain(ctx context.Context) error {
+	p.stopOnce.Do(func() { close(p.stopping) })
+	for _, r := range p.routes {
+		r.drain()
+	}
+	for p.moving() {
+		select {
+		case <-p.progress:
+		case <-ctx.Done():
+			return p.undelivered()
+		}
+	}
+	return p.undelivered()
+}
+
+func (p *Pipeline) moving() bool {
+	for _, r := range p.routes {
+		if r.moving() {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Pipeline) undelivered() error {
+	var still []string
+	for _, s := range p.Status() {
+		if s.Owed > 0 {
+			still = append(still, fmt.Sprintf("route %q %d", s.Name, s.Owed))
+		}
+	}
+	if len(still) == 0 {
+		return nil
+	}
+	return fmt.Errorf("deltas still owed: %s", strings.Join(still, ", "))
+}
+
+// Close stops the workers and waits for them, no longer than ctx: a handler or sink that does not heed its context outlives it, and
+// the error says so. What is owed is forgotten. Close may be called without Start, and again.
+func (p *Pipeline) Close(ctx context.Context) error {
+	p.stopOnce.Do(func() { close(p.stopping) })
+	p.lifecycle.Lock()
+	defer p.lifecycle.Unlock()
+	if p.cancel == nil {
+		return nil
+	}
+	p.cancel()
+	done := make(chan struct{})
+	go func() { p.workers.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("a handler or sink did not return when it was stopped: %w", ctx.Err())
+	}
+}
+
+// RouteStatus is the state of a route, for readiness and humans.
+type RouteStatus struct {
+	Name    string
+	Owed    int
+	Oldest  time.Time // when the oldest owed delta was seen; zero: nothing is owed
+	Waiting bool      // for what it looks up
+	Paused  string    // why it stopped; empty: it did not
+}
+
+// Status returns the state of each route, in the order of the configuration.
+func (p *Pipeline) Status() []RouteStatus {
+	all := make([]RouteStatus, len(p.routes))
+	for i, r := range p.routes {
+		all[i] = r.status()
+	}
+	return all
+}
+
+// Owed returns how many deltas the named route owes, 0 if there is no such route.
+func (p *Pipeline) Owed(route string) int {
+	for _, r := range p.routes {
+		if r.cfg.Name == route {
+			return r.status().Owed
+		}
+	}
+	return 0
+}
+
+// measure keeps the gauges that change by themselves.
+func (p *Pipeline) measure(ctx context.Context) {
+	ticker := time.NewTicker(gaugeInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			for _, r := range p.routes {
+				age := 0.0
+				if s := r.status(); !s.Oldest.IsZero() {
+					age = max(0, now.Sub(s.Oldest).Seconds())
+				}
+				r.count.oldest.Set(age)
+			}
+		}
+	}
+}
+
+// report says, without blocking, that Drain should look again.
+func (p *Pipeline) report() {
+	select {
+	case p.progress <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,343 @@
+package pipeline
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// queue is everything that a route owes, and the order in which it is done. It knows nothing of handlers, sinks or clocks, never
+// blocks, and takes no lock: its route guards it. add is called under a source's cut lock and costs about a map look-up.
+//
+// Each entry is in a lane, the FIFO of its key. A lane is in the ready list, or with a worker, or delayed until a time, or blocked
+// by an earlier entry of the same object in another lane (the key of an object can change). Only later entries wait for earlier ones,
+// so there is no deadlock.
+type queue struct {
+	slots map[id]*slot
+	ages  [attempted + 1]list // by stage, the oldest first
+
+	readyHead, readyTail *slot // lanes that can be taken, FIFO
+	readyLen             int   // the deltas in them
+	delayed              delays
+
+	// Some freed ones, so that a steady flow allocates nothing.
+	freeEntries []*entry
+	freeSlots   []*slot
+	freeWork    []*work
+}
+
+// keepFree is how many freed ones of a kind are kept.
+const keepFree = 1024
+
+func (q *queue) owed() int {
+	n := 0
+	for i := range q.ages {
+		n += q.ages[i].len
+	}
+	return n
+}
+
+// oldest returns when the oldest owed delta was seen.
+func (q *queue) oldest() (oldest time.Time) {
+	for i := range q.ages {
+		if e := q.ages[i].head; e != nil && (oldest.IsZero() || e.since.Before(oldest)) {
+			oldest = e.since
+		}
+	}
+	return oldest
+}
+
+// add owes d, in the lane of the given key.
+func (q *queue) add(d *event.Delta, lane id) *entry {
+	e := q.addPending(d)
+	q.place(e, lane)
+	return e
+}
+
+// addPending owes d without a lane, until place.
+func (q *queue) addPending(d *event.Delta) *entry {
+	e := reuse(&q.freeEntries)
+	e.delta, e.since, e.stage = d, d.Seen, pending
+	e.object = q.slot(objectID(d))
+	e.object.object.push(e, byObject)
+	q.ages[pending].push(e, byAge)
+	return e
+}
+
+// place puts a pending entry at the end of its lane.
+func (q *queue) place(e *entry, lane id) {
+	s := e.object
+	if s.id != lane {
+		s = q.slot(lane)
+	}
+	e.lane = s
+	s.lane.push(e, byLane)
+	q.setStage(e, waiting)
+	switch s.state {
+	case idle:
+		q.makeReady(s)
+	case ready:
+		q.readyLen++
+	case busy, delayed, blocked:
+	}
+}
+
+func (q *queue) setStage(e *entry, to stage) {
+	q.ages[e.stage].remove(e, byAge)
+	e.stage = to
+	q.ages[to].push(e, byAge)
+}
+
+// remove ends an entry that no worker has, or that its worker is done with.
+func (q *queue) remove(e *entry) {
+	q.ages[e.stage].remove(e, byAge)
+	lane, object := e.lane, e.object
+	if lane != nil {
+		lane.lane.remove(e, byLane)
+		q.shortened(lane)
+	}
+	object.object.remove(e, byObject)
+	if next := object.object.head; next != nil && next.lane != nil && next.lane.state == blocked && next.lane.lane.head == next {
+		q.makeReady(next.lane)
+	}
+	if lane != nil && lane != object {
+		q.free(lane)
+	}
+	q.free(object)
+	if w := e.work; w != nil {
+		w.reset()
+		keep(&q.freeWork, w)
+	}
+	*e = entry{}
+	keep(&q.freeEntries, e)
+}
+
+func reuse[T any](free *[]*T) *T {
+	n := len(*free)
+	if n == 0 {
+		return new(T)
+	}
+	x := (*free)[n-1]
+	(*free)[n-1] = nil
+	*free = (*free)[:n-1]
+	return x
+}
+
+func keep[T any](free *[]*T, x *T) {
+	if len(*free) < keepFree {
+		*free = append(*free, x)
+	}
+}
+
+// shortened is called after a lane lost an entry.
+func (q *queue) shortened(s *slot) {
+	switch s.state {
+	case ready:
+		q.readyLen--
+		if s.lane.len == 0 {
+			q.unready(s)
+		}
+	case delayed:
+		if s.lane.len == 0 {
+			heap.Remove(&q.delayed, s.index)
+			s.state = idle
+		}
+	case blocked: // by another entry than the one that is first now
+		s.state = idle
+		if s.lane.len > 0 {
+			q.makeReady(s)
+		}
+	case idle, busy:
+	}
+}
+
+func (q *queue) slot(name id) *slot {
+	if s := q.slots[name]; s != nil {
+		return s
+	}
+	s := reuse(&q.freeSlots)
+	s.id = name
+	if q.slots == nil {
+		q.slots = map[id]*slot{}
+	}
+	q.slots[name] = s
+	return s
+}
+
+// free forgets a slot that is out of use.
+func (q *queue) free(s *slot) {
+	if s.lane.len > 0 || s.object.len > 0 || s.state == busy || q.slots[s.id] != s {
+		return
+	}
+	delete(q.slots, s.id)
+	*s = slot{}
+	keep(&q.freeSlots, s)
+}
+
+func (q *queue) makeReady(s *slot) {
+	s.state = ready
+	s.prev, s.next = q.readyTail, nil
+	if s.prev != nil {
+		s.prev.next = s
+	} else {
+		q.readyHead = s
+	}
+	q.readyTail = s
+	q.readyLen += s.lane.len
+}
+
+// unready takes s out of the ready list.
+func (q *queue) unready(s *slot) {
+	if s.prev != nil {
+		s.prev.next = s.next
+	} else {
+		q.readyHead = s.next
+	}
+	if s.next != nil {
+		s.next.prev = s.prev
+	} else {
+		q.readyTail = s.prev
+	}
+	s.prev, s.next, s.state = nil, nil, idle
+	q.readyLen -= s.lane.len
+}
+
+// take appends up to limit entries to batch: those of one lane stand together, in order. An entry that failed is the last of its lane
+// in a batch, since what comes after it would likely be in vain; one that failed together with others is alone in its batch.
+func (q *queue) take(limit int, batch []*entry) []*entry {
+	for s := q.readyHead; s != nil && len(batch) < limit; s = q.readyHead {
+		e := s.lane.head
+		if !e.next() {
+			q.unready(s)
+			s.state = blocked
+			continue
+		}
+		alone := e.alone()
+		if alone && len(batch) > 0 {
+			break
+		}
+		q.unready(s)
+		s.state = busy
+		for {
+			e.taken = true
+			q.setStage(e, attempted)
+			if e.work == nil {
+				e.work = reuse(&q.freeWork)
+			}
+			batch = append(batch, e)
+			failed := e.work.failures() > 0
+			if e = e.links[byLane].next; e == nil || failed || len(batch) == limit || !e.next() || e.alone() {
+				break
+			}
+		}
+		if alone {
+			break
+		}
+	}
+	return batch
+}
+
+// next reports whether nothing of its object has to be done before e, other than what stands before it in the same batch.
+func (e *entry) next() bool {
+	before := e.links[byObject].prev
+	return before == nil || before.taken && before.lane == e.lane
+}
+
+func (e *entry) alone() bool { return e.work != nil && e.work.alone }
+
+// release gives a lane back that take has taken: to the end of the ready list, or not before at.
+func (q *queue) release(s *slot, at time.Time) {
+	s.state = idle
+	switch {
+	case s.lane.len == 0:
+		q.free(s)
+	case at.IsZero():
+		q.makeReady(s)
+	default:
+		s.state, s.at = delayed, at
+		heap.Push(&q.delayed, s)
+	}
+}
+
+// wake makes the lanes ready whose time has come.
+func (q *queue) wake(now time.Time) {
+	for len(q.delayed) > 0 && !q.delayed[0].at.After(now) {
+		q.makeReady(heap.Pop(&q.delayed).(*slot))
+	}
+}
+
+// wakeAll makes all delayed lanes ready.
+func (q *queue) wakeAll() {
+	for len(q.delayed) > 0 {
+		q.makeReady(heap.Pop(&q.delayed).(*slot))
+	}
+}
+
+// compact folds what waits for an object and was never attempted, and returns how many deltas are gone by it.
+func (q *queue) compact(object *slot, st stage) (folded int) {
+	e := object.object.tail
+	for e != nil && e.stage < st {
+		e = e.links[byObject].prev
+	}
+	if e == nil || e.stage != st {
+		return 0
+	}
+	for e.before(st) != nil {
+		e = e.before(st)
+	}
+	for e != nil {
+		n := e.links[byObject].next
+		if n == nil || n.stage != st {
+			break
+		}
+		d, kept := fold(e.delta, n.delta)
+		before := e.before(st)
+		switch kept {
+		case keepBoth:
+			e = n
+			continue
+		case keepNone:
+			after := n.links[byObject].next
+			q.remove(n)
+			q.remove(e)
+			folded += 2
+			e = before
+			if e == nil && after != nil && after.stage == st {
+				e = after
+			}
+		case keepOne:
+			folded++
+			e = q.merge(e, n, d)
+			if before != nil {
+				e = before
+			}
+		}
+	}
+	return folded
+}
+
+// before returns the entry before e of the same object, if it is in the given stage.
+func (e *entry) before(st stage) *entry {
+	if p := e.links[byObject].prev; p != nil && p.stage == st {
+		return p
+	}
+	return nil
+}
+
+// merge leaves d in the place of a and b: in the lane in the place of a, or of b where the key has changed, in age always in that of a.
+func (q *queue) merge(a, b *entry, d *event.Delta) *entry {
+	a.work, b.work = b.work, a.work // an error of the filter is about the later state
+	stays, goes := a, b
+	if a.lane != b.lane {
+		stays, goes = b, a
+		stays.work, goes.work = goes.work, stays.work
+		age := &q.ages[a.stage]
+		age.remove(b, byAge)
+		age.insert(b, a, byAge)
+		b.since = a.since
+	}
+	stays.delta = d
+	q.remove(goes)
+	return stays
+}

@@ -1,0 +1,378 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+)
+
+// forever is longer than any wait.
+const forever = 24 * time.Hour
+
+// route is a Route at work. Its workers share the queue; one at a time of them, the one that holds lead, puts a batch together.
+type route struct {
+	cfg     Route
+	index   int // its place in the table
+	parent  *Pipeline
+	letters DeadLetterer
+	sinks   []*breaker // as in cfg.Sinks
+	count   counters
+	log     *slog.Logger
+
+	lead  chan struct{} // holds a token while a worker puts a batch together
+	wake  chan struct{} // something changed that the leader waits for
+	timer *time.Timer   // the leader's
+
+	mu       sync.Mutex
+	q        queue
+	settled  bool          // the route is ready, and so is all that came before it was
+	draining bool          // nothing more comes: batches need not wait
+	paused   string        // why
+	want     int           // the leader waits until so many deltas are ready; 0: for something else
+	room     chan struct{} // closed when there is room again; nil: nobody waits
+
+	complained map[string]time.Time // when each kind of trouble was last said in the log
+}
+
+func newRoute(index int, cfg Route, parent *Pipeline, all Config, breakers map[string]*breaker) *route {
+	r := &route{
+		cfg: cfg, index: index, parent: parent, letters: all.DeadLetters,
+		count: newCounters(all.Metrics, cfg),
+		log:   all.Log.With(slog.String("route", cfg.Name)),
+		lead:  make(chan struct{}, 1), wake: make(chan struct{}, 1), timer: time.NewTimer(forever),
+		settled: cfg.Ready == nil, complained: map[string]time.Time{},
+	}
+	r.timer.Stop()
+	for _, s := range cfg.Sinks {
+		b := breakers[s.Name]
+		if b == nil {
+			b = newBreaker(s, all.Log)
+			breakers[s.Name] = b
+		}
+		b.configure(cfg.Retry)
+		r.sinks = append(r.sinks, b)
+	}
+	return r
+}
+
+// verdict completes what the table found: the lane of a delta that the route wants.
+func (r *route) verdict(ctx context.Context, d *event.Delta, m filters.Match) verdict {
+	v := verdict{route: r, lane: objectID(d)}
+	if m.Err != nil {
+		v.err = fmt.Errorf("filter: %w", m.Err)
+	}
+	if r.cfg.Key == nil || m.Verdict != filters.Matched {
+		return v
+	}
+	switch key, err := r.cfg.Key(ctx, d); {
+	case err == nil:
+		v.lane = id{name: key}
+	case errors.Is(err, expr.ErrAbsent):
+		r.count.errors("absent").Inc()
+	default:
+		v.err = fmt.Errorf("key: %w", err)
+	}
+	return v
+}
+
+// waitRoom waits while the route is full, if it is one that makes its sources wait.
+func (r *route) waitRoom(ctx context.Context, d *event.Delta) error {
+	if r.cfg.Overflow != Block {
+		return nil
+	}
+	for {
+		r.mu.Lock()
+		// Before it is ready, additions pass: they may be the first list of the very source that the route waits for.
+		if r.q.owed() < r.cfg.Capacity || !r.settled && d.Op == event.Added {
+			r.mu.Unlock()
+			return nil
+		}
+		if r.room == nil {
+			r.room = make(chan struct{})
+		}
+		room := r.room
+		r.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.parent.stopping:
+			return ErrStopped
+		}
+	}
+}
+
+// owe appends d to what the route owes. It is called under a source's cut lock.
+func (r *route) owe(d *event.Delta, lane id, failed error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.settled {
+		r.overflow(r.q.addPending(d)) // filter and key are asked later, and anew: the order of the deltas counts
+	} else {
+		r.place(r.q.addPending(d), lane, failed)
+	}
+	r.changed()
+}
+
+// place gives a pending entry its lane.
+func (r *route) place(e *entry, lane id, failed error) {
+	r.count.matched.Inc()
+	if failed != nil {
+		r.count.errors("filter").Inc()
+		e.work = reuse(&r.q.freeWork)
+		e.work.dead = failed
+	}
+	r.q.place(e, lane)
+	if r.cfg.Deliver == Latest {
+		if n := r.q.compact(e.object, waiting); n > 0 {
+			r.count.folded.Add(float64(n))
+			e = nil // it may be gone
+		}
+	}
+	r.overflow(e)
+}
+
+// overflow does what the route's overflow says if there is more than its capacity. newest is nil if it was folded away.
+func (r *route) overflow(newest *entry) {
+	if newest == nil || r.q.owed() <= r.cfg.Capacity {
+		return
+	}
+	switch r.cfg.Overflow {
+	case Fold:
+		if newest.stage == waiting {
+			newest.delta = shrink(newest.delta)
+		}
+		st := newest.stage
+		if n := r.q.compact(newest.object, st); n > 0 {
+			r.count.folded.Add(float64(n))
+			r.countUnseen(st, n)
+		}
+	case DropOldest:
+		oldest := r.q.ages[waiting].head
+		if oldest == nil {
+			oldest = r.q.ages[pending].head
+		}
+		r.countUnseen(oldest.stage, 1)
+		r.q.remove(oldest)
+		r.count.dropped.Inc()
+		r.count.errors("overflow").Inc()
+	case Block: // Admit waited
+	}
+}
+
+// countUnseen counts deltas that are given up before the filter saw them as matched: what came in is what went out or is owed.
+func (r *route) countUnseen(st stage, n int) {
+	if st == pending {
+		r.count.matched.Add(float64(n))
+	}
+}
+
+// changed is called, under the lock, after the queue changed.
+func (r *route) changed() {
+	owed := r.q.owed()
+	r.count.depth.Set(float64(owed))
+	if r.want > 0 && r.q.readyLen >= r.want {
+		r.signal()
+	}
+	if r.room != nil && owed < r.cfg.Capacity {
+		close(r.room)
+		r.room = nil
+	}
+	if owed == 0 && r.draining {
+		r.parent.report()
+	}
+}
+
+// signal wakes the leader.
+func (r *route) signal() {
+	r.want = 0
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// next returns the next batch, in the space of batch; nothing when ctx is done.
+func (r *route) next(ctx context.Context, batch []*entry) []*entry {
+	select {
+	case r.lead <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	defer func() { <-r.lead }()
+	if !r.settle(ctx) {
+		return nil
+	}
+	var until time.Time
+	for ctx.Err() == nil {
+		var wait time.Duration
+		var reopened <-chan struct{}
+		if batch, wait, reopened = r.poll(batch, &until); len(batch) > 0 {
+			return batch
+		}
+		r.timer.Reset(wait)
+		select {
+		case <-r.wake:
+		case <-r.timer.C:
+		case <-reopened:
+		case <-ctx.Done():
+		}
+	}
+	r.timer.Stop()
+	return nil
+}
+
+// poll takes a batch if it is time to; else it says how long to wait, unless woken. until is when the batch that is being put
+// together waits no longer.
+func (r *route) poll(batch []*entry, until *time.Time) (_ []*entry, wait time.Duration, reopened <-chan struct{}) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.q.wake(now)
+	r.want = 0
+	if r.paused != "" {
+		return batch, forever, nil
+	}
+	limit := r.cfg.Batch.Size
+	if r.q.readyLen == 0 {
+		r.want = 1
+		return batch, r.untilRetry(now), nil
+	}
+	open, wait, reopened := r.gate(now)
+	if wait > 0 {
+		return batch, wait, reopened
+	}
+	if open {
+		limit = 1 // a probe
+	}
+	if r.q.readyLen < limit && !r.draining && r.cfg.Batch.Wait > 0 {
+		if until.IsZero() {
+			*until = now.Add(r.cfg.Batch.Wait)
+		}
+		if left := until.Sub(now); left > 0 {
+			r.want = limit
+			return batch, min(left, r.untilRetry(now)), nil
+		}
+	}
+	return r.q.take(limit, batch), 0, nil
+}
+
+func (r *route) untilRetry(now time.Time) time.Duration {
+	if len(r.q.delayed) == 0 {
+		return forever
+	}
+	return r.q.delayed[0].at.Sub(now)
+}
+
+// gate looks at the breakers. While all sinks are known to be down nothing is taken, so that what waits can still be folded and does
+// not fill the memory with events; when one may be probed, a single delta is.
+func (r *route) gate(now time.Time) (open bool, wait time.Duration, reopened <-chan struct{}) {
+	for _, b := range r.sinks {
+		o, w, c := b.look(now)
+		if !o {
+			return false, 0, nil
+		}
+		if !open || w < wait {
+			wait, reopened = w, c
+		}
+		open = true
+	}
+	return open, wait, reopened
+}
+
+// settle waits until the route is ready and evaluates what came until then, in order. It returns false when ctx is done.
+func (r *route) settle(ctx context.Context) bool {
+	r.mu.Lock()
+	settled := r.settled
+	r.mu.Unlock()
+	if settled {
+		return true
+	}
+	select {
+	case <-r.cfg.Ready:
+	case <-ctx.Done():
+		return false
+	}
+	for {
+		r.mu.Lock()
+		e := r.q.ages[pending].head
+		if e == nil {
+			r.settled = true
+			r.changed()
+			r.mu.Unlock()
+			return true
+		}
+		r.q.setStage(e, settling)
+		d := e.delta
+		r.mu.Unlock()
+
+		m := r.parent.table.Evaluate(ctx, r.index, d)
+		v := r.verdict(ctx, d, m)
+
+		r.mu.Lock()
+		if ctx.Err() != nil {
+			r.mu.Unlock()
+			return false
+		}
+		if m.Verdict == filters.Filtered {
+			r.count.filtered.Inc()
+			r.q.remove(e)
+		} else {
+			r.place(e, v.lane, v.err)
+		}
+		r.changed()
+		r.mu.Unlock()
+	}
+}
+
+func (r *route) drain() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.draining = true
+	r.q.wakeAll()
+	r.signal()
+}
+
+// moving reports whether the route owes something that it can work on.
+func (r *route) moving() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.q.owed() > 0 && r.paused == "" && (r.settled || isClosed(r.cfg.Ready))
+}
+
+// pause stops the route for good.
+func (r *route) pause(d *event.Delta, sink string, reason error) {
+	r.mu.Lock()
+	first := r.paused == ""
+	if first {
+		r.paused = d.String() + ": " + reason.Error()
+	}
+	r.mu.Unlock()
+	r.parent.report()
+	if first {
+		r.log.Error("route is paused and delivers nothing more: mend the cause, then start the router anew",
+			slog.String("delta", d.String()), slog.String("sink", sink), slog.Any("error", reason))
+	}
+}
+
+func (r *route) status() RouteStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return RouteStatus{Name: r.cfg.Name, Owed: r.q.owed(), Oldest: r.q.oldest(), Waiting: !r.settled, Paused: r.paused}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
