@@ -111,7 +111,7 @@ func (t *Table) Evaluate(ctx context.Context, entry int, d *event.Delta) (m Matc
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			m.Verdict, m.Err = Failed, fmt.Errorf("filter panicked: %v", p)
+			m.Verdict, m.Err = Failed, fmt.Errorf("filter panicked with a %T", p) // its text may quote the object
 		}
 	}()
 	switch ok, err := f.Match(ctx, d); {

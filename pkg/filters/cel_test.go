@@ -1,0 +1,90 @@
+package filters_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+)
+
+// oneNode is a cache that holds one node.
+type oneNode struct{ node *event.Object }
+
+func (c oneNode) Lookup(string, string, string) []*event.Object { return []*event.Object{c.node} }
+func (c oneNode) Count(string, string, string) int              { return 1 }
+func (c oneNode) Get(_, _, name string) *event.Object {
+	if name == c.node.Key().Name {
+		return c.node
+	}
+	return nil
+}
+
+func compile(t *testing.T, text string) *expr.Program {
+	t.Helper()
+	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "c", Sources: map[string][]string{"pods": {"name"}, "nodes": {"name"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := env.Compile(text, expr.Filter, "pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+func TestCEL(t *testing.T) {
+	node := delta(t, "nodes", event.Added, "n1").New
+	tests := map[string]struct {
+		filter string
+		want   bool
+		fails  bool
+		absent int
+	}{
+		"match":    {filter: `object.metadata.name == "a"`, want: true},
+		"no match": {filter: `object.metadata.name == "b"`},
+		"absent":   {filter: `object.spec.replicas > 3`, absent: 1},
+		"optional": {filter: `object.?spec.replicas.orValue(4) > 3`, want: true},
+		"type":     {filter: `object.metadata.name > 3`, fails: true},
+		"lookup":   {filter: `get("nodes", "", "n1") != null`, want: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			absent := 0
+			f := filters.NewCEL(filters.CELConfig{Program: compile(t, test.filter), Cache: oneNode{node}, Absent: func() { absent++ }})
+			got, err := f.Match(t.Context(), delta(t, "pods", event.Added, "a"))
+			if got != test.want || (err != nil) != test.fails || absent != test.absent {
+				t.Errorf("got %v, %v and %d absent fields, want %v and %d", got, err, absent, test.want, test.absent)
+			}
+			if errors.Is(err, expr.ErrAbsent) {
+				t.Errorf("an absent field must not be an error: %v", err)
+			}
+		})
+	}
+}
+
+func TestCELLogsAbsentOnce(t *testing.T) {
+	var log bytes.Buffer
+	counted := 0
+	f := filters.NewCEL(filters.CELConfig{
+		Program: compile(t, `object.spec.replicas > 3`), Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Absent: func() { counted++ },
+		Place:  func(e *expr.EvalError) string { return fmt.Sprintf("config.yaml:7:%d", 11+e.Column) },
+	})
+	for range 3 {
+		if ok, err := f.Match(t.Context(), delta(t, "pods", event.Added, "a")); ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 || counted != 3 {
+		t.Errorf("%d lines and %d counted, want 1 and 3", n, counted)
+	}
+	if !strings.Contains(log.String(), "at=config.yaml:7:") {
+		t.Errorf("no place in %s", log.String())
+	}
+}
