@@ -1,0 +1,148 @@
+package pipeline
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+var widgets = &event.Resource{Cluster: "test"}
+
+func newObject(t testing.TB, name, uid string, version int, more string) *event.Object {
+	t.Helper()
+	o, err := event.ParseObject(widgets, fmt.Sprintf(
+		`{"apiVersion":"v1","kind":"Widget","metadata":{"namespace":"default","name":%q,"uid":%q,"resourceVersion":"%d"}%s}`, name, uid, version, more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// newDelta makes the delta that leads from the version before to the given one.
+func newDelta(t testing.TB, op event.Op, name, uid string, version int) *event.Delta {
+	t.Helper()
+	d := &event.Delta{Source: "widgets", Op: op, Seen: time.Unix(int64(version), 0)}
+	if op != event.Added && op != event.Sync {
+		d.Old = newObject(t, name, uid, version-1, "")
+	}
+	if ends(op) {
+		d.Old = newObject(t, name, uid, version, "")
+	} else {
+		d.New = newObject(t, name, uid, version, "")
+	}
+	return d
+}
+
+// show writes a delta as op uid old→new.
+func show(d *event.Delta) string {
+	version := func(o *event.Object) string {
+		if o == nil {
+			return ""
+		}
+		return o.ResourceVersion()
+	}
+	return fmt.Sprintf("%s %s %s→%s", d.Op, d.Object().UID(), version(d.Old), version(d.New))
+}
+
+func TestFoldEveryPair(t *testing.T) {
+	// a is at version 10, b at 20. For the same object, and for two that had one name.
+	same := map[event.Op][6]string{
+		event.Added:      {"", "added u →20", "added u →20", "nothing", "nothing", "added u →20"},
+		event.Updated:    {"", "updated u 9→20", "updated u 9→20", "deleted u 20→", "deselected u 20→", "updated u 9→20"},
+		event.Deleted:    {"", "both", "both", "deleted u 20→", "deleted u 10→", "both"},
+		event.Deselected: {"", "both", "both", "deleted u 20→", "deselected u 20→", "both"},
+		event.Sync:       {"", "added u →20", "updated u 19→20", "deleted u 20→", "deselected u 20→", "sync u →20"},
+	}
+	others := map[event.Op][6]string{
+		event.Added:      {"", "added v →20", "updated v 19→20", "deleted v 20→", "deselected v 20→", "sync v →20"},
+		event.Updated:    {"", "added v →20", "updated v 19→20", "deleted v 20→", "deselected v 20→", "sync v →20"},
+		event.Deleted:    {"", "both", "both", "deleted v 20→", "deleted u 10→", "both"},
+		event.Deselected: {"", "both", "both", "deleted v 20→", "deselected v 20→", "both"},
+		event.Sync:       {"", "added v →20", "updated v 19→20", "deleted v 20→", "deselected v 20→", "sync v →20"},
+	}
+	for uid, table := range map[string]map[event.Op][6]string{"u": same, "v": others} {
+		for _, a := range event.Ops() {
+			for _, b := range event.Ops() {
+				d, kept := fold(newDelta(t, a, "x", "u", 10), newDelta(t, b, "x", uid, 20))
+				got := "both"
+				switch kept {
+				case keepNone:
+					got = "nothing"
+				case keepOne:
+					got = show(d)
+				case keepBoth:
+				}
+				if want := table[a][b]; got != want {
+					t.Errorf("%s u + %s %s = %s, want %s", a, b, uid, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestFoldFlags(t *testing.T) {
+	a, b := newDelta(t, event.Added, "x", "u", 1), newDelta(t, event.Updated, "x", "u", 2)
+	a.Initial, a.Redelivered, b.Stale = true, true, true
+	d, _ := fold(a, b)
+	if !d.Initial || !d.Redelivered || !d.Stale || !d.Seen.Equal(b.Seen) || d.Old != nil {
+		t.Errorf("got %+v", d)
+	}
+	if d, _ = fold(b, newDelta(t, event.Updated, "x", "u", 3)); d.Initial {
+		t.Error("an update is not initial")
+	}
+	if a.Op != event.Added || b.Old == nil || a.New.ResourceVersion() != "1" {
+		t.Error("the deltas are shared and must not change")
+	}
+}
+
+// TestFoldIsBounded: whatever a route sees of an object, folding leaves at most a delete and what came after it, and the last of that
+// ends in the same state.
+func TestFoldIsBounded(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var q queue
+		last, undone := (*event.Delta)(nil), false
+		for version := range rapid.IntRange(1, 12).Draw(rt, "deltas") {
+			op := rapid.SampledFrom(event.Ops()).Draw(rt, "op")
+			uid := rapid.SampledFrom([]string{"u", "v"}).Draw(rt, "uid")
+			last = newDelta(t, op, "x", uid, version+2)
+			before := q.owed()
+			e := q.add(last, objectID(last))
+			folded := q.compact(e.object, waiting)
+			if before+1 != q.owed()+folded {
+				rt.Fatalf("%d owed, one added, %d folded: %d owed", before, folded, q.owed())
+			}
+			if undone = q.owed() == 0; q.owed() > 2 {
+				rt.Fatalf("%d deltas are left", q.owed())
+			}
+		}
+		tail := q.ages[waiting].tail
+		switch {
+		case ends(last.Op) && (tail == nil || ends(tail.delta.Op)):
+		case !ends(last.Op) && tail != nil && tail.delta.New == last.New:
+		default:
+			rt.Fatalf("after %s: %v left, undone: %v", show(last), tail, undone)
+		}
+	})
+}
+
+func TestShrink(t *testing.T) {
+	big := `,"spec":{"text":"` + strings.Repeat("x", 2*smallDelete) + `"}`
+	d := &event.Delta{Source: "widgets", Op: event.Deleted, Old: newObject(t, `we"ird`, "u", 7, big), Stale: true}
+	got := shrink(d)
+	if o := got.Old; got == d || len(o.JSON()) > smallDelete || !event.Same(o, d.Old) || o.Resource() != widgets || !got.Stale {
+		t.Errorf("got %s", o.JSON())
+	}
+	if o := got.Old.Raw(); o.Get("kind").Str() != "Widget" || o.Get("apiVersion").Str() != "v1" {
+		t.Errorf("got %s", o)
+	}
+	small := newDelta(t, event.Deleted, "x", "u", 7)
+	live := &event.Delta{Source: "widgets", Op: event.Updated, New: d.Old}
+	if shrink(small) != small || shrink(live) != live {
+		t.Error("only large deletes shrink")
+	}
+}

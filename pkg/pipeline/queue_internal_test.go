@@ -1,0 +1,310 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// modelEntry is an owed delta of the model: a plain list of them, in the order of their coming.
+type modelEntry struct {
+	object, lane string
+	delta        *event.Delta
+	since        time.Time
+	attempted    bool
+	taken        bool
+	failed       bool
+	e            *entry
+}
+
+// queueModel checks queue against a list that is searched from its start each time.
+type queueModel struct {
+	t       *rapid.T
+	tb      testing.TB
+	q       queue
+	owed    []*modelEntry
+	delayed map[string]int // lane → until
+	now     int
+	version int
+	batches [][]*entry
+}
+
+func (m *queueModel) at() time.Time { return time.Unix(int64(m.now), 0) }
+
+func (m *queueModel) laneBusy(lane string) bool {
+	return slices.ContainsFunc(m.owed, func(o *modelEntry) bool { return o.lane == lane && o.taken })
+}
+
+func (m *queueModel) first(match func(*modelEntry) bool) *modelEntry {
+	if i := slices.IndexFunc(m.owed, match); i >= 0 {
+		return m.owed[i]
+	}
+	return nil
+}
+
+// canRun lists the lanes that a worker could take from.
+func (m *queueModel) canRun() map[string]bool {
+	lanes := map[string]bool{}
+	for _, o := range m.owed {
+		until, late := m.delayed[o.lane]
+		if m.laneBusy(o.lane) || late && until > m.now {
+			continue
+		}
+		head := m.first(func(x *modelEntry) bool { return x.lane == o.lane })
+		if m.first(func(x *modelEntry) bool { return x.object == head.object }) == head {
+			lanes[o.lane] = true
+		}
+	}
+	return lanes
+}
+
+func (m *queueModel) find(e *entry) *modelEntry {
+	return m.first(func(o *modelEntry) bool { return o.e == e })
+}
+
+func (m *queueModel) add(t *rapid.T) {
+	object := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "object")
+	lane := rapid.SampledFrom([]string{object, object, "group", "other"}).Draw(t, "lane")
+	m.version++
+	d := newDelta(m.tb, event.Updated, object, "uid-"+object, m.version+1)
+	in := objectID(d)
+	if lane != object {
+		in = id{name: lane}
+	}
+	m.owed = append(m.owed, &modelEntry{object: object, lane: lane, delta: d, since: d.Seen, e: m.q.add(d, in)})
+}
+
+func (m *queueModel) take(t *rapid.T) {
+	lanes := m.canRun()
+	m.q.wake(m.at())
+	batch := m.q.take(rapid.IntRange(1, 4).Draw(t, "limit"), nil)
+	if (len(batch) == 0) != (len(lanes) == 0) {
+		t.Fatalf("took %d deltas, lanes that can run: %v", len(batch), lanes)
+	}
+	for i, e := range batch {
+		o := m.find(e)
+		if o.taken {
+			t.Fatalf("%s was taken twice", show(o.delta))
+		}
+		if !lanes[o.lane] {
+			t.Fatalf("lane %s cannot run, or ran before in this batch", o.lane)
+		}
+		for _, x := range m.owed[:slices.Index(m.owed, o)] {
+			if (x.lane == o.lane || x.object == o.object) && !(x.taken && x.lane == o.lane && slices.Contains(batch[:i], x.e)) {
+				t.Fatalf("%s in lane %s was taken before %s in lane %s", show(o.delta), o.lane, show(x.delta), x.lane)
+			}
+		}
+		if o.failed && i > 0 && batch[i-1].lane == e.lane && m.find(batch[i-1]).failed {
+			t.Fatal("more was taken of a lane behind one that failed")
+		}
+		o.taken, o.attempted = true, true
+	}
+	for i := 1; i < len(batch); i++ {
+		if lane := m.find(batch[i]).lane; lane != m.find(batch[i-1]).lane && !lanes[lane] {
+			t.Fatal("the entries of a lane do not stand together")
+		}
+	}
+	if len(batch) > 0 {
+		m.batches = append(m.batches, batch)
+	}
+}
+
+// end gives a batch back: of each lane some entries from the front are done, and the lane may be delayed.
+func (m *queueModel) end(t *rapid.T) {
+	if len(m.batches) == 0 {
+		t.Skip("no batch")
+	}
+	n := rapid.IntRange(0, len(m.batches)-1).Draw(t, "batch")
+	batch := m.batches[n]
+	m.batches = slices.Delete(m.batches, n, n+1)
+	for i := 0; i < len(batch); {
+		lane, s, failed := m.find(batch[i]).lane, batch[i].lane, false
+		for ; i < len(batch) && batch[i].lane == s; i++ {
+			e := batch[i]
+			o := m.find(e)
+			e.taken, o.taken = false, false
+			if failed = failed || rapid.Bool().Draw(t, "fails"); failed {
+				e.work.tries++
+				o.failed = true
+				continue
+			}
+			m.owed = slices.DeleteFunc(m.owed, func(x *modelEntry) bool { return x == o })
+			m.q.remove(e)
+			if i+1 == len(batch) {
+				i++
+				break
+			}
+			i--
+			batch = slices.Delete(batch, i+1, i+2)
+		}
+		delete(m.delayed, lane)
+		var at time.Time
+		if failed && rapid.Bool().Draw(t, "delayed") {
+			m.delayed[lane] = m.now + rapid.IntRange(1, 3).Draw(t, "delay")
+			at = time.Unix(int64(m.delayed[lane]), 0)
+		}
+		m.q.release(s, at)
+	}
+}
+
+func (m *queueModel) fold(t *rapid.T) {
+	object := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "object")
+	s := m.q.slots[id{"widgets", "default", object}]
+	if s == nil || s.object.len == 0 {
+		t.Skip("nothing owed")
+	}
+	var waits []*modelEntry
+	for _, o := range m.owed {
+		if o.object == object && !o.attempted {
+			waits = append(waits, o)
+		}
+	}
+	folded := m.q.compact(s, waiting)
+	if folded != max(0, len(waits)-1) {
+		t.Fatalf("%d deltas wait, all updates: %d folded", len(waits), folded)
+	}
+	if len(waits) < 2 {
+		return
+	}
+	// What is left is in the lane of the last: at the place of the last of these in order that was folded within that lane.
+	left := s.object.tail
+	first, last := waits[0], waits[len(waits)-1]
+	if left.delta.Old != first.delta.Old || left.delta.New != last.delta.New || !left.since.Equal(first.since) {
+		t.Fatalf("%s to %s gave %s", show(first.delta), show(last.delta), show(left.delta))
+	}
+	stays := last
+	for i := len(waits) - 2; i >= 0 && waits[i].lane == last.lane; i-- {
+		stays = waits[i]
+	}
+	for _, o := range waits {
+		if o != stays {
+			m.owed = slices.DeleteFunc(m.owed, func(x *modelEntry) bool { return x == o })
+		}
+	}
+	stays.delta, stays.since, stays.e = left.delta, first.since, left
+}
+
+func (m *queueModel) drop(t *rapid.T) {
+	e := m.q.ages[waiting].head
+	o := m.first(func(o *modelEntry) bool { return !o.attempted })
+	if e == nil || o == nil {
+		if e != nil || o != nil {
+			t.Fatalf("oldest waiting is %v, want %v", e, o)
+		}
+		t.Skip("nothing waits")
+	}
+	gone := m.find(e)
+	m.owed = slices.DeleteFunc(m.owed, func(x *modelEntry) bool { return x == gone })
+	m.q.remove(e)
+}
+
+// check holds the queue's own bookkeeping against the model after each step.
+func (m *queueModel) check(t *rapid.T) {
+	if m.q.owed() != len(m.owed) {
+		t.Fatalf("%d owed, want %d", m.q.owed(), len(m.owed))
+	}
+	readyLen := 0
+	for s := m.q.readyHead; s != nil; s = s.next {
+		if s.state != ready || s.lane.len == 0 {
+			t.Fatalf("lane %v of %d is in the ready list in state %d", s.id, s.lane.len, s.state)
+		}
+		readyLen += s.lane.len
+	}
+	if readyLen != m.q.readyLen {
+		t.Fatalf("readyLen %d, want %d", m.q.readyLen, readyLen)
+	}
+	for name, s := range m.q.slots {
+		if s.id != name || s.lane.len == 0 && s.object.len == 0 {
+			t.Fatalf("slot %v of %v is empty and still there", s.id, name)
+		}
+		var lane, object []*event.Delta
+		for e := s.lane.head; e != nil; e = e.links[byLane].next {
+			lane = append(lane, e.delta)
+		}
+		for e := s.object.head; e != nil; e = e.links[byObject].next {
+			object = append(object, e.delta)
+		}
+		var wantLane, wantObject []*event.Delta
+		for _, o := range m.owed {
+			if in := (id{name: o.lane}); in == name || objectID(o.delta) == name && o.lane == o.object {
+				wantLane = append(wantLane, o.delta)
+			}
+			if objectID(o.delta) == name {
+				wantObject = append(wantObject, o.delta)
+			}
+		}
+		if !slices.Equal(lane, wantLane) || !slices.Equal(object, wantObject) {
+			t.Fatalf("slot %v has other deltas than the model", name)
+		}
+	}
+}
+
+func TestQueueModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		m := &queueModel{t: rt, tb: t, delayed: map[string]int{}}
+		rt.Repeat(map[string]func(*rapid.T){
+			"add":  m.add,
+			"add2": m.add,
+			"take": m.take,
+			"end":  m.end,
+			"fold": m.fold,
+			"drop": m.drop,
+			"wait": func(*rapid.T) { m.now++ },
+			"":     m.check,
+		})
+		m.now += 100
+		for m.q.owed() > 0 { // everything can be finished in the end
+			m.q.wake(m.at())
+			batch := m.q.take(3, nil)
+			if len(batch) == 0 && len(m.batches) == 0 {
+				rt.Fatalf("stuck with %d deltas owed", m.q.owed())
+			}
+			m.batches = append(m.batches, batch)
+			for _, batch := range m.batches {
+				lanes := map[*slot]bool{}
+				for _, e := range batch {
+					e.taken, lanes[e.lane] = false, true
+				}
+				for _, e := range batch {
+					m.q.remove(e)
+				}
+				for lane := range lanes {
+					m.q.release(lane, time.Time{})
+				}
+			}
+			m.batches = nil
+		}
+		if len(m.q.slots) > 0 || m.q.readyLen != 0 || len(m.q.delayed) > 0 {
+			rt.Fatalf("left: %d slots, %d ready, %d delayed", len(m.q.slots), m.q.readyLen, len(m.q.delayed))
+		}
+	})
+}
+
+// TestQueueReuses: a steady flow allocates nothing in the queue.
+func TestQueueReuses(t *testing.T) {
+	var q queue
+	var deltas []*event.Delta
+	for i := range 64 {
+		deltas = append(deltas, newDelta(t, event.Added, fmt.Sprint("x", i), "u", 1))
+	}
+	batch := make([]*entry, 0, 64)
+	if n := testing.AllocsPerRun(100, func() {
+		for _, d := range deltas {
+			q.add(d, objectID(d))
+		}
+		batch = q.take(64, batch[:0])
+		for _, e := range batch {
+			lane := e.lane
+			e.taken = false
+			q.remove(e)
+			q.release(lane, time.Time{})
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
