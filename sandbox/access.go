@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/csv"
 	"errors"
@@ -56,13 +57,9 @@ func (d *dir) loadTokens() error {
 
 // makeTokens writes the file that kube-apiserver reads: token,user,uid,group.
 func (d *dir) makeTokens() error {
-	f, err := os.OpenFile(d.file(tokensFile), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
 	d.tokens = make(map[string]string, len(users))
-	w := csv.NewWriter(f)
+	var file bytes.Buffer
+	w := csv.NewWriter(&file)
 	for _, u := range users {
 		d.tokens[u.name] = rand.Text()
 		rec := []string{d.tokens[u.name], u.name, u.name}
@@ -74,7 +71,7 @@ func (d *dir) makeTokens() error {
 		}
 	}
 	w.Flush()
-	return errors.Join(w.Error(), f.Close())
+	return replaceFile(d.file(tokensFile), file.Bytes(), 0o600)
 }
 
 // writeKubeconfig writes a kubeconfig that needs no other file.
@@ -88,7 +85,11 @@ func (d *dir) writeKubeconfig(name, user string) error {
 	cfg.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: d.tokens[user]}
 	cfg.Contexts[contextName] = &clientcmdapi.Context{Cluster: contextName, AuthInfo: user, Namespace: "default"}
 	cfg.CurrentContext = contextName
-	return clientcmd.WriteToFile(*cfg, d.file(name)) // mode 0600
+	data, err := clientcmd.Write(*cfg)
+	if err != nil {
+		return err
+	}
+	return replaceFile(d.file(name), data, 0o600)
 }
 
 // restConfig is for the sandbox's own clients.

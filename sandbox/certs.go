@@ -117,5 +117,5 @@ func (d *dir) writeKey(name string, key *ecdsa.PrivateKey) error {
 }
 
 func (d *dir) writePEM(name, kind string, der []byte, mode fs.FileMode) error {
-	return os.WriteFile(d.key(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), mode)
+	return replaceFile(d.key(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), mode)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func (d *dir) prepare() error {
 		return err
 	}
 	defer func() {
-		d.locks[len(d.locks)-1].Close()
+		_ = d.locks[len(d.locks)-1].Close()
 		d.locks = d.locks[:len(d.locks)-1]
 	}()
 	if err := d.loadPorts(); err != nil {
@@ -87,7 +88,7 @@ func (d *dir) prepare() error {
 	if err := d.loadTokens(); err != nil {
 		return err
 	}
-	if err := os.WriteFile(d.file(etcdURLFile), []byte(d.etcdURL()+"\n"), 0o600); err != nil {
+	if err := replaceFile(d.file(etcdURLFile), []byte(d.etcdURL()+"\n"), 0o600); err != nil {
 		return err
 	}
 	if err := d.writeKubeconfig(adminConfig, adminUser); err != nil {
@@ -113,7 +114,7 @@ func (d *dir) lock(name string, how int) error {
 		return err
 	}
 	if err := unix.Flock(int(f.Fd()), how); err != nil {
-		f.Close()
+		_ = f.Close()
 		return err
 	}
 	d.locks = append(d.locks, f)
@@ -122,7 +123,7 @@ func (d *dir) lock(name string, how int) error {
 
 func (d *dir) unlock() {
 	for _, f := range d.locks {
-		f.Close()
+		_ = f.Close()
 	}
 	d.locks = nil
 }
@@ -162,7 +163,20 @@ func (d *dir) loadPorts() error {
 	if data, err = json.Marshal(d.ports); err != nil {
 		return err
 	}
-	return os.WriteFile(d.file(portsFile), data, 0o600)
+	return replaceFile(d.file(portsFile), data, 0o600)
+}
+
+// replaceFile writes a file as a whole, and not at all if it says the same already: a process
+// that is killed leaves no half, and who reads a kubeconfig during a restart sees no half.
+func replaceFile(path string, data []byte, mode fs.FileMode) error {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	part := path + ".part"
+	if err := os.WriteFile(part, data, mode); err != nil {
+		return err
+	}
+	return os.Rename(part, path)
 }
 
 // freePort picks a port below the range that the kernel takes client ports from. Inside

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -50,7 +49,7 @@ func TestParseFlagsValues(t *testing.T) {
 
 func TestUntilEOF(t *testing.T) {
 	r, w := io.Pipe()
-	ctx := untilEOF(context.Background(), r)
+	ctx := untilEOF(t.Context(), r)
 	if ctx.Err() != nil {
 		t.Fatal("ended before EOF")
 	}

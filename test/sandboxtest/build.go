@@ -41,8 +41,10 @@ func ensureBinary() (string, error) {
 
 func build(bin, sources string) error {
 	fmt.Fprintf(os.Stderr, "sandboxtest: building %s; the first build takes minutes\n", bin)
-	cmd := exec.Command("go", "build", "-o", bin, ".")
+	// As the Makefile does it: with other flags, each would throw away what the other has built.
+	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", bin, ".")
 	cmd.Dir = sources
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build -C %s: %w\n%s", sources, err, out)
 	}

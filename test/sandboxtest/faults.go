@@ -18,29 +18,29 @@ import (
 const faultTimeout = 10 * time.Second
 
 // mustBePrivate keeps a test from harming others.
-func (s *Sandbox) mustBePrivate(t testing.TB) {
-	t.Helper()
+func (s *Sandbox) mustBePrivate(tb testing.TB) {
+	tb.Helper()
 	if !s.private {
-		t.Fatal("sandboxtest: a fault needs a sandbox of its own: New instead of Start")
+		tb.Fatal("sandboxtest: a fault needs a sandbox of its own: New instead of Start")
 	}
 }
 
 // StopAPIServer ends the API server in good order: open watches end with EOF, then new
 // connections are refused. etcd stays.
-func (s *Sandbox) StopAPIServer(t testing.TB) {
-	t.Helper()
-	s.mustBePrivate(t)
+func (s *Sandbox) StopAPIServer(tb testing.TB) {
+	tb.Helper()
+	s.mustBePrivate(tb)
 	err := s.apiserver.stop()
 	s.apiserver = nil
 	if err != nil {
-		t.Fatalf("sandboxtest: %v", err)
+		tb.Fatalf("sandboxtest: %v", err)
 	}
 }
 
 // KillAPIServer ends the API server with SIGKILL: connections are reset.
-func (s *Sandbox) KillAPIServer(t testing.TB) {
-	t.Helper()
-	s.mustBePrivate(t)
+func (s *Sandbox) KillAPIServer(tb testing.TB) {
+	tb.Helper()
+	s.mustBePrivate(tb)
 	s.apiserver.kill()
 	s.apiserver = nil
 }
@@ -48,34 +48,34 @@ func (s *Sandbox) KillAPIServer(t testing.TB) {
 // StartAPIServer starts it again on the same port and data, and waits until it is ready. Its
 // watch cache begins with the present: a watch from a resourceVersion before the start gets
 // 410 if the resource had changes in between.
-func (s *Sandbox) StartAPIServer(t testing.TB) {
-	t.Helper()
-	s.mustBePrivate(t)
+func (s *Sandbox) StartAPIServer(tb testing.TB) {
+	tb.Helper()
+	s.mustBePrivate(tb)
 	if s.apiserver != nil {
-		t.Fatal("sandboxtest: the API server runs already")
+		tb.Fatal("sandboxtest: the API server runs already")
 	}
 	if err := s.startAPIServer(); err != nil {
-		t.Fatalf("sandboxtest: %v", err)
+		tb.Fatalf("sandboxtest: %v", err)
 	}
 }
 
 // CompactEtcd forgets all history before the latest change, and returns its revision. A running API
 // server still serves watches from its watch cache: to have 410 for sure, compact while it is
 // stopped, or start it with the flag --watch-cache=false.
-func (s *Sandbox) CompactEtcd(t testing.TB) string {
-	t.Helper()
-	s.mustBePrivate(t)
-	ctx, cancel := context.WithTimeout(t.Context(), faultTimeout)
+func (s *Sandbox) CompactEtcd(tb testing.TB) string {
+	tb.Helper()
+	s.mustBePrivate(tb)
+	ctx, cancel := context.WithTimeout(tb.Context(), faultTimeout)
 	defer cancel()
 	var now struct{ Header struct{ Revision string } }
 	// The smallest key there can be; only the header of the answer matters.
 	if err := s.etcdCall(ctx, "/v3/kv/range", map[string]any{"key": []byte{0}, "count_only": true}, &now); err != nil {
-		t.Fatalf("sandboxtest: %v", err)
+		tb.Fatalf("sandboxtest: %v", err)
 	}
 	rev := now.Header.Revision
 	err := s.etcdCall(ctx, "/v3/kv/compaction", map[string]any{"revision": rev, "physical": true}, nil)
 	if err != nil {
-		t.Fatalf("sandboxtest: %v", err)
+		tb.Fatalf("sandboxtest: %v", err)
 	}
 	return rev
 }
@@ -114,18 +114,18 @@ func (s *Sandbox) etcdCall(ctx context.Context, path string, in, out any) error 
 }
 
 // SaveEtcd stops both servers, copies etcd's data, starts both again, and returns the copy.
-func (s *Sandbox) SaveEtcd(t testing.TB) string {
-	t.Helper()
-	saved := t.TempDir()
-	s.withEtcdStopped(t, func(data string) error { return os.CopyFS(saved, os.DirFS(data)) })
+func (s *Sandbox) SaveEtcd(tb testing.TB) string {
+	tb.Helper()
+	saved := tb.TempDir()
+	s.withEtcdStopped(tb, func(data string) error { return os.CopyFS(saved, os.DirFS(data)) })
 	return saved
 }
 
 // RestoreEtcd stops both servers, replaces etcd's data with a copy made by SaveEtcd, and starts
 // both again: resourceVersions go back, as after a restored backup.
-func (s *Sandbox) RestoreEtcd(t testing.TB, saved string) {
-	t.Helper()
-	s.withEtcdStopped(t, func(data string) error {
+func (s *Sandbox) RestoreEtcd(tb testing.TB, saved string) {
+	tb.Helper()
+	s.withEtcdStopped(tb, func(data string) error {
 		if err := os.RemoveAll(data); err != nil {
 			return err
 		}
@@ -134,22 +134,22 @@ func (s *Sandbox) RestoreEtcd(t testing.TB, saved string) {
 }
 
 // withEtcdStopped calls do with the folder of etcd's data. Both servers run afterwards.
-func (s *Sandbox) withEtcdStopped(t testing.TB, do func(data string) error) {
-	t.Helper()
+func (s *Sandbox) withEtcdStopped(tb testing.TB, do func(data string) error) {
+	tb.Helper()
 	if s.apiserver != nil {
-		s.StopAPIServer(t)
+		s.StopAPIServer(tb)
 	}
-	s.mustBePrivate(t)
+	s.mustBePrivate(tb)
 	err := s.etcd.stop()
 	s.etcd = nil
 	if err != nil {
-		t.Fatalf("sandboxtest: %v", err)
+		tb.Fatalf("sandboxtest: %v", err)
 	}
 	if err := do(filepath.Join(s.dir, "etcd")); err != nil {
-		t.Fatalf("sandboxtest: %v", err)
+		tb.Fatalf("sandboxtest: %v", err)
 	}
 	if err := s.startEtcd(); err != nil {
-		t.Fatalf("sandboxtest: %v", err)
+		tb.Fatalf("sandboxtest: %v", err)
 	}
-	s.StartAPIServer(t)
+	s.StartAPIServer(tb)
 }

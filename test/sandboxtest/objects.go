@@ -30,24 +30,24 @@ var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespace
 
 // Namespace makes a namespace for this test and deletes it afterwards, with all that is in it;
 // the deletion itself goes on in the background.
-func (s *Sandbox) Namespace(t testing.TB) string {
-	t.Helper()
-	name := namespaceName(t.Name())
+func (s *Sandbox) Namespace(tb testing.TB) string {
+	tb.Helper()
+	name := namespaceName(tb.Name())
 	ns := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name},
 	}}
-	if _, err := s.client.Resource(namespaces).Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-		t.Fatalf("sandboxtest: %v", err)
+	if _, err := s.client.Resource(namespaces).Create(tb.Context(), ns, metav1.CreateOptions{}); err != nil {
+		tb.Fatalf("sandboxtest: %v", err)
 	}
 	if s.private {
 		return name // ends with its sandbox, which may be stopped by then
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), cleanupTimeout)
 		defer cancel()
 		err := s.client.Resource(namespaces).Delete(ctx, name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
-			t.Logf("sandboxtest: %v", err)
+			tb.Logf("sandboxtest: %v", err)
 		}
 	})
 	return name
@@ -66,8 +66,8 @@ func namespaceName(test string) string {
 // Apply creates or updates the objects of a stream of YAML documents, status included, as
 // there is no kubelet or controller that would write it. Namespaced objects that name no
 // namespace go to the given one. It returns once new definitions are served.
-func (s *Sandbox) Apply(t testing.TB, namespace, manifests string) {
-	t.Helper()
+func (s *Sandbox) Apply(tb testing.TB, namespace, manifests string) {
+	tb.Helper()
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096)
 	for {
 		obj := &unstructured.Unstructured{}
@@ -76,13 +76,13 @@ func (s *Sandbox) Apply(t testing.TB, namespace, manifests string) {
 			return
 		}
 		if err != nil {
-			t.Fatalf("sandboxtest: apply: %v", err)
+			tb.Fatalf("sandboxtest: apply: %v", err)
 		}
 		if len(obj.Object) == 0 {
 			continue // nothing but comments
 		}
-		if err := s.apply(t.Context(), namespace, obj); err != nil {
-			t.Fatalf("sandboxtest: apply %s %s: %v", obj.GetKind(), obj.GetName(), err)
+		if err := s.apply(tb.Context(), namespace, obj); err != nil {
+			tb.Fatalf("sandboxtest: apply %s %s: %v", obj.GetKind(), obj.GetName(), err)
 		}
 	}
 }
@@ -157,8 +157,8 @@ func (s *Sandbox) served(ctx context.Context, crd *unstructured.Unstructured) er
 // group: in one namespace, or with an empty namespace everywhere. The function it returns takes
 // the right away again, as does the end of the test. The API server notices within moments,
 // not at once.
-func (s *Sandbox) Grant(t testing.TB, namespace, group string, resources, verbs []string) (revoke func()) {
-	t.Helper()
+func (s *Sandbox) Grant(tb testing.TB, namespace, group string, resources, verbs []string) (revoke func()) {
+	tb.Helper()
 	role, binding, prefix := "Role", "RoleBinding", "namespaced"
 	if namespace == "" {
 		role, binding, prefix = "ClusterRole", "ClusterRoleBinding", "cluster"
@@ -177,21 +177,21 @@ func (s *Sandbox) Grant(t testing.TB, namespace, group string, resources, verbs 
 		}},
 	}
 	for _, obj := range objs {
-		if err := s.apply(t.Context(), namespace, obj); err != nil {
-			t.Fatalf("sandboxtest: grant: %v", err)
+		if err := s.apply(tb.Context(), namespace, obj); err != nil {
+			tb.Fatalf("sandboxtest: grant: %v", err)
 		}
 	}
 	bindings := schema.GroupVersionResource{Group: rbac, Version: "v1", Resource: strings.ToLower(binding) + "s"}
 	revoke = func() {
-		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), cleanupTimeout)
 		defer cancel()
 		err := s.client.Resource(bindings).Namespace(namespace).Delete(ctx, name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
-			t.Errorf("sandboxtest: revoke: %v", err)
+			tb.Errorf("sandboxtest: revoke: %v", err)
 		}
 	}
 	if !s.private {
-		t.Cleanup(revoke)
+		tb.Cleanup(revoke)
 	}
 	return revoke
 }

@@ -37,16 +37,16 @@ func startProcess(bin, dir string, args ...string) (*process, error) {
 	cmd.Stderr = os.Stderr // one line, if the start fails; the log goes to a file
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		stdout.Close()
+		_ = stdout.Close()
 		return nil, err
 	}
 	p := &process{cmd: cmd, stdin: stdin, stdout: stdout}
 	if err := cmd.Start(); err != nil {
-		stdin.Close()
-		stdout.Close()
+		_ = stdin.Close()
+		_ = stdout.Close()
 		return nil, err
 	}
-	w.Close() // the child has its own, and only its end may hold the pipe open
+	_ = w.Close() // the child has its own, and only its end may hold the pipe open
 	if err := p.waitReady(); err != nil {
 		p.kill()
 		return nil, fmt.Errorf("sandbox %v: %w; end of its log:\n%s", args, err, logTail(dir))
@@ -79,8 +79,8 @@ func (p *process) kill() {
 	}
 	_ = p.cmd.Process.Kill() // an error says that it has ended
 	_ = p.cmd.Wait()         // always an error: killed
-	p.stdin.Close()
-	p.stdout.Close()
+	_ = p.stdin.Close()
+	_ = p.stdout.Close()
 }
 
 // stop asks the process to end, and waits until it has.

@@ -54,36 +54,36 @@ func (c *pair) reset() {
 		close(c.done)
 		for _, conn := range []*net.TCPConn{c.client, c.server} {
 			_ = conn.SetLinger(0)
-			conn.Close()
+			_ = conn.Close()
 		}
 	})
 }
 
 // Proxy starts a proxy that ends with the test.
-func (s *Sandbox) Proxy(t testing.TB) *Proxy {
-	t.Helper()
+func (s *Sandbox) Proxy(tb testing.TB) *Proxy {
+	tb.Helper()
 	target, err := url.Parse(s.RESTConfig().Host)
 	if err != nil {
-		t.Fatalf("sandboxtest: %v", err)
+		tb.Fatalf("sandboxtest: %v", err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatalf("sandboxtest: %v", err)
+		tb.Fatalf("sandboxtest: %v", err)
 	}
 	p := &Proxy{
 		listener:   listener,
 		target:     target.Host,
-		kubeconfig: filepath.Join(t.TempDir(), "kubeconfig-proxy"),
+		kubeconfig: filepath.Join(tb.TempDir(), "kubeconfig-proxy"),
 		changed:    make(chan struct{}),
 		pairs:      map[*pair]struct{}{},
 	}
 	if err := p.writeKubeconfig(s.Kubeconfig()); err != nil {
-		listener.Close()
-		t.Fatalf("sandboxtest: %v", err)
+		_ = listener.Close()
+		tb.Fatalf("sandboxtest: %v", err)
 	}
 	p.running.Add(1)
 	go p.accept()
-	t.Cleanup(p.close)
+	tb.Cleanup(p.close)
 	return p
 }
 
@@ -145,7 +145,7 @@ func (p *Proxy) setMode(m proxyMode) {
 
 // close ends the proxy and waits for its goroutines.
 func (p *Proxy) close() {
-	p.listener.Close()
+	_ = p.listener.Close()
 	p.Refuse()
 	p.running.Wait()
 }
@@ -167,7 +167,7 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	defer p.running.Done()
 	server, err := net.DialTimeout("tcp", p.target, dialTimeout)
 	if err != nil {
-		client.Close()
+		_ = client.Close()
 		return
 	}
 	c := &pair{client: client, server: server.(*net.TCPConn), done: make(chan struct{})}
@@ -179,8 +179,8 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	both.Go(func() { p.copy(c, c.server, c.client) })
 	both.Go(func() { p.copy(c, c.client, c.server) })
 	both.Wait()
-	c.client.Close()
-	c.server.Close()
+	_ = c.client.Close()
+	_ = c.server.Close()
 	p.mu.Lock()
 	delete(p.pairs, c)
 	p.mu.Unlock()

@@ -47,11 +47,11 @@ type auditEvent struct {
 // Those of the sandbox itself and of this package are left out. A watch is listed once, when
 // it was answered; any other request once it has ended, which a client may see a moment
 // earlier: poll.
-func (s *Sandbox) Requests(t testing.TB, match func(Request) bool) []Request {
-	t.Helper()
+func (s *Sandbox) Requests(tb testing.TB, match func(Request) bool) []Request {
+	tb.Helper()
 	data, err := os.ReadFile(filepath.Join(s.dir, "audit.log"))
 	if err != nil {
-		t.Fatalf("sandboxtest: %v", err)
+		tb.Fatalf("sandboxtest: %v", err)
 	}
 	var found []Request
 	// The last line may be half written; it has no newline then.
@@ -95,34 +95,34 @@ func (e auditEvent) request() Request {
 // RequestCount gives the API server's own count of ended requests since its start, by verb in
 // capitals (LIST, WATCH, …) and plural resource, from all clients, the sandbox included. A
 // watch counts when it ends; see OpenWatches and Requests.
-func (s *Sandbox) RequestCount(t testing.TB, verb, resource string) int {
-	t.Helper()
-	return int(s.Metric(t, "apiserver_request_total", map[string]string{"verb": verb, "resource": resource}))
+func (s *Sandbox) RequestCount(tb testing.TB, verb, resource string) int {
+	tb.Helper()
+	return int(s.Metric(tb, "apiserver_request_total", map[string]string{"verb": verb, "resource": resource}))
 }
 
 // OpenWatches gives the number of watches that are open now, by plural resource. The sandbox
 // itself has one on pods and one on namespaces.
-func (s *Sandbox) OpenWatches(t testing.TB, resource string) int {
-	t.Helper()
-	return int(s.Metric(t, "apiserver_longrunning_requests", map[string]string{"verb": "WATCH", "resource": resource}))
+func (s *Sandbox) OpenWatches(tb testing.TB, resource string) int {
+	tb.Helper()
+	return int(s.Metric(tb, "apiserver_longrunning_requests", map[string]string{"verb": "WATCH", "resource": resource}))
 }
 
 // Metric sums a metric of the API server over the series that have the labels; 0 if none has.
-func (s *Sandbox) Metric(t testing.TB, name string, labels map[string]string) float64 {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), faultTimeout)
+func (s *Sandbox) Metric(tb testing.TB, name string, labels map[string]string) float64 {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), faultTimeout)
 	defer cancel()
 	resp, err := s.get(ctx, "/metrics")
 	if err != nil {
-		t.Fatalf("sandboxtest: %v", err)
+		tb.Fatalf("sandboxtest: %v", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("sandboxtest: metrics: %s", resp.Status)
+		tb.Fatalf("sandboxtest: metrics: %s", resp.Status)
 	}
 	sum, err := sumMetric(resp.Body, name, labels)
 	if err != nil {
-		t.Fatalf("sandboxtest: %v", err)
+		tb.Fatalf("sandboxtest: %v", err)
 	}
 	return sum
 }

@@ -88,15 +88,15 @@ func Wrap(m Runner) Runner { return runner{m} }
 func Main(m *testing.M) { os.Exit(Wrap(m).Run()) }
 
 // Start gives the sandbox that all tests of the package share. The first call starts it.
-func Start(t testing.TB) *Sandbox {
-	t.Helper()
+func Start(tb testing.TB) *Sandbox {
+	tb.Helper()
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.sandbox == nil && shared.err == nil {
 		shared.sandbox, shared.err = startShared()
 	}
 	if shared.err != nil {
-		t.Fatalf("sandboxtest: %v", shared.err)
+		tb.Fatalf("sandboxtest: %v", shared.err)
 	}
 	return shared.sandbox
 }
@@ -108,7 +108,7 @@ func startShared() (*Sandbox, error) {
 	}
 	s, err := start(dir, Options{})
 	if err != nil {
-		os.RemoveAll(dir)
+		_ = os.RemoveAll(dir)
 	}
 	return s, err
 }
@@ -118,20 +118,20 @@ func stopShared() {
 	defer shared.Unlock()
 	if shared.sandbox != nil {
 		shared.sandbox.close()
-		os.RemoveAll(shared.sandbox.dir)
+		_ = os.RemoveAll(shared.sandbox.dir)
 		shared.sandbox = nil
 	}
 }
 
 // New starts a sandbox for this test only, and ends it with the test.
-func New(t testing.TB, opts Options) *Sandbox {
-	t.Helper()
-	s, err := start(t.TempDir(), opts)
+func New(tb testing.TB, opts Options) *Sandbox {
+	tb.Helper()
+	s, err := start(tb.TempDir(), opts)
 	if err != nil {
-		t.Fatalf("sandboxtest: %v", err)
+		tb.Fatalf("sandboxtest: %v", err)
 	}
 	s.private = true
-	t.Cleanup(s.close)
+	tb.Cleanup(s.close)
 	return s
 }
 
