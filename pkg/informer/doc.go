@@ -1,0 +1,28 @@
+// Package informer turns what an API server sends into deltas.
+//
+// Its part in the flow: a [Factory] runs one client-go Reflector per [Watch] (resource, one namespace or all, selectors, what is
+// kept). The Reflector lists and watches through a ListerWatcher of ours that decodes the wire itself: a stream of JSON is cut
+// into objects, each object is checked once, what the source does not keep is cut out of its text, and the rest is kept as
+// text ([event.Object]); nothing builds a map. What the Reflector finds it writes into our store adapter, which makes a delta of
+// it and applies the delta in this order:
+//
+//	Admit (Downstream: which routes want it; may wait for room) → cut lock → Store, commit, fed resourceVersion → unlock
+//
+// So at any moment in which the cut lock is free, the cache, what the routes owe, and how far the watch got agree with each other.
+//
+// Setting up, for the composition root:
+//
+//	client, err := informer.NewClient(cfg.Cluster)                  // reads the kubeconfig, connects to nothing
+//	f := informer.New(informer.Config{Client: client, Cluster: …, Metrics: …, Log: …, Downstream: pipeline})
+//	specs, err := informer.SpecsOf(source)                          // one per namespace; comparable, so equal ones can be shared
+//	w := f.Watch(spec, index.NewStore(…), informer.Source{Name: "pods", Resync: …}, …)
+//	f.Run(ctx)                                                      // until ctx is done
+//	f.Statuses(), f.Status("pods"), f.Synced("pods")                // readiness
+//	restore := informer.QuietKlog(log)                              // client-go's own logging, without objects
+//
+// What can be relied on. While a watch can be resumed every change becomes a delta, in order. After a gap (410 Gone) the list is
+// compared with the cache by uid and resourceVersion and the net change becomes deltas: a changed uid under one name is Deleted
+// (of the old object) and Added (of the new one). Deleted means gone: where a selector could be the reason, the API server is asked;
+// where the whole resource vanished, discovery has to confirm it; 403 and 503 never delete. An object that cannot be read (not
+// UTF-8, a key twice, nested too deep, too big) is left out, with one error and a count, and keeps its last state in the cache.
+package informer

@@ -1,0 +1,140 @@
+package informer
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+)
+
+// Store is where a watch keeps its objects. Put and Delete are called under the watch's cut lock, by one goroutine at a time.
+type Store interface {
+	Get(key event.Key) *event.Object // nil: there is none
+	Put(o *event.Object)             // adds or replaces
+	Delete(key event.Key)
+}
+
+// Contents is the other half of a store: everything in it, in any order, as it was when the iteration began.
+type Contents interface {
+	All() iter.Seq[*event.Object]
+}
+
+// Cache is both halves.
+type Cache interface {
+	Store
+	Contents
+}
+
+// Downstream takes the deltas. It must be safe for concurrent use; deltas of one watch come one after the other.
+type Downstream interface {
+	// Admit decides who wants the delta, and waits, no longer than ctx, until all of them have room for it. commit then hands it
+	// to them; it is called under the cut lock and must not block. A nil commit: nobody wants it. An error means that ctx is done.
+	Admit(ctx context.Context, d *event.Delta) (commit func(), err error)
+}
+
+// Config is what a Factory needs.
+type Config struct {
+	Client     *Client
+	Cluster    string // name of the cluster, part of every event
+	Metrics    *metrics.Metrics
+	Log        *slog.Logger
+	Downstream Downstream
+
+	// PageSize makes every list come in pages of that many objects, and no other way. 0: the Reflector decides, which streams
+	// where the API server can and lists else.
+	PageSize int64
+	// Backoff is between tries. Defaults to 500ms to 30s.
+	Backoff Backoff
+	// BookmarkWait is how long a stream of initial events may be silent before it is taken for one that never says where they end.
+	// Defaults to 30s.
+	BookmarkWait time.Duration
+}
+
+// Factory runs watches and knows how they are.
+type Factory struct {
+	cfg     Config
+	watches []*Watch
+	sources map[string]*source
+}
+
+// New returns a Factory without watches.
+func New(cfg Config) *Factory {
+	cfg.Backoff.Min = cmp.Or(cfg.Backoff.Min, 500*time.Millisecond)
+	cfg.Backoff.Max = cmp.Or(cfg.Backoff.Max, 30*time.Second)
+	cfg.BookmarkWait = cmp.Or(cfg.BookmarkWait, 30*time.Second)
+	return &Factory{cfg: cfg, sources: make(map[string]*source)}
+}
+
+// Watch adds a watch, whose deltas are put through once for each of the sources. A source may have several watches. All watches
+// are added before Run.
+func (f *Factory) Watch(spec Spec, store Cache, sources ...Source) *Watch {
+	w := &Watch{factory: f, spec: spec, store: store, log: f.cfg.Log, name: nameOf(&spec)}
+	w.resource.Store(f.resource(&spec, ""))
+	for _, s := range sources {
+		w.sources = append(w.sources, f.source(s).join(w))
+	}
+	f.watches = append(f.watches, w)
+	return w
+}
+
+func (f *Factory) resource(spec *Spec, kind string) *event.Resource {
+	return &event.Resource{GroupVersionResource: spec.Resource, Cluster: f.cfg.Cluster, Kind: kind}
+}
+
+// nameOf names a watch in logs.
+func nameOf(spec *Spec) string {
+	name := resourceName(spec.Resource)
+	if spec.Namespace != "" {
+		name += " in " + spec.Namespace
+	}
+	if spec.LabelSelector != "" {
+		name += " with labels " + spec.LabelSelector
+	}
+	if spec.FieldSelector != "" {
+		name += " with fields " + spec.FieldSelector
+	}
+	return name
+}
+
+func resourceName(gvr schema.GroupVersionResource) string {
+	return (&event.Resource{GroupVersionResource: gvr}).String()
+}
+
+// Run runs the watches until ctx is done, and returns once all of them have stopped, which takes no longer than the store and
+// Downstream do.
+func (f *Factory) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, w := range f.watches {
+		all.Go(func() { w.run(ctx) })
+		for _, s := range w.sources {
+			if s.Resync > 0 {
+				all.Go(func() { w.resync(ctx, s) })
+			}
+		}
+	}
+	all.Go(func() { f.age(ctx) })
+	all.Wait()
+}
+
+// age keeps the metric of how old the sources' news are.
+func (f *Factory) age(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		for _, s := range f.sources {
+			s.age()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// eventBuffer is how many events are decoded ahead of the Reflector, so that the two goroutines seldom wait for each other.
+const eventBuffer = 64
+
+// reader decodes a watch response in a goroutine of its own. It implements watch.Interface.
+type reader struct {
+	w      *Watch
+	body   io.Closer
+	events *frames
+	out    chan watch.Event
+	cancel context.CancelFunc
+	done   <-chan struct{}
+	// initial: the stream begins with what there is and a bookmark ends that. lagging fires when neither comes.
+	initial bool
+	lagging *time.Timer
+}
+
+// newReader takes over the body and the context and starts reading.
+func newReader(ctx context.Context, cancel context.CancelFunc, w *Watch, body io.ReadCloser, opts metav1.ListOptions) *reader {
+	r := &reader{
+		w: w, body: body, out: make(chan watch.Event, eventBuffer), cancel: cancel, done: ctx.Done(),
+		initial: opts.SendInitialEvents != nil && *opts.SendInitialEvents,
+	}
+	r.events = newFrames(&w.spec, w.resource.Load(), newStream(body, r.heard))
+	if r.initial {
+		r.lagging = time.AfterFunc(w.factory.cfg.BookmarkWait, r.refuse)
+	}
+	context.AfterFunc(ctx, func() { _ = body.Close() })
+	w.running.RLock()
+	go r.run()
+	return r
+}
+
+// Stop implements watch.Interface.
+func (r *reader) Stop() { r.cancel() }
+
+// ResultChan implements watch.Interface.
+func (r *reader) ResultChan() <-chan watch.Event { return r.out }
+
+func (r *reader) heard() {
+	r.w.heard()
+	if r.lagging != nil {
+		r.lagging.Reset(r.w.factory.cfg.BookmarkWait)
+	}
+}
+
+// refuse ends a stream that does not say where its initial events end: a server too old to know the request ignores it.
+func (r *reader) refuse() {
+	r.w.noInitialEvents.Store(true)
+	_ = r.body.Close()
+}
+
+func (r *reader) run() {
+	defer r.w.running.RUnlock()
+	defer close(r.out)
+	defer r.cancel()
+	for {
+		e, err := r.events.next()
+		var bad *objectError
+		switch {
+		case errors.As(err, &bad):
+			if e, err = r.replace(e, bad); err != nil {
+				continue
+			}
+		case err != nil:
+			r.ended(err)
+			return
+		}
+		if r.initial && e.Type == watch.Bookmark {
+			r.passed(e)
+		}
+		if e.Type == watch.Error {
+			r.w.noteError(statusOf(e.Object))
+		}
+		if !r.send(e) {
+			return
+		}
+	}
+}
+
+// passed notes that the initial events are through.
+func (r *reader) passed(e watch.Event) {
+	if b, ok := e.Object.(*metav1.PartialObjectMetadata); ok && b.Annotations != nil {
+		r.initial = false
+		r.lagging.Stop()
+		r.lagging = nil
+	}
+}
+
+// replace leaves an object out, or puts a placeholder in its place if it is known which one it is.
+func (r *reader) replace(e watch.Event, bad *objectError) (watch.Event, error) {
+	r.w.leftOut(bad)
+	e.Object = bad.placeholder(r.w.resource.Load())
+	switch {
+	case e.Object == nil && e.Type != watch.Deleted:
+		r.w.unnamed.Store(true)
+		return e, bad
+	case e.Object == nil || e.Type == "":
+		return e, bad
+	}
+	return e, nil
+}
+
+func (r *reader) send(e watch.Event) bool {
+	select {
+	case r.out <- e:
+		return true
+	default:
+	}
+	select {
+	case r.out <- e:
+		return true
+	case <-r.done:
+		return false
+	}
+}
+
+// ended says why the stream ended, to the Reflector as far as that matters to it.
+func (r *reader) ended(err error) {
+	select {
+	case <-r.done:
+		return
+	default:
+	}
+	if r.lagging != nil {
+		r.lagging.Stop()
+	}
+	if r.initial && r.w.noInitialEvents.Load() {
+		r.w.log.Warn("the API server does not stream initial events, listing instead", "watch", r.w.name)
+		r.send(watch.Event{Type: watch.Error, Object: &metav1.Status{
+			Status: metav1.StatusFailure, Code: 405, Reason: metav1.StatusReasonMethodNotAllowed, Message: "no initial events",
+		}})
+		return
+	}
+	r.w.noteError(err)
+	switch {
+	case errors.Is(err, errNotJSON), errors.Is(err, errNotWatch):
+		r.w.log.Error("watch ended", "watch", r.w.name, "err", err)
+	default: // the API server ends watches every few minutes, and connections break
+		r.w.log.Debug("watch ended", "watch", r.w.name, "err", err)
+	}
+}

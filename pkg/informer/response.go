@@ -1,0 +1,106 @@
+package informer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// body is a response body that ends its request when it is closed, or when a read takes too long.
+type body struct {
+	io.ReadCloser
+	idle   time.Duration
+	timer  *time.Timer
+	cancel context.CancelCauseFunc
+}
+
+func newBody(rc io.ReadCloser, idle time.Duration, cancel context.CancelCauseFunc) *body {
+	b := &body{ReadCloser: rc, idle: idle, cancel: cancel}
+	if idle > 0 {
+		b.timer = time.AfterFunc(idle, func() { cancel(errSlow) })
+	}
+	return b
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.timer != nil {
+		b.timer.Reset(b.idle)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	b.cancel(nil)
+	return b.ReadCloser.Close()
+}
+
+// statusError makes an error of a response that is not OK: of the Status that it holds, or of its code.
+func statusError(resp *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	var s metav1.Status
+	if err := json.Unmarshal(text, &s); err != nil || s.Kind != "Status" {
+		message := strings.TrimSpace(string(text[:min(len(text), 200)]))
+		s = apierrors.NewGenericServerResponse(resp.StatusCode, "get", schema.GroupResource{}, "", message, 0, true).ErrStatus
+		s.Message = resp.Status // what a proxy's page says is of no use
+		s.Kind = ""
+	}
+	if s.Code == 0 {
+		s.Code = int32(resp.StatusCode) //nolint:gosec // three digits
+	}
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		if s.Details == nil {
+			s.Details = &metav1.StatusDetails{}
+		}
+		s.Details.RetryAfterSeconds = int32(min(seconds, 3600)) //nolint:gosec // bounded
+	}
+	return &apierrors.StatusError{ErrStatus: s}
+}
+
+// isExpired reports whether the API server no longer has what lies between a resourceVersion and now.
+func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
+// isAhead reports whether the API server has not got as far as the resourceVersion that it was asked for.
+func isAhead(err error) bool {
+	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) ||
+		apierrors.IsTimeout(err) && strings.Contains(err.Error(), "Too large resource version")
+}
+
+// isDenied reports whether the API server knows us and does not let us, or does not know us.
+func isDenied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
+
+// isAnswer reports whether the API server said no for good: the same request will not do better later.
+func isAnswer(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusTooEarly, http.StatusUnauthorized, http.StatusForbidden:
+		return false
+	default:
+		return code >= 400 && code < 500
+	}
+}
+
+// retryAfter returns how long the API server asks to be left alone.
+func retryAfter(err error) time.Duration {
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		return time.Duration(seconds) * time.Second
+	}
+	return 0
+}

@@ -1,0 +1,175 @@
+package informer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+)
+
+// Spec says what a watch watches and what it keeps. Specs are comparable: sources with equal Specs can share a watch.
+type Spec struct {
+	Resource      schema.GroupVersionResource
+	Namespace     string // empty: all, or a resource without namespaces
+	LabelSelector string
+	FieldSelector string
+	Cache         string // config.CacheFull (also if empty), CacheMetadata or CacheIdentity
+	ManagedFields bool   // keep metadata.managedFields
+	Secrets       bool   // keep the data of v1/secrets
+	// Drop is the paths that are cut out of every object, sorted and joined by newlines; see [JoinDrop].
+	Drop string
+}
+
+// Source is a name under which the deltas of a watch are put through.
+type Source struct {
+	Name string
+	// Resync is how often every cached object is put through again as Sync; 0: never.
+	Resync time.Duration
+}
+
+// SpecsOf returns what has to be watched for a configured source: one Spec, or one per namespace.
+func SpecsOf(source *config.Source) ([]Spec, error) {
+	gvr, err := ParseResource(source.Resource)
+	if err != nil {
+		return nil, err
+	}
+	drop, err := JoinDrop(source.Drop)
+	if err != nil {
+		return nil, err
+	}
+	spec := Spec{
+		Resource: gvr, LabelSelector: source.LabelSelector, FieldSelector: source.FieldSelector, Cache: source.Cache,
+		ManagedFields: source.ManagedFields, Secrets: source.Secrets, Drop: drop,
+	}
+	if spec.Cache == config.CacheFull {
+		spec.Cache = "" // the default, so that equal Specs are equal
+	}
+	if len(source.Namespaces) == 0 {
+		return []Spec{spec}, nil
+	}
+	var specs []Spec
+	for _, namespace := range slices.Compact(slices.Sorted(slices.Values(source.Namespaces))) {
+		spec.Namespace = namespace
+		specs = append(specs, spec)
+	}
+	return specs, nil
+}
+
+// ParseResource reads [group/]version/resource, as in v1/pods or apps/v1/deployments.
+func ParseResource(s string) (schema.GroupVersionResource, error) {
+	parts := strings.Split(s, "/")
+	if len(parts) == 2 {
+		parts = append([]string{""}, parts...)
+	}
+	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
+		return schema.GroupVersionResource{}, fmt.Errorf("resource %q: want [group/]version/resource, as in v1/pods or apps/v1/deployments", s)
+	}
+	return schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}, nil
+}
+
+// JoinDrop checks paths to drop and joins them for [Spec].Drop. A path is keys joined by dots, as in status.conditions; a key with
+// dots of its own is written metadata.annotations["example.com/key"]. Where a path meets a list it goes on in every element. What
+// identifies an object cannot be dropped.
+func JoinDrop(paths []string) (string, error) {
+	for _, path := range paths {
+		keys, err := parsePath(path)
+		if err != nil {
+			return "", err
+		}
+		if isIdentity(keys) {
+			return "", fmt.Errorf("drop: %s identifies the object and cannot be dropped", path)
+		}
+	}
+	return strings.Join(slices.Compact(slices.Sorted(slices.Values(paths))), "\n"), nil
+}
+
+// parsePath splits a path into its keys.
+func parsePath(path string) (keys []string, err error) {
+	rest := path
+	for {
+		key := rest
+		if strings.HasPrefix(rest, "[") {
+			key, rest, err = quotedKey(path, rest)
+			if err != nil {
+				return nil, err
+			}
+		} else {
+			n := strings.IndexAny(rest, ".[")
+			if n < 0 {
+				n = len(rest)
+			}
+			key, rest = rest[:n], rest[n:]
+		}
+		if key == "" || strings.ContainsAny(key, "\n") {
+			return nil, fmt.Errorf(`drop: %q is no path: want keys joined by dots, as in status.conditions or metadata.annotations["a.b/c"]`, path)
+		}
+		keys = append(keys, key)
+		if rest == "" {
+			return keys, nil
+		}
+		if rest[0] == '.' {
+			rest = rest[1:]
+		}
+	}
+}
+
+// quotedKey reads ["key"] at the start of rest.
+func quotedKey(path, rest string) (key, after string, err error) {
+	if len(rest) > 2 && (rest[1] == '"' || rest[1] == '\'') {
+		if end := strings.Index(rest[2:], rest[1:2]+"]"); end >= 0 {
+			return rest[2 : 2+end], rest[2+end+2:], nil
+		}
+	}
+	return "", "", fmt.Errorf(`drop: %q: after [ comes a quoted key and ], as in metadata.annotations["a.b/c"]`, path)
+}
+
+func isIdentity(keys []string) bool {
+	switch strings.Join(keys, ".") {
+	case "apiVersion", "kind", "metadata", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion":
+		return true
+	}
+	return false
+}
+
+// dropped returns the keys of each path that the Spec does not keep.
+func (s *Spec) dropped() (paths [][]string) {
+	if !s.ManagedFields {
+		paths = append(paths, []string{"metadata", "managedFields"})
+	}
+	if s.Resource.Group == "" && s.Resource.Resource == "secrets" && !s.Secrets {
+		paths = append(paths, []string{"data"}, []string{"stringData"},
+			[]string{"metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"}) // holds the data too
+	}
+	for path := range strings.SplitSeq(s.Drop, "\n") {
+		if keys, err := parsePath(path); err == nil && !isIdentity(keys) {
+			paths = append(paths, keys)
+		}
+	}
+	return paths
+}
+
+// metadataOnly reports whether only the metadata of objects shall go over the wire.
+func (s *Spec) metadataOnly() bool { return s.Cache == config.CacheMetadata }
+
+// identityOnly reports whether the store shall hold nothing but identities.
+func (s *Spec) identityOnly() bool { return s.Cache == config.CacheIdentity }
+
+// selective reports whether an object can leave the watch without being deleted.
+func (s *Spec) selective() bool {
+	if s.LabelSelector != "" {
+		return true
+	}
+	for term := range strings.SplitSeq(s.FieldSelector, ",") {
+		name, _, _ := strings.Cut(term, "=")
+		switch strings.TrimSuffix(strings.TrimSpace(name), "!") {
+		case "", "metadata.name", "metadata.namespace": // never change
+		default:
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,200 @@
+package informer
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// reflectorStore is what the Reflector writes to. Its methods return no errors, because client-go would log the object with them,
+// and none of them waits longer than ctx: once ctx is done nothing is applied any more.
+type reflectorStore struct {
+	w   *Watch
+	ctx context.Context //nolint:containedctx // client-go's interface has no place for it
+}
+
+// Add implements cache.ReflectorStore.
+func (s *reflectorStore) Add(obj any) error { return s.Update(obj) }
+
+// Update implements cache.ReflectorStore. ADDED and MODIFIED are treated alike: the store knows better what is new.
+func (s *reflectorStore) Update(obj any) error {
+	if o, ok := obj.(*event.Object); ok {
+		s.w.order.Lock()
+		defer s.w.order.Unlock()
+		s.w.put(s.ctx, o, false, o.ResourceVersion())
+	}
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *reflectorStore) Delete(obj any) error {
+	w := s.w
+	w.order.Lock()
+	defer w.order.Unlock()
+	switch o := obj.(type) {
+	case *event.Object:
+		w.remove(s.ctx, o)
+	case placeholder: // what the object was at last cannot be read
+		if old := w.store.Get(o.Key()); old != nil && old.UID() == o.UID() {
+			w.leave(s.ctx, old, old, true, o.ResourceVersion())
+		}
+	}
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (s *reflectorStore) Replace(items []any, resourceVersion string) error {
+	s.w.replace(s.ctx, items, resourceVersion)
+	return nil
+}
+
+// Resync implements cache.ReflectorStore. It is not used: see resync.
+func (s *reflectorStore) Resync() error { return nil }
+
+// Bookmark implements cache.ReflectorBookmarkStore.
+func (s *reflectorStore) Bookmark(resourceVersion string) error {
+	s.w.cut.Lock()
+	defer s.w.cut.Unlock()
+	if resourceVersion != "" && s.ctx.Err() == nil {
+		s.w.fed = resourceVersion
+	}
+	return nil
+}
+
+// put applies what an object is now. order is held. rewound: an older state than the cache's is no replay but the truth. fed is the
+// resourceVersion up to which everything is applied then; empty: it stays what it was.
+func (w *Watch) put(ctx context.Context, o *event.Object, rewound bool, fed string) bool {
+	old := w.store.Get(o.Key())
+	switch {
+	case old == nil:
+		return w.apply(ctx, change{op: event.Added, now: o, fed: fed})
+	case old.UID() != o.UID():
+		return w.apply(ctx, change{op: event.Deleted, before: old, old: old, stale: true}) &&
+			w.apply(ctx, change{op: event.Added, now: o, fed: fed})
+	case old.ResourceVersion() == o.ResourceVersion() && o.ResourceVersion() != "":
+		return true
+	case !rewound && older(o, old):
+		return true
+	}
+	return w.apply(ctx, change{op: event.Updated, before: old, old: old, now: o, fed: fed})
+}
+
+// older reports whether a is known to be an older state than b.
+func older(a, b *event.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion(), b.ResourceVersion())
+	return err == nil && order < 0
+}
+
+// remove applies a DELETED event, whose object is the last state. order is held.
+func (w *Watch) remove(ctx context.Context, o *event.Object) {
+	old := w.store.Get(o.Key())
+	if old == nil || older(o, old) {
+		return // never seen, or a replay of what happened before
+	}
+	if old.UID() != o.UID() { // the one that we know was gone when the name was used again
+		w.leave(ctx, old, old, true, o.ResourceVersion())
+		return
+	}
+	w.leave(ctx, old, o, false, o.ResourceVersion())
+}
+
+// leave applies that an object is no longer there, be it deleted or only deselected. last is its last state. order is held.
+func (w *Watch) leave(ctx context.Context, old, last *event.Object, stale bool, fed string) bool {
+	op := event.Deleted
+	if w.spec.selective() {
+		gone, err := w.isGone(ctx, old)
+		if err != nil {
+			return false
+		}
+		if !gone {
+			op = event.Deselected
+		}
+	}
+	return w.apply(ctx, change{op: op, before: old, old: last, stale: stale, fed: fed})
+}
+
+// change is a delta before it is addressed to the sources.
+type change struct {
+	op       event.Op
+	before   *event.Object // what the store has
+	old, now *event.Object // the delta's Old and New
+	initial  bool
+	stale    bool
+	fed      string // empty: stays
+}
+
+// apply admits the change for each source, and then applies it to all that has to agree. order is held. It returns false, and
+// has changed nothing, if ctx is done.
+func (w *Watch) apply(ctx context.Context, c change) bool {
+	kept := c.now
+	if w.spec.identityOnly() && c.now != nil {
+		kept = identityOf(c.now)
+		if c.op == event.Updated {
+			c.old = nil
+		}
+	}
+	seen := time.Now()
+	w.commits = w.commits[:0]
+	for _, s := range w.sources {
+		if !w.admit(ctx, s, c, seen) {
+			return false
+		}
+	}
+	w.cut.Lock()
+	if kept != nil {
+		w.store.Put(kept)
+	} else {
+		w.store.Delete(c.before.Key())
+	}
+	for _, commit := range w.commits {
+		commit()
+	}
+	if c.fed != "" {
+		w.fed = c.fed
+	}
+	w.cut.Unlock()
+	w.count(c.op, c.before, kept)
+	return true
+}
+
+// admit waits for room for the change as a delta of s. It returns false if ctx is done.
+func (w *Watch) admit(ctx context.Context, s *source, c change, seen time.Time) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	d := &event.Delta{Source: s.Name, Op: c.op, Old: c.old, New: c.now, Initial: c.initial, Stale: c.stale, Seen: seen}
+	commit, err := w.factory.cfg.Downstream.Admit(ctx, d)
+	if err != nil {
+		if ctx.Err() != nil {
+			return false
+		}
+		w.log.Error("delta was not admitted and is lost", "delta", d.String(), "err", err)
+	}
+	if commit != nil {
+		w.commits = append(w.commits, commit)
+	}
+	return true
+}
+
+// count keeps the sources' metrics.
+func (w *Watch) count(op event.Op, before, now *event.Object) {
+	objects, bytes := 0, 0
+	if before != nil {
+		objects, bytes = -1, -before.Size()
+	}
+	if now != nil {
+		objects, bytes = objects+1, bytes+now.Size()
+	}
+	for _, s := range w.sources {
+		s.deltas[op].Inc()
+		if bytes != 0 {
+			s.bytes.Add(float64(bytes))
+		}
+		if objects != 0 {
+			s.objects.Add(float64(objects))
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// absentPoll is the longest time between two looks for a resource that does not exist yet.
+const absentPoll = 5 * time.Second
+
+// confirmations is how often in a row discovery has to say that a resource is gone before its objects are deleted: an API server
+// that is starting may not know all of its resources yet.
+const confirmations = 3
+
+// Watch is one watch: a Reflector, what it feeds, and how far that got.
+type Watch struct {
+	factory *Factory
+	spec    Spec
+	name    string // in logs
+	store   Cache
+	sources []*source
+	log     *slog.Logger
+
+	resource   atomic.Pointer[event.Resource]
+	namespaced atomic.Bool
+	heardAt    atomic.Int64 // nanoseconds since 1970; 0: never
+	is         state
+	// noInitialEvents: the API server cannot stream them. unnamed: since the last list, something came of which not even the
+	// name could be read.
+	noInitialEvents, unnamed atomic.Bool
+	// listed: there was a complete list. absent: the resource was confirmed not to exist before. For run and what it calls.
+	listed, absent bool
+	// running is held for reading by everything that may still run when the Reflector has returned.
+	running sync.RWMutex
+
+	// order is held while a delta is admitted and applied: one at a time, the Reflector's and those of a resync.
+	order   sync.Mutex
+	commits []func()
+
+	// cut guards the store against the rest: what the routes owe and fed.
+	cut       sync.Mutex
+	fed       string // the resourceVersion that the store and the routes have seen everything up to
+	relisting bool   // some of a list was applied and some not
+}
+
+// Spec returns what is watched.
+func (w *Watch) Spec() Spec { return w.spec }
+
+// Fed returns the resourceVersion up to which everything was applied; empty before the first list.
+func (w *Watch) Fed() string {
+	w.cut.Lock()
+	defer w.cut.Unlock()
+	return w.fed
+}
+
+// Cut calls f at a moment when the store, what was committed downstream and fed agree with each other, and holds the watch there
+// while f runs. relisting: some of a list is applied and some is not, so fed alone does not say how to go on.
+func (w *Watch) Cut(f func(fed string, relisting bool)) {
+	w.cut.Lock()
+	defer w.cut.Unlock()
+	f(w.fed, w.relisting)
+}
+
+// run watches until ctx is done.
+func (w *Watch) run(ctx context.Context) {
+	pause := pause{Backoff: w.factory.cfg.Backoff}
+	for w.resolve(ctx) {
+		began := time.Now()
+		w.reflect(ctx)
+		if time.Since(began) > time.Minute {
+			pause.next = 0
+		}
+		if pause.wait(ctx, 0) != nil {
+			return
+		}
+	}
+}
+
+// resolve waits until discovery knows the resource. It returns false when ctx is done.
+func (w *Watch) resolve(ctx context.Context) bool {
+	backoff := w.factory.cfg.Backoff
+	pause, gone := pause{Backoff: backoff}, 0
+	for ctx.Err() == nil {
+		found, err := w.factory.cfg.Client.discover(ctx, w.spec.Resource)
+		if err == nil && w.spec.Namespace != "" && !found.namespaced {
+			err = errors.New("the resource has no namespaces: leave namespaces out")
+		}
+		if err == nil {
+			w.reached()
+			w.resource.Store(w.factory.resource(&w.spec, found.kind))
+			w.namespaced.Store(found.namespaced)
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		pause.Max = backoff.Max
+		if errors.Is(err, errAbsent) {
+			pause.Max = min(backoff.Max, absentPoll)
+			if gone++; gone >= confirmations || w.Fed() == "" {
+				w.vanish(ctx)
+			}
+		} else {
+			gone = 0
+		}
+		w.failing(fmt.Errorf("resource %s: %w", resourceName(w.spec.Resource), err))
+		if pause.wait(ctx, retryAfter(err)) != nil {
+			return false
+		}
+	}
+	return false
+}
+
+// reflect runs a Reflector until ctx is done or the API server no longer knows the resource.
+func (w *Watch) reflect(ctx context.Context) {
+	ctx, gone := context.WithCancel(ctx)
+	defer gone()
+	logger := klogTo(w.log)
+	r := cache.NewReflectorWithOptions(&listerWatcher{w, gone}, nil, &reflectorStore{w, ctx}, cache.ReflectorOptions{
+		Name: w.name, TypeDescription: resourceName(w.spec.Resource), Logger: &logger, Clock: stopClock{ctx: ctx},
+		Backoff: &wait.Backoff{
+			Duration: w.factory.cfg.Backoff.Min, Cap: w.factory.cfg.Backoff.Max, Steps: 40, Factor: 2, Jitter: 0.5,
+		},
+	})
+	r.WatchListPageSize = w.factory.cfg.PageSize
+	r.RunWithContext(klog.NewContext(ctx, logger))
+	gone()
+	w.running.Lock() // until requests that the Reflector did not wait for have ended
+	defer w.running.Unlock()
+}
+
+// leftOutOfList reports an item that could not be read, and returns what stands for it in the list.
+func (w *Watch) leftOutOfList(e *objectError) runtime.Object {
+	w.leftOut(e)
+	o := e.placeholder(w.resource.Load())
+	if o == nil {
+		w.unnamed.Store(true)
+	}
+	return o
+}
+
+// statusOf makes an error of the object of an ERROR event.
+func statusOf(o runtime.Object) error { return apierrors.FromObject(o) }
