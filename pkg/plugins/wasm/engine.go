@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -37,6 +38,7 @@ type engine struct {
 	settings settings
 	log      *guestLog
 	memory   gauge // of all instances
+	tight    sync.Once
 }
 
 // gauge is the part of a metric that is used here.
@@ -182,8 +184,25 @@ func (in *instance) handle(ctx context.Context, batch []*event.Delta) (results [
 	in.calls++
 	in.measure()
 	usable = err == nil || errors.Is(err, errTooMuch)
-	worn := in.calls >= recycleCalls || in.size*100 >= in.engine.settings.memory*recyclePercent
-	return results, usable && !worn, err
+	return results, usable && !in.worn(), err
+}
+
+// worn reports whether it is time for a new instance.
+func (in *instance) worn() bool {
+	if in.calls >= recycleCalls {
+		return true
+	}
+	limit := in.engine.settings.memory
+	if in.size*100 < limit*recyclePercent {
+		return false
+	}
+	if in.calls < recycleCalls/100 {
+		in.engine.tight.Do(func() {
+			in.engine.settings.env.Log.Warn("guests reach three quarters of their memory soon and are replaced often: raise limits.memory",
+				"calls", in.calls, "memory", in.size, "limit", limit)
+		})
+	}
+	return true
 }
 
 // measure counts what the memory grew by.

@@ -131,8 +131,8 @@ func (s *sink) request(ctx context.Context, u *url.URL, e *event.Event) (*http.R
 		}
 		req.Header.Set(name, value)
 	}
-	ce, err := convert(e)
-	if err != nil {
+	ce := convert(e)
+	if err := ce.Validate(); err != nil {
 		return nil, plugins.Reject(fmt.Errorf("event %s is no CloudEvent: %w", e.ID, err))
 	}
 	if err := cehttp.WriteRequest(s.mode(ctx), binding.ToMessage(ce), req); err != nil {
@@ -142,7 +142,7 @@ func (s *sink) request(ctx context.Context, u *url.URL, e *event.Event) (*http.R
 }
 
 // convert makes the event one of the CloudEvents SDK, which knows the formats.
-func convert(e *event.Event) (*cloudevent.Event, error) {
+func convert(e *event.Event) *cloudevent.Event {
 	ce := cloudevent.New()
 	ce.SetID(e.ID)
 	ce.SetType(e.Type)
@@ -164,11 +164,11 @@ func convert(e *event.Event) (*cloudevent.Event, error) {
 		ce.SetExtension("redelivered", true)
 	}
 	if len(e.Data) > 0 {
-		if err := ce.SetData(cloudevent.ApplicationJSON, e.Data); err != nil {
-			return nil, err
-		}
+		// SetData would take bytes for something else than JSON, and write them in base64.
+		ce.SetDataContentType(cloudevent.ApplicationJSON)
+		ce.DataEncoded = e.Data
 	}
-	return &ce, ce.Validate()
+	return &ce
 }
 
 // unavailable makes the error of a request that got no answer. That of net/http quotes the URL.

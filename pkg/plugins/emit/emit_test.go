@@ -1,0 +1,90 @@
+package emit_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/emit"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+)
+
+func handler(t *testing.T, text string) plugins.Handler {
+	t.Helper()
+	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "test", Sources: map[string][]string{"pods": nil}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := env.Compile(text, expr.Emit, "pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return emit.New(program, nil)
+}
+
+func TestEmit(t *testing.T) {
+	pod := plugintest.Pod(t, "web-0", 7, 10)
+	batch := []*event.Delta{{Source: "pods", Op: event.Added, New: pod}}
+	tests := []struct {
+		name, expr string
+		want       []string // data of the events
+		fails      string   // part of the error
+	}{
+		{"a map", `{"op": op, "pod": object.metadata.name}`, []string{`{"op":"added","pod":"web-0"}`}, ""},
+		{"a list", `[{"a": 1}, {"b": 2.5}]`, []string{`{"a":1}`, `{"b":2.5}`}, ""},
+		{"nothing", `op == "deleted" ? [{"a": 1}] : []`, nil, ""},
+		{"an absent field", `{"a": object.spec.nodeName}`, nil, "added pods default/web-0"},
+		{"a type error", `{"a": object.metadata.name + 1}`, nil, "added pods default/web-0"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := handler(t, tt.expr)
+			plugintest.CheckHandled(t, h, batch)
+			results, err := h.Handle(t.Context(), batch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := results[0]
+			if tt.fails != "" {
+				if r.Verdict != plugins.Fail || !plugins.IsRejected(r.Err) || !strings.Contains(r.Err.Error(), tt.fails) {
+					t.Errorf("got %v, want a rejection that names the delta", r)
+				}
+				return
+			}
+			var got []string
+			for _, e := range r.Events {
+				got = append(got, string(e.Data))
+			}
+			if r.Verdict != plugins.OK || strings.Join(got, "\n") != strings.Join(tt.want, "\n") {
+				t.Errorf("got %s %q, want %q", r.Verdict, got, tt.want)
+			}
+		})
+	}
+}
+
+// One delta that fails does not fail the others.
+func TestOthersGoOn(t *testing.T) {
+	results, err := handler(t, `{"old": oldObject.metadata.name}`).Handle(t.Context(), plugintest.Deltas(t)[:2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if results[0].Verdict != plugins.Fail || results[1].Verdict != plugins.OK {
+		t.Errorf("got %v", results)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	h := handler(t, `{"a": 1}`)
+	if _, err := h.Handle(ctx, plugintest.Deltas(t)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v: a delta must not be rejected because the router stops", err)
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,234 @@
+package wasm_test
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// module is a WebAssembly module that is assembled by hand, so that a guest can do what no compiler would let it.
+type module struct {
+	imports []function // only module, name, params and results
+	funcs   []function
+	memory  []byte            // limits: flags, min, (max); nil: one page or more
+	data    map[uint32][]byte // what memory holds at first
+	hide    []string          // exports to leave out
+}
+
+type function struct {
+	module, name    string
+	params, results []byte
+	locals          int // of i32, beside the parameters
+	body            []byte
+}
+
+// Value types and some instructions.
+const (
+	i32 = 0x7f
+	i64 = 0x7e
+
+	opUnreachable = 0x00
+	opBlock       = 0x02
+	opLoop        = 0x03
+	opIf          = 0x04
+	opEnd         = 0x0b
+	opBr          = 0x0c
+	opBrIf        = 0x0d
+	opCall        = 0x10
+	opDrop        = 0x1a
+	opGet         = 0x20
+	opSet         = 0x21
+	opLoad        = 0x28
+	opLoad8       = 0x2d
+	opMemorySize  = 0x3f
+	opMemoryGrow  = 0x40
+	opI32         = 0x41
+	opI64         = 0x42
+	opEq          = 0x46
+	opGeU         = 0x4f
+	opAdd         = 0x6a
+	opMul         = 0x6c
+	empty         = 0x40 // block type
+)
+
+func uleb(n int) []byte { return binary.AppendUvarint(nil, uint64(n)) }
+
+// sleb encodes a signed constant.
+func sleb(n int64) (b []byte) {
+	for {
+		c := byte(n & 0x7f)
+		n >>= 7
+		if n == 0 && c&0x40 == 0 || n == -1 && c&0x40 != 0 {
+			return append(b, c)
+		}
+		b = append(b, c|0x80)
+	}
+}
+
+func constant(op byte, n int64) []byte { return append([]byte{op}, sleb(n)...) }
+
+func code(parts ...any) (b []byte) {
+	for _, p := range parts {
+		switch p := p.(type) {
+		case int:
+			b = append(b, byte(p))
+		case []byte:
+			b = append(b, p...)
+		}
+	}
+	return b
+}
+
+func vector[T any](items []T, encode func(T) []byte) []byte {
+	b := uleb(len(items))
+	for _, item := range items {
+		b = append(b, encode(item)...)
+	}
+	return b
+}
+
+func sized(b []byte) []byte { return append(uleb(len(b)), b...) }
+
+func section(id byte, content []byte) []byte { return append([]byte{id}, sized(content)...) }
+
+// assemble returns the binary. Each function has a type of its own; every function with a name is exported.
+func (m module) assemble() []byte {
+	all := slices.Concat(m.imports, m.funcs)
+	b := []byte("\x00asm\x01\x00\x00\x00")
+	b = append(b, section(1, vector(all, func(f function) []byte {
+		return slices.Concat([]byte{0x60}, sized(f.params), sized(f.results))
+	}))...)
+	index := -1
+	next := func() []byte { index++; return uleb(index) }
+	b = append(b, section(2, vector(m.imports, func(f function) []byte {
+		return slices.Concat(sized([]byte(f.module)), sized([]byte(f.name)), []byte{0}, next())
+	}))...)
+	b = append(b, section(3, vector(m.funcs, func(function) []byte { return next() }))...)
+	memory := m.memory
+	if memory == nil {
+		memory = []byte{0, 1}
+	}
+	b = append(b, section(5, slices.Concat([]byte{1}, memory))...)
+	b = append(b, section(7, m.exports())...)
+	b = append(b, section(10, vector(m.funcs, func(f function) []byte {
+		locals := []byte{0}
+		if f.locals > 0 {
+			locals = []byte{1, byte(f.locals), i32}
+		}
+		return sized(slices.Concat(locals, f.body, []byte{opEnd}))
+	}))...)
+	if m.data != nil {
+		segments := uleb(len(m.data))
+		for at, bytes := range m.data {
+			segments = append(segments, slices.Concat([]byte{0}, constant(opI32, int64(at)), []byte{opEnd}, sized(bytes))...)
+		}
+		b = append(b, section(11, segments)...)
+	}
+	return b
+}
+
+func (m module) exports() []byte {
+	var exports [][]byte
+	if !slices.Contains(m.hide, "memory") {
+		exports = append(exports, slices.Concat(sized([]byte("memory")), []byte{2, 0}))
+	}
+	for i, f := range m.funcs {
+		if f.name != "" && !slices.Contains(m.hide, f.name) {
+			exports = append(exports, slices.Concat(sized([]byte(f.name)), []byte{0}, uleb(len(m.imports)+i)))
+		}
+	}
+	return vector(exports, func(b []byte) []byte { return b })
+}
+
+// write puts the module into a file.
+func (m module) write(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "guest.wasm")
+	if err := os.WriteFile(path, m.assemble(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Where guest puts the input buffer.
+const inputAt = 0x10000
+
+// guest returns a module that answers a batch with what the body of its rtr_handle returns. It has 1 MiB of memory for the input
+// beside one page for its data.
+func guest(handle ...any) module {
+	return module{
+		memory: []byte{0, 17},
+		funcs: []function{
+			{name: "rtr_abi_version", results: []byte{i32}, body: constant(opI32, 1)},
+			{name: "rtr_alloc", params: []byte{i32}, results: []byte{i32}, body: constant(opI32, inputAt)},
+			{name: "rtr_handle", params: []byte{i32, i32}, results: []byte{i64}, locals: 1, body: code(handle...)},
+		},
+	}
+}
+
+// function returns a function of m to change.
+func (m *module) function(name string) *function {
+	for i := range m.funcs {
+		if m.funcs[i].name == name {
+			return &m.funcs[i]
+		}
+	}
+	return nil
+}
+
+// answering returns a guest whose every answer is these bytes.
+func answering(answer []byte) module {
+	const at = 0x100
+	m := guest(constant(opI64, at<<32|int64(len(answer))))
+	m.data = map[uint32][]byte{at: answer}
+	return m
+}
+
+// onDeleted is a body of rtr_handle that runs some code for each delta that is a delete, and is fine otherwise.
+func onDeleted(what ...any) []byte {
+	record := code(opGet, 0, opGet, 2, constant(opI32, 32), opMul, opAdd)
+	return code(
+		opBlock, empty, opLoop, empty,
+		opGet, 2, opGet, 0, opLoad, 2, 8, opGeU, opBrIf, 1,
+		record, opLoad8, 0, 24, constant(opI32, 3), opEq, opIf, empty, code(what...), opEnd,
+		opGet, 2, constant(opI32, 1), opAdd, opSet, 2, opBr, 0,
+		opEnd, opEnd, constant(opI64, 0),
+	)
+}
+
+// record is one of an answer.
+type record struct {
+	idx            uint32
+	verdict, pad   byte
+	events         uint16
+	retry          uint32
+	msgOff, msgLen uint32
+	emOff, emLen   uint32
+}
+
+// encode makes an answer of records and what they refer to.
+func encode(payload string, records ...record) []byte {
+	le := binary.LittleEndian
+	b := le.AppendUint32(nil, uint32(len(records)))
+	for _, r := range records {
+		b = le.AppendUint32(b, r.idx)
+		b = append(b, r.verdict, r.pad)
+		b = le.AppendUint16(b, r.events)
+		for _, n := range []uint32{r.retry, r.msgOff, r.msgLen, r.emOff, r.emLen} {
+			b = le.AppendUint32(b, n)
+		}
+	}
+	return append(b, payload...)
+}
+
+// events makes what emit_off refers to.
+func events(envelopes ...string) string {
+	var b []byte
+	for _, e := range envelopes {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(e)))
+		b = append(b, e...)
+	}
+	return string(b)
+}

@@ -1,0 +1,401 @@
+package webhook_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/pkg/plugins/webhook"
+)
+
+func server(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(handler)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func open(t *testing.T, config string) plugins.Sink {
+	t.Helper()
+	env := plugins.Env{Name: "hook", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}
+	f := webhook.Factory()
+	if problems := f.Check(plugintest.Node(t, config)); problems != nil {
+		t.Fatal(problems)
+	}
+	sink, err := f.Open(t.Context(), plugintest.Node(t, config), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sink.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return sink
+}
+
+func TestContract(t *testing.T) {
+	s := server(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusAccepted)
+	})
+	for _, mode := range []string{"structured", "binary"} {
+		t.Run(mode, func(t *testing.T) {
+			plugintest.RunSink(t, plugintest.Sink{
+				Factory: webhook.Factory(), Config: fmt.Sprintf("{url: %q, mode: %s}", s.URL, mode),
+				Env: plugins.Env{Name: "hook", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()},
+			})
+		})
+	}
+}
+
+func TestProblems(t *testing.T) {
+	tests := []struct{ name, config, want string }{
+		{"no url", "mode: binary", "url is missing"},
+		{"no scheme", "url: example.com/x", "http://"},
+		{"another scheme", "url: ftp://example.com", "http://"},
+		{"no host", "url: http:///x", "host"},
+		{"bad url", `url: "http://u:s3cret@exa mple.com"`, "not a URL"},
+		{"mode", "{url: http://h, mode: batched}", "mode"},
+		{"timeout", "{url: http://h, timeout: 0s}", "timeout"},
+		{"header name", `{url: http://h, headers: {"a b": x}}`, "is not a header name"},
+		{"own header", "{url: http://h, headers: {content-type: text/plain}}", "set by the sink"},
+		{"attribute", "{url: http://h, headers: {ce-id: x}}", "set by the sink"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			problems := webhook.Factory().Check(plugintest.Node(t, tt.config))
+			if len(problems) != 1 || !strings.Contains(problems[0].Error(), tt.want) {
+				t.Errorf("got %v, want one problem with %q", problems, tt.want)
+			}
+			if strings.Contains(problems.Error(), "s3cret") {
+				t.Errorf("a problem quotes the URL: %v", problems)
+			}
+		})
+	}
+}
+
+func sample() event.Event {
+	return event.Event{
+		ID: "0a1b", Type: "deltarouter.updated", Source: "/clusters/c/sources/pods", Subject: "default/web-0",
+		Time: time.Date(2026, 3, 1, 15, 4, 5, 600_000, time.UTC), Data: []byte(`{"big":9007199254740993,"a":[1.0, "<é>"]}`),
+		Route: "restarts", K8sUID: "u-1", K8sResourceVersion: "42", Redelivered: true,
+	}
+}
+
+type received struct {
+	header http.Header
+	host   string
+	method string
+	body   string
+}
+
+func receive(t *testing.T, config func(url string) string) received {
+	t.Helper()
+	got := make(chan received, 1)
+	s := server(t, func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- received{r.Header, r.Host, r.Method, string(body)}
+	})
+	if errs := open(t, config(s.URL)).Write(t.Context(), []event.Event{sample()}); errs != nil {
+		t.Fatal(errs)
+	}
+	return <-got
+}
+
+func TestStructured(t *testing.T) {
+	got := receive(t, func(url string) string { return fmt.Sprintf("{url: %q}", url) })
+	if ct := got.header.Get("Content-Type"); ct != "application/cloudevents+json" || got.method != http.MethodPost {
+		t.Errorf("%s with content type %q", got.method, ct)
+	}
+	var body map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(got.body), &body); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"specversion": `"1.0"`, "id": `"0a1b"`, "type": `"deltarouter.updated"`, "source": `"/clusters/c/sources/pods"`,
+		"subject": `"default/web-0"`, "time": `"2026-03-01T15:04:05.0006Z"`, "datacontenttype": `"application/json"`,
+		"route": `"restarts"`, "k8suid": `"u-1"`, "k8sresourceversion": `"42"`, "redelivered": `true`,
+		"data": `{"big":9007199254740993,"a":[1.0,"\u003cé\u003e"]}`, // the same to a reader
+	}
+	for name, value := range want {
+		if string(body[name]) != value {
+			t.Errorf("%s is %s, want %s", name, body[name], value)
+		}
+	}
+	if len(body) != len(want) {
+		t.Errorf("got %s", got.body)
+	}
+}
+
+func TestBinary(t *testing.T) {
+	got := receive(t, func(url string) string { return fmt.Sprintf("{url: %q, mode: binary}", url) })
+	want := map[string]string{
+		"Ce-Specversion": "1.0", "Ce-Id": "0a1b", "Ce-Type": "deltarouter.updated", "Ce-Source": "/clusters/c/sources/pods",
+		"Ce-Subject": "default/web-0", "Ce-Time": "2026-03-01T15:04:05.0006Z", "Content-Type": "application/json",
+		"Ce-Route": "restarts", "Ce-K8suid": "u-1", "Ce-K8sresourceversion": "42", "Ce-Redelivered": "true",
+	}
+	for name, value := range want {
+		if got.header.Get(name) != value {
+			t.Errorf("%s is %q, want %q", name, got.header.Get(name), value)
+		}
+	}
+	if got.body != string(sample().Data) {
+		t.Errorf("the body is %s", got.body)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	t.Setenv("HOOK_TOKEN", "Bearer t")
+	got := receive(t, func(url string) string {
+		return fmt.Sprintf("{url: %q, headers: {Authorization: {env: HOOK_TOKEN}, x-a: b, host: example.org}}", url)
+	})
+	if got.header.Get("Authorization") != "Bearer t" || got.header.Get("X-A") != "b" || got.host != "example.org" {
+		t.Errorf("got host %q, %v", got.host, got.header)
+	}
+}
+
+func TestStatus(t *testing.T) {
+	tests := []struct {
+		status     int
+		retryAfter string
+		want       string // delivered, rejected, unavailable
+		after      time.Duration
+	}{
+		{200, "", "delivered", 0},
+		{204, "", "delivered", 0},
+		{301, "", "rejected", 0},
+		{307, "", "rejected", 0},
+		{400, "", "rejected", 0},
+		{401, "", "rejected", 0},
+		{404, "", "rejected", 0},
+		{410, "5", "rejected", 0},
+		{408, "", "unavailable", 0},
+		{425, "", "unavailable", 0},
+		{429, "7", "unavailable", 7 * time.Second},
+		{500, "", "unavailable", 0},
+		{503, "-1", "unavailable", 0},
+		{503, "4294967295", "unavailable", 24 * time.Hour},
+		{503, "soon", "unavailable", 0},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprint(tt.status, tt.retryAfter), func(t *testing.T) {
+			s := server(t, func(w http.ResponseWriter, _ *http.Request) {
+				if tt.retryAfter != "" {
+					w.Header().Set("Retry-After", tt.retryAfter)
+				}
+				w.Header().Set("Location", "/elsewhere")
+				w.WriteHeader(tt.status)
+				if tt.status != http.StatusNoContent {
+					fmt.Fprint(w, "the body of the answer")
+				}
+			})
+			url := strings.Replace(s.URL, "http://", "http://user:s3cret@", 1) + "/p4th?key=t0ken"
+			errs := open(t, fmt.Sprintf("url: %q", url)).Write(t.Context(), []event.Event{sample()})
+			if tt.want == "delivered" {
+				if errs != nil {
+					t.Error(errs)
+				}
+				return
+			}
+			if len(errs) != 1 || errs[0] == nil {
+				t.Fatalf("got %v", errs)
+			}
+			if got := plugins.IsRejected(errs[0]); got != (tt.want == "rejected") {
+				t.Errorf("rejected: %v, want %s", got, tt.want)
+			}
+			if got := plugins.RetryAfter(errs[0]); got != tt.after {
+				t.Errorf("retry after %v, want %v", got, tt.after)
+			}
+			checkSecrets(t, errs[0])
+			if !strings.Contains(errs[0].Error(), fmt.Sprint(tt.status)) {
+				t.Errorf("the error does not name the status: %v", errs[0])
+			}
+		})
+	}
+}
+
+func checkSecrets(t *testing.T, err error) {
+	t.Helper()
+	for _, secret := range []string{"s3cret", "p4th", "t0ken", "body of the answer"} {
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("the error shows %q: %v", secret, err)
+		}
+	}
+	if !strings.Contains(err.Error(), `webhook "hook": http://127.0.0.1:`) {
+		t.Errorf("the error does not say which sink and host: %v", err)
+	}
+}
+
+func TestRetryAfterDate(t *testing.T) {
+	s := server(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", time.Now().Add(time.Minute).UTC().Format(http.TimeFormat))
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	errs := open(t, "url: "+s.URL).Write(t.Context(), []event.Event{sample()})
+	if after := plugins.RetryAfter(errs[0]); after < 30*time.Second || after > time.Minute {
+		t.Errorf("retry after %v, want about a minute", after)
+	}
+}
+
+// A redirect is not followed, not even to the same host.
+func TestRedirect(t *testing.T) {
+	var asked atomic.Int32
+	s := server(t, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	})
+	open(t, "url: "+s.URL).Write(t.Context(), []event.Event{sample()})
+	if n := asked.Load(); n != 1 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func TestNoConnection(t *testing.T) {
+	s := server(t, nil)
+	url := strings.Replace(s.URL, "http://", "http://user:s3cret@", 1) + "/p4th?key=t0ken"
+	s.Close()
+	errs := open(t, fmt.Sprintf("url: %q", url)).Write(t.Context(), []event.Event{sample(), sample()})
+	for _, err := range errs {
+		if err == nil || plugins.IsRejected(err) {
+			t.Fatalf("got %v", err)
+		}
+		checkSecrets(t, err)
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	release := make(chan struct{})
+	var asked atomic.Int32
+	s := server(t, func(http.ResponseWriter, *http.Request) {
+		asked.Add(1)
+		<-release
+	})
+	defer close(release)
+	url := strings.Replace(s.URL, "http://", "http://user:s3cret@", 1) + "/p4th?key=t0ken"
+	sink := open(t, fmt.Sprintf("{url: %q, timeout: 20ms}", url))
+	errs := sink.Write(t.Context(), []event.Event{sample(), sample(), sample()})
+	if len(errs) != 3 || errs[2] == nil || plugins.IsRejected(errs[0]) || !strings.Contains(errs[0].Error(), "no answer within 20ms") {
+		t.Errorf("got %v", errs)
+	}
+	checkSecrets(t, errs[0])
+	if n := asked.Load(); n != 1 {
+		t.Errorf("%d requests to a receiver that does not answer, want one per batch", n)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	errs = open(t, fmt.Sprintf("{url: %q, timeout: 1m}", url)).Write(ctx, []event.Event{sample()})
+	if len(errs) != 1 || !errors.Is(errs[0], context.DeadlineExceeded) {
+		t.Errorf("got %v", errs)
+	}
+	checkSecrets(t, errs[0])
+}
+
+// A rejected event does not hold up those behind it; an unavailable receiver does, which keeps their order.
+func TestOrder(t *testing.T) {
+	var ids []string
+	s := server(t, func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get("Ce-Id")
+		ids = append(ids, id)
+		switch id {
+		case "1":
+			w.WriteHeader(http.StatusBadRequest)
+		case "3":
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	})
+	events := make([]event.Event, 5)
+	for i := range events {
+		events[i] = sample()
+		events[i].ID = fmt.Sprint(i)
+	}
+	errs := open(t, fmt.Sprintf("{url: %q, mode: binary}", s.URL)).Write(t.Context(), events)
+	var got string
+	for _, err := range errs {
+		switch {
+		case err == nil:
+			got += "d"
+		case plugins.IsRejected(err):
+			got += "r"
+		default:
+			got += "u"
+		}
+	}
+	if got != "drduu" || strings.Join(ids, "") != "0123" {
+		t.Errorf("got %s after the requests %v", got, ids)
+	}
+}
+
+// A connection is used again, also after an answer with a body, but an endless body is not read to its end.
+func TestKeepAlive(t *testing.T) {
+	remotes := map[string]bool{}
+	body := strings.Repeat("x", 32<<10)
+	s := server(t, func(w http.ResponseWriter, r *http.Request) {
+		remotes[r.RemoteAddr] = true
+		fmt.Fprint(w, body)
+	})
+	sink := open(t, "url: "+s.URL)
+	for range 3 {
+		sink.Write(t.Context(), []event.Event{sample(), sample()})
+	}
+	if len(remotes) != 1 {
+		t.Errorf("%d connections for six requests", len(remotes))
+	}
+
+	endless := server(t, func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := w.Write([]byte(body)); err != nil {
+				return
+			}
+		}
+	})
+	if errs := open(t, "url: "+endless.URL).Write(t.Context(), []event.Event{sample()}); errs != nil {
+		t.Errorf("got %v", errs)
+	}
+}
+
+// A URL out of a file is read again when the file changes, and what is wrong with it is temporary.
+func TestURLFile(t *testing.T) {
+	s := server(t, func(http.ResponseWriter, *http.Request) {})
+	file := filepath.Join(t.TempDir(), "url")
+	sink := open(t, fmt.Sprintf("url: {file: %q}", file))
+	for i, tt := range []struct {
+		content string
+		ok      bool
+	}{{"", false}, {"no url", false}, {s.URL + "\n", true}} {
+		if tt.content != "" {
+			if err := os.WriteFile(file, []byte(tt.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		errs := sink.Write(t.Context(), []event.Event{sample()})
+		if ok := errs == nil; ok != tt.ok || !ok && plugins.IsRejected(errs[0]) {
+			t.Errorf("%d: got %v", i, errs)
+		}
+	}
+}
+
+func TestNoCloudEvent(t *testing.T) {
+	e := sample()
+	e.Type = ""
+	errs := open(t, "url: http://127.0.0.1:1").Write(t.Context(), []event.Event{e})
+	if len(errs) != 1 || !plugins.IsRejected(errs[0]) {
+		t.Errorf("got %v, want a rejection", errs)
+	}
+}
