@@ -46,8 +46,8 @@ func (s *Sandbox) KillAPIServer(tb testing.TB) {
 }
 
 // StartAPIServer starts it again on the same port and data, and waits until it is ready. Its
-// watch cache begins with the present: a watch from a resourceVersion before the start gets
-// 410 if the resource had changes in between.
+// watch cache begins at etcd's revision of that moment: a watch from an older resourceVersion
+// gets 410, also if only other resources changed since.
 func (s *Sandbox) StartAPIServer(tb testing.TB) {
 	tb.Helper()
 	s.mustBePrivate(tb)
