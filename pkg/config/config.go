@@ -86,7 +86,7 @@ type Route struct {
 	Node        Node     `yaml:",self"`
 	Name        string   `yaml:"name,required" doc:"Name of the route, part of every event."`
 	From        []string `yaml:"from,required" min:"1" doc:"Sources."`
-	On          []string `yaml:"on" default:"[added, updated, deleted]" enum:"added updated deleted deselected sync" min:"1" doc:"What happened to the object."`
+	On          []string `yaml:"on" default:"added updated deleted" enum:"added updated deleted deselected sync" min:"1" doc:"What happened to the object."`
 	Filter      *Expr    `yaml:"filter" doc:"CEL, bool: whether the route wants the delta. Absent: every one."`
 	Emit        *Expr    `yaml:"emit" doc:"CEL, a map or a list of maps: the data of the events."`
 	Key         *Expr    `yaml:"key" doc:"CEL, string, int or bool: deltas of one key stay in order. Absent: the object."`

@@ -130,15 +130,23 @@ func (d *decoder) unknownKeys(n Node, fields []field) (guessed []string) {
 	return guessed
 }
 
-// byDefault decodes the default of a field's tag, as if it stood at n.
+// byDefault sets a field that is absent, or cannot be decoded, to the default of its tag.
 func (d *decoder) byDefault(n Node, v reflect.Value, f field) {
-	def, problems := ParseNode("default of "+f.key, []byte(f.byDefault))
-	if len(problems) > 0 {
-		d.problems = append(d.problems, problems...)
-		return
+	words := []string{f.byDefault}
+	into := v
+	if v.Kind() == reflect.Slice {
+		words = strings.Fields(f.byDefault)
+		into = reflect.New(v.Type().Elem()).Elem()
 	}
-	def.doc, def.path, def.at = n.doc, n.path, n.at
-	d.value(def, v, f)
+	for _, word := range words {
+		if err := setScalar(into, word); err != nil {
+			d.problemf(n, "the default must be %v: this is a bug of the router", err)
+			return
+		}
+		if v.Kind() == reflect.Slice {
+			v.Set(reflect.Append(v, into))
+		}
+	}
 }
 
 func (d *decoder) mapping(n Node, v reflect.Value, f field) {

@@ -14,7 +14,7 @@
 //	yaml:"name,required"  must be present
 //	yaml:"name,path"      a file: relative to the folder of the configuration file (URLs are left alone)
 //	yaml:",self"          not a key: a Node that receives the piece itself
-//	default:"10ms"        YAML, used if the key is absent
+//	default:"10ms"        the value if the key is absent; for a list, its elements with blanks between them
 //	enum:"skip deliver"   the only values; for a list, of its elements
 //	min:"1" max:"10"      bounds of a number or duration, or of the length of a list or map
 //	doc:"…"               one sentence for the schema

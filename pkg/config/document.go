@@ -16,7 +16,7 @@ import (
 
 // What a document may be at most. A configuration is written by people; beyond these it is a mistake or an attack.
 const (
-	maxDocument = 4 << 20  // bytes of the file
+	maxDocument = 1 << 20  // bytes of the file; a ConfigMap holds no more
 	maxExpanded = 16 << 20 // bytes with every alias written out, counted as in measure
 	maxDepth    = 100
 )
@@ -53,7 +53,7 @@ func ParseNode(file string, data []byte) (Node, Problems) {
 // checkText refuses what would make a line in the file another one than in an editor.
 func (d *document) checkText() *Problem {
 	if len(d.text) > maxDocument {
-		return &Problem{File: d.file, Message: "is larger than 4 MiB: a configuration is smaller; is it the right file?"}
+		return &Problem{File: d.file, Message: "is larger than 1 MiB: a configuration is smaller; is it the right file?"}
 	}
 	if strings.TrimSpace(d.text) == "" {
 		return &Problem{File: d.file, Message: "is empty: it needs at least version, sources, sinks and routes"}

@@ -89,8 +89,12 @@ func Suggest(name string, known []string) string {
 
 // nearest returns the known name that can be reached by the fewest typing mistakes, if they are few.
 func nearest(name string, known []string) (string, bool) {
+	const maxName = 64
 	best, found := 0, ""
 	for _, k := range known {
+		if len(name) > maxName || len(k) > maxName {
+			continue
+		}
 		d := distance([]rune(strings.ToLower(name)), []rune(strings.ToLower(k)))
 		if d <= max(1, min(len(name), len(k))/3) && (found == "" || d < best) {
 			best, found = d, k
@@ -101,10 +105,6 @@ func nearest(name string, known []string) (string, bool) {
 
 // distance counts the characters to insert, remove, replace or swap with their neighbour (Damerau-Levenshtein).
 func distance(a, b []rune) int {
-	const tooLong = 64
-	if len(a) > tooLong || len(b) > tooLong {
-		return tooLong
-	}
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
 		rows[i] = make([]int, len(b)+1)
