@@ -1,5 +1,70 @@
 package main
 
-import "errors"
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
 
-func consumeRouter(consumer) error { return errors.New("soon") }
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/index"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+)
+
+// consumeRouter is the router's informer core: wire → cache with one CEL index.
+func consumeRouter(c consumer) error {
+	client, err := informer.NewClientFor(&rest.Config{Host: c.url, QPS: -1})
+	if err != nil {
+		return err
+	}
+	m, log := metrics.New(), slog.New(slog.DiscardHandler)
+	byNode, err := nodeIndex(m, log)
+	if err != nil {
+		return err
+	}
+	updates := &updateCounter{last: int64(c.updates), done: make(chan struct{})}
+	factory := informer.New(informer.Config{Client: client, Cluster: "bench", Metrics: m, Log: log, Downstream: updates})
+	factory.Watch(informer.Spec{Resource: corev1.SchemeGroupVersion.WithResource("pods")}, index.NewStore(byNode), informer.Source{Name: "pods"})
+
+	c.begin()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go factory.Run(ctx)
+	<-factory.Synced("pods")
+	if err := c.synced(); err != nil {
+		return err
+	}
+	<-updates.done
+	return c.done()
+}
+
+func nodeIndex(m *metrics.Metrics, log *slog.Logger) (index.Spec, error) {
+	const text = "object.spec.nodeName"
+	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "bench", Sources: map[string][]string{"pods": index.Builtins()}})
+	if err != nil {
+		return index.Spec{}, err
+	}
+	program, err := env.Compile(text, expr.Index, "pods")
+	if err != nil {
+		return index.Spec{}, err
+	}
+	return index.NewSpec([]string{text}, []*expr.Program{program}, m.IndexErrors.WithLabelValues("pods", "byNode"), log, "pods.byNode"), nil
+}
+
+// updateCounter is a downstream without routes.
+type updateCounter struct {
+	seen atomic.Int64
+	last int64
+	done chan struct{}
+}
+
+func (u *updateCounter) Admit(_ context.Context, d *event.Delta) (func(), error) {
+	if d.Op == event.Updated && u.seen.Add(1) == u.last {
+		close(u.done)
+	}
+	return nil, nil //nolint:nilnil // nobody wants the delta
+}

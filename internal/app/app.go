@@ -1,0 +1,126 @@
+// Package app puts the router together: it checks a configuration, opens everything downstream first, runs until told to stop, and
+// stops upstream first. It is the one place that knows the order, and the only package that knows all stages.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+)
+
+// closeTimeout is how long handlers and sinks may take to close, together.
+const closeTimeout = 5 * time.Second
+
+// Options is what the command line says.
+type Options struct {
+	Config       string // path of the configuration file
+	Components   Components
+	Version      string
+	Log          *slog.Logger
+	Stdout       io.Writer     // where the stdout sink writes
+	DrainTimeout time.Duration // how long to deliver what is owed when stopping
+}
+
+// Run runs the router until ctx is done, and then stops in order. The error is config.Problems if the configuration is bad; nil
+// after a stop that was asked for, also when something stayed undelivered (it is logged).
+func Run(ctx context.Context, opts Options) error {
+	p, problems := makePlan(opts.Config, opts.Components)
+	if len(problems) > 0 {
+		return problems
+	}
+	restore := informer.QuietKlog(opts.Log)
+	defer restore()
+	r := &router{plan: p, opts: opts, log: opts.Log, metrics: metrics.New()}
+	r.metrics.SetBuildInfo(opts.Version)
+	r.metrics.ConfigHash.WithLabelValues(p.config.Hash).Set(1)
+	r.metrics.ConfigReloadOK.Set(1)
+	// Opening heeds ctx too: a stop while it waits for something is a stop.
+	if err := r.open(ctx); err != nil {
+		return errors.Join(err, r.close(ctx))
+	}
+	r.logStart()
+	return r.run(ctx)
+}
+
+// run feeds the pipeline until ctx is done or a listener fails.
+func (r *router) run(ctx context.Context) error {
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	var watches sync.WaitGroup
+	r.pipeline.Start(context.WithoutCancel(ctx))
+	watches.Go(func() { r.factory.Run(watching) })
+	for _, wait := range r.waits {
+		watches.Go(func() { wait(watching) })
+	}
+
+	var failed error
+	select {
+	case <-ctx.Done():
+		r.log.Info("stopping", "drainTimeout", r.opts.DrainTimeout)
+	case failed = <-r.probesFailed():
+		r.log.Error("stopping, because a listener failed", "err", failed)
+	}
+
+	// Upstream first: nothing arrives any more, what is owed is delivered, then what delivers it ends.
+	stopWatching()
+	watches.Wait()
+	r.drain(ctx)
+	return errors.Join(failed, r.close(ctx))
+}
+
+// drain delivers what is owed, as far as the timeout allows.
+func (r *router) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.DrainTimeout)
+	defer cancel()
+	if err := r.pipeline.Drain(ctx); err != nil {
+		r.log.Warn("stopped with deltas undelivered", "err", err)
+	}
+}
+
+// close ends all that open has opened, in the order of the flow; it may be called after an open that failed half-way.
+func (r *router) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	var errs []error
+	if r.pipeline != nil {
+		errs = append(errs, r.pipeline.Close(ctx))
+	}
+	for i := len(r.closers) - 1; i >= 0; i-- {
+		if err := r.closers[i].close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("closing %s: %w", r.closers[i].name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// logStart says what runs, and what is given up.
+func (r *router) logStart() {
+	cfg := r.plan.config
+	r.log.Info("started", "version", r.opts.Version, "config", r.opts.Config, "cluster", cfg.Cluster.Name, "server", r.server,
+		"sources", len(cfg.Sources), "routes", len(cfg.Routes))
+	if cfg.State.Dir == "" {
+		r.log.Warn("state.dir is not set: dead letters are not kept, only logged")
+	}
+}
+
+// checks tells /readyz how the sources and the routes are.
+func (r *router) checks() []api.Check {
+	var checks []api.Check
+	for _, s := range r.factory.Statuses() {
+		checks = append(checks, sourceCheck(s))
+	}
+	for _, s := range r.pipeline.Status() {
+		if s.Paused != "" {
+			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: "paused: " + s.Paused})
+		}
+	}
+	return checks
+}

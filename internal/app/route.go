@@ -1,0 +1,104 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+)
+
+// route puts together what one route of the configuration needs at run time.
+func (r *router) route(p *routePlan) pipeline.Route {
+	route := pipeline.Route{
+		Name: p.Name, Sources: p.From, Ready: r.ready(p.lookups()),
+		HandlerName: p.Handle, Handler: r.handlers[p.Handle],
+		Existing: p.Existing == config.ExistingDeliver,
+		Deliver:  deliver(p.Deliver), Overflow: overflow(p.Overflow), OnFailure: onFailure(p.OnFailure),
+		Batch:       pipeline.Batch{Size: p.Batch.Size, Wait: p.Batch.Wait},
+		Concurrency: p.Concurrency, Capacity: p.Queue.Memory,
+		Retry: pipeline.Retry{Attempts: p.Retry.Attempts, Backoff: p.Retry.Backoff, Max: p.Retry.Max, MaxAge: p.Retry.MaxAge},
+	}
+	for _, name := range p.On {
+		if op, ok := event.ParseOp(name); ok {
+			route.Ops = append(route.Ops, op)
+		}
+	}
+	for _, name := range p.To {
+		route.Sinks = append(route.Sinks, pipeline.NamedSink{Name: name, Sink: r.sinks[name]})
+	}
+	if p.emit != nil {
+		route.HandlerName, route.Handler = "emit", r.opts.Components.Emit(p.emit, r.catalog)
+	}
+	if p.filter != nil {
+		absent := r.metrics.RouteErrors.WithLabelValues(p.Name, "absent")
+		route.Filter = filters.NewCEL(filters.CELConfig{
+			Program: p.filter, Cache: r.catalog, Log: r.log.With("route", p.Name), Absent: absent.Inc,
+			Place: func(e *expr.EvalError) string { return r.place(p.Filter, e) },
+		})
+	}
+	if p.key != nil {
+		route.Key = func(ctx context.Context, d *event.Delta) (string, error) {
+			return p.key.Key(ctx, expr.Input{Delta: d, Cache: r.catalog})
+		}
+	}
+	return route
+}
+
+// place says where in the configuration an evaluation failed, as file:line:column.
+func (r *router) place(e *config.Expr, failed *expr.EvalError) string {
+	if define, ok := r.plan.config.Define[failed.Define]; ok {
+		e = &define
+	}
+	p := e.Problem(max(1, failed.Line), failed.Column, "")
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+}
+
+// ready returns a channel that is closed when all the sources have synced; nil if there is none to wait for.
+func (r *router) ready(sources []string) <-chan struct{} {
+	if len(sources) == 0 {
+		return nil
+	}
+	synced := make(chan struct{})
+	r.waits = append(r.waits, func(ctx context.Context) {
+		for _, source := range sources {
+			select {
+			case <-r.factory.Synced(source):
+			case <-ctx.Done():
+				return
+			}
+		}
+		close(synced)
+	})
+	return synced
+}
+
+func deliver(s string) pipeline.Deliver {
+	if s == config.DeliverLatest {
+		return pipeline.Latest
+	}
+	return pipeline.Every
+}
+
+func overflow(s string) pipeline.Overflow {
+	switch s {
+	case config.OverflowBlock:
+		return pipeline.Block
+	case config.OverflowDropOldest:
+		return pipeline.DropOldest
+	}
+	return pipeline.Fold
+}
+
+func onFailure(s string) pipeline.OnFailure {
+	switch s {
+	case config.OnFailureDrop:
+		return pipeline.Drop
+	case config.OnFailurePause:
+		return pipeline.Pause
+	}
+	return pipeline.DeadLetter
+}
