@@ -50,7 +50,7 @@ func Run(ctx context.Context, opts Options) error {
 	return r.run(ctx)
 }
 
-// run feeds the pipeline until ctx is done or a listener fails.
+// run feeds the pipeline until ctx is done.
 func (r *router) run(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
@@ -61,19 +61,14 @@ func (r *router) run(ctx context.Context) error {
 		watches.Go(func() { wait(watching) })
 	}
 
-	var failed error
-	select {
-	case <-ctx.Done():
-		r.log.Info("stopping", "drainTimeout", r.opts.DrainTimeout)
-	case failed = <-r.probesFailed():
-		r.log.Error("stopping, because a listener failed", "err", failed)
-	}
+	<-ctx.Done()
+	r.log.Info("stopping", "drainTimeout", r.opts.DrainTimeout)
 
 	// Upstream first: nothing arrives any more, what is owed is delivered, then what delivers it ends.
 	stopWatching()
 	watches.Wait()
 	r.drain(ctx)
-	return errors.Join(failed, r.close(ctx))
+	return r.close(ctx)
 }
 
 // drain delivers what is owed, as far as the timeout allows.

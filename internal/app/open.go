@@ -30,7 +30,6 @@ type router struct {
 	catalog  *index.Catalog
 	pipeline *pipeline.Pipeline
 	factory  *informer.Factory
-	probes   *api.Server
 	waits    []func(context.Context) // run beside the watches; each ends when what it waits for is there
 	closers  []closer                // in the order of opening
 }
@@ -70,7 +69,7 @@ func (r *router) open(ctx context.Context) error {
 	if err := r.openPipeline(); err != nil {
 		return err
 	}
-	return r.openProbes()
+	return r.openProbes(ctx)
 }
 
 // downstream hands deltas on to the pipeline, which is made after the factory.
@@ -198,29 +197,20 @@ func (r *router) openPipeline() error {
 // sourceCheck tells /readyz about a source. One that may not be watched, or whose resource does not exist, is named but holds up nobody.
 func sourceCheck(s informer.Status) api.Check {
 	return api.Check{
-		Name: "sources/" + s.Source, OK: s.Synced, Holds: !s.Denied, Message: s.Reason,
+		Name: "sources/" + s.Source, OK: s.Synced, Holds: !s.Refused, Message: s.Reason,
 	}
 }
 
-func (r *router) openProbes() error {
-	address := r.plan.config.Listen.Probes
-	if address == "" {
+func (r *router) openProbes(ctx context.Context) error {
+	if r.plan.config.Listen.Probes == "" {
 		return nil
 	}
-	probes := api.New(api.Config{Addr: address, Metrics: r.metrics.Handler(), Checks: r.checks, Log: r.log})
-	if err := probes.Start(); err != nil {
-		return fmt.Errorf("listen.probes: %w", err)
+	probes := api.New(api.Config{
+		Addr: r.plan.config.Listen.Probes, Metrics: r.metrics.Handler(), Checks: r.checks, Log: r.log,
+	})
+	if err := probes.Start(ctx); err != nil {
+		return err
 	}
-	r.probes = probes
 	r.onClose("probes", probes.Close)
-	r.log.Info("listening", "for", "probes", "address", probes.Addr())
 	return nil
-}
-
-// probesFailed delivers the error of a listener that ended by itself.
-func (r *router) probesFailed() <-chan error {
-	if r.probes == nil {
-		return nil
-	}
-	return r.probes.Failed()
 }

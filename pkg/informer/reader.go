@@ -13,6 +13,9 @@ import (
 // eventBuffer is how many events are decoded ahead of the Reflector, so that the two goroutines seldom wait for each other.
 const eventBuffer = 64
 
+// shortWatch is what the Reflector takes for a watch that does not work, if nothing came.
+const shortWatch = time.Second
+
 // reader decodes a watch response in a goroutine of its own. It implements watch.Interface.
 type reader struct {
 	w      *Watch
@@ -24,12 +27,14 @@ type reader struct {
 	// initial: the stream begins with what there is and a bookmark ends that. lagging fires when neither comes.
 	initial bool
 	lagging *time.Timer
+	began   time.Time
+	sent    bool // anything to the Reflector
 }
 
 // newReader takes over the body and the context and starts reading.
 func newReader(ctx context.Context, cancel context.CancelFunc, w *Watch, body io.ReadCloser, opts metav1.ListOptions) *reader {
 	r := &reader{
-		w: w, body: body, out: make(chan watch.Event, eventBuffer), cancel: cancel, done: ctx.Done(),
+		w: w, began: time.Now(), body: body, out: make(chan watch.Event, eventBuffer), cancel: cancel, done: ctx.Done(),
 		initial: opts.SendInitialEvents != nil && *opts.SendInitialEvents,
 	}
 	r.events = newFrames(&w.spec, w.resource.Load(), newStream(body, r.heard))
@@ -63,8 +68,8 @@ func (r *reader) refuse() {
 
 func (r *reader) run() {
 	defer r.w.running.RUnlock()
-	defer close(r.out)
 	defer r.cancel()
+	defer close(r.out)
 	for {
 		e, err := r.events.next()
 		var bad *objectError
@@ -75,6 +80,7 @@ func (r *reader) run() {
 			}
 		case err != nil:
 			r.ended(err)
+			r.linger()
 			return
 		}
 		if r.initial && e.Type == watch.Bookmark {
@@ -112,7 +118,21 @@ func (r *reader) replace(e watch.Event, bad *objectError) (watch.Event, error) {
 	return e, nil
 }
 
+// linger keeps a stream that ended at once without a word open for a moment: the Reflector would list again rather than resume.
+func (r *reader) linger() {
+	if r.sent || r.initial {
+		return
+	}
+	t := time.NewTimer(time.Until(r.began.Add(shortWatch)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.done:
+	}
+}
+
 func (r *reader) send(e watch.Event) bool {
+	r.sent = true
 	select {
 	case r.out <- e:
 		return true

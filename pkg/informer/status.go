@@ -2,10 +2,13 @@ package informer
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/metrics"
@@ -26,6 +29,8 @@ type Status struct {
 	Synced bool // the cache has all objects
 	// Reason is what stands in the way: why the source is not synced, or why it gets no news any more. Empty: nothing.
 	Reason string
+	// Refused: the API server answers, and forbids the resource or does not have it. Waiting does not help, an administrator does.
+	Refused bool
 }
 
 // Statuses returns the status of every source, in the order of their names.
@@ -98,8 +103,9 @@ func (s *source) join(w *Watch) *source {
 func (s *source) status() Status {
 	status := Status{Source: s.Name, Synced: true}
 	for _, w := range s.watches {
-		synced, reason := w.state()
+		synced, reason, refused := w.state()
 		status.Synced = status.Synced && synced
+		status.Refused = status.Refused || refused
 		if status.Reason == "" {
 			status.Reason = reason
 		}
@@ -134,17 +140,18 @@ func (s *source) age() {
 
 // state is a Watch's part of a status.
 type state struct {
-	mu     sync.Mutex
-	synced bool
-	reason string
-	logged string // the last reason that was logged
-	relist string // why the next list is necessary
+	mu      sync.Mutex
+	synced  bool
+	reason  string
+	refused bool
+	logged  string // the last reason that was logged
+	relist  string // why the next list is necessary
 }
 
-func (w *Watch) state() (synced bool, reason string) {
+func (w *Watch) state() (synced bool, reason string, refused bool) {
 	w.is.mu.Lock()
 	defer w.is.mu.Unlock()
-	return w.is.synced, w.is.reason
+	return w.is.synced, w.is.reason, w.is.refused
 }
 
 func (w *Watch) setSynced(synced bool) {
@@ -164,7 +171,7 @@ func (w *Watch) reached() {
 	w.heard()
 	w.is.mu.Lock()
 	recovered := w.is.reason != ""
-	w.is.reason, w.is.logged = "", ""
+	w.is.reason, w.is.logged, w.is.refused = "", "", false
 	w.is.mu.Unlock()
 	if recovered {
 		w.log.Info("the API server answers", "watch", w.name)
@@ -177,6 +184,7 @@ func (w *Watch) failing(err error) {
 	w.is.mu.Lock()
 	known := w.is.logged == reason
 	w.is.reason, w.is.logged = reason, reason
+	w.is.refused = apierrors.IsForbidden(err) || errors.Is(err, errAbsent)
 	w.is.mu.Unlock()
 	if !known {
 		w.log.Warn("cannot list or watch, trying again", "watch", w.name, "err", reason)

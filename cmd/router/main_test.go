@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRun(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		args   []string
+		config string
+		code   int
+		stdout string // contained
+		stderr string // contained
+	}{
+		{name: "no arguments", code: 2, stderr: "Usage:"},
+		{name: "help", args: []string{"help"}, code: 0, stdout: "Usage:"},
+		{name: "-h", args: []string{"-h"}, code: 0, stdout: "Usage:"},
+		{name: "version", args: []string{"version"}, code: 0, stdout: "router dev go1"},
+		{name: "unknown flag", args: []string{"-confg", "x"}, code: 2, stderr: "-confg"},
+		{name: "unknown command", args: []string{"chek"}, code: 2, stderr: `unexpected argument "chek"`},
+		{name: "no config", args: []string{"-log-level", "info"}, code: 2, stderr: "-config FILE is missing"},
+		{name: "bad level", args: []string{"-log-level", "loud", "-config", "x"}, code: 2, stderr: "log-level"},
+		{name: "missing file", args: []string{"-config", "does-not-exist.yaml"}, code: 2, stderr: "does-not-exist.yaml"},
+		{name: "check a good file", args: []string{"check"}, config: good, code: 0, stdout: "ok"},
+		{
+			name: "check reports everything at once", args: []string{"check"}, config: bad, code: 2,
+			stderr: "config.yaml:4:40: routes[0].filter", // the filter's column
+		},
+		{name: "check reports the sink's mistake too", args: []string{"check"}, config: bad, code: 2, stderr: "config.yaml:3:"},
+		{name: "run refuses it too", config: bad, code: 2, stderr: "obj"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := c.args
+			if c.config != "" {
+				file := filepath.Join(t.TempDir(), "config.yaml")
+				if err := os.WriteFile(file, []byte(c.config), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				args = append(args, "-config", file)
+			}
+			var stdout, stderr bytes.Buffer
+			if code := run(t.Context(), args, &stdout, &stderr); code != c.code {
+				t.Errorf("exit code %d, want %d; stderr: %s", code, c.code, &stderr)
+			}
+			if !strings.Contains(stdout.String(), c.stdout) {
+				t.Errorf("stdout is %q, want %q in it", &stdout, c.stdout)
+			}
+			if !strings.Contains(stderr.String(), c.stderr) {
+				t.Errorf("stderr is %q, want %q in it", &stderr, c.stderr)
+			}
+		})
+	}
+}
+
+const good = `version: 1
+sources: {pods: {resource: v1/pods}}
+sinks: {out: {stdout: {}}}
+routes: [{name: r, from: pods, filter: object.metadata.name == "a", to: out}]
+`
+
+const bad = `version: 1
+sources: {pods: {resource: v1/pods}}
+sinks: {out: {stdout: {colour: red}}}
+routes: [{name: r, from: pods, filter: obj.metadata.name == "a", to: out}]
+`
+
+// TestShippedConfigs keeps every configuration that a newcomer reads free of mistakes.
+func TestShippedConfigs(t *testing.T) {
+	t.Chdir("../..")
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(readme), "```yaml\n")
+	if !ok {
+		t.Fatal("README.md has no YAML example")
+	}
+	example, _, _ := strings.Cut(rest, "```")
+	for name, text := range map[string]string{"README.md": example, "config.yaml": mustRead(t, "config.yaml")} {
+		t.Run(name, func(t *testing.T) {
+			// The guest is built by make; here it is enough that the file is there.
+			dir := t.TempDir()
+			module := filepath.Join(dir, "guest.wasm")
+			if err := os.WriteFile(module, []byte("\x00asm\x01\x00\x00\x00"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(dir, "config.yaml")
+			if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "./bin/plugins/restart-alert.wasm", module)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var stdout, stderr bytes.Buffer
+			if code := run(t.Context(), []string{"check", "-config", file}, &stdout, &stderr); code != 0 {
+				t.Errorf("exit code %d: %s", code, &stderr)
+			}
+		})
+	}
+}
+
+func mustRead(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
