@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/deltarouter/deltarouter/pkg/api"
 	"go.uber.org/goleak"
+
+	"github.com/deltarouter/deltarouter/pkg/api"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -63,23 +64,28 @@ func TestReady(t *testing.T) {
 	}{
 		"no checks": {nil, 200, "ready\n"},
 		"all well": {
-			[]api.Check{{Name: "sources/pods", OK: true, Holds: true}, {Name: "pipeline", OK: true, Holds: true}}, 200,
+			[]api.Check{{Name: "sources/pods", OK: true, Holds: true}, {Name: "pipeline", OK: true, Holds: true}},
+			200,
 			"[+]sources/pods: ok\n[+]pipeline: ok\nready\n",
 		},
 		"one syncing": {
-			[]api.Check{{Name: "sources/nodes", OK: true}, {Name: "sources/pods", Holds: true, Message: "not synced: listing"}}, 503,
+			[]api.Check{{Name: "sources/nodes", OK: true}, {Name: "sources/pods", Holds: true, Message: "not synced: listing"}},
+			503,
 			"[+]sources/nodes: ok\n[-]sources/pods: not synced: listing\nnot ready: waiting for sources/pods\n",
 		},
 		"forbidden does not hold": {
-			[]api.Check{{Name: "sources/tokens", Message: "not synced: forbidden: may not list secrets"}, {Name: "sources/pods", OK: true, Holds: true}}, 200,
+			[]api.Check{{Name: "sources/tokens", Message: "not synced: forbidden: may not list secrets"}, {Name: "sources/pods", OK: true, Holds: true}},
+			200,
 			"[-]sources/tokens: not synced: forbidden: may not list secrets\n[+]sources/pods: ok\nready\n",
 		},
 		"two hold, one is named": {
-			[]api.Check{{Name: "a", Holds: true, Message: "x"}, {Name: "b", Message: "y"}, {Name: "c", Holds: true}}, 503,
+			[]api.Check{{Name: "a", Holds: true, Message: "x"}, {Name: "b", Message: "y"}, {Name: "c", Holds: true}},
+			503,
 			"[-]a: x\n[-]b: y\n[-]c: not ok\nnot ready: waiting for a, c\n",
 		},
 		"lines stay lines": {
-			[]api.Check{{Name: "a", Message: "one\n[+]b: ok\r\n two"}, {Name: "c", Message: long}}, 200,
+			[]api.Check{{Name: "a", Message: "one\n[+]b: ok\r\n two"}, {Name: "c", Message: long}},
+			200,
 			"[-]a: one [+]b: ok two\n[-]c: " + long[:1024] + "…\nready\n",
 		},
 	}

@@ -18,8 +18,14 @@ import (
 
 const nameRule = "a name begins with a letter and has only letters, digits, - and _, at most 63"
 
-// isName keeps names fit for metrics, paths and "source.index" in CEL.
-func isName(s string) bool { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`).MatchString(s) }
+var (
+	// nameSyntax keeps names fit for metrics, paths and "source.index" in CEL.
+	nameSyntax    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`)
+	clusterSyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
+	celIdentifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	dnsLabel      = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	dnsDomain     = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+)
 
 // unmarshal takes a mapping of exactly one key, the kind.
 func (c *Component) unmarshal(n Node) Problems {
@@ -67,7 +73,7 @@ func checkNames(n Node, reserved []string) (problems Problems) {
 	for _, e := range n.entries() {
 		key := e.value
 		key.at = e.at
-		if !isName(e.key) {
+		if !nameSyntax.MatchString(e.key) {
 			problems = append(problems, key.Problemf("%q is no name: %s", e.key, nameRule))
 		} else if slices.Contains(reserved, e.key) {
 			problems = append(problems, key.Problemf("%s is built in: choose another name", e.key))
@@ -78,7 +84,6 @@ func checkNames(n Node, reserved []string) (problems Problems) {
 
 // checkDefines checks that the names are fit for CEL.
 func checkDefines(n Node) (problems Problems) {
-	identifier := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	builtIn := []string{"object", "oldObject", "op", "source", "cluster"}
 	reserved := []string{
 		"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop",
@@ -88,7 +93,7 @@ func checkDefines(n Node) (problems Problems) {
 		key := e.value
 		key.at = e.at
 		switch {
-		case !identifier.MatchString(e.key):
+		case !celIdentifier.MatchString(e.key):
 			problems = append(problems, key.Problemf("%q is no name for CEL: it has only letters, digits and _, and no digit first", e.key))
 		case slices.Contains(builtIn, e.key), slices.Contains(reserved, e.key):
 			problems = append(problems, key.Problemf("%s has a meaning in CEL already: choose another name", e.key))
@@ -128,7 +133,7 @@ func checkOnce(n Node, values []string) (problems Problems) {
 
 // Validate checks what the tags cannot say.
 func (r *Route) Validate(n Node) (problems Problems) {
-	if r.Name != "" && !isName(r.Name) {
+	if r.Name != "" && !nameSyntax.MatchString(r.Name) {
 		problems = append(problems, n.At("name").Problemf("%q is no name: %s", r.Name, nameRule))
 	}
 	if r.Emit != nil && r.Handle != "" {
@@ -144,7 +149,7 @@ func (r *Route) Validate(n Node) (problems Problems) {
 
 // Validate checks what the tags cannot say.
 func (c *Cluster) Validate(n Node) (problems Problems) {
-	if !isClusterName(c.Name) {
+	if !clusterSyntax.MatchString(c.Name) {
 		problems = append(problems, n.At("name").Problemf("%q is no name: it has only letters, digits, -, _ and ., at most 253", c.Name))
 	}
 	if c.Burst > 0 && c.QPS == 0 {
@@ -224,8 +229,6 @@ func (s *Source) checkDrop(n Node) (problems Problems) {
 
 // ParseResource splits [group/]version/resource. The error says what is wrong and what to write.
 func ParseResource(s string) (group, version, resource string, err error) {
-	label := regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	domain := regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 	form := errors.New("must be [group/]version/resource, as in v1/pods or apps/v1/deployments")
 	parts := strings.Split(s, "/")
 	last := parts[len(parts)-1]
@@ -238,13 +241,13 @@ func ParseResource(s string) (group, version, resource string, err error) {
 		return "", "", "", errors.New("a resource is in lower case and in the plural, as in v1/pods: see `kubectl api-resources`")
 	case len(parts) == 2 && parts[0] != "v1":
 		return "", "", "", errors.New("without a group the version is v1: write the group too, as in apps/v1/deployments")
-	case len(parts) == 3 && !domain.MatchString(parts[0]):
+	case len(parts) == 3 && !dnsDomain.MatchString(parts[0]):
 		return "", "", "", form
 	case len(parts) == 3:
 		group = parts[0]
 	}
 	version = parts[len(parts)-2]
-	if !label.MatchString(version) || !label.MatchString(last) {
+	if !dnsLabel.MatchString(version) || !dnsLabel.MatchString(last) {
 		return "", "", "", form
 	}
 	return group, version, last, nil

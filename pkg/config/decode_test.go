@@ -36,7 +36,6 @@ type everything struct {
 	Lists   map[string][]string    `yaml:"lists"`
 	Exprs   map[string]config.Expr `yaml:"exprs"`
 	Ignored string
-	hidden  string
 }
 
 type nested struct {

@@ -6,13 +6,10 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/deltarouter/deltarouter/pkg/config"
 	"pgregory.net/rapid"
-)
 
-type exprHolder struct {
-	K config.Expr `yaml:"k"`
-}
+	"github.com/deltarouter/deltarouter/pkg/config"
+)
 
 func TestExprProblem(t *testing.T) {
 	tests := map[string]struct {

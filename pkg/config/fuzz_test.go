@@ -5,8 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/deltarouter/deltarouter/pkg/config"
 	"golang.org/x/tools/txtar"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
 // FuzzParse: whatever the text, Parse returns; its problems have places inside of the file; what has no problem can be used.

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/deltarouter/deltarouter/pkg/config"
 	"golang.org/x/tools/txtar"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")

@@ -150,7 +150,7 @@ func (t *tracer) flow(quote rune) bool {
 	for quote != 0 || t.next < len(t.value) {
 		at := t.here()
 		r := t.peek()
-		ok := true
+		var ok bool
 		switch {
 		case r == 0:
 			return false
