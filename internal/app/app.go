@@ -62,7 +62,7 @@ func (r *router) run(ctx context.Context) error {
 	}
 
 	<-ctx.Done()
-	r.log.Info("stopping", "drainTimeout", r.opts.DrainTimeout)
+	r.log.Info("stopping", "drainTimeout", r.opts.DrainTimeout.String())
 
 	// Upstream first: nothing arrives any more, what is owed is delivered, then what delivers it ends.
 	stopWatching()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -179,6 +180,9 @@ func (r *router) indexes(source string) map[string]index.Spec {
 func (r *router) openPipeline() error {
 	cfg := pipeline.Config{Metrics: r.metrics, Log: r.log}
 	if dir := r.plan.config.State.Dir; dir != "" {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("state.dir: %w", err)
+		}
 		letters, err := pipeline.OpenDeadLetters(filepath.Join(dir, "dead-letters.jsonl"))
 		if err != nil {
 			return fmt.Errorf("state.dir: %w", err)

@@ -1,7 +1,9 @@
 package index
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/expr"
@@ -36,8 +38,8 @@ func (c *Catalog) Add(name string, stores []*Store, indexes map[string]Spec) {
 	c.sources[name] = source{stores: slices.Clone(stores), indexes: names}
 }
 
-// Lookup returns the objects of the source that the index has under value, in no order; every object if index is empty. An unknown
-// source or index has none.
+// Lookup returns the objects of the source that the index has under value; every object if index is empty. An unknown source or
+// index has none. They are sorted by namespace and name, so that what is made of them is the same each time.
 func (c *Catalog) Lookup(source, index, value string) []*event.Object {
 	src := c.sources[source]
 	var found []*event.Object
@@ -48,6 +50,9 @@ func (c *Catalog) Lookup(source, index, value string) []*event.Object {
 		}
 		found = store.lookup(found, src.indexes[index], value)
 	}
+	slices.SortFunc(found, func(a, b *event.Object) int {
+		return cmp.Or(strings.Compare(a.Key().Namespace, b.Key().Namespace), strings.Compare(a.Key().Name, b.Key().Name))
+	})
 	return found
 }
 
