@@ -1,0 +1,181 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"time"
+)
+
+// schema is a JSON Schema, as much of it as the configuration needs.
+type schema struct {
+	Schema               string     `json:"$schema,omitempty"`
+	Title                string     `json:"title,omitempty"`
+	Description          string     `json:"description,omitempty"`
+	Type                 any        `json:"type,omitempty"` // a string or a list of them
+	Enum                 []string   `json:"enum,omitempty"`
+	Pattern              string     `json:"pattern,omitempty"`
+	Default              any        `json:"default,omitempty"`
+	Minimum              *float64   `json:"minimum,omitempty"`
+	Maximum              *float64   `json:"maximum,omitempty"`
+	AnyOf                []schema   `json:"anyOf,omitempty"`
+	Items                *schema    `json:"items,omitempty"`
+	MinItems             int        `json:"minItems,omitempty"`
+	Required             []string   `json:"required,omitempty"`
+	Properties           properties `json:"properties,omitempty"`
+	AdditionalProperties any        `json:"additionalProperties,omitempty"` // a *schema or false
+	MinProperties        int        `json:"minProperties,omitempty"`
+	MaxProperties        int        `json:"maxProperties,omitempty"`
+}
+
+// properties keeps the order of the struct.
+type properties []property
+
+type property struct {
+	key   string
+	value schema
+}
+
+// MarshalJSON writes an object whose keys keep their order.
+func (ps properties) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	for i, p := range ps {
+		key, err := json.Marshal(p.key)
+		if err != nil {
+			return nil, err
+		}
+		value, err := json.Marshal(p.value)
+		if err != nil {
+			return nil, err
+		}
+		b.WriteString(map[bool]string{true: "{", false: ","}[i == 0])
+		b.Write(key)
+		b.WriteByte(':')
+		b.Write(value)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// Schema returns the JSON Schema of the configuration, for editors; it is the same in every call. It knows what the tags say, but
+// not what a kind of handler or sink makes of its part, and it wants text in quotes where the router would take a number as text.
+func Schema() []byte {
+	s := schemaOf(reflect.TypeFor[Config](), field{doc: "Configuration of deltarouter."})
+	s.Schema = "https://json-schema.org/draft/2020-12/schema"
+	s.Title = "deltarouter"
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(s); err != nil {
+		return nil // not reached: a test encodes it
+	}
+	return b.Bytes()
+}
+
+func schemaOf(t reflect.Type, f field) schema {
+	s := typeSchema(t, f)
+	s.Description = f.doc
+	return s
+}
+
+func typeSchema(t reflect.Type, f field) schema {
+	switch t {
+	case reflect.TypeFor[Node]():
+		return schema{}
+	case reflect.TypeFor[Expr]():
+		return schema{Type: []string{"string", "boolean", "number"}}
+	case reflect.TypeFor[Secret]():
+		form := structSchema(reflect.TypeFor[secretForm]())
+		form.Type, form.MinProperties, form.MaxProperties = "object", 1, 1
+		return schema{AnyOf: []schema{{Type: "string"}, form}}
+	case reflect.TypeFor[Component]():
+		return schema{Type: "object", MinProperties: 1, MaxProperties: 1}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return typeSchema(t.Elem(), f)
+	case reflect.Struct:
+		return structSchema(t)
+	case reflect.Map:
+		element := typeSchema(t.Elem(), f.element())
+		low, _ := strconv.Atoi(f.min)
+		return schema{Type: []string{"object", "null"}, AdditionalProperties: &element, MinProperties: low}
+	case reflect.Slice:
+		return listSchema(t, f)
+	}
+	return scalarSchema(t, f)
+}
+
+func structSchema(t reflect.Type) schema {
+	s := schema{Type: []string{"object", "null"}, AdditionalProperties: false}
+	for _, f := range fieldsOf(t) {
+		if f.self {
+			continue
+		}
+		if f.required {
+			s.Required = append(s.Required, f.key)
+		}
+		s.Properties = append(s.Properties, property{f.key, schemaOf(t.Field(f.index).Type, f)})
+	}
+	return s
+}
+
+// listSchema allows a scalar where a list of one is meant.
+func listSchema(t reflect.Type, f field) schema {
+	element := typeSchema(t.Elem(), f.element())
+	low, _ := strconv.Atoi(f.min)
+	list := schema{Type: "array", Items: &element, MinItems: low}
+	if !isScalar(t.Elem()) {
+		return list
+	}
+	return schema{AnyOf: []schema{element, list}, Default: defaultOf(t, f)}
+}
+
+// scalarSchema allows text with a variable where a number, or one of few words, is meant.
+func scalarSchema(t reflect.Type, f field) schema {
+	variable := schema{Type: "string", Pattern: `\$\{`}
+	var s schema
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return schema{Type: []string{"string", "integer"}, Pattern: `^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^0$|\$\{`, Default: defaultOf(t, f)}
+	case t == reflect.TypeFor[Size]():
+		return schema{Type: []string{"string", "integer"}, Pattern: `^[0-9]+([kMGT]|[KMGT]i)?$|\$\{`, Default: defaultOf(t, f)}
+	case t == reflect.TypeFor[Count]():
+		return schema{Type: []string{"string", "integer"}, Pattern: `^[0-9]+[kMGT]?$|\$\{`, Default: defaultOf(t, f)}
+	case t.Kind() == reflect.String && len(f.enum) == 0:
+		return schema{Type: "string", Default: defaultOf(t, f)}
+	case t.Kind() == reflect.String:
+		s = schema{Enum: f.enum}
+	case t.Kind() == reflect.Bool:
+		s = schema{Type: "boolean"}
+	case t.Kind() == reflect.Float32, t.Kind() == reflect.Float64:
+		s = schema{Type: "number", Minimum: number(f.min), Maximum: number(f.max)}
+	default:
+		s = schema{Type: "integer", Minimum: number(f.min), Maximum: number(f.max)}
+	}
+	return schema{AnyOf: []schema{s, variable}, Default: defaultOf(t, f)}
+}
+
+// defaultOf returns a default as JSON has it, nil if there is none.
+func defaultOf(t reflect.Type, f field) any {
+	if f.byDefault == "" {
+		return nil
+	}
+	v := reflect.New(t).Elem()
+	new(decoder).byDefault(Node{}, v, f)
+	switch v.Interface().(type) {
+	case time.Duration, Size, Count:
+		return f.byDefault
+	}
+	return v.Interface()
+}
+
+func number(text string) *float64 {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return nil
+	}
+	return &n
+}
