@@ -158,10 +158,6 @@ func (c *Cluster) Validate(n Node) (problems Problems) {
 	return problems
 }
 
-func isClusterName(s string) bool {
-	return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`).MatchString(s)
-}
-
 // Validate checks the addresses.
 func (l *Listen) Validate(n Node) (problems Problems) {
 	if l.Probes == "" {
