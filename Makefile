@@ -66,10 +66,12 @@ tidy-check:
 generate: ## regenerate what is generated
 	$(call each,$(CODE),go generate ./...)
 
-# The linter reads compiled dependencies from the build cache; with the flags of the build it finds those that are there.
+# The linter reads compiled dependencies from the build cache; with the flags of the build it finds those that are there. Four
+# linters read the dependencies' source instead: over all of Kubernetes that is 80 s of work more, for code that only tests use.
 lint: $(GOLANGCI) ## lint all modules
 	$(call each,$(filter-out ./sandbox,$(CODE)),CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -trimpath" $(CURDIR)/$(GOLANGCI) run ./...)
-	$(call each,$(filter ./sandbox,$(CODE)),CGO_ENABLED=0 $(CURDIR)/$(GOLANGCI) run ./...)
+	@echo "--- lint ./sandbox"
+	@cd sandbox && CGO_ENABLED=0 ../$(GOLANGCI) run --disable staticcheck,govet,contextcheck,exhaustive ./...
 
 check: fmt tidy generate lint ## what a commit must pass beside the tests: format, tidy, generate, lint, no difference
 	@git diff --exit-code || { echo "check: commit the differences above, and run it again" >&2; exit 1; }
