@@ -13,7 +13,7 @@ import (
 // eventBuffer is how many events are decoded ahead of the Reflector, so that the two goroutines seldom wait for each other.
 const eventBuffer = 64
 
-// shortWatch is what the Reflector takes for a watch that does not work, if nothing came.
+// shortWatch is how long a watch lasts at least.
 const shortWatch = time.Second
 
 // reader decodes a watch response in a goroutine of its own. It implements watch.Interface.
@@ -28,13 +28,13 @@ type reader struct {
 	initial bool
 	lagging *time.Timer
 	began   time.Time
-	sent    bool // anything to the Reflector
+	version string // the resourceVersion that the Reflector knows, as long as nothing came after it
 }
 
 // newReader takes over the body and the context and starts reading.
 func newReader(ctx context.Context, cancel context.CancelFunc, w *Watch, body io.ReadCloser, opts metav1.ListOptions) *reader {
 	r := &reader{
-		w: w, began: time.Now(), body: body, out: make(chan watch.Event, eventBuffer), cancel: cancel, done: ctx.Done(),
+		w: w, began: time.Now(), version: opts.ResourceVersion, body: body, out: make(chan watch.Event, eventBuffer), cancel: cancel, done: ctx.Done(),
 		initial: opts.SendInitialEvents != nil && *opts.SendInitialEvents,
 	}
 	r.events = newFrames(&w.spec, w.resource.Load(), newStream(body, r.heard))
@@ -83,8 +83,9 @@ func (r *reader) run() {
 			r.linger()
 			return
 		}
+		known := ""
 		if r.initial && e.Type == watch.Bookmark {
-			r.passed(e)
+			known = r.passed(e)
 		}
 		if e.Type == watch.Error {
 			r.w.noteError(statusOf(e.Object))
@@ -92,16 +93,20 @@ func (r *reader) run() {
 		if !r.send(e) {
 			return
 		}
+		r.version = known
 	}
 }
 
-// passed notes that the initial events are through.
-func (r *reader) passed(e watch.Event) {
-	if b, ok := e.Object.(*metav1.PartialObjectMetadata); ok && b.Annotations != nil {
-		r.initial = false
-		r.lagging.Stop()
-		r.lagging = nil
+// passed notes that the initial events are through, if the bookmark says so, and returns the resourceVersion that it says it of.
+func (r *reader) passed(e watch.Event) (version string) {
+	b, ok := e.Object.(*metav1.PartialObjectMetadata)
+	if !ok || b.Annotations == nil {
+		return ""
 	}
+	r.initial = false
+	r.lagging.Stop()
+	r.lagging = nil
+	return b.ResourceVersion
 }
 
 // replace leaves an object out, or puts a placeholder in its place if it is known which one it is.
@@ -118,9 +123,10 @@ func (r *reader) replace(e watch.Event, bad *objectError) (watch.Event, error) {
 	return e, nil
 }
 
-// linger keeps a stream that ended at once without a word open for a moment: the Reflector would list again rather than resume.
+// linger ends a stream in which nothing came. The Reflector would take it for a watch that does not work and list again, so it gets a
+// bookmark of what it knows already; and so that it does not ask again and again, it waits for that a moment.
 func (r *reader) linger() {
-	if r.sent || r.initial {
+	if r.initial || r.version == "" || r.version == "0" {
 		return
 	}
 	t := time.NewTimer(time.Until(r.began.Add(shortWatch)))
@@ -129,10 +135,12 @@ func (r *reader) linger() {
 	case <-t.C:
 	case <-r.done:
 	}
+	known := &metav1.PartialObjectMetadata{}
+	known.ResourceVersion = r.version
+	r.send(watch.Event{Type: watch.Bookmark, Object: known})
 }
 
 func (r *reader) send(e watch.Event) bool {
-	r.sent = true
 	select {
 	case r.out <- e:
 		return true

@@ -1,0 +1,317 @@
+package informer_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+// api is an API server with one resource, v1/pods, that keeps the whole history of its objects.
+type api struct {
+	t      *testing.T
+	server *httptest.Server
+
+	mu        sync.Mutex
+	version   int
+	pods      map[string]pod
+	history   []change
+	compacted int           // watches from before this are answered 410
+	changed   chan struct{} // closed at each change
+	drop      chan struct{} // closed to end all watches
+	uids      int
+	// intercept may answer a request itself: it returns true then.
+	intercept func(w http.ResponseWriter, r *http.Request) bool
+	requests  []string // LIST, WATCH, WATCHLIST, GET …
+	resources string   // what discovery says of v1; empty: pods exist
+}
+
+type pod struct {
+	namespace, name, uid, app string
+	version                   int
+	extra                     string // more members: ,"spec":{…}
+}
+
+type change struct {
+	version  int
+	old, now *pod
+}
+
+func newAPI(t *testing.T) *api {
+	t.Helper()
+	a := &api{t: t, version: 100, pods: map[string]pod{}, changed: make(chan struct{}), drop: make(chan struct{})}
+	a.server = httptest.NewServer(http.HandlerFunc(a.serve))
+	t.Cleanup(func() { a.dropWatches(); a.server.Close() })
+	return a
+}
+
+func (a *api) client() *informer.Client {
+	c, err := informer.NewClientFor(&rest.Config{Host: a.server.URL})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(c.Close)
+	return c
+}
+
+// text returns the pod's JSON; in lists it has no kind.
+func (p *pod) text(kind string) string {
+	return fmt.Sprintf(`{%s"metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":"%d","labels":{"app":%q},"managedFields":[{"manager":"x"}]}%s}`,
+		kind, p.name, p.namespace, p.uid, p.version, p.app, p.extra)
+}
+
+const kindOfPod = `"kind":"Pod","apiVersion":"v1",`
+
+// put creates or updates a pod; app is its label.
+func (a *api) put(key, app string, extra ...string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	namespace, name, _ := strings.Cut(key, "/")
+	p := pod{namespace: namespace, name: name, app: app, extra: strings.Join(extra, "")}
+	old, ok := a.pods[key]
+	if p.uid = old.uid; !ok {
+		a.uids++
+		p.uid = fmt.Sprintf("uid-%d", a.uids)
+	}
+	a.version++
+	p.version = a.version
+	a.pods[key] = p
+	c := change{version: a.version, now: &p}
+	if ok {
+		c.old = &old
+	}
+	a.record(c)
+}
+
+func (a *api) delete(key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old := a.pods[key]
+	delete(a.pods, key)
+	a.version++
+	a.record(change{version: a.version, old: &old})
+}
+
+func (a *api) record(c change) {
+	a.history = append(a.history, c)
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// compact forgets the history.
+func (a *api) compact() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.version++ // a change of something else
+	a.compacted = a.version
+}
+
+func (a *api) dropWatches() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(a.drop)
+	a.drop = make(chan struct{})
+}
+
+func (a *api) onRequest(f func(w http.ResponseWriter, r *http.Request) bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.intercept = f
+}
+
+func (a *api) setResources(s string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.resources = s
+}
+
+func (a *api) seen(kind string) (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.requests {
+		if r == kind {
+			n++
+		}
+	}
+	return n
+}
+
+func kindOf(r *http.Request) string {
+	switch q := r.URL.Query(); {
+	case !strings.Contains(r.URL.Path, "/pods"):
+		return "DISCOVERY"
+	case !strings.HasSuffix(r.URL.Path, "/pods"):
+		return "GET"
+	case q.Get("sendInitialEvents") == "true":
+		return "WATCHLIST"
+	case q.Get("watch") == "true":
+		return "WATCH"
+	}
+	return "LIST"
+}
+
+func fail(w http.ResponseWriter, code int, reason, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":%q,"reason":%q,"code":%d}`, message, reason, code)
+}
+
+func (a *api) serve(w http.ResponseWriter, r *http.Request) {
+	kind := kindOf(r)
+	a.mu.Lock()
+	a.requests = append(a.requests, kind)
+	intercept, resources := a.intercept, a.resources
+	a.mu.Unlock()
+	if intercept != nil && intercept(w, r) {
+		return
+	}
+	switch kind {
+	case "DISCOVERY":
+		if resources == "" {
+			resources = `{"name":"pods","namespaced":true,"kind":"Pod"}`
+		}
+		fmt.Fprintf(w, `{"kind":"APIResourceList","resources":[%s]}`, resources)
+	case "GET":
+		a.get(w, r)
+	case "LIST":
+		a.list(w, r)
+	default:
+		a.watch(w, r)
+	}
+}
+
+func (a *api) get(w http.ResponseWriter, r *http.Request) {
+	parts := strings.Split(r.URL.Path, "/")
+	key := parts[4] + "/" + parts[6]
+	a.mu.Lock()
+	p, ok := a.pods[key]
+	a.mu.Unlock()
+	if !ok {
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprintf(w, `{"kind":"Status","status":"Failure","reason":"NotFound","details":{"name":%q,"kind":"pods"},"code":404}`, p.name+parts[6])
+		return
+	}
+	fmt.Fprint(w, p.text(`"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",`))
+}
+
+// selects says whether the request asks for the pod.
+func selects(r *http.Request, p *pod) bool {
+	if p == nil {
+		return false
+	}
+	if app, ok := strings.CutPrefix(r.URL.Query().Get("labelSelector"), "app="); ok && app != p.app {
+		return false
+	}
+	if name, ok := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name="); ok && name != p.name {
+		return false
+	}
+	parts := strings.Split(r.URL.Path, "/")
+	return len(parts) < 6 || parts[4] == p.namespace
+}
+
+func (a *api) list(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	keys := slices.Sorted(maps.Keys(a.pods))
+	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+	var items []string
+	next := ""
+	for i := from; i < len(keys); i++ {
+		p := a.pods[keys[i]]
+		if !selects(r, &p) {
+			continue
+		}
+		if limit > 0 && len(items) == limit {
+			next = fmt.Sprintf(`,"continue":"%d"`, i)
+			break
+		}
+		items = append(items, p.text(""))
+	}
+	fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"%s},"items":[%s]}`, a.version, next, strings.Join(items, ","))
+}
+
+func (a *api) watch(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	a.mu.Lock()
+	from, _ := strconv.Atoi(q.Get("resourceVersion"))
+	if from > 0 && from < a.compacted && q.Get("sendInitialEvents") != "true" {
+		a.mu.Unlock()
+		fail(w, http.StatusGone, "Expired", "too old resource version")
+		return
+	}
+	drop := a.drop
+	if q.Get("sendInitialEvents") == "true" {
+		from = a.version
+		for _, p := range a.pods {
+			if selects(r, &p) {
+				fmt.Fprintf(w, `{"type":"ADDED","object":%s}`+"\n", p.text(kindOfPod))
+			}
+		}
+		fmt.Fprintf(w, `{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"%d","annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n", from)
+	}
+	a.mu.Unlock()
+	for {
+		a.mu.Lock()
+		if a.drop != drop { // what happened after the drop is not told
+			a.mu.Unlock()
+			return
+		}
+		var out []string
+		for _, c := range a.history {
+			if c.version > from {
+				out = append(out, eventFor(r, c))
+				from = c.version
+			}
+		}
+		changed := a.changed
+		a.mu.Unlock()
+		fmt.Fprint(w, strings.Join(out, ""))
+		w.(http.Flusher).Flush()
+		select {
+		case <-changed:
+		case <-drop:
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// eventFor returns the frame of a change as a watch with the request's selectors sees it.
+func eventFor(r *http.Request, c change) string {
+	was, is := selects(r, c.old), selects(r, c.now)
+	switch {
+	case is && was:
+		return frame("MODIFIED", c.now)
+	case is:
+		return frame("ADDED", c.now)
+	case was:
+		last := *c.old
+		last.version = c.version
+		return frame("DELETED", &last)
+	}
+	return ""
+}
+
+func frame(kind string, p *pod) string {
+	return fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", kind, p.text(kindOfPod))
+}
+
+func jsonOf(t *testing.T, text []byte) (v any) {
+	t.Helper()
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

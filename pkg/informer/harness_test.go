@@ -1,0 +1,256 @@
+package informer_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+)
+
+// memory is a store over a map.
+type memory struct {
+	mu      sync.Mutex
+	objects map[event.Key]*event.Object
+}
+
+func newMemory() *memory { return &memory{objects: make(map[event.Key]*event.Object)} }
+
+func (m *memory) Get(key event.Key) *event.Object {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.objects[key]
+}
+
+func (m *memory) Put(o *event.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.objects[o.Key()] = o
+}
+
+func (m *memory) Delete(key event.Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.objects, key)
+}
+
+func (m *memory) All() iter.Seq[*event.Object] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Values(slices.Collect(maps.Values(m.objects)))
+}
+
+// sink is a Downstream that writes down what it gets.
+type sink struct {
+	mu     sync.Mutex
+	deltas []*event.Delta
+	came   chan struct{}
+	admit  func(ctx context.Context, d *event.Delta) error
+}
+
+func newSink() *sink { return &sink{came: make(chan struct{}, 1)} }
+
+func (s *sink) Admit(ctx context.Context, d *event.Delta) (func(), error) {
+	if s.admit != nil {
+		if err := s.admit(ctx, d); err != nil {
+			return nil, err
+		}
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.deltas = append(s.deltas, d)
+		select {
+		case s.came <- struct{}{}:
+		default:
+		}
+	}, nil
+}
+
+// take returns what came since the last time, as "updated pods default/a@5 (was 4)".
+func (s *sink) take() (all []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.deltas {
+		all = append(all, describe(d))
+	}
+	s.deltas = nil
+	return all
+}
+
+func describe(d *event.Delta) string {
+	text := d.String()
+	if d.Initial {
+		text += " initial"
+	}
+	if d.Stale {
+		text += " stale"
+	}
+	return text
+}
+
+// want waits until as many deltas came as are wanted, and compares. sorted: in any order.
+func (s *sink) want(t *testing.T, sorted bool, want ...string) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		s.mu.Lock()
+		n := len(s.deltas)
+		s.mu.Unlock()
+		if n >= len(want) {
+			break
+		}
+		select {
+		case <-s.came:
+		case <-deadline:
+			t.Fatalf("got\n%s\nwant\n%s", strings.Join(s.take(), "\n"), strings.Join(want, "\n"))
+		}
+	}
+	got := s.take()
+	if sorted {
+		slices.Sort(got)
+		slices.Sort(want)
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// rig is a factory with one watch of pods over a fake API server.
+type rig struct {
+	t       *testing.T
+	api     *api
+	sink    *sink
+	store   *memory
+	factory *informer.Factory
+	watch   *informer.Watch
+	metrics *metrics.Metrics
+	log     *logs
+	stop    func()
+}
+
+type options struct {
+	spec   informer.Spec
+	config informer.Config
+	resync time.Duration
+	names  []string
+}
+
+func newRig(t *testing.T, a *api, o options) *rig {
+	t.Helper()
+	r := &rig{t: t, api: a, sink: newSink(), store: newMemory(), metrics: metrics.New(), log: &logs{}}
+	cfg := o.config
+	cfg.Client, cfg.Cluster, cfg.Metrics, cfg.Downstream = a.client(), "test", r.metrics, r.sink
+	cfg.Log = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	cfg.Backoff = informer.Backoff{Min: 5 * time.Millisecond, Max: 20 * time.Millisecond}
+	r.factory = informer.New(cfg)
+	if o.spec.Resource.Resource == "" {
+		o.spec.Resource.Version, o.spec.Resource.Resource = "v1", "pods"
+	}
+	if o.names == nil {
+		o.names = []string{"pods"}
+	}
+	var sources []informer.Source
+	for _, name := range o.names {
+		sources = append(sources, informer.Source{Name: name, Resync: o.resync})
+	}
+	r.watch = r.factory.Watch(o.spec, r.store, sources...)
+	return r
+}
+
+func (r *rig) start() {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.factory.Run(ctx)
+	}()
+	var once sync.Once
+	r.stop = func() {
+		once.Do(func() {
+			cancel()
+			began := time.Now()
+			<-done
+			if took := time.Since(began); took > time.Second {
+				r.t.Errorf("Run took %v to stop", took)
+			}
+		})
+	}
+	r.t.Cleanup(r.stop)
+}
+
+func (r *rig) synced() {
+	r.t.Helper()
+	select {
+	case <-r.factory.Synced("pods"):
+	case <-time.After(10 * time.Second):
+		status, _ := r.factory.Status("pods")
+		r.t.Fatalf("not synced: %+v\n%s", status, r.log)
+	}
+}
+
+// metric returns the value of a metric whose name and labels contain all the given texts.
+func (r *rig) metric(texts ...string) float64 {
+	r.t.Helper()
+	families, err := r.metrics.Registry().Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			line := family.GetName() + " " + fmt.Sprint(m.GetLabel())
+			if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
+// eventually waits for something that is not announced.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline, tick := time.After(10*time.Second), time.NewTicker(2*time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("never: " + what)
+		}
+	}
+}
+
+// logs is a log to look into.
+type logs struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// peek returns what came since take.
+func (s *sink) peek() []*event.Delta {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.deltas)
+}
