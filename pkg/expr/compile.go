@@ -28,9 +28,9 @@ const (
 const (
 	costLimit      = 1_000_000
 	indexCostLimit = 100_000
-	// bytesPerCost is how much JSON an evaluation may read per unit of its cost limit: 1 GB, 100 MB for an index. Either takes
-	// about as long as the steps may take.
-	bytesPerCost = 1000
+	// bytesPerCost is how much JSON an evaluation may read per unit of its cost limit: 500 MB, 50 MB for an index. That takes about
+	// as long as the steps may take.
+	bytesPerCost = 500
 )
 
 // Compile compiles an expression for a usage. source is the source of the route or index, which a bare index name belongs to; it
@@ -115,6 +115,7 @@ func resultProblem(t *cel.Type, usage Usage) string {
 		want = "a string or a list of strings"
 		ok = t.Kind() == types.StringKind || t.Kind() == types.NullTypeKind || t.Kind() == types.ListKind && isA(t.Parameters(), types.StringKind)
 	case Emit:
+		t = unwrapOptional(t)
 		want = "a map or a list of maps"
 		ok = t.Kind() == types.MapKind || t.Kind() == types.ListKind && isA(t.Parameters(), types.MapKind)
 	case Key:

@@ -29,7 +29,7 @@ func (p *Program) start(in Input) *evaluation {
 // release hands the evaluation back. Its results must have been copied out: they read through its meter.
 func (in *evaluation) release() {
 	pool := &in.program.env.evaluations
-	*in = evaluation{}
+	*in = evaluation{} // nothing of the objects stays reachable
 	pool.Put(in)
 }
 
@@ -66,7 +66,7 @@ func (in *evaluation) ResolveName(name string) (any, bool) {
 	switch name {
 	case nameObject:
 		if in.object == nil {
-			in.object = in.root(in.of)
+			in.object = mapValue{string(in.of.Raw()), &in.meter, &in.fields}
 		}
 		return in.object, true
 	case nameInput:
@@ -79,7 +79,13 @@ func (in *evaluation) ResolveName(name string) (any, bool) {
 	}
 	switch name {
 	case nameOldObject:
-		return in.root(in.delta.Old), true
+		if in.oldObject == nil {
+			in.oldObject = types.NullValue
+			if in.delta.Old != nil {
+				in.oldObject = mapValue{string(in.delta.Old.Raw()), &in.meter, &in.oldFields}
+			}
+		}
+		return in.oldObject, true
 	case nameOp:
 		if int(in.delta.Op) < len(in.program.env.ops) {
 			return in.program.env.ops[in.delta.Op], true

@@ -53,9 +53,9 @@ var errOutput = fmt.Errorf("%w: more than 16 MiB of events from one evaluation",
 func (w *writer) write(v ref.Val) error {
 	switch v := v.(type) {
 	case mapValue:
-		return w.raw(v.raw)
+		return w.raw(v.raw())
 	case *listValue:
-		return w.raw(v.raw)
+		return w.raw(v.raw())
 	case types.String:
 		w.str(string(v))
 	case types.Bool:
@@ -75,11 +75,7 @@ func (w *writer) write(v ref.Val) error {
 	case types.Duration:
 		w.str(strconv.FormatFloat(v.Seconds(), 'f', -1, 64) + "s")
 	case *types.Optional:
-		if !v.HasValue() {
-			w.out = append(w.out, "null"...)
-			return nil
-		}
-		return w.value(v.GetValue())
+		return w.value(unwrap(v))
 	case traits.Mapper:
 		return w.object(v)
 	case traits.Lister:

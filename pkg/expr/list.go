@@ -12,7 +12,7 @@ import (
 
 // listValue is a JSON array as a list of CEL. Where its elements are is found out once, at the first use.
 type listValue struct {
-	raw   rawjson.Value
+	open  string // begins with the array
 	meter *meter
 	elems []rawjson.Value
 }
@@ -25,13 +25,22 @@ var (
 
 func (l *listValue) items() []rawjson.Value {
 	if l.elems == nil {
-		l.meter.charge(len(l.raw))
 		l.elems = make([]rawjson.Value, 0, 4)
-		for elem := range l.raw.Elems() {
+		n := 0
+		for elem := range rawjson.Value(l.open).Elems() {
 			l.elems = append(l.elems, elem)
+			n += len(elem) + 1
 		}
+		l.meter.charge(n)
 	}
 	return l.elems
+}
+
+// raw is the text of the whole array.
+func (l *listValue) raw() rawjson.Value {
+	raw := closed(l.open)
+	l.meter.charge(len(raw))
+	return raw
 }
 
 // Get implements traits.Indexer.
@@ -95,8 +104,7 @@ func (l *listValue) Fold(f traits.Folder) {
 // Equal implements ref.Val for lists of both kinds.
 func (l *listValue) Equal(other ref.Val) ref.Val {
 	if o, ok := other.(*listValue); ok {
-		l.meter.charge(len(l.raw) + len(o.raw))
-		return types.Bool(equal(l.raw, o.raw))
+		return types.Bool(equal(l.raw(), o.raw()))
 	}
 	o, ok := other.(traits.Lister)
 	if !ok || l.Size() != o.Size() {

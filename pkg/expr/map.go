@@ -12,8 +12,9 @@ import (
 
 // mapValue is a JSON object as a map of CEL. It is comparable, because cel-go uses values as keys of Go maps.
 type mapValue struct {
-	raw   rawjson.Value
+	open  string // begins with the object
 	meter *meter
+	root  *rootFields // set for `object` and `oldObject`
 }
 
 var (
@@ -22,18 +23,52 @@ var (
 	_ traits.Zeroer   = mapValue{}
 )
 
-// find returns the field with this key, "" if there is none.
-func (m mapValue) find(key string) (found rawjson.Value) {
-	n := 0
-	for k, field := range m.raw.Fields() {
-		n += len(k) + len(field) + 4
-		if k == key {
-			found = field
-			break
+// rootFields remembers the fields of a whole object that were passed on the way to another one: metadata, spec and status are asked
+// for again and again, and spec is long. An object with more fields than there is room for is read anew each time.
+type rootFields struct {
+	seen   [8]rootField
+	n      int
+	cursor cursor
+}
+
+type rootField struct{ quoted, open string }
+
+// find returns the text that begins with the value of this key, "" if there is none.
+func (m mapValue) find(key string) (open string) {
+	c := cursor{text: m.open}
+	root := m.root
+	if root != nil {
+		for i := range root.n {
+			if isKey(root.seen[i].quoted, key) {
+				return root.seen[i].open
+			}
+		}
+		root.cursor.text = m.open
+		c = root.cursor
+	}
+	start := c.at
+	for {
+		quoted, open, ok := c.next()
+		if ok && root != nil && root.n < len(root.seen) {
+			root.seen[root.n] = rootField{quoted, open}
+			root.n++
+			root.cursor = c
+		}
+		if !ok || isKey(quoted, key) {
+			m.meter.charge(c.at - start)
+			return open
 		}
 	}
-	m.meter.charge(n)
-	return found
+}
+
+// raw is the text of the whole object.
+func (m mapValue) raw() rawjson.Value {
+	if m.root != nil {
+		return rawjson.Value(m.open)
+	}
+	raw := closed(m.open)
+	m.meter.charge(len(raw))
+	return raw
 }
 
 // Find implements traits.Mapper. A key that is no string is not found, as in a Go map with string keys.
@@ -41,7 +76,7 @@ func (m mapValue) Find(key ref.Val) (ref.Val, bool) {
 	switch k := key.(type) {
 	case types.String:
 		if v := m.find(string(k)); v != "" {
-			return m.meter.value(v), true
+			return m.meter.open(v), true
 		}
 	case *types.Err, *types.Unknown:
 		return key, false
@@ -70,26 +105,23 @@ func (m mapValue) Contains(key ref.Val) ref.Val {
 // Size implements traits.Sizer.
 func (m mapValue) Size() ref.Val {
 	n := 0
-	for range m.raw.Fields() {
+	for range m.raw().Fields() {
 		n++
 	}
-	m.meter.charge(len(m.raw))
 	return types.Int(n)
 }
 
 // IsZeroValue implements traits.Zeroer for optional.ofNonZeroValue.
 func (m mapValue) IsZeroValue() bool {
-	for range m.raw.Fields() {
-		return false
-	}
-	return true
+	c := cursor{text: m.open}
+	_, _, ok := c.next()
+	return !ok
 }
 
 // Iterator implements traits.Iterable: the keys, in the order of the text.
 func (m mapValue) Iterator() traits.Iterator {
-	m.meter.charge(len(m.raw))
 	it := &iterator{}
-	for key := range m.raw.Fields() {
+	for key := range m.raw().Fields() {
 		it.keys = append(it.keys, key)
 	}
 	return it
@@ -97,8 +129,7 @@ func (m mapValue) Iterator() traits.Iterator {
 
 // Fold implements traits.Foldable for macros of two variables.
 func (m mapValue) Fold(f traits.Folder) {
-	m.meter.charge(len(m.raw))
-	for key, field := range m.raw.Fields() {
+	for key, field := range m.raw().Fields() {
 		if !f.FoldEntry(types.String(key), m.meter.value(field)) {
 			return
 		}
@@ -108,8 +139,7 @@ func (m mapValue) Fold(f traits.Folder) {
 // Equal implements ref.Val for maps of both kinds.
 func (m mapValue) Equal(other ref.Val) ref.Val {
 	if o, ok := other.(mapValue); ok {
-		m.meter.charge(len(m.raw) + len(o.raw))
-		return types.Bool(equal(m.raw, o.raw))
+		return types.Bool(equal(m.raw(), o.raw()))
 	}
 	o, ok := other.(traits.Mapper)
 	if !ok {
@@ -118,7 +148,7 @@ func (m mapValue) Equal(other ref.Val) ref.Val {
 	if m.Size() != o.Size() {
 		return types.False
 	}
-	for key, field := range m.raw.Fields() {
+	for key, field := range m.raw().Fields() {
 		v, found := o.Find(types.String(key))
 		if !found || types.Equal(m.meter.value(field), v) != types.True {
 			return types.False

@@ -78,6 +78,7 @@ func (p *Program) Keys(obj *event.Object) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	v = unwrap(v)
 	list, ok := v.(traits.Lister)
 	if !ok {
 		return p.appendKey(nil, v)
@@ -92,19 +93,28 @@ func (p *Program) Keys(obj *event.Object) ([]string, error) {
 }
 
 func (p *Program) appendKey(keys []string, v ref.Val) ([]string, error) {
-	if optional, ok := v.(*types.Optional); ok && optional.HasValue() {
-		v = optional.GetValue()
-	}
-	switch v := v.(type) {
+	switch v := unwrap(v).(type) {
 	case types.String:
 		if v != "" {
 			keys = append(keys, string(v))
 		}
 		return keys, nil
-	case types.Null, *types.Optional:
+	case types.Null:
 		return keys, nil
 	}
 	return nil, p.wrongResult(v)
+}
+
+// unwrap is the value of an optional, null if it has none.
+func unwrap(v ref.Val) ref.Val {
+	optional, ok := v.(*types.Optional)
+	switch {
+	case !ok:
+		return v
+	case optional.HasValue():
+		return unwrap(optional.GetValue())
+	}
+	return types.NullValue
 }
 
 // Emit evaluates an emit: the events as JSON objects. A result of null or an absent optional is no event. Errors are as with
@@ -116,6 +126,7 @@ func (p *Program) Emit(ctx context.Context, in Input) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	v = unwrap(v)
 	vals := []ref.Val{v}
 	switch v := v.(type) {
 	case types.Null:
@@ -191,5 +202,7 @@ type evaluation struct {
 	of      *event.Object // object
 	cache   Cache
 	meter   meter
-	object  ref.Val // boxed at first use
+	// The values of the variables, made at first use, and what was learned about where their fields are.
+	object, oldObject ref.Val
+	fields, oldFields rootFields
 }

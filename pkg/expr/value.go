@@ -29,9 +29,9 @@ func (m *meter) charge(n int) {
 func (m *meter) value(v rawjson.Value) ref.Val {
 	switch v.Kind() {
 	case rawjson.Object:
-		return mapValue{v, m}
+		return mapValue{open: string(v), meter: m}
 	case rawjson.Array:
-		return &listValue{raw: v, meter: m}
+		return &listValue{open: string(v), meter: m}
 	case rawjson.String:
 		return types.String(v.Str())
 	case rawjson.Number:
@@ -41,6 +41,17 @@ func (m *meter) value(v rawjson.Value) ref.Val {
 	case rawjson.Absent, rawjson.Null:
 	}
 	return types.NullValue
+}
+
+// open is value for a text that may go on behind the value, whose end is not looked for if it is a map or list.
+func (m *meter) open(text string) ref.Val {
+	switch text[0] {
+	case '{':
+		return mapValue{open: text, meter: m}
+	case '[':
+		return &listValue{open: text, meter: m}
+	}
+	return m.value(closed(text))
 }
 
 // number is an int where the text has neither fraction nor exponent and fits, a uint where only that fits, else a double.
@@ -76,7 +87,7 @@ func standardList(l *listValue) ref.Val {
 
 func standardMap(m mapValue) ref.Val {
 	vals := make(map[ref.Val]ref.Val)
-	for key, field := range m.raw.Fields() {
+	for key, field := range m.raw().Fields() {
 		vals[types.String(key)] = m.meter.value(field)
 	}
 	return types.NewRefValMap(types.DefaultTypeAdapter, vals)

@@ -1,0 +1,158 @@
+package expr_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+)
+
+func TestKeys(t *testing.T) {
+	for text, want := range map[string][]string{
+		`object.spec.nodeName`:                            {"n1"},
+		`object.metadata.annotations["users"].split(",")`: {"ernie", "bert"},
+		`object.metadata.labels.map(k, k)`:                {"app", "a.b/c"},
+		`object.spec.nothing`:                             nil,
+		`""`:                                              nil,
+		`[]`:                                              nil,
+		`["a", "", "b"]`:                                  {"a", "b"},
+		`[object.spec.nothing, object.spec.?nodeName]`:       {"n1"},
+		`object.spec.?absent`:                                nil,
+		`object.spec.?nodeName`:                              {"n1"},
+		`source + cluster`:                                   {"podsprod"},
+		`object.spec.containers[1].args`:                     {"-v"},
+		`statuses.map(s, s.state.waiting.reason)`:            {"CrashLoopBackOff"},
+		`object.spec.containers.map(c, "args" in c, c.name)`: {"b"},
+	} {
+		got, err := compile(t, text, expr.Index).Keys(object(t, web))
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q %v, want %q", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		`object.spec.absent`:                         "absent",
+		`object.spec.replicas`:                       "type",
+		`object.spec.containers`:                     "type",
+		`object.spec`:                                "type",
+		`[object.spec.replicas, "x"].map(e, dyn(e))`: "type",
+	} {
+		if got, err := compile(t, text, expr.Index).Keys(object(t, web)); kindOf(err) != want || got != nil {
+			t.Errorf("%s: %q %v, want %s", text, got, err, want)
+		}
+	}
+	if _, err := compile(t, `object.spec.nodeName`, expr.Index).Keys(nil); err == nil {
+		t.Error("keys of no object")
+	}
+}
+
+func TestKey(t *testing.T) {
+	in := updated(t, web, web)
+	for text, want := range map[string]string{
+		`object.spec.nodeName`: "n1",
+		`object.spec.replicas`: "3",
+		`object.spec.big`:      "9007199254740993",
+		`object.spec.huge`:     "18446744073709551615",
+		`-5`:                   "-5",
+		`op == "updated"`:      "true",
+		`object.metadata.namespace + "/" + object.metadata.name`: "default/web-0",
+	} {
+		if got, err := compile(t, text, expr.Key).Key(t.Context(), in); got != want || err != nil {
+			t.Errorf("%s: %q %v, want %q", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		`object.spec.absent`: "absent", `object.spec.nothing`: "absent", `object.spec.ratio`: "type", `object.spec`: "type",
+	} {
+		if _, err := compile(t, text, expr.Key).Key(t.Context(), in); kindOf(err) != want {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestEmit(t *testing.T) {
+	in := updated(t, web, web)
+	for text, want := range map[string][]string{
+		`{"z": 1, "a": true, "m": null, "b": 1.5, "c": 2.0}`: {`{"a":true,"b":1.5,"c":2,"m":null,"z":1}`},
+		`[{"n": 1}, {"n": object.spec.big}]`:                 {`{"n":1}`, `{"n":9007199254740993}`},
+		`{"huge": object.spec.huge, "labels": object.metadata.labels}`: {
+			`{"huge":18446744073709551615,"labels":{"app": "web", "a.b/c": "x"}}`},
+		`object.spec.containers`:           {`{"name": "a", "image": "i:1"}`, `{"name": "b", "image": "i:2", "args": ["-v"]}`},
+		`object.metadata.labels`:           {`{"app": "web", "a.b/c": "x"}`},
+		`[]`:                               {},
+		`object.spec.nothing`:              nil,
+		`object.spec.?absent`:              nil,
+		`{"s": "q\"b\\n\nu<\u00e9\u0001"}`: {`{"s":"q\"b\\n\nu<é\u0001"}`},
+		`{"b": b"ab", "t": timestamp("2026-01-02T03:04:05.5Z"), "d": duration("90s")}`: {`{"b":"YWI=","d":"90s","t":"2026-01-02T03:04:05.5Z"}`},
+		`{1: "int", true: "bool"}`:                                       {`{"1":"int","true":"bool"}`},
+		`{?"gone": object.spec.?absent, ?"here": object.spec.?nodeName}`: {`{"here":"n1"}`},
+		`{"opt": object.spec.?absent, "list": [object.spec.?nodeName]}`:  {`{"list":["n1"],"opt":null}`},
+		`object.spec.containers.map(c, {"name": c.name, "pod": object.metadata.name})`: {
+			`{"name":"a","pod":"web-0"}`, `{"name":"b","pod":"web-0"}`},
+		`object.metadata.labels.transformMap(k, v, v + "!")`:                     {`{"a.b/c":"x!","app":"web!"}`},
+		`{"crashing": crashing, "args": object.spec.containers[1].args + ["x"]}`: {`{"args":["-v","x"],"crashing":true}`},
+	} {
+		events, err := compile(t, text, expr.Emit).Emit(t.Context(), in)
+		var got []string
+		for _, e := range events {
+			got = append(got, string(e))
+			if !json.Valid(e) || bytes.ContainsRune(e, '\n') {
+				t.Errorf("%s: not JSON in one line: %s", text, e)
+			}
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s:\n got %q %v\nwant %q", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"a": object.spec.absent}`: "absent", `{"a": quantity("1")}`: "type", `{"a": 1.0 / 0.0}`: "type", `object.spec.replicas`: "type",
+		`[dyn(1), {}]`: "type", `{1.5: 1}.transformMap(k, v, v)`: "type", `{"a": type(1)}`: "type",
+	} {
+		p, err := environment(t).Compile(text, expr.Emit, "pods")
+		if err != nil {
+			continue
+		}
+		if got, err := p.Emit(t.Context(), in); kindOf(err) != want || got != nil {
+			t.Errorf("%s: %q %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+// One event must be one line, however the object was written.
+func TestEmitCompactsWhatHasLineBreaks(t *testing.T) {
+	in := updated(t, web, web)
+	events, err := compile(t, `{"spec": object.spec}`, expr.Emit).Emit(t.Context(), in)
+	if err != nil || len(events) != 1 || bytes.ContainsRune(events[0], '\n') || !bytes.Contains(events[0], []byte(`"big":9007199254740993`)) {
+		t.Errorf("%s %v", events, err)
+	}
+}
+
+func TestEmitIsBounded(t *testing.T) {
+	text := `{"metadata": {"name": "x"}, "data": "` + strings.Repeat("x", 1<<20) + `"}`
+	in := updated(t, text, text)
+	objects := make([]*event.Object, 20)
+	for i := range objects {
+		objects[i] = in.Delta.New
+	}
+	in.Cache = cache{"pods//": objects}
+	for _, text := range []string{`{"all": list("pods")}`, `list("pods").map(p, {"p": p})`, `{"all": list("pods").map(p, p.data)}`} {
+		if got, err := compile(t, text, expr.Emit).Emit(t.Context(), in); kindOf(err) != "cost" || got != nil {
+			t.Errorf("%s: %d events, %v", text, len(got), err)
+		}
+	}
+}
+
+func ExampleProgram_Match() {
+	env, _ := expr.NewEnv(expr.EnvConfig{Cluster: "prod"})
+	program, _ := env.Compile(`object.status.phase == "Failed" && changed("status.phase")`, expr.Filter, "pods")
+	resource := &event.Resource{Cluster: "prod", Kind: "Pod"}
+	before, _ := event.ParseObject(resource, `{"metadata": {"name": "web"}, "status": {"phase": "Running"}}`)
+	after, _ := event.ParseObject(resource, `{"metadata": {"name": "web"}, "status": {"phase": "Failed"}}`)
+	fmt.Println(program.Match(context.Background(), expr.Input{Delta: &event.Delta{Op: event.Updated, Old: before, New: after}}))
+	// Output: true <nil>
+}
