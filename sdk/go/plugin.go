@@ -33,6 +33,12 @@ func (e *retryError) Unwrap() error { return e.err }
 // most about 49 days).
 func Retry(err error, after time.Duration) error { return &retryError{err, after} }
 
+// IsRetry reports whether err was made by [Retry].
+func IsRetry(err error) bool {
+	var retry *retryError
+	return errors.As(err, &retry)
+}
+
 // plugin is the one handler of this program. An instance of a module runs one call at a time, so it needs no lock.
 var plugin struct {
 	setup  func() (Handler, error)

@@ -71,8 +71,10 @@ func TestJSON(t *testing.T) {
 		{"escapes", func(e *event.Event) {
 			*e = event.Event{ID: "1", Type: "a\"b\\c\n<é>", Source: "s", Data: []byte("{\n \"a\": \"b c\",\r\n \"d\": 1 }")}
 		}, `{"specversion":"1.0","id":"1","source":"s","type":"a\"b\\c\n<é>","datacontenttype":"application/json","data":{"a":"b c","d":1}}`},
-		{"no JSON", func(e *event.Event) { *e = event.Event{ID: "1", Type: "t", Source: "s", Data: []byte("{\n")} },
-			`{"specversion":"1.0","id":"1","source":"s","type":"t","datacontenttype":"application/json","data":null}`},
+		{
+			"no JSON", func(e *event.Event) { *e = event.Event{ID: "1", Type: "t", Source: "s", Data: []byte("{\n")} },
+			`{"specversion":"1.0","id":"1","source":"s","type":"t","datacontenttype":"application/json","data":null}`,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -126,8 +128,10 @@ func TestText(t *testing.T) {
 		{"the delta itself", func(e *event.Event) { e.Data = event.Payload(delta) }, at + ` updated  pods default/web-0  restarts`},
 		{"no data", func(e *event.Event) { e.Data = nil }, at + ` updated  pods default/web-0  restarts`},
 		{"terminal control", func(e *event.Event) { e.Data = []byte("\"a\u009b2Jb\x7f\"") }, at + " updated  pods default/web-0  restarts  \"a\uFFFD2Jb\uFFFD\""},
-		{"long", func(e *event.Event) { e.Data = []byte(`"` + strings.Repeat("é", 2000) + `"`) },
-			at + ` updated  pods default/web-0  restarts  "` + strings.Repeat("é", 499) + "\uFFFD…"},
+		{
+			"long", func(e *event.Event) { e.Data = []byte(`"` + strings.Repeat("é", 2000) + `"`) },
+			at + ` updated  pods default/web-0  restarts  "` + strings.Repeat("é", 499) + "\uFFFD…",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

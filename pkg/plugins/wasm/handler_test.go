@@ -84,7 +84,7 @@ func (h *host) open(t *testing.T, config string) plugins.Handler {
 	return handler
 }
 
-func config(m module, t *testing.T) string {
+func config(t *testing.T, m module) string {
 	t.Helper()
 	return fmt.Sprintf("{module: %q}", m.write(t))
 }
@@ -109,7 +109,7 @@ func verdicts(results []plugins.Result) string {
 
 func TestContract(t *testing.T) {
 	h := newHost()
-	plugintest.RunHandler(t, plugintest.Handler{Factory: wasm.Factory(), Config: config(guest(constant(opI64, 0)), t), Env: h.env})
+	plugintest.RunHandler(t, plugintest.Handler{Factory: wasm.Factory(), Config: config(t, guest(constant(opI64, 0))), Env: h.env})
 	if m := h.memory(); m != 0 {
 		t.Errorf("%v bytes of memory are left", m)
 	}
@@ -242,7 +242,7 @@ func TestVerdicts(t *testing.T) {
 		record{idx: 3, verdict: 1, retry: 1500, msgOff: data + uint32(len(payload)), msgLen: 7},
 		record{idx: 2, verdict: 2},
 	))
-	results := handle(t, newHost().open(t, config(m, t)), plugintest.Deltas(t))
+	results := handle(t, newHost().open(t, config(t, m)), plugintest.Deltas(t))
 	if got := verdicts(results); got != "ok ok drop retry ok ok ok" {
 		t.Errorf("got %s", got)
 	}
@@ -257,7 +257,7 @@ func TestVerdicts(t *testing.T) {
 
 func TestWholeBatch(t *testing.T) {
 	for code, want := range map[int64]string{0: "ok", 1: "retry", 2: "drop", 3: "fail"} {
-		results := handle(t, newHost().open(t, config(guest(constant(opI64, code)), t)), plugintest.Deltas(t)[:2])
+		results := handle(t, newHost().open(t, config(t, guest(constant(opI64, code)))), plugintest.Deltas(t)[:2])
 		if got := verdicts(results); got != want+" "+want {
 			t.Errorf("%d: got %s", code, got)
 		}
@@ -290,8 +290,11 @@ func TestCulprit(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHost()
-			handler := h.open(t, config(tt.guest, t))
+			handler := h.open(t, config(t, tt.guest))
 			for at := range 9 {
+				if tt.name == "recursion" && at != 4 {
+					continue // it fills 50 MB of stack every time
+				}
 				batch := slices.Repeat(plugintest.Deltas(t)[:1], 9)
 				batch[at] = plugintest.Deltas(t)[3]
 				results := handle(t, handler, batch)
@@ -327,7 +330,7 @@ func TestLarge(t *testing.T) {
 	// Drops every delta of a call of at most 256, and traps if there are more.
 	m := guest(opGet, 0, opLoad, 2, 8, constant(opI32, 257), opGeU, opIf, empty, opUnreachable, opEnd, constant(opI64, 2))
 	m.memory = []byte{0, 100}
-	for i, r := range handle(t, newHost().open(t, config(m, t)), batch) {
+	for i, r := range handle(t, newHost().open(t, config(t, m)), batch) {
 		if r.Verdict != plugins.Drop {
 			t.Fatalf("delta %d: %s %v", i, r.Verdict, r.Err)
 		}
@@ -336,7 +339,7 @@ func TestLarge(t *testing.T) {
 	// A guest that has no room for the large one fails it alone.
 	m.memory = []byte{0, 17}
 	m.function("rtr_alloc").body = code(opGet, 0, constant(opI32, 1<<20), opGeU, opIf, empty, opUnreachable, opEnd, constant(opI32, inputAt))
-	results := handle(t, newHost().open(t, config(m, t)), batch[590:])
+	results := handle(t, newHost().open(t, config(t, m)), batch[590:])
 	if got := verdicts(results); got != strings.Repeat("drop ", 10)+"fail" || !strings.Contains(results[10].Err.Error(), "updated pods default/big: rtr_alloc(") {
 		t.Errorf("got %s, %v", got, results[10].Err)
 	}
@@ -349,13 +352,13 @@ func TestTooMuchOutput(t *testing.T) {
 	m := guest(size, constant(opI64, 0x200000<<32), 0x84 /* i64.or */)
 	m.memory = []byte{0, 127}
 	m.data = map[uint32][]byte{}
-	if got := verdicts(handle(t, newHost().open(t, config(m, t)), plugintest.Deltas(t))); got != "ok ok ok ok ok ok ok" {
+	if got := verdicts(handle(t, newHost().open(t, config(t, m)), plugintest.Deltas(t))); got != "ok ok ok ok ok ok ok" {
 		t.Errorf("got %s", got)
 	}
 
 	// 2 MiB whatever is asked.
 	m = guest(constant(opI64, 0x100<<32|2<<20))
-	for _, r := range handle(t, newHost().open(t, config(m, t)), plugintest.Deltas(t)) {
+	for _, r := range handle(t, newHost().open(t, config(t, m)), plugintest.Deltas(t)) {
 		if r.Verdict != plugins.Fail || !plugins.IsRejected(r.Err) || !strings.Contains(r.Err.Error(), "too long") {
 			t.Errorf("got %s: %v", r.Verdict, r.Err)
 		}
@@ -385,7 +388,7 @@ func TestRecycle(t *testing.T) {
 func TestConcurrent(t *testing.T) {
 	h := newHost()
 	h.env.Workers = 3
-	handler := h.open(t, config(guest(onDeleted(opUnreachable)), t))
+	handler := h.open(t, config(t, guest(onDeleted(opUnreachable))))
 	var callers sync.WaitGroup
 	for range 6 {
 		callers.Go(func() {

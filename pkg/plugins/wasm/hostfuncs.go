@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/deltarouter/deltarouter/pkg/rawjson"
@@ -23,8 +22,8 @@ func (v1) provide(ctx context.Context, e *engine) error {
 	conf := rawjson.Value(e.settings.config)
 	i32, i64 := api.ValueTypeI32, api.ValueTypeI64
 	b := e.runtime.NewHostModuleBuilder("rtr_v1")
-	export := func(name string, f hostFunc, result api.ValueType, params ...api.ValueType) wazero.HostModuleBuilder {
-		return b.NewFunctionBuilder().WithGoModuleFunction(f, params, []api.ValueType{result}).Export(name)
+	export := func(name string, f hostFunc, result api.ValueType, params ...api.ValueType) {
+		b.NewFunctionBuilder().WithGoModuleFunction(f, params, []api.ValueType{result}).Export(name)
 	}
 	export("log", e.hostLog, i32, i32, i32, i32)
 	export("config_get", func(_ context.Context, m api.Module, stack []uint64) {

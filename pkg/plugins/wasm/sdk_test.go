@@ -1,0 +1,293 @@
+package wasm_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+)
+
+// one returns a delta about a pod of a name.
+func one(t *testing.T, name string) []*event.Delta {
+	t.Helper()
+	return []*event.Delta{{Source: "pods", Op: event.Added, New: plugintest.Pod(t, name, 1, 10)}}
+}
+
+// TestSDK runs a guest that is written with the SDK through all that an author can do.
+func TestSDK(t *testing.T) {
+	h := newHost()
+	h.env.Workers = 1
+	handler := h.open(t, fmt.Sprintf("{module: %q, config: {answer: {a: [1, x]}}, limits: {memory: 32Mi}}", build(t, "testdata/guest")))
+	// First, because what breaks below says so much that later lines are left out.
+	t.Run("log", func(t *testing.T) { testSlog(t, h, handler) })
+	tests := []struct {
+		name    string
+		verdict plugins.Verdict
+		err     string   // part of it
+		events  []string // their data
+	}{
+		{"nothing", plugins.OK, "", nil},
+		{"config", plugins.OK, "", []string{`{"a":[1,"x"]}`}},
+		{"raw", plugins.OK, "", []string{`{"raw":[1,"<"]}`, `{}`}},
+		{"time", plugins.OK, "", []string{`true`}},
+		{"files", plugins.OK, "", []string{`{"args":[],"env":[],"error":true}`}},
+		{"parse", plugins.OK, "", nil},
+		{"drop", plugins.Drop, "", nil},
+		{"retry", plugins.Retry, `wasm "enrich": added pods default/retry: wrapped: later`, nil},
+		{"fail", plugins.Fail, `wasm "enrich": added pods default/fail: as you wish`, nil},
+		{"long", plugins.Fail, "xxxx", nil},
+		{"panic", plugins.Fail, "the handler panicked, see the log", nil},
+		{"invalid", plugins.Fail, "event data", nil},
+		{"exit", plugins.Fail, "the guest exited with code 7", nil},
+		{"fatal", plugins.Fail, "the guest ", nil}, // out of memory
+		{"nothing", plugins.OK, "", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			results, err := handler.Handle(t.Context(), one(t, tt.name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := results[0]
+			var got []string
+			for _, e := range r.Events {
+				got = append(got, string(e.Data))
+			}
+			if r.Verdict != tt.verdict || strings.Join(got, "\n") != strings.Join(tt.events, "\n") {
+				t.Errorf("got %s %s", r.Verdict, got)
+			}
+			if tt.err != "" && !strings.Contains(fmt.Sprint(r.Err), tt.err) || len(fmt.Sprint(r.Err)) > 5000 {
+				t.Errorf("got the error %v, want %q", r.Err, tt.err)
+			}
+			if r.Verdict == plugins.Retry && plugins.RetryAfter(r.Err) != 90*time.Second {
+				t.Errorf("retry after %v", plugins.RetryAfter(r.Err))
+			}
+		})
+	}
+	for _, want := range []string{"handler panicked", "assignment to entry in nil map", "out of memory"} {
+		if !strings.Contains(h.log.String(), want) {
+			t.Errorf("the log does not say %q", want)
+		}
+	}
+	t.Run("batch", func(t *testing.T) { testBatch(t, handler) })
+	t.Run("every field", func(t *testing.T) { testEcho(t, handler) })
+}
+
+// testBatch mixes all verdicts in one call.
+func testBatch(t *testing.T, handler plugins.Handler) {
+	var batch []*event.Delta
+	for _, name := range []string{"nothing", "fail", "raw", "drop", "panic", "retry", "nothing", "config"} {
+		batch = append(batch, one(t, name)...)
+	}
+	results := handle(t, handler, batch)
+	if got := verdicts(results); got != "ok fail ok drop fail retry ok ok" {
+		t.Errorf("got %s", got)
+	}
+	if got := fmt.Sprint(len(results[2].Events), len(results[7].Events)); got != "2 1" {
+		t.Errorf("got %s events", got)
+	}
+}
+
+func testSlog(t *testing.T, h *host, handler plugins.Handler) {
+	handle(t, handler, one(t, "log"))
+	for _, want := range []string{
+		`level=WARN msg=guest from=log text="something is odd n=1 g.k=\"v w\""`,
+		`level=INFO msg=guest from=stdout text=printed`,
+	} {
+		if !strings.Contains(h.log.String(), want) {
+			t.Errorf("the log has no %s:\n%s", want, h.log)
+		}
+	}
+	if strings.Contains(h.log.String(), "quiet") {
+		t.Error("debug is logged")
+	}
+}
+
+// testEcho is about what of a delta reaches a handler.
+func testEcho(t *testing.T, handler plugins.Handler) {
+	deltas := plugintest.Deltas(t)
+	widgets := &event.Resource{Cluster: "c2", Kind: "Widget"}
+	widgets.Group, widgets.Version, widgets.Resource = "example.com", "v1", "widgets"
+	for i, d := range deltas {
+		if d.New != nil {
+			d.New = plugintest.Pod(t, "echo", i+5, 10)
+		}
+		if d.Old != nil {
+			d.Old = plugintest.Pod(t, "echo", i+4, 10)
+		}
+	}
+	widget, err := event.ParseObject(widgets, `{"metadata":{"name":"echo"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deltas = append(deltas, &event.Delta{Source: "w", Op: event.Added, New: widget, Seen: deltas[0].Seen})
+	for i, r := range handle(t, handler, deltas) {
+		d, o := deltas[i], deltas[i].Object()
+		if len(r.Events) != 1 {
+			t.Fatalf("%s: %v", d, r)
+		}
+		old := ""
+		if d.Old != nil {
+			old = string(d.Old.JSON())
+		}
+		want, err := json.Marshal(map[string]any{
+			"op": d.Op.String(), "source": d.Source, "cluster": o.Resource().Cluster, "resource": o.Resource().String(), "kind": o.Resource().Kind,
+			"namespace": o.Key().Namespace, "name": o.Key().Name, "uid": o.UID(), "resourceVersion": o.ResourceVersion(),
+			"object": json.RawMessage(o.JSON()), "oldObject": old,
+			"initial": d.Initial, "stale": d.Stale, "redelivered": d.Redelivered, "seen": d.Seen,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := r.Events[0]
+		if string(e.Data) != string(want) || e.Type != "echo" || e.Subject != d.String() {
+			t.Errorf("got %s %s\n%s\nwant\n%s", e.Type, e.Subject, e.Data, want)
+		}
+	}
+}
+
+// TestSetup is about a guest whose setup refuses.
+func TestSetup(t *testing.T) {
+	_, err := newHost().tryOpen(t, fmt.Sprintf("{module: %q, config: {refuse: no threshold}}", build(t, "testdata/guest")))
+	if err == nil || !strings.Contains(err.Error(), "rtr_init: no threshold") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestFlatMemory shows that a Go guest's collector runs: what the deltas leave behind is many times the limit.
+func TestFlatMemory(t *testing.T) {
+	h := newHost()
+	h.env.Workers = 1
+	handler := h.open(t, fmt.Sprintf("{module: %q, limits: {memory: 32Mi}}", build(t, "testdata/guest")))
+	calls := 50_000
+	if testing.Short() {
+		calls = 5_000
+	}
+	delta := &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Object(t, `{"metadata":{"name":"parse"},"a":[{"b":"c"},{}]}`)}
+	batch, most := []*event.Delta{delta}, 0.0
+	for range calls {
+		results, err := handler.Handle(t.Context(), batch)
+		if err != nil || results[0].Verdict != plugins.OK {
+			t.Fatal(results, err)
+		}
+		most = max(most, h.memory())
+	}
+	if most > 16<<20 {
+		t.Errorf("during %d calls the guest had up to %v bytes of memory", calls, most)
+	}
+}
+
+// TestRestartAlert runs the example as the router does, on the files of the example's own tests.
+func TestRestartAlert(t *testing.T) {
+	const example = "../../../examples/plugins/restart-alert"
+	module, parent := build(t, example), t
+	files, err := filepath.Glob(example + "/testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("the example has no testdata", err)
+	}
+	handlers := map[string]plugins.Handler{} // by their configuration, as compiling takes a second
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sections := map[string]string{"config.json": "null"}
+			for _, f := range txtar.Parse(text).Files {
+				sections[f.Name] = string(f.Data)
+			}
+			config := sections["config.json"]
+			if handlers[config] == nil {
+				handlers[config] = newHost().open(parent, fmt.Sprintf("{module: %q, config: %s}", module, config))
+			}
+			deltas := parseDeltas(t, sections["deltas.json"])
+			var got bytes.Buffer
+			for _, r := range handle(t, handlers[config], deltas) {
+				got.WriteString(describe(t, r) + "\n")
+			}
+			var want bytes.Buffer
+			each(t, sections["results.json"], func(result json.RawMessage) {
+				if err := json.Compact(&want, result); err != nil {
+					t.Fatal(err)
+				}
+				want.WriteByte('\n')
+			})
+			if got.String() != want.String() {
+				t.Errorf("got\n%swant\n%s", &got, &want)
+			}
+		})
+	}
+}
+
+// each calls f with the JSON values of a text.
+func each(t *testing.T, text string, f func(json.RawMessage)) {
+	t.Helper()
+	for dec := json.NewDecoder(strings.NewReader(text)); dec.More(); {
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			t.Fatal(err)
+		}
+		f(value)
+	}
+}
+
+func parseDeltas(t *testing.T, text string) (deltas []*event.Delta) {
+	t.Helper()
+	each(t, text, func(value json.RawMessage) {
+		var in struct {
+			Op                string
+			Object, OldObject json.RawMessage
+		}
+		if err := json.Unmarshal(value, &in); err != nil {
+			t.Fatal(err)
+		}
+		op, ok := event.ParseOp(in.Op)
+		if !ok {
+			t.Fatalf("no op: %s", in.Op)
+		}
+		d := &event.Delta{Source: "pods", Op: op, New: plugintest.Object(t, string(in.Object))}
+		if in.OldObject != nil {
+			d.Old = plugintest.Object(t, string(in.OldObject))
+		}
+		if op == event.Deleted {
+			d.Old, d.New = d.New, nil
+		}
+		deltas = append(deltas, d)
+	})
+	return deltas
+}
+
+// describe writes a result as the SDK's golden files have it.
+func describe(t *testing.T, r plugins.Result) string {
+	t.Helper()
+	type emitted struct {
+		Type    string          `json:"type,omitempty"`
+		Subject string          `json:"subject,omitempty"`
+		Data    json.RawMessage `json:"data"`
+	}
+	var out struct {
+		Events []emitted `json:"events,omitempty"`
+		Error  string    `json:"error,omitempty"`
+	}
+	for _, e := range r.Events {
+		out.Events = append(out.Events, emitted{e.Type, e.Subject, e.Data})
+	}
+	if r.Err != nil {
+		_, out.Error, _ = strings.Cut(r.Err.Error(), "pods p: ") // handler and object stand before it
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

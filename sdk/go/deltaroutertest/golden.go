@@ -1,0 +1,266 @@
+// Package deltaroutertest tests handlers against files of deltas and the events that are expected of them.
+package deltaroutertest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	deltarouter "github.com/deltarouter/deltarouter/sdk/go"
+)
+
+// Golden runs a handler over each file that matches pattern, each as a subtest. A file is in the txtar format: text that says what
+// it is about, and sections that begin with a line `-- name --`:
+//
+//	config.json  the handler's configuration; absent: none
+//	deltas.json  JSON objects, one after the other, as a route without a handler delivers them: {"op", "object", "oldObject"},
+//	             and "source", "cluster", "resource", "initial", "stale", "redelivered" if the handler looks at them
+//	results.json a JSON object per delta: {"events": [{"type", "subject", "data"}]} with what the handler set, or
+//	             {"error": "…"}, {"retry": "…"} or {"drop": true}
+//
+// setup makes the handler, as it is given to [deltarouter.Setup]; it is called for each file, after the configuration was set. With
+// `go test -args -update` the files get the results that come out.
+func Golden(t *testing.T, pattern string, setup func() (deltarouter.Handler, error)) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no file matches %s (%v)", pattern, err)
+	}
+	update := false
+	for _, arg := range flag.Args() {
+		update = update || strings.TrimLeft(arg, "-") == "update"
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), func(t *testing.T) {
+			golden(t, file, setup, update)
+		})
+	}
+}
+
+func golden(t *testing.T, file string, setup func() (deltarouter.Handler, error), update bool) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := split(string(text))
+	deltas, err := Deltas([]byte(sections["deltas.json"]))
+	if err != nil {
+		t.Fatalf("%s: deltas.json: %v", file, err)
+	}
+	deltarouter.SetConfig([]byte(strings.TrimSpace(sections["config.json"])))
+	handle, err := setup()
+	if err != nil {
+		t.Fatalf("%s: setup: %v", file, err)
+	}
+	var got bytes.Buffer
+	for _, d := range deltas {
+		result, err := Result(handle(d))
+		if err != nil {
+			t.Fatalf("%s: %s: %v", file, d, err)
+		}
+		got.Write(append(result, '\n'))
+	}
+	if update {
+		if err := os.WriteFile(file, []byte(replace(string(text), "results.json", got.String())), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := compact([]byte(sections["results.json"]))
+	if err != nil {
+		t.Fatalf("%s: results.json: %v", file, err)
+	}
+	if got.String() != want {
+		t.Errorf("%s:\ngot\n%swant\n%s", file, got.String(), want)
+	}
+}
+
+// split returns the sections of a txtar text.
+func split(text string) map[string]string {
+	sections := map[string]string{}
+	name := ""
+	for line := range strings.SplitAfterSeq(text, "\n") {
+		if marked, ok := marker(line); ok {
+			name = marked
+			continue
+		}
+		sections[name] += line
+	}
+	return sections
+}
+
+func marker(line string) (name string, ok bool) {
+	line, ok = strings.CutPrefix(strings.TrimRight(line, "\r\n"), "-- ")
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(line, " --")
+}
+
+// replace puts another text into a section, at the end if there is none.
+func replace(text, section, with string) string {
+	var b strings.Builder
+	name, done := "", false
+	for line := range strings.SplitAfterSeq(text, "\n") {
+		if marked, ok := marker(line); ok {
+			name = marked
+			b.WriteString(line)
+			if name == section {
+				b.WriteString(with)
+				done = true
+			}
+			continue
+		}
+		if name != section {
+			b.WriteString(line)
+		}
+	}
+	if !done {
+		b.WriteString("-- " + section + " --\n" + with)
+	}
+	return b.String()
+}
+
+// values yields the JSON values of a text.
+func values(text []byte, each func(json.RawMessage) error) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	for {
+		var value json.RawMessage
+		if err := dec.Decode(&value); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := each(value); err != nil {
+			return err
+		}
+	}
+}
+
+// compact writes each value of a text as a line of its own.
+func compact(text []byte) (string, error) {
+	var b bytes.Buffer
+	err := values(text, func(value json.RawMessage) error {
+		if err := json.Compact(&b, value); err != nil {
+			return err
+		}
+		return b.WriteByte('\n')
+	})
+	return b.String(), err
+}
+
+// Deltas reads deltas as they stand in the deltas.json of [Golden].
+func Deltas(text []byte) ([]deltarouter.Delta, error) {
+	var deltas []deltarouter.Delta
+	err := values(text, func(value json.RawMessage) error {
+		d, err := parse(value)
+		if err != nil {
+			return fmt.Errorf("delta %d: %w", len(deltas), err)
+		}
+		deltas = append(deltas, d)
+		return nil
+	})
+	return deltas, err
+}
+
+func parse(text json.RawMessage) (d deltarouter.Delta, err error) {
+	in := struct {
+		Op        string          `json:"op"`
+		Object    json.RawMessage `json:"object"`
+		OldObject json.RawMessage `json:"oldObject"`
+
+		Source   string `json:"source"`
+		Cluster  string `json:"cluster"`
+		Resource string `json:"resource"`
+
+		Initial     bool `json:"initial"`
+		Stale       bool `json:"stale"`
+		Redelivered bool `json:"redelivered"`
+	}{Source: "test", Cluster: "test"}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil {
+		return d, err
+	}
+	op, ok := deltarouter.ParseOp(in.Op)
+	if !ok || in.Object == nil {
+		return d, fmt.Errorf("it needs an op (%q is none) and an object", in.Op)
+	}
+	var object struct {
+		Kind     string `json:"kind"`
+		Metadata struct {
+			Namespace       string `json:"namespace"`
+			Name            string `json:"name"`
+			UID             string `json:"uid"`
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(in.Object, &object); err != nil {
+		return d, fmt.Errorf("object: %w", err)
+	}
+	d = deltarouter.Delta{
+		Op: op, Source: in.Source, Cluster: in.Cluster, Resource: in.Resource, Kind: object.Kind,
+		Namespace: object.Metadata.Namespace, Name: object.Metadata.Name,
+		UID: object.Metadata.UID, ResourceVersion: object.Metadata.ResourceVersion,
+		Object: in.Object, OldObject: in.OldObject,
+		Initial: in.Initial, Stale: in.Stale, Redelivered: in.Redelivered,
+	}
+	if d.OldObject == nil && (op == deltarouter.Deleted || op == deltarouter.Deselected) {
+		d.OldObject = d.Object
+	}
+	return d, nil
+}
+
+// Result writes what a handler returned as a line of the results.json of [Golden].
+func Result(events []deltarouter.Event, err error) ([]byte, error) {
+	type event struct {
+		Type    string          `json:"type,omitempty"`
+		Subject string          `json:"subject,omitempty"`
+		Data    json.RawMessage `json:"data"`
+	}
+	var out struct {
+		Events []event `json:"events,omitempty"`
+		Drop   bool    `json:"drop,omitempty"`
+		Retry  string  `json:"retry,omitempty"`
+		Error  string  `json:"error,omitempty"`
+	}
+	switch {
+	case err == nil:
+		for _, e := range events {
+			data, err := marshal(e.Data)
+			if err != nil {
+				return nil, fmt.Errorf("event data: %w", err)
+			}
+			out.Events = append(out.Events, event{e.Type, e.Subject, data})
+		}
+	case errors.Is(err, deltarouter.ErrDrop):
+		out.Drop = true
+	case deltarouter.IsRetry(err):
+		out.Retry = err.Error()
+	default:
+		out.Error = err.Error()
+	}
+	return marshal(out)
+}
+
+// marshal is json.Marshal without escapes for HTML; bytes are JSON already.
+func marshal(v any) ([]byte, error) {
+	if raw, ok := v.([]byte); ok {
+		v = json.RawMessage(raw)
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}
