@@ -10,8 +10,9 @@ FUZZTIME ?= 20s
 GOLANGCI_VERSION := $(shell awk '$$1 == "github.com/golangci/golangci-lint/v2" { print $$2 }' tools/go.mod)
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 
-# $(call each,MODULES,COMMAND) runs the command in each module and stops at the first that fails.
-each = @for m in $(1); do echo "--- $@ $$m"; (cd $$m && $(2)) || exit 1; done
+# $(call each,MODULES,COMMAND) runs the command in each module, also after a failure, and fails if one did.
+each = @failed=; for m in $(1); do echo "--- $@ $$m"; (cd $$m && $(2)) || failed="$$failed $$m"; done; \
+	[ -z "$$failed" ] || { echo "$@ failed in:$$failed" >&2; exit 1; }
 
 .PHONY: help run build router plugins test e2e arch bench fuzz fmt fmt-check tidy tidy-check generate lint check clean
 .DEFAULT_GOAL := help
@@ -68,10 +69,13 @@ generate: ## regenerate what is generated
 
 # The linter reads compiled dependencies from the build cache; with the flags of the build it finds those that are there. Four
 # linters read the dependencies' source instead: over all of Kubernetes that is 80 s of work more, for code that only tests use.
+LINT = export CGO_ENABLED=0; case $$m in \
+	./sandbox) $(CURDIR)/$(GOLANGCI) run --disable staticcheck,govet,contextcheck,exhaustive ./... ;; \
+	*) GOFLAGS="$$GOFLAGS -trimpath" $(CURDIR)/$(GOLANGCI) run ./... ;; \
+	esac
+
 lint: $(GOLANGCI) ## lint all modules
-	$(call each,$(filter-out ./sandbox,$(CODE)),CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -trimpath" $(CURDIR)/$(GOLANGCI) run ./...)
-	@echo "--- lint ./sandbox"
-	@cd sandbox && CGO_ENABLED=0 ../$(GOLANGCI) run --disable staticcheck,govet,contextcheck,exhaustive ./...
+	$(call each,$(CODE),$(LINT))
 
 check: fmt tidy generate lint ## what a commit must pass beside the tests: format, tidy, generate, lint, no difference
 	@git diff --exit-code || { echo "check: commit the differences above, and run it again" >&2; exit 1; }
