@@ -218,8 +218,9 @@ func (b *bench) drain() {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Hour)
 	defer cancel()
+	begin := time.Now()
 	if err := b.Drain(ctx); err != nil {
-		b.t.Fatal(err)
+		b.t.Fatalf("after %v: %v", time.Since(begin), err)
 	}
 }
 

@@ -249,7 +249,9 @@ func (w *worker) finish() {
 				e.work.events, e.work.handled = e.work.events[:0], false
 			}
 		}
-		w.q.release(lane, at)
+		if w.q.release(lane, at); len(w.q.delayed) > 0 && w.q.delayed[0] == lane {
+			w.signal() // the leader waits for a later one, or for none
+		}
 	}
 	clear(w.batch)
 	w.changed()
