@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -152,9 +154,9 @@ func (l *letters) got() []string {
 type bench struct {
 	*pipeline.Pipeline
 
-	t       testing.TB
-	metrics *metrics.Metrics
-	letters *letters
+	t        testing.TB
+	letters  *letters
+	registry *prometheus.Registry // the pipeline's metrics, without those of the process
 }
 
 // start makes and starts a pipeline of routes that take all ops of pods unless they say otherwise. It is closed with the test.
@@ -167,7 +169,9 @@ func start(t testing.TB, routes ...pipeline.Route) *bench {
 
 func open(t testing.TB, routes ...pipeline.Route) *bench {
 	t.Helper()
-	b := &bench{t: t, metrics: metrics.New(), letters: &letters{}}
+	m := metrics.New()
+	b := &bench{t: t, letters: &letters{}, registry: prometheus.NewRegistry()}
+	b.registry.MustRegister(m.RouteDeltas, m.RouteErrors, m.Events, m.QueueDepth, m.OldestOwed, m.DeliverySeconds, m.HandlerSeconds)
 	for i := range routes {
 		r := &routes[i]
 		if r.Name == "" {
@@ -184,7 +188,7 @@ func open(t testing.TB, routes ...pipeline.Route) *bench {
 		}
 	}
 	p, err := pipeline.New(pipeline.Config{
-		Routes: routes, Metrics: b.metrics, Log: slog.New(slog.DiscardHandler), DeadLetters: b.letters,
+		Routes: routes, Metrics: m, Log: slog.New(slog.DiscardHandler), DeadLetters: b.letters,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -227,43 +231,47 @@ func (b *bench) drain() {
 // value reads a metric: the sum over all with these label values.
 func (b *bench) value(name string, labels ...string) float64 {
 	b.t.Helper()
-	families, err := b.metrics.Registry().Gather()
+	return b.values()(name, labels...)
+}
+
+// values reads all metrics at once.
+func (b *bench) values() func(name string, labels ...string) float64 {
+	b.t.Helper()
+	families, err := b.registry.Gather()
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	sum := 0.0
-	for _, f := range families {
-		if f.GetName() != "deltarouter_"+name {
-			continue
-		}
-	metric:
-		for _, m := range f.GetMetric() {
-			have := map[string]bool{}
-			for _, l := range m.GetLabel() {
-				have[l.GetValue()] = true
+	return func(name string, labels ...string) (sum float64) {
+		for _, f := range families {
+			if f.GetName() != "deltarouter_"+name {
+				continue
 			}
-			for _, want := range labels {
-				if !have[want] {
-					continue metric
+			for _, m := range f.GetMetric() {
+				var have []string
+				for _, l := range m.GetLabel() {
+					have = append(have, l.GetValue())
+				}
+				if !slices.ContainsFunc(labels, func(want string) bool { return !slices.Contains(have, want) }) {
+					sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 				}
 			}
-			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
+		return sum
 	}
-	return sum
 }
 
 // balanced checks that the counters of a route add up: what was matched was ended in one way or is owed.
 func (b *bench) balanced(route string) {
 	b.t.Helper()
-	get := func(result string) float64 { return b.value("route_deltas_total", route, result) }
+	value := b.values()
+	get := func(result string) float64 { return value("route_deltas_total", route, result) }
 	ended := get(metrics.Delivered) + get(metrics.Dropped) + get(metrics.DeadLettered) + get(metrics.Folded)
 	owed := float64(b.Owed(route))
 	if matched := get(metrics.Matched); matched != ended+owed {
 		b.t.Errorf("route %s: matched %v, but delivered %v + dropped %v + dead-lettered %v + folded %v + owed %v", route, matched,
 			get(metrics.Delivered), get(metrics.Dropped), get(metrics.DeadLettered), get(metrics.Folded), owed)
 	}
-	if depth := b.value("queue_depth", route); depth != owed {
+	if depth := value("queue_depth", route); depth != owed {
 		b.t.Errorf("route %s: queue_depth %v, owed %v", route, depth, owed)
 	}
 }

@@ -302,7 +302,11 @@ func (p plan) run(t *testing.T) (wrong error) {
 				}
 			}
 		}
-		b.drain()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if wrong = b.Drain(ctx); wrong != nil {
+			return
+		}
 		for i, name := range w.names {
 			var saw []change
 			for _, e := range w.sinks[i].events {
