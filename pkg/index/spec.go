@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"sync/atomic"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/expr"
 )
@@ -17,13 +15,16 @@ type Spec struct {
 	// Name is the hash of the expressions, see [NewSpec], so that sources which share a watch share equal indexes.
 	Name     string
 	programs []*expr.Program
-	failures prometheus.Counter
+	failures counter
 	warn     func(error, *event.Object)
 }
 
+// counter is what is used of a metric.
+type counter interface{ Inc() }
+
 // NewSpec returns an index over the union of the values of the programs, each compiled for [expr.Index] from the text beside it.
 // Failures are counted in failures; the first one is logged with the label, which says where the index is declared.
-func NewSpec(texts []string, programs []*expr.Program, failures prometheus.Counter, log *slog.Logger, label string) Spec {
+func NewSpec(texts []string, programs []*expr.Program, failures counter, log *slog.Logger, label string) Spec {
 	hash := sha256.New()
 	for _, text := range texts {
 		hash.Write([]byte(text))

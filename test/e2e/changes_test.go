@@ -123,7 +123,7 @@ func TestCreateUpdateDelete(t *testing.T) {
 	}
 }
 
-func of2(events []event, subject string) (got []event) {
+func of2(events []cloudEvent, subject string) (got []cloudEvent) {
 	for _, e := range events {
 		if e.Subject == subject {
 			got = append(got, e)
@@ -133,7 +133,7 @@ func of2(events []event, subject string) (got []event) {
 }
 
 // checkPayloads looks at the data of added, updated, deleted.
-func checkPayloads(t *testing.T, events []event) {
+func checkPayloads(t *testing.T, events []cloudEvent) {
 	t.Helper()
 	type state struct{ Data struct{ Value string } }
 	for i, want := range []struct{ op, now, before string }{{"added", "1", ""}, {"updated", "2", "1"}, {"deleted", "2", ""}, {"added", "3", ""}} {

@@ -29,13 +29,13 @@ type router struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	events  []event
+	events  []cloudEvent
 	stderr  bytes.Buffer
 	exited  bool
 }
 
-// event is a line of the stdout sink.
-type event struct {
+// cloudEvent is a line of the stdout sink.
+type cloudEvent struct {
 	ID                 string          `json:"id"`
 	Type               string          `json:"type"`
 	Source             string          `json:"source"`
@@ -47,7 +47,7 @@ type event struct {
 }
 
 // String is what tests compare: "route updated ns/name".
-func (e event) String() string {
+func (e cloudEvent) String() string {
 	return e.Route + " " + strings.TrimPrefix(e.Type, "deltarouter.") + " " + e.Subject
 }
 
@@ -101,9 +101,9 @@ func (r *router) readEvents(out io.Reader) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
-		var e event
+		var e cloudEvent
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			e = event{Type: "not JSON: " + lines.Text()}
+			e = cloudEvent{Type: "not JSON: " + lines.Text()}
 		}
 		r.mu.Lock()
 		r.events = append(r.events, e)
@@ -160,8 +160,8 @@ func (r *router) wait(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// expect waits until all the given events (see event.String) have come, in any order, and returns every event so far.
-func (r *router) expect(t *testing.T, want ...string) []event {
+// expect waits until all the given events (see cloudEvent.String) have come, in any order, and returns every event so far.
+func (r *router) expect(t *testing.T, want ...string) []cloudEvent {
 	t.Helper()
 	r.wait(t, fmt.Sprintf("%q", want), func() bool {
 		left := summary(r.events)
@@ -177,14 +177,14 @@ func (r *router) expect(t *testing.T, want ...string) []event {
 	return r.all()
 }
 
-func (r *router) all() []event {
+func (r *router) all() []cloudEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
 }
 
 // of returns, in order, the events about a subject.
-func of(events []event, subject string) (got []string) {
+func of(events []cloudEvent, subject string) (got []string) {
 	for _, e := range events {
 		if e.Subject == subject {
 			got = append(got, e.String())
@@ -193,7 +193,7 @@ func of(events []event, subject string) (got []string) {
 	return got
 }
 
-func summary(events []event) []string {
+func summary(events []cloudEvent) []string {
 	s := make([]string, len(events))
 	for i, e := range events {
 		s[i] = e.String()

@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/index"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+const pageSize = 7
+
+// recorder is a downstream that remembers what came.
+type recorder struct {
+	mu     sync.Mutex
+	deltas []string
+}
+
+func (r *recorder) Admit(_ context.Context, d *event.Delta) (func(), error) {
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.deltas = append(r.deltas, d.Op.String()+" "+d.Key().Name)
+	}, nil
+}
+
+func (r *recorder) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.deltas)
+}
+
+// lists is a transport that counts the pages it fetches, and stops at one of them to let a test step in.
+type lists struct {
+	http.RoundTripper
+
+	pages   atomic.Int64
+	stopAt  int64
+	stopped chan struct{} // closed at that page
+	resume  chan struct{} // to be closed then
+}
+
+func (l *lists) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Query().Has("limit") && strings.HasSuffix(r.URL.Path, "/configmaps") {
+		if l.pages.Add(1) == l.stopAt {
+			close(l.stopped)
+			<-l.resume
+		}
+	}
+	return l.RoundTripper.RoundTrip(r)
+}
+
+// TestPages lists 2,000 objects in pages of seven; in the second run a continue token expires on the way, and the list begins anew.
+func TestPages(t *testing.T) {
+	const n = 2000
+	// The watch cache answers the Reflector's first list as a whole, whatever limit it names.
+	s := sandboxtest.New(t, sandboxtest.Options{APIServerArgs: []string{"--watch-cache=false"}})
+	ns := s.Namespace(t)
+	maps := use(t, s, configMaps, ns)
+	for i := range n {
+		maps.create(configMap(fmt.Sprintf("m-%d", i), "1"))
+	}
+	t.Run("undisturbed", func(t *testing.T) {
+		l := listInPages(t, s, ns, n, func() {})
+		if pages := l.pages.Load(); pages < n/pageSize {
+			t.Errorf("%d pages for %d objects", pages, n)
+		}
+	})
+	t.Run("expired token", func(t *testing.T) {
+		l := listInPages(t, s, ns, n, func() {
+			// What the token continues is history now, and the API server has forgotten it.
+			maps.create(configMap("x-1", "1"))
+			maps.create(configMap("x-2", "1"))
+			s.CompactEtcd(t)
+		})
+		// client-go's pager asks for the rest of such a list as one page, or for all of it again.
+		if pages := l.pages.Load(); pages >= n/pageSize {
+			t.Errorf("%d pages: the token did not expire", pages)
+		}
+	})
+}
+
+// listInPages runs a watch until it has synced, disturbs it at the 20th page, and compares what it put through, and what it keeps, with what there is.
+func listInPages(t *testing.T, s *sandboxtest.Sandbox, ns string, n int, disturb func()) *lists {
+	t.Helper()
+	l := &lists{stopAt: 20, stopped: make(chan struct{}), resume: make(chan struct{})}
+	config := rest.CopyConfig(s.RESTConfig())
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { l.RoundTripper = next; return l })
+	client, err := informer.NewClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var seen recorder
+	store := index.NewStore()
+	factory := informer.New(informer.Config{
+		Client: client, Cluster: "test", Metrics: metrics.New(), Log: slog.New(slog.DiscardHandler), Downstream: &seen, PageSize: pageSize,
+	})
+	factory.Watch(informer.Spec{Resource: configMaps, Namespace: ns}, store, informer.Source{Name: "maps"})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { factory.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	<-l.stopped
+	disturb()
+	close(l.resume)
+	poll(t, "the list", func() bool { status, _ := factory.Status("maps"); return status.Synced })
+
+	count := make(map[string]int)
+	for _, d := range seen.all() {
+		if strings.HasPrefix(d, "added m-") {
+			count[d]++
+		}
+	}
+	if got := slices.Max(slices.Collect(maps.Values(count))); len(count) != n || got != 1 {
+		t.Errorf("%d objects, one of them %d times; want each of %d once", len(count), got, n)
+	}
+	kept := 0
+	for o := range store.All() {
+		if strings.HasPrefix(o.Key().Name, "m-") {
+			kept++
+		}
+	}
+	if kept != n {
+		t.Errorf("%d objects in the store, want %d", kept, n)
+	}
+	return l
+}

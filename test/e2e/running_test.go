@@ -1,0 +1,210 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// TestMetricNames: the names are relied on by dashboards and alerts.
+func TestMetricNames(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	s.Apply(t, ns, pod("web", "n1", "", 0))
+	r := start(t, s.Kubeconfig(), fmt.Sprintf(`
+sources:
+  pods: {resource: v1/pods, namespaces: %s, indexes: {byNode: object.spec.nodeName}}
+handlers:
+  alert: {wasm: {module: %q}}
+routes:
+  - {name: restarts, from: pods, on: updated, handle: alert, to: out}
+  - {name: all, from: pods, on: [added, updated], filter: 'object.status.containerStatuses[0].restartCount > 0', to: out}
+`, ns, guest(t, "restart-alert")))
+	r.ready(t)
+	use(t, s, pods, ns).patch("web",
+		`{"status":{"containerStatuses":[{"name":"web","image":"i","imageID":"","ready":true,"restartCount":9}]}}`, "status")
+	r.expect(t, "all updated "+ns+"/web", "restarts restart-alert "+ns+"/web")
+	var body string
+	poll(t, "the deliveries to be counted", func() bool {
+		_, body = r.get(t, "/metrics")
+		return strings.Contains(body, `deltarouter_route_deltas_total{result="delivered",route="restarts"} 1`)
+	})
+	for _, want := range []string{
+		`deltarouter_deltas_total{op="updated",source="pods"}`,
+		`deltarouter_route_deltas_total{result="matched",route="all"}`,
+		`deltarouter_route_deltas_total{result="filtered",route="all"}`,
+		`deltarouter_route_deltas_total{result="dropped",route="all"}`,
+		`deltarouter_route_deltas_total{result="dead_lettered",route="all"}`,
+		`deltarouter_route_deltas_total{result="folded",route="all"}`,
+		`deltarouter_events_total{result="delivered",route="all",sink="out"}`,
+		`deltarouter_queue_depth{route="all"} 0`,
+		`deltarouter_oldest_owed_seconds{route="all"} 0`,
+		`deltarouter_delivery_seconds_count{route="all"}`,
+		`deltarouter_handler_seconds_count{handler="alert"}`,
+		`deltarouter_source_synced{source="pods"} 1`,
+		`deltarouter_source_objects{source="pods"} 1`,
+		`deltarouter_source_bytes{source="pods"}`,
+		`deltarouter_source_stale_seconds{source="pods"}`,
+		`deltarouter_guest_memory_bytes{handler="alert"}`,
+		`deltarouter_config_reload_success 1`,
+		`deltarouter_config_hash{hash="`,
+		`deltarouter_build_info{version="`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+	if code, body := r.get(t, "/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz says %d %s", code, body)
+	}
+}
+
+// hook is a webhook that answers what it is told to.
+type hook struct {
+	*httptest.Server
+
+	mu     sync.Mutex
+	status int
+	got    []string // CloudEvents, as JSON
+}
+
+func newHook(t *testing.T) *hook {
+	t.Helper()
+	h := &hook{status: http.StatusOK}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.status == http.StatusOK {
+			h.got = append(h.got, string(body))
+		}
+		w.WriteHeader(h.status)
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *hook) answer(status int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.status = status
+}
+
+func (h *hook) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.got)
+}
+
+// TestSinkDown: a sink that is down stalls its own route only, and gets what it missed when it is back; what it rejects is a dead letter.
+func TestSinkDown(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	h := newHook(t)
+	h.answer(http.StatusServiceUnavailable)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	config := fmt.Sprintf(`version: 1
+cluster: {name: test, kubeconfig: %q}
+state: {dir: %q}
+listen: {probes: "127.0.0.1:0"}
+sources:
+  maps: {resource: v1/configmaps, namespaces: %s}
+sinks:
+  out: {stdout: {}}
+  hook: {webhook: {url: %q}}
+routes:
+  - {name: out, from: maps, to: out}
+  - {name: hook, from: maps, on: added, emit: '{"n": object.metadata.name}', to: hook, retry: {backoff: 10ms, max: 50ms, attempts: 1}}
+`, s.Kubeconfig(), dir, ns, h.URL)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := startFile(t, file)
+	r.ready(t)
+	maps := use(t, s, configMaps, ns)
+	maps.create(configMap("a", "1"))
+	maps.create(configMap("b", "1"))
+	r.expect(t, "out added "+ns+"/a", "out added "+ns+"/b")
+	h.answer(http.StatusOK)
+	poll(t, "the webhook to get what it missed", func() bool { return h.count() == 2 })
+
+	h.answer(http.StatusBadRequest)
+	maps.create(configMap("rejected", "1"))
+	poll(t, "the dead letter", func() bool {
+		letters, _ := os.ReadFile(filepath.Join(dir, "dead-letters.jsonl"))
+		return strings.Contains(string(letters), ns+"/rejected")
+	})
+	var event struct{ Type, Subject string }
+	if err := json.Unmarshal([]byte(h.got[0]), &event); err != nil || event.Type != "deltarouter.added" || event.Subject != ns+"/a" {
+		t.Errorf("the webhook got %s (%v)", h.got[0], err)
+	}
+}
+
+// TestStopDrains: what is owed when the router is told to stop is delivered, as far as the timeout allows.
+func TestStopDrains(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	h := newHook(t)
+	config := fmt.Sprintf(`
+sources:
+  maps: {resource: v1/configmaps, namespaces: %s}
+sinks:
+  out: {stdout: {}}
+  hook: {webhook: {url: %q}}
+routes:
+  - {name: out, from: maps, to: out}
+  - {name: hook, from: maps, on: added, to: hook, retry: {backoff: 10ms, max: 20ms}}
+`, ns, h.URL)
+	h.answer(http.StatusServiceUnavailable)
+	r := start(t, s.Kubeconfig(), config)
+	r.ready(t)
+	use(t, s, configMaps, ns).create(configMap("a", "1"))
+	r.expect(t, "out added "+ns+"/a")
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	r.wait(t, "the router to be stopping", func() bool { return strings.Contains(r.stderr.String(), `"msg":"stopping"`) })
+	h.answer(http.StatusOK)
+	state, err := r.cmd.Process.Wait()
+	if err != nil || state.ExitCode() != 0 || h.count() != 1 {
+		t.Errorf("exit code %d (%v), %d events delivered, want 0 and 1", state.ExitCode(), err, h.count())
+	}
+}
+
+// TestSecondSignal: a sink that never comes back, and somebody who does not want to wait.
+func TestSecondSignal(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	h := newHook(t)
+	h.answer(http.StatusServiceUnavailable)
+	r := start(t, s.Kubeconfig(), fmt.Sprintf(`
+sources:
+  maps: {resource: v1/configmaps, namespaces: %s}
+sinks:
+  out: {stdout: {}}
+  hook: {webhook: {url: %q}}
+routes:
+  - {name: all, from: maps, on: added, to: [out, hook]}
+`, ns, h.URL), "-drain-timeout", "10m")
+	r.ready(t)
+	use(t, s, configMaps, ns).create(configMap("a", "1"))
+	r.expect(t, "all added "+ns+"/a")
+	if err := r.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	r.wait(t, "the router to be stopping", func() bool { return strings.Contains(r.stderr.String(), `"msg":"stopping"`) })
+	if code := r.stop(t); code != 1 {
+		t.Errorf("exit code %d, want 1: deltas were not delivered", code)
+	}
+}
