@@ -132,7 +132,7 @@ func (b *breaker) call(ctx context.Context, events []event.Event) (errs []error)
 
 // learn changes the state by what came of a write.
 func (b *breaker) learn(ctx context.Context, errs []error, probe bool) {
-	failure, later := unavailable(errs)
+	later, failure := unavailable(errs)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if probe {
@@ -168,16 +168,16 @@ func (b *breaker) notify() {
 	b.changed = make(chan struct{})
 }
 
-// unavailable returns an error, and the longest time that the sink asked for, if it took and rejected none of the events.
-func unavailable(errs []error) (failure error, later time.Duration) {
+// unavailable returns the longest time that the sink asked for and an error, if it took and rejected none of the events.
+func unavailable(errs []error) (later time.Duration, failure error) {
 	for _, err := range errs {
 		if err == nil || plugins.IsRejected(err) {
-			return nil, 0
+			return 0, nil
 		}
 		failure = err
 		later = max(later, plugins.RetryAfter(err))
 	}
-	return failure, later
+	return later, failure
 }
 
 // delay returns the time before the n-th try in a row, from 1.

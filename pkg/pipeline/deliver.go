@@ -124,9 +124,8 @@ func (w *worker) settleAt(ctx context.Context, sink int, e *entry, errs []error)
 	}
 	after.rejected = before.rejected
 	var refusal error
-	n := len(errs)
 	if errs == nil {
-		n = len(before.events)
+		n := len(before.events)
 		if before.events == nil {
 			n = len(work.events)
 		}

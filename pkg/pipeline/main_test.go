@@ -195,7 +195,7 @@ func open(t testing.TB, routes ...pipeline.Route) *bench {
 	}
 	b.Pipeline = p
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
 		if err := p.Close(ctx); err != nil {
 			t.Error(err)

@@ -214,7 +214,7 @@ func TestReady(t *testing.T) {
 				asked++
 				return d.Key().Name != "b", nil
 			}),
-			Key: func(_ context.Context, d *event.Delta) (string, error) { asked++; return "k", nil },
+			Key: func(context.Context, *event.Delta) (string, error) { asked++; return "k", nil },
 		})
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2), delta(t, event.Updated, "a", 1, 3), delta(t, event.Added, "c", 0, 4))
 		time.Sleep(time.Hour)

@@ -1,0 +1,113 @@
+package pipeline_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+func TestRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Time
+		s := &sink{refuse: func(event.Event) error {
+			if at = append(at, time.Now()); len(at) == 1 {
+				return plugins.RetryLater(errDown, 10*time.Minute)
+			}
+			return nil
+		}}
+		b := start(t, pipeline.Route{Sinks: to(s)})
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		time.Sleep(time.Hour)
+		if len(at) != 2 || at[1].Sub(at[0]) < 10*time.Minute || at[1].Sub(at[0]) > 11*time.Minute {
+			t.Errorf("tried at %v", at)
+		}
+	})
+}
+
+// TestBreaker: a sink that is down is asked now and then with a single delta, not with each of them, by all its routes together; nothing
+// is lost, and what waits meanwhile can be folded.
+func TestBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down, other := true, &sink{}
+		s := &sink{refuse: func(event.Event) error {
+			if down {
+				return errDown
+			}
+			return nil
+		}}
+		retry := pipeline.Retry{Backoff: 200 * time.Millisecond, Max: 30 * time.Second}
+		b := start(t,
+			pipeline.Route{Sinks: to(s), Retry: retry, Deliver: pipeline.Latest, Concurrency: 4},
+			pipeline.Route{Sinks: to(s), Retry: retry, Concurrency: 4},
+			pipeline.Route{Sinks: to(nil, other)[1:]},
+		)
+		version := 1
+		for range 600 { // an hour
+			for _, name := range []string{"a", "b", "c", "d"} {
+				b.admit(delta(t, event.Updated, name, version, version+1))
+				version++
+			}
+			time.Sleep(6 * time.Second)
+		}
+		if n := len(s.writes); n < 100 || n > 300 {
+			t.Errorf("%d writes in an hour, want about one each 15s to 30s", n)
+		}
+		for i, n := range s.writes[10:] {
+			if n != 1 {
+				t.Fatalf("probe %d had %d events", i, n)
+			}
+		}
+		if n := len(other.events); n != 2400 {
+			t.Errorf("the other sink got %d events, want 2400", n)
+		}
+		down = false
+		time.Sleep(time.Minute)
+		if owed := b.Owed("route0") + b.Owed("route1"); owed > 0 {
+			t.Errorf("%d owed a minute after the sink came back", owed)
+		}
+		if n := b.value("route_deltas_total", "route0", metrics.Delivered); n > 8 {
+			t.Errorf("route0 delivered %v deltas of 4 objects: folded too few", n)
+		}
+		if n := b.value("route_deltas_total", "route1", metrics.Delivered); n != 2400 {
+			t.Errorf("route1 delivered %v, want 2400", n)
+		}
+		b.balanced("route0")
+		b.balanced("route1")
+	})
+}
+
+// TestSinkBreaksItsContract: a sink that panics or miscounts is one that is unavailable.
+func TestSinkBreaksItsContract(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, calls := &badSink{}, &s0calls{}
+		s.calls = calls
+		b := start(t, pipeline.Route{Sinks: to(s)})
+		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
+		b.drain()
+		if n := b.value("events_total", "route0", "delivered"); n != 2 || calls.n < 3 {
+			t.Errorf("%v delivered in %d calls", n, calls.n)
+		}
+		b.balanced("route0")
+	})
+}
+
+type s0calls struct{ n int }
+
+type badSink struct{ calls *s0calls }
+
+func (s *badSink) Write(context.Context, []event.Event) []error {
+	switch s.calls.n++; s.calls.n {
+	case 1:
+		panic("secret")
+	case 2:
+		return make([]error, 17)
+	}
+	return nil
+}
+func (s *badSink) Close(context.Context) error { return nil }
