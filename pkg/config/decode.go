@@ -42,6 +42,9 @@ func (d *decoder) problemf(n Node, format string, args ...any) {
 
 // value decodes n into v, by the rules of the field that v is, or is an element of.
 func (d *decoder) value(n Node, v reflect.Value, f field) {
+	if len(d.problems) >= maxProblems {
+		return
+	}
 	switch into := v.Addr().Interface().(type) {
 	case *Node:
 		*into = n
@@ -119,6 +122,9 @@ func (d *decoder) unknownKeys(n Node, fields []field) (guessed []string) {
 	for _, e := range n.entries() {
 		if slices.Contains(known, e.key) {
 			continue
+		}
+		if len(d.problems) >= maxProblems {
+			break
 		}
 		key := e.value
 		key.at = e.at

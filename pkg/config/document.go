@@ -19,6 +19,7 @@ const (
 	maxDocument = 1 << 20  // bytes of the file; a ConfigMap holds no more
 	maxExpanded = 16 << 20 // bytes with every alias written out, counted as in measure
 	maxDepth    = 100
+	maxProblems = 1000 // that are reported; finding more helps nobody and takes memory
 )
 
 // document is the file that nodes come from.

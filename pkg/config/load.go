@@ -42,5 +42,9 @@ func Parse(file string, data []byte) (*Config, Problems) {
 	problems = append(problems, cfg.checkAll(root)...)
 	sum := sha256.Sum256(data)
 	cfg.Hash = hex.EncodeToString(sum[:6])
-	return cfg, problems.Sorted()
+	problems = problems.Sorted()
+	if len(problems) > maxProblems {
+		problems = append(problems[:maxProblems], Problem{File: file, Message: "has more problems than these: is it the right file?"})
+	}
+	return cfg, problems
 }
