@@ -1,0 +1,386 @@
+package informer_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+func TestStartErrors(t *testing.T) {
+	a := newAPI(t)
+	a.put("default/a", "web")
+	var n atomic.Int32
+	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+		if kindOf(r) == "DISCOVERY" {
+			return false
+		}
+		switch n.Add(1) {
+		case 1:
+			fail(w, http.StatusServiceUnavailable, "ServiceUnavailable", "starting")
+		case 2:
+			fail(w, http.StatusTooManyRequests, "TooManyRequests", "busy")
+		case 3:
+			panic(http.ErrAbortHandler) // EOF
+		case 4:
+			w.WriteHeader(http.StatusBadGateway)
+			fmt.Fprint(w, "<html>a proxy</html>")
+		default:
+			return false
+		}
+		return true
+	})
+	r := newRig(t, a, options{})
+	r.start()
+	r.sink.want(t, false, "added pods default/a initial")
+	r.synced()
+	if got := a.seen("LIST"); got != 0 {
+		t.Errorf("%d lists: start errors made the Reflector fall back", got)
+	}
+}
+
+func TestForbidden(t *testing.T) {
+	a := newAPI(t)
+	a.put("default/a", "web")
+	var allowed atomic.Bool
+	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+		if allowed.Load() || kindOf(r) == "DISCOVERY" {
+			return false
+		}
+		fail(w, http.StatusForbidden, "Forbidden", `pods is forbidden: User "x" cannot watch resource "pods" in API group "" at the cluster scope`)
+		return true
+	})
+	r := newRig(t, a, options{})
+	r.start()
+	eventually(t, "the reason is known", func() bool {
+		s, _ := r.factory.Status("pods")
+		return !s.Synced && strings.Contains(s.Reason, `cannot watch resource "pods"`)
+	})
+	if n := strings.Count(r.log.String(), "level=WARN"); n != 1 {
+		t.Errorf("%d warnings, want 1:\n%s", n, r.log)
+	}
+	allowed.Store(true)
+	r.sink.want(t, false, "added pods default/a initial")
+	r.synced()
+	if s := r.factory.Statuses(); len(s) != 1 || s[0] != (informer.Status{Source: "pods", Synced: true}) {
+		t.Errorf("statuses %+v", s)
+	}
+	// Rights that are taken away delete nothing.
+	allowed.Store(false)
+	a.compact()
+	a.dropWatches()
+	eventually(t, "forbidden again", func() bool { s, _ := r.factory.Status("pods"); return s.Synced && s.Reason != "" })
+	if got := r.sink.take(); len(got) > 0 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestWatchListRefused(t *testing.T) {
+	a := newAPI(t)
+	for i := range 20 {
+		a.put(fmt.Sprintf("default/p%02d", i), "web")
+	}
+	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+		if kindOf(r) != "WATCHLIST" {
+			return false
+		}
+		fail(w, http.StatusUnprocessableEntity, "Invalid", "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
+		return true
+	})
+	r := newRig(t, a, options{})
+	r.start()
+	r.synced()
+	if n := len(r.sink.take()); n != 20 {
+		t.Errorf("%d deltas, want 20", n)
+	}
+	a.put("default/p00", "db")
+	r.sink.want(t, false, "updated pods default/p00")
+}
+
+// A server that is too old for sendInitialEvents ignores it and never says that the initial events are through.
+func TestWatchListIgnored(t *testing.T) {
+	a := newAPI(t)
+	a.put("default/a", "web")
+	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+		if kindOf(r) != "WATCHLIST" {
+			return false
+		}
+		p := pod{namespace: "default", name: "a", uid: "uid-1", version: 101}
+		fmt.Fprint(w, frame("ADDED", &p))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		return true
+	})
+	r := newRig(t, a, options{config: informer.Config{BookmarkWait: 50 * time.Millisecond}})
+	r.start()
+	r.sink.want(t, false, "added pods default/a initial")
+	a.put("default/a", "db")
+	r.sink.want(t, false, "updated pods default/a")
+	if a.seen("WATCHLIST") != 1 {
+		t.Errorf("asked %d times", a.seen("WATCHLIST"))
+	}
+}
+
+func TestPages(t *testing.T) {
+	a := newAPI(t)
+	const n = 2000
+	for i := range n {
+		a.put(fmt.Sprintf("default/p%04d", i), "web")
+	}
+	var pages atomic.Int32
+	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+		if kindOf(r) == "LIST" && pages.Add(1) == 100 && r.URL.Query().Has("continue") {
+			fail(w, http.StatusGone, "Expired", "the provided continue parameter is too old")
+			return true
+		}
+		return false
+	})
+	r := newRig(t, a, options{config: informer.Config{PageSize: 7}})
+	r.start()
+	r.synced()
+	if got := len(r.sink.take()); got != n {
+		t.Errorf("%d deltas, want %d", got, n)
+	}
+	if got := pages.Load(); got != 101 { // 99 pages, the one that expired, and then all at once
+		t.Errorf("%d pages", got)
+	}
+}
+
+func TestResourceAppearsAndVanishes(t *testing.T) {
+	a := newAPI(t)
+	a.put("default/a", "web")
+	a.setResources(`{"name":"services","kind":"Service"}`)
+	r := newRig(t, a, options{})
+	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if kindOf(r) == "DISCOVERY" || !strings.Contains(a.resources, "services") {
+			return false
+		}
+		fail(w, http.StatusNotFound, "NotFound", "the server could not find the requested resource")
+		return true
+	})
+	r.start()
+	eventually(t, "the reason is known", func() bool {
+		s, _ := r.factory.Status("pods")
+		return s.Reason == "resource v1/pods: does not exist (yet)"
+	})
+	a.setResources("")
+	r.sink.want(t, false, "added pods default/a") // not initial: there was nothing before
+	r.synced()
+
+	a.setResources(`{"name":"services","kind":"Service"}`)
+	a.dropWatches()
+	r.sink.want(t, false, "deleted pods default/a stale")
+	eventually(t, "not synced", func() bool { s, _ := r.factory.Status("pods"); return !s.Synced })
+	a.setResources("")
+	r.sink.want(t, false, "added pods default/a")
+}
+
+// Nothing but discovery itself proves that a resource is gone.
+func TestDiscoveryFails(t *testing.T) {
+	a := newAPI(t)
+	a.put("default/a", "web")
+	r := newRig(t, a, options{})
+	r.start()
+	r.synced()
+	r.sink.take()
+	var asked atomic.Int32
+	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case kindOf(r) != "DISCOVERY":
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, "404 page not found")
+		case asked.Add(1)%2 == 0:
+			fail(w, http.StatusForbidden, "Forbidden", "no")
+		default:
+			fail(w, http.StatusServiceUnavailable, "ServiceUnavailable", "no")
+		}
+		return true
+	})
+	a.dropWatches()
+	eventually(t, "asked often", func() bool { return asked.Load() > 10 })
+	a.onRequest(nil)
+	a.put("default/b", "web")
+	r.sink.want(t, false, "added pods default/b")
+}
+
+func TestUnreadableObjects(t *testing.T) {
+	secret := `,"spec":{"x":"topsecret` + "\xff" + `"}`
+	for name, config := range map[string]informer.Config{"streamed": {}, "paged": {PageSize: 2}} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t)
+			a.put("default/bad", "web", secret)
+			a.put("default/good", "web")
+			r := newRig(t, a, options{config: config})
+			r.start()
+			r.synced()
+			r.sink.want(t, false, "added pods default/good initial")
+			a.put("default/good", "web", `,"spec":{"a":1,"a":2}`)
+			a.put("default/good", "web", `,"spec":`+strings.Repeat("[", 600)+strings.Repeat("]", 600))
+			a.put("default/good", "web", `,"spec":01`)
+			a.put("default/other", "web")
+			r.sink.want(t, false, "added pods default/other")
+			if got := r.metric("object_errors_total"); got != 4 {
+				t.Errorf("object_errors_total = %v, want 4\n%s", got, r.log)
+			}
+			for _, want := range []string{"default/bad", "not UTF-8", "key stands twice", "nested too deep", "malformed number"} {
+				if !strings.Contains(r.log.String(), want) {
+					t.Errorf("the log does not say %q", want)
+				}
+			}
+			// It is still there, so it is not deleted; when it is deleted, its last known state is told.
+			a.compact()
+			a.dropWatches()
+			a.put("default/other", "db")
+			r.sink.want(t, false, "updated pods default/other")
+			a.delete("default/good")
+			a.put("default/bad", "web")
+			r.sink.want(t, false, "deleted pods default/good stale", "added pods default/bad")
+			r.stop()
+			if strings.Contains(r.log.String(), "topsecret") {
+				t.Error("the log has the content of an object")
+			}
+		})
+	}
+}
+
+// The connection breaks within an event, and nothing is lost or told twice.
+func TestCutConnection(t *testing.T) {
+	a := newAPI(t)
+	r := newRig(t, a, options{})
+	var cuts atomic.Int32
+	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+		if kindOf(r) != "WATCH" {
+			return false
+		}
+		a.watch(&recorder{header: w.Header(), limit: 300 * int(cuts.Add(1)), w: w}, r)
+		return true
+	})
+	a.put("default/first", "web")
+	r.start()
+	r.synced()
+	want := []string{"added pods default/first initial"}
+	a.dropWatches()
+	for i := range 40 {
+		a.put(fmt.Sprintf("default/n%03d", i), "web")
+		want = append(want, fmt.Sprintf("added pods default/n%03d", i))
+	}
+	r.sink.want(t, false, want...)
+	if cuts.Load() < 5 {
+		t.Errorf("%d cuts only", cuts.Load())
+	}
+}
+
+// recorder lets so many bytes through, and then breaks the connection.
+type recorder struct {
+	header http.Header
+	w      http.ResponseWriter
+	limit  int
+}
+
+func (r *recorder) Header() http.Header { return r.header }
+func (r *recorder) WriteHeader(int)     {}
+func (r *recorder) Flush()              { r.w.(http.Flusher).Flush() }
+
+func (r *recorder) Write(p []byte) (int, error) {
+	n := min(len(p), r.limit)
+	_, _ = r.w.Write(p[:n])
+	r.limit -= n
+	if n < len(p) {
+		r.Flush()
+		panic(http.ErrAbortHandler)
+	}
+	return len(p), nil
+}
+
+func TestStopWithDeadServer(t *testing.T) {
+	a := newAPI(t)
+	a.put("default/a", "web")
+	r := newRig(t, a, options{})
+	r.start()
+	r.synced()
+	a.onRequest(func(_ http.ResponseWriter, r *http.Request) bool {
+		<-r.Context().Done() // accepts and says nothing
+		return true
+	})
+	before := a.seen("WATCH")
+	a.dropWatches()
+	eventually(t, "rewatch", func() bool { return a.seen("WATCH") > before })
+	r.stop() // checks that it takes less than a second
+}
+
+func TestStopWhileRefused(t *testing.T) {
+	a := newAPI(t)
+	a.server.Close()
+	r := newRig(t, a, options{})
+	r.start()
+	eventually(t, "refused", func() bool {
+		s, _ := r.factory.Status("pods")
+		return strings.Contains(s.Reason, "connection refused")
+	})
+	r.stop()
+}
+
+// What is no JSON ends the watch with a clear error, and the next watch goes on.
+func TestNotJSON(t *testing.T) {
+	a := newAPI(t)
+	a.put("default/a", "web")
+	var once atomic.Bool
+	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+		if kindOf(r) != "WATCH" || once.Swap(true) {
+			return false
+		}
+		_, _ = io.WriteString(w, "<html>\n")
+		return true
+	})
+	r := newRig(t, a, options{})
+	r.start()
+	r.synced()
+	r.sink.take()
+	a.dropWatches()
+	a.put("default/b", "web")
+	r.sink.want(t, false, "added pods default/b")
+	if !strings.Contains(r.log.String(), "not JSON") {
+		t.Errorf("log: %s", r.log)
+	}
+}
+
+// A watch that starts again sends what was seen already: it is not told again.
+func TestReplay(t *testing.T) {
+	a := newAPI(t)
+	a.put("default/a", "web")
+	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+		if kindOf(r) != "WATCH" {
+			return false
+		}
+		for _, v := range []int{102, 101, 103, 102, 104} {
+			p := pod{namespace: "default", name: "a", uid: "uid-1", version: v}
+			fmt.Fprint(w, frame("MODIFIED", &p))
+		}
+		p := pod{namespace: "default", name: "never-seen", uid: "uid-9", version: 105}
+		fmt.Fprint(w, frame("DELETED", &p))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		return true
+	})
+	r := newRig(t, a, options{})
+	r.start()
+	r.synced()
+	a.dropWatches()
+	r.sink.want(t, false, "added pods default/a initial", "updated pods default/a", "updated pods default/a", "updated pods default/a")
+	versions := []string{}
+	for _, o := range slices.Collect(r.store.All()) {
+		versions = append(versions, o.ResourceVersion())
+	}
+	if !slices.Equal(versions, []string{"104"}) || r.store.Get(event.Key{Namespace: "default", Name: "never-seen"}) != nil {
+		t.Errorf("stored versions %v", versions)
+	}
+}
