@@ -65,6 +65,7 @@ tidy-check:
 	$(call each,$(MODULES),go mod tidy -diff)
 
 generate: ## regenerate what is generated
+	go run ./cmd/router schema > docs/config.schema.json
 	$(call each,$(CODE),go generate ./...)
 
 # The linter reads compiled dependencies from the build cache; with the flags of the build it finds those that are there. Four

@@ -2,6 +2,7 @@
 //
 //	router -config config.yaml          runs until it is told to stop
 //	router check -config config.yaml    reports every mistake of the configuration
+//	router schema                       prints the JSON Schema of the configuration, for editors
 //	router version
 //
 // It exits with 0 when it was stopped as asked, 1 when it failed while running, 2 for bad flags or a bad configuration.
@@ -67,6 +68,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case "version":
 		fmt.Fprintf(stdout, "router %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return exitOK
+	case "schema":
+		fmt.Fprintf(stdout, "%s", config.Schema())
+		return exitOK
 	case "help":
 		usage(stdout)
 		return exitOK
@@ -78,6 +82,7 @@ func usage(w io.Writer) {
 	fmt.Fprint(w, `Usage:
   router -config config.yaml          run until SIGINT or SIGTERM
   router check -config config.yaml    report every mistake of the configuration
+  router schema                       print the JSON Schema of the configuration, for editors
   router version
 
 Flags of router:

@@ -85,6 +85,9 @@ func makePlan(path string, components Components) (*plan, config.Problems) {
 func checkComponents[T any](what string, configured map[string]*config.Component, factories []plugins.Factory[T]) (problems config.Problems) {
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
 		c := configured[name]
+		if c.Kind == "" {
+			continue // reported already
+		}
 		f := factoryOf(factories, c.Kind)
 		if f == nil {
 			problems = append(problems, c.Node.Problemf("unknown kind of %s %q; there are: %s", what, c.Kind, kinds(factories)))
