@@ -180,6 +180,8 @@ func (d *document) syntaxHint(line int, message string) string {
 		return "; indent with spaces, not with tabs"
 	case strings.Contains(text, "${") && strings.Contains(text, "{") && strings.Contains(message, "',' or"):
 		return "; put ${…} in quotes inside of { }"
+	case strings.Contains(message, "',' or"):
+		return "; inside of { } or [ ], put an expression that has commas, brackets or colons in quotes"
 	case strings.Contains(message, "mapping values are not allowed"), strings.Contains(message, "cannot start any token"):
 		return "; put a value that holds `: ` or begins with a special character in quotes, or after | on lines of its own"
 	case strings.Contains(message, "did not find expected key"), strings.Contains(message, "'-' indicator"):
