@@ -6,8 +6,9 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/deltarouter/deltarouter/pkg/rawjson"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/pkg/rawjson"
 )
 
 // Resource says what kind of object something is and which cluster it lives in. One Resource is shared by all objects of a watch.

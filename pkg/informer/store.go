@@ -21,7 +21,7 @@ func (s *reflectorStore) Add(obj any) error { return s.Update(obj) }
 
 // Update implements cache.ReflectorStore. ADDED and MODIFIED are treated alike: the store knows better what is new.
 func (s *reflectorStore) Update(obj any) error {
-	if o, ok := obj.(*event.Object); ok {
+	if o, ok := obj.(*event.Object); ok && !s.w.replayed(o.ResourceVersion()) {
 		s.w.order.Lock()
 		defer s.w.order.Unlock()
 		s.w.put(s.ctx, o, false, o.ResourceVersion())
@@ -36,7 +36,9 @@ func (s *reflectorStore) Delete(obj any) error {
 	defer w.order.Unlock()
 	switch o := obj.(type) {
 	case *event.Object:
-		w.remove(s.ctx, o)
+		if !w.replayed(o.ResourceVersion()) {
+			w.remove(s.ctx, o)
+		}
 	case placeholder: // what the object was at last cannot be read
 		if old := w.store.Get(o.Key()); old != nil && old.UID() == o.UID() {
 			w.leave(s.ctx, old, old, true, o.ResourceVersion())
@@ -58,7 +60,7 @@ func (s *reflectorStore) Resync() error { return nil }
 func (s *reflectorStore) Bookmark(resourceVersion string) error {
 	s.w.cut.Lock()
 	defer s.w.cut.Unlock()
-	if resourceVersion != "" && s.ctx.Err() == nil {
+	if resourceVersion != "" && s.ctx.Err() == nil && !s.w.replayed(resourceVersion) {
 		s.w.fed = resourceVersion
 	}
 	return nil
@@ -80,6 +82,13 @@ func (w *Watch) put(ctx context.Context, o *event.Object, rewound bool, fed stri
 		return true
 	}
 	return w.apply(ctx, change{op: event.Updated, before: old, old: old, now: o, fed: fed})
+}
+
+// replayed reports whether an event is known to have been applied already: the versions of a watch only grow. Only the Reflector's
+// goroutine calls it, which is also the only one that writes fed.
+func (w *Watch) replayed(version string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, w.fed)
+	return err == nil && order <= 0
 }
 
 // older reports whether a is known to be an older state than b.

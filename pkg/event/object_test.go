@@ -1,0 +1,144 @@
+package event_test
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/rawjson"
+)
+
+func pods() *event.Resource {
+	return &event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Cluster: "prod", Kind: "Pod"}
+}
+
+func parse(t *testing.T, text string) *event.Object {
+	t.Helper()
+	if err := rawjson.Check(text); err != nil {
+		t.Fatal(err)
+	}
+	o, err := event.ParseObject(pods(), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestParseObject(t *testing.T) {
+	tests := []struct {
+		name, text            string
+		key                   event.Key
+		uid, version, mistake string
+	}{
+		{"all", ` {"kind":"Pod","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7"}} `, event.Key{Namespace: "n", Name: "a"}, "u", "7", ""},
+		{"cluster-scoped", `{"metadata":{"name":"a"}}`, event.Key{Name: "a"}, "", "", ""},
+		{"keys in any order, escapes", `{"x":{"metadata":{"name":"no"}},"metadata":{"uid":"\u0075","labels":{"name":"no"},"na\u006de":"\"é"}}`, event.Key{Name: `"é`}, "u", "", ""},
+		{"null", `{"metadata":{"name":"a","namespace":null}}`, event.Key{Name: "a"}, "", "", ""},
+		{"no name", `{"metadata":{"namespace":"n"}}`, event.Key{}, "", "", "metadata.name is missing"},
+		{"empty name", `{"metadata":{"name":""}}`, event.Key{}, "", "", "metadata.name is missing"},
+		{"no metadata", `{"kind":"Status"}`, event.Key{}, "", "", "metadata.name is missing"},
+		{"no object", `[{"metadata":{"name":"a"}}]`, event.Key{}, "", "", "metadata.name is missing"},
+		{"number as name", `{"metadata":{"name":5}}`, event.Key{}, "", "", "metadata.name is not a string"},
+		{"object as uid", `{"metadata":{"name":"a","uid":{"secret":1}}}`, event.Key{}, "", "", "metadata.uid is not a string"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			o, err := event.ParseObject(pods(), test.text)
+			if test.mistake != "" {
+				if err == nil || !strings.Contains(err.Error(), test.mistake) || strings.Contains(err.Error(), "secret") {
+					t.Fatalf("error %v, want %q", err, test.mistake)
+				}
+				if strings.Contains(test.mistake, "missing") != errors.Is(err, event.ErrNoIdentity) {
+					t.Errorf("%v: is it ErrNoIdentity?", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o.Key() != test.key || o.UID() != test.uid || o.ResourceVersion() != test.version {
+				t.Errorf("got %v, %s, %s", o.Key(), o.UID(), o.ResourceVersion())
+			}
+			if got := string(o.JSON()); got != strings.TrimSpace(test.text) {
+				t.Errorf("text %s", got)
+			}
+		})
+	}
+}
+
+// What client-go reads of an object, it reads from the text.
+func TestMetadata(t *testing.T) {
+	o := parse(t, `{"kind":"Pod","apiVersion":"apps/v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","generateName":"g",
+		"creationTimestamp":"2026-11-20T09:00:00Z","deletionTimestamp":"2026-11-20T10:00:00Z","labels":{"l":"1"},"annotations":{"a":"2"}}}`)
+	m, err := meta.Accessor(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key, err := cache.MetaNamespaceKeyFunc(o); err != nil || key != "n/a" {
+		t.Error(key, err)
+	}
+	at := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+	if !m.GetCreationTimestamp().Time.Equal(at) || !m.GetDeletionTimestamp().Time.Equal(at.Add(time.Hour)) || m.GetGenerateName() != "g" {
+		t.Error(m.GetCreationTimestamp(), m.GetDeletionTimestamp(), m.GetGenerateName())
+	}
+	if !reflect.DeepEqual(m.GetLabels(), map[string]string{"l": "1"}) || !reflect.DeepEqual(m.GetAnnotations(), map[string]string{"a": "2"}) {
+		t.Error(m.GetLabels(), m.GetAnnotations())
+	}
+	if got := o.GetObjectKind().GroupVersionKind(); got != (schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Pod"}) {
+		t.Error(got)
+	}
+	before := string(o.JSON())
+	m.SetName("other")
+	m.SetLabels(nil)
+	if o.DeepCopyObject() != o || string(o.JSON()) != before || o.GetName() != "a" {
+		t.Error("an object changed")
+	}
+	if bare := parse(t, `{"metadata":{"name":"a"}}`); !bare.GetCreationTimestamp().Time.IsZero() || bare.GetDeletionTimestamp() != nil || bare.GetLabels() != nil {
+		t.Error("something comes from nothing")
+	}
+}
+
+func TestSame(t *testing.T) {
+	a := parse(t, `{"metadata":{"name":"a","uid":"u","resourceVersion":"7"}}`)
+	for text, want := range map[string]bool{
+		`{"metadata":{"name":"a","uid":"u","resourceVersion":"7"},"x":1}`: true,
+		`{"metadata":{"name":"a","uid":"u","resourceVersion":"8"}}`:       false,
+		`{"metadata":{"name":"a","uid":"v","resourceVersion":"7"}}`:       false,
+		`{"metadata":{"name":"b","uid":"u","resourceVersion":"7"}}`:       false,
+	} {
+		if event.Same(a, parse(t, text)) != want {
+			t.Errorf("%s: want %v", text, want)
+		}
+	}
+	if event.Same(a, nil) || !event.Same(nil, nil) {
+		t.Error("nil")
+	}
+}
+
+func TestNames(t *testing.T) {
+	deployments := event.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}}
+	if got := pods().String() + " " + deployments.String(); got != "v1/pods apps/v1/deployments" {
+		t.Error(got)
+	}
+	if got := (event.Key{Namespace: "n", Name: "a"}).String() + " " + (event.Key{Name: "a"}).String(); got != "n/a a" {
+		t.Error(got)
+	}
+}
+
+func BenchmarkParseObject(b *testing.B) {
+	const text = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","generateName":"web-","namespace":"default","uid":"0b8e2d54-3f6a-4c1d-9e7b-2a5f8c6d1e90","resourceVersion":"1000000042"},"spec":{}}`
+	resource := pods()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := event.ParseObject(resource, text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
