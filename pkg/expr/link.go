@@ -142,6 +142,10 @@ func (l *linker) index(u unit, at ast.Expr, text string) (source, index string, 
 	if !ok {
 		source, index = l.source, text
 	}
+	if source == "" {
+		l.problem(u, at, "there are several sources: say whose index it is, as in %q", slices.Sorted(maps.Keys(l.env.sources))[0]+"."+index)
+		return "", "", false
+	}
 	if !l.knownSource(u, at, source) {
 		return "", "", false
 	}
