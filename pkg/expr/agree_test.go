@@ -1,7 +1,6 @@
 package expr
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -115,7 +114,7 @@ func (a *agreement) expression(t *testing.T, name, source string, obj *event.Obj
 	want, wantErr := standardEval(p, standard)
 	in := p.start(Input{Delta: &event.Delta{Op: event.Added, New: obj}})
 	defer in.release()
-	got, gotErr := in.run(context.Background())
+	got, gotErr := in.run(t.Context())
 	switch {
 	case (gotErr == nil) != (wantErr == nil), errors.Is(gotErr, ErrAbsent) != errors.Is(wantErr, ErrAbsent):
 		t.Errorf("%s: %s: error %v, standard %v", name, source, gotErr, wantErr)
@@ -131,7 +130,7 @@ func (a *agreement) expression(t *testing.T, name, source string, obj *event.Obj
 func standardEval(p *Program, object map[string]any) (ref.Val, error) {
 	v, _, err := p.program.Eval(map[string]any{nameObject: object})
 	if err != nil {
-		return nil, p.evalError(context.Background(), err)
+		return nil, p.evalError(err)
 	}
 	return v, nil
 }
@@ -237,8 +236,10 @@ func (a *agreement) pathExpressions(path string, value any) []string {
 
 // selector is .key where CEL's syntax allows that, else ["key"].
 func selector(key string) string {
-	reserved := []string{"as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
-		"package", "namespace", "null", "return", "true", "var", "void", "while"}
+	reserved := []string{
+		"as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
+		"package", "namespace", "null", "return", "true", "var", "void", "while",
+	}
 	isName := key != "" && !slices.Contains(reserved, key)
 	for i, c := range key {
 		isName = isName && (c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || i > 0 && c >= '0' && c <= '9')

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,9 +60,23 @@ func (e *Env) Compile(text string, usage Usage, source string) (*Program, error)
 	}
 	p.inspect(linked)
 	if p.program, err = e.cel.Program(linked, p.options(linked)...); err != nil {
-		return nil, &CompileError{Issues: []Issue{{Line: 1, Message: err.Error()}}}
+		return nil, p.planError(err)
 	}
 	return p, nil
+}
+
+// planError is about a call with constant arguments that fails already, as int("x") does.
+func (p *Program) planError(err error) error {
+	issue := Issue{Line: 1, Message: err.Error()}
+	out := &CompileError{}
+	if celErr, ok := errors.AsType[*types.Err](err); ok {
+		define, line, column := p.place(celErr.NodeID())
+		if line > 0 {
+			out.Define, issue.Line, issue.Column = define, line, column
+		}
+	}
+	out.Issues = []Issue{issue}
+	return out
 }
 
 // uses returns the defines that the checked tree refers to, sorted.
@@ -75,7 +90,7 @@ func (e *Env) uses(tree *cel.Ast) []string {
 
 // options: the cost is only tracked where it can reach the limit at all, because that costs time.
 func (p *Program) options(tree *cel.Ast) []cel.ProgramOption {
-	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
+	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(guard)}
 	if p.loops {
 		options = append(options, cel.InterruptCheckFrequency(interruptFrequency))
 	}

@@ -27,16 +27,20 @@ func TestCompileErrors(t *testing.T) {
 		{anyUsage, `object.spec == 'a`, `1:16: syntax error: token recognition error at: ''a'; 1:18: syntax error: mismatched input end of text`},
 		{anyUsage, `op == 1`, `1:4: found no matching overload for '_==_' applied to '(string, int)'`},
 		{anyUsage, `op.matches("(")`, `1:12: invalid matches argument`},
+		{anyUsage, `op == "x" || int("x") == 1`, `1:17: `},
+		{anyUsage, `object.a.split(",", "x") == []`, `1:15: found no matching overload for 'split'`},
 		{anyUsage, `@input == 1`, `1:1: syntax error: token recognition error at: '@'`},
 		{anyUsage, `lookup("byNod", "n").size() == 1`, `1:8: source "pods" has no index "byNod"; did you mean "byNode"?`},
 		{anyUsage, `lookup("pod.byNode", "n").size() == 1`, `1:8: there is no source "pod"; did you mean "pods"?`},
 		{anyUsage, `count(op, "n") == 1`, `1:7: the first argument of count() must be a literal string: it is checked before anything runs`},
 		{anyUsage, `list("nods").size() == 1`, `1:6: there is no source "nods"; did you mean "nodes"?`},
 		{anyUsage, `get("nodes", "n") == 1`, `1:4: found no matching overload for 'get' applied to '(string, string)'`},
-		{anyUsage, `changed("") || changed("a..b") || changed("a[") || changed("a.")`,
+		{
+			anyUsage, `changed("") || changed("a..b") || changed("a[") || changed("a.")`,
 			`1:9: path: a name is missing; write it like status.conditions or metadata.labels["a.b/c"]; ` +
 				`1:24: path: a name is missing; write it like status.conditions or metadata.labels["a.b/c"]; ` +
-				`1:43: path: a ] or the key in front of it is missing; 1:60: path: a name is missing after the dot`},
+				`1:43: path: a ] or the key in front of it is missing; 1:60: path: a name is missing after the dot`,
+		},
 		{expr.Filter, `object.spec.size()`, `1:1: the result must be true or false, but it is of type int`},
 		{expr.Emit, `"x"`, `1:1: the result must be a map or a list of maps, but it is of type string`},
 		{expr.Emit, `["x"]`, `1:1: the result must be a map or a list of maps, but it is of type list(string)`},
@@ -45,10 +49,14 @@ func TestCompileErrors(t *testing.T) {
 		{expr.Index, `[1]`, `1:1: the result must be a string or a list of strings, but it is of type list(int)`},
 		{expr.Index, `op`, `1:1: op does not exist here: an index sees only object, source and cluster`},
 		{expr.Index, `oldObject.spec.nodeName`, `1:1: oldObject does not exist here: an index sees only object, source and cluster`},
-		{expr.Index, `lookup("byNode", "x").map(p, p.metadata.name)`,
-			`1:7: lookup() does not exist here: an index sees only object, source and cluster`},
-		{expr.Index, `same.map(p, p.metadata.name)`,
-			`define same: 1:7: lookup() does not exist here: an index sees only object, source and cluster`},
+		{
+			expr.Index, `lookup("byNode", "x").map(p, p.metadata.name)`,
+			`1:7: lookup() does not exist here: an index sees only object, source and cluster`,
+		},
+		{
+			expr.Index, `same.map(p, p.metadata.name)`,
+			`define same: 1:7: lookup() does not exist here: an index sees only object, source and cluster`,
+		},
 	} {
 		usage := test.usage
 		if usage == anyUsage {
@@ -72,14 +80,17 @@ func TestDefineErrors(t *testing.T) {
 		{map[string]string{"a": "b", "b": "c", "c": "a"}, []string{"define a: 1:1: defines refer to each other in a circle: a → b → c → a"}},
 		{map[string]string{"a": "a"}, []string{"define a: 1:1: defines refer to each other in a circle: a → a"}},
 		{map[string]string{"a": "true &&", "b": "nothing", "c": "true"}, []string{
-			"define a: 1:8: syntax error: mismatched input end of text"}},
+			"define a: 1:8: syntax error: mismatched input end of text",
+		}},
 		{map[string]string{"a": "nothing1", "b": "nothing2", "c": "true"}, []string{
-			"define a: 1:1: undeclared reference to 'nothing1'", "define b: 1:1: undeclared reference to 'nothing2'"}},
+			"define a: 1:1: undeclared reference to 'nothing1'", "define b: 1:1: undeclared reference to 'nothing2'",
+		}},
 		{map[string]string{"op": "true"}, []string{`define op: 1:1: the name "op" is taken: choose another`}},
 		{map[string]string{"int": "true"}, []string{`define int: 1:1: the name "int" is taken: choose another`}},
 		{map[string]string{"in": "true"}, []string{`define in: 1:1: the name "in" is a reserved word of CEL: choose another`}},
 		{map[string]string{"a-b": "true"}, []string{
-			`define a-b: 1:1: the name "a-b" cannot be used in an expression: letters, digits and _ only`}},
+			`define a-b: 1:1: the name "a-b" cannot be used in an expression: letters, digits and _ only`,
+		}},
 		{map[string]string{"a": `1`, "b": "a && true"}, []string{"define b: 1:1: expected type 'bool' but found 'int'"}},
 	} {
 		_, err := expr.NewEnv(expr.EnvConfig{Define: test.define})

@@ -27,7 +27,7 @@ type unit struct {
 
 // CompileErrors takes an error of [NewEnv] or [Env.Compile] apart. It is empty if none of them made the error.
 func CompileErrors(err error) []*CompileError {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // it is the joint itself that is looked for
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []*CompileError
 		for _, e := range joined.Unwrap() {
 			all = append(all, CompileErrors(e)...)
@@ -54,8 +54,8 @@ func (e *Env) define(texts map[string]string) error {
 		parsed[name] = tree
 		uses[name] = usedDefines(tree, texts)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
+	if len(errs) > 0 {
+		return joinErrors(errs)
 	}
 	if err := refuseCycles(uses); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (e *Env) declareReady(parsed map[string]*cel.Ast, uses map[string][]string)
 		}()
 	}
 	if len(errs) > 0 {
-		return errors.Join(errs...)
+		return joinErrors(errs)
 	}
 	extended, err := e.cel.Extend(vars...)
 	if err != nil {

@@ -49,7 +49,7 @@ const (
 // NewEnv prepares the environment and compiles the defines, whether they are used or not. If some of them have mistakes, the error
 // holds one *[CompileError] for each, with Define set: take them apart with [CompileErrors].
 func NewEnv(cfg EnvConfig) (*Env, error) {
-	base, err := cel.NewEnv(slices.Concat(libraries(), variables(), functions())...)
+	base, err := cel.NewEnv(slices.Concat(libraries(), variables(), ourFunctions())...)
 	if err != nil {
 		return nil, fmt.Errorf("CEL environment: %w", err)
 	}

@@ -1,15 +1,14 @@
 package expr
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 )
 
@@ -74,16 +73,38 @@ func (e *EvalError) Error() string {
 // Unwrap returns what kind of error it is: [ErrAbsent], [ErrCost], the error of the context, or nil.
 func (e *EvalError) Unwrap() error { return e.class }
 
-// absentError is returned by our own functions and conversions where something is not there.
-type absentError string
+// reasonError is an error of our own: its text holds no value of an object and may be shown. class is as in [EvalError].
+type reasonError struct {
+	reason string
+	class  error
+}
 
-func (e absentError) Error() string { return string(e) }
-func (absentError) Unwrap() error   { return ErrAbsent }
+func (e reasonError) Error() string { return e.reason }
+func (e reasonError) Unwrap() error { return e.class }
 
-// reasonError is an error of our own, free of values, that may be shown as it is.
-type reasonError string
+// wrong is an error of type or value.
+func wrong(reason string) error { return reasonError{reason: reason} }
 
-func (e reasonError) Error() string { return string(e) }
+// absent is an error about something that is not there.
+func absent(reason string) error { return reasonError{reason, ErrAbsent} }
+
+// tooMuch is an error about a result that would be too large.
+func tooMuch(reason string) error { return reasonError{reason, ErrCost} }
+
+// These two errors cel-go shares among all programs and evaluations, and writes the place of the first that meets one into it. Giving
+// them a place before anything runs keeps that from being a data race.
+var (
+	_ = types.LabelErrNode(-1, types.NoSuchOverloadErr())
+	_ = types.LabelErrNode(-1, types.Int(math.MaxInt64).ConvertToType(types.TimestampType))
+)
+
+// joinErrors makes one error of several *[CompileError].
+func joinErrors(errs []error) error {
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
 
 // resolutionError is the type of cel-go's errors for keys, indexes and attributes that are not there. cel-go does not export
 // it, but hands it out.
@@ -93,32 +114,22 @@ func resolutionError(attributes interpreter.AttributeFactory) reflect.Type {
 }
 
 // evalError turns an error of cel-go, which may quote values, into one of ours, which does not.
-func (p *Program) evalError(ctx context.Context, err error) error {
+func (p *Program) evalError(err error) error {
 	out := &EvalError{}
 	var celErr *types.Err
-	// cel-go shares this one error among all programs, so its place is that of the first that met it.
-	if errors.As(err, &celErr) && ref.Val(celErr) != types.NoSuchOverloadErr() {
+	if errors.As(err, &celErr) && celErr.NodeID() >= 0 {
 		out.Define, out.Line, out.Column = p.place(celErr.NodeID())
 	}
-	out.Reason, out.class = p.reason(ctx, err)
+	out.Reason, out.class = p.reason(err)
 	return out
 }
 
-func (p *Program) reason(ctx context.Context, err error) (string, error) {
+func (p *Program) reason(err error) (string, error) {
 	if cancelled, ok := errors.AsType[interpreter.EvalCancelledError](err); ok && cancelled.Cause == interpreter.CostLimitExceeded {
 		return fmt.Sprintf("stopped at the limit of %d for one evaluation", p.limit), ErrCost
 	}
-	if errors.Is(err, interpreter.InterruptError{}) {
-		return "interrupted: " + context.Cause(ctx).Error(), context.Cause(ctx)
-	}
-	if errors.Is(err, errOutput) {
-		return err.Error(), ErrCost
-	}
-	if absent, ok := errors.AsType[absentError](err); ok {
-		return string(absent), ErrAbsent
-	}
-	if reason, ok := errors.AsType[reasonError](err); ok {
-		return string(reason), nil
+	if own, ok := errors.AsType[reasonError](err); ok {
+		return own.reason, own.class
 	}
 	cause := err
 	for errors.Unwrap(cause) != nil {
@@ -130,6 +141,8 @@ func (p *Program) reason(ctx context.Context, err error) (string, error) {
 		return p.missing(text), ErrAbsent
 	case text == types.OptionalNone.GetValue().(*types.Err).Error():
 		return "value() of an absent optional", ErrAbsent
+	case strings.HasPrefix(text, "internal error"):
+		return "internal error: something that the evaluation called has panicked", nil
 	case strings.HasPrefix(text, "no such overload"):
 		return "no such overload: an operator or function does not take a value of this type", nil
 	}

@@ -2,12 +2,14 @@ package expr
 
 import (
 	"context"
+	"errors"
 	"math"
 	"reflect"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -35,19 +37,29 @@ func (in *evaluation) release() {
 
 // run evaluates. Only a program with loops can last long enough to be worth the price of a context.
 func (in *evaluation) run(ctx context.Context) (ref.Val, error) {
-	p := in.program
+	if !in.program.loops || ctx.Done() == nil || in.of == nil {
+		return in.runToEnd()
+	}
+	v, _, err := in.program.program.ContextEval(ctx, in)
+	if errors.Is(err, interpreter.InterruptError{}) {
+		cause := context.Cause(ctx)
+		return nil, &EvalError{Reason: "interrupted: " + cause.Error(), class: cause}
+	}
+	return in.result(v, err)
+}
+
+// runToEnd evaluates without a context.
+func (in *evaluation) runToEnd() (ref.Val, error) {
 	if in.of == nil {
 		return nil, &EvalError{Reason: "there is no object to evaluate"}
 	}
-	var v ref.Val
-	var err error
-	if p.loops && ctx.Done() != nil {
-		v, _, err = p.program.ContextEval(ctx, in)
-	} else {
-		v, _, err = p.program.Eval(in)
-	}
+	v, _, err := in.program.program.Eval(in)
+	return in.result(v, err)
+}
+
+func (in *evaluation) result(v ref.Val, err error) (ref.Val, error) {
 	if err != nil {
-		return nil, p.evalError(ctx, err)
+		return nil, in.program.evalError(err)
 	}
 	in.meter.left = math.MaxInt // whoever reads the result is outside of what turns the meter's panic into an error
 	return v, nil
@@ -102,7 +114,7 @@ func (in *evaluation) Parent() cel.Activation { return nil }
 // An evaluation is a ref.Val to be an argument of our functions; no expression ever sees it.
 
 func (in *evaluation) ConvertToNative(reflect.Type) (any, error) {
-	return nil, reasonError("not a value")
+	return nil, wrong("not a value")
 }
 func (in *evaluation) ConvertToType(t ref.Type) ref.Val { return convert(in, types.UnknownType, t) }
 func (in *evaluation) Equal(other ref.Val) ref.Val      { return types.Bool(in == other) }

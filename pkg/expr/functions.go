@@ -19,7 +19,7 @@ const (
 	at        = "@"
 )
 
-func functions() []cel.EnvOption {
+func ourFunctions() []cel.EnvOption {
 	str, dyn, objects := cel.StringType, cel.DynType, cel.ListType(cel.DynType)
 	declare := func(name string, result *cel.Type, args ...*cel.Type) cel.EnvOption {
 		return cel.Function(name, cel.Overload(name+"_deltarouter", args, result))
@@ -29,7 +29,10 @@ func functions() []cel.EnvOption {
 			cel.FunctionBinding(func(args ...ref.Val) ref.Val {
 				in, ok := args[0].(*evaluation)
 				if !ok {
-					return types.WrapErr(reasonError("not inside an evaluation"))
+					return types.WrapErr(wrong("not inside an evaluation"))
+				}
+				if in.cache == nil && name != fnChanged {
+					return types.WrapErr(wrong("there are no other objects to look up here"))
 				}
 				return fn(in, args[1:])
 			})))

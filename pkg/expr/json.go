@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -42,13 +41,10 @@ func (w *writer) value(v ref.Val) error {
 		return err
 	}
 	if len(w.out) > w.room {
-		return errOutput
+		return tooMuch("more than 16 MiB of events from one evaluation")
 	}
 	return nil
 }
-
-// errOutput is too much output.
-var errOutput = fmt.Errorf("%w: more than 16 MiB of events from one evaluation", ErrCost)
 
 func (w *writer) write(v ref.Val) error {
 	switch v := v.(type) {
@@ -81,14 +77,14 @@ func (w *writer) write(v ref.Val) error {
 	case traits.Lister:
 		return w.array(v)
 	default:
-		return reasonError("a " + typeName(v) + " cannot be written as JSON; convert it with string() or the like")
+		return wrong("a " + typeName(v) + " cannot be written as JSON; convert it with string() or the like")
 	}
 	return nil
 }
 
 func (w *writer) raw(v rawjson.Value) error {
 	if len(w.out)+len(v) > w.room {
-		return errOutput
+		return tooMuch("more than 16 MiB of events from one evaluation")
 	}
 	if strings.IndexByte(string(v), '\n') < 0 {
 		w.out = append(w.out, v...)
@@ -96,7 +92,7 @@ func (w *writer) raw(v rawjson.Value) error {
 	}
 	buf := bytes.NewBuffer(w.out)
 	if err := json.Compact(buf, []byte(v)); err != nil {
-		return reasonError("a part of the object is not JSON")
+		return wrong("a part of the object is not JSON")
 	}
 	w.out = buf.Bytes()
 	return nil
@@ -104,7 +100,7 @@ func (w *writer) raw(v rawjson.Value) error {
 
 func (w *writer) double(f float64) error {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
-		return reasonError("an infinite number or NaN cannot be written as JSON")
+		return wrong("an infinite number or NaN cannot be written as JSON")
 	}
 	text, err := json.Marshal(f)
 	w.out = append(w.out, text...)
@@ -117,7 +113,7 @@ func (w *writer) object(m traits.Mapper) error {
 		key := it.Next()
 		name, err := scalar(key)
 		if err != nil {
-			return reasonError("a " + typeName(key) + " cannot be a key of a JSON object")
+			return wrong("a " + typeName(key) + " cannot be a key of a JSON object")
 		}
 		fields[name] = m.Get(key)
 	}

@@ -74,11 +74,11 @@ func (l *linker) collect(u unit) {
 }
 
 func (l *linker) err() error {
-	var all []*CompileError
+	var all []error
 	for _, name := range slices.Sorted(maps.Keys(l.issues)) {
 		all = append(all, &CompileError{Define: name, Issues: l.issues[name]})
 	}
-	return all[0]
+	return joinErrors(all)
 }
 
 // check looks for what this place of use does not have, and notes the calls of our functions.

@@ -50,11 +50,11 @@ func (l *listValue) Get(index ref.Val) ref.Val {
 		if types.IsUnknownOrError(index) {
 			return index
 		}
-		return types.WrapErr(reasonError("the index of a list is not a whole number"))
+		return types.WrapErr(wrong("the index of a list is not a whole number"))
 	}
 	items := l.items()
 	if i < 0 || i >= len(items) {
-		return types.WrapErr(absentError("index out of bounds"))
+		return types.WrapErr(absent("index out of bounds"))
 	}
 	return l.meter.value(items[i])
 }
@@ -167,7 +167,7 @@ func (it *iterator) Next() ref.Val {
 // The rest of ref.Val, which an iterator has only in name.
 
 func (it *iterator) ConvertToNative(reflect.Type) (any, error) {
-	return nil, reasonError("an iterator cannot be converted")
+	return nil, wrong("an iterator cannot be converted")
 }
 func (it *iterator) ConvertToType(t ref.Type) ref.Val { return convert(it, types.IteratorType, t) }
 func (it *iterator) Equal(other ref.Val) ref.Val      { return types.Bool(it == other) }

@@ -90,7 +90,7 @@ func (m mapValue) Get(key ref.Val) ref.Val {
 	if found || v != nil {
 		return v
 	}
-	return types.WrapErr(absentError("no such key"))
+	return types.WrapErr(absent("no such key"))
 }
 
 // Contains implements traits.Container: key in map.

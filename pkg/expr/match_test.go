@@ -150,8 +150,11 @@ func TestChanged(t *testing.T) {
 		{event.Updated, `new['a.b/c']`, true},
 		{event.Updated, `new[a.b/c]`, true},
 		{event.Updated, `["new"]`, true},
-		{event.Added, "a.l", true}, {event.Added, "gone", false},
-		{del, "a", false}, {event.Deselected, "a", false}, {sync, "a", false},
+		{event.Added, "a.l", true},
+		{event.Added, "gone", false},
+		{del, "a", false},
+		{event.Deselected, "a", false},
+		{sync, "a", false},
 	} {
 		p := compile(t, fmt.Sprintf("changed(%q)", test.path), expr.Filter)
 		in := updated(t, before, after)
@@ -240,6 +243,23 @@ func TestLimits(t *testing.T) {
 		`object.n.exists(a, a == 2) || object.m.all(k, v, v.size() > 0)`: "true",
 	} {
 		ok, err := compile(t, text, expr.Filter).Match(t.Context(), in)
+		if got := kindOf(err); got != want && fmt.Sprint(ok) != want {
+			t.Errorf("%s: %v %v", text, ok, err)
+		}
+	}
+	big := strings.Repeat("b", 1<<20)
+	big = `{"metadata": {"name": "x"}, "a": "` + big + `", "l": [` + strings.TrimSuffix(strings.Repeat(`"",`, 1000), ",") + `]}`
+	for text, want := range map[string]string{
+		`object.a.replace("", object.a) == ""`:              "cost",
+		`object.a.replace("b", object.a, 20) == ""`:         "cost",
+		`object.l.join(object.a) == ""`:                     "cost",
+		`object.a.replace("b", "c", 1).startsWith("cb")`:    "true",
+		`object.a.replace("b", "") + object.l.join() == ""`: "true",
+		`object.a.replace("b", object.l) == ""`:             "type",
+		`[object.a, object.l].join() == ""`:                 "type",
+		`lists.range(2000000000).size() == 1`:               "type",
+	} {
+		ok, err := compile(t, text, expr.Filter).Match(t.Context(), updated(t, big, big))
 		if got := kindOf(err); got != want && fmt.Sprint(ok) != want {
 			t.Errorf("%s: %v %v", text, ok, err)
 		}

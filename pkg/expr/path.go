@@ -63,13 +63,13 @@ func parsePath(text string) (path, error) {
 				end = len(rest)
 			}
 			if end == 0 {
-				return nil, reasonError("a name is missing; write it like status.conditions or metadata.labels[\"a.b/c\"]")
+				return nil, wrong("a name is missing; write it like status.conditions or metadata.labels[\"a.b/c\"]")
 			}
 			p, rest = append(p, step{key: rest[:end], index: -1}), rest[end:]
 		}
 		if after, ok := strings.CutPrefix(rest, "."); ok {
 			if rest = after; rest == "" || rest[0] == '[' {
-				return nil, reasonError("a name is missing after the dot")
+				return nil, wrong("a name is missing after the dot")
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func bracket(s string) (found step, rest string, err error) {
 	}
 	key, after, ok := strings.Cut(s, "]")
 	if !ok || key == "" {
-		return step{}, "", reasonError("a ] or the key in front of it is missing")
+		return step{}, "", wrong("a ] or the key in front of it is missing")
 	}
 	index, err := strconv.Atoi(key)
 	if err != nil || index < 0 {

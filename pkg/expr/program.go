@@ -74,7 +74,7 @@ func (p *Program) Keys(obj *event.Object) ([]string, error) {
 	e := p.start(Input{})
 	defer e.release()
 	e.of = obj
-	v, err := e.run(context.Background()) //nolint:contextcheck // client-go gives an index function no context
+	v, err := e.runToEnd() // client-go gives an index function no context
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (p *Program) Emit(ctx context.Context, in Input) ([][]byte, error) {
 			return nil, p.wrongResult(v)
 		}
 		if err := w.value(v); err != nil {
-			return nil, p.evalError(ctx, err)
+			return nil, p.evalError(err)
 		}
 		events = append(events, w.take())
 	}
@@ -162,7 +162,7 @@ func (p *Program) Key(ctx context.Context, in Input) (string, error) {
 	}
 	key, err := scalar(v)
 	if err != nil {
-		return "", p.evalError(ctx, err)
+		return "", p.evalError(err)
 	}
 	return key, nil
 }
@@ -179,9 +179,9 @@ func scalar(v ref.Val) (string, error) {
 	case types.Bool:
 		return strconv.FormatBool(bool(v)), nil
 	case types.Null:
-		return "", absentError("the value is null")
+		return "", absent("the value is null")
 	}
-	return "", reasonError("a " + typeName(v) + " where a string, an int or a bool is needed")
+	return "", wrong("a " + typeName(v) + " where a string, an int or a bool is needed")
 }
 
 func (p *Program) wrongResult(v ref.Val) error {

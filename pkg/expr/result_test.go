@@ -46,6 +46,11 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s: %q %v, want %s", text, got, err, want)
 		}
 	}
+	if _, err := compile(t, `lookup("byNode", "x") == []`, expr.Filter).Match(t.Context(), expr.Input{
+		Delta: &event.Delta{Op: event.Added, New: object(t, web)},
+	}); kindOf(err) != "type" {
+		t.Error("lookup without a cache:", err)
+	}
 	if _, err := compile(t, `object.spec.nodeName`, expr.Index).Keys(nil); err == nil {
 		t.Error("keys of no object")
 	}
@@ -81,7 +86,8 @@ func TestEmit(t *testing.T) {
 		`{"z": 1, "a": true, "m": null, "b": 1.5, "c": 2.0}`: {`{"a":true,"b":1.5,"c":2,"m":null,"z":1}`},
 		`[{"n": 1}, {"n": object.spec.big}]`:                 {`{"n":1}`, `{"n":9007199254740993}`},
 		`{"huge": object.spec.huge, "labels": object.metadata.labels}`: {
-			`{"huge":18446744073709551615,"labels":{"app": "web", "a.b/c": "x"}}`},
+			`{"huge":18446744073709551615,"labels":{"app": "web", "a.b/c": "x"}}`,
+		},
 		`object.spec.containers`:           {`{"name": "a", "image": "i:1"}`, `{"name": "b", "image": "i:2", "args": ["-v"]}`},
 		`object.metadata.labels`:           {`{"app": "web", "a.b/c": "x"}`},
 		`[]`:                               {},
@@ -93,7 +99,8 @@ func TestEmit(t *testing.T) {
 		`{?"gone": object.spec.?absent, ?"here": object.spec.?nodeName}`: {`{"here":"n1"}`},
 		`{"opt": object.spec.?absent, "list": [object.spec.?nodeName]}`:  {`{"list":["n1"],"opt":null}`},
 		`object.spec.containers.map(c, {"name": c.name, "pod": object.metadata.name})`: {
-			`{"name":"a","pod":"web-0"}`, `{"name":"b","pod":"web-0"}`},
+			`{"name":"a","pod":"web-0"}`, `{"name":"b","pod":"web-0"}`,
+		},
 		`object.metadata.labels.transformMap(k, v, v + "!")`:                     {`{"a.b/c":"x!","app":"web!"}`},
 		`{"crashing": crashing, "args": object.spec.containers[1].args + ["x"]}`: {`{"args":["-v","x"],"crashing":true}`},
 	} {

@@ -21,6 +21,7 @@ type meter struct {
 // cel.Program.Eval turns into an error.
 func (m *meter) charge(n int) {
 	if m.left -= n; m.left < 0 {
+		//nolint:forbidigo // a value cannot return an error from everywhere; cel-go ends evaluations in this way
 		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "too many bytes read"})
 	}
 }
@@ -101,7 +102,7 @@ func convert(v ref.Val, own, target ref.Type) ref.Val {
 	case types.TypeType:
 		return own.(ref.Val)
 	}
-	return types.WrapErr(reasonError("a " + own.TypeName() + " cannot be converted to " + target.TypeName()))
+	return types.WrapErr(wrong("a " + own.TypeName() + " cannot be converted to " + target.TypeName()))
 }
 
 // isType reports whether the Go type that a library asks for is the one of v itself.
