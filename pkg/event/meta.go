@@ -43,9 +43,11 @@ func (o *Object) GetCreationTimestamp() metav1.Time {
 	}
 	return metav1.Time{}
 }
-func (o *Object) GetDeletionTimestamp() *metav1.Time            { return parseTime(o.meta("deletionTimestamp")) }
-func (o *Object) GetDeletionGracePeriodSeconds() *int64         { return nil }
-func (o *Object) GetLabels() map[string]string                  { return stringMap(o.meta("labels")) }
+
+func (o *Object) GetDeletionTimestamp() *metav1.Time    { return parseTime(o.meta("deletionTimestamp")) }
+func (o *Object) GetDeletionGracePeriodSeconds() *int64 { return nil }
+func (o *Object) GetLabels() map[string]string          { return stringMap(o.meta("labels")) }
+
 func (o *Object) GetAnnotations() map[string]string             { return stringMap(o.meta("annotations")) }
 func (o *Object) GetFinalizers() []string                       { return nil }
 func (o *Object) GetOwnerReferences() []metav1.OwnerReference   { return nil }

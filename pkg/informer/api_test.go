@@ -1,7 +1,6 @@
 package informer_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -306,12 +305,4 @@ func eventFor(r *http.Request, c change) string {
 
 func frame(kind string, p *pod) string {
 	return fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", kind, p.text(kindOfPod))
-}
-
-func jsonOf(t *testing.T, text []byte) (v any) {
-	t.Helper()
-	if err := json.Unmarshal(text, &v); err != nil {
-		t.Fatal(err)
-	}
-	return v
 }

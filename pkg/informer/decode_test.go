@@ -189,7 +189,7 @@ func decodeJSON(t *testing.T, text string) (v any) {
 }
 
 func readList(text string, whole bool) (list runtime.Object, bad []string, err error) {
-	var body = iotest.OneByteReader(strings.NewReader(text))
+	body := iotest.OneByteReader(strings.NewReader(text))
 	if whole {
 		body = strings.NewReader(text)
 	}

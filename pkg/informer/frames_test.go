@@ -86,7 +86,8 @@ func TestFrames(t *testing.T) {
 		{"big", frameA + "\n" + frameBig + "\n" + frameB + "\n", []string{textA, textBig, textB}, io.EOF},
 		{
 			"bookmark", `{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"7","creationTimestamp":null,"annotations":{"k8s.io/initial-events-end":"true"}},"spec":{}}}`,
-			[]string{`BOOKMARK {"metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}`}, io.EOF,
+			[]string{`BOOKMARK {"metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}`},
+			io.EOF,
 		},
 		{"error", gone, []string{`ERROR {"kind":"Status","metadata":{},"status":"Failure","message":"m","reason":"Expired","code":410}`}, io.EOF},
 		{"cut off", frameA + "\n" + frameB[:50], []string{textA}, io.ErrUnexpectedEOF},

@@ -91,7 +91,7 @@ func JoinDrop(paths []string) (string, error) {
 func parsePath(path string) (keys []string, err error) {
 	rest := path
 	for {
-		key := rest
+		var key string
 		if strings.HasPrefix(rest, "[") {
 			key, rest, err = quotedKey(path, rest)
 			if err != nil {

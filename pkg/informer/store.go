@@ -111,18 +111,18 @@ func (w *Watch) remove(ctx context.Context, o *event.Object) {
 }
 
 // leave applies that an object is no longer there, be it deleted or only deselected. last is its last state. order is held.
-func (w *Watch) leave(ctx context.Context, old, last *event.Object, stale bool, fed string) bool {
+func (w *Watch) leave(ctx context.Context, old, last *event.Object, stale bool, fed string) {
 	op := event.Deleted
 	if w.spec.selective() {
 		gone, err := w.isGone(ctx, old)
 		if err != nil {
-			return false
+			return // ctx is done
 		}
 		if !gone {
 			op = event.Deselected
 		}
 	}
-	return w.apply(ctx, change{op: op, before: old, old: last, stale: stale, fed: fed})
+	w.apply(ctx, change{op: op, before: old, old: last, stale: stale, fed: fed})
 }
 
 // change is a delta before it is addressed to the sources.

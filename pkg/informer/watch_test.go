@@ -76,7 +76,7 @@ func TestGap(t *testing.T) {
 				}
 			}()
 			down := make(chan struct{})
-			a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+			a.onRequest(func(w http.ResponseWriter, _ *http.Request) bool {
 				select {
 				case <-down:
 					return false

@@ -1,0 +1,143 @@
+package informer_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+)
+
+// canned answers discovery, and a watch with initial events by 1000 pods and then as many updates as are asked for.
+type canned struct {
+	pod     []byte
+	updates int
+}
+
+func (c *canned) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r}
+	if kindOf(r) == "DISCOVERY" {
+		resp.Body = io.NopCloser(strings.NewReader(`{"kind":"APIResourceList","resources":[{"name":"pods","namespaced":true,"kind":"Pod"}]}`))
+		return resp, nil
+	}
+	resp.Body = &cannedBody{canned: c, ctx: r.Context()}
+	return resp, nil
+}
+
+const cannedPods = 1000
+
+type cannedBody struct {
+	*canned
+
+	ctx  context.Context
+	n    int
+	rest []byte
+}
+
+func (b *cannedBody) Close() error { return nil }
+
+func (b *cannedBody) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		if len(b.rest) == 0 && !b.next() {
+			if n == 0 {
+				<-b.ctx.Done()
+				return 0, b.ctx.Err()
+			}
+			return n, nil
+		}
+		k := copy(p[n:], b.rest)
+		n, b.rest = n+k, b.rest[k:]
+	}
+	return n, nil
+}
+
+// next makes the next frame.
+func (b *cannedBody) next() bool {
+	b.n++
+	i := b.n - 1
+	switch {
+	case i < cannedPods:
+		b.frame("ADDED", i, i)
+	case i == cannedPods:
+		b.rest = []byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1000001000","annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n")
+	case i <= cannedPods+b.updates:
+		b.frame("MODIFIED", i%cannedPods, i)
+	default:
+		return false
+	}
+	return true
+}
+
+func (b *cannedBody) frame(kind string, pod, version int) {
+	text := bytes.Replace(b.pod, []byte("1000000042"), fmt.Appendf(nil, "%d", 1_000_000_000+version), 1)
+	text = bytes.Replace(text, []byte("-abcde"), fmt.Appendf(nil, "-%05d", pod), 1)
+	b.rest = fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", kind, text)
+}
+
+// counting is a Downstream that says when so many deltas came.
+type counting struct {
+	left atomic.Int64
+	done chan struct{}
+}
+
+func (c *counting) Admit(context.Context, *event.Delta) (func(), error) {
+	if c.left.Add(-1) == 0 {
+		close(c.done)
+	}
+	return nil, nil
+}
+
+// BenchmarkIngest measures the way from the wire, without the network, through the Reflector into a map: CPU of all goroutines per
+// update of a pod of 5 KB, and the memory per pod.
+func BenchmarkIngest(b *testing.B) {
+	pod, err := os.ReadFile("testdata/pod.json")
+	if err != nil {
+		b.Fatal(err)
+	}
+	transport := &canned{pod: bytes.TrimSpace(pod), updates: b.N}
+	client, err := informer.NewClientFor(&rest.Config{Host: "http://localhost", Transport: transport})
+	if err != nil {
+		b.Fatal(err)
+	}
+	down := &counting{done: make(chan struct{})}
+	down.left.Store(int64(cannedPods + b.N))
+	f := informer.New(informer.Config{
+		Client: client, Cluster: "test", Metrics: metrics.New(), Downstream: down, Log: slog.New(slog.DiscardHandler),
+	})
+	spec := informer.Spec{}
+	spec.Resource.Version, spec.Resource.Resource = "v1", "pods"
+	f.Watch(spec, newMemory(), informer.Source{Name: "pods"})
+	ctx, cancel := context.WithCancel(b.Context())
+	stopped := make(chan struct{})
+	b.ReportAllocs()
+	before := cpu(b)
+	b.ResetTimer()
+	go func() { defer close(stopped); f.Run(ctx) }()
+	<-down.done
+	b.StopTimer()
+	b.ReportMetric(float64(cpu(b)-before)/float64(b.N+cannedPods), "cpu-ns/op")
+	cancel()
+	<-stopped
+}
+
+func cpu(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
