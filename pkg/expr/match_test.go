@@ -276,18 +276,30 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func TestProgramsAreSafeForConcurrentUse(t *testing.T) {
-	p := compile(t, `crashing && changed("status") && same.size() == 0 && object.spec.containers.exists(c, c.name == "b")`, expr.Filter)
+func TestConcurrentUse(t *testing.T) {
+	const text = `crashing && changed("status") && same.size() == 0 && object.spec.containers.exists(c, c.name == "b")`
+	env := environment(t)
+	p, err := env.Compile(text, expr.Filter, "pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := compile(t, `object.metadata.name + 1 == 2`, expr.Filter)
 	var wg sync.WaitGroup
 	for i := range 8 {
 		after := strings.ReplaceAll(web, "web-0", fmt.Sprint("web-", i))
 		in := updated(t, strings.Replace(after, "Running", "Pending", 1), after)
 		wg.Go(func() {
-			for range 200 {
+			for range 100 {
 				if ok, err := p.Match(t.Context(), in); !ok || err != nil {
 					t.Error(ok, err)
 					return
 				}
+				if _, err := wrong.Match(t.Context(), in); kindOf(err) != "type" {
+					t.Error(err)
+				}
+			}
+			if _, err := env.Compile(text, expr.Filter, "pods"); err != nil {
+				t.Error(err)
 			}
 		})
 	}
