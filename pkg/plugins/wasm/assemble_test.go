@@ -143,7 +143,7 @@ func (m module) exports() []byte {
 }
 
 // write puts the module into a file.
-func (m module) write(t *testing.T) string {
+func (m module) write(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "guest.wasm")
 	if err := os.WriteFile(path, m.assemble(), 0o600); err != nil {

@@ -248,8 +248,13 @@ func (e *engine) explain(err error) error {
 	return fmt.Errorf("the guest trapped: %s", strings.TrimPrefix(reason, "wasm error: "))
 }
 
-// interpreted reports whether wazero runs f in its interpreter, some twenty times slower than compiled.
-func interpreted(f api.Function) bool { return strings.Contains(fmt.Sprintf("%T", f), "interpreter") }
+// interpreted reports whether wazero uses its interpreter, some twenty times slower than compiled code. It does so silently.
+func (in *instance) interpreted() bool {
+	for name := range in.engine.compiled.ExportedFunctions() {
+		return strings.Contains(fmt.Sprintf("%T", in.module.ExportedFunction(name)), "interpreter")
+	}
+	return false
+}
 
 // close frees the module and all its instances.
 func (e *engine) close(ctx context.Context) error {

@@ -26,11 +26,8 @@ func newHandler(ctx context.Context, s settings) (*handler, error) {
 	if err != nil {
 		return nil, errors.Join(err, h.Close(ctx))
 	}
-	for _, f := range e.compiled.ExportedFunctions() {
-		if interpreted(in.module.ExportedFunction(f.ExportNames()[0])) {
-			s.env.Log.Warn("the guest is interpreted, which is slow: this platform has no compiler, or forbids executable memory")
-		}
-		break
+	if in.interpreted() {
+		s.env.Log.Warn("guests are interpreted, which is slow: this platform has no compiler, or forbids executable memory")
 	}
 	h.pool.idle = append(h.pool.idle, in)
 	return h, nil

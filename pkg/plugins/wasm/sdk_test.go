@@ -81,6 +81,29 @@ func TestSDK(t *testing.T) {
 	}
 	t.Run("batch", func(t *testing.T) { testBatch(t, handler) })
 	t.Run("every field", func(t *testing.T) { testEcho(t, handler) })
+	t.Run("flat memory", func(t *testing.T) { testFlatMemory(t, h, handler) })
+}
+
+// testFlatMemory shows that a Go guest's collector runs: what the deltas leave behind is many times the limit.
+func testFlatMemory(t *testing.T, h *host, handler plugins.Handler) {
+	calls := 50_000
+	if testing.Short() || raceDetector {
+		calls = 5_000
+	}
+	delta := &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Object(t, `{"metadata":{"name":"parse"},"a":[{"b":"c"},{}]}`)}
+	batch, most := []*event.Delta{delta}, 0.0
+	for i := range calls {
+		results, err := handler.Handle(t.Context(), batch)
+		if err != nil || results[0].Verdict != plugins.OK {
+			t.Fatal(results, err)
+		}
+		if i%100 == 0 {
+			most = max(most, h.memory())
+		}
+	}
+	if most > 16<<20 {
+		t.Errorf("during %d calls the guest had up to %v bytes of memory", calls, most)
+	}
 }
 
 // testBatch mixes all verdicts in one call.
@@ -158,37 +181,16 @@ func testEcho(t *testing.T, handler plugins.Handler) {
 
 // TestSetup is about a guest whose setup refuses.
 func TestSetup(t *testing.T) {
+	skipIfSlow(t)
 	_, err := newHost().tryOpen(t, fmt.Sprintf("{module: %q, config: {refuse: no threshold}}", build(t, "testdata/guest")))
 	if err == nil || !strings.Contains(err.Error(), "rtr_init: no threshold") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestFlatMemory shows that a Go guest's collector runs: what the deltas leave behind is many times the limit.
-func TestFlatMemory(t *testing.T) {
-	h := newHost()
-	h.env.Workers = 1
-	handler := h.open(t, fmt.Sprintf("{module: %q, limits: {memory: 32Mi}}", build(t, "testdata/guest")))
-	calls := 50_000
-	if testing.Short() {
-		calls = 5_000
-	}
-	delta := &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Object(t, `{"metadata":{"name":"parse"},"a":[{"b":"c"},{}]}`)}
-	batch, most := []*event.Delta{delta}, 0.0
-	for range calls {
-		results, err := handler.Handle(t.Context(), batch)
-		if err != nil || results[0].Verdict != plugins.OK {
-			t.Fatal(results, err)
-		}
-		most = max(most, h.memory())
-	}
-	if most > 16<<20 {
-		t.Errorf("during %d calls the guest had up to %v bytes of memory", calls, most)
-	}
-}
-
 // TestRestartAlert runs the example as the router does, on the files of the example's own tests.
 func TestRestartAlert(t *testing.T) {
+	skipIfSlow(t)
 	const example = "../../../examples/plugins/restart-alert"
 	module, parent := build(t, example), t
 	files, err := filepath.Glob(example + "/testdata/*.txtar")
@@ -226,6 +228,13 @@ func TestRestartAlert(t *testing.T) {
 				t.Errorf("got\n%swant\n%s", &got, &want)
 			}
 		})
+	}
+}
+
+func skipIfSlow(t *testing.T) {
+	t.Helper()
+	if raceDetector {
+		t.Skip("compiling another guest takes too long under the race detector")
 	}
 }
 
