@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,17 +27,14 @@ import (
 //	             {"error": "…"}, {"retry": "…"} or {"drop": true}
 //
 // setup makes the handler, as it is given to [deltarouter.Setup]; it is called for each file, after the configuration was set. With
-// `go test -args -update` the files get the results that come out.
+// `go test -args update` the files get the results that come out.
 func Golden(t *testing.T, pattern string, setup func() (deltarouter.Handler, error)) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no file matches %s (%v)", pattern, err)
 	}
-	update := false
-	for _, arg := range flag.Args() {
-		update = update || strings.TrimLeft(arg, "-") == "update"
-	}
+	update := slices.Contains(flag.Args(), "update")
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), func(t *testing.T) {
 			golden(t, file, setup, update)
