@@ -1,9 +1,7 @@
 package app
 
 import (
-	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -69,7 +67,7 @@ func makePlan(path string, components Components) (*plan, config.Problems) {
 	p := &plan{config: cfg, sources: make(map[string]sourcePlan)}
 	env, err := expr.NewEnv(environment(cfg))
 	if err != nil {
-		return nil, append(problems, defineProblem(cfg, err))
+		return nil, append(problems, problemsOf(cfg, nil, err)...)
 	}
 	c := compiler{env: env, problems: problems, cfg: cfg}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Sources)) {
@@ -78,7 +76,7 @@ func makePlan(path string, components Components) (*plan, config.Problems) {
 	for _, r := range cfg.Routes {
 		p.routes = append(p.routes, c.route(r))
 	}
-	return p, c.problems
+	return p, c.problems.Sorted()
 }
 
 // checkComponents lets the factory of each component check its part of the configuration.
@@ -169,12 +167,7 @@ func (c *compiler) compile(e *config.Expr, usage expr.Usage, source string) *exp
 		c.checkLookups(e, program)
 		return program
 	}
-	var failed *expr.CompileError
-	if !errors.As(err, &failed) {
-		c.problems = append(c.problems, e.Problem(1, 0, err.Error()))
-		return nil
-	}
-	c.problems = append(c.problems, problemsOf(*e, failed)...)
+	c.problems = append(c.problems, problemsOf(c.cfg, e, err)...)
 	return nil
 }
 
@@ -188,28 +181,23 @@ func (c *compiler) checkLookups(e *config.Expr, program *expr.Program) {
 	}
 }
 
-func defineProblem(cfg *config.Config, err error) config.Problem {
-	var failed *expr.CompileError
-	if errors.As(err, &failed) {
-		if e, ok := cfg.Define[failed.Define]; ok {
-			if problems := problemsOf(e, failed); len(problems) > 0 {
-				return problems[0]
+// problemsOf finds the places in the file of what is wrong with an expression, or with the defines that it uses.
+func problemsOf(cfg *config.Config, e *config.Expr, err error) (problems config.Problems) {
+	for _, failed := range expr.CompileErrors(err) {
+		at := e
+		if define, ok := cfg.Define[failed.Define]; ok {
+			at = &define
+		}
+		for _, issue := range failed.Issues {
+			if at == nil {
+				problems = append(problems, config.Problem{Path: "define", Message: issue.Message})
+				continue
 			}
+			problems = append(problems, at.Problem(issue.Line, issue.Column, issue.Message))
 		}
 	}
-	return config.Problem{Path: "define", Message: err.Error()}
-}
-
-func problemsOf(e config.Expr, failed *expr.CompileError) (problems config.Problems) {
-	for _, issue := range failed.Issues {
-		problems = append(problems, e.Problem(issue.Line, issue.Column, issue.Message))
+	if len(problems) == 0 {
+		problems = append(problems, config.Problem{Path: "define", Message: err.Error()})
 	}
 	return problems
-}
-
-// logProblems logs each problem on a line of its own.
-func logProblems(log *slog.Logger, problems config.Problems) {
-	for _, p := range problems {
-		log.Error("bad configuration", "problem", p.Error())
-	}
 }
