@@ -43,6 +43,11 @@ func (e *objectError) Error() string {
 // Unwrap returns the reason.
 func (e *objectError) Unwrap() error { return e.reason }
 
+func isObjectError(err error) bool {
+	var bad *objectError
+	return errors.As(err, &bad)
+}
+
 // placeholder stands for an object that could not be read but whose identity could: it is there, so it is not to be taken for deleted.
 type placeholder struct{ *event.Object }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/metrics"
 )
 
-// Store is where a watch keeps its objects. Put and Delete are called under the watch's cut lock, by one goroutine at a time.
+// Store is where a watch keeps its objects. Put and Delete are called under the watch's cut lock, by one goroutine at a time; Get may
+// be called at the same time by others.
 type Store interface {
 	Get(key event.Key) *event.Object // nil: there is none
 	Put(o *event.Object)             // adds or replaces

@@ -384,3 +384,25 @@ func TestReplay(t *testing.T) {
 		t.Errorf("stored versions %v", versions)
 	}
 }
+
+// The API server ends a watch with 410: what happened in between comes from a list.
+func TestExpiredWhileWatching(t *testing.T) {
+	a := newAPI(t)
+	a.put("default/a", "web")
+	r := newRig(t, a, options{})
+	r.start()
+	r.synced()
+	r.sink.take()
+	var once atomic.Bool
+	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+		if kindOf(r) != "WATCH" || once.Swap(true) {
+			return false
+		}
+		fmt.Fprint(w, `{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"Expired","code":410,"message":"too old"}}`+"\n")
+		return true
+	})
+	a.dropWatches()
+	a.put("default/b", "web")
+	r.sink.want(t, false, "added pods default/b")
+	eventually(t, "relist counted", func() bool { return r.metric("relists_total", "expired") == 1 })
+}

@@ -42,9 +42,12 @@ const cannedPods = 1000
 type cannedBody struct {
 	*canned
 
-	ctx  context.Context
-	n    int
-	rest []byte
+	ctx           context.Context
+	n             int
+	rest          []byte
+	kind          string
+	text          []byte
+	name, version int
 }
 
 func (b *cannedBody) Close() error { return nil }
@@ -81,10 +84,23 @@ func (b *cannedBody) next() bool {
 	return true
 }
 
+// frame fills in the numbers, which have a fixed width, so that making the stream costs little.
 func (b *cannedBody) frame(kind string, pod, version int) {
-	text := bytes.Replace(b.pod, []byte("1000000042"), fmt.Appendf(nil, "%d", 1_000_000_000+version), 1)
-	text = bytes.Replace(text, []byte("-abcde"), fmt.Appendf(nil, "-%05d", pod), 1)
-	b.rest = fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", kind, text)
+	if b.kind != kind {
+		b.kind = kind
+		b.text = fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", kind, b.pod)
+		b.name, b.version = bytes.Index(b.text, []byte("-abcde")), bytes.Index(b.text, []byte("1000000042"))
+	}
+	digits(b.text[b.name+1:b.name+6], pod)
+	digits(b.text[b.version+1:b.version+10], version)
+	b.rest = b.text
+}
+
+func digits(into []byte, n int) {
+	for i := len(into) - 1; i >= 0; i-- {
+		into[i] = byte('0' + n%10)
+		n /= 10
+	}
 }
 
 // counting is a Downstream that says when so many deltas came.

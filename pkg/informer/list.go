@@ -18,6 +18,7 @@ type listing struct {
 	in      *stream
 	objects *decoder
 	bad     func(*objectError) runtime.Object // is told what could not be read and may return a placeholder
+	known   func(*event.Object) *event.Object // may return an equal object that is in memory already; nil: there is none
 	list    *internalversion.List
 }
 
@@ -149,6 +150,9 @@ func (l *listing) item() error {
 	if err != nil {
 		l.leaveOut(failed(text[:end], err))
 	} else {
+		if l.known != nil {
+			o = l.known(o)
+		}
 		l.list.Items = append(l.list.Items, o)
 	}
 	l.in.advance(end)

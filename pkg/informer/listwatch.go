@@ -59,7 +59,9 @@ func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOp
 			return err
 		}
 		defer resp.Body.Close()
-		list, err = newListing(&w.spec, w.resource.Load(), newStream(resp.Body, w.heard), w.leftOutOfList).read()
+		l := newListing(&w.spec, w.resource.Load(), newStream(resp.Body, w.heard), w.leftOutOfList)
+		l.known = w.known
+		list, err = l.read()
 		return err
 	})
 	return list, err

@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
 // eventBuffer is how many events are decoded ahead of the Reflector, so that the two goroutines seldom wait for each other.
@@ -29,6 +31,7 @@ type reader struct {
 	lagging *time.Timer
 	began   time.Time
 	version string // the resourceVersion that the Reflector knows, as long as nothing came after it
+	sent    bool   // anything
 }
 
 // newReader takes over the body and the context and starts reading.
@@ -72,20 +75,19 @@ func (r *reader) run() {
 	defer close(r.out)
 	for {
 		e, err := r.events.next()
-		var bad *objectError
-		switch {
-		case errors.As(err, &bad):
-			if e, err = r.replace(e, bad); err != nil {
+		if err != nil {
+			if e, err = r.replace(e, err); isObjectError(err) {
 				continue
 			}
-		case err != nil:
+		}
+		if err != nil {
 			r.ended(err)
 			r.linger()
 			return
 		}
 		known := ""
-		if r.initial && e.Type == watch.Bookmark {
-			known = r.passed(e)
+		if r.initial {
+			known = r.begin(&e)
 		}
 		if e.Type == watch.Error {
 			r.w.noteError(statusOf(e.Object))
@@ -93,24 +95,33 @@ func (r *reader) run() {
 		if !r.send(e) {
 			return
 		}
-		r.version = known
+		r.version, r.sent = known, true
 	}
 }
 
-// passed notes that the initial events are through, if the bookmark says so, and returns the resourceVersion that it says it of.
-func (r *reader) passed(e watch.Event) (version string) {
-	b, ok := e.Object.(*metav1.PartialObjectMetadata)
-	if !ok || b.Annotations == nil {
-		return ""
+// begin looks at an initial event. If it is the bookmark that ends them, it returns the resourceVersion of that.
+func (r *reader) begin(e *watch.Event) (version string) {
+	switch o := e.Object.(type) {
+	case *event.Object:
+		e.Object = r.w.known(o)
+	case *metav1.PartialObjectMetadata:
+		if o.Annotations != nil {
+			r.initial = false
+			r.lagging.Stop()
+			r.lagging = nil
+			return o.ResourceVersion
+		}
 	}
-	r.initial = false
-	r.lagging.Stop()
-	r.lagging = nil
-	return b.ResourceVersion
+	return ""
 }
 
-// replace leaves an object out, or puts a placeholder in its place if it is known which one it is.
-func (r *reader) replace(e watch.Event, bad *objectError) (watch.Event, error) {
+// replace leaves out an object that could not be read, or puts a placeholder in its place if it is known which one it is. Any other
+// error it returns.
+func (r *reader) replace(e watch.Event, err error) (watch.Event, error) {
+	var bad *objectError
+	if !errors.As(err, &bad) {
+		return e, err
+	}
 	r.w.leftOut(bad)
 	e.Object = bad.placeholder(r.w.resource.Load())
 	switch {
@@ -124,9 +135,10 @@ func (r *reader) replace(e watch.Event, bad *objectError) (watch.Event, error) {
 }
 
 // linger ends a stream in which nothing came. The Reflector would take it for a watch that does not work and list again, so it gets a
-// bookmark of what it knows already; and so that it does not ask again and again, it waits for that a moment.
+// bookmark of what it knows already. So that it does not ask again and again, it waits for the end a moment.
 func (r *reader) linger() {
-	if r.initial || r.version == "" || r.version == "0" {
+	idle := r.version != "" && r.version != "0"
+	if r.initial && !r.sent || !r.initial && !idle {
 		return
 	}
 	t := time.NewTimer(time.Until(r.began.Add(shortWatch)))
@@ -134,6 +146,9 @@ func (r *reader) linger() {
 	select {
 	case <-t.C:
 	case <-r.done:
+	}
+	if r.initial {
+		return
 	}
 	known := &metav1.PartialObjectMetadata{}
 	known.ResourceVersion = r.version

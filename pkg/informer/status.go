@@ -208,7 +208,9 @@ func (w *Watch) noteError(err error) {
 	}
 	w.is.mu.Lock()
 	defer w.is.mu.Unlock()
-	w.is.relist = reason
+	if w.is.relist == "" || reason != "watch_ended" { // that it ends as well says less
+		w.is.relist = reason
+	}
 }
 
 // relistReason returns the reason of the list at hand.

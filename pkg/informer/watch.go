@@ -152,5 +152,13 @@ func (w *Watch) leftOutOfList(e *objectError) runtime.Object {
 	return o
 }
 
+// known returns the object that the store has, if o is the same, so that a relist does not hold everything twice.
+func (w *Watch) known(o *event.Object) *event.Object {
+	if old := w.store.Get(o.Key()); old != nil && o.ResourceVersion() != "" && event.Same(old, o) {
+		return old
+	}
+	return o
+}
+
 // statusOf makes an error of the object of an ERROR event.
 func statusOf(o runtime.Object) error { return apierrors.FromObject(o) }

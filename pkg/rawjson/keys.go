@@ -30,9 +30,9 @@ func (k *keyStack) add(s *keySet, name string) bool {
 	}
 	h := uint(len(name))
 	if h > 0 {
-		h += uint(name[0])*5 + uint(name[h-1])*11 + uint(name[h/2])*17
+		h |= uint(name[0])<<8 | uint(name[h-1])<<16 | uint(name[h/2])<<24
 	}
-	bit := uint64(1) << (h % 64)
+	bit := uint64(1) << (uint64(h) * 0x9E3779B97F4A7C15 >> 58)
 	if s.seen&bit != 0 {
 		for _, other := range k.names[s.base:] {
 			if other == name {
