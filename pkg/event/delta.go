@@ -58,6 +58,9 @@ type Delta struct {
 	Redelivered bool
 	// Seen is when the router received the change.
 	Seen time.Time
+	// Durable is closed once the identity of the object is on disk: nothing about an object is delivered before, because its delete
+	// could not be noticed if the router crashed. nil: there is nothing to wait for.
+	Durable <-chan struct{}
 }
 
 // Object returns the state that the delta is about: New, or for Deleted and Deselected the last state. It is never nil.
