@@ -64,9 +64,7 @@ func (r *router) open(ctx context.Context) error {
 	r.factory = informer.New(informer.Config{
 		Client: client, Cluster: r.plan.config.Cluster.Name, Metrics: r.metrics, Log: r.log, Downstream: downstream{r},
 	})
-	if err := r.openWatches(); err != nil {
-		return err
-	}
+	r.openWatches()
 	if err := r.openPipeline(); err != nil {
 		return err
 	}
@@ -132,24 +130,20 @@ type watch struct {
 }
 
 // openWatches makes a store and a watch for each distinct thing to watch. Sources that watch the same share both.
-func (r *router) openWatches() error {
+func (r *router) openWatches() {
 	watches := make(map[informer.Spec]*watch)
 	names := slices.Sorted(maps.Keys(r.plan.config.Sources))
-	specsOf, indexesOf := make(map[string][]informer.Spec), make(map[string]map[string]index.Spec)
+	indexesOf := make(map[string]map[string]index.Spec)
 	shared := make(map[informer.Spec][]index.Spec) // the indexes of all sources of a watch
 	for _, name := range names {
-		specs, err := informer.SpecsOf(r.plan.config.Sources[name])
-		if err != nil {
-			return fmt.Errorf("sources.%s: %w", name, err)
-		}
-		specsOf[name], indexesOf[name] = specs, r.indexes(name)
-		for _, spec := range specs {
+		indexesOf[name] = r.indexes(name)
+		for _, spec := range r.plan.sources[name].watches {
 			shared[spec] = slices.AppendSeq(shared[spec], maps.Values(indexesOf[name]))
 		}
 	}
 	for _, name := range names {
 		var stores []*index.Store
-		for _, spec := range specsOf[name] {
+		for _, spec := range r.plan.sources[name].watches {
 			if watches[spec] == nil {
 				watches[spec] = &watch{store: index.NewStore(shared[spec]...)}
 			}
@@ -162,7 +156,6 @@ func (r *router) openWatches() error {
 	for spec, w := range watches {
 		r.factory.Watch(spec, w.store, w.sources...)
 	}
-	return nil
 }
 
 func (r *router) indexes(source string) map[string]index.Spec {

@@ -9,6 +9,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/index"
+	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
@@ -28,6 +29,7 @@ type plan struct {
 }
 
 type sourcePlan struct {
+	watches []informer.Spec
 	indexes map[string][]*expr.Program // by the configured name
 }
 
@@ -136,12 +138,21 @@ type compiler struct {
 
 func (c *compiler) source(name string, s *config.Source) sourcePlan {
 	p := sourcePlan{indexes: make(map[string][]*expr.Program)}
+	var err error
+	if p.watches, err = informer.SpecsOf(s); err != nil && !c.reported("sources."+name) {
+		c.problems = append(c.problems, s.Problemf("%v", err))
+	}
 	for _, index := range slices.Sorted(maps.Keys(s.Indexes)) {
 		for i := range s.Indexes[index] {
 			p.indexes[index] = append(p.indexes[index], c.compile(&s.Indexes[index][i], expr.Index, name))
 		}
 	}
 	return p
+}
+
+// reported says whether there is a problem already with what has this path.
+func (c *compiler) reported(path string) bool {
+	return slices.ContainsFunc(c.problems, func(p config.Problem) bool { return strings.HasPrefix(p.Path, path+".") })
 }
 
 func (c *compiler) route(r *config.Route) routePlan {
