@@ -2,6 +2,8 @@ package pipeline_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,3 +113,46 @@ func (s *badSink) Write(context.Context, []event.Event) []error {
 	return nil
 }
 func (s *badSink) Close(context.Context) error { return nil }
+
+// TestBreakerKeepsWhatWaits: while the sink is down, what waits is neither given to the handler, whose output would have to be kept, nor
+// counted as attempted, so that it can be folded still; and of all routes and workers one probes at a time.
+func TestBreakerKeepsWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		writing, together, handled := 0, 0, 0
+		s := &sink{refuse: func(event.Event) error { return errDown }}
+		s.before = func(ctx context.Context) {
+			mu.Lock()
+			if writing++; len(s.writes) > 20 {
+				together = max(together, writing)
+			}
+			mu.Unlock()
+			select {
+			case <-time.After(5 * time.Second): // a timeout
+			case <-ctx.Done():
+			}
+			mu.Lock()
+			writing--
+			mu.Unlock()
+		}
+		h := each(func(d *event.Delta) plugins.Result {
+			mu.Lock()
+			handled++
+			mu.Unlock()
+			return ok(d)
+		})
+		route := pipeline.Route{Sinks: to(s), Handler: h, Concurrency: 4}
+		b := start(t, route, route)
+		for i := range 1000 {
+			b.admit(delta(t, event.Added, fmt.Sprint("x", i), 0, 1))
+		}
+		time.Sleep(20 * time.Minute)
+		atOnce := 2 * 4 * 8 // what both routes had in hand when the breaker opened
+		if n := len(s.writes); n < 30 || handled > atOnce+2*n {
+			t.Errorf("%d deltas were handled, in %d writes", handled, n)
+		}
+		if together != 1 {
+			t.Errorf("%d probes at a time", together)
+		}
+	})
+}

@@ -212,13 +212,14 @@ func TestReady(t *testing.T) {
 			Sinks: to(s), Ready: ready, Concurrency: 3, Deliver: pipeline.Latest,
 			Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) {
 				asked++
-				return d.Key().Name != "b", nil
+				return d.Key().Name != "b" && d.Object().ResourceVersion() != "5", nil
 			}),
 			Key: func(context.Context, *event.Delta) (string, error) { asked++; return "k", nil },
 		})
-		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2), delta(t, event.Updated, "a", 1, 3), delta(t, event.Added, "c", 0, 4))
+		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2), delta(t, event.Updated, "a", 1, 3), delta(t, event.Added, "c", 0, 4),
+			delta(t, event.Updated, "a", 3, 5))
 		time.Sleep(time.Hour)
-		if status := b.Status()[0]; asked != 0 || status.Owed != 4 || !status.Waiting {
+		if status := b.Status()[0]; asked != 0 || status.Owed != 5 || !status.Waiting {
 			t.Errorf("asked %d times, %+v", asked, status)
 		}
 		close(ready)
@@ -227,8 +228,8 @@ func TestReady(t *testing.T) {
 		if b.Status()[0].Waiting {
 			t.Error("still waiting")
 		}
-		if n := b.value("route_deltas_total", "route0", metrics.Filtered); n != 1 {
-			t.Errorf("%v filtered, want 1", n)
+		if n := b.value("route_deltas_total", "route0", metrics.Filtered); n != 2 {
+			t.Errorf("%v filtered, want 2", n)
 		}
 		b.balanced("route0")
 	})
@@ -305,6 +306,18 @@ func TestNewRefuses(t *testing.T) {
 	}
 	if err := p.Close(t.Context()); err != nil {
 		t.Errorf("Close without Start: %v", err)
+	}
+}
+
+// TestAdmitThatIsInterrupted: what a filter says when its context has ended is no verdict.
+func TestAdmitThatIsInterrupted(t *testing.T) {
+	b := start(t, pipeline.Route{Sinks: to(&sink{}), Filter: filters.Func(func(ctx context.Context, _ *event.Delta) (bool, error) {
+		return false, ctx.Err()
+	})})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if commit, err := b.Admit(ctx, delta(t, event.Added, "a", 0, 1)); commit != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 }
 
