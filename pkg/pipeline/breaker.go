@@ -106,7 +106,7 @@ func (b *breaker) allow(n, first int) (allowed int, probe bool, refused error) {
 	case b.trips == 0:
 		return n, false, nil
 	case b.probing:
-		return 0, false, &refusedError{b.name, now.Add(b.backoff.Backoff)}
+		return 0, false, &refusedError{b.name, now.Add(probeWatch)}
 	case now.Before(b.until):
 		return 0, false, &refusedError{b.name, b.until}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,7 +26,7 @@ func TestRetryAfter(t *testing.T) {
 		}}
 		b := start(t, pipeline.Route{Sinks: to(s)})
 		b.admit(delta(t, event.Added, "a", 0, 1))
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if len(at) != 2 || at[1].Sub(at[0]) < 10*time.Minute || at[1].Sub(at[0]) > 11*time.Minute {
 			t.Errorf("tried at %v", at)
 		}
@@ -36,9 +37,11 @@ func TestRetryAfter(t *testing.T) {
 // is lost, and what waits meanwhile can be folded.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		down, other := true, &sink{}
+		var down atomic.Bool
+		down.Store(true)
+		other := &sink{}
 		s := &sink{refuse: func(event.Event) error {
-			if down {
+			if down.Load() {
 				return errDown
 			}
 			return nil
@@ -55,21 +58,21 @@ func TestBreaker(t *testing.T) {
 				b.admit(delta(t, event.Updated, name, version, version+1))
 				version++
 			}
-			time.Sleep(6 * time.Second)
+			pass(6 * time.Second)
 		}
-		if n := len(s.writes); n < 100 || n > 300 {
+		if n := len(s.wrote()); n < 100 || n > 300 {
 			t.Errorf("%d writes in an hour, want about one each 15s to 30s", n)
 		}
-		for i, n := range s.writes[10:] {
+		for i, n := range s.wrote()[10:] {
 			if n != 1 {
 				t.Fatalf("probe %d had %d events", i, n)
 			}
 		}
-		if n := len(other.events); n != 2400 {
+		if n := len(other.got()); n != 2400 {
 			t.Errorf("the other sink got %d events, want 2400", n)
 		}
-		down = false
-		time.Sleep(time.Minute)
+		down.Store(false)
+		pass(time.Minute)
 		if owed := b.Owed("route0") + b.Owed("route1"); owed > 0 {
 			t.Errorf("%d owed a minute after the sink came back", owed)
 		}
@@ -119,11 +122,12 @@ func (s *badSink) Close(context.Context) error { return nil }
 func TestBreakerKeepsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		writing, together, handled := 0, 0, 0
+		writes, writing, together, handled := 0, 0, 0, 0
 		s := &sink{refuse: func(event.Event) error { return errDown }}
 		s.before = func(ctx context.Context) {
 			mu.Lock()
-			if writing++; len(s.writes) > 20 {
+			writes++
+			if writing++; writes > 20 {
 				together = max(together, writing)
 			}
 			mu.Unlock()
@@ -146,9 +150,9 @@ func TestBreakerKeepsWhatWaits(t *testing.T) {
 		for i := range 1000 {
 			b.admit(delta(t, event.Added, fmt.Sprint("x", i), 0, 1))
 		}
-		time.Sleep(20 * time.Minute)
+		pass(20 * time.Minute)
 		atOnce := 2 * 4 * 8 // what both routes had in hand when the breaker opened
-		if n := len(s.writes); n < 30 || handled > atOnce+2*n {
+		if n := writes; n < 30 || handled > atOnce+2*n {
 			t.Errorf("%d deltas were handled, in %d writes", handled, n)
 		}
 		if together != 1 {

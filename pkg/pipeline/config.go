@@ -48,7 +48,8 @@ type Route struct {
 	OnFailure   OnFailure
 }
 
-// NamedSink is a sink and its name in the configuration. Routes that name one sink share its breaker.
+// NamedSink is a sink and its name in the configuration. Routes that name one sink share its breaker. The slice of events that it is
+// given to write is used again when it returns.
 type NamedSink struct {
 	Name string
 	Sink plugins.Sink

@@ -98,7 +98,7 @@ func TestRetryHoldsItsKey(t *testing.T) {
 			}),
 		})
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Updated, "a", 1, 2), delta(t, event.Added, "b", 0, 3))
-		time.Sleep(100 * time.Millisecond)
+		pass(100 * time.Millisecond)
 		equal(t, "at first", s.got(), "added b@3")
 		b.admit(delta(t, event.Updated, "a", 2, 4))
 		b.drain()
@@ -124,7 +124,7 @@ func TestRetryTakesNoWorker(t *testing.T) {
 			b.admit(delta(t, event.Added, fmt.Sprint("later", i), 0, 1))
 		}
 		b.admit(delta(t, event.Added, "now", 0, 2))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		equal(t, "sink", s.got(), "added now@2")
 	})
 }
@@ -204,9 +204,9 @@ func TestPause(t *testing.T) {
 			pipeline.Route{Sinks: to(s0, s1)[1:]},
 		)
 		b.admit(delta(t, event.Added, "a", 0, 1))
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		b.admit(delta(t, event.Updated, "a", 1, 2), delta(t, event.Added, "b", 0, 3))
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		equal(t, "paused", s0.got())
 		equal(t, "the other", s1.got(), "added a@1", "updated a@2", "added b@3")
 		status := b.Status()[0]
@@ -238,8 +238,8 @@ func TestSinksAreIndependent(t *testing.T) {
 			{Data: []byte("0")}, {Data: []byte("1")}, {Data: []byte("2")},
 		}})})
 		b.admit(delta(t, event.Added, "a", 0, 1))
-		time.Sleep(time.Minute)
-		if len(s0.events) != 2 || len(s1.events) != 3 || b.Owed("route0") != 1 {
+		pass(time.Minute)
+		if len(s0.got()) != 2 || len(s1.got()) != 3 || b.Owed("route0") != 1 {
 			t.Errorf("s0 %v, s1 %v, owed %d", s0.got(), s1.got(), b.Owed("route0"))
 		}
 		down = false
@@ -289,9 +289,9 @@ func TestMaxAge(t *testing.T) {
 		s := &sink{refuse: func(event.Event) error { return errDown }}
 		b := start(t, pipeline.Route{Sinks: to(s), Retry: pipeline.Retry{MaxAge: time.Hour}})
 		b.admit(delta(t, event.Added, "a", 0, 1))
-		time.Sleep(59 * time.Minute)
+		pass(59 * time.Minute)
 		equal(t, "early", b.letters.got())
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		equal(t, "late", b.letters.got(), "a@1 s0")
 		b.balanced("route0")
 	})
@@ -317,7 +317,7 @@ func TestDeadLettersFail(t *testing.T) {
 			return nil
 		}
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2), delta(t, event.Updated, "b", 2, 3), delta(t, event.Added, "c", 0, 4))
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		equal(t, "sink", s.got(), "added c@4")
 		if owed := b.Owed("route0"); owed != 3 || asked != 1 || tries != 1 {
 			t.Errorf("%d owed, handled %d times, sent %d times", owed, asked, tries)
@@ -355,9 +355,8 @@ func TestOneRouteDoesNotSlowAnother(t *testing.T) {
 			if took := time.Since(begin); took > 0 {
 				t.Fatalf("Admit took %v", took)
 			}
-			time.Sleep(10 * time.Millisecond)
-			synctest.Wait()
-			if len(s.events) != version {
+			pass(10 * time.Millisecond)
+			if len(s.got()) != version {
 				t.Fatalf("%d delivered after %d deltas", len(s.events), version)
 			}
 		}
@@ -390,7 +389,7 @@ func TestLogsHoldNoBodies(t *testing.T) {
 			t.Fatal(err)
 		}
 		commit()
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if err := p.Close(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -96,6 +97,13 @@ func (s *sink) got() []string {
 		list = append(list, e.Type[len(event.TypePrefix):]+" "+e.Subject[len("default/"):]+"@"+e.K8sResourceVersion)
 	}
 	return list
+}
+
+// wrote lists how many events each Write had.
+func (s *sink) wrote() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.writes)
 }
 
 // handler is a plugins.Handler of a function.
@@ -274,6 +282,12 @@ func (b *bench) balanced(route string) {
 	if depth := value("queue_depth", route); depth != owed {
 		b.t.Errorf("route %s: queue_depth %v, owed %v", route, depth, owed)
 	}
+}
+
+// pass lets time go by, and waits until everything that was due is done.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 var errDown = errors.New("connection refused")

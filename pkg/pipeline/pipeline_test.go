@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,8 +50,7 @@ func TestDelivery(t *testing.T) {
 			delta(t, event.Added, "a", 0, 2), delta(t, event.Updated, "b", 2, 3), delta(t, event.Sync, "b", 0, 3), delta(t, event.Deleted, "c", 4, 0))
 		synctest.Wait()
 		equal(t, "before batch.wait is over", s0.got())
-		time.Sleep(10 * time.Millisecond)
-		synctest.Wait()
+		pass(10 * time.Millisecond)
 		equal(t, "s0", s0.got(), "added a@2", "updated b@3", "deleted c@4")
 		equal(t, "s1", s1.got(), s0.got()...)
 		if !slices.Equal(s0.writes, []int{3}) {
@@ -158,8 +158,8 @@ func TestHandlerEvents(t *testing.T) {
 func TestKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sink{}
-		held := true
-		var running []string
+		var mu sync.Mutex
+		held, running := true, []string{}
 		keys := map[string]string{"1": "n1", "2": "n1", "3": "n2", "4": "n3"}
 		b := start(t, pipeline.Route{
 			Sinks: to(s), Concurrency: 4, Batch: pipeline.Batch{Size: 1}, Retry: pipeline.Retry{Attempts: 1},
@@ -170,10 +170,14 @@ func TestKeys(t *testing.T) {
 					return key, nil
 				case d.Key().Name == "bad":
 					return "", errors.New("no such overload")
+				case d.Key().Name == "worse":
+					panic("no such thing")
 				}
 				return "", fmt.Errorf("evaluation: %w", expr.ErrAbsent)
 			},
 			Handler: each(func(d *event.Delta) plugins.Result {
+				mu.Lock()
+				defer mu.Unlock()
 				if d.Object().ResourceVersion() == "1" && held {
 					return plugins.Result{Verdict: plugins.Retry, Err: plugins.RetryLater(errDown, time.Minute)}
 				}
@@ -188,11 +192,12 @@ func TestKeys(t *testing.T) {
 			delta(t, event.Added, "c", 0, 4),   // n3, free
 			delta(t, event.Added, "d", 0, 5),   // has no such key
 			delta(t, event.Added, "bad", 0, 6),
+			delta(t, event.Added, "worse", 0, 7),
 		)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		slices.Sort(running)
 		equal(t, "while the first is held", running, "c@4", "d@5")
-		equal(t, "dead letters", b.letters.got(), "bad@6 ")
+		equal(t, "dead letters", b.letters.got(), "bad@6 ", "worse@7 ")
 		running, held = nil, false
 		b.drain()
 		equal(t, "after", running, "a@1", "b@2", "b@3")
@@ -218,7 +223,7 @@ func TestReady(t *testing.T) {
 		})
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2), delta(t, event.Updated, "a", 1, 3), delta(t, event.Added, "c", 0, 4),
 			delta(t, event.Updated, "a", 3, 5))
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if status := b.Status()[0]; asked != 0 || status.Owed != 5 || !status.Waiting {
 			t.Errorf("asked %d times, %+v", asked, status)
 		}
@@ -283,7 +288,7 @@ func TestCloseSaysThatAHandlerHangs(t *testing.T) {
 		end := make(chan struct{})
 		b := start(t, pipeline.Route{Sinks: to(&sink{before: func(context.Context) { <-end }})})
 		b.admit(delta(t, event.Added, "a", 0, 1))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := b.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -325,7 +330,7 @@ func TestOldestOwed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, pipeline.Route{Sinks: to(&sink{refuse: func(event.Event) error { return errDown }})})
 		b.admit(delta(t, event.Added, "a", 0, 1))
-		time.Sleep(90*time.Second + 500*time.Millisecond)
+		pass(90*time.Second + 500*time.Millisecond)
 		if age := b.value("oldest_owed_seconds", "route0"); age != 90 {
 			t.Errorf("%v seconds, want 90", age)
 		}

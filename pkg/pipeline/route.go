@@ -71,7 +71,7 @@ func (r *route) verdict(ctx context.Context, d *event.Delta, m filters.Match) ve
 	if r.cfg.Key == nil || m.Verdict != filters.Matched {
 		return v
 	}
-	switch key, err := r.cfg.Key(ctx, d); {
+	switch key, err := r.key(ctx, d); {
 	case err == nil:
 		v.lane = id{name: key}
 	case errors.Is(err, expr.ErrAbsent):
@@ -80,6 +80,16 @@ func (r *route) verdict(ctx context.Context, d *event.Delta, m filters.Match) ve
 		v.err = fmt.Errorf("key: %w", err)
 	}
 	return v
+}
+
+// key asks for the route's key. The content of an object must not end the process.
+func (r *route) key(ctx context.Context, d *event.Delta) (key string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panicked: %w", panicked(p))
+		}
+	}()
+	return r.cfg.Key(ctx, d)
 }
 
 // waitRoom waits while the route is full, if it is one that makes its sources wait.
