@@ -54,6 +54,8 @@ type Delta struct {
 	Initial bool
 	// Stale: the change was inferred from a list, and Old is the last state known rather than the last there was.
 	Stale bool
+	// Selective: the source has a selector, so an object that is added may have been there before, and left unseen by this route.
+	Selective bool
 	// Redelivered: put through again from the dead letters; the object may have moved on since.
 	Redelivered bool
 	// Seen is when the router received the change.

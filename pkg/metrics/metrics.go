@@ -81,6 +81,13 @@ func New() *Metrics {
 // SetBuildInfo announces the version.
 func (m *Metrics) SetBuildInfo(version string) { m.buildInfo.WithLabelValues(version).Set(1) }
 
+// SetCheckpointAge announces checkpoint_age_seconds: how old the last cut is, asked at each scrape. It is called at most once.
+func (m *Metrics) SetCheckpointAge(age func() time.Duration) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "deltarouter", Name: "checkpoint_age_seconds", Help: "Age of the last cut that was written.",
+	}, func() float64 { return age().Seconds() }))
+}
+
 // Handler serves the metrics in the Prometheus text formats.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
