@@ -31,7 +31,7 @@ type api struct {
 	uids      int
 	// intercept may answer a request itself: it returns true then.
 	intercept func(w http.ResponseWriter, r *http.Request) bool
-	requests  []string // LIST, WATCH, WATCHLIST, GET …
+	requests  []string // LIST, PROBE, WATCH, WATCHLIST, GET …
 	resources string   // what discovery says of v1; empty: pods exist
 }
 
@@ -155,6 +155,8 @@ func kindOf(r *http.Request) string {
 		return "WATCHLIST"
 	case q.Get("watch") == "true":
 		return "WATCH"
+	case q.Get("limit") == "1" && !q.Has("continue"):
+		return "PROBE"
 	}
 	return "LIST"
 }
@@ -182,7 +184,7 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"kind":"APIResourceList","resources":[%s]}`, resources)
 	case "GET":
 		a.get(w, r)
-	case "LIST":
+	case "LIST", "PROBE":
 		a.list(w, r)
 	default:
 		a.watch(w, r)

@@ -48,6 +48,11 @@ type Config struct {
 	Log        *slog.Logger
 	Downstream Downstream
 
+	// Gate is set where there is a checkpoint. It is called with the [Spec.ID] of a watch and with an object whose identity is not
+	// known to be on disk, before the first delta of it that somebody wants is committed. The channel that it returns becomes
+	// [event.Delta.Durable] of this delta and of those that follow it; it is to be closed when the identity is on disk. It is
+	// called under the cut lock, so it must not block and not call a Watch or the Factory. nil: nothing is kept for a checkpoint.
+	Gate func(watchID string, key event.Key, uid string) <-chan struct{}
 	// PageSize makes every list come in pages of that many objects, and no other way. 0: the Reflector decides, which streams
 	// where the API server can and lists else.
 	PageSize int64
@@ -74,9 +79,12 @@ func New(cfg Config) *Factory {
 }
 
 // Watch adds a watch, whose deltas are put through once for each of the sources. A source may have several watches. All watches
-// are added before Run.
+// are added before Run. Where there is a checkpoint their Specs differ.
 func (f *Factory) Watch(spec Spec, store Cache, sources ...Source) *Watch {
-	w := &Watch{factory: f, spec: spec, store: store, log: f.cfg.Log, name: nameOf(&spec)}
+	w := &Watch{factory: f, spec: spec, id: spec.ID(), store: store, log: f.cfg.Log, name: nameOf(&spec)}
+	if gate := f.cfg.Gate; gate != nil {
+		w.ledger = newLedger(func(key event.Key, uid string) <-chan struct{} { return gate(w.id, key, uid) })
+	}
 	w.resource.Store(f.resource(&spec, ""))
 	for _, s := range sources {
 		w.sources = append(w.sources, f.source(s).join(w))

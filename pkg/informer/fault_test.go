@@ -311,9 +311,9 @@ func TestStopWithDeadServer(t *testing.T) {
 		<-r.Context().Done() // accepts and says nothing
 		return true
 	})
-	before := a.seen("WATCH")
+	before := a.seen("PROBE")
 	a.dropWatches()
-	eventually(t, "rewatch", func() bool { return a.seen("WATCH") > before })
+	eventually(t, "rewatch", func() bool { return a.seen("PROBE") > before })
 	r.stop() // checks that it takes less than a second
 }
 

@@ -45,7 +45,17 @@ func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOp
 	w := lw.w
 	w.running.RLock()
 	defer w.running.RUnlock()
-	if opts.ResourceVersion == "0" && w.Fed() != "" {
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // the Reflector is gone, and another may be at work
+	}
+	if w.resumable.Load() {
+		list, err := lw.resumeList(ctx)
+		if err == nil || w.resumable.Load() {
+			return list, err
+		}
+	}
+	w.resumed.Store(false)
+	if opts.ResourceVersion == "0" && w.Fed() != "" || w.latest.Load() {
 		opts.ResourceVersion = "" // whatever some cache has may be older than what we have
 	}
 	var list runtime.Object
@@ -70,12 +80,41 @@ func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOp
 // WatchWithContext implements cache.ListerWatcherWithContext.
 func (lw *listerWatcher) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	w := lw.w
-	if opts.SendInitialEvents != nil && w.noInitialEvents.Load() {
-		return nil, apierrors.NewMethodNotSupported(w.spec.Resource.GroupResource(), "watch with initial events")
+	if opts.SendInitialEvents != nil {
+		if w.resumable.Load() {
+			r, err := lw.resume(ctx, opts.TimeoutSeconds)
+			if err == nil {
+				return r, nil
+			}
+			if w.resumable.Load() {
+				return nil, err
+			}
+		}
+		w.resumed.Store(false)
+		if w.noInitialEvents.Load() {
+			return nil, apierrors.NewMethodNotSupported(w.spec.Resource.GroupResource(), "watch with initial events")
+		}
+		if w.latest.Load() {
+			opts.ResourceVersion = ""
+		}
 	}
+	r, err := lw.dial(ctx, opts, false)
+	if err != nil {
+		return nil, err // not r: a nil *reader in an interface is not nil
+	}
+	return r, nil
+}
+
+// dial starts a watch. One that goes on from a state is preceded by a probe. resumed: the Reflector takes it for one that does not.
+func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resumed bool) (r *reader, err error) {
+	w := lw.w
 	opts.Watch = true
-	var r *reader
-	err := lw.retry(ctx, func() error {
+	err = lw.retry(ctx, func() error {
+		if opts.SendInitialEvents == nil {
+			if err := w.probe(ctx, opts.ResourceVersion); err != nil && !cannotProbe(err) {
+				return err
+			}
+		}
 		accept := acceptObjects
 		if w.spec.metadataOnly() {
 			accept = acceptMetadata
@@ -91,13 +130,10 @@ func (lw *listerWatcher) WatchWithContext(ctx context.Context, opts metav1.ListO
 			cancel()
 			return err
 		}
-		r = newReader(ctx, cancel, w, resp.Body, opts)
+		r = newReader(ctx, cancel, w, resp.Body, opts, resumed)
 		return nil
 	})
-	if err != nil {
-		return nil, err // not r: a nil *reader in an interface is not nil
-	}
-	return r, nil
+	return r, err
 }
 
 // retry calls try until it succeeds or fails for good.

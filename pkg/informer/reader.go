@@ -34,8 +34,8 @@ type reader struct {
 	sent    bool   // anything
 }
 
-// newReader takes over the body and the context and starts reading.
-func newReader(ctx context.Context, cancel context.CancelFunc, w *Watch, body io.ReadCloser, opts metav1.ListOptions) *reader {
+// newReader takes over the body and the context and starts reading. resumed: the initial events are over before they begin.
+func newReader(ctx context.Context, cancel context.CancelFunc, w *Watch, body io.ReadCloser, opts metav1.ListOptions, resumed bool) *reader {
 	r := &reader{
 		w: w, began: time.Now(), version: opts.ResourceVersion, body: body, out: make(chan watch.Event, eventBuffer), cancel: cancel, done: ctx.Done(),
 		initial: opts.SendInitialEvents != nil && *opts.SendInitialEvents,
@@ -43,6 +43,9 @@ func newReader(ctx context.Context, cancel context.CancelFunc, w *Watch, body io
 	r.events = newFrames(&w.spec, w.resource.Load(), newStream(body, r.heard))
 	if r.initial {
 		r.lagging = time.AfterFunc(w.factory.cfg.BookmarkWait, r.refuse)
+	}
+	if resumed {
+		r.out <- initialEventsEnd(opts.ResourceVersion)
 	}
 	context.AfterFunc(ctx, func() { _ = body.Close() })
 	w.running.RLock()
@@ -153,6 +156,13 @@ func (r *reader) linger() {
 	known := &metav1.PartialObjectMetadata{}
 	known.ResourceVersion = r.version
 	r.send(watch.Event{Type: watch.Bookmark, Object: known})
+}
+
+func initialEventsEnd(version string) watch.Event {
+	end := &metav1.PartialObjectMetadata{}
+	end.ResourceVersion = version
+	end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	return watch.Event{Type: watch.Bookmark, Object: end}
 }
 
 func (r *reader) send(e watch.Event) bool {

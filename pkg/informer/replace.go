@@ -1,9 +1,8 @@
 package informer
 
 import (
+	"cmp"
 	"context"
-
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -13,27 +12,31 @@ func (w *Watch) replace(ctx context.Context, items []any, version string) {
 	if ctx.Err() != nil {
 		return
 	}
+	if w.resumed.Swap(false) {
+		w.goOn()
+		return
+	}
 	w.cut.Lock()
 	fed := w.fed
-	w.relisting = true
+	w.relisting, w.told = true, ""
 	w.cut.Unlock()
 	if w.listed {
 		w.countRelist()
 	}
 	// The API server answers with nothing older than what it is asked for. If it does, its past has changed: a restored backup.
-	order, err := resourceversion.CompareResourceVersion(version, fed)
-	rewound := err == nil && order < 0
+	rewound := lower(version, fed)
 	if rewound {
 		w.log.Warn("the API server has gone back in time; its objects are taken as they are", "watch", w.name)
 	}
-	if !w.removeMissing(ctx, items) || !w.putAll(ctx, items, rewound) {
+	if !w.removeMissing(ctx, items) || !w.putAll(ctx, items, rewound || w.latest.Load()) {
 		return
 	}
 	w.unnamed.Store(false)
+	w.latest.Store(false)
 	w.cut.Lock()
 	w.fed, w.relisting = version, false
 	w.cut.Unlock()
-	w.listed = true
+	w.listed, w.bare = true, false
 	w.setSynced(true)
 }
 
@@ -90,47 +93,66 @@ func (w *Watch) removeMissing(ctx context.Context, items []any) bool {
 			}
 			op = event.Deselected
 		}
-		w.order.Lock()
-		ok := w.apply(ctx, change{op: op, before: old, old: old, stale: true})
-		w.order.Unlock()
-		if !ok {
+		if !w.infer(ctx, op, old) {
 			return false
 		}
 	}
 	return true
 }
 
+// infer applies that an object, of the store or of an intent, is no longer there.
+func (w *Watch) infer(ctx context.Context, op event.Op, old *event.Object) bool {
+	w.order.Lock()
+	defer w.order.Unlock()
+	c := change{op: op, before: old, old: old, stale: true}
+	if w.intents[old.UID()] == old {
+		c.before = nil
+	}
+	return w.apply(ctx, c)
+}
+
+// missing returns what is not in the list: of the store, and then of the intents, whose names may have been used again.
 func (w *Watch) missing(items []any) (missing []*event.Object) {
-	listed := make(map[event.Key]struct{}, len(items))
+	listed := make(map[event.Key]string, len(items)) // the uid
 	for _, item := range items {
 		switch o := item.(type) {
 		case *event.Object:
-			listed[o.Key()] = struct{}{}
+			listed[o.Key()] = o.UID()
 		case placeholder:
-			listed[o.Key()] = struct{}{}
+			listed[o.Key()] = o.UID()
+		}
+	}
+	unlisted := func(o *event.Object) bool {
+		uid, ok := listed[o.Key()]
+		return !ok || uid != o.UID() && uid != ""
+	}
+	reused := make(map[event.Key]bool) // names of which more than one object is missing, oldest first
+	var intents []*event.Object
+	for _, o := range w.intents {
+		if unlisted(o) {
+			intents = append(intents, o)
+			reused[o.Key()] = true
 		}
 	}
 	for o := range w.store.All() {
-		if _, ok := listed[o.Key()]; !ok {
+		if _, ok := listed[o.Key()]; !ok || reused[o.Key()] && unlisted(o) {
 			missing = append(missing, o)
 		}
 	}
-	return missing
+	return append(missing, intents...)
 }
 
 // vanish applies that the resource itself does not exist: nothing of it does.
 func (w *Watch) vanish(ctx context.Context) {
-	for o := range w.store.All() {
-		w.order.Lock()
-		ok := w.apply(ctx, change{op: event.Deleted, before: o, old: o, stale: true})
-		w.order.Unlock()
-		if !ok {
+	for _, o := range w.missing(nil) {
+		if !w.infer(ctx, event.Deleted, o) {
 			return
 		}
 	}
 	w.absent = true
+	w.resumable.Store(false)
 	w.cut.Lock()
-	w.fed = ""
+	w.fed, w.relisting = cmp.Or(w.fed, neverThere), true
 	w.cut.Unlock()
 	w.setSynced(false)
 }

@@ -35,11 +35,14 @@ func (w *Watch) sync(ctx context.Context, s *source, key event.Key, round time.T
 	if o == nil {
 		return true
 	}
-	w.commits = w.commits[:0]
+	w.commits, w.wanted = w.commits[:0], w.wanted[:0]
 	if !w.admit(ctx, s, change{op: event.Sync, now: o}, round) {
 		return false
 	}
 	w.cut.Lock()
+	if w.ledger != nil {
+		w.ledger.hold(o, w.wanted)
+	}
 	for _, commit := range w.commits {
 		commit()
 	}

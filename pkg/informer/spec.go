@@ -1,8 +1,11 @@
 package informer
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,6 +32,19 @@ type Source struct {
 	Name string
 	// Resync is how often every cached object is put through again as Sync; 0: never.
 	Resync time.Duration
+}
+
+// ID returns a name for what is watched and what is kept, by which a checkpoint finds it again: it is the same in every run, and
+// differs where the objects or their texts would.
+func (s Spec) ID() string {
+	if s.Cache == "" {
+		s.Cache = config.CacheFull
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{
+		s.Resource.Group, s.Resource.Version, s.Resource.Resource, s.Namespace, s.LabelSelector, s.FieldSelector, s.Cache,
+		strconv.FormatBool(s.ManagedFields), strconv.FormatBool(s.Secrets), s.Drop,
+	}, "\x00")))
+	return hex.EncodeToString(sum[:16])
 }
 
 // SpecsOf returns what has to be watched for a configured source: one Spec, or one per namespace.

@@ -197,6 +197,8 @@ func (w *Watch) noteError(err error) {
 	switch {
 	case err == nil:
 		return
+	case errors.Is(err, errWentBack):
+		reason = "rewound"
 	case isExpired(err):
 		reason = "expired"
 	case isAhead(err):

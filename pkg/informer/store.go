@@ -42,6 +42,8 @@ func (s *reflectorStore) Delete(obj any) error {
 	case placeholder: // what the object was at last cannot be read
 		if old := w.store.Get(o.Key()); old != nil && old.UID() == o.UID() {
 			w.leave(s.ctx, old, old, true, o.ResourceVersion())
+		} else if old := w.intents[o.UID()]; old != nil {
+			w.leave(s.ctx, nil, old, true, o.ResourceVersion())
 		}
 	}
 	return nil
@@ -61,7 +63,7 @@ func (s *reflectorStore) Bookmark(resourceVersion string) error {
 	s.w.cut.Lock()
 	defer s.w.cut.Unlock()
 	if resourceVersion != "" && s.ctx.Err() == nil && !s.w.replayed(resourceVersion) {
-		s.w.fed = resourceVersion
+		s.w.advance(resourceVersion)
 	}
 	return nil
 }
@@ -77,11 +79,26 @@ func (w *Watch) put(ctx context.Context, o *event.Object, rewound bool, fed stri
 		return w.apply(ctx, change{op: event.Deleted, before: old, old: old, stale: true}) &&
 			w.apply(ctx, change{op: event.Added, now: o, fed: fed})
 	case old.ResourceVersion() == o.ResourceVersion() && o.ResourceVersion() != "":
+		if w.bare && isBare(old) {
+			w.fillIn(old, o)
+		}
 		return true
 	case !rewound && older(o, old):
 		return true
 	}
-	return w.apply(ctx, change{op: event.Updated, before: old, old: old, now: o, fed: fed})
+	c := change{op: event.Updated, before: old, old: old, now: o, fed: fed}
+	if w.bare && isBare(old) {
+		c.old = nil
+	}
+	return w.apply(ctx, c)
+}
+
+// fillIn gives the store the object of which it has the identity. That is no change of the object.
+func (w *Watch) fillIn(old, o *event.Object) {
+	w.cut.Lock()
+	defer w.cut.Unlock()
+	w.store.Put(o)
+	w.measure(old, o)
 }
 
 // replayed reports whether an event is known to have been applied already: the versions of a watch only grow. Only the Reflector's
@@ -93,28 +110,31 @@ func (w *Watch) replayed(version string) bool {
 
 // older reports whether a is known to be an older state than b.
 func older(a, b *event.Object) bool {
-	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion(), b.ResourceVersion())
-	return err == nil && order < 0
+	return lower(a.ResourceVersion(), b.ResourceVersion())
 }
 
 // remove applies a DELETED event, whose object is the last state. order is held.
 func (w *Watch) remove(ctx context.Context, o *event.Object) {
 	old := w.store.Get(o.Key())
-	if old == nil || older(o, old) {
-		return // never seen, or a replay of what happened before
-	}
-	if old.UID() != o.UID() { // the one that we know was gone when the name was used again
-		w.leave(ctx, old, old, true, o.ResourceVersion())
+	switch {
+	case old == nil || older(o, old): // never seen, or a replay of what happened before
+	case old.UID() == o.UID():
+		w.leave(ctx, old, o, false, o.ResourceVersion())
 		return
+	default: // the one that we know was gone when the name was used again
+		w.leave(ctx, old, old, true, o.ResourceVersion())
 	}
-	w.leave(ctx, old, o, false, o.ResourceVersion())
+	if w.intents[o.UID()] != nil { // that it was there could not be read
+		w.leave(ctx, nil, o, false, o.ResourceVersion())
+	}
 }
 
-// leave applies that an object is no longer there, be it deleted or only deselected. last is its last state. order is held.
-func (w *Watch) leave(ctx context.Context, old, last *event.Object, stale bool, fed string) {
+// leave applies that an object is no longer there, be it deleted or only deselected. before is what the store has of it, last its
+// last state. order is held.
+func (w *Watch) leave(ctx context.Context, before, last *event.Object, stale bool, fed string) {
 	op := event.Deleted
 	if w.spec.selective() {
-		gone, err := w.isGone(ctx, old)
+		gone, err := w.isGone(ctx, last)
 		if err != nil {
 			return // ctx is done
 		}
@@ -122,13 +142,13 @@ func (w *Watch) leave(ctx context.Context, old, last *event.Object, stale bool, 
 			op = event.Deselected
 		}
 	}
-	w.apply(ctx, change{op: op, before: old, old: last, stale: stale, fed: fed})
+	w.apply(ctx, change{op: op, before: before, old: last, stale: stale, fed: fed})
 }
 
 // change is a delta before it is addressed to the sources.
 type change struct {
 	op       event.Op
-	before   *event.Object // what the store has
+	before   *event.Object // what the store has; nil for an intent
 	old, now *event.Object // the delta's Old and New
 	initial  bool
 	stale    bool
@@ -146,27 +166,49 @@ func (w *Watch) apply(ctx context.Context, c change) bool {
 		}
 	}
 	seen := time.Now()
-	w.commits = w.commits[:0]
+	w.commits, w.wanted = w.commits[:0], w.wanted[:0]
 	for _, s := range w.sources {
 		if !w.admit(ctx, s, c, seen) {
 			return false
 		}
 	}
 	w.cut.Lock()
-	if kept != nil {
-		w.store.Put(kept)
-	} else {
-		w.store.Delete(c.before.Key())
-	}
+	w.keep(&c, kept)
 	for _, commit := range w.commits {
 		commit()
 	}
 	if c.fed != "" {
-		w.fed = c.fed
+		w.advance(c.fed)
 	}
 	w.cut.Unlock()
-	w.count(c.op, c.before, kept)
+	w.measure(c.before, kept)
+	for _, s := range w.sources {
+		s.deltas[c.op].Inc()
+	}
 	return true
+}
+
+// keep brings the store and what is kept for the checkpoint up to date. cut is held.
+func (w *Watch) keep(c *change, kept *event.Object) {
+	if kept != nil {
+		w.store.Put(kept)
+		if len(w.intents) > 0 {
+			w.resolveIntent(kept.UID(), true)
+		}
+		if w.ledger != nil {
+			w.ledger.put(kept, c.op == event.Added, w.wanted)
+		}
+		return
+	}
+	if c.before != nil {
+		w.store.Delete(c.before.Key())
+	}
+	if len(w.intents) > 0 {
+		w.resolveIntent(c.old.UID(), false)
+	}
+	if w.ledger != nil {
+		w.ledger.remove(c.old, c.before != nil, w.wanted)
+	}
 }
 
 // admit waits for room for the change as a delta of s. It returns false if ctx is done.
@@ -183,13 +225,13 @@ func (w *Watch) admit(ctx context.Context, s *source, c change, seen time.Time) 
 		w.log.Error("delta was not admitted and is lost", "delta", d.String(), "err", err)
 	}
 	if commit != nil {
-		w.commits = append(w.commits, commit)
+		w.commits, w.wanted = append(w.commits, commit), append(w.wanted, d)
 	}
 	return true
 }
 
-// count keeps the sources' metrics.
-func (w *Watch) count(op event.Op, before, now *event.Object) {
+// measure keeps the metrics of what is in the store.
+func (w *Watch) measure(before, now *event.Object) {
 	objects, bytes := 0, 0
 	if before != nil {
 		objects, bytes = -1, -before.Size()
@@ -198,7 +240,6 @@ func (w *Watch) count(op event.Op, before, now *event.Object) {
 		objects, bytes = objects+1, bytes+now.Size()
 	}
 	for _, s := range w.sources {
-		s.deltas[op].Inc()
 		if bytes != 0 {
 			s.bytes.Add(float64(bytes))
 		}

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// bufferSize is how much of a response is read at once. Measured with a plain connection: 64 KiB costs a tenth more CPU per
-	// event, 256 KiB is no better and leaves the second-level cache.
+	// bufferSize is how much of a response is read at once. By BenchmarkIngest an event of 5 KB costs 17.3 µs of CPU at 16 KiB,
+	// 12.7 at 64 KiB, 12.0 at 128 KiB and 11.7 at 256 KiB; every watch has such a buffer.
 	bufferSize = 128 << 10
 	// MaxObject is the size in bytes beyond which an object is skipped rather than read.
 	MaxObject = 16 << 20

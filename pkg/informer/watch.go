@@ -29,6 +29,7 @@ const confirmations = 3
 type Watch struct {
 	factory *Factory
 	spec    Spec
+	id      string // of spec
 	name    string // in logs
 	store   Cache
 	sources []*source
@@ -43,23 +44,35 @@ type Watch struct {
 	noInitialEvents, unnamed atomic.Bool
 	// listed: there was a complete list. absent: the resource was confirmed not to exist before. For run and what it calls.
 	listed, absent bool
+	// resumable: the first list need not be asked for, the store has what was saved. resumed: the Reflector is about to replace
+	// the store by an empty list that stands for it. latest: the next list is the truth, also where it is older than the store.
+	resumable, resumed, latest atomic.Bool
+	// bare: some of the objects in the store were restored as identities only, and the next list fills them in. Until then, and
+	// for reading, as listed.
+	bare bool
 	// running is held for reading by everything that may still run when the Reflector has returned.
 	running sync.RWMutex
 
 	// order is held while a delta is admitted and applied: one at a time, the Reflector's and those of a resync.
 	order   sync.Mutex
 	commits []func()
+	wanted  []*event.Delta // what commits are about
 
-	// cut guards the store against the rest: what the routes owe and fed.
+	// cut guards the store against the rest: what the routes owe, fed, and what is kept for the checkpoint.
 	cut       sync.Mutex
-	fed       string // the resourceVersion that the store and the routes have seen everything up to
-	relisting bool   // some of a list was applied and some not
+	fed       string  // the resourceVersion that the store and the routes have seen everything up to; see also neverThere
+	relisting bool    // some of a list was applied and some not
+	ledger    *ledger // nil: there is no checkpoint
+	// intents are incarnations that a former run may have delivered deltas of, by uid. Only the watch's own goroutine changes them.
+	intents map[string]*event.Object
+	told    string // where the API server was when the watch was resumed; empty: it was not
 }
 
 // Spec returns what is watched.
 func (w *Watch) Spec() Spec { return w.spec }
 
-// Fed returns the resourceVersion up to which everything was applied; empty before the first list.
+// Fed returns the resourceVersion up to which everything was applied; empty before the first list, and 0 if the resource was found
+// not to exist before it.
 func (w *Watch) Fed() string {
 	w.cut.Lock()
 	defer w.cut.Unlock()
@@ -110,7 +123,7 @@ func (w *Watch) resolve(ctx context.Context) bool {
 		pause.Max = backoff.Max
 		if errors.Is(err, errAbsent) {
 			pause.Max = min(backoff.Max, absentPoll)
-			if gone++; gone >= confirmations || w.Fed() == "" {
+			if gone++; gone >= confirmations || w.knowsNothing() {
 				w.vanish(ctx)
 			}
 		} else {
@@ -122,6 +135,14 @@ func (w *Watch) resolve(ctx context.Context) bool {
 		}
 	}
 	return false
+}
+
+// knowsNothing reports whether there never was a list, not even the beginning of one.
+func (w *Watch) knowsNothing() bool {
+	for range w.store.All() {
+		return false
+	}
+	return w.Fed() == "" && len(w.intents) == 0
 }
 
 // reflect runs a Reflector until ctx is done or the API server no longer knows the resource.
@@ -154,7 +175,7 @@ func (w *Watch) leftOutOfList(e *objectError) runtime.Object {
 
 // known returns the object that the store has, if o is the same, so that a relist does not hold everything twice.
 func (w *Watch) known(o *event.Object) *event.Object {
-	if old := w.store.Get(o.Key()); old != nil && o.ResourceVersion() != "" && event.Same(old, o) {
+	if old := w.store.Get(o.Key()); old != nil && o.ResourceVersion() != "" && event.Same(old, o) && !(w.bare && isBare(old)) {
 		return old
 	}
 	return o
