@@ -10,6 +10,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -17,7 +18,11 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"time"
 )
+
+// patience is how long one measurement may take: a consumer that misses an update would wait for ever.
+const patience = 5 * time.Minute
 
 // result is what one consumer measured.
 type result struct {
@@ -97,7 +102,9 @@ func measure(role, url string, n, m int) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	cmd := exec.Command(self, "-role", role, "-url", url, "-n", strconv.Itoa(n), "-m", strconv.Itoa(m))
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, self, "-role", role, "-url", url, "-n", strconv.Itoa(n), "-m", strconv.Itoa(m))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
 	if err := cmd.Run(); err != nil {

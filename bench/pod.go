@@ -197,10 +197,12 @@ func exampleManagedFields(now metav1.Time) []metav1.ManagedFieldsEntry {
 		`"f:dnsPolicy":{},"f:restartPolicy":{},"f:schedulerName":{},"f:serviceAccountName":{},"f:terminationGracePeriodSeconds":{}}}`
 	status := `{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{".":{},"f:lastTransitionTime":{},"f:status":{},"f:type":{}}},` +
 		`"f:containerStatuses":{},"f:hostIP":{},"f:phase":{},"f:podIP":{},"f:startTime":{}}}`
-	entry := func(manager, subresource, fields string) metav1.ManagedFieldsEntry {
+	entry := func(manager, subresource, text string) metav1.ManagedFieldsEntry {
+		fields := &metav1.FieldsV1{}
+		_ = fields.UnmarshalJSON([]byte(text)) // keeps any text
 		return metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &now, FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}, Subresource: subresource,
+			FieldsV1: fields, Subresource: subresource,
 		}
 	}
 	return []metav1.ManagedFieldsEntry{entry("kube-controller-manager", "", spec), entry("kubelet", "status", status)}

@@ -89,7 +89,7 @@ func (s *server) pods(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for i := range s.updates {
-		if _, err := out.Write(frames["MODIFIED"].fill(i%s.objects, s.objects+i)); err != nil {
+		if _, err := out.Write(frames["MODIFIED"].fill(i%s.objects, s.objects+1+i)); err != nil {
 			return
 		}
 	}

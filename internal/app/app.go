@@ -89,7 +89,7 @@ func (r *router) close(ctx context.Context) error {
 		errs = append(errs, r.pipeline.Close(ctx))
 	}
 	for i := len(r.closers) - 1; i >= 0; i-- {
-		if err := r.closers[i].close(ctx); err != nil {
+		if err := r.closers[i].end(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("closing %s: %w", r.closers[i].name, err))
 		}
 	}

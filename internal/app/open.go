@@ -37,12 +37,12 @@ type router struct {
 
 // closer is something that was opened.
 type closer struct {
-	name  string
-	close func(context.Context) error
+	name string
+	end  func(context.Context) error
 }
 
-func (r *router) onClose(name string, close func(context.Context) error) {
-	r.closers = append(r.closers, closer{name, close})
+func (r *router) onClose(name string, end func(context.Context) error) {
+	r.closers = append(r.closers, closer{name, end})
 }
 
 // open opens everything, downstream first, so that nothing arrives where nobody listens.
