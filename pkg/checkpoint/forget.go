@@ -1,0 +1,106 @@
+package checkpoint
+
+import (
+	"fmt"
+	"time"
+)
+
+// KeepDebts is how long a route that is no longer configured keeps what it owes: a revert brings it back.
+const KeepDebts = 24 * time.Hour
+
+// Configured says what the configuration has.
+type Configured struct {
+	Watches []string // ids
+	Routes  []string // names
+}
+
+// Forget removes what belongs to nothing in the configuration: watches at once, with their objects and intents; what a route owes
+// [KeepDebts] after the first call that missed it. A route that is configured again in that time has it back: see [DB.LoadRoute].
+func (db *DB) Forget(keep Configured, now time.Time) error {
+	watches, routes := nameSet(keep.Watches), nameSet(keep.Routes)
+	err := db.update(func(tx *writing) error {
+		if err := tx.forgetWatches(watches); err != nil {
+			return err
+		}
+		return tx.forgetRoutes(routes, now)
+	})
+	if err != nil {
+		return fmt.Errorf("forgetting what is no longer configured: %w", err)
+	}
+	return nil
+}
+
+func nameSet(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[bucketName(name)] = true
+	}
+	return set
+}
+
+// names lists the buckets in a bucket.
+func (s shelf) names() (names []string) {
+	if s.Bucket == nil {
+		return nil
+	}
+	_ = s.ForEachBucket(func(name []byte) error { // f never fails
+		names = append(names, string(name))
+		return nil
+	})
+	return names
+}
+
+func (tx *writing) forgetWatches(keep map[string]bool) error {
+	top := tx.top(watchesBucket)
+	for _, name := range top.names() {
+		if keep[name] {
+			continue
+		}
+		if err := tx.drop(top, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A route that is not configured has a record "state": since when, in nanoseconds of Unix time.
+func (tx *writing) forgetRoutes(keep map[string]bool, now time.Time) error {
+	top := tx.top(routesBucket)
+	for _, name := range top.names() {
+		s, err := tx.make(routesBucket, name)
+		if err != nil {
+			return err
+		}
+		gone, err := tx.goneSince(s)
+		switch {
+		case err != nil:
+		case keep[name]:
+			err = tx.remove(s, []byte(stateKey))
+		case gone.IsZero():
+			var f fields
+			f.uint(uint64(now.UnixNano())) //nolint:gosec // read back as it was
+			err = tx.put(s, []byte(stateKey), f)
+		case now.Sub(gone) >= KeepDebts:
+			err = tx.drop(top, name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (tx *writing) goneSince(s shelf) (time.Time, error) {
+	key := []byte(stateKey)
+	value := s.Get(key)
+	if value == nil {
+		return time.Time{}, nil
+	}
+	payload, err := tx.codec.payload(s.seed, key, value)
+	if err != nil {
+		return time.Time{}, err
+	}
+	r := reader{rest: payload}
+	gone := time.Unix(0, int64(r.uint())) //nolint:gosec // it was one
+	return gone, r.done()
+}

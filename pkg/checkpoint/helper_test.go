@@ -1,0 +1,128 @@
+package checkpoint_test
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+func resource(group, name string) *event.Resource {
+	return &event.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}, Cluster: "prod", Kind: "Thing"}
+}
+
+// object makes an object with a body that does not compress to nothing.
+func object(t testing.TB, r *event.Resource, name, uid, version, body string) *event.Object {
+	t.Helper()
+	o, err := event.ParseObject(r, fmt.Sprintf(`{"metadata":{"namespace":"ns","name":%q,"uid":%q,"resourceVersion":%q},"body":%q}`, name, uid, version, body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func key(name string) event.Key { return event.Key{Namespace: "ns", Name: name} }
+
+func identity(name, uid string) checkpoint.Identity {
+	return checkpoint.Identity{Key: key(name), UID: uid}
+}
+
+func open(t testing.TB, path string) *checkpoint.DB {
+	t.Helper()
+	db, err := checkpoint.Open(checkpoint.Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func reopen(t testing.TB, db *checkpoint.DB, path string) *checkpoint.DB {
+	t.Helper()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db = open(t, path)
+	if db.Quarantined() != "" {
+		t.Fatal("a file in order was put aside")
+	}
+	return db
+}
+
+func write(t testing.TB, db *checkpoint.DB, cut checkpoint.Cut) {
+	t.Helper()
+	if err := db.Write(cut); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func statePath(t testing.TB) string { return filepath.Join(t.TempDir(), "state", "state.db") }
+
+// dump describes all that is saved of the watches and routes.
+func dump(t testing.TB, db *checkpoint.DB, watches, routes []string) string {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "cluster %s\n", db.Cluster())
+	for _, id := range watches {
+		w, err := db.LoadWatch(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w == nil {
+			continue
+		}
+		fmt.Fprintf(&b, "watch %s fed %s relisting %v\n", id, w.Fed, w.Relisting)
+		slices.SortFunc(w.Objects, func(a, b checkpoint.Object) int { return bytes.Compare(a.JSON, b.JSON) })
+		for _, o := range w.Objects {
+			fmt.Fprintf(&b, "  %s bare %v\n", o.JSON, o.Bare)
+		}
+		slices.SortFunc(w.Intents, func(a, b checkpoint.Identity) int {
+			return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.Key.Name, b.Key.Name))
+		})
+		for _, id := range w.Intents {
+			fmt.Fprintf(&b, "  intent %s %s\n", id.Key, id.UID)
+		}
+	}
+	for _, name := range routes {
+		owed, err := db.LoadRoute(name, func(string) *event.Resource { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range owed {
+			b.WriteString(describe(name, o))
+		}
+	}
+	return b.String()
+}
+
+func describe(route string, o checkpoint.Owed) string {
+	d := o.Delta
+	text := func(o *event.Object) string {
+		if o == nil {
+			return "-"
+		}
+		return o.Resource().String() + string(o.JSON())
+	}
+	seen := "never"
+	if !d.Seen.IsZero() {
+		seen = d.Seen.UTC().Format(time.RFC3339Nano)
+	}
+	return fmt.Sprintf("route %s owes %d %s (%v %v %v) seen %s closed %q attempts %d\n  old %s\n  new %s\n",
+		route, o.ID, d, d.Initial, d.Stale, d.Redelivered, seen, o.Closed, o.Attempts, text(d.Old), text(d.New))
+}
+
+// logger collects what is logged.
+func logger() (*slog.Logger, *bytes.Buffer) {
+	var b bytes.Buffer
+	return slog.New(slog.NewTextHandler(&b, nil)), &b
+}

@@ -1,0 +1,154 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// reading is a read transaction.
+type reading struct {
+	*bbolt.Tx
+
+	codec *codec
+}
+
+func (db *DB) view(f func(tx *reading) error) error {
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	if db.bolt == nil {
+		return ErrClosed
+	}
+	if db.broken != nil {
+		return db.broken
+	}
+	return full(guard(func() error {
+		return db.bolt.View(func(tx *bbolt.Tx) error { return f(&reading{tx, db.codec}) })
+	}))
+}
+
+// shelf is a bucket and the seed of its place.
+type shelf struct {
+	*bbolt.Bucket
+
+	seed uint32
+}
+
+// shelf returns a shelf without a bucket if there is none at the path.
+func (tx *reading) shelf(path ...string) shelf {
+	s := shelf{tx.Bucket([]byte(path[0])), tx.codec.seed(0, path[0])}
+	for _, name := range path[1:] {
+		if s.Bucket == nil {
+			return shelf{}
+		}
+		s = shelf{s.Bucket.Bucket([]byte(name)), tx.codec.seed(s.seed, name)}
+	}
+	return s
+}
+
+// record returns the payload under a key; nil: there is none.
+func (tx *reading) record(s shelf, key string) ([]byte, error) {
+	if s.Bucket == nil {
+		return nil, nil
+	}
+	value := s.Get([]byte(key))
+	if value == nil {
+		return nil, nil
+	}
+	return tx.codec.payload(s.seed, []byte(key), value)
+}
+
+// each calls f with the payload of each value.
+func (tx *reading) each(s shelf, f func(key, payload []byte) error) error {
+	if s.Bucket == nil {
+		return nil
+	}
+	return s.ForEach(func(key, value []byte) error {
+		payload, err := tx.codec.payload(s.seed, key, value)
+		if err != nil {
+			return err
+		}
+		return f(key, payload)
+	})
+}
+
+func (tx *reading) cluster() (string, error) {
+	payload, err := tx.record(tx.shelf(metaBucket), clusterKey)
+	return string(payload), err
+}
+
+// LoadWatch returns what is known of a watch; nil: nothing was ever saved. The error wraps ErrCorrupt, or is [ErrClosed].
+func (db *DB) LoadWatch(id string) (*Watch, error) {
+	var w *Watch
+	err := db.view(func(tx *reading) (err error) {
+		w, err = tx.watch(bucketName(id))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch %s in the state file: %w", id, err)
+	}
+	return w, nil
+}
+
+func (tx *reading) watch(name string) (*Watch, error) {
+	s := tx.shelf(watchesBucket, name)
+	if s.Bucket == nil {
+		return nil, nil //nolint:nilnil // as promised
+	}
+	w := &Watch{}
+	if payload, err := tx.record(s, stateKey); err != nil {
+		return nil, err
+	} else if payload != nil {
+		state, err := parseWatchState(payload)
+		if err != nil {
+			return nil, err
+		}
+		w.Fed, w.Relisting = state.fed, state.relisting
+	}
+	err := tx.each(tx.shelf(watchesBucket, name, objectsBucket), func(_, payload []byte) error {
+		o, err := parseObject(payload)
+		w.Objects = append(w.Objects, o)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return w, tx.each(tx.shelf(watchesBucket, name, intentsBucket), func(_, payload []byte) error {
+		id, err := parseIdentity(payload)
+		w.Intents = append(w.Intents, id)
+		return err
+	})
+}
+
+// LoadRoute returns what a route owes, in the order of the ids. resolve gives the resource of a source; nil: the source is not
+// configured any more, and the delta gets the resource that was saved with it.
+func (db *DB) LoadRoute(name string, resolve func(source string) *event.Resource) ([]Owed, error) {
+	saved := make(map[event.Resource]*event.Resource)
+	resource := func(source string, r event.Resource) *event.Resource {
+		if known := resolve(source); known != nil {
+			return known
+		}
+		if saved[r] == nil {
+			saved[r] = &r
+		}
+		return saved[r]
+	}
+	var all []Owed
+	err := db.view(func(tx *reading) error {
+		return tx.each(tx.shelf(routesBucket, bucketName(name), owedBucket), func(key, payload []byte) error {
+			if len(key) != 8 {
+				return corruptf("a delta's number has %d bytes", len(key))
+			}
+			owed, err := parseOwed(binary.BigEndian.Uint64(key), payload, resource)
+			all = append(all, owed)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("route %q in the state file: %w", name, err)
+	}
+	return all, nil
+}

@@ -1,0 +1,244 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// The payloads. Strings and texts are preceded by their length as a varint.
+
+// fields appends fields to a payload.
+type fields []byte
+
+func (f *fields) uint(v uint64)   { *f = binary.AppendUvarint(*f, v) }
+func (f *fields) text(v string)   { f.uint(uint64(len(v))); *f = append(*f, v...) }
+func (f *fields) bytes(v []byte)  { f.uint(uint64(len(v))); *f = append(*f, v...) }
+func (f *fields) flags(v ...bool) { f.uint(bits(v)) }
+
+func bits(flags []bool) (set uint64) {
+	for i, flag := range flags {
+		if flag {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+// reader takes fields off a payload. After the first mistake it gives zero values and keeps the error.
+type reader struct {
+	rest []byte
+	err  error
+}
+
+func (r *reader) fail() { r.rest, r.err = nil, corruptf("a record is cut short") }
+
+func (r *reader) uint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *reader) bytes() []byte {
+	n := r.uint()
+	if n > uint64(len(r.rest)) {
+		r.fail()
+		return nil
+	}
+	v := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *reader) text() string { return string(r.bytes()) }
+
+// done returns the error, also one for what is left over.
+func (r *reader) done() error {
+	if r.err == nil && len(r.rest) > 0 {
+		r.err = corruptf("a record is too long")
+	}
+	return r.err
+}
+
+// watchState is what is kept of a watch beside its objects: the record "state" in its bucket.
+type watchState struct {
+	fed       string
+	relisting bool
+}
+
+func (s watchState) payload() []byte {
+	var f fields
+	f.flags(s.relisting)
+	f.text(s.fed)
+	return f
+}
+
+func parseWatchState(payload []byte) (watchState, error) {
+	r := reader{rest: payload}
+	s := watchState{relisting: r.uint()&1 != 0}
+	s.fed = r.text()
+	return s, r.done()
+}
+
+// payload of an intent.
+func (id Identity) payload() []byte {
+	var f fields
+	f.text(id.UID)
+	f.text(id.Key.Namespace)
+	f.text(id.Key.Name)
+	return f
+}
+
+func parseIdentity(payload []byte) (Identity, error) {
+	r := reader{rest: payload}
+	id := Identity{UID: r.text()}
+	id.Key.Namespace = r.text()
+	id.Key.Name = r.text()
+	return id, r.done()
+}
+
+// An object's payload is a byte (1: bare) and its JSON.
+func objectPayload(o *event.Object, bareOnly bool) []byte {
+	if bareOnly || secret(o) {
+		return append([]byte{1}, bare(o)...)
+	}
+	return append([]byte{0}, o.JSON()...)
+}
+
+func parseObject(payload []byte) (Object, error) {
+	if len(payload) < 2 || payload[0] > 1 {
+		return Object{}, corruptf("an object has no text")
+	}
+	return Object{JSON: payload[1:], Bare: payload[0] == 1}, nil
+}
+
+// secret says that nothing but the identity of the object may reach the disk.
+func secret(o *event.Object) bool {
+	r := o.Resource()
+	return r == nil || r.Group == "" && r.Resource == "secrets"
+}
+
+// bare returns the JSON text of what names the object.
+func bare(o *event.Object) []byte {
+	type metadata struct {
+		Namespace       string `json:"namespace,omitempty"`
+		Name            string `json:"name"`
+		UID             string `json:"uid,omitempty"`
+		ResourceVersion string `json:"resourceVersion,omitempty"`
+	}
+	identity := struct {
+		APIVersion string   `json:"apiVersion,omitempty"`
+		Kind       string   `json:"kind,omitempty"`
+		Metadata   metadata `json:"metadata"`
+	}{Metadata: metadata{o.Key().Namespace, o.Key().Name, o.UID(), o.ResourceVersion()}}
+	if r := o.Resource(); r != nil {
+		identity.APIVersion, identity.Kind = r.GroupVersion().String(), r.Kind
+	}
+	text, err := json.Marshal(identity)
+	if err != nil { // strings can always be marshalled
+		return []byte("{}")
+	}
+	return text
+}
+
+// payload of a delta that is owed. The resource is kept too, for a source that is no longer configured when it is read.
+func (o *Owed) payload() []byte {
+	d := o.Delta
+	var f fields
+	f.uint(uint64(max(o.Attempts, 0)))
+	f.flags(d.Initial, d.Stale, d.Redelivered, d.Old != nil, d.New != nil, !d.Seen.IsZero())
+	f.text(d.Op.String())
+	f.text(d.Source)
+	if !d.Seen.IsZero() {
+		f.uint(uint64(d.Seen.UnixNano()))
+	}
+	f.uint(uint64(len(o.Closed)))
+	for _, sink := range o.Closed {
+		f.text(sink)
+	}
+	var r event.Resource
+	if about := d.Object(); about != nil && about.Resource() != nil {
+		r = *about.Resource()
+	}
+	for _, part := range []string{r.Group, r.Version, r.Resource, r.Cluster, r.Kind} {
+		f.text(part)
+	}
+	for _, object := range []*event.Object{d.Old, d.New} {
+		if object != nil {
+			f.bytes(stored(object))
+		}
+	}
+	return f
+}
+
+func stored(o *event.Object) []byte {
+	if secret(o) {
+		return bare(o)
+	}
+	return o.JSON()
+}
+
+// parseOwed reads a delta that is owed. resource gives the resource of a source: the second argument is the one that was saved.
+func parseOwed(id uint64, payload []byte, resource func(source string, saved event.Resource) *event.Resource) (Owed, error) {
+	r := reader{rest: payload}
+	owed := Owed{ID: id, Delta: &event.Delta{}}
+	d := owed.Delta
+	owed.Attempts = int(min(r.uint(), math.MaxInt32))
+	flags := r.uint()
+	d.Initial, d.Stale, d.Redelivered = flags&1 != 0, flags&2 != 0, flags&4 != 0
+	op := r.text()
+	d.Source = r.text()
+	if flags&32 != 0 {
+		d.Seen = time.Unix(0, int64(r.uint())) //nolint:gosec // it was one
+	}
+	for n := r.uint(); n > 0 && r.err == nil; n-- {
+		owed.Closed = append(owed.Closed, r.text())
+	}
+	var saved event.Resource
+	saved.GroupVersionResource = schema.GroupVersionResource{Group: r.text(), Version: r.text(), Resource: r.text()}
+	saved.Cluster, saved.Kind = r.text(), r.text()
+	var old, now []byte
+	if flags&8 != 0 {
+		old = r.bytes()
+	}
+	if flags&16 != 0 {
+		now = r.bytes()
+	}
+	if err := r.done(); err != nil {
+		return Owed{}, err
+	}
+	known := false
+	if d.Op, known = event.ParseOp(op); !known || old == nil && now == nil {
+		return Owed{}, corruptf("a delta without an op or an object")
+	}
+	var err error
+	about := resource(d.Source, saved)
+	if d.Old, err = restore(about, old); err == nil {
+		d.New, err = restore(about, now)
+	}
+	return owed, err
+}
+
+func restore(resource *event.Resource, text []byte) (*event.Object, error) {
+	if text == nil {
+		return nil, nil //nolint:nilnil // there was none
+	}
+	if !json.Valid(text) {
+		return nil, corruptf("an object is not JSON")
+	}
+	o, err := event.ParseObject(resource, string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return o, nil
+}

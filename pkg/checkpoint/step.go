@@ -1,0 +1,136 @@
+package checkpoint
+
+import "time"
+
+// batch is what was registered with a Writer and is not on disk.
+type batch struct {
+	intents map[string][]Identity // by watch
+	gates   []chan struct{}       // the first is the one that is given out; the others are of batches that failed
+}
+
+func newBatch() batch {
+	return batch{make(map[string][]Identity), []chan struct{}{make(chan struct{})}}
+}
+
+func (b *batch) size() (n int) {
+	for _, ids := range b.intents {
+		n += len(ids)
+	}
+	return n
+}
+
+// add puts a batch that failed in front of b.
+func (b *batch) add(failed batch) {
+	for watch, ids := range b.intents {
+		failed.intents[watch] = append(failed.intents[watch], ids...)
+	}
+	b.intents, b.gates = failed.intents, append(b.gates, failed.gates...)
+}
+
+func (b *batch) open() {
+	for _, gate := range b.gates {
+		close(gate)
+	}
+}
+
+// step writes once: what was kept, with cut also what changed since, and all intents. It returns when the next cut is due (0: as
+// before) and whether it went well. The caller holds the turn.
+func (w *Writer) step(cut bool) (next time.Duration, ok bool) {
+	start := time.Now()
+	if cut {
+		w.collect()
+	}
+	intents := w.take()
+	err := w.write(intents)
+	if err != nil {
+		w.putBack(intents)
+	} else {
+		intents.open()
+	}
+	took := time.Since(start)
+	w.spent += took
+	w.report(err, cut, intents.size(), took)
+	if err != nil || cut {
+		w.collector.Done(err)
+	}
+	if err != nil {
+		w.backoff = min(max(2*w.backoff, minBackoff), maxBackoff)
+		return w.backoff, false
+	}
+	w.backoff = 0
+	if !cut {
+		return 0, true
+	}
+	next = min(max(w.spent*writeShare, cutInterval), maxInterval)
+	w.spent = 0
+	return next, true
+}
+
+// collect adds what changed to what is kept.
+func (w *Writer) collect() {
+	cut := w.collector.Collect()
+	if w.kept != nil {
+		cut = merge(*w.kept, cut)
+	}
+	w.kept = &cut
+}
+
+// write writes what is kept and then the intents: in this order, also if it is the intents that are due, because a cut must not end
+// intents that were registered after it was made.
+func (w *Writer) write(intents batch) error {
+	cut := w.kept
+	if cut == nil {
+		cut = &Cut{}
+	}
+	if cut.Empty() && intents.size() == 0 && (cut.Cluster == "" || cut.Cluster == w.db.Cluster()) {
+		w.kept = nil
+		return nil
+	}
+	err := w.db.commit(cut, intents.intents)
+	if err == nil {
+		w.kept = nil
+	}
+	return err
+}
+
+func (w *Writer) take() batch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := w.waiting
+	w.waiting = batch{}
+	return taken
+}
+
+func (w *Writer) putBack(failed batch) {
+	if failed.gates == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting.add(failed)
+}
+
+func (w *Writer) report(err error, cut bool, intents int, took time.Duration) {
+	w.mu.Lock()
+	before := w.err
+	w.err = err
+	w.stats.Writing += took
+	switch {
+	case err != nil:
+		w.stats.Failures++
+	case cut:
+		w.stats.Cuts++
+		w.stats.LastCut = time.Now()
+		fallthrough
+	default:
+		w.stats.Intents += intents
+	}
+	w.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		w.log.Error("the state file cannot be written: objects that are new are not delivered until it can be; it is tried again",
+			"err", err)
+	case err == nil && before != nil:
+		w.log.Info("the state file can be written again")
+	}
+}

@@ -1,0 +1,129 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"os"
+)
+
+// Format is the number of the format that this version writes, see the package comment.
+const Format = 1
+
+// oldestReader is the oldest Format whose readers understand what this version writes.
+const oldestReader = 1
+
+// The buckets and the records that have a fixed name.
+const (
+	metaBucket    = "meta"
+	watchesBucket = "watches"
+	routesBucket  = "routes"
+	objectsBucket = "objects"
+	intentsBucket = "intents"
+	owedBucket    = "owed"
+
+	formatKey  = "format"
+	sealKey    = "seal"
+	clusterKey = "cluster"
+	stateKey   = "state"
+)
+
+// The format is written so in every version: two numbers and their CRC32C, big endian.
+func formatValue(format, reader int) []byte {
+	v := binary.BigEndian.AppendUint16(nil, uint16(format)) //nolint:gosec // small
+	v = binary.BigEndian.AppendUint16(v, uint16(reader))    //nolint:gosec // small
+	return binary.BigEndian.AppendUint32(v, crc32.Checksum(v, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+func parseFormat(v []byte) (format, reader int, err error) {
+	if len(v) != 8 || binary.BigEndian.Uint32(v[4:]) != crc32.Checksum(v[:4], crc32.MakeTable(crc32.Castagnoli)) {
+		return 0, 0, corruptf("the format number is unreadable")
+	}
+	return int(binary.BigEndian.Uint16(v)), int(binary.BigEndian.Uint16(v[2:])), nil
+}
+
+// verdict is what verify found in a file that is in order.
+type verdict struct {
+	format   int
+	fellBack bool // see pages.walk
+}
+
+// verify reads the whole file: pages, every value's checksum, and that no value is missing. It does not write and does not use bbolt.
+// The error is a *NewerError, wraps ErrCorrupt, or is one of reading.
+func verify(path string, c *codec) (found verdict, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return verdict{}, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return verdict{}, err
+	}
+	check := checker{codec: c, path: path, meta: c.seed(0, metaBucket)}
+	walker := &pages{file: file, size: info.Size(), codec: c, visit: check.visit}
+	err = guard(func() (err error) {
+		found.fellBack, err = walker.walk()
+		return err
+	})
+	if err != nil {
+		return verdict{}, err
+	}
+	found.format = check.format
+	return found, check.done()
+}
+
+// checker sums up the values of a file.
+type checker struct {
+	codec         *codec
+	path          string
+	meta          uint32 // the seed of the bucket meta, which comes first
+	format        int
+	sealed, found seal
+	sealedAt      bool
+}
+
+func (c *checker) visit(seed uint32, key, value []byte) error {
+	if seed == c.meta && string(key) == formatKey {
+		return c.visitFormat(value)
+	}
+	if c.format == 0 && seed != c.meta {
+		return corruptf("it has no format number")
+	}
+	if seed == c.meta && string(key) == sealKey {
+		payload, err := c.codec.payload(seed, key, value)
+		if err != nil {
+			return err
+		}
+		c.sealedAt = true
+		c.sealed, err = parseSeal(payload)
+		return err
+	}
+	c.found.add(value)
+	return c.codec.check(seed, key, value)
+}
+
+func (c *checker) visitFormat(value []byte) error {
+	format, reader, err := parseFormat(value)
+	if err != nil {
+		return err
+	}
+	if reader > Format {
+		return &NewerError{Path: c.path, Format: format}
+	}
+	if format == 0 {
+		return corruptf("it has format 0")
+	}
+	c.format = format
+	return nil
+}
+
+func (c *checker) done() error {
+	if c.format == 0 || !c.sealedAt {
+		return corruptf("it has no format number or no seal")
+	}
+	if c.found != c.sealed {
+		return fmt.Errorf("%w: %d values are there, %d were written", ErrCorrupt, c.found.count, c.sealed.count)
+	}
+	return nil
+}
