@@ -2,13 +2,13 @@ package informer
 
 import (
 	"maps"
-	"slices"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
 // Changes is what changed in a watch between two calls of Dirty, and how far it had got at the second. Applied to what was saved
-// before, it gives a state that [Watch.Restore] can go on from.
+// before, it gives a state that [Watch.Restore] can go on from. Intents for which the Gate was asked before the second call have to
+// be written before the changes or with them, and those for which it is asked later after them.
 type Changes struct {
 	ID        string // of the watch, see [Spec.ID]
 	Changed   bool   // anything did
@@ -18,9 +18,15 @@ type Changes struct {
 	// No key is in both.
 	Put     []*event.Object
 	Deleted []event.Key
-	// Settled has the uids for which the Gate was asked and which are gone from the watch again: whatever they owe is with the
+	// Settled has the objects for which the Gate was asked and which are gone from the watch again: whatever they owe is with the
 	// routes, and the intents can be forgotten. An intent whose uid is in Put has been superseded in the same way.
-	Settled []string
+	Settled []Incarnation
+}
+
+// Incarnation is one object of those that have had a name.
+type Incarnation struct {
+	Key event.Key
+	UID string
 }
 
 // ledger is what a Watch remembers of itself for the checkpoint. The Watch's cut lock guards it.
@@ -31,7 +37,7 @@ type ledger struct {
 	// fresh has the uids that came since the last Dirty, saving those that were handed over and are not known to be on disk. The
 	// values are their gates, nil as long as nobody needed one.
 	fresh, saving map[string]<-chan struct{}
-	settled       map[string]struct{}
+	settled       map[string]event.Key // by uid
 	// fed and relisting are what was handed over last.
 	fed       string
 	relisting bool
@@ -39,7 +45,7 @@ type ledger struct {
 
 func newLedger(gate func(key event.Key, uid string) <-chan struct{}) *ledger {
 	return &ledger{
-		gate: gate, dirty: make(map[event.Key]*event.Object), fresh: make(map[string]<-chan struct{}), settled: make(map[string]struct{}),
+		gate: gate, dirty: make(map[event.Key]*event.Object), fresh: make(map[string]<-chan struct{}), settled: make(map[string]event.Key),
 	}
 }
 
@@ -66,7 +72,6 @@ func (l *ledger) hold(o *event.Object, wanted []*event.Delta) {
 	if gate == nil {
 		gate = l.gate(o.Key(), o.UID())
 		// Only a cut from here on is sure to be written after the intent and to supersede it.
-		delete(l.saving, o.UID())
 		delete(l.settled, o.UID())
 		l.fresh[o.UID()], l.dirty[o.Key()] = gate, o
 	}
@@ -85,16 +90,17 @@ func (l *ledger) remove(o *event.Object, stored bool, wanted []*event.Delta) {
 	for _, d := range wanted {
 		d.Durable = gate
 	}
-	l.settle(o.UID())
+	l.settle(o)
 }
 
-// settle notes that nothing needs to be known of a uid any more.
-func (l *ledger) settle(uid string) {
+// settle notes that nothing needs to be known of an incarnation any more.
+func (l *ledger) settle(o *event.Object) {
+	uid := o.UID()
 	if gate, pending := l.pending(uid); pending {
 		delete(l.fresh, uid)
 		delete(l.saving, uid)
 		if gate != nil {
-			l.settled[uid] = struct{}{}
+			l.settled[uid] = o.Key()
 		}
 	}
 }
@@ -108,14 +114,14 @@ func (l *ledger) pending(uid string) (gate <-chan struct{}, pending bool) {
 }
 
 // handOver takes out what changed. The lists are made of the maps later, by list, when the lock is free again.
-func (l *ledger) handOver(c *Changes) (dirty map[event.Key]*event.Object, settled map[string]struct{}) {
+func (l *ledger) handOver(c *Changes) (dirty map[event.Key]*event.Object, settled map[string]event.Key) {
 	c.Changed = len(l.dirty) > 0 || len(l.settled) > 0 || l.fed != c.Fed || l.relisting != c.Relisting
 	l.fed, l.relisting = c.Fed, c.Relisting
 	if len(l.dirty) > 0 {
 		dirty, l.dirty = l.dirty, make(map[event.Key]*event.Object)
 	}
 	if len(l.settled) > 0 {
-		settled, l.settled = l.settled, make(map[string]struct{})
+		settled, l.settled = l.settled, make(map[string]event.Key)
 	}
 	switch {
 	case len(l.fresh) == 0:
@@ -128,7 +134,7 @@ func (l *ledger) handOver(c *Changes) (dirty map[event.Key]*event.Object, settle
 	return dirty, settled
 }
 
-func (c *Changes) list(dirty map[event.Key]*event.Object, settled map[string]struct{}) {
+func (c *Changes) list(dirty map[event.Key]*event.Object, settled map[string]event.Key) {
 	if len(dirty) > 0 {
 		c.Put = make([]*event.Object, 0, len(dirty))
 	}
@@ -139,7 +145,9 @@ func (c *Changes) list(dirty map[event.Key]*event.Object, settled map[string]str
 			c.Deleted = append(c.Deleted, key)
 		}
 	}
-	c.Settled = slices.Collect(maps.Keys(settled))
+	for uid, key := range settled {
+		c.Settled = append(c.Settled, Incarnation{key, uid})
+	}
 }
 
 // Dirty hands over what changed since the last call, for good: who cannot write it keeps it, and writes it before or together with
@@ -170,7 +178,7 @@ func (f *Factory) Saved() {
 func handOver(watches []*Watch, also func()) []Changes {
 	type taken struct {
 		dirty   map[event.Key]*event.Object
-		settled map[string]struct{}
+		settled map[string]event.Key
 	}
 	all, sets := make([]Changes, len(watches)), make([]taken, len(watches))
 	func() {

@@ -3,6 +3,7 @@ package informer
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -105,7 +106,7 @@ func (w *Watch) infer(ctx context.Context, op event.Op, old *event.Object) bool 
 	w.order.Lock()
 	defer w.order.Unlock()
 	c := change{op: op, before: old, old: old, stale: true}
-	if w.intents[old.UID()] == old {
+	if w.intents[old.UID()].Object == old {
 		c.before = nil
 	}
 	return w.apply(ctx, c)
@@ -127,19 +128,23 @@ func (w *Watch) missing(items []any) (missing []*event.Object) {
 		return !ok || uid != o.UID() && uid != ""
 	}
 	reused := make(map[event.Key]bool) // names of which more than one object is missing, oldest first
-	var intents []*event.Object
-	for _, o := range w.intents {
-		if unlisted(o) {
-			intents = append(intents, o)
-			reused[o.Key()] = true
+	var intents []intent
+	for _, i := range w.intents {
+		if unlisted(i.Object) {
+			intents = append(intents, i)
+			reused[i.Key()] = true
 		}
 	}
+	slices.SortFunc(intents, func(a, b intent) int { return cmp.Compare(a.order, b.order) })
 	for o := range w.store.All() {
 		if _, ok := listed[o.Key()]; !ok || reused[o.Key()] && unlisted(o) {
 			missing = append(missing, o)
 		}
 	}
-	return append(missing, intents...)
+	for _, i := range intents {
+		missing = append(missing, i.Object)
+	}
+	return missing
 }
 
 // vanish applies that the resource itself does not exist: nothing of it does.

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -21,7 +22,9 @@ type mapStore map[event.Key]*event.Object
 func (m mapStore) Get(key event.Key) *event.Object { return m[key] }
 func (m mapStore) Put(o *event.Object)             { m[o.Key()] = o }
 func (m mapStore) Delete(key event.Key)            { delete(m, key) }
-func (m mapStore) All() iter.Seq[*event.Object]    { return maps.Values(maps.Clone(m)) }
+func (m mapStore) All() iter.Seq[*event.Object] {
+	return slices.Values(slices.SortedFunc(maps.Values(m), func(a, b *event.Object) int { return cmp.Compare(a.Key().Name, b.Key().Name) }))
+}
 
 // replayer is a Downstream that knows the cluster only from the deltas, and checks that each fits what it knows.
 type replayer struct {

@@ -24,8 +24,8 @@ type Restored struct {
 	// Listed: a list was complete before, so what the next one brings is new rather than initial. A Fed that is not empty says so too.
 	Listed bool
 	// Objects are the states, made with [Watch.Resource]. One without a resourceVersion is an intent: of that uid deltas may have
-	// been delivered, and nothing but its identity is known. Where the watch keeps more of its objects than an identity, but
-	// some of these are no more than that (Secrets), they have to be listed.
+	// been delivered, and nothing but its identity is known; those of one name come in the order of their gates. Where the watch
+	// keeps more of its objects than an identity, but some of these are no more than that (Secrets), they have to be listed.
 	Objects []*event.Object
 }
 
@@ -58,15 +58,25 @@ func (w *Watch) Restore(r Restored) {
 	w.resumable.Store(w.fed != "" && w.fed != neverThere && !w.relisting && !w.bare)
 }
 
+// intent is an identity of which no state is known.
+type intent struct {
+	*event.Object
+
+	order int // one name may have had several of them, one after the other
+}
+
 // intend remembers an intent. It is kept beside the store: its name may be that of an older object, and the cache shows states.
 func (w *Watch) intend(o *event.Object) {
-	if old := w.store.Get(o.Key()); o.UID() == "" || old != nil && old.UID() == o.UID() {
+	if old := w.store.Get(o.Key()); old != nil && old.UID() == o.UID() {
+		if w.ledger != nil {
+			w.ledger.settled[o.UID()] = o.Key() // the saved state stands for it
+		}
 		return
 	}
 	if w.intents == nil {
-		w.intents = make(map[string]*event.Object)
+		w.intents = make(map[string]intent)
 	}
-	w.intents[o.UID()] = o
+	w.intents[o.UID()] = intent{o, len(w.intents)}
 }
 
 // learnKind takes the kind, which only discovery will tell, from the objects that share the watch's Resource. Nobody else has it yet.
@@ -184,7 +194,8 @@ func (w *Watch) advance(version string) {
 
 // resolveIntent ends an intent, if there is one of that uid: its object is in the store from now on, or it is gone. cut is held.
 func (w *Watch) resolveIntent(uid string, stored bool) {
-	if _, ok := w.intents[uid]; !ok {
+	o, ok := w.intents[uid]
+	if !ok {
 		return
 	}
 	delete(w.intents, uid)
@@ -195,6 +206,6 @@ func (w *Watch) resolveIntent(uid string, stored bool) {
 		close(gate)
 		w.ledger.fresh[uid] = gate // it was asked for by another run, and is on disk
 	default:
-		w.ledger.settled[uid] = struct{}{}
+		w.ledger.settled[uid] = o.Key()
 	}
 }

@@ -42,8 +42,8 @@ func (s *reflectorStore) Delete(obj any) error {
 	case placeholder: // what the object was at last cannot be read
 		if old := w.store.Get(o.Key()); old != nil && old.UID() == o.UID() {
 			w.leave(s.ctx, old, old, true, o.ResourceVersion())
-		} else if old := w.intents[o.UID()]; old != nil {
-			w.leave(s.ctx, nil, old, true, o.ResourceVersion())
+		} else if old, ok := w.intents[o.UID()]; ok {
+			w.leave(s.ctx, nil, old.Object, true, o.ResourceVersion())
 		}
 	}
 	return nil
@@ -124,7 +124,7 @@ func (w *Watch) remove(ctx context.Context, o *event.Object) {
 	default: // the one that we know was gone when the name was used again
 		w.leave(ctx, old, old, true, o.ResourceVersion())
 	}
-	if w.intents[o.UID()] != nil { // that it was there could not be read
+	if _, ok := w.intents[o.UID()]; ok { // that it was there could not be read
 		w.leave(ctx, nil, o, false, o.ResourceVersion())
 	}
 }

@@ -64,7 +64,7 @@ type Watch struct {
 	relisting bool    // some of a list was applied and some not
 	ledger    *ledger // nil: there is no checkpoint
 	// intents are incarnations that a former run may have delivered deltas of, by uid. Only the watch's own goroutine changes them.
-	intents map[string]*event.Object
+	intents map[string]intent
 	told    string // where the API server was when the watch was resumed; empty: it was not
 }
 
