@@ -34,8 +34,9 @@ type DB struct {
 
 	mu      sync.RWMutex
 	bolt    *bbolt.DB
-	suspect bool  // a write failed in a way after which bbolt is opened anew
-	broken  error // for good, until the next start
+	file    os.FileInfo // that bolt has open
+	suspect bool        // a write failed in a way after which bbolt is opened anew
+	broken  error       // for good, until the next start
 	cluster string
 	arena   []byte // the values of a transaction that is being written
 }
@@ -125,7 +126,8 @@ func (db *DB) openBolt() error {
 			return err
 		}
 		db.bolt = bolt
-		return nil
+		db.file, err = os.Stat(db.cfg.Path)
+		return err
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	berrors "go.etcd.io/bbolt/errors"
@@ -73,10 +74,20 @@ func full(err error) error {
 	switch {
 	case errors.Is(err, berrors.ErrMaxSizeReached):
 		return fmt.Errorf("%w: %w (raise state.maxSize)", ErrFull, err)
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+	case isOneOf(err, syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG):
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	case errors.Is(err, berrors.ErrDatabaseNotOpen):
 		return ErrClosed
 	}
 	return err
+}
+
+// isOneOf also looks at the text, because bbolt does not wrap the errors of growing its file.
+func isOneOf(err error, codes ...syscall.Errno) bool {
+	for _, code := range codes {
+		if errors.Is(err, code) || err != nil && strings.HasSuffix(err.Error(), ": "+code.Error()) {
+			return true
+		}
+	}
+	return false
 }

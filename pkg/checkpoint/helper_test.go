@@ -3,8 +3,11 @@ package checkpoint_test
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -125,4 +128,33 @@ func describe(route string, o checkpoint.Owed) string {
 func logger() (*slog.Logger, *bytes.Buffer) {
 	var b bytes.Buffer
 	return slog.New(slog.NewTextHandler(&b, nil)), &b
+}
+
+func quoted(s string) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return `""`
+	}
+	return string(text)
+}
+
+type fataler interface{ Fatal(args ...any) }
+
+func copyFile(t fataler, from, to string) {
+	text, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func randomText(n int, seed uint64) string {
+	random := rand.New(rand.NewPCG(seed, 0))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = "abcdefghijklmnopqrstuvwxyz0123456789+-"[random.IntN(38)]
+	}
+	return string(b)
 }

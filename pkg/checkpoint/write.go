@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -131,7 +132,16 @@ func (db *DB) usable() error {
 		}
 		db.suspect = false
 	}
-	return nil
+	return db.inPlace()
+}
+
+// inPlace makes sure that what is written will be found: the file may have been removed or replaced behind our back.
+func (db *DB) inPlace() error {
+	there, err := os.Stat(db.cfg.Path)
+	if err == nil && os.SameFile(there, db.file) {
+		return nil
+	}
+	return fmt.Errorf("%s was removed or replaced while it was in use: put it back, or restart to begin a new one", db.cfg.Path)
 }
 
 // writing is a write transaction.

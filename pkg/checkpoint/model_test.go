@@ -1,0 +1,237 @@
+package checkpoint_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+var (
+	modelWatches = []string{"w1", "w2"}
+	modelRoutes  = []string{"r1", "r2"}
+)
+
+// model is a state file made of maps.
+type model struct {
+	cluster string
+	watches map[string]*modelWatch
+	routes  map[string]map[uint64]checkpoint.Owed
+}
+
+type modelWatch struct {
+	fed       string
+	relisting bool
+	objects   map[event.Key]*event.Object
+	intents   map[checkpoint.Identity]bool
+}
+
+func newModel() *model {
+	return &model{watches: map[string]*modelWatch{}, routes: map[string]map[uint64]checkpoint.Owed{}}
+}
+
+func (m *model) watch(id string) *modelWatch {
+	if m.watches[id] == nil {
+		m.watches[id] = &modelWatch{objects: map[event.Key]*event.Object{}, intents: map[checkpoint.Identity]bool{}}
+	}
+	return m.watches[id]
+}
+
+func (m *model) write(cut checkpoint.Cut) {
+	if cut.Cluster != "" {
+		m.cluster = cut.Cluster
+	}
+	for _, c := range cut.Watches {
+		if c.Reset {
+			delete(m.watches, c.ID)
+		}
+		w := m.watch(c.ID)
+		w.fed, w.relisting = c.Fed, c.Relisting
+		for _, id := range c.Deleted {
+			delete(w.objects, id.Key)
+			delete(w.intents, id)
+		}
+		for _, o := range c.Put {
+			w.objects[o.Key()] = o
+			delete(w.intents, checkpoint.Identity{Key: o.Key(), UID: o.UID()})
+		}
+	}
+	for _, c := range cut.Routes {
+		if c.Reset || m.routes[c.Name] == nil {
+			m.routes[c.Name] = map[uint64]checkpoint.Owed{}
+		}
+		for _, id := range c.Removed {
+			delete(m.routes[c.Name], id)
+		}
+		for _, o := range c.Put {
+			m.routes[c.Name][o.ID] = o
+		}
+	}
+}
+
+// check compares the model with what a state file holds.
+func (m *model) check(t *rapid.T, db *checkpoint.DB) {
+	if db.Cluster() != m.cluster {
+		t.Fatalf("cluster %q, want %q", db.Cluster(), m.cluster)
+	}
+	for _, id := range modelWatches {
+		got, err := db.LoadWatch(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := m.watches[id]
+		if got == nil || want == nil {
+			if got != nil || want != nil {
+				t.Fatalf("watch %s: %v, want %v", id, got, want)
+			}
+			continue
+		}
+		if got.Fed != want.fed || got.Relisting != want.relisting || len(got.Objects) != len(want.objects) || len(got.Intents) != len(want.intents) {
+			t.Fatalf("watch %s: %s %v %d %d, want %s %v %d %d", id, got.Fed, got.Relisting, len(got.Objects), len(got.Intents),
+				want.fed, want.relisting, len(want.objects), len(want.intents))
+		}
+		for _, o := range got.Objects {
+			parsed, err := event.ParseObject(nil, string(o.JSON))
+			if err != nil || want.objects[parsed.Key()] == nil || string(want.objects[parsed.Key()].JSON()) != string(o.JSON) {
+				t.Fatalf("watch %s: object %s is not what was written", id, parsed)
+			}
+		}
+		for _, in := range got.Intents {
+			if !want.intents[in] {
+				t.Fatalf("watch %s: intent %v was not written", id, in)
+			}
+		}
+	}
+	for _, name := range modelRoutes {
+		got, err := db.LoadRoute(name, func(string) *event.Resource { return nil })
+		if err != nil || len(got) != len(m.routes[name]) {
+			t.Fatalf("route %s owes %d, want %d, %v", name, len(got), len(m.routes[name]), err)
+		}
+		for _, o := range got {
+			if describe(name, o) != describe(name, m.routes[name][o.ID]) {
+				t.Fatalf("got\n%swant\n%s", describe(name, o), describe(name, m.routes[name][o.ID]))
+			}
+		}
+	}
+}
+
+func drawObject(t *rapid.T) *event.Object {
+	// Few names, many sizes: pages split, join and overflow.
+	body := strings.Repeat(rapid.StringN(0, 20, -1).Draw(t, "text"), rapid.SampledFrom([]int{0, 1, 20, 400}).Draw(t, "times"))
+	name := fmt.Sprintf("n%d", rapid.IntRange(0, 60).Draw(t, "name"))
+	text := fmt.Sprintf(`{"metadata":{"namespace":"ns","name":%q,"uid":"u%d"},"body":%s}`, name, rapid.IntRange(0, 3).Draw(t, "uid"), quoted(body))
+	o, err := event.ParseObject(resource("", "pods"), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func drawIdentity(t *rapid.T) checkpoint.Identity {
+	return identity(fmt.Sprintf("n%d", rapid.IntRange(0, 60).Draw(t, "name")), fmt.Sprintf("u%d", rapid.IntRange(0, 3).Draw(t, "uid")))
+}
+
+func drawOwed(t *rapid.T) checkpoint.Owed {
+	d := &event.Delta{Source: "s", Op: rapid.SampledFrom(event.Ops()).Draw(t, "op"), Initial: rapid.Bool().Draw(t, "initial")}
+	d.Old = drawObject(t)
+	if rapid.Bool().Draw(t, "both") {
+		d.New = drawObject(t)
+	}
+	return checkpoint.Owed{
+		ID: rapid.Uint64Range(0, 30).Draw(t, "id"), Delta: d, Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"),
+		Closed: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 0, 2).Draw(t, "closed"),
+	}
+}
+
+func drawCut(t *rapid.T) (cut checkpoint.Cut) {
+	rarely := func(what string) bool { return rapid.IntRange(0, 9).Draw(t, what) == 0 }
+	if rarely("cluster") {
+		cut.Cluster = rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "cluster")
+	}
+	for _, id := range modelWatches {
+		if !rapid.Bool().Draw(t, "watch") {
+			continue
+		}
+		cut.Watches = append(cut.Watches, checkpoint.WatchCut{
+			ID: id, Fed: rapid.StringN(0, 3, -1).Draw(t, "fed"), Relisting: rarely("relisting"), Reset: rarely("reset"),
+			Put:     rapid.SliceOfN(rapid.Custom(drawObject), 0, 40).Draw(t, "put"),
+			Deleted: rapid.SliceOfN(rapid.Custom(drawIdentity), 0, 40).Draw(t, "deleted"),
+		})
+	}
+	for _, name := range modelRoutes {
+		if !rapid.Bool().Draw(t, "route") {
+			continue
+		}
+		cut.Routes = append(cut.Routes, checkpoint.RouteCut{
+			Name: name, Reset: rarely("reset"),
+			Put:     rapid.SliceOfN(rapid.Custom(drawOwed), 0, 20).Draw(t, "owed"),
+			Removed: rapid.SliceOfN(rapid.Uint64Range(0, 30), 0, 20).Draw(t, "removed"),
+		})
+	}
+	return cut
+}
+
+// TestModel writes random cuts and intents. After each the file is closed and opened again, or it is copied as it is and the copy
+// opened, which is what a crash leaves: both must hold what the model holds.
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		folder, err := os.MkdirTemp("", "checkpoint") //nolint:usetesting // one for each run
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(folder)
+		path, m := filepath.Join(folder, "state.db"), newModel()
+		db := reopenModel(t, nil, path)
+		defer func() { db.Close() }()
+		for range rapid.IntRange(1, 8).Draw(t, "steps") {
+			if rapid.IntRange(0, 3).Draw(t, "what") == 0 {
+				id := rapid.SampledFrom(modelWatches).Draw(t, "watch")
+				intents := rapid.SliceOfN(rapid.Custom(drawIdentity), 1, 20).Draw(t, "intents")
+				if err := db.WriteIntents(map[string][]checkpoint.Identity{id: intents}); err != nil {
+					t.Fatal(err)
+				}
+				for _, in := range intents {
+					m.watch(id).intents[in] = true
+				}
+			} else {
+				cut := drawCut(t)
+				if err := db.Write(cut); err != nil {
+					t.Fatal(err)
+				}
+				m.write(cut)
+			}
+			m.check(t, db)
+			copied := filepath.Join(folder, "copy.db")
+			copyFile(t, path, copied)
+			crashed := reopenModel(t, nil, copied)
+			m.check(t, crashed)
+			crashed.Close()
+			if rapid.Bool().Draw(t, "restart") {
+				db = reopenModel(t, db, path)
+				m.check(t, db)
+			}
+		}
+	})
+}
+
+func reopenModel(t *rapid.T, db *checkpoint.DB, path string) *checkpoint.DB {
+	if db != nil {
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, err := checkpoint.Open(checkpoint.Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if db.Quarantined() != "" {
+		t.Fatal("a file in order was put aside")
+	}
+	return db
+}
