@@ -18,6 +18,8 @@ type Config struct {
 	Metrics     *metrics.Metrics // nil: counted and thrown away
 	Log         *slog.Logger     // nil: silent
 	DeadLetters DeadLetterer     // nil: [LogDeadLetters], which keeps nothing but a line in the log
+	// Durable: what is owed outlives the process, by [Pipeline.Dirty] and [Pipeline.Restore]. If not, nothing is tracked for it.
+	Durable bool
 }
 
 // Route says which deltas to take, what to make of them and where to deliver it.

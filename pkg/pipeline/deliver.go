@@ -95,6 +95,7 @@ func (w *worker) write(ctx context.Context) {
 			}
 		}
 		clear(w.events)
+		w.publish()
 	}
 	for _, e := range w.wave {
 		e.work.state = later

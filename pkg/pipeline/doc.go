@@ -26,4 +26,11 @@
 // come beyond the capacity keep their identity only. With block it exceeds the capacity by one delta for each watch at most.
 //
 // What is owed lives in [queue] alone, under the lock of its route.
+//
+// # Restarts
+//
+// With Config.Durable each owed delta has a number, and [Pipeline.Dirty] hands over what changed since the last call; what these
+// changes come to is what [Pipeline.Restore] starts from. A worker tells as soon as a sink is done with a delta, so that a crash repeats
+// at a sink only what it took since the last cut, and what it was taking. A paused route goes on owing, and tries again after the restart.
+// No delta is handled before its Durable is closed: until then it holds its worker, and no other route.
 package pipeline

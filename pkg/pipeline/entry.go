@@ -19,7 +19,7 @@ type stage uint8
 
 const (
 	pending   stage = iota // admitted before the route was ready: neither filter nor key are known, and it is in no lane
-	settling               // pending, and its filter is being asked
+	settling               // pending, and its filter is being asked; or restored, and not yet in its lane
 	waiting                // in its lane, never attempted: it may be folded
 	attempted              // in a batch, or back from one
 )
@@ -29,19 +29,29 @@ type entry struct {
 	delta        *event.Delta
 	since        time.Time // when the first of the deltas that were folded into this one was seen
 	lane, object *slot
-	links        [3]links
+	links        [4]links
 	stage        stage
 	taken        bool // in a batch at this moment
+	restored     bool // owed since before a restart: it counts as attempted
+	unseen       bool // filter and key were not asked yet, or failed
 	work         *work
+
+	// For the checkpoint, see changes.
+	id       uint64 // in the order of their coming; 0: nothing is tracked
+	saved    bool   // it was handed over
+	changed  bool   // it is to be handed over
+	closed   uint64 // work.closed and work.attempts, as far as its worker has told
+	attempts int
 }
 
 type links struct{ prev, next *entry }
 
-// The lists that an entry is in: see slot and queue.
+// The lists that an entry is in: see slot, queue and changes.
 const (
 	byLane = iota
 	byObject
 	byAge
+	byChange
 )
 
 // list is a list of entries through one of their links. Adding and removing allocate nothing.

@@ -19,13 +19,14 @@ const (
 // any two ops can meet, also of two objects that had the same name one after the other.
 //
 //	a \ b       Added      Updated      Deleted, Deselected   Sync
-//	Added       b          Added(b)     nothing               Added(b)
+//	Added       b          Added(b)     nothing, or b         Added(b)
 //	Updated     Updated    Updated      b                     Updated
 //	Deleted     both       both         see end               both
 //	Deselected  both       both         b                     both
 //	Sync        b          b            b                     b
 //
-// Updated is from the state before a to the state after b. Where the uids differ, b alone is left, but a delete is only folded into
+// Added and an end are nothing, but where Added is Selective the end is left: the object may have been there before, for those who
+// never saw it leave. Updated is from the state before a to the state after b. Where the uids differ, b alone is left, but a delete is only folded into
 // another delete. So of any number of deltas at most two are left: a delete, and what came after it.
 func fold(a, b *event.Delta) (*event.Delta, folding) {
 	if ends(a.Op) {
@@ -42,7 +43,7 @@ func fold(a, b *event.Delta) (*event.Delta, folding) {
 	}
 	switch {
 	case ends(b.Op):
-		if a.Op == event.Added {
+		if a.Op == event.Added && !a.Selective {
 			return nil, keepNone
 		}
 		return b, keepOne
@@ -62,11 +63,17 @@ func fold(a, b *event.Delta) (*event.Delta, folding) {
 func ends(op event.Op) bool { return op == event.Deleted || op == event.Deselected }
 
 func net(a, b *event.Delta, op event.Op, old *event.Object) *event.Delta {
+	durable := b.Durable
+	if durable == nil {
+		durable = a.Durable
+	}
 	return &event.Delta{
 		Source: b.Source, Op: op, Old: old, New: b.New, Seen: b.Seen,
 		Initial:     a.Initial && op == event.Added,
 		Stale:       a.Stale || b.Stale,
+		Selective:   a.Selective || b.Selective,
 		Redelivered: a.Redelivered || b.Redelivered,
+		Durable:     durable,
 	}
 }
 

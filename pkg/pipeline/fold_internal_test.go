@@ -85,6 +85,35 @@ func TestFoldEveryPair(t *testing.T) {
 	}
 }
 
+// TestFoldSelective: what a route with a selector has of an object whose end it did not see must still end.
+func TestFoldSelective(t *testing.T) {
+	added, updated := newDelta(t, event.Added, "x", "u", 10), newDelta(t, event.Updated, "x", "u", 15)
+	added.Selective = true
+	for _, first := range [][]*event.Delta{{added}, {added, updated}} {
+		for _, op := range []event.Op{event.Deleted, event.Deselected} {
+			a, end := first[0], newDelta(t, op, "x", "u", 20)
+			for _, b := range first[1:] {
+				a, _ = fold(a, b)
+			}
+			if d, kept := fold(a, end); kept != keepOne || d != end {
+				t.Errorf("%s + %s after %d = %v, %v", show(a), show(end), len(first), d, kept)
+			}
+		}
+	}
+}
+
+// TestFoldKeepsTheGate: what is left waits for the identity of its object as long as one of the two does.
+func TestFoldKeepsTheGate(t *testing.T) {
+	gate := make(chan struct{})
+	for i := range 2 {
+		pair := []*event.Delta{newDelta(t, event.Added, "x", "u", 1), newDelta(t, event.Updated, "x", "u", 2)}
+		pair[i].Durable = gate
+		if d, _ := fold(pair[0], pair[1]); d.Durable != gate {
+			t.Errorf("the gate of delta %d is lost", i)
+		}
+	}
+}
+
 func TestFoldFlags(t *testing.T) {
 	a, b := newDelta(t, event.Added, "x", "u", 1), newDelta(t, event.Updated, "x", "u", 2)
 	a.Initial, a.Redelivered, b.Stale = true, true, true

@@ -177,6 +177,12 @@ func start(t testing.TB, routes ...pipeline.Route) *bench {
 
 func open(t testing.TB, routes ...pipeline.Route) *bench {
 	t.Helper()
+	return openAs(t, pipeline.Config{}, routes...)
+}
+
+// openAs is open with what else the configuration says.
+func openAs(t testing.TB, cfg pipeline.Config, routes ...pipeline.Route) *bench {
+	t.Helper()
 	m := metrics.New()
 	b := &bench{t: t, letters: &letters{}, registry: prometheus.NewRegistry()}
 	b.registry.MustRegister(m.RouteDeltas, m.RouteErrors, m.Events, m.QueueDepth, m.OldestOwed, m.DeliverySeconds, m.HandlerSeconds)
@@ -195,9 +201,8 @@ func open(t testing.TB, routes ...pipeline.Route) *bench {
 			r.Batch = pipeline.Batch{Size: 8, Wait: 10 * time.Millisecond}
 		}
 	}
-	p, err := pipeline.New(pipeline.Config{
-		Routes: routes, Metrics: m, Log: slog.New(slog.DiscardHandler), DeadLetters: b.letters,
-	})
+	cfg.Routes, cfg.Metrics, cfg.Log, cfg.DeadLetters = routes, m, slog.New(slog.DiscardHandler), b.letters
+	p, err := pipeline.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -174,7 +174,7 @@ func (p *Pipeline) undelivered() error {
 }
 
 // Close stops the workers and waits for them, no longer than ctx: a handler or sink that does not heed its context outlives it, and
-// the error says so. What is owed is forgotten. Close may be called without Start, and again.
+// the error says so. What is owed is forgotten, but for what [Pipeline.Dirty] still hands over. Close may be called without Start, and again.
 func (p *Pipeline) Close(ctx context.Context) error {
 	p.stopOnce.Do(func() { close(p.stopping) })
 	p.lifecycle.Lock()

@@ -28,7 +28,7 @@ func to(sinks ...plugins.Sink) []pipeline.NamedSink {
 	return named
 }
 
-func equal(t *testing.T, what string, got []string, want ...string) {
+func equal(t testing.TB, what string, got []string, want ...string) {
 	t.Helper()
 	if want == nil {
 		want = []string{}

@@ -21,6 +21,8 @@ type queue struct {
 	readyLen             int   // the deltas in them
 	delayed              delays
 
+	changes changes
+
 	// Some freed ones, so that a steady flow allocates nothing.
 	freeEntries []*entry
 	freeSlots   []*slot
@@ -57,11 +59,26 @@ func (q *queue) add(d *event.Delta, lane id) *entry {
 
 // addPending owes d without a lane, until place.
 func (q *queue) addPending(d *event.Delta) *entry {
+	e := q.append(d, pending)
+	e.unseen = true
+	q.changes.added(e)
+	return e
+}
+
+// restore owes d, without a lane, as it was before a restart.
+func (q *queue) restore(d *event.Delta, number uint64) *entry {
+	e := q.append(d, settling)
+	e.restored, e.work = true, reuse(&q.freeWork)
+	q.changes.restored(e, number)
+	return e
+}
+
+func (q *queue) append(d *event.Delta, st stage) *entry {
 	e := reuse(&q.freeEntries)
-	e.delta, e.since, e.stage = d, d.Seen, pending
+	e.delta, e.since, e.stage = d, d.Seen, st
 	e.object = q.slot(objectID(d))
 	e.object.object.push(e, byObject)
-	q.ages[pending].push(e, byAge)
+	q.ages[st].push(e, byAge)
 	return e
 }
 
@@ -91,6 +108,7 @@ func (q *queue) setStage(e *entry, to stage) {
 
 // remove ends an entry that no worker has, or that its worker is done with.
 func (q *queue) remove(e *entry) {
+	q.changes.removed(e)
 	q.ages[e.stage].remove(e, byAge)
 	lane, object := e.lane, e.object
 	if lane != nil {
@@ -337,7 +355,8 @@ func (q *queue) merge(a, b *entry, d *event.Delta) *entry {
 		age.insert(b, a, byAge)
 		b.since = a.since
 	}
-	stays.delta = d
+	stays.delta, stays.unseen = d, b.unseen
+	q.changes.note(stays)
 	q.remove(goes)
 	return stays
 }

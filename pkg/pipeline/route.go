@@ -32,7 +32,7 @@ type route struct {
 
 	mu       sync.Mutex
 	q        queue
-	settled  bool          // the route is ready, and so is all that came before it was
+	settled  bool          // the route is ready, and all that came before it was, or was restored, is in its lane
 	draining bool          // nothing more comes: batches need not wait
 	paused   string        // why
 	want     int           // the leader waits until so many deltas are ready; 0: for something else
@@ -50,6 +50,7 @@ func newRoute(index int, cfg Route, parent *Pipeline, all Config, breakers map[s
 		settled: cfg.Ready == nil, complained: map[string]time.Time{},
 	}
 	r.timer.Stop()
+	r.q.changes.on = all.Durable
 	for _, s := range cfg.Sinks {
 		b := breakers[s.Name]
 		if b == nil {
@@ -136,10 +137,20 @@ func (r *route) place(e *entry, lane id, failed error) {
 	r.count.matched.Inc()
 	if failed != nil {
 		r.count.errors("filter").Inc()
-		e.work = reuse(&r.q.freeWork)
+		if e.work == nil {
+			e.work = reuse(&r.q.freeWork)
+		}
 		e.work.dead = failed
 	}
+	if unseen := failed != nil; e.unseen != unseen {
+		e.unseen = unseen
+		r.q.changes.note(e)
+	}
 	r.q.place(e, lane)
+	if e.restored {
+		r.q.setStage(e, attempted) // whatever the capacity is now
+		return
+	}
 	if r.cfg.Deliver == Latest {
 		if n := r.q.compact(e.object, waiting); n > 0 {
 			r.count.folded.Add(float64(n))
@@ -297,51 +308,6 @@ func (r *route) gate(now time.Time) (open bool, wait time.Duration, reopened <-c
 	return open, wait, reopened
 }
 
-// settle waits until the route is ready and evaluates what came until then, in order. It returns false when ctx is done.
-func (r *route) settle(ctx context.Context) bool {
-	r.mu.Lock()
-	settled := r.settled
-	r.mu.Unlock()
-	if settled {
-		return true
-	}
-	select {
-	case <-r.cfg.Ready:
-	case <-ctx.Done():
-		return false
-	}
-	for {
-		r.mu.Lock()
-		e := r.q.ages[pending].head
-		if e == nil {
-			r.settled = true
-			r.changed()
-			r.mu.Unlock()
-			return true
-		}
-		r.q.setStage(e, settling)
-		d := e.delta
-		r.mu.Unlock()
-
-		m := r.parent.table.Evaluate(ctx, r.index, d)
-		v := r.verdict(ctx, d, m)
-
-		r.mu.Lock()
-		if ctx.Err() != nil {
-			r.mu.Unlock()
-			return false
-		}
-		if m.Verdict == filters.Filtered {
-			r.count.filtered.Inc()
-			r.q.remove(e)
-		} else {
-			r.place(e, v.lane, v.err)
-		}
-		r.changed()
-		r.mu.Unlock()
-	}
-}
-
 func (r *route) drain() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -354,7 +320,7 @@ func (r *route) drain() {
 func (r *route) moving() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.q.owed() > 0 && r.paused == "" && (r.settled || isClosed(r.cfg.Ready))
+	return r.q.owed() > 0 && r.paused == "" && (r.settled || r.cfg.Ready == nil || isClosed(r.cfg.Ready))
 }
 
 // pause stops the route for good.

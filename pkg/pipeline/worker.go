@@ -78,10 +78,31 @@ func (r *route) work(ctx context.Context) {
 		if w.batch = r.next(ctx, w.batch[:0]); len(w.batch) == 0 {
 			return
 		}
-		w.handle(ctx)
-		w.deliver(ctx)
+		if w.durable(ctx) {
+			w.handle(ctx)
+			w.deliver(ctx)
+		}
 		w.finish()
 	}
+}
+
+// durable waits until the identities of the batch's objects are on disk: nothing may be told of an object whose end could be missed.
+// It returns false when ctx is done; then nothing of the batch is done.
+func (w *worker) durable(ctx context.Context) bool {
+	for _, e := range w.batch {
+		if e.delta.Durable == nil || isClosed(e.delta.Durable) {
+			continue
+		}
+		select {
+		case <-e.delta.Durable:
+		case <-ctx.Done():
+			for _, e := range w.batch {
+				e.work.state, e.work.delay = later, 0
+			}
+			return false
+		}
+	}
+	return true
 }
 
 // handle lets the handler see the entries that it has not seen yet.
@@ -244,6 +265,7 @@ func (w *worker) finish() {
 				at = now.Add(e.work.delay)
 			}
 			held = true
+			w.tell(e)
 			if w.cfg.Handler == nil { // made again quickly, and not worth the memory until then
 				clear(e.work.events)
 				e.work.events, e.work.handled = e.work.events[:0], false

@@ -1,0 +1,494 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// disk is the sum of what was handed over, by route and number.
+type disk map[string]map[uint64]checkpoint.Owed
+
+func (k disk) write(t testing.TB, cuts []checkpoint.RouteCut) {
+	t.Helper()
+	for _, cut := range cuts {
+		route := k[cut.Name]
+		if route == nil {
+			route = map[uint64]checkpoint.Owed{}
+			k[cut.Name] = route
+		}
+		for _, number := range cut.Removed {
+			if _, known := route[number]; !known {
+				t.Errorf("route %s: delta %d is removed but was never handed over", cut.Name, number)
+			}
+			delete(route, number)
+		}
+		for _, o := range cut.Put {
+			if slices.Contains(cut.Removed, o.ID) {
+				t.Errorf("route %s: delta %d is removed and handed over", cut.Name, o.ID)
+			}
+			route[o.ID] = o
+		}
+	}
+}
+
+// owed lists what a route owes, in no order.
+func (k disk) owed(route string) []checkpoint.Owed { return slices.Collect(maps.Values(k[route])) }
+
+// written shows what is handed over, in the order of the numbers: "1 added a@1", with "s0" if that sink is done with it, "unseen" if
+// the filter is not, "#2" if it was tried twice, and "-1" if it is owed no longer.
+func written(cuts []checkpoint.RouteCut) []string {
+	list := []string{}
+	for _, cut := range cuts {
+		slices.SortFunc(cut.Put, func(a, b checkpoint.Owed) int { return int(a.ID) - int(b.ID) })
+		for _, o := range cut.Put {
+			line := fmt.Sprintf("%d %s %s@%s", o.ID, o.Delta.Op, o.Delta.Key().Name, o.Delta.Object().ResourceVersion())
+			for _, name := range o.Closed {
+				if name == "" {
+					name = "unseen"
+				}
+				line += " " + name
+			}
+			if o.Attempts > 0 {
+				line += fmt.Sprint(" #", o.Attempts)
+			}
+			list = append(list, line)
+		}
+		for _, number := range slices.Sorted(slices.Values(cut.Removed)) {
+			list = append(list, fmt.Sprint("-", number))
+		}
+	}
+	return list
+}
+
+// startDurable is start with tracking.
+func startDurable(t testing.TB, routes ...pipeline.Route) *bench {
+	t.Helper()
+	b := openAs(t, pipeline.Config{Durable: true}, routes...)
+	b.Start(t.Context())
+	return b
+}
+
+// restart makes and starts a pipeline of a route that owed something.
+func restart(t testing.TB, r pipeline.Route, owed ...checkpoint.Owed) *bench {
+	t.Helper()
+	b := openAs(t, pipeline.Config{Durable: true}, r)
+	if err := b.Restore("route0", owed); err != nil {
+		t.Fatal(err)
+	}
+	b.Start(t.Context())
+	return b
+}
+
+func (b *bench) dirty(what string, want ...string) {
+	b.t.Helper()
+	equal(b.t, what, written(b.Dirty()), want...)
+}
+
+func TestDirty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := gate()
+		b := startDurable(t, pipeline.Route{Sinks: to(s), Batch: pipeline.Batch{Size: 2}}, pipeline.Route{Sinks: to(nil, &sink{})[1:], Batch: pipeline.Batch{Size: 1}})
+		b.dirty("at first")
+		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2), delta(t, event.Added, "c", 0, 3))
+		synctest.Wait() // two are with a worker, and the other route is done
+		b.dirty("in the hands of a worker and waiting", "1 added a@1", "2 added b@2", "3 added c@3")
+		b.dirty("nothing changed")
+		b.admit(delta(t, event.Updated, "a", 1, 4))
+		synctest.Wait()
+		b.dirty("added", "4 updated a@4")
+		b.admit(delta(t, event.Updated, "b", 2, 5))
+		open()
+		b.drain()
+		b.dirty("all delivered, and the last came and went", "-1", "-2", "-3", "-4")
+		b.dirty("nothing changed")
+	})
+}
+
+func TestDirtyOfFolded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := gate()
+		b := startDurable(t, pipeline.Route{Sinks: to(s), Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1}})
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		synctest.Wait()
+		b.admit(delta(t, event.Updated, "a", 1, 2), delta(t, event.Updated, "a", 2, 3), delta(t, event.Added, "b", 0, 4), delta(t, event.Added, "c", 0, 5))
+		b.dirty("folded before it was handed over", "1 added a@1", "2 updated a@3", "4 added b@4", "5 added c@5")
+		b.admit(delta(t, event.Updated, "a", 3, 6), delta(t, event.Deleted, "b", 7, 0), delta(t, event.Added, "d", 0, 8), delta(t, event.Deleted, "d", 9, 0))
+		b.dirty("folded after", "2 updated a@6", "-4")
+		open()
+		b.drain()
+		b.dirty("delivered", "-1", "-2", "-5")
+	})
+}
+
+// TestDirtyOfDropped: what had to make room is owed no longer.
+func TestDirtyOfDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := gate()
+		b := startDurable(t, pipeline.Route{Sinks: to(s), Overflow: pipeline.DropOldest, Capacity: 2, Batch: pipeline.Batch{Size: 1}})
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		synctest.Wait()
+		b.admit(delta(t, event.Added, "b", 0, 2))
+		b.dirty("waiting", "1 added a@1", "2 added b@2")
+		b.admit(delta(t, event.Added, "c", 0, 3), delta(t, event.Added, "d", 0, 4))
+		b.dirty("no room", "4 added d@4", "-2")
+		open()
+		b.drain()
+	})
+}
+
+// TestDirtyOfSinks: that a sink is done with a delta is handed over while the batch still waits for another, and so are attempts.
+func TestDirtyOfSinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quick, down := &sink{}, true
+		slow, open := gate()
+		slow.refuse = func(event.Event) error {
+			if down {
+				return errDown
+			}
+			return nil
+		}
+		b := startDurable(t, pipeline.Route{Sinks: to(quick, slow)})
+		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
+		pass(time.Second)
+		b.dirty("the second sink hangs", "1 added a@1 s0", "2 added b@2 s0")
+		open()
+		synctest.Wait()
+		b.dirty("the second sink failed")
+		down = false
+		b.drain()
+		b.dirty("delivered", "-1", "-2")
+		equal(t, "the first sink", quick.got(), "added a@1", "added b@2")
+	})
+}
+
+func TestDirtyOfAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startDurable(t, pipeline.Route{Sinks: to(&sink{}), Retry: pipeline.Retry{Attempts: 9, Backoff: time.Second}, Handler: each(func(*event.Delta) plugins.Result {
+			return plugins.Result{Verdict: plugins.Retry, Err: errDown}
+		})})
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		pass(100 * time.Millisecond)
+		b.dirty("tried once", "1 added a@1 #1")
+		pass(time.Second)
+		b.dirty("tried twice", "1 added a@1 #2")
+	})
+}
+
+func TestNothingIsTrackedUnlessAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := gate()
+		b := start(t, pipeline.Route{Sinks: to(s)})
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		synctest.Wait()
+		b.dirty("not durable")
+		open()
+		b.drain()
+		b.dirty("not durable")
+	})
+}
+
+func TestRestoreRefuses(t *testing.T) {
+	r := pipeline.Route{Sinks: to(&sink{})}
+	a := checkpoint.Owed{ID: 1, Delta: delta(t, event.Added, "a", 0, 1)}
+	tests := map[string]struct {
+		fresh bool
+		do    func(*bench)
+		route string
+		owed  []checkpoint.Owed
+		want  string
+	}{
+		"no such route": {route: "other", want: "no such route"},
+		"not durable":   {fresh: true, owed: []checkpoint.Owed{a}, want: "not durable"},
+		"started":       {do: func(b *bench) { b.Start(t.Context()) }, want: "has started"},
+		"admitted":      {do: func(b *bench) { b.admit(a.Delta) }, owed: []checkpoint.Owed{a}, want: "owes deltas already"},
+		"twice":         {do: func(b *bench) { _ = b.Restore("route0", []checkpoint.Owed{a}) }, owed: []checkpoint.Owed{a}, want: "owes deltas already"},
+		"same number":   {owed: []checkpoint.Owed{a, a}, want: "two deltas 1"},
+		"no delta":      {owed: []checkpoint.Owed{{ID: 4}}, want: "delta 4 has no object"},
+		"no object":     {owed: []checkpoint.Owed{{ID: 4, Delta: &event.Delta{}}}, want: "delta 4 has no object"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := openAs(t, pipeline.Config{Durable: !test.fresh}, r)
+			if test.do != nil {
+				test.do(b)
+			}
+			if test.route == "" {
+				test.route = "route0"
+			}
+			if err := b.Restore(test.route, test.owed); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), `"`+test.route+`"`) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestRestore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s0, s1 := &sink{}, &sink{}
+		var attempts int
+		r := pipeline.Route{Sinks: to(s0, s1), Retry: pipeline.Retry{Attempts: 3}, Handler: each(func(d *event.Delta) plugins.Result {
+			if d.Key().Name == "bad" {
+				attempts++
+				return plugins.Result{Verdict: plugins.Retry, Err: errDown}
+			}
+			return plugins.Result{Events: []plugins.Emit{{Data: event.Payload(d)}}}
+		})}
+		b := openAs(t, pipeline.Config{Durable: true}, r)
+		err := b.Restore("route0", []checkpoint.Owed{
+			{ID: 9, Delta: delta(t, event.Updated, "a", 2, 3)},
+			{ID: 4, Delta: delta(t, event.Added, "a", 0, 1), Closed: []string{"s0"}},
+			{ID: 7, Delta: delta(t, event.Updated, "a", 1, 2), Closed: []string{"gone"}}, // a sink that is not there any more
+			{ID: 5, Delta: delta(t, event.Added, "b", 0, 4), Closed: []string{"s0", "gone", "s1"}},
+			{ID: 8, Delta: delta(t, event.Added, "bad", 0, 5), Attempts: 2},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := b.Owed("route0"); n != 4 {
+			t.Errorf("%d owed, want 4", n)
+		}
+		b.admit(delta(t, event.Deleted, "a", 6, 0))
+		b.dirty("restored", "10 deleted a@6 unseen", "-5") // the route has not looked yet
+		b.Start(t.Context())
+		b.drain()
+		equal(t, "s0", s0.got(), "updated a@2", "updated a@3", "deleted a@6")
+		equal(t, "s1", s1.got(), "added a@1", "updated a@2", "updated a@3", "deleted a@6")
+		equal(t, "dead letters", b.letters.got(), "bad@5 ")
+		if attempts != 2 {
+			t.Errorf("%d attempts after the restart, want 2 more", attempts)
+		}
+		b.dirty("delivered", "-4", "-7", "-8", "-9", "-10")
+		b.balanced("route0")
+	})
+}
+
+// TestRestoredIsNeverFolded: it may have been attempted, and is neither folded nor dropped for want of room, before the route is ready
+// and after.
+func TestRestoredIsNeverFolded(t *testing.T) {
+	for name, r := range map[string]pipeline.Route{
+		"latest":     {Deliver: pipeline.Latest},
+		"fold":       {Capacity: 1},
+		"dropOldest": {Capacity: 3, Overflow: pipeline.DropOldest},
+		"block":      {Capacity: 9, Overflow: pipeline.Block},
+	} {
+		for _, unready := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " unready ", unready), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s, open := gate()
+					r.Sinks, r.Batch = to(s), pipeline.Batch{Size: 1}
+					ready := make(chan struct{})
+					if r.Ready = nil; unready {
+						r.Ready = ready
+					}
+					b := restart(t, r,
+						checkpoint.Owed{ID: 1, Delta: delta(t, event.Added, "a", 0, 1)},
+						checkpoint.Owed{ID: 2, Delta: delta(t, event.Updated, "a", 1, 2), Closed: []string{""}}, // never asked
+						checkpoint.Owed{ID: 3, Delta: delta(t, event.Updated, "a", 2, 3)})
+					synctest.Wait()
+					b.admit(delta(t, event.Updated, "a", 3, 4), delta(t, event.Deleted, "a", 5, 0))
+					if !unready {
+						b.balanced("route0")
+					}
+					close(ready)
+					synctest.Wait()
+					b.balanced("route0")
+					open()
+					b.drain()
+					want := []string{"added a@1", "updated a@2", "updated a@3"}
+					switch name {
+					case "dropOldest": // those that came had to go at once
+					case "block":
+						want = append(want, "updated a@4", "deleted a@5")
+					default:
+						want = append(want, "deleted a@5")
+					}
+					equal(t, "sink", s.got(), want...)
+					b.balanced("route0")
+				})
+			})
+		}
+	}
+}
+
+// TestRestoredFilter: what has passed has passed, whatever the filter looks up says now; what the filter was not asked about, or what it
+// failed on, is evaluated anew.
+func TestRestoredFilter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := &sink{refuse: func(event.Event) error { return errDown }}
+		said := map[string]error{"bad": errDown}
+		wanted := true
+		ready := make(chan struct{})
+		r := pipeline.Route{
+			Ready: ready, Sinks: to(down), OnFailure: pipeline.Pause, Batch: pipeline.Batch{Size: 1},
+			Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return wanted, said[d.Key().Name] }),
+		}
+		saved := disk{}
+		b := startDurable(t, r)
+		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "bad", 0, 2))
+		saved.write(t, b.Dirty())
+		equal(t, "not ready", shown(saved), "1 added a@1 unseen", "2 added bad@2 unseen")
+		close(ready)
+		pass(time.Second)
+		b.dirty("the filter was asked", "1 added a@1")
+		b.admit(delta(t, event.Added, "bad", 0, 3), delta(t, event.Added, "c", 0, 4))
+		b.dirty("and fails", "3 added bad@3 unseen", "4 added c@4")
+		if b.Status()[0].Paused == "" {
+			t.Error("not paused")
+		}
+
+		said, wanted = nil, false // the cause is mended; and what is looked up has changed
+		up := &sink{}
+		r.Sinks = to(up)
+		b = restart(t, r,
+			checkpoint.Owed{ID: 1, Delta: delta(t, event.Added, "a", 0, 1)},
+			checkpoint.Owed{ID: 2, Delta: delta(t, event.Added, "bad", 0, 2), Closed: []string{""}},
+			checkpoint.Owed{ID: 4, Delta: delta(t, event.Added, "c", 0, 4)})
+		b.drain()
+		equal(t, "sink", up.got(), "added a@1", "added c@4")
+		b.dirty("at last", "-1", "-2", "-4")
+		b.balanced("route0")
+	})
+}
+
+func shown(k disk) []string {
+	var cuts []checkpoint.RouteCut
+	for _, name := range slices.Sorted(maps.Keys(k)) {
+		cuts = append(cuts, checkpoint.RouteCut{Put: k.owed(name)})
+	}
+	return written(cuts)
+}
+
+// TestRestoredPauseTriesAgain: a route that was paused owes what it owed, and after a restart it tries again, once at least.
+func TestRestoredPauseTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mended := false
+		s := &sink{}
+		r := pipeline.Route{Sinks: to(s), OnFailure: pipeline.Pause, Handler: each(func(d *event.Delta) plugins.Result {
+			if d.Key().Name == "bad" && !mended {
+				return plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(errDown)}
+			}
+			return ok(d)
+		})}
+		saved := disk{}
+		b := startDurable(t, r)
+		for range 3 {
+			b.admit(delta(t, event.Added, "bad", 0, 1), delta(t, event.Added, "b", 0, 2))
+			pass(time.Second)
+			if b.Status()[0].Paused == "" {
+				t.Fatal("not paused")
+			}
+			saved.write(t, b.Dirty())
+			b = restart(t, r, saved.owed("route0")...)
+		}
+		mended = true
+		b = restart(t, r, saved.owed("route0")...)
+		b.drain()
+		if got := s.got(); !slices.Contains(got, "added bad@1") || b.Owed("route0") > 0 {
+			t.Errorf("got %q", got)
+		}
+		b.balanced("route0")
+	})
+}
+
+// TestRestoredKeys: the key is asked again, and tells the lane; where it fails, a delta is ordered by its object.
+func TestRestoredKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{}
+		held := true
+		ready := make(chan struct{})
+		r := pipeline.Route{
+			Sinks: to(s), Concurrency: 3, Batch: pipeline.Batch{Size: 1}, Ready: ready, Retry: pipeline.Retry{Attempts: 9},
+			Key: func(_ context.Context, d *event.Delta) (string, error) {
+				switch d.Key().Name {
+				case "absent":
+					return "", expr.ErrAbsent
+				case "bad":
+					return "", errors.New("no such overload")
+				}
+				return "k", nil
+			},
+			Handler: each(func(d *event.Delta) plugins.Result {
+				if d.Key().Name == "a" && held {
+					return plugins.Result{Verdict: plugins.Retry, Err: plugins.RetryLater(errDown, time.Minute)}
+				}
+				return ok(d)
+			}),
+		}
+		b := restart(t, r,
+			checkpoint.Owed{ID: 1, Delta: delta(t, event.Added, "a", 0, 1)},
+			checkpoint.Owed{ID: 2, Delta: delta(t, event.Added, "b", 0, 2)},
+			checkpoint.Owed{ID: 3, Delta: delta(t, event.Added, "absent", 0, 3)},
+			checkpoint.Owed{ID: 4, Delta: delta(t, event.Added, "bad", 0, 4)},
+			checkpoint.Owed{ID: 5, Delta: delta(t, event.Updated, "bad", 4, 5)},
+			checkpoint.Owed{ID: 6, Delta: delta(t, event.Updated, "bad", 5, 6), Closed: []string{""}})
+		pass(time.Second)
+		equal(t, "not ready", s.got())
+		close(ready)
+		b.admit(delta(t, event.Added, "c", 0, 7))
+		pass(time.Second)
+		got := s.got()
+		slices.Sort(got)
+		equal(t, "the first of the key is held", got, "added absent@3", "added bad@4", "updated bad@5")
+		equal(t, "dead letters", b.letters.got(), "bad@6 ")
+		held = false
+		b.drain()
+		equal(t, "after", s.got()[3:], "added a@1", "added b@2", "added c@7")
+		b.balanced("route0")
+	})
+}
+
+// TestDurable: nothing is told of an object whose identity is not on disk, and no other route waits for it.
+func TestDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s0, s1 := &sink{}, &sink{}
+		handled := 0
+		h := each(func(d *event.Delta) plugins.Result { handled++; return ok(d) })
+		b := startDurable(t, pipeline.Route{Sinks: to(s0), Handler: h},
+			pipeline.Route{Sinks: to(nil, s1)[1:], Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.Durable == nil, nil })})
+		written, never := make(chan struct{}), make(chan struct{})
+		d0, d1, d2 := delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2), delta(t, event.Updated, "a", 1, 3)
+		d0.Durable, d2.Durable = written, written
+		b.admit(d0, d1, d2)
+		pass(time.Minute)
+		if handled > 0 {
+			t.Error("the handler saw what is not on disk")
+		}
+		equal(t, "the other route", s1.got(), "added b@2")
+		close(written)
+		pass(time.Second)
+		equal(t, "on disk", s0.got(), "added a@1", "added b@2", "updated a@3")
+
+		full := delta(t, event.Added, "c", 0, 4)
+		full.Durable = never
+		b.admit(full)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := b.Drain(ctx); err == nil || !strings.Contains(err.Error(), `route "route0" 1`) {
+			t.Errorf("got %v", err)
+		}
+		if err := b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		equal(t, "in the end", s0.got(), "added a@1", "added b@2", "updated a@3")
+		b.dirty("after Close", "4 added c@4")
+		b.balanced("route0")
+		if n := b.value("route_errors_total", "route0") + b.value("route_deltas_total", "route0", metrics.DeadLettered); n > 0 {
+			t.Errorf("%v errors", n)
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package pipeline
+
+import (
+	"context"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+)
+
+// settle waits until the route is ready, and gives what was restored and what came until then its lane, in order. It returns false
+// when ctx is done.
+func (r *route) settle(ctx context.Context) bool {
+	r.mu.Lock()
+	settled := r.settled
+	r.mu.Unlock()
+	if settled {
+		return true
+	}
+	if r.cfg.Ready != nil {
+		select {
+		case <-r.cfg.Ready:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for {
+		r.mu.Lock()
+		e := r.unsettled()
+		if e == nil {
+			r.settled = true
+			r.changed()
+			r.mu.Unlock()
+			return true
+		}
+		d, unseen := e.delta, e.unseen
+		r.mu.Unlock()
+
+		v, filtered := r.evaluate(ctx, d, unseen)
+
+		r.mu.Lock()
+		if ctx.Err() != nil {
+			r.mu.Unlock()
+			return false
+		}
+		if filtered {
+			r.count.filtered.Inc()
+			r.q.remove(e)
+		} else {
+			r.place(e, v.lane, v.err)
+		}
+		r.changed()
+		r.mu.Unlock()
+	}
+}
+
+// unsettled returns the next entry without a lane, in a stage in which nothing else touches it: restored ones come first.
+func (r *route) unsettled() *entry {
+	if e := r.q.ages[settling].head; e != nil {
+		return e
+	}
+	e := r.q.ages[pending].head
+	if e != nil {
+		r.q.setStage(e, settling)
+	}
+	return e
+}
+
+// evaluate asks filter and key. A delta that has passed before a restart has passed: what the filter looks up may have changed since,
+// but the delta is owed. Without a key it is ordered by its object then.
+func (r *route) evaluate(ctx context.Context, d *event.Delta, unseen bool) (v verdict, filtered bool) {
+	if !unseen {
+		v = r.verdict(ctx, d, filters.Match{Entry: r.index, Verdict: filters.Matched})
+		if v.err != nil {
+			r.count.errors("filter").Inc()
+			v.err = nil
+		}
+		return v, false
+	}
+	m := r.parent.table.Evaluate(ctx, r.index, d)
+	return r.verdict(ctx, d, m), m.Verdict == filters.Filtered
+}
