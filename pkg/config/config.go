@@ -27,7 +27,8 @@ type Cluster struct {
 
 // State says what is kept on disk.
 type State struct {
-	Dir string `yaml:"dir,path" doc:"Folder for what outlives the process. Empty: nothing does."`
+	Dir     string `yaml:"dir,path" doc:"Folder for what outlives the process. Empty: nothing does."`
+	MaxSize Size   `yaml:"maxSize" default:"8Gi" min:"1Mi" doc:"What the state file may grow to. Beyond it nothing new is delivered."`
 }
 
 // Listen holds the addresses to listen on; an empty one is not listened on.
