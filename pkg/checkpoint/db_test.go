@@ -44,22 +44,43 @@ func TestCut(t *testing.T) {
 		{"deleted and made again in one cut", []any{put(a1), checkpoint.Cut{Watches: []checkpoint.WatchCut{{
 			ID: "w", Fed: "9", Deleted: []checkpoint.Identity{identity("a", "u1")}, Put: []*event.Object{a2},
 		}}}}, "cluster \nwatch w fed 9 relisting false\n  " + string(a2.JSON()) + " bare false\n"},
-		{"bare", []any{checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", BareOnly: true, Put: []*event.Object{a2}}}}},
+		{
+			"bare",
+			[]any{checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", BareOnly: true, Put: []*event.Object{a2}}}}},
 			"cluster \nwatch w fed  relisting false\n" +
-				`  {"apiVersion":"v1","kind":"Thing","metadata":{"namespace":"ns","name":"a","uid":"u2","resourceVersion":"3"}} bare true` + "\n"},
-		{"reset", []any{put(a1), []checkpoint.Identity{identity("x", "ux")}, checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "9", Reset: true, Put: []*event.Object{b1}}}}},
-			"cluster \nwatch w fed 9 relisting false\n  " + string(b1.JSON()) + " bare false\n"},
-		{"intents", []any{[]checkpoint.Identity{identity("a", "u1"), identity("b", "u3"), identity("a", "u1")}},
-			"cluster \nwatch w fed  relisting false\n  intent ns/a u1\n  intent ns/b u3\n"},
-		{"an object supersedes its intent, of its uid only", []any{[]checkpoint.Identity{identity("a", "u1"), identity("a", "u2")}, put(a2)},
-			"cluster \nwatch w fed 9 relisting false\n  " + string(a2.JSON()) + " bare false\n  intent ns/a u1\n"},
-		{"a delete ends its intent, of its uid only", []any{[]checkpoint.Identity{identity("a", "u1"), identity("a", "u2")}, gone(identity("a", "u1"))},
-			"cluster \nwatch w fed 9 relisting false\n  intent ns/a u2\n"},
-		{"a delete without a uid ends none", []any{[]checkpoint.Identity{identity("a", "u1")}, put(a2), gone(identity("a", ""))},
-			"cluster \nwatch w fed 9 relisting false\n  intent ns/a u1\n"},
+				`  {"apiVersion":"v1","kind":"Thing","metadata":{"namespace":"ns","name":"a","uid":"u2","resourceVersion":"3"}} bare true` + "\n",
+		},
+		{
+			"reset",
+			[]any{put(a1), []checkpoint.Identity{identity("x", "ux")}, checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "9", Reset: true, Put: []*event.Object{b1}}}}},
+			"cluster \nwatch w fed 9 relisting false\n  " + string(b1.JSON()) + " bare false\n",
+		},
+		{
+			"intents",
+			[]any{[]checkpoint.Identity{identity("a", "u1"), identity("b", "u3"), identity("a", "u1")}},
+			"cluster \nwatch w fed  relisting false\n  intent ns/a u1\n  intent ns/b u3\n",
+		},
+		{
+			"an object supersedes its intent, of its uid only",
+			[]any{[]checkpoint.Identity{identity("a", "u1"), identity("a", "u2")}, put(a2)},
+			"cluster \nwatch w fed 9 relisting false\n  " + string(a2.JSON()) + " bare false\n  intent ns/a u1\n",
+		},
+		{
+			"a delete ends its intent, of its uid only",
+			[]any{[]checkpoint.Identity{identity("a", "u1"), identity("a", "u2")}, gone(identity("a", "u1"))},
+			"cluster \nwatch w fed 9 relisting false\n  intent ns/a u2\n",
+		},
+		{
+			"a delete without a uid ends none",
+			[]any{[]checkpoint.Identity{identity("a", "u1")}, put(a2), gone(identity("a", ""))},
+			"cluster \nwatch w fed 9 relisting false\n  intent ns/a u1\n",
+		},
 		{"an object without a uid", []any{[]checkpoint.Identity{identity("a", "")}}, "cluster \nwatch w fed  relisting false\n  intent ns/a \n"},
-		{"owed, in order", []any{owe(300, 2), owe(1), checkpoint.Cut{Routes: []checkpoint.RouteCut{{Name: "r", Removed: []uint64{2, 77}}}}},
-			"cluster \n" + owes(1, b1) + owes(300, b1)},
+		{
+			"owed, in order",
+			[]any{owe(300, 2), owe(1), checkpoint.Cut{Routes: []checkpoint.RouteCut{{Name: "r", Removed: []uint64{2, 77}}}}},
+			"cluster \n" + owes(1, b1) + owes(300, b1),
+		},
 		{"a route's reset", []any{owe(1, 2), checkpoint.Cut{Routes: []checkpoint.RouteCut{{Name: "r", Reset: true}}}, owe(3)}, "cluster \n" + owes(3, b1)},
 	}
 	for _, test := range tests {

@@ -54,7 +54,7 @@ func TestLocked(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	cmd.Wait()
+	_ = cmd.Wait() // it was killed
 	in.Close()
 	open(t, path)
 }
