@@ -54,7 +54,12 @@ func Run(ctx context.Context, opts Options) error {
 func (r *router) run(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
-	var watches sync.WaitGroup
+	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWriting()
+	var writer, watches sync.WaitGroup
+	if r.state != nil {
+		writer.Go(func() { r.state.writer.Run(writing) })
+	}
 	r.pipeline.Start(context.WithoutCancel(ctx))
 	watches.Go(func() { r.factory.Run(watching) })
 	for _, wait := range r.waits {
@@ -64,11 +69,25 @@ func (r *router) run(ctx context.Context) error {
 	<-ctx.Done()
 	r.log.Info("stopping", "drainTimeout", r.opts.DrainTimeout.String())
 
-	// Upstream first: nothing arrives any more, what is owed is delivered, then what delivers it ends.
+	// Upstream first: nothing arrives any more, what is owed is delivered, what is owed still is written, then all is closed.
 	stopWatching()
 	watches.Wait()
 	r.drain(ctx)
-	return r.close(ctx)
+	err := r.rest(ctx)
+	stopWriting()
+	writer.Wait()
+	return errors.Join(err, r.close(ctx))
+}
+
+// rest ends the pipeline and writes the last cut.
+func (r *router) rest(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	err := r.pipeline.Close(ctx)
+	if r.state == nil {
+		return err
+	}
+	return errors.Join(err, r.state.writer.Flush(ctx))
 }
 
 // drain delivers what is owed, as far as the timeout allows.
@@ -76,7 +95,7 @@ func (r *router) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.DrainTimeout)
 	defer cancel()
 	if err := r.pipeline.Drain(ctx); err != nil {
-		r.log.Warn("stopped with deltas undelivered", "err", err)
+		r.log.Warn("stopped with deltas undelivered", "kept", r.state != nil, "err", err)
 	}
 }
 
@@ -102,7 +121,7 @@ func (r *router) logStart() {
 	r.log.Info("started", "version", r.opts.Version, "config", r.opts.Config, "cluster", cfg.Cluster.Name, "server", r.server,
 		"sources", len(cfg.Sources), "routes", len(cfg.Routes))
 	if cfg.State.Dir == "" {
-		r.log.Warn("state.dir is not set: dead letters are not kept, only logged")
+		r.log.Warn("state.dir is not set: a restart begins anew, what is owed then is lost, and dead letters are only logged")
 	}
 }
 
@@ -111,6 +130,9 @@ func (r *router) checks() []api.Check {
 	var checks []api.Check
 	for _, s := range r.factory.Statuses() {
 		checks = append(checks, sourceCheck(s))
+	}
+	if r.state != nil {
+		checks = append(checks, r.state.check())
 	}
 	for _, s := range r.pipeline.Status() {
 		if s.Paused != "" {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/deltarouter/deltarouter/pkg/api"
@@ -29,6 +27,7 @@ type router struct {
 	sinks    map[string]plugins.Sink
 	handlers map[string]plugins.Handler
 	catalog  *index.Catalog
+	state    *state // nil: nothing outlives the process
 	pipeline *pipeline.Pipeline
 	factory  *informer.Factory
 	waits    []func(context.Context) // run beside the watches; each ends when what it waits for is there
@@ -53,6 +52,12 @@ func (r *router) open(ctx context.Context) error {
 	}
 	r.server = client.Host()
 	r.onClose("client", func(context.Context) error { client.Close(); return nil })
+	if cfg := r.plan.config.State; cfg.Dir != "" {
+		if r.state, err = openState(cfg, r.log); err != nil {
+			return err
+		}
+		r.onClose("state", r.state.close)
+	}
 	if err := r.openSinks(ctx); err != nil {
 		return err
 	}
@@ -60,15 +65,34 @@ func (r *router) open(ctx context.Context) error {
 		return err
 	}
 	// The pipeline asks the factory which sources have synced, and the factory feeds the pipeline.
-	r.catalog = index.NewCatalog()
-	r.factory = informer.New(informer.Config{
+	watching := informer.Config{
 		Client: client, Cluster: r.plan.config.Cluster.Name, Metrics: r.metrics, Log: r.log, Downstream: downstream{r},
-	})
-	r.openWatches()
-	if err := r.openPipeline(); err != nil {
+	}
+	delivering := pipeline.Config{Metrics: r.metrics, Log: r.log}
+	if r.state != nil {
+		watching.Gate = r.state.writer.Gate
+		delivering.Durable, delivering.DeadLetters = true, r.state.letters
+	}
+	r.catalog = index.NewCatalog()
+	r.factory = informer.New(watching)
+	watches := r.openWatches()
+	if err := r.openPipeline(delivering); err != nil {
+		return err
+	}
+	if err := r.openSaved(ctx, client, watches); err != nil {
 		return err
 	}
 	return r.openProbes(ctx)
+}
+
+// openSaved goes on from what was saved.
+func (r *router) openSaved(ctx context.Context, client *informer.Client, watches map[string]*informer.Watch) error {
+	if r.state == nil {
+		return nil
+	}
+	r.state.factory, r.state.pipeline = r.factory, r.pipeline
+	r.state.announce(r.metrics)
+	return r.state.restore(ctx, client, watches, r.plan)
 }
 
 // downstream hands deltas on to the pipeline, which is made after the factory.
@@ -129,8 +153,9 @@ type watch struct {
 	sources []informer.Source
 }
 
-// openWatches makes a store and a watch for each distinct thing to watch. Sources that watch the same share both.
-func (r *router) openWatches() {
+// openWatches makes a store and a watch for each distinct thing to watch, and returns the watches by their ids. Sources that watch the
+// same share both.
+func (r *router) openWatches() map[string]*informer.Watch {
 	watches := make(map[informer.Spec]*watch)
 	names := slices.Sorted(maps.Keys(r.plan.config.Sources))
 	indexesOf := make(map[string]map[string]index.Spec)
@@ -153,9 +178,11 @@ func (r *router) openWatches() {
 		}
 		r.catalog.Add(name, stores, indexesOf[name])
 	}
+	opened := make(map[string]*informer.Watch)
 	for spec, w := range watches {
-		r.factory.Watch(spec, w.store, w.sources...)
+		opened[spec.ID()] = r.factory.Watch(spec, w.store, w.sources...)
 	}
+	return opened
 }
 
 func (r *router) indexes(source string) map[string]index.Spec {
@@ -170,19 +197,7 @@ func (r *router) indexes(source string) map[string]index.Spec {
 	return specs
 }
 
-func (r *router) openPipeline() error {
-	cfg := pipeline.Config{Metrics: r.metrics, Log: r.log}
-	if dir := r.plan.config.State.Dir; dir != "" {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("state.dir: %w", err)
-		}
-		letters, err := pipeline.OpenDeadLetters(filepath.Join(dir, "dead-letters.jsonl"))
-		if err != nil {
-			return fmt.Errorf("state.dir: %w", err)
-		}
-		cfg.DeadLetters = letters
-		r.onClose("dead letters", func(context.Context) error { return letters.Close() })
-	}
+func (r *router) openPipeline(cfg pipeline.Config) error {
 	for i := range r.plan.routes {
 		cfg.Routes = append(cfg.Routes, r.route(&r.plan.routes[i]))
 	}

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -59,8 +60,8 @@ var ErrNoIdentity = errors.New("not a Kubernetes object: metadata.name is missin
 
 // ParseObject makes an Object of the checked JSON text of one (see [rawjson.Check]). It keeps the text without copying it.
 // The error wraps [ErrNoIdentity] or names the metadata field that is no string; it never quotes the text.
-func ParseObject(resource *Resource, json string) (*Object, error) {
-	o := &Object{resource: resource, json: strings.Trim(json, " \t\r\n")}
+func ParseObject(resource *Resource, text string) (*Object, error) {
+	o := &Object{resource: resource, json: strings.Trim(text, " \t\r\n")}
 	for name, value := range rawjson.Value(o.json).Get("metadata").Fields() {
 		field := o.identityField(name)
 		if field == nil || value.IsNull() {
@@ -75,6 +76,19 @@ func ParseObject(resource *Resource, json string) (*Object, error) {
 		return nil, ErrNoIdentity
 	}
 	return o, nil
+}
+
+// Identity returns an Object of which nothing is known but who it is: it has no resourceVersion.
+func Identity(resource *Resource, key Key, uid string) *Object {
+	o := &Object{resource: resource, key: key, uid: uid}
+	o.json = fmt.Sprintf(`{"metadata":{"name":%s,"namespace":%s,"uid":%s}}`, quote(key.Name), quote(key.Namespace), quote(uid))
+	return o
+}
+
+// quote writes a JSON string.
+func quote(s string) []byte {
+	b, _ := json.Marshal(s) // cannot fail
+	return b
 }
 
 func (o *Object) identityField(name string) *string {

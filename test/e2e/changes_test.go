@@ -66,6 +66,15 @@ func (o objects) patch(name, patch string, subresources ...string) {
 	}
 }
 
+func (o objects) version(name string) string {
+	o.t.Helper()
+	object, err := o.Get(o.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return object.GetResourceVersion()
+}
+
 func (o objects) remove(name string) {
 	o.t.Helper()
 	now := int64(0)

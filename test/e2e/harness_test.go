@@ -32,6 +32,8 @@ type router struct {
 	events  []cloudEvent
 	stderr  bytes.Buffer
 	exited  bool
+
+	cutAge float64 // see cutSince
 }
 
 // cloudEvent is a line of the stdout sink.

@@ -1,0 +1,174 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+)
+
+// The files of state.dir.
+const (
+	stateFile       = "state.db"
+	deadLettersFile = "dead-letters.jsonl"
+)
+
+// identityTimeout is how long the router waits at its start for the API server to say which cluster it is.
+const identityTimeout = 5 * time.Second
+
+// state is what outlives the process: the checkpoint and the dead letters. Without state.dir there is none (nil).
+type state struct {
+	db      *checkpoint.DB
+	writer  *checkpoint.Writer
+	letters *pipeline.FileDeadLetters
+	log     *slog.Logger
+
+	factory  *informer.Factory
+	pipeline *pipeline.Pipeline
+	cluster  string // which cluster it is, see informer.Client.Identity; empty: unknown
+}
+
+// openState opens the state folder and locks it.
+func openState(cfg config.State, log *slog.Logger) (*state, error) {
+	dir := cfg.Dir
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("state.dir: %w", err)
+	}
+	db, err := checkpoint.Open(checkpoint.Config{Path: filepath.Join(dir, stateFile), MaxSize: int64(cfg.MaxSize), Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("state.dir: %w", err)
+	}
+	letters, err := pipeline.OpenDeadLetters(filepath.Join(dir, deadLettersFile))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("state.dir: %w", err), db.Close())
+	}
+	s := &state{db: db, letters: letters, log: log}
+	s.writer = checkpoint.NewWriter(db, s, log)
+	return s, nil
+}
+
+func (s *state) close(context.Context) error { return errors.Join(s.letters.Close(), s.db.Close()) }
+
+// announce adds what is to be seen of the checkpoint from outside.
+func (s *state) announce(m *metrics.Metrics) {
+	began := time.Now()
+	m.SetCheckpointAge(func() time.Duration {
+		if last := s.writer.Stats().LastCut; !last.IsZero() {
+			return time.Since(last)
+		}
+		return time.Since(began)
+	})
+}
+
+// check tells /readyz whether the disk takes what is written.
+func (s *state) check() api.Check {
+	c := api.Check{Name: "state", OK: true, Holds: true}
+	if err := s.writer.Err(); err != nil {
+		c.OK, c.Message = false, err.Error()
+	}
+	return c
+}
+
+// restore gives the watches and the routes back what was saved of them. It is called when all of them are there, before any runs.
+func (s *state) restore(ctx context.Context, client *informer.Client, watches map[string]*informer.Watch, p *plan) error {
+	moved := s.moved(ctx, client)
+	resources := make(map[string]*event.Resource)
+	keep := checkpoint.Configured{}
+	for _, w := range watches {
+		saved, err := s.db.LoadWatch(w.Spec().ID())
+		if err != nil {
+			return fmt.Errorf("state.dir: %w", err)
+		}
+		keep.Watches = append(keep.Watches, w.Spec().ID())
+		if saved != nil {
+			s.restoreWatch(w, saved, moved)
+		}
+	}
+	for name, source := range p.sources {
+		resources[name] = watches[source.watches[0].ID()].Resource()
+	}
+	for _, route := range p.routes {
+		owed, err := s.db.LoadRoute(route.Name, func(source string) *event.Resource { return resources[source] })
+		if err != nil {
+			return fmt.Errorf("state.dir: %w", err)
+		}
+		if err := s.pipeline.Restore(route.Name, owed); err != nil {
+			return fmt.Errorf("state.dir: %w", err)
+		}
+		keep.Routes = append(keep.Routes, route.Name)
+	}
+	return s.db.Forget(keep, time.Now())
+}
+
+// restoreWatch parses what was saved. In another cluster than before nothing can be resumed: what is there is listed and compared.
+func (s *state) restoreWatch(w *informer.Watch, saved *checkpoint.Watch, moved bool) {
+	restored := informer.Restored{Fed: saved.Fed, Relisting: saved.Relisting || moved}
+	for _, o := range saved.Objects {
+		object, err := event.ParseObject(w.Resource(), string(o.JSON))
+		if err != nil {
+			s.log.Error("a saved object cannot be read; the resource is listed", "watch", w.Spec().Resource.String(), "err", err)
+			restored.Relisting = true
+			continue
+		}
+		restored.Objects = append(restored.Objects, object)
+	}
+	for _, intent := range saved.Intents {
+		restored.Objects = append(restored.Objects, event.Identity(w.Resource(), intent.Key, intent.UID))
+	}
+	w.Restore(restored)
+}
+
+// moved reports whether the API server is another cluster's than the one that the state is about.
+func (s *state) moved(ctx context.Context, client *informer.Client) bool {
+	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
+	defer cancel()
+	identity, err := client.Identity(ctx)
+	if err != nil {
+		s.log.Warn("the API server does not say which cluster it is; it is taken for the one that the state is about", "err", err)
+		return false
+	}
+	s.cluster = identity
+	if known := s.db.Cluster(); known != "" && known != identity {
+		s.log.Warn("this is another cluster than the one that the state is about: everything is listed, and what differs is delivered")
+		return true
+	}
+	return false
+}
+
+// Collect implements checkpoint.Collector: what changed in the watches and in the routes, all at one moment.
+func (s *state) Collect() checkpoint.Cut {
+	cut := checkpoint.Cut{Cluster: s.cluster}
+	changes := s.factory.Dirty(func() { cut.Routes = s.pipeline.Dirty() })
+	for _, c := range changes {
+		if !c.Changed {
+			continue
+		}
+		w := checkpoint.WatchCut{ID: c.ID, Fed: c.Fed, Relisting: c.Relisting, Put: c.Put}
+		for _, key := range c.Deleted {
+			w.Deleted = append(w.Deleted, checkpoint.Identity{Key: key})
+		}
+		for _, gone := range c.Settled {
+			w.Deleted = append(w.Deleted, checkpoint.Identity{Key: gone.Key, UID: gone.UID})
+		}
+		cut.Watches = append(cut.Watches, w)
+	}
+	return cut
+}
+
+// Done implements checkpoint.Collector.
+func (s *state) Done(err error) {
+	if err == nil {
+		s.factory.Saved()
+	}
+}

@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// ledger compares what happened with what was delivered.
+type ledger struct {
+	t *testing.T
+
+	alive   map[string]string // by uid, the last resourceVersion of what exists
+	uidOf   map[string]string // by name, of what exists
+	seen    map[string]string // by uid, the newest version that was delivered
+	deleted map[string]bool   // by uid, the delete was delivered
+}
+
+func newLedger(t *testing.T) *ledger {
+	t.Helper()
+	return &ledger{
+		t: t, alive: make(map[string]string), uidOf: make(map[string]string),
+		seen: make(map[string]string), deleted: make(map[string]bool),
+	}
+}
+
+// step changes an object: it is created if it does not exist; else updated, or, one time in four, deleted.
+func (l *ledger) step(maps objects, name string, dice int) {
+	l.t.Helper()
+	uid, exists := l.uidOf[name]
+	switch {
+	case !exists:
+		o := maps.create(configMap(name, "0"))
+		l.uidOf[name] = string(o.GetUID())
+		l.alive[string(o.GetUID())] = o.GetResourceVersion()
+	case dice == 0:
+		maps.remove(name)
+		delete(l.uidOf, name)
+		delete(l.alive, uid)
+	default:
+		maps.patch(name, fmt.Sprintf(`{"data":{"value":"%d-%s"}}`, dice, l.alive[uid]))
+		l.alive[uid] = maps.version(name)
+	}
+}
+
+// read takes down what one life of the router delivered. Within a life nothing goes backwards; right after a kill, what the one before
+// had delivered may come again.
+func (l *ledger) read(events []cloudEvent) {
+	l.t.Helper()
+	inLife := make(map[string]int)
+	for _, e := range events {
+		version, _ := strconv.Atoi(e.K8sResourceVersion)
+		if version < inLife[e.K8sUID] {
+			l.t.Errorf("%s went back from %d to %d within one life", e, inLife[e.K8sUID], version)
+		}
+		inLife[e.K8sUID] = version
+	}
+	take(events, l.seen, l.deleted)
+}
+
+func take(events []cloudEvent, seen map[string]string, deleted map[string]bool) {
+	for _, e := range events {
+		if strings.HasSuffix(e.Type, ".deleted") {
+			deleted[e.K8sUID] = true
+			continue
+		}
+		old, _ := strconv.Atoi(seen[e.K8sUID])
+		if now, _ := strconv.Atoi(e.K8sResourceVersion); now > old {
+			seen[e.K8sUID] = e.K8sResourceVersion
+		}
+	}
+}
+
+// settled says what is still missing, if these events are delivered too; empty: nothing.
+func (l *ledger) settled(more []cloudEvent) string {
+	seen, deleted := maps.Clone(l.seen), maps.Clone(l.deleted)
+	take(more, seen, deleted)
+	for uid, version := range l.alive {
+		if seen[uid] != version {
+			return fmt.Sprintf("%s exists at %s, the last that was delivered is %q", uid, version, seen[uid])
+		}
+	}
+	for uid := range seen {
+		if _, alive := l.alive[uid]; !alive && !deleted[uid] {
+			return fmt.Sprintf("%s was delivered and is gone, and its delete was not delivered", uid)
+		}
+	}
+	return ""
+}
