@@ -55,6 +55,7 @@ type sink struct {
 	deltas []*event.Delta
 	came   chan struct{}
 	admit  func(ctx context.Context, d *event.Delta) error
+	ignore func(d *event.Delta) bool // nobody wants those
 }
 
 func newSink() *sink { return &sink{came: make(chan struct{}, 1)} }
@@ -64,6 +65,9 @@ func (s *sink) Admit(ctx context.Context, d *event.Delta) (func(), error) {
 		if err := s.admit(ctx, d); err != nil {
 			return nil, err
 		}
+	}
+	if s.ignore != nil && s.ignore(d) {
+		return nil, nil
 	}
 	return func() {
 		s.mu.Lock()
