@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +17,9 @@ type discard struct{}
 func (discard) Write(context.Context, []event.Event) []error { return nil }
 func (discard) Close(context.Context) error                  { return nil }
 
-// BenchmarkDelivery measures a delta from Admit to ack, objects of 1 KB, with a sink that does nothing.
-func BenchmarkDelivery(b *testing.B) {
+// benchDeltas makes deltas of objects of 1 KB.
+func benchDeltas(b *testing.B) []*event.Delta {
+	b.Helper()
 	deltas := make([]*event.Delta, 4096)
 	for i := range deltas {
 		text := fmt.Sprintf(`{"metadata":{"namespace":"default","name":"pod-%d","uid":"u%d","resourceVersion":"1"},"x":%q}`, i, i, strings.Repeat("x", 1000))
@@ -27,18 +29,64 @@ func BenchmarkDelivery(b *testing.B) {
 		}
 		deltas[i] = &event.Delta{Source: "pods", Op: event.Updated, Old: o, New: o, Seen: time.Now()}
 	}
+	return deltas
+}
+
+func benchRoute(batch int) pipeline.Route {
+	return pipeline.Route{
+		Sinks: []pipeline.NamedSink{{Name: "discard", Sink: discard{}}}, Overflow: pipeline.Block,
+		Batch: pipeline.Batch{Size: batch, Wait: time.Millisecond}, Concurrency: 4,
+	}
+}
+
+// BenchmarkDelivery measures a delta from Admit to ack, objects of 1 KB, with a sink that does nothing.
+func BenchmarkDelivery(b *testing.B) {
+	deltas := benchDeltas(b)
 	for _, size := range []int{1, 64} {
 		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
-			p := start(b, pipeline.Route{
-				Sinks: []pipeline.NamedSink{{Name: "discard", Sink: discard{}}}, Overflow: pipeline.Block,
-				Batch: pipeline.Batch{Size: size, Wait: time.Millisecond}, Concurrency: 4,
-			})
+			p := start(b, benchRoute(size))
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {
 				p.admit(deltas[i%len(deltas)])
 			}
 			p.drain()
+		})
+	}
+}
+
+// BenchmarkDurable measures the same with tracking against without, by turns, 4096 deltas a turn. What changed is handed over ten
+// times as often as a checkpoint asks for it. ratio is the throughput with tracking divided by that without.
+func BenchmarkDurable(b *testing.B) {
+	deltas := benchDeltas(b)
+	for _, size := range []int{1, 64} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			var spent [2]time.Duration
+			var routers [2]*bench
+			for i := range routers {
+				routers[i] = openAs(b, pipeline.Config{Durable: i == 1}, benchRoute(size))
+				routers[i].Start(b.Context())
+			}
+			handedOver := time.Now()
+			b.ResetTimer()
+			for n := range 2 * b.N {
+				p, begin := routers[n%2], time.Now()
+				for i, d := range deltas {
+					p.admit(d)
+					if n%2 == 1 && i%1024 == 0 && time.Since(handedOver) > 100*time.Millisecond {
+						p.Dirty()
+						handedOver = time.Now()
+					}
+				}
+				for p.Owed("route0") > 0 {
+					runtime.Gosched()
+				}
+				spent[n%2] += time.Since(begin)
+			}
+			total := float64(b.N * len(deltas))
+			b.ReportMetric(float64(spent[0].Nanoseconds())/total, "ns/delta-off")
+			b.ReportMetric(float64(spent[1].Nanoseconds())/total, "ns/delta-on")
+			b.ReportMetric(float64(spent[0])/float64(spent[1]), "ratio")
 		})
 	}
 }

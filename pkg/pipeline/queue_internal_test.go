@@ -32,6 +32,30 @@ type queueModel struct {
 	now     int
 	version int
 	batches [][]*entry
+	written map[uint64]*event.Delta // what was handed over comes to this
+}
+
+// handOver takes what changed: then exactly what is owed is written.
+func (m *queueModel) handOver(t *rapid.T) {
+	before := len(m.written)
+	put := map[uint64]bool{}
+	gone := m.q.changes.handOver(func(e *entry) {
+		put[e.id], m.written[e.id] = true, e.delta
+	})
+	for _, number := range gone {
+		if m.written[number] == nil || put[number] {
+			t.Fatalf("%d of %d is gone, and was not handed over before", number, before)
+		}
+		delete(m.written, number)
+	}
+	for _, o := range m.owed {
+		if m.written[o.e.id] != o.e.delta {
+			t.Fatalf("%s is owed, written is %v", show(o.e.delta), m.written[o.e.id])
+		}
+	}
+	if len(m.written) != len(m.owed) {
+		t.Fatalf("%d written, %d owed", len(m.written), len(m.owed))
+	}
 }
 
 func (m *queueModel) at() time.Time { return time.Unix(int64(m.now), 0) }
@@ -246,7 +270,8 @@ func (m *queueModel) check(t *rapid.T) {
 
 func TestQueueModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &queueModel{t: rt, tb: t, delayed: map[string]int{}}
+		m := &queueModel{t: rt, tb: t, delayed: map[string]int{}, written: map[uint64]*event.Delta{}}
+		m.q.changes.on = true
 		rt.Repeat(map[string]func(*rapid.T){
 			"add":  m.add,
 			"add2": m.add,
@@ -254,6 +279,7 @@ func TestQueueModel(t *testing.T) {
 			"end":  m.end,
 			"fold": m.fold,
 			"drop": m.drop,
+			"hand": m.handOver,
 			"wait": func(*rapid.T) { m.now++ },
 			"":     m.check,
 		})
@@ -288,6 +314,7 @@ func TestQueueModel(t *testing.T) {
 // TestQueueReuses: a steady flow allocates nothing in the queue.
 func TestQueueReuses(t *testing.T) {
 	var q queue
+	q.changes.on = true
 	var deltas []*event.Delta
 	for i := range 64 {
 		deltas = append(deltas, newDelta(t, event.Added, fmt.Sprint("x", i), "u", 1))

@@ -135,6 +135,33 @@ func TestDirtyOfFolded(t *testing.T) {
 	})
 }
 
+// TestDirtyOfFoldedFailure: what a delta that failed the filter is folded into is as little evaluated as that one.
+func TestDirtyOfFoldedFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := gate()
+		b := startDurable(t, pipeline.Route{
+			Sinks: to(s), Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1},
+			Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) {
+				if d.Object().ResourceVersion() == "3" {
+					return false, errDown
+				}
+				return true, nil
+			}),
+		})
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		synctest.Wait()
+		b.admit(delta(t, event.Updated, "a", 1, 2))
+		b.dirty("it passed", "1 added a@1", "2 updated a@2")
+		b.admit(delta(t, event.Updated, "a", 2, 3))
+		b.dirty("the later state fails", "2 updated a@3 unseen")
+		b.admit(delta(t, event.Updated, "a", 3, 4))
+		b.dirty("the latest passes", "2 updated a@4")
+		open()
+		b.drain()
+		equal(t, "sink", s.got(), "added a@1", "updated a@4")
+	})
+}
+
 // TestDirtyOfDropped: what had to make room is owed no longer.
 func TestDirtyOfDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

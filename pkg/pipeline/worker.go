@@ -87,7 +87,7 @@ func (r *route) work(ctx context.Context) {
 }
 
 // durable waits until the identities of the batch's objects are on disk: nothing may be told of an object whose end could be missed.
-// It returns false when ctx is done; then nothing of the batch is done.
+// It returns false when ctx is done; then the batch is owed as it was.
 func (w *worker) durable(ctx context.Context) bool {
 	for _, e := range w.batch {
 		if e.delta.Durable == nil || isClosed(e.delta.Durable) {
@@ -96,9 +96,6 @@ func (w *worker) durable(ctx context.Context) bool {
 		select {
 		case <-e.delta.Durable:
 		case <-ctx.Done():
-			for _, e := range w.batch {
-				e.work.state, e.work.delay = later, 0
-			}
 			return false
 		}
 	}
