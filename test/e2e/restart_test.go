@@ -76,7 +76,6 @@ routes:
 				t.Fatalf("exit code %d", code)
 			}
 		} else {
-			r.wait(t, "a cut", func() bool { return true })
 			poll(t, "a cut to be written", func() bool { return r.cutSince(t) })
 			r.kill(t)
 		}
@@ -222,6 +221,11 @@ routes:
 		}
 	}
 	last := startFile(t, file)
+	defer func() {
+		if t.Failed() {
+			t.Log(book.settled(last.all()))
+		}
+	}()
 	poll(t, "the last state", func() bool { return book.settled(last.all()) == "" })
 	book.read(last.all())
 	if problem := book.settled(nil); problem != "" {
