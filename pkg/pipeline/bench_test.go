@@ -55,6 +55,22 @@ func BenchmarkDelivery(b *testing.B) {
 	}
 }
 
+// BenchmarkDirty measures how long the sources stand still while 10,000 deltas are handed over, all of which changed.
+func BenchmarkDirty(b *testing.B) {
+	deltas := benchDeltas(b)
+	for range b.N {
+		b.StopTimer()
+		p := openAs(b, pipeline.Config{Durable: true}, benchRoute(1))
+		for i := range 10_000 - 1 {
+			p.admit(deltas[i%len(deltas)])
+		}
+		b.StartTimer()
+		if cuts := p.Dirty(); len(cuts[0].Put) != 10_000-1 {
+			b.Fatal(len(cuts[0].Put))
+		}
+	}
+}
+
 // BenchmarkDurable measures the same with tracking against without, by turns, 4096 deltas a turn. What changed is handed over ten
 // times as often as a checkpoint asks for it. ratio is the throughput with tracking divided by that without.
 func BenchmarkDurable(b *testing.B) {

@@ -31,6 +31,7 @@
 //
 // With Config.Durable each owed delta has a number, and [Pipeline.Dirty] hands over what changed since the last call; what these
 // changes come to is what [Pipeline.Restore] starts from. A worker tells as soon as a sink is done with a delta, so that a crash repeats
-// at a sink only what it took since the last cut, and what it was taking. A paused route goes on owing, and tries again after the restart.
+// at a sink only deltas that it was not done with, all events taken, at the last cut. What the handler made of a delta is not kept: it
+// is asked again. A paused route goes on owing, and tries again after the restart.
 // No delta is handled before its Durable is closed: until then it holds its worker, and no other route.
 package pipeline

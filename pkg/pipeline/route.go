@@ -341,7 +341,7 @@ func (r *route) pause(d *event.Delta, sink string, reason error) {
 func (r *route) status() RouteStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return RouteStatus{Name: r.cfg.Name, Owed: r.q.owed(), Oldest: r.q.oldest(), Waiting: !r.settled, Paused: r.paused}
+	return RouteStatus{Name: r.cfg.Name, Owed: r.q.owed(), Oldest: r.q.oldest(), Waiting: !r.settled && r.cfg.Ready != nil, Paused: r.paused}
 }
 
 func isClosed(c <-chan struct{}) bool {

@@ -1,0 +1,223 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// disk is the sum of what was handed over, by route and number.
+type disk map[string]map[uint64]checkpoint.Owed
+
+func (k disk) write(t testing.TB, cuts []checkpoint.RouteCut) {
+	t.Helper()
+	for _, cut := range cuts {
+		route := k[cut.Name]
+		if route == nil {
+			route = map[uint64]checkpoint.Owed{}
+			k[cut.Name] = route
+		}
+		for _, number := range cut.Removed {
+			if _, known := route[number]; !known {
+				t.Errorf("route %s: delta %d is removed but was never handed over", cut.Name, number)
+			}
+			delete(route, number)
+		}
+		for _, o := range cut.Put {
+			if slices.Contains(cut.Removed, o.ID) {
+				t.Errorf("route %s: delta %d is removed and handed over", cut.Name, o.ID)
+			}
+			route[o.ID] = o
+		}
+	}
+}
+
+// owed lists what a route owes, in no order.
+func (k disk) owed(route string) []checkpoint.Owed { return slices.Collect(maps.Values(k[route])) }
+
+// written shows what is handed over, in the order of the numbers: "1 added a@1", with "s0" if that sink is done with it, "unseen" if
+// the filter is not, "#2" if it was tried twice, and "-1" if it is owed no longer.
+func written(cuts []checkpoint.RouteCut) []string {
+	list := []string{}
+	for _, cut := range cuts {
+		slices.SortFunc(cut.Put, func(a, b checkpoint.Owed) int { return int(a.ID) - int(b.ID) })
+		for _, o := range cut.Put {
+			line := fmt.Sprintf("%d %s %s@%s", o.ID, o.Delta.Op, o.Delta.Key().Name, o.Delta.Object().ResourceVersion())
+			for _, name := range o.Closed {
+				if name == "" {
+					name = "unseen"
+				}
+				line += " " + name
+			}
+			if o.Attempts > 0 {
+				line += fmt.Sprint(" #", o.Attempts)
+			}
+			list = append(list, line)
+		}
+		for _, number := range slices.Sorted(slices.Values(cut.Removed)) {
+			list = append(list, fmt.Sprint("-", number))
+		}
+	}
+	return list
+}
+
+func shown(k disk) []string {
+	var cuts []checkpoint.RouteCut
+	for _, name := range slices.Sorted(maps.Keys(k)) {
+		cuts = append(cuts, checkpoint.RouteCut{Put: k.owed(name)})
+	}
+	return written(cuts)
+}
+
+// startDurable is start with tracking.
+func startDurable(t testing.TB, routes ...pipeline.Route) *bench {
+	t.Helper()
+	b := openAs(t, pipeline.Config{Durable: true}, routes...)
+	b.Start(t.Context())
+	return b
+}
+
+func (b *bench) dirty(what string, want ...string) {
+	b.t.Helper()
+	equal(b.t, what, written(b.Dirty()), want...)
+}
+
+func TestDirty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := gate()
+		b := startDurable(t, pipeline.Route{Sinks: to(s), Batch: pipeline.Batch{Size: 2}}, pipeline.Route{Sinks: to(nil, &sink{})[1:], Batch: pipeline.Batch{Size: 1}})
+		b.dirty("at first")
+		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2), delta(t, event.Added, "c", 0, 3))
+		synctest.Wait() // two are with a worker, and the other route is done
+		b.dirty("in the hands of a worker and waiting", "1 added a@1", "2 added b@2", "3 added c@3")
+		b.dirty("nothing changed")
+		b.admit(delta(t, event.Updated, "a", 1, 4))
+		synctest.Wait()
+		b.dirty("added", "4 updated a@4")
+		b.admit(delta(t, event.Updated, "b", 2, 5))
+		open()
+		b.drain()
+		b.dirty("all delivered, and the last came and went", "-1", "-2", "-3", "-4")
+		b.dirty("nothing changed")
+	})
+}
+
+func TestDirtyOfFolded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := gate()
+		b := startDurable(t, pipeline.Route{Sinks: to(s), Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1}})
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		synctest.Wait()
+		b.admit(delta(t, event.Updated, "a", 1, 2), delta(t, event.Updated, "a", 2, 3), delta(t, event.Added, "b", 0, 4), delta(t, event.Added, "c", 0, 5))
+		b.dirty("folded before it was handed over", "1 added a@1", "2 updated a@3", "4 added b@4", "5 added c@5")
+		b.admit(delta(t, event.Updated, "a", 3, 6), delta(t, event.Deleted, "b", 7, 0), delta(t, event.Added, "d", 0, 8), delta(t, event.Deleted, "d", 9, 0))
+		b.dirty("folded after", "2 updated a@6", "-4")
+		open()
+		b.drain()
+		b.dirty("delivered", "-1", "-2", "-5")
+	})
+}
+
+// TestDirtyOfFoldedFailure: what a delta that failed the filter is folded into is as little evaluated as that one.
+func TestDirtyOfFoldedFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := gate()
+		b := startDurable(t, pipeline.Route{
+			Sinks: to(s), Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1},
+			Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) {
+				if d.Object().ResourceVersion() == "3" {
+					return false, errDown
+				}
+				return true, nil
+			}),
+		})
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		synctest.Wait()
+		b.admit(delta(t, event.Updated, "a", 1, 2))
+		b.dirty("it passed", "1 added a@1", "2 updated a@2")
+		b.admit(delta(t, event.Updated, "a", 2, 3))
+		b.dirty("the later state fails", "2 updated a@3 unseen")
+		b.admit(delta(t, event.Updated, "a", 3, 4))
+		b.dirty("the latest passes", "2 updated a@4")
+		open()
+		b.drain()
+		equal(t, "sink", s.got(), "added a@1", "updated a@4")
+	})
+}
+
+// TestDirtyOfDropped: what had to make room is owed no longer.
+func TestDirtyOfDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := gate()
+		b := startDurable(t, pipeline.Route{Sinks: to(s), Overflow: pipeline.DropOldest, Capacity: 2, Batch: pipeline.Batch{Size: 1}})
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		synctest.Wait()
+		b.admit(delta(t, event.Added, "b", 0, 2))
+		b.dirty("waiting", "1 added a@1", "2 added b@2")
+		b.admit(delta(t, event.Added, "c", 0, 3), delta(t, event.Added, "d", 0, 4))
+		b.dirty("no room", "4 added d@4", "-2")
+		open()
+		b.drain()
+	})
+}
+
+// TestDirtyOfSinks: that a sink is done with a delta is handed over while the batch still waits for another, and so are attempts.
+func TestDirtyOfSinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quick, down := &sink{}, true
+		slow, open := gate()
+		slow.refuse = func(event.Event) error {
+			if down {
+				return errDown
+			}
+			return nil
+		}
+		b := startDurable(t, pipeline.Route{Sinks: to(quick, slow)})
+		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
+		pass(time.Second)
+		b.dirty("the second sink hangs", "1 added a@1 s0", "2 added b@2 s0")
+		open()
+		synctest.Wait()
+		b.dirty("the second sink failed")
+		down = false
+		b.drain()
+		b.dirty("delivered", "-1", "-2")
+		equal(t, "the first sink", quick.got(), "added a@1", "added b@2")
+	})
+}
+
+func TestDirtyOfAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startDurable(t, pipeline.Route{Sinks: to(&sink{}), Retry: pipeline.Retry{Attempts: 9, Backoff: time.Second}, Handler: each(func(*event.Delta) plugins.Result {
+			return plugins.Result{Verdict: plugins.Retry, Err: errDown}
+		})})
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		pass(100 * time.Millisecond)
+		b.dirty("tried once", "1 added a@1 #1")
+		pass(time.Second)
+		b.dirty("tried twice", "1 added a@1 #2")
+	})
+}
+
+func TestNothingIsTrackedUnlessAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := gate()
+		b := start(t, pipeline.Route{Sinks: to(s)})
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		synctest.Wait()
+		b.dirty("not durable")
+		open()
+		b.drain()
+		b.dirty("not durable")
+	})
+}
