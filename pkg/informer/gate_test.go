@@ -126,6 +126,7 @@ func TestIntents(t *testing.T) {
 			intend(d, "there", "uid-4")
 			intend(d, "gone", "uid-5")
 			intend(d, "long-gone", "uid-7") // before the cut, which did not say so
+			intend(d, "a", "uid-6")         // the same, and the name is in use again
 			r := restart(t, a, o, d)
 			r.sink.want(t, false, "added pods default/there", "added pods default/gone", "deleted pods default/gone")
 			if r.save(d); len(d.uids()) > 0 || len(d.objects) != 4 {

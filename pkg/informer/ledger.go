@@ -19,7 +19,8 @@ type Changes struct {
 	Put     []*event.Object
 	Deleted []event.Key
 	// Settled has the objects for which the Gate was asked and which are gone from the watch again: whatever they owe is with the
-	// routes, and the intents can be forgotten. An intent whose uid is in Put has been superseded in the same way.
+	// routes, and the intents can be forgotten. An intent whose uid is in Put has been superseded in the same way. Where the name
+	// of one of them is in use, the object that has it is in Put.
 	Settled []Incarnation
 }
 
@@ -100,8 +101,16 @@ func (l *ledger) settle(o *event.Object) {
 		delete(l.fresh, uid)
 		delete(l.saving, uid)
 		if gate != nil {
-			l.settled[uid] = o.Key()
+			l.forget(o, nil)
 		}
+	}
+}
+
+// forget notes that an intent is to be forgotten. named is the object that has its name now, nil if there is none.
+func (l *ledger) forget(o, named *event.Object) {
+	l.settled[o.UID()] = o.Key()
+	if named != nil {
+		l.dirty[o.Key()] = named
 	}
 }
 

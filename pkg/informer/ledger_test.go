@@ -55,15 +55,16 @@ func (d *disk) write(w *Watch) {
 	d.writeIntents()
 	for _, c := range d.kept {
 		d.fed, d.relisting = c.Fed, c.Relisting
-		for _, o := range c.Put {
-			d.objects[o.Key()] = o
-			d.forget(o.UID())
-		}
 		for _, key := range c.Deleted {
 			delete(d.objects, key)
 		}
 		for _, gone := range c.Settled {
+			delete(d.objects, gone.Key)
 			d.forget(gone.UID)
+		}
+		for _, o := range c.Put {
+			d.objects[o.Key()] = o
+			d.forget(o.UID())
 		}
 	}
 	if d.kept = nil; w != nil {

@@ -69,7 +69,7 @@ type intent struct {
 func (w *Watch) intend(o *event.Object) {
 	if old := w.store.Get(o.Key()); old != nil && old.UID() == o.UID() {
 		if w.ledger != nil {
-			w.ledger.settled[o.UID()] = o.Key() // the saved state stands for it
+			w.ledger.forget(o, old) // the saved state stands for it
 		}
 		return
 	}
@@ -194,7 +194,7 @@ func (w *Watch) advance(version string) {
 
 // resolveIntent ends an intent, if there is one of that uid: its object is in the store from now on, or it is gone. cut is held.
 func (w *Watch) resolveIntent(uid string, stored bool) {
-	o, ok := w.intents[uid]
+	i, ok := w.intents[uid]
 	if !ok {
 		return
 	}
@@ -206,6 +206,6 @@ func (w *Watch) resolveIntent(uid string, stored bool) {
 		close(gate)
 		w.ledger.fresh[uid] = gate // it was asked for by another run, and is on disk
 	default:
-		w.ledger.settled[uid] = o.Key()
+		w.ledger.forget(i.Object, w.store.Get(i.Key()))
 	}
 }

@@ -41,15 +41,16 @@ func (d *disk) gate(_ string, key event.Key, uid string) <-chan struct{} {
 
 func (d *disk) write(c informer.Changes) {
 	d.fed, d.relisting = c.Fed, c.Relisting
-	for _, o := range c.Put {
-		d.objects[o.Key()] = string(o.JSON())
-		d.settle(o.UID())
-	}
 	for _, key := range c.Deleted {
 		delete(d.objects, key)
 	}
 	for _, gone := range c.Settled {
+		delete(d.objects, gone.Key)
 		d.settle(gone.UID)
+	}
+	for _, o := range c.Put {
+		d.objects[o.Key()] = string(o.JSON())
+		d.settle(o.UID())
 	}
 }
 
