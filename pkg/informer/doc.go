@@ -9,7 +9,7 @@
 //	Admit (Downstream: which routes want it; may wait for room) → cut lock → Store, commit, fed resourceVersion → unlock
 //
 // So at any moment in which the cut lock is free, the cache, what the routes owe, and how far the watch got agree with each other.
-// With a checkpoint, the watch also notes under that lock what changed, and [Factory.Dirty] collects it from all watches at one moment.
+// With a checkpoint the watch also notes under that lock what changed, and [Factory.Dirty] collects it from all watches at once.
 //
 // Setting up, for the composition root:
 //
@@ -32,9 +32,10 @@
 // until a cut has the object itself.
 //
 // What can be relied on. While a watch can be resumed every change becomes a delta, in order. After a gap (410 Gone) the list is
-// compared with the cache by uid and resourceVersion and the net change becomes deltas: a changed uid under one name is Deleted
-// (of the old object) and Added (of the new one). After a crash what happened since the last cut is told again, in order. A backup
-// whose resourceVersion has passed ours by the time we ask is not noticed. Deleted means gone: where a selector could be the reason, the API server is asked;
-// where the whole resource vanished, discovery has to confirm it; 403 and 503 never delete. An object that cannot be read (not
-// UTF-8, a key twice, nested too deep, too big) is left out, with one error and a count, and keeps its last state in the cache.
+// compared with the cache by uid and resourceVersion and the net change becomes deltas: a changed uid under one name is Deleted (of
+// the old object) and Added (of the new one). After a crash what happened since the last cut is told again, in order. A backup
+// whose resourceVersion has passed ours by the time we ask is not noticed. Deleted means gone: where a selector could be the
+// reason, the API server is asked; where the whole resource vanished, discovery has to confirm it; 403 and 503 never delete. An
+// object that cannot be read (not UTF-8, a key twice, nested too deep, too big) is left out, with one error and a count, and keeps
+// its last state in the cache.
 package informer

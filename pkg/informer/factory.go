@@ -37,6 +37,7 @@ type Cache interface {
 type Downstream interface {
 	// Admit decides who wants the delta, and waits, no longer than ctx, until all of them have room for it. commit then hands it
 	// to them; it is called under the cut lock and must not block. A nil commit: nobody wants it. An error means that ctx is done.
+	// The delta's Durable is set only when commit is called.
 	Admit(ctx context.Context, d *event.Delta) (commit func(), err error)
 }
 
