@@ -54,7 +54,8 @@ type Delta struct {
 	Initial bool
 	// Stale: the change was inferred from a list, and Old is the last state known rather than the last there was.
 	Stale bool
-	// Selective: the source has a selector, so an object that is added may have been there before, and left unseen by this route.
+	// Selective: an object that is Added may have been there before. It left the source's selector, which this route may not have
+	// seen, or it was delivered before a crash. So if it is deleted at once, that has to be told.
 	Selective bool
 	// Redelivered: put through again from the dead letters; the object may have moved on since.
 	Redelivered bool

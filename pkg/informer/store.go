@@ -72,14 +72,15 @@ func (s *reflectorStore) Bookmark(resourceVersion string) error {
 // resourceVersion up to which everything is applied then; empty: it stays what it was.
 func (w *Watch) put(ctx context.Context, o *event.Object, rewound bool, fed string) bool {
 	old := w.store.Get(o.Key())
+	bare := old != nil && w.bare && isBare(old)
 	switch {
 	case old == nil:
 		return w.apply(ctx, change{op: event.Added, now: o, fed: fed})
 	case old.UID() != o.UID():
 		return w.apply(ctx, change{op: event.Deleted, before: old, old: old, stale: true}) &&
 			w.apply(ctx, change{op: event.Added, now: o, fed: fed})
-	case old.ResourceVersion() == o.ResourceVersion() && o.ResourceVersion() != "":
-		if w.bare && isBare(old) {
+	case old.ResourceVersion() == o.ResourceVersion() && o.ResourceVersion() != "" && (!rewound || bare || !w.differs(old, o)):
+		if bare {
 			w.fillIn(old, o)
 		}
 		return true
@@ -87,7 +88,7 @@ func (w *Watch) put(ctx context.Context, o *event.Object, rewound bool, fed stri
 		return true
 	}
 	c := change{op: event.Updated, before: old, old: old, now: o, fed: fed}
-	if w.bare && isBare(old) {
+	if bare {
 		c.old = nil
 	}
 	return w.apply(ctx, c)
@@ -211,12 +212,23 @@ func (w *Watch) keep(c *change, kept *event.Object) {
 	}
 }
 
+// returns reports whether what is added may have been there before: it left the selector, or was delivered before a crash.
+func (w *Watch) returns(c change) bool {
+	if c.op != event.Added {
+		return false
+	}
+	_, intended := w.intents[c.now.UID()]
+	return intended || w.spec.selective()
+}
+
 // admit waits for room for the change as a delta of s. It returns false if ctx is done.
 func (w *Watch) admit(ctx context.Context, s *source, c change, seen time.Time) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	d := &event.Delta{Source: s.Name, Op: c.op, Old: c.old, New: c.now, Initial: c.initial, Stale: c.stale, Seen: seen}
+	d := &event.Delta{
+		Source: s.Name, Op: c.op, Old: c.old, New: c.now, Initial: c.initial, Stale: c.stale, Seen: seen, Selective: w.returns(c),
+	}
 	commit, err := w.factory.cfg.Downstream.Admit(ctx, d)
 	if err != nil {
 		if ctx.Err() != nil {

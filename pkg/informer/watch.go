@@ -175,10 +175,16 @@ func (w *Watch) leftOutOfList(e *objectError) runtime.Object {
 
 // known returns the object that the store has, if o is the same, so that a relist does not hold everything twice.
 func (w *Watch) known(o *event.Object) *event.Object {
-	if old := w.store.Get(o.Key()); old != nil && o.ResourceVersion() != "" && event.Same(old, o) && !(w.bare && isBare(old)) {
+	if old := w.store.Get(o.Key()); old != nil && o.ResourceVersion() != "" && event.Same(old, o) && !w.differs(old, o) {
 		return old
 	}
 	return o
+}
+
+// differs reports whether two objects of one uid and resourceVersion are not the same all the same: a restored backup gives versions
+// out for the second time, and of some objects (bare) only the identity was saved. Where only identities are kept nobody can tell.
+func (w *Watch) differs(old, o *event.Object) bool {
+	return !w.spec.identityOnly() && old.Raw() != o.Raw()
 }
 
 // statusOf makes an error of the object of an ERROR event.
