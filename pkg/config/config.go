@@ -28,7 +28,7 @@ type Cluster struct {
 // State says what is kept on disk.
 type State struct {
 	Dir     string `yaml:"dir,path" doc:"Folder for what outlives the process. Empty: nothing does."`
-	MaxSize Size   `yaml:"maxSize" default:"8Gi" min:"1Mi" doc:"What the state file may grow to. Beyond it nothing new is delivered."`
+	MaxSize Size   `yaml:"maxSize" default:"8Gi" min:"1Mi" doc:"What the state file may grow to. Beyond it, routes that have something new to deliver wait."`
 }
 
 // Listen holds the addresses to listen on; an empty one is not listened on.
