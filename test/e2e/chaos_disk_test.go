@@ -1,0 +1,128 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// manyWorkers: what is new holds its batch and its worker until its identity is on disk; there are enough left for what is known.
+const manyWorkers = keepConfigMaps + "    concurrency: 100\n    batch: {size: 1}\n"
+
+// TestFullDisk: the disk of state.dir is full. What is new is not delivered, and /readyz says why; what is known goes on. With
+// room again everything is delivered.
+func TestFullDisk(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	file := install(t, s.Kubeconfig(), fmt.Sprintf(manyWorkers, ns))
+	disk := mount(t, filepath.Join(filepath.Dir(file), "state"), "size=20m")
+	f := &fullDisk{s: s, ns: ns, maps: use(t, s, configMaps, ns), file: file}
+	f.run(t, startFile(t, file), func() {
+		if err := os.WriteFile(filepath.Join(disk, "filler"), make([]byte, 20<<20), 0o600); err == nil {
+			t.Fatal("there was room for 20 MiB")
+		}
+	}, func() {
+		if err := os.Remove(filepath.Join(disk, "filler")); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// mount puts a tmpfs of its own in the place of a folder, where that is allowed.
+func mount(t *testing.T, folder, options string) string {
+	t.Helper()
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("none", folder, "tmpfs", 0, options); err != nil {
+		t.Skipf("a file system cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(folder, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return folder
+}
+
+// TestFileSizeLimit is the same with a limit on the size of files, as ulimit -f sets it.
+func TestFileSizeLimit(t *testing.T) {
+	if _, err := exec.LookPath("prlimit"); err != nil {
+		t.Skip(err)
+	}
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	file := install(t, s.Kubeconfig(), fmt.Sprintf(manyWorkers, ns))
+	f := &fullDisk{s: s, ns: ns, maps: use(t, s, configMaps, ns), file: file}
+	r := startFile(t, file)
+	limit := func(to string) {
+		if out, err := exec.CommandContext(t.Context(), "prlimit", "--pid", fmt.Sprint(r.cmd.Process.Pid), "--fsize="+to).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	f.run(t, r, func() { limit("8192:unlimited") }, func() { limit("unlimited:unlimited") })
+}
+
+// fullDisk is a router whose disk is full for a while.
+type fullDisk struct {
+	s    *sandboxtest.Sandbox
+	ns   string
+	maps objects
+	file string
+}
+
+func (f *fullDisk) run(t *testing.T, r *router, full, roomy func()) {
+	t.Helper()
+	n := f.ns + "/"
+	f.maps.create(configMap("known", "1"))
+	r.ready(t)
+	r.expect(t, "all added "+n+"known")
+	r.saved(t)
+	full()
+	// More than fits into what the file has free.
+	f.maps.create(configMap("big", incompressible(800<<10)))
+	f.fill(t, r)
+	code, body := 0, ""
+	poll(t, "/readyz to say no", func() bool { code, body = r.get(t, "/readyz"); return code != http.StatusOK })
+	if !strings.Contains(body, "no room") {
+		t.Errorf("/readyz does not say why: %s", body)
+	}
+	f.maps.patch("known", `{"data":{"value":"2"}}`)
+	f.maps.create(configMap("waits", "1"))
+	events := r.expect(t, "all updated "+n+"known")
+	if got := of(events, n+"waits"); len(got) != 0 {
+		t.Errorf("got %q: what is new must not be delivered before its identity is on disk", got)
+	}
+	roomy()
+	r.expect(t, "all added "+n+"waits", "all added "+n+"big")
+	r.ready(t)
+	r.saved(t)
+	before := len(r.all())
+	r.kill(t)
+
+	f.maps.remove("waits")
+	r = startFile(t, f.file)
+	if events := r.expect(t, "all deleted "+n+"waits"); len(events) != 1 {
+		t.Errorf("got %q after %d events before, want one", summary(events), before)
+	}
+}
+
+// fill makes changes until the router cannot write any more.
+func (f *fullDisk) fill(t *testing.T, r *router) {
+	t.Helper()
+	for i := range 60 {
+		if code, _ := r.get(t, "/readyz"); code != http.StatusOK {
+			return
+		}
+		f.maps.create(configMap(fmt.Sprintf("fill-%d", i), incompressible(800<<10)))
+	}
+}

@@ -1,0 +1,216 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// TestLedgerOfManyRoutes kills the router again and again under load. It has a route to standard output and two to webhooks that are
+// unavailable one time in four, one of them with deliver: latest. All get the last state of everything and every delete of what they
+// were given; in no life does an object go backwards.
+func TestLedgerOfManyRoutes(t *testing.T) {
+	const objects, perLife = 40, 40
+	kills := scaled(t, 10)
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	maps := use(t, s, configMaps, ns)
+	h := newReceiver(t, func(*http.Request) int {
+		if rand.IntN(4) == 0 { //nolint:gosec // no secret
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusOK
+	})
+	file := install(t, s.Kubeconfig(), "")
+	head, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := func(route string, life int) string { return fmt.Sprintf("/%s/%d", route, life) }
+	next := func(life int) *router { // every life says which one it is
+		config := string(head) + fmt.Sprintf(threeRoutes, ns, h.URL+path("every", life), h.URL+path("latest", life))
+		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return startFile(t, file)
+	}
+	out := newLedger(t)
+	books := map[string]*ledger{"every": newLedger(t), "latest": newLedger(t)}
+	for _, b := range books {
+		b.alive, b.uidOf = out.alive, out.uidOf // what happened is the same for all
+	}
+	step := func() { out.step(maps, fmt.Sprintf("o-%d", rand.IntN(objects)), rand.IntN(4)) } //nolint:gosec // no secret
+	for n := range kills {
+		r := next(n)
+		for range rand.IntN(2 * perLife) { //nolint:gosec // no secret
+			step()
+		}
+		r.dieAnyTime(t)
+		out.read(r.all())
+		for range perLife / 4 {
+			step()
+		}
+	}
+	last := next(kills)
+	poll(t, "the last state on standard output", func() bool { return out.settled(last.all()) == "" })
+	for name, b := range books {
+		for n := range kills {
+			b.read(h.life(path(name, n)))
+		}
+		poll(t, "the last state at "+name, func() bool { return b.settled(h.life(path(name, kills))) == "" })
+		b.read(h.life(path(name, kills)))
+	}
+	if code := last.stop(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	before := h.count()
+	r := next(kills + 1)
+	r.ready(t)
+	maps.create(configMap("o-last", "1"))
+	r.expect(t, "all added "+ns+"/o-last")
+	poll(t, "the webhooks to get it", func() bool { return h.count() >= before+2 })
+	if events := r.all(); len(events) != 1 || h.count() != before+2 {
+		t.Errorf("after a clean stop: %q and %d at the webhooks, want what is new", summary(events), h.count()-before)
+	}
+}
+
+const threeRoutes = `
+sources: {maps: {resource: v1/configmaps, namespaces: %s}}
+sinks: {out: {stdout: {}}, every: {webhook: {url: %q}}, latest: {webhook: {url: %q}}}
+define: {mine: object.metadata.name.startsWith("o-")}
+routes:
+  - {name: all, from: maps, filter: mine, existing: deliver, to: out, batch: {wait: 1ms}}
+  - {name: every, from: maps, filter: mine, existing: deliver, to: every, batch: {size: 8, wait: 1ms}, retry: {backoff: 1ms, max: 20ms}}
+  - {name: latest, from: maps, filter: mine, existing: deliver, deliver: latest, to: latest, batch: {wait: 1ms}, retry: {backoff: 1ms, max: 20ms}}
+`
+
+// TestLedgerAcrossGaps kills the router, and the history of what happens while it is down is lost each time: what it knows of the
+// objects that it has just begun to deliver has to do.
+func TestLedgerAcrossGaps(t *testing.T) {
+	s := sandboxtest.New(t, sandboxtest.Options{})
+	ns := s.Namespace(t)
+	maps := use(t, s, configMaps, ns)
+	file := install(t, s.Kubeconfig(), fmt.Sprintf(`
+sources: {maps: {resource: v1/configmaps, namespaces: %s}}
+sinks: {out: {stdout: {}}}
+routes: [{name: all, from: maps, filter: object.metadata.name.startsWith("o-"), existing: deliver, to: out, batch: {wait: 1ms}}]
+`, ns))
+	book := newLedger(t)
+	for range scaled(t, 4) {
+		r := startFile(t, file)
+		r.ready(t)
+		before := len(r.all())
+		for range 20 + rand.IntN(40) { //nolint:gosec // no secret
+			book.step(maps, fmt.Sprintf("o-%d", rand.IntN(40)), rand.IntN(4)) //nolint:gosec // no secret
+		}
+		r.wait(t, "anything", func() bool { return len(r.events) > before }) // no cut has it all yet
+		r.kill(t)
+		book.read(r.all())
+		for range 30 {
+			book.step(maps, fmt.Sprintf("o-%d", rand.IntN(40)), rand.IntN(2)) //nolint:gosec // no secret
+		}
+		s.KillAPIServer(t)
+		s.CompactEtcd(t)
+		s.StartAPIServer(t)
+	}
+	last := startFile(t, file)
+	problem := ""
+	defer func() {
+		if t.Failed() {
+			t.Log(problem)
+		}
+	}()
+	poll(t, "the last state", func() bool { problem = book.settled(last.all()); return problem == "" })
+	book.read(last.all())
+}
+
+// dieAnyTime kills the router at once, after something arrived, or a while later.
+func (r *router) dieAnyTime(t *testing.T) {
+	t.Helper()
+	switch rand.IntN(3) { //nolint:gosec // no secret
+	case 0:
+		r.wait(t, "anything", func() bool { return len(r.events) > 0 })
+	case 1:
+		<-time.After(time.Duration(rand.IntN(1500)) * time.Millisecond) //nolint:gosec // no secret
+	}
+	r.kill(t)
+}
+
+// TestRestartAgainstColdStart measures how long it takes until the first delta of now is delivered, by a router that has a state and by
+// one that has none. The numbers are for the log.
+func TestRestartAgainstColdStart(t *testing.T) {
+	n := 2000
+	if long(t) > 0 {
+		n = 10_000
+	}
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	maps := use(t, s, configMaps, ns)
+	createMany(t, s, ns, "m", n)
+	config := fmt.Sprintf(`
+sources: {maps: {resource: v1/configmaps, namespaces: %s}}
+sinks: {out: {stdout: {}}}
+routes: [{name: all, from: maps, to: out}]
+`, ns)
+	warm := install(t, s.Kubeconfig(), config)
+	r := startFile(t, warm)
+	r.ready(t)
+	if code := r.stop(t); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	measure := func(file, mark string) time.Duration {
+		began := time.Now()
+		r := startFile(t, file)
+		// The cold one must have listed before: what it finds is not new to it.
+		poll2(t, func() bool { code, _ := r.get(t, "/readyz"); return code == http.StatusOK })
+		maps.create(configMap(mark, "1"))
+		events := r.expect(t, "all added "+ns+"/"+mark)
+		took := time.Since(began)
+		if len(events) != 1 {
+			t.Errorf("%d events", len(events))
+		}
+		r.stop(t)
+		return took
+	}
+	var cold, restarted time.Duration
+	for i := range 3 {
+		c := measure(install(t, s.Kubeconfig(), config), fmt.Sprintf("cold-%d", i))
+		// The one that restarts has to catch up with the mark of the cold one first.
+		r := startFile(t, warm)
+		r.expect(t, fmt.Sprintf("all added %s/cold-%d", ns, i))
+		r.stop(t)
+		w := measure(warm, fmt.Sprintf("warm-%d", i))
+		if i == 0 || c < cold {
+			cold = c
+		}
+		if i == 0 || w < restarted {
+			restarted = w
+		}
+	}
+	t.Logf("%d objects, best of three: cold start %v, restart %v: a ratio of %.2f",
+		n, cold.Round(time.Millisecond), restarted.Round(time.Millisecond), float64(restarted)/float64(cold))
+	if lists := strings.Count(r.log(), "listed again"); lists > 0 {
+		t.Errorf("%d lists", lists)
+	}
+}
+
+// poll2 is poll with less time between two tries, for measurements.
+func poll2(t *testing.T, holds func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(2 * time.Millisecond)
+	defer ticker.Stop()
+	deadline := time.After(patience)
+	for !holds() {
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			t.Fatal("waited in vain")
+		}
+	}
+}

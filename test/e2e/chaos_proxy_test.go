@@ -1,0 +1,226 @@
+package e2e
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// scissors is an API server that speaks HTTP without TLS, so that a connection can be cut after any byte of a watch: what comes out of
+// it is what the client has read.
+type scissors struct {
+	*httptest.Server
+
+	kubeconfig string
+	target     *url.URL
+	transport  http.RoundTripper
+
+	mu   sync.Mutex
+	left map[string]int // by namespace: the bytes that its watch may still send; not there: all
+	cuts int
+}
+
+func newScissors(t *testing.T, s *sandboxtest.Sandbox) *scissors {
+	t.Helper()
+	transport, err := rest.TransportFor(s.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(s.RESTConfig().Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &scissors{target: target, transport: transport, left: make(map[string]int), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	p.Server = httptest.NewServer(http.HandlerFunc(p.serve))
+	t.Cleanup(func() {
+		p.CloseClientConnections()
+		p.Close()
+	})
+	config := api.Config{
+		Clusters:       map[string]*api.Cluster{"c": {Server: p.URL}},
+		Contexts:       map[string]*api.Context{"c": {Cluster: "c"}},
+		CurrentContext: "c",
+	}
+	if err := clientcmd.WriteToFile(config, p.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// after cuts the watch of a namespace when it has sent n more bytes, once.
+func (p *scissors) after(namespace string, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left[namespace] = n
+}
+
+func (p *scissors) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cuts
+}
+
+func (p *scissors) serve(w http.ResponseWriter, r *http.Request) {
+	out := r.Clone(r.Context())
+	out.RequestURI, out.URL.Scheme, out.URL.Host, out.Host = "", p.target.Scheme, p.target.Host, ""
+	resp, err := p.transport.RoundTrip(out)
+	if err != nil {
+		panic(http.ErrAbortHandler) // how a handler cuts the connection
+	}
+	defer func() { _ = resp.Body.Close() }()
+	for name, values := range resp.Header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(resp.StatusCode)
+	if r.URL.Query().Get("watch") != "true" {
+		_, _ = io.Copy(w, resp.Body) // a client that has gone
+		return
+	}
+	p.pass(w, resp.Body, namespaceOf(r.URL.Path))
+}
+
+func namespaceOf(path string) string {
+	_, rest, _ := strings.Cut(path, "/namespaces/")
+	namespace, _, _ := strings.Cut(rest, "/")
+	return namespace
+}
+
+// pass hands a watch on until its bytes are used up; then the connection is cut.
+func (p *scissors) pass(w http.ResponseWriter, body io.Reader, namespace string) {
+	flusher := http.NewResponseController(w)
+	_ = flusher.Flush()
+	buf := make([]byte, 4096)
+	for {
+		n, err := body.Read(buf)
+		passed, cut := p.take(namespace, n)
+		_, _ = w.Write(buf[:passed])
+		_ = flusher.Flush()
+		if cut {
+			panic(http.ErrAbortHandler) // how a handler cuts the connection
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (p *scissors) take(namespace string, n int) (passed int, cut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	left, limited := p.left[namespace]
+	switch {
+	case !limited:
+		return n, false
+	case n < left:
+		p.left[namespace] = left - n
+		return n, false
+	}
+	delete(p.left, namespace)
+	p.cuts++
+	return left, true
+}
+
+// blackHole passes TCP connections on until those that there are stop for ever, without anybody being told; new ones are fine. It is a
+// firewall that has forgotten its connections.
+type blackHole struct {
+	kubeconfig string
+	target     string
+	listener   net.Listener
+	running    sync.WaitGroup
+
+	mu     sync.Mutex
+	frozen chan struct{} // closed: of the connections that there are at the moment
+	all    []net.Conn
+}
+
+func newBlackHole(t *testing.T, s *sandboxtest.Sandbox) *blackHole {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // ends with the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(s.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &blackHole{listener: listener, frozen: make(chan struct{}), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	b.target = strings.TrimPrefix(s.RESTConfig().Host, "https://")
+	for _, cluster := range config.Clusters {
+		cluster.Server = "https://" + listener.Addr().String()
+	}
+	if err := clientcmd.WriteToFile(*config, b.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	b.running.Go(b.accept)
+	t.Cleanup(b.close)
+	return b
+}
+
+func (b *blackHole) close() {
+	_ = b.listener.Close()
+	b.freeze()
+	b.mu.Lock()
+	for _, c := range b.all {
+		_ = c.Close()
+	}
+	b.mu.Unlock()
+	b.running.Wait()
+}
+
+// freeze stops the connections that are open.
+func (b *blackHole) freeze() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.frozen)
+	b.frozen = make(chan struct{})
+}
+
+func (b *blackHole) accept() {
+	for {
+		client, err := b.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", b.target) //nolint:noctx // ends with the test
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		b.mu.Lock()
+		b.all = append(b.all, client, server)
+		frozen := b.frozen
+		b.mu.Unlock()
+		b.running.Go(func() { b.copy(client, server, frozen) })
+		b.running.Go(func() { b.copy(server, client, frozen) })
+	}
+}
+
+// copy passes bytes on. Frozen, it takes what comes, as a network that loses it, but closes nothing.
+func (b *blackHole) copy(to, from net.Conn, frozen <-chan struct{}) {
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(buf)
+		select {
+		case <-frozen:
+			_, _ = io.Copy(io.Discard, from)
+			return
+		default:
+		}
+		if _, failed := to.Write(buf[:n]); failed != nil || err != nil {
+			_ = to.Close()
+			return
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package e2e
+
+import (
+	encoding "encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// stateOf returns the path of the state file of an installed configuration.
+func stateOf(file string) string { return filepath.Join(filepath.Dir(file), "state", "state.db") }
+
+// TestTwoOnOneFolder: the second router refuses to start and says who is there; the first does not notice.
+func TestTwoOnOneFolder(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	maps := use(t, s, configMaps, ns)
+	file := install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
+	r := startFile(t, file)
+	r.ready(t)
+	for range 2 {
+		code, log := runToEnd(t, file)
+		if code != 1 || !strings.Contains(log, fmt.Sprintf("held by process %d ", r.cmd.Process.Pid)) {
+			t.Errorf("exit code %d, want 1; process %d is not named: %s", code, r.cmd.Process.Pid, log)
+		}
+	}
+	maps.create(configMap("a", "1"))
+	r.expect(t, "all added "+ns+"/a")
+	r.saved(t)
+	r.kill(t)
+	maps.create(configMap("b", "1"))
+	r = startFile(t, file) // the lock ended with its process
+	if events := r.expect(t, "all added "+ns+"/b"); len(events) != 1 {
+		t.Errorf("got %q", summary(events))
+	}
+}
+
+// TestDamagedState damages the state file between two runs. The router starts all the same: with the right state, or it puts the file
+// aside, says so, and begins anew.
+func TestDamagedState(t *testing.T) {
+	damages := []struct {
+		name       string
+		harm       func(data []byte) []byte
+		quarantine bool // for sure
+	}{
+		{"empty", func([]byte) []byte { return nil }, true},
+		{"one byte", func(data []byte) []byte { return data[:1] }, true},
+		{"half", func(data []byte) []byte { return data[:len(data)/2] }, false},
+		{"garbage", func(data []byte) []byte { return []byte(strings.Repeat("garbage ", len(data)/8)) }, true},
+		{"garbage in front", func(data []byte) []byte { copy(data, strings.Repeat("garbage ", 2048)); return data }, true},
+		{"zeros at the end of what is used", func(data []byte) []byte { clear(data[len(data)/4:]); return data }, false},
+	}
+	for i := range scaled(t, 3) {
+		damages = append(damages, struct {
+			name       string
+			harm       func(data []byte) []byte
+			quarantine bool
+		}{fmt.Sprintf("bits %d", i), flip, false})
+	}
+	s := sandboxtest.Start(t)
+	for _, damage := range damages {
+		t.Run(damage.name, func(t *testing.T) {
+			t.Parallel() // most of the time is spent waiting
+			ns := s.Namespace(t)
+			file := install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
+			fill(t, s, ns, file)
+			data, err := os.ReadFile(stateOf(file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(stateOf(file), damage.harm(data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			checkDamaged(t, s, ns, file, damage.quarantine)
+		})
+	}
+}
+
+// fill makes a state file of objects and of what happened to them.
+func fill(t *testing.T, s *sandboxtest.Sandbox, ns, file string) {
+	t.Helper()
+	maps := use(t, s, configMaps, ns)
+	createMany(t, s, ns, "m", 40)
+	r := startFile(t, file)
+	r.wait(t, "all objects", func() bool { return len(r.events) == 40 })
+	r.saved(t)
+	for i := range 20 {
+		maps.patch(fmt.Sprintf("m-%d", i), `{"data":{"value":"2"}}`)
+	}
+	r.wait(t, "all changes", func() bool { return len(r.events) == 60 })
+	if code := r.stop(t); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+}
+
+// flip changes some bytes among those that are used.
+func flip(data []byte) []byte {
+	for range 10 {
+		for {
+			if i := rand.IntN(len(data)); data[i] != 0 { //nolint:gosec // no secret
+				data[i] ^= byte(1 << rand.IntN(8)) //nolint:gosec // no secret
+				break
+			}
+		}
+	}
+	return data
+}
+
+func checkDamaged(t *testing.T, s *sandboxtest.Sandbox, ns, file string, mustQuarantine bool) {
+	t.Helper()
+	maps := use(t, s, configMaps, ns)
+	maps.remove("m-0")
+	r := startFile(t, file)
+	r.ready(t)
+	maps.create(configMap("new", "1"))
+	maps.remove("m-1")
+	r.expect(t, "all added "+ns+"/new", "all deleted "+ns+"/m-1")
+	aside, _ := filepath.Glob(stateOf(file) + ".corrupt-*")
+	switch {
+	case len(aside) > 1 || mustQuarantine && len(aside) == 0:
+		t.Errorf("put aside: %q", aside)
+	case len(aside) == 1:
+		if !strings.Contains(r.log(), "the state file is damaged") || !strings.Contains(r.log(), filepath.Base(aside[0])) {
+			t.Error("the log does not say that the file was put aside, and where")
+		}
+		r.wait(t, "everything anew", func() bool { return len(r.events) == 39+2 })
+	default:
+		exactly(t, summary(r.expect(t, "all deleted "+ns+"/m-0")), []string{
+			"all deleted " + ns + "/m-0", "all added " + ns + "/new", "all deleted " + ns + "/m-1",
+		})
+	}
+	r.saved(t)
+	r.kill(t)
+	// What was begun anew is in order.
+	maps.create(configMap("last", "1"))
+	r = startFile(t, file)
+	if events := r.expect(t, "all added "+ns+"/last"); len(events) != 1 {
+		t.Errorf("after it: got %q", summary(events))
+	}
+	if now, _ := filepath.Glob(stateOf(file) + ".corrupt-*"); len(now) != len(aside) {
+		t.Errorf("put aside again: %q", now)
+	}
+}
+
+// TestDamagedDeadLetters: the power failed while a dead letter was written. The next one is not glued to it.
+func TestDamagedDeadLetters(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	h := newReceiver(t, answer(http.StatusBadRequest))
+	file := install(t, s.Kubeconfig(), fmt.Sprintf(`
+sources: {maps: {resource: v1/configmaps, namespaces: %s}}
+sinks: {hook: {webhook: {url: %q}}}
+routes: [{name: all, from: maps, to: hook, retry: {attempts: 0}}]
+`, ns, h.URL))
+	letters := filepath.Join(filepath.Dir(file), "state", "dead-letters.jsonl")
+	if err := os.MkdirAll(filepath.Dir(letters), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(letters, []byte(`{"time":"2026-01-01T00:00:00Z","rou`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := startFile(t, file)
+	r.ready(t)
+	use(t, s, configMaps, ns).create(configMap("rejected", "1"))
+	var text []byte
+	poll(t, "the dead letter", func() bool {
+		text, _ = os.ReadFile(letters)
+		return strings.Contains(string(text), ns+"/rejected")
+	})
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if strings.Contains(line, ns+"/rejected") && !strings.HasPrefix(line, "{") || strings.Contains(line, `"rou{`) {
+			t.Errorf("the dead letter cannot be read: %s", line)
+		}
+	}
+}
+
+// TestNewerState: a file of a newer version is refused and left as it is.
+func TestNewerState(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	file := install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
+	fill(t, s, ns, file)
+	setFormat(t, stateOf(file), 7)
+	before, err := os.ReadFile(stateOf(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		code, log := runToEnd(t, file)
+		if code != 1 || !strings.Contains(log, "format 7") || !strings.Contains(log, "state.db") {
+			t.Errorf("exit code %d, want 1; %s", code, log)
+		}
+	}
+	if after, err := os.ReadFile(stateOf(file)); err != nil || string(after) != string(before) {
+		t.Errorf("the file was changed (%v)", err)
+	}
+	setFormat(t, stateOf(file), 1)
+	use(t, s, configMaps, ns).remove("m-0")
+	r := startFile(t, file)
+	if events := r.expect(t, "all deleted "+ns+"/m-0"); len(events) != 1 {
+		t.Errorf("got %q", summary(events))
+	}
+}
+
+// setFormat makes the state file one of another format.
+func setFormat(t *testing.T, path string, format uint16) {
+	t.Helper()
+	value := encoding.BigEndian.AppendUint16(encoding.BigEndian.AppendUint16(nil, format), format)
+	value = encoding.BigEndian.AppendUint32(value, crc32.Checksum(value, crc32.MakeTable(crc32.Castagnoli)))
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("format"), value) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
