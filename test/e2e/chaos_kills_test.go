@@ -13,7 +13,7 @@ import (
 )
 
 // TestLedgerOfManyRoutes kills the router again and again under load. It has a route to standard output and two to webhooks that are
-// unavailable one time in four, one of them with deliver: latest. All get the last state of everything and every delete of what they
+// unavailable one time in four, one of them with a single worker. All get the last state of everything and every delete of what they
 // were given; in no life does an object go backwards.
 func TestLedgerOfManyRoutes(t *testing.T) {
 	const objects, perLife = 40, 40
@@ -34,14 +34,14 @@ func TestLedgerOfManyRoutes(t *testing.T) {
 	}
 	path := func(route string, life int) string { return fmt.Sprintf("/%s/%d", route, life) }
 	next := func(life int) *router { // every life says which one it is
-		config := string(head) + fmt.Sprintf(threeRoutes, ns, h.URL+path("every", life), h.URL+path("latest", life))
+		config := string(head) + fmt.Sprintf(threeRoutes, ns, h.URL+path("every", life), h.URL+path("narrow", life))
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return startFile(t, file)
 	}
 	out := newLedger(t)
-	books := map[string]*ledger{"every": newLedger(t), "latest": newLedger(t)}
+	books := map[string]*ledger{"every": newLedger(t), "narrow": newLedger(t)}
 	for _, b := range books {
 		b.alive, b.uidOf = out.alive, out.uidOf // what happened is the same for all
 	}
@@ -58,6 +58,12 @@ func TestLedgerOfManyRoutes(t *testing.T) {
 		}
 	}
 	last := next(kills)
+	defer func() {
+		if t.Failed() {
+			t.Logf("out: %s; every: %s; narrow: %s", out.settled(last.all()), books["every"].settled(h.life(path("every", kills))),
+				books["narrow"].settled(h.life(path("narrow", kills))))
+		}
+	}()
 	poll(t, "the last state on standard output", func() bool { return out.settled(last.all()) == "" })
 	for name, b := range books {
 		for n := range kills {
@@ -82,12 +88,12 @@ func TestLedgerOfManyRoutes(t *testing.T) {
 
 const threeRoutes = `
 sources: {maps: {resource: v1/configmaps, namespaces: %s}}
-sinks: {out: {stdout: {}}, every: {webhook: {url: %q}}, latest: {webhook: {url: %q}}}
+sinks: {out: {stdout: {}}, every: {webhook: {url: %q}}, narrow: {webhook: {url: %q}}}
 define: {mine: object.metadata.name.startsWith("o-")}
 routes:
   - {name: all, from: maps, filter: mine, existing: deliver, to: out, batch: {wait: 1ms}}
   - {name: every, from: maps, filter: mine, existing: deliver, to: every, batch: {size: 8, wait: 1ms}, retry: {backoff: 1ms, max: 20ms}}
-  - {name: latest, from: maps, filter: mine, existing: deliver, deliver: latest, to: latest, batch: {wait: 1ms}, retry: {backoff: 1ms, max: 20ms}}
+  - {name: narrow, from: maps, filter: mine, existing: deliver, to: narrow, concurrency: 1, batch: {size: 1}, retry: {backoff: 1ms, max: 20ms}}
 `
 
 // TestLedgerAcrossGaps kills the router, and the history of what happens while it is down is lost each time: what it knows of the
