@@ -21,20 +21,21 @@ const (
 //	a \ b       Added      Updated      Deleted, Deselected   Sync
 //	Added       b          Added(b)     nothing, or b         Added(b)
 //	Updated     Updated    Updated      b                     Updated
-//	Deleted     both       both         see end               both
-//	Deselected  both       both         b                     both
+//	Deleted     both       both         both, or see end      both
+//	Deselected  both       both         both, or b            both
 //	Sync        b          b            b                     b
 //
 // Added and an end are nothing, but where Added is Selective the end is left: the object may have been there before, for those who
-// never saw it leave. Updated is from the state before a to the state after b. Where the uids differ, b alone is left, but a delete is only folded into
-// another delete. So of any number of deltas at most two are left: a delete, and what came after it.
+// never saw it leave. Updated is from the state before a to the state after b. Where the uids differ, b alone is left, but an end is
+// folded into nothing but an end of the same uid: each incarnation that was delivered has to be told gone. So of any number of
+// deltas about one uid at most two are left, an end and what came after it, and those that wait for room are no more than an identity.
 func fold(a, b *event.Delta) (*event.Delta, folding) {
 	if ends(a.Op) {
-		if !ends(b.Op) {
+		if !ends(b.Op) || a.Object().UID() != b.Object().UID() {
 			return nil, keepBoth
 		}
 		if a.Op == event.Deleted && b.Op == event.Deselected {
-			return a, keepOne // the name was used again by an object that the route knows nothing of
+			return a, keepOne // gone is gone
 		}
 		return b, keepOne
 	}
