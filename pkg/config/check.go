@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"net"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -160,17 +161,34 @@ func (c *Cluster) Validate(n Node) (problems Problems) {
 
 // Validate checks the addresses.
 func (l *Listen) Validate(n Node) (problems Problems) {
-	if l.Probes == "" {
-		return nil
+	if _, ok := splitAddress(l.Probes); !ok && l.Probes != "" {
+		problems = append(problems, n.At("probes").Problemf(`must be host:port, as in ":8081" or "127.0.0.1:8081", not %q`, l.Probes))
 	}
-	_, port, err := net.SplitHostPort(l.Probes)
+	if l.API == "" {
+		return problems
+	}
+	if path, ok := strings.CutPrefix(l.API, "unix:"); ok {
+		if !filepath.IsAbs(path) {
+			problems = append(problems, n.At("api").Problemf(`must be an absolute path, as in "unix:/run/router/api.sock", not %q`, l.API))
+		}
+		return problems
+	}
+	switch host, ok := splitAddress(l.API); {
+	case !ok:
+		problems = append(problems, n.At("api").Problemf(`must be host:port or unix:/path, as in "127.0.0.1:8484", not %q`, l.API))
+	case host != "localhost" && !net.ParseIP(host).IsLoopback():
+		problems = append(problems, n.At("api").Problemf(
+			`must be a loopback address, as in "127.0.0.1:8484", or unix:/path, not %q: it shows objects and asks nobody who they are`, l.API))
+	}
+	return problems
+}
+
+func splitAddress(address string) (host string, ok bool) {
+	host, port, err := net.SplitHostPort(address)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
-	if err != nil {
-		problems = append(problems, n.At("probes").Problemf(`must be host:port, as in ":8081" or "127.0.0.1:8081", not %q`, l.Probes))
-	}
-	return problems
+	return host, err == nil
 }
 
 // Validate checks what the tags cannot say.

@@ -29,11 +29,20 @@ type Cluster struct {
 type State struct {
 	Dir     string `yaml:"dir,path" doc:"Folder for what outlives the process. Empty: nothing does."`
 	MaxSize Size   `yaml:"maxSize" default:"8Gi" min:"1Mi" doc:"What the state file may grow to. Beyond it, routes that have something new to deliver wait."`
+
+	DeadLetters DeadLetters `yaml:"deadLetters" doc:"How long what could not be delivered is kept."`
+}
+
+// DeadLetters bounds what is kept of the deltas that could not be delivered.
+type DeadLetters struct {
+	Max    int           `yaml:"max" default:"10000" min:"1" doc:"Most dead letters of a route. Beyond it the oldest are lost."`
+	MaxAge time.Duration `yaml:"maxAge" default:"720h" min:"1s" doc:"How long a dead letter is kept."`
 }
 
 // Listen holds the addresses to listen on; an empty one is not listened on.
 type Listen struct {
 	Probes string `yaml:"probes" doc:"host:port of /healthz, /readyz and /metrics. Empty: none."`
+	API    string `yaml:"api" doc:"What router dlq talks to: a loopback host:port, or unix:/path for a socket that only its owner may use. Empty: none."`
 }
 
 // The values of [Source].Cache.

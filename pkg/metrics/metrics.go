@@ -31,6 +31,8 @@ type Metrics struct {
 	RouteErrors     *prometheus.CounterVec   // route, kind
 	Events          *prometheus.CounterVec   // route, sink, result (delivered, retried, rejected)
 	QueueDepth      *prometheus.GaugeVec     // route: deltas owed
+	DeadLetters     *prometheus.GaugeVec     // route: how many are kept
+	LettersLost     *prometheus.CounterVec   // route, reason (age, count)
 	OldestOwed      *prometheus.GaugeVec     // route: seconds
 	DeliverySeconds *prometheus.HistogramVec // route: delta seen → acked
 	HandlerSeconds  *prometheus.HistogramVec // handler: one call
@@ -57,6 +59,8 @@ func New() *Metrics {
 	m.RouteErrors = m.counter("route_errors_total", "Errors per route and kind.", "route", "kind")
 	m.Events = m.counter("events_total", "Events per route and sink.", "route", "sink", "result")
 	m.QueueDepth = m.gauge("queue_depth", "Deltas that a route owes.", "route")
+	m.DeadLetters = m.gauge("dead_letters", "Dead letters that are kept.", "route")
+	m.LettersLost = m.counter("dead_letters_lost_total", "Dead letters that were given up for their age or their count.", "route", "reason")
 	m.OldestOwed = m.gauge("oldest_owed_seconds", "Age of the oldest delta that a route owes.", "route")
 	m.DeliverySeconds = m.histogram("delivery_seconds", "Time from a delta being seen to its ack.", "route")
 	m.HandlerSeconds = m.histogram("handler_seconds", "Time of one call of a handler.", "handler")
