@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -28,6 +29,7 @@ func populate(t *testing.T, path string) (before, after string) {
 		return string(b)
 	}
 	db := open(t, path)
+	letters := openLetters(t, db, checkpoint.LettersConfig{Max: 50})
 	for round := range 6 {
 		w, r := checkpoint.WatchCut{ID: "w", Fed: strconv.Itoa(round)}, checkpoint.RouteCut{Name: "r"}
 		for i := range 150 {
@@ -45,6 +47,12 @@ func populate(t *testing.T, path string) (before, after string) {
 		for i := range 50 {
 			intents = append(intents, identity(fmt.Sprintf("i%d", i), fmt.Sprintf("u%d", round)))
 		}
+		put := make([]checkpoint.Letter, 20)
+		for i := range put {
+			put[i] = letter(t, "r", fmt.Sprintf("n%d", i), time.Unix(int64(round), 0))
+			put[i].Error = text()
+		}
+		add(t, letters, put...)
 		before = dump(t, db, []string{"w"}, []string{"r"})
 		if err := db.WriteIntents(map[string][]checkpoint.Identity{"w": intents}); err != nil {
 			t.Fatal(err)

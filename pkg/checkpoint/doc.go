@@ -1,5 +1,5 @@
 // Package checkpoint keeps on disk what a restart must not lose: the objects of each watch, how far the watch got, and what each route
-// still owes. It is a file that one router owns, state.db, written by one [Writer].
+// still owes, and what they gave up (see [Letters]). It is a file that one router owns, state.db; cuts are written by one [Writer].
 //
 //	informer ──Dirty──┐                       ┌──► state.db (bbolt)
 //	                  ├─ Collector ─► Writer ─┤
@@ -45,6 +45,10 @@
 //	watches/<id>/intents/<uid>\0<ns>\0<n>
 //	routes/<name>/state             since when the route is not configured
 //	routes/<name>/owed/<id>         a delta: attempts, flags, op, source, time, sinks that are done, resource, Old, New
+//	undelivered/state               the number given to a dead letter last (since format 2)
+//	undelivered/entries/<id>        flags, time, route, sink, error, and a delta as above
+//	undelivered/state               the number of the dead letter that was written last (since format 2)
+//	undelivered/entries/<id>        flags, time, route, sink, error, and the delta as above
 //
 // Each value but meta/format is one byte (0: as it is, 1: zstd), the CRC32C (4 bytes) of its place, its key and its stored bytes, and
 // those bytes. bbolt sums up its meta pages only; so Open walks the pages itself, checks each value and compares the seal, which notices

@@ -105,6 +105,10 @@ func dump(t testing.TB, db *checkpoint.DB, watches, routes []string) string {
 			b.WriteString(describe(name, o))
 		}
 	}
+	letters := openLetters(t, db, checkpoint.LettersConfig{})
+	for _, l := range load(t, letters, letters.IDs("", 0, 0)...) {
+		b.WriteString(describeLetter(l))
+	}
 	return b.String()
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Format is the number of the format that this version writes, see the package comment.
-const Format = 1
+const Format = 2
 
 // oldestReader is the oldest Format whose readers understand what this version writes.
 const oldestReader = 1
@@ -21,6 +21,8 @@ const (
 	objectsBucket = "objects"
 	intentsBucket = "intents"
 	owedBucket    = "owed"
+	lettersBucket = "undelivered" // behind meta, which readers want first
+	entriesBucket = "entries"
 
 	formatKey  = "format"
 	sealKey    = "seal"
