@@ -40,30 +40,34 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Server serves the probes.
+// Server serves the probes, or the control API.
 type Server struct {
-	log    *slog.Logger
-	checks func() []Check
-	http   http.Server
-	done   chan struct{} // closed when serving has ended
+	name string // of its key under listen: probes or api
+	log  *slog.Logger
+	http http.Server
+	done chan struct{} // closed when serving has ended
 
 	mu       sync.Mutex
 	listener net.Listener // nil before Start
 	closed   bool
 }
 
-// New makes a Server that listens nowhere yet.
+// New makes a Server of the probes, which listens nowhere yet.
 func New(cfg Config) *Server {
-	s := &Server{log: cfg.Log, checks: cfg.Checks, done: make(chan struct{})}
+	return newServer("probes", cfg.Addr, probes(cfg), cfg.Log)
+}
+
+func newServer(name, addr string, handler http.Handler, log *slog.Logger) *Server {
+	s := &Server{name: name, log: log, done: make(chan struct{})}
 	s.http = http.Server{
-		Addr:              cfg.Addr,
-		Handler:           s.routes(cfg.Metrics),
+		Addr:              addr,
+		Handler:           handler,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug), // clients' mistakes
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients' mistakes
 	}
 	return s
 }
@@ -74,21 +78,20 @@ func (s *Server) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listener != nil || s.closed {
-		return errors.New("listen.probes: the server was started or closed before: this is a bug of the router")
+		return fmt.Errorf("listen.%s: the server was started or closed before: this is a bug of the router", s.name)
 	}
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", s.http.Addr)
+	listener, err := listen(ctx, s.http.Addr)
 	if err != nil {
-		return fmt.Errorf("listen.probes: cannot listen on %q, choose another address: %w", s.http.Addr, err)
+		return fmt.Errorf("listen.%s: cannot listen on %q, choose another address: %w", s.name, s.http.Addr, err)
 	}
 	s.listener = listener
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			s.log.Error("the probes are not served any more", "error", err)
+			s.log.Error("requests are not served any more", "for", s.name, "error", err)
 		}
 	}()
-	s.log.Info("listening", "for", "probes", "address", listener.Addr().String())
+	s.log.Info("listening", "for", s.name, "address", listener.Addr().String())
 	return nil
 }
 
@@ -114,28 +117,28 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	err := s.http.Shutdown(ctx)
 	if err != nil {
-		err = errors.Join(fmt.Errorf("listen.probes: requests were cut off: %w", err), s.http.Close())
+		err = errors.Join(fmt.Errorf("listen.%s: requests were cut off: %w", s.name, err), s.http.Close())
 	}
 	<-s.done
 	return err
 }
 
-// routes answers GET and HEAD on three paths; the mux says 404 and 405 to all else.
-func (s *Server) routes(metrics http.Handler) http.Handler {
+// probes answers GET and HEAD on three paths; the mux says 404 and 405 to all else.
+func probes(cfg Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok\n") })
-	mux.HandleFunc("GET /readyz", s.ready)
-	if metrics != nil {
-		mux.Handle("GET /metrics", metrics)
+	mux.HandleFunc("GET /readyz", cfg.ready)
+	if cfg.Metrics != nil {
+		mux.Handle("GET /metrics", cfg.Metrics)
 	}
 	return mux
 }
 
 // ready answers in the way of Kubernetes' own components: one line per check, and a last one that says it all.
-func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
+func (cfg Config) ready(w http.ResponseWriter, _ *http.Request) {
 	var checks []Check
-	if s.checks != nil {
-		checks = s.checks()
+	if cfg.Checks != nil {
+		checks = cfg.Checks()
 	}
 	var b strings.Builder
 	var holding []string
