@@ -2,6 +2,7 @@
 //
 //	router -config config.yaml          runs until it is told to stop
 //	router check -config config.yaml    reports every mistake of the configuration
+//	router dlq list -config config.yaml what could not be delivered; also show, retry, drop
 //	router schema                       prints the JSON Schema of the configuration, for editors
 //	router version
 //
@@ -65,6 +66,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch args[0] {
 	case "check":
 		return check(args[1:], stdout, stderr)
+	case "dlq":
+		return deadLetters(ctx, args[1:], stdout, stderr)
 	case "version":
 		fmt.Fprintf(stdout, "router %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return exitOK
@@ -82,6 +85,7 @@ func usage(w io.Writer) {
 	fmt.Fprint(w, `Usage:
   router -config config.yaml          run until SIGINT or SIGTERM
   router check -config config.yaml    report every mistake of the configuration
+  router dlq list|show|retry|drop     what could not be delivered, see router dlq help
   router schema                       print the JSON Schema of the configuration, for editors
   router version
 

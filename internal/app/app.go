@@ -59,6 +59,7 @@ func (r *router) run(ctx context.Context) error {
 	var writer, watches sync.WaitGroup
 	if r.state != nil {
 		writer.Go(func() { r.state.writer.Run(writing) })
+		writer.Go(func() { r.expireLetters(writing) })
 	}
 	r.pipeline.Start(context.WithoutCancel(ctx))
 	watches.Go(func() { r.factory.Run(watching) })

@@ -53,7 +53,7 @@ func (r *router) open(ctx context.Context) error {
 	r.server = client.Host()
 	r.onClose("client", func(context.Context) error { client.Close(); return nil })
 	if cfg := r.plan.config.State; cfg.Dir != "" {
-		if r.state, err = openState(cfg, r.log); err != nil {
+		if r.state, err = openState(cfg, r.letterBounds(), r.log); err != nil {
 			return err
 		}
 		r.onClose("state", r.state.close)
@@ -82,7 +82,10 @@ func (r *router) open(ctx context.Context) error {
 	if err := r.openSaved(ctx, client, watches); err != nil {
 		return err
 	}
-	return r.openProbes(ctx)
+	if err := r.openProbes(ctx); err != nil {
+		return err
+	}
+	return r.openAPI(ctx)
 }
 
 // openSaved goes on from what was saved.
@@ -224,5 +227,21 @@ func (r *router) openProbes(ctx context.Context) error {
 		return err
 	}
 	r.onClose("probes", probes.Close)
+	return nil
+}
+
+func (r *router) openAPI(ctx context.Context) error {
+	if r.plan.config.Listen.API == "" {
+		return nil
+	}
+	cfg := api.ControlConfig{Addr: r.plan.config.Listen.API, Status: r.status, Log: r.log}
+	if r.state != nil {
+		cfg.DeadLetters = letterDesk{r}
+	}
+	control := api.NewControl(cfg)
+	if err := control.Start(ctx); err != nil {
+		return err
+	}
+	r.onClose("api", control.Close)
 	return nil
 }

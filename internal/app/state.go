@@ -18,11 +18,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
 )
 
-// The files of state.dir.
-const (
-	stateFile       = "state.db"
-	deadLettersFile = "dead-letters.jsonl"
-)
+// stateFile is the file in state.dir.
+const stateFile = "state.db"
 
 // identityTimeout is how long the router waits at its start for the API server to say which cluster it is.
 const identityTimeout = 5 * time.Second
@@ -31,7 +28,7 @@ const identityTimeout = 5 * time.Second
 type state struct {
 	db      *checkpoint.DB
 	writer  *checkpoint.Writer
-	letters *pipeline.FileDeadLetters
+	letters *checkpoint.Letters
 	log     *slog.Logger
 
 	factory  *informer.Factory
@@ -40,7 +37,7 @@ type state struct {
 }
 
 // openState opens the state folder and locks it.
-func openState(cfg config.State, log *slog.Logger) (*state, error) {
+func openState(cfg config.State, bounds checkpoint.LettersConfig, log *slog.Logger) (*state, error) {
 	dir := cfg.Dir
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state.dir: %w", err)
@@ -49,7 +46,7 @@ func openState(cfg config.State, log *slog.Logger) (*state, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state.dir: %w", err)
 	}
-	letters, err := pipeline.OpenDeadLetters(filepath.Join(dir, deadLettersFile))
+	letters, err := db.Letters(bounds)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("state.dir: %w", err), db.Close())
 	}
@@ -58,7 +55,7 @@ func openState(cfg config.State, log *slog.Logger) (*state, error) {
 	return s, nil
 }
 
-func (s *state) close(context.Context) error { return errors.Join(s.letters.Close(), s.db.Close()) }
+func (s *state) close(context.Context) error { return s.db.Close() }
 
 // announce adds what is to be seen of the checkpoint from outside.
 func (s *state) announce(m *metrics.Metrics) {

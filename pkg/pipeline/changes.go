@@ -28,7 +28,7 @@ func (c *changes) restored(e *entry, number uint64) {
 
 // note says that e is not, or not any more, as it was handed over.
 func (c *changes) note(e *entry) {
-	if c.on && !e.changed {
+	if c.on && !e.changed && e.letter == 0 { // a letter is on disk itself
 		e.changed = true
 		c.put.push(e, byChange)
 	}

@@ -1,157 +1,102 @@
 package pipeline
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"log/slog"
-	"os"
-	"sync"
 	"time"
 
-	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
 )
-
-// Letter is a delta that could not be delivered.
-type Letter struct {
-	Time     time.Time
-	Route    string
-	Sink     string // which refused it; empty: it did not get as far as a sink
-	Err      error
-	Attempts int
-	Delta    *event.Delta
-}
 
 // DeadLetterer keeps what could not be delivered. It is safe for concurrent use.
 type DeadLetterer interface {
-	// DeadLetter keeps a letter. If it returns an error, the route goes on owing the delta, and tries again later.
-	DeadLetter(ctx context.Context, letter Letter) error
+	// Add keeps letters, all or none. If it returns an error, the route goes on owing the deltas, and tries again later.
+	Add(ctx context.Context, letters []checkpoint.Letter) error
+	// Remove forgets letters whose deltas were put through again, see [Pipeline.Redeliver], and returns how many were there.
+	Remove(ctx context.Context, ids []uint64) (int, error)
 }
 
 // LogDeadLetters keeps nothing: it says in the log what is lost, without the objects. It is for a router that has no state folder.
 type LogDeadLetters struct{ Log *slog.Logger }
 
-// DeadLetter implements [DeadLetterer]. It never fails.
-func (l *LogDeadLetters) DeadLetter(ctx context.Context, letter Letter) error {
-	l.Log.LogAttrs(ctx, slog.LevelError, "a delta is lost: it could not be delivered, and there is no state folder to keep it in",
-		slog.String("route", letter.Route), slog.String("sink", letter.Sink), slog.String("delta", letter.Delta.String()),
-		slog.Int("attempts", letter.Attempts), slog.Any("error", letter.Err))
-	return nil
-}
-
-// FileDeadLetters appends letters to a file of JSON lines, which only its owner can read. A letter that DeadLetter returned nil for
-// outlives the process, but maybe not a power failure.
-//
-// A line is {"time", "route", "sink", "error", "attempts", "delta": {"op", "source", "key", "uid", "resourceVersion", "initial",
-// "stale", "object", "oldObject"}}, where empty members are left out. Of a Secret the objects are left out.
-type FileDeadLetters struct {
-	mu   sync.Mutex
-	file *os.File
-}
-
-// OpenDeadLetters opens the file and makes it if there is none. The last line may have been cut by a crash: then the next letter
-// starts a new one.
-func OpenDeadLetters(path string) (*FileDeadLetters, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("dead letters: %w", err)
-	}
-	if err := endLine(file); err != nil {
-		return nil, fmt.Errorf("dead letters: %w", closeAfter(file, err))
-	}
-	return &FileDeadLetters{file: file}, nil
-}
-
-// DeadLetter implements [DeadLetterer]. After an error the file is as it was.
-func (f *FileDeadLetters) DeadLetter(_ context.Context, letter Letter) error {
-	line, err := letter.line()
-	if err != nil {
-		return fmt.Errorf("dead letters: %w", err)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	info, err := f.file.Stat()
-	if err != nil {
-		return fmt.Errorf("dead letters: %w", err)
-	}
-	if _, err := f.file.Write(line); err != nil {
-		if cut := f.file.Truncate(info.Size()); cut != nil {
-			return fmt.Errorf("dead letters: %w (and the half-written line stays: %w)", err, cut)
-		}
-		return fmt.Errorf("dead letters: %w", err)
+// Add implements [DeadLetterer]. It never fails.
+func (l *LogDeadLetters) Add(ctx context.Context, letters []checkpoint.Letter) error {
+	for i := range letters {
+		letter := &letters[i]
+		l.Log.LogAttrs(ctx, slog.LevelError, "a delta is lost: it could not be delivered, and there is no state folder to keep it in",
+			slog.String("route", letter.Route), slog.String("sink", letter.Sink), slog.String("delta", letter.Delta.String()),
+			slog.Int("attempts", letter.Attempts), slog.String("error", letter.Error))
 	}
 	return nil
 }
 
-// Close closes the file.
-func (f *FileDeadLetters) Close() error { return f.file.Close() }
+// Remove implements [DeadLetterer]. There is nothing to remove.
+func (l *LogDeadLetters) Remove(context.Context, []uint64) (int, error) { return 0, nil }
 
-func endLine(file *os.File) error {
-	info, err := file.Stat()
-	if err != nil || info.Size() == 0 {
-		return err
-	}
-	last := make([]byte, 1)
-	if _, err := file.ReadAt(last, info.Size()-1); err != nil && err != io.EOF {
-		return err
-	}
-	if last[0] == '\n' {
-		return nil
-	}
-	_, err = file.WriteString("\n")
-	return err
+// failure is an entry that is given up, at one sink or at all of them.
+type failure struct {
+	entry  *entry
+	sink   int // -1: it did not get as far as a sink
+	reason error
 }
 
-func closeAfter(file *os.File, err error) error {
-	if e := file.Close(); e != nil {
-		return fmt.Errorf("%w (%w)", err, e)
+func (w *worker) sinkName(f *failure) string {
+	if f.sink < 0 {
+		return ""
 	}
-	return err
+	return w.cfg.Sinks[f.sink].Name
 }
 
-type letterLine struct {
-	Time     time.Time   `json:"time"`
-	Route    string      `json:"route"`
-	Sink     string      `json:"sink,omitempty"`
-	Error    string      `json:"error"`
-	Attempts int         `json:"attempts"`
-	Delta    letterDelta `json:"delta"`
-}
-
-type letterDelta struct {
-	Op              string          `json:"op"`
-	Source          string          `json:"source"`
-	Key             string          `json:"key"`
-	UID             string          `json:"uid,omitempty"`
-	ResourceVersion string          `json:"resourceVersion,omitempty"`
-	Initial         bool            `json:"initial,omitempty"`
-	Stale           bool            `json:"stale,omitempty"`
-	Object          json.RawMessage `json:"object,omitempty"`
-	OldObject       json.RawMessage `json:"oldObject,omitempty"`
-}
-
-func (l Letter) line() ([]byte, error) {
-	d, o := l.Delta, l.Delta.Object()
-	out := letterLine{
-		Time: l.Time.UTC(), Route: l.Route, Sink: l.Sink, Error: l.Err.Error(), Attempts: l.Attempts,
-		Delta: letterDelta{
-			Op: d.Op.String(), Source: d.Source, Key: d.Key().String(), UID: o.UID(), ResourceVersion: o.ResourceVersion(),
-			Initial: d.Initial, Stale: d.Stale,
-		},
+// giveUp does what the route's onFailure says about what is in w.failures, and reports whether that is done with. If not, it is owed
+// still. Dead letters are written all at once: a sink that rejects everything must not cost one write to the disk for each delta.
+func (w *worker) giveUp(ctx context.Context) bool {
+	switch {
+	case len(w.failures) == 0:
+		return true
+	case w.cfg.OnFailure == Pause:
+		f := &w.failures[0]
+		w.pause(f.entry.delta, w.sinkName(f), f.reason)
+		return false
+	case w.cfg.OnFailure == Drop:
+		for i := range w.failures {
+			f := &w.failures[i]
+			f.entry.work.outcome = max(f.entry.work.outcome, dropped)
+			w.complain("they are dropped", f.entry.delta, w.sinkName(f), f.reason)
+		}
+		return true
 	}
-	if r := o.Resource(); r.Group != "" || r.Resource != "secrets" {
-		out.Delta.Object = o.JSON()
-		if d.New != nil && d.Old != nil {
-			out.Delta.OldObject = d.Old.JSON()
+	return w.putAside(ctx)
+}
+
+func (w *worker) endFailures() {
+	clear(w.failures)
+	w.failures = w.failures[:0]
+}
+
+// putAside writes dead letters.
+func (w *worker) putAside(ctx context.Context) bool {
+	now := time.Now()
+	letters := make([]checkpoint.Letter, len(w.failures))
+	for i := range w.failures {
+		f := &w.failures[i]
+		letters[i] = checkpoint.Letter{
+			Time: now, Route: w.cfg.Name, Sink: w.sinkName(f), Error: f.reason.Error(), Attempts: max(1, f.entry.work.failures()),
+			Unseen: f.entry.unseen, Delta: f.entry.delta,
 		}
 	}
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(out); err != nil {
-		return nil, fmt.Errorf("%s: the object is no JSON", d) // the encoder's error would quote it
+	err := w.letters.Add(ctx, letters)
+	for i := range w.failures {
+		f := &w.failures[i]
+		work := f.entry.work
+		if err != nil {
+			w.count.errors("dead_letter").Inc()
+			w.complain("dead letters cannot be written, so they are owed still", f.entry.delta, w.sinkName(f), err)
+			work.tries++
+			work.delay = max(work.delay, w.cfg.Retry.delay(work.tries))
+			continue
+		}
+		work.outcome = deadLettered
+		w.complain("they are put aside as dead letters", f.entry.delta, w.sinkName(f), f.reason)
 	}
-	return b.Bytes(), nil
+	return err == nil
 }

@@ -26,10 +26,11 @@ func (w *worker) deliver(ctx context.Context) {
 		}
 	}
 	for len(w.cursors) > 0 {
+		w.bury(ctx)
 		w.wave = w.wave[:0]
 		going := w.cursors[:0]
 		for _, i := range w.cursors {
-			if i = w.advance(ctx, i); i >= 0 {
+			if i = w.advance(i); i >= 0 {
 				w.wave = append(w.wave, w.batch[i])
 				going = append(going, i)
 			}
@@ -41,8 +42,32 @@ func (w *worker) deliver(ctx context.Context) {
 	}
 }
 
+// bury gives up what stands next in its lane and was rejected before it got to a sink.
+func (w *worker) bury(ctx context.Context) {
+	for _, i := range w.cursors {
+		lane := w.batch[i].lane
+		for ; i < len(w.batch) && w.batch[i].lane == lane; i++ {
+			e := w.batch[i]
+			ended := e.work.state == done || e.work.state == open && e.work.handled && len(e.work.events) == 0
+			if e.work.state == open && e.work.dead != nil {
+				w.failures = append(w.failures, failure{e, -1, e.work.dead})
+			} else if !ended {
+				break
+			}
+		}
+	}
+	state := later
+	if w.giveUp(ctx) {
+		state = done
+	}
+	for i := range w.failures {
+		w.failures[i].entry.work.state = state
+	}
+	w.endFailures()
+}
+
 // advance returns the first entry of the lane, from i, that has events to deliver; -1 if the lane is at its end or has to wait.
-func (w *worker) advance(ctx context.Context, i int) int {
+func (w *worker) advance(i int) int {
 	lane := w.batch[i].lane
 	for ; i < len(w.batch) && w.batch[i].lane == lane; i++ {
 		e := w.batch[i]
@@ -51,11 +76,6 @@ func (w *worker) advance(ctx context.Context, i int) int {
 			continue
 		case e.work.state == later:
 			return -1
-		case e.work.dead != nil:
-			if !w.fail(ctx, e, "", e.work.dead) {
-				e.work.state = later
-				return -1
-			}
 		case !e.work.handled:
 			return -1
 		case len(e.work.events) > 0:
@@ -83,19 +103,20 @@ func (w *worker) write(ctx context.Context) {
 			}
 			w.spans = append(w.spans, span{e, start, len(w.events)})
 		}
-		if len(w.spans) == 0 {
-			continue
-		}
-		errs := b.write(ctx, w.events, w.spans[0].end)
-		for _, sp := range w.spans {
-			if errs == nil {
-				w.settleAt(ctx, s, sp.entry, nil)
-			} else {
-				w.settleAt(ctx, s, sp.entry, errs[sp.start:sp.end])
+		if len(w.spans) > 0 {
+			errs := b.write(ctx, w.events, w.spans[0].end)
+			for _, sp := range w.spans {
+				if errs == nil {
+					w.settleAt(ctx, s, sp.entry, nil)
+				} else {
+					w.settleAt(ctx, s, sp.entry, errs[sp.start:sp.end])
+				}
 			}
+			clear(w.events)
 		}
-		clear(w.events)
-		w.publish()
+		if w.refuse(ctx, s); len(w.spans) > 0 {
+			w.publish()
+		}
 	}
 	for _, e := range w.wave {
 		e.work.state = later
@@ -155,17 +176,33 @@ func (w *worker) settleAt(ctx context.Context, sink int, e *entry, errs []error)
 	if refusal != nil {
 		after.rejected = refusal
 	}
-	if after.rejected != nil && !w.fail(ctx, e, w.cfg.Sinks[sink].Name, after.rejected) {
-		w.keep(e, sink, remaining{events: []int{}, rejected: after.rejected})
+	if after.rejected != nil {
+		w.failures = append(w.failures, failure{e, sink, after.rejected})
 		return
 	}
 	work.closed |= 1 << sink
 }
 
+// refuse gives up what the sink rejected for good.
+func (w *worker) refuse(ctx context.Context, sink int) {
+	ok := w.giveUp(ctx)
+	for i := range w.failures {
+		if f := &w.failures[i]; ok {
+			f.entry.work.closed |= 1 << sink
+		} else {
+			w.keep(f.entry, sink, remaining{events: []int{}, rejected: f.reason})
+		}
+	}
+	w.endFailures()
+}
+
 // expired reports whether an entry is too old to be tried again at a sink that is unavailable.
 func (w *worker) expired(ctx context.Context, e *entry, err error) bool {
-	return ctx.Err() == nil && !errors.Is(err, context.Canceled) &&
-		!e.delta.Seen.IsZero() && time.Since(e.delta.Seen) > w.cfg.Retry.MaxAge
+	seen := e.delta.Seen
+	if e.letter != 0 {
+		seen = e.since // it has its time once more
+	}
+	return ctx.Err() == nil && !errors.Is(err, context.Canceled) && !seen.IsZero() && time.Since(seen) > w.cfg.Retry.MaxAge
 }
 
 // postpone keeps what a sink could not take at the moment.

@@ -31,9 +31,10 @@ type entry struct {
 	lane, object *slot
 	links        [4]links
 	stage        stage
-	taken        bool // in a batch at this moment
-	restored     bool // owed since before a restart: it counts as attempted
-	unseen       bool // filter and key were not asked yet, or failed
+	taken        bool   // in a batch at this moment
+	restored     bool   // owed since before a restart: it counts as attempted
+	unseen       bool   // filter and key were not asked yet, or failed
+	letter       uint64 // the dead letter that it comes from; 0: none
 	work         *work
 
 	// For the checkpoint, see changes.

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
@@ -131,21 +132,36 @@ func ok(*event.Delta) plugins.Result {
 
 // letters records dead letters.
 type letters struct {
-	refuse func(pipeline.Letter) error
+	refuse func(checkpoint.Letter) error
 	mu     sync.Mutex
-	all    []pipeline.Letter
+	all    []checkpoint.Letter
+	writes int
+	gone   []uint64
 }
 
-func (l *letters) DeadLetter(_ context.Context, letter pipeline.Letter) error {
+func (l *letters) Add(_ context.Context, letters []checkpoint.Letter) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refuse != nil {
-		if err := l.refuse(letter); err != nil {
-			return err
+		for _, letter := range letters {
+			if err := l.refuse(letter); err != nil {
+				return err
+			}
 		}
 	}
-	l.all = append(l.all, letter)
+	l.writes++
+	for _, letter := range letters {
+		letter.ID = uint64(len(l.all) + 1)
+		l.all = append(l.all, letter)
+	}
 	return nil
+}
+
+func (l *letters) Remove(_ context.Context, ids []uint64) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = append(l.gone, ids...)
+	return len(ids), nil
 }
 
 func (l *letters) got() []string {

@@ -38,6 +38,8 @@ type route struct {
 	want     int           // the leader waits until so many deltas are ready; 0: for something else
 	room     chan struct{} // closed when there is room again; nil: nobody waits
 
+	redelivering map[uint64]bool // dead letters that are owed again
+
 	complained map[string]time.Time // when each kind of trouble was last said in the log
 }
 
@@ -47,7 +49,7 @@ func newRoute(index int, cfg Route, parent *Pipeline, all Config, breakers map[s
 		count: newCounters(all.Metrics, cfg),
 		log:   all.Log.With(slog.String("route", cfg.Name)),
 		lead:  make(chan struct{}, 1), wake: make(chan struct{}, 1), timer: time.NewTimer(forever),
-		settled: cfg.Ready == nil, complained: map[string]time.Time{},
+		settled: cfg.Ready == nil, complained: map[string]time.Time{}, redelivering: map[uint64]bool{},
 	}
 	r.timer.Stop()
 	r.q.changes.on = all.Durable

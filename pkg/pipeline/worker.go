@@ -70,6 +70,9 @@ type worker struct {
 	wave    []*entry
 	events  []event.Event
 	spans   []span
+
+	failures []failure // what is to be given up, see giveUp
+	acked    []uint64  // dead letters whose deltas were acked
 }
 
 func (r *route) work(ctx context.Context) {
@@ -83,7 +86,14 @@ func (r *route) work(ctx context.Context) {
 			w.deliver(ctx)
 		}
 		w.finish()
+		w.forgetLetters(ctx)
 	}
+}
+
+// forgetLetters removes the dead letters of what was acked.
+func (w *worker) forgetLetters(ctx context.Context) {
+	w.forget(ctx, w.acked)
+	w.acked = w.acked[:0]
 }
 
 // durable waits until the identities of the batch's objects are on disk: nothing may be told of an object whose end could be missed.
@@ -215,33 +225,6 @@ func (w *worker) reject(e *entry, err error) {
 	e.work.delay = max(w.cfg.Retry.delay(e.work.attempts), plugins.RetryAfter(err))
 }
 
-// fail does what the route's onFailure says about an entry, at one sink or at all of them, and reports whether it is done with there.
-func (w *worker) fail(ctx context.Context, e *entry, sink string, reason error) bool {
-	switch w.cfg.OnFailure {
-	case Drop:
-		e.work.outcome = max(e.work.outcome, dropped)
-		w.complain("they are dropped", e.delta, sink, reason)
-		return true
-	case Pause:
-		w.pause(e.delta, sink, reason)
-		return false
-	case DeadLetter:
-	}
-	err := w.letters.DeadLetter(ctx, Letter{
-		Time: time.Now(), Route: w.cfg.Name, Sink: sink, Err: reason, Attempts: max(1, e.work.failures()), Delta: e.delta,
-	})
-	if err != nil {
-		w.count.errors("dead_letter").Inc()
-		w.complain("dead letters cannot be written, so they are owed still", e.delta, sink, err)
-		e.work.tries++
-		e.work.delay = max(e.work.delay, w.cfg.Retry.delay(e.work.tries))
-		return false
-	}
-	e.work.outcome = deadLettered
-	w.complain("they are put aside as dead letters", e.delta, sink, reason)
-	return true
-}
-
 // finish acks what is done and gives the lanes back.
 func (w *worker) finish() {
 	now := time.Now()
@@ -286,6 +269,9 @@ func (w *worker) ack(e *entry, now time.Time) {
 		w.count.deadLettered.Inc()
 	}
 	w.count.delivery.Observe(now.Sub(e.since).Seconds())
+	if e.letter != 0 {
+		w.acked = append(w.acked, e.letter)
+	}
 	w.q.remove(e)
 }
 

@@ -39,7 +39,7 @@ var allowed = map[string][]string{
 		"pkg/rawjson", "pkg/event", "pkg/metrics", "pkg/config", "pkg/expr", "pkg/index", "pkg/filters", "pkg/informer",
 		"pkg/checkpoint", "pkg/plugins", "pkg/pipeline", "pkg/api",
 	},
-	"cmd/router": {"internal/app", "pkg/config", "pkg/plugins", "pkg/plugins/*"},
+	"cmd/router": {"internal/app", "pkg/api", "pkg/config", "pkg/plugins", "pkg/plugins/*"},
 
 	// Modules of their own. A plugin's author gets the SDK and nothing of the router with it.
 	"sdk/go/...":           {"sdk/go/..."},

@@ -141,9 +141,13 @@ routes:
 
 	h.answer(http.StatusBadRequest)
 	maps.create(configMap("rejected", "1"))
+	r.wait(t, "a line in the log about the dead letter", func() bool {
+		log := r.stderr.String()
+		return strings.Contains(log, "put aside as dead letters") && strings.Contains(log, "added maps "+ns+"/rejected")
+	})
 	poll(t, "the dead letter", func() bool {
-		letters, _ := os.ReadFile(filepath.Join(dir, "dead-letters.jsonl"))
-		return strings.Contains(string(letters), ns+"/rejected")
+		_, metrics := r.get(t, "/metrics")
+		return strings.Contains(metrics, `deltarouter_dead_letters{route="hook"} 1`)
 	})
 	var event struct{ Type, Subject string }
 	if err := json.Unmarshal([]byte(h.got[0]), &event); err != nil || event.Type != "deltarouter.added" || event.Subject != ns+"/a" {

@@ -1,0 +1,122 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// dlq runs router dlq and returns what it prints; it must succeed.
+func dlq(t *testing.T, file string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(binary, append([]string{"dlq", args[0], "-config", file}, args[1:]...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("router dlq %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// TestDeadLetters: what a webhook rejects is listed, survives a restart and a kill, and is delivered once the webhook is mended.
+func TestDeadLetters(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	h := newHook(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	config := fmt.Sprintf(`version: 1
+cluster: {name: test, kubeconfig: %q}
+state: {dir: %q}
+listen: {probes: "127.0.0.1:0", api: "unix:%s"}
+sources:
+  maps: {resource: v1/configmaps, namespaces: %s}
+sinks:
+  out: {stdout: {}}
+  hook: {webhook: {url: %q}}
+routes:
+  - {name: both, from: maps, to: [out, hook], retry: {backoff: 10ms, max: 50ms, attempts: 1}}
+`, s.Kubeconfig(), filepath.Join(dir, "state"), filepath.Join(dir, "api.sock"), ns, h.URL)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.answer(http.StatusBadRequest)
+	r := startFile(t, file)
+	r.ready(t)
+	maps := use(t, s, configMaps, ns)
+	for _, name := range []string{"kept", "changed", "gone", "dropped"} {
+		maps.create(configMap(name, "1"))
+		poll(t, "the letter", func() bool { return strings.Contains(dlq(t, file, "list"), "added maps "+ns+"/"+name) })
+	}
+	for _, end := range []string{"stopped", "killed"} {
+		if end == "stopped" {
+			if code := r.stop(t); code != 0 {
+				t.Fatalf("exit code %d", code)
+			}
+		} else {
+			poll(t, "a cut to be written", func() bool { return r.cutSince(t) }) // else all is delivered, and put aside, once more
+			r.kill(t)
+		}
+		r = startFile(t, file)
+		r.ready(t)
+		if list := dlq(t, file, "list", "-route", "both"); strings.Count(list, "\n") != 5 || !strings.Contains(list, "400") {
+			t.Fatalf("%s: the letters are\n%s", end, list)
+		}
+	}
+	if shown := dlq(t, file, "show", "1"); !strings.Contains(shown, `"value": "1"`) {
+		t.Errorf("the object is not shown:\n%s", shown)
+	}
+
+	// Mended: only the sink that refused it gets it, flagged.
+	h.answer(http.StatusOK)
+	out := len(r.all())
+	dlq(t, file, "retry", "1")
+	poll(t, "the redelivery", func() bool { return h.count() == 1 })
+	dlq(t, file, "drop", "4")
+	poll(t, "the letter to be gone", func() bool { return strings.Count(dlq(t, file, "list"), "\n") == 3 })
+	first := h.events(t)[0]
+	if first.Subject != ns+"/kept" || first.Type != "deltarouter.added" || !first.Redelivered {
+		t.Errorf("got %+v", first)
+	}
+	if got := r.all(); len(got) != out {
+		t.Errorf("the sink that had it got it again: %q", summary(got[out:]))
+	}
+
+	// What the objects are now.
+	maps.patch("changed", `{"data":{"value":"2"}}`)
+	maps.remove("gone")
+	poll(t, "the changes", func() bool { return h.count() == 3 })
+	dlq(t, file, "retry", "-route", "both", "-current")
+	poll(t, "the redelivery", func() bool { return h.count() == 4 })
+	last := h.events(t)[3]
+	if last.Subject != ns+"/changed" || last.Type != "deltarouter.updated" || !last.Redelivered || !strings.Contains(string(last.Data), `"2"`) {
+		t.Errorf("got %+v", last)
+	}
+	poll(t, "the list to be empty", func() bool { return dlq(t, file, "list", "-o", "json") == "[]\n" })
+}
+
+// hookEvent is what the webhook got.
+type hookEvent struct {
+	Type, Subject string
+	Redelivered   bool
+	Data          json.RawMessage
+}
+
+func (h *hook) events(t *testing.T) []hookEvent {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	events := make([]hookEvent, len(h.got))
+	for i, text := range h.got {
+		if err := json.Unmarshal([]byte(text), &events[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return events
+}
