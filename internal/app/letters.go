@@ -3,12 +3,14 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/api"
 	"github.com/deltarouter/deltarouter/pkg/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
 const (
@@ -34,15 +36,19 @@ func (r *router) expireLetters(ctx context.Context) {
 	}
 }
 
-// letterBounds says how many dead letters are kept, and counts them.
+// letterBounds says how many dead letters are kept, and counts them. A flood says only once in an interval what it costs.
 func (r *router) letterBounds() checkpoint.LettersConfig {
 	cfg := r.plan.config.State.DeadLetters
+	said := make(map[string]time.Time) // the calls come one at a time
 	return checkpoint.LettersConfig{
 		Max: cfg.Max, MaxAge: cfg.MaxAge,
 		Count: func(route string, n int) { r.metrics.DeadLetters.WithLabelValues(route).Set(float64(n)) },
 		Lost: func(route, reason string, n int) {
 			r.metrics.LettersLost.WithLabelValues(route, reason).Add(float64(n))
-			r.log.Warn("dead letters are lost: the newest are kept, as state.deadLetters says", "route", route, "reason", reason, "letters", n)
+			if time.Since(said[route]) > expiryInterval {
+				said[route] = time.Now()
+				r.log.Warn("dead letters are lost: the newest are kept, as state.deadLetters says", "route", route, "reason", reason, "letters", n)
+			}
 		},
 	}
 }
@@ -50,7 +56,10 @@ func (r *router) letterBounds() checkpoint.LettersConfig {
 var errNoLetter = errors.New("there is no such dead letter")
 
 // letterDesk is the dead letters for the API.
-type letterDesk struct{ r *router }
+type letterDesk struct {
+	r      *router
+	synced func(source string) bool // false also if there is no such source
+}
 
 // Letters implements api.DeadLetters.
 func (d letterDesk) Letters(ctx context.Context, route string, after uint64, limit int) ([]api.Letter, error) {
@@ -97,11 +106,11 @@ func show(l checkpoint.Letter) api.Letter {
 		ID: l.ID, Time: l.Time.UTC(), Route: l.Route, Sink: l.Sink, Error: l.Error, Attempts: l.Attempts,
 		Delta: api.Delta{
 			Op: d.Op.String(), Source: d.Source, Key: d.Key().String(), UID: o.UID(), ResourceVersion: o.ResourceVersion(),
-			Initial: d.Initial, Stale: d.Stale, Redelivered: d.Redelivered, Object: []byte(o.JSON()),
+			Initial: d.Initial, Stale: d.Stale, Redelivered: d.Redelivered, Object: o.JSON(),
 		},
 	}
 	if d.New != nil && d.Old != nil {
-		shown.Delta.OldObject = []byte(d.Old.JSON())
+		shown.Delta.OldObject = d.Old.JSON()
 	}
 	return shown
 }
@@ -124,7 +133,12 @@ func (d letterDesk) Retry(ctx context.Context, which api.Selection, current bool
 	err := d.each(ctx, ids, func(letter checkpoint.Letter) {
 		found[letter.ID] = true
 		if current || identityOnly(letter.Delta) {
-			if !d.refresh(&letter) {
+			there, err := d.refresh(&letter)
+			if err != nil {
+				outcome.Fail(letter.ID, err)
+				return
+			}
+			if !there {
 				gone = append(gone, letter.ID)
 				d.r.log.Info("a dead letter is dropped: its object is not there any more", "letter", letter.ID, "route", letter.Route,
 					"delta", letter.Delta.String())
@@ -182,16 +196,24 @@ func identityOnly(d *event.Delta) bool {
 func ended(d *event.Delta) bool { return d.New == nil }
 
 // refresh puts the present state of its object into a letter, as an update. It returns false if the object is not there any more; the
-// letter of a delete is left as it is then.
-func (d letterDesk) refresh(letter *checkpoint.Letter) bool {
+// letter of a delete is left as it is then. The error says that nobody knows.
+func (d letterDesk) refresh(letter *checkpoint.Letter) (there bool, err error) {
 	was := letter.Delta
+	if !d.synced(was.Source) {
+		return false, fmt.Errorf("source %q is not configured any more or has not synced, so its objects are not known: see /readyz", was.Source)
+	}
 	key := was.Key()
 	now := d.r.catalog.Get(was.Source, key.Namespace, key.Name)
 	if now == nil || now.UID() != was.Object().UID() {
-		return ended(was)
+		return ended(was), nil
 	}
 	letter.Delta = &event.Delta{Source: was.Source, Op: event.Updated, Old: was.Old, New: now, Seen: time.Now()}
-	return true
+	return true, nil
+}
+
+// synced reports whether the cache has all objects of the source.
+func (r *router) synced(source string) bool {
+	return slices.ContainsFunc(r.factory.Statuses(), func(s informer.Status) bool { return s.Source == source && s.Synced })
 }
 
 // status tells the API what runs.

@@ -236,7 +236,7 @@ func (r *router) openAPI(ctx context.Context) error {
 	}
 	cfg := api.ControlConfig{Addr: r.plan.config.Listen.API, Status: r.status, Log: r.log}
 	if r.state != nil {
-		cfg.DeadLetters = letterDesk{r}
+		cfg.DeadLetters = letterDesk{r, r.synced}
 	}
 	control := api.NewControl(cfg)
 	if err := control.Start(ctx); err != nil {

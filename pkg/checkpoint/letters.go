@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -116,17 +117,8 @@ func (l *Letters) Add(ctx context.Context, letters []Letter) error {
 	b := l.waiting
 	b.letters = append(b.letters, letters...)
 	l.mu.Unlock()
-	select {
-	case <-b.done: // somebody else wrote it
-		return b.err
-	case l.turn <- struct{}{}:
-	case <-ctx.Done():
-		select {
-		case <-b.done:
-			return b.err
-		default:
-			return fmt.Errorf("dead letters may not have been written: %w", ctx.Err())
-		}
+	if err := l.take(ctx); err != nil {
+		return fmt.Errorf("they may not have been written: %w", err)
 	}
 	defer func() { <-l.turn }()
 	l.mu.Lock()
@@ -196,12 +188,16 @@ func (l *Letters) overdue(coming map[string][]mark, now time.Time) (lost []loss)
 		if l.cfg.Max > 0 {
 			excess = len(there) + len(coming[route]) - l.cfg.Max
 		}
-		for i, m := range slices.Concat(there, coming[route][:min(max(0, excess-len(there)), len(coming[route]))]) {
-			switch {
-			case l.cfg.MaxAge > 0 && now.Sub(m.time) > l.cfg.MaxAge:
-				lost = append(lost, loss{m.id, route, LostAge})
-			case i < excess:
-				lost = append(lost, loss{m.id, route, LostCount})
+		n := len(lost)
+		for _, marks := range [][]mark{there, coming[route]} {
+			for _, m := range marks {
+				reason := LostCount
+				if l.cfg.MaxAge > 0 && now.Sub(m.time) > l.cfg.MaxAge {
+					reason = LostAge
+				} else if len(lost)-n >= excess {
+					break // what is behind it is newer
+				}
+				lost = append(lost, loss{m.id, route, reason})
 			}
 		}
 	}
@@ -213,13 +209,15 @@ func (l *Letters) settle(lost []loss) {
 	if len(lost) == 0 {
 		return
 	}
-	gone := make(map[uint64]bool)
+	gone := make(map[string][]uint64)
 	count := make(map[[2]string]int)
 	for _, x := range lost {
-		gone[x.id] = true
+		gone[x.route] = append(gone[x.route], x.id)
 		count[[2]string{x.route, x.reason}]++
 	}
-	l.forget(gone)
+	for route, ids := range gone {
+		l.forget(route, ids)
+	}
 	if l.cfg.Lost == nil {
 		return
 	}
@@ -228,21 +226,29 @@ func (l *Letters) settle(lost []loss) {
 	}
 }
 
-// forget takes letters out of the memory. The caller holds mu.
-func (l *Letters) forget(gone map[uint64]bool) (n int) {
-	for route, marks := range l.routes {
-		kept := slices.DeleteFunc(marks, func(m mark) bool { return gone[m.id] })
-		if len(kept) == len(marks) {
-			continue
-		}
-		n += len(marks) - len(kept)
-		l.routes[route] = kept
-		l.tell(route)
-		if len(kept) == 0 {
-			delete(l.routes, route)
+// forget takes letters out of the memory, as far as they are the route's, and returns how many. The caller holds mu.
+func (l *Letters) forget(route string, ids []uint64) int {
+	marks := l.routes[route]
+	gone := make(map[uint64]bool)
+	for _, id := range ids {
+		if _, found := find(marks, id); found {
+			gone[id] = true
 		}
 	}
-	return n
+	if len(gone) == 0 {
+		return 0
+	}
+	l.routes[route] = slices.DeleteFunc(marks, func(m mark) bool { return gone[m.id] })
+	l.tell(route)
+	if len(l.routes[route]) == 0 {
+		delete(l.routes, route)
+	}
+	return len(gone)
+}
+
+// find returns where the letter is, or would be.
+func find(marks []mark, id uint64) (int, bool) {
+	return slices.BinarySearchFunc(marks, id, func(m mark, id uint64) int { return cmp.Compare(m.id, id) })
 }
 
 func (l *Letters) tell(route string) {
@@ -260,9 +266,8 @@ func (l *Letters) Remove(ctx context.Context, ids []uint64) (int, error) {
 		return 0, err
 	}
 	defer func() { <-l.turn }()
-	gone, lost := make(map[uint64]bool, len(ids)), make([]loss, 0, len(ids))
+	lost := make([]loss, 0, len(ids))
 	for _, id := range ids {
-		gone[id] = true
 		lost = append(lost, loss{id: id})
 	}
 	l.mu.Lock()
@@ -273,7 +278,11 @@ func (l *Letters) Remove(ctx context.Context, ids []uint64) (int, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.forget(gone), nil
+	n := 0
+	for _, route := range slices.Collect(maps.Keys(l.routes)) {
+		n += l.forget(route, ids)
+	}
+	return n, nil
 }
 
 // Expire gives up the letters that are too old.
@@ -285,7 +294,13 @@ func (l *Letters) Expire(ctx context.Context, now time.Time) error {
 	return l.write(nil, now)
 }
 
+// take waits for the turn. One that is free is taken also when ctx is done: a stop must not look like a disk that fails.
 func (l *Letters) take(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+		return nil
+	default:
+	}
 	select {
 	case l.turn <- struct{}{}:
 		return nil
@@ -302,7 +317,7 @@ func (l *Letters) IDs(route string, after uint64, limit int) []uint64 {
 		if route != "" && name != route {
 			continue
 		}
-		from, _ := slices.BinarySearchFunc(marks, after+1, func(m mark, id uint64) int { return cmp.Compare(m.id, id) })
+		from, _ := find(marks, after+1)
 		for _, m := range marks[from:] {
 			ids = append(ids, m.id)
 		}

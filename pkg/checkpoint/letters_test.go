@@ -178,7 +178,7 @@ func TestLettersModel(t *testing.T) {
 		cfg := checkpoint.LettersConfig{Max: rapid.SampledFrom([]int{0, 1, 30}).Draw(t, "max")}
 		l := openLetters(t, db, cfg)
 		last, model := uint64(0), map[uint64]string{}
-		for range rapid.IntRange(1, 10).Draw(t, "steps") {
+		for range rapid.IntRange(1, 5).Draw(t, "steps") {
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0:
 				gone := rapid.SliceOfN(rapid.Uint64Range(1, last+1), 1, 20).Draw(t, "gone")
