@@ -13,6 +13,8 @@
 //     is not written before the last is done at every sink. With a key of the route's own the same holds for all objects that share a
 //     key. There is no order across keys. The events that a handler makes of one delta are written in order, but one that a sink
 //     refuses for the moment comes after those that it took.
+//   - What is dead-lettered is kept by a [DeadLetterer] before it counts as done, all of a batch at once. [Pipeline.Redeliver] puts it
+//     through again: behind what is owed for its key, never folded, and the letter goes when the route is done with it.
 //   - A retry holds its key and no other, and takes no worker. A sink that is down, a handler that hangs or an outlandish object costs
 //     its own route only: each route has workers, a queue and a timer of its own, and nothing that a source calls waits for them,
 //     but for overflow: block, which is there to make the source wait.
