@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func usage(w io.Writer) {
 	fmt.Fprint(w, `Usage:
-  router -config config.yaml          run until SIGINT or SIGTERM
+  router -config config.yaml          run until SIGINT or SIGTERM; SIGHUP reloads the configuration, as a change of the file does
   router check -config config.yaml    report every mistake of the configuration
   router dlq list|show|retry|drop     what could not be delivered, see router dlq help
   router schema                       print the JSON Schema of the configuration, for editors
@@ -108,6 +108,10 @@ func route(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return code
 	}
 	opts.Log = newLogger(stderr, level)
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
+	opts.Reload = reload
 	err := app.Run(ctx, opts)
 	var problems config.Problems
 	switch {

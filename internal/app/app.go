@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -27,6 +28,8 @@ type Options struct {
 	Log          *slog.Logger
 	Stdout       io.Writer     // where the stdout sink writes
 	DrainTimeout time.Duration // how long to deliver what is owed when stopping
+	// Reload: each value makes the router read its configuration again. It does so by itself when the file changes.
+	Reload <-chan os.Signal
 }
 
 // Run runs the router until ctx is done, and then stops in order. The error is config.Problems if the configuration is bad; nil
@@ -38,7 +41,7 @@ func Run(ctx context.Context, opts Options) error {
 	}
 	restore := informer.QuietKlog(opts.Log)
 	defer restore()
-	r := &router{plan: p, opts: opts, log: opts.Log, metrics: metrics.New()}
+	r := &router{parts: parts{plan: p}, opts: opts, log: opts.Log, metrics: metrics.New()}
 	r.metrics.SetBuildInfo(opts.Version)
 	r.metrics.ConfigHash.WithLabelValues(p.config.Hash).Set(1)
 	r.metrics.ConfigReloadOK.Set(1)
@@ -63,16 +66,14 @@ func (r *router) run(ctx context.Context) error {
 	}
 	r.pipeline.Start(context.WithoutCancel(ctx))
 	watches.Go(func() { r.factory.Run(watching) })
-	for _, wait := range r.waits {
-		watches.Go(func() { wait(watching) })
-	}
-
-	<-ctx.Done()
+	r.startWaits(watching, r.waits, nil)
+	r.watchConfig(watching)
 	r.log.Info("stopping", "drainTimeout", r.opts.DrainTimeout.String())
 
 	// Upstream first: nothing arrives any more, what is owed is delivered, what is owed still is written, then all is closed.
 	stopWatching()
 	watches.Wait()
+	r.reloads.wait.Wait()
 	r.drain(ctx)
 	err := r.rest(ctx)
 	stopWriting()
@@ -132,6 +133,7 @@ func (r *router) checks() []api.Check {
 	for _, s := range r.factory.Statuses() {
 		checks = append(checks, sourceCheck(s))
 	}
+	checks = append(checks, r.reloads.check())
 	if r.state != nil {
 		checks = append(checks, r.state.check())
 	}

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 
 	"github.com/deltarouter/deltarouter/pkg/api"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
@@ -18,20 +15,18 @@ import (
 
 // router is everything that runs.
 type router struct {
-	plan    *plan
+	parts
+
 	opts    Options
 	log     *slog.Logger
 	metrics *metrics.Metrics
 	server  string // the API server's address
 
-	sinks    map[string]plugins.Sink
-	handlers map[string]plugins.Handler
-	catalog  *index.Catalog
 	state    *state // nil: nothing outlives the process
 	pipeline *pipeline.Pipeline
 	factory  *informer.Factory
-	waits    []func(context.Context) // run beside the watches; each ends when what it waits for is there
-	closers  []closer                // in the order of opening
+	closers  []closer // in the order of opening
+	reloads  reloads
 }
 
 // closer is something that was opened.
@@ -58,10 +53,8 @@ func (r *router) open(ctx context.Context) error {
 		}
 		r.onClose("state", r.state.close)
 	}
-	if err := r.openSinks(ctx); err != nil {
-		return err
-	}
-	if err := r.openHandlers(ctx); err != nil {
+	r.onClose("components", func(ctx context.Context) error { return r.closeUnused(ctx, &parts{}) })
+	if err := r.openComponents(ctx, &parts{}); err != nil {
 		return err
 	}
 	// The pipeline asks the factory which sources have synced, and the factory feeds the pipeline.
@@ -73,9 +66,12 @@ func (r *router) open(ctx context.Context) error {
 		watching.Gate = r.state.writer.Gate
 		delivering.Durable, delivering.DeadLetters = true, r.state.letters
 	}
-	r.catalog = index.NewCatalog()
 	r.factory = informer.New(watching)
-	watches := r.openWatches()
+	r.openStores(&parts{})
+	watches := make(map[string]*informer.Watch)
+	for _, w := range r.watches() {
+		watches[w.Spec.ID()] = r.factory.Watch(w.Spec, w.Store, w.Sources...)
+	}
 	if err := r.openPipeline(delivering); err != nil {
 		return err
 	}
@@ -105,44 +101,6 @@ func (d downstream) Admit(ctx context.Context, delta *event.Delta) (commit func(
 	return d.r.pipeline.Admit(ctx, delta)
 }
 
-func (r *router) openSinks(ctx context.Context) error {
-	r.sinks = make(map[string]plugins.Sink)
-	for _, name := range slices.Sorted(maps.Keys(r.plan.config.Sinks)) {
-		c := r.plan.config.Sinks[name]
-		sink, err := factoryOf(r.opts.Components.Sinks, c.Kind).Open(ctx, c.Config, r.env("sink", name, 0))
-		if err != nil {
-			return fmt.Errorf("sinks.%s: %w", name, err)
-		}
-		r.sinks[name] = sink
-		r.onClose("sink "+name, sink.Close)
-	}
-	return nil
-}
-
-func (r *router) openHandlers(ctx context.Context) error {
-	r.handlers = make(map[string]plugins.Handler)
-	for _, name := range slices.Sorted(maps.Keys(r.plan.config.Handlers)) {
-		workers := 0
-		for _, route := range r.plan.routes {
-			if route.Handle == name {
-				workers += route.Concurrency
-			}
-		}
-		if workers == 0 {
-			r.log.Warn("handler is used by no route and not opened", "handler", name)
-			continue
-		}
-		c := r.plan.config.Handlers[name]
-		handler, err := factoryOf(r.opts.Components.Handlers, c.Kind).Open(ctx, c.Config, r.env("handler", name, workers))
-		if err != nil {
-			return fmt.Errorf("handlers.%s: %w", name, err)
-		}
-		r.handlers[name] = handler
-		r.onClose("handler "+name, handler.Close)
-	}
-	return nil
-}
-
 func (r *router) env(what, name string, workers int) plugins.Env {
 	return plugins.Env{
 		Name: name, Cluster: r.plan.config.Cluster.Name, Log: r.log.With(what, name), Metrics: r.metrics,
@@ -150,60 +108,9 @@ func (r *router) env(what, name string, workers int) plugins.Env {
 	}
 }
 
-// watch is what one Reflector will do: a store, and the sources that see it.
-type watch struct {
-	store   *index.Store
-	sources []informer.Source
-}
-
-// openWatches makes a store and a watch for each distinct thing to watch, and returns the watches by their ids. Sources that watch the
-// same share both.
-func (r *router) openWatches() map[string]*informer.Watch {
-	watches := make(map[informer.Spec]*watch)
-	names := slices.Sorted(maps.Keys(r.plan.config.Sources))
-	indexesOf := make(map[string]map[string]index.Spec)
-	shared := make(map[informer.Spec][]index.Spec) // the indexes of all sources of a watch
-	for _, name := range names {
-		indexesOf[name] = r.indexes(name)
-		for _, spec := range r.plan.sources[name].watches {
-			shared[spec] = slices.AppendSeq(shared[spec], maps.Values(indexesOf[name]))
-		}
-	}
-	for _, name := range names {
-		var stores []*index.Store
-		for _, spec := range r.plan.sources[name].watches {
-			if watches[spec] == nil {
-				watches[spec] = &watch{store: index.NewStore(shared[spec]...)}
-			}
-			w := watches[spec]
-			w.sources = append(w.sources, informer.Source{Name: name, Resync: r.plan.config.Sources[name].Resync})
-			stores = append(stores, w.store)
-		}
-		r.catalog.Add(name, stores, indexesOf[name])
-	}
-	opened := make(map[string]*informer.Watch)
-	for spec, w := range watches {
-		opened[spec.ID()] = r.factory.Watch(spec, w.store, w.sources...)
-	}
-	return opened
-}
-
-func (r *router) indexes(source string) map[string]index.Spec {
-	specs := make(map[string]index.Spec)
-	for name, programs := range r.plan.sources[source].indexes {
-		texts := make([]string, len(programs))
-		for i, e := range r.plan.config.Sources[source].Indexes[name] {
-			texts[i] = e.Text
-		}
-		specs[name] = index.NewSpec(texts, programs, r.metrics.IndexErrors.WithLabelValues(source, name), r.log, source+"."+name)
-	}
-	return specs
-}
-
 func (r *router) openPipeline(cfg pipeline.Config) error {
-	for i := range r.plan.routes {
-		cfg.Routes = append(cfg.Routes, r.route(&r.plan.routes[i]))
-	}
+	cfg.Routes = r.routes()
+	r.fillCaches()
 	var err error
 	r.pipeline, err = pipeline.New(cfg)
 	return err

@@ -8,16 +8,27 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
 )
 
+// routes puts together what the routes of the configuration need at run time.
+func (r *router) routes() []pipeline.Route {
+	routes := make([]pipeline.Route, len(r.plan.routes))
+	for i := range r.plan.routes {
+		routes[i] = r.route(&r.plan.routes[i])
+	}
+	return routes
+}
+
 // route puts together what one route of the configuration needs at run time.
 func (r *router) route(p *routePlan) pipeline.Route {
+	cache := r.cache(p.lookups())
 	route := pipeline.Route{
-		Name: p.Name, Sources: p.From, Ready: r.ready(p.lookups()),
-		HandlerName: p.Handle, Handler: r.handlers[p.Handle],
-		Existing: p.Existing == config.ExistingDeliver,
-		Deliver:  deliver(p.Deliver), Overflow: overflow(p.Overflow), OnFailure: onFailure(p.OnFailure),
+		Name: p.Name, Version: r.routeVersion(p), Was: p.Was, Sources: p.From, Ready: r.ready(p.Name, p.lookups()),
+		HandlerName: p.Handle,
+		Existing:    p.Existing == config.ExistingDeliver,
+		Deliver:     deliver(p.Deliver), Overflow: overflow(p.Overflow), OnFailure: onFailure(p.OnFailure),
 		Batch:       pipeline.Batch{Size: p.Batch.Size, Wait: p.Batch.Wait},
 		Concurrency: p.Concurrency, Capacity: p.Queue.Memory,
 		Retry: pipeline.Retry{Attempts: p.Retry.Attempts, Backoff: p.Retry.Backoff, Max: p.Retry.Max, MaxAge: p.Retry.MaxAge},
@@ -27,22 +38,26 @@ func (r *router) route(p *routePlan) pipeline.Route {
 			route.Ops = append(route.Ops, op)
 		}
 	}
+	if handler := r.handlers[p.Handle]; handler != nil {
+		route.Handler = handler.it
+	}
 	for _, name := range p.To {
-		route.Sinks = append(route.Sinks, pipeline.NamedSink{Name: name, Sink: r.sinks[name]})
+		sink := r.sinks[name]
+		route.Sinks = append(route.Sinks, pipeline.NamedSink{Name: name, Version: sink.version, Sink: sink.it})
 	}
 	if p.emit != nil {
-		route.HandlerName, route.Handler = "emit", r.opts.Components.Emit(p.emit, r.catalog)
+		route.HandlerName, route.Handler = "emit", r.opts.Components.Emit(p.emit, cache)
 	}
 	if p.filter != nil {
 		absent := r.metrics.RouteErrors.WithLabelValues(p.Name, "absent")
 		route.Filter = filters.NewCEL(filters.CELConfig{
-			Program: p.filter, Cache: r.catalog, Log: r.log.With("route", p.Name), Absent: absent.Inc,
+			Program: p.filter, Cache: cache, Log: r.log.With("route", p.Name), Absent: absent.Inc,
 			Place: func(e *expr.EvalError) string { return r.place(p.Filter, e) },
 		})
 	}
 	if p.key != nil {
 		route.Key = func(ctx context.Context, d *event.Delta) (string, error) {
-			return p.key.Key(ctx, expr.Input{Delta: d, Cache: r.catalog})
+			return p.key.Key(ctx, expr.Input{Delta: d, Cache: cache})
 		}
 	}
 	return route
@@ -57,13 +72,37 @@ func (r *router) place(e *config.Expr, failed *expr.EvalError) string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
+// cache returns what a route looks up in, of these sources only: a source whose indexes change must not be kept by routes that do not
+// care. It is filled by fillCaches.
+func (r *router) cache(sources []string) *index.Catalog {
+	catalog := index.NewCatalog()
+	r.fill = append(r.fill, func() {
+		for _, name := range sources {
+			var stores []*index.Store
+			for _, spec := range r.plan.sources[name].watches {
+				stores = append(stores, r.stores[spec])
+			}
+			catalog.Add(name, stores, r.indexes[name])
+		}
+	})
+	return catalog
+}
+
+// fillCaches makes the routes' caches show what the stores have. No route has used one before.
+func (r *router) fillCaches() {
+	for _, fill := range r.fill {
+		fill()
+	}
+	r.fill = nil
+}
+
 // ready returns a channel that is closed when all the sources have synced; nil if there is none to wait for.
-func (r *router) ready(sources []string) <-chan struct{} {
+func (r *router) ready(route string, sources []string) <-chan struct{} {
 	if len(sources) == 0 {
 		return nil
 	}
 	synced := make(chan struct{})
-	r.waits = append(r.waits, func(ctx context.Context) {
+	r.waits[route] = func(ctx context.Context) {
 		for _, source := range sources {
 			select {
 			case <-r.factory.Synced(source):
@@ -72,7 +111,7 @@ func (r *router) ready(sources []string) <-chan struct{} {
 			}
 		}
 		close(synced)
-	})
+	}
 	return synced
 }
 

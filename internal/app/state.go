@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/api"
@@ -33,7 +34,9 @@ type state struct {
 
 	factory  *informer.Factory
 	pipeline *pipeline.Pipeline
-	cluster  string // which cluster it is, see informer.Client.Identity; empty: unknown
+	mu       sync.Mutex
+	begun    map[string]bool // see begin
+	cluster  string          // which cluster it is, see informer.Client.Identity; empty: unknown
 }
 
 // openState opens the state folder and locks it.
@@ -96,16 +99,47 @@ func (s *state) restore(ctx context.Context, client *informer.Client, watches ma
 		resources[name] = watches[source.watches[0].ID()].Resource()
 	}
 	for _, route := range p.routes {
-		owed, err := s.db.LoadRoute(route.Name, func(source string) *event.Resource { return resources[source] })
-		if err != nil {
-			return fmt.Errorf("state.dir: %w", err)
-		}
-		if err := s.pipeline.Restore(route.Name, owed); err != nil {
+		if err := s.restoreRoute(route.Route, func(source string) *event.Resource { return resources[source] }); err != nil {
 			return fmt.Errorf("state.dir: %w", err)
 		}
 		keep.Routes = append(keep.Routes, route.Name)
 	}
 	return s.db.Forget(keep, time.Now())
+}
+
+// restoreRoute gives a route what it owed, under its former name too.
+func (s *state) restoreRoute(route *config.Route, resource func(source string) *event.Resource) error {
+	owed, err := s.db.LoadRoute(route.Name, resource)
+	if err != nil {
+		return err
+	}
+	if route.Was == "" {
+		return s.pipeline.Restore(route.Name, owed)
+	}
+	before, err := s.db.LoadRoute(route.Was, resource)
+	if err != nil {
+		return err
+	}
+	return s.pipeline.Inherit(route.Name, route.Was, before, owed)
+}
+
+// begin says that of a watch nothing is known, whatever the state folder has. It is called while nothing is collected.
+func (s *state) begin(watch string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.begun == nil {
+		s.begun = make(map[string]bool)
+	}
+	s.begun[watch] = true
+}
+
+// takeBegun reports whether begin was called since the last time.
+func (s *state) takeBegun(watch string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	begun := s.begun[watch]
+	delete(s.begun, watch)
+	return begun
 }
 
 // restoreWatch parses what was saved. In another cluster than before nothing can be resumed: what is there is listed and compared.
@@ -151,7 +185,7 @@ func (s *state) Collect() checkpoint.Cut {
 		if !c.Changed {
 			continue
 		}
-		w := checkpoint.WatchCut{ID: c.ID, Fed: c.Fed, Relisting: c.Relisting, Put: c.Put}
+		w := checkpoint.WatchCut{ID: c.ID, Reset: s.takeBegun(c.ID), Fed: c.Fed, Relisting: c.Relisting, Put: c.Put}
 		for _, key := range c.Deleted {
 			w.Deleted = append(w.Deleted, checkpoint.Identity{Key: key})
 		}

@@ -52,7 +52,7 @@ func (c *Config) checkAll(n Node) Problems {
 		problems = append(problems, checkNames(n.At(part), nil)...)
 	}
 	problems = append(problems, checkDefines(n.At("define"))...)
-	seen := map[string]int{}
+	seen, was := map[string]int{}, map[string]bool{}
 	items := n.At("routes").Items()
 	for i, r := range c.Routes {
 		if r == nil || i >= len(items) {
@@ -64,6 +64,15 @@ func (c *Config) checkAll(n Node) Problems {
 			problems = append(problems, name.Problemf("route %q is there twice, first in line %d: choose another name", r.Name, first))
 		} else if r.Name != "" {
 			seen[r.Name] = name.at.line
+		}
+		if r.Was != "" && was[r.Was] {
+			problems = append(problems, items[i].At("was").Problemf("two routes cannot both have been %q: remove one", r.Was))
+		}
+		was[r.Was] = true
+	}
+	for i, r := range c.Routes {
+		if r != nil && i < len(items) && r.Was != "" && seen[r.Was] > 0 {
+			problems = append(problems, items[i].At("was").Problemf("there still is a route %q: remove was, or that route", r.Was))
 		}
 	}
 	return problems

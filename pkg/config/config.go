@@ -95,6 +95,7 @@ const (
 type Route struct {
 	Node        Node     `yaml:",self"`
 	Name        string   `yaml:"name,required" doc:"Name of the route, part of every event."`
+	Was         string   `yaml:"was" doc:"Name that the route had before: it takes over what is owed under that name."`
 	From        []string `yaml:"from,required" min:"1" doc:"Sources."`
 	On          []string `yaml:"on" default:"added updated deleted" enum:"added updated deleted deselected sync" min:"1" doc:"What happened to the object."`
 	Filter      *Expr    `yaml:"filter" doc:"CEL, bool: whether the route wants the delta. Absent: every one."`

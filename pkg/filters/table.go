@@ -11,8 +11,11 @@ import (
 type Entry struct {
 	Sources []string
 	Ops     []event.Op
-	Initial bool   // also objects that were there before the router first looked
-	Filter  Filter // nil: everything of these sources and ops
+	Initial bool // also objects that were there before the router first looked
+	// Born is how often the configuration had been reloaded when the route appeared. Of a watch that was added later (see
+	// [event.Delta.Epoch]) it does not take what is Initial.
+	Born   int
+	Filter Filter // nil: everything of these sources and ops
 	// Ready is closed once Filter may be asked: it looks things up, and what it looks up must be there first. nil: at any time.
 	Ready <-chan struct{}
 }
@@ -91,6 +94,9 @@ func (t *Table) Candidates(d *event.Delta) []int {
 // while dst has room.
 func (t *Table) Match(ctx context.Context, d *event.Delta, dst []Match) []Match {
 	for _, i := range t.Candidates(d) {
+		if d.Initial && t.entries[i].Born < d.Epoch {
+			continue
+		}
 		if !ready(t.entries[i].Ready) {
 			dst = append(dst, Match{Entry: i, Verdict: Unready})
 			continue
@@ -99,6 +105,9 @@ func (t *Table) Match(ctx context.Context, d *event.Delta, dst []Match) []Match 
 	}
 	return dst
 }
+
+// Ready reports whether the filter of one entry may be asked.
+func (t *Table) Ready(entry int) bool { return ready(t.entries[entry].Ready) }
 
 // Evaluate asks the filter of one entry, whether it is ready or not: for deltas that were put aside as Unready. A filter that panics
 // has failed: the content of an object must not end the process.

@@ -17,7 +17,7 @@ type Catalog struct {
 
 // source is the union of the stores of its watches.
 type source struct {
-	stores  []*Store
+	stores  []*view
 	indexes map[string]string // the configured name → the Spec's
 }
 
@@ -26,7 +26,8 @@ var _ expr.Cache = (*Catalog)(nil)
 // NewCatalog returns a catalog without sources.
 func NewCatalog() *Catalog { return &Catalog{sources: make(map[string]source)} }
 
-// Add declares a source: its stores, and the names of its indexes with the Spec each stands for.
+// Add declares a source: its stores, with the indexes that they have at this moment, and the names of its indexes with the Spec each
+// stands for. Once a store is given other indexes, see [Store.Reindex], the catalog shows what was there until then.
 func (c *Catalog) Add(name string, stores []*Store, indexes map[string]Spec) {
 	names := make(map[string]string, len(indexes)+len(builtins))
 	for builtin := range builtins {
@@ -35,7 +36,11 @@ func (c *Catalog) Add(name string, stores []*Store, indexes map[string]Spec) {
 	for index, spec := range indexes {
 		names[index] = spec.Name
 	}
-	c.sources[name] = source{stores: slices.Clone(stores), indexes: names}
+	views := make([]*view, len(stores))
+	for i, s := range stores {
+		views[i] = s.live.Load()
+	}
+	c.sources[name] = source{stores: views, indexes: names}
 }
 
 // Lookup returns the objects of the source that the index has under value; every object if index is empty. An unknown source or
@@ -45,7 +50,7 @@ func (c *Catalog) Lookup(source, index, value string) []*event.Object {
 	var found []*event.Object
 	for _, store := range src.stores {
 		if index == "" {
-			found = slices.AppendSeq(found, store.All())
+			found = slices.AppendSeq(found, store.all())
 			continue
 		}
 		found = store.lookup(found, src.indexes[index], value)
@@ -61,7 +66,7 @@ func (c *Catalog) Count(source, index, value string) int {
 	src, n := c.sources[source], 0
 	for _, store := range src.stores {
 		if index == "" {
-			n += store.Len()
+			n += int(store.count.Load())
 			continue
 		}
 		n += store.countOf(src.indexes[index], value)
@@ -72,7 +77,7 @@ func (c *Catalog) Count(source, index, value string) int {
 // Get returns one object of the source, or nil. The namespace is empty for cluster-scoped objects.
 func (c *Catalog) Get(source, namespace, name string) *event.Object {
 	for _, store := range c.sources[source].stores {
-		if o := store.Get(event.Key{Namespace: namespace, Name: name}); o != nil {
+		if o := store.get(event.Key{Namespace: namespace, Name: name}); o != nil {
 			return o
 		}
 	}

@@ -27,6 +27,8 @@ type fixture struct {
 	stores  []*index.Store
 	metrics *metrics.Metrics
 	log     bytes.Buffer
+	specs   []index.Spec
+	byName  map[string]index.Spec
 }
 
 func newFixture(t testing.TB, stores int, indexes map[string]string) *fixture {
@@ -50,6 +52,7 @@ func newFixture(t testing.TB, stores int, indexes map[string]string) *fixture {
 	for range stores {
 		f.stores = append(f.stores, index.NewStore(all...))
 	}
+	f.specs, f.byName = all, specs
 	f.catalog.Add("pods", f.stores, specs)
 	return f
 }
@@ -101,6 +104,45 @@ func TestChangesMoveEntries(t *testing.T) {
 	s.Delete(event.Key{Namespace: "default", Name: "never there"})
 	if got := f.find("byNode", "n2"); len(got) != 0 || s.Len() != 0 || s.Bytes() != 0 {
 		t.Errorf("after the delete: %q, %d objects, %d bytes", got, s.Len(), s.Bytes())
+	}
+}
+
+// TestReindex: other indexes are built from what is there, beside the old ones, which a catalog goes on to show as they were.
+func TestReindex(t *testing.T) {
+	old := newFixture(t, 1, map[string]string{"byNode": "object.spec.nodeName"})
+	s := old.stores[0]
+	for _, name := range []string{"a", "b", "c"} {
+		s.Put(pod(t, "default", name, "", `,"spec":{"nodeName":"n1"}`))
+	}
+	if s.Reindex(old.specs...) != nil {
+		t.Error("the same indexes are built again")
+	}
+	wanted := newFixture(t, 0, map[string]string{"byNode": "object.spec.nodeName", "byPhase": "object.status.phase"})
+	swap := s.Reindex(wanted.specs...)
+	s.Delete(event.Key{Namespace: "default", Name: "a"}) // what happens in between is not missed
+	s.Put(pod(t, "default", "b", "", `,"spec":{"nodeName":"n2"},"status":{"phase":"Failed"}`))
+	s.Put(pod(t, "default", "d", "", `,"spec":{"nodeName":"n1"},"status":{"phase":"Failed"}`))
+	if got := old.find("byNode", "n1"); !slices.Equal(got, []string{"c", "d"}) {
+		t.Errorf("before the swap n1 has %q", got)
+	}
+	swap()
+	wanted.catalog.Add("pods", old.stores, wanted.byName)
+	s.Put(pod(t, "default", "e", "", `,"spec":{"nodeName":"n1"},"status":{"phase":"Failed"}`))
+	for _, c := range []struct {
+		got  []string
+		want []string
+	}{
+		{wanted.find("byNode", "n1"), []string{"c", "d", "e"}},
+		{wanted.find("byPhase", "Failed"), []string{"b", "d", "e"}},
+		{wanted.find("", ""), []string{"b", "c", "d", "e"}},
+		{old.find("byNode", "n1"), []string{"c", "d"}}, // as it was
+	} {
+		if !slices.Equal(c.got, c.want) {
+			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+	if s.Len() != 4 || wanted.catalog.Count("pods", "", "") != 4 || old.catalog.Count("pods", "", "") != 3 {
+		t.Errorf("%d objects", s.Len())
 	}
 }
 

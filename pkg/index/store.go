@@ -2,6 +2,7 @@ package index
 
 import (
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -13,10 +14,16 @@ import (
 // Store holds the objects of one watch. It implements the store that the informer writes to. It is safe for concurrent use;
 // writers are serialised by the informer's cut lock.
 type Store struct {
+	live  atomic.Pointer[view]
+	bytes atomic.Int64
+}
+
+// view is the objects under one set of indexes. A Store writes to one view at a time; one that was replaced stays as it was then, for
+// expressions that are still being evaluated.
+type view struct {
 	indexer cache.Indexer
 	specs   []Spec
 	builtin sync.Mutex // held while a built-in index is being added
-	bytes   atomic.Int64
 	count   atomic.Int64
 }
 
@@ -29,23 +36,72 @@ type entry struct {
 
 // NewStore returns an empty store with the given indexes. Two Specs of one name are the same index.
 func NewStore(specs ...Spec) *Store {
-	indexers := make(cache.Indexers, len(specs))
 	s := &Store{}
+	s.live.Store(newView(specs))
+	return s
+}
+
+func newView(specs []Spec) *view {
+	indexers := make(cache.Indexers, len(specs))
+	v := &view{}
 	for _, spec := range specs {
 		if _, ok := indexers[spec.Name]; ok {
 			continue
 		}
-		n := len(s.specs)
-		s.specs = append(s.specs, spec)
+		n := len(v.specs)
+		v.specs = append(v.specs, spec)
 		indexers[spec.Name] = func(item any) ([]string, error) { return item.(*entry).values[n], nil }
 	}
-	s.indexer = cache.NewIndexer(func(item any) (string, error) { return item.(*entry).key, nil }, indexers)
-	return s
+	v.indexer = cache.NewIndexer(func(item any) (string, error) { return item.(*entry).key, nil }, indexers)
+	return v
+}
+
+// Indexes returns the names of the Specs, sorted.
+func (s *Store) Indexes() []string { return names(s.live.Load().specs) }
+
+func names(specs []Spec) []string {
+	var all []string
+	for i := range specs {
+		all = append(all, specs[i].Name)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Reindex builds other indexes from the objects, beside the present ones, which stay in use. The function that it returns puts them
+// into their place; it is to be called like Put, with no writer at the same time, and evaluates only what has changed in between.
+// A [Catalog] sees the indexes that were in use when the store was added to it. nil: the indexes are these already.
+func (s *Store) Reindex(specs ...Spec) (swap func()) {
+	if slices.Equal(s.Indexes(), names(specs)) {
+		return nil
+	}
+	next := newView(specs)
+	for _, item := range s.live.Load().indexer.List() {
+		next.put(item.(*entry).object)
+	}
+	return func() {
+		now := s.live.Load().indexer
+		for _, item := range next.indexer.List() {
+			e := item.(*entry)
+			if _, ok, _ := now.GetByKey(e.key); !ok {
+				next.remove(e)
+			}
+		}
+		for _, item := range now.List() {
+			e := item.(*entry)
+			if old := next.entry(e.key); old == nil || old.object != e.object {
+				next.put(e.object)
+			}
+		}
+		s.live.Store(next)
+	}
 }
 
 // Get returns the object of that key, or nil.
-func (s *Store) Get(key event.Key) *event.Object {
-	if e := s.entry(key.String()); e != nil {
+func (s *Store) Get(key event.Key) *event.Object { return s.live.Load().get(key) }
+
+func (v *view) get(key event.Key) *event.Object {
+	if e := v.entry(key.String()); e != nil {
 		return e.object
 	}
 	return nil
@@ -53,39 +109,54 @@ func (s *Store) Get(key event.Key) *event.Object {
 
 // Put adds the object or replaces the one of its key.
 func (s *Store) Put(o *event.Object) {
-	e := &entry{object: o, key: o.Key().String()}
-	if len(s.specs) > 0 {
-		e.values = make([][]string, len(s.specs))
-		for i := range s.specs {
-			e.values[i] = s.specs[i].values(o)
-		}
-	}
 	size := o.Size()
-	if old := s.entry(e.key); old != nil {
-		size -= old.object.Size()
-		e.key = old.key // so that the map's key and the entry share one string
-	} else {
-		s.count.Add(1)
+	if old := s.live.Load().put(o); old != nil {
+		size -= old.Size()
 	}
 	s.bytes.Add(int64(size))
-	_ = s.indexer.Update(e) // fails only if the key function does
+}
+
+// put returns the object that was there before.
+func (v *view) put(o *event.Object) (before *event.Object) {
+	e := &entry{object: o, key: o.Key().String()}
+	if len(v.specs) > 0 {
+		e.values = make([][]string, len(v.specs))
+		for i := range v.specs {
+			e.values[i] = v.specs[i].values(o)
+		}
+	}
+	if old := v.entry(e.key); old != nil {
+		before = old.object
+		e.key = old.key // so that the map's key and the entry share one string
+	} else {
+		v.count.Add(1)
+	}
+	_ = v.indexer.Update(e) // fails only if the key function does
+	return before
 }
 
 // Delete removes the object of that key, if there is one.
 func (s *Store) Delete(key event.Key) {
-	e := s.entry(key.String())
+	v := s.live.Load()
+	e := v.entry(key.String())
 	if e == nil {
 		return
 	}
-	s.count.Add(-1)
 	s.bytes.Add(-int64(e.object.Size()))
-	_ = s.indexer.Delete(e)
+	v.remove(e)
+}
+
+func (v *view) remove(e *entry) {
+	v.count.Add(-1)
+	_ = v.indexer.Delete(e)
 }
 
 // All yields every object, in no order. It sees the store as it was when the iteration began.
-func (s *Store) All() iter.Seq[*event.Object] {
+func (s *Store) All() iter.Seq[*event.Object] { return s.live.Load().all() }
+
+func (v *view) all() iter.Seq[*event.Object] {
 	return func(yield func(*event.Object) bool) {
-		for _, item := range s.indexer.List() {
+		for _, item := range v.indexer.List() {
 			if !yield(item.(*entry).object) {
 				return
 			}
@@ -94,15 +165,15 @@ func (s *Store) All() iter.Seq[*event.Object] {
 }
 
 // Len returns how many objects the store holds.
-func (s *Store) Len() int { return int(s.count.Load()) }
+func (s *Store) Len() int { return int(s.live.Load().count.Load()) }
 
 // Bytes returns about how much memory the objects take, in bytes.
 func (s *Store) Bytes() int64 { return s.bytes.Load() }
 
 // lookup appends to found the objects that the index has under value. An unknown index has none.
-func (s *Store) lookup(found []*event.Object, index, value string) []*event.Object {
-	s.ensureBuiltin(index)
-	items, err := s.indexer.ByIndex(index, value)
+func (v *view) lookup(found []*event.Object, index, value string) []*event.Object {
+	v.ensureBuiltin(index)
+	items, err := v.indexer.ByIndex(index, value)
 	if err != nil {
 		return found
 	}
@@ -112,9 +183,9 @@ func (s *Store) lookup(found []*event.Object, index, value string) []*event.Obje
 	return found
 }
 
-func (s *Store) countOf(index, value string) int {
-	s.ensureBuiltin(index)
-	keys, err := s.indexer.IndexKeys(index, value)
+func (v *view) countOf(index, value string) int {
+	v.ensureBuiltin(index)
+	keys, err := v.indexer.IndexKeys(index, value)
 	if err != nil {
 		return 0
 	}
@@ -122,23 +193,23 @@ func (s *Store) countOf(index, value string) int {
 }
 
 // ensureBuiltin adds a built-in index when it is first asked for; client-go then goes through the objects once.
-func (s *Store) ensureBuiltin(index string) {
+func (v *view) ensureBuiltin(index string) {
 	values, ok := builtins[index]
 	if !ok {
 		return
 	}
-	s.builtin.Lock()
-	defer s.builtin.Unlock()
-	if _, ok := s.indexer.GetIndexers()[index]; ok {
+	v.builtin.Lock()
+	defer v.builtin.Unlock()
+	if _, ok := v.indexer.GetIndexers()[index]; ok {
 		return
 	}
-	_ = s.indexer.AddIndexers(cache.Indexers{index: func(item any) ([]string, error) {
+	_ = v.indexer.AddIndexers(cache.Indexers{index: func(item any) ([]string, error) {
 		return values(item.(*entry).object), nil
 	}})
 }
 
-func (s *Store) entry(key string) *entry {
-	item, ok, _ := s.indexer.GetByKey(key)
+func (v *view) entry(key string) *entry {
+	item, ok, _ := v.indexer.GetByKey(key)
 	if !ok {
 		return nil
 	}

@@ -66,9 +66,15 @@ type Config struct {
 
 // Factory runs watches and knows how they are.
 type Factory struct {
-	cfg     Config
+	cfg      Config
+	changing sync.Mutex // held by Reconfigure
+
+	mu      sync.RWMutex // guards what follows
 	watches []*Watch
 	sources map[string]*source
+	epoch   int             // how often there was a Reconfigure
+	ctx     context.Context //nolint:containedctx // of Run, for watches that come later; nil: it does not run
+	running sync.WaitGroup
 }
 
 // New returns a Factory without watches.
@@ -80,22 +86,50 @@ func New(cfg Config) *Factory {
 }
 
 // Watch adds a watch, whose deltas are put through once for each of the sources. A source may have several watches. All watches
-// are added before Run. Where there is a checkpoint their Specs differ.
+// are added before Run; later there is [Factory.Reconfigure]. Where there is a checkpoint their Specs differ.
 func (f *Factory) Watch(spec Spec, store Cache, sources ...Source) *Watch {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w := f.newWatch(spec, store)
+	var all []*source
+	for _, config := range sources {
+		s := f.sources[config.Name]
+		if s == nil {
+			s = f.newSource(config)
+			f.sources[config.Name] = s
+		}
+		s.watches = append(s.watches, w)
+		all = append(all, s)
+	}
+	w.sources.Store(&all)
+	f.watches = append(f.watches, w)
+	return w
+}
+
+func (f *Factory) newWatch(spec Spec, store Cache) *Watch {
 	w := &Watch{factory: f, spec: spec, id: spec.ID(), store: store, log: f.cfg.Log, name: nameOf(&spec)}
 	if gate := f.cfg.Gate; gate != nil {
 		w.ledger = newLedger(func(key event.Key, uid string) <-chan struct{} { return gate(w.id, key, uid) })
 	}
 	w.resource.Store(f.resource(&spec, ""))
-	for _, s := range sources {
-		w.sources = append(w.sources, f.source(s).join(w))
-	}
-	f.watches = append(f.watches, w)
+	w.sources.Store(&[]*source{})
 	return w
 }
 
 func (f *Factory) resource(spec *Spec, kind string) *event.Resource {
 	return &event.Resource{GroupVersionResource: spec.Resource, Cluster: f.cfg.Cluster, Kind: kind}
+}
+
+// Resource returns what a watch of that Spec watches, as its objects have it if there is such a watch.
+func (f *Factory) Resource(spec Spec) *event.Resource {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for _, w := range f.watches {
+		if w.spec == spec {
+			return w.Resource()
+		}
+	}
+	return f.resource(&spec, "")
 }
 
 // nameOf names a watch in logs.
@@ -120,17 +154,42 @@ func resourceName(gvr schema.GroupVersionResource) string {
 // Run runs the watches until ctx is done, and returns once all of them have stopped, which takes no longer than the store and
 // Downstream do.
 func (f *Factory) Run(ctx context.Context) {
-	var all sync.WaitGroup
+	f.mu.Lock()
+	f.ctx = ctx
 	for _, w := range f.watches {
-		all.Go(func() { w.run(ctx) })
-		for _, s := range w.sources {
-			if s.Resync > 0 {
-				all.Go(func() { w.resync(ctx, s) })
+		f.start(w)
+	}
+	f.mu.Unlock()
+	f.age(ctx)
+	f.mu.Lock()
+	f.ctx = nil
+	f.mu.Unlock()
+	f.running.Wait()
+}
+
+// start runs a watch, and the resyncs of its sources that do not run. mu is held.
+func (f *Factory) start(w *Watch) {
+	if f.ctx == nil {
+		return
+	}
+	if w.stop == nil {
+		ctx, stop := context.WithCancel(f.ctx)
+		w.stop, w.stopped = stop, make(chan struct{})
+		f.running.Go(func() {
+			defer close(w.stopped)
+			w.run(ctx)
+		})
+	}
+	for _, s := range *w.sources.Load() {
+		if s.Resync > 0 && w.resyncs[s] == nil {
+			ctx, stop := context.WithCancel(f.ctx)
+			if w.resyncs == nil {
+				w.resyncs = make(map[*source]context.CancelFunc)
 			}
+			w.resyncs[s] = stop
+			f.running.Go(func() { w.resync(ctx, s) })
 		}
 	}
-	all.Go(func() { f.age(ctx) })
-	all.Wait()
 }
 
 // age keeps the metric of how old the sources' news are.
@@ -138,9 +197,11 @@ func (f *Factory) age(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
+		f.mu.RLock()
 		for _, s := range f.sources {
 			s.age()
 		}
+		f.mu.RUnlock()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

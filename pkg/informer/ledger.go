@@ -175,10 +175,16 @@ func (w *Watch) Saved() {
 
 // Dirty hands over what changed in each watch, see [Watch.Dirty], all at one moment: it calls also while it holds all of them
 // there, so that what is collected in it (what the routes owe) agrees with what Dirty returns. also must not call a Watch.
-func (f *Factory) Dirty(also func()) []Changes { return handOver(f.watches, also) }
+func (f *Factory) Dirty(also func()) []Changes {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return handOver(f.watches, also)
+}
 
 // Saved calls [Watch.Saved] of each watch.
 func (f *Factory) Saved() {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
 	for _, w := range f.watches {
 		w.Saved()
 	}

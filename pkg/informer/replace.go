@@ -43,7 +43,7 @@ func (w *Watch) replace(ctx context.Context, items []any, version string) {
 
 func (w *Watch) countRelist() {
 	reason := w.relistReason()
-	for _, s := range w.sources {
+	for _, s := range *w.sources.Load() {
 		s.metrics.Relists.WithLabelValues(s.Name, reason).Inc()
 	}
 	w.log.Info("listed again, only what differs is put through", "watch", w.name, "reason", reason)

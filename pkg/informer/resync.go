@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -31,6 +32,9 @@ func (w *Watch) resync(ctx context.Context, s *source) {
 func (w *Watch) sync(ctx context.Context, s *source, key event.Key, round time.Time) bool {
 	w.order.Lock()
 	defer w.order.Unlock()
+	if !slices.Contains(*w.sources.Load(), s) {
+		return false // it is no source of the watch any more
+	}
 	o := w.store.Get(key)
 	if o == nil {
 		return true

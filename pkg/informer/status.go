@@ -35,18 +35,19 @@ type Status struct {
 
 // Statuses returns the status of every source, in the order of their names.
 func (f *Factory) Statuses() []Status {
+	f.mu.RLock()
 	all := make([]Status, 0, len(f.sources))
-	for name := range f.sources {
-		s, _ := f.Status(name)
-		all = append(all, s)
+	for _, s := range f.sources {
+		all = append(all, s.status())
 	}
+	f.mu.RUnlock()
 	slices.SortFunc(all, func(a, b Status) int { return cmp.Compare(a.Source, b.Source) })
 	return all
 }
 
 // Status returns the status of the source of that name.
 func (f *Factory) Status(name string) (status Status, ok bool) {
-	s, ok := f.sources[name]
+	s, ok := f.source(name)
 	if !ok {
 		return Status{Source: name, Reason: "there is no such source"}, false
 	}
@@ -56,7 +57,7 @@ func (f *Factory) Status(name string) (status Status, ok bool) {
 // Synced returns a channel that is closed once the source has had all its objects, and the deltas of its first list were all put
 // through; nil if there is no such source.
 func (f *Factory) Synced(name string) <-chan struct{} {
-	s, ok := f.sources[name]
+	s, ok := f.source(name)
 	if !ok {
 		return nil
 	}
@@ -67,7 +68,7 @@ func (f *Factory) Synced(name string) <-chan struct{} {
 type source struct {
 	Source
 
-	watches []*Watch
+	watches []*Watch // not changed once the factory runs
 	synced  chan struct{}
 	once    sync.Once
 
@@ -77,10 +78,14 @@ type source struct {
 	bad                               counter
 }
 
-func (f *Factory) source(config Source) *source {
-	if s, ok := f.sources[config.Name]; ok {
-		return s
-	}
+func (f *Factory) source(name string) (*source, bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	s, ok := f.sources[name]
+	return s, ok
+}
+
+func (f *Factory) newSource(config Source) *source {
 	m, name := f.cfg.Metrics, config.Name
 	s := &source{
 		Source: config, synced: make(chan struct{}), metrics: m,
@@ -91,12 +96,6 @@ func (f *Factory) source(config Source) *source {
 	for _, op := range event.Ops() {
 		s.deltas[op] = m.Deltas.WithLabelValues(name, op.String())
 	}
-	f.sources[name] = s
-	return s
-}
-
-func (s *source) join(w *Watch) *source {
-	s.watches = append(s.watches, w)
 	return s
 }
 
@@ -158,7 +157,7 @@ func (w *Watch) setSynced(synced bool) {
 	w.is.mu.Lock()
 	w.is.synced = synced
 	w.is.mu.Unlock()
-	for _, s := range w.sources {
+	for _, s := range *w.sources.Load() {
 		s.changed()
 	}
 }
@@ -226,7 +225,7 @@ func (w *Watch) relistReason() string {
 
 // leftOut counts and reports an object that could not be read.
 func (w *Watch) leftOut(e *objectError) {
-	for _, s := range w.sources {
+	for _, s := range *w.sources.Load() {
 		s.bad.Inc()
 		w.log.Error("object cannot be read and is left out", "source", s.Name, "object", e.key.String(), "err", e.reason)
 	}

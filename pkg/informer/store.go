@@ -168,7 +168,7 @@ func (w *Watch) apply(ctx context.Context, c change) bool {
 	}
 	seen := time.Now()
 	w.commits, w.wanted = w.commits[:0], w.wanted[:0]
-	for _, s := range w.sources {
+	for _, s := range *w.sources.Load() {
 		if !w.admit(ctx, s, c, seen) {
 			return false
 		}
@@ -183,7 +183,7 @@ func (w *Watch) apply(ctx context.Context, c change) bool {
 	}
 	w.cut.Unlock()
 	w.measure(c.before, kept)
-	for _, s := range w.sources {
+	for _, s := range *w.sources.Load() {
 		s.deltas[c.op].Inc()
 	}
 	return true
@@ -229,6 +229,9 @@ func (w *Watch) admit(ctx context.Context, s *source, c change, seen time.Time) 
 	d := &event.Delta{
 		Source: s.Name, Op: c.op, Old: c.old, New: c.now, Initial: c.initial, Stale: c.stale, Seen: seen, Selective: w.returns(c),
 	}
+	if c.initial {
+		d.Epoch = w.epoch
+	}
 	commit, err := w.factory.cfg.Downstream.Admit(ctx, d)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -251,7 +254,7 @@ func (w *Watch) measure(before, now *event.Object) {
 	if now != nil {
 		objects, bytes = objects+1, bytes+now.Size()
 	}
-	for _, s := range w.sources {
+	for _, s := range *w.sources.Load() {
 		if bytes != 0 {
 			s.bytes.Add(float64(bytes))
 		}

@@ -32,7 +32,8 @@ type Watch struct {
 	id      string // of spec
 	name    string // in logs
 	store   Cache
-	sources []*source
+	sources atomic.Pointer[[]*source]
+	epoch   int // of the factory, when the watch was added
 	log     *slog.Logger
 
 	resource   atomic.Pointer[event.Resource]
@@ -50,6 +51,10 @@ type Watch struct {
 	// bare: some of the objects in the store were restored as identities only, and the next list fills them in. Until then, and
 	// for reading, as listed.
 	bare bool
+	// For the factory, under its lock. stop is nil before the watch runs.
+	stop    context.CancelFunc
+	stopped chan struct{}
+	resyncs map[*source]context.CancelFunc
 	// running is held for reading by everything that may still run when the Reflector has returned.
 	running sync.RWMutex
 

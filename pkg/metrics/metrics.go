@@ -92,6 +92,38 @@ func (m *Metrics) SetCheckpointAge(age func() time.Duration) {
 	}, func() float64 { return age().Seconds() }))
 }
 
+// ForgetRoute removes the series of a route that is not there any more.
+func (m *Metrics) ForgetRoute(name string) {
+	route := prometheus.Labels{"route": name}
+	for _, v := range []interface {
+		DeletePartialMatch(labels prometheus.Labels) int
+	}{
+		m.RouteDeltas, m.RouteErrors, m.Events, m.QueueDepth, m.OldestOwed, m.DeliverySeconds,
+	} {
+		v.DeletePartialMatch(route)
+	}
+}
+
+// ForgetSource removes the series of a source that is not there any more.
+func (m *Metrics) ForgetSource(name string) {
+	source := prometheus.Labels{"source": name}
+	for _, v := range []interface {
+		DeletePartialMatch(labels prometheus.Labels) int
+	}{
+		m.Deltas, m.SourceSynced, m.SourceObjects, m.SourceBytes, m.SourceStale, m.Relists, m.ObjectErrors, m.IndexErrors,
+	} {
+		v.DeletePartialMatch(source)
+	}
+}
+
+// ForgetHandler removes the series of a handler that is not there any more.
+func (m *Metrics) ForgetHandler(name string) {
+	handler := prometheus.Labels{"handler": name}
+	m.HandlerSeconds.DeletePartialMatch(handler)
+	m.GuestMemory.DeletePartialMatch(handler)
+	m.GuestFuel.DeletePartialMatch(handler)
+}
+
 // Handler serves the metrics in the Prometheus text formats.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})

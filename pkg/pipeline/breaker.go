@@ -52,8 +52,10 @@ func newBreaker(s NamedSink, log *slog.Logger) *breaker {
 	return &breaker{name: s.Name, sink: s.Sink, log: log, changed: make(chan struct{})}
 }
 
-// configure is called once for each route, before the first write.
+// configure is called once for each route, before its first write.
 func (b *breaker) configure(r Retry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.backoff.Backoff == 0 || r.Backoff < b.backoff.Backoff {
 		b.backoff.Backoff = r.Backoff
 	}

@@ -24,7 +24,11 @@ type Config struct {
 
 // Route says which deltas to take, what to make of them and where to deliver it.
 type Route struct {
-	Name    string
+	Name string
+	// Version: two Routes of one name and one version that is not empty are the same. [Pipeline.Prepare] leaves such a route as it is.
+	Version string
+	// Was is the name that the route had before: if there is no route of its own name, it takes over what that one owes.
+	Was     string
 	Sources []string
 	Ops     []event.Op
 	Filter  filters.Filter // nil: everything
@@ -53,8 +57,9 @@ type Route struct {
 // NamedSink is a sink and its name in the configuration. Routes that name one sink share its breaker. The slice of events that it is
 // given to write is used again when it returns.
 type NamedSink struct {
-	Name string
-	Sink plugins.Sink
+	Name    string
+	Version string // differs for two sinks of one name; they do not share a breaker
+	Sink    plugins.Sink
 }
 
 // Batch says how many deltas a handler gets at once.

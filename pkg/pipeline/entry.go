@@ -33,6 +33,7 @@ type entry struct {
 	stage        stage
 	taken        bool   // in a batch at this moment
 	restored     bool   // owed since before a restart: it counts as attempted
+	counted      bool   // as matched, before the route was changed
 	unseen       bool   // filter and key were not asked yet, or failed
 	letter       uint64 // the dead letter that it comes from; 0: none
 	work         *work

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -23,16 +24,32 @@ const gaugeInterval = time.Second
 // Pipeline runs the routes. The order of its life is New, Start, Drain, Close; Admit may be called from New on, from several
 // goroutines at once, and is refused from Drain on. What it promises is in the package comment.
 type Pipeline struct {
-	routes []*route
-	table  *filters.Table
-	log    *slog.Logger
+	cfg Config // without Routes
+	log *slog.Logger
+	now atomic.Pointer[routing]
+
+	mu       sync.Mutex // guards what follows; a route's own lock may be taken under it
+	leaving  []*route   // out of use, and still at work on a batch; what they owe has not moved yet
+	left     []*route   // removed, and not yet handed over for the last time
+	renamed  []string   // the names under which nothing is owed any more
+	breakers map[string]*breaker
+	yield    chan struct{} // closed while nobody may wait for room
+	epoch    int           // how often the routes were exchanged
 
 	stopping  chan struct{}
 	stopOnce  sync.Once
 	progress  chan struct{} // a route owes nothing any more, or was paused
-	cancel    context.CancelFunc
 	lifecycle sync.Mutex
+	ctx       context.Context //nolint:containedctx // of Start, for routes that come later
+	cancel    context.CancelFunc
+	closed    bool
 	workers   sync.WaitGroup
+}
+
+// routing is the routes at one time, and the table that finds those that want a delta.
+type routing struct {
+	routes []*route
+	table  *filters.Table // in the order of routes
 }
 
 // New makes a pipeline that has not started. The error names the route that cannot work.
@@ -46,18 +63,19 @@ func New(cfg Config) (*Pipeline, error) {
 	if cfg.DeadLetters == nil {
 		cfg.DeadLetters = &LogDeadLetters{Log: cfg.Log}
 	}
-	p := &Pipeline{log: cfg.Log, stopping: make(chan struct{}), progress: make(chan struct{}, 1)}
-	breakers := map[string]*breaker{}
-	entries := make([]filters.Entry, len(cfg.Routes))
-	for i, rc := range cfg.Routes {
-		if err := rc.check(); err != nil {
-			return nil, err
-		}
-		rc = rc.withDefaults()
-		entries[i] = filters.Entry{Sources: rc.Sources, Ops: rc.Ops, Initial: rc.Existing, Filter: rc.Filter, Ready: rc.Ready}
-		p.routes = append(p.routes, newRoute(i, rc, p, cfg, breakers))
+	routes := cfg.Routes
+	cfg.Routes = nil
+	p := &Pipeline{
+		cfg: cfg, log: cfg.Log, breakers: map[string]*breaker{}, yield: make(chan struct{}),
+		stopping: make(chan struct{}), progress: make(chan struct{}, 1),
 	}
-	p.table = filters.NewTable(entries)
+	p.now.Store(&routing{table: filters.NewTable(nil)})
+	c, err := p.Prepare(routes)
+	if err != nil {
+		return nil, err
+	}
+	p.now.Store(c.next)
+	p.breakers = c.breakers
 	return p, nil
 }
 
@@ -74,8 +92,9 @@ func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (commit func(), er
 	}
 	var buffer [8]filters.Match
 	var a *admission
-	for _, m := range p.table.Match(ctx, d, buffer[:0]) {
-		r := p.routes[m.Entry]
+	now := p.now.Load()
+	for _, m := range now.table.Match(ctx, d, buffer[:0]) {
+		r := now.routes[m.Entry]
 		if m.Verdict == filters.Filtered {
 			r.count.filtered.Inc()
 			continue
@@ -125,20 +144,35 @@ func (a *admission) commit() {
 func (p *Pipeline) Start(ctx context.Context) {
 	p.lifecycle.Lock()
 	defer p.lifecycle.Unlock()
-	ctx, p.cancel = context.WithCancel(ctx)
-	for _, r := range p.routes {
-		for range r.cfg.Concurrency {
-			p.workers.Go(func() { r.work(ctx) })
-		}
+	p.ctx, p.cancel = context.WithCancel(ctx)
+	for _, r := range p.now.Load().routes {
+		p.run(r)
 	}
-	p.workers.Go(func() { p.measure(ctx) })
+	p.workers.Go(func() { p.measure(p.ctx) })
+}
+
+// run starts the workers of a route. lifecycle is held.
+func (p *Pipeline) run(r *route) {
+	if p.ctx == nil || p.closed {
+		return
+	}
+	ctx, cancel := context.WithCancel(p.ctx)
+	taking, stop := context.WithCancel(ctx)
+	r.cancel, r.stop = cancel, stop
+	for range r.cfg.Concurrency {
+		r.workers.Add(1)
+		p.workers.Go(func() {
+			defer r.workers.Done()
+			r.work(ctx, taking)
+		})
+	}
 }
 
 // Drain takes no more deltas and delivers what is owed, trying again what waits for a retry. Routes that are paused, or not ready, are
 // not waited for. The error, if something is owed in the end or when ctx is done, says how much by which route.
 func (p *Pipeline) Drain(ctx context.Context) error {
 	p.stopOnce.Do(func() { close(p.stopping) })
-	for _, r := range p.routes {
+	for _, r := range p.now.Load().routes {
 		r.drain()
 	}
 	for p.moving() {
@@ -152,7 +186,7 @@ func (p *Pipeline) Drain(ctx context.Context) error {
 }
 
 func (p *Pipeline) moving() bool {
-	for _, r := range p.routes {
+	for _, r := range p.now.Load().routes {
 		if r.moving() {
 			return true
 		}
@@ -182,6 +216,7 @@ func (p *Pipeline) Close(ctx context.Context) error {
 	if p.cancel == nil {
 		return nil
 	}
+	p.closed = true
 	p.cancel()
 	done := make(chan struct{})
 	go func() { p.workers.Wait(); close(done) }()
@@ -204,8 +239,9 @@ type RouteStatus struct {
 
 // Status returns the state of each route, in the order of the configuration.
 func (p *Pipeline) Status() []RouteStatus {
-	all := make([]RouteStatus, len(p.routes))
-	for i, r := range p.routes {
+	routes := p.now.Load().routes
+	all := make([]RouteStatus, len(routes))
+	for i, r := range routes {
 		all[i] = r.status()
 	}
 	return all
@@ -213,7 +249,7 @@ func (p *Pipeline) Status() []RouteStatus {
 
 // Owed returns how many deltas the named route owes, 0 if there is no such route.
 func (p *Pipeline) Owed(route string) int {
-	for _, r := range p.routes {
+	for _, r := range p.now.Load().routes {
 		if r.cfg.Name == route {
 			return r.status().Owed
 		}
@@ -230,7 +266,7 @@ func (p *Pipeline) measure(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			for _, r := range p.routes {
+			for _, r := range p.now.Load().routes {
 				age := 0.0
 				if s := r.status(); !s.Oldest.IsZero() {
 					age = max(0, now.Sub(s.Oldest).Seconds())

@@ -26,14 +26,15 @@ const unseen = ""
 func (p *Pipeline) Restore(name string, owed []checkpoint.Owed) error {
 	p.lifecycle.Lock()
 	defer p.lifecycle.Unlock()
-	i := slices.IndexFunc(p.routes, func(r *route) bool { return r.cfg.Name == name })
+	routes := p.now.Load().routes
+	i := slices.IndexFunc(routes, func(r *route) bool { return r.cfg.Name == name })
 	switch {
 	case i < 0:
 		return fmt.Errorf("route %q: what it owed cannot be restored: there is no such route", name)
 	case p.cancel != nil:
 		return fmt.Errorf("route %q: what it owed cannot be restored: the pipeline has started", name)
 	}
-	if err := p.routes[i].restore(owed); err != nil {
+	if err := routes[i].restore(owed); err != nil {
 		return fmt.Errorf("route %q: what it owed cannot be restored: %w", name, err)
 	}
 	return nil
@@ -47,16 +48,28 @@ func (p *Pipeline) Restore(name string, owed []checkpoint.Owed) error {
 // all sources gets one moment of all of them. Without Config.Durable there are no changes.
 func (p *Pipeline) Dirty() []checkpoint.RouteCut {
 	var cuts []checkpoint.RouteCut
-	for _, r := range p.routes {
-		if cut := r.dirty(); len(cut.Put) > 0 || len(cut.Removed) > 0 {
-			cuts = append(cuts, cut)
-		}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, name := range p.renamed {
+		cuts = append(cuts, checkpoint.RouteCut{Name: name, Reset: true})
 	}
+	for _, r := range slices.Concat(p.left, p.leaving, p.now.Load().routes) {
+		cut := r.dirty()
+		if len(cut.Put) == 0 && len(cut.Removed) == 0 && !cut.Reset {
+			continue
+		}
+		if i := slices.IndexFunc(cuts, func(c checkpoint.RouteCut) bool { return c.Name == cut.Name }); i >= 0 {
+			cuts[i].Put, cuts[i].Removed = append(cuts[i].Put, cut.Put...), append(cuts[i].Removed, cut.Removed...)
+			continue
+		}
+		cuts = append(cuts, cut)
+	}
+	p.left, p.renamed = nil, nil
 	return cuts
 }
 
 func (r *route) restore(owed []checkpoint.Owed) error {
-	owed = slices.SortedFunc(slices.Values(owed), func(a, b checkpoint.Owed) int { return cmp.Compare(a.ID, b.ID) })
+	owed = sorted(owed)
 	for i, o := range owed {
 		switch {
 		case o.Delta == nil || o.Delta.Object() == nil:
@@ -78,6 +91,10 @@ func (r *route) restore(owed []checkpoint.Owed) error {
 	}
 	r.changed()
 	return nil
+}
+
+func sorted(owed []checkpoint.Owed) []checkpoint.Owed {
+	return slices.SortedFunc(slices.Values(owed), func(a, b checkpoint.Owed) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 // readmit owes a delta that was owed before a restart.
@@ -103,7 +120,8 @@ func (r *route) readmit(o checkpoint.Owed) {
 func (r *route) dirty() checkpoint.RouteCut {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	cut := checkpoint.RouteCut{Name: r.cfg.Name}
+	cut := checkpoint.RouteCut{Name: r.cfg.Name, Reset: r.reset}
+	r.reset = false
 	if n := r.q.changes.put.len; n > 0 {
 		cut.Put = make([]checkpoint.Owed, 0, n)
 	}

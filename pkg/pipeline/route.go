@@ -19,12 +19,16 @@ const forever = 24 * time.Hour
 // route is a Route at work. Its workers share the queue; one at a time of them, the one that holds lead, puts a batch together.
 type route struct {
 	cfg     Route
-	index   int // its place in the table
+	born    int            // the pipeline's epoch when the route, or the first one that it took over from, appeared
+	table   *filters.Table // of this route alone
 	parent  *Pipeline
 	letters DeadLetterer
 	sinks   []*breaker // as in cfg.Sinks
 	count   counters
 	log     *slog.Logger
+
+	stop, cancel context.CancelFunc // for workers: take no more, and give up
+	workers      sync.WaitGroup
 
 	lead  chan struct{} // holds a token while a worker puts a batch together
 	wake  chan struct{} // something changed that the leader waits for
@@ -32,6 +36,7 @@ type route struct {
 
 	mu       sync.Mutex
 	q        queue
+	reset    bool          // what was saved of the route is replaced by what it owes
 	settled  bool          // the route is ready, and all that came before it was, or was restored, is in its lane
 	draining bool          // nothing more comes: batches need not wait
 	paused   string        // why
@@ -43,26 +48,35 @@ type route struct {
 	complained map[string]time.Time // when each kind of trouble was last said in the log
 }
 
-func newRoute(index int, cfg Route, parent *Pipeline, all Config, breakers map[string]*breaker) *route {
+func newRoute(cfg Route, born int, parent *Pipeline, breakers map[string]*breaker) *route {
+	all := parent.cfg
 	r := &route{
-		cfg: cfg, index: index, parent: parent, letters: all.DeadLetters,
+		cfg: cfg, born: born, parent: parent, letters: all.DeadLetters,
 		count: newCounters(all.Metrics, cfg),
 		log:   all.Log.With(slog.String("route", cfg.Name)),
 		lead:  make(chan struct{}, 1), wake: make(chan struct{}, 1), timer: time.NewTimer(forever),
 		settled: cfg.Ready == nil, complained: map[string]time.Time{}, redelivering: map[uint64]bool{},
 	}
 	r.timer.Stop()
+	r.table = filters.NewTable([]filters.Entry{r.entry()})
 	r.q.changes.on = all.Durable
 	for _, s := range cfg.Sinks {
-		b := breakers[s.Name]
+		key := s.Name + "\x00" + s.Version
+		b := breakers[key]
 		if b == nil {
 			b = newBreaker(s, all.Log)
-			breakers[s.Name] = b
+			breakers[key] = b
 		}
 		b.configure(cfg.Retry)
 		r.sinks = append(r.sinks, b)
 	}
 	return r
+}
+
+func (r *route) entry() filters.Entry {
+	return filters.Entry{
+		Sources: r.cfg.Sources, Ops: r.cfg.Ops, Initial: r.cfg.Existing, Born: r.born, Filter: r.cfg.Filter, Ready: r.cfg.Ready,
+	}
 }
 
 // verdict completes what the table found: the lane of a delta that the route wants.
@@ -101,6 +115,7 @@ func (r *route) waitRoom(ctx context.Context, d *event.Delta) error {
 		return nil
 	}
 	for {
+		yield := r.parent.yielding()
 		r.mu.Lock()
 		// Before it is ready, additions pass: they may be the first list of the very source that the route waits for.
 		if r.q.owed() < r.cfg.Capacity || !r.settled && d.Op == event.Added {
@@ -114,6 +129,8 @@ func (r *route) waitRoom(ctx context.Context, d *event.Delta) error {
 		r.mu.Unlock()
 		select {
 		case <-room:
+		case <-yield: // the routes are about to be exchanged, which must not take until there is room
+			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-r.parent.stopping:
@@ -136,7 +153,9 @@ func (r *route) owe(d *event.Delta, lane id, failed error) {
 
 // place gives a pending entry its lane.
 func (r *route) place(e *entry, lane id, failed error) {
-	r.count.matched.Inc()
+	if !e.counted {
+		r.count.matched.Inc()
+	}
 	if failed != nil {
 		r.count.errors("filter").Inc()
 		if e.work == nil {
@@ -335,7 +354,7 @@ func (r *route) pause(d *event.Delta, sink string, reason error) {
 	r.mu.Unlock()
 	r.parent.report()
 	if first {
-		r.log.Error("route is paused and delivers nothing more: mend the cause, then start the router anew",
+		r.log.Error("route is paused and delivers nothing more: mend the cause, then change the route and reload, or start the router anew",
 			slog.String("delta", d.String()), slog.String("sink", sink), slog.Any("error", reason))
 	}
 }

@@ -69,13 +69,13 @@ func (r *route) unsettled() *entry {
 // but the delta is owed. Without a key it is ordered by its object then.
 func (r *route) evaluate(ctx context.Context, d *event.Delta, unseen bool) (v verdict, filtered bool) {
 	if !unseen {
-		v = r.verdict(ctx, d, filters.Match{Entry: r.index, Verdict: filters.Matched})
+		v = r.verdict(ctx, d, filters.Match{Verdict: filters.Matched})
 		if v.err != nil {
 			r.count.errors("filter").Inc()
 			v.err = nil
 		}
 		return v, false
 	}
-	m := r.parent.table.Evaluate(ctx, r.index, d)
+	m := r.table.Evaluate(ctx, 0, d)
 	return r.verdict(ctx, d, m), m.Verdict == filters.Filtered
 }

@@ -75,13 +75,14 @@ type worker struct {
 	acked    []uint64  // dead letters whose deltas were acked
 }
 
-func (r *route) work(ctx context.Context) {
+// work works until taking is done, at the latest with ctx: what was taken until then is brought to its end.
+func (r *route) work(ctx, taking context.Context) {
 	w := &worker{route: r}
 	for {
-		if w.batch = r.next(ctx, w.batch[:0]); len(w.batch) == 0 {
+		if w.batch = r.next(taking, w.batch[:0]); len(w.batch) == 0 {
 			return
 		}
-		if w.durable(ctx) {
+		if w.durable(taking) {
 			w.handle(ctx)
 			w.deliver(ctx)
 		}

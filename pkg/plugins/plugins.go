@@ -88,6 +88,9 @@ type Factory[T any] struct {
 	Example string
 	// Check finds all mistakes of a configuration. It opens nothing and connects to nothing.
 	Check func(node config.Node) config.Problems
+	// Files returns the files whose content is part of the configuration, of a node that Check accepted: when one of them changes, a
+	// reload opens the component anew. nil: there are none.
+	Files func(node config.Node) []string
 	// Open makes one. It is called only with a node that Check accepted.
 	Open func(ctx context.Context, node config.Node, env Env) (T, error)
 }

@@ -53,6 +53,11 @@ limits: {memory: 64Mi}
 			var c Config
 			return node.Decode(&c)
 		},
+		Files: func(node config.Node) []string {
+			var c Config
+			_ = node.Decode(&c) // Check has accepted it
+			return []string{c.Module}
+		},
 		Open: open,
 	}
 }

@@ -1,0 +1,207 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Wanted is a watch that there shall be, and the sources that it has.
+type Wanted struct {
+	Spec    Spec
+	Store   Cache // of a watch that is new; one that is there keeps its own
+	Sources []Source
+}
+
+// Held is the factory at a moment when no delta of any watch is between its Admit and its commit, and nothing is handed over for the
+// checkpoint. It is good until the function that it was given to returns.
+type Held struct {
+	watches []*Watch
+}
+
+// Reconfigure makes the watches those that are wanted. One whose Spec is wanted goes on as it is, with the sources that it has now;
+// one that is not wanted ends; the others are new, and begin with a list.
+//
+// swap is called at one moment of all watches that were there, between two deltas of each. The sources are the new ones already. It
+// must not call the Factory or a Watch other than through Held. If that moment does not come before ctx is done, because a delta
+// is waited for, nothing has changed, and the error says why. Reconfigure returns when what is not wanted has ended.
+func (f *Factory) Reconfigure(ctx context.Context, wanted []Wanted, swap func(*Held)) error {
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	old := f.watches // only changed under changing
+	release, err := hold(ctx, old)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	for _, w := range old {
+		w.cut.Lock()
+	}
+	removed := f.exchange(wanted)
+	swap(&Held{slices.DeleteFunc(slices.Clone(old), func(w *Watch) bool { return slices.Contains(removed, w) })})
+	for _, w := range old {
+		w.cut.Unlock()
+	}
+	for _, w := range removed {
+		if w.stop != nil {
+			w.stop()
+		}
+	}
+	for _, w := range f.watches {
+		f.start(w)
+	}
+	f.mu.Unlock()
+	release()
+	for _, w := range removed {
+		if w.stop != nil {
+			<-w.stopped
+		}
+	}
+	return nil
+}
+
+// hold stops the watches between two deltas.
+func hold(ctx context.Context, watches []*Watch) (release func(), err error) {
+	var held []*Watch
+	release = func() {
+		for _, w := range held {
+			w.order.Unlock()
+		}
+	}
+	for _, w := range watches {
+		locked := make(chan struct{})
+		go func() {
+			w.order.Lock()
+			select {
+			case locked <- struct{}{}:
+			case <-ctx.Done():
+				w.order.Unlock()
+			}
+		}()
+		select {
+		case <-locked:
+			held = append(held, w)
+		case <-ctx.Done():
+			release()
+			return nil, fmt.Errorf("watch of %s: a delta is being worked on, which waits for the API server: %w", w.name, ctx.Err())
+		}
+	}
+	return release, nil
+}
+
+// exchange changes the watches and sources, and returns the watches that are not wanted. mu is held.
+func (f *Factory) exchange(wanted []Wanted) (removed []*Watch) {
+	f.epoch++
+	removed = f.watches
+	var watches []*Watch
+	attached := make(map[string][]*Watch) // by source
+	configs := make(map[string]Source)
+	for _, want := range wanted {
+		i := slices.IndexFunc(f.watches, func(w *Watch) bool { return w.spec == want.Spec })
+		var w *Watch
+		if i >= 0 {
+			w = f.watches[i]
+			removed = slices.DeleteFunc(slices.Clone(removed), func(r *Watch) bool { return r == w })
+		} else {
+			w = f.newWatch(want.Spec, want.Store)
+			w.epoch = f.epoch
+		}
+		watches = append(watches, w)
+		for _, s := range want.Sources {
+			attached[s.Name] = append(attached[s.Name], w)
+			configs[s.Name] = s
+		}
+	}
+	f.watches = watches
+	f.exchangeSources(configs, attached)
+	for _, w := range slices.Concat(watches, removed) {
+		f.attach(w)
+	}
+	return removed
+}
+
+// exchangeSources makes the sources those that are configured. One that did not change stays what it is.
+func (f *Factory) exchangeSources(configs map[string]Source, attached map[string][]*Watch) {
+	for name := range f.sources {
+		if _, ok := configs[name]; !ok {
+			f.cfg.Metrics.ForgetSource(name)
+			delete(f.sources, name)
+		}
+	}
+	for name, config := range configs {
+		s := f.sources[name]
+		if s != nil && s.Source == config && sameWatches(s.watches, attached[name]) {
+			continue
+		}
+		s = f.newSource(config)
+		s.watches = attached[name]
+		f.sources[name] = s
+		objects, bytes := 0, 0
+		for _, w := range s.watches {
+			for o := range w.store.All() {
+				objects, bytes = objects+1, bytes+o.Size()
+			}
+		}
+		s.objects.Set(float64(objects))
+		s.bytes.Set(float64(bytes))
+		s.changed()
+	}
+}
+
+func sameWatches(a, b []*Watch) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(w *Watch) bool { return !slices.Contains(b, w) })
+}
+
+// attach tells a watch which sources it has now.
+func (f *Factory) attach(w *Watch) {
+	var all []*source
+	for _, s := range f.sources {
+		if slices.Contains(s.watches, w) {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b *source) int { return strings.Compare(a.Name, b.Name) })
+	w.sources.Store(&all)
+	for s, stop := range w.resyncs {
+		if !slices.Contains(all, s) {
+			stop()
+			delete(w.resyncs, s)
+		}
+	}
+}
+
+// Existing makes an Initial delta of every object that the watches have, for each of their sources, and commits what admit returns
+// for it. All of it is in the checkpoint, or nothing is.
+func (h *Held) Existing(admit func(d *event.Delta) (commit func())) {
+	seen := time.Now()
+	for _, w := range h.watches {
+		for _, s := range *w.sources.Load() {
+			for o := range w.store.All() {
+				d := &event.Delta{Source: s.Name, Op: event.Added, New: o, Initial: true, Seen: seen}
+				commit := admit(d)
+				if commit == nil {
+					continue
+				}
+				if w.ledger != nil {
+					w.ledger.hold(o, []*event.Delta{d})
+				}
+				commit()
+			}
+		}
+	}
+}
+
+// Specs returns what is watched.
+func (f *Factory) Specs() []Spec {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	specs := make([]Spec, len(f.watches))
+	for i, w := range f.watches {
+		specs[i] = w.spec
+	}
+	return specs
+}
