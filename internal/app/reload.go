@@ -86,18 +86,23 @@ func (r *router) tryReload(ctx context.Context) {
 			"sources", len(r.plan.config.Sources), "routes", len(r.plan.config.Routes))
 		return
 	}
-	reason := err.Error()
-	var problems config.Problems
-	if errors.As(err, &problems) && len(problems) > 0 {
-		reason = fmt.Sprintf("%s (%d in all)", problems[0].Error(), len(problems))
-		for _, p := range problems {
-			r.log.Error("the configuration is not reloaded", "problem", p.Error())
+	problems := []string{err.Error()}
+	var found config.Problems
+	if errors.As(err, &found) {
+		problems = problems[:0]
+		for _, p := range found {
+			problems = append(problems, p.Error())
 		}
-	} else {
-		r.log.Error("the configuration is not reloaded", "problem", reason)
+	}
+	reason := problems[0]
+	if n := len(problems) - 1; n > 0 {
+		reason = fmt.Sprintf("%s (and %d more)", reason, n)
 	}
 	r.reloads.failed.Store(&reason)
 	r.metrics.ConfigReloadOK.Set(0)
+	for _, problem := range problems {
+		r.log.Error("the configuration is not reloaded", "problem", problem)
+	}
 }
 
 // reload makes the file's configuration the one that runs, or changes nothing and says why. What is new is opened first; then the

@@ -1,0 +1,233 @@
+package pipeline_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+)
+
+// routeOf makes a route that takes all of pods.
+func routeOf(name, version string, s *sink) pipeline.Route {
+	return pipeline.Route{
+		Name: name, Version: version, Sources: []string{"pods"}, Ops: event.Ops(),
+		Sinks: []pipeline.NamedSink{{Name: "s", Version: "1", Sink: s}}, Batch: pipeline.Batch{Size: 8},
+	}
+}
+
+// exchange makes the routes those that run. existing is what a source had before.
+func (b *bench) exchange(existing []*event.Delta, routes ...pipeline.Route) {
+	b.t.Helper()
+	change, err := b.Prepare(routes)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	end := b.Yield()
+	change.Swap()
+	for _, d := range existing {
+		if commit := change.Existing(b.t.Context(), d); commit != nil {
+			commit()
+		}
+	}
+	end()
+	change.Finish(b.t.Context())
+}
+
+// TestChangedRoute: what a route owes passes to the one that takes its place, in order, and those of its sinks that have it do not get
+// it again.
+func TestChangedRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		down.Store(true)
+		s, slow := &sink{}, &sink{refuse: func(event.Event) error {
+			if down.Load() {
+				return errDown
+			}
+			return nil
+		}}
+		first := routeOf("r", "1", s)
+		first.Sinks = append(first.Sinks, pipeline.NamedSink{Name: "slow", Version: "1", Sink: slow})
+		first.Retry = pipeline.Retry{Backoff: time.Second, Max: time.Second}
+		b := openAs(t, pipeline.Config{Durable: true}, first)
+		b.Start(t.Context())
+		saved := disk{}
+		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
+		pass(time.Millisecond)
+		saved.write(t, b.Dirty())
+		b.admit(delta(t, event.Updated, "a", 1, 3))
+		pass(time.Millisecond)
+
+		second := first
+		second.Version = "2"
+		second.Filter = filters.Func(func(context.Context, *event.Delta) (bool, error) { return false, nil })
+		b.exchange(nil, second)
+		b.admit(delta(t, event.Updated, "a", 3, 4)) // filtered by now
+		down.Store(false)
+		pass(time.Minute)
+		for name, sink := range map[string]*sink{"s": s, "slow": slow} {
+			got := sink.got()
+			slices.Sort(got)
+			if !slices.Equal(got, []string{"added a@1", "added b@2", "updated a@3"}) {
+				t.Errorf("%s got %q", name, got)
+			}
+		}
+		if a := only(slow.got(), "a@"); !slices.Equal(a, []string{"added a@1", "updated a@3"}) {
+			t.Errorf("slow got %q", a)
+		}
+		b.balanced("r")
+		cuts := b.Dirty()
+		if len(cuts) != 1 || !cuts[0].Reset || len(cuts[0].Put) != 0 {
+			t.Errorf("handed over %+v, want only that nothing is owed", cuts)
+		}
+	})
+}
+
+func only(all []string, part string) (some []string) {
+	for _, s := range all {
+		if strings.Contains(s, part) {
+			some = append(some, s)
+		}
+	}
+	return some
+}
+
+// TestExchangeWhileBusy: what comes while the old route still has a batch waits for it to end.
+func TestExchangeWhileBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{before: func(context.Context) { time.Sleep(10 * time.Second) }}
+		b := start(t, routeOf("r", "1", s))
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		pass(time.Second)
+		change, err := b.Prepare([]pipeline.Route{routeOf("r", "2", s)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		change.Swap()
+		b.admit(delta(t, event.Updated, "a", 1, 2))
+		change.Finish(t.Context())
+		pass(time.Minute)
+		if got := s.got(); !slices.Equal(got, []string{"added a@1", "updated a@2"}) {
+			t.Errorf("got %q", got)
+		}
+		b.balanced("r")
+	})
+}
+
+// TestRenamedRemovedAndNewRoutes: a rename takes what was owed along, what a removed route owes is with the checkpoint, a new one gets
+// what was there before if it wants it, and one that stays is not touched.
+func TestRenamedRemovedAndNewRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{}
+		stays, old, removed := routeOf("stays", "1", s), routeOf("old", "1", s), routeOf("removed", "1", s)
+		old.Ready, removed.Ready = make(chan struct{}), make(chan struct{}) // they owe until then
+		b := openAs(t, pipeline.Config{Durable: true}, stays, old, removed)
+		b.Start(t.Context())
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		pass(time.Millisecond)
+		renamed, added := routeOf("new", "1", s), routeOf("added", "1", s)
+		renamed.Was, added.Existing = "old", true
+		initial := delta(t, event.Added, "a", 0, 1)
+		initial.Initial = true
+		b.exchange([]*event.Delta{initial}, renamed, stays, added)
+		pass(time.Second)
+		if got := s.got(); len(got) != 3 { // of stays, new and added
+			t.Errorf("got %q", got)
+		}
+		for _, name := range []string{"stays", "new", "added"} {
+			b.balanced(name)
+		}
+		if n := b.value("route_deltas_total", "old") + b.value("queue_depth", "removed"); n != 0 {
+			t.Error("what is gone has metrics still")
+		}
+		saved := disk{}
+		cuts := b.Dirty()
+		saved.write(t, cuts)
+		if len(saved.owed("removed")) != 1 || !slices.ContainsFunc(cuts, func(c checkpoint.RouteCut) bool { return c.Name == "old" && c.Reset }) {
+			t.Errorf("handed over %+v", cuts)
+		}
+
+		// It comes back, in a watch that is newer than the other routes.
+		change, err := b.Prepare([]pipeline.Route{stays, renamed, added, routeOf("removed", "1", s)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := change.New(); !slices.Equal(got, []string{"removed"}) {
+			t.Errorf("new are %q", got)
+		}
+		if err := change.Restore("removed", saved.owed("removed")); err != nil {
+			t.Error(err)
+		}
+		change.Swap()
+		change.Finish(t.Context())
+		late := delta(t, event.Added, "late", 0, 9)
+		late.Initial, late.Epoch = true, 2
+		b.admit(late)
+		pass(time.Second)
+		if got := s.got()[3:]; !slices.Equal(got, []string{"added a@1"}) {
+			t.Errorf("then got %q", got)
+		}
+	})
+}
+
+// TestYield: a delta that waits for room does not hold up an exchange of the routes.
+func TestYield(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := routeOf("r", "1", &sink{refuse: func(event.Event) error { return errDown }})
+		r.Capacity, r.Overflow = 1, pipeline.Block
+		b := start(t, r)
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		passed := make(chan struct{})
+		go func() {
+			defer close(passed)
+			b.admit(delta(t, event.Added, "b", 0, 2))
+		}()
+		pass(time.Hour)
+		select {
+		case <-passed:
+			t.Fatal("there was room")
+		default:
+		}
+		end := b.Yield()
+		<-passed
+		end()
+		if n := b.Owed("r"); n != 2 {
+			t.Errorf("%d owed, want 2", n)
+		}
+	})
+}
+
+// TestInherit: after a restart a route owes what it owed under its former name.
+func TestInherit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{}
+		r := routeOf("old", "1", s)
+		r.Ready = make(chan struct{})
+		before, saved := startDurable(t, r), disk{}
+		before.admit(delta(t, event.Added, "a", 0, 1))
+		saved.write(t, before.Dirty())
+		after := openAs(t, pipeline.Config{Durable: true}, routeOf("new", "1", s))
+		if err := after.Inherit("new", "old", saved.owed("old"), nil); err != nil {
+			t.Fatal(err)
+		}
+		cuts := after.Dirty()
+		if len(cuts) != 2 || cuts[0].Name != "old" || !cuts[0].Reset || len(cuts[1].Put) != 1 || !cuts[1].Reset {
+			t.Errorf("handed over %+v", cuts)
+		}
+		after.Start(t.Context())
+		pass(time.Second)
+		if got := s.got(); !slices.Equal(got, []string{"added a@1"}) {
+			t.Errorf("got %q", got)
+		}
+		if cuts := after.Dirty(); len(cuts) != 1 || len(cuts[0].Removed) != 1 {
+			t.Errorf("handed over %+v", cuts)
+		}
+	})
+}
