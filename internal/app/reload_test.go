@@ -1,0 +1,149 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/app"
+)
+
+// reloading is a router whose configuration changes. Nobody is there to watch.
+type reloading struct {
+	t       *testing.T
+	file    string
+	journal *journal
+	log     *syncBuffer
+	signal  chan os.Signal
+	probes  string
+}
+
+const reloadable = `version: 1
+cluster: {name: %s, kubeconfig: %q}
+listen: {probes: "127.0.0.1:0"}
+`
+
+func startReloading(t *testing.T, config string) *reloading {
+	t.Helper()
+	r := &reloading{t: t, journal: &journal{}, log: &syncBuffer{}, signal: make(chan os.Signal)}
+	r.file = write(t, config)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- app.Run(ctx, app.Options{
+			Config: r.file, Components: components(r.journal), Log: slog.New(slog.NewTextHandler(r.log, nil)), Stdout: io.Discard,
+			DrainTimeout: time.Second, Reload: r.signal,
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	r.logs("msg=started")
+	r.probes = "http://" + regexp.MustCompile(`for=probes address=(\S+)`).FindStringSubmatch(r.log.String())[1]
+	return r
+}
+
+// logs waits until a text is in the log.
+func (r *reloading) logs(text string) {
+	r.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(20 * time.Second); !strings.Contains(r.log.String(), text); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			r.t.Fatalf("the log lacks %q:\n%s", text, r.log)
+		}
+	}
+}
+
+// change writes the file, tells the router unless it has to notice by itself, and returns what was opened and closed.
+func (r *reloading) change(config string, tell bool, want string) []string {
+	r.t.Helper()
+	r.journal.mu.Lock()
+	r.journal.lines = nil
+	r.journal.mu.Unlock()
+	r.log.mu.Lock()
+	r.log.Reset()
+	r.log.mu.Unlock()
+	if err := os.WriteFile(r.file, []byte(config), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if tell {
+		r.signal <- syscall.SIGHUP
+	}
+	r.logs(want)
+	r.journal.mu.Lock()
+	defer r.journal.mu.Unlock()
+	return slices.Clone(r.journal.lines)
+}
+
+func TestReload(t *testing.T) {
+	head := fmt.Sprintf(reloadable, "test", kubeconfig(t))
+	const rest = `sources: {pods: {resource: v1/pods}}
+sinks: {one: {fake: {}}, two: {fake: {}}}
+handlers: {h: {fake: {}}}
+routes:
+  - {name: a, from: pods, handle: h, to: [one, two]}
+  - {name: b, from: pods, filter: list("pods").size() > 0, to: one}
+`
+	r := startReloading(t, head+rest)
+	const refused, done = "the configuration is not reloaded", "msg=reloaded"
+	for _, c := range []struct {
+		name, config string
+		tell         bool
+		log          string
+		want         []string // opened and closed
+		ready        string
+	}{
+		{"nothing", head + rest, true, done, nil, "[+]config: ok"},
+		{
+			"a bad one", head + strings.Replace(rest, "to: one", "to: three", 1), false, refused, nil,
+			`[-]config: the configuration was not reloaded, the one before runs on: `,
+		},
+		{
+			"one that cannot be opened", head + strings.NewReplacer("h: {", "broken: {", "handle: h", "handle: broken", "two", "too").Replace(rest),
+			true, refused, []string{"open too", "close too"}, "handlers.broken: it is broken",
+		},
+		{
+			"another cluster", fmt.Sprintf(reloadable, "other", kubeconfig(t)) + rest, true, refused, nil,
+			"cluster: cannot change while the router runs: restart it",
+		},
+		{
+			"another sink, and more workers", head + strings.NewReplacer("two", "too", "name: b,", "name: b, handle: h,").Replace(rest),
+			false, done, []string{"open too", "open h for 8", "close h", "close two"}, "[+]config: ok",
+		},
+		{
+			"fewer workers, another source", head + strings.NewReplacer("two", "too", "pods: {resource: v1/pods}", "pods: {resource: v1/nodes}").Replace(rest),
+			true, done, nil, "[+]config: ok",
+		},
+	} {
+		got := r.change(c.config, c.tell, c.log)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+		code, body := get(t, r.probes+"/readyz")
+		if code != http.StatusServiceUnavailable || !strings.Contains(body, c.ready) || strings.Contains(body, "waiting for config") {
+			t.Errorf("%s: /readyz says %d\n%s", c.name, code, body)
+		}
+		ok := "deltarouter_config_reload_success 1"
+		if c.log == refused {
+			ok = "deltarouter_config_reload_success 0"
+		}
+		if _, body := get(t, r.probes+"/metrics"); !strings.Contains(body, ok) || strings.Count(body, "deltarouter_config_hash{") != 1 {
+			t.Errorf("%s: /metrics lacks %s, or has several hashes", c.name, ok)
+		}
+	}
+}
