@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -115,7 +116,9 @@ routes:
 		},
 		{
 			"one that cannot be opened", head + strings.NewReplacer("h: {", "broken: {", "handle: h", "handle: broken", "two", "too").Replace(rest),
-			true, refused, []string{"open too", "close too"}, "handlers.broken: it is broken",
+			true, refused,
+			[]string{"open too", "close too"},
+			"handlers.broken: it is broken",
 		},
 		{
 			"another cluster", fmt.Sprintf(reloadable, "other", kubeconfig(t)) + rest, true, refused, nil,
@@ -123,7 +126,9 @@ routes:
 		},
 		{
 			"another sink, and more workers", head + strings.NewReplacer("two", "too", "name: b,", "name: b, handle: h,").Replace(rest),
-			false, done, []string{"open too", "open h for 8", "close h", "close two"}, "[+]config: ok",
+			false, done,
+			[]string{"open too", "open h for 8", "close h", "close two"},
+			"[+]config: ok",
 		},
 		{
 			"fewer workers, another source", head + strings.NewReplacer("two", "too", "pods: {resource: v1/pods}", "pods: {resource: v1/nodes}").Replace(rest),
@@ -145,5 +150,30 @@ routes:
 		if _, body := get(t, r.probes+"/metrics"); !strings.Contains(body, ok) || strings.Count(body, "deltarouter_config_hash{") != 1 {
 			t.Errorf("%s: /metrics lacks %s, or has several hashes", c.name, ok)
 		}
+	}
+}
+
+// TestReloadOfAMount: the file is reached through symlinks, one of which is exchanged, as in a mounted ConfigMap.
+func TestReloadOfAMount(t *testing.T) {
+	config := fmt.Sprintf(reloadable, "test", kubeconfig(t)) + `sources: {pods: {resource: v1/pods}}
+sinks: {one: {fake: {}}}
+routes: [{name: a, from: pods, to: one}]
+`
+	r := startReloading(t, config)
+	mount, other := filepath.Dir(r.file), filepath.Dir(write(t, strings.ReplaceAll(config, "one", "two")))
+	if err := os.Rename(r.file, filepath.Join(filepath.Dir(other), "first.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(other, "config.yaml"), filepath.Join(mount, "new")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(mount, "new"), r.file); err != nil {
+		t.Fatal(err)
+	}
+	r.logs("msg=reloaded")
+	r.journal.mu.Lock()
+	defer r.journal.mu.Unlock()
+	if want := []string{"open one", "open two", "close one"}; !slices.Equal(r.journal.lines, want) {
+		t.Errorf("got %q, want %q", r.journal.lines, want)
 	}
 }

@@ -35,6 +35,23 @@ func named(name string) filters.Filter {
 
 var errFilter = errors.New("no such overload")
 
+// TestBorn: what a watch that was added later finds is not new to a route that was there before.
+func TestBorn(t *testing.T) {
+	table := filters.NewTable([]filters.Entry{
+		{Sources: []string{"pods"}, Ops: event.Ops(), Initial: true, Born: 1}, {Sources: []string{"pods"}, Ops: event.Ops(), Initial: true, Born: 2},
+	})
+	for epoch, want := range []int{2, 2, 1, 0} {
+		d := delta(t, "pods", event.Added, "a")
+		d.Initial, d.Epoch = true, epoch
+		if got := table.Match(t.Context(), d, nil); len(got) != want {
+			t.Errorf("epoch %d: %d routes want it, want %d", epoch, len(got), want)
+		}
+	}
+	if got := table.Match(t.Context(), delta(t, "pods", event.Added, "a"), nil); len(got) != 2 {
+		t.Errorf("%d routes want what is really new", len(got))
+	}
+}
+
 func TestTable(t *testing.T) {
 	failing := filters.Func(func(context.Context, *event.Delta) (bool, error) { return true, errFilter })
 	closed := make(chan struct{})

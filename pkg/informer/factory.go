@@ -157,7 +157,7 @@ func (f *Factory) Run(ctx context.Context) {
 	f.mu.Lock()
 	f.ctx = ctx
 	for _, w := range f.watches {
-		f.start(w)
+		f.start(w) //nolint:contextcheck // it runs as long as Run does
 	}
 	f.mu.Unlock()
 	f.age(ctx)

@@ -52,7 +52,7 @@ func (f *Factory) Reconfigure(ctx context.Context, wanted []Wanted, swap func(*H
 		}
 	}
 	for _, w := range f.watches {
-		f.start(w)
+		f.start(w) //nolint:contextcheck // it runs as long as Run does
 	}
 	f.mu.Unlock()
 	release()

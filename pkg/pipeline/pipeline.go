@@ -146,7 +146,7 @@ func (p *Pipeline) Start(ctx context.Context) {
 	defer p.lifecycle.Unlock()
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	for _, r := range p.now.Load().routes {
-		p.run(r)
+		p.run(r) //nolint:contextcheck // it runs as long as Start says
 	}
 	p.workers.Go(func() { p.measure(p.ctx) })
 }

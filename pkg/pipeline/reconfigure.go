@@ -214,7 +214,7 @@ func (c *Change) Finish(ctx context.Context) {
 	p.lifecycle.Lock()
 	for _, pair := range c.pairs {
 		if pair.from == nil {
-			p.run(pair.route)
+			p.run(pair.route) //nolint:contextcheck // it runs as long as Start says
 		}
 	}
 	p.lifecycle.Unlock()
@@ -227,7 +227,7 @@ func (c *Change) Finish(ctx context.Context) {
 	p.end(ctx, old)
 	for _, pair := range c.pairs {
 		if pair.from != nil {
-			p.handOn(pair.from, pair.route)
+			p.handOn(pair.from, pair.route) //nolint:contextcheck // it runs as long as Start says
 		}
 	}
 	for _, r := range c.removed {
