@@ -32,6 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type journal struct {
 	mu    sync.Mutex
 	lines []string
+	file  string // part of the configuration of each handler; empty: none
 }
 
 func (j *journal) add(line string) {
@@ -64,7 +65,7 @@ func components(j *journal) app.Components {
 			j.add("open " + env.Name)
 			return part{env.Name, j}, nil
 		}}},
-		Handlers: []plugins.Factory[plugins.Handler]{{Kind: "fake", Check: check, Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Handler, error) {
+		Handlers: []plugins.Factory[plugins.Handler]{{Kind: "fake", Check: check, Files: func(config.Node) []string { return []string{j.file} }, Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Handler, error) {
 			if env.Name == "broken" {
 				return nil, errors.New("it is broken")
 			}

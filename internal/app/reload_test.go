@@ -35,7 +35,12 @@ listen: {probes: "127.0.0.1:0"}
 
 func startReloading(t *testing.T, config string) *reloading {
 	t.Helper()
-	r := &reloading{t: t, journal: &journal{}, log: &syncBuffer{}, signal: make(chan os.Signal)}
+	return startReloadingWith(t, config, &journal{})
+}
+
+func startReloadingWith(t *testing.T, config string, j *journal) *reloading {
+	t.Helper()
+	r := &reloading{t: t, journal: j, log: &syncBuffer{}, signal: make(chan os.Signal)}
 	r.file = write(t, config)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -175,5 +180,25 @@ routes: [{name: a, from: pods, to: one}]
 	defer r.journal.mu.Unlock()
 	if want := []string{"open one", "open two", "close one"}; !slices.Equal(r.journal.lines, want) {
 		t.Errorf("got %q, want %q", r.journal.lines, want)
+	}
+}
+
+// TestReloadReadsFilesAnew: a module with another content is another handler, and only at a reload.
+func TestReloadReadsFilesAnew(t *testing.T) {
+	config := fmt.Sprintf(reloadable, "test", kubeconfig(t)) + `sources: {pods: {resource: v1/pods}}
+sinks: {one: {fake: {}}}
+handlers: {h: {fake: {}}}
+routes: [{name: a, from: pods, handle: h, to: one}]
+`
+	module := write(t, "first")
+	r := startReloadingWith(t, config, &journal{file: module})
+	if got := r.change(config, true, "msg=reloaded"); got != nil {
+		t.Errorf("got %q with the same module", got)
+	}
+	if err := os.WriteFile(module, []byte("second"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := r.change(config, true, "msg=reloaded"), []string{"open h for 4", "close h"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
