@@ -50,7 +50,7 @@ func thing(t *testing.T, resource, name, uid, version string) *event.Object {
 // newDesk has a pipeline with the route r, and a cache with the given objects of the source s, which has synced, as its letters say.
 func newDesk(t *testing.T, synced bool, cached ...*event.Object) (letterDesk, *taker) {
 	t.Helper()
-	r := &router{log: slog.New(slog.DiscardHandler), metrics: metrics.New(), catalog: index.NewCatalog(), state: &state{}}
+	r := &router{log: slog.New(slog.DiscardHandler), metrics: metrics.New(), state: &state{}}
 	db, err := checkpoint.Open(checkpoint.Config{Path: filepath.Join(t.TempDir(), "state.db")})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,9 @@ func newDesk(t *testing.T, synced bool, cached ...*event.Object) (letterDesk, *t
 	for _, o := range cached {
 		store.Put(o)
 	}
-	r.catalog.Add("s", []*index.Store{store}, nil)
+	catalog := index.NewCatalog()
+	catalog.Add("s", []*index.Store{store}, nil)
+	r.objects.Store(catalog)
 	sink := &taker{}
 	r.pipeline, err = pipeline.New(pipeline.Config{DeadLetters: r.state.letters, Durable: true, Routes: []pipeline.Route{
 		{Name: "r", Sources: []string{"s"}, Ops: event.Ops(), Sinks: []pipeline.NamedSink{{Name: "out", Sink: sink}}},

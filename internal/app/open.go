@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/deltarouter/deltarouter/pkg/api"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
@@ -25,7 +27,8 @@ type router struct {
 	state    *state // nil: nothing outlives the process
 	pipeline *pipeline.Pipeline
 	factory  *informer.Factory
-	closers  []closer // in the order of opening
+	objects  atomic.Pointer[index.Catalog] // everything that is cached, for the API; exchanged at a reload
+	closers  []closer                      // in the order of opening
 	reloads  reloads
 }
 
@@ -78,6 +81,7 @@ func (r *router) open(ctx context.Context) error {
 	if err := r.openSaved(ctx, client, watches); err != nil {
 		return err
 	}
+	r.showObjects()
 	if err := r.openProbes(ctx); err != nil {
 		return err
 	}

@@ -138,6 +138,7 @@ func (r *router) reload(ctx context.Context) error {
 	old := r.parts
 	r.parts = next.parts
 	r.parts.reindex = nil
+	r.showObjects()
 	if err := within(ctx, func(ctx context.Context) error { return old.closeUnused(ctx, &r.parts) }); err != nil {
 		r.log.Warn("what is out of use did not close in order", "err", err)
 	}

@@ -88,6 +88,19 @@ func (r *router) cache(sources []string) *index.Catalog {
 	return catalog
 }
 
+// showObjects lets the API see what is cached now.
+func (r *router) showObjects() {
+	catalog := index.NewCatalog()
+	for name, source := range r.plan.sources {
+		var stores []*index.Store
+		for _, spec := range source.watches {
+			stores = append(stores, r.stores[spec])
+		}
+		catalog.Add(name, stores, nil)
+	}
+	r.objects.Store(catalog)
+}
+
 // fillCaches makes the routes' caches show what the stores have. No route has used one before.
 func (r *router) fillCaches() {
 	for _, fill := range r.fill {

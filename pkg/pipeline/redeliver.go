@@ -26,11 +26,12 @@ func (p *Pipeline) Redeliver(ctx context.Context, letter checkpoint.Letter) erro
 		return ErrStopped
 	default:
 	}
-	i := slices.IndexFunc(p.routes, func(r *route) bool { return r.cfg.Name == letter.Route })
+	routes := p.now.Load().routes
+	i := slices.IndexFunc(routes, func(r *route) bool { return r.cfg.Name == letter.Route })
 	if i < 0 {
 		return fmt.Errorf("there is no route %q any more: configure it again, or drop the letter", letter.Route)
 	}
-	return p.routes[i].redeliver(ctx, letter)
+	return routes[i].redeliver(ctx, letter)
 }
 
 func (r *route) redeliver(ctx context.Context, letter checkpoint.Letter) error {

@@ -28,7 +28,9 @@ func (r *route) takeOver(from *route) {
 	// The entries of one object are in this order, see stage: what is being settled was pending.
 	for _, st := range []stage{attempted, waiting, settling, pending} {
 		for e := from.q.ages[st].head; e != nil; e = e.links[byAge].next {
-			r.inherit(e, from, same && e.lane != nil)
+			if e.letter == 0 { // a dead letter that is delivered again is kept, and can be retried
+				r.inherit(e, from, same && e.lane != nil)
+			}
 		}
 	}
 	for e := own.ages[pending].head; e != nil; e = e.links[byAge].next {
