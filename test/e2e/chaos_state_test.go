@@ -151,38 +151,6 @@ func checkDamaged(t *testing.T, s *sandboxtest.Sandbox, ns, file string, mustQua
 	}
 }
 
-// TestDamagedDeadLetters: the power failed while a dead letter was written. The next one is not glued to it.
-func TestDamagedDeadLetters(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
-	h := newReceiver(t, answer(http.StatusBadRequest))
-	file := install(t, s.Kubeconfig(), fmt.Sprintf(`
-sources: {maps: {resource: v1/configmaps, namespaces: %s}}
-sinks: {hook: {webhook: {url: %q}}}
-routes: [{name: all, from: maps, to: hook, retry: {attempts: 0}}]
-`, ns, h.URL))
-	letters := filepath.Join(filepath.Dir(file), "state", "dead-letters.jsonl")
-	if err := os.MkdirAll(filepath.Dir(letters), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(letters, []byte(`{"time":"2026-01-01T00:00:00Z","rou`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r := startFile(t, file)
-	r.ready(t)
-	use(t, s, configMaps, ns).create(configMap("rejected", "1"))
-	var text []byte
-	poll(t, "the dead letter", func() bool {
-		text, _ = os.ReadFile(letters)
-		return strings.Contains(string(text), ns+"/rejected")
-	})
-	for line := range strings.SplitSeq(string(text), "\n") {
-		if strings.Contains(line, ns+"/rejected") && !strings.HasPrefix(line, "{") || strings.Contains(line, `"rou{`) {
-			t.Errorf("the dead letter cannot be read: %s", line)
-		}
-	}
-}
-
 // TestNewerState: a file of a newer version is refused and left as it is.
 func TestNewerState(t *testing.T) {
 	s := sandboxtest.Start(t)
