@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
