@@ -14,7 +14,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 each = @failed=; for m in $(1); do echo "--- $@ $$m"; (cd $$m && $(2)) || failed="$$failed $$m"; done; \
 	[ -z "$$failed" ] || { echo "$@ failed in:$$failed" >&2; exit 1; }
 
-.PHONY: help run build router plugins test e2e arch bench fuzz fmt fmt-check tidy tidy-check generate lint check clean
+.PHONY: help run build router plugins test e2e chaos arch bench fuzz fmt fmt-check tidy tidy-check generate lint check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -42,6 +42,11 @@ test: build ## run the tests of all modules, with the race detector where cgo wo
 
 e2e: build ## run the tests against the sandbox alone
 	go test -count=1 ./test/e2e/...
+
+CHAOS ?= 20
+chaos: build ## the tests that kill, cut and damage, in a form CHAOS (20) times as long
+	CHAOS=$(CHAOS) go test -count=1 -timeout 3h ./test/e2e/...
+	CHECKPOINT_DAMAGE=2000 go test -count=1 -run Damage ./pkg/checkpoint
 
 arch: ## check who imports whom
 	go test ./test/arch/
