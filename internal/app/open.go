@@ -145,7 +145,7 @@ func (r *router) openAPI(ctx context.Context) error {
 	if r.plan.config.Listen.API == "" {
 		return nil
 	}
-	cfg := api.ControlConfig{Addr: r.plan.config.Listen.API, Status: r.status, Log: r.log}
+	cfg := api.ControlConfig{Addr: r.plan.config.Listen.API, Status: r.status, Reload: r.askReload, Log: r.log}
 	if r.state != nil {
 		cfg.DeadLetters = letterDesk{r, r.synced}
 	}

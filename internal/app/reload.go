@@ -36,6 +36,7 @@ type reloads struct {
 	waits  map[string]context.CancelFunc // by route, see parts.waits
 	wait   sync.WaitGroup                // for the waits
 	again  bool                          // try again
+	asked  chan chan<- error             // by the API, which hears what came of it
 }
 
 // check tells /readyz whether the file is what runs. It holds up nothing: what ran before goes on.
@@ -61,21 +62,41 @@ func (r *router) watchConfig(ctx context.Context) {
 			r.log.Info("reloading, as asked")
 			file.remember()
 			changed = true
+		case answer := <-r.reloads.asked:
+			r.log.Info("reloading, as asked by the API")
+			file.remember()
+			answer <- r.tryReload(ctx)
 		case <-poll.C:
 			changed = file.changed()
 		}
 		if changed || r.reloads.again {
-			r.tryReload(ctx)
+			_ = r.tryReload(ctx) // is told already
 		}
 	}
 }
 
+// askReload has the configuration reloaded and returns why it was refused.
+func (r *router) askReload(ctx context.Context) error {
+	answer := make(chan error, 1)
+	select {
+	case r.reloads.asked <- answer:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // tryReload reloads, and tells what came of it.
-func (r *router) tryReload(ctx context.Context) {
+func (r *router) tryReload(ctx context.Context) error {
 	err := r.reload(ctx)
 	r.reloads.again = errors.Is(err, errBusy)
 	if ctx.Err() != nil {
-		return
+		return ctx.Err()
 	}
 	if err == nil {
 		r.reloads.failed.Store(nil)
@@ -84,7 +105,7 @@ func (r *router) tryReload(ctx context.Context) {
 		r.metrics.ConfigHash.WithLabelValues(r.plan.config.Hash).Set(1)
 		r.log.Info("reloaded", "config", r.opts.Config, "hash", r.plan.config.Hash,
 			"sources", len(r.plan.config.Sources), "routes", len(r.plan.config.Routes))
-		return
+		return nil
 	}
 	problems := []string{err.Error()}
 	var found config.Problems
@@ -103,6 +124,7 @@ func (r *router) tryReload(ctx context.Context) {
 	for _, problem := range problems {
 		r.log.Error("the configuration is not reloaded", "problem", problem)
 	}
+	return err
 }
 
 // reload makes the file's configuration the one that runs, or changes nothing and says why. What is new is opened first; then the

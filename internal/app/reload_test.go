@@ -202,3 +202,33 @@ routes: [{name: a, from: pods, handle: h, to: one}]
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestReloadByAPI: whoever asks hears what came of it.
+func TestReloadByAPI(t *testing.T) {
+	config := strings.Replace(fmt.Sprintf(reloadable, "test", kubeconfig(t)), `probes: "127.0.0.1:0"`, `probes: "127.0.0.1:0", api: "127.0.0.1:0"`, 1) +
+		"sources: {pods: {resource: v1/pods}}\nsinks: {one: {fake: {}}}\nroutes: [{name: a, from: pods, to: one}]\n"
+	r := startReloading(t, config)
+	address := "http://" + regexp.MustCompile(`for=api address=(\S+)`).FindStringSubmatch(r.log.String())[1]
+	ask := func() (int, string) {
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		response, err := client.Post(address+"/api/v1/reload", "application/json", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(body)
+	}
+	if code, body := ask(); code != http.StatusOK || !strings.Contains(body, "true") {
+		t.Errorf("got %d %s", code, body)
+	}
+	if err := os.WriteFile(r.file, []byte(config+"colour: red\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, body := ask(); code != http.StatusUnprocessableEntity || !strings.Contains(body, "config.yaml:7:1: colour: unknown key") {
+		t.Errorf("got %d %s", code, body)
+	}
+}

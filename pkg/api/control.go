@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,18 +25,22 @@ type ControlConfig struct {
 	Addr        string        // as in listen.api: a loopback host:port, or unix:/path
 	DeadLetters DeadLetters   // nil: none are kept, see [ErrNoLetters]
 	Status      func() Status // called from any goroutine
-	Log         *slog.Logger
+	// Reload reads the configuration anew and returns why it was refused. Called from any goroutine.
+	Reload func(ctx context.Context) error
+	Log    *slog.Logger
 }
 
 // control answers on /api/v1.
 type control struct {
 	letters DeadLetters
 	status  func() Status
+	reload  func(ctx context.Context) error
 }
 
 // NewControl makes a Server of the control API, which listens nowhere yet:
 //
 //	GET  /api/v1/status                                        Status
+//	POST /api/v1/reload                                        {"reloaded": true}; 422 if the configuration was refused
 //	GET  /api/v1/deadletters?route=&after=&limit=              {"letters": [Letter…], "next": after-of-the-next-page}
 //	GET  /api/v1/deadletters/{id}                              Letter, with its objects
 //	POST /api/v1/deadletters/retry {ids | route, current}      Outcome
@@ -44,9 +49,10 @@ type control struct {
 // An error is {"error": text} with a status of 4xx or 5xx. There is no authentication: whoever reaches the socket or the loopback
 // address may use it. Web pages may not: a request has to name a loopback host, and a POST to be of type application/json.
 func NewControl(cfg ControlConfig) *Server {
-	c := &control{letters: cfg.DeadLetters, status: cfg.Status}
+	c := &control{letters: cfg.DeadLetters, status: cfg.Status, reload: cfg.Reload}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, c.status()) })
+	mux.HandleFunc("POST /api/v1/reload", c.reloaded)
 	mux.HandleFunc("GET /api/v1/deadletters", c.list)
 	mux.HandleFunc("GET /api/v1/deadletters/{id}", c.show)
 	mux.HandleFunc("POST /api/v1/deadletters/retry", c.retry)
@@ -113,6 +119,14 @@ func (c *control) list(w http.ResponseWriter, r *http.Request) {
 		answer.Letters = []Letter{}
 	}
 	reply(w, http.StatusOK, answer)
+}
+
+func (c *control) reloaded(w http.ResponseWriter, r *http.Request) {
+	if err := c.reload(r.Context()); err != nil {
+		fail(w, http.StatusUnprocessableEntity, err)
+		return
+	}
+	reply(w, http.StatusOK, map[string]bool{"reloaded": true})
 }
 
 func number(text string, otherwise uint64) (uint64, error) {
