@@ -93,7 +93,7 @@ define: {mine: object.metadata.name.startsWith("o-")}
 routes:
   - {name: all, from: maps, filter: mine, existing: deliver, to: out, batch: {wait: 1ms}}
   - {name: every, from: maps, filter: mine, existing: deliver, to: every, batch: {size: 8, wait: 1ms}, retry: {backoff: 1ms, max: 20ms}}
-  - {name: narrow, from: maps, filter: mine, existing: deliver, to: narrow, concurrency: 1, batch: {size: 1}, retry: {backoff: 1ms, max: 20ms}}
+  - {name: narrow, deliver: latest, from: maps, filter: mine, existing: deliver, to: narrow, concurrency: 1, batch: {size: 1}, retry: {backoff: 1ms, max: 20ms}}
 `
 
 // TestLedgerAcrossGaps kills the router, and the history of what happens while it is down is lost each time: what it knows of the
