@@ -42,7 +42,7 @@ func Run(ctx context.Context, opts Options) error {
 	restore := informer.QuietKlog(opts.Log)
 	defer restore()
 	r := &router{parts: parts{plan: p}, opts: opts, log: opts.Log, metrics: metrics.New()}
-	r.reloads.asked = make(chan chan<- error)
+	r.reloads.asked, r.reloads.ended = make(chan chan<- error), make(chan struct{})
 	r.metrics.SetBuildInfo(opts.Version)
 	r.metrics.ConfigHash.WithLabelValues(p.config.Hash).Set(1)
 	r.metrics.ConfigReloadOK.Set(1)

@@ -30,6 +30,9 @@ const (
 // errBusy: the moment to exchange the routes did not come. It is tried again.
 var errBusy = errors.New("the routes could not be exchanged yet, it is tried again")
 
+// errStopping: what is asked for would come to nothing.
+var errStopping = errors.New("the router is stopping")
+
 // reloads is what becomes of the configuration while the router runs.
 type reloads struct {
 	failed atomic.Pointer[string]        // why the last one was refused; nil: it was not
@@ -37,6 +40,7 @@ type reloads struct {
 	wait   sync.WaitGroup                // for the waits
 	again  bool                          // try again
 	asked  chan chan<- error             // by the API, which hears what came of it
+	ended  chan struct{}                 // closed when nobody hears asked any more
 }
 
 // check tells /readyz whether the file is what runs. It holds up nothing: what ran before goes on.
@@ -50,6 +54,7 @@ func (l *reloads) check() api.Check {
 
 // watchConfig reloads when it is told to and when the file changes, until ctx is done.
 func (r *router) watchConfig(ctx context.Context) {
+	defer close(r.reloads.ended)
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	file := newWatchedFile(r.opts.Config)
@@ -80,6 +85,8 @@ func (r *router) askReload(ctx context.Context) error {
 	answer := make(chan error, 1)
 	select {
 	case r.reloads.asked <- answer:
+	case <-r.reloads.ended:
+		return errStopping
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -19,7 +19,6 @@ const (
 	Dropped      = "dropped"
 	DeadLettered = "dead_lettered"
 	Folded       = "folded"
-	Suppressed   = "suppressed"
 )
 
 // Metrics is safe for concurrent use. Label values of ops are lower case.
@@ -44,7 +43,6 @@ type Metrics struct {
 	ObjectErrors    *prometheus.CounterVec   // source: objects that could not be read and were left out
 	IndexErrors     *prometheus.CounterVec   // source, index: evaluations that failed and indexed nothing
 	GuestMemory     *prometheus.GaugeVec     // handler: bytes
-	GuestFuel       *prometheus.CounterVec   // handler: instructions
 	ConfigReloadOK  prometheus.Gauge
 	ConfigHash      *prometheus.GaugeVec // hash
 	buildInfo       *prometheus.GaugeVec // version
@@ -72,7 +70,6 @@ func New() *Metrics {
 	m.ObjectErrors = m.counter("object_errors_total", "Objects that could not be read and were left out.", "source")
 	m.IndexErrors = m.counter("index_errors_total", "Index expressions that failed on an object and indexed nothing.", "source", "index")
 	m.GuestMemory = m.gauge("guest_memory_bytes", "Memory of a handler's guests.", "handler")
-	m.GuestFuel = m.counter("guest_fuel_total", "Instructions that a handler's guests executed.", "handler")
 	m.ConfigHash = m.gauge("config_hash", "1 for the hash of the running configuration.", "hash")
 	m.buildInfo = m.gauge("build_info", "1 for the running version.", "version")
 	m.ConfigReloadOK = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -121,7 +118,6 @@ func (m *Metrics) ForgetHandler(name string) {
 	handler := prometheus.Labels{"handler": name}
 	m.HandlerSeconds.DeletePartialMatch(handler)
 	m.GuestMemory.DeletePartialMatch(handler)
-	m.GuestFuel.DeletePartialMatch(handler)
 }
 
 // Handler serves the metrics in the Prometheus text formats.

@@ -126,13 +126,14 @@ func TestCreateUpdateDelete(t *testing.T) {
 	if len(ids) != 4 {
 		t.Errorf("%d different ids for 4 events", len(ids))
 	}
-	checkPayloads(t, of2(events, subject))
+	checkPayloads(t, about(events, subject))
 	if code := r.stop(t); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}
 }
 
-func of2(events []cloudEvent, subject string) (got []cloudEvent) {
+// about returns, in order, the events about a subject, with their data; see of.
+func about(events []cloudEvent, subject string) (got []cloudEvent) {
 	for _, e := range events {
 		if e.Subject == subject {
 			got = append(got, e)
@@ -233,7 +234,7 @@ routes:
 		None    []any
 		One     string
 	}
-	if err := json.Unmarshal(of2(events, ns+"/ask")[0].Data, &answer); err != nil {
+	if err := json.Unmarshal(about(events, ns+"/ask")[0].Data, &answer); err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(answer.Ernie)
@@ -282,8 +283,8 @@ routes:
 	r.ready(t)
 	maps.create(configMap("new", "1"))
 	events := r.expect(t, "skip added "+ns+"/new", "deliver added "+ns+"/new", "deliver added "+ns+"/there")
-	if got := of(events, ns+"/there"); len(got) != 1 || !strings.Contains(string(of2(events, ns+"/there")[0].Data), `"initial":true`) {
-		t.Errorf("got %q: %s", got, of2(events, ns+"/there")[0].Data)
+	if got := of(events, ns+"/there"); len(got) != 1 || !strings.Contains(string(about(events, ns+"/there")[0].Data), `"initial":true`) {
+		t.Errorf("got %q: %s", got, about(events, ns+"/there")[0].Data)
 	}
 }
 
@@ -303,7 +304,7 @@ routes:
 	maps.create(configMap("a", "secret-canary"))
 	maps.patch("a", `{"data":{"value":"second"}}`)
 	events := r.expect(t, "meta updated "+ns+"/a", "ids updated "+ns+"/a")
-	for _, e := range of2(events, ns+"/a") {
+	for _, e := range about(events, ns+"/a") {
 		hasData, hasOld := strings.Contains(string(e.Data), "value"), strings.Contains(string(e.Data), "oldObject")
 		update := strings.HasSuffix(e.Type, "updated")
 		switch {

@@ -50,7 +50,7 @@ func TestCutAfterEachByte(t *testing.T) {
 	}
 	for _, ns := range names {
 		var got, want []string
-		for _, e := range of2(r.all(), ns+"/a") {
+		for _, e := range about(r.all(), ns+"/a") {
 			got = append(got, valueOf(t, e, "object"))
 		}
 		want = append(want, "0")
@@ -142,7 +142,7 @@ func TestCutUnderLoad(t *testing.T) {
 	r.wait(t, "all updates", func() bool { return len(r.events) >= n+objects })
 	for i := range objects {
 		var got, want []string
-		for _, e := range of2(r.all(), fmt.Sprintf("%s/m-%d", ns, i)) {
+		for _, e := range about(r.all(), fmt.Sprintf("%s/m-%d", ns, i)) {
 			got = append(got, valueOf(t, e, "object"))
 		}
 		want = append(want, "0")

@@ -33,7 +33,7 @@ func TestBackupRestoredSameVersion(t *testing.T) {
 	r.ready(t)
 	c.maps.create(configMap("mark", "1"))
 	events := r.expect(t, "all added "+c.ns+"/mark")
-	changed := of2(events, c.ns+"/changed")
+	changed := about(events, c.ns+"/changed")
 	if len(changed) != 1 || valueOf(t, changed[0], "object") != "after" {
 		t.Errorf("got %q: the object differs from what was delivered of it", summary(events))
 	}

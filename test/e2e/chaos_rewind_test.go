@@ -121,7 +121,7 @@ func (c *rewindable) checkAfter(t *testing.T, r *router, want []string) {
 	want = append(want, "all updated "+n+"changed", "all deleted "+n+"gone", "all added "+n+mark)
 	events := r.expect(t, want...)
 	exactly(t, summary(events), want)
-	changed := of2(events, n+"changed")
+	changed := about(events, n+"changed")
 	if old := valueOf(t, changed[len(changed)-1], "oldObject"); old != "1" && old != "mark-1" {
 		t.Errorf("the cache had the value %q, the restored cluster 1", old)
 	}

@@ -48,7 +48,7 @@ func TestGapAfterCompaction(t *testing.T) {
 	if i, j := slices.Index(got, "all deleted "+n+"recreated"), slices.Index(got, "all added "+n+"recreated"); i > j {
 		t.Error("recreated was added before it was deleted")
 	}
-	for _, e := range of2(r.all(), n+"gone") {
+	for _, e := range about(r.all(), n+"gone") {
 		if !strings.Contains(string(e.Data), `"stale":true`) {
 			t.Errorf("a delete that was inferred does not say so: %s", e.Data)
 		}

@@ -40,7 +40,7 @@ func (r *router) kill(t *testing.T) {
 	}
 }
 
-// lists counts the requests that list a resource as a whole.
+// listsOf counts the requests that list a resource as a whole.
 func listsOf(t *testing.T, s *sandboxtest.Sandbox, resource string) int {
 	t.Helper()
 	return len(s.Requests(t, func(r sandboxtest.Request) bool {

@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -112,12 +110,7 @@ func TestSinkDown(t *testing.T) {
 	ns := s.Namespace(t)
 	h := newHook(t)
 	h.answer(http.StatusServiceUnavailable)
-	dir := t.TempDir()
-	file := filepath.Join(dir, "config.yaml")
-	config := fmt.Sprintf(`version: 1
-cluster: {name: test, kubeconfig: %q}
-state: {dir: %q}
-listen: {probes: "127.0.0.1:0"}
+	r := start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
   maps: {resource: v1/configmaps, namespaces: %s}
 sinks:
@@ -126,11 +119,7 @@ sinks:
 routes:
   - {name: out, from: maps, to: out}
   - {name: hook, from: maps, on: added, emit: '{"n": object.metadata.name}', to: hook, retry: {backoff: 10ms, max: 50ms, attempts: 1}}
-`, s.Kubeconfig(), dir, ns, h.URL)
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r := startFile(t, file)
+`, ns, h.URL))
 	r.ready(t)
 	maps := use(t, s, configMaps, ns)
 	maps.create(configMap("a", "1"))
