@@ -41,11 +41,11 @@ test: build ## run the tests of all modules, with the race detector where cgo wo
 	@sh hack/test.sh $(CODE)
 
 e2e: build ## run the tests against the sandbox alone
-	go test -count=1 ./test/e2e/...
+	go test -count=1 ./test/e2e/... ./test/chaos/...
 
 CHAOS ?= 20
 chaos: build ## the tests that kill, cut and damage, in a form CHAOS (20) times as long
-	CHAOS=$(CHAOS) go test -count=1 -timeout 3h ./test/e2e/...
+	CHAOS=$(CHAOS) go test -count=1 -timeout 3h ./test/chaos/...
 	CHECKPOINT_DAMAGE=2000 go test -count=1 -run Damage ./pkg/checkpoint
 
 arch: ## check who imports whom

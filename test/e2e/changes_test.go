@@ -9,79 +9,10 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
+	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
-
-var (
-	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"} //nolint:gochecknoglobals // a constant
-	pods       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}       //nolint:gochecknoglobals // a constant
-)
-
-// configMap returns a ConfigMap with one entry of data and optional labels, given as key=value.
-func configMap(name, value string, labels ...string) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": name}, "data": map[string]any{"value": value},
-	}}
-	set := make(map[string]string)
-	for _, l := range labels {
-		key, value, _ := strings.Cut(l, "=")
-		set[key] = value
-	}
-	o.SetLabels(set)
-	return o
-}
-
-// objects is a client for one resource of one namespace whose errors end the test.
-type objects struct {
-	dynamic.ResourceInterface
-
-	t *testing.T
-}
-
-func use(t *testing.T, s *sandboxtest.Sandbox, resource schema.GroupVersionResource, namespace string) objects {
-	t.Helper()
-	return objects{s.Dynamic().Resource(resource).Namespace(namespace), t}
-}
-
-func (o objects) create(object *unstructured.Unstructured) *unstructured.Unstructured {
-	o.t.Helper()
-	created, err := o.Create(o.t.Context(), object, metav1.CreateOptions{})
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	return created
-}
-
-func (o objects) patch(name, patch string, subresources ...string) {
-	o.t.Helper()
-	_, err := o.Patch(o.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-}
-
-func (o objects) version(name string) string {
-	o.t.Helper()
-	object, err := o.Get(o.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	return object.GetResourceVersion()
-}
-
-func (o objects) remove(name string) {
-	o.t.Helper()
-	now := int64(0)
-	if err := o.Delete(o.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
-		o.t.Fatal(err)
-	}
-}
 
 const watchConfigMaps = `
 sources:
@@ -93,19 +24,19 @@ routes:
 func TestCreateUpdateDelete(t *testing.T) {
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
-	r := start(t, s.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns))
-	r.ready(t)
+	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns))
+	r.Ready(t)
 
-	maps := use(t, s, configMaps, ns)
-	first := maps.create(configMap("a", "1"))
-	maps.patch("a", `{"data":{"value":"2"}}`)
-	maps.remove("a")
-	second := maps.create(configMap("a", "3"))
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	first := maps.Make(routertest.ConfigMap("a", "1"))
+	maps.Change("a", `{"data":{"value":"2"}}`)
+	maps.Remove("a")
+	second := maps.Make(routertest.ConfigMap("a", "3"))
 
 	subject := ns + "/a"
-	events := r.expect(t, "all added "+subject, "all updated "+subject, "all deleted "+subject, "all added "+subject)
+	events := r.Expect(t, "all added "+subject, "all updated "+subject, "all deleted "+subject, "all added "+subject)
 	want := []string{"all added " + subject, "all updated " + subject, "all deleted " + subject, "all added " + subject}
-	if got := of(events, subject); !slices.Equal(got, want) {
+	if got := routertest.Of(events, subject); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	var uids []string
@@ -126,24 +57,14 @@ func TestCreateUpdateDelete(t *testing.T) {
 	if len(ids) != 4 {
 		t.Errorf("%d different ids for 4 events", len(ids))
 	}
-	checkPayloads(t, about(events, subject))
-	if code := r.stop(t); code != 0 {
+	checkPayloads(t, routertest.About(events, subject))
+	if code := r.Stop(t); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}
 }
 
-// about returns, in order, the events about a subject, with their data; see of.
-func about(events []cloudEvent, subject string) (got []cloudEvent) {
-	for _, e := range events {
-		if e.Subject == subject {
-			got = append(got, e)
-		}
-	}
-	return got
-}
-
 // checkPayloads looks at the data of added, updated, deleted.
-func checkPayloads(t *testing.T, events []cloudEvent) {
+func checkPayloads(t *testing.T, events []routertest.Event) {
 	t.Helper()
 	type state struct{ Data struct{ Value string } }
 	for i, want := range []struct{ op, now, before string }{{"added", "1", ""}, {"updated", "2", "1"}, {"deleted", "2", ""}, {"added", "3", ""}} {
@@ -172,7 +93,7 @@ func TestStatusPatchReachesTheGuest(t *testing.T) {
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
 	s.Apply(t, ns, pod("web", "n1", "", 0))
-	r := start(t, s.Kubeconfig(), fmt.Sprintf(`
+	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
   pods: {resource: v1/pods, namespaces: %s}
 handlers:
@@ -181,23 +102,23 @@ routes:
   - {name: restarts, from: pods, on: updated, filter: 'changed("status.containerStatuses")', handle: alert, to: out}
   - {name: labels, from: pods, on: updated, filter: 'changed("metadata.labels")', to: out}
 `, ns, guest(t, "restart-alert")))
-	r.ready(t)
+	r.Ready(t)
 
-	web := use(t, s, pods, ns)
+	web := routertest.Use(t, s, routertest.Pods, ns)
 	for _, restarts := range []int{1, 2, 2, 3} { // below the threshold, at it, unchanged, above
-		web.patch("web", fmt.Sprintf(`{"status":{"containerStatuses":[{"name":"web","image":"i","imageID":"","ready":true,"restartCount":%d}]}}`, restarts), "status")
+		web.Change("web", fmt.Sprintf(`{"status":{"containerStatuses":[{"name":"web","image":"i","imageID":"","ready":true,"restartCount":%d}]}}`, restarts), "status")
 	}
-	web.patch("web", `{"metadata":{"labels":{"done":"yes"}}}`)
-	events := r.expect(t, "labels updated "+ns+"/web")
-	r.wait(t, "the alert", func() bool { return len(r.events) >= 3 })
+	web.Change("web", `{"metadata":{"labels":{"done":"yes"}}}`)
+	events := r.Expect(t, "labels updated "+ns+"/web")
+	r.Wait(t, "the alert", func(events []routertest.Event) bool { return len(events) >= 3 })
 	var counts []string
-	for _, e := range r.all() {
+	for _, e := range r.Events() {
 		if e.Route == "restarts" {
 			counts = append(counts, string(e.Data))
 		}
 	}
 	if len(counts) != 2 || !strings.Contains(counts[0], "2") || !strings.Contains(counts[1], "3") {
-		t.Errorf("alerts are %q, want one for 2 and one for 3 restarts; all: %q", counts, summary(events))
+		t.Errorf("alerts are %q, want one for 2 and one for 3 restarts; all: %q", counts, routertest.Summary(events))
 	}
 }
 
@@ -206,7 +127,7 @@ func TestByUser(t *testing.T) {
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
 	s.Apply(t, ns, pod("one", "n1", "ernie,bert", 0)+pod("two", "n2", "bert,oscar", 0)+pod("three", "n1", "ernie,elmo", 0)+pod("four", "n1", "", 0))
-	r := start(t, s.Kubeconfig(), fmt.Sprintf(`
+	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
   pods:
     resource: v1/pods
@@ -225,16 +146,16 @@ routes:
        "one": get("pods", %[1]q, "one").spec.nodeName, "all": list("pods").size()}
     to: out
 `, ns))
-	r.ready(t)
-	use(t, s, configMaps, ns).create(configMap("ask", "ernie"))
-	events := r.expect(t, "ask added "+ns+"/ask")
+	r.Ready(t)
+	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("ask", "ernie"))
+	events := r.Expect(t, "ask added "+ns+"/ask")
 	var answer struct {
 		Ernie   []string
 		N1, All int
 		None    []any
 		One     string
 	}
-	if err := json.Unmarshal(about(events, ns+"/ask")[0].Data, &answer); err != nil {
+	if err := json.Unmarshal(routertest.About(events, ns+"/ask")[0].Data, &answer); err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(answer.Ernie)
@@ -246,24 +167,24 @@ routes:
 func TestDeselectedIsNotDeleted(t *testing.T) {
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
-	maps := use(t, s, configMaps, ns)
-	maps.create(configMap("a", "1", "app=web"))
-	maps.create(configMap("b", "1", "app=web"))
-	r := start(t, s.Kubeconfig(), fmt.Sprintf(`
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	maps.Make(routertest.ConfigMap("a", "1", "app=web"))
+	maps.Make(routertest.ConfigMap("b", "1", "app=web"))
+	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
   maps: {resource: v1/configmaps, namespaces: %s, labelSelector: app=web}
 routes:
   - {name: all, from: maps, on: [added, updated, deleted, deselected], to: out}
 `, ns))
-	r.ready(t)
-	maps.patch("a", `{"metadata":{"labels":{"app":"db"}}}`)
-	maps.remove("b")
-	maps.patch("a", `{"metadata":{"labels":{"app":"web"}}}`)
-	events := r.expect(t, "all added "+ns+"/a", "all deleted "+ns+"/b")
-	if got, want := of(events, ns+"/a"), []string{"all deselected " + ns + "/a", "all added " + ns + "/a"}; !slices.Equal(got, want) {
+	r.Ready(t)
+	maps.Change("a", `{"metadata":{"labels":{"app":"db"}}}`)
+	maps.Remove("b")
+	maps.Change("a", `{"metadata":{"labels":{"app":"web"}}}`)
+	events := r.Expect(t, "all added "+ns+"/a", "all deleted "+ns+"/b")
+	if got, want := routertest.Of(events, ns+"/a"), []string{"all deselected " + ns + "/a", "all added " + ns + "/a"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := of(events, ns+"/b"), []string{"all deleted " + ns + "/b"}; !slices.Equal(got, want) {
+	if got, want := routertest.Of(events, ns+"/b"), []string{"all deleted " + ns + "/b"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -271,27 +192,27 @@ routes:
 func TestExisting(t *testing.T) {
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
-	maps := use(t, s, configMaps, ns)
-	maps.create(configMap("there", "1"))
-	r := start(t, s.Kubeconfig(), fmt.Sprintf(`
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	maps.Make(routertest.ConfigMap("there", "1"))
+	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
   maps: {resource: v1/configmaps, namespaces: %s}
 routes:
   - {name: skip, from: maps, filter: object.metadata.name != "kube-root-ca.crt", to: out}
   - {name: deliver, from: maps, filter: object.metadata.name != "kube-root-ca.crt", existing: deliver, to: out}
 `, ns))
-	r.ready(t)
-	maps.create(configMap("new", "1"))
-	events := r.expect(t, "skip added "+ns+"/new", "deliver added "+ns+"/new", "deliver added "+ns+"/there")
-	if got := of(events, ns+"/there"); len(got) != 1 || !strings.Contains(string(about(events, ns+"/there")[0].Data), `"initial":true`) {
-		t.Errorf("got %q: %s", got, about(events, ns+"/there")[0].Data)
+	r.Ready(t)
+	maps.Make(routertest.ConfigMap("new", "1"))
+	events := r.Expect(t, "skip added "+ns+"/new", "deliver added "+ns+"/new", "deliver added "+ns+"/there")
+	if got := routertest.Of(events, ns+"/there"); len(got) != 1 || !strings.Contains(string(routertest.About(events, ns+"/there")[0].Data), `"initial":true`) {
+		t.Errorf("got %q: %s", got, routertest.About(events, ns+"/there")[0].Data)
 	}
 }
 
 func TestMetadataAndIdentity(t *testing.T) {
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
-	r := start(t, s.Kubeconfig(), fmt.Sprintf(`
+	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
   meta: {resource: v1/configmaps, namespaces: %[1]s, cache: metadata}
   ids: {resource: v1/configmaps, namespaces: %[1]s, cache: identity}
@@ -299,12 +220,12 @@ routes:
   - {name: meta, from: meta, to: out}
   - {name: ids, from: ids, to: out}
 `, ns))
-	r.ready(t)
-	maps := use(t, s, configMaps, ns)
-	maps.create(configMap("a", "secret-canary"))
-	maps.patch("a", `{"data":{"value":"second"}}`)
-	events := r.expect(t, "meta updated "+ns+"/a", "ids updated "+ns+"/a")
-	for _, e := range about(events, ns+"/a") {
+	r.Ready(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	maps.Make(routertest.ConfigMap("a", "secret-canary"))
+	maps.Change("a", `{"data":{"value":"second"}}`)
+	events := r.Expect(t, "meta updated "+ns+"/a", "ids updated "+ns+"/a")
+	for _, e := range routertest.About(events, ns+"/a") {
 		hasData, hasOld := strings.Contains(string(e.Data), "value"), strings.Contains(string(e.Data), "oldObject")
 		update := strings.HasSuffix(e.Type, "updated")
 		switch {
@@ -320,7 +241,7 @@ func TestSecretsDataStaysOut(t *testing.T) {
 	const canary = "Y2FuYXJ5LWluLXRoZS1jb2FsLW1pbmU="
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
-	r := start(t, s.Kubeconfig(), fmt.Sprintf(`
+	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
   cut: {resource: v1/secrets, namespaces: %[1]s}
   whole: {resource: v1/secrets, namespaces: %[1]s, secrets: true}
@@ -328,7 +249,7 @@ routes:
   - {name: cut, from: cut, to: out}
   - {name: whole, from: whole, to: out}
 `, ns), "-log-level", "debug")
-	r.ready(t)
+	r.Ready(t)
 	s.Apply(t, ns, fmt.Sprintf(`
 apiVersion: v1
 kind: Secret
@@ -336,12 +257,12 @@ metadata: {name: token, annotations: {kubectl.kubernetes.io/last-applied-configu
 data: {t: %[1]s}
 ---
 `, canary))
-	for _, e := range r.expect(t, "cut added "+ns+"/token", "whole added "+ns+"/token") {
+	for _, e := range r.Expect(t, "cut added "+ns+"/token", "whole added "+ns+"/token") {
 		if has := strings.Contains(string(e.Data), canary); has != (e.Route == "whole") {
 			t.Errorf("route %s: data in the event: %v", e.Route, has)
 		}
 	}
-	if strings.Contains(r.log(), canary) {
+	if strings.Contains(r.Log(), canary) {
 		t.Error("the data of a Secret is in the log")
 	}
 }
@@ -350,19 +271,19 @@ func TestManyObjects(t *testing.T) {
 	const n = 2000
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
-	maps := use(t, s, configMaps, ns)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	for i := range n {
-		maps.create(configMap(fmt.Sprintf("m-%d", i), "1"))
+		maps.Make(routertest.ConfigMap(fmt.Sprintf("m-%d", i), "1"))
 	}
-	r := start(t, s.Kubeconfig(), fmt.Sprintf(`
+	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
   maps: {resource: v1/configmaps, namespaces: %s}
 routes:
   - {name: all, from: maps, existing: deliver, filter: object.metadata.name.startsWith("m-"), emit: '{"n": object.metadata.name}', to: out}
 `, ns))
-	r.wait(t, "all objects", func() bool { return len(r.events) >= n })
+	r.Wait(t, "all objects", func(events []routertest.Event) bool { return len(events) >= n })
 	seen := make(map[string]int)
-	for _, e := range r.all() {
+	for _, e := range r.Events() {
 		seen[e.Subject]++
 	}
 	if len(seen) != n {
@@ -371,5 +292,5 @@ routes:
 	if err := maps.DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.wait(t, "all deletes", func() bool { return len(r.events) >= 2*n })
+	r.Wait(t, "all deletes", func(events []routertest.Event) bool { return len(events) >= 2*n })
 }

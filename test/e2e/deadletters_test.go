@@ -5,18 +5,18 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
 // dlq runs router dlq and returns what it prints; it must succeed.
 func dlq(t *testing.T, file string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(binary, append([]string{"dlq", args[0], "-config", file}, args[1:]...)...)
+	cmd := routertest.Command(append([]string{"dlq", args[0], "-config", file}, args[1:]...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("router dlq %q: %v\n%s", args, err, out)
@@ -47,24 +47,24 @@ routes:
 		t.Fatal(err)
 	}
 	h.answer(http.StatusBadRequest)
-	r := startFile(t, file)
-	r.ready(t)
-	maps := use(t, s, configMaps, ns)
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	for _, name := range []string{"kept", "changed", "gone", "dropped"} {
-		maps.create(configMap(name, "1"))
-		poll(t, "the letter", func() bool { return strings.Contains(dlq(t, file, "list"), "added maps "+ns+"/"+name) })
+		maps.Make(routertest.ConfigMap(name, "1"))
+		routertest.Poll(t, "the letter", func() bool { return strings.Contains(dlq(t, file, "list"), "added maps "+ns+"/"+name) })
 	}
 	for _, end := range []string{"stopped", "killed"} {
 		if end == "stopped" {
-			if code := r.stop(t); code != 0 {
+			if code := r.Stop(t); code != 0 {
 				t.Fatalf("exit code %d", code)
 			}
 		} else {
-			poll(t, "a cut to be written", func() bool { return r.cutSince(t) }) // else all is delivered, and put aside, once more
-			r.kill(t)
+			r.Saved(t) // else all is delivered, and put aside, once more
+			r.Kill(t)
 		}
-		r = startFile(t, file)
-		r.ready(t)
+		r = routertest.StartFile(t, file)
+		r.Ready(t)
 		if list := dlq(t, file, "list", "-route", "both"); strings.Count(list, "\n") != 5 || !strings.Contains(list, "400") {
 			t.Fatalf("%s: the letters are\n%s", end, list)
 		}
@@ -75,30 +75,30 @@ routes:
 
 	// Mended: only the sink that refused it gets it, flagged.
 	h.answer(http.StatusOK)
-	out := len(r.all())
+	out := len(r.Events())
 	dlq(t, file, "retry", "1")
-	poll(t, "the redelivery", func() bool { return h.count() == 1 })
+	routertest.Poll(t, "the redelivery", func() bool { return h.count() == 1 })
 	dlq(t, file, "drop", "4")
-	poll(t, "the letter to be gone", func() bool { return strings.Count(dlq(t, file, "list"), "\n") == 3 })
+	routertest.Poll(t, "the letter to be gone", func() bool { return strings.Count(dlq(t, file, "list"), "\n") == 3 })
 	first := h.events(t)[0]
 	if first.Subject != ns+"/kept" || first.Type != "deltarouter.added" || !first.Redelivered {
 		t.Errorf("got %+v", first)
 	}
-	if got := r.all(); len(got) != out {
-		t.Errorf("the sink that had it got it again: %q", summary(got[out:]))
+	if got := r.Events(); len(got) != out {
+		t.Errorf("the sink that had it got it again: %q", routertest.Summary(got[out:]))
 	}
 
 	// What the objects are now.
-	maps.patch("changed", `{"data":{"value":"2"}}`)
-	maps.remove("gone")
-	poll(t, "the changes", func() bool { return h.count() == 3 })
+	maps.Change("changed", `{"data":{"value":"2"}}`)
+	maps.Remove("gone")
+	routertest.Poll(t, "the changes", func() bool { return h.count() == 3 })
 	dlq(t, file, "retry", "-route", "both", "-current")
-	poll(t, "the redelivery", func() bool { return h.count() == 4 })
+	routertest.Poll(t, "the redelivery", func() bool { return h.count() == 4 })
 	last := h.events(t)[3]
 	if last.Subject != ns+"/changed" || last.Type != "deltarouter.updated" || !last.Redelivered || !strings.Contains(string(last.Data), `"2"`) {
 		t.Errorf("got %+v", last)
 	}
-	poll(t, "the list to be empty", func() bool { return dlq(t, file, "list", "-o", "json") == "[]\n" })
+	routertest.Poll(t, "the list to be empty", func() bool { return dlq(t, file, "list", "-o", "json") == "[]\n" })
 }
 
 // hookEvent is what the webhook got.

@@ -18,6 +18,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -69,9 +70,9 @@ func TestPages(t *testing.T) {
 	// The watch cache answers the Reflector's first list as a whole, whatever limit it names.
 	s := sandboxtest.New(t, sandboxtest.Options{APIServerArgs: []string{"--watch-cache=false"}})
 	ns := s.Namespace(t)
-	maps := use(t, s, configMaps, ns)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	for i := range n {
-		maps.create(configMap(fmt.Sprintf("m-%d", i), "1"))
+		maps.Make(routertest.ConfigMap(fmt.Sprintf("m-%d", i), "1"))
 	}
 	t.Run("undisturbed", func(t *testing.T) {
 		l := listInPages(t, s, ns, n, func() {})
@@ -82,8 +83,8 @@ func TestPages(t *testing.T) {
 	t.Run("expired token", func(t *testing.T) {
 		l := listInPages(t, s, ns, n, func() {
 			// What the token continues is history now, and the API server has forgotten it.
-			maps.create(configMap("x-1", "1"))
-			maps.create(configMap("x-2", "1"))
+			maps.Make(routertest.ConfigMap("x-1", "1"))
+			maps.Make(routertest.ConfigMap("x-2", "1"))
 			s.CompactEtcd(t)
 		})
 		// client-go's pager asks for the rest of such a list as one page, or for all of it again.
@@ -109,7 +110,7 @@ func listInPages(t *testing.T, s *sandboxtest.Sandbox, ns string, n int, disturb
 	factory := informer.New(informer.Config{
 		Client: client, Cluster: "test", Metrics: metrics.New(), Log: slog.New(slog.DiscardHandler), Downstream: &seen, PageSize: pageSize,
 	})
-	factory.Watch(informer.Spec{Resource: configMaps, Namespace: ns}, store, informer.Source{Name: "maps"})
+	factory.Watch(informer.Spec{Resource: routertest.ConfigMaps, Namespace: ns}, store, informer.Source{Name: "maps"})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { factory.Run(ctx) })
@@ -118,7 +119,7 @@ func listInPages(t *testing.T, s *sandboxtest.Sandbox, ns string, n int, disturb
 	<-l.stopped
 	disturb()
 	close(l.resume)
-	poll(t, "the list", func() bool { status, _ := factory.Status("maps"); return status.Synced })
+	routertest.Poll(t, "the list", func() bool { status, _ := factory.Status("maps"); return status.Synced })
 
 	count := make(map[string]int)
 	for _, d := range seen.all() {

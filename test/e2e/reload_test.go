@@ -12,19 +12,18 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
 // reload exchanges the configuration as a ConfigMap mount does, or, with SIGHUP, as an editor does, and waits until the router has
 // taken or refused it.
-func (r *router) reload(t *testing.T, file, config string, signal bool) {
+func reload(t *testing.T, r *routertest.Router, file, config string, signal bool) {
 	t.Helper()
-	done := func() int {
-		return strings.Count(r.stderr.String(), `"msg":"reloaded"`) + strings.Count(r.stderr.String(), `"msg":"the configuration is not reloaded"`)
+	done := func(log string) int {
+		return strings.Count(log, `"msg":"reloaded"`) + strings.Count(log, `"msg":"the configuration is not reloaded"`)
 	}
-	r.mu.Lock()
-	before := done()
-	r.mu.Unlock()
+	before := done(r.Log())
 	beside := file + ".new"
 	if err := os.WriteFile(beside, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -33,23 +32,11 @@ func (r *router) reload(t *testing.T, file, config string, signal bool) {
 		t.Fatal(err)
 	}
 	if signal {
-		if err := r.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		if err := r.Process().Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.wait(t, "the reload", func() bool { return done() > before })
-}
-
-// value returns what a metric without labels, or with all of them, is.
-func (r *router) value(t *testing.T, metric string) (value float64) {
-	t.Helper()
-	_, body := r.get(t, "/metrics")
-	for line := range strings.SplitSeq(body, "\n") {
-		if rest, ok := strings.CutPrefix(line, metric+" "); ok {
-			_, _ = fmt.Sscanf(rest, "%g", &value)
-		}
-	}
-	return value
+	r.WaitLog(t, "the reload", func(log string) bool { return done(log) > before })
 }
 
 // churn changes objects until it is stopped, and writes down every version that there was.
@@ -60,7 +47,7 @@ type churn struct {
 	versions map[string]bool // uid@resourceVersion of what was added or updated
 }
 
-func startChurn(t *testing.T, m objects) *churn {
+func startChurn(t *testing.T, m routertest.Objects) *churn {
 	t.Helper()
 	c := &churn{versions: make(map[string]bool)}
 	done, ended := make(chan struct{}), make(chan struct{})
@@ -73,11 +60,11 @@ func startChurn(t *testing.T, m objects) *churn {
 			default:
 			}
 			name := fmt.Sprintf("churn-%d", i)
-			o := m.create(configMap(name, "0"))
+			o := m.Make(routertest.ConfigMap(name, "0"))
 			c.note(string(o.GetUID()), o.GetResourceVersion())
-			m.patch(name, fmt.Sprintf(`{"data":{"value":"%d"}}`, i+1))
-			c.note(string(o.GetUID()), m.version(name))
-			m.remove(name)
+			m.Change(name, fmt.Sprintf(`{"data":{"value":"%d"}}`, i+1))
+			c.note(string(o.GetUID()), m.Version(name))
+			m.Remove(name)
 		}
 	}()
 	c.stop = sync.OnceFunc(func() { close(done); <-ended })
@@ -92,7 +79,7 @@ func (c *churn) note(uid, version string) {
 }
 
 // missing returns what a route did not deliver, and twice what it delivered twice.
-func (c *churn) missing(events []cloudEvent, route string) (missing []string) {
+func (c *churn) missing(events []routertest.Event, route string) (missing []string) {
 	c.mu.Lock()
 	left := maps.Clone(c.versions)
 	c.mu.Unlock()
@@ -117,7 +104,7 @@ func TestReloads(t *testing.T) {
 	const reloads = 20
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
-	m := use(t, s, configMaps, ns)
+	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	dir := t.TempDir()
 	head := fmt.Sprintf("version: 1\ncluster: {name: test, kubeconfig: %q}\nstate: {dir: %q}\nlisten: {probes: \"127.0.0.1:0\"}\n",
 		s.Kubeconfig(), filepath.Join(dir, "state"))
@@ -146,59 +133,59 @@ func TestReloads(t *testing.T) {
 	if err := os.WriteFile(file, []byte(config(1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := startFile(t, file)
-	r.ready(t)
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
 	c := startChurn(t, m)
-	r.reload(t, file, config(2), true)
-	r.reload(t, file, config(3), true)
-	goroutines := r.value(t, "go_goroutines")
+	reload(t, r, file, config(2), true)
+	reload(t, r, file, config(3), true)
+	goroutines := r.Metric(t, "go_goroutines")
 	random := rand.New(rand.NewPCG(1, 2))
 	last := 3
 	for i := range reloads {
 		if i%2 == 0 {
-			r.reload(t, file, config(last)+"  - {name: always, from: maps, to: out}\n", true)
-			if body := r.ready(t); !strings.Contains(body, "[-]config: ") {
+			reload(t, r, file, config(last)+"  - {name: always, from: maps, to: out}\n", true)
+			if body := r.Ready(t); !strings.Contains(body, "[-]config: ") {
 				t.Errorf("after a bad configuration /readyz says %s", body)
 			}
-			if v := r.value(t, "deltarouter_config_reload_success"); v != 0 {
+			if v := r.Metric(t, "deltarouter_config_reload_success"); v != 0 {
 				t.Errorf("deltarouter_config_reload_success is %v", v)
 			}
 			continue
 		}
 		last++
-		r.reload(t, file, config(last), i == reloads-1 || random.IntN(4) > 0) // now and then the file alone tells
-		if v := r.value(t, "deltarouter_config_reload_success"); v != 1 {
+		reload(t, r, file, config(last), i == reloads-1 || random.IntN(4) > 0) // now and then the file alone tells
+		if v := r.Metric(t, "deltarouter_config_reload_success"); v != 1 {
 			t.Errorf("deltarouter_config_reload_success is %v after a good configuration", v)
 		}
 	}
 	for last%4 != 3 { // as when the goroutines were counted
 		last++
-		r.reload(t, file, config(last), true)
+		reload(t, r, file, config(last), true)
 	}
 	c.stop()
-	mark := m.create(configMap("churn-last", "1"))
+	mark := m.Make(routertest.ConfigMap("churn-last", "1"))
 	c.note(string(mark.GetUID()), mark.GetResourceVersion())
 	named := fmt.Sprintf("named%d", last)
-	r.expect(t, "always added "+ns+"/churn-last", "changing added "+ns+"/churn-last", named+" added "+ns+"/churn-last")
+	r.Expect(t, "always added "+ns+"/churn-last", "changing added "+ns+"/churn-last", named+" added "+ns+"/churn-last")
 	for _, route := range []string{"always", "changing", "named"} {
 		var missing []string
-		r.wait(t, "all versions on route "+route, func() bool { // there is no order across objects
-			missing = c.missing(r.events, route)
+		r.Wait(t, "all versions on route "+route, func(events []routertest.Event) bool { // there is no order across objects
+			missing = c.missing(events, route)
 			return !slices.ContainsFunc(missing, func(m string) bool { return !strings.HasPrefix(m, "twice") })
 		})
 		if len(missing) > 0 {
 			t.Errorf("route %s: %d of %d versions come twice: %q", route, len(missing), len(c.versions), missing[:min(len(missing), 5)])
 		}
 	}
-	if n := listsOf(t, s, "configmaps"); n != 1 {
+	if n := routertest.Lists(t, s, "configmaps"); n != 1 {
 		t.Errorf("config maps were listed %d times, want once", n)
 	}
 	watches := s.Requests(t, func(q sandboxtest.Request) bool { return q.Resource == "configmaps" && q.Verb == "watch" })
 	if len(watches) != 1 {
 		t.Errorf("config maps were watched %d times, want once", len(watches))
 	}
-	poll(t, "goroutines to end", func() bool { return r.value(t, "go_goroutines") <= goroutines+2 })
-	if _, body := r.get(t, "/metrics"); strings.Contains(body, `source="secrets"`) || strings.Contains(body, `route="sometimes"`) {
+	routertest.Poll(t, "goroutines to end", func() bool { return r.Metric(t, "go_goroutines") <= goroutines+2 })
+	if _, body := r.Get(t, "/metrics"); strings.Contains(body, `source="secrets"`) || strings.Contains(body, `route="sometimes"`) {
 		t.Error("what was removed has metrics still")
 	}
 }
@@ -207,8 +194,8 @@ func TestReloads(t *testing.T) {
 func TestReloadedRoutes(t *testing.T) {
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
-	m := use(t, s, configMaps, ns)
-	m.create(configMap("before", "1"))
+	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	m.Make(routertest.ConfigMap("before", "1"))
 	h := newHook(t)
 	h.answer(503)
 	dir := t.TempDir()
@@ -228,23 +215,23 @@ routes:
 	if err := os.WriteFile(file, []byte(config("state", owing)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := startFile(t, file)
-	r.ready(t)
-	m.create(configMap("owed", "1"))
-	r.expect(t, "all added "+ns+"/owed")
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	m.Make(routertest.ConfigMap("owed", "1"))
+	r.Expect(t, "all added "+ns+"/owed")
 
-	r.reload(t, file, config("state", "  - {name: late, from: maps, existing: deliver, to: out}\n"), true)
-	r.expect(t, "late added "+ns+"/before", "late added "+ns+"/owed")
+	reload(t, r, file, config("state", "  - {name: late, from: maps, existing: deliver, to: out}\n"), true)
+	r.Expect(t, "late added "+ns+"/before", "late added "+ns+"/owed")
 	h.answer(200)
-	r.reload(t, file, config("elsewhere", owing), true)
-	if _, body := r.get(t, "/readyz"); !strings.Contains(body, "state: cannot change while the router runs") {
+	reload(t, r, file, config("elsewhere", owing), true)
+	if _, body := r.Get(t, "/readyz"); !strings.Contains(body, "state: cannot change while the router runs") {
 		t.Errorf("/readyz says %s", body)
 	}
 	if h.count() != 0 {
 		t.Error("a route that is removed delivers")
 	}
-	r.reload(t, file, config("state", owing), true)
-	poll(t, "what was owed", func() bool { return h.count() == 1 })
+	reload(t, r, file, config("state", owing), true)
+	routertest.Poll(t, "what was owed", func() bool { return h.count() == 1 })
 	if !strings.Contains(h.got[0], ns+"/owed") {
 		t.Errorf("got %s", h.got[0])
 	}

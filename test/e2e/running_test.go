@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -19,7 +20,7 @@ func TestMetricNames(t *testing.T) {
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
 	s.Apply(t, ns, pod("web", "n1", "", 0))
-	r := start(t, s.Kubeconfig(), fmt.Sprintf(`
+	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
   pods: {resource: v1/pods, namespaces: %s, indexes: {byNode: object.spec.nodeName}}
 handlers:
@@ -28,13 +29,13 @@ routes:
   - {name: restarts, from: pods, on: updated, handle: alert, to: out}
   - {name: all, from: pods, on: [added, updated], filter: 'object.status.containerStatuses[0].restartCount > 0', to: out}
 `, ns, guest(t, "restart-alert")))
-	r.ready(t)
-	use(t, s, pods, ns).patch("web",
+	r.Ready(t)
+	routertest.Use(t, s, routertest.Pods, ns).Change("web",
 		`{"status":{"containerStatuses":[{"name":"web","image":"i","imageID":"","ready":true,"restartCount":9}]}}`, "status")
-	r.expect(t, "all updated "+ns+"/web", "restarts restart-alert "+ns+"/web")
+	r.Expect(t, "all updated "+ns+"/web", "restarts restart-alert "+ns+"/web")
 	var body string
-	poll(t, "the deliveries to be counted", func() bool {
-		_, body = r.get(t, "/metrics")
+	routertest.Poll(t, "the deliveries to be counted", func() bool {
+		_, body = r.Get(t, "/metrics")
 		return strings.Contains(body, `deltarouter_route_deltas_total{result="delivered",route="restarts"} 1`)
 	})
 	for _, want := range []string{
@@ -62,7 +63,7 @@ routes:
 			t.Errorf("/metrics lacks %s", want)
 		}
 	}
-	if code, body := r.get(t, "/healthz"); code != http.StatusOK {
+	if code, body := r.Get(t, "/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz says %d %s", code, body)
 	}
 }
@@ -110,7 +111,7 @@ func TestSinkDown(t *testing.T) {
 	ns := s.Namespace(t)
 	h := newHook(t)
 	h.answer(http.StatusServiceUnavailable)
-	r := start(t, s.Kubeconfig(), fmt.Sprintf(`
+	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
   maps: {resource: v1/configmaps, namespaces: %s}
 sinks:
@@ -120,22 +121,21 @@ routes:
   - {name: out, from: maps, to: out}
   - {name: hook, from: maps, on: added, emit: '{"n": object.metadata.name}', to: hook, retry: {backoff: 10ms, max: 50ms, attempts: 1}}
 `, ns, h.URL))
-	r.ready(t)
-	maps := use(t, s, configMaps, ns)
-	maps.create(configMap("a", "1"))
-	maps.create(configMap("b", "1"))
-	r.expect(t, "out added "+ns+"/a", "out added "+ns+"/b")
+	r.Ready(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	maps.Make(routertest.ConfigMap("a", "1"))
+	maps.Make(routertest.ConfigMap("b", "1"))
+	r.Expect(t, "out added "+ns+"/a", "out added "+ns+"/b")
 	h.answer(http.StatusOK)
-	poll(t, "the webhook to get what it missed", func() bool { return h.count() == 2 })
+	routertest.Poll(t, "the webhook to get what it missed", func() bool { return h.count() == 2 })
 
 	h.answer(http.StatusBadRequest)
-	maps.create(configMap("rejected", "1"))
-	r.wait(t, "a line in the log about the dead letter", func() bool {
-		log := r.stderr.String()
+	maps.Make(routertest.ConfigMap("rejected", "1"))
+	r.WaitLog(t, "a line in the log about the dead letter", func(log string) bool {
 		return strings.Contains(log, "put aside as dead letters") && strings.Contains(log, "added maps "+ns+"/rejected")
 	})
-	poll(t, "the dead letter", func() bool {
-		_, metrics := r.get(t, "/metrics")
+	routertest.Poll(t, "the dead letter", func() bool {
+		_, metrics := r.Get(t, "/metrics")
 		return strings.Contains(metrics, `deltarouter_dead_letters{route="hook"} 1`)
 	})
 	var event struct{ Type, Subject string }
@@ -160,16 +160,16 @@ routes:
   - {name: hook, from: maps, on: added, to: hook, retry: {backoff: 10ms, max: 20ms}}
 `, ns, h.URL)
 	h.answer(http.StatusServiceUnavailable)
-	r := start(t, s.Kubeconfig(), config)
-	r.ready(t)
-	use(t, s, configMaps, ns).create(configMap("a", "1"))
-	r.expect(t, "out added "+ns+"/a")
-	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	r := routertest.Start(t, s.Kubeconfig(), config)
+	r.Ready(t)
+	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("a", "1"))
+	r.Expect(t, "out added "+ns+"/a")
+	if err := r.Process().Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	r.wait(t, "the router to be stopping", func() bool { return strings.Contains(r.stderr.String(), `"msg":"stopping"`) })
+	r.WaitLog(t, "the router to be stopping", func(log string) bool { return strings.Contains(log, `"msg":"stopping"`) })
 	h.answer(http.StatusOK)
-	state, err := r.cmd.Process.Wait()
+	state, err := r.Process().Wait()
 	if err != nil || state.ExitCode() != 0 || h.count() != 1 {
 		t.Errorf("exit code %d (%v), %d events delivered, want 0 and 1", state.ExitCode(), err, h.count())
 	}
@@ -181,7 +181,7 @@ func TestSecondSignal(t *testing.T) {
 	ns := s.Namespace(t)
 	h := newHook(t)
 	h.answer(http.StatusServiceUnavailable)
-	r := start(t, s.Kubeconfig(), fmt.Sprintf(`
+	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
   maps: {resource: v1/configmaps, namespaces: %s}
 sinks:
@@ -190,14 +190,14 @@ sinks:
 routes:
   - {name: all, from: maps, on: added, to: [out, hook]}
 `, ns, h.URL), "-drain-timeout", "10m")
-	r.ready(t)
-	use(t, s, configMaps, ns).create(configMap("a", "1"))
-	r.expect(t, "all added "+ns+"/a")
-	if err := r.cmd.Process.Signal(syscall.SIGINT); err != nil {
+	r.Ready(t)
+	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("a", "1"))
+	r.Expect(t, "all added "+ns+"/a")
+	if err := r.Process().Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	r.wait(t, "the router to be stopping", func() bool { return strings.Contains(r.stderr.String(), `"msg":"stopping"`) })
-	if code := r.stop(t); code != 1 {
+	r.WaitLog(t, "the router to be stopping", func(log string) bool { return strings.Contains(log, `"msg":"stopping"`) })
+	if code := r.Stop(t); code != 1 {
 		t.Errorf("exit code %d, want 1: deltas were not delivered", code)
 	}
 }

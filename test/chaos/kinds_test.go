@@ -1,4 +1,4 @@
-package e2e
+package chaos
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -20,36 +21,36 @@ func TestKindsWhileDown(t *testing.T) {
 			ns, other := s.Namespace(t), s.Namespace(t)
 			k := &kinds{t: t, s: s, ns: ns, other: other}
 			k.fill()
-			r := startFile(t, k.install())
-			r.ready(t)
-			r.saved(t)
-			r.kill(t)
+			r := routertest.StartFile(t, k.install())
+			r.Ready(t)
+			r.Saved(t)
+			r.Kill(t)
 			want := k.change()
 			if gap {
 				s.StopAPIServer(t)
 				s.CompactEtcd(t)
 				s.StartAPIServer(t)
 			}
-			r = startFile(t, k.file)
-			r.expect(t, want...)
-			r.ready(t)
-			use(t, s, configMaps, ns).create(configMap("last", "1", "app=web"))
+			r = routertest.StartFile(t, k.file)
+			r.Expect(t, want...)
+			r.Ready(t)
+			routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("last", "1", "app=web"))
 			want = append(want, "web added "+ns+"/last", "meta added "+ns+"/last", "ids added "+ns+"/last")
-			events := r.expect(t, want...)
-			exactly(t, summary(events), want)
+			events := r.Expect(t, want...)
+			routertest.Exactly(t, routertest.Summary(events), want)
 			for _, e := range events {
 				if strings.HasPrefix(e.Route, "secrets") && strings.Contains(string(e.Data), "Y2FuYXJ5") {
 					t.Errorf("%s has data of a Secret", e)
 				}
 			}
-			if code := r.stop(t); code != 0 {
+			if code := r.Stop(t); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
 			// Nothing changed: nothing comes.
-			r = startFile(t, k.file)
-			r.ready(t)
-			use(t, s, configMaps, ns).create(configMap("mark", "1", "app=db"))
-			exactly(t, summary(r.expect(t, "meta added "+ns+"/mark", "ids added "+ns+"/mark")),
+			r = routertest.StartFile(t, k.file)
+			r.Ready(t)
+			routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("mark", "1", "app=db"))
+			routertest.Exactly(t, routertest.Summary(r.Expect(t, "meta added "+ns+"/mark", "ids added "+ns+"/mark")),
 				[]string{"meta added " + ns + "/mark", "ids added " + ns + "/mark"})
 		})
 	}
@@ -59,24 +60,24 @@ type kinds struct {
 	t                   *testing.T
 	s                   *sandboxtest.Sandbox
 	ns, other, file     string
-	maps, away, secrets objects
+	maps, away, secrets routertest.Objects
 }
 
 func (k *kinds) fill() {
-	k.maps, k.away = use(k.t, k.s, configMaps, k.ns), use(k.t, k.s, configMaps, k.other)
-	k.secrets = use(k.t, k.s, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, k.ns)
+	k.maps, k.away = routertest.Use(k.t, k.s, routertest.ConfigMaps, k.ns), routertest.Use(k.t, k.s, routertest.ConfigMaps, k.other)
+	k.secrets = routertest.Use(k.t, k.s, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, k.ns)
 	for _, name := range []string{"same", "gone", "changed", "left"} {
-		k.maps.create(configMap(name, "1", "app=web"))
-		k.away.create(configMap(name, "1", "app=web"))
-		secret := configMap(name, "Y2FuYXJ5")
+		k.maps.Make(routertest.ConfigMap(name, "1", "app=web"))
+		k.away.Make(routertest.ConfigMap(name, "1", "app=web"))
+		secret := routertest.ConfigMap(name, "Y2FuYXJ5")
 		secret.SetKind("Secret")
-		k.secrets.create(secret)
+		k.secrets.Make(secret)
 	}
-	k.maps.create(configMap("joins", "1", "app=db"))
+	k.maps.Make(routertest.ConfigMap("joins", "1", "app=db"))
 }
 
 func (k *kinds) install() string {
-	k.file = install(k.t, k.s.Kubeconfig(), fmt.Sprintf(`
+	k.file = routertest.Install(k.t, k.s.Kubeconfig(), fmt.Sprintf(`
 sources:
   web: {resource: v1/configmaps, namespaces: [%[1]s, %[2]s], labelSelector: app=web}
   meta: {resource: v1/configmaps, namespaces: %[1]s, cache: metadata}
@@ -94,14 +95,14 @@ routes:
 
 // change does to the objects what their names say, and returns what is to be delivered of it.
 func (k *kinds) change() (want []string) {
-	for _, m := range []objects{k.maps, k.away, k.secrets} {
-		m.remove("gone")
-		m.patch("changed", `{"metadata":{"annotations":{"changed":"yes"}}}`)
+	for _, m := range []routertest.Objects{k.maps, k.away, k.secrets} {
+		m.Remove("gone")
+		m.Change("changed", `{"metadata":{"annotations":{"changed":"yes"}}}`)
 	}
-	for _, m := range []objects{k.maps, k.away} {
-		m.patch("left", `{"metadata":{"labels":{"app":"db"}}}`)
+	for _, m := range []routertest.Objects{k.maps, k.away} {
+		m.Change("left", `{"metadata":{"labels":{"app":"db"}}}`)
 	}
-	k.maps.patch("joins", `{"metadata":{"labels":{"app":"web"}}}`)
+	k.maps.Change("joins", `{"metadata":{"labels":{"app":"web"}}}`)
 	for _, ns := range []string{k.ns, k.other} {
 		want = append(want, "web deleted "+ns+"/gone", "web updated "+ns+"/changed", "web deselected "+ns+"/left")
 	}
@@ -122,18 +123,18 @@ func TestAnotherCluster(t *testing.T) {
 	ns := one.Namespace(t)
 	two.Apply(t, "", "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+ns+"}\n---\n")
 	for _, s := range []*sandboxtest.Sandbox{one, two} {
-		maps := use(t, s, configMaps, ns)
-		maps.create(configMap("both", "1"))
-		maps.create(configMap("noise", "1"))
+		maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+		maps.Make(routertest.ConfigMap("both", "1"))
+		maps.Make(routertest.ConfigMap("noise", "1"))
 	}
-	use(t, one, configMaps, ns).create(configMap("one", "1"))
-	use(t, two, configMaps, ns).create(configMap("two", "1"))
-	spend(t, use(t, two, configMaps, ns), "noise", 200) // its resourceVersions are higher
-	file := install(t, one.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
-	r := startFile(t, file)
-	r.expect(t, "all added "+ns+"/both", "all added "+ns+"/one")
-	r.ready(t)
-	r.stop(t)
+	routertest.Use(t, one, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("one", "1"))
+	routertest.Use(t, two, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("two", "1"))
+	spend(t, routertest.Use(t, two, routertest.ConfigMaps, ns), "noise", 200) // its resourceVersions are higher
+	file := routertest.Install(t, one.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
+	r := routertest.StartFile(t, file)
+	r.Expect(t, "all added "+ns+"/both", "all added "+ns+"/one")
+	r.Ready(t)
+	r.Stop(t)
 
 	config, err := os.ReadFile(file)
 	if err != nil {
@@ -142,15 +143,15 @@ func TestAnotherCluster(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(config), one.Kubeconfig(), two.Kubeconfig())), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r = startFile(t, file)
+	r = routertest.StartFile(t, file)
 	want := []string{"all deleted " + ns + "/both", "all added " + ns + "/both", "all deleted " + ns + "/one", "all added " + ns + "/two"}
-	exactly(t, summary(r.expect(t, want...)), want)
-	r.ready(t)
-	r.stop(t)
-	r = startFile(t, file)
-	r.ready(t)
-	use(t, two, configMaps, ns).create(configMap("last", "1"))
-	if events := r.expect(t, "all added "+ns+"/last"); len(events) != 1 {
-		t.Errorf("after that: %q", summary(events))
+	routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want)
+	r.Ready(t)
+	r.Stop(t)
+	r = routertest.StartFile(t, file)
+	r.Ready(t)
+	routertest.Use(t, two, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("last", "1"))
+	if events := r.Expect(t, "all added "+ns+"/last"); len(events) != 1 {
+		t.Errorf("after that: %q", routertest.Summary(events))
 	}
 }

@@ -1,4 +1,4 @@
-package e2e
+package chaos
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/deltarouter/deltarouter/test/routertest"
 )
 
 // ledger compares what happened with what was delivered.
@@ -27,27 +29,27 @@ func newLedger(t *testing.T) *ledger {
 }
 
 // step changes an object: it is created if it does not exist; else updated, or, one time in four, deleted.
-func (l *ledger) step(maps objects, name string, dice int) {
+func (l *ledger) step(maps routertest.Objects, name string, dice int) {
 	l.t.Helper()
 	uid, exists := l.uidOf[name]
 	switch {
 	case !exists:
-		o := maps.create(configMap(name, "0"))
+		o := maps.Make(routertest.ConfigMap(name, "0"))
 		l.uidOf[name] = string(o.GetUID())
 		l.alive[string(o.GetUID())] = o.GetResourceVersion()
 	case dice == 0:
-		maps.remove(name)
+		maps.Remove(name)
 		delete(l.uidOf, name)
 		delete(l.alive, uid)
 	default:
-		maps.patch(name, fmt.Sprintf(`{"data":{"value":"%d-%s"}}`, dice, l.alive[uid]))
-		l.alive[uid] = maps.version(name)
+		maps.Change(name, fmt.Sprintf(`{"data":{"value":"%d-%s"}}`, dice, l.alive[uid]))
+		l.alive[uid] = maps.Version(name)
 	}
 }
 
 // read takes down what one life of the router delivered. Within a life nothing goes backwards; right after a kill, what the one before
 // had delivered may come again.
-func (l *ledger) read(events []cloudEvent) {
+func (l *ledger) read(events []routertest.Event) {
 	l.t.Helper()
 	inLife := make(map[string]int)
 	for _, e := range events {
@@ -60,7 +62,7 @@ func (l *ledger) read(events []cloudEvent) {
 	take(events, l.seen, l.deleted)
 }
 
-func take(events []cloudEvent, seen map[string]string, deleted map[string]bool) {
+func take(events []routertest.Event, seen map[string]string, deleted map[string]bool) {
 	for _, e := range events {
 		if strings.HasSuffix(e.Type, ".deleted") {
 			deleted[e.K8sUID] = true
@@ -74,7 +76,7 @@ func take(events []cloudEvent, seen map[string]string, deleted map[string]bool) 
 }
 
 // settled says what is still missing, if these events are delivered too; empty: nothing.
-func (l *ledger) settled(more []cloudEvent) string {
+func (l *ledger) settled(more []routertest.Event) string {
 	seen, deleted := maps.Clone(l.seen), maps.Clone(l.deleted)
 	take(more, seen, deleted)
 	for uid, version := range l.alive {

@@ -1,9 +1,10 @@
-package e2e
+package chaos
 
 import (
 	"fmt"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -24,7 +25,7 @@ type rewindable struct {
 	*sandboxtest.Sandbox
 
 	ns     string
-	maps   objects
+	maps   routertest.Objects
 	backup string
 	marks  int
 }
@@ -33,9 +34,9 @@ func newRewindable(t *testing.T) *rewindable {
 	t.Helper()
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	c := &rewindable{Sandbox: s, ns: s.Namespace(t)}
-	c.maps = use(t, s, configMaps, c.ns)
+	c.maps = routertest.Use(t, s, routertest.ConfigMaps, c.ns)
 	for _, name := range []string{"same", "changed", "gone", "again", "noise"} {
-		c.maps.create(configMap(name, "1"))
+		c.maps.Make(routertest.ConfigMap(name, "1"))
 	}
 	return c
 }
@@ -43,11 +44,11 @@ func newRewindable(t *testing.T) *rewindable {
 // goOn makes the history that the restored backup will know nothing about.
 func (c *rewindable) goOn(t *testing.T) {
 	t.Helper()
-	c.maps.patch("changed", `{"data":{"value":"2"}}`)
-	c.maps.remove("gone")
-	c.maps.remove("again")
-	c.maps.create(configMap("again", "2"))
-	c.maps.create(configMap("new", "1"))
+	c.maps.Change("changed", `{"data":{"value":"2"}}`)
+	c.maps.Remove("gone")
+	c.maps.Remove("again")
+	c.maps.Make(routertest.ConfigMap("again", "2"))
+	c.maps.Make(routertest.ConfigMap("new", "1"))
 	spend(t, c.maps, "noise", 300) // servers that start write too: they must not catch up
 }
 
@@ -67,19 +68,19 @@ func (c *rewindable) history() (before, back []string) {
 func TestBackupRestoredWhileDown(t *testing.T) {
 	c := newRewindable(t)
 	c.backup = c.SaveEtcd(t)
-	file := install(t, c.Kubeconfig(), fmt.Sprintf(keepConfigMaps, c.ns))
-	r := startFile(t, file)
-	r.ready(t)
+	file := routertest.Install(t, c.Kubeconfig(), fmt.Sprintf(keepConfigMaps, c.ns))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
 	c.goOn(t)
 	before, back := c.history()
-	exactly(t, summary(r.expect(t, before...)), before)
-	if code := r.stop(t); code != 0 {
+	routertest.Exactly(t, routertest.Summary(r.Expect(t, before...)), before)
+	if code := r.Stop(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	c.RestoreEtcd(t, c.backup)
 
-	r = startFile(t, file)
-	r.expect(t, back...)
+	r = routertest.StartFile(t, file)
+	r.Expect(t, back...)
 	c.checkAfter(t, r, back)
 }
 
@@ -87,44 +88,44 @@ func TestBackupRestoredWhileDown(t *testing.T) {
 func TestBackupRestoredWhileRunning(t *testing.T) {
 	c := newRewindable(t)
 	c.backup = c.SaveEtcd(t)
-	file := install(t, c.Kubeconfig(), fmt.Sprintf(keepConfigMaps, c.ns))
-	r := startFile(t, file)
-	r.ready(t)
+	file := routertest.Install(t, c.Kubeconfig(), fmt.Sprintf(keepConfigMaps, c.ns))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
 	c.goOn(t)
 	before, back := c.history()
-	r.expect(t, before...)
+	r.Expect(t, before...)
 	c.RestoreEtcd(t, c.backup)
-	r.expect(t, append(before, back...)...)
+	r.Expect(t, append(before, back...)...)
 	c.checkAfter(t, r, append(before, back...))
-	if n := r.relists(t); n != 1 {
+	if n := r.Metric(t, "deltarouter_relists_total"); n != 1 {
 		t.Errorf("%v relists, want one", n)
 	}
-	r.saved(t)
-	r.kill(t)
+	r.Saved(t)
+	r.Kill(t)
 
 	// What was saved agrees with the restored cluster: nothing is delivered again.
-	r = startFile(t, file)
+	r = routertest.StartFile(t, file)
 	c.checkAfter(t, r, nil)
 }
 
 // checkAfter looks whether the cache agrees with the cluster, whether the watch hears what happens now, and whether nothing came but
 // what was expected.
-func (c *rewindable) checkAfter(t *testing.T, r *router, want []string) {
+func (c *rewindable) checkAfter(t *testing.T, r *routertest.Router, want []string) {
 	t.Helper()
-	r.ready(t)
+	r.Ready(t)
 	n := c.ns + "/"
 	c.marks++
 	mark := fmt.Sprintf("mark-%d", c.marks)
-	c.maps.patch("changed", fmt.Sprintf(`{"data":{"value":%q}}`, mark))
-	c.maps.remove("gone")
-	c.maps.create(configMap(mark, "1"))
+	c.maps.Change("changed", fmt.Sprintf(`{"data":{"value":%q}}`, mark))
+	c.maps.Remove("gone")
+	c.maps.Make(routertest.ConfigMap(mark, "1"))
 	want = append(want, "all updated "+n+"changed", "all deleted "+n+"gone", "all added "+n+mark)
-	events := r.expect(t, want...)
-	exactly(t, summary(events), want)
-	changed := about(events, n+"changed")
+	events := r.Expect(t, want...)
+	routertest.Exactly(t, routertest.Summary(events), want)
+	changed := routertest.About(events, n+"changed")
 	if old := valueOf(t, changed[len(changed)-1], "oldObject"); old != "1" && old != "mark-1" {
 		t.Errorf("the cache had the value %q, the restored cluster 1", old)
 	}
-	c.maps.create(configMap("gone", "1"))
-	r.expect(t, append(want, "all added "+n+"gone")...)
+	c.maps.Make(routertest.ConfigMap("gone", "1"))
+	r.Expect(t, append(want, "all added "+n+"gone")...)
 }

@@ -1,4 +1,4 @@
-package e2e
+package chaos
 
 import (
 	encoding "encoding/binary"
@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -22,24 +23,24 @@ func stateOf(file string) string { return filepath.Join(filepath.Dir(file), "sta
 func TestTwoOnOneFolder(t *testing.T) {
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
-	maps := use(t, s, configMaps, ns)
-	file := install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
-	r := startFile(t, file)
-	r.ready(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
 	for range 2 {
-		code, log := runToEnd(t, file)
-		if code != 1 || !strings.Contains(log, fmt.Sprintf("held by process %d ", r.cmd.Process.Pid)) {
-			t.Errorf("exit code %d, want 1; process %d is not named: %s", code, r.cmd.Process.Pid, log)
+		code, log := routertest.RunToEnd(t, file)
+		if code != 1 || !strings.Contains(log, fmt.Sprintf("held by process %d ", r.Process().Pid)) {
+			t.Errorf("exit code %d, want 1; process %d is not named: %s", code, r.Process().Pid, log)
 		}
 	}
-	maps.create(configMap("a", "1"))
-	r.expect(t, "all added "+ns+"/a")
-	r.saved(t)
-	r.kill(t)
-	maps.create(configMap("b", "1"))
-	r = startFile(t, file) // the lock ended with its process
-	if events := r.expect(t, "all added "+ns+"/b"); len(events) != 1 {
-		t.Errorf("got %q", summary(events))
+	maps.Make(routertest.ConfigMap("a", "1"))
+	r.Expect(t, "all added "+ns+"/a")
+	r.Saved(t)
+	r.Kill(t)
+	maps.Make(routertest.ConfigMap("b", "1"))
+	r = routertest.StartFile(t, file) // the lock ended with its process
+	if events := r.Expect(t, "all added "+ns+"/b"); len(events) != 1 {
+		t.Errorf("got %q", routertest.Summary(events))
 	}
 }
 
@@ -70,7 +71,7 @@ func TestDamagedState(t *testing.T) {
 		t.Run(damage.name, func(t *testing.T) {
 			t.Parallel() // most of the time is spent waiting
 			ns := s.Namespace(t)
-			file := install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
+			file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
 			fill(t, s, ns, file)
 			data, err := os.ReadFile(stateOf(file))
 			if err != nil {
@@ -87,16 +88,16 @@ func TestDamagedState(t *testing.T) {
 // fill makes a state file of objects and of what happened to them.
 func fill(t *testing.T, s *sandboxtest.Sandbox, ns, file string) {
 	t.Helper()
-	maps := use(t, s, configMaps, ns)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	createMany(t, s, ns, "m", 40)
-	r := startFile(t, file)
-	r.wait(t, "all objects", func() bool { return len(r.events) == 40 })
-	r.saved(t)
+	r := routertest.StartFile(t, file)
+	r.Wait(t, "all objects", func(events []routertest.Event) bool { return len(events) == 40 })
+	r.Saved(t)
 	for i := range 20 {
-		maps.patch(fmt.Sprintf("m-%d", i), `{"data":{"value":"2"}}`)
+		maps.Change(fmt.Sprintf("m-%d", i), `{"data":{"value":"2"}}`)
 	}
-	r.wait(t, "all changes", func() bool { return len(r.events) == 60 })
-	if code := r.stop(t); code != 0 {
+	r.Wait(t, "all changes", func(events []routertest.Event) bool { return len(events) == 60 })
+	if code := r.Stop(t); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
 }
@@ -116,34 +117,34 @@ func flip(data []byte) []byte {
 
 func checkDamaged(t *testing.T, s *sandboxtest.Sandbox, ns, file string, mustQuarantine bool) {
 	t.Helper()
-	maps := use(t, s, configMaps, ns)
-	maps.remove("m-0")
-	r := startFile(t, file)
-	r.ready(t)
-	maps.create(configMap("new", "1"))
-	maps.remove("m-1")
-	r.expect(t, "all added "+ns+"/new", "all deleted "+ns+"/m-1")
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	maps.Remove("m-0")
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	maps.Make(routertest.ConfigMap("new", "1"))
+	maps.Remove("m-1")
+	r.Expect(t, "all added "+ns+"/new", "all deleted "+ns+"/m-1")
 	aside, _ := filepath.Glob(stateOf(file) + ".corrupt-*")
 	switch {
 	case len(aside) > 1 || mustQuarantine && len(aside) == 0:
 		t.Errorf("put aside: %q", aside)
 	case len(aside) == 1:
-		if !strings.Contains(r.log(), "the state file is damaged") || !strings.Contains(r.log(), filepath.Base(aside[0])) {
+		if !strings.Contains(r.Log(), "the state file is damaged") || !strings.Contains(r.Log(), filepath.Base(aside[0])) {
 			t.Error("the log does not say that the file was put aside, and where")
 		}
-		r.wait(t, "everything anew", func() bool { return len(r.events) == 39+2 })
+		r.Wait(t, "everything anew", func(events []routertest.Event) bool { return len(events) == 39+2 })
 	default:
-		exactly(t, summary(r.expect(t, "all deleted "+ns+"/m-0")), []string{
+		routertest.Exactly(t, routertest.Summary(r.Expect(t, "all deleted "+ns+"/m-0")), []string{
 			"all deleted " + ns + "/m-0", "all added " + ns + "/new", "all deleted " + ns + "/m-1",
 		})
 	}
-	r.saved(t)
-	r.kill(t)
+	r.Saved(t)
+	r.Kill(t)
 	// What was begun anew is in order.
-	maps.create(configMap("last", "1"))
-	r = startFile(t, file)
-	if events := r.expect(t, "all added "+ns+"/last"); len(events) != 1 {
-		t.Errorf("after it: got %q", summary(events))
+	maps.Make(routertest.ConfigMap("last", "1"))
+	r = routertest.StartFile(t, file)
+	if events := r.Expect(t, "all added "+ns+"/last"); len(events) != 1 {
+		t.Errorf("after it: got %q", routertest.Summary(events))
 	}
 	if now, _ := filepath.Glob(stateOf(file) + ".corrupt-*"); len(now) != len(aside) {
 		t.Errorf("put aside again: %q", now)
@@ -154,7 +155,7 @@ func checkDamaged(t *testing.T, s *sandboxtest.Sandbox, ns, file string, mustQua
 func TestNewerState(t *testing.T) {
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
-	file := install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
 	fill(t, s, ns, file)
 	setFormat(t, stateOf(file), 7)
 	before, err := os.ReadFile(stateOf(file))
@@ -162,7 +163,7 @@ func TestNewerState(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		code, log := runToEnd(t, file)
+		code, log := routertest.RunToEnd(t, file)
 		if code != 1 || !strings.Contains(log, "format 7") || !strings.Contains(log, "state.db") {
 			t.Errorf("exit code %d, want 1; %s", code, log)
 		}
@@ -171,10 +172,10 @@ func TestNewerState(t *testing.T) {
 		t.Errorf("the file was changed (%v)", err)
 	}
 	setFormat(t, stateOf(file), 1)
-	use(t, s, configMaps, ns).remove("m-0")
-	r := startFile(t, file)
-	if events := r.expect(t, "all deleted "+ns+"/m-0"); len(events) != 1 {
-		t.Errorf("got %q", summary(events))
+	routertest.Use(t, s, routertest.ConfigMaps, ns).Remove("m-0")
+	r := routertest.StartFile(t, file)
+	if events := r.Expect(t, "all deleted "+ns+"/m-0"); len(events) != 1 {
+		t.Errorf("got %q", routertest.Summary(events))
 	}
 }
 

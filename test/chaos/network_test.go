@@ -1,4 +1,4 @@
-package e2e
+package chaos
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -26,31 +27,31 @@ func TestCutAfterEachByte(t *testing.T) {
 	for range watches {
 		names = append(names, s.Namespace(t))
 	}
-	r := start(t, proxy.kubeconfig, fmt.Sprintf(watchConfigMaps, "["+strings.Join(names, ", ")+"]"))
-	r.ready(t)
-	clients := make([]objects, watches)
+	r := routertest.Start(t, proxy.kubeconfig, fmt.Sprintf(watchConfigMaps, "["+strings.Join(names, ", ")+"]"))
+	r.Ready(t)
+	clients := make([]routertest.Objects, watches)
 	for i, ns := range names {
-		clients[i] = use(t, s, configMaps, ns)
-		clients[i].create(configMap("a", "0"))
+		clients[i] = routertest.Use(t, s, routertest.ConfigMaps, ns)
+		clients[i].Make(routertest.ConfigMap("a", "0"))
 	}
-	r.wait(t, "the objects", func() bool { return len(r.events) == watches })
+	r.Wait(t, "the objects", func(events []routertest.Event) bool { return len(events) == watches })
 
 	offset := rand.IntN(eventSize) //nolint:gosec // no secret
 	for round := range rounds {
 		for i, ns := range names {
 			position := (offset + round*watches + i) % eventSize
 			proxy.after(ns, position)
-			clients[i].patch("a", fmt.Sprintf(`{"data":{"value":"%d-1"}}`, round)) // the cut is in one of the two
-			clients[i].patch("a", fmt.Sprintf(`{"data":{"value":"%d-2"}}`, round))
+			clients[i].Change("a", fmt.Sprintf(`{"data":{"value":"%d-1"}}`, round)) // the cut is in one of the two
+			clients[i].Change("a", fmt.Sprintf(`{"data":{"value":"%d-2"}}`, round))
 		}
-		r.wait(t, fmt.Sprintf("the updates of round %d, cut at %d and on", round, offset), func() bool {
-			return len(r.events) >= watches*(1+2*(round+1))
+		r.Wait(t, fmt.Sprintf("the updates of round %d, cut at %d and on", round, offset), func(events []routertest.Event) bool {
+			return len(events) >= watches*(1+2*(round+1))
 		})
-		poll(t, "all cuts", func() bool { return proxy.count() == (round+1)*watches })
+		routertest.Poll(t, "all cuts", func() bool { return proxy.count() == (round+1)*watches })
 	}
 	for _, ns := range names {
 		var got, want []string
-		for _, e := range about(r.all(), ns+"/a") {
+		for _, e := range routertest.About(r.Events(), ns+"/a") {
 			got = append(got, valueOf(t, e, "object"))
 		}
 		want = append(want, "0")
@@ -61,7 +62,7 @@ func TestCutAfterEachByte(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", ns, got, want)
 		}
 	}
-	if n := r.relists(t); n != 0 {
+	if n := r.Metric(t, "deltarouter_relists_total"); n != 0 {
 		t.Errorf("%v relists, want none: a watch that was cut goes on where it was", n)
 	}
 }
@@ -78,24 +79,24 @@ func TestCutInTheFirstList(t *testing.T) {
 		createMany(t, s, ns, "m", n)
 		proxy.after(ns, i*(n+1)*330/watches)
 	}
-	r := start(t, proxy.kubeconfig, fmt.Sprintf(`
+	r := routertest.Start(t, proxy.kubeconfig, fmt.Sprintf(`
 sources:
   maps: {resource: v1/configmaps, namespaces: [%s]}
 routes:
   - {name: all, from: maps, existing: deliver, to: out}
 `, strings.Join(names, ", ")))
-	r.ready(t)
-	r.wait(t, "all objects", func() bool { return len(r.events) >= n*watches })
+	r.Ready(t)
+	r.Wait(t, "all objects", func(events []routertest.Event) bool { return len(events) >= n*watches })
 	var want []string
 	for _, ns := range names {
 		for i := range n {
 			want = append(want, fmt.Sprintf("all added %s/m-%d", ns, i))
 		}
-		use(t, s, configMaps, ns).create(configMap("after", "1"))
+		routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("after", "1"))
 		want = append(want, "all added "+ns+"/after")
 	}
-	events := r.expect(t, want...)
-	exactly(t, summary(events), want)
+	events := r.Expect(t, want...)
+	routertest.Exactly(t, routertest.Summary(events), want)
 	for _, e := range events {
 		if initial := strings.Contains(string(e.Data), `"initial":true`); initial == strings.HasSuffix(e.Subject, "/after") {
 			t.Errorf("%s: initial is %v", e, initial)
@@ -111,12 +112,12 @@ func TestCutUnderLoad(t *testing.T) {
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
 	proxy := s.Proxy(t)
-	maps := use(t, s, configMaps, ns)
-	r := start(t, proxy.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns))
-	r.ready(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	r := routertest.Start(t, proxy.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns))
+	r.Ready(t)
 	const objects = 5
 	for i := range objects {
-		maps.create(configMap(fmt.Sprintf("m-%d", i), "0"))
+		maps.Make(routertest.ConfigMap(fmt.Sprintf("m-%d", i), "0"))
 	}
 	done := make(chan int)
 	ctx, stop := context.WithCancel(t.Context())
@@ -139,10 +140,10 @@ func TestCutUnderLoad(t *testing.T) {
 	}
 	stop()
 	n := <-done
-	r.wait(t, "all updates", func() bool { return len(r.events) >= n+objects })
+	r.Wait(t, "all updates", func(events []routertest.Event) bool { return len(events) >= n+objects })
 	for i := range objects {
 		var got, want []string
-		for _, e := range about(r.all(), fmt.Sprintf("%s/m-%d", ns, i)) {
+		for _, e := range routertest.About(r.Events(), fmt.Sprintf("%s/m-%d", ns, i)) {
 			got = append(got, valueOf(t, e, "object"))
 		}
 		want = append(want, "0")
@@ -153,7 +154,7 @@ func TestCutUnderLoad(t *testing.T) {
 			t.Errorf("m-%d: got %q, want %q", i, got, want)
 		}
 	}
-	if n := r.relists(t); n != 0 {
+	if n := r.Metric(t, "deltarouter_relists_total"); n != 0 {
 		t.Errorf("%v relists, want none", n)
 	}
 }
@@ -168,23 +169,23 @@ func TestHalfOpenConnection(t *testing.T) {
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
 	hole := newBlackHole(t, s)
-	maps := use(t, s, configMaps, ns)
-	maps.create(configMap("same", "1"))
-	r := start(t, hole.kubeconfig, fmt.Sprintf(watchConfigMaps, ns))
-	r.ready(t)
-	maps.create(configMap("before", "1"))
-	r.expect(t, "all added "+ns+"/before")
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	maps.Make(routertest.ConfigMap("same", "1"))
+	r := routertest.Start(t, hole.kubeconfig, fmt.Sprintf(watchConfigMaps, ns))
+	r.Ready(t)
+	maps.Make(routertest.ConfigMap("before", "1"))
+	r.Expect(t, "all added "+ns+"/before")
 	hole.freeze()
 	began := time.Now()
-	maps.create(configMap("meanwhile", "1"))
-	maps.remove("before")
-	for waiting := time.Tick(time.Second); time.Since(began) < time.Minute && len(r.all()) < 3; { // longer than the patience of expect
+	maps.Make(routertest.ConfigMap("meanwhile", "1"))
+	maps.Remove("before")
+	for waiting := time.Tick(time.Second); time.Since(began) < time.Minute && len(r.Events()) < 3; { // longer than the routertest.Patience of expect
 		<-waiting
 	}
 	want := []string{"all added " + ns + "/before", "all added " + ns + "/meanwhile", "all deleted " + ns + "/before"}
-	exactly(t, summary(r.expect(t, want...)), want)
+	routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want)
 	t.Logf("noticed after %v", time.Since(began).Round(100*time.Millisecond))
-	if n := r.relists(t); n != 0 {
+	if n := r.Metric(t, "deltarouter_relists_total"); n != 0 {
 		t.Errorf("%v relists, want none", n)
 	}
 }

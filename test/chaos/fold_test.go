@@ -1,4 +1,4 @@
-package e2e
+package chaos
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -16,31 +17,31 @@ func TestFoldAfterAKill(t *testing.T) {
 	for _, route := range []string{"deliver: latest", "overflow: fold, queue: {memory: 1}"} {
 		t.Run(route, func(t *testing.T) {
 			ns := s.Namespace(t)
-			maps := use(t, s, configMaps, ns)
+			maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 			h := newReceiver(t, answer(http.StatusOK))
-			file := install(t, s.Kubeconfig(), fmt.Sprintf(`
+			file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
 sources: {maps: {resource: v1/configmaps, namespaces: %s}}
 sinks: {hook: {webhook: {url: %q}}}
 routes: [{name: all, from: maps, to: hook, %s, batch: {wait: 300ms, size: 50}}]
 `, ns, h.URL, route))
-			r := startFile(t, file)
-			r.ready(t)
-			r.saved(t)
+			r := routertest.StartFile(t, file)
+			r.Ready(t)
+			r.Saved(t)
 			const n = 20
 			createMany(t, s, ns, "m", n)
-			poll(t, "the objects", func() bool { return h.count() >= n })
-			r.kill(t)
+			routertest.Poll(t, "the objects", func() bool { return h.count() >= n })
+			r.Kill(t)
 			for i := range n {
-				maps.remove(fmt.Sprintf("m-%d", i))
+				maps.Remove(fmt.Sprintf("m-%d", i))
 			}
-			startFile(t, file).ready(t)
-			maps.create(configMap("last", "1"))
-			poll(t, "the last", func() bool {
-				return strings.Contains(strings.Join(summary(h.delivered()), ","), "all added "+ns+"/last")
+			routertest.StartFile(t, file).Ready(t)
+			maps.Make(routertest.ConfigMap("last", "1"))
+			routertest.Poll(t, "the last", func() bool {
+				return strings.Contains(strings.Join(routertest.Summary(h.delivered()), ","), "all added "+ns+"/last")
 			})
 			missing := 0
 			for i := range n {
-				if got := of(h.delivered(), fmt.Sprintf("%s/m-%d", ns, i)); got[len(got)-1] != fmt.Sprintf("all deleted %s/m-%d", ns, i) {
+				if got := routertest.Of(h.delivered(), fmt.Sprintf("%s/m-%d", ns, i)); got[len(got)-1] != fmt.Sprintf("all deleted %s/m-%d", ns, i) {
 					missing++
 				}
 			}

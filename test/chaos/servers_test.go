@@ -1,4 +1,4 @@
-package e2e
+package chaos
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -19,26 +20,26 @@ func TestCompactedWhileDown(t *testing.T) {
 	n := scaled(t, 30)
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
-	maps := use(t, s, configMaps, ns)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	for _, prefix := range []string{"same", "changed", "gone", "again"} {
 		createMany(t, s, ns, prefix, n)
 	}
-	file := install(t, s.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns)+"sinks: {out: {stdout: {}}}\n")
-	r := startFile(t, file)
-	r.ready(t)
-	r.stop(t)
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns)+"sinks: {out: {stdout: {}}}\n")
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	r.Stop(t)
 
 	var want []string
 	for i := range n {
 		name := func(prefix string) string { return fmt.Sprintf("%s-%d", prefix, i) }
-		maps.patch(name("changed"), `{"data":{"value":"2"}}`)
-		maps.patch(name("changed"), `{"data":{"value":"3"}}`)
-		maps.remove(name("gone"))
-		maps.remove(name("again"))
-		maps.create(configMap(name("again"), "2"))
-		maps.create(configMap(name("passing"), "1"))
-		maps.remove(name("passing"))
-		maps.create(configMap(name("new"), "1"))
+		maps.Change(name("changed"), `{"data":{"value":"2"}}`)
+		maps.Change(name("changed"), `{"data":{"value":"3"}}`)
+		maps.Remove(name("gone"))
+		maps.Remove(name("again"))
+		maps.Make(routertest.ConfigMap(name("again"), "2"))
+		maps.Make(routertest.ConfigMap(name("passing"), "1"))
+		maps.Remove(name("passing"))
+		maps.Make(routertest.ConfigMap(name("new"), "1"))
 		want = append(want, "all updated "+ns+"/"+name("changed"), "all deleted "+ns+"/"+name("gone"), "all deleted "+ns+"/"+name("again"),
 			"all added "+ns+"/"+name("again"), "all added "+ns+"/"+name("new"))
 	}
@@ -46,11 +47,11 @@ func TestCompactedWhileDown(t *testing.T) {
 	s.CompactEtcd(t)
 	s.StartAPIServer(t)
 
-	r = startFile(t, file)
-	r.expect(t, want...)
-	maps.create(configMap("last", "1"))
-	events := r.expect(t, append(want, "all added "+ns+"/last")...)
-	exactly(t, summary(events), append(want, "all added "+ns+"/last"))
+	r = routertest.StartFile(t, file)
+	r.Expect(t, want...)
+	maps.Make(routertest.ConfigMap("last", "1"))
+	events := r.Expect(t, append(want, "all added "+ns+"/last")...)
+	routertest.Exactly(t, routertest.Summary(events), append(want, "all added "+ns+"/last"))
 	for _, e := range events {
 		stale, data := strings.Contains(string(e.Data), `"stale":true`), string(e.Data)
 		deleted := strings.HasSuffix(e.Type, ".deleted")
@@ -64,9 +65,9 @@ func TestCompactedWhileDown(t *testing.T) {
 	checkOrder(t, events, ns+"/again-7", "all deleted "+ns+"/again-7", "all added "+ns+"/again-7")
 }
 
-func checkOrder(t *testing.T, events []cloudEvent, subject string, want ...string) {
+func checkOrder(t *testing.T, events []routertest.Event, subject string, want ...string) {
 	t.Helper()
-	if got := of(events, subject); strings.Join(got, ", ") != strings.Join(want, ", ") {
+	if got := routertest.Of(events, subject); strings.Join(got, ", ") != strings.Join(want, ", ") {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -76,34 +77,34 @@ func checkOrder(t *testing.T, events []cloudEvent, subject string, want ...strin
 func TestServerKilledWhileDown(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
-	maps := use(t, s, configMaps, ns)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	createMany(t, s, ns, "same", 20)
-	maps.create(configMap("gone", "1"))
-	file := install(t, s.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns)+"sinks: {out: {stdout: {}}}\n")
-	r := startFile(t, file)
-	r.ready(t)
-	r.stop(t)
+	maps.Make(routertest.ConfigMap("gone", "1"))
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns)+"sinks: {out: {stdout: {}}}\n")
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	r.Stop(t)
 
-	maps.patch("gone", `{"data":{"value":"2"}}`)
-	maps.remove("gone")
-	maps.create(configMap("new", "1"))
+	maps.Change("gone", `{"data":{"value":"2"}}`)
+	maps.Remove("gone")
+	maps.Make(routertest.ConfigMap("new", "1"))
 	s.KillAPIServer(t)
-	r = startFile(t, file) // nobody answers it
-	r.wait(t, "a complaint", func() bool { return strings.Contains(r.stderr.String(), "trying again") })
-	if code, body := r.get(t, "/readyz"); code == http.StatusOK {
+	r = routertest.StartFile(t, file) // nobody answers it
+	r.WaitLog(t, "a complaint", func(log string) bool { return strings.Contains(log, "trying again") })
+	if code, body := r.Get(t, "/readyz"); code == http.StatusOK {
 		t.Errorf("ready without an API server: %s", body)
 	}
 	s.StartAPIServer(t)
 	want := []string{"all added " + ns + "/new", "all deleted " + ns + "/gone"}
-	r.expect(t, want...)
-	r.ready(t)
+	r.Expect(t, want...)
+	r.Ready(t)
 
-	maps.create(configMap("between", "1"))
+	maps.Make(routertest.ConfigMap("between", "1"))
 	s.KillAPIServer(t) // the router may not have heard of it
 	s.StartAPIServer(t)
-	maps.create(configMap("last", "1"))
+	maps.Make(routertest.ConfigMap("last", "1"))
 	want = append(want, "all added "+ns+"/between", "all added "+ns+"/last")
-	events := r.expect(t, want...)
+	events := r.Expect(t, want...)
 	updates := 0
 	for _, e := range events {
 		if e.String() == "all updated "+ns+"/gone" { // seen if the history was still there
@@ -111,7 +112,7 @@ func TestServerKilledWhileDown(t *testing.T) {
 		}
 	}
 	if len(events) != len(want)+updates || updates > 1 {
-		t.Errorf("got %q, want %q", summary(events), want)
+		t.Errorf("got %q, want %q", routertest.Summary(events), want)
 	}
 }
 
@@ -125,7 +126,7 @@ func TestKilledInTheFirstList(t *testing.T) {
 		n = 5000
 	}
 	h := newReceiver(t, slowly(2*time.Millisecond))
-	file := install(t, s.Kubeconfig(), fmt.Sprintf(`
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
   maps: {resource: v1/configmaps, namespaces: %s}
 sinks: {hook: {webhook: {url: %q}}}
@@ -133,19 +134,19 @@ routes:
   - {name: all, from: maps, filter: object.metadata.name.startsWith("m-"), existing: deliver, to: hook, queue: {memory: 50}, overflow: block}
 `, ns, h.URL))
 	c := &crowd{s: s, ns: ns, uids: createMany(t, s, ns, "m", n), alive: make(map[string]string), h: h}
-	r := startFile(t, file)
-	poll(t, "a part of the objects", func() bool { return h.count() > n/4 })
-	r.kill(t)
+	r := routertest.StartFile(t, file)
+	routertest.Poll(t, "a part of the objects", func() bool { return h.count() > n/4 })
+	r.Kill(t)
 	c.change(t, 0)
-	r = startFile(t, file)
+	r = routertest.StartFile(t, file)
 	before := h.count()
-	poll(t, "another part of them", func() bool { return h.count() > before+n/4 })
-	r.kill(t) // and again
+	routertest.Poll(t, "another part of them", func() bool { return h.count() > before+n/4 })
+	r.Kill(t) // and again
 	c.change(t, 1)
 	h.now(answer(http.StatusOK))
-	r = startFile(t, file)
+	r = routertest.StartFile(t, file)
 	c.settle(t)
-	r.ready(t)
+	r.Ready(t)
 	t.Logf("%d deliveries for %d objects, killed twice", h.count(), n)
 }
 
@@ -158,7 +159,7 @@ func TestKilledInARelist(t *testing.T) {
 		n = 5000
 	}
 	h := newReceiver(t, answer(http.StatusOK))
-	file := install(t, s.Kubeconfig(), fmt.Sprintf(`
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
   maps: {resource: v1/configmaps, namespaces: %s}
 sinks: {hook: {webhook: {url: %q}}}
@@ -166,23 +167,23 @@ routes:
   - {name: all, from: maps, filter: object.metadata.name.startsWith("m-"), existing: deliver, to: hook, queue: {memory: 50}, overflow: block}
 `, ns, h.URL))
 	c := &crowd{s: s, ns: ns, uids: createMany(t, s, ns, "m", n), alive: make(map[string]string), h: h}
-	r := startFile(t, file)
-	poll(t, "all objects", func() bool { return h.count() >= n })
-	r.saved(t)
-	r.kill(t)
+	r := routertest.StartFile(t, file)
+	routertest.Poll(t, "all objects", func() bool { return h.count() >= n })
+	r.Saved(t)
+	r.Kill(t)
 	for round := range 2 {
 		c.change(t, round)
 		s.StopAPIServer(t)
 		s.CompactEtcd(t)
 		s.StartAPIServer(t)
 		h.now(slowly(2 * time.Millisecond))
-		r = startFile(t, file)
+		r = routertest.StartFile(t, file)
 		before := h.count()
-		poll(t, "a part of the changes", func() bool { return h.count() > before+n/8 })
-		r.kill(t)
+		routertest.Poll(t, "a part of the changes", func() bool { return h.count() > before+n/8 })
+		r.Kill(t)
 	}
 	h.now(answer(http.StatusOK))
-	startFile(t, file)
+	routertest.StartFile(t, file)
 	c.settle(t)
 	if h.count() > 4*n {
 		t.Errorf("%d deliveries for %d objects", h.count(), n)
@@ -201,7 +202,7 @@ type crowd struct {
 // change deletes, recreates and updates a third of the objects, others in each round.
 func (c *crowd) change(t *testing.T, round int) {
 	t.Helper()
-	maps := use(t, c.s, configMaps, c.ns)
+	maps := routertest.Use(t, c.s, routertest.ConfigMaps, c.ns)
 	third := len(c.uids) / 3
 	each(t, third, func(i int) error {
 		name := fmt.Sprintf("m-%d", i*3+round)
@@ -212,10 +213,10 @@ func (c *crowd) change(t *testing.T, round int) {
 			if err := maps.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 				return err
 			}
-			_, err := maps.Create(t.Context(), configMap(name, fmt.Sprint(rand.Int())), metav1.CreateOptions{}) //nolint:gosec // no secret
+			_, err := maps.Create(t.Context(), routertest.ConfigMap(name, fmt.Sprint(rand.Int())), metav1.CreateOptions{}) //nolint:gosec // no secret
 			return err
 		}
-		maps.patch(name, fmt.Sprintf(`{"data":{"value":"%d"}}`, round+2))
+		maps.Change(name, fmt.Sprintf(`{"data":{"value":"%d"}}`, round+2))
 		return nil
 	})
 	list, err := maps.List(t.Context(), metav1.ListOptions{})
@@ -241,7 +242,7 @@ func (c *crowd) settle(t *testing.T) {
 			t.Log(problem)
 		}
 	}()
-	poll(t, "all of it", func() bool {
+	routertest.Poll(t, "all of it", func() bool {
 		problem = book.settled(c.h.delivered())
 		return problem == ""
 	})
@@ -257,10 +258,10 @@ func TestStopWhileAllIsDead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := sandboxtest.Start(t)
 			ns := s.Namespace(t)
-			maps := use(t, s, configMaps, ns)
+			maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 			proxy := s.Proxy(t)
 			h := newReceiver(t, dead)
-			file := install(t, proxy.Kubeconfig(), fmt.Sprintf(`
+			file := routertest.Install(t, proxy.Kubeconfig(), fmt.Sprintf(`
 sources:
   maps: {resource: v1/configmaps, namespaces: %s}
 sinks: {out: {stdout: {}}, hook: {webhook: {url: %q}}}
@@ -268,19 +269,19 @@ routes:
   - {name: out, from: maps, to: out}
   - {name: hook, from: maps, to: hook, retry: {backoff: 10ms, max: 100ms}}
 `, ns, h.URL))
-			r := startFile(t, file, "-drain-timeout", "1s")
-			r.ready(t)
+			r := routertest.StartFile(t, file, "-drain-timeout", "1s")
+			r.Ready(t)
 			createMany(t, s, ns, "m", 100)
-			maps.remove("m-7")
-			r.expect(t, "out deleted "+ns+"/m-7")
-			r.wait(t, "all of it", func() bool { return len(r.events) == 101 })
+			maps.Remove("m-7")
+			r.Expect(t, "out deleted "+ns+"/m-7")
+			r.Wait(t, "all of it", func(events []routertest.Event) bool { return len(events) == 101 })
 			proxy.Refuse()
-			maps.remove("m-8")
+			maps.Remove("m-8")
 			began := time.Now()
-			if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			if err := r.Process().Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			code := r.ended(t)
+			code := r.Ended(t)
 			if took := time.Since(began); took > 6*time.Second || code != 0 {
 				t.Errorf("ended after %v with exit code %d, want 0 within 6 s", took, code)
 			}
@@ -290,17 +291,17 @@ routes:
 
 			h.now(answer(http.StatusOK))
 			proxy.Unblock()
-			again := startFile(t, file)
-			poll(t, "what was owed", func() bool { return h.count() >= 102 })
-			again.expect(t, "out deleted "+ns+"/m-8")
+			again := routertest.StartFile(t, file)
+			routertest.Poll(t, "what was owed", func() bool { return h.count() >= 102 })
+			again.Expect(t, "out deleted "+ns+"/m-8")
 			var want []string
 			for i := range 100 {
 				want = append(want, fmt.Sprintf("hook added %s/m-%d", ns, i))
 			}
 			want = append(want, "hook deleted "+ns+"/m-7", "hook deleted "+ns+"/m-8")
-			exactly(t, summary(h.delivered()), want)
-			if n := len(again.all()); n != 1 {
-				t.Errorf("the other route got %q, want what happened meanwhile", summary(again.all()))
+			routertest.Exactly(t, routertest.Summary(h.delivered()), want)
+			if n := len(again.Events()); n != 1 {
+				t.Errorf("the other route got %q, want what happened meanwhile", routertest.Summary(again.Events()))
 			}
 		})
 	}

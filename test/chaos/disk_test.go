@@ -1,6 +1,6 @@
 //go:build linux
 
-package e2e
+package chaos
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -23,10 +24,10 @@ const manyWorkers = keepConfigMaps + "    concurrency: 100\n    batch: {size: 1}
 func TestFullDisk(t *testing.T) {
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
-	file := install(t, s.Kubeconfig(), fmt.Sprintf(manyWorkers, ns))
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(manyWorkers, ns))
 	disk := mount(t, filepath.Join(filepath.Dir(file), "state"), "size=20m")
-	f := &fullDisk{s: s, ns: ns, maps: use(t, s, configMaps, ns), file: file}
-	f.run(t, startFile(t, file), func() {
+	f := &fullDisk{s: s, ns: ns, maps: routertest.Use(t, s, routertest.ConfigMaps, ns), file: file}
+	f.run(t, routertest.StartFile(t, file), func() {
 		if err := os.WriteFile(filepath.Join(disk, "filler"), make([]byte, 20<<20), 0o600); err == nil {
 			t.Fatal("there was room for 20 MiB")
 		}
@@ -61,11 +62,11 @@ func TestFileSizeLimit(t *testing.T) {
 	}
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
-	file := install(t, s.Kubeconfig(), fmt.Sprintf(manyWorkers, ns))
-	f := &fullDisk{s: s, ns: ns, maps: use(t, s, configMaps, ns), file: file}
-	r := startFile(t, file)
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(manyWorkers, ns))
+	f := &fullDisk{s: s, ns: ns, maps: routertest.Use(t, s, routertest.ConfigMaps, ns), file: file}
+	r := routertest.StartFile(t, file)
 	limit := func(to string) {
-		if out, err := exec.CommandContext(t.Context(), "prlimit", "--pid", fmt.Sprint(r.cmd.Process.Pid), "--fsize="+to).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), "prlimit", "--pid", fmt.Sprint(r.Process().Pid), "--fsize="+to).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
@@ -76,53 +77,53 @@ func TestFileSizeLimit(t *testing.T) {
 type fullDisk struct {
 	s    *sandboxtest.Sandbox
 	ns   string
-	maps objects
+	maps routertest.Objects
 	file string
 }
 
-func (f *fullDisk) run(t *testing.T, r *router, full, roomy func()) {
+func (f *fullDisk) run(t *testing.T, r *routertest.Router, full, roomy func()) {
 	t.Helper()
 	n := f.ns + "/"
-	f.maps.create(configMap("known", "1"))
-	r.ready(t)
-	r.expect(t, "all added "+n+"known")
-	r.saved(t)
+	f.maps.Make(routertest.ConfigMap("known", "1"))
+	r.Ready(t)
+	r.Expect(t, "all added "+n+"known")
+	r.Saved(t)
 	full()
 	// More than fits into what the file has free.
-	f.maps.create(configMap("big", incompressible(800<<10)))
+	f.maps.Make(routertest.ConfigMap("big", incompressible(800<<10)))
 	f.fill(t, r)
 	code, body := 0, ""
-	poll(t, "/readyz to say no", func() bool { code, body = r.get(t, "/readyz"); return code != http.StatusOK })
+	routertest.Poll(t, "/readyz to say no", func() bool { code, body = r.Get(t, "/readyz"); return code != http.StatusOK })
 	if !strings.Contains(body, "no room") {
 		t.Errorf("/readyz does not say why: %s", body)
 	}
-	f.maps.patch("known", `{"data":{"value":"2"}}`)
-	f.maps.create(configMap("waits", "1"))
-	events := r.expect(t, "all updated "+n+"known")
-	if got := of(events, n+"waits"); len(got) != 0 {
+	f.maps.Change("known", `{"data":{"value":"2"}}`)
+	f.maps.Make(routertest.ConfigMap("waits", "1"))
+	events := r.Expect(t, "all updated "+n+"known")
+	if got := routertest.Of(events, n+"waits"); len(got) != 0 {
 		t.Errorf("got %q: what is new must not be delivered before its identity is on disk", got)
 	}
 	roomy()
-	r.expect(t, "all added "+n+"waits", "all added "+n+"big")
-	r.ready(t)
-	r.saved(t)
-	before := len(r.all())
-	r.kill(t)
+	r.Expect(t, "all added "+n+"waits", "all added "+n+"big")
+	r.Ready(t)
+	r.Saved(t)
+	before := len(r.Events())
+	r.Kill(t)
 
-	f.maps.remove("waits")
-	r = startFile(t, f.file)
-	if events := r.expect(t, "all deleted "+n+"waits"); len(events) != 1 {
-		t.Errorf("got %q after %d events before, want one", summary(events), before)
+	f.maps.Remove("waits")
+	r = routertest.StartFile(t, f.file)
+	if events := r.Expect(t, "all deleted "+n+"waits"); len(events) != 1 {
+		t.Errorf("got %q after %d events before, want one", routertest.Summary(events), before)
 	}
 }
 
 // fill makes changes until the router cannot write any more.
-func (f *fullDisk) fill(t *testing.T, r *router) {
+func (f *fullDisk) fill(t *testing.T, r *routertest.Router) {
 	t.Helper()
 	for i := range 60 {
-		if code, _ := r.get(t, "/readyz"); code != http.StatusOK {
+		if code, _ := r.Get(t, "/readyz"); code != http.StatusOK {
 			return
 		}
-		f.maps.create(configMap(fmt.Sprintf("fill-%d", i), incompressible(800<<10)))
+		f.maps.Make(routertest.ConfigMap(fmt.Sprintf("fill-%d", i), incompressible(800<<10)))
 	}
 }

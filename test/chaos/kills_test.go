@@ -1,4 +1,4 @@
-package e2e
+package chaos
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -20,25 +21,25 @@ func TestLedgerOfManyRoutes(t *testing.T) {
 	kills := scaled(t, 10)
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
-	maps := use(t, s, configMaps, ns)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	h := newReceiver(t, func(*http.Request) int {
 		if rand.IntN(4) == 0 { //nolint:gosec // no secret
 			return http.StatusServiceUnavailable
 		}
 		return http.StatusOK
 	})
-	file := install(t, s.Kubeconfig(), "")
+	file := routertest.Install(t, s.Kubeconfig(), "")
 	head, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := func(route string, life int) string { return fmt.Sprintf("/%s/%d", route, life) }
-	next := func(life int) *router { // every life says which one it is
+	next := func(life int) *routertest.Router { // every life says which one it is
 		config := string(head) + fmt.Sprintf(threeRoutes, ns, h.URL+path("every", life), h.URL+path("narrow", life))
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return startFile(t, file)
+		return routertest.StartFile(t, file)
 	}
 	out := newLedger(t)
 	books := map[string]*ledger{"every": newLedger(t), "narrow": newLedger(t)}
@@ -51,8 +52,8 @@ func TestLedgerOfManyRoutes(t *testing.T) {
 		for range rand.IntN(2 * perLife) { //nolint:gosec // no secret
 			step()
 		}
-		r.dieAnyTime(t)
-		out.read(r.all())
+		dieAnyTime(t, r)
+		out.read(r.Events())
 		for range perLife / 4 {
 			step()
 		}
@@ -60,29 +61,29 @@ func TestLedgerOfManyRoutes(t *testing.T) {
 	last := next(kills)
 	defer func() {
 		if t.Failed() {
-			t.Logf("out: %s; every: %s; narrow: %s", out.settled(last.all()), books["every"].settled(h.life(path("every", kills))),
+			t.Logf("out: %s; every: %s; narrow: %s", out.settled(last.Events()), books["every"].settled(h.life(path("every", kills))),
 				books["narrow"].settled(h.life(path("narrow", kills))))
 		}
 	}()
-	poll(t, "the last state on standard output", func() bool { return out.settled(last.all()) == "" })
+	routertest.Poll(t, "the last state on standard output", func() bool { return out.settled(last.Events()) == "" })
 	for name, b := range books {
 		for n := range kills {
 			b.read(h.life(path(name, n)))
 		}
-		poll(t, "the last state at "+name, func() bool { return b.settled(h.life(path(name, kills))) == "" })
+		routertest.Poll(t, "the last state at "+name, func() bool { return b.settled(h.life(path(name, kills))) == "" })
 		b.read(h.life(path(name, kills)))
 	}
-	if code := last.stop(t); code != 0 {
+	if code := last.Stop(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	before := h.count()
 	r := next(kills + 1)
-	r.ready(t)
-	maps.create(configMap("o-last", "1"))
-	r.expect(t, "all added "+ns+"/o-last")
-	poll(t, "the webhooks to get it", func() bool { return h.count() >= before+2 })
-	if events := r.all(); len(events) != 1 || h.count() != before+2 {
-		t.Errorf("after a clean stop: %q and %d at the webhooks, want what is new", summary(events), h.count()-before)
+	r.Ready(t)
+	maps.Make(routertest.ConfigMap("o-last", "1"))
+	r.Expect(t, "all added "+ns+"/o-last")
+	routertest.Poll(t, "the webhooks to get it", func() bool { return h.count() >= before+2 })
+	if events := r.Events(); len(events) != 1 || h.count() != before+2 {
+		t.Errorf("after a clean stop: %q and %d at the webhooks, want what is new", routertest.Summary(events), h.count()-before)
 	}
 }
 
@@ -101,23 +102,23 @@ routes:
 func TestLedgerAcrossGaps(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
-	maps := use(t, s, configMaps, ns)
-	file := install(t, s.Kubeconfig(), fmt.Sprintf(`
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
 sources: {maps: {resource: v1/configmaps, namespaces: %s}}
 sinks: {out: {stdout: {}}}
 routes: [{name: all, from: maps, filter: object.metadata.name.startsWith("o-"), existing: deliver, to: out, batch: {wait: 1ms}}]
 `, ns))
 	book := newLedger(t)
 	for range scaled(t, 4) {
-		r := startFile(t, file)
-		r.ready(t)
-		before := len(r.all())
+		r := routertest.StartFile(t, file)
+		r.Ready(t)
+		before := len(r.Events())
 		for range 20 + rand.IntN(40) { //nolint:gosec // no secret
 			book.step(maps, fmt.Sprintf("o-%d", rand.IntN(40)), rand.IntN(4)) //nolint:gosec // no secret
 		}
-		r.wait(t, "anything", func() bool { return len(r.events) > before }) // no cut has it all yet
-		r.kill(t)
-		book.read(r.all())
+		r.Wait(t, "anything", func(events []routertest.Event) bool { return len(events) > before }) // no cut has it all yet
+		r.Kill(t)
+		book.read(r.Events())
 		for range 30 {
 			book.step(maps, fmt.Sprintf("o-%d", rand.IntN(40)), rand.IntN(2)) //nolint:gosec // no secret
 		}
@@ -125,27 +126,27 @@ routes: [{name: all, from: maps, filter: object.metadata.name.startsWith("o-"), 
 		s.CompactEtcd(t)
 		s.StartAPIServer(t)
 	}
-	last := startFile(t, file)
+	last := routertest.StartFile(t, file)
 	problem := ""
 	defer func() {
 		if t.Failed() {
 			t.Log(problem)
 		}
 	}()
-	poll(t, "the last state", func() bool { problem = book.settled(last.all()); return problem == "" })
-	book.read(last.all())
+	routertest.Poll(t, "the last state", func() bool { problem = book.settled(last.Events()); return problem == "" })
+	book.read(last.Events())
 }
 
 // dieAnyTime kills the router at once, after something arrived, or a while later.
-func (r *router) dieAnyTime(t *testing.T) {
+func dieAnyTime(t *testing.T, r *routertest.Router) {
 	t.Helper()
 	switch rand.IntN(3) { //nolint:gosec // no secret
 	case 0:
-		r.wait(t, "anything", func() bool { return len(r.events) > 0 })
+		r.Wait(t, "anything", func(events []routertest.Event) bool { return len(events) > 0 })
 	case 1:
 		<-time.After(time.Duration(rand.IntN(1500)) * time.Millisecond) //nolint:gosec // no secret
 	}
-	r.kill(t)
+	r.Kill(t)
 }
 
 // TestRestartAgainstColdStart measures how long it takes until the first delta of now is delivered, by a router that has a state and by
@@ -157,40 +158,40 @@ func TestRestartAgainstColdStart(t *testing.T) {
 	}
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
-	maps := use(t, s, configMaps, ns)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	createMany(t, s, ns, "m", n)
 	config := fmt.Sprintf(`
 sources: {maps: {resource: v1/configmaps, namespaces: %s}}
 sinks: {out: {stdout: {}}}
 routes: [{name: all, from: maps, to: out}]
 `, ns)
-	warm := install(t, s.Kubeconfig(), config)
-	r := startFile(t, warm)
-	r.ready(t)
-	if code := r.stop(t); code != 0 {
+	warm := routertest.Install(t, s.Kubeconfig(), config)
+	r := routertest.StartFile(t, warm)
+	r.Ready(t)
+	if code := r.Stop(t); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
 	measure := func(file, mark string) time.Duration {
 		began := time.Now()
-		r := startFile(t, file)
+		r := routertest.StartFile(t, file)
 		// The cold one must have listed before: what it finds is not new to it.
-		poll2(t, func() bool { code, _ := r.get(t, "/readyz"); return code == http.StatusOK })
-		maps.create(configMap(mark, "1"))
-		events := r.expect(t, "all added "+ns+"/"+mark)
+		routertest.PollEvery(t, 2*time.Millisecond, "readiness", func() bool { code, _ := r.Get(t, "/readyz"); return code == http.StatusOK })
+		maps.Make(routertest.ConfigMap(mark, "1"))
+		events := r.Expect(t, "all added "+ns+"/"+mark)
 		took := time.Since(began)
 		if len(events) != 1 {
 			t.Errorf("%d events", len(events))
 		}
-		r.stop(t)
+		r.Stop(t)
 		return took
 	}
 	var cold, restarted time.Duration
 	for i := range 3 {
-		c := measure(install(t, s.Kubeconfig(), config), fmt.Sprintf("cold-%d", i))
+		c := measure(routertest.Install(t, s.Kubeconfig(), config), fmt.Sprintf("cold-%d", i))
 		// The one that restarts has to catch up with the mark of the cold one first.
-		r := startFile(t, warm)
-		r.expect(t, fmt.Sprintf("all added %s/cold-%d", ns, i))
-		r.stop(t)
+		r := routertest.StartFile(t, warm)
+		r.Expect(t, fmt.Sprintf("all added %s/cold-%d", ns, i))
+		r.Stop(t)
 		w := measure(warm, fmt.Sprintf("warm-%d", i))
 		if i == 0 || c < cold {
 			cold = c
@@ -201,22 +202,7 @@ routes: [{name: all, from: maps, to: out}]
 	}
 	t.Logf("%d objects, best of three: cold start %v, restart %v: a ratio of %.2f",
 		n, cold.Round(time.Millisecond), restarted.Round(time.Millisecond), float64(restarted)/float64(cold))
-	if lists := strings.Count(r.log(), "listed again"); lists > 0 {
+	if lists := strings.Count(r.Log(), "listed again"); lists > 0 {
 		t.Errorf("%d lists", lists)
-	}
-}
-
-// poll2 is poll with less time between two tries, for measurements.
-func poll2(t *testing.T, holds func() bool) {
-	t.Helper()
-	ticker := time.NewTicker(2 * time.Millisecond)
-	defer ticker.Stop()
-	deadline := time.After(patience)
-	for !holds() {
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatal("waited in vain")
-		}
 	}
 }

@@ -1,0 +1,174 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// TestRestartReplaysNothing: nothing changed while the router was down, so nothing is listed and nothing is delivered.
+func TestRestartReplaysNothing(t *testing.T) {
+	s := sandboxtest.New(t, sandboxtest.Options{})
+	ns := s.Namespace(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	for i := range 50 {
+		maps.Make(routertest.ConfigMap(fmt.Sprintf("m-%d", i), "1"))
+	}
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
+sources:
+  maps: {resource: v1/configmaps, namespaces: %s, indexes: {byValue: object.data.value}}
+sinks: {out: {stdout: {}}}
+routes:
+  - {name: all, from: maps, existing: deliver, to: out}
+  - {name: same, from: maps, on: updated, filter: 'count("byValue", object.data.value) > 1', emit: '{"n": count("byValue", "1")}', to: out}
+`, ns))
+	for _, end := range []string{"stopped", "killed"} {
+		r := routertest.StartFile(t, file)
+		r.Ready(t)
+		before := routertest.Lists(t, s, "configmaps")
+		maps.Make(routertest.ConfigMap("mark-"+end, "1"))
+		r.Expect(t, "all added "+ns+"/mark-"+end)
+		if end == "stopped" {
+			if code := r.Stop(t); code != 0 {
+				t.Fatalf("exit code %d", code)
+			}
+		} else {
+			r.Saved(t)
+			r.Kill(t)
+		}
+
+		again := routertest.StartFile(t, file)
+		again.Ready(t)
+		maps.Change("mark-"+end, `{"metadata":{"labels":{"now":"changed"}}}`)
+		events := again.Expect(t, "all updated "+ns+"/mark-"+end, "same updated "+ns+"/mark-"+end)
+		if len(events) != 2 {
+			t.Errorf("%s: got %q, want two events", end, routertest.Summary(events))
+		}
+		if n := routertest.Lists(t, s, "configmaps") - before; n != 0 {
+			t.Errorf("%s: %d lists, want none", end, n)
+		}
+		again.Kill(t)
+	}
+}
+
+// TestDeletedWhileDown: deletes and recreations while the router is down are delivered exactly, deletes with their last state.
+func TestDeletedWhileDown(t *testing.T) {
+	const n = 100
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	for i := range n {
+		maps.Make(routertest.ConfigMap(fmt.Sprintf("gone-%d", i), "1"))
+		maps.Make(routertest.ConfigMap(fmt.Sprintf("again-%d", i), "1"))
+	}
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns)+"sinks: {out: {stdout: {}}}\n")
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	r.Stop(t)
+	var want []string
+	for i := range n {
+		gone, again := fmt.Sprintf("gone-%d", i), fmt.Sprintf("again-%d", i)
+		maps.Remove(gone)
+		maps.Remove(again)
+		maps.Make(routertest.ConfigMap(again, "2"))
+		want = append(want, "all deleted "+ns+"/"+gone, "all deleted "+ns+"/"+again, "all added "+ns+"/"+again)
+	}
+	r = routertest.StartFile(t, file)
+	events := r.Expect(t, want...)
+	if len(events) != len(want) {
+		t.Errorf("%d events, want %d", len(events), len(want))
+	}
+	for _, e := range events {
+		if strings.HasSuffix(e.Type, "deleted") && !strings.Contains(string(e.Data), `"value":"1"`) {
+			t.Errorf("%s without its last state: %s", e, e.Data)
+		}
+	}
+	if got, want := routertest.Of(events, ns+"/again-7"), []string{"all deleted " + ns + "/again-7", "all added " + ns + "/again-7"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestOwedSurvivesAKill: what a sink did not take is owed still after a crash.
+func TestOwedSurvivesAKill(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	h := newReceiver(t, answer(http.StatusServiceUnavailable))
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
+sources:
+  maps: {resource: v1/configmaps, namespaces: %s}
+sinks:
+  out: {stdout: {}}
+  hook: {webhook: {url: %q}}
+routes:
+  - {name: both, from: maps, to: [out, hook], retry: {backoff: 10ms, max: 100ms}}
+`, ns, h.URL))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	maps.Make(routertest.ConfigMap("a", "1"))
+	maps.Change("a", `{"data":{"value":"2"}}`)
+	maps.Remove("a")
+	r.Expect(t, "both added "+ns+"/a")
+	r.Saved(t)
+	r.Kill(t)
+
+	h.now(answer(http.StatusOK))
+	again := routertest.StartFile(t, file)
+	routertest.Poll(t, "the webhook to get what was owed", func() bool { return h.count() >= 3 })
+	checkOrder(t, h.delivered(), ns+"/a", "both added "+ns+"/a", "both updated "+ns+"/a", "both deleted "+ns+"/a")
+	for _, e := range again.Events() {
+		if e.Type == "deltarouter.added" {
+			t.Errorf("the sink that had it got it again: %s", e)
+		}
+	}
+}
+
+// TestLedger writes a known history while the router is killed again and again, and looks whether every delete of everything that was
+// ever delivered, and the last state of all that is left, were delivered, and whether anything went backwards between two kills.
+func TestLedger(t *testing.T) {
+	const kills, objects, perLife = 10, 40, 60
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
+sources:
+  maps: {resource: v1/configmaps, namespaces: %s}
+sinks: {out: {stdout: {}}}
+routes:
+  - {name: all, from: maps, filter: object.metadata.name.startsWith("o-"), existing: deliver, to: out, batch: {wait: 1ms}}
+`, ns))
+	random := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
+	book := newLedger(t)
+	for range kills {
+		r := routertest.StartFile(t, file)
+		for range perLife {
+			book.step(maps, fmt.Sprintf("o-%d", random.IntN(objects)), random.IntN(4))
+		}
+		if random.IntN(2) == 0 { // some lives end at once, some after something arrived
+			r.Wait(t, "anything", func(events []routertest.Event) bool { return len(events) > random.IntN(perLife/2) })
+		}
+		r.Kill(t)
+		book.read(r.Events())
+		for range perLife / 4 { // while it is down
+			book.step(maps, fmt.Sprintf("o-%d", random.IntN(objects)), random.IntN(4))
+		}
+	}
+	last := routertest.StartFile(t, file)
+	defer func() {
+		if t.Failed() {
+			t.Log(book.settled(last.Events()))
+		}
+	}()
+	routertest.Poll(t, "the last state", func() bool { return book.settled(last.Events()) == "" })
+	book.read(last.Events())
+	if problem := book.settled(nil); problem != "" {
+		t.Error(problem)
+	}
+}

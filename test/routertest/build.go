@@ -1,0 +1,37 @@
+package routertest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// binary is the path of the router that was built for this run.
+var binary string
+
+// Main is the TestMain of a package that starts routers: it builds the router, runs the tests, and stops the sandbox that they share.
+func Main(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "deltarouter-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binary = filepath.Join(dir, "router")
+	build := exec.Command("go", "build", "-trimpath", "-o", binary, "../../cmd/router") // as the Makefile, to share its cache
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building the router: %v\n%s", err, out)
+		return 1
+	}
+	return sandboxtest.Wrap(m).Run()
+}
+
+// Command returns a command of the router that was built, to be run by the caller.
+func Command(args ...string) *exec.Cmd { return exec.Command(binary, args...) }

@@ -1,0 +1,67 @@
+package routertest
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// Event is a CloudEvent as the sinks write it.
+type Event struct {
+	ID                 string          `json:"id"`
+	Type               string          `json:"type"`
+	Source             string          `json:"source"`
+	Subject            string          `json:"subject"`
+	Route              string          `json:"route"`
+	K8sUID             string          `json:"k8suid"`
+	K8sResourceVersion string          `json:"k8sresourceversion"`
+	Redelivered        bool            `json:"redelivered"`
+	Data               json.RawMessage `json:"data"`
+}
+
+// String is what tests compare: "route updated ns/name".
+func (e Event) String() string {
+	return e.Route + " " + strings.TrimPrefix(e.Type, "deltarouter.") + " " + e.Subject
+}
+
+// Summary returns the events as strings; see Event.String.
+func Summary(events []Event) []string {
+	s := make([]string, len(events))
+	for i, e := range events {
+		s[i] = e.String()
+	}
+	return s
+}
+
+// About returns, in order, the events about a subject.
+func About(events []Event, subject string) (got []Event) {
+	for _, e := range events {
+		if e.Subject == subject {
+			got = append(got, e)
+		}
+	}
+	return got
+}
+
+// Of is the Summary of About.
+func Of(events []Event, subject string) []string { return Summary(About(events, subject)) }
+
+// Exactly reports events that are missing and events that are too many.
+func Exactly(t *testing.T, got, want []string) {
+	t.Helper()
+	left := make(map[string]int)
+	for _, w := range want {
+		left[w]++
+	}
+	for _, g := range got {
+		left[g]--
+	}
+	for what, n := range left {
+		switch {
+		case n > 0:
+			t.Errorf("not delivered: %s", what)
+		case n < 0:
+			t.Errorf("delivered, although nothing of the kind happened: %s", what)
+		}
+	}
+}

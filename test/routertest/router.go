@@ -1,0 +1,260 @@
+// Package routertest runs the router's binary the way a user does, for tests: a configuration file, what comes out on standard output,
+// the log, the probes and metrics. What it is run on is in sandboxtest.
+//
+//	func TestMain(m *testing.M) { routertest.Main(m) }
+//
+//	func TestSomething(t *testing.T) {
+//		s := sandboxtest.Start(t)
+//		ns := s.Namespace(t)
+//		r := routertest.Start(t, s.Kubeconfig(), "sources: …")
+//		r.Ready(t)
+//		routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("a", "1"))
+//		r.Expect(t, "all added "+ns+"/a")
+//	}
+package routertest
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Patience is how long a test waits for something that comes.
+const Patience = 30 * time.Second
+
+// Router is a running router and what it has written so far. Its methods may be called from several goroutines.
+type Router struct {
+	cmd    *exec.Cmd
+	probes string // URL
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	events  []Event
+	stderr  bytes.Buffer
+	exited  bool
+}
+
+// Install writes a configuration, to which version, cluster, probes and a state folder are added, and returns its path. Several routers
+// can use it, one after the other.
+func Install(t *testing.T, kubeconfig, config string) (file string) {
+	t.Helper()
+	dir := t.TempDir()
+	file = filepath.Join(dir, "config.yaml")
+	head := fmt.Sprintf("version: 1\ncluster: {name: test, kubeconfig: %q}\nstate: {dir: %q}\nlisten: {probes: \"127.0.0.1:0\"}\n",
+		kubeconfig, filepath.Join(dir, "state"))
+	if err := os.WriteFile(file, []byte(head+config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// Start runs the router with a configuration as Install writes it, and the sink out on standard output unless it has sinks.
+func Start(t *testing.T, kubeconfig, config string, args ...string) *Router {
+	t.Helper()
+	if !strings.Contains(config, "sinks:") {
+		config = "sinks: {out: {stdout: {}}}\n" + config
+	}
+	return StartFile(t, Install(t, kubeconfig, config), args...)
+}
+
+// StartFile runs the router with a configuration file and returns when its probes are served. It is killed at the end of the test.
+func StartFile(t *testing.T, file string, args ...string) *Router {
+	t.Helper()
+	r := &Router{cmd: Command(append([]string{"-config", file}, args...)...)}
+	r.changed = sync.NewCond(&r.mu)
+	stdout, err := r.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr, err := r.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var readers sync.WaitGroup
+	readers.Go(func() { r.readEvents(stdout) })
+	readers.Go(func() { r.readLog(stderr) })
+	t.Cleanup(func() {
+		_ = r.cmd.Process.Kill()
+		readers.Wait()
+		_ = r.cmd.Wait()
+		if t.Failed() {
+			t.Logf("the router's log:\n%s", r.Log())
+		}
+	})
+	r.wait(t, "the address of the probes", func() bool { return r.probes != "" })
+	return r
+}
+
+func (r *Router) readEvents(out io.Reader) {
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var e Event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			e = Event{Type: "not JSON: " + lines.Text()}
+		}
+		r.mu.Lock()
+		r.events = append(r.events, e)
+		r.changed.Broadcast()
+		r.mu.Unlock()
+	}
+	r.mu.Lock()
+	r.exited = true
+	r.changed.Broadcast()
+	r.mu.Unlock()
+}
+
+var probesAddress = regexp.MustCompile(`"msg":"listening","for":"probes","address":"([^"]+)"`)
+
+func (r *Router) readLog(out io.Reader) {
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadString('\n')
+		r.mu.Lock()
+		r.stderr.WriteString(line)
+		if m := probesAddress.FindStringSubmatch(line); m != nil {
+			r.probes = "http://" + m[1]
+		}
+		r.changed.Broadcast()
+		r.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// wait waits until the condition holds, which is tried, under the lock, whenever the router writes something.
+func (r *Router) wait(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	timeout := time.AfterFunc(Patience, func() { r.mu.Lock(); r.changed.Broadcast(); r.mu.Unlock() })
+	defer timeout.Stop()
+	deadline := time.Now().Add(Patience)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for !holds() {
+		if r.exited {
+			t.Fatalf("the router ended while the test waited for %s", what)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s; %d events, the last: %q", what, len(r.events), Summary(r.events[max(0, len(r.events)-100):]))
+		}
+		r.changed.Wait()
+	}
+}
+
+// Wait waits until the events so far are as they should be. The function must not keep them.
+func (r *Router) Wait(t *testing.T, what string, holds func(events []Event) bool) {
+	t.Helper()
+	r.wait(t, what, func() bool { return holds(r.events) })
+}
+
+// WaitLog waits until the log so far is as it should be.
+func (r *Router) WaitLog(t *testing.T, what string, holds func(log string) bool) {
+	t.Helper()
+	r.wait(t, what, func() bool { return holds(r.stderr.String()) })
+}
+
+// Expect waits until all the given events (see Event.String) have come, in any order, and returns every event so far.
+func (r *Router) Expect(t *testing.T, want ...string) []Event {
+	t.Helper()
+	r.wait(t, fmt.Sprintf("%d events, %q", len(want), want[:min(len(want), 100)]), func() bool {
+		if len(r.events) < len(want) {
+			return false
+		}
+		left := make(map[string]int)
+		for _, e := range r.events {
+			left[e.String()]++
+		}
+		for _, w := range want {
+			if left[w]--; left[w] < 0 {
+				return false
+			}
+		}
+		return true
+	})
+	return r.Events()
+}
+
+// Events returns what has come so far.
+func (r *Router) Events() []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}
+
+// Log returns what was logged so far.
+func (r *Router) Log() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stderr.String()
+}
+
+// Process returns the router's process, for signals.
+func (r *Router) Process() *os.Process { return r.cmd.Process }
+
+// Stop ends the router with SIGTERM and returns its exit code.
+func (r *Router) Stop(t *testing.T) int {
+	t.Helper()
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	return r.Ended(t)
+}
+
+// Kill ends the router with SIGKILL and returns when all that it had written has been read.
+func (r *Router) Kill(t *testing.T) {
+	t.Helper()
+	if err := r.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for !r.exited {
+		r.changed.Wait()
+	}
+}
+
+// Ended waits for the end of a router that ends by itself, and returns its exit code.
+func (r *Router) Ended(t *testing.T) int {
+	t.Helper()
+	done := make(chan *os.ProcessState, 1)
+	go func() {
+		state, _ := r.cmd.Process.Wait()
+		done <- state
+	}()
+	select {
+	case state := <-done:
+		return state.ExitCode()
+	case <-time.After(Patience):
+		t.Fatal("the router did not end")
+		return 0
+	}
+}
+
+// RunToEnd runs a router that is expected not to start, and returns its exit code and what it wrote.
+func RunToEnd(t *testing.T, file string) (code int, log string) {
+	t.Helper()
+	cmd := Command("-config", file)
+	stop := time.AfterFunc(Patience, func() { _ = cmd.Process.Signal(syscall.SIGKILL) })
+	defer stop.Stop()
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
