@@ -75,6 +75,9 @@ func (r *router) open(ctx context.Context) error {
 	for _, w := range r.watches() {
 		watches[w.Spec.ID()] = r.factory.Watch(w.Spec, w.Store, w.Sources...)
 	}
+	if err := r.learnRoutes(ctx, &parts{}); err != nil {
+		return err
+	}
 	if err := r.openPipeline(delivering); err != nil {
 		return err
 	}

@@ -29,6 +29,8 @@ type parts struct {
 	fill     []func()                         // see fillCaches
 	waits    map[string]func(context.Context) // by route; each ends when what it waits for is there
 	opened   int                              // how many components were ever opened
+	known    map[string]bool                  // the routes that the state folder has heard of
+	heirs    map[string]bool                  // the routes that inherit what is owed under the name that they had
 }
 
 // component is a sink or handler that was opened.

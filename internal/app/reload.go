@@ -207,24 +207,14 @@ func fixed(file string, old, now *config.Config) (problems config.Problems) {
 // prepare makes the stores' indexes and the routes of the new configuration.
 func (r *router) prepare(ctx context.Context, old *parts) (*pipeline.Change, error) {
 	r.openStores(old)
+	if err := r.learnRoutes(ctx, old); err != nil {
+		return nil, err
+	}
 	change, err := r.pipeline.Prepare(r.routes())
-	if err != nil || r.state == nil || len(change.New()) == 0 {
+	if err != nil || r.state == nil {
 		return change, err
 	}
-	// What a route owed that comes back is on disk, once all is written that was collected.
-	if err := r.state.writer.Flush(ctx); err != nil {
-		return nil, fmt.Errorf("what routes owed that come back cannot be read: %w", err)
-	}
-	for _, name := range change.New() {
-		owed, err := r.state.db.LoadRoute(name, r.resource)
-		if err == nil && len(owed) > 0 {
-			err = change.Restore(name, owed)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("state.dir: %w", err)
-		}
-	}
-	return change, nil
+	return change, r.comeBack(change)
 }
 
 // resource returns what a source watches.
@@ -252,11 +242,15 @@ func (r *router) swap(ctx context.Context, change *pipeline.Change) error {
 		r.fillCaches()
 		change.Swap()
 		held.Existing(func(d *event.Delta) func() { return change.Existing(context.WithoutCancel(ctx), d) })
+		if r.state == nil {
+			return
+		}
 		for spec := range r.stores {
-			if r.state != nil && !known[spec] {
+			if !known[spec] {
 				r.state.begin(spec.ID())
 			}
 		}
+		r.state.introduce(r.plan.routes)
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", errBusy, err)

@@ -27,8 +27,8 @@ func (r *router) route(p *routePlan) pipeline.Route {
 	route := pipeline.Route{
 		Name: p.Name, Version: r.routeVersion(p), Was: p.Was, Sources: p.From, Ready: r.ready(p.Name, p.lookups()),
 		HandlerName: p.Handle,
-		Existing:    p.Existing == config.ExistingDeliver,
-		Deliver:     deliver(p.Deliver), Overflow: overflow(p.Overflow), OnFailure: onFailure(p.OnFailure),
+		Existing:    p.Existing == config.ExistingDeliver, Known: r.known[p.Name], Renew: r.heirs[p.Name],
+		Deliver: deliver(p.Deliver), Overflow: overflow(p.Overflow), OnFailure: onFailure(p.OnFailure),
 		Batch:       pipeline.Batch{Size: p.Batch.Size, Wait: p.Batch.Wait},
 		Concurrency: p.Concurrency, Capacity: p.Queue.Memory,
 		Retry: pipeline.Retry{Attempts: p.Retry.Attempts, Backoff: p.Retry.Backoff, Max: p.Retry.Max, MaxAge: p.Retry.MaxAge},

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,11 +33,12 @@ type state struct {
 	letters *checkpoint.Letters
 	log     *slog.Logger
 
-	factory  *informer.Factory
-	pipeline *pipeline.Pipeline
-	mu       sync.Mutex
-	begun    map[string]bool // see begin
-	cluster  string          // which cluster it is, see informer.Client.Identity; empty: unknown
+	factory    *informer.Factory
+	pipeline   *pipeline.Pipeline
+	mu         sync.Mutex
+	begun      map[string]bool // see begin
+	introduced []string        // see introduce
+	cluster    string          // which cluster it is, see informer.Client.Identity; empty: unknown
 }
 
 // openState opens the state folder and locks it.
@@ -93,6 +95,8 @@ func (s *state) restore(ctx context.Context, client *informer.Client, watches ma
 		keep.Watches = append(keep.Watches, w.Spec().ID())
 		if saved != nil {
 			s.restoreWatch(w, saved, moved)
+		} else {
+			s.begin(w.Spec().ID())
 		}
 	}
 	for name, source := range p.sources {
@@ -104,6 +108,8 @@ func (s *state) restore(ctx context.Context, client *informer.Client, watches ma
 		}
 		keep.Routes = append(keep.Routes, route.Name)
 	}
+	s.factory.Existing(func(d *event.Delta) func() { return s.pipeline.Existing(context.WithoutCancel(ctx), d) })
+	s.introduce(p.routes)
 	return s.db.Forget(keep, time.Now())
 }
 
@@ -123,7 +129,9 @@ func (s *state) restoreRoute(route *config.Route, resource func(source string) *
 	return s.pipeline.Inherit(route.Name, route.Was, before, owed)
 }
 
-// begin says that of a watch nothing is known, whatever the state folder has. It is called while nothing is collected.
+// begin says that of a watch nothing is known, whatever the state folder has. It is called while nothing is collected. The next cut
+// says that the watch is there: if the process ends before its first list is complete, the routes that are there by then get what
+// that list brings. Else only those that are as new as the watch would get it, see event.Delta.Epoch.
 func (s *state) begin(watch string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,12 +188,20 @@ func (s *state) moved(ctx context.Context, client *informer.Client) bool {
 // Collect implements checkpoint.Collector: what changed in the watches and in the routes, all at one moment.
 func (s *state) Collect() checkpoint.Cut {
 	cut := checkpoint.Cut{Cluster: s.cluster}
-	changes := s.factory.Dirty(func() { cut.Routes = s.pipeline.Dirty() })
+	changes := s.factory.Dirty(func() {
+		cut.Routes = s.pipeline.Dirty()
+		for _, name := range s.takeIntroduced() {
+			if !slices.ContainsFunc(cut.Routes, func(c checkpoint.RouteCut) bool { return c.Name == name }) {
+				cut.Routes = append(cut.Routes, checkpoint.RouteCut{Name: name})
+			}
+		}
+	})
 	for _, c := range changes {
-		if !c.Changed {
+		begun := s.takeBegun(c.ID)
+		if !c.Changed && !begun {
 			continue
 		}
-		w := checkpoint.WatchCut{ID: c.ID, Reset: s.takeBegun(c.ID), Fed: c.Fed, Relisting: c.Relisting, Put: c.Put}
+		w := checkpoint.WatchCut{ID: c.ID, Reset: begun, Fed: c.Fed, Relisting: c.Relisting, Put: c.Put}
 		for _, key := range c.Deleted {
 			w.Deleted = append(w.Deleted, checkpoint.Identity{Key: key})
 		}

@@ -71,7 +71,7 @@ func (tx *writing) forgetRoutes(keep map[string]bool, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		gone, err := tx.goneSince(s)
+		gone, err := tx.codec.goneSince(s)
 		switch {
 		case err != nil:
 		case keep[name]:
@@ -90,13 +90,14 @@ func (tx *writing) forgetRoutes(keep map[string]bool, now time.Time) error {
 	return nil
 }
 
-func (tx *writing) goneSince(s shelf) (time.Time, error) {
+// goneSince returns since when the route of a bucket is not configured; zero: it is.
+func (c *codec) goneSince(s shelf) (time.Time, error) {
 	key := []byte(stateKey)
 	value := s.Get(key)
 	if value == nil {
 		return time.Time{}, nil
 	}
-	payload, err := tx.codec.payload(s.seed, key, value)
+	payload, err := c.payload(s.seed, key, value)
 	if err != nil {
 		return time.Time{}, err
 	}

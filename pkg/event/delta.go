@@ -52,8 +52,8 @@ type Delta struct {
 	Old, New *Object
 	// Initial: an object that was there before, put through for the first time (existing: deliver).
 	Initial bool
-	// Epoch says, of an Initial delta, how often the configuration had been reloaded when its watch was added; 0: never. A route
-	// that is older than the watch does not take it: it is not new to the route that the object exists.
+	// Epoch says, of an Initial delta, how often the configuration had been reloaded when its watch was added; -1: it was there before
+	// the router started. A route that is older than the watch does not take it: it is not new to the route that the object exists.
 	Epoch int
 	// Stale: the change was inferred from a list, and Old is the last state known rather than the last there was.
 	Stale bool

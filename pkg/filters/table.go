@@ -12,8 +12,8 @@ type Entry struct {
 	Sources []string
 	Ops     []event.Op
 	Initial bool // also objects that were there before the router first looked
-	// Born is how often the configuration had been reloaded when the route appeared. Of a watch that was added later (see
-	// [event.Delta.Epoch]) it does not take what is Initial.
+	// Born is how often the configuration had been reloaded when the route appeared; -1: it was there before the router started. Of a
+	// watch that was added later (see [event.Delta.Epoch]) it does not take what is Initial.
 	Born   int
 	Filter Filter // nil: everything of these sources and ops
 	// Ready is closed once Filter may be asked: it looks things up, and what it looks up must be there first. nil: at any time.

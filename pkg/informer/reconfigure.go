@@ -195,6 +195,19 @@ func (h *Held) Existing(admit func(d *event.Delta) (commit func())) {
 	}
 }
 
+// Existing is [Held.Existing] for what was restored. It is called before [Factory.Run].
+func (f *Factory) Existing(admit func(d *event.Delta) (commit func())) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for _, w := range f.watches {
+		w.cut.Lock()
+	}
+	(&Held{f.watches}).Existing(admit)
+	for _, w := range f.watches {
+		w.cut.Unlock()
+	}
+}
+
 // Specs returns what is watched.
 func (f *Factory) Specs() []Spec {
 	f.mu.RLock()

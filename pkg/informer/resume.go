@@ -29,7 +29,8 @@ type Restored struct {
 	Objects []*event.Object
 }
 
-// Restore makes the watch go on from what was saved. It is called before [Factory.Run], once. Nothing that is restored becomes a
+// Restore makes the watch go on from what was saved, be it nothing but that there was such a watch. It is called before
+// [Factory.Run], once. Nothing that is restored becomes a
 // delta. The watch then resumes at Fed and lists nothing, and what happened meanwhile becomes deltas as if it happened now.
 // Where that cannot be (the list at hand was not complete, the API server no longer knows what happened or has gone back in time)
 // it lists, and the difference becomes deltas; what is gone is Deleted and Stale, intents too.
@@ -54,6 +55,7 @@ func (w *Watch) Restore(r Restored) {
 		w.ledger.fed, w.ledger.relisting = r.Fed, r.Relisting
 	}
 	w.listed = r.Listed || r.Fed != ""
+	w.epoch = -1
 	w.latest.Store(true)
 	w.resumable.Store(w.fed != "" && w.fed != neverThere && !w.relisting && !w.bare)
 }

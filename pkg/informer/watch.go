@@ -33,7 +33,7 @@ type Watch struct {
 	name    string // in logs
 	store   Cache
 	sources atomic.Pointer[[]*source]
-	epoch   int // of the factory, when the watch was added
+	epoch   int // of the factory, when the watch was added; -1: in a former run
 	log     *slog.Logger
 
 	resource   atomic.Pointer[event.Resource]

@@ -44,6 +44,10 @@ type Route struct {
 	Sinks       []NamedSink
 
 	Existing bool // take also the objects that were there before
+	// Known: the route was there before, in a former run or until a reload removed it, so that what exists is not new to it.
+	Known bool
+	// Renew: the route is made anew even if Version is the same, because it inherits, see [Change.Inherit].
+	Renew    bool
 	Deliver  Deliver
 	Overflow Overflow
 

@@ -23,7 +23,7 @@ func (k disk) write(t testing.TB, cuts []checkpoint.RouteCut) {
 	t.Helper()
 	for _, cut := range cuts {
 		route := k[cut.Name]
-		if route == nil {
+		if route == nil || cut.Reset {
 			route = map[uint64]checkpoint.Owed{}
 			k[cut.Name] = route
 		}

@@ -26,6 +26,7 @@ type Change struct {
 	breakers map[string]*breaker
 	pairs    []pair
 	removed  []*route
+	settled  []string // names under which nothing is owed any more once the routes are exchanged
 }
 
 // pair is a route and the one that it takes over from; nil: it is new.
@@ -80,7 +81,7 @@ func (p *Pipeline) Prepare(routes []Route) (*Change, error) {
 // add adds a route, which is at work already or takes over from another one, if that is not nil.
 func (c *Change) add(rc Route, from *route) *route {
 	p := c.pipeline
-	if from != nil && from.cfg.Name == rc.Name && from.cfg.Version == rc.Version && rc.Version != "" {
+	if from != nil && from.cfg.Name == rc.Name && from.cfg.Version == rc.Version && rc.Version != "" && !rc.Renew {
 		c.next.routes = append(c.next.routes, from)
 		for i, s := range from.cfg.Sinks {
 			c.breakers[s.Name+"\x00"+s.Version] = from.sinks[i]
@@ -93,17 +94,26 @@ func (c *Change) add(rc Route, from *route) *route {
 			c.breakers[key] = b
 		}
 	}
-	born := p.epoch + 1
-	if p.ctx == nil {
-		born = 0
-	} else if from != nil {
-		born = from.born
-	}
-	r := newRoute(rc, born, p, c.breakers)
+	r := newRoute(rc, p.birth(rc, from), p, c.breakers)
 	r.settled = r.settled && from == nil
 	c.next.routes = append(c.next.routes, r)
 	c.pairs = append(c.pairs, pair{r, from})
 	return r
+}
+
+// birth says since when a route is there.
+func (p *Pipeline) birth(rc Route, from *route) int {
+	born := p.epoch + 1
+	switch {
+	case from != nil:
+		return from.born
+	case p.ctx == nil:
+		born = 0
+	}
+	if rc.Known {
+		born--
+	}
+	return born
 }
 
 // New returns the names of the routes that take over from none. What was saved of them comes back with [Change.Restore].
@@ -170,6 +180,7 @@ func (c *Change) Swap() {
 	defer p.mu.Unlock()
 	p.epoch++
 	p.breakers = c.breakers
+	p.renamed = append(p.renamed, c.settled...)
 	for _, pair := range c.pairs {
 		if pair.from == nil {
 			continue
@@ -188,22 +199,11 @@ func (c *Change) Swap() {
 func (c *Change) Existing(ctx context.Context, d *event.Delta) (commit func()) {
 	a := &admission{delta: d}
 	for _, pair := range c.pairs {
-		r := pair.route
-		if pair.from != nil || !r.cfg.Existing {
-			continue
-		}
-		for _, m := range r.table.Match(ctx, d, nil) {
-			if m.Verdict == filters.Filtered {
-				r.count.filtered.Inc()
-				continue
-			}
-			a.verdicts = append(a.verdicts, r.verdict(ctx, d, m))
+		if pair.from == nil {
+			a.existing(ctx, pair.route)
 		}
 	}
-	if len(a.verdicts) == 0 {
-		return nil
-	}
-	return a.commit
+	return a.result()
 }
 
 // Finish lets the new routes work, and those that were changed or removed come to an end: what they have begun is brought to its end
@@ -276,6 +276,9 @@ func (p *Pipeline) handOn(from, to *route) {
 	p.mu.Lock()
 	to.takeOver(from)
 	p.leaving = slices.DeleteFunc(p.leaving, func(r *route) bool { return r == from })
+	if to.was != "" {
+		p.renamed = append(p.renamed, to.was)
+	}
 	if from.cfg.Name != to.cfg.Name {
 		p.forgetMetrics(from)
 		if p.cfg.Durable {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/filters"
@@ -19,7 +20,7 @@ const forever = 24 * time.Hour
 // route is a Route at work. Its workers share the queue; one at a time of them, the one that holds lead, puts a batch together.
 type route struct {
 	cfg     Route
-	born    int            // the pipeline's epoch when the route, or the first one that it took over from, appeared
+	born    int            // the pipeline's epoch when the route, or the first one that it took over from, appeared, see filters.Entry
 	table   *filters.Table // of this route alone
 	parent  *Pipeline
 	letters DeadLetterer
@@ -43,6 +44,8 @@ type route struct {
 	want     int           // the leader waits until so many deltas are ready; 0: for something else
 	room     chan struct{} // closed when there is room again; nil: nobody waits
 
+	before       []checkpoint.Owed // what was owed under the name was, see Change.Inherit; until takeOver
+	was          string
 	redelivering map[uint64]bool // dead letters that are owed again
 
 	complained map[string]time.Time // when each kind of trouble was last said in the log

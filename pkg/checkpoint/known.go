@@ -1,0 +1,67 @@
+package checkpoint
+
+import (
+	"fmt"
+	"time"
+)
+
+// KnowsRoute reports whether a cut has ever named the route, and it was not forgotten since, see [DB.Forget]. A route that is not known
+// is new: no cut holds any of what it was ever given. The error is [ErrClosed] or one of reading.
+func (db *DB) KnowsRoute(name string) (known bool, err error) {
+	err = db.view(func(tx *reading) error {
+		known = tx.shelf(routesBucket, bucketName(name)).Bucket != nil
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("route %q in the state file: %w", name, err)
+	}
+	return known, nil
+}
+
+// Owes reports whether a cut holds anything that the route owes. The error is [ErrClosed] or one of reading.
+func (db *DB) Owes(name string) (owes bool, err error) {
+	err = db.view(func(tx *reading) error {
+		if s := tx.shelf(routesBucket, bucketName(name), owedBucket); s.Bucket != nil {
+			first, _ := s.Cursor().First()
+			owes = first != nil
+		}
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("route %q in the state file: %w", name, err)
+	}
+	return owes, nil
+}
+
+// ExpireDebts forgets the routes that have not been configured for [KeepDebts]. To be called before a route returns, because
+// [DB.Forget] takes one that is configured for known. It writes only if there is such a route.
+func (db *DB) ExpireDebts(now time.Time) error {
+	var expired []string
+	err := db.view(func(tx *reading) error {
+		top := tx.shelf(routesBucket)
+		for _, name := range top.names() {
+			gone, err := tx.codec.goneSince(tx.shelf(routesBucket, name))
+			if err != nil {
+				return err
+			}
+			if !gone.IsZero() && now.Sub(gone) >= KeepDebts {
+				expired = append(expired, name)
+			}
+		}
+		return nil
+	})
+	if err == nil && len(expired) > 0 {
+		err = db.update(func(tx *writing) error {
+			for _, name := range expired {
+				if err := tx.drop(tx.top(routesBucket), name); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("forgetting what routes owed that are long gone: %w", err)
+	}
+	return nil
+}
