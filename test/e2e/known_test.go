@@ -1,0 +1,208 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// rewrite exchanges what follows the head of a configuration that Install wrote, while no router has it.
+func rewrite(t *testing.T, file, from, to string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, found := strings.Cut(string(text), from)
+	if !found {
+		t.Fatalf("%s has no %q", file, from)
+	}
+	if err := os.WriteFile(file, []byte(head+to), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRouteAddedWhileDown: a route with existing: deliver that appears in the file while the router is down gets everything that is
+// there first, and then what happened meanwhile. It survives a SIGKILL before any of it is saved, and comes once.
+func TestRouteAddedWhileDown(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	for _, name := range []string{"a", "b", "gone"} {
+		m.Make(routertest.ConfigMap(name, "1"))
+	}
+	h := newHook(t)
+	h.answer(http.StatusServiceUnavailable)
+	sources := fmt.Sprintf("sources: {maps: {resource: v1/configmaps, namespaces: %s}}\nsinks: {out: {stdout: {}}, hook: {webhook: {url: %q}}}\nroutes:\n", ns, h.URL)
+	const all = "  - {name: all, from: maps, existing: deliver, to: out}\n"
+	const added = `  - {name: late, from: maps, existing: deliver, to: out}
+  - {name: skips, from: maps, to: out}
+  - {name: hooked, from: maps, existing: deliver, to: hook, retry: {backoff: 1ms, max: 20ms}}
+`
+	n := ns + "/"
+	file := routertest.Install(t, s.Kubeconfig(), sources+all)
+	r := routertest.StartFile(t, file)
+	r.Expect(t, "all added "+n+"a", "all added "+n+"b", "all added "+n+"gone")
+	if code := r.Stop(t); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	rewrite(t, file, "sources:", sources+all+added)
+	m.Remove("gone")
+	m.Make(routertest.ConfigMap("new", "1"))
+
+	r = routertest.StartFile(t, file)
+	r.Wait(t, "anything", func(events []routertest.Event) bool { return len(events) > 0 })
+	r.Kill(t) // most likely before the first cut
+	r = routertest.StartFile(t, file)
+	r.Ready(t)
+	r.Saved(t)
+	m.Make(routertest.ConfigMap("mark", "1"))
+	r.Expect(t, "all added "+n+"mark", "late added "+n+"mark", "skips added "+n+"mark")
+	h.answer(http.StatusOK)
+	routertest.Poll(t, "all that is owed", func() bool { return h.count() >= 6 })
+	var got []string
+	for _, e := range h.events(t) {
+		got = append(got, strings.TrimPrefix(e.Type, "deltarouter.")+" "+strings.TrimPrefix(e.Subject, n))
+		if initial := strings.Contains(string(e.Data), `"initial":true`); initial != slices.Contains([]string{n + "a", n + "b", n + "gone"}, e.Subject) &&
+			e.Type == "deltarouter.added" {
+			t.Errorf("%s of %s: initial is %v", e.Type, e.Subject, initial)
+		}
+	}
+	routertest.Exactly(t, got, []string{"added a", "added b", "added gone", "deleted gone", "added new", "added mark"})
+	for _, e := range r.Events() {
+		if e.Route == "skips" && e.Subject != n+"mark" && e.Subject != n+"new" && e.Type == "deltarouter.added" {
+			t.Errorf("a route without existing: deliver got %s", e)
+		}
+	}
+	r.Saved(t)
+	r.Kill(t)
+
+	// The routes are known now.
+	r = routertest.StartFile(t, file)
+	r.Ready(t)
+	m.Remove("mark")
+	routertest.Exactly(t, routertest.Summary(r.Expect(t, "all deleted "+n+"mark", "late deleted "+n+"mark", "skips deleted "+n+"mark")),
+		[]string{"all deleted " + n + "mark", "late deleted " + n + "mark", "skips deleted " + n + "mark"})
+	routertest.Poll(t, "the webhook", func() bool { return h.count() == 7 })
+}
+
+// TestSourceChangedWhileDown: a source that got another name or another selector while the router was down learns and forgets objects
+// without deltas, but for a route that is new itself.
+func TestSourceChangedWhileDown(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	m.Make(routertest.ConfigMap("web", "1", "app=web"))
+	m.Make(routertest.ConfigMap("db", "1", "app=db"))
+	config := func(source, selector, more string) string {
+		return fmt.Sprintf(`sources: {%s: {resource: v1/configmaps, namespaces: %s, labelSelector: %s}}
+sinks: {out: {stdout: {}}}
+routes:
+  - {name: all, from: %[1]s, on: [added, updated, deleted, deselected], existing: deliver, to: out}
+`, source, ns, selector) + strings.ReplaceAll(more, "SOURCE", source)
+	}
+	n := ns + "/"
+	file := routertest.Install(t, s.Kubeconfig(), config("maps", "app=web", ""))
+	r := routertest.StartFile(t, file)
+	r.Expect(t, "all added "+n+"web")
+	for i, c := range []struct {
+		name, config string
+		mark         string // changed when the router runs again
+		want         []string
+	}{
+		{"another name", config("charts", "app=web", ""), "web", nil},
+		{"another selector", config("charts", "app=db", ""), "db", nil},
+		{
+			"both, and a new route", config("maps", "app", "  - {name: late, from: SOURCE, existing: deliver, to: out}\n"), "web",
+			[]string{"late added " + n + "web", "late added " + n + "db", "late updated " + n + "web"},
+		},
+	} {
+		r.Ready(t)
+		if code := r.Stop(t); code != 0 {
+			t.Fatalf("exit code %d", code)
+		}
+		rewrite(t, file, "sources:", c.config)
+		r = routertest.StartFile(t, file)
+		r.Ready(t)
+		m.Change(c.mark, fmt.Sprintf(`{"data":{"value":"changed-%d"}}`, i))
+		want := append(c.want, "all updated "+n+c.mark)
+		t.Run(c.name, func(t *testing.T) { routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want) })
+	}
+}
+
+// TestRouteReturns: a route that a reload removed, and that returns with another reload under its name or under another one, owes what
+// it owed, and does not get what it had before once more. The other name may have been at work meanwhile.
+func TestRouteReturns(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	m.Make(routertest.ConfigMap("before", "1"))
+	for _, c := range []struct{ name, meanwhile, back string }{
+		{"under its name", "", "{name: owing, REST}"},
+		{"under another name", "", "{name: heir, was: owing, REST}"},
+		{"under one that is at work", "  - {name: heir, REST}\n", "{name: heir, was: owing, REST}"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHook(t)
+			full := func(text string) string {
+				return strings.ReplaceAll(text, "REST", "from: maps, existing: deliver, to: hook, retry: {backoff: 5ms, max: 20ms}")
+			}
+			head := fmt.Sprintf("sources: {maps: {resource: v1/configmaps, namespaces: %s}}\nsinks: {out: {stdout: {}}, hook: {webhook: {url: %q}}}\nroutes:\n  - {name: all, from: maps, to: out}\n",
+				ns, h.URL)
+			file := routertest.Install(t, s.Kubeconfig(), head+full("  - {name: owing, REST}\n"))
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			top, _, _ := strings.Cut(string(text), "sources:")
+			r := routertest.StartFile(t, file)
+			routertest.Poll(t, "what is there", func() bool { return h.count() == 1 })
+			h.answer(http.StatusServiceUnavailable)
+			first, second := "first-"+strings.ReplaceAll(c.name, " ", "-"), "second-"+strings.ReplaceAll(c.name, " ", "-")
+			m.Make(routertest.ConfigMap(first, "1"))
+			r.Expect(t, "all added "+ns+"/"+first)
+			reload(t, r, file, top+head+full(c.meanwhile), true)
+			want := []string{ns + "/" + first}
+			if c.meanwhile != "" {
+				m.Change(first, `{"data":{"value":"2"}}`)
+				want = append(want, ns+"/before", ns+"/"+first, ns+"/"+first) // existing, and the change
+				r.Expect(t, "all updated "+ns+"/"+first)
+			}
+			reload(t, r, file, top+head+full("  - "+c.back+"\n"), true)
+			r.Saved(t)
+			r.Kill(t)
+			r = routertest.StartFile(t, file)
+			r.Ready(t)
+			m.Make(routertest.ConfigMap(second, "1"))
+			want = append(want, ns+"/"+second)
+			h.answer(http.StatusOK)
+			routertest.Poll(t, "what is owed", func() bool { return h.count() > len(want) })
+			var got []string
+			for _, e := range h.events(t)[1:] {
+				got = append(got, e.Subject)
+			}
+			routertest.Exactly(t, got, want)
+			if about := h.about(t, ns+"/"+first); c.meanwhile != "" && (about[0].Type != "deltarouter.added" || about[len(about)-1].Type != "deltarouter.updated") {
+				t.Errorf("what was owed under the former name does not come first: %v", about)
+			}
+			m.Remove(first)
+			m.Remove(second)
+		})
+	}
+}
+
+func (h *hook) about(t *testing.T, subject string) (some []hookEvent) {
+	t.Helper()
+	for _, e := range h.events(t) {
+		if e.Subject == subject {
+			some = append(some, e)
+		}
+	}
+	return some
+}
