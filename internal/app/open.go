@@ -81,7 +81,7 @@ func (r *router) open(ctx context.Context) error {
 	if err := r.openPipeline(delivering); err != nil {
 		return err
 	}
-	if err := r.openSaved(ctx, client, watches); err != nil {
+	if err := r.openSaved(ctx, watches); err != nil {
 		return err
 	}
 	r.showObjects()
@@ -92,13 +92,13 @@ func (r *router) open(ctx context.Context) error {
 }
 
 // openSaved goes on from what was saved.
-func (r *router) openSaved(ctx context.Context, client *informer.Client, watches map[string]*informer.Watch) error {
+func (r *router) openSaved(ctx context.Context, watches map[string]*informer.Watch) error {
 	if r.state == nil {
 		return nil
 	}
 	r.state.factory, r.state.pipeline = r.factory, r.pipeline
 	r.state.announce(r.metrics)
-	return r.state.restore(ctx, client, watches, r.plan)
+	return r.state.restore(ctx, watches, r.plan)
 }
 
 // downstream hands deltas on to the pipeline, which is made after the factory.

@@ -23,9 +23,6 @@ import (
 // stateFile is the file in state.dir.
 const stateFile = "state.db"
 
-// identityTimeout is how long the router waits at its start for the API server to say which cluster it is.
-const identityTimeout = 5 * time.Second
-
 // state is what outlives the process: the checkpoint and the dead letters. Without state.dir there is none (nil).
 type state struct {
 	db      *checkpoint.DB
@@ -38,7 +35,6 @@ type state struct {
 	mu         sync.Mutex
 	begun      map[string]bool // see begin
 	introduced []string        // see introduce
-	cluster    string          // which cluster it is, see informer.Client.Identity; empty: unknown
 }
 
 // openState opens the state folder and locks it.
@@ -83,8 +79,7 @@ func (s *state) check() api.Check {
 }
 
 // restore gives the watches and the routes back what was saved of them. It is called when all of them are there, before any runs.
-func (s *state) restore(ctx context.Context, client *informer.Client, watches map[string]*informer.Watch, p *plan) error {
-	moved := s.moved(ctx, client)
+func (s *state) restore(ctx context.Context, watches map[string]*informer.Watch, p *plan) error {
 	resources := make(map[string]*event.Resource)
 	keep := checkpoint.Configured{}
 	for _, w := range watches {
@@ -94,7 +89,7 @@ func (s *state) restore(ctx context.Context, client *informer.Client, watches ma
 		}
 		keep.Watches = append(keep.Watches, w.Spec().ID())
 		if saved != nil {
-			s.restoreWatch(w, saved, moved)
+			s.restoreWatch(w, saved)
 		} else {
 			s.begin(w.Spec().ID())
 		}
@@ -150,9 +145,9 @@ func (s *state) takeBegun(watch string) bool {
 	return begun
 }
 
-// restoreWatch parses what was saved. In another cluster than before nothing can be resumed: what is there is listed and compared.
-func (s *state) restoreWatch(w *informer.Watch, saved *checkpoint.Watch, moved bool) {
-	restored := informer.Restored{Fed: saved.Fed, Relisting: saved.Relisting || moved}
+// restoreWatch parses what was saved.
+func (s *state) restoreWatch(w *informer.Watch, saved *checkpoint.Watch) {
+	restored := informer.Restored{Fed: saved.Fed, Relisting: saved.Relisting, Cluster: saved.Cluster}
 	for _, o := range saved.Objects {
 		object, err := event.ParseObject(w.Resource(), string(o.JSON))
 		if err != nil {
@@ -168,26 +163,9 @@ func (s *state) restoreWatch(w *informer.Watch, saved *checkpoint.Watch, moved b
 	w.Restore(restored)
 }
 
-// moved reports whether the API server is another cluster's than the one that the state is about.
-func (s *state) moved(ctx context.Context, client *informer.Client) bool {
-	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
-	defer cancel()
-	identity, err := client.Identity(ctx)
-	if err != nil {
-		s.log.Warn("the API server does not say which cluster it is; it is taken for the one that the state is about", "err", err)
-		return false
-	}
-	s.cluster = identity
-	if known := s.db.Cluster(); known != "" && known != identity {
-		s.log.Warn("this is another cluster than the one that the state is about: everything is listed, and what differs is delivered")
-		return true
-	}
-	return false
-}
-
 // Collect implements checkpoint.Collector: what changed in the watches and in the routes, all at one moment.
 func (s *state) Collect() checkpoint.Cut {
-	cut := checkpoint.Cut{Cluster: s.cluster}
+	var cut checkpoint.Cut
 	changes := s.factory.Dirty(func() {
 		cut.Routes = s.pipeline.Dirty()
 		for _, name := range s.takeIntroduced() {
@@ -196,12 +174,13 @@ func (s *state) Collect() checkpoint.Cut {
 			}
 		}
 	})
+	cut.Cluster = clusterOf(changes)
 	for _, c := range changes {
 		begun := s.takeBegun(c.ID)
 		if !c.Changed && !begun {
 			continue
 		}
-		w := checkpoint.WatchCut{ID: c.ID, Reset: begun, Fed: c.Fed, Relisting: c.Relisting, Put: c.Put}
+		w := checkpoint.WatchCut{ID: c.ID, Reset: begun, Cluster: c.Cluster, Fed: c.Fed, Relisting: c.Relisting, Put: c.Put}
 		for _, key := range c.Deleted {
 			w.Deleted = append(w.Deleted, checkpoint.Identity{Key: key})
 		}
@@ -211,6 +190,17 @@ func (s *state) Collect() checkpoint.Cut {
 		cut.Watches = append(cut.Watches, w)
 	}
 	return cut
+}
+
+// clusterOf returns the cluster that all watches agree on; empty: they do not, or do not know.
+func clusterOf(changes []informer.Changes) (cluster string) {
+	for _, c := range changes {
+		if c.Cluster == "" || cluster != "" && c.Cluster != cluster {
+			return ""
+		}
+		cluster = c.Cluster
+	}
+	return cluster
 }
 
 // Done implements checkpoint.Collector.

@@ -37,6 +37,11 @@ func TestCut(t *testing.T) {
 	}{
 		{"nothing", nil, "cluster \n"},
 		{"cluster", []any{checkpoint.Cut{Cluster: "c1"}, checkpoint.Cut{}}, "cluster c1\n"},
+		{"clusters of watches", []any{
+			checkpoint.Cut{Cluster: "c1", Watches: []checkpoint.WatchCut{{ID: "v", Fed: "7"}, {ID: "w", Fed: "7"}}},
+			checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "8", Cluster: "c2"}}},
+			checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "9", Reset: true}}},
+		}, "cluster c1\nwatch w fed 9 relisting false\n  of cluster c2\n"},
 		{"fed", []any{checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "7", Relisting: true}}}}, "cluster \nwatch w fed 7 relisting true\n"},
 		{"put", []any{put(a1, b1)}, "cluster \nwatch w fed 9 relisting false\n  " + string(a1.JSON()) + " bare false\n  " + string(b1.JSON()) + " bare false\n"},
 		{"put again", []any{put(a1), put(a2)}, "cluster \nwatch w fed 9 relisting false\n  " + string(a2.JSON()) + " bare false\n"},

@@ -39,14 +39,13 @@
 //
 //	meta/format                     format and oldest format whose readers understand it: 2+2 bytes, CRC32C: 4 (the same for ever)
 //	meta/seal                       how many values there are in all, and the sum of their checksums
-//	meta/cluster                    uid of the namespace kube-system
+//	meta/cluster                    uid of the namespace kube-system, where all watches agree
 //	watches/<id>/state              relisting, fed
+//	watches/<id>/cluster            uid of the namespace kube-system of the cluster that the objects are of; not there: meta/cluster
 //	watches/<id>/objects/<ns>\0<n>  a byte (1: identity only) and the JSON
 //	watches/<id>/intents/<uid>\0<ns>\0<n>
 //	routes/<name>/state             since when the route is not configured
 //	routes/<name>/owed/<id>         a delta: attempts, flags, op, source, time, sinks that are done, resource, Old, New
-//	undelivered/state               the number given to a dead letter last (since format 2)
-//	undelivered/entries/<id>        flags, time, route, sink, error, and a delta as above
 //	undelivered/state               the number of the dead letter that was written last (since format 2)
 //	undelivered/entries/<id>        flags, time, route, sink, error, and the delta as above
 //

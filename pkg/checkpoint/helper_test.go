@@ -85,6 +85,9 @@ func dump(t testing.TB, db *checkpoint.DB, watches, routes []string) string {
 			continue
 		}
 		fmt.Fprintf(&b, "watch %s fed %s relisting %v\n", id, w.Fed, w.Relisting)
+		if w.Cluster != db.Cluster() {
+			fmt.Fprintf(&b, "  of cluster %s\n", w.Cluster)
+		}
 		slices.SortFunc(w.Objects, func(a, b checkpoint.Object) int { return bytes.Compare(a.JSON, b.JSON) })
 		for _, o := range w.Objects {
 			fmt.Fprintf(&b, "  %s bare %v\n", o.JSON, o.Bare)

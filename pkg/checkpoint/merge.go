@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -32,6 +33,7 @@ func merge(first, next Cut) Cut {
 }
 
 func mergeWatches(first, next WatchCut) WatchCut {
+	next.Cluster = cmp.Or(next.Cluster, first.Cluster)
 	if next.Reset {
 		return next
 	}

@@ -108,7 +108,16 @@ func (tx *reading) watch(name string) (*Watch, error) {
 		}
 		w.Fed, w.Relisting = state.fed, state.relisting
 	}
-	err := tx.each(tx.shelf(watchesBucket, name, objectsBucket), func(_, payload []byte) error {
+	cluster, err := tx.record(s, clusterKey)
+	if err != nil {
+		return nil, err
+	}
+	if w.Cluster = string(cluster); cluster == nil {
+		if w.Cluster, err = tx.cluster(); err != nil {
+			return nil, err
+		}
+	}
+	err = tx.each(tx.shelf(watchesBucket, name, objectsBucket), func(_, payload []byte) error {
 		o, err := parseObject(payload)
 		w.Objects = append(w.Objects, o)
 		return err

@@ -4,6 +4,8 @@ import "github.com/deltarouter/deltarouter/pkg/event"
 
 // Watch is what the state file knows of one watch.
 type Watch struct {
+	// Cluster is the identity of the cluster that the objects are of: what the last cut said, or else what [DB.Cluster] says.
+	Cluster string
 	// Fed is the resourceVersion up to which the watch had been fed into its store; empty if no cut holds it.
 	Fed string
 	// Relisting: the cut was made inside a relist. Objects is neither the old list nor the new one, and Fed must not be resumed from.
@@ -38,7 +40,7 @@ type Owed struct {
 // Cut is what changed in one instant since the cut before: written in one transaction, or not at all. What it names it sets or
 // removes, so that writing a cut twice is writing it once.
 type Cut struct {
-	// Cluster is the identity of the cluster (the uid of the namespace kube-system). Empty: as before.
+	// Cluster is the identity of the cluster (the uid of the namespace kube-system), where all watches agree. Empty: as before.
 	Cluster string
 	Watches []WatchCut
 	Routes  []RouteCut
@@ -46,7 +48,9 @@ type Cut struct {
 
 // WatchCut is what changed in a watch. Reset comes first, then Deleted, then Put.
 type WatchCut struct {
-	ID        string
+	ID string
+	// Cluster is the identity of the cluster that the objects are of. Empty: as before.
+	Cluster   string
 	Fed       string
 	Relisting bool
 	// Reset forgets the objects and intents that were saved before.

@@ -257,6 +257,11 @@ func (tx *writing) watch(c *WatchCut) error {
 	if err := tx.put(s, []byte(stateKey), watchState{c.Fed, c.Relisting}.payload()); err != nil {
 		return err
 	}
+	if c.Cluster != "" {
+		if err := tx.put(s, []byte(clusterKey), []byte(c.Cluster)); err != nil {
+			return err
+		}
+	}
 	if len(c.Put) == 0 && len(c.Deleted) == 0 {
 		return nil
 	}

@@ -33,6 +33,7 @@ type api struct {
 	intercept func(w http.ResponseWriter, r *http.Request) bool
 	requests  []string // LIST, PROBE, WATCH, WATCHLIST, GET …
 	resources string   // what discovery says of v1; empty: pods exist
+	cluster   string   // which one it is; empty: that may not be seen
 }
 
 type pod struct {
@@ -48,7 +49,7 @@ type change struct {
 
 func newAPI(t *testing.T) *api {
 	t.Helper()
-	a := &api{t: t, version: 100, pods: map[string]pod{}, changed: make(chan struct{}), drop: make(chan struct{})}
+	a := &api{t: t, version: 100, cluster: "one", pods: map[string]pod{}, changed: make(chan struct{}), drop: make(chan struct{})}
 	a.server = httptest.NewServer(http.HandlerFunc(a.serve))
 	t.Cleanup(func() { a.dropWatches(); a.server.Close() })
 	return a
@@ -147,6 +148,8 @@ func (a *api) seen(kind string) (n int) {
 
 func kindOf(r *http.Request) string {
 	switch q := r.URL.Query(); {
+	case strings.HasSuffix(r.URL.Path, "/kube-system"):
+		return "IDENTITY"
 	case !strings.Contains(r.URL.Path, "/pods"):
 		return "DISCOVERY"
 	case !strings.HasSuffix(r.URL.Path, "/pods"):
@@ -171,8 +174,12 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request) {
 	kind := kindOf(r)
 	a.mu.Lock()
 	a.requests = append(a.requests, kind)
-	intercept, resources := a.intercept, a.resources
+	intercept, resources, cluster := a.intercept, a.resources, a.cluster
 	a.mu.Unlock()
+	if kind == "IDENTITY" { // of no concern to those who intercept
+		identify(w, cluster)
+		return
+	}
 	if intercept != nil && intercept(w, r) {
 		return
 	}
@@ -189,6 +196,14 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request) {
 	default:
 		a.watch(w, r)
 	}
+}
+
+func identify(w http.ResponseWriter, cluster string) {
+	if cluster == "" {
+		fail(w, http.StatusForbidden, "Forbidden", "namespaces \"kube-system\" is forbidden")
+		return
+	}
+	fmt.Fprintf(w, `{"kind":"Namespace","metadata":{"name":"kube-system","uid":%q}}`, cluster)
 }
 
 func (a *api) get(w http.ResponseWriter, r *http.Request) {

@@ -59,6 +59,9 @@ type Config struct {
 	PageSize int64
 	// Backoff is between tries. Defaults to 500ms to 30s.
 	Backoff Backoff
+	// ProbeInterval is within what time the API server is asked again, for each watch, whether it has gone back in time or is another
+	// cluster's. Defaults to a minute.
+	ProbeInterval time.Duration
 	// BookmarkWait is how long a stream of initial events may be silent before it is taken for one that never says where they end.
 	// Defaults to 30s.
 	BookmarkWait time.Duration
@@ -67,6 +70,7 @@ type Config struct {
 // Factory runs watches and knows how they are.
 type Factory struct {
 	cfg      Config
+	census   *census
 	changing sync.Mutex // held by Reconfigure
 
 	mu      sync.RWMutex // guards what follows
@@ -82,7 +86,8 @@ func New(cfg Config) *Factory {
 	cfg.Backoff.Min = cmp.Or(cfg.Backoff.Min, 500*time.Millisecond)
 	cfg.Backoff.Max = cmp.Or(cfg.Backoff.Max, 30*time.Second)
 	cfg.BookmarkWait = cmp.Or(cfg.BookmarkWait, 30*time.Second)
-	return &Factory{cfg: cfg, sources: make(map[string]*source)}
+	cfg.ProbeInterval = cmp.Or(cfg.ProbeInterval, time.Minute)
+	return &Factory{cfg: cfg, sources: make(map[string]*source), census: newCensus(cfg.Client, cfg.Log)}
 }
 
 // Watch adds a watch, whose deltas are put through once for each of the sources. A source may have several watches. All watches

@@ -4,10 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // identityPath is an object that every cluster has from its beginning to its end.
 const identityPath = "/api/v1/namespaces/kube-system"
+
+var errNoIdentity = errors.New("namespace kube-system has no uid")
 
 // Identity returns what tells the cluster from others, whatever its address: the uid of its namespace kube-system. The error says
 // that the API server does not answer, or does not let us see that namespace.
@@ -21,7 +27,50 @@ func (c *Client) Identity(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("namespace kube-system: %w", err)
 	}
 	if namespace.Metadata.UID == "" {
-		return "", errors.New("namespace kube-system has no uid")
+		return "", errNoIdentity
 	}
 	return namespace.Metadata.UID, nil
+}
+
+// census asks which cluster it is, for all watches: those that ask at the same time share an answer.
+type census struct {
+	client *Client
+	log    *slog.Logger
+	turn   chan struct{} // held by whoever asks; guards the rest
+	asked  time.Time     // when the last question was put
+	answer string
+	err    error
+	silent bool // it was said that the API server does not tell
+}
+
+func newCensus(client *Client, log *slog.Logger) *census {
+	return &census{client: client, log: log, turn: make(chan struct{}, 1)}
+}
+
+// identity returns [Client.Identity] as it was asked for no longer than maxAge ago. Where the API server answers and does not tell,
+// it is empty. The error is one that may go away.
+func (c *census) identity(ctx context.Context, maxAge time.Duration) (string, error) {
+	since := time.Now().Add(-maxAge)
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	defer func() { <-c.turn }()
+	if c.asked.After(since) {
+		return c.answer, c.err
+	}
+	asked := time.Now()
+	answer, err := c.client.Identity(ctx)
+	if ctx.Err() != nil {
+		return "", ctx.Err() // who waited for the turn still wants to know
+	}
+	if apierrors.IsForbidden(err) || isAnswer(err) || errors.Is(err, errNoIdentity) {
+		if !c.silent {
+			c.log.Warn("the API server does not say which cluster it is; it is taken for the one before", "err", err)
+		}
+		c.silent, err = true, nil
+	}
+	c.asked, c.answer, c.err = asked, answer, err
+	return c.answer, c.err
 }

@@ -11,6 +11,7 @@ import (
 // be written before the changes or with them, and those for which it is asked later after them.
 type Changes struct {
 	ID        string // of the watch, see [Spec.ID]
+	Cluster   string // that the objects are of, see [Client.Identity]; empty: not known
 	Changed   bool   // anything did
 	Fed       string // the resourceVersion up to which everything is applied; empty: no list was ever complete
 	Relisting bool   // some of a list is applied and some is not
@@ -39,9 +40,9 @@ type ledger struct {
 	// values are their gates, nil as long as nobody needed one.
 	fresh, saving map[string]<-chan struct{}
 	settled       map[string]event.Key // by uid
-	// fed and relisting are what was handed over last.
-	fed       string
-	relisting bool
+	// These are what was handed over last.
+	cluster, fed string
+	relisting    bool
 }
 
 func newLedger(gate func(key event.Key, uid string) <-chan struct{}) *ledger {
@@ -124,8 +125,8 @@ func (l *ledger) pending(uid string) (gate <-chan struct{}, pending bool) {
 
 // handOver takes out what changed. The lists are made of the maps later, by list, when the lock is free again.
 func (l *ledger) handOver(c *Changes) (dirty map[event.Key]*event.Object, settled map[string]event.Key) {
-	c.Changed = len(l.dirty) > 0 || len(l.settled) > 0 || l.fed != c.Fed || l.relisting != c.Relisting
-	l.fed, l.relisting = c.Fed, c.Relisting
+	c.Changed = len(l.dirty) > 0 || len(l.settled) > 0 || l.cluster != c.Cluster || l.fed != c.Fed || l.relisting != c.Relisting
+	l.cluster, l.fed, l.relisting = c.Cluster, c.Fed, c.Relisting
 	if len(l.dirty) > 0 {
 		dirty, l.dirty = l.dirty, make(map[event.Key]*event.Object)
 	}
@@ -200,7 +201,7 @@ func handOver(watches []*Watch, also func()) []Changes {
 		for i, w := range watches {
 			w.cut.Lock()
 			defer w.cut.Unlock()
-			all[i] = Changes{ID: w.id, Fed: w.fed, Relisting: w.relisting}
+			all[i] = Changes{ID: w.id, Cluster: w.cluster, Fed: w.fed, Relisting: w.relisting}
 			if w.ledger != nil {
 				sets[i].dirty, sets[i].settled = w.ledger.handOver(&all[i])
 			}

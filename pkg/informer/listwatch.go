@@ -55,6 +55,11 @@ func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOp
 		}
 	}
 	w.resumed.Store(false)
+	if opts.Continue == "" {
+		if err := lw.retry(ctx, func() error { return w.willList(ctx) }); err != nil {
+			return nil, err
+		}
+	}
 	if opts.ResourceVersion == "0" && w.Fed() != "" || w.latest.Load() {
 		opts.ResourceVersion = "" // whatever some cache has may be older than what we have
 	}
@@ -94,9 +99,6 @@ func (lw *listerWatcher) WatchWithContext(ctx context.Context, opts metav1.ListO
 		if w.noInitialEvents.Load() {
 			return nil, apierrors.NewMethodNotSupported(w.spec.Resource.GroupResource(), "watch with initial events")
 		}
-		if w.latest.Load() {
-			opts.ResourceVersion = ""
-		}
 	}
 	r, err := lw.dial(ctx, opts, false)
 	if err != nil {
@@ -105,15 +107,19 @@ func (lw *listerWatcher) WatchWithContext(ctx context.Context, opts metav1.ListO
 	return r, nil
 }
 
-// dial starts a watch. One that goes on from a state is preceded by a probe. resumed: the Reflector takes it for one that does not.
+// dial starts a watch. One that goes on from a state is preceded by probes. resumed: the Reflector takes it for one that does not.
 func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resumed bool) (r *reader, err error) {
 	w := lw.w
 	opts.Watch = true
 	err = lw.retry(ctx, func() error {
 		if opts.SendInitialEvents == nil {
-			if err := w.probe(ctx, opts.ResourceVersion); err != nil && !cannotProbe(err) {
+			if err := w.mayGoOn(ctx, opts.ResourceVersion); err != nil && !cannotProbe(err) {
 				return err
 			}
+		} else if err := w.willList(ctx); err != nil {
+			return err
+		} else if w.latest.Load() {
+			opts.ResourceVersion = ""
 		}
 		accept := acceptObjects
 		if w.spec.metadataOnly() {

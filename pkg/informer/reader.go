@@ -49,6 +49,7 @@ func newReader(ctx context.Context, cancel context.CancelFunc, w *Watch, body io
 	}
 	context.AfterFunc(ctx, func() { _ = body.Close() })
 	w.running.RLock()
+	w.stream.Store(r)
 	go r.run()
 	return r
 }
@@ -74,6 +75,7 @@ func (r *reader) refuse() {
 
 func (r *reader) run() {
 	defer r.w.running.RUnlock()
+	defer r.w.stream.CompareAndSwap(r, nil)
 	defer r.cancel()
 	defer close(r.out)
 	for {

@@ -26,7 +26,7 @@ func (w *Watch) replace(ctx context.Context, items []any, version string) {
 	}
 	// The API server answers with nothing older than what it is asked for. If it does, its past has changed: a restored backup.
 	rewound := lower(version, fed)
-	if rewound {
+	if rewound && !w.moving() {
 		w.log.Warn("the API server has gone back in time; its objects are taken as they are", "watch", w.name)
 	}
 	if !w.removeMissing(ctx, items) || !w.putAll(ctx, items, rewound || w.latest.Load()) {
@@ -35,7 +35,7 @@ func (w *Watch) replace(ctx context.Context, items []any, version string) {
 	w.unnamed.Store(false)
 	w.latest.Store(false)
 	w.cut.Lock()
-	w.fed, w.relisting = version, false
+	w.cluster, w.fed, w.relisting = cmp.Or(w.listing, w.cluster), version, false
 	w.cut.Unlock()
 	w.listed, w.bare = true, false
 	w.setSynced(true)

@@ -2,7 +2,6 @@ package informer
 
 import (
 	"context"
-	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -19,6 +18,7 @@ const neverThere = "0"
 
 // Restored is what was saved of a watch: the sum of its [Changes].
 type Restored struct {
+	Cluster   string // that the objects are of, see [Client.Identity]; empty: not known
 	Fed       string
 	Relisting bool
 	// Listed: a list was complete before, so what the next one brings is new rather than initial. A Fed that is not empty says so too.
@@ -32,8 +32,8 @@ type Restored struct {
 // Restore makes the watch go on from what was saved, be it nothing but that there was such a watch. It is called before
 // [Factory.Run], once. Nothing that is restored becomes a
 // delta. The watch then resumes at Fed and lists nothing, and what happened meanwhile becomes deltas as if it happened now.
-// Where that cannot be (the list at hand was not complete, the API server no longer knows what happened or has gone back in time)
-// it lists, and the difference becomes deltas; what is gone is Deleted and Stale, intents too.
+// Where that cannot be (the list at hand was not complete, the API server no longer knows what happened, has gone back in time, or is
+// another cluster's) it lists, and the difference becomes deltas; what is gone is Deleted and Stale, intents too.
 func (w *Watch) Restore(r Restored) {
 	w.cut.Lock()
 	defer w.cut.Unlock()
@@ -50,9 +50,9 @@ func (w *Watch) Restore(r Restored) {
 			w.intend(o)
 		}
 	}
-	w.fed, w.relisting = r.Fed, r.Relisting
+	w.cluster, w.fed, w.relisting = r.Cluster, r.Fed, r.Relisting
 	if w.ledger != nil {
-		w.ledger.fed, w.ledger.relisting = r.Fed, r.Relisting
+		w.ledger.cluster, w.ledger.fed, w.ledger.relisting = r.Cluster, r.Fed, r.Relisting
 	}
 	w.listed = r.Listed || r.Fed != ""
 	w.epoch = -1
@@ -125,7 +125,7 @@ func (lw *listerWatcher) resume(ctx context.Context, timeout *int64) (*reader, e
 // resumeList is resume for where the Reflector lists: the list is empty, and at the resourceVersion where the saved state ends.
 func (lw *listerWatcher) resumeList(ctx context.Context) (runtime.Object, error) {
 	w, from := lw.w, lw.w.Fed()
-	err := lw.retry(ctx, func() error { return w.probe(ctx, from) })
+	err := lw.retry(ctx, func() error { return w.mayGoOn(ctx, from) })
 	w.resuming(ctx, err)
 	list := &internalversion.List{Items: []runtime.Object{}}
 	list.ResourceVersion = from
@@ -147,33 +147,6 @@ func (w *Watch) goOn() {
 	w.latest.Store(false)
 	w.log.Info("watching on from where it was saved", "watch", w.name)
 	w.setSynced(true)
-}
-
-// errWentBack is a 410 for the Reflector, which lists then.
-var errWentBack = apierrors.NewResourceExpired("the API server has gone back in time")
-
-// probe asks the API server for its resourceVersion. A restored backup has one that is lower than what was seen before, and a watch
-// from there would hear nothing until it is reached again: then the error is errWentBack, and the next list is the truth.
-func (w *Watch) probe(ctx context.Context, from string) error {
-	list, err := w.listMetadata(ctx, w.path(), w.query(metav1.ListOptions{Limit: 1}))
-	if err != nil {
-		return err
-	}
-	if lower(list.ResourceVersion, from) {
-		w.latest.Store(true)
-		return errWentBack
-	}
-	w.cut.Lock()
-	defer w.cut.Unlock()
-	if w.resumable.Load() {
-		w.told = list.ResourceVersion
-	}
-	return nil
-}
-
-// cannotProbe reports whether the API server refuses to answer a probe, which does not say that it refuses to watch.
-func cannotProbe(err error) bool {
-	return !errors.Is(err, errWentBack) && (apierrors.IsForbidden(err) || isAnswer(err) && !apierrors.IsNotFound(err))
 }
 
 // lower reports whether a is known to be a lower resourceVersion than b.

@@ -18,6 +18,7 @@ import (
 
 // disk is a checkpoint. It keeps texts, as a file does.
 type disk struct {
+	cluster   string
 	fed       string
 	relisting bool
 	objects   map[event.Key]string
@@ -40,7 +41,7 @@ func (d *disk) gate(_ string, key event.Key, uid string) <-chan struct{} {
 }
 
 func (d *disk) write(c informer.Changes) {
-	d.fed, d.relisting = c.Fed, c.Relisting
+	d.cluster, d.fed, d.relisting = c.Cluster, c.Fed, c.Relisting
 	for _, key := range c.Deleted {
 		delete(d.objects, key)
 	}
@@ -88,7 +89,18 @@ func restart(t *testing.T, a *api, o options, d *disk) *rig {
 	t.Helper()
 	o.config.Gate = d.gate
 	r := newRig(t, a, o)
-	restored := informer.Restored{Fed: d.fed, Relisting: d.relisting, Listed: d.fed != ""}
+	r.watch.Restore(restoredFrom(t, r, d))
+	a.mu.Lock()
+	a.requests = nil
+	a.mu.Unlock()
+	r.start()
+	return r
+}
+
+// restoredFrom returns what is on the disk.
+func restoredFrom(t *testing.T, r *rig, d *disk) informer.Restored {
+	t.Helper()
+	restored := informer.Restored{Cluster: d.cluster, Fed: d.fed, Relisting: d.relisting, Listed: d.fed != ""}
 	add := func(text string) {
 		o, err := event.ParseObject(r.watch.Resource(), text)
 		if err != nil {
@@ -102,12 +114,7 @@ func restart(t *testing.T, a *api, o options, d *disk) *rig {
 	for _, i := range d.asked {
 		add(fmt.Sprintf(`{"metadata":{"name":%q,"namespace":%q,"uid":%q}}`, i.Key.Name, i.Key.Namespace, i.UID))
 	}
-	r.watch.Restore(restored)
-	a.mu.Lock()
-	a.requests = nil
-	a.mu.Unlock()
-	r.start()
-	return r
+	return restored
 }
 
 // lists returns how many lists there were, of either kind.

@@ -198,6 +198,8 @@ func (w *Watch) noteError(err error) {
 		return
 	case errors.Is(err, errWentBack):
 		reason = "rewound"
+	case errors.Is(err, errMoved):
+		reason = "moved"
 	case isExpired(err):
 		reason = "expired"
 	case isAhead(err):

@@ -55,6 +55,9 @@ type Watch struct {
 	stop    context.CancelFunc
 	stopped chan struct{}
 	resyncs map[*source]context.CancelFunc
+	// stream is the watch that is open; nil: none. suspect is what was found out about it that makes it useless.
+	stream  atomic.Pointer[reader]
+	suspect atomic.Pointer[error]
 	// running is held for reading by everything that may still run when the Reflector has returned.
 	running sync.RWMutex
 
@@ -65,6 +68,8 @@ type Watch struct {
 
 	// cut guards the store against the rest: what the routes owe, fed, and what is kept for the checkpoint.
 	cut       sync.Mutex
+	cluster   string  // that the objects and intents are of; empty: not known
+	listing   string  // the cluster that is being listed
 	fed       string  // the resourceVersion that the store and the routes have seen everything up to; see also neverThere
 	relisting bool    // some of a list was applied and some not
 	ledger    *ledger // nil: there is no checkpoint
@@ -162,8 +167,11 @@ func (w *Watch) reflect(ctx context.Context) {
 		},
 	})
 	r.WatchListPageSize = w.factory.cfg.PageSize
+	var patrol sync.WaitGroup
+	patrol.Go(func() { w.patrol(ctx) })
 	r.RunWithContext(klog.NewContext(ctx, logger))
 	gone()
+	patrol.Wait()
 	w.running.Lock() // until requests that the Reflector did not wait for have ended
 	defer w.running.Unlock()
 }
