@@ -25,9 +25,10 @@
 //
 // Going on after a restart. A watch that was restored dials at the resourceVersion that was saved, and the Reflector is handed a
 // stream that begins with nothing but the bookmark that ends the initial events (where it lists: an empty list), which our store
-// adapter knows to stand for what was restored. Nothing is listed but one object, before a watch resumes at startup or later: a
-// server whose resourceVersion is lower than ours was restored from a backup and would tell nothing until it has caught up. Where a
-// watch cannot be resumed it is listed and compared with what was restored. An object of which anything is delivered must be known
+// adapter knows to stand for what was restored. Nothing is listed but one object, before a watch resumes at startup or later, and about
+// once a minute while it is open: a server whose resourceVersion is lower than ours was restored from a backup and would tell nothing
+// until it has caught up. With it goes the question which cluster it is (the uid of namespace kube-system): each watch remembers whose
+// objects it has. Where a watch cannot go on it is listed and compared with what it has. An object of which anything is delivered must be known
 // after a crash, or its delete could not be noticed: [Config.Gate] holds its deltas back until its identity is saved, as an intent
 // until a cut has the object itself.
 //

@@ -24,25 +24,18 @@ type scissors struct {
 	*httptest.Server
 
 	kubeconfig string
-	target     *url.URL
-	transport  http.RoundTripper
 
-	mu   sync.Mutex
-	left map[string]int // by namespace: the bytes that its watch may still send; not there: all
-	cuts int
+	mu        sync.Mutex
+	target    *url.URL
+	transport http.RoundTripper
+	left      map[string]int // by namespace: the bytes that its watch may still send; not there: all
+	cuts      int
 }
 
 func newScissors(t *testing.T, s *sandboxtest.Sandbox) *scissors {
 	t.Helper()
-	transport, err := rest.TransportFor(s.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	target, err := url.Parse(s.RESTConfig().Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &scissors{target: target, transport: transport, left: make(map[string]int), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	p := &scissors{left: make(map[string]int), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	p.lead(t, s)
 	p.Server = httptest.NewServer(http.HandlerFunc(p.serve))
 	t.Cleanup(func() {
 		p.CloseClientConnections()
@@ -59,6 +52,22 @@ func newScissors(t *testing.T, s *sandboxtest.Sandbox) *scissors {
 	return p
 }
 
+// lead makes new requests go to that API server.
+func (p *scissors) lead(t *testing.T, s *sandboxtest.Sandbox) {
+	t.Helper()
+	transport, err := rest.TransportFor(s.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(s.RESTConfig().Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target, p.transport = target, transport
+}
+
 // after cuts the watch of a namespace when it has sent n more bytes, once.
 func (p *scissors) after(namespace string, n int) {
 	p.mu.Lock()
@@ -73,9 +82,12 @@ func (p *scissors) count() int {
 }
 
 func (p *scissors) serve(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	target, transport := p.target, p.transport
+	p.mu.Unlock()
 	out := r.Clone(r.Context())
-	out.RequestURI, out.URL.Scheme, out.URL.Host, out.Host = "", p.target.Scheme, p.target.Host, ""
-	resp, err := p.transport.RoundTrip(out)
+	out.RequestURI, out.URL.Scheme, out.URL.Host, out.Host = "", target.Scheme, target.Host, ""
+	resp, err := transport.RoundTrip(out)
 	if err != nil {
 		panic(http.ErrAbortHandler) // how a handler cuts the connection
 	}

@@ -1,0 +1,86 @@
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// twoClusters are two clusters with a namespace of the same name, the resourceVersions of the second higher. change is what is to be
+// delivered when the second takes the place of the first.
+func twoClusters(t *testing.T) (one, two *sandboxtest.Sandbox, ns string, change []string) {
+	t.Helper()
+	one, two = sandboxtest.New(t, sandboxtest.Options{}), sandboxtest.New(t, sandboxtest.Options{})
+	ns = one.Namespace(t)
+	two.Apply(t, "", "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+ns+"}\n---\n")
+	for name, s := range map[string]*sandboxtest.Sandbox{"one": one, "two": two} {
+		maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+		maps.Make(routertest.ConfigMap("both", "1"))
+		maps.Make(routertest.ConfigMap("noise", "1"))
+		maps.Make(routertest.ConfigMap(name, "1"))
+	}
+	spend(t, routertest.Use(t, one, routertest.ConfigMaps, ns), "noise", 100)
+	spend(t, routertest.Use(t, two, routertest.ConfigMaps, ns), "noise", 200)
+	return one, two, ns, []string{
+		"all deleted " + ns + "/both", "all added " + ns + "/both", "all deleted " + ns + "/one", "all added " + ns + "/two",
+	}
+}
+
+// TestAnotherClusterLate: another cluster than before, and its API server is not there yet when the router starts.
+func TestAnotherClusterLate(t *testing.T) {
+	one, two, ns, want := twoClusters(t)
+	proxy := two.Proxy(t)
+	proxy.Refuse()
+	file := routertest.Install(t, one.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
+	r := routertest.StartFile(t, file)
+	r.Expect(t, "all added "+ns+"/both", "all added "+ns+"/one")
+	r.Ready(t)
+	r.Stop(t)
+
+	config, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(config), one.Kubeconfig(), proxy.Kubeconfig())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r = routertest.StartFile(t, file)
+	r.WaitLog(t, "a complaint", func(log string) bool { return strings.Contains(log, "trying again") })
+	proxy.Unblock()
+	r.Ready(t)
+	routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want)
+}
+
+// TestServerExchanged: while the router runs, its API server becomes another cluster's, and in the long form then the first one's again
+// behind a watch that does not break.
+func TestServerExchanged(t *testing.T) {
+	one, two, ns, want := twoClusters(t)
+	proxy := newScissors(t, one)
+	r := routertest.StartFile(t, routertest.Install(t, proxy.kubeconfig, fmt.Sprintf(keepConfigMaps, ns)))
+	before := []string{"all added " + ns + "/both", "all added " + ns + "/one"}
+	r.Expect(t, before...)
+	r.Ready(t)
+	proxy.lead(t, two)
+	proxy.CloseClientConnections()
+	all := append(before, want...)
+	routertest.Exactly(t, routertest.Summary(r.Expect(t, all...)), all)
+	if n := r.Metric(t, "deltarouter_relists_total"); n != 1 {
+		t.Errorf("%v relists, want one", n)
+	}
+	if long(t) == 0 {
+		return
+	}
+	proxy.lead(t, one)
+	began, tick := time.Now(), time.Tick(time.Second)
+	for time.Since(began) < 2*time.Minute && len(r.Events()) < len(all)+4 { // longer than the patience of Expect
+		<-tick
+	}
+	t.Logf("noticed after %v", time.Since(began).Round(time.Second))
+	all = append(all, "all deleted "+ns+"/both", "all added "+ns+"/both", "all deleted "+ns+"/two", "all added "+ns+"/one")
+	routertest.Exactly(t, routertest.Summary(r.Events()), all)
+}
