@@ -25,6 +25,7 @@ type router struct {
 	server  string // the API server's address
 
 	state    *state // nil: nothing outlives the process
+	memories *memories
 	pipeline *pipeline.Pipeline
 	factory  *informer.Factory
 	objects  atomic.Pointer[index.Catalog] // everything that is cached, for the API; exchanged at a reload
@@ -56,6 +57,7 @@ func (r *router) open(ctx context.Context) error {
 		}
 		r.onClose("state", r.state.close)
 	}
+	r.memories = newMemories(r.state)
 	r.onClose("components", func(ctx context.Context) error { return r.closeUnused(ctx, &parts{}) })
 	if err := r.openComponents(ctx, &parts{}); err != nil {
 		return err

@@ -39,6 +39,7 @@ type component[T interface{ Close(context.Context) error }] struct {
 	content string // its kind, its configuration, and what its files hold
 	version string // differs for each that was opened
 	workers int    // how many calls of a handler it is made for
+	view    *view  // what a handler may look up
 }
 
 // openComponents opens the sinks and handlers, but for those that old has already.
@@ -63,12 +64,29 @@ func (r *router) openComponents(ctx context.Context, old *parts) error {
 			r.log.Warn("handler is used by no route and not opened", "handler", name)
 			continue
 		}
-		c := r.plan.config.Handlers[name]
-		err := openComponent(ctx, r, r.handlers, old.handlers, factoryOf(r.opts.Components.Handlers, c.Kind), c, r.env("handler", name, workers))
-		if err != nil {
+		if err := r.openHandler(ctx, old, name, workers); err != nil {
 			return fmt.Errorf("handlers.%s: %w", name, err)
 		}
 	}
+	return nil
+}
+
+// openHandler opens a handler with what it may use of the router, unless old has it already: then only what it sees is exchanged.
+func (r *router) openHandler(ctx context.Context, old *parts, name string, workers int) (err error) {
+	env := r.env("handler", name, workers)
+	if env.KV, err = r.memories.open(name); err != nil {
+		return err
+	}
+	v := &view{}
+	env.Lookup, env.APIServer = v, hostPort(r.server)
+	c := r.plan.config.Handlers[name]
+	if err := openComponent(ctx, r, r.handlers, old.handlers, factoryOf(r.opts.Components.Handlers, c.Kind), c, env); err != nil {
+		return err
+	}
+	if opened := r.handlers[name]; opened.view == nil {
+		opened.view = v
+	}
+	r.fillView(name)
 	return nil
 }
 

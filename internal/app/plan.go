@@ -26,6 +26,7 @@ type plan struct {
 	config  *config.Config
 	sources map[string]sourcePlan
 	routes  []routePlan
+	grants  map[string][]plugins.LookupGrant // by handler
 }
 
 type sourcePlan struct {
@@ -38,11 +39,12 @@ type routePlan struct {
 	*config.Route
 
 	filter, emit, key *expr.Program
+	grants            []plugins.LookupGrant // of its handler
 }
 
-// lookups returns the sources that the route's expressions look things up in.
+// lookups returns the sources that the route's expressions, or its handler, look things up in.
 func (r *routePlan) lookups() []string {
-	var names []string
+	names := sourcesOf(r.grants)
 	for _, p := range []*expr.Program{r.filter, r.emit, r.key} {
 		if p != nil {
 			names = append(names, p.Sources()...)
@@ -67,6 +69,9 @@ func makePlan(path string, components Components) (*plan, config.Problems) {
 	problems = append(problems, checkComponents("handler", cfg.Handlers, components.Handlers)...)
 	problems = append(problems, checkComponents("sink", cfg.Sinks, components.Sinks)...)
 	p := &plan{config: cfg, sources: make(map[string]sourcePlan)}
+	if len(problems) == 0 { // else a factory may not understand what it is given
+		p.grants, problems = grants(cfg, components.Handlers)
+	}
 	env, err := expr.NewEnv(environment(cfg))
 	if err != nil {
 		return nil, append(problems, problemsOf(cfg, nil, err)...)
@@ -76,7 +81,9 @@ func makePlan(path string, components Components) (*plan, config.Problems) {
 		p.sources[name] = c.source(name, cfg.Sources[name])
 	}
 	for _, r := range cfg.Routes {
-		p.routes = append(p.routes, c.route(r))
+		route := c.route(r)
+		route.grants = p.grants[r.Handle]
+		p.routes = append(p.routes, route)
 	}
 	return p, c.problems.Sorted()
 }

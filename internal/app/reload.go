@@ -146,7 +146,7 @@ func (r *router) reload(ctx context.Context) error {
 	}
 	next := &router{
 		parts: parts{plan: p}, opts: r.opts, log: r.log, metrics: r.metrics, server: r.server,
-		state: r.state, pipeline: r.pipeline, factory: r.factory,
+		state: r.state, memories: r.memories, pipeline: r.pipeline, factory: r.factory,
 	}
 	err := next.openComponents(ctx, &r.parts)
 	var change *pipeline.Change

@@ -76,16 +76,18 @@ func (r *router) place(e *config.Expr, failed *expr.EvalError) string {
 // care. It is filled by fillCaches.
 func (r *router) cache(sources []string) *index.Catalog {
 	catalog := index.NewCatalog()
-	r.fill = append(r.fill, func() {
-		for _, name := range sources {
-			var stores []*index.Store
-			for _, spec := range r.plan.sources[name].watches {
-				stores = append(stores, r.stores[spec])
-			}
-			catalog.Add(name, stores, r.indexes[name])
-		}
-	})
+	r.fill = append(r.fill, func() { r.fillCatalog(catalog, sources) })
 	return catalog
+}
+
+func (r *router) fillCatalog(catalog *index.Catalog, sources []string) {
+	for _, name := range sources {
+		var stores []*index.Store
+		for _, spec := range r.plan.sources[name].watches {
+			stores = append(stores, r.stores[spec])
+		}
+		catalog.Add(name, stores, r.indexes[name])
+	}
 }
 
 // showObjects lets the API see what is cached now.
@@ -101,7 +103,7 @@ func (r *router) showObjects() {
 	r.objects.Store(catalog)
 }
 
-// fillCaches makes the routes' caches show what the stores have. No route has used one before.
+// fillCaches makes the caches of routes, which no route has used before, and of handlers show what the stores have.
 func (r *router) fillCaches() {
 	for _, fill := range r.fill {
 		fill()

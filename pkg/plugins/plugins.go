@@ -93,6 +93,9 @@ type Factory[T any] struct {
 	Files func(node config.Node) []string
 	// Open makes one. It is called only with a node that Check accepted.
 	Open func(ctx context.Context, node config.Node, env Env) (T, error)
+	// Lookups returns what a handler may look up, of a node that Check accepted. The host refuses what there is not, and lets the
+	// handler's routes wait for it. nil: nothing.
+	Lookups func(node config.Node) []LookupGrant
 }
 
 // Env is what the host gives to a handler or sink.
@@ -103,4 +106,8 @@ type Env struct {
 	Metrics *metrics.Metrics // never nil
 	Stdout  io.Writer        // where the stdout sink writes; safe for concurrent use
 	Workers int              // how many calls of Handle there are at most at the same time
+
+	KV        KV     // what the handler remembers; nil for sinks, and where the host keeps nothing
+	Lookup    Lookup // what the host's cache holds of the factory's Lookups; nil for sinks
+	APIServer string // host:port of the cluster's API server; empty: unknown
 }

@@ -31,13 +31,15 @@ var allowed = map[string][]string{
 	"pkg/plugins/emit":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/expr"},
 	"pkg/plugins/plugintest": {"pkg/plugins", "pkg/event", "pkg/config"},
 
+	"pkg/kv": {"pkg/plugins"},
+
 	"pkg/pipeline": {"pkg/event", "pkg/filters", "pkg/plugins", "pkg/checkpoint", "pkg/metrics", "pkg/expr"},
 	"pkg/api":      {"pkg/event", "pkg/metrics"},
 
 	// The composition root knows every package, but no kind of plugin: those are handed to it by cmd/router.
 	"internal/app": {
 		"pkg/rawjson", "pkg/event", "pkg/metrics", "pkg/config", "pkg/expr", "pkg/index", "pkg/filters", "pkg/informer",
-		"pkg/checkpoint", "pkg/plugins", "pkg/pipeline", "pkg/api",
+		"pkg/checkpoint", "pkg/plugins", "pkg/pipeline", "pkg/api", "pkg/kv",
 	},
 	"cmd/router": {"internal/app", "pkg/api", "pkg/config", "pkg/plugins", "pkg/plugins/*"},
 

@@ -33,12 +33,14 @@ const pageSize = 64 << 10
 type Config struct {
 	Module string      `yaml:"module,required,path" doc:"File of the WebAssembly module."`
 	Config config.Node `yaml:"config" doc:"Anything; the guest gets it as JSON."`
+	Allow  Allow       `yaml:"allow" doc:"What the module may do beside computing."`
 	Limits Limits      `yaml:"limits" doc:"What an instance of the module may use."`
 }
 
 // Limits bounds each instance of a module; a handler has as many instances as calls at the same time.
 type Limits struct {
 	Memory config.Size `yaml:"memory" default:"64Mi" min:"64Ki" max:"4Gi" doc:"Memory of an instance, in steps of 64Ki; Go guests need 4Mi."`
+	KV     config.Size `yaml:"kv" default:"1Mi" min:"1Ki" max:"1Gi" doc:"What the handler may remember, keys and 64 bytes for each value included."`
 }
 
 // Factory returns the factory of the kind wasm.
@@ -47,7 +49,11 @@ func Factory() plugins.Factory[plugins.Handler] {
 		Kind: "wasm",
 		Example: `module: ./plugins/enrich.wasm
 config: {threshold: 3}
-limits: {memory: 64Mi}
+allow:                    # nothing unless it is said here
+  lookup: [pods.byNode, nodes]
+  http: [{host: "api.example.com:443", headers: {Authorization: {file: /secrets/token}}, rate: 10}]
+  kv: true
+limits: {memory: 64Mi, kv: 1Mi}
 `,
 		Check: func(node config.Node) config.Problems {
 			var c Config
@@ -58,7 +64,8 @@ limits: {memory: 64Mi}
 			_ = node.Decode(&c) // Check has accepted it
 			return []string{c.Module}
 		},
-		Open: open,
+		Open:    open,
+		Lookups: lookups,
 	}
 }
 
@@ -83,6 +90,9 @@ func open(ctx context.Context, node config.Node, env plugins.Env) (plugins.Handl
 	if err := node.Decode(&c).Err(); err != nil {
 		return nil, err
 	}
+	if c.Allow.KV && env.KV == nil || len(c.Allow.Lookup) > 0 && env.Lookup == nil {
+		return nil, errors.New("allow: there is nothing to look up or to remember here")
+	}
 	guestConfig, err := c.Config.JSON()
 	if err != nil {
 		return nil, err
@@ -92,7 +102,7 @@ func open(ctx context.Context, node config.Node, env plugins.Env) (plugins.Handl
 		return nil, err
 	}
 	h, err := newHandler(ctx, settings{
-		module: module, config: string(guestConfig), memory: uint64(c.Limits.Memory), env: env,
+		module: module, config: string(guestConfig), memory: uint64(c.Limits.Memory), rights: newRights(&c, env), env: env,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("module %s: %w", c.Module, err)

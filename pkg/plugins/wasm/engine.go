@@ -3,7 +3,6 @@ package wasm
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +24,7 @@ type settings struct {
 	module []byte
 	config string // JSON, "null" if there is none
 	memory uint64 // bytes of an instance
+	rights *rights
 	env    plugins.Env
 }
 
@@ -126,8 +126,12 @@ func (e *engine) checkImports() error {
 		module, name, _ := m.Import()
 		missing = append(missing, module+"."+name+" (a memory)")
 	}
-	if missing != nil {
-		return fmt.Errorf("it imports what the router does not give: %s", strings.Join(missing, ", "))
+	problems, unknown := missingGrants(missing)
+	if unknown != nil {
+		problems = append(problems, "it imports what the router does not give: "+strings.Join(unknown, ", "))
+	}
+	if problems != nil {
+		return errors.New(strings.Join(problems, "; "))
 	}
 	return nil
 }
@@ -149,6 +153,7 @@ type instance struct {
 	session session
 
 	engine *engine
+	scope  *scope // what its host functions know
 	module api.Module
 	output []*lineWriter // stdout and stderr
 	calls  int
@@ -159,28 +164,36 @@ type instance struct {
 func (e *engine) start(ctx context.Context) (*instance, error) {
 	logCtx := context.WithoutCancel(ctx)
 	stdout, stderr := e.log.writer(logCtx, "stdout", logInfo), e.log.writer(logCtx, "stderr", logWarn)
-	in := &instance{engine: e, output: []*lineWriter{stdout, stderr}}
-	// No file system, environment, arguments or sockets. Clocks and random numbers are real: without them what a guest takes for
-	// the time or for a unique id is the same in every instance. Sleeping is not given: it would hold a worker.
-	conf := wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize").
-		WithStdout(stdout).WithStderr(stderr).WithSysWalltime().WithSysNanotime().WithRandSource(rand.Reader)
-	var err error
+	in := &instance{engine: e, output: []*lineWriter{stdout, stderr}, scope: newScope(e.settings.rights)}
+	// No file system, environment, arguments or sockets.
+	conf := in.scope.moduleConfig(wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize").
+		WithStdout(stdout).WithStderr(stderr))
+	err := in.scope.start(ctx, func(ctx context.Context) error { return in.init(ctx, conf) })
+	if err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// init starts the guest and makes it ready for batches.
+func (in *instance) init(ctx context.Context, conf wazero.ModuleConfig) (err error) {
+	e := in.engine
 	if in.module, err = e.runtime.InstantiateModule(ctx, e.compiled, conf); err != nil {
 		in.flush()
-		return nil, e.explain(err)
+		return e.explain(err)
 	}
 	in.measure()
 	if in.session, err = e.abi.attach(ctx, in); err != nil {
 		in.close(ctx)
-		return nil, err
+		return err
 	}
 	in.measure()
-	return in, nil
+	return nil
 }
 
 // handle gives the instance a batch. If usable is false it must be closed: it trapped, exited, answered nonsense or is worn out.
 func (in *instance) handle(ctx context.Context, batch []*event.Delta) (results []plugins.Result, usable bool, err error) {
-	results, err = in.session.handle(ctx, batch)
+	results, err = in.scope.handle(ctx, batch, in.session)
 	in.calls++
 	in.measure()
 	usable = err == nil || errors.Is(err, errTooMuch)
@@ -259,5 +272,6 @@ func (in *instance) interpreted() bool {
 // close frees the module and all its instances.
 func (e *engine) close(ctx context.Context) error {
 	e.log.report()
+	e.settings.rights.close()
 	return e.runtime.Close(ctx)
 }

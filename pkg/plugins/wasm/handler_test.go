@@ -171,7 +171,7 @@ func TestOpen(t *testing.T) {
 			*m.function("rtr_handle") = function{name: "rtr_handle", params: []byte{i32}, results: []byte{i64}, body: constant(opI64, 0)}
 		}), "rtr_handle (i32, i32) → (i64) (it is (i32) → (i64))"},
 		{"an unknown module", imports(function{module: "env", name: "abort"}), "does not give: env.abort"},
-		{"an unknown function", imports(function{module: "rtr_v1", name: "http"}), "does not give: rtr_v1.http"},
+		{"an unknown function", imports(function{module: "rtr_v1", name: "exec"}), "does not give: rtr_v1.exec"},
 		{"an unknown WASI function", imports(function{module: "wasi_snapshot_preview1", name: "fork"}), "does not give: wasi_snapshot_preview1.fork"},
 		{"a host function with a wrong signature", imports(function{module: "rtr_v1", name: "now_ns", results: []byte{i32}}), "rtr_v1.now_ns as () → (i32) (it is () → (i64))"},
 		{"too much memory", edit(func(m *module) { m.memory = append([]byte{0}, uleb(2000)...) }), "cannot be compiled"},

@@ -2,8 +2,10 @@ package wasm
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
-	"time"
+	"slices"
+	"strings"
 
 	"github.com/tetratelabs/wazero/api"
 
@@ -14,70 +16,162 @@ import (
 const (
 	statusOK       = 0
 	statusNotFound = -1
-	statusInvalid  = -4 // an argument is out of bounds; -2, -3 and -5 are denied, over quota and too late
+	statusDenied   = -2 // the handler has no right to it
+	statusQuota    = -3 // over a limit
+	statusInvalid  = -4 // an argument is out of bounds, or no good
+	statusTooLate  = -5 // the call's time is over
 )
 
-// provide implements abi. None of these functions waits, and none panics.
-func (v1) provide(ctx context.Context, e *engine) error {
-	conf := rawjson.Value(e.settings.config)
-	i32, i64 := api.ValueTypeI32, api.ValueTypeI64
-	b := e.runtime.NewHostModuleBuilder("rtr_v1")
-	export := func(name string, f hostFunc, result api.ValueType, params ...api.ValueType) {
-		b.NewFunctionBuilder().WithGoModuleFunction(f, params, []api.ValueType{result}).Export(name)
+// hostModule is the module of the host functions.
+const hostModule = "rtr_v1"
+
+// hostFunction is a function that guests may import. It never panics, whatever its arguments are, and waits no longer than its context.
+type hostFunction struct {
+	name           string
+	params, result string // a letter for each value: i is an i32, l an i64
+	grant          string // what the configuration has to say for it; empty: everybody has it
+	call           func(context.Context, *hostCall) int64
+}
+
+// What the configuration has to say.
+const (
+	grantKV     = "allow: {kv: true}"
+	grantLookup = "allow: {lookup: [source.index]}"
+	grantHTTP   = `allow: {http: [{host: "name:443"}]}`
+)
+
+// hostFunctions is all that there is.
+func hostFunctions() []hostFunction {
+	return []hostFunction{
+		{"log", "iii", "i", "", hostLog},
+		{"config_get", "iiii", "i", "", hostConfig},
+		{"now_ns", "", "l", "", hostNow},
+		{"random", "ii", "i", "", hostRandom},
+		{"emit", "iii", "i", "", hostEmit},
+		{"kv_get", "iiii", "i", grantKV, hostKVGet},
+		{"kv_set", "iiiil", "i", grantKV, hostKVSet},
+		{"kv_del", "ii", "i", grantKV, hostKVDel},
+		{"lookup", "iiii", "i", grantLookup, hostLookup},
+		{"http", "iiii", "i", grantHTTP, hostHTTP},
 	}
-	export("log", e.hostLog, i32, i32, i32, i32)
-	export("config_get", func(_ context.Context, m api.Module, stack []uint64) {
-		stack[0] = api.EncodeI32(hostConfig(m.Memory(), conf, stack))
-	}, i32, i32, i32, i32, i32)
-	export("now_ns", func(_ context.Context, _ api.Module, stack []uint64) {
-		stack[0] = uint64(time.Now().UnixNano())
-	}, i64)
+}
+
+func (f *hostFunction) granted(a *Allow) bool {
+	switch f.grant {
+	case grantKV:
+		return a.KV
+	case grantLookup:
+		return len(a.Lookup) > 0
+	case grantHTTP:
+		return len(a.HTTP) > 0
+	}
+	return true
+}
+
+// provide implements abi: the functions that the handler was granted.
+func (v1) provide(ctx context.Context, e *engine) error {
+	b := e.runtime.NewHostModuleBuilder(hostModule)
+	for _, f := range hostFunctions() {
+		if f.granted(&e.settings.rights.allow) {
+			b.NewFunctionBuilder().WithGoModuleFunction(hostFunc{e, f.call, f.result == "l"}, types(f.params), types(f.result)).Export(f.name)
+		}
+	}
 	_, err := b.Instantiate(ctx)
 	return err
 }
 
-// hostFunc is called with its arguments on the stack and leaves its result there.
-type hostFunc func(ctx context.Context, m api.Module, stack []uint64)
-
-// Call implements api.GoModuleFunction.
-func (f hostFunc) Call(ctx context.Context, m api.Module, stack []uint64) { f(ctx, m, stack) }
-
-// hostLog is log(level, ptr, len): 0 debug, 1 info, 2 warn, 3 error.
-func (e *engine) hostLog(ctx context.Context, m api.Module, stack []uint64) {
-	level, ptr, n := uint32(stack[0]), uint32(stack[1]), uint32(stack[2])
-	mem := m.Memory()
-	if mem == nil || level > 3 {
-		stack[0] = api.EncodeI32(statusInvalid)
-		return
+func types(letters string) []api.ValueType {
+	all := make([]api.ValueType, len(letters))
+	for i, letter := range letters {
+		all[i] = api.ValueTypeI32
+		if letter == 'l' {
+			all[i] = api.ValueTypeI64
+		}
 	}
-	text, ok := mem.Read(ptr, n)
-	if !ok {
-		stack[0] = api.EncodeI32(statusInvalid)
-		return
-	}
-	e.log.line(ctx, slog.Level(4*int(level)-4), "log", text)
-	stack[0] = statusOK
+	return all
 }
 
-// hostConfig is config_get(key, keyLen, buf, limit): it writes the JSON of a key of the configuration, or of all of it if the key
-// is empty, and returns its length. If that is more than limit, nothing is written.
-func hostConfig(mem api.Memory, conf rawjson.Value, stack []uint64) int32 {
-	if mem == nil {
+// missingGrants says what the configuration lacks for imports that nobody gives; nothing for those that are simply unknown.
+func missingGrants(imports []string) (missing []string, unknown []string) {
+	var grants []string
+	names := make(map[string][]string)
+	for _, name := range imports {
+		at := slices.IndexFunc(hostFunctions(), func(f hostFunction) bool { return f.grant != "" && hostModule+"."+f.name == name })
+		if at < 0 {
+			unknown = append(unknown, name)
+			continue
+		}
+		grant := hostFunctions()[at].grant
+		if names[grant] == nil {
+			grants = append(grants, grant)
+		}
+		names[grant] = append(names[grant], name)
+	}
+	for _, grant := range grants {
+		missing = append(missing, fmt.Sprintf("it imports %s: add %s", strings.Join(names[grant], ", "), grant))
+	}
+	return missing, unknown
+}
+
+// hostCall is one call of a host function.
+type hostCall struct {
+	engine *engine
+	scope  *scope
+	memory api.Memory
+	stack  []uint64 // the arguments
+}
+
+// u32 returns an argument.
+func (c *hostCall) u32(i int) uint32 { return uint32(c.stack[i]) }
+
+// hostFunc is called with its arguments on the stack and leaves its result there.
+type hostFunc struct {
+	engine *engine
+	call   func(context.Context, *hostCall) int64
+	wide   bool // the result is an i64
+}
+
+// Call implements api.GoModuleFunction.
+func (f hostFunc) Call(ctx context.Context, m api.Module, stack []uint64) {
+	result := int64(statusInvalid)
+	if s, memory := scopeOf(ctx), m.Memory(); s != nil && memory != nil {
+		s.hostCall = hostCall{engine: f.engine, scope: s, memory: memory, stack: stack} // kept there because it need not be freed
+		result = f.call(ctx, &s.hostCall)
+	}
+	if f.wide {
+		stack[0] = api.EncodeI64(result)
+	} else {
+		stack[0] = api.EncodeI32(int32(result)) //nolint:gosec // the lengths of what is bounded
+	}
+}
+
+// hostLog is log(level, text, size): 0 debug, 1 info, 2 warn, 3 error.
+func hostLog(ctx context.Context, c *hostCall) int64 {
+	level := c.u32(0)
+	text, ok := c.memory.Read(c.u32(1), c.u32(2))
+	if !ok || level > 3 {
 		return statusInvalid
 	}
-	key, ok := mem.Read(uint32(stack[0]), uint32(stack[1]))
+	c.engine.log.line(ctx, slog.Level(4*int(level)-4), "log", text)
+	return statusOK
+}
+
+// hostConfig is config_get(key, keySize, buf, limit): it writes the JSON of a key of the configuration, or of all of it if the key
+// is empty, and returns its length. If that is more than limit, nothing is written.
+func hostConfig(_ context.Context, c *hostCall) int64 {
+	key, ok := c.memory.Read(c.u32(0), c.u32(1))
 	if !ok {
 		return statusInvalid
 	}
-	value := conf
+	value := rawjson.Value(c.engine.settings.config)
 	if len(key) > 0 {
-		value = conf.Get(string(key))
+		value = value.Get(string(key))
 	}
 	if value.Kind() == rawjson.Absent {
 		return statusNotFound
 	}
-	if uint64(len(value)) <= stack[3]&0xffffffff && !mem.WriteString(uint32(stack[2]), string(value)) {
+	if uint64(len(value)) <= uint64(c.u32(3)) && !c.memory.WriteString(c.u32(2), string(value)) {
 		return statusInvalid
 	}
-	return int32(len(value))
+	return int64(len(value))
 }

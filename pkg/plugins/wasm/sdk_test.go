@@ -20,7 +20,7 @@ import (
 // one returns a delta about a pod of a name.
 func one(t *testing.T, name string) []*event.Delta {
 	t.Helper()
-	return []*event.Delta{{Source: "pods", Op: event.Added, New: plugintest.Pod(t, name, 1, 10)}}
+	return []*event.Delta{{Source: "pods", Op: event.Added, New: plugintest.Pod(t, name, 1, 10), Seen: time.Unix(1e9, 1)}}
 }
 
 // TestSDK runs a guest that is written with the SDK through all that an author can do.
@@ -39,7 +39,7 @@ func TestSDK(t *testing.T) {
 		{"nothing", plugins.OK, "", nil},
 		{"config", plugins.OK, "", []string{`{"a":[1,"x"]}`}},
 		{"raw", plugins.OK, "", []string{`{"raw":[1,"<"]}`, `{}`}},
-		{"time", plugins.OK, "", []string{`true`}},
+		{"time", plugins.OK, "", []string{`["2001-09-09T01:46:40.000000001Z","1h0m0s"]`}},
 		{"files", plugins.OK, "", []string{`{"args":[],"env":[],"error":true}`}},
 		{"parse", plugins.OK, "", nil},
 		{"drop", plugins.Drop, "", nil},

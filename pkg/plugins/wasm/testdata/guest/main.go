@@ -67,7 +67,8 @@ func handle(d deltarouter.Delta) ([]deltarouter.Event, error) {
 		return []deltarouter.Event{{Data: map[string]any{"error": err != nil, "env": os.Environ(), "args": os.Args}}}, nil
 	case "time":
 		start := time.Now()
-		return []deltarouter.Event{{Data: time.Since(start) >= 0 && start.Year() >= 2026}}, nil
+		time.Sleep(time.Hour) // does not wait
+		return []deltarouter.Event{{Data: []any{start.UTC(), time.Since(start).Round(time.Hour).String()}}}, nil
 	case "log":
 		slog.Debug("quiet")
 		slog.With("n", 1).WithGroup("g").Warn("something is odd", "k", "v w")

@@ -1,0 +1,56 @@
+package wasm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// hostEmit is emit(delta, event, size).
+func hostEmit(_ context.Context, c *hostCall) int64 {
+	s, delta, size := c.scope, c.u32(0), c.u32(2)
+	if uint64(delta) >= uint64(len(s.batch)) {
+		return statusInvalid
+	}
+	if size > maxOutput {
+		return statusQuota
+	}
+	text, ok := c.memory.Read(c.u32(1), size)
+	if !ok {
+		return statusInvalid
+	}
+	for len(s.emitted) < len(s.batch) {
+		s.emitted, s.volumes = append(s.emitted, nil), append(s.volumes, 0)
+	}
+	if len(s.emitted[delta]) >= maxEvents || s.volumes[delta]+len(text) > maxOutput {
+		return statusQuota
+	}
+	if s.volume+len(text) > maxOutput {
+		s.tooMuch = true // nothing of this call will count: it is repeated with half the deltas
+		return statusOK
+	}
+	event, err := parseEnvelope(string(text))
+	if err != nil {
+		return statusInvalid
+	}
+	s.emitted[delta] = append(s.emitted[delta], event)
+	s.volumes[delta] += len(text)
+	s.volume += len(text)
+	return statusOK
+}
+
+// addEmitted puts what was emitted in front of the events of the answer. A delta that is not ok has no events.
+func (s *scope) addEmitted(results []plugins.Result) {
+	for i, emitted := range s.emitted {
+		if i >= len(results) || len(emitted) == 0 || results[i].Verdict != plugins.OK {
+			continue
+		}
+		if n := len(emitted) + len(results[i].Events); n > maxEvents {
+			results[i] = reject(fmt.Errorf("%d events for one delta, at most %d", n, maxEvents))
+			continue
+		}
+		results[i].Events = slices.Concat(emitted, results[i].Events)
+	}
+}
