@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,90 +11,6 @@ import (
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
-
-// TestLedgerOfManyRoutes kills the router again and again under load. It has a route to standard output and two to webhooks that are
-// unavailable one time in four, one of them with a single worker. All get the last state of everything and every delete of what they
-// were given; in no life does an object go backwards.
-func TestLedgerOfManyRoutes(t *testing.T) {
-	const objects, perLife = 40, 40
-	kills := scaled(t, 10)
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
-	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
-	h := newReceiver(t, func(*http.Request) int {
-		if rand.IntN(4) == 0 { //nolint:gosec // no secret
-			return http.StatusServiceUnavailable
-		}
-		return http.StatusOK
-	})
-	file := routertest.Install(t, s.Kubeconfig(), "")
-	head, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := func(route string, life int) string { return fmt.Sprintf("/%s/%d", route, life) }
-	next := func(life int) *routertest.Router { // every life says which one it is
-		config := string(head) + fmt.Sprintf(threeRoutes, ns, h.URL+path("every", life), h.URL+path("narrow", life))
-		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return routertest.StartFile(t, file)
-	}
-	out := newLedger(t)
-	books := map[string]*ledger{"every": newLedger(t), "narrow": newLedger(t)}
-	for _, b := range books {
-		b.alive, b.uidOf = out.alive, out.uidOf // what happened is the same for all
-	}
-	step := func() { out.step(maps, fmt.Sprintf("o-%d", rand.IntN(objects)), rand.IntN(4)) } //nolint:gosec // no secret
-	for n := range kills {
-		r := next(n)
-		for range rand.IntN(2 * perLife) { //nolint:gosec // no secret
-			step()
-		}
-		dieAnyTime(t, r)
-		out.read(r.Events())
-		for range perLife / 4 {
-			step()
-		}
-	}
-	last := next(kills)
-	defer func() {
-		if t.Failed() {
-			t.Logf("out: %s; every: %s; narrow: %s", out.settled(last.Events()), books["every"].settled(h.life(path("every", kills))),
-				books["narrow"].settled(h.life(path("narrow", kills))))
-		}
-	}()
-	routertest.Poll(t, "the last state on standard output", func() bool { return out.settled(last.Events()) == "" })
-	for name, b := range books {
-		for n := range kills {
-			b.read(h.life(path(name, n)))
-		}
-		routertest.Poll(t, "the last state at "+name, func() bool { return b.settled(h.life(path(name, kills))) == "" })
-		b.read(h.life(path(name, kills)))
-	}
-	if code := last.Stop(t); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	before := h.count()
-	r := next(kills + 1)
-	r.Ready(t)
-	maps.Make(routertest.ConfigMap("o-last", "1"))
-	r.Expect(t, "all added "+ns+"/o-last")
-	routertest.Poll(t, "the webhooks to get it", func() bool { return h.count() >= before+2 })
-	if events := r.Events(); len(events) != 1 || h.count() != before+2 {
-		t.Errorf("after a clean stop: %q and %d at the webhooks, want what is new", routertest.Summary(events), h.count()-before)
-	}
-}
-
-const threeRoutes = `
-sources: {maps: {resource: v1/configmaps, namespaces: %s}}
-sinks: {out: {stdout: {}}, every: {webhook: {url: %q}}, narrow: {webhook: {url: %q}}}
-define: {mine: object.metadata.name.startsWith("o-")}
-routes:
-  - {name: all, from: maps, filter: mine, existing: deliver, to: out, batch: {wait: 1ms}}
-  - {name: every, from: maps, filter: mine, existing: deliver, to: every, batch: {size: 8, wait: 1ms}, retry: {backoff: 1ms, max: 20ms}}
-  - {name: narrow, deliver: latest, from: maps, filter: mine, existing: deliver, to: narrow, concurrency: 1, batch: {size: 1}, retry: {backoff: 1ms, max: 20ms}}
-`
 
 // TestLedgerAcrossGaps kills the router, and the history of what happens while it is down is lost each time: what it knows of the
 // objects that it has just begun to deliver has to do.
@@ -135,18 +50,6 @@ routes: [{name: all, from: maps, filter: object.metadata.name.startsWith("o-"), 
 	}()
 	routertest.Poll(t, "the last state", func() bool { problem = book.settled(last.Events()); return problem == "" })
 	book.read(last.Events())
-}
-
-// dieAnyTime kills the router at once, after something arrived, or a while later.
-func dieAnyTime(t *testing.T, r *routertest.Router) {
-	t.Helper()
-	switch rand.IntN(3) { //nolint:gosec // no secret
-	case 0:
-		r.Wait(t, "anything", func(events []routertest.Event) bool { return len(events) > 0 })
-	case 1:
-		<-time.After(time.Duration(rand.IntN(1500)) * time.Millisecond) //nolint:gosec // no secret
-	}
-	r.Kill(t)
 }
 
 // TestRestartAgainstColdStart measures how long it takes until the first delta of now is delivered, by a router that has a state and by

@@ -2,12 +2,10 @@ package chaos
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
@@ -127,48 +125,5 @@ routes:
 		if e.Type == "deltarouter.added" {
 			t.Errorf("the sink that had it got it again: %s", e)
 		}
-	}
-}
-
-// TestLedger writes a known history while the router is killed again and again, and looks whether every delete of everything that was
-// ever delivered, and the last state of all that is left, were delivered, and whether anything went backwards between two kills.
-func TestLedger(t *testing.T) {
-	const kills, objects, perLife = 10, 40, 60
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
-	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
-	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
-sources:
-  maps: {resource: v1/configmaps, namespaces: %s}
-sinks: {out: {stdout: {}}}
-routes:
-  - {name: all, from: maps, filter: object.metadata.name.startsWith("o-"), existing: deliver, to: out, batch: {wait: 1ms}}
-`, ns))
-	random := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
-	book := newLedger(t)
-	for range kills {
-		r := routertest.StartFile(t, file)
-		for range perLife {
-			book.step(maps, fmt.Sprintf("o-%d", random.IntN(objects)), random.IntN(4))
-		}
-		if random.IntN(2) == 0 { // some lives end at once, some after something arrived
-			r.Wait(t, "anything", func(events []routertest.Event) bool { return len(events) > random.IntN(perLife/2) })
-		}
-		r.Kill(t)
-		book.read(r.Events())
-		for range perLife / 4 { // while it is down
-			book.step(maps, fmt.Sprintf("o-%d", random.IntN(objects)), random.IntN(4))
-		}
-	}
-	last := routertest.StartFile(t, file)
-	defer func() {
-		if t.Failed() {
-			t.Log(book.settled(last.Events()))
-		}
-	}()
-	routertest.Poll(t, "the last state", func() bool { return book.settled(last.Events()) == "" })
-	book.read(last.Events())
-	if problem := book.settled(nil); problem != "" {
-		t.Error(problem)
 	}
 }

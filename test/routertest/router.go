@@ -34,6 +34,9 @@ import (
 // Patience is how long a test waits for something that comes.
 const Patience = 30 * time.Second
 
+// maxLog is how much of the log of each router, in bytes, is shown if the test fails.
+const maxLog = 16 << 10
+
 // Router is a running router and what it has written so far. Its methods may be called from several goroutines.
 type Router struct {
 	cmd    *exec.Cmd
@@ -72,6 +75,14 @@ func Start(t *testing.T, kubeconfig, config string, args ...string) *Router {
 // StartFile runs the router with a configuration file and returns when its probes are served. It is killed at the end of the test.
 func StartFile(t *testing.T, file string, args ...string) *Router {
 	t.Helper()
+	r := Launch(t, file, args...)
+	r.wait(t, "the address of the probes", func() bool { return r.probes != "" })
+	return r
+}
+
+// Launch is StartFile without the wait.
+func Launch(t *testing.T, file string, args ...string) *Router {
+	t.Helper()
 	r := &Router{cmd: Command(append([]string{"-config", file}, args...)...)}
 	r.changed = sync.NewCond(&r.mu)
 	stdout, err := r.cmd.StdoutPipe()
@@ -93,10 +104,10 @@ func StartFile(t *testing.T, file string, args ...string) *Router {
 		readers.Wait()
 		_ = r.cmd.Wait()
 		if t.Failed() {
-			t.Logf("the router's log:\n%s", r.Log())
+			log := r.Log()
+			t.Logf("the router's log:\n%s", log[max(0, len(log)-maxLog):])
 		}
 	})
-	r.wait(t, "the address of the probes", func() bool { return r.probes != "" })
 	return r
 }
 
