@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -17,7 +16,7 @@ import (
 // Config says where the state is kept.
 type Config struct {
 	// Path of the state file, by custom state.db. Its folder is made with mode 0700 if it does not exist. Beside it lie the lock
-	// (.lock) and what was put aside (.corrupt-<time>).
+	// (.lock), the last three files that were put aside (.corrupt-<time>) and, while Open runs, what it makes (.new, .compact).
 	Path string
 	// MaxSize in bytes is what the file may grow to; 0: no limit. A cut that needs more fails with ErrFull. The file is grown in steps
 	// of 16 MiB.
@@ -42,7 +41,8 @@ type DB struct {
 }
 
 // Open opens the state file and makes it if it is not there. It reads the whole file once; see the package comment for what it finds.
-// The error is a *LockedError, a *NewerError or one of the file system; a damaged file is no error, see [DB.Quarantined].
+// The error is a *LockedError, a *NewerError or one of the file system; a damaged file is no error, see [DB.Quarantined]. A file of which
+// most is free is rewritten, see shrink.
 func Open(cfg Config) (*DB, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -93,6 +93,7 @@ func (db *DB) load() error {
 	if err := os.Chmod(db.cfg.Path, 0o600); err != nil {
 		return err
 	}
+	db.shrink(found)
 	if err := db.openBolt(); err != nil {
 		return fmt.Errorf("%s: %w", db.cfg.Path, err)
 	}
@@ -170,22 +171,6 @@ func (db *DB) stamp(bolt *bbolt.DB) error {
 	}))
 }
 
-// quarantine renames a damaged file.
-func (db *DB) quarantine(reason error) error {
-	if db.bolt != nil {
-		_ = db.bolt.Close() // it is given up
-		db.bolt = nil
-	}
-	name := db.cfg.Path + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000Z")
-	if err := os.Rename(db.cfg.Path, name); err != nil {
-		return fmt.Errorf("%w, and it cannot be put aside: %w", reason, err)
-	}
-	db.quarantined = name
-	db.cfg.Log.Error("the state file is damaged: it was put aside and a new one begun; everything is listed anew, and what was owed or deleted meanwhile is lost",
-		"file", db.cfg.Path, "kept", name, "err", reason)
-	return syncFolder(filepath.Dir(db.cfg.Path))
-}
-
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {
@@ -204,7 +189,7 @@ func (db *DB) Cluster() string {
 	return db.cluster
 }
 
-// Size returns the size of the file in bytes. A part of it may be free for new values: the file does not shrink.
+// Size returns the size of the file in bytes. A part of it may be free for new values: the file shrinks at [Open] only.
 func (db *DB) Size() int64 {
 	info, err := os.Stat(db.cfg.Path)
 	if err != nil {

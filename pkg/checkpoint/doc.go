@@ -31,7 +31,10 @@
 //   - What was written comes back as it was, or not at all: see below. The gap is a disk that brings back an old file as a whole.
 //   - Of Secrets (of the core group) only the identity is written, in objects as in deltas. The file has mode 0600, its folder 0700.
 //   - Never a panic and never a crash loop: a file that is damaged is renamed to state.db.corrupt-<time>, with one line in the log, and
-//     a new one is begun. A file that is locked or of a newer format is an error and is left untouched.
+//     a new one is begun. The newest three such files are kept. A file that is locked or of a newer format is an error and is left
+//     untouched.
+//   - The file does not shrink while it is in use. When it is opened, and more than half of it and more than 64 MiB hold nothing, it is
+//     rewritten without that; if there is no room for both, it stays as it is.
 //
 // # Format on disk
 //

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,9 +28,60 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
+// noRoomToShrink: the file stays as it is, and is used.
+func noRoomToShrink(t *testing.T, whole, want string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "state.db")
+	copyFile(t, whole, path)
+	before := sizeOf(t, path)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "CHECKPOINT_LIMITED="+path, "CHECKPOINT_LIMIT=1000000")
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "ok\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+	if now := sizeOf(t, path); now != before {
+		t.Errorf("it has %d bytes, before %d", now, before)
+	}
+	if others, err := filepath.Glob(path + ".*"); err != nil || len(others) != 1 { // the lock
+		t.Errorf("%q is there (%v)", others, err)
+	}
+	db := open(t, path)
+	if got := dump(t, db, []string{"w"}, []string{"r"}); got != want || db.Quarantined() != "" || db.Size() >= before {
+		t.Errorf("with room again: %d bytes, before %d", db.Size(), before)
+	}
+}
+
+// opened opens a file that is to be rewritten, where that has no room.
+func opened(path, limit string) error {
+	signal.Ignore(syscall.SIGXFSZ)
+	n, err := strconv.ParseUint(limit, 10, 64)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: n, Max: 1 << 40}); err != nil {
+		return err
+	}
+	log, said := logger()
+	db, err := checkpoint.Open(checkpoint.Config{Path: path, Log: log})
+	if err != nil {
+		return err
+	}
+	if text := said.String(); !strings.Contains(text, "it is used as it is") || !strings.Contains(text, "no room") || strings.Count(text, "\n") != 1 {
+		return fmt.Errorf("the log says %s", text)
+	}
+	if w, err := db.LoadWatch("w"); err != nil || len(w.Objects) != 51 {
+		return fmt.Errorf("%+v, %w", w, err)
+	}
+	return db.Close()
+}
+
 // limited is the process.
 func limited(path string) int {
-	if err := limitedWrites(path); err != nil {
+	do := limitedWrites
+	if limit := os.Getenv("CHECKPOINT_LIMIT"); limit != "" {
+		do = func(path string) error { return opened(path, limit) }
+	}
+	if err := do(path); err != nil {
 		fmt.Println(err)
 		return 1
 	}

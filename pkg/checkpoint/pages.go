@@ -37,6 +37,7 @@ type pages struct {
 	pageSize int64
 	meta     metaPage
 	seen     []uint64 // one bit for each page: it is used
+	used     int64    // how many pages hold something, the free list among them
 	buffers  [][]byte // one for each level of the walk
 	codec    *codec
 	// visit is called with each value, in the order of the keys.
@@ -55,7 +56,7 @@ func (p *pages) walk() (fellBack bool, err error) {
 		return false, corruptf("%d pages are in use, the file has %d", p.meta.high, p.size/p.pageSize)
 	}
 	p.seen = make([]uint64, p.meta.high/64+1)
-	p.seen[0] = 3 // the meta pages
+	p.seen[0], p.used = 3, 2 // the meta pages
 	if err := p.bucket(p.meta.root, 0, 0); err != nil {
 		return false, err
 	}
@@ -135,6 +136,7 @@ func (p *pages) read(id uint64, level int) ([]byte, error) {
 			return nil, corruptf("page %d is used twice", i)
 		}
 	}
+	p.used += int64(overflow) + 1 //nolint:gosec // there are not more than the file has
 	if overflow == 0 {
 		return page, nil
 	}

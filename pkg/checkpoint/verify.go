@@ -48,6 +48,8 @@ func parseFormat(v []byte) (format, reader int, err error) {
 type verdict struct {
 	format   int
 	fellBack bool // see pages.walk
+	size     int64
+	free     int64 // of size, what holds nothing
 }
 
 // verify reads the whole file: pages, every value's checksum, and that no value is missing. It does not write and does not use bbolt.
@@ -72,6 +74,7 @@ func verify(path string, c *codec) (found verdict, err error) {
 		return verdict{}, err
 	}
 	found.format = check.format
+	found.size, found.free = walker.size, walker.size-walker.used*walker.pageSize
 	return found, check.done()
 }
 
