@@ -111,13 +111,17 @@ func Launch(t *testing.T, file string, args ...string) *Router {
 	return r
 }
 
+// readEvents reads standard output. A last line without an end, as a SIGKILL can leave it, is no event.
 func (r *Router) readEvents(out io.Reader) {
-	lines := bufio.NewScanner(out)
-	lines.Buffer(nil, 64<<20)
-	for lines.Scan() {
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			break
+		}
 		var e Event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			e = Event{Type: "not JSON: " + lines.Text()}
+		if err := json.Unmarshal(line, &e); err != nil {
+			e = Event{Type: "not JSON: " + string(line)}
 		}
 		r.mu.Lock()
 		r.events = append(r.events, e)
