@@ -56,7 +56,7 @@ func NewClientFor(cfg *rest.Config) (*Client, error) {
 	// Unpacking costs more CPU than everything else that is done with an object, and watches are never packed.
 	cfg.DisableCompression = true
 	if cfg.Dial == nil {
-		// On HTTP/2 pings find out that the other side is gone, on HTTP/1.1 only TCP does.
+		// On HTTP/2 pings find out that the other side is gone, on HTTP/1.1 only TCP does; see also Config.Silence.
 		dialer := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{
 			Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 4,
 		}}
@@ -136,6 +136,7 @@ func (c *Client) get(ctx context.Context, path string, query url.Values, accept 
 	timer.Stop()
 	if err != nil {
 		if cause := context.Cause(ctx); errors.Is(cause, errSlow) {
+			c.Close() // the other connections may be as dead as this one
 			err = cause
 		}
 		cancel(nil)

@@ -62,6 +62,10 @@ type Config struct {
 	// ProbeInterval is within what time the API server is asked again, for each watch, whether it has gone back in time or is another
 	// cluster's. Defaults to a minute.
 	ProbeInterval time.Duration
+	// Silence is how long a watch over HTTP/1.1 may bring nothing, not even a bookmark, before it is opened anew. API servers send
+	// bookmarks about once a minute, so most of those who end so were in order, which costs three small requests. Over HTTP/2, where
+	// pings notice a dead connection, it is four times that, for what answers pings and passes nothing on. Defaults to 45s.
+	Silence time.Duration
 	// BookmarkWait is how long a stream of initial events may be silent before it is taken for one that never says where they end.
 	// Defaults to 30s.
 	BookmarkWait time.Duration
@@ -86,6 +90,7 @@ func New(cfg Config) *Factory {
 	cfg.Backoff.Min = cmp.Or(cfg.Backoff.Min, 500*time.Millisecond)
 	cfg.Backoff.Max = cmp.Or(cfg.Backoff.Max, 30*time.Second)
 	cfg.BookmarkWait = cmp.Or(cfg.BookmarkWait, 30*time.Second)
+	cfg.Silence = cmp.Or(cfg.Silence, 45*time.Second)
 	cfg.ProbeInterval = cmp.Or(cfg.ProbeInterval, time.Minute)
 	return &Factory{cfg: cfg, sources: make(map[string]*source), census: newCensus(cfg.Client, cfg.Log)}
 }

@@ -406,3 +406,31 @@ func TestExpiredWhileWatching(t *testing.T) {
 	r.sink.want(t, false, "added pods default/b")
 	eventually(t, "relist counted", func() bool { return r.metric("relists_total", "expired") == 1 })
 }
+
+// A connection on which nothing comes any more, and which nobody ends, is given up: over HTTP/1.1 there are no pings.
+func TestSilentWatch(t *testing.T) {
+	a := newAPI(t)
+	a.put("default/a", "web")
+	var silent atomic.Int32
+	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+		if kindOf(r) != "WATCH" || silent.Add(1) > 2 {
+			return false
+		}
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		return true
+	})
+	r := newRig(t, a, options{config: informer.Config{Silence: 50 * time.Millisecond}})
+	r.start()
+	r.sink.want(t, false, "added pods default/a initial")
+	a.dropWatches()
+	a.put("default/a", "db")
+	a.delete("default/a")
+	r.sink.want(t, false, "updated pods default/a", "deleted pods default/a")
+	if n := a.lists(); n != 1 {
+		t.Errorf("%d lists, want one", n)
+	}
+	if silent.Load() < 3 {
+		t.Errorf("opened %d times", silent.Load())
+	}
+}

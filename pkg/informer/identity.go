@@ -13,6 +13,9 @@ import (
 // identityPath is an object that every cluster has from its beginning to its end.
 const identityPath = "/api/v1/namespaces/kube-system"
 
+// identityTimeout is how long one question may take: others wait for the answer.
+const identityTimeout = 15 * time.Second
+
 var errNoIdentity = errors.New("namespace kube-system has no uid")
 
 // Identity returns what tells the cluster from others, whatever its address: the uid of its namespace kube-system. The error says
@@ -61,7 +64,9 @@ func (c *census) identity(ctx context.Context, maxAge time.Duration) (string, er
 		return c.answer, c.err
 	}
 	asked := time.Now()
-	answer, err := c.client.Identity(ctx)
+	patient, cancel := context.WithTimeout(ctx, identityTimeout)
+	defer cancel()
+	answer, err := c.client.Identity(patient)
 	if ctx.Err() != nil {
 		return "", ctx.Err() // who waited for the turn still wants to know
 	}

@@ -136,7 +136,11 @@ func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resu
 			cancel()
 			return err
 		}
-		r = newReader(ctx, cancel, w, resp.Body, opts, resumed)
+		silence := w.factory.cfg.Silence
+		if resp.ProtoMajor > 1 {
+			silence *= 4
+		}
+		r = newReader(ctx, cancel, w, newBody(resp.Body, silence, func(error) { _ = resp.Body.Close() }), opts, resumed)
 		return nil
 	})
 	return r, err

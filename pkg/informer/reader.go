@@ -200,6 +200,9 @@ func (r *reader) ended(err error) {
 	}
 	r.w.noteError(err)
 	switch {
+	case errors.Is(err, errSlow):
+		r.w.factory.cfg.Client.Close() // the connections that wait to be used again may be as dead as this one
+		r.w.log.Debug("watch was silent", "watch", r.w.name)
 	case errors.Is(err, errNotJSON), errors.Is(err, errNotWatch):
 		r.w.log.Error("watch ended", "watch", r.w.name, "err", err)
 	default: // the API server ends watches every few minutes, and connections break

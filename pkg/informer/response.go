@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,27 +16,35 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// body is a response body that ends its request when it is closed, or when a read takes too long.
+// body is a response body that ends its request when it is closed, or when a read takes too long: then the error is errSlow. The
+// time between two reads does not count.
 type body struct {
 	io.ReadCloser
 	idle   time.Duration
 	timer  *time.Timer
+	slow   atomic.Bool
 	cancel context.CancelCauseFunc
 }
 
 func newBody(rc io.ReadCloser, idle time.Duration, cancel context.CancelCauseFunc) *body {
 	b := &body{ReadCloser: rc, idle: idle, cancel: cancel}
 	if idle > 0 {
-		b.timer = time.AfterFunc(idle, func() { cancel(errSlow) })
+		b.timer = time.AfterFunc(idle, func() { b.slow.Store(true); cancel(errSlow) })
+		b.timer.Stop()
 	}
 	return b
 }
 
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
+	if b.timer == nil {
+		return b.ReadCloser.Read(p)
+	}
+	b.timer.Reset(b.idle)
 	n, err := b.ReadCloser.Read(p)
-	if b.timer != nil {
-		b.timer.Reset(b.idle)
+	b.timer.Stop()
+	if err != nil && b.slow.Load() {
+		err = errSlow
 	}
 	return n, err
 }

@@ -3,15 +3,22 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/index"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -159,13 +166,27 @@ func TestCutUnderLoad(t *testing.T) {
 	}
 }
 
-// TestHalfOpenConnection: the network forgets the connections and says so to nobody. The router finds out by itself, with pings of
-// HTTP/2 that come, unless the environment says otherwise, after 30 s without news and wait for 15 s.
+// TestHalfOpenConnection: the network forgets the connections and says so to nobody. The router finds out by itself: over HTTP/2 with
+// pings that come, unless the environment says otherwise, after 30 s without news and wait for 15 s; over HTTP/1.1 by 45 s of silence.
 func TestHalfOpenConnection(t *testing.T) {
-	if long(t) == 0 {
-		t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "2")
-		t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "2")
-	}
+	t.Run("HTTP 2", func(t *testing.T) {
+		if long(t) == 0 {
+			t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "2")
+			t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "2")
+		}
+		halfOpen(t)
+	})
+	t.Run("HTTP 1", func(t *testing.T) {
+		if long(t) == 0 {
+			t.Skip("takes a minute: see TestHalfOpenWatch")
+		}
+		t.Setenv("DISABLE_HTTP2", "yes")
+		halfOpen(t)
+	})
+}
+
+func halfOpen(t *testing.T) {
+	t.Helper()
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
 	hole := newBlackHole(t, s)
@@ -179,7 +200,7 @@ func TestHalfOpenConnection(t *testing.T) {
 	began := time.Now()
 	maps.Make(routertest.ConfigMap("meanwhile", "1"))
 	maps.Remove("before")
-	for waiting := time.Tick(time.Second); time.Since(began) < time.Minute && len(r.Events()) < 3; { // longer than the routertest.Patience of expect
+	for waiting := time.Tick(time.Second); time.Since(began) < 90*time.Second && len(r.Events()) < 3; { // longer than the patience of Expect
 		<-waiting
 	}
 	want := []string{"all added " + ns + "/before", "all added " + ns + "/meanwhile", "all deleted " + ns + "/before"}
@@ -187,5 +208,65 @@ func TestHalfOpenConnection(t *testing.T) {
 	t.Logf("noticed after %v", time.Since(began).Round(100*time.Millisecond))
 	if n := r.Metric(t, "deltarouter_relists_total"); n != 0 {
 		t.Errorf("%v relists, want none", n)
+	}
+}
+
+// TestHalfOpenWatch is TestHalfOpenConnection over HTTP/1.1 with less patience, which only the part of the router that watches can be given.
+func TestHalfOpenWatch(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	hole := newBlackHole(t, s)
+	config, err := clientcmd.BuildConfigFromFlags("", hole.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.NextProtos = []string{"http/1.1"}
+	client, err := informer.NewClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	seen := deltas{all: make(chan string, 100)}
+	factory := informer.New(informer.Config{
+		Client: client, Cluster: "test", Metrics: metrics.New(), Log: slog.New(slog.DiscardHandler), Downstream: seen, Silence: 2 * time.Second,
+	})
+	factory.Watch(informer.Spec{Resource: routertest.ConfigMaps, Namespace: ns}, index.NewStore(), informer.Source{Name: "maps"})
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { factory.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	maps.Make(routertest.ConfigMap("before", "1"))
+	seen.want(t, "added", ns+"/before")
+	hole.freeze()
+	maps.Make(routertest.ConfigMap("meanwhile", "1"))
+	maps.Remove("before")
+	seen.want(t, "added", ns+"/meanwhile")
+	seen.want(t, "deleted", ns+"/before")
+}
+
+// deltas is a downstream that shows what comes.
+type deltas struct{ all chan string }
+
+// Admit implements informer.Downstream.
+func (d deltas) Admit(_ context.Context, delta *event.Delta) (commit func(), err error) {
+	return func() {
+		if name := delta.Key().String(); !strings.HasSuffix(name, "/kube-root-ca.crt") {
+			d.all <- delta.Op.String() + " " + name
+		}
+	}, nil
+}
+
+func (d deltas) want(t *testing.T, op, name string) {
+	t.Helper()
+	select {
+	case got := <-d.all:
+		if !strings.EqualFold(got, op+" "+name) {
+			t.Errorf("got %s, want %s %s", got, op, name)
+		}
+	case <-time.After(routertest.Patience):
+		t.Fatalf("waited in vain for %s %s", op, name)
 	}
 }
