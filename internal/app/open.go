@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync/atomic"
 
 	"github.com/deltarouter/deltarouter/pkg/api"
@@ -110,11 +111,18 @@ func (d downstream) Admit(ctx context.Context, delta *event.Delta) (commit func(
 	return d.r.pipeline.Admit(ctx, delta)
 }
 
+// cacheFolder is the folder in state.dir of what can be made again.
+const cacheFolder = "cache"
+
 func (r *router) env(what, name string, workers int) plugins.Env {
-	return plugins.Env{
+	env := plugins.Env{
 		Name: name, Cluster: r.plan.config.Cluster.Name, Log: r.log.With(what, name), Metrics: r.metrics,
 		Stdout: r.opts.Stdout, Workers: workers,
 	}
+	if dir := r.plan.config.State.Dir; dir != "" {
+		env.Cache = filepath.Join(dir, cacheFolder)
+	}
+	return env
 }
 
 func (r *router) openPipeline(cfg pipeline.Config) error {

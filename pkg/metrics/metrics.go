@@ -43,6 +43,8 @@ type Metrics struct {
 	ObjectErrors    *prometheus.CounterVec   // source: objects that could not be read and were left out
 	IndexErrors     *prometheus.CounterVec   // source, index: evaluations that failed and indexed nothing
 	GuestMemory     *prometheus.GaugeVec     // handler: bytes
+	GuestFuel       *prometheus.CounterVec   // handler: about one for each instruction
+	GuestsEnded     *prometheus.CounterVec   // handler, reason (trap, exit, fuel, stack, answer, memory, calls)
 	ConfigReloadOK  prometheus.Gauge
 	ConfigHash      *prometheus.GaugeVec // hash
 	buildInfo       *prometheus.GaugeVec // version
@@ -70,6 +72,8 @@ func New() *Metrics {
 	m.ObjectErrors = m.counter("object_errors_total", "Objects that could not be read and were left out.", "source")
 	m.IndexErrors = m.counter("index_errors_total", "Index expressions that failed on an object and indexed nothing.", "source", "index")
 	m.GuestMemory = m.gauge("guest_memory_bytes", "Memory of a handler's guests.", "handler")
+	m.GuestFuel = m.counter("guest_fuel_total", "Fuel that a handler's guests burnt: about one for each instruction.", "handler")
+	m.GuestsEnded = m.counter("guests_ended_total", "Guests that were replaced, and why.", "handler", "reason")
 	m.ConfigHash = m.gauge("config_hash", "1 for the hash of the running configuration.", "hash")
 	m.buildInfo = m.gauge("build_info", "1 for the running version.", "version")
 	m.ConfigReloadOK = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -118,6 +122,8 @@ func (m *Metrics) ForgetHandler(name string) {
 	handler := prometheus.Labels{"handler": name}
 	m.HandlerSeconds.DeletePartialMatch(handler)
 	m.GuestMemory.DeletePartialMatch(handler)
+	m.GuestFuel.DeletePartialMatch(handler)
+	m.GuestsEnded.DeletePartialMatch(handler)
 }
 
 // Handler serves the metrics in the Prometheus text formats.

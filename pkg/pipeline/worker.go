@@ -142,7 +142,7 @@ func (w *worker) handle(ctx context.Context) {
 		if e.lane == stopped {
 			continue // handled too early: what it came to is forgotten, and it is handled again after what stands before it
 		}
-		if w.judge(e, results[i]); e.work.state == later {
+		if w.judge(ctx, e, results[i]); e.work.state == later {
 			stopped = e.lane
 		}
 	}
@@ -176,8 +176,10 @@ func (w *worker) failed(ctx context.Context, err error) {
 		}
 		return
 	}
-	if len(w.todo) == 1 {
-		w.reject(w.todo[0], err)
+	if len(w.todo) == 1 || plugins.IsUnavailable(err) {
+		for _, e := range w.todo {
+			w.reject(ctx, e, err)
+		}
 		return
 	}
 	w.count.errors("handler").Inc()
@@ -188,7 +190,7 @@ func (w *worker) failed(ctx context.Context, err error) {
 }
 
 // judge takes the handler's verdict on one entry.
-func (w *worker) judge(e *entry, result plugins.Result) {
+func (w *worker) judge(ctx context.Context, e *entry, result plugins.Result) {
 	switch result.Verdict {
 	case plugins.OK:
 		e.work.events = e.work.events[:0]
@@ -210,13 +212,22 @@ func (w *worker) judge(e *entry, result plugins.Result) {
 		if err == nil {
 			err = errors.New("verdict " + result.Verdict.String())
 		}
-		w.reject(e, fmt.Errorf("handler %q: %w", w.cfg.HandlerName, err))
+		w.reject(ctx, e, fmt.Errorf("handler %q: %w", w.cfg.HandlerName, err))
 	}
 }
 
-// reject counts an attempt that failed.
-func (w *worker) reject(e *entry, err error) {
+// reject counts an attempt that failed. That the handler is unavailable is no attempt, until the delta is too old.
+func (w *worker) reject(ctx context.Context, e *entry, err error) {
 	w.count.errors("handler").Inc()
+	if plugins.IsUnavailable(err) {
+		if e.work.tries++; w.expired(ctx, e, err) {
+			e.work.dead = err
+			return
+		}
+		e.work.state = later
+		e.work.delay = max(w.cfg.Retry.delay(e.work.tries), plugins.RetryAfter(err))
+		return
+	}
 	e.work.attempts++
 	if plugins.IsRejected(err) || e.work.attempts > w.cfg.Retry.Attempts {
 		e.work.dead = err

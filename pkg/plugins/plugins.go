@@ -67,7 +67,7 @@ func (v Verdict) String() string {
 type Result struct {
 	Verdict Verdict
 	// Err is why, for Retry and Fail. An error made by [Reject] is not tried again: it would fail the same way.
-	// [RetryLater] sets when to try again.
+	// [RetryLater] sets when to try again, and [Unavailable] also that this was no attempt.
 	Err error
 	// Events is what to deliver, for OK.
 	Events []Emit
@@ -106,6 +106,7 @@ type Env struct {
 	Metrics *metrics.Metrics // never nil
 	Stdout  io.Writer        // where the stdout sink writes; safe for concurrent use
 	Workers int              // how many calls of Handle there are at most at the same time
+	Cache   string           // a folder for what can be made again, which only the router's user can write to; empty: there is none
 
 	KV        KV     // what the handler remembers; nil for sinks, and where the host keeps nothing
 	Lookup    Lookup // what the host's cache holds of the factory's Lookups; nil for sinks

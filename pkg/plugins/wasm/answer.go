@@ -29,19 +29,19 @@ func malformed(format string, args ...any) error {
 
 // decodeAnswer reads the answer to a batch of n deltas out of the guest's memory. Nothing it returns refers to that memory. The
 // error wraps errMalformed or errTooMuch; events that are no good fail their delta only.
-func decodeAnswer(mem memory, ret uint64, n int) ([]plugins.Result, error) {
+func decodeAnswer(mem memory, ret uint64, n int, limits *Limits) ([]plugins.Result, error) {
 	ptr, size := uint32(ret>>32), uint32(ret)
 	if ptr == 0 {
 		return wholeBatch(size, n)
 	}
-	if size > maxOutput {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d", errTooMuch, size, maxOutput)
+	if int64(size) > int64(limits.Output) {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d (limits.output)", errTooMuch, size, limits.Output)
 	}
 	view, ok := mem.Read(ptr, size)
 	if !ok {
 		return nil, malformed("its %d bytes at %#x are not within the guest's memory", size, ptr)
 	}
-	return answer(view).results(n)
+	return reader{answer(view), limits}.results(n)
 }
 
 // wholeBatch is the answer 0 to 3: one verdict for every delta.
@@ -56,8 +56,14 @@ func wholeBatch(verdict uint32, n int) ([]plugins.Result, error) {
 	return results, nil
 }
 
-// answer is the text of an answer, copied or a view of the guest's memory.
+// answer is the text of an answer, or a piece of it.
 type answer string
+
+// reader reads an answer within limits.
+type reader struct {
+	answer
+	*Limits
+}
 
 func (a answer) u32(at int) uint32 { return binary.LittleEndian.Uint32([]byte(a[at : at+4])) }
 
@@ -73,13 +79,13 @@ func (a answer) piece(at int) (answer, error) {
 	return a[off : off+n], nil
 }
 
-func (a answer) results(n int) ([]plugins.Result, error) {
-	if len(a) < 4 {
-		return nil, malformed("%d bytes are too few", len(a))
+func (a reader) results(n int) ([]plugins.Result, error) {
+	if len(a.answer) < 4 {
+		return nil, malformed("%d bytes are too few", len(a.answer))
 	}
 	count := int64(a.u32(0))
-	if count > int64(n) || 4+count*answerSize > int64(len(a)) {
-		return nil, malformed("%d records for %d deltas in %d bytes", count, n, len(a))
+	if count > int64(n) || 4+count*answerSize > int64(len(a.answer)) {
+		return nil, malformed("%d records for %d deltas in %d bytes", count, n, len(a.answer))
 	}
 	results := make([]plugins.Result, n)
 	seen := make([]bool, n)
@@ -100,10 +106,10 @@ func (a answer) results(n int) ([]plugins.Result, error) {
 }
 
 // record reads the record at an offset; its idx was read before.
-func (a answer) record(at int) (plugins.Result, error) {
-	verdict, events := plugins.Verdict(a[at+4]), int(a[at+6])|int(a[at+7])<<8
-	if verdict > plugins.Fail || a[at+5] != 0 {
-		return plugins.Result{}, malformed("verdict %d, padding %d", verdict, a[at+5])
+func (a reader) record(at int) (plugins.Result, error) {
+	verdict, events := plugins.Verdict(a.answer[at+4]), int(a.answer[at+6])|int(a.answer[at+7])<<8
+	if verdict > plugins.Fail || a.answer[at+5] != 0 {
+		return plugins.Result{}, malformed("verdict %d, padding %d", verdict, a.answer[at+5])
 	}
 	message, err := a.piece(at + 12)
 	if err != nil {
@@ -117,18 +123,18 @@ func (a answer) record(at int) (plugins.Result, error) {
 		if events != 0 {
 			return plugins.Result{}, malformed("%d events with the verdict %s", events, verdict)
 		}
-		return judge(verdict, time.Duration(a.u32(at+8))*time.Millisecond, clean(message)), nil
+		return judge(verdict, time.Duration(a.u32(at+8))*time.Millisecond, clean(message, int(a.Message))), nil
 	}
 	envelopes, err := emitted.envelopes(events)
 	if err != nil {
 		return plugins.Result{}, err
 	}
-	return emit(envelopes), nil
+	return a.emit(envelopes), nil
 }
 
 // envelopes splits the events of a delta: each is a length and so many bytes, without padding.
 func (a answer) envelopes(n int) ([]answer, error) {
-	envelopes := make([]answer, 0, min(n, maxEvents))
+	var envelopes []answer
 	for k := range n {
 		if len(a) < 4 || uint64(a.u32(0)) > uint64(len(a)-4) {
 			return nil, malformed("event %d is not within what the record refers to", k)
@@ -144,16 +150,16 @@ func (a answer) envelopes(n int) ([]answer, error) {
 }
 
 // emit makes the result of a delta that is ok.
-func emit(envelopes []answer) plugins.Result {
+func (l *Limits) emit(envelopes []answer) plugins.Result {
 	if len(envelopes) == 0 {
 		return plugins.Result{}
 	}
-	if len(envelopes) > maxEvents {
-		return reject(fmt.Errorf("%d events for one delta, at most %d", len(envelopes), maxEvents))
+	if len(envelopes) > l.Events {
+		return reject(fmt.Errorf("%d events for one delta, at most %d (limits.events)", len(envelopes), l.Events))
 	}
 	events := make([]plugins.Emit, len(envelopes))
 	for k, text := range envelopes {
-		e, err := parseEnvelope(string(text))
+		e, err := l.parseEnvelope(string(text))
 		if err != nil {
 			return reject(fmt.Errorf("event %d of the guest: %w", k, err))
 		}
@@ -167,7 +173,7 @@ func reject(err error) plugins.Result {
 }
 
 // parseEnvelope reads {"type"?, "subject"?, "data"}. Its error never quotes the text.
-func parseEnvelope(text string) (e plugins.Emit, err error) {
+func (l *Limits) parseEnvelope(text string) (e plugins.Emit, err error) {
 	if err := rawjson.Check(text); err != nil {
 		return e, err
 	}
@@ -178,9 +184,9 @@ func parseEnvelope(text string) (e plugins.Emit, err error) {
 	for key, value := range envelope.Fields() {
 		switch key {
 		case "type":
-			e.Type, err = attribute(key, value)
+			e.Type, err = l.attribute(key, value)
 		case "subject":
-			e.Subject, err = attribute(key, value)
+			e.Subject, err = l.attribute(key, value)
 		case "data":
 			e.Data = []byte(value)
 		default:
@@ -197,13 +203,13 @@ func parseEnvelope(text string) (e plugins.Emit, err error) {
 }
 
 // attribute reads a CloudEvents attribute: a string, not empty, without control characters.
-func attribute(name string, value rawjson.Value) (string, error) {
+func (l *Limits) attribute(name string, value rawjson.Value) (string, error) {
 	s := value.Str()
 	switch {
 	case value.Kind() != rawjson.String || s == "":
 		return "", fmt.Errorf("%s is not a string, or empty: leave it out", name)
-	case len(s) > maxMessage:
-		return "", fmt.Errorf("%s has %d bytes, at most %d", name, len(s), maxMessage)
+	case len(s) > int(l.Message):
+		return "", fmt.Errorf("%s has %d bytes, at most %d (limits.message)", name, len(s), l.Message)
 	case strings.ContainsFunc(s, unicode.IsControl):
 		return "", fmt.Errorf("%s contains a control character", name)
 	}
@@ -230,22 +236,22 @@ func reason(message, otherwise string) error {
 }
 
 // clean makes a guest's text fit for an error or a log: bounded, UTF-8, a copy.
-func clean[T ~string | ~[]byte](text T) string {
-	cut := text[:min(len(text), maxMessage)]
+func clean[T ~string | ~[]byte](text T, longest int) string {
+	cut := text[:min(len(text), longest)]
 	s := strings.ToValidUTF8(strings.Clone(string(cut)), "\uFFFD")
-	if len(text) > maxMessage {
+	if len(text) > longest {
 		s += "…"
 	}
 	return s
 }
 
 // initMessage reads why rtr_init failed: the address of a length and so many bytes, or else just a number.
-func initMessage(mem memory, code uint32) string {
+func initMessage(mem memory, code uint32, limits *Limits) string {
 	if code%4 == 0 {
 		if size, ok := mem.Read(code, 4); ok {
-			if n := binary.LittleEndian.Uint32(size); n > 0 && n <= maxMessage {
+			if n := binary.LittleEndian.Uint32(size); n > 0 && int64(n) <= int64(limits.Message) {
 				if text, ok := mem.Read(code+4, n); ok {
-					return clean(text)
+					return clean(text, int(limits.Message))
 				}
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -19,6 +20,14 @@ func (m bytesMemory) Read(offset, n uint32) ([]byte, bool) {
 		return nil, false
 	}
 	return m[offset:][:n], true
+}
+
+// defaults are the limits of a configuration that sets none.
+func defaults() *Limits {
+	return &Limits{
+		Memory: 64 << 20, Calls: 100_000, Fuel: 10_000_000, InitFuel: 500_000_000, Timeout: time.Second, InitTimeout: 5 * time.Second,
+		Batch: 256, Input: 1 << 20, Output: 1 << 20, Events: 64, Message: 4 << 10, Log: 100, LogLine: 4 << 10,
+	}
 }
 
 // edit changes four bytes of an answer.
@@ -49,7 +58,7 @@ func okAnswer() string {
 
 func decode(answer string, n int) ([]plugins.Result, error) {
 	mem := bytesMemory("pad." + answer)
-	return decodeAnswer(mem, 4<<32|uint64(len(answer)), n)
+	return decodeAnswer(mem, 4<<32|uint64(len(answer)), n, defaults())
 }
 
 func TestMalformed(t *testing.T) {
@@ -99,11 +108,11 @@ func TestMalformed(t *testing.T) {
 		"a verdict that there is not": 4, "a length without an address": 1 << 20,
 		"an address out of bounds": 1<<40 | 4, "a length out of bounds": 4<<32 | 1<<20, "all bits": 0xffffffff_00000010,
 	} {
-		if _, err := decodeAnswer(bytesMemory(ok), ret, 2); !errors.Is(err, errMalformed) {
+		if _, err := decodeAnswer(bytesMemory(ok), ret, 2, defaults()); !errors.Is(err, errMalformed) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	if _, err := decodeAnswer(bytesMemory(ok), 4<<32|maxOutput+1, 2); !errors.Is(err, errTooMuch) {
+	if _, err := decodeAnswer(bytesMemory(ok), 4<<32|1<<20+1, 2, defaults()); !errors.Is(err, errTooMuch) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -129,7 +138,7 @@ func TestEnvelope(t *testing.T) {
 		{`{"data":1,"secret":2}`, "", "member"},
 	}
 	for _, tt := range tests {
-		e, err := parseEnvelope(tt.text)
+		e, err := defaults().parseEnvelope(tt.text)
 		if tt.fails != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.fails) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("%s: got %v, want an error with %q", tt.text, err, tt.fails)
@@ -157,10 +166,10 @@ func TestBadEvents(t *testing.T) {
 	many := make([]byte, 4+answerSize)
 	le := binary.LittleEndian
 	le.PutUint32(many, 1)
-	le.PutUint16(many[4+6:], maxEvents+1)
+	le.PutUint16(many[4+6:], 64+1)
 	le.PutUint32(many[4+20:], uint32(len(many)))
-	le.PutUint32(many[4+24:], 4*(maxEvents+1))
-	many = append(many, make([]byte, 4*(maxEvents+1))...)
+	le.PutUint32(many[4+24:], 4*(64+1))
+	many = append(many, make([]byte, 4*(64+1))...)
 	results, err = decode(string(many), 1)
 	if err != nil || results[0].Verdict != plugins.Fail || !strings.Contains(results[0].Err.Error(), "65 events for one delta, at most 64") {
 		t.Errorf("got %v, %v", results, err)
@@ -168,7 +177,7 @@ func TestBadEvents(t *testing.T) {
 }
 
 func TestLongMessage(t *testing.T) {
-	message := strings.Repeat("é", maxMessage)
+	message := strings.Repeat("é", 4096)
 	answer := okAnswer() + message
 	answer = edit(answer, 4+12, uint32(len(answer)-len(message)))
 	answer = edit(answer, 4+16, uint32(len(message)))
@@ -176,7 +185,7 @@ func TestLongMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := results[0].Err.Error(); got != strings.Repeat("é", maxMessage/2)+"…" {
+	if got := results[0].Err.Error(); got != strings.Repeat("é", 4096/2)+"…" {
 		t.Errorf("got %d bytes", len(got))
 	}
 }
@@ -190,7 +199,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(ok), uint64(3), uint8(200))
 	f.Fuzz(func(t *testing.T, mem []byte, ret uint64, n uint8) {
 		for _, ret := range []uint64{ret, 1<<32 | uint64(len(mem)-1)} {
-			results, err := decodeAnswer(bytesMemory(mem), ret, int(n))
+			results, err := decodeAnswer(bytesMemory(mem), ret, int(n), defaults())
 			if err != nil {
 				if !errors.Is(err, errMalformed) && !errors.Is(err, errTooMuch) {
 					t.Errorf("an error of no kind: %v", err)
@@ -204,7 +213,7 @@ func FuzzAnswer(f *testing.F) {
 				checkFuzzed(t, r)
 			}
 		}
-		_ = initMessage(bytesMemory(mem), uint32(ret))
+		_ = initMessage(bytesMemory(mem), uint32(ret), defaults())
 	})
 }
 
@@ -213,10 +222,10 @@ func checkFuzzed(t *testing.T, r plugins.Result) {
 	if failed := r.Verdict == plugins.Retry || r.Verdict == plugins.Fail; r.Verdict > plugins.Fail || failed != (r.Err != nil) {
 		t.Errorf("verdict %s with the error %v", r.Verdict, r.Err)
 	}
-	if len(r.Events) > maxEvents || len(r.Events) > 0 && r.Verdict != plugins.OK {
+	if len(r.Events) > 64 || len(r.Events) > 0 && r.Verdict != plugins.OK {
 		t.Errorf("%d events with the verdict %s", len(r.Events), r.Verdict)
 	}
-	if r.Err != nil && len(fmt.Sprint(r.Err)) > 3*maxMessage {
+	if r.Err != nil && len(fmt.Sprint(r.Err)) > 3*4096 {
 		t.Errorf("an error of %d bytes", len(r.Err.Error()))
 	}
 	for _, e := range r.Events {

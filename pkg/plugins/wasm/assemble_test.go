@@ -30,6 +30,7 @@ const (
 	i64 = 0x7e
 
 	opUnreachable = 0x00
+	opNop         = 0x01
 	opBlock       = 0x02
 	opLoop        = 0x03
 	opIf          = 0x04

@@ -9,9 +9,6 @@ import (
 	mathrand "math/rand/v2"
 	"time"
 
-	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/sys"
-
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -41,11 +38,6 @@ func (c *clock) set(newest time.Time) {
 }
 
 func (c *clock) now() int64 { return c.wall + c.slept }
-
-func (c *clock) walltime() (sec int64, nsec int32) {
-	t := time.Unix(0, c.now())
-	return t.Unix(), int32(t.Nanosecond()) //nolint:gosec // below 1e9
-}
 
 func (c *clock) nanotime() int64 {
 	c.mono += tick
@@ -79,32 +71,37 @@ func (s *stream) read(p []byte, seed string, batch []*event.Delta) {
 	_, _ = s.numbers.Read(p) // never fails
 }
 
-// Read implements io.Reader: random numbers for the guest.
-func (s *scope) Read(p []byte) (int, error) {
+// fillRandom gives the guest the random numbers that it may have.
+func (s *scope) fillRandom(p []byte) {
 	if s.rights.allow.Random {
-		return rand.Read(p)
+		_, _ = rand.Read(p) // never fails
+		return
 	}
 	s.random.read(p, s.rights.seed, s.batch)
-	return len(p), nil
 }
 
-// moduleConfig gives WASI the clocks and the random numbers that the guest may have. Where the time is real, sleeping does not wait: it would
-// hold a worker.
-func (s *scope) moduleConfig(c wazero.ModuleConfig) wazero.ModuleConfig {
-	c = c.WithRandSource(s)
+// wallTime and monotonicTime are the clocks that the guest may have, in nanoseconds.
+
+func (s *scope) wallTime() int64 {
 	if s.rights.allow.Clock {
-		return c.WithSysWalltime().WithSysNanotime()
+		return time.Now().UnixNano()
 	}
-	return c.WithWalltime(s.clock.walltime, sys.ClockResolution(tick)).WithNanotime(s.clock.nanotime, sys.ClockResolution(tick)).
-		WithNanosleep(s.clock.sleep)
+	return s.clock.now()
 }
+
+func (s *scope) monotonicTime() int64 {
+	if s.rights.allow.Clock {
+		return int64(time.Since(s.rights.began))
+	}
+	return s.clock.nanotime()
+}
+
+// sleep does not wait: that would hold a worker. A clock that is not the real one shows that the time has passed.
+func (s *scope) sleep(ns int64) { s.clock.sleep(ns) }
 
 // hostNow is now_ns().
 func hostNow(_ context.Context, c *hostCall) int64 {
-	if c.scope.rights.allow.Clock {
-		return time.Now().UnixNano()
-	}
-	return c.scope.clock.now()
+	return c.scope.wallTime()
 }
 
 // hostRandom is random(buf, size).
@@ -113,8 +110,7 @@ func hostRandom(_ context.Context, c *hostCall) int64 {
 	if !ok {
 		return statusInvalid
 	}
-	if _, err := c.scope.Read(buf); err != nil {
-		return statusInvalid
-	}
+	c.charge(copyFuel(len(buf)))
+	c.scope.fillRandom(buf)
 	return statusOK
 }

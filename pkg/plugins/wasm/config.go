@@ -10,37 +10,12 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// The bounds of a guest that cannot be configured.
-const (
-	maxModule   = 32 << 20 // bytes of a module
-	maxDeltas   = 256      // deltas of a call
-	maxInput    = 1 << 20  // bytes of a call; a delta that is larger is a call of its own
-	maxOutput   = 1 << 20  // bytes of an answer
-	maxEvents   = 64       // events of a delta
-	maxMessage  = 4 << 10  // bytes of a message, the rest is cut off
-	maxLogLine  = 4 << 10  // bytes of a line, the rest is cut off
-	maxLogLines = 100      // lines a second and handler, the rest is counted
-
-	// An instance is replaced after so many calls, or when so much of its memory limit is in use: memory never shrinks.
-	recycleCalls   = 100_000
-	recyclePercent = 75
-)
-
-// pageSize is the unit of a guest's memory.
-const pageSize = 64 << 10
-
 // Config is what stands below `wasm:` in the configuration.
 type Config struct {
 	Module string      `yaml:"module,required,path" doc:"File of the WebAssembly module."`
 	Config config.Node `yaml:"config" doc:"Anything; the guest gets it as JSON."`
 	Allow  Allow       `yaml:"allow" doc:"What the module may do beside computing."`
-	Limits Limits      `yaml:"limits" doc:"What an instance of the module may use."`
-}
-
-// Limits bounds each instance of a module; a handler has as many instances as calls at the same time.
-type Limits struct {
-	Memory config.Size `yaml:"memory" default:"64Mi" min:"64Ki" max:"4Gi" doc:"Memory of an instance, in steps of 64Ki; Go guests need 4Mi."`
-	KV     config.Size `yaml:"kv" default:"1Mi" min:"1Ki" max:"1Gi" doc:"What the handler may remember, keys and 64 bytes for each value included."`
+	Limits Limits      `yaml:"limits" doc:"What the module's instances may use."`
 }
 
 // Factory returns the factory of the kind wasm.
@@ -53,7 +28,7 @@ allow:                    # nothing unless it is said here
   lookup: [pods.byNode, nodes]
   http: [{host: "api.example.com:443", headers: {Authorization: {file: /secrets/token}}, rate: 10}]
   kv: true
-limits: {memory: 64Mi, kv: 1Mi}
+limits: {memory: 64Mi, fuel: 10M, kv: 1Mi}
 `,
 		Check: func(node config.Node) config.Problems {
 			var c Config
@@ -97,13 +72,11 @@ func open(ctx context.Context, node config.Node, env plugins.Env) (plugins.Handl
 	if err != nil {
 		return nil, err
 	}
-	module, err := readModule(c.Module)
+	module, err := readModule(c.Module, int64(c.Limits.Module))
 	if err != nil {
 		return nil, err
 	}
-	h, err := newHandler(ctx, settings{
-		module: module, config: string(guestConfig), memory: uint64(c.Limits.Memory), rights: newRights(&c, env), env: env,
-	})
+	h, err := newHandler(ctx, settings{module: module, config: string(guestConfig), limits: c.Limits, rights: newRights(&c, env), env: env})
 	if err != nil {
 		return nil, fmt.Errorf("module %s: %w", c.Module, err)
 	}

@@ -14,7 +14,8 @@ func hostEmit(_ context.Context, c *hostCall) int64 {
 	if uint64(delta) >= uint64(len(s.batch)) {
 		return statusInvalid
 	}
-	if size > maxOutput {
+	output := int(s.limits.Output)
+	if int64(size) > int64(output) {
 		return statusQuota
 	}
 	text, ok := c.memory.Read(c.u32(1), size)
@@ -24,14 +25,15 @@ func hostEmit(_ context.Context, c *hostCall) int64 {
 	for len(s.emitted) < len(s.batch) {
 		s.emitted, s.volumes = append(s.emitted, nil), append(s.volumes, 0)
 	}
-	if len(s.emitted[delta]) >= maxEvents || s.volumes[delta]+len(text) > maxOutput {
+	if len(s.emitted[delta]) >= s.limits.Events || s.volumes[delta]+len(text) > output {
 		return statusQuota
 	}
-	if s.volume+len(text) > maxOutput {
+	if s.volume+len(text) > output {
 		s.tooMuch = true // nothing of this call will count: it is repeated with half the deltas
 		return statusOK
 	}
-	event, err := parseEnvelope(string(text))
+	c.charge(textFuel(len(text)) / 2) // it is parsed
+	event, err := s.limits.parseEnvelope(string(text))
 	if err != nil {
 		return statusInvalid
 	}
@@ -47,8 +49,8 @@ func (s *scope) addEmitted(results []plugins.Result) {
 		if i >= len(results) || len(emitted) == 0 || results[i].Verdict != plugins.OK {
 			continue
 		}
-		if n := len(emitted) + len(results[i].Events); n > maxEvents {
-			results[i] = reject(fmt.Errorf("%d events for one delta, at most %d", n, maxEvents))
+		if n := len(emitted) + len(results[i].Events); n > s.limits.Events {
+			results[i] = reject(fmt.Errorf("%d events for one delta, at most %d (limits.events)", n, s.limits.Events))
 			continue
 		}
 		results[i].Events = slices.Concat(emitted, results[i].Events)

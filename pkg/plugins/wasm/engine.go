@@ -12,18 +12,17 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
-	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 	"github.com/tetratelabs/wazero/sys"
 
-	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/meter"
 )
 
 // settings is what a handler is made of.
 type settings struct {
 	module []byte
 	config string // JSON, "null" if there is none
-	memory uint64 // bytes of an instance
+	limits Limits
 	rights *rights
 	env    plugins.Env
 }
@@ -32,30 +31,33 @@ type settings struct {
 //
 // The runtime does not watch the context during a call (WithCloseOnContextDone): that makes guests up to 27 times slower.
 type engine struct {
+	settings
 	runtime  wazero.Runtime
+	metered  *meter.Module
 	compiled wazero.CompiledModule
+	cache    wazero.CompilationCache // nil: none
 	abi      abi
-	settings settings
 	log      *guestLog
-	memory   gauge // of all instances
+	memory   adder     // bytes of all instances
+	fuel     adder     // burnt by all instances
 	tight    sync.Once
 }
 
-// gauge is the part of a metric that is used here.
-type gauge interface{ Add(float64) }
+// adder is the part of a metric that is used here.
+type adder interface{ Add(float64) }
 
-func readModule(path string) ([]byte, error) {
+func readModule(path string, longest int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("module: %w", err)
 	}
 	defer f.Close()
-	module, err := io.ReadAll(io.LimitReader(f, maxModule+1))
+	module, err := io.ReadAll(io.LimitReader(f, longest+1))
 	if err != nil {
 		return nil, fmt.Errorf("module %s: %w", path, err)
 	}
-	if len(module) > maxModule {
-		return nil, fmt.Errorf("module %s: larger than %d MiB: build it without debug information (Go: -ldflags '-s -w')", path, maxModule>>20)
+	if int64(len(module)) > longest {
+		return nil, fmt.Errorf("module %s: larger than %d bytes: build it without debug information (Go: -ldflags '-s -w'), or raise limits.module", path, longest)
 	}
 	return module, nil
 }
@@ -68,26 +70,26 @@ func newEngine(ctx context.Context, s settings) (*engine, error) {
 	e := &engine{
 		settings: s,
 		abi:      v1{},
-		log:      newGuestLog(s.env.Log),
+		log:      newGuestLog(s.env.Log, &s.limits),
 		memory:   s.env.Metrics.GuestMemory.WithLabelValues(s.env.Name),
+		fuel:     s.env.Metrics.GuestFuel.WithLabelValues(s.env.Name),
 	}
-	e.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithMemoryLimitPages(uint32(s.memory/pageSize)))
+	if err := e.compile(ctx); err != nil {
+		return nil, err
+	}
 	if err := e.link(ctx); err != nil {
-		return nil, errors.Join(err, e.runtime.Close(ctx))
+		return nil, errors.Join(err, e.close(ctx))
 	}
 	return e, nil
 }
 
+// link gives the runtime what guests may import, and finds what a module asks for beyond that.
 func (e *engine) link(ctx context.Context) error {
-	if _, err := wasi_snapshot_preview1.Instantiate(ctx, e.runtime); err != nil {
-		return fmt.Errorf("wasi: %w", err)
+	if err := provideWASI(ctx, e); err != nil {
+		return err
 	}
 	if err := e.abi.provide(ctx, e); err != nil {
 		return fmt.Errorf("host functions: %w", err)
-	}
-	var err error
-	if e.compiled, err = e.runtime.CompileModule(ctx, e.settings.module); err != nil {
-		return fmt.Errorf("it cannot be compiled: %w", err)
 	}
 	if err := e.checkImports(); err != nil {
 		return err
@@ -148,117 +150,52 @@ func valueTypes(types []api.ValueType) string {
 	return strings.Join(names, ", ")
 }
 
-// instance is one guest with a memory of its own. It is used by one goroutine at a time.
-type instance struct {
-	session session
+// errExit is wrapped by the error of a guest that ended itself.
+var errExit = errors.New("the guest exited")
 
-	engine *engine
-	scope  *scope // what its host functions know
-	module api.Module
-	output []*lineWriter // stdout and stderr
-	calls  int
-	size   uint64 // of its memory, as counted in engine.memory
-}
-
-// start makes an instance. After an error nothing of it is left.
-func (e *engine) start(ctx context.Context) (*instance, error) {
-	logCtx := context.WithoutCancel(ctx)
-	stdout, stderr := e.log.writer(logCtx, "stdout", logInfo), e.log.writer(logCtx, "stderr", logWarn)
-	in := &instance{engine: e, output: []*lineWriter{stdout, stderr}, scope: newScope(e.settings.rights)}
-	// No file system, environment, arguments or sockets.
-	conf := in.scope.moduleConfig(wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize").
-		WithStdout(stdout).WithStderr(stderr))
-	err := in.scope.start(ctx, func(ctx context.Context) error { return in.init(ctx, conf) })
-	if err != nil {
-		return nil, err
-	}
-	return in, nil
-}
-
-// init starts the guest and makes it ready for batches.
-func (in *instance) init(ctx context.Context, conf wazero.ModuleConfig) (err error) {
-	e := in.engine
-	if in.module, err = e.runtime.InstantiateModule(ctx, e.compiled, conf); err != nil {
-		in.flush()
-		return e.explain(err)
-	}
-	in.measure()
-	if in.session, err = e.abi.attach(ctx, in); err != nil {
-		in.close(ctx)
-		return err
-	}
-	in.measure()
-	return nil
-}
-
-// handle gives the instance a batch. If usable is false it must be closed: it trapped, exited, answered nonsense or is worn out.
-func (in *instance) handle(ctx context.Context, batch []*event.Delta) (results []plugins.Result, usable bool, err error) {
-	results, err = in.scope.handle(ctx, batch, in.session)
-	in.calls++
-	in.measure()
-	usable = err == nil || errors.Is(err, errTooMuch)
-	return results, usable && !in.worn(), err
-}
-
-// worn reports whether it is time for a new instance.
-func (in *instance) worn() bool {
-	if in.calls >= recycleCalls {
-		return true
-	}
-	limit := in.engine.settings.memory
-	if in.size*100 < limit*recyclePercent {
-		return false
-	}
-	if in.calls < recycleCalls/100 {
-		in.engine.tight.Do(func() {
-			in.engine.settings.env.Log.Warn("guests reach three quarters of their memory soon and are replaced often: raise limits.memory",
-				"calls", in.calls, "memory", in.size, "limit", limit)
-		})
-	}
-	return true
-}
-
-// measure counts what the memory grew by.
-func (in *instance) measure() {
-	size := uint64(0)
-	if mem := in.module.Memory(); mem != nil && !in.module.IsClosed() {
-		pages, _ := mem.Grow(0) // Size overflows at 4 GiB
-		size = uint64(pages) * pageSize
-	}
-	in.account(size)
-}
-
-func (in *instance) account(size uint64) {
-	in.engine.memory.Add(float64(size) - float64(in.size))
-	in.size = size
-}
-
-func (in *instance) flush() {
-	for _, w := range in.output {
-		w.flush()
-	}
-}
-
-// close ends the instance; what it wrote last is logged.
-func (in *instance) close(ctx context.Context) {
-	in.flush()
-	in.account(0)
-	if err := in.module.Close(ctx); err != nil {
-		in.engine.settings.env.Log.Warn("closing a guest failed", "error", err)
-	}
-}
+// longestTrace bounds what of a guest's stack trace is logged, in bytes.
+const longestTrace = 4 << 10
 
 // explain makes an error of a call fit to be read: what happened, without the guest's stack trace, which goes to the debug log.
-func (e *engine) explain(err error) error {
+func (in *instance) explain(err error) error {
+	limits := &in.engine.limits
+	switch why := in.scope.tank.why(); {
+	case why == errFuel && in.session == nil: //nolint:errorlint // never wrapped
+		return fmt.Errorf("%w: its start takes more than %d instructions: raise limits.initFuel", errFuel, limits.InitFuel)
+	case why == errFuel: //nolint:errorlint // never wrapped
+		return fmt.Errorf("%w: one delta takes more than %d instructions: raise limits.fuel, or do less", errFuel, limits.Fuel)
+	case why != nil:
+		return why
+	}
 	var exit *sys.ExitError
 	if errors.As(err, &exit) {
-		return fmt.Errorf("the guest exited with code %d", exit.ExitCode())
+		return fmt.Errorf("%w with code %d", errExit, exit.ExitCode())
 	}
 	reason, trace, _ := strings.Cut(err.Error(), "\n")
 	if trace != "" {
-		e.settings.env.Log.Debug("guest trapped", "reason", reason, "trace", trace[:min(len(trace), maxLogLine)])
+		in.engine.env.Log.Debug("guest trapped", "reason", reason, "trace", trace[:min(len(trace), longestTrace)])
 	}
 	return fmt.Errorf("the guest trapped: %s", strings.TrimPrefix(reason, "wasm error: "))
+}
+
+// ended counts an instance that is not used again.
+func (e *engine) ended(in *instance, err error) {
+	reason := "trap"
+	switch {
+	case err == nil && in.calls >= int(e.limits.Calls):
+		reason = "calls"
+	case err == nil:
+		reason = "memory"
+	case errors.Is(err, errFuel):
+		reason = "fuel"
+	case errors.Is(err, errStack):
+		reason = "stack"
+	case errors.Is(err, errExit):
+		reason = "exit"
+	case errors.Is(err, errMalformed):
+		reason = "answer"
+	}
+	e.env.Metrics.GuestsEnded.WithLabelValues(e.env.Name, reason).Inc()
 }
 
 // interpreted reports whether wazero uses its interpreter, some twenty times slower than compiled code. It does so silently.
@@ -272,6 +209,10 @@ func (in *instance) interpreted() bool {
 // close frees the module and all its instances.
 func (e *engine) close(ctx context.Context) error {
 	e.log.report()
-	e.settings.rights.close()
-	return e.runtime.Close(ctx)
+	e.rights.close()
+	err := e.runtime.Close(ctx)
+	if e.cache != nil {
+		err = errors.Join(err, e.cache.Close(ctx))
+	}
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -11,8 +12,10 @@ import (
 
 // handler implements plugins.Handler.
 type handler struct {
-	engine *engine
-	pool   *pool
+	engine  *engine
+	pool    *pool
+	breaker breaker
+	burn    *burnRate
 }
 
 // newHandler compiles the module and starts a first instance, so that a guest that cannot start is known at once.
@@ -21,7 +24,7 @@ func newHandler(ctx context.Context, s settings) (*handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &handler{engine: e, pool: newPool(e, s.env.Workers)}
+	h := &handler{engine: e, pool: newPool(e, s.limits.instances(s.env.Workers)), burn: newBurnRate(int64(s.limits.Fuel))}
 	in, err := e.start(ctx)
 	if err != nil {
 		return nil, errors.Join(err, h.Close(ctx))
@@ -33,7 +36,7 @@ func newHandler(ctx context.Context, s settings) (*handler, error) {
 	return h, nil
 }
 
-// Handle implements plugins.Handler. A call into a guest cannot be interrupted: ctx is heeded between calls.
+// Handle implements plugins.Handler. A call into a guest cannot be interrupted, but it is short: ctx is heeded between calls.
 func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
 	l, err := h.pool.borrow(ctx)
 	if err != nil {
@@ -42,42 +45,57 @@ func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.R
 	defer l.giveBack()
 	results := make([]plugins.Result, len(batch))
 	for from := 0; from < len(batch); {
-		to := from + callLength(batch[from:])
-		if err := h.call(ctx, l, batch[from:to], results[from:to]); err != nil {
+		n, wait := h.breaker.allow(h.callLength(batch[from:]))
+		if n == 0 {
+			h.leave(batch[from:], results[from:], wait)
+			break
+		}
+		if err := h.call(ctx, l, batch[from:from+n], results[from:from+n]); err != nil {
+			h.breaker.abandoned()
 			return nil, err
 		}
-		from = to
+		from += n
 	}
 	return results, nil
 }
 
-// callLength returns how many deltas go into one call, at least one.
-func callLength(batch []*event.Delta) int {
+// callLength returns how many deltas go into one call, at least one: no more than will do with one delta's fuel, judged by what
+// deltas burnt of late. So nothing holds up Go's garbage collector, which waits for guests, longer than one delta may.
+func (h *handler) callLength(batch []*event.Delta) int {
+	l := &h.engine.limits
+	most := max(1, min(len(batch), l.Batch, int(int64(l.Fuel)/2/h.burn.perDelta())))
 	size := headerSize
-	for i, d := range batch {
+	for i, d := range batch[:most] {
 		size += deltaSize(d)
-		if i > 0 && size > maxInput || i == maxDeltas {
+		if i > 0 && size > int(l.Input) {
 			return i
 		}
 	}
-	return len(batch)
+	return most
 }
 
 // call gives the deltas to the guest. If that fails it halves them and tries again with a fresh guest, until only the deltas that
-// it fails at have failed. An error means that there is no guest to be had.
+// it fails at have failed. The error is that of ctx.
 func (h *handler) call(ctx context.Context, l *loan, batch []*event.Delta, results []plugins.Result) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if wait := h.breaker.wait(); wait > 0 {
+		h.leave(batch, results, wait)
+		return nil
+	}
 	in, err := l.get(ctx)
 	if err != nil {
-		return fmt.Errorf("wasm %q: starting a guest: %w", h.engine.settings.env.Name, err)
+		return h.noGuest(ctx, batch, results, err)
 	}
 	answers, usable, err := in.handle(ctx, batch)
 	if !usable {
-		l.discard(ctx)
+		h.engine.ended(in, err)
+		l.discard(ctx, err != nil)
 	}
 	if err == nil {
+		h.breaker.succeeded()
+		h.burn.learn(in.scope.tank.used(), len(batch))
 		h.name(batch, answers)
 		copy(results, answers)
 		return nil
@@ -85,15 +103,62 @@ func (h *handler) call(ctx context.Context, l *loan, batch []*event.Delta, resul
 	if len(batch) == 1 {
 		if errors.Is(err, errTooMuch) {
 			err = plugins.Reject(err)
+		} else {
+			h.broke(batch[0], err)
 		}
 		results[0] = plugins.Result{Verdict: plugins.Fail, Err: h.about(batch[0], err)}
 		return nil
 	}
-	half := len(batch) / 2
-	if err := h.call(ctx, l, batch[:half], results[:half]); err != nil {
-		return err
+	if errors.Is(err, errFuel) {
+		h.burn.learn(2*int64(h.engine.limits.Fuel), len(batch)) // at least half of that
 	}
-	return h.call(ctx, l, batch[half:], results[half:])
+	return h.divide(ctx, l, batch, results)
+}
+
+// divide gives the deltas to the guest in pieces, after it failed at all of them.
+func (h *handler) divide(ctx context.Context, l *loan, batch []*event.Delta, results []plugins.Result) error {
+	for from, half := 0, (len(batch)+1)/2; from < len(batch); {
+		to := min(from+h.callLength(batch[from:]), from+half)
+		if err := h.call(ctx, l, batch[from:to], results[from:to]); err != nil {
+			return err
+		}
+		from = to
+	}
+	return nil
+}
+
+// broke counts a delta that a guest broke at.
+func (h *handler) broke(d *event.Delta, err error) {
+	if pause, opened := h.breaker.failed(err); opened {
+		h.engine.env.Log.Warn("guests break at every delta; the handler is left alone for a while", "pause", pause, "err", h.about(d, err))
+	}
+}
+
+// noGuest puts deltas off because no guest could be started.
+func (h *handler) noGuest(ctx context.Context, batch []*event.Delta, results []plugins.Result, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	err = fmt.Errorf("starting a guest: %w", err)
+	pause, opened := h.breaker.failed(err)
+	if opened {
+		h.engine.env.Log.Warn("no guest can be started; the handler is left alone for a while", "pause", pause, "err", err)
+	}
+	h.put(batch, results, err, pause)
+	return nil
+}
+
+// leave puts deltas off because the breaker is open.
+func (h *handler) leave(batch []*event.Delta, results []plugins.Result, wait time.Duration) {
+	err := fmt.Errorf("the handler is left alone for a while, as its guests broke at each of the last deltas: %w", h.breaker.reason())
+	h.put(batch, results, err, wait)
+}
+
+// put puts deltas off: the handler cannot take them at the moment, which is no fault of theirs.
+func (h *handler) put(batch []*event.Delta, results []plugins.Result, err error, wait time.Duration) {
+	for i, d := range batch {
+		results[i] = plugins.Result{Verdict: plugins.Retry, Err: plugins.Unavailable(h.about(d, err), wait)}
+	}
 }
 
 // name says in every error which handler and which object it is about.
@@ -106,14 +171,14 @@ func (h *handler) name(batch []*event.Delta, results []plugins.Result) {
 }
 
 func (h *handler) about(d *event.Delta, err error) error {
-	return fmt.Errorf("wasm %q: %s: %w", h.engine.settings.env.Name, d, err)
+	return fmt.Errorf("wasm %q: %s: %w", h.engine.env.Name, d, err)
 }
 
 // Close implements plugins.Handler.
 func (h *handler) Close(ctx context.Context) error {
 	h.pool.close(ctx)
 	if err := h.engine.close(ctx); err != nil {
-		return fmt.Errorf("wasm %q: %w", h.engine.settings.env.Name, err)
+		return fmt.Errorf("wasm %q: %w", h.engine.env.Name, err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/deltarouter/deltarouter/pkg/rawjson"
@@ -28,7 +29,7 @@ const hostModule = "rtr_v1"
 // hostFunction is a function that guests may import. It never panics, whatever its arguments are, and waits no longer than its context.
 type hostFunction struct {
 	name           string
-	params, result string // a letter for each value: i is an i32, l an i64
+	params, result string // a letter for each value: i is an i32, I an i64
 	grant          string // what the configuration has to say for it; empty: everybody has it
 	call           func(context.Context, *hostCall) int64
 }
@@ -45,11 +46,11 @@ func hostFunctions() []hostFunction {
 	return []hostFunction{
 		{"log", "iii", "i", "", hostLog},
 		{"config_get", "iiii", "i", "", hostConfig},
-		{"now_ns", "", "l", "", hostNow},
+		{"now_ns", "", "I", "", hostNow},
 		{"random", "ii", "i", "", hostRandom},
 		{"emit", "iii", "i", "", hostEmit},
 		{"kv_get", "iiii", "i", grantKV, hostKVGet},
-		{"kv_set", "iiiil", "i", grantKV, hostKVSet},
+		{"kv_set", "iiiiI", "i", grantKV, hostKVSet},
 		{"kv_del", "ii", "i", grantKV, hostKVDel},
 		{"lookup", "iiii", "i", grantLookup, hostLookup},
 		{"http", "iiii", "i", grantHTTP, hostHTTP},
@@ -72,19 +73,25 @@ func (f *hostFunction) granted(a *Allow) bool {
 func (v1) provide(ctx context.Context, e *engine) error {
 	b := e.runtime.NewHostModuleBuilder(hostModule)
 	for _, f := range hostFunctions() {
-		if f.granted(&e.settings.rights.allow) {
-			b.NewFunctionBuilder().WithGoModuleFunction(hostFunc{e, f.call, f.result == "l"}, types(f.params), types(f.result)).Export(f.name)
+		if f.granted(&e.rights.allow) {
+			f.export(b, e)
 		}
 	}
 	_, err := b.Instantiate(ctx)
 	return err
 }
 
+// export adds the function to a module.
+func (f *hostFunction) export(b wazero.HostModuleBuilder, e *engine) {
+	call := hostFunc{e, f.call, f.result == "I"}
+	b.NewFunctionBuilder().WithGoModuleFunction(call, types(f.params), types(f.result)).Export(f.name)
+}
+
 func types(letters string) []api.ValueType {
 	all := make([]api.ValueType, len(letters))
 	for i, letter := range letters {
 		all[i] = api.ValueTypeI32
-		if letter == 'l' {
+		if letter == 'I' {
 			all[i] = api.ValueTypeI64
 		}
 	}
@@ -124,6 +131,9 @@ type hostCall struct {
 // u32 returns an argument.
 func (c *hostCall) u32(i int) uint32 { return uint32(c.stack[i]) }
 
+// charge burns fuel for what the function does beyond being called. If there is not so much, the guest ends here.
+func (c *hostCall) charge(fuel int64) { c.scope.tank.charge(fuel) }
+
 // hostFunc is called with its arguments on the stack and leaves its result there.
 type hostFunc struct {
 	engine *engine
@@ -136,6 +146,8 @@ func (f hostFunc) Call(ctx context.Context, m api.Module, stack []uint64) {
 	result := int64(statusInvalid)
 	if s, memory := scopeOf(ctx), m.Memory(); s != nil && memory != nil {
 		s.hostCall = hostCall{engine: f.engine, scope: s, memory: memory, stack: stack} // kept there because it need not be freed
+		s.open(f.engine, m)
+		s.tank.charge(callFuel)
 		result = f.call(ctx, &s.hostCall)
 	}
 	if f.wide {
@@ -152,6 +164,7 @@ func hostLog(ctx context.Context, c *hostCall) int64 {
 	if !ok || level > 3 {
 		return statusInvalid
 	}
+	c.charge(textFuel(min(len(text), int(c.engine.limits.LogLine))))
 	c.engine.log.line(ctx, slog.Level(4*int(level)-4), "log", text)
 	return statusOK
 }
@@ -163,9 +176,10 @@ func hostConfig(_ context.Context, c *hostCall) int64 {
 	if !ok {
 		return statusInvalid
 	}
-	value := rawjson.Value(c.engine.settings.config)
+	value := rawjson.Value(c.engine.config)
+	c.charge(copyFuel(len(value)))
 	if len(key) > 0 {
-		value = value.Get(string(key))
+		value = member(value, key)
 	}
 	if value.Kind() == rawjson.Absent {
 		return statusNotFound
@@ -174,4 +188,12 @@ func hostConfig(_ context.Context, c *hostCall) int64 {
 		return statusInvalid
 	}
 	return int64(len(value))
+}
+
+// member returns what value has under a key, which may be longer than the whole value.
+func member(value rawjson.Value, key []byte) rawjson.Value {
+	if len(key) > len(value) {
+		return ""
+	}
+	return value.Get(string(key))
 }

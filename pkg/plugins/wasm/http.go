@@ -103,11 +103,8 @@ func hostHTTP(ctx context.Context, c *hostCall) int64 {
 	if !ok {
 		return statusInvalid
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, c.scope.deadline)
-		defer cancel()
-	}
+	ctx, cancel := context.WithDeadline(ctx, c.scope.deadline)
+	defer cancel()
 	return int64(c.scope.reply(c, "http", text, c.u32(2), c.u32(3), func() ([]byte, int32) {
 		return c.scope.rights.http.do(ctx, string(text))
 	}))

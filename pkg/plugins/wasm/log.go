@@ -13,10 +13,12 @@ const (
 	logWarn = slog.LevelWarn
 )
 
-// guestLog puts what the guests of one handler say into the router's log, no more than maxLogLines a second. It is safe for
+// guestLog puts what the guests of one handler say into the router's log, no more than so many lines a second. It is safe for
 // concurrent use.
 type guestLog struct {
-	log *slog.Logger
+	log     *slog.Logger
+	rate    int // lines a second
+	longest int // bytes of a line
 
 	mu         sync.Mutex
 	second     int64 // in Unix time
@@ -24,14 +26,16 @@ type guestLog struct {
 	suppressed int   // since it was last said
 }
 
-func newGuestLog(log *slog.Logger) *guestLog { return &guestLog{log: log} }
+func newGuestLog(log *slog.Logger, l *Limits) *guestLog {
+	return &guestLog{log: log, rate: l.Log, longest: int(l.LogLine)}
+}
 
 // line logs one line. from is where it came from: log, stdout or stderr.
 func (g *guestLog) line(ctx context.Context, level slog.Level, from string, text []byte) {
 	if !g.log.Enabled(ctx, level) || !g.allow() {
 		return
 	}
-	g.log.Log(ctx, level, "guest", "from", from, "text", clean(bytes.TrimRight(text, "\r\n")))
+	g.log.Log(ctx, level, "guest", "from", from, "text", clean(bytes.TrimRight(text, "\r\n"), g.longest))
 }
 
 func (g *guestLog) allow() bool {
@@ -43,7 +47,7 @@ func (g *guestLog) allow() bool {
 		report, g.suppressed = g.suppressed, 0
 	}
 	g.lines++
-	ok := g.lines <= maxLogLines
+	ok := g.lines <= g.rate
 	if !ok {
 		g.suppressed++
 	}
@@ -63,30 +67,29 @@ func (g *guestLog) report() {
 
 func (g *guestLog) say(suppressed int) {
 	if suppressed > 0 {
-		g.log.Warn("guest logs too much, lines left out", "lines", suppressed, "limit_per_second", maxLogLines)
+		g.log.Warn("guest logs too much, lines left out", "lines", suppressed, "limit_per_second", g.rate)
 	}
 }
 
 // writer returns a writer for the stdout or stderr of one instance. ctx is for the logger.
 func (g *guestLog) writer(ctx context.Context, from string, level slog.Level) *lineWriter {
 	line := func(text []byte) { g.line(ctx, level, from, text) }
-	return &lineWriter{line: line}
+	return &lineWriter{line: line, longest: g.longest}
 }
 
-// lineWriter logs what is written to it line by line. It keeps at most one line, cut to maxLogLine.
+// lineWriter logs what is written to it line by line. It keeps at most one line, cut to the longest that there may be.
 type lineWriter struct {
-	line func(text []byte)
-	buf  []byte
+	line    func(text []byte)
+	longest int
+	buf     []byte
 }
 
-// Write never fails: what a guest prints is no reason to fail it.
-func (w *lineWriter) Write(p []byte) (int, error) {
-	n := len(p)
+func (w *lineWriter) write(p []byte) {
 	for {
 		line, rest, ended := bytes.Cut(p, []byte("\n"))
-		w.buf = append(w.buf, line[:min(len(line), maxLogLine+1-len(w.buf))]...)
+		w.buf = append(w.buf, line[:min(len(line), w.longest+1-len(w.buf))]...)
 		if !ended {
-			return n, nil
+			return
 		}
 		w.flush()
 		p = rest

@@ -3,6 +3,7 @@ package wasm
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // pool lends instances, each to one borrower at a time. Instances are made when they are needed and kept until they must go.
@@ -10,12 +11,40 @@ type pool struct {
 	engine *engine
 	slots  chan struct{} // one element per borrower
 
-	mu   sync.Mutex
-	idle []*instance // the last is used next: the fewer instances there are in use, the less memory
+	mu    sync.Mutex
+	idle  []*instance // the last is used next: the fewer instances there are in use, the less memory
+	after time.Time   // when a guest may be started in the place of a broken one
 }
 
-func newPool(e *engine, workers int) *pool {
-	return &pool{engine: e, slots: make(chan struct{}, max(workers, 1))}
+func newPool(e *engine, instances int) *pool {
+	return &pool{engine: e, slots: make(chan struct{}, instances)}
+}
+
+// Starting guests in the place of broken ones takes no more than a fifth of a core, unless a start takes very long.
+const (
+	restFactor  = 4
+	longestRest = time.Second
+)
+
+// restart starts a guest in the place of a broken one, after the last start's time has been slept off.
+func (p *pool) restart(ctx context.Context) (*instance, error) {
+	p.mu.Lock()
+	rest := time.Until(p.after)
+	p.mu.Unlock()
+	if rest > 0 {
+		select {
+		case <-time.After(rest):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	began := time.Now()
+	in, err := p.engine.start(ctx)
+	ended := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.after = ended.Add(min(restFactor*ended.Sub(began), longestRest))
+	return in, err
 }
 
 // borrow waits for a slot. The loan may have no instance yet.
@@ -48,13 +77,19 @@ func (p *pool) close(ctx context.Context) {
 type loan struct {
 	pool     *pool
 	instance *instance
+	broken   bool // the one before broke
 }
 
 // get returns the instance, a new one if there is none.
 func (l *loan) get(ctx context.Context) (*instance, error) {
 	if l.instance == nil {
-		in, err := l.pool.engine.start(ctx)
+		start := l.pool.engine.start
+		if l.broken {
+			start = l.pool.restart
+		}
+		in, err := start(ctx)
 		if err != nil {
+			l.broken = true
 			return nil, err
 		}
 		l.instance = in
@@ -62,8 +97,9 @@ func (l *loan) get(ctx context.Context) (*instance, error) {
 	return l.instance, nil
 }
 
-// discard ends the instance.
-func (l *loan) discard(ctx context.Context) {
+// discard ends the instance, because it broke or because it is worn out.
+func (l *loan) discard(ctx context.Context, broken bool) {
+	l.broken = broken
 	if l.instance != nil {
 		l.instance.close(ctx)
 		l.instance = nil

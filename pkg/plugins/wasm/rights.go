@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"strings"
+	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -11,6 +12,7 @@ import (
 type rights struct {
 	allow   Allow
 	seed    string // of what is random before the first call
+	began   time.Time // when the monotonic clock stood at 0
 	kv      plugins.KV
 	kvLimit int64
 	lookup  plugins.Lookup
@@ -20,7 +22,7 @@ type rights struct {
 
 func newRights(c *Config, env plugins.Env) *rights {
 	r := &rights{
-		allow: c.Allow, seed: env.Cluster + "\x00" + env.Name, kvLimit: int64(c.Limits.KV), granted: make(map[string]bool),
+		allow: c.Allow, seed: env.Cluster + "\x00" + env.Name, kvLimit: int64(c.Limits.KV), granted: make(map[string]bool), began: time.Now(),
 	}
 	if c.Allow.KV {
 		r.kv = env.KV

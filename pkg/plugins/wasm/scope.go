@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tetratelabs/wazero/api"
+
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -16,10 +18,13 @@ import (
 // answer nothing of it is left.
 type scope struct {
 	rights *rights
+	limits *Limits
 	clock  clock
+	tank   tank           // how much the guest may do yet
+	output [2]*lineWriter // stdout and stderr
 
 	batch    []*event.Delta // of the call; empty while the instance starts
-	deadline time.Time      // for what the host functions wait for, if the context has none
+	deadline time.Time      // for what the host functions wait for
 	emitted  [][]plugins.Emit
 	volumes  []int // bytes emitted, by delta
 	volume   int   // bytes emitted
@@ -30,9 +35,6 @@ type scope struct {
 	hostCall hostCall // the one that is under way
 }
 
-// callTimeout is how long a call may wait in host functions, for each of its deltas, if the context does not say.
-const callTimeout = time.Second
-
 type scopeKey struct{}
 
 // scopeOf returns the scope of the guest that calls a host function; nil only if the host has a bug.
@@ -41,12 +43,19 @@ func scopeOf(ctx context.Context) *scope {
 	return s
 }
 
-func newScope(r *rights) *scope { return &scope{rights: r, clock: clock{mono: 1}} }
+func newScope(r *rights, l *Limits) *scope { return &scope{rights: r, limits: l, clock: clock{mono: 1}} }
+
+// open finds the fuel of a guest, the first time that it calls a host function or when it was instantiated: a start section runs in between.
+func (s *scope) open(e *engine, m api.Module) {
+	if s.tank.fuel == nil {
+		s.tank = newTank(m, e.metered, int64(s.limits.InitFuel))
+	}
+}
 
 // start makes an instance, in which init may use the host functions too. It may write, but neither emit nor look up: it must come out the
 // same whenever an instance is needed.
 func (s *scope) start(ctx context.Context, init func(context.Context) error) error {
-	ctx = s.begin(ctx, nil)
+	ctx = s.begin(ctx, nil, s.limits.InitTimeout)
 	defer s.end()
 	if err := init(ctx); err != nil {
 		return err
@@ -56,14 +65,15 @@ func (s *scope) start(ctx context.Context, init func(context.Context) error) err
 
 // handle lets a session handle a batch. What the guest did meanwhile takes effect only if that succeeds.
 func (s *scope) handle(ctx context.Context, batch []*event.Delta, to session) ([]plugins.Result, error) {
-	ctx = s.begin(ctx, batch)
+	ctx = s.begin(ctx, batch, s.limits.Timeout*time.Duration(len(batch)))
+	s.tank.fill(int64(s.limits.Fuel))
 	defer s.end()
 	results, err := to.handle(ctx, batch)
 	switch {
 	case err != nil:
 		return results, err
 	case s.tooMuch:
-		return nil, fmt.Errorf("%w: more than %d bytes were emitted", errTooMuch, maxOutput)
+		return nil, fmt.Errorf("%w: more than %d bytes were emitted (limits.output)", errTooMuch, s.limits.Output)
 	}
 	if err := s.overlay.commit(s.rights); err != nil {
 		return nil, err
@@ -72,9 +82,9 @@ func (s *scope) handle(ctx context.Context, batch []*event.Delta, to session) ([
 	return results, nil
 }
 
-func (s *scope) begin(ctx context.Context, batch []*event.Delta) context.Context {
+func (s *scope) begin(ctx context.Context, batch []*event.Delta, timeout time.Duration) context.Context {
 	s.batch = batch
-	s.deadline = time.Now().Add(callTimeout * time.Duration(max(len(batch), 1)))
+	s.deadline = time.Now().Add(timeout)
 	var newest time.Time
 	for _, d := range batch {
 		if d.Seen.After(newest) {
@@ -114,6 +124,7 @@ func (s *scope) reply(c *hostCall, function string, request []byte, at, limit ui
 		}
 	}
 	s.kept = kept{}
+	c.charge(copyFuel(len(text)))
 	if uint64(len(text)) > uint64(limit) {
 		s.kept = kept{function, string(request), text}
 		return int32(len(text)) //nolint:gosec // bounded by the functions

@@ -27,7 +27,7 @@ func one(t *testing.T, name string) []*event.Delta {
 func TestSDK(t *testing.T) {
 	h := newHost()
 	h.env.Workers = 1
-	handler := h.open(t, fmt.Sprintf("{module: %q, config: {answer: {a: [1, x]}}, limits: {memory: 32Mi}}", build(t, "testdata/guest")))
+	handler := h.open(t, fmt.Sprintf("{module: %q, config: {answer: {a: [1, x]}}, limits: {memory: 32Mi, fuel: 1G}}", build(t, "testdata/guest")))
 	// First, because what breaks below says so much that later lines are left out.
 	t.Run("log", func(t *testing.T) { testSlog(t, h, handler) })
 	tests := []struct {

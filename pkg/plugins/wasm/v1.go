@@ -57,7 +57,7 @@ func (v1) check(module wazero.CompiledModule) error {
 
 // v1Session calls the exports of one instance.
 type v1Session struct {
-	engine        *engine
+	in            *instance
 	memory        api.Memory
 	alloc, answer api.Function // looking one up by name costs more than a call
 	stack         [2]uint64    // arguments and results
@@ -69,7 +69,7 @@ type v1Session struct {
 func (v1) attach(ctx context.Context, in *instance) (session, error) {
 	m := in.module
 	s := &v1Session{
-		engine: in.engine, memory: m.Memory(),
+		in: in, memory: m.Memory(),
 		alloc: m.ExportedFunction("rtr_alloc"), answer: m.ExportedFunction("rtr_handle"),
 	}
 	version, err := s.call(ctx, m.ExportedFunction("rtr_abi_version"))
@@ -89,7 +89,7 @@ func (v1) attach(ctx context.Context, in *instance) (session, error) {
 
 // init gives the guest its configuration.
 func (s *v1Session) init(ctx context.Context, init api.Function) error {
-	conf := s.engine.settings.config
+	conf := s.in.engine.config
 	buf, err := s.reserve(ctx, len(conf))
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (s *v1Session) init(ctx context.Context, init api.Function) error {
 		return err
 	}
 	if code := uint32(ret); code != 0 {
-		return errors.New(initMessage(s.memory, code))
+		return errors.New(initMessage(s.memory, code, &s.in.engine.limits))
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (s *v1Session) handle(ctx context.Context, batch []*event.Delta) ([]plugins
 	if err != nil {
 		return nil, err
 	}
-	return decodeAnswer(s.memory, ret, len(batch))
+	return decodeAnswer(s.memory, ret, len(batch), &s.in.engine.limits)
 }
 
 // reserve returns a view of n bytes of the guest's input buffer, which is valid until the guest runs again.
@@ -147,7 +147,7 @@ func (s *v1Session) reserve(ctx context.Context, n int) ([]byte, error) {
 func (s *v1Session) call(ctx context.Context, f api.Function, params ...uint64) (uint64, error) {
 	copy(s.stack[:], params)
 	if err := f.CallWithStack(ctx, s.stack[:]); err != nil {
-		return 0, s.engine.explain(err)
+		return 0, s.in.explain(err)
 	}
 	return s.stack[0], nil
 }

@@ -1,0 +1,135 @@
+package wasm_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+)
+
+// cached returns the files of machine code in a cache, and when each was written.
+func cached(t *testing.T, dir string) map[string]time.Time {
+	t.Helper()
+	files := map[string]time.Time{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || d.Name() == "sha256" {
+			return err
+		}
+		info, err := d.Info()
+		files[path] = info.ModTime()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// TestCompiledOnce opens a handler several times, with a folder for compiled modules that is harmed between.
+func TestCompiledOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cache")
+	conf := config(t, guest(constant(opI64, 2)))
+	long := time.Now().Add(-time.Hour).Truncate(time.Second)
+	// open opens the handler, and returns whether the file of machine code was written anew.
+	open := func(t *testing.T) (written bool) {
+		t.Helper()
+		for file := range cached(t, dir) {
+			if err := os.Chtimes(file, long, long); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h := newHost()
+		h.env.Cache = dir
+		if got := verdicts(handle(t, h.open(t, conf), plugintest.Deltas(t)[:1])); got != "drop" {
+			t.Errorf("got %s", got)
+		}
+		files := cached(t, dir)
+		if len(files) != 1 {
+			t.Fatalf("there are %d files", len(files))
+		}
+		for _, at := range files {
+			written = !at.Equal(long)
+		}
+		return written
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if !open(t) || open(t) {
+		t.Fatal("the second time what the first compiled was not used")
+	}
+	edit := func(f func(data []byte) []byte) func(t *testing.T) {
+		return func(t *testing.T) {
+			for file := range cached(t, dir) {
+				data, err := os.ReadFile(file)
+				if err == nil {
+					err = os.WriteFile(file, f(data), 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	for name, harm := range map[string]func(t *testing.T){
+		"a bit":           edit(func(data []byte) []byte { data[len(data)/2] ^= 4; return data }),
+		"the first bytes": edit(func(data []byte) []byte { clear(data[:8]); return data }),
+		"the end":         edit(func(data []byte) []byte { return data[:len(data)-3] }),
+		"nothing left":    edit(func([]byte) []byte { return nil }),
+		"no seal": func(t *testing.T) {
+			seals, err := filepath.Glob(filepath.Join(dir, "wasm", "*", "sha256"))
+			if err != nil || len(seals) != 1 || os.Remove(seals[0]) != nil {
+				t.Fatal(seals, err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			harm(t)
+			if !open(t) {
+				t.Error("what is damaged was used")
+			}
+			if open(t) {
+				t.Error("what was compiled anew was not used")
+			}
+		})
+	}
+	t.Run("not used for long", func(t *testing.T) {
+		old := filepath.Join(dir, "wasm", "old")
+		seal := filepath.Join(old, "sha256")
+		if err := os.MkdirAll(old, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(seal, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, age := range []time.Duration{24 * time.Hour, 60 * 24 * time.Hour} {
+			if err := os.Chtimes(seal, time.Now().Add(-age), time.Now().Add(-age)); err != nil {
+				t.Fatalf("after %v: %v", age, err)
+			}
+			open(t)
+		}
+		if _, err := os.Stat(old); err == nil {
+			t.Error("it was kept")
+		}
+	})
+}
+
+// TestNoCache is about a folder that cannot be used: the handler works without.
+func TestNoCache(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := newHost()
+	h.env.Cache = file
+	if got := verdicts(handle(t, h.open(t, config(t, guest(constant(opI64, 2)))), plugintest.Deltas(t)[:1])); got != "drop" {
+		t.Errorf("got %s", got)
+	}
+	if !strings.Contains(h.log.String(), "each start compiles them") {
+		t.Errorf("the log does not say so: %s", h.log)
+	}
+}

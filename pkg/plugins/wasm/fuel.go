@@ -1,0 +1,96 @@
+package wasm
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/meter"
+)
+
+// The fuel of host functions, in the units of package meter: about one for each simple instruction, a nanosecond or two.
+const (
+	callFuel = 50 // any call of a host function
+
+	// What is copied costs little, what is logged much: it is searched for line ends, cut, and perhaps written.
+	bytesPerFuel = 8
+	fuelPerChar  = 16
+)
+
+func copyFuel(bytes int) int64 { return int64(bytes / bytesPerFuel) }
+func textFuel(chars int) int64 { return int64(chars) * fuelPerChar }
+
+var (
+	// errFuel is the error of a guest that did more than one event's worth of work in a call.
+	errFuel = errors.New("out of fuel")
+	// errStack is the error of a guest that called too deeply.
+	errStack = errors.New("its calls are nested too deeply (an endless recursion?)")
+)
+
+// tank is the fuel of one instance: the counters that its module was given when it was metered.
+type tank struct {
+	fuel, stack api.MutableGlobal
+	limit       int32 // of stack
+	filled      int64  // what there was at first
+}
+
+// newTank finds the counters of a metered module, which it always has.
+func newTank(m api.Module, metered *meter.Module, filled int64) tank {
+	return tank{
+		fuel: m.ExportedGlobal(metered.Fuel).(api.MutableGlobal), stack: m.ExportedGlobal(metered.Stack).(api.MutableGlobal),
+		limit: metered.StackLimit, filled: filled,
+	}
+}
+
+// fill is called before each call of the guest.
+func (t *tank) fill(fuel int64) {
+	t.filled = fuel
+	t.fuel.Set(uint64(fuel))
+	t.stack.Set(0)
+}
+
+// used returns what was burnt since the tank was filled.
+func (t *tank) used() int64 { return t.filled - int64(t.fuel.Get()) }
+
+// charge burns fuel for what the host does on behalf of the guest. If there is not so much, the guest ends here.
+func (t *tank) charge(fuel int64) {
+	left := int64(t.fuel.Get()) - fuel
+	t.fuel.Set(uint64(left))
+	if left < 0 {
+		panic(errFuel) // how wazero unwinds a guest
+	}
+}
+
+// why returns the reason of a trap that a counter brought about, or nil.
+func (t *tank) why() error {
+	switch {
+	case t.fuel == nil:
+		return nil
+	case int64(t.fuel.Get()) < 0:
+		return errFuel
+	case int32(t.stack.Get()) > t.limit:
+		return errStack
+	}
+	return nil
+}
+
+// burnRate is how much fuel a delta took of late. It follows a rise at once and a fall slowly. It is safe for concurrent use.
+type burnRate struct{ rate atomic.Int64 }
+
+// firstDeltas is how many deltas the first call gets at most, before anything is known.
+const firstDeltas = 32
+
+// newBurnRate returns the rate at which a call with half of the fuel has firstDeltas deltas.
+func newBurnRate(fuel int64) *burnRate {
+	b := &burnRate{}
+	b.learn(fuel/2, firstDeltas)
+	return b
+}
+
+func (b *burnRate) learn(used int64, deltas int) {
+	now, before := used/int64(deltas), b.rate.Load()
+	b.rate.Store(max(now, before-before/8, 1)) // of two that learn at once one is forgotten
+}
+
+func (b *burnRate) perDelta() int64 { return b.rate.Load() }
