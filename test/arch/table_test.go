@@ -28,6 +28,8 @@ var allowed = map[string][]string{
 	// A new kind of handler or sink is a folder under pkg/plugins, and no kind knows another.
 	"pkg/plugins":            {"pkg/event", "pkg/config", "pkg/metrics"},
 	"pkg/plugins/*":          {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson"},
+	"pkg/plugins/wasm":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/plugins/wasm/meter"},
+	"pkg/plugins/wasm/meter": {},
 	"pkg/plugins/emit":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/expr"},
 	"pkg/plugins/plugintest": {"pkg/plugins", "pkg/event", "pkg/config"},
 

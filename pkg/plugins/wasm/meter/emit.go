@@ -1,0 +1,281 @@
+package meter
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+)
+
+func appendUint(b []byte, v uint64) []byte { return binary.AppendUvarint(b, v) }
+
+func appendInt(b []byte, v int64) []byte {
+	for {
+		c := byte(v & 0x7f)
+		v >>= 7
+		if v == 0 && c&0x40 == 0 || v == -1 && c&0x40 != 0 {
+			return append(b, c)
+		}
+		b = append(b, c|0x80)
+	}
+}
+
+// codeSection reads the functions and writes them anew, one after the other.
+func (p *parser) codeSection(s *reader) []byte {
+	at, n := s.at(), s.count(math.MaxUint32, "functions")
+	if s.ok() && n != len(p.funcs)-p.imported.funcs {
+		s.fail(at, "%d functions, and %d with code", len(p.funcs)-p.imported.funcs, n)
+		return nil
+	}
+	p.out = appendUint(make([]byte, 0, len(s.b)+len(s.b)/2), uint64(n))
+	for i := range n {
+		at, size := s.at(), s.u32()
+		if size > p.cfg.MaxBody {
+			s.fail(at, "function %d has %d bytes, more than the limit of %d", p.imported.funcs+i, size, p.cfg.MaxBody)
+		}
+		body := s.sub(int(size))
+		if !s.ok() {
+			return nil
+		}
+		if err := p.rewrite(p.imported.funcs+i, body); err != nil {
+			s.failWith(err)
+			return nil
+		}
+	}
+	return p.out
+}
+
+// rewrite reads one function and appends it to the code section.
+func (p *parser) rewrite(index int, body reader) error {
+	f := &p.function
+	f.reader, f.p, f.number = body, p, index
+	t := p.types[p.funcs[index]]
+	groups, start, size := f.readLocals(t)
+	first := f.i
+	f.read(t)
+	if p.values += f.values; f.ok() && p.values/32 > int(p.cfg.MaxValues) {
+		f.failAt(0, "the functions have more than %d values: too large to compile", 32*int64(p.cfg.MaxValues))
+	}
+	if !f.ok() {
+		return f.err
+	}
+	p.write(groups, start, first, frameSize(size, f.work))
+	return nil
+}
+
+// readLocals returns the number of groups of locals, where the first is, and the bytes of all and of the parameters and results.
+func (f *function) readLocals(t signature) (groups, start, size int) {
+	f.locals, size = t.params, t.size
+	groups = f.count(math.MaxUint32, "groups of locals")
+	start = f.i
+	for range groups {
+		at := f.i
+		n := f.u32()
+		typ := valueType(&f.reader)
+		if limit := f.p.cfg.MaxLocals; uint64(f.locals)+uint64(n) > uint64(limit) {
+			f.failAt(at, "function %d has more than %d locals", f.number, limit)
+		}
+		if !f.ok() {
+			break
+		}
+		f.locals += int(n)
+		size += int(n) * sizeOf(typ)
+	}
+	return groups, start, size
+}
+
+// frameSize estimates the bytes of native stack of a call.
+func frameSize(values, work int) int64 {
+	return min(int64(frameBase+values+frameWork*work), math.MaxInt32/4)
+}
+
+// Of an estimated frame: what each has, and the share of an instruction's result, which is kept there if it does not stay in a
+// register.
+const (
+	frameBase = 64
+	frameWork = 2
+)
+
+// write appends the function that was read to the code section.
+func (p *parser) write(groups, start, first int, frame int64) {
+	f := &p.function
+	w := writer{b: p.body[:0], fuel: uint64(p.globals), stack: uint64(p.globals + 1), depth: uint64(f.locals), size: uint64(f.locals)}
+	if added := w.locals(f); added > 0 {
+		w.b = appendUint(w.b, uint64(groups)+1)
+		w.b = append(w.b, f.b[start:first]...)
+		w.b = append(appendUint(w.b, added), typeI32)
+	} else {
+		w.b = append(w.b, f.b[:first]...)
+	}
+	done := first
+	for i := range f.edits {
+		e := &f.edits[i]
+		w.b = append(w.b, f.b[done:e.at]...)
+		done = e.at + e.skip
+		switch e.kind {
+		case editCharge:
+			if e.weight > 0 {
+				w.charge(e.weight)
+			}
+			if i == 0 && f.calls {
+				w.guard(frame, int64(p.cfg.Stack))
+			}
+		case editSized:
+			w.sized(e.scale, e.weight)
+		case editCall:
+			w.local(opLocalGet, w.depth)
+			w.global(opGlobalSet, w.stack)
+		case editOpcode:
+			w.b = appendUint(append(w.b, byte(e.weight)), uint64(e.joined))
+		}
+	}
+	w.b = append(w.b, f.b[done:]...)
+	p.body = w.b
+	p.out = append(appendUint(p.out, uint64(len(w.b))), w.b...)
+}
+
+// writer appends instructions.
+type writer struct {
+	b           []byte
+	fuel, stack uint64 // globals
+	depth, size uint64 // locals: stack in use with this call, operand of an instruction that is charged by size
+}
+
+// locals returns how many are added to those of a function.
+func (w *writer) locals(f *function) (n uint64) {
+	if f.calls {
+		n++
+	}
+	if f.sized {
+		w.size += n
+		n++
+	}
+	return n
+}
+
+func (w *writer) op(ops ...byte)               { w.b = append(w.b, ops...) }
+func (w *writer) local(op byte, index uint64)  { w.b = appendUint(append(w.b, op), index) }
+func (w *writer) global(op byte, index uint64) { w.b = appendUint(append(w.b, op), index) }
+func (w *writer) constant(op byte, v int64)    { w.b = appendInt(append(w.b, op), v) }
+
+// charge takes a constant from the fuel: fuel -= weight; if fuel < 0 { unreachable }
+func (w *writer) charge(weight int64) {
+	w.global(opGlobalGet, w.fuel)
+	w.constant(opI64Const, weight)
+	w.op(opI64Sub)
+	w.check()
+}
+
+// check stores what is left and traps if it is negative.
+func (w *writer) check() {
+	w.global(opGlobalSet, w.fuel)
+	w.global(opGlobalGet, w.fuel)
+	w.constant(opI64Const, 0)
+	w.op(opI64LtS, opIf, emptyBlock, opUnreachable, opEnd)
+}
+
+// sized takes a weight and the size on top of the stack, which stays there.
+func (w *writer) sized(s scale, weight int64) {
+	w.local(opLocalTee, w.size)
+	w.global(opGlobalGet, w.fuel)
+	w.local(opLocalGet, w.size)
+	w.op(opI64ExtendU)
+	if s.shift > 0 {
+		w.constant(opI64Const, int64(s.shift))
+		w.op(opI64ShrU)
+	} else {
+		w.constant(opI64Const, int64(s.times))
+		w.op(opI64Mul)
+	}
+	w.op(opI64Sub)
+	w.constant(opI64Const, weight)
+	w.op(opI64Sub)
+	w.check()
+}
+
+// guard adds the frame to the stack in use: depth = stack + frame; if depth > limit { stack = depth; unreachable }
+func (w *writer) guard(frame, limit int64) {
+	w.global(opGlobalGet, w.stack)
+	w.constant(opI32Const, frame)
+	w.op(opI32Add)
+	w.local(opLocalTee, w.depth)
+	w.constant(opI32Const, limit)
+	w.op(opI32GtS, opIf, emptyBlock)
+	w.local(opLocalGet, w.depth)
+	w.global(opGlobalSet, w.stack)
+	w.op(opUnreachable, opEnd)
+}
+
+// emit puts the module together.
+func (p *parser) emit() *Module {
+	m := &Module{Fuel: p.fresh("rtr_fuel"), StackLimit: p.cfg.Stack}
+	m.Stack = p.fresh("rtr_stack")
+	size := 64
+	for _, s := range p.sections {
+		size += len(s.body) + 64
+	}
+	m.Code = append(make([]byte, 0, size), "\x00asm\x01\x00\x00\x00"...)
+	globals, exports := false, false
+	add := func(before int) {
+		if !globals && before > secGlobal {
+			globals = true
+			m.Code = p.appendGlobals(m.Code, []byte{0})
+		}
+		if !exports && before > secExport {
+			exports = true
+			m.Code = p.appendExports(m.Code, []byte{0}, m)
+		}
+	}
+	for _, s := range p.sections {
+		switch s.id {
+		case secGlobal:
+			globals = true
+			m.Code = p.appendGlobals(m.Code, s.body)
+			continue
+		case secExport:
+			add(secExport)
+			exports = true
+			m.Code = p.appendExports(m.Code, s.body, m)
+			continue
+		case secCustom:
+		default:
+			add(rank(s.id))
+		}
+		m.Code = appendSection(m.Code, s.id, s.body)
+	}
+	add(math.MaxInt)
+	return m
+}
+
+// fresh returns a name that is not exported.
+func (p *parser) fresh(name string) string {
+	for i, base := 2, name; p.exports[name]; i++ {
+		name = base + "_" + strconv.Itoa(i)
+	}
+	return name
+}
+
+func (p *parser) appendGlobals(b, old []byte) []byte {
+	body := append2(old)
+	body = appendInt(append(body, typeI64, 1, opI64Const), p.cfg.Init)
+	body = append(body, opEnd, typeI32, 1, opI32Const, 0, opEnd)
+	return appendSection(b, secGlobal, body)
+}
+
+func (p *parser) appendExports(b, old []byte, m *Module) []byte {
+	body := append2(old)
+	for i, name := range []string{m.Fuel, m.Stack} {
+		body = append(appendUint(body, uint64(len(name))), name...)
+		body = appendUint(append(body, 3), uint64(p.globals+i))
+	}
+	return appendSection(b, secExport, body)
+}
+
+// append2 returns a copy of a section's vector that is about to get two more items.
+func append2(section []byte) []byte {
+	n, length := binary.Uvarint(section)
+	return append(appendUint(make([]byte, 0, len(section)+64), n+2), section[length:]...)
+}
+
+func appendSection(b []byte, id byte, body []byte) []byte {
+	return append(appendUint(append(b, id), uint64(len(body))), body...)
+}

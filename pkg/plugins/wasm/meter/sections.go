@@ -1,0 +1,493 @@
+package meter
+
+import (
+	"bytes"
+	"math"
+)
+
+// Sections by their id.
+const (
+	secCustom = iota
+	secType
+	secImport
+	secFunction
+	secTable
+	secMemory
+	secGlobal
+	secExport
+	secStart
+	secElement
+	secCode
+	secData
+	secDataCount
+	secTag
+)
+
+// section is a part of the module as it was, or as it is to be.
+type section struct {
+	id   byte
+	body []byte
+}
+
+// signature counts a function type's values.
+type signature struct {
+	params, results int
+	size            int // bytes of all of them
+}
+
+// parser reads a module, section by section, and holds what is needed of it to check indexes and to rewrite.
+type parser struct {
+	reader
+	cfg Config
+
+	sections []section
+	types    []signature
+	funcs    []int // type of each function, the imported ones first
+	imported struct{ funcs, globals, tables, memories int }
+	globals  int
+	tables   int
+	memories int
+	elements int
+	data     int // as counted by the data count section; -1: there is none
+	named    bool
+	exports  map[string]bool
+	values   int // of all functions, see Config.MaxValues
+
+	function function // the one that is read
+	body     []byte   // of the function that is written
+	out      []byte   // the code section
+}
+
+// rank is a section's place in a module: its id, but for the data count section.
+func rank(id byte) int {
+	switch id {
+	case secDataCount:
+		return secCode
+	case secCode, secData:
+		return int(id) + 1
+	default:
+		return int(id)
+	}
+}
+
+func (p *parser) module() {
+	p.data = -1
+	if !bytes.HasPrefix(p.b, []byte("\x00asm")) {
+		p.fail(0, "it does not start with \\0asm")
+	}
+	p.bytes(4)
+	if v := p.bytes(4); p.ok() && !bytes.Equal(v, []byte{1, 0, 0, 0}) {
+		if v[2] != 0 {
+			p.feature(4, "component-model")
+		}
+		p.fail(4, "unknown binary version")
+	}
+	last, has := 0, [secTag]bool{}
+	for p.ok() && p.left() > 0 {
+		at, id := p.at(), p.byte()
+		s := p.sub(int(p.u32()))
+		switch {
+		case !p.ok():
+			return
+		case id == secTag:
+			p.feature(at, "exception-handling")
+			return
+		case id > secTag:
+			p.fail(at, "unknown section %d", id)
+			return
+		case id != secCustom && rank(id) <= last:
+			p.fail(at, "section %d twice or in the wrong order", id)
+			return
+		}
+		if id != secCustom {
+			last, has[id] = rank(id), true
+		}
+		p.section(id, s)
+	}
+	if !p.ok() {
+		return
+	}
+	if len(p.funcs) > p.imported.funcs && !has[secCode] {
+		p.fail(p.at(), "functions without code")
+	}
+	if p.data > 0 && !has[secData] {
+		p.fail(p.at(), "data count without data")
+	}
+}
+
+// section reads one section. What is not rewritten is kept as it is.
+func (p *parser) section(id byte, s reader) {
+	body := s.b
+	switch id {
+	case secCustom:
+		name := s.name()
+		if name != "name" || p.named {
+			body = nil
+		}
+		if s.ok() && name == "name" && p.named {
+			s.fail(s.at(), "name section twice")
+		}
+		p.named = p.named || name == "name"
+		s.i = len(s.b)
+	case secType:
+		p.typeSection(&s)
+	case secImport:
+		p.importSection(&s)
+	case secFunction:
+		for range s.count(p.cfg.MaxFunctions, "functions") {
+			p.funcs = append(p.funcs, s.index(len(p.types), "type"))
+			if !s.ok() {
+				break
+			}
+		}
+	case secTable:
+		body = p.tableSection(&s)
+	case secMemory:
+		for range s.count(math.MaxUint32, "memories") {
+			p.memory(&s)
+		}
+	case secGlobal:
+		for range s.count(math.MaxUint32, "globals") {
+			valueType(&s)
+			mutability(&s)
+			p.constExpr(&s)
+			if !s.ok() {
+				break
+			}
+			p.globals++
+		}
+	case secExport:
+		p.exportSection(&s)
+	case secStart:
+		s.index(len(p.funcs), "function")
+	case secElement:
+		p.elementSection(&s)
+	case secDataCount:
+		p.data = int(s.u32())
+	case secCode:
+		body = p.codeSection(&s)
+	case secData:
+		p.dataSection(&s)
+	}
+	s.end("a section")
+	if !s.ok() {
+		p.failWith(s.err)
+		return
+	}
+	if body != nil {
+		p.sections = append(p.sections, section{id, body})
+	}
+}
+
+// featureOfType names the proposal of a type that is none of WebAssembly 2.0.
+func featureOfType(c byte) string {
+	switch {
+	case c == 0x63 || c == 0x64:
+		return "function-references"
+	case c == 0x69 || c == 0x74:
+		return "exception-handling"
+	case c == 0x68 || c == 0x75:
+		return "stack-switching"
+	case c >= 0x6a && c <= 0x73, c == 0x77 || c == 0x78, c >= 0x4e && c <= 0x50, c == 0x5e || c == 0x5f:
+		return "gc"
+	}
+	return ""
+}
+
+func badType(r *reader, c byte) {
+	if name := featureOfType(c); name != "" && r.ok() {
+		r.feature(r.at()-1, name)
+		return
+	}
+	r.fail(r.at()-1, "unknown type %#x", c)
+}
+
+func refType(r *reader) {
+	if c := r.byte(); c != 0x70 && c != 0x6f {
+		badType(r, c)
+	}
+}
+
+func valueType(r *reader) byte {
+	c := r.byte()
+	if (c < 0x7b || c > 0x7f) && c != 0x70 && c != 0x6f {
+		badType(r, c)
+	}
+	return c
+}
+
+func sizeOf(valueType byte) int {
+	if valueType == typeV128 {
+		return 16
+	}
+	return 8
+}
+
+func mutability(r *reader) {
+	if c := r.byte(); c > 1 {
+		if c&2 != 0 {
+			r.feature(r.at()-1, "shared-everything-threads")
+		}
+		r.fail(r.at()-1, "unknown mutability %#x", c)
+	}
+}
+
+func (p *parser) typeSection(s *reader) {
+	for range s.count(math.MaxUint32, "types") {
+		if c := s.byte(); c != 0x60 {
+			badType(s, c)
+		}
+		var t signature
+		t.params = types(s, &t.size)
+		t.results = types(s, &t.size)
+		if !s.ok() {
+			return
+		}
+		p.types = append(p.types, t)
+	}
+}
+
+func types(s *reader, size *int) int {
+	n := s.count(1000, "parameters or results")
+	for range n {
+		*size += sizeOf(valueType(s))
+	}
+	return n
+}
+
+func (p *parser) importSection(s *reader) {
+	for range s.count(math.MaxUint32, "imports") {
+		s.name()
+		s.name()
+		at := s.at()
+		switch kind := s.byte(); kind {
+		case 0:
+			p.funcs = append(p.funcs, s.index(len(p.types), "type"))
+			p.imported.funcs++
+		case 1:
+			refType(s)
+			limits(s)
+			p.tables++
+			p.imported.tables++
+		case 2:
+			p.memory(s)
+			p.imported.memories++
+		case 3:
+			valueType(s)
+			mutability(s)
+			p.globals++
+			p.imported.globals++
+		case 4:
+			s.feature(at, "exception-handling")
+		default:
+			s.fail(at, "unknown kind of import %d", kind)
+		}
+		if !s.ok() {
+			return
+		}
+	}
+}
+
+func (p *parser) memory(s *reader) {
+	at := s.at()
+	limits(s)
+	if p.memories++; p.memories > 1 {
+		s.feature(at, "multi-memory")
+	}
+}
+
+// limits reads a size: least, and most or -1.
+func limits(s *reader) (least, most int64) {
+	at := s.at()
+	switch flags := s.byte(); {
+	case flags > 15:
+		s.fail(at, "unknown limits %#x", flags)
+	case flags&2 != 0:
+		s.feature(at, "threads")
+	case flags&4 != 0:
+		s.feature(at, "memory64")
+	case flags&8 != 0:
+		s.feature(at, "custom-page-sizes")
+	case flags&1 == 0:
+		return int64(s.u32()), -1
+	}
+	least = int64(s.u32())
+	return least, int64(s.u32())
+}
+
+// tableSection returns the section with a limit put on tables that have none.
+func (p *parser) tableSection(s *reader) []byte {
+	n := s.count(p.cfg.MaxTables, "tables")
+	body := appendUint(nil, uint64(n))
+	total := int64(0)
+	for range n {
+		at := s.at()
+		if s.left() > 0 && s.b[s.i] == 0x40 {
+			s.feature(at, "function-references")
+			return nil
+		}
+		refType(s)
+		if !s.ok() {
+			return nil
+		}
+		body = append(body, s.b[s.i-1])
+		least, most := limits(s)
+		if total += least; total > int64(p.cfg.MaxTable) {
+			s.fail(at, "tables of %d entries, more than the limit of %d", total, p.cfg.MaxTable)
+		}
+		if most >= 0 && most < least {
+			s.fail(at, "table that starts above its limit")
+		}
+		share := max(least, int64(p.cfg.MaxTable)/int64(n))
+		if p.cfg.MaxTable < math.MaxUint32 && (most < 0 || most > share) {
+			most = share
+		}
+		if most < 0 {
+			body = appendUint(append(body, 0), uint64(least))
+		} else {
+			body = appendUint(appendUint(append(body, 1), uint64(least)), uint64(most))
+		}
+		p.tables++
+	}
+	return body
+}
+
+func (p *parser) exportSection(s *reader) {
+	n := s.count(math.MaxUint32, "exports")
+	p.exports = make(map[string]bool, n)
+	for range n {
+		at := s.at()
+		name := s.name()
+		if p.exports[name] {
+			s.fail(at, "export %q twice", name)
+		}
+		p.exports[name] = true
+		switch kind := s.byte(); kind {
+		case 0:
+			s.index(len(p.funcs), "function")
+		case 1:
+			s.index(p.tables, "table")
+		case 2:
+			s.index(p.memories, "memory")
+		case 3:
+			s.index(p.globals, "global")
+		case 4:
+			s.feature(at, "exception-handling")
+		default:
+			s.fail(at, "unknown kind of export %d", kind)
+		}
+		if !s.ok() {
+			return
+		}
+	}
+}
+
+// constExpr reads a constant expression: one instruction in WebAssembly 2.0.
+func (p *parser) constExpr(s *reader) {
+	at := s.at()
+	switch op := s.byte(); op {
+	case opI32Const:
+		s.signed(32)
+	case opI64Const:
+		s.signed(64)
+	case opF32Const:
+		s.bytes(4)
+	case opF64Const:
+		s.bytes(8)
+	case opGlobalGet:
+		s.index(p.globals, "global")
+	case opRefNull:
+		refType(s)
+	case opRefFunc:
+		s.index(len(p.funcs), "function")
+	case opVector:
+		if s.byte() != vecConst {
+			s.fail(at, "instruction in a constant expression")
+		}
+		s.bytes(16)
+	case opGC:
+		s.feature(at, "gc")
+	default:
+		s.fail(at, "instruction %#x in a constant expression", op)
+	}
+	if !s.ok() {
+		return
+	}
+	at = s.at()
+	switch op := s.byte(); op {
+	case opEnd:
+	case opI32Const, opI64Const, opGlobalGet, 0x6a, 0x6b, 0x6c, 0x7c, 0x7d, 0x7e:
+		s.feature(at, "extended-const")
+	case opGC:
+		s.feature(at, "gc")
+	default:
+		s.fail(at, "constant expression without end")
+	}
+}
+
+func (p *parser) elementSection(s *reader) {
+	n := s.count(math.MaxUint32, "element segments")
+	for range n {
+		at := s.at()
+		flags := s.u32()
+		if flags > 7 {
+			s.fail(at, "unknown element segment %d", flags)
+		}
+		passive, explicit, exprs := flags&1 != 0, flags&2 != 0, flags&4 != 0
+		if !passive {
+			table := 0
+			if explicit {
+				table = s.index(p.tables, "table")
+			}
+			if s.ok() && table >= p.tables {
+				s.fail(at, "table 0 does not exist")
+			}
+			p.constExpr(s)
+		}
+		if passive || explicit {
+			if exprs {
+				refType(s)
+			} else if kind := s.byte(); kind != 0 {
+				s.fail(s.at()-1, "unknown kind of elements %#x", kind)
+			}
+		}
+		for range s.count(math.MaxUint32, "elements") {
+			if exprs {
+				p.constExpr(s)
+			} else {
+				s.index(len(p.funcs), "function")
+			}
+			if !s.ok() {
+				return
+			}
+		}
+	}
+	p.elements = n
+}
+
+func (p *parser) dataSection(s *reader) {
+	at := s.at()
+	n := s.count(math.MaxUint32, "data segments")
+	if p.data >= 0 && n != p.data {
+		s.fail(at, "%d data segments, and %d in the data count", n, p.data)
+	}
+	for range n {
+		at := s.at()
+		switch flags := s.u32(); flags {
+		case 0:
+			p.constExpr(s)
+		case 1:
+		case 2:
+			if at := s.at(); s.u32() != 0 {
+				s.feature(at, "multi-memory")
+			}
+			p.constExpr(s)
+		default:
+			s.fail(at, "unknown data segment %d", flags)
+		}
+		s.bytes(int(s.u32()))
+		if !s.ok() {
+			return
+		}
+	}
+}
