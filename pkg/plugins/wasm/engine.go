@@ -38,8 +38,8 @@ type engine struct {
 	cache    wazero.CompilationCache // nil: none
 	abi      abi
 	log      *guestLog
-	memory   adder     // bytes of all instances
-	fuel     adder     // burnt by all instances
+	memory   adder // bytes of all instances
+	fuel     adder // burnt by all instances
 	tight    sync.Once
 }
 

@@ -32,7 +32,7 @@ var (
 type tank struct {
 	fuel, stack api.MutableGlobal
 	limit       int32 // of stack
-	filled      int64  // what there was at first
+	filled      int64 // what there was at first
 }
 
 // newTank finds the counters of a metered module, which it always has.
@@ -58,7 +58,7 @@ func (t *tank) charge(fuel int64) {
 	left := int64(t.fuel.Get()) - fuel
 	t.fuel.Set(uint64(left))
 	if left < 0 {
-		panic(errFuel) // how wazero unwinds a guest
+		panic(errFuel) //nolint:forbidigo // how wazero unwinds a guest
 	}
 }
 

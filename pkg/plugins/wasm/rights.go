@@ -11,7 +11,7 @@ import (
 // rights are what the guests of one handler may do, and what they do it with.
 type rights struct {
 	allow   Allow
-	seed    string // of what is random before the first call
+	seed    string    // of what is random before the first call
 	began   time.Time // when the monotonic clock stood at 0
 	kv      plugins.KV
 	kvLimit int64

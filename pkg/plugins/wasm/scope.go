@@ -43,7 +43,9 @@ func scopeOf(ctx context.Context) *scope {
 	return s
 }
 
-func newScope(r *rights, l *Limits) *scope { return &scope{rights: r, limits: l, clock: clock{mono: 1}} }
+func newScope(r *rights, l *Limits) *scope {
+	return &scope{rights: r, limits: l, clock: clock{mono: 1}}
+}
 
 // open finds the fuel of a guest, the first time that it calls a host function or when it was instantiated: a start section runs in between.
 func (s *scope) open(e *engine, m api.Module) {

@@ -189,7 +189,7 @@ func wasiTimeout(s *scope, subscription []byte) int64 {
 
 // wasiExit is proc_exit(code): the instance is not used again.
 func wasiExit(_ context.Context, c *hostCall) int64 {
-	panic(sys.NewExitError(c.u32(0))) // how wazero unwinds a guest
+	panic(sys.NewExitError(c.u32(0))) //nolint:forbidigo // how wazero unwinds a guest
 }
 
 // wasiWrite is fd_write(fd, pieces, n, written). A piece is an address and a length.
