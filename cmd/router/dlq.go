@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/deltarouter/deltarouter/pkg/api"
-	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
 const dlqUsage = `Usage:
@@ -33,17 +31,17 @@ Flags:
 
 // dlq is the command about dead letters.
 type dlq struct {
-	config, api, route, output string
-	current                    bool
+	remote
 
-	client         *api.Client
-	ids            []uint64
-	stdout, stderr io.Writer
+	route   string
+	current bool
+
+	ids []uint64
 }
 
 // deadLetters talks to the running router about its dead letters.
 func deadLetters(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	d := &dlq{stdout: stdout, stderr: stderr}
+	d := &dlq{remote: remote{stdout: stdout, stderr: stderr}}
 	if len(args) == 0 {
 		fmt.Fprint(stderr, dlqUsage)
 		return exitUsage
@@ -76,10 +74,8 @@ func deadLetters(ctx context.Context, args []string, stdout, stderr io.Writer) i
 // parse reads flags and ids, in any order, and finds the router.
 func (d *dlq) parse(command string, args []string) error {
 	flags := newFlags("router dlq "+command, io.Discard)
-	flags.StringVar(&d.config, "config", "", "")
-	flags.StringVar(&d.api, "api", "", "")
+	d.flags(flags)
 	flags.StringVar(&d.route, "route", "", "")
-	flags.StringVar(&d.output, "o", "table", "")
 	if command == "retry" {
 		flags.BoolVar(&d.current, "current", false, "")
 	}
@@ -97,8 +93,6 @@ func (d *dlq) parse(command string, args []string) error {
 		d.ids, args = append(d.ids, id), args[1:]
 	}
 	switch {
-	case d.output != "table" && d.output != "json":
-		return fmt.Errorf("-o is table or json, not %q", d.output)
 	case command == "list" && len(d.ids) > 0:
 		return errors.New("takes no ids: see router dlq show")
 	case command == "show" && (len(d.ids) == 0 || d.route != ""):
@@ -107,27 +101,6 @@ func (d *dlq) parse(command string, args []string) error {
 		return errors.New("name either ids, see router dlq list, or -route R for all of a route")
 	}
 	return d.connect()
-}
-
-func (d *dlq) connect() error {
-	if d.api == "" {
-		if d.config == "" {
-			return errors.New("say which router: -config FILE or -api ADDR")
-		}
-		cfg, problems := config.Load(d.config)
-		if cfg != nil {
-			d.api = cfg.Listen.API // also if there are mistakes elsewhere: the variables of the router may not be set here
-		}
-		switch {
-		case d.api != "":
-		case len(problems) > 0:
-			return problems
-		default:
-			return fmt.Errorf(`%s has no listen.api: add listen: {api: "127.0.0.1:8484"} and start the router anew`, d.config)
-		}
-	}
-	d.client = api.NewClient(d.api)
-	return nil
 }
 
 func (d *dlq) list(ctx context.Context) error {
@@ -234,11 +207,4 @@ func (d *dlq) conclude(outcome api.Outcome, err error, done string) error {
 		return fmt.Errorf("%d dead letters are as they were", outcome.NotDone)
 	}
 	return err
-}
-
-func (d *dlq) json(value any) error {
-	encoder := json.NewEncoder(d.stdout)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
 }

@@ -3,6 +3,7 @@
 //	router -config config.yaml          runs until it is told to stop
 //	router check -config config.yaml    reports every mistake of the configuration
 //	router dlq list -config config.yaml what could not be delivered; also show, retry, drop
+//	router resync -config config.yaml   everything once more; with -relist what differs from the API server
 //	router schema                       prints the JSON Schema of the configuration, for editors
 //	router version
 //
@@ -68,6 +69,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return check(args[1:], stdout, stderr)
 	case "dlq":
 		return deadLetters(ctx, args[1:], stdout, stderr)
+	case "resync":
+		return resync(ctx, args[1:], stdout, stderr)
 	case "version":
 		fmt.Fprintf(stdout, "router %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return exitOK
@@ -86,6 +89,7 @@ func usage(w io.Writer) {
   router -config config.yaml          run until SIGINT or SIGTERM; SIGHUP reloads the configuration, as a change of the file does
   router check -config config.yaml    report every mistake of the configuration
   router dlq list|show|retry|drop     what could not be delivered, see router dlq help
+  router resync                       put everything through once more, or list anew, see router resync help
   router schema                       print the JSON Schema of the configuration, for editors
   router version
 

@@ -158,7 +158,7 @@ func (r *router) openAPI(ctx context.Context) error {
 	if r.plan.config.Listen.API == "" {
 		return nil
 	}
-	cfg := api.ControlConfig{Addr: r.plan.config.Listen.API, Status: r.status, Reload: r.askReload, Log: r.log}
+	cfg := api.ControlConfig{Addr: r.plan.config.Listen.API, Status: r.status, Reload: r.askReload, Resync: r.resync, Log: r.log}
 	if r.state != nil {
 		cfg.DeadLetters = letterDesk{r, r.synced}
 	}

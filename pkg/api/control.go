@@ -27,6 +27,8 @@ type ControlConfig struct {
 	Status      func() Status // called from any goroutine
 	// Reload reads the configuration anew and returns why it was refused. Called from any goroutine.
 	Reload func(ctx context.Context) error
+	// Resync puts objects through once more. Called from any goroutine.
+	Resync func(ctx context.Context, ask Resync) (Resynced, error)
 	Log    *slog.Logger
 }
 
@@ -35,12 +37,14 @@ type control struct {
 	letters DeadLetters
 	status  func() Status
 	reload  func(ctx context.Context) error
+	resync  func(ctx context.Context, ask Resync) (Resynced, error)
 }
 
 // NewControl makes a Server of the control API, which listens nowhere yet:
 //
 //	GET  /api/v1/status                                        Status
 //	POST /api/v1/reload                                        {"reloaded": true}; 422 if the configuration was refused
+//	POST /api/v1/resync {source, route, relist}                Resynced, when it is done
 //	GET  /api/v1/deadletters?route=&after=&limit=              {"letters": [Letter…], "next": after-of-the-next-page}
 //	GET  /api/v1/deadletters/{id}                              Letter, with its objects
 //	POST /api/v1/deadletters/retry {ids | route, current}      Outcome
@@ -49,10 +53,11 @@ type control struct {
 // An error is {"error": text} with a status of 4xx or 5xx. There is no authentication: whoever reaches the socket or the loopback
 // address may use it. Web pages may not: a request has to name a loopback host, and a POST to be of type application/json.
 func NewControl(cfg ControlConfig) *Server {
-	c := &control{letters: cfg.DeadLetters, status: cfg.Status, reload: cfg.Reload}
+	c := &control{letters: cfg.DeadLetters, status: cfg.Status, reload: cfg.Reload, resync: cfg.Resync}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, c.status()) })
 	mux.HandleFunc("POST /api/v1/reload", c.reloaded)
+	mux.HandleFunc("POST /api/v1/resync", c.resyncAll)
 	mux.HandleFunc("GET /api/v1/deadletters", c.list)
 	mux.HandleFunc("GET /api/v1/deadletters/{id}", c.show)
 	mux.HandleFunc("POST /api/v1/deadletters/retry", c.retry)

@@ -193,14 +193,15 @@ func (d *decoder) split(spans []rawjson.Span) (apiVersion, kind bool) {
 	return apiVersion, kind
 }
 
-// front returns the beginning of an object's text with the members that the items of a list lack.
+// front returns the beginning of an object's text with the members that the items of a list lack, in the order in which the API server
+// writes them in a watch: where versions are no proof (see Watch.differs) the text of an object must not depend on how it came.
 func (d *decoder) front(apiVersion, kind bool) string {
 	front := "{"
-	if apiVersion {
-		front += fmt.Sprintf(`"apiVersion":%q,`, d.resource.GroupVersion().String())
-	}
 	if kind && d.resource.Kind != "" {
 		front += fmt.Sprintf(`"kind":%q,`, d.resource.Kind)
+	}
+	if apiVersion {
+		front += fmt.Sprintf(`"apiVersion":%q,`, d.resource.GroupVersion().String())
 	}
 	return front
 }

@@ -21,6 +21,7 @@ import (
 type memory struct {
 	mu      sync.Mutex
 	objects map[event.Key]*event.Object
+	between func() // called by who goes through All, after the first object; nil: nothing is
 }
 
 func newMemory() *memory { return &memory{objects: make(map[event.Key]*event.Object)} }
@@ -46,7 +47,20 @@ func (m *memory) Delete(key event.Key) {
 func (m *memory) All() iter.Seq[*event.Object] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Values(slices.Collect(maps.Values(m.objects)))
+	all, between := slices.Collect(maps.Values(m.objects)), m.between
+	if between == nil {
+		return slices.Values(all)
+	}
+	return func(yield func(*event.Object) bool) {
+		for i, o := range all {
+			if i == 1 {
+				between()
+			}
+			if !yield(o) {
+				return
+			}
+		}
+	}
 }
 
 // sink is a Downstream that writes down what it gets.

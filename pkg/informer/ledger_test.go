@@ -324,7 +324,7 @@ func TestCrashProperty(t *testing.T) {
 				w.save()
 			case "sync":
 				for o := range w.cache.All() {
-					up = up && w.watch.sync(w.rs.ctx, (*w.watch.sources.Load())[0], o.Key(), time.Now())
+					up = up && w.watch.sync(w.rs.ctx, (*w.watch.sources.Load())[0], o.Key(), time.Now(), w.watch.factory.cfg.Downstream.Admit, &Resynced{}) == nil
 				}
 			case "relist":
 				up = up && w.list()

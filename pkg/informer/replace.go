@@ -17,6 +17,7 @@ func (w *Watch) replace(ctx context.Context, items []any, version string) {
 		w.goOn()
 		return
 	}
+	applied := w.applied
 	w.cut.Lock()
 	fed := w.fed
 	w.relisting, w.told = true, ""
@@ -39,6 +40,7 @@ func (w *Watch) replace(ctx context.Context, items []any, version string) {
 	w.cut.Unlock()
 	w.listed, w.bare = true, false
 	w.setSynced(true)
+	w.endRelists(Relisted{Objects: len(items), Deltas: w.applied - applied})
 }
 
 func (w *Watch) countRelist() {

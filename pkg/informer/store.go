@@ -55,7 +55,7 @@ func (s *reflectorStore) Replace(items []any, resourceVersion string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore. It is not used: see resync.
+// Resync implements cache.ReflectorStore. It is not used: see Watch.resync.
 func (s *reflectorStore) Resync() error { return nil }
 
 // Bookmark implements cache.ReflectorBookmarkStore.
@@ -183,6 +183,7 @@ func (w *Watch) apply(ctx context.Context, c change) bool {
 	}
 	w.cut.Unlock()
 	w.measure(c.before, kept)
+	w.applied++
 	for _, s := range *w.sources.Load() {
 		s.deltas[c.op].Inc()
 	}

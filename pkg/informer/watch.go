@@ -50,7 +50,9 @@ type Watch struct {
 	resumable, resumed, latest atomic.Bool
 	// bare: some of the objects in the store were restored as identities only, and the next list fills them in. Until then, and
 	// for reading, as listed.
-	bare bool
+	bare    bool
+	applied int // changes, ever
+	relists relists
 	// For the factory, under its lock. stop is nil before the watch runs.
 	stop    context.CancelFunc
 	stopped chan struct{}
@@ -106,7 +108,7 @@ func (w *Watch) run(ctx context.Context) {
 		if time.Since(began) > time.Minute {
 			pause.next = 0
 		}
-		if pause.wait(ctx, 0) != nil {
+		if !w.relistAsked() && pause.wait(ctx, 0) != nil {
 			return
 		}
 	}
@@ -155,10 +157,11 @@ func (w *Watch) knowsNothing() bool {
 	return w.Fed() == "" && len(w.intents) == 0
 }
 
-// reflect runs a Reflector until ctx is done or the API server no longer knows the resource.
+// reflect runs a Reflector until ctx is done, the API server no longer knows the resource, or a list is asked for.
 func (w *Watch) reflect(ctx context.Context) {
 	ctx, gone := context.WithCancel(ctx)
 	defer gone()
+	w.beginRelists(gone)
 	logger := klogTo(w.log)
 	r := cache.NewReflectorWithOptions(&listerWatcher{w, gone}, nil, &reflectorStore{w, ctx}, cache.ReflectorOptions{
 		Name: w.name, TypeDescription: resourceName(w.spec.Resource), Logger: &logger, Clock: stopClock{ctx: ctx},
