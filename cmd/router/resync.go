@@ -70,12 +70,12 @@ func (r *remote) resync(ctx context.Context, ask api.Resync) error {
 		if r.output != "json" {
 			fmt.Fprintf(r.stdout, "source %s: %s\n", s.Name, outcomeOf(s, ask))
 		}
-		if s.Unsynced != "" {
-			fmt.Fprintf(r.stderr, "source %s is not complete yet: %s\n", s.Name, s.Unsynced)
-		}
-		if s.Error != "" {
+		switch {
+		case s.Error != "":
 			failed++
 			fmt.Fprintf(r.stderr, "source %s: %s\n", s.Name, s.Error)
+		case s.Unsynced != "" && !ask.Relist:
+			fmt.Fprintf(r.stderr, "source %s is not complete yet: %s\n", s.Name, s.Unsynced)
 		}
 	}
 	if failed > 0 {

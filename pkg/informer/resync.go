@@ -65,7 +65,7 @@ func (f *Factory) during(ctx context.Context, do func(context.Context) error) er
 	defer f.running.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(running, cancel)()
+	defer context.AfterFunc(running, cancel)() //nolint:contextcheck // it ends when either does
 	err := do(ctx)
 	if err != nil && running.Err() != nil {
 		return ErrNotRunning

@@ -190,7 +190,7 @@ func TestCacheMetadata(t *testing.T) {
 	r.start()
 	r.sink.want(t, false, "added pods default/a initial")
 	text := string(r.store.Get(event.Key{Namespace: "default", Name: "a"}).JSON())
-	if want := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"default","uid":"u","resourceVersion":"5","labels":{"app":""}}}`; text != want {
+	if want := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"u","resourceVersion":"5","labels":{"app":""}}}`; text != want {
 		t.Errorf("stored %s\nwant   %s", text, want)
 	}
 	r.stop()

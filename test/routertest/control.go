@@ -1,0 +1,41 @@
+package routertest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// InstallAPI is Install with the control API on the socket api.sock beside the file.
+func InstallAPI(t *testing.T, kubeconfig, config string) (file string) {
+	t.Helper()
+	file = Install(t, kubeconfig, config)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const listen = `listen: {probes: "127.0.0.1:0"`
+	with := strings.Replace(string(text), listen, listen+fmt.Sprintf(`, api: "unix:%s"`, filepath.Join(filepath.Dir(file), "api.sock")), 1)
+	if err := os.WriteFile(file, []byte(with), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// Control runs a command that talks to the router of a configuration file, and returns what it prints and its exit code.
+func Control(t *testing.T, file string, args ...string) (out string, code int) {
+	t.Helper()
+	text, err := Command(append(args, "-config", file)...).CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if exit != nil {
+		code = exit.ExitCode()
+	}
+	return string(text), code
+}
