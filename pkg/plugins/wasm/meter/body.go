@@ -24,7 +24,7 @@ func (f *function) instruction() {
 		f.pay(int64(in.weight))
 	case f.charge != none:
 		f.sized = true
-		f.edits = append(f.edits, edit{at: at, kind: editSized, scale: in.scale, weight: int64(in.weight), joined: none})
+		f.edits = append(f.edits, edit{at: at, depth: len(f.frames), kind: editSized, scale: in.scale, weight: int64(in.weight), joined: none})
 	}
 	f.immediate(in.imm)
 }

@@ -1,2 +1,2 @@
-// Package meter rewrites a WebAssembly module so that its instructions are bounded.
+// Package meter rewrites a WebAssembly module so that the instructions it executes and the stack it uses are bounded.
 package meter

@@ -106,6 +106,8 @@ func (p *parser) write(groups, start, first int, frame int64) {
 	} else {
 		w.b = append(w.b, f.b[:first]...)
 	}
+	w.op(opBlock, emptyBlock, opBlock)
+	w.b = append(w.b, p.resultType(f.number)...)
 	done := first
 	for i := range f.edits {
 		e := &f.edits[i]
@@ -114,13 +116,13 @@ func (p *parser) write(groups, start, first int, frame int64) {
 		switch e.kind {
 		case editCharge:
 			if e.weight > 0 {
-				w.charge(e.weight)
+				w.charge(e.weight, e.depth)
 			}
 			if i == 0 && f.calls {
 				w.guard(frame, int64(p.cfg.Stack))
 			}
 		case editSized:
-			w.sized(e.scale, e.weight)
+			w.sized(e.scale, e.weight, e.depth)
 		case editCall:
 			w.local(opLocalGet, w.depth)
 			w.global(opGlobalSet, w.stack)
@@ -129,6 +131,7 @@ func (p *parser) write(groups, start, first int, frame int64) {
 		}
 	}
 	w.b = append(w.b, f.b[done:]...)
+	w.op(opReturn, opEnd, opUnreachable, opEnd)
 	p.body = w.b
 	p.out = append(appendUint(p.out, uint64(len(w.b))), w.b...)
 }
@@ -158,23 +161,24 @@ func (w *writer) global(op byte, index uint64) { w.b = appendUint(append(w.b, op
 func (w *writer) constant(op byte, v int64)    { w.b = appendInt(append(w.b, op), v) }
 
 // charge takes a constant from the fuel: fuel -= weight; if fuel < 0 { unreachable }
-func (w *writer) charge(weight int64) {
+func (w *writer) charge(weight int64, depth int) {
 	w.global(opGlobalGet, w.fuel)
 	w.constant(opI64Const, weight)
 	w.op(opI64Sub)
-	w.check()
+	w.check(depth)
 }
 
 // check stores what is left and traps if it is negative.
-func (w *writer) check() {
+func (w *writer) check(depth int) {
 	w.global(opGlobalSet, w.fuel)
 	w.global(opGlobalGet, w.fuel)
 	w.constant(opI64Const, 0)
-	w.op(opI64LtS, opIf, emptyBlock, opUnreachable, opEnd)
+	w.op(opI64LtS, opBrIf)
+	w.b = appendUint(w.b, uint64(depth))
 }
 
 // sized takes a weight and the size on top of the stack, which stays there.
-func (w *writer) sized(s scale, weight int64) {
+func (w *writer) sized(s scale, weight int64, depth int) {
 	w.local(opLocalTee, w.size)
 	w.global(opGlobalGet, w.fuel)
 	w.local(opLocalGet, w.size)
@@ -189,7 +193,7 @@ func (w *writer) sized(s scale, weight int64) {
 	w.op(opI64Sub)
 	w.constant(opI64Const, weight)
 	w.op(opI64Sub)
-	w.check()
+	w.check(depth)
 }
 
 // guard adds the frame to the stack in use: depth = stack + frame; if depth > limit { stack = depth; unreachable }
@@ -237,6 +241,8 @@ func (p *parser) emit() *Module {
 			m.Code = p.appendExports(m.Code, s.body, m)
 			continue
 		case secCustom:
+		case secType:
+			s.body = p.appendTypes(s.body)
 		default:
 			add(rank(s.id))
 		}
@@ -278,4 +284,38 @@ func append2(section []byte) []byte {
 
 func appendSection(b []byte, id byte, body []byte) []byte {
 	return append(appendUint(append(b, id), uint64(len(body))), body...)
+}
+
+// resultType returns the type of a block that leaves what a function returns.
+func (p *parser) resultType(number int) []byte {
+	typ := p.funcs[number]
+	switch t := &p.types[typ]; {
+	case t.results == 0:
+		return []byte{emptyBlock}
+	case t.results == 1:
+		return []byte{t.result}
+	case t.params == 0:
+		return appendInt(nil, int64(typ))
+	case t.block == 0:
+		p.added = append(p.added, typ)
+		t.block = len(p.types) + len(p.added) - 1
+		fallthrough
+	default:
+		return appendInt(nil, int64(t.block))
+	}
+}
+
+// appendTypes returns the type section with those of blocks.
+func (p *parser) appendTypes(old []byte) []byte {
+	if len(p.added) == 0 {
+		return old
+	}
+	n, length := binary.Uvarint(old)
+	b := appendUint(make([]byte, 0, len(old)+64*len(p.added)), n+uint64(len(p.added)))
+	b = append(b, old[length:]...)
+	for _, t := range p.added {
+		from := p.types[t].from
+		b = append(append(b, 0x60, 0), old[from[0]:from[1]]...)
+	}
+	return b
 }

@@ -13,6 +13,7 @@ const none = -1
 type edit struct {
 	at     int // in the body
 	skip   int // bytes that are left out
+	depth  int // blocks that are open, the function's own included
 	kind   editKind
 	weight int64 // editCharge: 0: nothing, it joined another
 	scale  scale // editSized
@@ -80,7 +81,7 @@ func (f *function) pay(weight int64) {
 
 // begin opens a charge at a place. What follows joins parent if it is cheap.
 func (f *function) begin(at int, state chargeState, parent int) {
-	f.edits = append(f.edits, edit{at: at, kind: editCharge, joined: none, state: state})
+	f.edits = append(f.edits, edit{at: at, depth: max(len(f.frames), 1), kind: editCharge, joined: none, state: state})
 	f.charge, f.parent = len(f.edits)-1, parent
 }
 

@@ -32,7 +32,10 @@ type section struct {
 // signature counts a function type's values.
 type signature struct {
 	params, results int
-	size            int // bytes of all of them
+	size            int    // bytes of all of them
+	result          byte   // the last
+	from            [2]int // where the results are in the section
+	block           int    // type without the parameters, once added
 }
 
 // parser reads a module, section by section, and holds what is needed of it to check indexes and to rewrite.
@@ -56,6 +59,7 @@ type parser struct {
 	function function // the one that is read
 	body     []byte   // of the function that is written
 	out      []byte   // the code section
+	added    []int    // types whose results are those of blocks
 }
 
 // rank is a section's place in a module: its id, but for the data count section.
@@ -238,8 +242,10 @@ func (p *parser) typeSection(s *reader) {
 			badType(s, c)
 		}
 		var t signature
-		t.params = types(s, &t.size)
-		t.results = types(s, &t.size)
+		t.params, _ = types(s, &t.size)
+		t.from[0] = s.i
+		t.results, t.result = types(s, &t.size)
+		t.from[1] = s.i
 		if !s.ok() {
 			return
 		}
@@ -247,12 +253,13 @@ func (p *parser) typeSection(s *reader) {
 	}
 }
 
-func types(s *reader, size *int) int {
-	n := s.count(1000, "parameters or results")
+func types(s *reader, size *int) (n int, last byte) {
+	n = s.count(1000, "parameters or results")
 	for range n {
-		*size += sizeOf(valueType(s))
+		last = valueType(s)
+		*size += sizeOf(last)
 	}
-	return n
+	return n, last
 }
 
 func (p *parser) importSection(s *reader) {

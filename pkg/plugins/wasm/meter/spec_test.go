@@ -152,8 +152,9 @@ func (w *world) act(ctx context.Context, c *command) (results []uint64, trap str
 	}
 	if err != nil {
 		trap, _, _ = strings.Cut(err.Error(), "\n")
+		trap = strings.TrimPrefix(trap, "wasm error: ")
 		if stack != nil && int32(stack.Get()) > w.limit {
-			trap = "stack overflow" // as wazero calls it
+			trap = "stack overflow"
 		}
 	}
 	return results, trap
