@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -282,12 +283,15 @@ func (r *router) startWaits(ctx context.Context, waits map[string]func(context.C
 // forget removes from the state folder what belongs to nothing any more. What was collected of it is written before, so that nothing
 // of it comes after.
 func (r *router) forget(ctx context.Context) {
+	handlers := slices.Collect(maps.Keys(r.plan.config.Handlers))
 	if r.state == nil {
+		r.memories.keep(handlers)
 		return
 	}
 	err := within(ctx, r.state.writer.Flush)
 	if err == nil {
-		var keep checkpoint.Configured
+		r.memories.keep(handlers)
+		keep := checkpoint.Configured{Handlers: handlers}
 		for spec := range r.stores {
 			keep.Watches = append(keep.Watches, spec.ID())
 		}

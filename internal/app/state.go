@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,6 +30,8 @@ type state struct {
 	writer  *checkpoint.Writer
 	letters *checkpoint.Letters
 	log     *slog.Logger
+
+	memories *memories
 
 	factory    *informer.Factory
 	pipeline   *pipeline.Pipeline
@@ -105,6 +108,7 @@ func (s *state) restore(ctx context.Context, watches map[string]*informer.Watch,
 	}
 	s.factory.Existing(func(d *event.Delta) func() { return s.pipeline.Existing(context.WithoutCancel(ctx), d) })
 	s.introduce(p.routes)
+	keep.Handlers = slices.Collect(maps.Keys(p.config.Handlers))
 	return s.db.Forget(keep, time.Now())
 }
 
@@ -163,7 +167,8 @@ func (s *state) restoreWatch(w *informer.Watch, saved *checkpoint.Watch) {
 	w.Restore(restored)
 }
 
-// Collect implements checkpoint.Collector: what changed in the watches and in the routes, all at one moment.
+// Collect implements checkpoint.Collector: what changed in the watches and in the routes, all at one moment, and what handlers wrote
+// until some time after it.
 func (s *state) Collect() checkpoint.Cut {
 	var cut checkpoint.Cut
 	changes := s.factory.Dirty(func() {
@@ -189,6 +194,7 @@ func (s *state) Collect() checkpoint.Cut {
 		}
 		cut.Watches = append(cut.Watches, w)
 	}
+	cut.Memories = s.memories.dirty()
 	return cut
 }
 

@@ -1,5 +1,5 @@
 // Package checkpoint keeps on disk what a restart must not lose: the objects of each watch, how far the watch got, and what each route
-// still owes, and what they gave up (see [Letters]). It is a file that one router owns, state.db; cuts are written by one [Writer].
+// still owes, what they gave up (see [Letters]), and what handlers remember. It is a file that one router owns, state.db; cuts are written by one [Writer].
 //
 //	informer ──Dirty──┐                       ┌──► state.db (bbolt)
 //	                  ├─ Collector ─► Writer ─┤
@@ -28,6 +28,8 @@
 //     effect, or its whole effect, and may be repeated.
 //   - A write that fails keeps the gates closed and is tried again, merged with what came later. Nothing is given up, but what changes
 //     meanwhile is held in memory: one state for each object and delta.
+//   - What handlers remember is collected with what the routes owe, and the application collects it last: what a handler had written when its
+//     route was done with a delta is in the cut that says so, or in one before.
 //   - What was written comes back as it was, or not at all: see below. The gap is a disk that brings back an old file as a whole.
 //   - Of Secrets (of the core group) only the identity is written, in objects as in deltas. The file has mode 0600, its folder 0700.
 //   - Never a panic and never a crash loop: a file that is damaged is renamed to state.db.corrupt-<time>, with one line in the log, and

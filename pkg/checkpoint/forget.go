@@ -5,24 +5,29 @@ import (
 	"time"
 )
 
-// KeepDebts is how long a route that is no longer configured keeps what it owes: a revert brings it back.
+// KeepDebts is how long a route that is no longer configured keeps what it owes, and a handler what it remembers: a revert brings it back.
 const KeepDebts = 24 * time.Hour
 
 // Configured says what the configuration has.
 type Configured struct {
-	Watches []string // ids
-	Routes  []string // names
+	Watches  []string // ids
+	Routes   []string // names
+	Handlers []string // names
 }
 
 // Forget removes what belongs to nothing in the configuration: watches at once, with their objects and intents; what a route owes
-// [KeepDebts] after the first call that missed it. A route that is configured again in that time has it back: see [DB.LoadRoute].
+// or a handler remembers [KeepDebts] after the first call that missed it. One that is configured again in that time has it back: see
+// [DB.LoadRoute] and [DB.LoadMemory].
 func (db *DB) Forget(keep Configured, now time.Time) error {
-	watches, routes := nameSet(keep.Watches), nameSet(keep.Routes)
+	watches := nameSet(keep.Watches)
 	err := db.update(func(tx *writing) error {
 		if err := tx.forgetWatches(watches); err != nil {
 			return err
 		}
-		return tx.forgetRoutes(routes, now)
+		if err := tx.forgetLater(routesBucket, nameSet(keep.Routes), now); err != nil {
+			return err
+		}
+		return tx.forgetLater(memoriesBucket, nameSet(keep.Handlers), now)
 	})
 	if err != nil {
 		return fmt.Errorf("forgetting what is no longer configured: %w", err)
@@ -63,11 +68,11 @@ func (tx *writing) forgetWatches(keep map[string]bool) error {
 	return nil
 }
 
-// A route that is not configured has a record "state": since when, in nanoseconds of Unix time.
-func (tx *writing) forgetRoutes(keep map[string]bool, now time.Time) error {
-	top := tx.top(routesBucket)
+// What is not configured has a record "state": since when, in nanoseconds of Unix time.
+func (tx *writing) forgetLater(bucket string, keep map[string]bool, now time.Time) error {
+	top := tx.top(bucket)
 	for _, name := range top.names() {
-		s, err := tx.make(routesBucket, name)
+		s, err := tx.make(bucket, name)
 		if err != nil {
 			return err
 		}
@@ -90,7 +95,7 @@ func (tx *writing) forgetRoutes(keep map[string]bool, now time.Time) error {
 	return nil
 }
 
-// goneSince returns since when the route of a bucket is not configured; zero: it is.
+// goneSince returns since when the route or handler of a bucket is not configured; zero: it is.
 func (c *codec) goneSince(s shelf) (time.Time, error) {
 	key := []byte(stateKey)
 	value := s.Get(key)

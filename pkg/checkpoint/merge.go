@@ -29,6 +29,14 @@ func merge(first, next Cut) Cut {
 			first.Routes[at] = mergeRoutes(first.Routes[at], r)
 		}
 	}
+	for _, m := range next.Memories {
+		at := slices.IndexFunc(first.Memories, func(c MemoryCut) bool { return c.Handler == m.Handler })
+		if at < 0 {
+			first.Memories = append(first.Memories, m)
+		} else {
+			first.Memories[at] = mergeMemories(first.Memories[at], m)
+		}
+	}
 	return first
 }
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -14,15 +15,17 @@ import (
 )
 
 var (
-	modelWatches = []string{"w1", "w2"}
-	modelRoutes  = []string{"r1", "r2"}
+	modelWatches  = []string{"w1", "w2"}
+	modelRoutes   = []string{"r1", "r2"}
+	modelHandlers = []string{"h1", "h2"}
 )
 
 // model is a state file made of maps.
 type model struct {
-	cluster string
-	watches map[string]*modelWatch
-	routes  map[string]map[uint64]checkpoint.Owed
+	cluster  string
+	watches  map[string]*modelWatch
+	routes   map[string]map[uint64]checkpoint.Owed
+	memories map[string]map[string]checkpoint.Value
 }
 
 type modelWatch struct {
@@ -33,7 +36,7 @@ type modelWatch struct {
 }
 
 func newModel() *model {
-	return &model{watches: map[string]*modelWatch{}, routes: map[string]map[uint64]checkpoint.Owed{}}
+	return &model{watches: map[string]*modelWatch{}, routes: map[string]map[uint64]checkpoint.Owed{}, memories: map[string]map[string]checkpoint.Value{}}
 }
 
 func (m *model) watch(id string) *modelWatch {
@@ -73,10 +76,36 @@ func (m *model) write(cut checkpoint.Cut) {
 			m.routes[c.Name][o.ID] = o
 		}
 	}
+	for _, c := range cut.Memories {
+		if m.memories[c.Handler] == nil {
+			m.memories[c.Handler] = map[string]checkpoint.Value{}
+		}
+		for _, key := range c.Removed {
+			delete(m.memories[c.Handler], key)
+		}
+		for _, v := range c.Put {
+			m.memories[c.Handler][v.Key] = v
+		}
+	}
+}
+
+func (m *model) checkMemories(t *rapid.T, db *checkpoint.DB) {
+	for _, handler := range modelHandlers {
+		got, err := db.LoadMemory(handler)
+		if err != nil || len(got) != len(m.memories[handler]) {
+			t.Fatalf("handler %s remembers %d values, want %d, %v", handler, len(got), len(m.memories[handler]), err)
+		}
+		for _, v := range got {
+			if want, ok := m.memories[handler][v.Key]; !ok || string(v.Value) != string(want.Value) || !v.Expires.Equal(want.Expires) {
+				t.Fatalf("handler %s: %q is %q until %v, want %q until %v", handler, v.Key, v.Value, v.Expires, want.Value, want.Expires)
+			}
+		}
+	}
 }
 
 // check compares the model with what a state file holds.
 func (m *model) check(t *rapid.T, db *checkpoint.DB) {
+	m.checkMemories(t, db)
 	if db.Cluster() != m.cluster {
 		t.Fatalf("cluster %q, want %q", db.Cluster(), m.cluster)
 	}
@@ -119,6 +148,17 @@ func (m *model) check(t *rapid.T, db *checkpoint.DB) {
 			}
 		}
 	}
+}
+
+func drawValue(t *rapid.T) checkpoint.Value {
+	v := checkpoint.Value{
+		Key:   fmt.Sprintf("k%d", rapid.IntRange(0, 30).Draw(t, "key")),
+		Value: []byte(strings.Repeat(rapid.StringN(0, 20, -1).Draw(t, "text"), rapid.SampledFrom([]int{0, 1, 20, 400}).Draw(t, "times"))),
+	}
+	if rapid.Bool().Draw(t, "ends") {
+		v.Expires = time.Unix(rapid.Int64Range(0, 1e9).Draw(t, "expires"), 1)
+	}
+	return v
 }
 
 func drawObject(t *rapid.T) *event.Object {
@@ -173,6 +213,14 @@ func drawCut(t *rapid.T) (cut checkpoint.Cut) {
 			Put:     rapid.SliceOfN(rapid.Custom(drawOwed), 0, 20).Draw(t, "owed"),
 			Removed: rapid.SliceOfN(rapid.Uint64Range(0, 30), 0, 20).Draw(t, "removed"),
 		})
+	}
+	for _, handler := range modelHandlers {
+		if rapid.Bool().Draw(t, "handler") {
+			cut.Memories = append(cut.Memories, checkpoint.MemoryCut{
+				Handler: handler, Put: rapid.SliceOfN(rapid.Custom(drawValue), 0, 20).Draw(t, "values"),
+				Removed: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string { return drawValue(t).Key }), 0, 20).Draw(t, "forgotten"),
+			})
+		}
 	}
 	return cut
 }

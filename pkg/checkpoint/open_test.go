@@ -122,7 +122,7 @@ func TestRollback(t *testing.T) {
 	db := open(t, path)
 	write(t, db, checkpoint.Cut{Cluster: "c"})
 	db.Close()
-	setFormat(t, path, 3, 1)
+	setFormat(t, path, checkpoint.Format+1, 1)
 	db = open(t, path)
 	if db.Cluster() != "c" || db.Quarantined() != "" {
 		t.Error(db.Cluster(), db.Quarantined())

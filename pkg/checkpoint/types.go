@@ -1,6 +1,10 @@
 package checkpoint
 
-import "github.com/deltarouter/deltarouter/pkg/event"
+import (
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
 
 // Watch is what the state file knows of one watch.
 type Watch struct {
@@ -41,9 +45,10 @@ type Owed struct {
 // removes, so that writing a cut twice is writing it once.
 type Cut struct {
 	// Cluster is the identity of the cluster (the uid of the namespace kube-system), where all watches agree. Empty: as before.
-	Cluster string
-	Watches []WatchCut
-	Routes  []RouteCut
+	Cluster  string
+	Watches  []WatchCut
+	Routes   []RouteCut
+	Memories []MemoryCut
 }
 
 // WatchCut is what changed in a watch. Reset comes first, then Deleted, then Put.
@@ -72,5 +77,19 @@ type RouteCut struct {
 	Removed []uint64
 }
 
+// MemoryCut is what changed in what a handler remembers. Removed comes first, then Put.
+type MemoryCut struct {
+	Handler string
+	Put     []Value
+	Removed []string
+}
+
+// Value is what a handler remembers under a key.
+type Value struct {
+	Key     string // not empty
+	Value   []byte
+	Expires time.Time // zero: never
+}
+
 // Empty reports whether there is nothing to write. A Cluster alone is not counted: see [DB.Cluster].
-func (c *Cut) Empty() bool { return len(c.Watches) == 0 && len(c.Routes) == 0 }
+func (c *Cut) Empty() bool { return len(c.Watches) == 0 && len(c.Routes) == 0 && len(c.Memories) == 0 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Format is the number of the format that this version writes, see the package comment.
-const Format = 2
+const Format = 3
 
 // oldestReader is the oldest Format whose readers understand what this version writes.
 const oldestReader = 1
@@ -23,6 +23,9 @@ const (
 	owedBucket    = "owed"
 	lettersBucket = "undelivered" // behind meta, which readers want first
 	entriesBucket = "entries"
+	valuesBucket  = "values"
+
+	memoriesBucket = "remembered" // behind meta, too
 
 	formatKey  = "format"
 	sealKey    = "seal"

@@ -56,6 +56,11 @@ func (db *DB) commit(cut *Cut, intents map[string][]Identity) error {
 				return err
 			}
 		}
+		for i := range cut.Memories {
+			if err := tx.memory(&cut.Memories[i]); err != nil {
+				return err
+			}
+		}
 		return nil
 	})
 	if err == nil && cluster != "" {

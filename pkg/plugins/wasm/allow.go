@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -33,7 +34,7 @@ func (h *HTTPHost) address() string {
 	if err != nil {
 		host, port = strings.Trim(h.Host, "[]"), defaultPort(h.Scheme)
 	}
-	if host == "" || port == "" || strings.ContainsAny(host, "/@*? ") {
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" || strings.ContainsAny(host, "/@*? ") {
 		return ""
 	}
 	return net.JoinHostPort(strings.ToLower(host), port)

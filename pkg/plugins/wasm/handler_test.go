@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/kv"
 	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
@@ -49,7 +50,7 @@ func (l *logBuffer) String() string {
 func newHost() *host {
 	log := &logBuffer{}
 	return &host{log: log, env: plugins.Env{
-		Name: "enrich", Cluster: "test", Metrics: metrics.New(), Workers: 2,
+		Name: "enrich", Cluster: "test", Metrics: metrics.New(), Workers: 2, KV: kv.New(false), Lookup: &catalog{},
 		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	}}
 }
@@ -65,6 +66,16 @@ func (h *host) tryOpen(t *testing.T, config string) (plugins.Handler, error) {
 		t.Fatal(problems)
 	}
 	return f.Open(t.Context(), plugintest.Node(t, config), h.env)
+}
+
+// mustOpen opens a handler that the test closes.
+func (h *host) mustOpen(t *testing.T, config string) plugins.Handler {
+	t.Helper()
+	handler, err := h.tryOpen(t, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handler
 }
 
 func (h *host) open(t *testing.T, config string) plugins.Handler {

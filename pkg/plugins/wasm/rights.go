@@ -16,19 +16,19 @@ type rights struct {
 	kv      plugins.KV
 	kvLimit int64
 	lookup  plugins.Lookup
-	granted map[string]bool // sources, and indexes as source.index
+	granted map[indexName]bool
 	http    *httpClient     // nil: none
 }
 
 func newRights(c *Config, env plugins.Env) *rights {
 	r := &rights{
-		allow: c.Allow, seed: env.Cluster + "\x00" + env.Name, kvLimit: int64(c.Limits.KV), granted: make(map[string]bool), began: time.Now(),
+		allow: c.Allow, seed: env.Cluster + "\x00" + env.Name, kvLimit: int64(c.Limits.KV), granted: make(map[indexName]bool), began: time.Now(),
 	}
 	if c.Allow.KV {
 		r.kv = env.KV
 	}
 	for _, name := range c.Allow.Lookup {
-		r.granted[name] = true
+		r.granted[nameIndex(name)] = true
 	}
 	if len(c.Allow.Lookup) > 0 {
 		r.lookup = env.Lookup
@@ -41,7 +41,15 @@ func newRights(c *Config, env plugins.Env) *rights {
 
 // mayLookUp reports whether an index of a source, or all of it, is granted. Who may see all objects may find them by any index.
 func (r *rights) mayLookUp(source, index string) bool {
-	return r.lookup != nil && (r.granted[source] || index != "" && r.granted[source+"."+index])
+	return r.lookup != nil && (r.granted[indexName{source, ""}] || index != "" && r.granted[indexName{source, index}])
+}
+
+// indexName names an index; all of a source if index is empty.
+type indexName struct{ source, index string }
+
+func nameIndex(text string) indexName {
+	source, index, _ := strings.Cut(text, ".")
+	return indexName{source, index}
 }
 
 func (r *rights) close() {
@@ -55,8 +63,8 @@ func lookups(node config.Node) (grants []plugins.LookupGrant) {
 	for _, item := range node.At("allow").At("lookup").Items() {
 		var name string
 		_ = item.Decode(&name) // Check has accepted it
-		source, index, _ := strings.Cut(name, ".")
-		grants = append(grants, plugins.LookupGrant{Source: source, Index: index, Node: item})
+		of := nameIndex(name)
+		grants = append(grants, plugins.LookupGrant{Source: of.source, Index: of.index, Node: item})
 	}
 	return grants
 }

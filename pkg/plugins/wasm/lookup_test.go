@@ -1,0 +1,174 @@
+package wasm_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+)
+
+// catalog is a cache in which every look-up finds the same, and which knows what it was asked.
+type catalog struct {
+	objects []*event.Object
+
+	mu    sync.Mutex
+	asked []string
+}
+
+var _ plugins.Lookup = (*catalog)(nil)
+
+func (c *catalog) note(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = append(c.asked, fmt.Sprintf(format, args...))
+}
+
+func (c *catalog) Lookup(source, index, value string) []*event.Object {
+	c.note("lookup %s|%s|%s", source, index, value)
+	return c.objects
+}
+
+func (c *catalog) Count(source, index, value string) int {
+	c.note("count %s|%s|%s", source, index, value)
+	return len(c.objects)
+}
+
+func (c *catalog) Get(source, namespace, name string) *event.Object {
+	c.note("get %s|%s|%s", source, namespace, name)
+	if len(c.objects) == 0 {
+		return nil
+	}
+	return c.objects[0]
+}
+
+const twoObjects = `{"objects":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}`
+
+func two(t *testing.T) *catalog {
+	t.Helper()
+	return &catalog{objects: []*event.Object{plugintest.Object(t, `{"metadata":{"name":"a"}}`), plugintest.Object(t, `{"metadata":{"name":"b"}}`)}}
+}
+
+func TestLookup(t *testing.T) {
+	tests := []struct {
+		request string
+		answer  string // empty: status
+		status  int64
+		asked   string
+	}{
+		{`{"index":"pods.byNode","key":"n1"}`, twoObjects, 0, "lookup pods|byNode|n1"},
+		{`{"index":"pods.byNode","key":"n1","count":true}`, `{"count":2}`, 0, "count pods|byNode|n1"},
+		{` {"count":false, "index":"pods.byNode", "key":"n\u0031"} `, twoObjects, 0, "lookup pods|byNode|n1"},
+		{`{"index":"pods.byNode"}`, twoObjects, 0, "lookup pods|byNode|"},
+		{`{"index":"nodes.anything","key":"x"}`, twoObjects, 0, "lookup nodes|anything|x"},
+		{`{"list":"nodes"}`, twoObjects, 0, "lookup nodes||"},
+		{`{"list":"nodes","count":true}`, `{"count":2}`, 0, "count nodes||"},
+		{`{"get":"nodes","name":"a"}`, `{"objects":[{"metadata":{"name":"a"}}]}`, 0, "get nodes||a"},
+		{`{"get":"nodes","namespace":"default","name":"a"}`, `{"objects":[{"metadata":{"name":"a"}}]}`, 0, "get nodes|default|a"},
+
+		{`{"index":"pods.byUser","key":"n1"}`, "", -2, ""},
+		{`{"get":"pods","name":"a"}`, "", -2, ""},
+		{`{"list":"pods"}`, "", -2, ""},
+		{`{"list":"pods.byNode"}`, "", -2, ""},
+		{`{"index":"secrets.byNode","key":"n1"}`, "", -2, ""},
+		{`{"list":"secrets"}`, "", -2, ""},
+		{`{"list":""}`, "", -4, ""},
+		{`{"index":"pods","key":"n1"}`, "", -4, ""},
+		{`{"index":"pods.","key":"n1"}`, "", -4, ""},
+		{`{"index":"pods.byNode","key":1}`, "", -4, ""},
+		{`{"index":"pods.byNode","name":"a"}`, "", -4, ""},
+		{`{"get":"nodes","name":"a","count":true}`, "", -4, ""},
+		{`{"get":"nodes","list":"nodes"}`, "", -4, ""},
+		{`{"index":"pods.byNode","index":"nodes.x"}`, "", -4, ""},
+		{`{"index":"pods.byNode","watch":true}`, "", -4, ""},
+		{`["pods"]`, "", -4, ""},
+		{`{`, "", -4, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.request, func(t *testing.T) {
+			h, c := newHost(), two(t)
+			h.env.Lookup = c
+			size, want := int64(len(tt.request)), tt.status
+			steps := []step{}
+			if tt.answer != "" {
+				want = int64(len(tt.answer))
+				steps = append(steps,
+					call("lookup", want, atKey, size, 0, 0), // it does not fit
+					call("lookup", want, atKey, size, 0, want-1),
+					call("lookup", want, atKey, size, atBuffer, want),
+					call("emit", 0, 0, atBuffer-8, want+9)) // {"data":…}
+			} else {
+				steps = append(steps, call("lookup", want, atKey, size, atBuffer, 1000))
+			}
+			m := script(map[uint32]string{atKey: tt.request, atBuffer - 8: `{"data":`, atBuffer + uint32(len(tt.answer)): "}"}, steps...)
+			results := run(t, h.open(t, withRights(t, m, "allow: {lookup: [pods.byNode, nodes]}")), first(t))
+			if got := strings.Join(data(results), ""); got != tt.answer {
+				t.Errorf("got %s, want %s", got, tt.answer)
+			}
+			if got := strings.Join(c.asked, ", "); got != tt.asked {
+				t.Errorf("the cache was asked for %q, want %q, once", got, tt.asked)
+			}
+		})
+	}
+}
+
+// Only what did not fit is kept, for the same request, and for this call.
+func TestLookupAgain(t *testing.T) {
+	const list, get = `{"list":"nodes"}`, `{"get":"nodes","name":"a"}`
+	h, c := newHost(), two(t)
+	h.env.Lookup = c
+	all := func(n int64) []step {
+		return []step{
+			call("lookup", 65, atKey, 16, 0, 0), call("lookup", 65, atKey, 16, atBuffer, 65), call("lookup", 65, atKey, 16, atBuffer, 65), // the second asks again
+			call("lookup", 65, atKey, 16, 0, 0), call("lookup", 39, atValue, int64(len(get)), atBuffer, 100), call("lookup", 65, atKey, 16, atBuffer, 65),
+			call("lookup", 65, atKey, 16, 0, n), // not asked for again in this call
+		}
+	}
+	handler := h.open(t, withRights(t, script(map[uint32]string{atKey: list, atValue: get}, all(0)...), "allow: {lookup: [nodes]}"))
+	run(t, handler, first(t))
+	run(t, handler, first(t))
+	once := []string{"lookup nodes||", "lookup nodes||", "lookup nodes||", "get nodes||a", "lookup nodes||", "lookup nodes||"}
+	if want := slices.Concat(once, once); !slices.Equal(c.asked, want) {
+		t.Errorf("asked %q, want %q", c.asked, want)
+	}
+}
+
+func TestLookupTooLong(t *testing.T) {
+	h, c := newHost(), two(t)
+	for range 9 {
+		c.objects = append(c.objects, plugintest.Object(t, `{"metadata":{"name":"`+strings.Repeat("x", 1<<20)+`"}}`))
+	}
+	h.env.Lookup = c
+	run(t, h.open(t, withRights(t, script(map[uint32]string{atKey: `{"list":"nodes"}`}, call("lookup", -3, atKey, 16, 0, 0)), "allow: {lookup: [nodes]}")), first(t))
+}
+
+// While an instance starts there is nothing to see and nothing to emit for, but something to remember.
+func TestInit(t *testing.T) {
+	for name, end := range map[string]int64{"starts": 0, "fails": 3} {
+		t.Run(name, func(t *testing.T) {
+			h, c := newHost(), two(t)
+			h.env.Lookup = c
+			m := script(map[uint32]string{atKey: `{"list":"nodes"}`, atValue: value})
+			body := m.steps(call("lookup", -2, atKey, 16, 0, 0), call("emit", -4, 0, atValue, int64(len(value))), call("now_ns", 0),
+				call("kv_set", 0, atKey, 3, atValue, 5, 0), call("kv_get", 5, atKey, 3, 0, 0))
+			// The steps fail with an i64, of which rtr_init has none.
+			m.funcs = append(m.funcs, function{results: []byte{i64}, body: append(body, constant(opI64, end)...)},
+				function{name: "rtr_init", params: []byte{i32, i32}, results: []byte{i32}})
+			m.function("rtr_init").body = code(opCall, uleb(len(m.imports)+3), 0xa7 /* i32.wrap_i64 */)
+			handler, err := h.tryOpen(t, withRights(t, m, "allow: {kv: true, lookup: [nodes]}"))
+			_, written := h.env.KV.Get(`{"l`)
+			if (err == nil) != (end == 0) || written != (end == 0) || err != nil && !strings.Contains(err.Error(), "it returned 3") {
+				t.Errorf("written %v, error %v", written, err)
+			}
+			if handler != nil {
+				if err := handler.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}

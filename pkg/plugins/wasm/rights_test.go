@@ -1,0 +1,337 @@
+package wasm_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/kv"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
+)
+
+// All rights, for tests that are not about whether they were given.
+const allRights = `allow: {kv: true, lookup: [pods, nodes.byName], http: [{host: "127.0.0.1:1", scheme: http}]}`
+
+// TestGrants is about modules that import what they were not granted.
+func TestGrants(t *testing.T) {
+	all := func(names ...string) module {
+		m := guest(constant(opI64, 0))
+		for _, name := range names {
+			m.imports = append(m.imports, named(name))
+		}
+		return m
+	}
+	tests := []struct {
+		name, allow string
+		guest       module
+		want        string // empty: it starts
+	}{
+		{"free", "{}", all("log", "config_get", "now_ns", "random", "emit"), ""},
+		{"everything", allRights[len("allow: "):], all("kv_get", "kv_set", "kv_del", "lookup", "http"), ""},
+		{"kv_get", "{}", all("kv_get"), "it imports rtr_v1.kv_get: add allow: {kv: true}"},
+		{"kv_set", "{kv: false}", all("kv_set"), "it imports rtr_v1.kv_set: add allow: {kv: true}"},
+		{"kv_del", "{clock: true, random: true}", all("kv_del"), "it imports rtr_v1.kv_del: add allow: {kv: true}"},
+		{"lookup", "{kv: true}", all("kv_get", "lookup"), "it imports rtr_v1.lookup: add allow: {lookup: [source.index]}"},
+		{"http", "{kv: true}", all("http"), `it imports rtr_v1.http: add allow: {http: [{host: "name:443"}]}`},
+		{
+			"several", "{}", all("kv_get", "http", "kv_set"),
+			`it imports rtr_v1.kv_get, rtr_v1.kv_set: add allow: {kv: true}; it imports rtr_v1.http: add allow: {http: [{host: "name:443"}]}`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newHost()
+			handler, err := h.tryOpen(t, withRights(t, tt.guest, "allow: "+tt.allow))
+			if tt.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := handler.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil || !strings.HasSuffix(err.Error(), tt.want) {
+				t.Errorf("got  %v\nwant … %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestAllowProblems(t *testing.T) {
+	tests := []struct{ name, allow, want string }{
+		{"an unknown right", "{exec: true}", "unknown key"},
+		{"a lookup of no index", "{lookup: [pods.]}", "must be the name of a source, or source.index"},
+		{"a lookup with two dots", "{lookup: [a.b.c]}", "must be the name of a source, or source.index"},
+		{"no host", "{http: [{rate: 5}]}", "host is missing"},
+		{"a URL", `{http: [{host: "https://example.com"}]}`, "without a scheme, a path or a wildcard"},
+		{"a wildcard", `{http: [{host: "*.example.com:443"}]}`, "without a scheme, a path or a wildcard"},
+		{"a host twice", `{http: [{host: "example.com"}, {host: "EXAMPLE.com:443"}]}`, "example.com:443 is there twice"},
+		{"a header that is none", `{http: [{host: "example.com", headers: {"a b": x}}]}`, "is not a header name"},
+		{"a header of the router", `{http: [{host: "example.com", headers: {host: x}}]}`, "is set by the router itself"},
+		{"no rate", `{http: [{host: "example.com", rate: 0}]}`, "rate"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			problems := wasm.Factory().Check(plugintest.Node(t, "{module: a.wasm, allow: "+tt.allow+"}"))
+			if len(problems) != 1 || !strings.Contains(problems[0].Error(), tt.want) || problems[0].Line != 1 {
+				t.Errorf("got %v, want one problem with %q", problems, tt.want)
+			}
+		})
+	}
+}
+
+func TestLookupGrants(t *testing.T) {
+	var got []string
+	for _, g := range wasm.Factory().Lookups(plugintest.Node(t, "{module: a.wasm, allow: {lookup: [pods.byNode, nodes]}}")) {
+		got = append(got, g.Source+"|"+g.Index+"|"+g.Node.Path())
+	}
+	if want := []string{"pods|byNode|allow.lookup[0]", "nodes||allow.lookup[1]"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Addresses and lengths that lie.
+func TestGarbagePointers(t *testing.T) {
+	const outside, end = 0x7fff0000, 18 * 0x10000
+	data := map[uint32]string{0x100: "key", 0x200: `{"data":1}`, 0x300: `{"get":"pods","name":"a"}`, 0x400: `{"url":"http://127.0.0.1:1/"}`}
+	steps := []step{
+		call("random", -4, outside, 4), call("random", -4, end-3, 4), call("random", -4, -1, -1), call("random", 0, -1&0, 0),
+		call("emit", -4, 0, outside, 10), call("emit", -4, 1, 0x200, 10), call("emit", -4, -1, 0x200, 10), call("emit", -3, 0, 0x200, -1),
+		call("emit", -4, 0, 0x200, 9), call("emit", -4, 0, 0x200, 0), call("emit", -4, 0, end-5, 10),
+		call("kv_get", -4, outside, 3, 0x500, 10), call("kv_get", -4, 0x100, -1, 0x500, 10), call("kv_get", -4, 0x100, 0, 0x500, 10),
+		call("kv_get", -4, 0x100, 513, 0x500, 10), call("kv_get", -4, end-1, 3, 0x500, 10),
+		call("kv_set", -4, outside, 3, 0x100, 3, 0), call("kv_set", -4, 0x100, 3, outside, 3, 0), call("kv_set", -4, 0x100, 3, 0x100, -1, 0),
+		call("kv_set", -4, 0x100, 3, 0x100, 3, -1), call("kv_set", -4, 0x100, 0, 0x100, 3, 0), call("kv_set", 0, 0x100, 3, 0x100, 3, 1<<62),
+		call("kv_get", -4, 0x100, 3, outside, 10), call("kv_get", -4, 0x100, 3, end-2, 3), call("kv_get", 3, 0x100, 3, outside, 2),
+		call("kv_del", -4, outside, 3), call("kv_del", -4, 0x100, -1),
+		call("lookup", -4, outside, 25, 0x500, 99), call("lookup", -4, 0x300, -1, 0x500, 99), call("lookup", -4, 0x300, 24, 0x500, 99),
+		call("lookup", -4, 0x300, 25, outside, 99), call("lookup", -4, 0x300, 0, 0x500, 99), call("lookup", 14, 0x300, 25, outside, 13),
+		call("http", -4, outside, 28, 0x500, 99), call("http", -3, 0x400, -1, 0x500, 99), call("http", -4, 0x400, 27, 0x500, 99),
+		call("http", -4, 0x400, 28, outside, 999), call("http", -4, 0x400, 0, 0x500, 99),
+		call("log", -4, 0, outside, 1), call("config_get", -4, outside, 1, 0x500, 9), call("config_get", -4, 0, 0, outside, 9),
+	}
+	h := newHost()
+	handler := h.open(t, withRights(t, script(data, steps...), allRights))
+	results, err := handler.Handle(t.Context(), first(t))
+	if err != nil || results[0].Verdict != plugins.OK {
+		var failed int
+		if _, scanErr := fmt.Sscanf(lastWord(results[0].Err), "%d", &failed); scanErr == nil && failed >= wrong && failed-wrong < len(steps) {
+			t.Fatalf("another result: step %+v", steps[failed-wrong])
+		}
+		t.Fatal(err, results)
+	}
+}
+
+func lastWord(err error) string {
+	if err == nil {
+		return ""
+	}
+	words := strings.Fields(err.Error())
+	return words[len(words)-1]
+}
+
+// Whatever the arguments are, a host function returns.
+func TestRandomArguments(t *testing.T) {
+	interesting := []int64{0, 1, -1, 3, 25, 0x100, 0x7fffffff, -0x80000000, 18*0x10000 - 1, 18 * 0x10000, 4096, 1 << 20}
+	numbers := rand.New(rand.NewPCG(1, 2))
+	for _, f := range hostFunctions() {
+		m := guest()
+		m.imports = []function{f}
+		var body []byte
+		for range 2000 {
+			for _, p := range f.params {
+				a := interesting[numbers.IntN(len(interesting))]
+				body = append(body, constant(map[byte]byte{i32: opI32, i64: opI64}[p], a)...)
+			}
+			body = code(body, opCall, 0, opDrop)
+		}
+		m.function("rtr_handle").body = append(body, constant(opI64, 0)...)
+		t.Run(f.name, func(t *testing.T) {
+			run(t, newHost().open(t, withRights(t, m, allRights)), first(t))
+		})
+	}
+}
+
+const (
+	atKey, atValue, atOther, atBuffer = 0x100, 0x200, 0x300, 0x1000
+	value                             = `{"data":"kept"}`
+)
+
+func kvData() map[uint32]string {
+	return map[uint32]string{atKey: "key", atValue: value, atOther: "other"}
+}
+
+func TestKV(t *testing.T) {
+	h := newHost()
+	handler := h.open(t, withRights(t, script(kvData(),
+		call("kv_get", -1, atKey, 3, atBuffer, 100),
+		call("kv_del", -1, atKey, 3),
+		call("kv_set", 0, atKey, 3, atValue, int64(len(value)), 0),
+		call("kv_get", int64(len(value)), atKey, 3, atBuffer, 3), // how long it is
+		call("emit", -4, 0, atBuffer, int64(len(value))),         // nothing was written
+		call("kv_get", int64(len(value)), atKey, 3, atBuffer, 100),
+		call("emit", 0, 0, atBuffer, int64(len(value))),
+		call("kv_set", 0, atOther, 5, 0, 0, 0), // empty
+		call("kv_get", 0, atOther, 5, atBuffer, 0),
+		call("kv_del", 0, atOther, 5),
+		call("kv_get", -1, atOther, 5, atBuffer, 0),
+		call("kv_del", -1, atOther, 5),
+	), "allow: {kv: true}"))
+	if got := data(run(t, handler, first(t))); !slices.Equal(got, []string{`"kept"`}) {
+		t.Errorf("got %q", got)
+	}
+	if v, ok := h.env.KV.Get("key"); !ok || string(v) != value {
+		t.Errorf("kept is %q", v)
+	}
+	if _, ok := h.env.KV.Get("other"); ok {
+		t.Error("what was deleted is there")
+	}
+}
+
+// What one call wrote the next one sees, in whatever instance, and the handler that is opened after this one.
+func TestKVStays(t *testing.T) {
+	h := newHost()
+	set := script(kvData(), call("kv_set", 0, atKey, 3, atValue, int64(len(value)), 0))
+	get := script(kvData(), call("kv_get", int64(len(value)), atKey, 3, atBuffer, 0), call("kv_del", 0, atKey, 3), call("kv_get", -1, atKey, 3, 0, 0))
+	for _, m := range []module{set, get} {
+		handler := h.mustOpen(t, withRights(t, m, "allow: {kv: true}"))
+		run(t, handler, first(t))
+		if err := handler.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if h.env.KV.Size() != 0 {
+		t.Error("it was deleted")
+	}
+}
+
+func TestKVTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost()
+		set := h.mustOpen(t, withRights(t, script(kvData(), call("kv_set", 0, atKey, 3, atValue, 5, 1000)), "allow: {kv: true}"))
+		there := h.mustOpen(t, withRights(t, script(kvData(), call("kv_get", 5, atKey, 3, 0, 0)), "allow: {kv: true}"))
+		gone := h.mustOpen(t, withRights(t, script(kvData(), call("kv_get", -1, atKey, 3, 0, 0)), "allow: {kv: true}"))
+		run(t, set, first(t))
+		time.Sleep(999 * time.Millisecond)
+		run(t, there, first(t))
+		time.Sleep(time.Millisecond)
+		run(t, gone, first(t))
+		for _, handler := range []plugins.Handler{set, there, gone} {
+			if err := handler.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestKVQuota(t *testing.T) {
+	h := newHost()
+	const half = 512 - 64 - 3 // a key of three bytes
+	m := script(map[uint32]string{atKey: "key", 0x110: "two"},
+		call("kv_set", 0, atKey, 3, atBuffer, half, 0),
+		call("kv_set", -3, 0x110, 3, atBuffer, half+1, 0),
+		call("kv_set", 0, 0x110, 3, atBuffer, half, 0),
+		call("kv_set", -3, atKey, 2, atBuffer, 0, 0),
+		call("kv_set", -3, atKey, 3, atBuffer, 1<<20, 0),
+		call("kv_set", 0, atKey, 3, atBuffer, half-1, 0), // less
+		call("kv_set", -3, atKey, 3, atBuffer, half+1, 0),
+		call("kv_del", 0, atKey, 3),
+		call("kv_set", 0, atKey, 2, atBuffer, half, 0),
+		call("kv_del", 0, atKey, 2),
+		call("kv_del", 0, 0x110, 3),
+		call("kv_set", 0, 0x110, 3, atBuffer, half, 0),
+	)
+	handler := h.open(t, withRights(t, m, "allow: {kv: true}, limits: {kv: 1Ki}"))
+	run(t, handler, first(t))
+	run(t, handler, first(t)) // what the first call has kept counts, too, and is overwritten
+	if h.env.KV.Size() != 512 {
+		t.Errorf("%d bytes are kept", h.env.KV.Size())
+	}
+}
+
+// A call that other calls took the room from fails, and is handled again.
+func TestKVRace(t *testing.T) {
+	h := newHost()
+	h.env.KV = &narrow{Store: kv.New(false)}
+	m := script(kvData(), call("kv_set", 0, atKey, 3, atValue, 5, 0))
+	results, err := h.open(t, withRights(t, m, "allow: {kv: true}")).Handle(t.Context(), first(t))
+	if err != nil || results[0].Verdict != plugins.Fail || plugins.IsRejected(results[0].Err) ||
+		!strings.Contains(fmt.Sprint(results[0].Err), "what the guest wrote cannot be kept: limits.kv is reached") {
+		t.Errorf("got %v %v", results, err)
+	}
+}
+
+// narrow says that there is room, and then there is not.
+type narrow struct{ *kv.Store }
+
+func (narrow) Commit([]plugins.KVWrite, int64) error { return plugins.ErrKVFull }
+
+// Of a call that fails nothing is left.
+func TestNothingIsLeft(t *testing.T) {
+	steps := []step{
+		call("kv_set", 0, atKey, 3, atValue, int64(len(value)), 0), call("emit", 0, 0, atValue, int64(len(value))),
+		call("kv_get", int64(len(value)), atKey, 3, 0, 0), call("kv_del", 0, atOther, 5),
+	}
+	exit := function{module: "wasi_snapshot_preview1", name: "proc_exit", params: []byte{i32}}
+	for name, end := range map[string][]byte{
+		"trap":               {opUnreachable},
+		"a malformed answer": constant(opI64, 1<<40|1),
+		"no such verdict":    constant(opI64, 9),
+		"a long answer":      constant(opI64, 1<<32|0x7fffffff),
+		"exit":               code(constant(opI32, 0), opCall, 3, constant(opI64, 0)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost()
+			if err := h.env.KV.Commit([]plugins.KVWrite{{Key: "other", Value: []byte("1")}}, 1000); err != nil {
+				t.Fatal(err)
+			}
+			m := scriptThen(kvData(), end, steps...)
+			m.imports = append(m.imports[:3:3], append([]function{exit}, m.imports[3:]...)...)
+			m.function("rtr_handle").body = append(moved(m, steps), end...)
+			results, err := h.open(t, withRights(t, m, "allow: {kv: true}")).Handle(t.Context(), first(t))
+			if err != nil || results[0].Verdict != plugins.Fail || len(results[0].Events) != 0 {
+				t.Errorf("got %v %v", results, err)
+			}
+			if strings.Contains(fmt.Sprint(results[0].Err), fmt.Sprint(wrong/10)) {
+				t.Error(results[0].Err)
+			}
+			if _, ok := h.env.KV.Get("key"); ok {
+				t.Error("it was written")
+			}
+			if _, ok := h.env.KV.Get("other"); !ok {
+				t.Error("it was deleted")
+			}
+		})
+	}
+}
+
+// moved compiles the steps again, for the imports that m has now.
+func moved(m module, steps []step) []byte { return m.steps(steps...) }
+
+// A batch that traps leaves nothing; of its halves, the one that does not trap counts, once.
+func TestBisected(t *testing.T) {
+	h := newHost()
+	m := script(kvData(), call("kv_set", 0, atKey, 3, atValue, int64(len(value)), 0), call("emit", 0, 0, atValue, int64(len(value))))
+	body := m.function("rtr_handle").body
+	m.function("rtr_handle").body = append(body[:len(body)-2:len(body)-2], onDeleted(opUnreachable)...)
+	handler := h.open(t, withRights(t, m, "allow: {kv: true}"))
+	deltas := plugintest.Deltas(t)
+	deleted := deltas[slices.IndexFunc(deltas, func(d *event.Delta) bool { return d.Op == event.Deleted })]
+
+	results, err := handler.Handle(t.Context(), []*event.Delta{deleted, deleted})
+	if err != nil || verdicts(results) != "fail fail" || h.env.KV.Size() != 0 {
+		t.Errorf("got %v %v, %d bytes", results, err, h.env.KV.Size())
+	}
+	results, err = handler.Handle(t.Context(), []*event.Delta{deleted, deltas[0]})
+	if err != nil || verdicts(results) != "fail ok" || len(results[0].Events) != 0 || len(results[1].Events) != 1 || h.env.KV.Size() == 0 {
+		t.Errorf("got %v %v, %d bytes", results, err, h.env.KV.Size())
+	}
+}
