@@ -17,7 +17,7 @@ type rights struct {
 	kvLimit int64
 	lookup  plugins.Lookup
 	granted map[indexName]bool
-	http    *httpClient     // nil: none
+	http    *httpClient // nil: none
 }
 
 func newRights(c *Config, env plugins.Env) *rights {

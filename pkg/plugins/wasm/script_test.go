@@ -61,7 +61,9 @@ func (m *module) steps(all ...step) (body []byte) {
 }
 
 // script returns a guest that makes these calls for each batch and then answers that all is well.
-func script(data map[uint32]string, all ...step) module { return scriptThen(data, constant(opI64, 0), all...) }
+func script(data map[uint32]string, all ...step) module {
+	return scriptThen(data, constant(opI64, 0), all...)
+}
 
 // scriptThen is a script with another end.
 func scriptThen(data map[uint32]string, end []byte, all ...step) module {
