@@ -103,10 +103,13 @@ func hostHTTP(ctx context.Context, c *hostCall) int64 {
 	if !ok {
 		return statusInvalid
 	}
+	c.charge(int64(size)) // it is parsed
 	ctx, cancel := context.WithDeadline(ctx, c.scope.deadline)
 	defer cancel()
 	return int64(c.scope.reply(c, "http", text, c.u32(2), c.u32(3), func() ([]byte, int32) {
-		return c.scope.rights.http.do(ctx, string(text))
+		answer, status := c.scope.rights.http.do(ctx, string(text))
+		c.charge(int64(len(answer)))
+		return answer, status
 	}))
 }
 

@@ -11,6 +11,7 @@ import (
 
 const (
 	maxKey = 512 // bytes of a key
+	kvFuel = 200 // for keeping a value
 	// maxTTL is as good as for ever.
 	maxTTL = 100 * 365 * 24 * time.Hour
 )
@@ -103,6 +104,7 @@ func hostKVGet(_ context.Context, c *hostCall) int64 {
 	if !ok {
 		return statusNotFound
 	}
+	c.charge(copyFuel(len(value)))
 	if uint64(len(value)) <= uint64(c.u32(3)) && !c.memory.Write(c.u32(2), value) {
 		return statusInvalid
 	}
@@ -124,6 +126,7 @@ func hostKVSet(_ context.Context, c *hostCall) int64 {
 	if int64(len(value)) > r.kvLimit {
 		return statusQuota // not worth a copy
 	}
+	c.charge(kvFuel + copyFuel(len(value)))
 	w := plugins.KVWrite{Key: key, Value: append([]byte{}, value...)}
 	if 0 < ttl && ttl < int64(maxTTL/time.Millisecond) {
 		w.Expires = time.Now().Round(0).Add(time.Duration(ttl) * time.Millisecond)

@@ -13,6 +13,7 @@ import (
 const (
 	maxLookupRequest = 4 << 10 // bytes
 	maxLookupAnswer  = 8 << 20 // bytes
+	objectFuel       = 50      // for finding and sorting an object
 )
 
 // lookupRequest is what a guest wants to know: one of index, list and get.
@@ -32,6 +33,7 @@ func hostLookup(_ context.Context, c *hostCall) int64 {
 	if !ok {
 		return statusInvalid
 	}
+	c.charge(int64(size))
 	s := c.scope
 	return int64(s.reply(c, "lookup", text, c.u32(2), c.u32(3), func() ([]byte, int32) {
 		request, err := parseLookup(string(text))
@@ -41,7 +43,7 @@ func hostLookup(_ context.Context, c *hostCall) int64 {
 		if len(s.batch) == 0 {
 			return nil, statusDenied // what there is to see before the first call depends on when the instance starts
 		}
-		return request.answer(s.rights)
+		return request.answer(c, s.rights)
 	}))
 }
 
@@ -88,7 +90,7 @@ func (r *lookupRequest) check() error {
 }
 
 // answer looks up.
-func (r *lookupRequest) answer(of *rights) ([]byte, int32) {
+func (r *lookupRequest) answer(c *hostCall, of *rights) ([]byte, int32) {
 	source, index := r.list, ""
 	switch {
 	case r.get != "":
@@ -104,24 +106,26 @@ func (r *lookupRequest) answer(of *rights) ([]byte, int32) {
 		return nil, statusDenied
 	case r.get != "":
 		if o := of.lookup.Get(source, r.namespace, r.name); o != nil {
-			return objects([]*event.Object{o})
+			return objects(c, []*event.Object{o})
 		}
-		return objects(nil)
+		return objects(c, nil)
 	case r.count:
 		return fmt.Appendf(nil, `{"count":%d}`, of.lookup.Count(source, index, r.key)), statusOK
 	}
-	return objects(of.lookup.Lookup(source, index, r.key))
+	return objects(c, of.lookup.Lookup(source, index, r.key))
 }
 
 // objects writes {"objects": […]}, unless that would be too long.
-func objects(all []*event.Object) ([]byte, int32) {
+func objects(c *hostCall, all []*event.Object) ([]byte, int32) {
 	const before, after = `{"objects":[`, `]}`
+	c.charge(objectFuel * int64(len(all)))
 	size := len(before) + len(after)
 	for _, o := range all {
 		if size += len(o.JSON()) + 1; size > maxLookupAnswer {
 			return nil, statusQuota
 		}
 	}
+	c.charge(copyFuel(size))
 	text := append(make([]byte, 0, size), before...)
 	for i, o := range all {
 		if i > 0 {

@@ -155,7 +155,7 @@ func TestRandomArguments(t *testing.T) {
 		}
 		m.function("rtr_handle").body = append(body, constant(opI64, 0)...)
 		t.Run(f.name, func(t *testing.T) {
-			run(t, newHost().open(t, withRights(t, m, allRights)), first(t))
+			run(t, newHost().open(t, withRights(t, m, allRights+", limits: {fuel: 1G}")), first(t))
 		})
 	}
 }

@@ -131,6 +131,7 @@ func (s *scope) reply(c *hostCall, function string, request []byte, at, limit ui
 		s.kept = kept{function, string(request), text}
 		return int32(len(text)) //nolint:gosec // bounded by the functions
 	}
+	c.charge(copyFuel(len(text)))
 	if !c.memory.Write(at, text) {
 		return statusInvalid
 	}

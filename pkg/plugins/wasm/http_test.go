@@ -1,0 +1,309 @@
+package wasm_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// server is an HTTP server on this machine that counts its requests.
+type server struct {
+	*httptest.Server
+
+	requests atomic.Int32
+}
+
+func serve(t *testing.T, f http.HandlerFunc) *server {
+	t.Helper()
+	s := &server{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.requests.Add(1)
+		f(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// address of the server: an address of this machine has to be named as such.
+func (s *server) address() string { return s.Listener.Addr().String() }
+
+// allow names the server.
+func (s *server) allow(more string) string {
+	return fmt.Sprintf(`allow: {http: [{host: %q, scheme: http%s}]}`, s.address(), more)
+}
+
+// asking returns a guest that makes a request and emits the answer; it is content if the function returns want. want 0: whatever.
+func asking(request string, want int64) module {
+	m := guest(constant(opI32, 0x400000), constant(opI32, int64(len(request))), constant(opI32, 0x20000+8), constant(opI32, 1<<21), opCall, 0, opSet, 2)
+	body := m.function("rtr_handle").body
+	if want != 0 {
+		body = code(body, opGet, 2, constant(opI32, want), opEq, opIf, i64, constant(opI64, 0), 0x05 /* else */, constant(opI64, 3), opEnd)
+	} else {
+		// {"data": and the answer and }
+		body = code(
+			body, constant(opI32, 0x20000+8), opGet, 2, opAdd, constant(opI32, '}'), 0x3a, 0, 0, /* i32.store8 */
+			constant(opI32, 0), constant(opI32, 0x20000), opGet, 2, constant(opI32, 9), opAdd, opCall, 1, opDrop, constant(opI64, 0),
+		)
+	}
+	m.function("rtr_handle").body = body
+	m.imports = []function{named("http"), named("emit")}
+	m.data = map[uint32][]byte{0x400000: []byte(request), 0x20000: []byte(`{"data":`)}
+	m.memory = append([]byte{0}, uleb(160)...)
+	m.function("rtr_alloc").body = constant(opI32, 0x800000)
+	return m
+}
+
+// answer is what a guest reads.
+type answer struct {
+	Status           int
+	Headers          map[string]string
+	Body, BodyBase64 string
+	Error            string
+}
+
+// ask lets a guest make a request, which has an answer.
+func ask(t *testing.T, rights, request string) (a answer) {
+	t.Helper()
+	got := data(run(t, newHost().open(t, withRights(t, asking(request, 0), rights)), first(t)))
+	if len(got) != 1 {
+		t.Fatalf("the request was refused")
+	}
+	if err := json.Unmarshal([]byte(got[0]), &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// refuse lets a guest make a request that has to return a status.
+func refuse(t *testing.T, want int64, rights, request string) {
+	t.Helper()
+	results, err := newHost().open(t, withRights(t, asking(request, want), rights)).Handle(t.Context(), first(t))
+	if err != nil || results[0].Verdict != plugins.OK {
+		t.Errorf("it did not return %d: %v %v", want, results, err)
+	}
+}
+
+// post returns a request.
+func post(t *testing.T, request map[string]any) string {
+	t.Helper()
+	text, err := json.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestHTTP(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("Bearer secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Add("X-A", "1")
+		w.Header().Add("X-A", "2")
+		w.WriteHeader(http.StatusTeapot)
+		fmt.Fprintf(w, "%s %s %s|%s|%s|%s|%s", r.Method, r.Host, r.URL, r.Header.Get("Accept"), r.Header.Get("Authorization"), r.Header.Get("User-Agent"), body)
+	})
+	request := post(t, map[string]any{"method": "PUT", "url": s.URL + "/p?q=1#f", "headers": map[string]string{"accept": "text/plain"}, "body": "hällo"})
+	a := ask(t, s.allow(fmt.Sprintf(", headers: {authorization: {file: %q}}", token)), request)
+	if want := "PUT " + s.address() + " /p?q=1|text/plain|Bearer secret|deltarouter|hällo"; a.Body != want || a.Status != 418 || a.BodyBase64 != "" || a.Error != "" {
+		t.Errorf("got %+v, want %s", a, want)
+	}
+	if a.Headers["x-a"] != "1, 2" {
+		t.Errorf("headers %q", a.Headers)
+	}
+	if s.requests.Load() != 1 {
+		t.Errorf("%d requests", s.requests.Load())
+	}
+}
+
+func TestHTTPBodies(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	a := ask(t, s.allow(""), post(t, map[string]any{"method": "POST", "url": s.URL, "bodyBase64": "/wAB"}))
+	if a.BodyBase64 != "/wAB" || a.Body != "" || a.Status != 200 {
+		t.Errorf("got %+v", a)
+	}
+	if a := ask(t, s.allow(""), post(t, map[string]any{"url": s.URL})); a.BodyBase64 != "" || a.Body != "" || a.Status != 200 {
+		t.Errorf("got %+v", a)
+	}
+}
+
+// What is refused is not sent.
+func TestHTTPRefused(t *testing.T) {
+	s := serve(t, func(http.ResponseWriter, *http.Request) {})
+	port := s.address()[strings.LastIndexByte(s.address(), ':'):]
+	tests := []struct {
+		name    string
+		status  int64
+		request string
+	}{
+		{"another host", -2, `{"url":"http://localhost` + port + `"}`},
+		{"another port", -2, `{"url":"http://127.0.0.1:1"}`},
+		{"another scheme", -2, `{"url":"https://` + s.address() + `"}`},
+		{"a longer name", -2, `{"url":"http://127.0.0.1.example.com` + port + `"}`},
+		{"the host as a user", -4, `{"url":"http://` + s.address() + `@example.com"}`},
+		{"a user", -4, `{"url":"http://a:b@` + s.address() + `"}`},
+		{"no scheme", -4, `{"url":"` + s.address() + `"}`},
+		{"another protocol", -4, `{"url":"file:///etc/passwd"}`},
+		{"no URL", -4, `{"method":"GET"}`},
+		{"CONNECT", -4, `{"method":"CONNECT","url":"` + s.URL + `"}`},
+		{"a method in lower case", -4, `{"method":"get","url":"` + s.URL + `"}`},
+		{"a header of the router", -2, `{"url":"` + s.URL + `","headers":{"AUTHORIZATION":"mine"}}`},
+		{"the host", -2, `{"url":"` + s.URL + `","headers":{"host":"example.com"}}`},
+		{"the length", -2, `{"url":"` + s.URL + `","headers":{"content-length":"5"}}`},
+		{"a header with a new line", -4, `{"url":"` + s.URL + `","headers":{"a":"b\r\nc: d"}}`},
+		{"a header that is none", -4, `{"url":"` + s.URL + `","headers":{"a b":"c"}}`},
+		{"a header that is a list", -4, `{"url":"` + s.URL + `","headers":{"a":["c"]}}`},
+		{"two bodies", -4, `{"url":"` + s.URL + `","body":"a","bodyBase64":"YQ=="}`},
+		{"no base64", -4, `{"url":"` + s.URL + `","bodyBase64":"?"}`},
+		{"an unknown member", -4, `{"url":"` + s.URL + `","timeout":5}`},
+		{"a list", -4, `["` + s.URL + `"]`},
+		{"no JSON", -4, `{"url":`},
+		{"a large body", -3, `{"url":"` + s.URL + `","body":"` + strings.Repeat("x", 1<<20+1) + `"}`},
+		{"a larger request", -3, `{"url":"` + s.URL + `","body":"` + strings.Repeat("x", 3<<20) + `"}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := asking(tt.request, tt.status)
+			rights := s.allow(", headers: {authorization: secret}")
+			results, err := newHost().open(t, withRights(t, m, rights)).Handle(t.Context(), first(t))
+			if err != nil || results[0].Verdict != plugins.OK {
+				t.Errorf("it did not return %d: %v %v", tt.status, results, err)
+			}
+		})
+	}
+	if n := s.requests.Load(); n != 0 {
+		t.Errorf("%d requests were made", n)
+	}
+}
+
+func TestHTTPRedirect(t *testing.T) {
+	elsewhere := serve(t, func(http.ResponseWriter, *http.Request) {})
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere.URL+"/x", http.StatusFound)
+	})
+	// Also where it would be allowed to go.
+	rights := fmt.Sprintf(`allow: {http: [{host: %q, scheme: http}, {host: %q, scheme: http}]}`, s.address(), elsewhere.address())
+	a := ask(t, rights, `{"url":"`+s.URL+`"}`)
+	if a.Status != 302 || a.Headers["location"] != elsewhere.URL+"/x" || elsewhere.requests.Load() != 0 {
+		t.Errorf("got %+v, %d requests to where it leads", a, elsewhere.requests.Load())
+	}
+}
+
+func TestHTTPLarge(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		size := 1 << 20
+		if r.URL.Path == "/more" {
+			size++
+		}
+		_, _ = io.WriteString(w, strings.Repeat("x", size))
+	})
+	if a := ask(t, s.allow("")+", limits: {output: 4Mi, fuel: 100M}", `{"url":"`+s.URL+`"}`); len(a.Body) != 1<<20 {
+		t.Errorf("%d bytes", len(a.Body))
+	}
+	refuse(t, -3, s.allow(""), `{"url":"`+s.URL+`/more"}`)
+}
+
+// An answer that did not fit is kept: the request is made once.
+func TestHTTPOnce(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+	request := `{"url":"` + s.URL + `"}`
+	m := script(map[uint32]string{atKey: request})
+	m.imports = []function{named("http")}
+	ask := func(limit ...any) []byte {
+		return code(constant(opI32, atKey), constant(opI32, int64(len(request))), constant(opI32, atBuffer), code(limit...), opCall, 0)
+	}
+	m.function("rtr_handle").body = code(
+		ask(constant(opI32, 0)), opSet, 2, ask(opGet, 2, constant(opI32, 1), 0x6b /* sub */), opSet, 2,
+		ask(opGet, 2), opGet, 2, opEq, opIf, i64, constant(opI64, 0), 0x05 /* else */, constant(opI64, 3), opEnd)
+	run(t, newHost().open(t, withRights(t, m, s.allow(""))), first(t))
+	if n := s.requests.Load(); n != 1 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+// Nobody waits longer than the call.
+func TestHTTPDeadline(t *testing.T) {
+	never := make(chan struct{})
+	defer close(never)
+	s := serve(t, func(http.ResponseWriter, *http.Request) { <-never })
+	handler := newHost().open(t, withRights(t, asking(`{"url":"`+s.URL+`"}`, -5), s.allow("")))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	results, err := handler.Handle(ctx, first(t))
+	if err != nil || results[0].Verdict != plugins.OK {
+		t.Errorf("got %v %v", results, err)
+	}
+	run(t, handler, first(t)) // a second without a context that ends
+}
+
+func TestHTTPUnreachable(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			_ = conn.Close()
+		}
+	})
+	if a := ask(t, s.allow(""), `{"url":"`+s.URL+`?secret"}`); a.Status != 0 || a.Error != "the connection failed" {
+		t.Errorf("got %+v", a)
+	}
+	s.Close()
+	h := newHost()
+	got := data(run(t, h.open(t, withRights(t, asking(`{"url":"`+s.URL+`?secret"}`, 0), s.allow(""))), first(t)))
+	if len(got) != 1 || got[0] != `{"status":0,"error":"the connection was refused"}` {
+		t.Errorf("got %s", got)
+	}
+	if log := h.log.String(); !strings.Contains(log, "a request of the handler had no answer") || strings.Contains(log, "secret") {
+		t.Errorf("the log is %s", log)
+	}
+}
+
+// A header whose value cannot be had is not left out.
+func TestHTTPNoSecret(t *testing.T) {
+	s := serve(t, func(http.ResponseWriter, *http.Request) {})
+	rights := s.allow(fmt.Sprintf(", headers: {authorization: {file: %q}}", filepath.Join(t.TempDir(), "none")))
+	if a := ask(t, rights, `{"url":"`+s.URL+`"}`); a.Status != 0 || a.Error != "the connection failed" || s.requests.Load() != 0 {
+		t.Errorf("got %+v", a)
+	}
+}
+
+// A name that leads to this machine takes private: true; the API server takes its name or address.
+func TestHTTPPrivate(t *testing.T) {
+	s := serve(t, func(http.ResponseWriter, *http.Request) {})
+	_, port, err := net.SplitHostPort(s.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rights := func(more string) string {
+		return fmt.Sprintf(`allow: {http: [{host: "localhost:%s", scheme: http%s}]}`, port, more)
+	}
+	request := `{"url":"http://localhost:` + port + `"}`
+	refuse(t, -2, rights(""), request)
+	if s.requests.Load() != 0 {
+		t.Error("it got there")
+	}
+	if a := ask(t, rights(", private: true"), request); a.Status != 200 {
+		t.Errorf("got %+v", a)
+	}
+	for api, want := range map[string]int64{s.address(): -2, "LOCALHOST:" + port: 0} {
+		h := newHost()
+		h.env.APIServer = api
+		results, err := h.open(t, withRights(t, asking(request, want), rights(", private: true"))).Handle(t.Context(), first(t))
+		if err != nil || results[0].Verdict != plugins.OK {
+			t.Errorf("API server at %s: %v %v", api, results, err)
+		}
+	}
+}
