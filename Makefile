@@ -51,7 +51,7 @@ chaos: build ## the tests that kill, cut and damage, in a form CHAOS (20) times 
 arch: ## check who imports whom
 	go test ./test/arch/
 
-bench: build ## measure the router beside hand-written client-go programs and print the ratio
+bench: build ## measure the router beside hand-written client-go programs, and what its checkpoint costs
 	go -C bench run .
 
 fuzz: ## run each fuzz target for FUZZTIME (20s)

@@ -1,7 +1,9 @@
 // Command bench measures the router's informer core beside what a user would write with client-go: the same stream of changes of
 // the same 5 KB pods, from a server of its own, with one index over spec.nodeName and managedFields stripped in both.
 //
-//	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS]
+//	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|checkpoint]
+//
+// Then it measures what the checkpoint costs: see throughput.
 //
 // Each measurement is a process of its own, so that CPU and heap are its alone; the contenders take turns, and the medians of the
 // rounds are compared. What counts are the ratios: the machine's other load moves both sides.
@@ -50,18 +52,19 @@ func main() {
 	n := flag.Int("n", 20_000, "pods")
 	m := flag.Int("m", 60_000, "updates")
 	rounds := flag.Int("rounds", 3, "how often to measure each")
+	only := flag.String("only", "", "measure nothing but: informer, checkpoint")
 	role := flag.String("role", "", "used by the command itself: the contender to measure")
 	url := flag.String("url", "", "used by the command itself: the server")
 	flag.Parse()
-	if err := run(*role, *url, *n, *m, *rounds); err != nil {
+	if err := run(*role, *url, *only, *n, *m, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(role, url string, n, m, rounds int) error {
+func run(role, url, only string, n, m, rounds int) error {
 	if role == "" {
-		return compare(n, m, rounds)
+		return parts(only, n, m, rounds)
 	}
 	for _, c := range contenders() {
 		if c.name == role {
@@ -69,6 +72,30 @@ func run(role, url string, n, m, rounds int) error {
 		}
 	}
 	return fmt.Errorf("no contender %q", role)
+}
+
+// parts runs the measurements, or one of them.
+func parts(only string, n, m, rounds int) error {
+	known := false
+	for _, part := range []struct {
+		name    string
+		measure func() error
+	}{
+		{"informer", func() error { return compare(n, m, rounds) }},
+		{"checkpoint", func() error { return throughput(n, 2*rounds-1) }},
+	} {
+		if only != "" && only != part.name {
+			continue
+		}
+		known = true
+		if err := part.measure(); err != nil {
+			return err
+		}
+	}
+	if !known {
+		return fmt.Errorf("there is no measurement %q", only)
+	}
+	return nil
 }
 
 // compare measures every contender rounds times and prints the medians.

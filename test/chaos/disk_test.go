@@ -55,7 +55,44 @@ func mount(t *testing.T, folder, options string) string {
 	return folder
 }
 
-// TestFileSizeLimit is the same with a limit on the size of files, as ulimit -f sets it.
+// TestReadOnlyState: with a state folder that cannot be written the router does not start, says why, and leaves what is there as it is.
+// (A file system that turns read-only while the router runs is a disk that takes nothing more, see TestFullDisk.)
+func TestReadOnlyState(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
+	folder := filepath.Dir(stateOf(file))
+	mount(t, folder, "size=20m")
+	fill(t, s, ns, file)
+	before, err := os.ReadFile(stateOf(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	remount := func(flags uintptr) {
+		if err := syscall.Mount("none", folder, "tmpfs", syscall.MS_REMOUNT|flags, "size=20m"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remount(syscall.MS_RDONLY)
+	for range 2 {
+		code, log := routertest.RunToEnd(t, file)
+		if code != 1 || !strings.Contains(log, "state.dir: ") || !strings.Contains(log, "read-only file system") {
+			t.Errorf("exit code %d, want 1; %s", code, log)
+		}
+	}
+	if after, err := os.ReadFile(stateOf(file)); err != nil || string(after) != string(before) {
+		t.Errorf("the file was changed (%v)", err)
+	}
+	remount(0)
+	routertest.Use(t, s, routertest.ConfigMaps, ns).Remove("m-0")
+	r := routertest.StartFile(t, file)
+	if events := r.Expect(t, "all deleted "+ns+"/m-0"); len(events) != 1 {
+		t.Errorf("got %q", routertest.Summary(events))
+	}
+	r.Kill(t)
+}
+
+// TestFileSizeLimit is TestFullDisk with a limit on the size of files, as ulimit -f sets it.
 func TestFileSizeLimit(t *testing.T) {
 	if _, err := exec.LookPath("prlimit"); err != nil {
 		t.Skip(err)

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -19,7 +20,7 @@ import (
 )
 
 // scissors is an API server that speaks HTTP without TLS, so that a connection can be cut after any byte of a watch: what comes out of
-// it is what the client has read.
+// it is what the client has read. Every other cut is a reset in the middle of a chunk.
 type scissors struct {
 	*httptest.Server
 
@@ -117,9 +118,13 @@ func (p *scissors) pass(w http.ResponseWriter, body io.Reader, namespace string)
 	for {
 		n, err := body.Read(buf)
 		passed, cut := p.take(namespace, n)
+		if cut > 0 && cut%2 == 0 {
+			reset(flusher, buf[:passed])
+			return
+		}
 		_, _ = w.Write(buf[:passed])
 		_ = flusher.Flush()
-		if cut {
+		if cut > 0 {
 			panic(http.ErrAbortHandler) // how a handler cuts the connection
 		}
 		if err != nil {
@@ -128,20 +133,33 @@ func (p *scissors) pass(w http.ResponseWriter, body io.Reader, namespace string)
 	}
 }
 
-func (p *scissors) take(namespace string, n int) (passed int, cut bool) {
+// reset writes the beginning of a chunk that is longer than what it has, and resets the TCP connection.
+func reset(w *http.ResponseController, text []byte) {
+	conn, _, err := w.Hijack()
+	if err != nil {
+		panic(err)
+	}
+	_, _ = fmt.Fprintf(conn, "%x\r\n%s", len(text)+100, text)
+	_ = conn.(*net.TCPConn).SetLinger(0)
+	_ = conn.Close()
+}
+
+// take returns how many of n bytes may pass and, if the connection is to be cut behind them, the number of the cut: every other one is
+// a reset in the middle of a chunk.
+func (p *scissors) take(namespace string, n int) (passed, cut int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	left, limited := p.left[namespace]
 	switch {
 	case !limited:
-		return n, false
+		return n, 0
 	case n < left:
 		p.left[namespace] = left - n
-		return n, false
+		return n, 0
 	}
 	delete(p.left, namespace)
 	p.cuts++
-	return left, true
+	return left, p.cuts
 }
 
 // blackHole passes TCP connections on until those that there are stop for ever, without anybody being told; new ones are fine. It is a

@@ -3,9 +3,10 @@ package chaos
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
@@ -56,40 +57,53 @@ routes:
 	}
 }
 
-// TestDeletedWhileDown: deletes and recreations while the router is down are delivered exactly, deletes with their last state.
+// TestDeletedWhileDown: 1,000 deletes and 1,000 recreations while the router is down are delivered exactly, deletes with their last
+// state: 2,000 deleted, 1,000 added.
 func TestDeletedWhileDown(t *testing.T) {
-	const n = 100
+	const n = 1000
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
-	for i := range n {
-		maps.Make(routertest.ConfigMap(fmt.Sprintf("gone-%d", i), "1"))
-		maps.Make(routertest.ConfigMap(fmt.Sprintf("again-%d", i), "1"))
-	}
+	createMany(t, s, ns, "gone", n)
+	before := createMany(t, s, ns, "again", n)
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns)+"sinks: {out: {stdout: {}}}\n")
 	r := routertest.StartFile(t, file)
 	r.Ready(t)
 	r.Stop(t)
+	each(t, 2*n, func(i int) error {
+		if i < n {
+			return maps.Delete(t.Context(), fmt.Sprintf("gone-%d", i), metav1.DeleteOptions{})
+		}
+		again := fmt.Sprintf("again-%d", i-n)
+		if err := maps.Delete(t.Context(), again, metav1.DeleteOptions{}); err != nil {
+			return err
+		}
+		_, err := maps.Create(t.Context(), routertest.ConfigMap(again, "2"), metav1.CreateOptions{})
+		return err
+	})
 	var want []string
 	for i := range n {
-		gone, again := fmt.Sprintf("gone-%d", i), fmt.Sprintf("again-%d", i)
-		maps.Remove(gone)
-		maps.Remove(again)
-		maps.Make(routertest.ConfigMap(again, "2"))
-		want = append(want, "all deleted "+ns+"/"+gone, "all deleted "+ns+"/"+again, "all added "+ns+"/"+again)
+		gone, again := fmt.Sprintf("%s/gone-%d", ns, i), fmt.Sprintf("%s/again-%d", ns, i)
+		want = append(want, "all deleted "+gone, "all deleted "+again, "all added "+again)
 	}
 	r = routertest.StartFile(t, file)
-	events := r.Expect(t, want...)
-	if len(events) != len(want) {
-		t.Errorf("%d events, want %d", len(events), len(want))
-	}
+	r.Expect(t, want...)
+	maps.Make(routertest.ConfigMap("last", "1"))
+	events := r.Expect(t, append(want, "all added "+ns+"/last")...)
+	routertest.Exactly(t, routertest.Summary(events), append(want, "all added "+ns+"/last"))
+	first := make(map[string]routertest.Event) // of each subject
 	for _, e := range events {
-		if strings.HasSuffix(e.Type, "deleted") && !strings.Contains(string(e.Data), `"value":"1"`) {
+		if strings.HasSuffix(e.Type, "deleted") && valueOf(t, e, "object") != "1" {
 			t.Errorf("%s without its last state: %s", e, e.Data)
 		}
+		if _, ok := first[e.Subject]; !ok {
+			first[e.Subject] = e
+		}
 	}
-	if got, want := routertest.Of(events, ns+"/again-7"), []string{"all deleted " + ns + "/again-7", "all added " + ns + "/again-7"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+	for i, uid := range before {
+		if e := first[fmt.Sprintf("%s/again-%d", ns, i)]; !strings.HasSuffix(e.Type, "deleted") || e.K8sUID != uid {
+			t.Errorf("%s of %s came first, want the delete of %s", e, e.K8sUID, uid)
+		}
 	}
 }
 

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// flood is a server for whole routers: it has a cluster's identity, says at any time how far it is, and sends as many updates as it is
+// asked for, as fast as they are read.
+type flood struct {
+	*server
+
+	version atomic.Int64 // the last one sent
+
+	mu   sync.Mutex
+	asks chan int // of the watch that is open
+}
+
+func startFlood(objects int) (*flood, error) {
+	pod, err := newPodFrames()
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	f := &flood{server: &server{pod: pod, objects: objects, url: "http://" + listener.Addr().String()}, asks: make(chan int, 1)}
+	f.version.Store(int64(objects))
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api", text(`{"kind":"APIVersions","versions":["v1"]}`))
+	mux.HandleFunc("GET /apis", text(`{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`))
+	mux.HandleFunc("GET /api/v1", text(`{"kind":"APIResourceList","groupVersion":"v1","resources":[`+
+		`{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"]}]}`))
+	mux.HandleFunc("GET /api/v1/namespaces/kube-system", text(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"flood"}}`))
+	mux.HandleFunc("GET /api/v1/pods", f.pods)
+	f.http = &http.Server{Handler: mux}
+	go func() { _ = f.http.Serve(listener) }()
+	return f, nil
+}
+
+// send lets the watch that is open send n more updates.
+func (f *flood) send(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asks <- n
+}
+
+func (f *flood) pods(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("watch") == "" {
+		text(fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[]}`, firstVersion+f.version.Load()))(w, r)
+		return
+	}
+	f.mu.Lock()
+	asks := make(chan int, 1)
+	f.asks = asks
+	f.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	out := bufio.NewWriterSize(w, 256<<10)
+	if from := r.URL.Query().Get("resourceVersion"); from == "" || strings.TrimLeft(from, "0") == "" {
+		f.version.Store(int64(f.objects))
+		for i := range f.objects {
+			_, _ = out.Write(f.pod.json["ADDED"].fill(i, i))
+		}
+		_, _ = out.Write(f.bookmark("application/json"))
+	} else if at, err := strconv.ParseInt(from, 10, 64); err != nil || at != firstVersion+f.version.Load() {
+		http.Error(w, "a watch was cut while it was measured", http.StatusInternalServerError)
+		return
+	}
+	flush(out, w)
+	for {
+		select {
+		case n := <-asks:
+			for range n {
+				v := int(f.version.Add(1))
+				if _, err := out.Write(f.pod.json["MODIFIED"].fill(v%f.objects, v)); err != nil {
+					return
+				}
+			}
+			flush(out, w)
+		case <-r.Context().Done():
+			return
+		}
+	}
+}

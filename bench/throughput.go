@@ -1,0 +1,289 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// burst is about how long a router is measured at a time: long enough for several cuts.
+const burst = 8 * time.Second
+
+// throughput compares whole routers with a checkpoint and without one, on the same stream of updates: with the handler restart-alert in
+// batches of 64, and with nothing but the cache, which shows the cost of the checkpoint bare. Two routers run all the time and take
+// turns at working; the median of the ratios counts, because two turns that follow each other share the machine's other load.
+func throughput(n, rounds int) error {
+	dir, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	b := &routers{dir: dir, objects: n}
+	if err := b.build(); err != nil {
+		return err
+	}
+	fmt.Printf("\n%-34s %16s %16s %8s %16s\n", "updates/s", "checkpoint off", "checkpoint on", "ratio", "CPU µs off, on")
+	for _, w := range workloads() {
+		if err := b.turns(w, rounds); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+	}
+	return nil
+}
+
+// turns measures one workload and prints the medians.
+func (b *routers) turns(w workload, rounds int) error {
+	off, err := b.open(w, false)
+	if err != nil {
+		return err
+	}
+	defer off.close()
+	on, err := b.open(w, true)
+	if err != nil {
+		return err
+	}
+	defer on.close()
+	trial, err := off.measure(w, b.objects/10)
+	if err != nil {
+		return err
+	}
+	if _, err := on.measure(w, b.objects/10); err != nil { // both are warm then
+		return err
+	}
+	updates := int(trial.rate * burst.Seconds())
+	var rateOff, rateOn, ratios, cpuOff, cpuOn []float64
+	for round := range rounds {
+		fmt.Fprintf(os.Stderr, "round %d: %s, %d updates\n", round+1, w.name, updates)
+		without, err := off.measure(w, updates)
+		if err != nil {
+			return fmt.Errorf("without a checkpoint: %w", err)
+		}
+		with, err := on.measure(w, updates)
+		if err != nil {
+			return fmt.Errorf("with a checkpoint: %w", err)
+		}
+		rateOff, rateOn, ratios = append(rateOff, without.rate), append(rateOn, with.rate), append(ratios, with.rate/without.rate)
+		cpuOff, cpuOn = append(cpuOff, without.cpu), append(cpuOn, with.cpu)
+	}
+	fmt.Printf("%-34s %16.0f %16.0f %8.2f %10.0f, %.0f\n",
+		w.name, middle(rateOff), middle(rateOn), middle(ratios), middle(cpuOff), middle(cpuOn))
+	return nil
+}
+
+func middle(figures []float64) float64 {
+	sorted := slices.SortedFunc(slices.Values(figures), cmp.Compare[float64])
+	return sorted[len(sorted)/2]
+}
+
+// workload is something for a router to do with updates.
+type workload struct {
+	name   string
+	config string
+	done   string // the beginning of the metrics whose sum is how many updates are done
+}
+
+func workloads() []workload {
+	const route = "routes: [{name: r, from: pods, %s, to: none, overflow: block}]\n"
+	return []workload{
+		{
+			"handler restart-alert, batch 64",
+			"handlers: {alert: {wasm: {module: restart-alert.wasm}}}\n" + fmt.Sprintf(route, "on: updated, handle: alert, batch: {size: 64}"),
+			`deltarouter_route_deltas_total{result="d`, // delivered, dropped, dead_lettered
+		},
+		{
+			"cache only (ingest)",
+			fmt.Sprintf(route, "on: deleted"),
+			`deltarouter_deltas_total{op="updated"`,
+		},
+	}
+}
+
+// routers runs the router's binary.
+type routers struct {
+	dir     string
+	objects int
+	n       int // how many were run
+}
+
+// build makes the router and the handler from the sources beside this module.
+func (b *routers) build() error {
+	for _, build := range []struct {
+		env  []string
+		args []string
+	}{
+		{[]string{"CGO_ENABLED=0"}, []string{"-C", "..", "build", "-trimpath", "-o", filepath.Join(b.dir, "router"), "./cmd/router"}},
+		{
+			[]string{"GOOS=wasip1", "GOARCH=wasm"},
+			[]string{"-C", "../examples/plugins/restart-alert", "build", "-trimpath", "-ldflags", "-s -w", "-buildmode=c-shared", "-o", filepath.Join(b.dir, "restart-alert.wasm"), "."},
+		},
+	} {
+		cmd := exec.Command("go", build.args...)
+		cmd.Env = append(os.Environ(), build.env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	}
+	return nil
+}
+
+// speed is what one run measured.
+type speed struct {
+	rate float64 // updates/s
+	cpu  float64 // µs for each update
+}
+
+// open starts a router on a server of its own and waits until it has all objects, and the checkpoint too.
+func (b *routers) open(w workload, checkpoint bool) (p *process, err error) {
+	f, err := startFlood(b.objects)
+	if err != nil {
+		return nil, err
+	}
+	if p, err = b.start(w, f.url, checkpoint); err != nil {
+		f.close()
+		return nil, err
+	}
+	p.server = f
+	err = p.wait(func() bool {
+		return p.get("/readyz") != "" && p.metric("deltarouter_source_objects") >= float64(b.objects)
+	})
+	if err == nil && checkpoint {
+		err = p.saved()
+	}
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// measure lets the router work, until the last of n updates is done.
+func (p *process) measure(w workload, n int) (speed, error) {
+	target := p.metric(w.done) + float64(n)
+	began, used := time.Now(), p.metric("process_cpu_seconds_total")
+	p.server.send(n)
+	if err := p.wait(func() bool { return p.metric(w.done) >= target }); err != nil {
+		return speed{}, err
+	}
+	took := time.Since(began)
+	used = p.metric("process_cpu_seconds_total") - used
+	if odd := p.metric(`deltarouter_route_deltas_total{result="folded"`) + p.metric(`deltarouter_relists_total`); odd > 0 {
+		return speed{}, fmt.Errorf("%v updates were folded or lists begun anew", odd)
+	}
+	return speed{float64(n) / took.Seconds(), used * 1e6 / float64(n)}, nil
+}
+
+func (b *routers) start(w workload, url string, checkpoint bool) (*process, error) {
+	b.n++
+	dir := filepath.Join(b.dir, strconv.Itoa(b.n))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q}}]}`, url)
+	config := fmt.Sprintf("version: 1\ncluster: {name: bench, kubeconfig: %q}\nlisten: {probes: %q}\nsources: {pods: {resource: v1/pods}}\nsinks: {none: {discard: {}}}\n",
+		filepath.Join(dir, "kubeconfig"), address) + strings.ReplaceAll(w.config, "restart-alert.wasm", filepath.Join(b.dir, "restart-alert.wasm"))
+	if checkpoint {
+		config += fmt.Sprintf("state: {dir: %q}\n", filepath.Join(dir, "state"))
+	}
+	for name, content := range map[string]string{"kubeconfig": kubeconfig, "config.yaml": config} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	p := &process{cmd: exec.Command(filepath.Join(b.dir, "router"), "-config", filepath.Join(dir, "config.yaml")), url: "http://" + address, dir: dir}
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	return p, p.cmd.Start()
+}
+
+// freeAddress returns one that was free a moment ago.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// process is a running router.
+type process struct {
+	cmd    *exec.Cmd
+	url    string // of the probes
+	dir    string
+	server *flood
+}
+
+func (p *process) close() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	_ = p.cmd.Wait() // what it measured is known
+	p.server.close()
+}
+
+// get returns what the probes' listener says; empty: an error, or not yet.
+func (p *process) get(path string) string {
+	response, err := http.Get(p.url + path)
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		return ""
+	}
+	return string(body)
+}
+
+// metric adds the metrics that begin so.
+func (p *process) metric(prefix string) (sum float64) {
+	for line := range strings.SplitSeq(p.get("/metrics"), "\n") {
+		if strings.HasPrefix(line, prefix) {
+			value, _ := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+			sum += value
+		}
+	}
+	return sum
+}
+
+// saved waits for a cut that has all that there is now: the second to end.
+func (p *process) saved() error {
+	for range 2 {
+		last := p.metric("deltarouter_checkpoint_age_seconds")
+		err := p.wait(func() bool {
+			age := p.metric("deltarouter_checkpoint_age_seconds")
+			younger := age < last
+			last = age
+			return younger
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *process) wait(holds func() bool) error {
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			log, _ := os.ReadFile(filepath.Join(p.dir, "log"))
+			return fmt.Errorf("waited in vain; the router's log ends with\n%s", log[max(0, len(log)-4096):])
+		}
+	}
+	return nil
+}
