@@ -1,7 +1,7 @@
 # Needs Go and make; the tests use a C compiler if there is one. `make` lists what there is.
 
 # Every folder with a go.mod is a module of its own; tools/ only pins programs.
-MODULES := $(sort $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './bin/*' -not -path '*/testdata/*')))
+MODULES := $(sort $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './bin/*' -not -path '*/testdata/*' -not -path '*/node_modules/*')))
 CODE    := $(filter-out ./tools,$(MODULES))
 
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
@@ -14,11 +14,11 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 each = @failed=; for m in $(1); do echo "--- $@ $$m"; (cd $$m && $(2)) || failed="$$failed $$m"; done; \
 	[ -z "$$failed" ] || { echo "$@ failed in:$$failed" >&2; exit 1; }
 
-.PHONY: help run build router plugins test e2e chaos arch bench fuzz fmt fmt-check tidy tidy-check generate lint check clean
+.PHONY: help run build router plugins plugins-checked-in test e2e chaos arch bench fuzz fmt fmt-check tidy tidy-check generate lint check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
 
 run: build ## run config.yaml on a throw-away cluster, or with CLUSTER=current on the current kubeconfig context
 	@bash hack/run.sh
@@ -28,8 +28,11 @@ build: router plugins bin/sandbox ## build bin/router, bin/sandbox and the examp
 router: ## build bin/router alone
 	@CGO_ENABLED=0 sh hack/progress.sh bin/router go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/router ./cmd/router
 
-plugins: ## build examples/plugins into bin/plugins
+plugins: ## build examples/plugins into bin/plugins, and compare with the modules that are checked in
 	@sh hack/guests.sh
+
+plugins-checked-in: ## build the modules that are checked in anew: Rust, C and AssemblyScript
+	@sh hack/guests.sh checked-in
 
 # A file, not a phony target: go would take seconds to find that thousands of packages of Kubernetes did not change.
 bin/sandbox: $(shell find sandbox -name '*_test.go' -prune -o -type f -print)

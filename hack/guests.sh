@@ -1,17 +1,165 @@
 #!/bin/sh
 # Builds the handlers of examples/plugins into bin/plugins: a guest as NAME.wasm, a native plugin (it speaks go-plugin) as NAME.
-# A folder without Go source is written in another language; its README says how to build it.
+#
+# A module whose language is not Go stands built in the repository, beside its source, so that tests and users need no toolchain but
+# Go's. Its NAME.wasm.sum says of which files it was made, and with what. Where the machine has the toolchain it is built again and
+# compared: the same compiler must give the same bytes. With another compiler, or without one, bin/plugins gets what there is.
+#
+#   guests.sh            build into bin/plugins; writes nothing else
+#   guests.sh checked-in build the modules in the repository anew, with their sums; fails if a toolchain is missing
 set -eu
+cd "$(dirname "$0")/.."
 
+mode=${1:-plugins}
 out=$PWD/bin/plugins
-mkdir -p "$out"
-for dir in examples/plugins/*/; do
-	ls "$dir"*.go >/dev/null 2>&1 || continue
-	name=$(basename "$dir")
-	if grep -qs hashicorp/go-plugin "$dir/go.mod"; then
-		CGO_ENABLED=0 go build -C "$dir" -trimpath -ldflags '-s -w' -o "$out/$name" .
+scratch=$PWD/bin/guests
+mkdir -p "$out" "$scratch"
+
+note() { echo "plugins: $*"; }
+fail() { echo "plugins: $*" >&2; exit 1; }
+
+# first prints the first of some programs that is there.
+first() {
+	for program in "$@"; do
+		command -v "$program" 2>/dev/null && return
+	done
+	return 1
+}
+
+# Each of these prints the compiler and its version, and fails if there is none that makes WebAssembly.
+rust_toolchain() {
+	for rustc in "${RUSTC:-rustc}" /usr/bin/rustc; do
+		command -v "$rustc" >/dev/null && [ -d "$("$rustc" --print sysroot)/lib/rustlib/wasm32-unknown-unknown/lib" ] || continue
+		echo "$rustc $("$rustc" --version | cut -d' ' -f1,2)"
+		return
+	done
+	return 1
+}
+
+c_toolchain() {
+	clang=$(first ${CLANG:-} clang-14 clang clang-19 clang-16) || return 1
+	echo 'int f(void) { return 1; }' | "$clang" --target=wasm32 -nostdlib -Wl,--no-entry -x c -o "$scratch/probe.wasm" - 2>/dev/null || return 1
+	echo "$clang $("$clang" --version | sed -n '1s/.*version \([0-9.]*\).*/clang \1/p')"
+}
+
+ts_toolchain() {
+	asc=sdk/assemblyscript/node_modules/assemblyscript
+	node=$(first node nodejs) && [ -f "$asc/bin/asc.js" ] || return 1
+	echo "$node assemblyscript $(sed -n 's/^ *"version": "\(.*\)",*/\1/p' "$asc/package.json")"
+}
+
+# toolchain is asked once per language.
+toolchain() {
+	[ -f "$scratch/$1.toolchain" ] || "$1_toolchain" >"$scratch/$1.toolchain" || :
+	cat "$scratch/$1.toolchain"
+}
+
+missing() {
+	case $1 in
+	rust) echo "no rustc with the target wasm32-unknown-unknown (Debian: rustc libstd-rust-dev-wasm32)" ;;
+	c) echo "no clang that makes WebAssembly (Debian: clang lld)" ;;
+	ts) echo "no assemblyscript (npm ci --prefix sdk/assemblyscript)" ;;
+	esac
+}
+
+# sources lists what a module is made of, but for the compiler.
+sources() {
+	case $1 in
+	rust) ls sdk/rust/src/*.rs ;;
+	c) ls sdk/c/*.h ;;
+	ts) ls sdk/assemblyscript/assembly/*.ts sdk/assemblyscript/package-lock.json ;;
+	esac
+	echo "$2"
+}
+
+# compile LANGUAGE SOURCE MODULE. Paths are relative, so that the bytes do not depend on where this folder lies.
+compile() {
+	compiler=$(toolchain "$1" | cut -d' ' -f1)
+	case $1 in
+	rust)
+		flags="--edition=2021 --target=wasm32-unknown-unknown -C opt-level=s -C panic=abort -C codegen-units=1 --remap-path-prefix=$PWD=."
+		# shellcheck disable=SC2086 # several words
+		[ -f "$scratch/libdeltarouter.rlib" ] ||
+			"$compiler" $flags --crate-type=rlib --crate-name=deltarouter --out-dir "$scratch" sdk/rust/src/lib.rs
+		# shellcheck disable=SC2086
+		"$compiler" $flags -C lto -C strip=symbols --crate-type=cdylib --extern "deltarouter=$scratch/libdeltarouter.rlib" -o "$3" "$2"
+		;;
+	c)
+		"$compiler" --target=wasm32 -std=c11 -Wall -Wextra -O2 -mbulk-memory -ffreestanding -nostdlib -I sdk/c \
+			-Wl,--no-entry,--gc-sections,--strip-all,--stack-first -o "$3" "$2"
+		;;
+	ts)
+		"$compiler" sdk/assemblyscript/node_modules/assemblyscript/bin/asc.js "$2" -o "$3" -O3 --runtime incremental \
+			--exportStart _initialize --use abort=sdk/assemblyscript/assembly/exports/abort
+		;;
+	esac
+	chmod 644 "$3"
+}
+
+# go_plugin FOLDER
+go_plugin() {
+	if grep -qs hashicorp/go-plugin "$1/go.mod"; then
+		CGO_ENABLED=0 go build -C "$1" -trimpath -ldflags '-s -w' -o "$out/$(basename "$1")" .
 	else
 		# c-shared makes a reactor: it is started once and then called per batch, where a command would end after main.
-		GOOS=wasip1 GOARCH=wasm go build -C "$dir" -trimpath -ldflags '-s -w' -buildmode=c-shared -o "$out/$name.wasm" .
+		GOOS=wasip1 GOARCH=wasm go build -C "$1" -trimpath -ldflags '-s -w' -buildmode=c-shared -o "$out/$(basename "$1").wasm" .
 	fi
+}
+
+# check_in LANGUAGE SOURCE MODULE
+check_in() {
+	[ -n "$(toolchain "$1")" ] || fail "$3: $(missing "$1")"
+	compile "$1" "$2" "$3"
+	{
+		echo "# $(toolchain "$1" | cut -d' ' -f2-)"
+		# shellcheck disable=SC2046 # several words
+		sha256sum $(sources "$1" "$2") "$3"
+	} >"$3.sum"
+	note "$3: built by $(toolchain "$1" | cut -d' ' -f2-)"
+}
+
+# compare LANGUAGE SOURCE MODULE BUILT
+compare() {
+	with=$(toolchain "$1" | cut -d' ' -f2-)
+	if cmp -s "$3" "$4"; then
+		note "$3: $with gives the same bytes"
+	elif ! sha256sum -c --quiet "$3.sum" >/dev/null 2>&1; then
+		note "$3: not of these sources any more: make plugins-checked-in"
+	elif [ "$(sed -n '1s/# //p' "$3.sum")" = "$with" ]; then
+		fail "$3: $with gives other bytes than those that are checked in, of the same sources"
+	else
+		note "$3: not compared: it was built by $(sed -n '1s/# //p' "$3.sum"), here is $with"
+	fi
+}
+
+# other LANGUAGE SOURCE
+other() {
+	module=${2%.*}.wasm
+	if [ "$mode" = checked-in ]; then
+		check_in "$1" "$2" "$module"
+		return
+	fi
+	built=$scratch/$(echo "${module%.wasm}" | tr / -).wasm
+	if [ -z "$(toolchain "$1")" ]; then
+		note "SKIPPED building $module: $(missing "$1"); what is checked in is used"
+		cp "$module" "$built"
+	# shellcheck disable=SC2046 # several words
+	elif [ ! -f "$built" ] || [ -n "$(find $(sources "$1" "$2") "$module" "$module.sum" hack/guests.sh -newer "$built" 2>/dev/null)" ]; then
+		compile "$1" "$2" "$built"
+		compare "$1" "$2" "$module" "$built"
+	fi
+	case $module in examples/plugins/*) cp "$built" "$out/" && mv "$out/$(basename "$built")" "$out/$(basename "$module")" ;; esac
+}
+
+rm -f "$scratch"/*.toolchain "$scratch"/*.rlib
+for dir in examples/plugins/* sdk/conformance/*; do
+	for source in "$dir"/*.rs "$dir"/*.c "$dir"/*.ts; do
+		case $source in
+		*'*'* | *_test.c) ;;
+		*.rs) other rust "$source" ;;
+		*.c) other c "$source" ;;
+		*.ts) other ts "$source" ;;
+		esac
+	done
+	case $dir in examples/*) ! ls "$dir"/*.go >/dev/null 2>&1 || [ "$mode" = checked-in ] || go_plugin "$dir" ;; esac
 done

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the tests of the Go modules given as folders; all of them, also after a failure.
+# Runs the tests of the Go modules given as folders, then those of other languages; all of them, also after a failure.
 set -u
 
 # The race detector needs cgo, and cgo a C compiler with its headers: try, rather than guess. CGO_ENABLED=0 is respected.
@@ -25,5 +25,7 @@ for module in "$@"; do
 	*) (cd "$module" && go test $race -shuffle=on ./...) || failed="$failed $module" ;;
 	esac
 done
+
+sh hack/native.sh || failed="$failed hack/native.sh"
 
 [ -z "$failed" ] || { echo "tests failed in:$failed" >&2; exit 1; }

@@ -70,7 +70,7 @@ func (s *server) serve(in []byte) (answer []byte, ok bool) {
 	s.answer, s.payload = append(s.answer[:0], 0, 0, 0, 0), s.payload[:0]
 	answers := 0
 	for i := range count {
-		if s.one(uint32(i), s.delta(in, in[headerSize+i*recordSize:])) {
+		if s.one(uint32(i), s.delta(in, uint32(i))) {
 			answers++
 		}
 		if s.calls++; s.calls%yieldEvery == 0 {
@@ -175,10 +175,12 @@ func judge(err error) (verdict byte, after uint32, message string) {
 }
 
 // delta reads a record. The host is trusted to keep to the layout; what is out of bounds ends the program.
-func (s *server) delta(in, rec []byte) Delta {
+func (s *server) delta(in []byte, i uint32) Delta {
 	le := binary.LittleEndian
+	rec := in[headerSize+i*recordSize:]
 	flags := le.Uint16(rec[10:])
 	d := Delta{
+		index:       i,
 		Op:          Op(rec[8]),
 		Object:      piece(in, rec[12:]),
 		OldObject:   piece(in, rec[20:]),

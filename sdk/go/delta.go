@@ -68,6 +68,8 @@ type Delta struct {
 	Redelivered bool // put through again from the dead letters; the object may have moved on since
 
 	Seen time.Time // when the router received the change
+
+	index uint32 // in the batch
 }
 
 // String names the delta in logs and errors: "updated pods default/web-0".
@@ -86,5 +88,6 @@ type Event struct {
 	// Subject is the CloudEvents subject; empty: namespace/name of the delta's object.
 	Subject string
 	// Data is the event's data: any value that encoding/json can encode. A []byte or json.RawMessage is taken as JSON as it is.
+	// Strings, whole numbers, and lists and maps of them, are encoded without reflection.
 	Data any
 }

@@ -3,6 +3,8 @@ package deltarouter
 import (
 	"log/slog"
 	"unsafe"
+
+	"github.com/deltarouter/deltarouter/sdk/go/internal/host"
 )
 
 // abiVersion is the version of rtr_v1 that this package speaks.
@@ -13,13 +15,6 @@ var instance struct {
 	server server
 	input  []byte // where the host writes a batch
 	reason []byte // why the start failed
-}
-
-//go:wasmimport rtr_v1 log
-func hostLog(level int32, text unsafe.Pointer, size uint32) int32
-
-func writeLog(level int32, text string) {
-	hostLog(level, unsafe.Pointer(unsafe.StringData(text)), uint32(len(text)))
 }
 
 //go:wasmexport rtr_abi_version
@@ -36,7 +31,7 @@ func rtrAlloc(size uint32) uint32 {
 
 //go:wasmexport rtr_init
 func rtrInit(config, size uint32) uint32 {
-	log := newLogger(writeLog)
+	log := newLogger(host.Log)
 	slog.SetDefault(log)
 	if err := start(input(config, size)); err != nil {
 		message := err.Error()

@@ -48,6 +48,7 @@ var allowed = map[string][]string{
 	// Modules of their own. A plugin's author gets the SDK and nothing of the router with it.
 	"sdk/go/...":           {"sdk/go/..."},
 	"examples/plugins/...": {"sdk/go/..."},
+	"sdk/conformance/...":  {"sdk/go/..."},
 	"sandbox/...":          {"sandbox/..."},
 	"bench/...":            {anything},
 	"test/...":             {anything},

@@ -1,16 +1,11 @@
 package wasm_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/tools/txtar"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -188,115 +183,9 @@ func TestSetup(t *testing.T) {
 	}
 }
 
-// TestRestartAlert runs the example as the router does, on the files of the example's own tests.
-func TestRestartAlert(t *testing.T) {
-	skipIfSlow(t)
-	const example = "../../../examples/plugins/restart-alert"
-	module, parent := build(t, example), t
-	files, err := filepath.Glob(example + "/testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("the example has no testdata", err)
-	}
-	handlers := map[string]plugins.Handler{} // by their configuration, as compiling takes a second
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sections := map[string]string{"config.json": "null"}
-			for _, f := range txtar.Parse(text).Files {
-				sections[f.Name] = string(f.Data)
-			}
-			config := sections["config.json"]
-			if handlers[config] == nil {
-				handlers[config] = newHost().open(parent, fmt.Sprintf("{module: %q, config: %s}", module, config))
-			}
-			deltas := parseDeltas(t, sections["deltas.json"])
-			var got bytes.Buffer
-			for _, r := range handle(t, handlers[config], deltas) {
-				got.WriteString(describe(t, r) + "\n")
-			}
-			var want bytes.Buffer
-			each(t, sections["results.json"], func(result json.RawMessage) {
-				if err := json.Compact(&want, result); err != nil {
-					t.Fatal(err)
-				}
-				want.WriteByte('\n')
-			})
-			if got.String() != want.String() {
-				t.Errorf("got\n%swant\n%s", &got, &want)
-			}
-		})
-	}
-}
-
 func skipIfSlow(t *testing.T) {
 	t.Helper()
 	if raceDetector {
 		t.Skip("compiling another guest takes too long under the race detector")
 	}
-}
-
-// each calls f with the JSON values of a text.
-func each(t *testing.T, text string, f func(json.RawMessage)) {
-	t.Helper()
-	for dec := json.NewDecoder(strings.NewReader(text)); dec.More(); {
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			t.Fatal(err)
-		}
-		f(value)
-	}
-}
-
-func parseDeltas(t *testing.T, text string) (deltas []*event.Delta) {
-	t.Helper()
-	each(t, text, func(value json.RawMessage) {
-		var in struct {
-			Op                string
-			Object, OldObject json.RawMessage
-		}
-		if err := json.Unmarshal(value, &in); err != nil {
-			t.Fatal(err)
-		}
-		op, ok := event.ParseOp(in.Op)
-		if !ok {
-			t.Fatalf("no op: %s", in.Op)
-		}
-		d := &event.Delta{Source: "pods", Op: op, New: plugintest.Object(t, string(in.Object))}
-		if in.OldObject != nil {
-			d.Old = plugintest.Object(t, string(in.OldObject))
-		}
-		if op == event.Deleted {
-			d.Old, d.New = d.New, nil
-		}
-		deltas = append(deltas, d)
-	})
-	return deltas
-}
-
-// describe writes a result as the SDK's golden files have it.
-func describe(t *testing.T, r plugins.Result) string {
-	t.Helper()
-	type emitted struct {
-		Type    string          `json:"type,omitempty"`
-		Subject string          `json:"subject,omitempty"`
-		Data    json.RawMessage `json:"data"`
-	}
-	var out struct {
-		Events []emitted `json:"events,omitempty"`
-		Error  string    `json:"error,omitempty"`
-	}
-	for _, e := range r.Events {
-		out.Events = append(out.Events, emitted{e.Type, e.Subject, e.Data})
-	}
-	if r.Err != nil {
-		_, out.Error, _ = strings.Cut(r.Err.Error(), "pods p: ") // handler and object stand before it
-	}
-	text, err := json.Marshal(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

@@ -219,26 +219,15 @@ func parse(text json.RawMessage) (d deltarouter.Delta, err error) {
 
 // Result writes what a handler returned as a line of the results.json of [Golden].
 func Result(events []deltarouter.Event, err error) ([]byte, error) {
-	type event struct {
-		Type    string          `json:"type,omitempty"`
-		Subject string          `json:"subject,omitempty"`
-		Data    json.RawMessage `json:"data"`
-	}
 	var out struct {
-		Events []event `json:"events,omitempty"`
-		Drop   bool    `json:"drop,omitempty"`
-		Retry  string  `json:"retry,omitempty"`
-		Error  string  `json:"error,omitempty"`
+		Events []deltarouter.Event `json:"events,omitempty"`
+		Drop   bool                `json:"drop,omitempty"`
+		Retry  string              `json:"retry,omitempty"`
+		Error  string              `json:"error,omitempty"`
 	}
 	switch {
 	case err == nil:
-		for _, e := range events {
-			data, err := marshal(e.Data)
-			if err != nil {
-				return nil, fmt.Errorf("event data: %w", err)
-			}
-			out.Events = append(out.Events, event{e.Type, e.Subject, data})
-		}
+		out.Events = events
 	case errors.Is(err, deltarouter.ErrDrop):
 		out.Drop = true
 	case deltarouter.IsRetry(err):
@@ -246,18 +235,10 @@ func Result(events []deltarouter.Event, err error) ([]byte, error) {
 	default:
 		out.Error = err.Error()
 	}
-	return marshal(out)
-}
-
-// marshal is json.Marshal without escapes for HTML; bytes are JSON already.
-func marshal(v any) ([]byte, error) {
-	if raw, ok := v.([]byte); ok {
-		v = json.RawMessage(raw)
-	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	if err := enc.Encode(out); err != nil {
 		return nil, err
 	}
 	return bytes.TrimSpace(b.Bytes()), nil

@@ -1,0 +1,204 @@
+package wasm_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// root is the repository as seen from this folder.
+const root = "../../../"
+
+// example is a handler of the repository with the files of deltas and results that it is tested with.
+type example struct {
+	name   string // of the test, and of the module
+	source string // folder; Go is built, other languages have their module in it
+	golden string // pattern of files
+
+	imports []string // what it imports beside log
+}
+
+func examples() []example {
+	return []example{
+		{name: "restart-alert", source: "examples/plugins/restart-alert", golden: "examples/plugins/restart-alert/testdata/*.txtar"},
+		{name: "image-policy", source: "examples/plugins/image-policy", golden: "examples/plugins/image-policy/testdata/*.txtar"},
+		{name: "label-audit", source: "examples/plugins/label-audit", golden: "examples/plugins/label-audit/testdata/*.txtar"},
+		{name: "pod-summary", source: "examples/plugins/pod-summary", golden: "examples/plugins/pod-summary/testdata/*.txtar"},
+		// One golden file for all languages: the same deltas give the same bytes.
+		{name: "summary", source: "sdk/conformance/go", golden: "sdk/conformance/summary.txtar"},
+		{name: "summary", source: "sdk/conformance/rust", golden: "sdk/conformance/summary.txtar"},
+		{name: "summary", source: "sdk/conformance/c", golden: "sdk/conformance/summary.txtar"},
+		{name: "summary", source: "sdk/conformance/assemblyscript", golden: "sdk/conformance/summary.txtar"},
+	}
+}
+
+// module returns the file of the example's module.
+func (e example) module(t *testing.T) string {
+	t.Helper()
+	if _, err := os.Stat(root + e.source + "/go.mod"); err == nil {
+		skipIfSlow(t)
+		return build(t, root+e.source)
+	}
+	return filepath.Join(root, e.source, e.name+".wasm")
+}
+
+// TestExamples runs the examples as the router does, on the files of their own tests. It needs no toolchain but Go's.
+func TestExamples(t *testing.T) {
+	for _, e := range examples() {
+		t.Run(strings.TrimPrefix(e.source, "examples/plugins/"), func(t *testing.T) {
+			module := e.module(t)
+			files, err := filepath.Glob(root + e.golden)
+			if err != nil || len(files) == 0 {
+				t.Fatal("it has no golden files", err)
+			}
+			handlers := map[string]plugins.Handler{} // by their configuration, as compiling takes a second
+			for _, file := range files {
+				sections := readSections(t, file)
+				config := sections["config.json"]
+				if handlers[config] == nil {
+					handlers[config] = newHost().open(t, fmt.Sprintf("{module: %q, config: %s}", module, config))
+				}
+				t.Run(filepath.Base(file), func(t *testing.T) { golden(t, handlers[config], sections) })
+			}
+		})
+	}
+}
+
+func readSections(t *testing.T, file string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := map[string]string{"config.json": "null"}
+	for _, f := range txtar.Parse(text).Files {
+		sections[f.Name] = string(f.Data)
+	}
+	return sections
+}
+
+// golden handles the deltas in one batch and one by one.
+func golden(t *testing.T, handler plugins.Handler, sections map[string]string) {
+	t.Helper()
+	deltas := parseDeltas(t, sections["deltas.json"])
+	var want bytes.Buffer
+	each(t, sections["results.json"], func(result json.RawMessage) {
+		if err := json.Compact(&want, result); err != nil {
+			t.Fatal(err)
+		}
+		want.WriteByte('\n')
+	})
+	var together, single bytes.Buffer
+	for i, r := range handle(t, handler, deltas) {
+		together.WriteString(describe(t, deltas[i], r))
+	}
+	for _, d := range deltas {
+		single.WriteString(describe(t, d, handle(t, handler, []*event.Delta{d})[0]))
+	}
+	for _, got := range []string{together.String(), single.String()} {
+		if got != want.String() {
+			t.Errorf("got\n%swant\n%s", got, &want)
+		}
+	}
+}
+
+// each calls f with the JSON values of a text.
+func each(t *testing.T, text string, f func(json.RawMessage)) {
+	t.Helper()
+	for dec := json.NewDecoder(strings.NewReader(text)); dec.More(); {
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			t.Fatal(err)
+		}
+		f(value)
+	}
+}
+
+func parseDeltas(t *testing.T, text string) (deltas []*event.Delta) {
+	t.Helper()
+	each(t, text, func(value json.RawMessage) {
+		var in struct {
+			Op                string
+			Object, OldObject json.RawMessage
+		}
+		if err := json.Unmarshal(value, &in); err != nil {
+			t.Fatal(err)
+		}
+		op, ok := event.ParseOp(in.Op)
+		if !ok {
+			t.Fatalf("no op: %s", in.Op)
+		}
+		d := &event.Delta{Source: "pods", Op: op, New: parseObject(t, in.Object)}
+		if in.OldObject != nil {
+			d.Old = parseObject(t, in.OldObject)
+		}
+		if op == event.Deleted || op == event.Deselected {
+			d.Old, d.New = d.New, nil
+		}
+		deltas = append(deltas, d)
+	})
+	return deltas
+}
+
+// parseObject makes an object of a resource whose kind is the object's.
+func parseObject(t *testing.T, text json.RawMessage) *event.Object {
+	t.Helper()
+	var in struct{ Kind string }
+	if err := json.Unmarshal(text, &in); err != nil {
+		t.Fatal(err)
+	}
+	resource := &event.Resource{Cluster: "test", Kind: in.Kind}
+	resource.Version, resource.Resource = "v1", "tests"
+	o, err := event.ParseObject(resource, string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// describe writes a result as the SDK's golden files have it.
+func describe(t *testing.T, d *event.Delta, r plugins.Result) string {
+	t.Helper()
+	type emitted struct {
+		Type    string          `json:"type,omitempty"`
+		Subject string          `json:"subject,omitempty"`
+		Data    json.RawMessage `json:"data"`
+	}
+	var out struct {
+		Events []emitted `json:"events,omitempty"`
+		Drop   bool      `json:"drop,omitempty"`
+		Retry  string    `json:"retry,omitempty"`
+		Error  string    `json:"error,omitempty"`
+	}
+	for _, e := range r.Events {
+		out.Events = append(out.Events, emitted{e.Type, e.Subject, e.Data})
+	}
+	_, message, named := strings.Cut(fmt.Sprint(r.Err), d.String()+": ") // handler and object stand before it
+	switch {
+	case r.Verdict == plugins.Drop:
+		out.Drop = true
+	case r.Err == nil:
+	case !named:
+		t.Errorf("the error does not name the object: %v", r.Err)
+	case r.Verdict == plugins.Retry:
+		out.Retry = message
+	default:
+		out.Error = message
+	}
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(out); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}

@@ -1,0 +1,151 @@
+// What the author of a handler imports. A handler is a function that is given a change of a Kubernetes object and returns the
+// events to deliver; it runs in a sandbox inside the router:
+//
+//   import { Delta, Event, Result, Writer, onDelta } from "deltarouter";
+//   export { rtr_abi_version, rtr_alloc, rtr_init, rtr_handle } from "deltarouter/assembly/exports";
+//
+//   onDelta((d: Delta): Result => {
+//     const data = new Writer().open("{").key("pod").text(d.name).close("}");
+//     return Result.ok([new Event(data)]);
+//   });
+
+import { Bytes } from "./bytes";
+import { Value, Writer } from "./json";
+
+export { Value, Writer, Member } from "./json";
+export * from "./host";
+
+// Op is what happened to an object. Deleted means gone; an object that merely left a source's selector is Deselected. With Sync
+// nothing happened: a resync puts every object through again.
+export enum Op {
+  Added = 1,
+  Updated,
+  Deleted,
+  Deselected,
+  Sync,
+}
+
+// opName returns the op as the router's configuration spells it.
+export function opName(op: Op): string {
+  switch (op) {
+    case Op.Added: return "added";
+    case Op.Updated: return "updated";
+    case Op.Deleted: return "deleted";
+    case Op.Deselected: return "deselected";
+  }
+  return "sync";
+}
+
+function piece(batch: usize, at: usize): Value {
+  return new Value(batch + <usize>load<u32>(at), load<i32>(at, 4));
+}
+
+// Delta is one change of one object. Its values are valid until the handler returns; its strings may be kept.
+export class Delta {
+  private record: usize;
+
+  // The index is that in the batch, at whose address it is.
+  constructor(private batch: usize, public index: u32) {
+    this.record = batch + 16 + 32 * <usize>index;
+  }
+
+  get op(): Op { return <Op>load<u8>(this.record, 8); }
+
+  // initial: the object was there before the router was, and is put through for the first time.
+  get initial(): bool { return (load<u16>(this.record, 10) & 1) != 0; }
+  // stale: the change was inferred from a list; oldObject is the last state known.
+  get stale(): bool { return (load<u16>(this.record, 10) & 2) != 0; }
+  // redelivered: put through again from the dead letters; the object may have moved on since.
+  get redelivered(): bool { return (load<u16>(this.record, 10) & 4) != 0; }
+
+  // object is the state after the change; for Deleted and Deselected the last one.
+  get object(): Value {
+    const object = piece(this.batch, this.record + 12);
+    return object.isAbsent ? this.oldObject : object;
+  }
+
+  // oldObject is the state before the change; absent for Added and Sync, and where the source keeps no objects.
+  get oldObject(): Value { return piece(this.batch, this.record + 20); }
+
+  get source(): string { return this.text(0); }
+  get cluster(): string { return this.text(1); }
+  // resource is [group/]version/resource, such as v1/pods.
+  get resource(): string { return this.text(2); }
+  // kind is such as Pod; it may be empty.
+  get kind(): string { return this.text(3); }
+  // namespace is empty for a cluster-scoped object.
+  get namespace(): string { return this.text(4); }
+  get name(): string { return this.text(5); }
+  get uid(): string { return this.text(6); }
+  get resourceVersion(): string { return this.text(7); }
+  // seenNs is when the router saw the change, in nanoseconds since 1970.
+  get seenNs(): i64 {
+    const seen = this.field(8);
+    return seen.size == 8 ? load<i64>(seen.start) : 0;
+  }
+
+  private field(i: u32): Value {
+    const meta = this.batch + <usize>load<u32>(this.record, 28);
+    return i < load<u32>(meta) ? piece(this.batch, meta + 4 + 8 * <usize>i) : Value.absent(); // an older router has fewer
+  }
+
+  private text(i: u32): string {
+    return this.field(i).raw();
+  }
+}
+
+// Event is one event to deliver. Without a type it is deltarouter.<op>, without a subject namespace/name of the object.
+export class Event {
+  constructor(public data: Writer, public type: string = "", public subject: string = "") {}
+
+  // write appends the event as the ABI wants it.
+  write(w: Writer): void {
+    w.open("{");
+    if (this.type.length > 0) w.key("type").text(this.type);
+    if (this.subject.length > 0) w.key("subject").text(this.subject);
+    w.key("data");
+    w.bytes.append(this.data.bytes.start, this.data.bytes.size);
+    w.close("}");
+  }
+}
+
+// Result is what a handler returns. A message must not hold pieces of the object: it ends in logs.
+export class Result {
+  private constructor(public verdict: u8, public events: Event[], public message: string, public after: u32) {}
+
+  // ok delivers events; none if there is nothing to deliver.
+  static ok(events: Event[] = []): Result { return new Result(0, events, "", 0); }
+  // retry tries again, not before after milliseconds; 0: as the route's retry says.
+  static retry(message: string, after: u32 = 0): Result { return new Result(1, [], message, after); }
+  // drop is done, counted as dropped.
+  static drop(): Result { return new Result(2, [], "", 0); }
+  // fail lets the route's retry and onFailure decide.
+  static fail(message: string): Result { return new Result(3, [], message, 0); }
+}
+
+let handler: ((d: Delta) => Result) | null = null;
+let setup: ((config: Value) => string) | null = null;
+
+// onDelta registers the handler, in the outermost scope. As there are no closures, what it needs is in global variables.
+export function onDelta(f: (d: Delta) => Result): void {
+  handler = f;
+}
+
+// onSetup registers a function that is called once per instance with the handler's `config` (null if there is none), which may be
+// kept. It returns an empty text, or why the router must not start.
+export function onSetup(f: (config: Value) => string): void {
+  setup = f;
+}
+
+// start and handle are for exports.ts.
+export function start(config: Value): string {
+  const f = setup;
+  return f ? f(config) : "";
+}
+
+export function handle(d: Delta): Result {
+  const f = handler;
+  return f ? f(d) : Result.fail("no handler is registered: call onDelta in the outermost scope");
+}
+
+export { Bytes };

@@ -1,0 +1,120 @@
+// The host functions for deltarouter.h. Results below 0 are DR_NOTFOUND to DR_DEADLINE. A module that calls kv, lookup or http needs
+// the grant in the handler's `allow`, else it is not loaded.
+#ifndef DELTAROUTER_HOST_H
+#define DELTAROUTER_HOST_H
+
+#ifdef __wasm__
+#define DR__IMPORT(name) __attribute__((import_module("rtr_v1"), import_name(#name)))
+DR__IMPORT(log) int32_t dr__host_log(int32_t level, const char *text, uint32_t size);
+DR__IMPORT(kv_get) int32_t dr__host_kv_get(const char *key, uint32_t key_size, char *buf, uint32_t limit);
+DR__IMPORT(kv_set) int32_t dr__host_kv_set(const char *key, uint32_t key_size, const char *value, uint32_t size, int64_t ttl_ms);
+DR__IMPORT(kv_del) int32_t dr__host_kv_del(const char *key, uint32_t key_size);
+DR__IMPORT(lookup) int32_t dr__host_lookup(const char *request, uint32_t size, char *buf, uint32_t limit);
+DR__IMPORT(emit) int32_t dr__host_emit(uint32_t delta, const char *event, uint32_t size);
+DR__IMPORT(http) int32_t dr__host_http(const char *request, uint32_t size, char *buf, uint32_t limit);
+DR__IMPORT(now_ns) int64_t dr__host_now_ns(void);
+DR__IMPORT(random) int32_t dr__host_random(char *buf, uint32_t size);
+#else
+#include "deltarouter_fake.h"
+#endif
+
+// dr__first is the room for an answer of a host function; a longer one is asked for again.
+#define DR__FIRST 4096
+
+// dr_log writes a line into the router's log, at DR_DEBUG to DR_ERROR.
+static inline void dr_log(int level, dr_str text) { dr__host_log(level, text.p, text.n); }
+
+// dr_kv_get reads what this handler keeps under a key. 0 or DR_NOTFOUND, …
+static inline int dr_kv_get(dr_str key, dr_str *value) {
+	for (uint32_t room = DR__FIRST;;) {
+		char *buf = dr_alloc(room);
+		int32_t n = dr__host_kv_get(key.p, key.n, buf, room);
+		if (n < 0) return n;
+		*value = (dr_str){buf, (uint32_t)n};
+		if ((uint32_t)n <= room) return 0;
+		room = (uint32_t)n;
+	}
+}
+
+// dr_kv_set keeps a value for some time, 0: for ever. It counts only if the call succeeds.
+static inline int dr_kv_set(dr_str key, dr_str value, int64_t ttl_ms) {
+	return dr__host_kv_set(key.p, key.n, value.p, value.n, ttl_ms);
+}
+
+static inline int dr_kv_del(dr_str key) { return dr__host_kv_del(key.p, key.n); }
+
+static inline int dr__lookup(dr_buf request, const char *member, dr_json *answer) {
+	for (uint32_t room = DR__FIRST;;) {
+		char *buf = dr_alloc(room);
+		int32_t n = dr__host_lookup(request.p, request.n, buf, room);
+		if (n < 0) return n;
+		*answer = (dr_json){buf, (uint32_t)n};
+		if ((uint32_t)n <= room) break;
+		room = (uint32_t)n;
+	}
+	*answer = dr_get(*answer, member);
+	return 0;
+}
+
+// dr_lookup finds the objects that an index has under a key: dr_lookup(DR("pods.byNode"), DR("n1"), &objects), a JSON array.
+static inline int dr_lookup(dr_str index, dr_str key, dr_json *objects) {
+	dr_buf r = {0};
+	dr_open(&r, '{');
+	dr_key(&r, "index"), dr_string(&r, index);
+	dr_key(&r, "key"), dr_string(&r, key);
+	dr_close(&r, '}');
+	return dr__lookup(r, "objects", objects);
+}
+
+// dr_count is how many objects dr_lookup would find, or an error.
+static inline int64_t dr_count(dr_str index, dr_str key) {
+	dr_buf r = {0};
+	dr_json count;
+	dr_open(&r, '{');
+	dr_key(&r, "index"), dr_string(&r, index);
+	dr_key(&r, "key"), dr_string(&r, key);
+	dr_key(&r, "count"), dr_bool(&r, true);
+	dr_close(&r, '}');
+	int code = dr__lookup(r, "count", &count);
+	return code < 0 ? code : dr_int(count, DR_INVALID);
+}
+
+// dr_lookup_one gets an object of a source; DR_NOTFOUND if there is none.
+static inline int dr_lookup_one(dr_str source, dr_str ns, dr_str name, dr_json *object) {
+	dr_buf r = {0};
+	dr_json objects;
+	dr_open(&r, '{');
+	dr_key(&r, "get"), dr_string(&r, source);
+	dr_key(&r, "namespace"), dr_string(&r, ns);
+	dr_key(&r, "name"), dr_string(&r, name);
+	dr_close(&r, '}');
+	int code = dr__lookup(r, "objects", &objects);
+	if (code < 0) return code;
+	dr_iter it = dr_each(objects);
+	if (!dr_next(&it)) return DR_NOTFOUND;
+	*object = it.value;
+	return 0;
+}
+
+// dr_emit emits an event at once, beside those of dr_event: the JSON object {"type", "subject", "data"}. It counts only if the call
+// succeeds.
+static inline int dr_emit(const dr_delta *d, dr_json event) { return dr__host_emit(d->index, event.p, event.n); }
+
+// dr_http does a request {"method", "url", "headers", "body"} and gives the answer {"status", "headers", "body"}. An answer of more
+// than limit bytes is DR_QUOTA: a request is never done twice.
+static inline int dr_http(dr_json request, uint32_t limit, dr_json *answer) {
+	char *buf = dr_alloc(limit);
+	int32_t n = dr__host_http(request.p, request.n, buf, limit);
+	if (n < 0) return n;
+	if ((uint32_t)n > limit) return DR_QUOTA;
+	*answer = (dr_json){buf, (uint32_t)n};
+	return 0;
+}
+
+// dr_now_ns is the time since 1970.
+static inline int64_t dr_now_ns(void) { return dr__host_now_ns(); }
+
+// dr_random fills a buffer with random bytes.
+static inline int dr_random(void *buf, uint32_t size) { return dr__host_random(buf, size); }
+
+#endif

@@ -1,0 +1,36 @@
+// The handler that every SDK has, see ../README.md.
+
+import { Delta, Event, Op, Result, Value, Writer, onDelta, onSetup, opName } from "../../assemblyscript/assembly";
+export { rtr_abi_version, rtr_alloc, rtr_init, rtr_handle } from "../../assemblyscript/assembly/exports";
+
+let note = ""; // the annotation that is told
+
+onSetup((config: Value): string => {
+  note = config.get("note").text();
+  return note.length > 0 ? "" : "config: note is missing";
+});
+
+function replicas(object: Value): i64 {
+  return object.path("spec.replicas").int();
+}
+
+onDelta((d: Delta): Result => {
+  const object = d.object;
+  const annotations = object.path("metadata.annotations");
+  const verdict = annotations.get("verdict").text();
+  if (verdict == "fail") return Result.fail("as you wish");
+  if (verdict == "retry") return Result.retry("later", 90000);
+  if (verdict == "drop") return Result.drop();
+
+  const says = annotations.get(note).text();
+  const data = new Writer().open("{");
+  data.key("labels").int(object.path("metadata.labels").members().length);
+  data.key("note").text(says);
+  data.key("object").text(d.namespace.length > 0 ? d.namespace + "/" + d.name : d.name);
+  data.key("op").text(opName(d.op));
+  const before = replicas(d.oldObject);
+  const after = replicas(object);
+  if (d.op == Op.Updated && before != after) data.key("replicas").open("[").int(before).int(after).close("]");
+  data.close("}");
+  return Result.ok([new Event(data, "summary", says.length > 0 ? "" : "nothing to say")]);
+});

@@ -1,0 +1,44 @@
+// The handler that every SDK has, see ../README.md.
+#include "deltarouter.h"
+
+static dr_str note; // the annotation that is told
+
+static const char *setup(dr_json config) {
+	note = dr_text(dr_get(config, "note"));
+	return note.n ? NULL : "config: note is missing";
+}
+
+static int64_t replicas(dr_json object) { return dr_int(dr_path(object, "spec.replicas"), 0); }
+
+static int handle(const dr_delta *d, dr_out *out) {
+	dr_json annotations = dr_path(d->object, "metadata.annotations");
+	dr_str verdict = dr_text(dr_get(annotations, "verdict"));
+	if (dr_eq(verdict, DR("fail"))) return dr_fail(out, "as you wish");
+	if (dr_eq(verdict, DR("retry"))) return dr_retry(out, "later", 90000);
+	if (dr_eq(verdict, DR("drop"))) return DR_DROP;
+
+	int64_t labels = 0;
+	for (dr_iter it = dr_each(dr_path(d->object, "metadata.labels")); dr_next(&it);) labels++;
+	dr_str says = dr_text(dr_member(annotations, note));
+
+	dr_buf *data = dr_event(out, "summary", says.n ? NULL : "nothing to say");
+	dr_open(data, '{');
+	dr_key(data, "labels"), dr_number(data, labels);
+	dr_key(data, "note"), dr_string(data, says);
+	dr_buf name = {0};
+	dr_append(&name, d->ns.p, d->ns.n);
+	if (d->ns.n) dr_append(&name, "/", 1);
+	dr_append(&name, d->name.p, d->name.n);
+	dr_key(data, "object"), dr_string(data, (dr_str){name.p, name.n});
+	dr_key(data, "op"), dr_string(data, dr_op(d));
+	if (d->op == DR_UPDATED && replicas(d->old_object) != replicas(d->object)) {
+		dr_key(data, "replicas");
+		dr_open(data, '[');
+		dr_number(data, replicas(d->old_object)), dr_number(data, replicas(d->object));
+		dr_close(data, ']');
+	}
+	dr_close(data, '}');
+	return DR_OK;
+}
+
+DR_HANDLER(setup, handle)

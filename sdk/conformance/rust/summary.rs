@@ -1,0 +1,51 @@
+//! The handler that every SDK has, see ../README.md.
+
+use deltarouter::{json, Delta, Event, Op, Stop, Verdict};
+use std::time::Duration;
+
+fn setup(config: json::Value) -> Result<impl FnMut(&Delta) -> Verdict, String> {
+    let note = config.get("note").text().ok_or("config: note is missing")?.into_owned();
+    Ok(move |d: &Delta| summary(d, &note))
+}
+
+fn replicas(object: json::Value) -> i64 {
+    object.at(&["spec", "replicas"]).int().unwrap_or(0)
+}
+
+fn summary(d: &Delta, note: &str) -> Verdict {
+    let annotations = d.object.at(&["metadata", "annotations"]);
+    match &*annotations.get("verdict").text_or_empty() {
+        "fail" => return Err("as you wish".into()),
+        "retry" => return Err(Stop::Retry("later".to_string(), Duration::from_secs(90))),
+        "drop" => return Err(Stop::Drop),
+        _ => {}
+    }
+    let says = annotations.get(note).text_or_empty();
+    let (before, after) = (replicas(d.old_object), replicas(d.object));
+    let name = if d.namespace.is_empty() { d.name.to_string() } else { format!("{}/{}", d.namespace, d.name) };
+
+    let mut data = json::Writer::new();
+    data.object(|o| {
+        o.key("labels").int(d.object.at(&["metadata", "labels"]).members().count() as i64);
+        o.key("note").string(&says);
+        o.key("object").string(&name);
+        o.key("op").string(d.op.name());
+        if d.op == Op::Updated && before != after {
+            o.key("replicas").array(|a| {
+                a.int(before).int(after);
+            });
+        }
+    });
+    let event = Event::new(data).with_type("summary");
+    Ok(vec![if says.is_empty() { event.with_subject("nothing to say") } else { event }])
+}
+
+deltarouter::handler!(setup);
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn golden() {
+        deltarouter::test::golden(include_str!("../summary.txtar"), super::setup);
+    }
+}

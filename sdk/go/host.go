@@ -1,0 +1,193 @@
+package deltarouter
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/deltarouter/deltarouter/sdk/go/internal/host"
+)
+
+// The errors of host functions. A module that calls [KVGet], [Lookup], [HTTP] or their like needs the grant in the handler's `allow`,
+// else it is not loaded. In a test deltaroutertest.Host answers them.
+var (
+	ErrNotFound = errors.New("there is none")
+	ErrDenied   = errors.New("not granted to this handler")
+	ErrQuota    = errors.New("over the handler's quota")
+	ErrInvalid  = errors.New("the request is not valid")
+	ErrDeadline = errors.New("too late")
+)
+
+// status makes an error of a result below 0.
+func status(code int32) error {
+	switch code {
+	case -1:
+		return ErrNotFound
+	case -2:
+		return ErrDenied
+	case -3:
+		return ErrQuota
+	case -5:
+		return ErrDeadline
+	}
+	if code < 0 {
+		return ErrInvalid
+	}
+	return nil
+}
+
+// room is the first buffer for an answer of unknown length.
+const room = 4 << 10
+
+// fetch asks again with a larger buffer if the answer did not fit.
+func fetch(ask func(buf []byte) int32) ([]byte, error) {
+	for buf := make([]byte, room); ; {
+		n := ask(buf)
+		if err := status(n); err != nil {
+			return nil, err
+		}
+		if int(n) <= len(buf) {
+			return buf[:n], nil
+		}
+		buf = make([]byte, n)
+	}
+}
+
+// KVGet returns what this handler keeps under a key; ok is false if there is nothing.
+func KVGet(key string) (value []byte, ok bool, err error) {
+	value, err = fetch(func(buf []byte) int32 { return host.KVGet(key, buf) })
+	if errors.Is(err, ErrNotFound) {
+		return nil, false, nil
+	}
+	return value, err == nil, wrap("kv", err)
+}
+
+// KVSet keeps a value for some time (0: for ever; less than a millisecond counts as one). It counts only if the call succeeds, which
+// may hold other deltas, too. All instances of the handler share what is kept.
+func KVSet(key string, value []byte, ttl time.Duration) error {
+	ms := ttl.Milliseconds()
+	if ttl > 0 {
+		ms = max(ms, 1)
+	}
+	return wrap("kv", status(host.KVSet(key, value, ms)))
+}
+
+// KVDelete forgets a key, which may be absent.
+func KVDelete(key string) error {
+	if err := status(host.KVDelete(key)); !errors.Is(err, ErrNotFound) {
+		return wrap("kv", err)
+	}
+	return nil
+}
+
+// Lookup returns the JSON of the objects that an index has under a key: Lookup("pods.byNode", "n1").
+func Lookup(index, key string) ([]json.RawMessage, error) {
+	answer, err := lookup(func(b []byte) []byte { return appendIndex(b, index, key) })
+	return elements(member(answer, "objects")), err
+}
+
+// Count returns how many objects [Lookup] would find.
+func Count(index, key string) (int, error) {
+	answer, err := lookup(func(b []byte) []byte { return append(appendIndex(b, index, key), `,"count":true`...) })
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(string(member(answer, "count")))
+	return n, wrap("lookup", err)
+}
+
+// Get returns the JSON of one object of a source, nil if there is none.
+func Get(source, namespace, name string) (json.RawMessage, error) {
+	answer, err := lookup(func(b []byte) []byte {
+		b = appendString(append(b, `"get":`...), source)
+		b = appendString(append(b, `,"namespace":`...), namespace)
+		return appendString(append(b, `,"name":`...), name)
+	})
+	objects := elements(member(answer, "objects"))
+	if errors.Is(err, ErrNotFound) || err == nil && len(objects) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return objects[0], nil
+}
+
+func appendIndex(b []byte, index, key string) []byte {
+	b = appendString(append(b, `"index":`...), index)
+	return appendString(append(b, `,"key":`...), key)
+}
+
+func lookup(members func(b []byte) []byte) ([]byte, error) {
+	request := append(members([]byte{'{'}), '}')
+	answer, err := fetch(func(buf []byte) int32 { return host.Lookup(request, buf) })
+	return answer, wrap("lookup", err)
+}
+
+// Emit emits an event at once, beside those that the handler returns, so that many need not be collected. It counts only if the
+// delta succeeds.
+func (d Delta) Emit(e Event) error {
+	b, err := e.append(nil)
+	if err != nil {
+		return err
+	}
+	return wrap("emit", status(host.Emit(d.index, b)))
+}
+
+// Request is a request to one of the hosts that the handler is granted. Headers with secrets are added by the router.
+type Request struct {
+	Method  string            `json:"method"` // empty: GET
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    string            `json:"body,omitempty"`
+}
+
+// Response is the answer to a [Request].
+type Response struct {
+	Status  int               `json:"status"`
+	Headers map[string]string `json:"headers"`
+	Body    string            `json:"body"`
+}
+
+// maxResponse bounds an answer of [HTTP].
+const maxResponse = 2 << 20
+
+// httpBuffer is kept, as it is large.
+var httpBuffer []byte
+
+// HTTP does a request. A status of 400 or more is no error. An answer of more than 2 MiB is [ErrQuota]: a request is never done twice.
+func HTTP(r Request) (Response, error) {
+	if r.Method == "" {
+		r.Method = "GET"
+	}
+	request, err := json.Marshal(r)
+	if err != nil {
+		return Response{}, err
+	}
+	if httpBuffer == nil {
+		httpBuffer = make([]byte, maxResponse)
+	}
+	n := host.HTTP(request, httpBuffer)
+	if n > maxResponse {
+		n = -3
+	}
+	if err := status(n); err != nil {
+		return Response{}, wrap("http", err)
+	}
+	var answer Response
+	err = json.NewDecoder(bytes.NewReader(httpBuffer[:n])).Decode(&answer)
+	return answer, wrap("http", err)
+}
+
+// Random fills b with random bytes, which are real ones only if the handler is granted them.
+func Random(b []byte) error { return wrap("random", status(host.Random(b))) }
+
+func wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

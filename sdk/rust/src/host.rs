@@ -1,0 +1,236 @@
+//! The host functions. A module that calls [`kv_get`] and its like, [`lookup`] or [`http`] needs the grant in the handler's `allow`,
+//! else it is not loaded; what is not called is not imported.
+
+use crate::json;
+use std::fmt;
+use std::time::Duration;
+
+/// Why a host function did not do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errno {
+    NotFound,
+    Denied,
+    Quota,
+    Invalid,
+    Deadline,
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Errno::NotFound => "there is none",
+            Errno::Denied => "not granted to this handler",
+            Errno::Quota => "over the handler's quota",
+            Errno::Invalid => "the request is not valid",
+            Errno::Deadline => "too late",
+        })
+    }
+}
+
+impl std::error::Error for Errno {}
+
+fn check(code: i32) -> Result<usize, Errno> {
+    match code {
+        0.. => Ok(code as usize),
+        -1 => Err(Errno::NotFound),
+        -2 => Err(Errno::Denied),
+        -3 => Err(Errno::Quota),
+        -5 => Err(Errno::Deadline),
+        _ => Err(Errno::Invalid),
+    }
+}
+
+/// Of a line of the router's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+/// Writes a line into the router's log.
+pub fn log(level: Level, text: &str) {
+    sys::log(level as i32, text);
+}
+
+/// Reads an answer of unknown length: a longer one than there is room for is asked for again.
+fn read(mut ask: impl FnMut(&mut [u8]) -> i32) -> Result<Vec<u8>, Errno> {
+    let mut buf = vec![0; 4096];
+    loop {
+        let n = check(ask(&mut buf))?;
+        let fits = n <= buf.len();
+        buf.resize(n, 0);
+        if fits {
+            return Ok(buf);
+        }
+    }
+}
+
+/// What this handler keeps under a key.
+pub fn kv_get(key: &str) -> Result<Option<Vec<u8>>, Errno> {
+    match read(|buf| sys::kv_get(key.as_bytes(), buf)) {
+        Err(Errno::NotFound) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// Keeps a value for some time, with None for ever. It counts only if the call succeeds.
+pub fn kv_set(key: &str, value: &[u8], ttl: Option<Duration>) -> Result<(), Errno> {
+    let ttl = ttl.map_or(0, |t| i64::try_from(t.as_millis()).unwrap_or(i64::MAX).max(1));
+    check(sys::kv_set(key.as_bytes(), value, ttl)).map(drop)
+}
+
+/// Forgets a key; it may be absent.
+pub fn kv_delete(key: &str) -> Result<(), Errno> {
+    match check(sys::kv_del(key.as_bytes())) {
+        Err(Errno::NotFound) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+fn ask(request: impl FnOnce(&mut json::Writer)) -> Result<String, Errno> {
+    let mut w = json::Writer::new();
+    w.object(request);
+    let answer = read(|buf| sys::lookup(w.as_str().as_bytes(), buf))?;
+    String::from_utf8(answer).map_err(|_| Errno::Invalid)
+}
+
+fn objects(answer: &str) -> Vec<String> {
+    json::Value::new(answer).get("objects").items().map(|o| o.raw().to_string()).collect()
+}
+
+/// The JSON of the objects that an index has under a key: `lookup("pods.byNode", "n1")`.
+pub fn lookup(index: &str, key: &str) -> Result<Vec<String>, Errno> {
+    let answer = ask(|r| {
+        r.key("index").string(index).key("key").string(key);
+    })?;
+    Ok(objects(&answer))
+}
+
+/// How many objects [`lookup`] would find.
+pub fn count(index: &str, key: &str) -> Result<u64, Errno> {
+    let answer = ask(|r| {
+        r.key("index").string(index).key("key").string(key).key("count").bool(true);
+    })?;
+    let count = json::Value::new(&answer).get("count").int();
+    count.and_then(|n| u64::try_from(n).ok()).ok_or(Errno::Invalid)
+}
+
+/// The JSON of one object of a source.
+pub fn get(source: &str, namespace: &str, name: &str) -> Result<Option<String>, Errno> {
+    let answer = ask(|r| {
+        r.key("get").string(source).key("namespace").string(namespace).key("name").string(name);
+    });
+    match answer {
+        Err(Errno::NotFound) => Ok(None),
+        other => Ok(objects(&other?).into_iter().next()),
+    }
+}
+
+/// Emits an event at once, beside those that the handler returns. It counts only if the call succeeds.
+pub fn emit(delta: &crate::Delta, event: &crate::Event) -> Result<(), Errno> {
+    check(sys::emit(delta.index, event.to_json().as_bytes())).map(drop)
+}
+
+/// A request to one of the hosts that the handler is granted.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    pub method: String,
+    pub url: String,
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+/// The answer to a [`Request`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Response {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+/// How long an answer of [`http`] may be, headers included: a longer one is Errno::Quota, as a request is never done twice.
+pub const MAX_RESPONSE: usize = 1 << 20;
+
+/// Does a request.
+pub fn http(request: &Request) -> Result<Response, Errno> {
+    let mut w = json::Writer::new();
+    w.object(|r| {
+        r.key("method").string(&request.method).key("url").string(&request.url);
+        r.key("headers").object(|h| {
+            for (name, value) in &request.headers {
+                h.key(name).string(value);
+            }
+        });
+        r.key("body").string(&request.body);
+    });
+    let mut buf = vec![0; MAX_RESPONSE];
+    let n = check(sys::http(w.as_str().as_bytes(), &mut buf))?;
+    let text = std::str::from_utf8(buf.get(..n).ok_or(Errno::Quota)?).map_err(|_| Errno::Invalid)?;
+    let answer = json::Value::new(text);
+    Ok(Response {
+        status: answer.get("status").int().and_then(|s| u16::try_from(s).ok()).ok_or(Errno::Invalid)?,
+        headers: answer.get("headers").members().map(|(k, v)| (k.into_owned(), v.text_or_empty().into_owned())).collect(),
+        body: answer.get("body").text_or_empty().into_owned(),
+    })
+}
+
+/// The time, in nanoseconds since 1970.
+pub fn now_ns() -> i64 {
+    sys::now_ns()
+}
+
+/// Fills a buffer with random bytes.
+pub fn random(buf: &mut [u8]) -> Result<(), Errno> {
+    check(sys::random(buf)).map(drop)
+}
+
+#[cfg(target_arch = "wasm32")]
+mod sys {
+    mod raw {
+        #[link(wasm_import_module = "rtr_v1")]
+        extern "C" {
+            pub fn log(level: i32, text: *const u8, size: usize) -> i32;
+            pub fn kv_get(key: *const u8, key_size: usize, buf: *mut u8, limit: usize) -> i32;
+            pub fn kv_set(key: *const u8, key_size: usize, value: *const u8, size: usize, ttl_ms: i64) -> i32;
+            pub fn kv_del(key: *const u8, key_size: usize) -> i32;
+            pub fn lookup(request: *const u8, size: usize, buf: *mut u8, limit: usize) -> i32;
+            pub fn emit(delta: u32, event: *const u8, size: usize) -> i32;
+            pub fn http(request: *const u8, size: usize, buf: *mut u8, limit: usize) -> i32;
+            pub fn now_ns() -> i64;
+            pub fn random(buf: *mut u8, size: usize) -> i32;
+        }
+    }
+
+    pub fn log(level: i32, text: &str) -> i32 {
+        unsafe { raw::log(level, text.as_ptr(), text.len()) }
+    }
+    pub fn kv_get(key: &[u8], buf: &mut [u8]) -> i32 {
+        unsafe { raw::kv_get(key.as_ptr(), key.len(), buf.as_mut_ptr(), buf.len()) }
+    }
+    pub fn kv_set(key: &[u8], value: &[u8], ttl_ms: i64) -> i32 {
+        unsafe { raw::kv_set(key.as_ptr(), key.len(), value.as_ptr(), value.len(), ttl_ms) }
+    }
+    pub fn kv_del(key: &[u8]) -> i32 {
+        unsafe { raw::kv_del(key.as_ptr(), key.len()) }
+    }
+    pub fn lookup(request: &[u8], buf: &mut [u8]) -> i32 {
+        unsafe { raw::lookup(request.as_ptr(), request.len(), buf.as_mut_ptr(), buf.len()) }
+    }
+    pub fn emit(delta: u32, event: &[u8]) -> i32 {
+        unsafe { raw::emit(delta, event.as_ptr(), event.len()) }
+    }
+    pub fn http(request: &[u8], buf: &mut [u8]) -> i32 {
+        unsafe { raw::http(request.as_ptr(), request.len(), buf.as_mut_ptr(), buf.len()) }
+    }
+    pub fn now_ns() -> i64 {
+        unsafe { raw::now_ns() }
+    }
+    pub fn random(buf: &mut [u8]) -> i32 {
+        unsafe { raw::random(buf.as_mut_ptr(), buf.len()) }
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+use crate::test::sys;
