@@ -161,7 +161,9 @@ func (r *router) reload(ctx context.Context) error {
 		if change != nil {
 			change.Abandon()
 		}
-		return errors.Join(err, within(ctx, func(ctx context.Context) error { return next.closeUnused(ctx, &r.parts) }))
+		err = errors.Join(err, within(ctx, func(ctx context.Context) error { return next.closeUnused(ctx, &r.parts) }))
+		r.forgetMetrics(&next.parts)
+		return err
 	}
 	r.startWaits(ctx, next.waits, change)
 	change.Finish(ctx)
@@ -172,13 +174,23 @@ func (r *router) reload(ctx context.Context) error {
 	if err := within(ctx, func(ctx context.Context) error { return old.closeUnused(ctx, &r.parts) }); err != nil {
 		r.log.Warn("what is out of use did not close in order", "err", err)
 	}
-	for name := range old.handlers {
+	r.forgetMetrics(&old)
+	r.forget(ctx)
+	return nil
+}
+
+// forgetMetrics removes the series of handlers and sources that do not run: of what ran before, or of what was refused.
+func (r *router) forgetMetrics(others *parts) {
+	for name := range others.plan.config.Handlers {
 		if r.handlers[name] == nil {
 			r.metrics.ForgetHandler(name)
 		}
 	}
-	r.forget(ctx)
-	return nil
+	for name := range others.plan.config.Sources {
+		if r.plan.config.Sources[name] == nil {
+			r.metrics.ForgetSource(name)
+		}
+	}
 }
 
 // within gives f as long as anything may take to close, also when ctx is done.

@@ -101,7 +101,7 @@ handlers:
 routes:
   - {name: restarts, from: pods, on: updated, filter: 'changed("status.containerStatuses")', handle: alert, to: out}
   - {name: labels, from: pods, on: updated, filter: 'changed("metadata.labels")', to: out}
-`, ns, guest(t, "restart-alert")))
+`, ns, routertest.Guest(t, "restart-alert")))
 	r.Ready(t)
 
 	web := routertest.Use(t, s, routertest.Pods, ns)

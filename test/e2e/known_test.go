@@ -167,14 +167,14 @@ func TestRouteReturns(t *testing.T) {
 			first, second := "first-"+strings.ReplaceAll(c.name, " ", "-"), "second-"+strings.ReplaceAll(c.name, " ", "-")
 			m.Make(routertest.ConfigMap(first, "1"))
 			r.Expect(t, "all added "+ns+"/"+first)
-			reload(t, r, file, top+head+full(c.meanwhile), true)
+			r.Reload(t, file, top+head+full(c.meanwhile), true)
 			want := []string{ns + "/" + first}
 			if c.meanwhile != "" {
 				m.Change(first, `{"data":{"value":"2"}}`)
 				want = append(want, ns+"/before", ns+"/"+first, ns+"/"+first) // existing, and the change
 				r.Expect(t, "all updated "+ns+"/"+first)
 			}
-			reload(t, r, file, top+head+full("  - "+c.back+"\n"), true)
+			r.Reload(t, file, top+head+full("  - "+c.back+"\n"), true)
 			r.Saved(t)
 			r.Kill(t)
 			r = routertest.StartFile(t, file)

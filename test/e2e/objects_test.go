@@ -2,9 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,19 +24,6 @@ spec: {nodeName: %s, containers: [{name: web, image: "example.com/web:1"}]}
 status: {phase: Running, containerStatuses: [{name: web, image: i, imageID: "", ready: true, restartCount: %d}]}
 ---
 `, name, annotations, node, restarts)
-}
-
-// guest builds an example plugin and returns the path of the module.
-func guest(t *testing.T, name string) string {
-	t.Helper()
-	module := filepath.Join(t.TempDir(), name+".wasm")
-	build := exec.Command("go", "build", "-buildmode=c-shared", "-o", module, ".")
-	build.Dir = filepath.Join("..", "..", "examples", "plugins", name)
-	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building %s: %v\n%s", name, err, out)
-	}
-	return module
 }
 
 var definitionResource = schema.GroupVersionResource{ //nolint:gochecknoglobals // a constant

@@ -28,7 +28,7 @@ handlers:
 routes:
   - {name: restarts, from: pods, on: updated, handle: alert, to: out}
   - {name: all, from: pods, on: [added, updated], filter: 'object.status.containerStatuses[0].restartCount > 0', to: out}
-`, ns, guest(t, "restart-alert")))
+`, ns, routertest.Guest(t, "restart-alert")))
 	r.Ready(t)
 	routertest.Use(t, s, routertest.Pods, ns).Change("web",
 		`{"status":{"containerStatuses":[{"name":"web","image":"i","imageID":"","ready":true,"restartCount":9}]}}`, "status")
