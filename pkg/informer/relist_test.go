@@ -154,3 +154,24 @@ func TestResyncIsInterrupted(t *testing.T) {
 		})
 	}
 }
+
+// TestRestoredEpoch: what a first list brings is for the routes of before too, if the watch was there before, though nothing of it was saved.
+func TestRestoredEpoch(t *testing.T) {
+	for name, restored := range map[string]bool{"restored": true, "new": false} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t)
+			a.put("default/a", "web")
+			r := newRig(t, a, options{})
+			want := 0
+			if restored {
+				r.watch.Restore(informer.Restored{})
+				want = -1
+			}
+			r.start()
+			r.synced()
+			if d := r.sink.peek()[0]; !d.Initial || d.Epoch != want {
+				t.Errorf("%s, epoch %d, want %d", describe(d), d.Epoch, want)
+			}
+		})
+	}
+}

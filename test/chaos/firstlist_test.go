@@ -1,0 +1,35 @@
+package chaos
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// TestEndsBeforeTheFirstList: the router never reached the API server, and its state folder knows of the route and of the watch, but of no
+// object. The next router lists for the first time, and what is there is new to the route all the same.
+func TestEndsBeforeTheFirstList(t *testing.T) {
+	s := sandboxtest.New(t, sandboxtest.Options{})
+	ns := s.Namespace(t)
+	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("a", "1"))
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
+sources: {maps: {resource: v1/configmaps, namespaces: %s}}
+sinks: {out: {stdout: {}}}
+routes: [{name: all, from: maps, existing: deliver, to: out}]
+`, ns))
+	s.StopAPIServer(t)
+	r := routertest.StartFile(t, file)
+	r.Saved(t)
+	r.Kill(t)
+	s.StartAPIServer(t)
+	r = routertest.StartFile(t, file)
+	r.Expect(t, "all added "+ns+"/a")
+	r.Saved(t)
+	r.Kill(t)
+	r = routertest.StartFile(t, file)
+	r.Ready(t)
+	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("b", "1"))
+	routertest.Exactly(t, routertest.Summary(r.Expect(t, "all added "+ns+"/b")), []string{"all added " + ns + "/b"})
+}
