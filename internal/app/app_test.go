@@ -60,12 +60,21 @@ func (p part) Close(context.Context) error {
 // components are a sink and a handler of the kind "fake"; a handler named "broken" cannot be opened.
 func components(j *journal) app.Components {
 	check := func(n config.Node) config.Problems { return n.Decode(&struct{}{}) }
+	lookups := func(n config.Node) (grants []plugins.LookupGrant) {
+		for _, item := range n.At("lookup").Items() {
+			var name string
+			_ = item.Decode(&name)
+			source, index, _ := strings.Cut(name, ".")
+			grants = append(grants, plugins.LookupGrant{Source: source, Index: index, Node: item})
+		}
+		return grants
+	}
 	return app.Components{
 		Sinks: []plugins.Factory[plugins.Sink]{{Kind: "fake", Check: check, Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Sink, error) {
 			j.add("open " + env.Name)
 			return part{env.Name, j}, nil
 		}}},
-		Handlers: []plugins.Factory[plugins.Handler]{{Kind: "fake", Check: check, Files: func(config.Node) []string { return []string{j.file} }, Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Handler, error) {
+		Handlers: []plugins.Factory[plugins.Handler]{{Kind: "seer", Check: func(config.Node) config.Problems { return nil }, Lookups: lookups}, {Kind: "fake", Check: check, Files: func(config.Node) []string { return []string{j.file} }, Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Handler, error) {
 			if env.Name == "broken" {
 				return nil, errors.New("it is broken")
 			}
@@ -105,6 +114,24 @@ routes:
 sources: {pods: {resource: v1/pods}}
 routes: [{name: a, from: pods, filter: web, to: out}]
 `, []string{`config.yaml:6:7: define.web: undeclared reference to 'names'`}},
+		{"what handlers may look up", head + `sources:
+  pods: {resource: v1/pods, indexes: {byNode: object.spec.nodeName}}
+  ids: {resource: v1/pods, cache: identity}
+  tokens: {resource: v1/secrets, secrets: true}
+  names: {resource: v1/secrets}
+handlers:
+  good: {seer: {lookup: [pods, pods.byNode, pods.owner, tokens, tokens.name]}}
+  bad: {seer: {lookup: [pod, pods.byNod, ids, tokens.name, names, names.name]}}
+routes:
+  - {name: a, from: pods, handle: good, to: out}
+`, []string{
+			`config.yaml:10:25: handlers.bad.seer.lookup[0]: unknown source "pod"; did you mean "pods"?`,
+			`config.yaml:10:30: handlers.bad.seer.lookup[1]: source "pods" has no index "byNod"; did you mean "byNode"?`,
+			`config.yaml:10:42: handlers.bad.seer.lookup[2]: source "ids" keeps identities only; give it cache: full or cache: metadata`,
+			`config.yaml:10:47: handlers.bad.seer.lookup[3]: source "tokens" has Secrets: an index of it is granted only beside the source itself; add "tokens"`,
+			`config.yaml:10:60: handlers.bad.seer.lookup[4]: source "names" has Secrets without their data; give it secrets: true if the handler may see them`,
+			`config.yaml:10:67: handlers.bad.seer.lookup[5]: source "names" has Secrets without their data`,
+		}},
 		{"everything at once", head + `sources:
   pods:
     resource: v1/pods
@@ -117,7 +144,7 @@ routes:
   - {name: c, from: pods, filter: list("ids").size() > 0, key: '[1]', to: out}
 `, []string{
 			`config.yaml:6:46: sources.pods.indexes.byNode: `,
-			`config.yaml:8:15: handlers.h: unknown kind of handler "fack"; there are: fake`,
+			`config.yaml:8:15: handlers.h: unknown kind of handler "fack"; there are: seer, fake`,
 			`config.yaml:8:38: handlers.g.fake.colour: unknown key`,
 			`config.yaml:10:43: routes[0].filter: `,
 			`config.yaml:11:50: routes[1].filter: there are several sources: say whose index it is, as in "ids.byNode"`,

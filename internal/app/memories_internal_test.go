@@ -1,0 +1,159 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/kv"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// noter is a handler that notes the name of each object.
+type noter struct{ kv plugins.KV }
+
+func (n noter) Handle(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+	for _, d := range batch {
+		if err := n.kv.Commit([]plugins.KVWrite{{Key: d.Key().Name, Value: []byte("seen")}}, 1<<30); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Repeat([]plugins.Result{{Verdict: plugins.Drop}}, len(batch)), nil
+}
+
+func (noter) Close(context.Context) error { return nil }
+
+// TestMemoriesOfACut makes cuts while a handler works. When a cut has a delta done, it or one before has what the handler wrote about
+// it, and so a delta that a crash does not bring back has not lost its write.
+func TestMemoriesOfACut(t *testing.T) {
+	s := &state{factory: informer.New(informer.Config{Log: slog.New(slog.DiscardHandler)})}
+	m := newMemories(nil)
+	s.memories = m
+	m.stores["h"] = kv.New(true)
+	var err error
+	s.pipeline, err = pipeline.New(pipeline.Config{Durable: true, Routes: []pipeline.Route{{
+		Name: "r", Sources: []string{"s"}, Ops: event.Ops(), HandlerName: "h", Handler: noter{m.stores["h"]}, Concurrency: 2,
+		Sinks: []pipeline.NamedSink{{Name: "out", Sink: &taker{}}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.pipeline.Start(t.Context())
+	const deltas = 3000
+	go func() {
+		for i := range deltas {
+			name := fmt.Sprintf("o%d", i)
+			if commit, err := s.pipeline.Admit(t.Context(), &event.Delta{Source: "s", Op: event.Added, New: thing(t, "things", name, name, "1")}); err == nil {
+				commit()
+			}
+		}
+		_ = s.pipeline.Drain(t.Context())
+		_ = s.pipeline.Close(t.Context())
+	}()
+	owed, noted := map[uint64]string{}, map[string]bool{}
+	seen := 0
+	for len(noted) < deltas || len(owed) > 0 {
+		cut := s.Collect()
+		for _, c := range cut.Memories {
+			for _, v := range c.Put {
+				noted[v.Key] = true
+			}
+		}
+		for _, c := range cut.Routes {
+			for _, id := range c.Removed {
+				if !noted[owed[id]] {
+					t.Fatalf("%s is done, and what was written about it is lost in a crash now", owed[id])
+				}
+				delete(owed, id)
+				seen++
+			}
+			for _, o := range c.Put {
+				owed[o.ID] = o.Delta.Key().Name
+			}
+		}
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen == 0 {
+		t.Error("no delta was owed in one cut and done in the next: this test shows nothing")
+	}
+}
+
+// memoriesIn are those of a router with a state folder.
+func memoriesIn(t *testing.T, path string) (*memories, *checkpoint.DB, func()) {
+	t.Helper()
+	db, err := checkpoint.Open(checkpoint.Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newMemories(&state{db: db}), db, func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestMemoriesStay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	m, db, end := memoriesIn(t, path)
+	a, err := m.open("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := m.open("a"); err != nil || again != a {
+		t.Error("a handler that is opened anew has another memory", err)
+	}
+	past, future := time.Now().Add(time.Nanosecond), time.Now().Add(time.Hour)
+	if err := a.Commit([]plugins.KVWrite{
+		{Key: "k", Value: []byte("1")}, {Key: "past", Value: []byte("2"), Expires: past}, {Key: "future", Value: []byte("3"), Expires: future},
+	}, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	cut := checkpoint.Cut{Memories: m.dirty()}
+	if err := db.Write(cut); err != nil || cut.Empty() {
+		t.Fatal(err, "or nothing to write")
+	}
+	if more := m.dirty(); len(more) != 0 && len(more[0].Put) != 0 {
+		t.Errorf("it is written twice: %v", more)
+	}
+	end()
+
+	m, _, end = memoriesIn(t, path)
+	defer end()
+	if a, err = m.open("a"); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"k": "1", "past": "", "future": "3"} {
+		if v, ok := a.Get(key); string(v) != want || ok != (want != "") {
+			t.Errorf("%s is %q, want %q", key, v, want)
+		}
+	}
+	m.keep([]string{"b"})
+	if len(m.stores) != 0 {
+		t.Error("a handler that is gone is kept in memory")
+	}
+	if a, err = m.open("a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := a.Get("k"); !ok {
+		t.Error("a handler that returns has forgotten")
+	}
+}
+
+func TestMemoriesUnreadable(t *testing.T) {
+	m, _, end := memoriesIn(t, filepath.Join(t.TempDir(), "state.db"))
+	end()
+	if _, err := m.open("a"); !errors.Is(err, checkpoint.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
