@@ -63,7 +63,7 @@ func TestInheritAtAReload(t *testing.T) {
 				s, saved := &sink{before: func(context.Context) { <-open }}, disk{}
 				other := routeOf("other", "1", &sink{})
 				old, heir := routeOf("old", "1", s), routeOf("heir", "1", s)
-				heir.Sinks[0].Name = "heir" // not the breaker of the others
+				heir.Sinks[0].Name = "heir"                                      // not the breaker of the others
 				old.Ready, heir.Ready = make(chan struct{}), make(chan struct{}) // they owe until then
 				b := openAs(t, pipeline.Config{Durable: true}, other, old)
 				b.Start(t.Context())
