@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,8 +19,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// The routes of TestLedger: to standard output, to a webhook that is unavailable now and then, and to another such one, with a single
-// worker and only the latest state of what waits.
+// The routes of TestLedger: to standard output, to a webhook that is unavailable now and then and sometimes for a whole life, and to
+// another one with a single worker and only the latest state of what waits.
 const ledgerRoutes = `
 sources: {maps: {resource: v1/configmaps, namespaces: %s}}
 sinks: {out: {stdout: {}}, every: {webhook: {url: %q}}, narrow: {webhook: {url: %q}}}
@@ -77,7 +78,8 @@ type lives struct {
 	random  *rand.Rand
 	history *history
 	hook    *receiver
-	watch   string // its id in the state file
+	down    *atomic.Bool // the webhook of the route every takes nothing
+	watch   string       // its id in the state file
 	ended   []life
 }
 
@@ -111,8 +113,9 @@ func newLives(t *testing.T, seed uint64) *lives {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flaky := func(*http.Request) int {
-		if rand.IntN(10) == 0 { //nolint:gosec // no secret
+	down := &atomic.Bool{}
+	flaky := func(r *http.Request) int {
+		if rand.IntN(10) == 0 || down.Load() && strings.HasPrefix(r.URL.Path, "/every/") { //nolint:gosec // no secret
 			return http.StatusServiceUnavailable
 		}
 		return http.StatusOK
@@ -120,7 +123,7 @@ func newLives(t *testing.T, seed uint64) *lives {
 	return &lives{
 		s: s, ns: ns, file: file, head: string(head), random: rand.New(rand.NewPCG(seed, 1<<32)),
 		history: newHistory(routertest.Use(t, s, routertest.ConfigMaps, ns)), hook: newReceiver(t, flaky),
-		watch: informer.Spec{Resource: routertest.ConfigMaps, Namespace: ns}.ID(),
+		down: down, watch: informer.Spec{Resource: routertest.ConfigMaps, Namespace: ns}.ID(),
 	}
 }
 
@@ -146,7 +149,9 @@ func (l *lives) start(t *testing.T) *routertest.Router {
 func (l *lives) live(t *testing.T, r *routertest.Router) {
 	t.Helper()
 	var sure map[string]int
-	switch kind := l.random.IntN(5); {
+	kind := l.random.IntN(5)
+	l.down.Store(kind > 2 && l.random.IntN(2) == 0) // what it is owed survives several lives
+	switch {
 	case kind == 0 && r == nil: // while it starts
 		l.configure(t)
 		r = routertest.Launch(t, l.file)
@@ -159,12 +164,18 @@ func (l *lives) live(t *testing.T, r *routertest.Router) {
 		r = l.running(t, r)
 		sure = l.settle(t, r)
 		l.wait(700 * time.Millisecond)
+	case kind == 3: // after a cut in the middle of everything
+		r = l.running(t, r)
+		r.Ready(t)
+		r.Saved(t)
+		l.wait(900 * time.Millisecond)
 	default: // some time after it is ready
 		r = l.running(t, r)
 		r.Ready(t)
 		l.wait(1200 * time.Millisecond)
 	}
 	r.Kill(t)
+	l.down.Store(false)
 	l.ended = append(l.ended, l.left(t, r, sure))
 }
 
