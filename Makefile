@@ -44,7 +44,7 @@ test: build ## run the tests of all modules, with the race detector where cgo wo
 	@sh hack/test.sh $(CODE)
 
 e2e: build ## run the tests against the sandbox alone
-	go test -count=1 ./test/e2e/... ./test/chaos/...
+	go test -count=1 -timeout 30m ./test/e2e/... ./test/chaos/...
 
 CHAOS ?= 20
 chaos: build ## the tests that kill, cut and damage, in a form CHAOS (20) times as long
