@@ -30,6 +30,15 @@ type Options struct {
 	DrainTimeout time.Duration // how long to deliver what is owed when stopping
 	// Reload: each value makes the router read its configuration again. It does so by itself when the file changes.
 	Reload <-chan os.Signal
+	// Surroundings are for simulations; the zero value is the real ones.
+	Surroundings Surroundings
+}
+
+// Surroundings is what the router has around it.
+type Surroundings struct {
+	Client *informer.Client // to the API server, whatever the configuration says of the cluster; nil: as it says
+	// Disk stands around each transaction of the state file, see Around of checkpoint.Config; nil: nothing does.
+	Disk func(what string, transaction func() error) error
 }
 
 // Run runs the router until ctx is done, and then stops in order. The error is config.Problems if the configuration is bad; nil

@@ -46,14 +46,14 @@ func (r *router) onClose(name string, end func(context.Context) error) {
 
 // open opens everything, downstream first, so that nothing arrives where nobody listens.
 func (r *router) open(ctx context.Context) error {
-	client, err := informer.NewClient(r.plan.config.Cluster)
+	client, err := r.client()
 	if err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
 	r.server = client.Host()
 	r.onClose("client", func(context.Context) error { client.Close(); return nil })
 	if cfg := r.plan.config.State; cfg.Dir != "" {
-		if r.state, err = openState(cfg, r.letterBounds(), r.log); err != nil {
+		if r.state, err = openState(cfg, r.letterBounds(), r.opts.Surroundings.Disk, r.log); err != nil {
 			return err
 		}
 		r.onClose("state", r.state.close)
@@ -92,6 +92,13 @@ func (r *router) open(ctx context.Context) error {
 		return err
 	}
 	return r.openAPI(ctx)
+}
+
+func (r *router) client() (*informer.Client, error) {
+	if client := r.opts.Surroundings.Client; client != nil {
+		return client, nil
+	}
+	return informer.NewClient(r.plan.config.Cluster)
 }
 
 // openSaved goes on from what was saved.

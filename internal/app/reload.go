@@ -313,7 +313,7 @@ func (r *router) forget(ctx context.Context) {
 		err = r.state.db.Forget(keep, time.Now())
 	}
 	if err != nil {
-		r.log.Warn("what is no longer configured stays in the state folder until the next reload or start", "err", err)
+		r.log.Warn(notForgotten, "err", err)
 	}
 }
 

@@ -24,6 +24,9 @@ import (
 // stateFile is the file in state.dir.
 const stateFile = "state.db"
 
+// notForgotten is what is said when the state folder takes no changes.
+const notForgotten = "what is no longer configured stays in the state folder until the next reload or start"
+
 // state is what outlives the process: the checkpoint and the dead letters. Without state.dir there is none (nil).
 type state struct {
 	db      *checkpoint.DB
@@ -41,12 +44,14 @@ type state struct {
 }
 
 // openState opens the state folder and locks it.
-func openState(cfg config.State, bounds checkpoint.LettersConfig, log *slog.Logger) (*state, error) {
+func openState(cfg config.State, bounds checkpoint.LettersConfig, around func(string, func() error) error, log *slog.Logger) (*state, error) {
 	dir := cfg.Dir
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state.dir: %w", err)
 	}
-	db, err := checkpoint.Open(checkpoint.Config{Path: filepath.Join(dir, stateFile), MaxSize: int64(cfg.MaxSize), Log: log})
+	db, err := checkpoint.Open(checkpoint.Config{
+		Path: filepath.Join(dir, stateFile), MaxSize: int64(cfg.MaxSize), Log: log, Around: around,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("state.dir: %w", err)
 	}
@@ -109,7 +114,11 @@ func (s *state) restore(ctx context.Context, watches map[string]*informer.Watch,
 	s.factory.Existing(func(d *event.Delta) func() { return s.pipeline.Existing(context.WithoutCancel(ctx), d) })
 	s.introduce(p.routes)
 	keep.Handlers = slices.Collect(maps.Keys(p.config.Handlers))
-	return s.db.Forget(keep, time.Now())
+	// A full disk is no reason not to run: what was left undelivered before may make it so.
+	if err := s.db.Forget(keep, time.Now()); err != nil {
+		s.log.Warn(notForgotten, "err", err)
+	}
+	return nil
 }
 
 // restoreRoute gives a route what it owed, under its former name too.

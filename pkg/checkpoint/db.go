@@ -22,7 +22,19 @@ type Config struct {
 	// of 16 MiB.
 	MaxSize int64
 	Log     *slog.Logger // nil: nothing is logged
+	// Around, if it is not nil, is called for each transaction with what it writes (TransactionCut, …), and calls it once or, with an
+	// error of its own, not at all. It is for simulations, in which a disk is slow or full, or the process ends before or after a
+	// transaction. Several may be called at the same time.
+	Around func(what string, transaction func() error) error
 }
+
+// What a transaction writes, see [Config.Around]. A cut may have intents with it.
+const (
+	TransactionCut     = "cut"
+	TransactionIntents = "intents"
+	TransactionLetters = "letters"
+	TransactionForget  = "forget"
+)
 
 // DB is the state file. It is safe for concurrent use: writes come one after the other, reads wait for them.
 type DB struct {

@@ -20,7 +20,7 @@ type Configured struct {
 // [DB.LoadRoute] and [DB.LoadMemory].
 func (db *DB) Forget(keep Configured, now time.Time) error {
 	watches := nameSet(keep.Watches)
-	err := db.update(func(tx *writing) error {
+	err := db.update(TransactionForget, func(tx *writing) error {
 		if err := tx.forgetWatches(watches); err != nil {
 			return err
 		}

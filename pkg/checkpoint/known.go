@@ -51,7 +51,7 @@ func (db *DB) ExpireDebts(now time.Time) error {
 		return nil
 	})
 	if err == nil && len(expired) > 0 {
-		err = db.update(func(tx *writing) error {
+		err = db.update(TransactionForget, func(tx *writing) error {
 			for _, name := range expired {
 				if err := tx.drop(tx.top(routesBucket), name); err != nil {
 					return err

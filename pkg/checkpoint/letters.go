@@ -147,7 +147,7 @@ func (l *Letters) write(letters []Letter, now time.Time) error {
 	if len(letters) == 0 && len(lost) == 0 {
 		return nil
 	}
-	err := l.db.update(func(tx *writing) error { return tx.letters(letters, lost, last) })
+	err := l.db.update(TransactionLetters, func(tx *writing) error { return tx.letters(letters, lost, last) })
 	if err != nil {
 		return fmt.Errorf("dead letters cannot be written: %w", err)
 	}
@@ -272,7 +272,7 @@ func (l *Letters) Remove(ctx context.Context, ids []uint64) (int, error) {
 	l.mu.Lock()
 	last := l.last
 	l.mu.Unlock()
-	if err := l.db.update(func(tx *writing) error { return tx.letters(nil, lost, last) }); err != nil {
+	if err := l.db.update(TransactionLetters, func(tx *writing) error { return tx.letters(nil, lost, last) }); err != nil {
 		return 0, fmt.Errorf("dead letters cannot be removed: %w", err)
 	}
 	l.mu.Lock()

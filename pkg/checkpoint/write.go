@@ -28,7 +28,11 @@ func (db *DB) WriteIntents(intents map[string][]Identity) error { return db.comm
 // an intent.
 func (db *DB) commit(cut *Cut, intents map[string][]Identity) error {
 	cluster := cut.Cluster
-	err := db.update(func(tx *writing) error {
+	what := TransactionCut
+	if cut.Empty() && cluster == "" {
+		what = TransactionIntents
+	}
+	err := db.update(what, func(tx *writing) error {
 		if cluster != "" {
 			if err := tx.put(tx.top(metaBucket), []byte(clusterKey), []byte(cluster)); err != nil {
 				return err
@@ -82,7 +86,14 @@ func (c *WatchCut) ended(into map[Identity]bool) {
 }
 
 // update runs f in a transaction and brings the seal up to date with it.
-func (db *DB) update(f func(tx *writing) error) error {
+func (db *DB) update(what string, f func(tx *writing) error) error {
+	if db.cfg.Around == nil {
+		return db.transact(f)
+	}
+	return db.cfg.Around(what, func() error { return db.transact(f) })
+}
+
+func (db *DB) transact(f func(tx *writing) error) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if err := db.usable(); err != nil {

@@ -57,6 +57,8 @@ type Delta struct {
 	Epoch int
 	// Stale: the change was inferred from a list, and Old is the last state known rather than the last there was.
 	Stale bool
+	// Listed: the change was found in a list rather than told by a watch. A list has few of them for each object.
+	Listed bool
 	// Selective: an object that is Added may have been there before. It left the source's selector, which this route may not have
 	// seen, or it was delivered before a crash. So if it is deleted at once, that has to be told.
 	Selective bool

@@ -153,6 +153,7 @@ type change struct {
 	old, now *event.Object // the delta's Old and New
 	initial  bool
 	stale    bool
+	listed   bool
 	fed      string // empty: stays
 }
 
@@ -166,6 +167,7 @@ func (w *Watch) apply(ctx context.Context, c change) bool {
 			c.old = nil
 		}
 	}
+	c.listed = w.relisting // written by this goroutine alone
 	seen := time.Now()
 	w.commits, w.wanted = w.commits[:0], w.wanted[:0]
 	for _, s := range *w.sources.Load() {
@@ -228,7 +230,8 @@ func (w *Watch) admit(ctx context.Context, s *source, c change, seen time.Time) 
 		return false
 	}
 	d := &event.Delta{
-		Source: s.Name, Op: c.op, Old: c.old, New: c.now, Initial: c.initial, Stale: c.stale, Seen: seen, Selective: w.returns(c),
+		Source: s.Name, Op: c.op, Old: c.old, New: c.now, Initial: c.initial, Stale: c.stale, Listed: c.listed, Seen: seen,
+		Selective: w.returns(c),
 	}
 	if c.initial {
 		d.Epoch = w.epoch

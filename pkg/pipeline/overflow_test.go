@@ -180,6 +180,22 @@ func TestBlockLetsTheFirstListPass(t *testing.T) {
 	})
 }
 
+// TestBlockLetsTheListAfterARestartPass: nor from the list that compares what is there with what was saved.
+func TestBlockLetsTheListAfterARestartPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ready := &sink{}, make(chan struct{})
+		b := start(t, pipeline.Route{Sinks: to(s), Overflow: pipeline.Block, Capacity: 1, Ready: ready})
+		b.admit(delta(t, event.Updated, "c", 1, 2)) // fills it
+		for _, d := range []*event.Delta{delta(t, event.Deleted, "a", 3, 0), delta(t, event.Updated, "b", 4, 5)} {
+			d.Listed = true
+			b.admit(d)
+		}
+		close(ready)
+		b.drain()
+		equal(t, "sink", s.got(), "updated c@2", "deleted a@3", "updated b@5")
+	})
+}
+
 // TestUnreadyIsBoundedToo: what waits for a lookup folds, unseen by the filter, only beyond capacity.
 func TestUnreadyIsBoundedToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -120,8 +120,9 @@ func (r *route) waitRoom(ctx context.Context, d *event.Delta) error {
 	for {
 		yield := r.parent.yielding()
 		r.mu.Lock()
-		// Before it is ready, additions pass: they may be the first list of the very source that the route waits for.
-		if r.q.owed() < r.cfg.Capacity || !r.settled && d.Op == event.Added {
+		// Before it is ready, additions and what was found in a list pass: it may be the list of the very source that the route waits
+		// for, the first one or the one after a restart.
+		if r.q.owed() < r.cfg.Capacity || !r.settled && (d.Op == event.Added || d.Listed) {
 			r.mu.Unlock()
 			return nil
 		}

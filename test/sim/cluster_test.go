@@ -1,0 +1,236 @@
+package sim_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// object is a pod of the simulated cluster. n names the state: no other state of any object ever has it, whatever happens to
+// resourceVersions.
+type object struct {
+	name       string
+	uid, rv, n int
+	web        bool // has the label that the source web selects
+}
+
+func (o *object) text(kind string) string {
+	app := "other"
+	if o.web {
+		app = "web"
+	}
+	return fmt.Sprintf(`{%s"metadata":{"name":%q,"namespace":"default","uid":"%d","resourceVersion":"%d","labels":{"app":%q},`+
+		`"annotations":{"n":"%d"}}}`, kind, o.name, o.uid, o.rv, app, o.n)
+}
+
+// moment is something that happened to a name, in the time of the simulation: it became a state, or its object was gone.
+type moment struct {
+	uid, n int
+	gone   bool
+	web    bool
+	at     int // how many moments there were before, of all names
+}
+
+type happening struct {
+	rv       int
+	old, now *object
+}
+
+// cluster is the truth: what the API server has, and all that ever happened.
+type cluster struct {
+	mu        sync.Mutex
+	rv        int
+	uids, ns  int
+	objects   map[string]object
+	history   []happening
+	compacted int // watches from before this version are answered 410
+	backup    *backup
+
+	moments int
+	past    map[string][]moment
+
+	streams     []*stream
+	down        bool
+	noWatchList bool // an API server that does not stream what there is
+	truncate    int  // the next stream of what there is breaks off after so many; 0: it does not
+	lists       int  // requests that listed
+	rewound     bool // ever
+}
+
+// backup is what is restored by rewind.
+type backup struct {
+	rv      int
+	objects map[string]object
+}
+
+func newCluster() *cluster {
+	return &cluster{rv: 10, objects: map[string]object{}, past: map[string][]moment{}}
+}
+
+// change is what somebody does to an object.
+type change int
+
+const (
+	update change = iota
+	remove
+	recreate
+	relabel
+	changes
+)
+
+// happen changes the object of a name; one that is not there is created.
+func (c *cluster) happen(name string, what change, web bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, there := c.objects[name]
+	switch {
+	case !there:
+		c.uids++
+		c.set(object{name: name, uid: c.uids, web: web})
+	case what == remove:
+		c.end(now)
+	case what == recreate:
+		c.end(now)
+		c.uids++
+		c.set(object{name: name, uid: c.uids, web: web})
+	case what == relabel:
+		now.web = !now.web
+		c.set(now)
+	default:
+		c.set(now)
+	}
+}
+
+func (c *cluster) set(o object) {
+	c.rv++
+	c.ns++
+	o.rv, o.n = c.rv, c.ns
+	h := happening{rv: c.rv, now: &o}
+	if old, there := c.objects[o.name]; there {
+		h.old = &old
+	}
+	c.objects[o.name] = o
+	c.remember(o.name, moment{uid: o.uid, n: o.n, web: o.web})
+	c.tell(h)
+}
+
+func (c *cluster) end(o object) {
+	c.rv++
+	delete(c.objects, o.name)
+	c.remember(o.name, moment{uid: o.uid, n: o.n, gone: true})
+	c.tell(happening{rv: c.rv, old: &o})
+}
+
+func (c *cluster) remember(name string, m moment) {
+	c.moments++
+	m.at = c.moments
+	c.past[name] = append(c.past[name], m)
+}
+
+func (c *cluster) tell(h happening) {
+	c.history = append(c.history, h)
+	for _, s := range c.streams {
+		s.push(s.frame(h))
+	}
+}
+
+// now returns how many moments there were.
+func (c *cluster) now() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.moments
+}
+
+// compact forgets what happened until now.
+func (c *cluster) compact() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rv++ // something else changed
+	c.compacted = c.rv
+}
+
+// bookmark tells all watches how far they are.
+func (c *cluster) bookmark() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rv++
+	for _, s := range c.streams {
+		if !s.from(c.rv) {
+			s.push(fmt.Sprintf(`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d"}}}`+"\n", c.rv))
+		}
+	}
+}
+
+// cut ends all connections; half: in the middle of what is being said.
+func (c *cluster) cut(half bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.streams {
+		if half {
+			s.push(`{"type":"MODIFIED","object":{"kind":"Pod","metadata":{"na`)
+		}
+		s.ended = true
+		s.signal()
+	}
+	c.streams = nil
+}
+
+// save makes a backup.
+func (c *cluster) save() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.backup = &backup{c.rv, maps.Clone(c.objects)}
+}
+
+// rewind restores the backup.
+func (c *cluster) rewind() {
+	c.cut(false)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rewound = true
+	c.rv = c.backup.rv
+	c.history = slices.DeleteFunc(c.history, func(h happening) bool { return h.rv > c.rv })
+	c.compacted = min(c.compacted, c.rv)
+	for _, name := range slices.Sorted(maps.Keys(c.objects)) {
+		o := c.objects[name]
+		if was, there := c.backup.objects[name]; !there || was.uid != o.uid {
+			c.remember(name, moment{uid: o.uid, n: o.n, gone: true})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.backup.objects)) {
+		if was := c.backup.objects[name]; c.objects[name] != was {
+			c.remember(name, moment{uid: was.uid, n: was.n, web: was.web})
+		}
+	}
+	c.objects = maps.Clone(c.backup.objects)
+}
+
+// heard reports whether somebody watches, as often as is wanted.
+func (c *cluster) heard(watches int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.streams) >= watches
+}
+
+func (c *cluster) listed() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lists
+}
+
+func (c *cluster) setDown(down bool) {
+	c.mu.Lock()
+	c.down = down
+	c.mu.Unlock()
+	if down {
+		c.cut(false)
+	}
+}
+
+// truncateNext makes the next stream of what there is break off.
+func (c *cluster) truncateNext(after int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.truncate = after
+}

@@ -1,0 +1,286 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/deltarouter/deltarouter/internal/app"
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// life is one run of the router, from its start to its end.
+type life struct {
+	number int
+	dir    string
+	disk   *disk
+	cancel context.CancelFunc
+	done   chan error
+	reload chan os.Signal
+	log    *journal
+	dead   atomic.Bool // what it does has no effect any more
+
+	mu       sync.Mutex // held around each transaction, and while the file is copied
+	armed    int        // the process ends at the transaction of this number from now; 0: at none
+	after    bool       // after it rather than before
+	snapshot []byte     // what it left on the disk
+	ended    chan struct{}
+	saved    time.Time // the moment of the last cut that is on the disk
+	failed   time.Time // the first one that failed since; zero: none did
+}
+
+// disk is how the disk is, for all lives.
+type disk struct {
+	mu     sync.Mutex
+	before time.Duration // how long a transaction waits
+	later  time.Duration // how long nobody hears that it was written
+	full   bool
+}
+
+func (d *disk) set(before, later time.Duration, full bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.before, d.later, d.full = before, later, full
+}
+
+func (d *disk) get() (before, later time.Duration, full bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.before, d.later, d.full
+}
+
+func (d *disk) troubled() bool {
+	before, later, full := d.get()
+	return before > 0 || later > 0 || full
+}
+
+// savedAfter reports whether there was a cut after a time.
+func (l *life) savedAfter(t time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.saved.After(t)
+}
+
+var (
+	errDead = errors.New("the process is gone")
+	errFull = fmt.Errorf("write: %w", syscall.ENOSPC)
+)
+
+// transaction stands around each transaction of the state file.
+func (l *life) transaction(what string, write func() error) error {
+	before, later, full := l.disk.get()
+	began := time.Now()
+	if before > 0 {
+		l.wait(before)
+	}
+	err := l.boundary(what, write, began, full)
+	if later > 0 && err == nil {
+		l.wait(later)
+	}
+	return err
+}
+
+func (l *life) wait(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-l.ended:
+	}
+}
+
+func (l *life) boundary(what string, write func() error, began time.Time, full bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dead.Load() {
+		return errDead
+	}
+	if what == checkpoint.TransactionCut && full && l.failed.IsZero() {
+		l.failed = began
+	}
+	if full {
+		return errFull
+	}
+	now := false
+	if l.armed > 0 {
+		l.armed--
+		now = l.armed == 0
+	}
+	if now && !l.after {
+		l.kill()
+		return errDead
+	}
+	err := write()
+	if err == nil && what == checkpoint.TransactionCut {
+		if l.saved = began; !l.failed.IsZero() {
+			l.saved, l.failed = l.failed, time.Time{}
+		}
+	}
+	if now {
+		l.kill()
+		return errDead
+	}
+	return err
+}
+
+// kill ends the process as SIGKILL does: what is on the disk stays, and nothing else. mu is held.
+func (l *life) kill() {
+	if l.dead.Swap(true) {
+		return
+	}
+	data, err := os.ReadFile(l.file())
+	if err == nil {
+		l.snapshot = data
+	}
+	close(l.ended)
+}
+
+func (l *life) file() string { return filepath.Join(l.dir, "state.db") }
+
+// arm makes the process end at the n-th transaction.
+func (l *life) arm(n int, after bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.armed, l.after = n, after
+}
+
+// journal keeps what the router logs and the simulation wants to know.
+type journal struct {
+	mu       sync.Mutex
+	out      func(format string, args ...any) // everything goes there too; nil: nowhere
+	reloaded int
+	bad      []string // what must never be logged
+}
+
+// Enabled implements slog.Handler.
+func (j *journal) Enabled(_ context.Context, level slog.Level) bool {
+	return j.out != nil || level >= slog.LevelInfo
+}
+
+// never is what says that something was lost, or that the router has a mistake.
+func never(message string) bool {
+	switch message {
+	case "delta was not admitted and is lost", "a delta is lost: it could not be delivered, and there is no state folder to keep it in",
+		"a saved object cannot be read; the resource is listed",
+		"the state file is damaged: it was put aside and a new one begun; everything is listed anew, and what was owed or deleted meanwhile is lost":
+		return true
+	}
+	return false
+}
+
+// Handle implements slog.Handler.
+func (j *journal) Handle(_ context.Context, r slog.Record) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if r.Message == "reloaded" {
+		j.reloaded++
+	}
+	if never(r.Message) {
+		j.bad = append(j.bad, r.Message)
+	}
+	if j.out != nil {
+		text := ""
+		r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
+		j.out("      %v %s%s", r.Level, r.Message, text)
+	}
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (j *journal) WithAttrs([]slog.Attr) slog.Handler { return j }
+
+// WithGroup implements slog.Handler.
+func (j *journal) WithGroup(string) slog.Handler { return j }
+
+func (j *journal) reloads() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.reloaded
+}
+
+// components are sinks and handlers whose other end is the receiver.
+func components(r *receiver, l *life) app.Components {
+	check := func(n config.Node) config.Problems { return n.Decode(&struct{}{}) }
+	return app.Components{
+		Sinks: []plugins.Factory[plugins.Sink]{{
+			Kind: "sim", Check: check, Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Sink, error) {
+				return &end{r, l, env.Name}, nil
+			},
+		}},
+		Handlers: []plugins.Factory[plugins.Handler]{{
+			Kind: "sim", Check: check, Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Handler, error) {
+				return &end{r, l, env.Name}, nil
+			},
+		}},
+		Emit: func(_ *expr.Program, cache expr.Cache) plugins.Handler {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.cache = cache
+			return &end{r, l, "emit"}
+		},
+	}
+}
+
+// begin starts the router.
+func (w *world) begin() {
+	w.lives++
+	l := &life{
+		number: w.lives, dir: w.dir, disk: w.disk, done: make(chan error, 1), reload: make(chan os.Signal), ended: make(chan struct{}),
+		log: &journal{out: w.trace},
+	}
+	client, err := informer.NewClientFor(&rest.Config{Host: "http://cluster", Transport: &transport{w.c, l}})
+	if err != nil {
+		w.fail("client: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	w.l, w.well = l, time.Time{}
+	w.write()
+	go func() {
+		l.done <- app.Run(ctx, app.Options{
+			Config: w.file, Components: components(w.r, l), Version: "sim", Log: slog.New(l.log), DrainTimeout: 5 * time.Second,
+			Reload: l.reload, Surroundings: app.Surroundings{Client: client, Disk: l.transaction},
+		})
+	}()
+}
+
+// finish waits for the end of the process and notes what it left.
+func (w *world) finish() {
+	l := w.l
+	l.cancel()
+	if err := <-l.done; err == nil && !l.dead.Load() {
+		l.saved = time.Now().Add(time.Nanosecond) // all of it
+	}
+	for _, message := range l.log.bad {
+		w.fail("life %d says: %s", l.number, message)
+	}
+	w.l = nil
+	w.past = append(w.past, l)
+	if l.snapshot != nil {
+		if err := os.WriteFile(l.file(), l.snapshot, 0o600); err != nil {
+			w.fail("%v", err)
+		}
+	}
+}
+
+// crash ends the process now.
+func (w *world) crash() {
+	if w.l == nil {
+		return
+	}
+	w.l.mu.Lock()
+	w.l.kill()
+	w.l.mu.Unlock()
+	w.finish()
+}

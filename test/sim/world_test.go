@@ -1,0 +1,320 @@
+package sim_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing/synctest"
+	"time"
+)
+
+// world is one schedule at work.
+type world struct {
+	c     *cluster
+	r     *receiver
+	disk  *disk
+	dir   string
+	file  string // the configuration
+	trace func(format string, args ...any)
+
+	routes []*route
+	lives  int
+	l      *life     // nil: the router is down
+	past   []*life   // that have ended
+	well   time.Time // since when all is well; zero: it is not
+	listed int       // how often the cluster had been listed when the first life was complete; -1: not yet
+	failed []string
+}
+
+// route is a route over all the names and settings that it has.
+type route struct {
+	names        []string // the last is the one that it has
+	from         string
+	sinks        []string
+	handler      string // empty, h or emit
+	filter       bool   // wants nothing of the name c
+	existing     bool
+	latest       bool
+	overflow     string
+	memory       int
+	batch, wait  int
+	concurrency  int
+	attempts     int
+	onFailure    string
+	removed      bool
+	since        int // what happened after so many moments it has to tell; unknown: not determined yet
+	born         int // the life in which it was added
+	bornInReload bool
+}
+
+const unknown = 1 << 30
+
+func (r *route) name() string { return r.names[len(r.names)-1] }
+
+// wants reports whether the route is to tell of a moment as a state.
+func (r *route) wants(name string, m moment) bool {
+	return !m.gone && (m.web || r.from != "web") && (!r.filter || name != "c")
+}
+
+func (r *route) yaml() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  - {name: %s, from: %s, to: [%s], overflow: %s, queue: {memory: %d}, batch: {size: %d, wait: %dms}, concurrency: %d, onFailure: %s, ",
+		r.name(), r.from, strings.Join(r.sinks, ", "), r.overflow, r.memory, r.batch, r.wait, r.concurrency, r.onFailure)
+	fmt.Fprintf(&b, "on: [added, updated, deleted, deselected], retry: {attempts: %d, backoff: 20ms, max: 500ms}", r.attempts)
+	if len(r.names) > 1 {
+		fmt.Fprintf(&b, ", was: %s", r.names[len(r.names)-2])
+	}
+	switch r.handler {
+	case "":
+	case "emit":
+		b.WriteString(`, emit: '{"all": list("pods").size()}'`)
+	default:
+		b.WriteString(", handle: " + r.handler)
+	}
+	if r.filter {
+		b.WriteString(`, filter: object.metadata.name != "c"`)
+	}
+	if r.existing {
+		b.WriteString(", existing: deliver")
+	}
+	if r.latest {
+		b.WriteString(", deliver: latest")
+	}
+	return b.String() + "}\n"
+}
+
+// write writes the configuration.
+func (w *world) write() {
+	var b strings.Builder
+	fmt.Fprintf(&b, "version: 1\ncluster: {name: sim}\nstate: {dir: %s}\nsinks: {a: {sim: {}}, b: {sim: {}}}\nhandlers: {h: {sim: {}}}\n", w.dir)
+	b.WriteString("sources:\n  pods: {resource: v1/pods}\n  web: {resource: v1/pods, labelSelector: app=web}\nroutes:\n")
+	for _, r := range w.routes {
+		if !r.removed {
+			b.WriteString(r.yaml())
+		}
+	}
+	next := w.file + ".next"
+	if err := errors.Join(os.WriteFile(next, []byte(b.String()), 0o600), os.Rename(next, w.file)); err != nil {
+		w.fail("%v", err)
+	}
+}
+
+// watches is how many there are.
+const watches = 2
+
+func (w *world) fail(format string, args ...any) {
+	w.failed = append(w.failed, fmt.Sprintf(format, args...))
+}
+
+func (w *world) say(format string, args ...any) {
+	if w.trace != nil {
+		w.trace("%s life %d moment %d: "+format, append([]any{time.Now().Format("04:05.000"), w.lives, w.c.now()}, args...)...)
+	}
+}
+
+// pass lets time pass. If the process ends meanwhile, that is noted.
+func (w *world) pass(d time.Duration) {
+	if w.l == nil {
+		time.Sleep(d)
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.l.ended:
+	}
+	w.rest()
+}
+
+// rest waits until nothing moves without the clock.
+func (w *world) rest() {
+	synctest.Wait()
+	if w.l == nil {
+		return
+	}
+	if w.l.dead.Load() {
+		w.say("crashed at a transaction")
+		w.finish()
+		return
+	}
+	select {
+	case err := <-w.l.done:
+		w.fail("life %d ended by itself: %v", w.lives, err)
+		w.l.done <- err
+		w.finish()
+		return
+	default:
+	}
+	w.determine()
+}
+
+// determine notes from when on the routes are responsible for what happens: both watches are complete, and that is on the disk.
+func (w *world) determine() {
+	now := time.Now()
+	if !w.c.heard(watches) || w.r.troubled() || w.disk.troubled() {
+		w.well = time.Time{}
+		return
+	}
+	if w.well.IsZero() {
+		w.well = now
+	}
+	if !w.l.savedAfter(w.well.Add(500 * time.Millisecond)) {
+		return
+	}
+	if w.listed < 0 {
+		w.listed = w.c.listed()
+	}
+	for _, r := range w.routes {
+		if r.since == unknown && (!r.bornInReload || w.lives > r.born) {
+			r.since = w.c.now()
+		}
+	}
+}
+
+// settle mends everything and waits until nothing is left to do.
+func (w *world) settle() {
+	w.r.healAll()
+	w.c.setDown(false)
+	if w.disk.troubled() {
+		w.disk.set(0, 0, false)
+		w.pass(6 * time.Second) // for a transaction that is on its way
+	}
+	took := -1
+	for range 60 {
+		if len(w.failed) > 0 {
+			return
+		}
+		if w.l == nil {
+			w.begin()
+		}
+		w.pass(1500 * time.Millisecond)
+		now := w.r.took()
+		if w.l != nil && took == now && w.c.heard(watches) {
+			return
+		}
+		took = now
+	}
+	w.fail("life %d never comes to rest: %d watches wanted, heard %v, %d deliveries", w.lives, watches, w.c.heard(watches), took)
+}
+
+// stop stops the router as SIGTERM does.
+func (w *world) stop() {
+	if w.l == nil {
+		return
+	}
+	w.say("stop")
+	w.finish()
+}
+
+// quiet stops the router when all is done and starts it again: nothing is to come, and nothing to be listed.
+func (w *world) quiet() {
+	w.settle()
+	w.stop()
+	took, lists := w.r.took(), w.c.listed()
+	w.begin()
+	w.pass(2 * time.Second)
+	if w.l == nil {
+		return
+	}
+	for _, r := range w.routes {
+		if r.onFailure == "pause" && len(w.r.rejected) > 0 {
+			return // it goes on now
+		}
+	}
+	if n := w.r.took() - took; n > 0 {
+		w.fail("after a clean stop and a start with nothing changed, %d deliveries came", n)
+	}
+	if n := w.c.listed() - lists; n > 0 {
+		w.fail("after a clean stop and a start with nothing changed, the cluster was listed %d times", n)
+	}
+}
+
+// reload changes a route while the router runs, and waits until that is so.
+func (w *world) reload(what, which int) {
+	if w.l == nil {
+		return
+	}
+	w.disk.set(0, 0, false) // a route that comes back has to be read
+	r := w.routes[which%len(w.routes)]
+	switch {
+	case what%4 == 0 && !r.removed:
+		r.concurrency = 1 + r.concurrency%3
+	case what%4 == 1 && !r.removed:
+		r.names = append(r.names, fmt.Sprintf("%s%d", r.names[0], len(r.names)))
+	case what%4 == 2 && !r.removed && r != w.routes[0]: // there is always one
+		r.removed = true
+	default:
+		added := *w.routes[0]
+		added.names, added.removed, added.since = []string{fmt.Sprintf("new%d", len(w.routes))}, false, unknown
+		added.born, added.bornInReload, added.existing = w.lives, true, which%2 == 0
+		w.routes = append(w.routes, &added)
+		r = &added
+	}
+	w.write()
+	before := w.l.log.reloads()
+	select {
+	case w.l.reload <- syscall.SIGHUP:
+	case <-w.l.ended:
+	case <-time.After(time.Minute): // it ended, and rest says why
+	}
+	for range 60 {
+		if w.pass(500 * time.Millisecond); w.l == nil || w.l.log.reloads() > before {
+			break
+		}
+	}
+	switch {
+	case w.l != nil && w.l.log.reloads() == before:
+		w.fail("life %d never reloads", w.lives)
+	case w.l != nil && r.bornInReload && r.since == unknown && w.listed >= 0:
+		if r.since = w.c.now(); r.existing {
+			r.since = -1
+		}
+	case r.since == unknown:
+		r.existing = false // it is not known whether it got what was there
+	}
+}
+
+// rewind restores an older state of the cluster, once the router has seen and saved more than that.
+func (w *world) rewind(crash bool) {
+	if w.c.backup == nil {
+		return
+	}
+	w.settle()
+	w.pass(6 * time.Second) // a cut
+	if w.l == nil || w.c.backup == nil {
+		return
+	}
+	lists := w.c.listed()
+	w.say("rewind")
+	w.c.rewind()
+	w.c.backup = nil
+	if crash {
+		w.crash()
+	}
+	w.settle()
+	for range 20 {
+		if w.c.listed() >= lists+watches {
+			break
+		}
+		w.pass(3 * time.Second)
+	}
+	w.pass(6 * time.Second)
+}
+
+// clean removes what a schedule before this one left.
+func clean(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if err := os.RemoveAll(file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
