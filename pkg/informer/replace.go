@@ -68,8 +68,7 @@ func (w *Watch) putAll(ctx context.Context, items []any, rewound bool) bool {
 func (w *Watch) putListed(ctx context.Context, o *event.Object, rewound bool) bool {
 	w.order.Lock()
 	defer w.order.Unlock()
-	_, told := w.intents[o.UID()] // by a run that crashed before its first list was saved: who was told of it is told how it is now
-	if !w.listed && !w.absent && !told && w.store.Get(o.Key()) == nil {
+	if !w.listed && !w.absent && w.store.Get(o.Key()) == nil {
 		return w.apply(ctx, change{op: event.Added, now: o, initial: true})
 	}
 	return w.put(ctx, o, rewound, "")

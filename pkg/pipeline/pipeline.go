@@ -129,14 +129,15 @@ type admission struct {
 
 // verdict is what came out for one route that wants the delta.
 type verdict struct {
-	route *route
-	lane  id
-	err   error // filter or key failed
+	route  *route
+	lane   id
+	err    error // filter or key failed
+	unseen bool  // the route was not ready, so neither was asked
 }
 
 func (a *admission) commit() {
 	for _, v := range a.verdicts {
-		v.route.owe(a.delta, v.lane, v.err)
+		v.route.owe(a.delta, v)
 	}
 }
 

@@ -336,3 +336,24 @@ func TestOldestOwed(t *testing.T) {
 		}
 	})
 }
+
+// TestReadyBetweenAdmitAndCommit: a filter that could not be asked when a delta was admitted is asked later, also if the route got ready
+// before the delta was committed.
+func TestReadyBetweenAdmitAndCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ready := &sink{}, make(chan struct{})
+		odd := filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.Object().ResourceVersion() != "2", nil })
+		b := start(t, pipeline.Route{Sinks: to(s), Ready: ready, Filter: odd})
+		commit, err := b.Admit(t.Context(), delta(t, event.Added, "a", 0, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		close(ready)
+		synctest.Wait()
+		commit()
+		b.admit(delta(t, event.Added, "b", 0, 3))
+		b.drain()
+		equal(t, "sink", s.got(), "added b@3")
+		b.balanced("route0")
+	})
+}

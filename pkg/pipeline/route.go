@@ -84,7 +84,7 @@ func (r *route) entry() filters.Entry {
 
 // verdict completes what the table found: the lane of a delta that the route wants.
 func (r *route) verdict(ctx context.Context, d *event.Delta, m filters.Match) verdict {
-	v := verdict{route: r, lane: objectID(d)}
+	v := verdict{route: r, lane: objectID(d), unseen: m.Verdict == filters.Unready}
 	if m.Err != nil {
 		v.err = fmt.Errorf("filter: %w", m.Err)
 	}
@@ -144,13 +144,17 @@ func (r *route) waitRoom(ctx context.Context, d *event.Delta) error {
 }
 
 // owe appends d to what the route owes. It is called under a source's cut lock.
-func (r *route) owe(d *event.Delta, lane id, failed error) {
+func (r *route) owe(d *event.Delta, v verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if v.unseen && r.settled {
+		r.settled = false // it became ready between the two: a worker asks the filter
+		r.signal()
+	}
 	if !r.settled {
 		r.overflow(r.q.addPending(d)) // filter and key are asked later, and anew: the order of the deltas counts
 	} else {
-		r.place(r.q.addPending(d), lane, failed)
+		r.place(r.q.addPending(d), v.lane, v.err)
 	}
 	r.changed()
 }
@@ -253,11 +257,8 @@ func (r *route) next(ctx context.Context, batch []*entry) []*entry {
 		return nil
 	}
 	defer func() { <-r.lead }()
-	if !r.settle(ctx) {
-		return nil
-	}
 	var until time.Time
-	for ctx.Err() == nil {
+	for r.settle(ctx) && ctx.Err() == nil {
 		var wait time.Duration
 		var reopened <-chan struct{}
 		if batch, wait, reopened = r.poll(batch, &until); len(batch) > 0 {

@@ -132,7 +132,7 @@ func (v *view) checkFinal(name string, past []moment) {
 	}
 	all := v.seen[name]
 	final := past[len(past)-1]
-	if v.r.wants(name, final) && (v.r.existing || final.at > v.r.since || v.lastOf(all, final.uid) != nil) {
+	if v.r.wants(name, final) && (v.r.existing || final.at > v.r.since) {
 		if len(all) == 0 || all[len(all)-1].ends() || all[len(all)-1].n != final.n {
 			v.missing("the last state", name, final, all)
 		}
