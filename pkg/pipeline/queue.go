@@ -239,7 +239,9 @@ func (q *queue) take(limit int, batch []*entry) []*entry {
 		s.state = busy
 		for {
 			e.taken = true
-			q.setStage(e, attempted)
+			if e.stage != attempted { // its age is that of the first time: who takes over goes by it
+				q.setStage(e, attempted)
+			}
 			if e.work == nil {
 				e.work = reuse(&q.freeWork)
 			}

@@ -335,3 +335,22 @@ func TestQueueReuses(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// TestOrderAfterRetry: what was attempted stays in the order of its object when some of it is attempted again, because a route that is
+// changed at a reload takes it over in that order.
+func TestOrderAfterRetry(t *testing.T) {
+	var q queue
+	first, second := newDelta(t, event.Updated, "a", "u", 2), newDelta(t, event.Deleted, "a", "u", 3)
+	q.add(first, objectID(first))
+	q.add(second, objectID(second))
+	batch := q.take(2, nil)
+	for _, e := range batch {
+		e.taken = false
+	}
+	q.release(batch[0].lane, time.Time{})
+	q.take(1, nil)
+	attempts := q.ages[attempted]
+	if attempts.len != 2 || attempts.head.delta != first || attempts.tail.delta != second {
+		t.Errorf("%v comes before %v", attempts.head.delta, attempts.tail.delta)
+	}
+}
