@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing/synctest"
@@ -184,9 +185,12 @@ func (w *world) settle() {
 		w.pass(6 * time.Second) // for a transaction that is on its way
 	}
 	took := -1
-	for range 60 {
+	for round := range 60 {
 		if len(w.failed) > 0 {
 			return
+		}
+		if round == 15 && slices.ContainsFunc(w.routes, func(r *route) bool { return r.onFailure == "pause" && r.overflow == "block" }) {
+			w.stop() // a route that is paused and full stops its source, until the router is started anew
 		}
 		if w.l == nil {
 			w.begin()
