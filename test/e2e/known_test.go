@@ -1,13 +1,19 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -205,4 +211,48 @@ func (h *hook) about(t *testing.T, subject string) (some []hookEvent) {
 		}
 	}
 	return some
+}
+
+// TestRouteReturnsLate: a route that was removed more than a day ago is new, and before that it is not.
+func TestRouteReturnsLate(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	m.Make(routertest.ConfigMap("a", "1"))
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
+sources: {maps: {resource: v1/configmaps, namespaces: %s}}
+sinks: {out: {stdout: {}}}
+routes: [{name: back, from: maps, existing: deliver, to: out}]
+`, ns))
+	specs, err := informer.SpecsOf(&config.Source{Resource: "v1/configmaps", Namespaces: []string{ns}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"back added " + ns + "/a"}
+	for i, away := range []time.Duration{0, checkpoint.KeepDebts - time.Hour, checkpoint.KeepDebts + time.Hour} {
+		if away > 0 {
+			db, err := checkpoint.Open(checkpoint.Config{Path: filepath.Join(filepath.Dir(file), "state", "state.db")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = db.Forget(checkpoint.Configured{Watches: []string{specs[0].ID()}}, time.Now().Add(-away))
+			if err := errors.Join(err, db.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := routertest.StartFile(t, file)
+		r.Ready(t)
+		mark := fmt.Sprintf("mark-%d", i)
+		m.Make(routertest.ConfigMap(mark, "1"))
+		live := "back added " + ns + "/" + mark
+		all := []string{live}
+		if away == 0 || away > checkpoint.KeepDebts {
+			all = append(all, want...)
+		}
+		routertest.Exactly(t, routertest.Summary(r.Expect(t, all...)), all)
+		want = append(want, live)
+		if code := r.Stop(t); code != 0 {
+			t.Fatalf("exit code %d", code)
+		}
+	}
 }
