@@ -14,6 +14,11 @@ import (
 // check compares what came with what happened.
 func (w *world) check() {
 	letters := w.checkFile()
+	for _, letter := range w.letters {
+		if !letters[letter] {
+			w.fail("there is no dead letter %+v", letter)
+		}
+	}
 	for _, r := range w.routes {
 		for _, sink := range r.sinks {
 			v := &view{w: w, r: r, sink: sink, letters: letters, seen: map[string][]seen{}}

@@ -21,13 +21,14 @@ type world struct {
 	file  string // the configuration
 	trace func(format string, args ...any)
 
-	routes []*route
-	lives  int
-	l      *life     // nil: the router is down
-	past   []*life   // that have ended
-	well   time.Time // since when all is well; zero: it is not
-	listed int       // how often the cluster had been listed when the first life was complete; -1: not yet
-	failed []string
+	routes  []*route
+	lives   int
+	l       *life       // nil: the router is down
+	past    []*life     // that have ended
+	well    time.Time   // since when all is well; zero: it is not
+	listed  int         // how often the cluster had been listed when the first life was complete; -1: not yet
+	letters []rejection // that have to be there in the end
+	failed  []string
 }
 
 // route is a route over all the names and settings that it has.
@@ -37,6 +38,7 @@ type route struct {
 	sinks        []string
 	handler      string // empty, h or emit
 	filter       bool   // wants nothing of the name c
+	rule         string // another filter, of a schedule that is written down
 	existing     bool
 	latest       bool
 	overflow     string
@@ -77,6 +79,9 @@ func (r *route) yaml() string {
 	}
 	if r.filter {
 		b.WriteString(`, filter: object.metadata.name != "c"`)
+	}
+	if r.rule != "" {
+		fmt.Fprintf(&b, ", filter: %q", r.rule)
 	}
 	if r.existing {
 		b.WriteString(", existing: deliver")

@@ -1,0 +1,285 @@
+package sim_test
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+// What went wrong in other routers, one test for each: docs/GUARANTEES.md has the list.
+
+// plain is a route without peculiarities.
+func plain(name string, sinks ...string) *route {
+	return &route{
+		names: []string{name}, from: "pods", sinks: sinks, overflow: "fold", memory: 1000, batch: 64, concurrency: 2, onFailure: "deadLetter",
+		since: unknown,
+	}
+}
+
+// script runs a schedule that is written down. All is well and saved when it begins; what the simulation checks is checked in the end.
+func script(t *testing.T, play func(w *world), routes ...*route) {
+	t.Helper()
+	t.Cleanup(informer.QuietKlog(slog.New(slog.DiscardHandler)))
+	dir, c := folder(t), newCluster()
+	w := &world{
+		c: c, r: newReceiver(c), disk: &disk{}, dir: filepath.Join(dir, "state"), file: filepath.Join(dir, "config.yaml"),
+		routes: routes, listed: -1,
+	}
+	synctest.Test(t, func(*testing.T) {
+		w.begin()
+		w.pass(2500 * time.Millisecond)
+		w.c.bookmark()
+		w.pass(2500 * time.Millisecond)
+		play(w)
+		w.end()
+	})
+	if len(w.failed) == 0 {
+		w.check()
+	}
+	for _, problem := range w.failed {
+		t.Error(problem)
+	}
+}
+
+// told returns what a sink took of a route, as "added a".
+func (w *world) told(route, sink string) (all []string) {
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	for _, d := range w.r.log {
+		if d.route == route && d.sink == sink {
+			all = append(all, d.op+" "+d.name)
+		}
+	}
+	return all
+}
+
+// want fails unless a sink took exactly that.
+func (w *world) want(route, sink string, want ...string) {
+	if got := w.told(route, sink); !slices.Equal(got, want) {
+		w.fail("route %s told %s %v, want %v", route, sink, got, want)
+	}
+}
+
+// gap lets something happen that no watch will tell.
+func (w *world) gap(happens func()) {
+	w.c.setDown(true)
+	happens()
+	w.c.compact()
+	w.c.setDown(false)
+}
+
+// The position of the watch was saved although a sink had refused what came before it.
+func TestCheckpointDoesNotPassARejectedEvent(t *testing.T) {
+	script(t, func(w *world) {
+		w.r.set("a", refusing)
+		w.c.happen("a", update, false)
+		w.pass(5 * time.Second) // cuts
+		w.crash()
+		w.begin()
+		w.pass(5 * time.Second)
+		w.stop()
+		w.settle()
+		w.want("r", "a", "added a")
+	}, plain("r", "a"))
+}
+
+// The position was saved under the name of the resource alone, so that two watches of it overwrote each other's.
+func TestCheckpointKeyHasGroupAndSelector(t *testing.T) {
+	spec := func(change func(s *informer.Spec)) string {
+		s := informer.Spec{Cache: "full"}
+		s.Resource.Version, s.Resource.Resource = "v1", "pods"
+		change(&s)
+		return s.ID()
+	}
+	ids := []string{
+		spec(func(*informer.Spec) {}),
+		spec(func(s *informer.Spec) { s.Resource.Group = "metrics.k8s.io" }),
+		spec(func(s *informer.Spec) { s.Resource.Version = "v2" }),
+		spec(func(s *informer.Spec) { s.Namespace = "default" }),
+		spec(func(s *informer.Spec) { s.LabelSelector = "app=web" }),
+		spec(func(s *informer.Spec) { s.FieldSelector = "app=web" }),
+	}
+	slices.Sort(ids)
+	if n := len(slices.Compact(ids)); n != 6 {
+		t.Errorf("%d of 6 watches have a place of their own", n)
+	}
+	web := plain("web", "b")
+	web.from = "web"
+	script(t, func(w *world) {
+		w.c.happen("a", update, false)
+		w.pass(2 * time.Second)
+		w.stop()
+		w.c.happen("b", update, true)
+		w.c.happen("a", update, false)
+		w.settle()
+		w.want("all", "a", "added a", "added b", "updated a")
+		w.want("web", "b", "added b")
+	}, plain("all", "a"), web)
+}
+
+// A list that came after a gap was taken without a word: what had changed in the gap, and what was deleted, never came.
+func TestRelistIsNotSkipped(t *testing.T) {
+	script(t, func(w *world) {
+		for _, name := range []string{"a", "b", "c"} {
+			w.c.happen(name, update, false)
+			w.pass(time.Second)
+		}
+		w.gap(func() {
+			w.c.happen("a", remove, false)
+			w.c.happen("b", update, false)
+		})
+		w.settle()
+		w.want("r", "a", "added a", "added b", "added c", "deleted a", "updated b")
+	}, plain("r", "a"))
+}
+
+// After 410 Gone at the start the saved position was thrown away, and with it everything that had happened meanwhile.
+func TestExpiredCheckpointIsNotThrownAway(t *testing.T) {
+	script(t, func(w *world) {
+		w.c.happen("a", update, false)
+		w.pass(time.Second)
+		w.c.happen("b", update, false)
+		w.settle()
+		w.stop()
+		w.c.happen("a", remove, false)
+		w.c.happen("b", update, false)
+		w.c.compact()
+		w.settle()
+		w.want("r", "a", "added a", "added b", "deleted a", "updated b")
+	}, plain("r", "a"))
+}
+
+// A delete that was found in a list had another form than others, and a filter dropped it.
+func TestFilterDoesNotDropATombstone(t *testing.T) {
+	r := plain("r", "a")
+	r.filter = true
+	script(t, func(w *world) {
+		w.c.happen("a", update, false)
+		w.c.happen("c", update, false)
+		w.pass(time.Second)
+		w.gap(func() {
+			w.c.happen("a", remove, false)
+			w.c.happen("c", remove, false)
+		})
+		w.settle()
+		w.want("r", "a", "added a", "deleted a")
+	}, r)
+}
+
+// A rule that failed on an object was logged, and the object counted as no match.
+func TestFilterErrorIsNotNoMatch(t *testing.T) {
+	r := plain("r", "a")
+	r.rule = `1 / (size(object.metadata.name) - 1) == 1` // a name of one letter is divided by
+	script(t, func(w *world) {
+		w.c.happen("a", update, false)
+		w.settle()
+		w.want("r", "a")
+		w.letters = []rejection{{"r", "", 1, "added"}}
+	}, r)
+}
+
+// A handler that trapped took the event with it.
+func TestTrapDoesNotLoseTheEvent(t *testing.T) {
+	r := plain("r", "a")
+	r.handler = "h"
+	script(t, func(w *world) {
+		w.r.set("h", panicing) // at the third object
+		for _, name := range []string{"a", "b", "c", "d"} {
+			w.c.happen(name, update, false)
+		}
+		w.pass(5 * time.Second)
+		if got := w.told("r", "a"); !slices.Contains(got, "added d") || slices.Contains(got, "added c") {
+			w.fail("%v came", got)
+		}
+		w.letters = []rejection{{"r", "", 3, "added"}}
+	}, r)
+}
+
+// Of an object that comes again with a higher count only the first was told: the uid was known already.
+func TestGrowingCountIsNoDuplicate(t *testing.T) {
+	script(t, func(w *world) {
+		for range 4 {
+			w.c.happen("a", update, false)
+			w.pass(100 * time.Millisecond)
+		}
+		w.want("r", "a", "added a", "updated a", "updated a", "updated a")
+	}, plain("r", "a"))
+}
+
+// What was older than some seconds, or than the start of the process, was left out.
+func TestNothingIsTooOld(t *testing.T) {
+	script(t, func(w *world) {
+		w.stop()
+		w.c.happen("a", update, false)
+		w.pass(72 * time.Hour)
+		w.settle()
+		w.want("r", "a", "added a")
+	}, plain("r", "a"))
+}
+
+// A sink that hung held up the watch, and with it everybody else.
+func TestSlowSinkDoesNotStallTheWatch(t *testing.T) {
+	script(t, func(w *world) {
+		w.r.set("a", blocked)
+		var want []string
+		for i := range 20 {
+			w.c.happen("a", update, false)
+			w.pass(50 * time.Millisecond)
+			want = append(want, map[bool]string{true: "added a", false: "updated a"}[i == 0])
+		}
+		w.want("fast", "b", want...)
+		w.want("stuck", "a")
+	}, plain("stuck", "a"), plain("fast", "b"))
+}
+
+// One event that failed made everything before it come again.
+func TestFailureDoesNotReplayTheBacklog(t *testing.T) {
+	script(t, func(w *world) {
+		w.r.set("a", poisoned) // what is about the third object
+		for range 3 {
+			for _, name := range []string{"a", "b", "c", "d"} {
+				w.c.happen(name, update, false)
+			}
+		}
+		w.pass(5 * time.Second)
+		got := w.told("r", "a")
+		slices.Sort(got)
+		if text := strings.Join(got, ", "); text != "added a, added b, added d, updated a, updated a, updated b, updated b, updated d, updated d" {
+			w.fail("came %s", text)
+		}
+	}, plain("r", "a"))
+}
+
+// What was put aside was gone after a restart.
+func TestDeadLettersDoNotEndWithTheProcess(t *testing.T) {
+	script(t, func(w *world) {
+		w.r.set("a", poisoned)
+		for _, name := range []string{"a", "b", "c"} {
+			w.c.happen(name, update, false)
+		}
+		w.pass(5 * time.Second)
+		w.crash()
+		w.letters = []rejection{{"r", "a", 3, "added"}}
+	}, plain("r", "a"))
+}
+
+// Nothing had changed, and everything was told again.
+func TestRestartIsNoFlood(t *testing.T) {
+	script(t, func(w *world) {
+		for i := range 4 {
+			w.c.happen(nameOf(i), update, false)
+		}
+		w.quiet()
+		w.quiet()
+		if got := w.told("r", "a"); len(got) != 4 {
+			w.fail("%d deliveries: %s", len(got), fmt.Sprint(got))
+		}
+	}, plain("r", "a"))
+}
