@@ -2,8 +2,10 @@
 // the same 5 KB pods, from a server of its own, with one index over spec.nodeName and managedFields stripped in both.
 //
 //	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|checkpoint]
+//	go -C bench run . -restart [-wire-pods N] [-sandbox-pods N] [-rounds ROUNDS]
 //
-// Then it measures what the checkpoint costs: see throughput.
+// Then it measures what the checkpoint costs: see throughput. With -restart it compares a restart of the router with a cold start instead:
+// see compareRestarts.
 //
 // Each measurement is a process of its own, so that CPU and heap are its alone; the contenders take turns, and the medians of the
 // rounds are compared. What counts are the ratios: the machine's other load moves both sides.
@@ -55,8 +57,19 @@ func main() {
 	only := flag.String("only", "", "measure nothing but: informer, checkpoint")
 	role := flag.String("role", "", "used by the command itself: the contender to measure")
 	url := flag.String("url", "", "used by the command itself: the server")
+	restart := flag.Bool("restart", false, "compare a restart with a cold start instead")
+	router := flag.String("router", "../bin/router", "for -restart: the router's binary")
+	sandbox := flag.String("sandbox", "../bin/sandbox", "for -restart: the sandbox's binary")
+	onWire := flag.Int("wire-pods", 100_000, "for -restart: pods of the server of this command; 0: without it")
+	onSandbox := flag.Int("sandbox-pods", 10_000, "for -restart: pods of the sandbox; 0: without it")
 	flag.Parse()
-	if err := run(*role, *url, *only, *n, *m, *rounds); err != nil {
+	err := error(nil)
+	if *restart {
+		err = restarts(*router, *sandbox, *onWire, *onSandbox, *rounds)
+	} else {
+		err = run(*role, *url, *only, *n, *m, *rounds)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +25,9 @@ type server struct {
 
 	mu      sync.Mutex
 	started chan struct{} // closed when the updates shall begin; a new one for each watch
+	live    bool          // there is a change each millisecond instead
+	version int           // of the last of these
+	listed  int           // how often all pods were sent
 }
 
 func startServer(objects, updates int) (*server, error) {
@@ -40,6 +45,7 @@ func startServer(objects, updates int) (*server, error) {
 	mux.HandleFunc("GET /apis", text(`{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`))
 	mux.HandleFunc("GET /api/v1", text(`{"kind":"APIResourceList","groupVersion":"v1","resources":[`+
 		`{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"]}]}`))
+	mux.HandleFunc("GET /api/v1/namespaces/kube-system", text(`{"kind":"Namespace","metadata":{"name":"kube-system","uid":"wire"}}`))
 	mux.HandleFunc("GET /api/v1/pods", s.pods)
 	mux.HandleFunc("POST /go", s.start)
 	s.http = &http.Server{Handler: mux}
@@ -63,14 +69,14 @@ func (s *server) start(http.ResponseWriter, *http.Request) {
 }
 
 func (s *server) pods(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Query().Get("watch") == "" {
-		text(fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[]}`, firstVersion))(w, r)
-		return
-	}
 	s.mu.Lock()
 	s.started = make(chan struct{})
-	started := s.started
+	started, live, version := s.started, s.live, s.version
 	s.mu.Unlock()
+	if r.URL.Query().Get("watch") == "" {
+		text(fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[]}`, firstVersion+version))(w, r)
+		return
+	}
 
 	frames, contentType := s.pod.json, "application/json"
 	if strings.Contains(r.Header.Get("Accept"), "protobuf") {
@@ -78,11 +84,20 @@ func (s *server) pods(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", contentType)
 	out := bufio.NewWriterSize(w, 256<<10)
-	for i := range s.objects {
-		_, _ = out.Write(frames["ADDED"].fill(i, i))
+	if r.URL.Query().Get("sendInitialEvents") == "true" {
+		s.mu.Lock()
+		s.listed++
+		s.mu.Unlock()
+		for i := range s.objects {
+			_, _ = out.Write(frames["ADDED"].fill(i, i))
+		}
+		_, _ = out.Write(s.bookmark(contentType))
 	}
-	_, _ = out.Write(s.bookmark(contentType))
 	flush(out, w)
+	if live {
+		s.change(r.Context(), out, w)
+		return
+	}
 	select {
 	case <-started:
 	case <-r.Context().Done():
@@ -95,6 +110,23 @@ func (s *server) pods(w http.ResponseWriter, r *http.Request) {
 	}
 	flush(out, w)
 	<-r.Context().Done()
+}
+
+// change sends a change of a pod each millisecond.
+func (s *server) change(ctx context.Context, out *bufio.Writer, w http.ResponseWriter) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		s.version++
+		_, _ = out.Write(s.pod.json["MODIFIED"].fill(s.version%s.objects, s.version))
+		s.mu.Unlock()
+		flush(out, w)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // bookmark is the frame that ends the initial events.

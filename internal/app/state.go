@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/api"
@@ -91,14 +92,12 @@ func (s *state) restore(ctx context.Context, watches map[string]*informer.Watch,
 	resources := make(map[string]*event.Resource)
 	keep := checkpoint.Configured{}
 	for _, w := range watches {
-		saved, err := s.db.LoadWatch(w.Spec().ID())
+		known, err := s.restoreWatch(w)
 		if err != nil {
 			return fmt.Errorf("state.dir: %w", err)
 		}
 		keep.Watches = append(keep.Watches, w.Spec().ID())
-		if saved != nil {
-			s.restoreWatch(w, saved)
-		} else {
+		if !known {
 			s.begin(w.Spec().ID())
 		}
 	}
@@ -158,22 +157,27 @@ func (s *state) takeBegun(watch string) bool {
 	return begun
 }
 
-// restoreWatch parses what was saved.
-func (s *state) restoreWatch(w *informer.Watch, saved *checkpoint.Watch) {
-	restored := informer.Restored{Fed: saved.Fed, Relisting: saved.Relisting, Cluster: saved.Cluster}
-	for _, o := range saved.Objects {
-		object, err := event.ParseObject(w.Resource(), string(o.JSON))
+// restoreWatch gives a watch what was saved of it. It returns false if nothing was.
+func (s *state) restoreWatch(w *informer.Watch) (known bool, err error) {
+	var unreadable atomic.Bool
+	saved, err := s.db.ReadWatch(w.Spec().ID(), func(o checkpoint.Object) {
+		object, err := event.ParseObject(w.Resource(), o.JSON)
 		if err != nil {
 			s.log.Error("a saved object cannot be read; the resource is listed", "watch", w.Spec().Resource.String(), "err", err)
-			restored.Relisting = true
-			continue
+			unreadable.Store(true)
+			return
 		}
-		restored.Objects = append(restored.Objects, object)
+		w.RestoreObject(object)
+	})
+	if err != nil || saved == nil {
+		return false, err
 	}
+	restored := informer.Restored{Cluster: saved.Cluster, Fed: saved.Fed, Relisting: saved.Relisting || unreadable.Load()}
 	for _, intent := range saved.Intents {
 		restored.Objects = append(restored.Objects, event.Identity(w.Resource(), intent.Key, intent.UID))
 	}
 	w.Restore(restored)
+	return true, nil
 }
 
 // Collect implements checkpoint.Collector: what changed in the watches and in the routes, all at one moment, and what handlers wrote

@@ -2,9 +2,12 @@ package checkpoint_test
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -317,5 +320,28 @@ func TestOutlandish(t *testing.T) {
 	}
 	if got := dump(t, db, []string{long, "w"}, nil); got != before {
 		t.Error("a cut that failed left something")
+	}
+}
+
+// TestReadWatch: objects that are handed over on all cores are those that were written, each of them once.
+func TestReadWatch(t *testing.T) {
+	db := open(t, statePath(t))
+	want := make(map[string]int)
+	var put []*event.Object
+	for i := range 1000 {
+		o := object(t, resource("", "pods"), fmt.Sprintf("p%d", i), fmt.Sprintf("u%d", i), "1", strings.Repeat("x", i))
+		put = append(put, o)
+		want[string(o.JSON())]++
+	}
+	write(t, db, checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "9", Put: put}}})
+	var mu sync.Mutex
+	got := make(map[string]int)
+	w, err := db.ReadWatch("w", func(o checkpoint.Object) {
+		mu.Lock()
+		defer mu.Unlock()
+		got[o.JSON]++
+	})
+	if err != nil || w.Fed != "9" || len(w.Objects) > 0 || !maps.Equal(got, want) {
+		t.Errorf("%d objects, want %d; %+v, %v", len(got), len(want), w, err)
 	}
 }

@@ -88,7 +88,7 @@ func dump(t testing.TB, db *checkpoint.DB, watches, routes []string) string {
 		if w.Cluster != db.Cluster() {
 			fmt.Fprintf(&b, "  of cluster %s\n", w.Cluster)
 		}
-		slices.SortFunc(w.Objects, func(a, b checkpoint.Object) int { return bytes.Compare(a.JSON, b.JSON) })
+		slices.SortFunc(w.Objects, func(a, b checkpoint.Object) int { return cmp.Compare(a.JSON, b.JSON) })
 		for _, o := range w.Objects {
 			fmt.Fprintf(&b, "  %s bare %v\n", o.JSON, o.Bare)
 		}

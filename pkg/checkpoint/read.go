@@ -2,7 +2,11 @@ package checkpoint
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 
 	"go.etcd.io/bbolt"
 
@@ -82,9 +86,25 @@ func (tx *reading) cluster() (string, error) {
 
 // LoadWatch returns what is known of a watch; nil: nothing was ever saved. The error wraps ErrCorrupt, or is [ErrClosed].
 func (db *DB) LoadWatch(id string) (*Watch, error) {
+	var mu sync.Mutex
+	var objects []Object
+	w, err := db.ReadWatch(id, func(o Object) {
+		mu.Lock()
+		defer mu.Unlock()
+		objects = append(objects, o)
+	})
+	if w != nil {
+		w.Objects = objects
+	}
+	return w, err
+}
+
+// ReadWatch is [DB.LoadWatch], but hands the objects to take, on all cores at the same time and in no order. When it returns an error
+// some may have been handed over.
+func (db *DB) ReadWatch(id string, take func(o Object)) (*Watch, error) {
 	var w *Watch
 	err := db.view(func(tx *reading) (err error) {
-		w, err = tx.watch(bucketName(id))
+		w, err = tx.watch(bucketName(id), take)
 		return err
 	})
 	if err != nil {
@@ -93,7 +113,7 @@ func (db *DB) LoadWatch(id string) (*Watch, error) {
 	return w, nil
 }
 
-func (tx *reading) watch(name string) (*Watch, error) {
+func (tx *reading) watch(name string, take func(o Object)) (*Watch, error) {
 	s := tx.shelf(watchesBucket, name)
 	if s.Bucket == nil {
 		return nil, nil //nolint:nilnil // as promised
@@ -117,12 +137,7 @@ func (tx *reading) watch(name string) (*Watch, error) {
 			return nil, err
 		}
 	}
-	err = tx.each(tx.shelf(watchesBucket, name, objectsBucket), func(_, payload []byte) error {
-		o, err := parseObject(payload)
-		w.Objects = append(w.Objects, o)
-		return err
-	})
-	if err != nil {
+	if err := tx.objects(tx.shelf(watchesBucket, name, objectsBucket), take); err != nil {
 		return nil, err
 	}
 	return w, tx.each(tx.shelf(watchesBucket, name, intentsBucket), func(_, payload []byte) error {
@@ -130,6 +145,59 @@ func (tx *reading) watch(name string) (*Watch, error) {
 		w.Intents = append(w.Intents, id)
 		return err
 	})
+}
+
+// objects reads objects on all cores: what takes time is to decompress them, and what is done with them while they are at hand.
+func (tx *reading) objects(s shelf, take func(o Object)) error {
+	if s.Bucket == nil {
+		return nil
+	}
+	type saved struct{ key, value []byte }
+	var all []saved
+	err := s.ForEach(func(key, value []byte) error {
+		all = append(all, saved{key, value})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return inParallel(len(all), func(i int) error {
+		var o Object
+		err := guard(func() error { // which only helps its own goroutine
+			payload, err := tx.codec.payload(s.seed, all[i].key, all[i].value)
+			if err == nil {
+				o, err = parseObject(payload)
+			}
+			return err
+		})
+		if err == nil {
+			take(o)
+		}
+		return err
+	})
+}
+
+// inParallel calls f for the numbers below n, on all cores, until one fails.
+func inParallel(n int, f func(i int) error) error {
+	const at = 64 // once
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	errs := make([]error, min(runtime.GOMAXPROCS(0), n/at+1))
+	for worker := range errs {
+		wait.Go(func() {
+			for end := 0; end < n && errs[worker] == nil; {
+				end = int(next.Add(at))
+				for i := end - at; i < min(end, n) && errs[worker] == nil; i++ {
+					errs[worker] = f(i)
+				}
+			}
+			if errs[worker] != nil {
+				next.Store(int64(n)) // the others need not go on
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
 }
 
 // LoadRoute returns what a route owes, in the order of the ids. resolve gives the resource of a source; nil: the source is not

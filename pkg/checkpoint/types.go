@@ -21,7 +21,7 @@ type Watch struct {
 
 // Object is one saved object.
 type Object struct {
-	JSON []byte // as event.ParseObject takes it
+	JSON string // as event.ParseObject takes it
 	Bare bool   // only the identity was kept: of Secrets, and where the cut said so
 }
 

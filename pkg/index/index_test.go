@@ -243,3 +243,23 @@ func TestAgainstAModel(t *testing.T) {
 		}
 	})
 }
+
+// TestPrepare: what was prepared, by many at once, is found as what was put.
+func TestPrepare(t *testing.T) {
+	f := newFixture(t, 2, map[string]string{"byNode": "object.spec.nodeName"})
+	puts := make(chan func(), 100)
+	for i := range cap(puts) {
+		o := pod(t, "ns", fmt.Sprintf("p%d", i), "", fmt.Sprintf(`,"spec":{"nodeName":"n%d"}`, i%7))
+		f.stores[0].Put(o)
+		go func() { puts <- f.stores[1].Prepare(o) }()
+	}
+	for range cap(puts) {
+		(<-puts)()
+	}
+	if a, b := f.stores[0], f.stores[1]; a.Len() != b.Len() || a.Bytes() != b.Bytes() {
+		t.Errorf("%d objects of %d bytes, want %d of %d", b.Len(), b.Bytes(), a.Len(), a.Bytes())
+	}
+	if n := f.catalog.Count("pods", "byNode", "n3"); n != 2*14 {
+		t.Errorf("%d pods on n3, want 14 in each store", n)
+	}
+}

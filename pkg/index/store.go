@@ -109,15 +109,29 @@ func (v *view) get(key event.Key) *event.Object {
 
 // Put adds the object or replaces the one of its key.
 func (s *Store) Put(o *event.Object) {
-	size := o.Size()
-	if old := s.live.Load().put(o); old != nil {
+	v := s.live.Load()
+	s.insert(v, v.newEntry(o))
+}
+
+// Prepare evaluates the indexes for an object, which can be done for many at the same time, and returns a function that does the rest of
+// Put.
+func (s *Store) Prepare(o *event.Object) (put func()) {
+	v := s.live.Load()
+	e := v.newEntry(o)
+	return func() { s.insert(v, e) }
+}
+
+func (s *Store) insert(v *view, e *entry) {
+	size := e.object.Size()
+	if old := v.insert(e); old != nil {
 		size -= old.Size()
 	}
 	s.bytes.Add(int64(size))
 }
 
-// put returns the object that was there before.
-func (v *view) put(o *event.Object) (before *event.Object) {
+func (v *view) put(o *event.Object) { v.insert(v.newEntry(o)) }
+
+func (v *view) newEntry(o *event.Object) *entry {
 	e := &entry{object: o, key: o.Key().String()}
 	if len(v.specs) > 0 {
 		e.values = make([][]string, len(v.specs))
@@ -125,6 +139,11 @@ func (v *view) put(o *event.Object) (before *event.Object) {
 			e.values[i] = v.specs[i].values(o)
 		}
 	}
+	return e
+}
+
+// insert returns the object that was there before.
+func (v *view) insert(e *entry) (before *event.Object) {
 	if old := v.entry(e.key); old != nil {
 		before = old.object
 		e.key = old.key // so that the map's key and the entry share one string

@@ -24,27 +24,23 @@ type Restored struct {
 	// Listed: a list was complete before, so what the next one brings is new rather than initial. A Fed that is not empty says so too.
 	Listed bool
 	// Objects are the states, made with [Watch.Resource]. One without a resourceVersion is an intent: of that uid deltas may have
-	// been delivered, and nothing but its identity is known; those of one name come in the order of their gates. Where the watch
-	// keeps more of its objects than an identity, but some of these are no more than that (Secrets), they have to be listed.
+	// been delivered, and nothing but its identity is known; those of one name come in the order of their gates. Where the watch keeps more of its objects than an identity, but some of these are no more than that (Secrets),
+	// they have to be listed.
 	Objects []*event.Object
 }
 
 // Restore makes the watch go on from what was saved, be it nothing but that there was such a watch. It is called before
-// [Factory.Run], once. Nothing that is restored becomes a
-// delta. The watch then resumes at Fed and lists nothing, and what happened meanwhile becomes deltas as if it happened now.
+// [Factory.Run], once. Nothing that is restored becomes a delta. The watch then resumes at Fed and lists nothing, and what happened meanwhile becomes deltas as if it happened now.
 // Where that cannot be (the list at hand was not complete, the API server no longer knows what happened, has gone back in time, or is
 // another cluster's) it lists, and the difference becomes deltas; what is gone is Deleted and Stale, intents too.
 func (w *Watch) Restore(r Restored) {
-	w.cut.Lock()
-	defer w.cut.Unlock()
-	w.learnKind(r.Objects)
 	for _, o := range r.Objects {
 		if o.ResourceVersion() != "" {
-			w.measure(w.store.Get(o.Key()), o)
-			w.store.Put(o)
-			w.bare = w.bare || !w.spec.identityOnly() && isBare(o)
+			w.RestoreObject(o)
 		}
 	}
+	w.cut.Lock()
+	defer w.cut.Unlock()
 	for _, o := range r.Objects {
 		if o.ResourceVersion() == "" {
 			w.intend(o)
@@ -81,13 +77,33 @@ func (w *Watch) intend(o *event.Object) {
 	w.intents[o.UID()] = intent{o, len(w.intents)}
 }
 
-// learnKind takes the kind, which only discovery will tell, from the objects that share the watch's Resource. Nobody else has it yet.
-func (w *Watch) learnKind(objects []*event.Object) {
-	resource := w.resource.Load()
-	for _, o := range objects {
-		if resource.Kind == "" && o.Resource() == resource {
-			resource.Kind = o.Raw().Get("kind").Str()
-		}
+// RestoreObject is Restore for one state, and comes before it. It may be called from several goroutines at the same time, which is how
+// many objects are restored fast.
+func (w *Watch) RestoreObject(o *event.Object) {
+	put := w.prepare(o)
+	bare := !w.spec.identityOnly() && isBare(o)
+	w.cut.Lock()
+	defer w.cut.Unlock()
+	w.learnKind(o)
+	w.measure(w.store.Get(o.Key()), o)
+	put()
+	w.bare = w.bare || bare
+}
+
+// prepare does what it can of putting an object into the store.
+func (w *Watch) prepare(o *event.Object) (put func()) {
+	if store, ok := w.store.(interface {
+		Prepare(o *event.Object) (put func())
+	}); ok {
+		return store.Prepare(o)
+	}
+	return func() { w.store.Put(o) }
+}
+
+// learnKind takes the kind, which only discovery will tell, from an object that has the watch's Resource. Nobody reads it yet.
+func (w *Watch) learnKind(o *event.Object) {
+	if resource := w.resource.Load(); resource.Kind == "" && o.Resource() == resource {
+		resource.Kind = o.Raw().Get("kind").Str()
 	}
 }
 

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// restartConfig is what the router of the comparison runs with: an index, as most have, and a route for what changes.
+const restartConfig = `version: 1
+cluster: {name: bench, kubeconfig: %q}
+state: {dir: %q}
+listen: {probes: "127.0.0.1:0"}
+sources:
+  pods: {resource: v1/pods%s, indexes: {byNode: object.spec.nodeName}}
+sinks: {out: {stdout: {}}}
+routes:
+  - {name: all, from: pods, on: updated, to: out}
+`
+
+// cluster is where pods change all the time, from begin on until end.
+type cluster interface {
+	kubeconfig() string
+	namespaces() string // as YAML that follows the resource
+	begin()
+	end() error
+	lists() int // how often all pods were sent so far; -1: not known
+}
+
+// start is one start of the router.
+type start struct {
+	first time.Duration // from before the process was made until a change was delivered that was made after that
+	cpu   time.Duration // of the process until then
+}
+
+// compareRestarts measures, in turns, how long a router takes from its start to the first live delta that it delivers: one that has no
+// state and lists everything, and one that was stopped and goes on. It prints the medians and their ratio.
+//
+// The clock starts before the process is made, and stops when the first line of the route can be read from its standard output. From
+// the start on a pod is changed every few milliseconds (on the wire server: each millisecond, as soon as a watch has nothing else to
+// say), so this line is about the first change that the router could deliver; to the cold start, changes that came before its list was
+// made are part of the list. Nobody waits for readiness. The CPU is the process's until then: unlike the time, it does not depend on
+// what else the machine does.
+func compareRestarts(ctx context.Context, name, router string, c cluster, rounds int) error {
+	var cold, warm []start
+	for round := range rounds {
+		fmt.Fprintf(os.Stderr, "%s: round %d\n", name, round+1)
+		dir, err := os.MkdirTemp("", "deltarouter-bench")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		config := filepath.Join(dir, "config.yaml")
+		text := fmt.Sprintf(restartConfig, c.kubeconfig(), filepath.Join(dir, "state"), c.namespaces())
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			return err
+		}
+		first, err := startRouter(ctx, router, config, c, true)
+		if err != nil {
+			return fmt.Errorf("cold start: %w", err)
+		}
+		before := c.lists()
+		again, err := startRouter(ctx, router, config, c, false)
+		if err != nil {
+			return fmt.Errorf("restart: %w", err)
+		}
+		if n := c.lists(); n != before {
+			return errors.New("the restart listed everything")
+		}
+		cold, warm = append(cold, first), append(warm, again)
+	}
+	a, b := medianStart(cold), medianStart(warm)
+	fmt.Printf("%s, process start to first live delta: cold %v (%v CPU), restart %v (%v CPU), ratio %.3f\n",
+		name, a.first, a.cpu, b.first, b.cpu, float64(b.first)/float64(a.first))
+	return nil
+}
+
+func medianStart(all []start) start {
+	middle := func(f func(start) time.Duration) time.Duration {
+		figures := make([]time.Duration, len(all))
+		for i, s := range all {
+			figures[i] = f(s)
+		}
+		slices.Sort(figures)
+		return figures[len(figures)/2].Round(time.Millisecond)
+	}
+	return start{middle(func(s start) time.Duration { return s.first }), middle(func(s start) time.Duration { return s.cpu })}
+}
+
+// startRouter runs the router until it has delivered a change and, if it shall be saved, everything is on disk.
+func startRouter(ctx context.Context, router, config string, c cluster, save bool) (s start, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, router, "-config", config)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return start{}, err
+	}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return start{}, err
+	}
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return start{}, err
+	}
+	c.begin()
+	probes := make(chan string, 1)
+	go readLog(stderr, probes)
+	lines := bufio.NewReader(stdout)
+	_, err = lines.ReadString('\n')
+	s.first = time.Since(began)
+	s.cpu = cpuOf(cmd.Process.Pid)
+	go func() { _, _ = io.Copy(io.Discard, lines) }()
+	err = errors.Join(err, c.end())
+	if err == nil && save {
+		err = saved(ctx, <-probes)
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	return s, errors.Join(err, cmd.Wait())
+}
+
+// readLog finds the address of the probes, and shows what is worse than information.
+func readLog(log io.Reader, probes chan<- string) {
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		if _, address, ok := strings.Cut(line, `"for":"probes","address":"`); ok {
+			address, _, _ = strings.Cut(address, `"`)
+			probes <- "http://" + address + "/metrics"
+		}
+		if !strings.Contains(line, `"level":"INFO"`) {
+			fmt.Fprintln(os.Stderr, line)
+		}
+	}
+}
+
+// saved waits until a cut ends that began after the call: the age of the checkpoint has become smaller twice.
+func saved(ctx context.Context, metrics string) error {
+	for range 2 {
+		last := 0.0
+		for {
+			age, err := checkpointAge(ctx, metrics)
+			if err != nil {
+				return err
+			}
+			if age < last {
+				break
+			}
+			last = age
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+func checkpointAge(ctx context.Context, metrics string) (age float64, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, metrics, http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if rest, ok := strings.CutPrefix(line, "deltarouter_checkpoint_age_seconds "); ok {
+			_, err = fmt.Sscanf(rest, "%g", &age)
+			return age, err
+		}
+	}
+	return 0, errors.New("the router does not say how old its checkpoint is")
+}
+
+// cpuOf returns the user and system time of a process that runs; 0 where that cannot be known.
+func cpuOf(pid int) time.Duration {
+	const tick = 10 * time.Millisecond // USER_HZ is 100
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	var user, system int
+	_, _ = fmt.Sscan(fields[11]+" "+fields[12], &user, &system)
+	return time.Duration(user+system) * tick
+}
+
+// restarts compares on both clusters.
+func restarts(router, sandboxBinary string, onWire, onSandbox, rounds int) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	router, err := filepath.Abs(router)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "deltarouter-bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if onWire > 0 {
+		w, err := newWire(dir, onWire)
+		if err != nil {
+			return err
+		}
+		defer w.close()
+		if err := compareRestarts(ctx, fmt.Sprintf("wire server, %d pods", onWire), router, w, rounds); err != nil {
+			return err
+		}
+	}
+	if onSandbox == 0 {
+		return nil
+	}
+	s, err := newSandbox(ctx, sandboxBinary, filepath.Join(dir, "cluster"), onSandbox)
+	if err != nil {
+		return err
+	}
+	err = compareRestarts(ctx, fmt.Sprintf("sandbox, %d pods", onSandbox), router, s, rounds)
+	return errors.Join(err, s.close())
+}
