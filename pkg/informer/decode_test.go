@@ -47,7 +47,7 @@ func TestObject(t *testing.T) {
 		spec       Spec
 		text, want string
 	}{
-		{"kind is put in", *podSpec(), ` {"metadata":{"name":"a"}} `, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}`},
+		{"kind is put in", *podSpec(), ` {"metadata":{"name":"a"}} `, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"}}`},
 		{"apiVersion is put in", *podSpec(), `{ "kind":"Pod","metadata":{"name":"a"}}`, `{"apiVersion":"v1", "kind":"Pod","metadata":{"name":"a"}}`},
 		{"managedFields first", *podSpec(), `{"kind":"Pod","apiVersion":"v1","metadata":{"managedFields":[{}],"name":"a"}}`, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"}}`},
 		{"secret", secrets, secret, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","annotations":{"other":"y"}},"type":"Opaque"}`},
@@ -57,7 +57,7 @@ func TestObject(t *testing.T) {
 			`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","annotations":{"a.b/c":"1"}},"spec":{"containers":[{"name":"x","env":[1]},{"env":[],"name":"y"}]},"status":{"x":1}}`,
 			`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","annotations":{}},"spec":{"containers":[{"name":"x"},{"name":"y"}]}}`,
 		},
-		{"metadata", metadata, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"}}`, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}`},
+		{"metadata", metadata, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"}}`, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"}}`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestList(t *testing.T) {
 			if err != nil || len(objects) != 3 {
 				t.Fatalf("%d objects, %v", len(objects), err)
 			}
-			if got := string(objects[0].(*event.Object).JSON()); got != `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","resourceVersion":"1"}}` {
+			if got := string(objects[0].(*event.Object).JSON()); got != `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"1"}}` {
 				t.Error(got)
 			}
 			if p, ok := objects[1].(placeholder); !ok || p.Key().Name != "b" || p.ResourceVersion() != "2" {
