@@ -24,7 +24,7 @@ func (f *function) instruction() {
 		f.pay(int64(in.weight))
 	case f.charge != none:
 		f.sized = true
-		f.edits = append(f.edits, edit{at: at, depth: len(f.frames), kind: editSized, scale: in.scale, weight: int64(in.weight), joined: none})
+		f.edits = append(f.edits, edit{at: int32(at), depth: int32(len(f.frames)), kind: editSized, scale: in.scale, weight: int64(in.weight)})
 	}
 	f.immediate(in.imm)
 }
@@ -38,7 +38,7 @@ func (f *function) featureAt(at int, name string) {
 func (f *function) prefixed(at int, prefix byte) instruction {
 	sub := f.u32()
 	if f.i-at != 1+len(appendUint(nil, uint64(sub))) {
-		f.edits = append(f.edits, edit{at: at, skip: f.i - at, kind: editOpcode, weight: int64(prefix), joined: int(sub)})
+		f.edits = append(f.edits, edit{at: int32(at), skip: uint8(f.i - at), kind: editOpcode, weight: int64(prefix), joined: int32(sub)})
 	}
 	var in instruction
 	if prefix == opMisc {
@@ -68,7 +68,7 @@ func (f *function) control(at int, op byte) {
 		if op == opIf {
 			f.pay(1)
 		}
-		f.push(op, f.blockType())
+		f.push(at, op, f.blockType())
 	case opElse:
 		f.elseBranch()
 	case opEnd:
@@ -78,17 +78,18 @@ func (f *function) control(at int, op byte) {
 		f.leave()
 	case opBr:
 		f.pay(1)
-		f.label(f.index(len(f.frames), "label"))
+		f.jump(at)
 		f.leave()
 	case opBrIf:
 		f.pay(1)
-		f.label(f.index(len(f.frames), "label"))
+		f.jump(at)
 		f.branch()
 	case opBrTable:
 		f.pay(3)
-		f.table()
+		f.table(at)
 	case opReturn:
 		f.pay(1)
+		f.store(at, 0)
 		f.label(len(f.frames) - 1)
 		f.leave()
 	case opCall:
@@ -114,25 +115,39 @@ func (f *function) call(at, typ int, cost int64) {
 	if f.charge == none {
 		return
 	}
-	f.calls = true
+	f.calls, f.frames[len(f.frames)-1].calls = true, true
 	f.work += t.results
-	f.pay(cost + int64(t.params+t.results)/4)
-	f.edits = append(f.edits, edit{at: at, kind: editCall, joined: none})
+	f.pay(cost + entryCharge + int64(t.params+t.results)/4)
+	f.edits = append(f.edits, edit{at: int32(at), kind: editCall})
+}
+
+// jump reads the label of a branch.
+func (f *function) jump(at int) {
+	depth := f.index(len(f.frames), "label")
+	if !f.ok() {
+		return
+	}
+	f.store(at, len(f.frames)-1-depth)
+	f.label(depth)
 }
 
 // table reads a table of branches.
-func (f *function) table() {
+func (f *function) table(at int) {
 	n := f.count(f.p.cfg.MaxValues, "labels")
 	f.targets = f.targets[:0]
+	outermost := len(f.frames) - 1
 	for range n + 1 {
 		depth := f.index(len(f.frames), "label")
 		if !f.ok() {
 			return
 		}
 		f.label(depth)
+		outermost = min(outermost, len(f.frames)-1-depth)
 		f.targets = append(f.targets, depth)
 	}
-	f.deferHead(f.targets)
+	before := len(f.edits)
+	f.store(at, outermost)
+	f.deferHead(f.targets, len(f.edits)-before)
 	f.leave()
 }
 

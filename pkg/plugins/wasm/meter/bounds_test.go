@@ -179,14 +179,14 @@ func TestExact(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if end, used := g.call(t, math.MaxInt64/2, "count", n); end != "returned" || used != int64(6*n+2) {
-				t.Errorf("%s with %d, want 6 for each of %d rounds and 2 for the call", end, used, n)
+			if end, used := g.call(t, math.MaxInt64/2, "count", n); end != "returned" || used != int64(6*n) {
+				t.Errorf("%s with %d, want 6 for each of %d rounds", end, used, n)
 			}
 			// What is missing is exactly one unit.
-			if end, _ := g.call(t, int64(6*n+2), "count", n); end != "returned" {
+			if end, _ := g.call(t, int64(6*n), "count", n); end != "returned" {
 				t.Errorf("%s with just enough fuel", end)
 			}
-			if end, _ := g.call(t, int64(6*n+1), "count", n); end != "out of fuel" {
+			if end, _ := g.call(t, int64(6*n-1), "count", n); end != "out of fuel" {
 				t.Errorf("%s with too little fuel", end)
 			}
 		})

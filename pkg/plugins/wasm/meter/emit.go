@@ -98,61 +98,88 @@ const (
 // write appends the function that was read to the code section.
 func (p *parser) write(groups, start, first int, frame int64) {
 	f := &p.function
-	w := writer{b: p.body[:0], fuel: uint64(p.globals), stack: uint64(p.globals + 1), depth: uint64(f.locals), size: uint64(f.locals)}
-	if added := w.locals(f); added > 0 {
-		w.b = appendUint(w.b, uint64(groups)+1)
-		w.b = append(w.b, f.b[start:first]...)
-		w.b = append(appendUint(w.b, added), typeI32)
-	} else {
-		w.b = append(w.b, f.b[:first]...)
+	w := writer{b: p.body[:0], fuel: uint64(p.globals), stack: uint64(p.globals + 1)}
+	w.locals(f, groups, f.b[start:first])
+	w.op(opBlock, emptyBlock)
+	if f.cached {
+		w.op(opBlock, emptyBlock)
 	}
-	w.op(opBlock, emptyBlock, opBlock)
+	w.op(opBlock)
 	w.b = append(w.b, p.resultType(f.number)...)
 	done := first
 	for i := range f.edits {
 		e := &f.edits[i]
 		w.b = append(w.b, f.b[done:e.at]...)
-		done = e.at + e.skip
+		done = int(e.at) + int(e.skip)
+		w.cached, w.trap = e.cached, int64(e.depth)
+		if f.cached && !e.cached {
+			w.trap++ // beyond the block that stores the local
+		}
 		switch e.kind {
 		case editCharge:
 			if e.weight > 0 {
-				w.charge(e.weight, e.depth)
+				w.charge(e.weight)
 			}
 			if i == 0 && f.calls {
 				w.guard(frame, int64(p.cfg.Stack))
 			}
 		case editSized:
-			w.sized(e.scale, e.weight, e.depth)
+			w.sized(e.scale, e.weight)
 		case editCall:
 			w.local(opLocalGet, w.depth)
 			w.global(opGlobalSet, w.stack)
+		case editLoad, editStore:
+			if e.cached {
+				w.move(e.kind)
+			}
 		case editOpcode:
 			w.b = appendUint(append(w.b, byte(e.weight)), uint64(e.joined))
 		}
 	}
 	w.b = append(w.b, f.b[done:]...)
-	w.op(opReturn, opEnd, opUnreachable, opEnd)
+	w.op(opReturn, opEnd)
+	if f.cached {
+		w.move(editStore)
+		w.op(opEnd)
+	}
+	w.op(opUnreachable, opEnd)
 	p.body = w.b
 	p.out = append(appendUint(p.out, uint64(len(w.b))), w.b...)
 }
 
 // writer appends instructions.
 type writer struct {
-	b           []byte
-	fuel, stack uint64 // globals
-	depth, size uint64 // locals: stack in use with this call, operand of an instruction that is charged by size
+	b                  []byte
+	fuel, stack        uint64 // globals
+	depth, size, cache uint64 // locals: stack in use with this call, operand that is charged for, fuel
+	cached             bool   // the fuel is in the local
+	trap               int64  // label of the block that ends in a trap
 }
 
-// locals returns how many are added to those of a function.
-func (w *writer) locals(f *function) (n uint64) {
+// locals appends the locals of a function, and those that are needed beside them.
+func (w *writer) locals(f *function, groups int, old []byte) {
+	var words, longs byte
+	next := uint64(f.locals)
 	if f.calls {
-		n++
+		w.depth = next
+		words, next = words+1, next+1
 	}
 	if f.sized {
-		w.size += n
-		n++
+		w.size = next
+		words, next = words+1, next+1
 	}
-	return n
+	if f.cached {
+		w.cache = next
+		longs = 1
+	}
+	w.b = appendUint(w.b, uint64(groups)+uint64(min(words, 1)+longs))
+	w.b = append(w.b, old...)
+	if words > 0 {
+		w.op(words, typeI32)
+	}
+	if longs > 0 {
+		w.op(longs, typeI64)
+	}
 }
 
 func (w *writer) op(ops ...byte)               { w.b = append(w.b, ops...) }
@@ -160,27 +187,50 @@ func (w *writer) local(op byte, index uint64)  { w.b = appendUint(append(w.b, op
 func (w *writer) global(op byte, index uint64) { w.b = appendUint(append(w.b, op), index) }
 func (w *writer) constant(op byte, v int64)    { w.b = appendInt(append(w.b, op), v) }
 
-// charge takes a constant from the fuel: fuel -= weight; if fuel < 0 { unreachable }
-func (w *writer) charge(weight int64, depth int) {
-	w.global(opGlobalGet, w.fuel)
+// move takes the fuel into the local or back.
+func (w *writer) move(kind editKind) {
+	if kind == editLoad {
+		w.global(opGlobalGet, w.fuel)
+		w.local(opLocalSet, w.cache)
+		return
+	}
+	w.local(opLocalGet, w.cache)
+	w.global(opGlobalSet, w.fuel)
+}
+
+// charge takes a constant from the fuel: fuel -= weight; if fuel < 0 goto trap
+func (w *writer) charge(weight int64) {
+	w.get()
 	w.constant(opI64Const, weight)
 	w.op(opI64Sub)
-	w.check(depth)
+	w.check()
+}
+
+func (w *writer) get() {
+	if w.cached {
+		w.local(opLocalGet, w.cache)
+	} else {
+		w.global(opGlobalGet, w.fuel)
+	}
 }
 
 // check stores what is left and traps if it is negative.
-func (w *writer) check(depth int) {
-	w.global(opGlobalSet, w.fuel)
-	w.global(opGlobalGet, w.fuel)
+func (w *writer) check() {
+	if w.cached {
+		w.local(opLocalTee, w.cache)
+	} else {
+		w.global(opGlobalSet, w.fuel)
+		w.global(opGlobalGet, w.fuel)
+	}
 	w.constant(opI64Const, 0)
 	w.op(opI64LtS, opBrIf)
-	w.b = appendUint(w.b, uint64(depth))
+	w.b = appendUint(w.b, uint64(w.trap))
 }
 
 // sized takes a weight and the size on top of the stack, which stays there.
-func (w *writer) sized(s scale, weight int64, depth int) {
+func (w *writer) sized(s scale, weight int64) {
 	w.local(opLocalTee, w.size)
-	w.global(opGlobalGet, w.fuel)
+	w.get()
 	w.local(opLocalGet, w.size)
 	w.op(opI64ExtendU)
 	if s.shift > 0 {
@@ -193,7 +243,7 @@ func (w *writer) sized(s scale, weight int64, depth int) {
 	w.op(opI64Sub)
 	w.constant(opI64Const, weight)
 	w.op(opI64Sub)
-	w.check(depth)
+	w.check()
 }
 
 // guard adds the frame to the stack in use: depth = stack + frame; if depth > limit { stack = depth; unreachable }
