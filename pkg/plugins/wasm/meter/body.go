@@ -8,18 +8,16 @@ func (f *function) instruction() {
 	if op == opMisc || op == opVector {
 		in = f.prefixed(at, op)
 	}
-	switch in.imm {
-	case immUnknown:
+	switch {
+	case in.imm == immUnknown:
 		if name := featureOf(op); name != "" {
 			f.featureAt(at, name)
 		}
 		f.failAt(at, "unknown instruction %#x", op)
 		return
-	case immControl:
+	case in.imm == immControl:
 		f.control(at, op)
 		return
-	}
-	switch {
 	case !in.scale.sized():
 		f.pay(int64(in.weight))
 	case f.charge != none:
@@ -33,12 +31,12 @@ func (f *function) featureAt(at int, name string) {
 	f.failWith(&FeatureError{Feature: name, Function: f.number, Offset: f.start + at})
 }
 
-// prefixed reads the opcode after a prefix. It must be written in its shortest form: wazero reads but one byte after 0xfd, and would
-// take what follows a longer form for other instructions.
+// prefixed reads the opcode after a prefix. After 0xfd it must be in its shortest form: wazero reads but one byte there, and would
+// take the rest of a longer form, and then immediates of the guest's choice, for instructions that were never charged.
 func (f *function) prefixed(at int, prefix byte) instruction {
 	sub := f.u32()
-	if f.i-at != 1+len(appendUint(nil, uint64(sub))) {
-		f.edits = append(f.edits, edit{at: int32(at), skip: uint8(f.i - at), kind: editOpcode, weight: int64(prefix), joined: int32(sub)})
+	if prefix == opVector && f.i-at != 1+len(appendUint(nil, uint64(sub))) {
+		f.failAt(at, "instruction %#x %d is not in its shortest form", prefix, sub)
 	}
 	var in instruction
 	if prefix == opMisc {
@@ -116,7 +114,6 @@ func (f *function) call(at, typ int, cost int64) {
 		return
 	}
 	f.calls, f.frames[len(f.frames)-1].calls = true, true
-	f.work += t.results
 	f.pay(cost + entryCharge + int64(t.params+t.results)/4)
 	f.edits = append(f.edits, edit{at: int32(at), kind: editCall})
 }

@@ -58,7 +58,7 @@ func (p *parser) rewrite(index int, body reader) error {
 	if !f.ok() {
 		return f.err
 	}
-	p.write(groups, start, first, frameSize(size, f.work))
+	p.write(groups, start, first, frameSize(size, f.seen))
 	return nil
 }
 
@@ -83,16 +83,16 @@ func (f *function) readLocals(t signature) (groups, start, size int) {
 	return groups, start, size
 }
 
-// frameSize estimates the bytes of native stack of a call.
-func frameSize(values, work int) int64 {
-	return min(int64(frameBase+values+frameWork*work), math.MaxInt32/4)
+// frameSize estimates the bytes of native stack of a call: the compiler keeps there what does not stay in a register while others are
+// called, so a part of the locals and of what instructions leave. Most functions need a half to a tenth of it; one that holds many
+// results over a call, up to four times as much.
+func frameSize(values, instructions int) int64 {
+	return min(int64(frameBase+values+frameShare*instructions), math.MaxInt32/4)
 }
 
-// Of an estimated frame: what each has, and the share of an instruction's result, which is kept there if it does not stay in a
-// register.
 const (
-	frameBase = 64
-	frameWork = 2
+	frameBase  = 32
+	frameShare = 2
 )
 
 // write appends the function that was read to the code section.
@@ -110,7 +110,7 @@ func (p *parser) write(groups, start, first int, frame int64) {
 	for i := range f.edits {
 		e := &f.edits[i]
 		w.b = append(w.b, f.b[done:e.at]...)
-		done = int(e.at) + int(e.skip)
+		done = int(e.at)
 		w.cached, w.trap = e.cached, int64(e.depth)
 		if f.cached && !e.cached {
 			w.trap++ // beyond the block that stores the local
@@ -132,8 +132,6 @@ func (p *parser) write(groups, start, first int, frame int64) {
 			if e.cached {
 				w.move(e.kind)
 			}
-		case editOpcode:
-			w.b = appendUint(append(w.b, byte(e.weight)), uint64(e.joined))
 		}
 	}
 	w.b = append(w.b, f.b[done:]...)
@@ -241,6 +239,11 @@ func (w *writer) sized(s scale, weight int64) {
 		w.op(opI64Mul)
 	}
 	w.op(opI64Sub)
+	if s == growScale { // it may be copied
+		w.op(opMemorySize, 0, opI64ExtendU)
+		w.constant(opI64Const, copyPage)
+		w.op(opI64Mul, opI64Sub)
+	}
 	w.constant(opI64Const, weight)
 	w.op(opI64Sub)
 	w.check()

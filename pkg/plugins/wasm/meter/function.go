@@ -14,11 +14,10 @@ type edit struct {
 	weight int64 // editCharge: 0: nothing, it joined another
 	extra  int64 // editCharge: what joined it
 	at     int32 // in the body
-	joined int32 // editCharge: the charge that it joined, or none. editOpcode: the opcode
+	joined int32 // editCharge: the charge that it joined, or none.
 	depth  int32 // blocks that are open, the function's own included. editStore: the outermost that is gone to
 	scale  scale // editSized
 	kind   editKind
-	skip   uint8 // bytes that are left out
 	state  chargeState
 	cached bool // the fuel is in a local, see cacheLoops
 }
@@ -29,7 +28,6 @@ const (
 	editCharge editKind = iota // takes weight from the fuel, and traps if there is none
 	editSized                  // the same, by the size on top of the stack
 	editCall                   // says how much stack is in use
-	editOpcode                 // writes an opcode after a prefix in its shortest form
 	editLoad                   // takes the fuel into a local, if cached
 	editStore                  // puts it back, if cached
 )
@@ -80,7 +78,7 @@ type function struct {
 	calls   bool // others
 	sized   bool // has instructions that are charged by size
 	cached  bool // has loops with the fuel in a local
-	work    int  // instructions that make a value
+	seen    int  // instructions
 	targets []int
 }
 
@@ -302,11 +300,12 @@ func (f *function) cacheLoops() {
 // read reads the whole body.
 func (f *function) read(t signature) {
 	f.frames, f.edits, f.loops = f.frames[:0], f.edits[:0], f.loops[:0]
-	f.values, f.calls, f.sized, f.work = f.locals, false, false, 0
+	f.values, f.calls, f.sized, f.seen = f.locals, false, false, 0
 	f.begin(f.i, forced, none)
 	f.push(f.i, opBlock, signature{results: t.results})
 	for f.ok() && len(f.frames) > 0 {
 		f.instruction()
+		f.seen++
 		if f.values++; f.values > int(min(f.p.cfg.MaxValues, math.MaxInt32)) {
 			f.failAt(f.i, "function %d has more than %d values: too large to compile", f.number, f.p.cfg.MaxValues)
 		}

@@ -11,7 +11,7 @@ type Config struct {
 	// Init is what the fuel counter starts with, so that a start section is bounded before the host can set the counter.
 	Init int64
 	// Stack is the most stack that the functions that call others may hold at once, in bytes of their frames as estimated.
-	// Default 4 MiB.
+	// Default 8 MiB.
 	Stack int32
 	// MaxFunctions bounds the functions that the module defines. Default 100,000.
 	MaxFunctions uint32
@@ -86,7 +86,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	if c.Stack <= 0 {
-		c.Stack = 4 << 20
+		c.Stack = 8 << 20
 	}
 	c.Stack = min(c.Stack, math.MaxInt32/2) // one frame above it must not wrap
 	set(&c.MaxFunctions, 100_000)

@@ -20,6 +20,7 @@ const (
 	opLocalTee     = 0x22
 	opGlobalGet    = 0x23
 	opGlobalSet    = 0x24
+	opMemorySize   = 0x3f
 	opMemoryGrow   = 0x40
 	opI32Const     = 0x41
 	opI64Const     = 0x42
@@ -92,71 +93,57 @@ type scale struct {
 
 func (s scale) sized() bool { return s != scale{} }
 
-// Costs of what takes a size. Filling and copying of memory not in a cache runs at some 8 bytes in the time of a simple instruction.
+// growScale is the scale of memory.grow. What memory there is is charged too, see copyPage.
+var growScale = scale{times: growPage}
+
+// Costs, measured on amd64. What a simple instruction takes differs (0.1 to 1 ns), and these are dear rather than cheap: filling and
+// copying is charged as it runs where no cache helps.
 const (
-	bytesShift   = 3
+	bytesShift   = 2    // 4 bytes are filled or copied for 1
 	entryCost    = 2    // of a table
-	growEntry    = 8    // a table grows by an entry; it is copied when it grows
-	growPage     = 8192 // memory grows by 64 KiB: they are cleared, and what is there is copied now and then
+	growEntry    = 8    // of a table, which is copied when it grows
+	growPage     = 8192 // memory grows by 64 KiB, to be cleared
+	copyPage     = 4096 // 64 KiB of memory are copied to a larger place
 	growBase     = 200  // leaves the guest's code
 	bulkBase     = 20
-	refFuncCost  = 50 // leaves the guest's code
-	callCost     = 4  // beside entryCharge of the function called
-	indirectCost = 8
-	importCost   = 50 // leaves the guest's code; what the host does is charged by the host
-	entryCharge  = 2
+	refFuncCost  = 150 // leaves the guest's code
+	callCost     = 4   // beside entryCharge
+	indirectCost = 8   // beside entryCharge
+	importCost   = 50  // leaves the guest's code; what the host does is charged by the host
+	entryCharge  = 2   // what a function does before its first instruction
 )
 
-// instructions holds what plain returns.
+// instructions are those of one byte. Those that are left out there are of proposals, or none.
 var instructions = func() (all [256]instruction) {
-	for op := range all {
-		all[op] = plain(byte(op))
+	set := func(from, to int, in instruction) {
+		for op := from; op <= to; op++ {
+			all[op] = in
+		}
 	}
+	set(0x00, 0x00, instruction{imm: immControl}) // unreachable
+	set(0x01, 0x01, instruction{imm: immNone})    // nop
+	set(opBlock, opElse, instruction{imm: immControl})
+	set(opEnd, opCallIndirect, instruction{imm: immControl})
+	set(0x1a, 0x1b, instruction{imm: immNone, weight: 1}) // drop, select
+	set(opSelectTyped, opSelectTyped, instruction{imm: immTypes, weight: 1})
+	set(opLocalGet, opLocalTee, instruction{imm: immLocal, weight: 1})
+	set(opGlobalGet, opGlobalSet, instruction{imm: immGlobal, weight: 1})
+	set(0x25, 0x26, instruction{imm: immTable, weight: 3})  // table.get, table.set
+	set(0x28, 0x3e, instruction{imm: immMemarg, weight: 1}) // loads and stores
+	set(opMemorySize, opMemorySize, instruction{imm: immMemory, weight: 1})
+	set(opMemoryGrow, opMemoryGrow, instruction{imm: immMemory, weight: growBase, scale: growScale})
+	set(opI32Const, opI32Const, instruction{imm: immI32, weight: 1})
+	set(opI64Const, opI64Const, instruction{imm: immI64, weight: 1})
+	set(opF32Const, opF32Const, instruction{imm: immBytes4, weight: 1})
+	set(opF64Const, opF64Const, instruction{imm: immBytes8, weight: 1})
+	for op := 0x45; op <= 0xc4; op++ {
+		all[op] = instruction{imm: immNone, weight: numericWeight(byte(op))}
+	}
+	set(opRefNull, opRefNull, instruction{imm: immRefType, weight: 1})
+	set(0xd1, 0xd1, instruction{imm: immNone, weight: 1}) // ref.is_null
+	set(opRefFunc, opRefFunc, instruction{imm: immFunc, weight: refFuncCost})
 	return all
 }()
-
-// plain returns the instruction of a one-byte opcode.
-func plain(op byte) instruction {
-	switch {
-	case op == 0x01: // nop
-		return instruction{imm: immNone}
-	case op == opUnreachable, op >= opBlock && op <= opElse, op >= opEnd && op <= opCallIndirect:
-		return instruction{imm: immControl}
-	case op == 0x1a, op == 0x1b: // drop, select
-		return instruction{imm: immNone, weight: 1}
-	case op == opSelectTyped:
-		return instruction{imm: immTypes, weight: 1}
-	case op >= opLocalGet && op <= opLocalTee:
-		return instruction{imm: immLocal, weight: 1}
-	case op == opGlobalGet, op == opGlobalSet:
-		return instruction{imm: immGlobal, weight: 1}
-	case op == 0x25, op == 0x26: // table.get, table.set
-		return instruction{imm: immTable, weight: 3}
-	case op >= 0x28 && op <= 0x3e: // loads and stores
-		return instruction{imm: immMemarg, weight: 1}
-	case op == 0x3f: // memory.size
-		return instruction{imm: immMemory, weight: 1}
-	case op == opMemoryGrow:
-		return instruction{imm: immMemory, weight: growBase, scale: scale{times: growPage}}
-	case op == opI32Const:
-		return instruction{imm: immI32, weight: 1}
-	case op == opI64Const:
-		return instruction{imm: immI64, weight: 1}
-	case op == opF32Const:
-		return instruction{imm: immBytes4, weight: 1}
-	case op == opF64Const:
-		return instruction{imm: immBytes8, weight: 1}
-	case op >= 0x45 && op <= 0xc4:
-		return instruction{imm: immNone, weight: numericWeight(op)}
-	case op == opRefNull:
-		return instruction{imm: immRefType, weight: 1}
-	case op == 0xd1: // ref.is_null
-		return instruction{imm: immNone, weight: 1}
-	case op == opRefFunc:
-		return instruction{imm: immFunc, weight: refFuncCost}
-	}
-	return instruction{}
-}
 
 func numericWeight(op byte) uint8 {
 	switch {

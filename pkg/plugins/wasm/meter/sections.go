@@ -124,26 +124,15 @@ func (p *parser) section(id byte, s reader) {
 	body := s.b
 	switch id {
 	case secCustom:
-		name := s.name()
-		if name != "name" || p.named {
+		if !p.customSection(&s) {
 			body = nil
 		}
-		if s.ok() && name == "name" && p.named {
-			s.fail(s.at(), "name section twice")
-		}
-		p.named = p.named || name == "name"
-		s.i = len(s.b)
 	case secType:
 		p.typeSection(&s)
 	case secImport:
 		p.importSection(&s)
 	case secFunction:
-		for range s.count(p.cfg.MaxFunctions, "functions") {
-			p.funcs = append(p.funcs, s.index(len(p.types), "type"))
-			if !s.ok() {
-				break
-			}
-		}
+		p.functionSection(&s)
 	case secTable:
 		body = p.tableSection(&s)
 	case secMemory:
@@ -151,15 +140,7 @@ func (p *parser) section(id byte, s reader) {
 			p.memory(&s)
 		}
 	case secGlobal:
-		for range s.count(math.MaxUint32, "globals") {
-			valueType(&s)
-			mutability(&s)
-			p.constExpr(&s)
-			if !s.ok() {
-				break
-			}
-			p.globals++
-		}
+		p.globalSection(&s)
 	case secExport:
 		p.exportSection(&s)
 	case secStart:
@@ -183,56 +164,39 @@ func (p *parser) section(id byte, s reader) {
 	}
 }
 
-// featureOfType names the proposal of a type that is none of WebAssembly 2.0.
-func featureOfType(c byte) string {
-	switch {
-	case c == 0x63 || c == 0x64:
-		return "function-references"
-	case c == 0x69 || c == 0x74:
-		return "exception-handling"
-	case c == 0x68 || c == 0x75:
-		return "stack-switching"
-	case c >= 0x6a && c <= 0x73, c == 0x77 || c == 0x78, c >= 0x4e && c <= 0x50, c == 0x5e || c == 0x5f:
-		return "gc"
+// customSection reports whether a section is kept: the names of functions are, for the traces of traps. The lines of debuggers would
+// be wrong now, and nobody reads the rest.
+func (p *parser) customSection(s *reader) bool {
+	at, name := s.at(), s.name()
+	s.i = len(s.b)
+	if name != "name" {
+		return false
 	}
-	return ""
+	if p.named {
+		s.fail(at, "name section twice")
+	}
+	p.named = true
+	return true
 }
 
-func badType(r *reader, c byte) {
-	if name := featureOfType(c); name != "" && r.ok() {
-		r.feature(r.at()-1, name)
-		return
-	}
-	r.fail(r.at()-1, "unknown type %#x", c)
-}
-
-func refType(r *reader) {
-	if c := r.byte(); c != 0x70 && c != 0x6f {
-		badType(r, c)
-	}
-}
-
-func valueType(r *reader) byte {
-	c := r.byte()
-	if (c < 0x7b || c > 0x7f) && c != 0x70 && c != 0x6f {
-		badType(r, c)
-	}
-	return c
-}
-
-func sizeOf(valueType byte) int {
-	if valueType == typeV128 {
-		return 16
-	}
-	return 8
-}
-
-func mutability(r *reader) {
-	if c := r.byte(); c > 1 {
-		if c&2 != 0 {
-			r.feature(r.at()-1, "shared-everything-threads")
+func (p *parser) functionSection(s *reader) {
+	for range s.count(p.cfg.MaxFunctions, "functions") {
+		p.funcs = append(p.funcs, s.index(len(p.types), "type"))
+		if !s.ok() {
+			return
 		}
-		r.fail(r.at()-1, "unknown mutability %#x", c)
+	}
+}
+
+func (p *parser) globalSection(s *reader) {
+	for range s.count(math.MaxUint32, "globals") {
+		valueType(s)
+		mutability(s)
+		p.constExpr(s)
+		if !s.ok() {
+			return
+		}
+		p.globals++
 	}
 }
 
@@ -251,15 +215,6 @@ func (p *parser) typeSection(s *reader) {
 		}
 		p.types = append(p.types, t)
 	}
-}
-
-func types(s *reader, size *int) (n int, last byte) {
-	n = s.count(1000, "parameters or results")
-	for range n {
-		last = valueType(s)
-		*size += sizeOf(last)
-	}
-	return n, last
 }
 
 func (p *parser) importSection(s *reader) {
@@ -301,25 +256,6 @@ func (p *parser) memory(s *reader) {
 	if p.memories++; p.memories > 1 {
 		s.feature(at, "multi-memory")
 	}
-}
-
-// limits reads a size: least, and most or -1.
-func limits(s *reader) (least, most int64) {
-	at := s.at()
-	switch flags := s.byte(); {
-	case flags > 15:
-		s.fail(at, "unknown limits %#x", flags)
-	case flags&2 != 0:
-		s.feature(at, "threads")
-	case flags&4 != 0:
-		s.feature(at, "memory64")
-	case flags&8 != 0:
-		s.feature(at, "custom-page-sizes")
-	case flags&1 == 0:
-		return int64(s.u32()), -1
-	}
-	least = int64(s.u32())
-	return least, int64(s.u32())
 }
 
 // tableSection returns the section with a limit put on tables that have none.
@@ -386,49 +322,6 @@ func (p *parser) exportSection(s *reader) {
 		if !s.ok() {
 			return
 		}
-	}
-}
-
-// constExpr reads a constant expression: one instruction in WebAssembly 2.0.
-func (p *parser) constExpr(s *reader) {
-	at := s.at()
-	switch op := s.byte(); op {
-	case opI32Const:
-		s.signed(32)
-	case opI64Const:
-		s.signed(64)
-	case opF32Const:
-		s.bytes(4)
-	case opF64Const:
-		s.bytes(8)
-	case opGlobalGet:
-		s.index(p.globals, "global")
-	case opRefNull:
-		refType(s)
-	case opRefFunc:
-		s.index(len(p.funcs), "function")
-	case opVector:
-		if s.byte() != vecConst {
-			s.fail(at, "instruction in a constant expression")
-		}
-		s.bytes(16)
-	case opGC:
-		s.feature(at, "gc")
-	default:
-		s.fail(at, "instruction %#x in a constant expression", op)
-	}
-	if !s.ok() {
-		return
-	}
-	at = s.at()
-	switch op := s.byte(); op {
-	case opEnd:
-	case opI32Const, opI64Const, opGlobalGet, 0x6a, 0x6b, 0x6c, 0x7c, 0x7d, 0x7e:
-		s.feature(at, "extended-const")
-	case opGC:
-		s.feature(at, "gc")
-	default:
-		s.fail(at, "constant expression without end")
 	}
 }
 
