@@ -73,22 +73,24 @@ func (r *router) comeBack(change *pipeline.Change) error {
 	return nil
 }
 
-// comesBack gives a route what is owed. appears: it does not run now, so what it owes is in the state folder too.
+// comesBack gives a route what is owed. appears: it does not run now, so what it owes is in the state folder alone.
 func (r *router) comesBack(change *pipeline.Change, p routePlan, appears bool) error {
-	var own, before []checkpoint.Owed
+	var own checkpoint.Debt
+	var head []checkpoint.Owed
 	var err error
 	if appears {
-		if own, err = r.state.db.LoadRoute(p.Name, r.resource); err != nil {
+		if head, own, err = r.state.debt(p.Route, r.resource); err != nil {
 			return err
 		}
 	}
 	if !r.heirs[p.Name] {
-		if len(own) == 0 {
+		if own.N == 0 {
 			return nil
 		}
-		return change.Restore(p.Name, own)
+		return change.Restore(p.Name, head, own)
 	}
-	if before, err = r.state.db.LoadRoute(p.Was, r.resource); err != nil {
+	before, err := r.state.db.Debt(p.Was)
+	if err != nil {
 		return err
 	}
 	return change.Inherit(p.Name, p.Was, before, own)

@@ -71,7 +71,7 @@ func newDesk(t *testing.T, synced bool, cached ...*event.Object) (letterDesk, *t
 	catalog.Add("s", []*index.Store{store}, nil)
 	r.objects.Store(catalog)
 	sink := &taker{}
-	r.pipeline, err = pipeline.New(pipeline.Config{DeadLetters: r.state.letters, Durable: true, Routes: []pipeline.Route{
+	r.pipeline, err = pipeline.New(pipeline.Config{DeadLetters: r.state.letters, Store: r.state, Routes: []pipeline.Route{
 		{Name: "r", Sources: []string{"s"}, Ops: event.Ops(), Sinks: []pipeline.NamedSink{{Name: "out", Sink: sink}}},
 	}})
 	if err != nil {

@@ -41,7 +41,7 @@ func TestMemoriesOfACut(t *testing.T) {
 	s.memories = m
 	m.stores["h"] = kv.New(true)
 	var err error
-	s.pipeline, err = pipeline.New(pipeline.Config{Durable: true, Routes: []pipeline.Route{{
+	s.pipeline, err = pipeline.New(pipeline.Config{Store: s, Routes: []pipeline.Route{{
 		Name: "r", Sources: []string{"s"}, Ops: event.Ops(), HandlerName: "h", Handler: noter{m.stores["h"]}, Concurrency: 2,
 		Overflow: pipeline.Block, Capacity: 1000,
 		Sinks: []pipeline.NamedSink{{Name: "out", Sink: &taker{}}},

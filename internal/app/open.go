@@ -70,7 +70,8 @@ func (r *router) open(ctx context.Context) error {
 	delivering := pipeline.Config{Metrics: r.metrics, Log: r.log}
 	if r.state != nil {
 		watching.Gate = r.state.writer.Gate
-		delivering.Durable, delivering.DeadLetters = true, r.state.letters
+		delivering.Store, delivering.DeadLetters = r.state, r.state.letters
+		delivering.MaxDisk = int64(r.plan.config.State.MaxSize) / spillShare
 	}
 	r.factory = informer.New(watching)
 	r.openStores(&parts{})

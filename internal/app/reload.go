@@ -165,6 +165,9 @@ func (r *router) reload(ctx context.Context) error {
 		r.forgetMetrics(&next.parts)
 		return err
 	}
+	if r.state != nil {
+		r.state.resolve(next.resource)
+	}
 	r.startWaits(ctx, next.waits, change)
 	change.Finish(ctx)
 	old := r.parts

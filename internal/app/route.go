@@ -30,7 +30,7 @@ func (r *router) route(p *routePlan) pipeline.Route {
 		Existing:    p.Existing == config.ExistingDeliver, Known: r.known[p.Name], Renew: r.heirs[p.Name],
 		Deliver: deliver(p.Deliver), Overflow: overflow(p.Overflow), OnFailure: onFailure(p.OnFailure),
 		Batch:       pipeline.Batch{Size: p.Batch.Size, Wait: p.Batch.Wait},
-		Concurrency: p.Concurrency, Capacity: p.Queue.Memory,
+		Concurrency: p.Concurrency, Capacity: p.Queue.Memory, Disk: int64(p.Queue.Disk),
 		Retry: pipeline.Retry{Attempts: p.Retry.Attempts, Backoff: p.Retry.Backoff, Max: p.Retry.Max, MaxAge: p.Retry.MaxAge},
 	}
 	for _, name := range p.On {

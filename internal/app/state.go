@@ -40,8 +40,9 @@ type state struct {
 	factory    *informer.Factory
 	pipeline   *pipeline.Pipeline
 	mu         sync.Mutex
-	begun      map[string]bool // see begin
-	introduced []string        // see introduce
+	begun      map[string]bool          // see begin
+	introduced []string                 // see introduce
+	resource   atomic.Pointer[resolver] // see resolve
 }
 
 // openState opens the state folder and locks it.
@@ -104,8 +105,9 @@ func (s *state) restore(ctx context.Context, watches map[string]*informer.Watch,
 	for name, source := range p.sources {
 		resources[name] = watches[source.watches[0].ID()].Resource()
 	}
+	s.resolve(func(source string) *event.Resource { return resources[source] })
 	for _, route := range p.routes {
-		if err := s.restoreRoute(route.Route, func(source string) *event.Resource { return resources[source] }); err != nil {
+		if err := s.restoreRoute(route.Route); err != nil {
 			return fmt.Errorf("state.dir: %w", err)
 		}
 		keep.Routes = append(keep.Routes, route.Name)
@@ -118,22 +120,6 @@ func (s *state) restore(ctx context.Context, watches map[string]*informer.Watch,
 		s.log.Warn(notForgotten, "err", err)
 	}
 	return nil
-}
-
-// restoreRoute gives a route what it owed, under its former name too.
-func (s *state) restoreRoute(route *config.Route, resource func(source string) *event.Resource) error {
-	owed, err := s.db.LoadRoute(route.Name, resource)
-	if err != nil {
-		return err
-	}
-	if route.Was == "" {
-		return s.pipeline.Restore(route.Name, owed)
-	}
-	before, err := s.db.LoadRoute(route.Was, resource)
-	if err != nil {
-		return err
-	}
-	return s.pipeline.Inherit(route.Name, route.Was, before, owed)
 }
 
 // begin says that of a watch nothing is known, whatever the state folder has. It is called while nothing is collected. The next cut
@@ -226,5 +212,6 @@ func clusterOf(changes []informer.Changes) (cluster string) {
 func (s *state) Done(err error) {
 	if err == nil {
 		s.factory.Saved()
+		s.pipeline.Saved(s.db.DebtBytes)
 	}
 }

@@ -34,6 +34,7 @@ const (
 	TransactionIntents = "intents"
 	TransactionLetters = "letters"
 	TransactionForget  = "forget"
+	TransactionRename  = "rename"
 )
 
 // DB is the state file. It is safe for concurrent use: writes come one after the other, reads wait for them.
@@ -49,7 +50,8 @@ type DB struct {
 	suspect bool        // a write failed in a way after which bbolt is opened anew
 	broken  error       // for good, until the next start
 	cluster string
-	arena   []byte // the values of a transaction that is being written
+	debts   map[string]weight // by the names of the routes' buckets
+	arena   []byte            // the values of a transaction that is being written
 }
 
 // Open opens the state file and makes it if it is not there. It reads the whole file once; see the package comment for what it finds.
@@ -139,8 +141,13 @@ func (db *DB) openBolt() error {
 			return err
 		}
 		db.bolt = bolt
-		db.file, err = os.Stat(db.cfg.Path)
-		return err
+		if db.file, err = os.Stat(db.cfg.Path); err != nil {
+			return err
+		}
+		return bolt.View(func(tx *bbolt.Tx) error {
+			db.debts = (&reading{tx, db.codec}).debts()
+			return nil
+		})
 	})
 }
 

@@ -151,7 +151,7 @@ func TestOwed(t *testing.T) {
 	write(t, db, checkpoint.Cut{Routes: []checkpoint.RouteCut{c}})
 	db = reopen(t, db, path)
 	shared := resource("example.com", "things")
-	all, err := db.LoadRoute("r", func(source string) *event.Resource {
+	all, err := db.LoadRoute("r", checkpoint.Part{}, func(source string) *event.Resource {
 		if source == "s" {
 			return shared
 		}
@@ -250,7 +250,7 @@ func TestForget(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"r1", "r2"} {
-			if known, err := db.LoadRoute(name, func(string) *event.Resource { return nil }); err != nil {
+			if known, err := db.LoadRoute(name, checkpoint.Part{}, func(string) *event.Resource { return nil }); err != nil {
 				t.Fatal(err)
 			} else if known != nil {
 				r = append(r, name)

@@ -87,6 +87,7 @@ func (tx *writing) forgetLater(bucket string, keep map[string]bool, now time.Tim
 			err = tx.put(s, []byte(stateKey), f)
 		case now.Sub(gone) >= KeepDebts:
 			err = tx.drop(top, name)
+			*tx.debt(name) = weight{}
 		}
 		if err != nil {
 			return err

@@ -100,7 +100,7 @@ func dump(t testing.TB, db *checkpoint.DB, watches, routes []string) string {
 		}
 	}
 	for _, name := range routes {
-		owed, err := db.LoadRoute(name, func(string) *event.Resource { return nil })
+		owed, err := db.LoadRoute(name, checkpoint.Part{}, func(string) *event.Resource { return nil })
 		if err != nil {
 			t.Fatal(err)
 		}

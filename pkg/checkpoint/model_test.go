@@ -2,6 +2,8 @@ package checkpoint_test
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -103,6 +105,30 @@ func (m *model) checkMemories(t *rapid.T, db *checkpoint.DB) {
 	}
 }
 
+// rename gives what one route owes to another, before its own.
+func (m *model) rename(from, to string) {
+	last, first := uint64(0), uint64(math.MaxUint64)
+	for id := range m.routes[from] {
+		last = max(last, id)
+	}
+	highest := uint64(0)
+	for id := range m.routes[to] {
+		first, highest = min(first, id), max(highest, id)
+	}
+	shift := uint64(0)
+	if len(m.routes[from]) > 0 && first <= last {
+		shift = max(last, highest)
+	}
+	all := map[uint64]checkpoint.Owed{}
+	for id, o := range m.routes[to] {
+		o.ID = id + shift
+		all[o.ID] = o
+	}
+	maps.Copy(all, m.routes[from])
+	delete(m.routes, from)
+	m.routes[to] = all
+}
+
 // check compares the model with what a state file holds.
 func (m *model) check(t *rapid.T, db *checkpoint.DB) {
 	m.checkMemories(t, db)
@@ -138,9 +164,29 @@ func (m *model) check(t *rapid.T, db *checkpoint.DB) {
 		}
 	}
 	for _, name := range modelRoutes {
-		got, err := db.LoadRoute(name, func(string) *event.Resource { return nil })
+		got, err := db.LoadRoute(name, checkpoint.Part{}, func(string) *event.Resource { return nil })
 		if err != nil || len(got) != len(m.routes[name]) {
 			t.Fatalf("route %s owes %d, want %d, %v", name, len(got), len(m.routes[name]), err)
+		}
+		debt, err := db.Debt(name)
+		if route, all := db.DebtBytes(name); err != nil || debt.N != len(got) || route != debt.Bytes || all < route || route < int64(24*len(got)) {
+			t.Fatalf("route %s owes %+v, %d of %d bytes, want %d, %v", name, debt, route, all, len(got), err)
+		}
+		if n := len(got); n > 0 {
+			if debt.Last != got[n-1].ID {
+				t.Fatalf("route %s owes up to %d, want %d", name, debt.Last, got[n-1].ID)
+			}
+			from, to, limit := got[n/3].ID, got[n-1].ID, max(1, n/3)
+			some, err := db.LoadRoute(name, checkpoint.Part{After: from, Before: to, Limit: limit}, func(string) *event.Resource { return nil })
+			var want []checkpoint.Owed
+			for _, o := range got {
+				if (o.ID > from || from == 0) && (o.ID < to || to == 0) && len(want) < limit {
+					want = append(want, o)
+				}
+			}
+			if err != nil || fmt.Sprint(ids(some)) != fmt.Sprint(ids(want)) {
+				t.Fatalf("between %d and %d there are %v, want %v, %v", from, to, ids(some), ids(want), err)
+			}
 		}
 		for _, o := range got {
 			if describe(name, o) != describe(name, m.routes[name][o.ID]) {
@@ -159,6 +205,13 @@ func drawValue(t *rapid.T) checkpoint.Value {
 		v.Expires = time.Unix(rapid.Int64Range(0, 1e9).Draw(t, "expires"), 1)
 	}
 	return v
+}
+
+func ids(owed []checkpoint.Owed) (list []uint64) {
+	for _, o := range owed {
+		list = append(list, o.ID)
+	}
+	return list
 }
 
 func drawObject(t *rapid.T) *event.Object {
@@ -184,7 +237,7 @@ func drawOwed(t *rapid.T) checkpoint.Owed {
 		d.New = drawObject(t)
 	}
 	return checkpoint.Owed{
-		ID: rapid.Uint64Range(0, 30).Draw(t, "id"), Delta: d, Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"),
+		ID: rapid.Uint64Range(1, 30).Draw(t, "id"), Delta: d, Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"),
 		Closed: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 0, 2).Draw(t, "closed"),
 	}
 }
@@ -211,7 +264,7 @@ func drawCut(t *rapid.T) (cut checkpoint.Cut) {
 		cut.Routes = append(cut.Routes, checkpoint.RouteCut{
 			Name: name, Reset: rarely("reset"),
 			Put:     rapid.SliceOfN(rapid.Custom(drawOwed), 0, 20).Draw(t, "owed"),
-			Removed: rapid.SliceOfN(rapid.Uint64Range(0, 30), 0, 20).Draw(t, "removed"),
+			Removed: rapid.SliceOfN(rapid.Uint64Range(1, 30), 0, 20).Draw(t, "removed"),
 		})
 	}
 	for _, handler := range modelHandlers {
@@ -247,6 +300,19 @@ func TestModel(t *testing.T) {
 				for _, in := range intents {
 					m.watch(id).intents[in] = true
 				}
+			} else if rapid.IntRange(0, 3).Draw(t, "rename") == 0 {
+				from, to := modelRoutes[0], modelRoutes[1]
+				if rapid.Bool().Draw(t, "back") {
+					from, to = to, from
+				}
+				own, err := db.Debt(to)
+				if err == nil {
+					err = db.Rename(from, to, own.Last)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.rename(from, to)
 			} else {
 				cut := drawCut(t)
 				if err := db.Write(cut); err != nil {
@@ -261,11 +327,23 @@ func TestModel(t *testing.T) {
 			m.check(t, crashed)
 			crashed.Close()
 			if rapid.Bool().Draw(t, "restart") {
+				before := debts(db)
 				db = reopenModel(t, db, path)
 				m.check(t, db)
+				if after := debts(db); after != before {
+					t.Fatalf("counted %s, found %s", before, after)
+				}
 			}
 		}
 	})
+}
+
+func debts(db *checkpoint.DB) (text string) {
+	for _, name := range modelRoutes {
+		d, err := db.Debt(name)
+		text += fmt.Sprintln(name, d, err)
+	}
+	return text
 }
 
 func reopenModel(t *rapid.T, db *checkpoint.DB, path string) *checkpoint.DB {

@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -9,8 +8,6 @@ import (
 	"sync/atomic"
 
 	"go.etcd.io/bbolt"
-
-	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
 // reading is a read transaction.
@@ -38,17 +35,18 @@ func (db *DB) view(f func(tx *reading) error) error {
 type shelf struct {
 	*bbolt.Bucket
 
-	seed uint32
+	seed   uint32
+	weight *weight // of what a route owes, when it is being written; else nil
 }
 
 // shelf returns a shelf without a bucket if there is none at the path.
 func (tx *reading) shelf(path ...string) shelf {
-	s := shelf{tx.Bucket([]byte(path[0])), tx.codec.seed(0, path[0])}
+	s := shelf{Bucket: tx.Bucket([]byte(path[0])), seed: tx.codec.seed(0, path[0])}
 	for _, name := range path[1:] {
 		if s.Bucket == nil {
 			return shelf{}
 		}
-		s = shelf{s.Bucket.Bucket([]byte(name)), tx.codec.seed(s.seed, name)}
+		s = shelf{Bucket: s.Bucket.Bucket([]byte(name)), seed: tx.codec.seed(s.seed, name)}
 	}
 	return s
 }
@@ -198,34 +196,4 @@ func inParallel(n int, f func(i int) error) error {
 	}
 	wait.Wait()
 	return errors.Join(errs...)
-}
-
-// LoadRoute returns what a route owes, in the order of the ids. resolve gives the resource of a source; nil: the source is not
-// configured any more, and the delta gets the resource that was saved with it.
-func (db *DB) LoadRoute(name string, resolve func(source string) *event.Resource) ([]Owed, error) {
-	saved := make(map[event.Resource]*event.Resource)
-	resource := func(source string, r event.Resource) *event.Resource {
-		if known := resolve(source); known != nil {
-			return known
-		}
-		if saved[r] == nil {
-			saved[r] = &r
-		}
-		return saved[r]
-	}
-	var all []Owed
-	err := db.view(func(tx *reading) error {
-		return tx.each(tx.shelf(routesBucket, bucketName(name), owedBucket), func(key, payload []byte) error {
-			if len(key) != 8 {
-				return corruptf("a delta's number has %d bytes", len(key))
-			}
-			owed, err := parseOwed(binary.BigEndian.Uint64(key), payload, resource)
-			all = append(all, owed)
-			return err
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("route %q in the state file: %w", name, err)
-	}
-	return all, nil
 }

@@ -158,7 +158,7 @@ func (o *Owed) payload() []byte {
 	d := o.Delta
 	var f fields
 	f.uint(uint64(max(o.Attempts, 0)))
-	f.flags(d.Initial, d.Stale, d.Redelivered, d.Old != nil, d.New != nil, !d.Seen.IsZero())
+	f.flags(d.Initial, d.Stale, d.Redelivered, d.Old != nil, d.New != nil, !d.Seen.IsZero(), d.Selective)
 	f.text(d.Op.String())
 	f.text(d.Source)
 	if !d.Seen.IsZero() {
@@ -198,6 +198,7 @@ func parseOwed(id uint64, payload []byte, resource func(source string, saved eve
 	owed.Attempts = int(min(r.uint(), math.MaxInt32))
 	flags := r.uint()
 	d.Initial, d.Stale, d.Redelivered = flags&1 != 0, flags&2 != 0, flags&4 != 0
+	d.Selective = flags&64 != 0 // older versions leave it out, and do not read it
 	op := r.text()
 	d.Source = r.text()
 	if flags&32 != 0 {

@@ -41,6 +41,19 @@ type Owed struct {
 	Attempts int
 }
 
+// Part selects some of what a route owes, by the ids, in their order. The zero Part is all of it.
+type Part struct {
+	After, Before uint64 // exclusive; 0: from the beginning, to the end
+	Limit         int    // at most so many; 0: no limit
+}
+
+// Debt sums up what a route owes on disk.
+type Debt struct {
+	N     int
+	Bytes int64  // that it takes in the file, compressed
+	Last  uint64 // the highest id; 0: nothing is owed
+}
+
 // Cut is what changed in one instant since the cut before: written in one transaction, or not at all. What it names it sets or
 // removes, so that writing a cut twice is writing it once.
 type Cut struct {

@@ -77,6 +77,16 @@ func (c *codec) append(buf []byte, seed uint32, key, payload []byte) []byte {
 	return buf
 }
 
+// moved makes of a value that stands in one place the same value for another.
+func (c *codec) moved(seed uint32, key, value []byte, toSeed uint32, toKey []byte) ([]byte, error) {
+	if err := c.check(seed, key, value); err != nil {
+		return nil, err
+	}
+	moved := append([]byte(nil), value...)
+	binary.LittleEndian.PutUint32(moved[1:], c.sum(toSeed, toKey, moved[0], moved[header:]))
+	return moved, nil
+}
+
 // check says whether the value was written in this place as it is.
 func (c *codec) check(seed uint32, key, value []byte) error {
 	if len(value) < header {

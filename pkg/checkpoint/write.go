@@ -99,9 +99,10 @@ func (db *DB) transact(f func(tx *writing) error) error {
 	if err := db.usable(); err != nil {
 		return err
 	}
+	debts := make(map[string]*weight)
 	err := guard(func() error {
 		return db.bolt.Update(func(bolt *bbolt.Tx) error {
-			tx := &writing{Tx: bolt, codec: db.codec, arena: db.arena[:0]}
+			tx := &writing{Tx: bolt, codec: db.codec, arena: db.arena[:0], before: db.debts, debts: debts}
 			if err := tx.begin(); err != nil {
 				return err
 			}
@@ -117,6 +118,9 @@ func (db *DB) transact(f func(tx *writing) error) error {
 	var panicked *panicError
 	switch {
 	case err == nil:
+		for route, w := range debts {
+			db.debts[route] = *w
+		}
 	case errors.As(err, &panicked):
 		db.broken = err
 	case !errors.Is(err, berrors.ErrMaxSizeReached):
@@ -167,6 +171,9 @@ type writing struct {
 	codec *codec
 	arena []byte // bbolt keeps the values that it is given until the end
 	seal  seal
+
+	before map[string]weight  // by route, see DB.debts
+	debts  map[string]*weight // those that change
 }
 
 func (tx *writing) begin() error {
@@ -197,29 +204,39 @@ func (tx *writing) value(s shelf, key, payload []byte) []byte {
 
 // top returns a bucket of the top level, which exists since the file was made or which put makes.
 func (tx *writing) top(name string) shelf {
-	return shelf{tx.Bucket([]byte(name)), tx.codec.seed(0, name)}
+	return shelf{Bucket: tx.Bucket([]byte(name)), seed: tx.codec.seed(0, name)}
 }
 
 // make returns the bucket at the path, made if need be.
 func (tx *writing) make(path ...string) (shelf, error) {
 	bucket, err := tx.CreateBucketIfNotExists([]byte(path[0]))
-	s := shelf{bucket, tx.codec.seed(0, path[0])}
+	s := shelf{Bucket: bucket, seed: tx.codec.seed(0, path[0])}
 	for _, name := range path[1:] {
 		if err != nil {
 			return shelf{}, err
 		}
 		bucket, err = s.CreateBucketIfNotExists([]byte(name))
-		s = shelf{bucket, tx.codec.seed(s.seed, name)}
+		s = shelf{Bucket: bucket, seed: tx.codec.seed(s.seed, name)}
 	}
 	return s, err
 }
 
 func (tx *writing) put(s shelf, key, payload []byte) error {
+	return tx.store(s, key, tx.value(s, key, payload))
+}
+
+// store puts a value that was made for this place.
+func (tx *writing) store(s shelf, key, value []byte) error {
 	if old := s.Get(key); old != nil {
 		tx.seal.remove(old)
+		if s.weight != nil {
+			s.weight.remove(old)
+		}
 	}
-	value := tx.value(s, key, payload)
 	tx.seal.add(value)
+	if s.weight != nil {
+		s.weight.add(value)
+	}
 	return s.Put(key, value)
 }
 
@@ -229,6 +246,9 @@ func (tx *writing) remove(s shelf, key []byte) error {
 		return nil
 	}
 	tx.seal.remove(old)
+	if s.weight != nil {
+		s.weight.remove(old)
+	}
 	return s.Delete(key)
 }
 
@@ -333,16 +353,17 @@ func (tx *writing) route(c *RouteCut) error {
 		return errors.New("a route without a name")
 	}
 	name := bucketName(c.Name)
-	s, err := tx.make(routesBucket, name)
-	if err != nil {
-		return err
-	}
 	if c.Reset {
+		s, err := tx.make(routesBucket, name)
+		if err != nil {
+			return err
+		}
 		if err := tx.drop(s, owedBucket); err != nil {
 			return err
 		}
+		*tx.debt(name) = weight{}
 	}
-	owed, err := tx.make(routesBucket, name, owedBucket)
+	owed, err := tx.debtor(name)
 	if err != nil {
 		return err
 	}
@@ -359,6 +380,27 @@ func (tx *writing) route(c *RouteCut) error {
 		}
 	}
 	return nil
+}
+
+// fullPages is how far the pages of what a route owes are filled: the ids ascend, so that nothing comes in between later.
+const fullPages = 0.9
+
+// debtor returns the shelf of what a route owes, by the name of its bucket.
+func (tx *writing) debtor(name string) (shelf, error) {
+	s, err := tx.make(routesBucket, name, owedBucket)
+	if err == nil {
+		s.FillPercent, s.weight = fullPages, tx.debt(name)
+	}
+	return s, err
+}
+
+// debt returns the weight of what a route owes, to be changed.
+func (tx *writing) debt(name string) *weight {
+	if tx.debts[name] == nil {
+		w := tx.before[name]
+		tx.debts[name] = &w
+	}
+	return tx.debts[name]
 }
 
 // The keys. Nothing is read back from them but an owed delta's id, so what is too long for a key is hashed.

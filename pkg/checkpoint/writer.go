@@ -16,6 +16,7 @@ const (
 	cutInterval = time.Second            // the least time between two cuts
 	maxInterval = 5 * time.Second        // the most that the budget may make of it
 	writeShare  = 10                     // the part of a core, as 1/n, that writing may cost
+	soonest     = 100 * time.Millisecond // the least time between two cuts that are asked for
 	minBackoff  = 100 * time.Millisecond // after a write that failed; it doubles
 	maxBackoff  = 5 * time.Second
 )
@@ -47,6 +48,7 @@ type Writer struct {
 	log       *slog.Logger
 	turn      chan struct{} // held by whoever writes
 	wake      chan struct{} // the first intent of a batch was registered
+	soon      chan struct{} // a cut is asked for
 
 	mu      sync.Mutex
 	waiting batch
@@ -79,7 +81,7 @@ func newWriter(db store, collector Collector, log *slog.Logger) *Writer {
 	}
 	return &Writer{
 		db: db, collector: collector, log: log,
-		turn: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), soon: make(chan struct{}, 1),
 	}
 }
 
@@ -97,6 +99,15 @@ func (w *Writer) Gate(watch string, key event.Key, uid string) <-chan struct{} {
 	}
 	w.waiting.intents[watch] = append(w.waiting.intents[watch], Identity{key, uid})
 	return w.waiting.gates[0]
+}
+
+// Soon asks for the next cut at once, or 100 ms after the last one: what waits for it takes memory. After a write that failed, the
+// next attempt comes when it comes. It never blocks.
+func (w *Writer) Soon() {
+	select {
+	case w.soon <- struct{}{}:
+	default: // it is asked for already
+	}
 }
 
 // Err returns why the last write failed; nil: it did not. While it is not nil the router should not be called ready.
@@ -120,6 +131,7 @@ func (w *Writer) Run(ctx context.Context) {
 	intents := time.NewTimer(intentWait)
 	intents.Stop()
 	defer intents.Stop()
+	var last time.Time // when a cut was made
 	for {
 		cut := false
 		select {
@@ -128,6 +140,11 @@ func (w *Writer) Run(ctx context.Context) {
 		case <-w.wake:
 			if w.Err() == nil { // else they are written by the next attempt
 				intents.Reset(intentWait)
+			}
+			continue
+		case <-w.soon:
+			if w.Err() == nil {
+				cuts.Reset(max(0, soonest-time.Since(last)))
 			}
 			continue
 		case <-intents.C:
@@ -143,6 +160,9 @@ func (w *Writer) Run(ctx context.Context) {
 		<-w.turn
 		if !ok {
 			intents.Stop()
+		}
+		if cut {
+			last = time.Now()
 		}
 		if wait > 0 {
 			cuts.Reset(wait)

@@ -119,6 +119,9 @@ func (c *Config) checkRoute(r *Route) Problems {
 	if r.Handle != "" {
 		problems = append(problems, checkReferences(r.Node.At("handle"), []string{r.Handle}, "handler", sortedKeys(c.Handlers))...)
 	}
+	if disk := r.Node.At("queue").At("disk"); c.State.Dir == "" && r.Queue.Disk > 0 && !disk.IsZero() {
+		problems = append(problems, disk.Problemf("has no disk to use: set state.dir, or remove it"))
+	}
 	return problems
 }
 

@@ -28,7 +28,7 @@ type Cluster struct {
 // State says what is kept on disk.
 type State struct {
 	Dir     string `yaml:"dir,path" doc:"Folder for what outlives the process. Empty: nothing does."`
-	MaxSize Size   `yaml:"maxSize" default:"8Gi" min:"1Mi" doc:"What the state file may grow to. Beyond it, routes that have something new to deliver wait."`
+	MaxSize Size   `yaml:"maxSize" default:"8Gi" min:"1Mi" doc:"What the state file may grow to. Beyond it, what is new waits. All routes together may owe half of it."`
 
 	DeadLetters DeadLetters `yaml:"deadLetters" doc:"How long what could not be delivered is kept."`
 }
@@ -121,7 +121,8 @@ type Batch struct {
 
 // Queue bounds what a route owes.
 type Queue struct {
-	Memory int `yaml:"memory" default:"10000" min:"1" doc:"Most deltas in memory."`
+	Memory int  `yaml:"memory" default:"10000" min:"1" doc:"Most deltas in memory."`
+	Disk   Size `yaml:"disk" default:"1Gi" doc:"What the route may owe on disk, in bytes, those in memory included. Beyond it, overflow decides. 0: nothing is on disk alone. Needs state.dir."`
 }
 
 // Retry says how often and how long a delta is tried.

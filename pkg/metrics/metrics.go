@@ -30,6 +30,8 @@ type Metrics struct {
 	RouteErrors     *prometheus.CounterVec   // route, kind
 	Events          *prometheus.CounterVec   // route, sink, result (delivered, retried, rejected)
 	QueueDepth      *prometheus.GaugeVec     // route: deltas owed
+	QueueOnDisk     *prometheus.GaugeVec     // route: deltas owed that are not in memory
+	QueueDiskBytes  *prometheus.GaugeVec     // route: what it owes takes on disk
 	DeadLetters     *prometheus.GaugeVec     // route: how many are kept
 	LettersLost     *prometheus.CounterVec   // route, reason (age, count)
 	OldestOwed      *prometheus.GaugeVec     // route: seconds
@@ -59,6 +61,8 @@ func New() *Metrics {
 	m.RouteErrors = m.counter("route_errors_total", "Errors per route and kind.", "route", "kind")
 	m.Events = m.counter("events_total", "Events per route and sink.", "route", "sink", "result")
 	m.QueueDepth = m.gauge("queue_depth", "Deltas that a route owes.", "route")
+	m.QueueOnDisk = m.gauge("queue_on_disk", "Deltas that a route owes, of those in queue_depth, that are on disk alone.", "route")
+	m.QueueDiskBytes = m.gauge("queue_disk_bytes", "Bytes that what a route owes takes in the state file, at the last cut.", "route")
 	m.DeadLetters = m.gauge("dead_letters", "Dead letters that are kept.", "route")
 	m.LettersLost = m.counter("dead_letters_lost_total", "Dead letters that were given up for their age or their count.", "route", "reason")
 	m.OldestOwed = m.gauge("oldest_owed_seconds", "Age of the oldest delta that a route owes.", "route")
@@ -99,7 +103,7 @@ func (m *Metrics) ForgetRoute(name string) {
 	for _, v := range []interface {
 		DeletePartialMatch(labels prometheus.Labels) int
 	}{
-		m.RouteDeltas, m.RouteErrors, m.Events, m.QueueDepth, m.OldestOwed, m.DeliverySeconds,
+		m.RouteDeltas, m.RouteErrors, m.Events, m.QueueDepth, m.QueueOnDisk, m.QueueDiskBytes, m.OldestOwed, m.DeliverySeconds,
 	} {
 		v.DeletePartialMatch(route)
 	}

@@ -60,7 +60,7 @@ func BenchmarkDirty(b *testing.B) {
 	deltas := benchDeltas(b)
 	for range b.N {
 		b.StopTimer()
-		p := openAs(b, pipeline.Config{Durable: true}, benchRoute(1))
+		p := openAs(b, pipeline.Config{Store: disk{}}, benchRoute(1))
 		for i := range 10_000 - 1 {
 			p.admit(deltas[i%len(deltas)])
 		}
@@ -79,8 +79,8 @@ func BenchmarkDurable(b *testing.B) {
 		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
 			var spent [2]time.Duration
 			var routers [2]*bench
-			for i := range routers {
-				routers[i] = openAs(b, pipeline.Config{Durable: i == 1}, benchRoute(size))
+			for i, cfg := range []pipeline.Config{{}, {Store: disk{}}} {
+				routers[i] = openAs(b, cfg, benchRoute(size))
 				routers[i].Start(b.Context())
 			}
 			handedOver := time.Now()

@@ -18,8 +18,11 @@ type Config struct {
 	Metrics     *metrics.Metrics // nil: counted and thrown away
 	Log         *slog.Logger     // nil: silent
 	DeadLetters DeadLetterer     // nil: [LogDeadLetters], which keeps nothing but a line in the log
-	// Durable: what is owed outlives the process, by [Pipeline.Dirty] and [Pipeline.Restore]. If not, nothing is tracked for it.
-	Durable bool
+	// Store: what is owed outlives the process, by [Pipeline.Dirty], [Pipeline.Saved] and [Pipeline.Restore], and what does not fit into
+	// memory is there alone. nil: nothing is tracked for it.
+	Store    Store
+	MaxDisk  int64 // bytes that all routes together may owe on disk; beyond it Overflow decides. 0: no limit but Route.Disk
+	InFlight int64 // bytes that a route may hold in memory on their way to the disk; beyond it Overflow decides. 0: 8 MiB
 }
 
 // Route says which deltas to take, what to make of them and where to deliver it.
@@ -53,9 +56,12 @@ type Route struct {
 
 	Batch       Batch
 	Concurrency int // workers; 0: 1
-	Capacity    int // owed deltas beyond which Overflow decides; 0: 10000
-	Retry       Retry
-	OnFailure   OnFailure
+	Capacity    int // owed deltas in memory beyond which they go to disk, or Overflow decides; 0: 10000
+	// Disk is how many bytes the route may owe on disk, what is in memory included, before Overflow decides. 0: nothing is on disk
+	// alone, but what was before.
+	Disk      int64
+	Retry     Retry
+	OnFailure OnFailure
 }
 
 // NamedSink is a sink and its name in the configuration. Routes that name one sink share its breaker. The slice of events that it is
@@ -130,7 +136,7 @@ func (r Route) check() error {
 	return nil
 }
 
-func or[T int | time.Duration](value, otherwise T) T {
+func or[T int | int64 | time.Duration](value, otherwise T) T {
 	if value <= 0 {
 		return otherwise
 	}

@@ -19,6 +19,7 @@ type counters struct {
 	delivered, dropped        counter
 	deadLettered              counter
 	depth, oldest             gauge
+	onDisk, disk              gauge
 	delivery, handler         observer
 	events                    []eventCounters // by sink
 	errors                    func(kind string) counter
@@ -33,6 +34,8 @@ func newCounters(m *metrics.Metrics, r Route) counters {
 		matched: deltas(metrics.Matched), filtered: deltas(metrics.Filtered), folded: deltas(metrics.Folded),
 		delivered: deltas(metrics.Delivered), dropped: deltas(metrics.Dropped), deadLettered: deltas(metrics.DeadLettered),
 		depth: m.QueueDepth.WithLabelValues(r.Name), oldest: m.OldestOwed.WithLabelValues(r.Name),
+		onDisk:   m.QueueOnDisk.WithLabelValues(r.Name),
+		disk:     m.QueueDiskBytes.WithLabelValues(r.Name),
 		delivery: m.DeliverySeconds.WithLabelValues(r.Name),
 		errors:   func(kind string) counter { return m.RouteErrors.WithLabelValues(r.Name, kind) },
 	}

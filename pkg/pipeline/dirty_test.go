@@ -45,6 +45,65 @@ func (k disk) write(t testing.TB, cuts []checkpoint.RouteCut) {
 // owed lists what a route owes, in no order.
 func (k disk) owed(route string) []checkpoint.Owed { return slices.Collect(maps.Values(k[route])) }
 
+// debt is what a route owes in all: a byte each.
+func (k disk) debt(route string) checkpoint.Debt {
+	d := checkpoint.Debt{N: len(k[route]), Bytes: int64(len(k[route]))}
+	for id := range k[route] {
+		d.Last = max(d.Last, id)
+	}
+	return d
+}
+
+// ReadRoute implements pipeline.Store.
+func (k disk) ReadRoute(route string, part checkpoint.Part) (some []checkpoint.Owed, err error) {
+	for _, id := range slices.Sorted(maps.Keys(k[route])) {
+		if id <= part.After || part.Before > 0 && id >= part.Before || part.Limit > 0 && len(some) == part.Limit {
+			continue
+		}
+		// Nothing but what is written comes back.
+		o := k[route][id]
+		d := *o.Delta
+		d.Durable, o.Delta = nil, &d
+		some = append(some, o)
+	}
+	return some, nil
+}
+
+// Soon implements pipeline.Store.
+func (k disk) Soon() {}
+
+// Rename implements pipeline.Store.
+func (k disk) Rename(_ context.Context, was, name string, upTo uint64) error {
+	shift := max(upTo, k.debt(was).Last)
+	if len(k[was]) == 0 || !slices.ContainsFunc(k.owed(name), func(o checkpoint.Owed) bool { return o.ID <= k.debt(was).Last }) {
+		shift = 0
+	}
+	all := map[uint64]checkpoint.Owed{}
+	for id, o := range k[name] {
+		if id <= upTo {
+			o.ID += shift
+		}
+		all[o.ID] = o
+	}
+	maps.Copy(all, k[was])
+	k[name] = all
+	delete(k, was)
+	return nil
+}
+
+// renamer is a disk to which is written what there is to write before something is renamed, as the state file does.
+type renamer struct {
+	disk
+
+	flush func()
+}
+
+// Rename implements pipeline.Store.
+func (r *renamer) Rename(ctx context.Context, was, name string, upTo uint64) error {
+	r.flush()
+	return r.disk.Rename(ctx, was, name, upTo)
+}
+
 // written shows what is handed over, in the order of the numbers: "1 added a@1", with "s0" if that sink is done with it, "unseen" if
 // the filter is not, "#2" if it was tried twice, and "-1" if it is owed no longer.
 func written(cuts []checkpoint.RouteCut) []string {
@@ -82,7 +141,7 @@ func shown(k disk) []string {
 // startDurable is start with tracking.
 func startDurable(t testing.TB, routes ...pipeline.Route) *bench {
 	t.Helper()
-	b := openAs(t, pipeline.Config{Durable: true}, routes...)
+	b := openAs(t, pipeline.Config{Store: disk{}}, routes...)
 	b.Start(t.Context())
 	return b
 }

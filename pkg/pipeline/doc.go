@@ -23,7 +23,13 @@
 //
 // # Memory
 //
-// A route holds at most queue.memory deltas. With overflow: fold it may hold more, but then no more than the net change of an object
+// A route holds at most queue.memory deltas, the head of its queue. What comes when it is full goes behind it, to the tail, which is on
+// disk alone: at the next cut, and until then in memory, a few MiB at most (Config.InFlight). While there is a tail everything that comes
+// goes to its end, and when the head is half empty the beginning of the tail is read back: so the order is kept. Each route reads for
+// itself, and of what is on disk there is no more than a count and an id in memory. See [Store].
+//
+// Without a [Store], or when the disk has no more room for the route (Route.Disk), for all of them (Config.MaxDisk), or does not keep
+// up, the route's overflow decides. With overflow: fold it may hold more, but then no more than the net change of an object
 // waits: one delta, or two where an object was deleted and made again. So it is bounded by the number of objects, and deletes that
 // come beyond the capacity keep their identity only. With block it exceeds the capacity by one delta for each watch at most.
 //
@@ -31,9 +37,9 @@
 //
 // # Restarts
 //
-// With Config.Durable each owed delta has a number, and [Pipeline.Dirty] hands over what changed since the last call; what these
+// With a [Store] each owed delta has a number, and [Pipeline.Dirty] hands over what changed since the last call; what these
 // changes come to is what [Pipeline.Restore] starts from. A worker tells as soon as a sink is done with a delta, so that a crash repeats
 // at a sink only deltas that it was not done with, all events taken, at the last cut. What the handler made of a delta is not kept: it
 // is asked again. A paused route goes on owing, and tries again after the restart.
-// No delta is handled before its Durable is closed: until then it holds its worker, and no other route.
+// No delta is handled before its Durable is closed: until then it holds its key, and no worker.
 package pipeline

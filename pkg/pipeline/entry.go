@@ -14,11 +14,13 @@ func objectID(d *event.Delta) id {
 	return id{d.Source, key.Namespace, key.Name}
 }
 
-// stage is how far an entry got. The entries of one object are always attempted ones, then waiting ones, then pending ones.
+// stage is how far an entry got. The entries of one object are always attempted ones, then waiting ones, then pending ones, then
+// spilled ones.
 type stage uint8
 
 const (
-	pending   stage = iota // admitted before the route was ready: neither filter nor key are known, and it is in no lane
+	spilled   stage = iota // in the tail: neither in a lane nor, by its object, with those of the other stages
+	pending                // admitted before the route was ready: neither filter nor key are known, and it is in no lane
 	settling               // pending, and its filter is being asked; or restored, and not yet in its lane
 	waiting                // in its lane, never attempted: it may be folded
 	attempted              // in a batch, or back from one
@@ -33,7 +35,7 @@ type entry struct {
 	stage        stage
 	taken        bool   // in a batch at this moment
 	restored     bool   // owed since before a restart: it counts as attempted
-	counted      bool   // as matched, before the route was changed
+	counted      bool   // as matched
 	unseen       bool   // filter and key were not asked yet, or failed
 	letter       uint64 // the dead letter that it comes from; 0: none
 	work         *work
@@ -106,7 +108,8 @@ type slot struct {
 	state        laneState
 	at           time.Time // delayed: until when
 	index        int       // delayed: place in the heap
-	prev, next   *slot     // ready: neighbours in the queue's list
+	prev, next   *slot     // ready, gated: neighbours in the queue's list
+	inTail       bool      // it is one of the tail's
 }
 
 // laneState is what keeps a lane from being taken.
@@ -118,7 +121,35 @@ const (
 	busy                     // a worker has a batch with entries of it
 	delayed                  // its first entry is tried again later
 	blocked                  // its first entry is of an object with earlier entries in another lane
+	gated                    // the identity of its first entry's object is not on disk yet, see event.Delta.Durable
 )
+
+// lanes is a FIFO of lanes.
+type lanes struct{ head, tail *slot }
+
+func (l *lanes) push(s *slot) {
+	s.prev, s.next = l.tail, nil
+	if s.prev != nil {
+		s.prev.next = s
+	} else {
+		l.head = s
+	}
+	l.tail = s
+}
+
+func (l *lanes) remove(s *slot) {
+	if s.prev != nil {
+		s.prev.next = s.next
+	} else {
+		l.head = s.next
+	}
+	if s.next != nil {
+		s.next.prev = s.prev
+	} else {
+		l.tail = s.prev
+	}
+	s.prev, s.next = nil, nil
+}
 
 // delays is a heap of the delayed lanes, the earliest first.
 type delays []*slot

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
 )
@@ -29,7 +30,7 @@ func TestKnownRoute(t *testing.T) {
 			return r
 		}
 		known, fresh := route("known", true), route("new", false)
-		b := openAs(t, pipeline.Config{Durable: true}, known, fresh)
+		b := openAs(t, pipeline.Config{Store: disk{}}, known, fresh)
 		if commit := b.Existing(t.Context(), initial(t, "cached", 0)); commit != nil {
 			commit()
 		}
@@ -65,7 +66,9 @@ func TestInheritAtAReload(t *testing.T) {
 				old, heir := routeOf("old", "1", s), routeOf("heir", "1", s)
 				heir.Sinks[0].Name = "heir"                                      // not the breaker of the others
 				old.Ready, heir.Ready = make(chan struct{}), make(chan struct{}) // they owe until then
-				b := openAs(t, pipeline.Config{Durable: true}, other, old)
+				store := &renamer{disk: saved}
+				b := openAs(t, pipeline.Config{Store: store}, other, old)
+				store.flush = func() { saved.write(t, b.Dirty()) }
 				b.Start(t.Context())
 				b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
 				pass(time.Second)
@@ -87,7 +90,7 @@ func TestInheritAtAReload(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := change.Inherit("heir", "old", saved.owed("old"), nil); err != nil {
+				if err := change.Inherit("heir", "old", saved.debt("old"), checkpoint.Debt{}); err != nil {
 					t.Fatal(err)
 				}
 				if saved.write(t, b.Dirty()); len(saved.owed("old")) != 2 {

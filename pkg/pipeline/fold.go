@@ -116,3 +116,91 @@ func identity(o *event.Object) (*event.Object, error) {
 	}
 	return event.ParseObject(o.Resource(), string(text))
 }
+
+// compact folds what waits for an object and was never attempted. It returns how many deltas are gone by it, and for how many of them
+// none was counted as matched. Before the filter decided, a delta folds only with others of which that is true.
+func (q *queue) compact(object *slot, st stage) (folded, uncounted int) {
+	e := object.object.tail
+	for e != nil && e.stage < st {
+		e = e.links[byObject].prev
+	}
+	if e == nil || e.stage != st {
+		return 0, 0
+	}
+	for e.before(st) != nil {
+		e = e.before(st)
+	}
+	for e != nil {
+		n := e.links[byObject].next
+		if n == nil || n.stage != st {
+			break
+		}
+		d, kept := e.fold(n)
+		before := e.before(st)
+		switch kept {
+		case keepBoth:
+			e = n
+			continue
+		case keepNone:
+			after := n.links[byObject].next
+			uncounted += e.uncounted() + n.uncounted()
+			q.remove(n)
+			q.remove(e)
+			folded += 2
+			e = before
+			if e == nil && after != nil && after.stage == st {
+				e = after
+			}
+		case keepOne:
+			folded++
+			uncounted += e.uncounted() * n.uncounted()
+			e = q.merge(e, n, d)
+			if before != nil {
+				e = before
+			}
+		}
+	}
+	return folded, uncounted
+}
+
+// fold folds what two entries of one stage are about.
+func (e *entry) fold(n *entry) (*event.Delta, folding) {
+	if e.stage < waiting && e.unseen != n.unseen {
+		return nil, keepBoth
+	}
+	return fold(e.delta, n.delta)
+}
+
+func (e *entry) uncounted() int {
+	if e.counted {
+		return 0
+	}
+	return 1
+}
+
+// before returns the entry before e of the same object, if it is in the given stage.
+func (e *entry) before(st stage) *entry {
+	if p := e.links[byObject].prev; p != nil && p.stage == st {
+		return p
+	}
+	return nil
+}
+
+// merge leaves d in the place of a and b: in the lane in the place of a, or of b where the key has changed, in age always in that of a.
+func (q *queue) merge(a, b *entry, d *event.Delta) *entry {
+	a.work, b.work = b.work, a.work // an error of the filter is about the later state
+	stays, goes := a, b
+	if a.lane != b.lane {
+		stays, goes = b, a
+		stays.work, goes.work = goes.work, stays.work
+		age := &q.ages[a.stage]
+		age.remove(b, byAge)
+		age.insert(b, a, byAge)
+		b.since = a.since
+	}
+	q.setDelta(stays, d)
+	stays.unseen, stays.counted = b.unseen, a.counted && b.counted
+	q.changes.note(stays)
+	q.remove(goes)
+	return stays
+}

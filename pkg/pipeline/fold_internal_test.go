@@ -145,7 +145,7 @@ func TestFoldIsBounded(t *testing.T) {
 			last = newDelta(t, op, "x", uid, version+2)
 			before := q.owed()
 			e := q.add(last, objectID(last))
-			folded := q.compact(e.object, waiting)
+			folded, _ := q.compact(e.object, waiting)
 			if before+1 != q.owed()+folded {
 				rt.Fatalf("%d owed, one added, %d folded: %d owed", before, folded, q.owed())
 			}

@@ -201,7 +201,7 @@ func openAs(t testing.TB, cfg pipeline.Config, routes ...pipeline.Route) *bench 
 	t.Helper()
 	m := metrics.New()
 	b := &bench{t: t, letters: &letters{}, registry: prometheus.NewRegistry()}
-	b.registry.MustRegister(m.RouteDeltas, m.RouteErrors, m.Events, m.QueueDepth, m.OldestOwed, m.DeliverySeconds, m.HandlerSeconds)
+	b.registry.MustRegister(m.RouteDeltas, m.RouteErrors, m.Events, m.QueueDepth, m.QueueOnDisk, m.QueueDiskBytes, m.OldestOwed, m.DeliverySeconds, m.HandlerSeconds)
 	for i := range routes {
 		r := &routes[i]
 		if r.Name == "" {

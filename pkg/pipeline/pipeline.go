@@ -31,10 +31,11 @@ type Pipeline struct {
 	mu       sync.Mutex // guards what follows; a route's own lock may be taken under it
 	leaving  []*route   // out of use, and still at work on a batch; what they owe has not moved yet
 	left     []*route   // removed, and not yet handed over for the last time
-	renamed  []string   // the names under which nothing is owed any more
 	breakers map[string]*breaker
 	yield    chan struct{} // closed while nobody may wait for room
 	epoch    int           // how often the routes were exchanged
+
+	onDisk atomic.Int64 // bytes of what all routes owe, at the last cut
 
 	stopping  chan struct{}
 	stopOnce  sync.Once
@@ -60,6 +61,7 @@ func New(cfg Config) (*Pipeline, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	cfg.InFlight = or(cfg.InFlight, inFlight)
 	if cfg.DeadLetters == nil {
 		cfg.DeadLetters = &LogDeadLetters{Log: cfg.Log}
 	}
@@ -131,12 +133,13 @@ type admission struct {
 type verdict struct {
 	route  *route
 	lane   id
+	unseen bool  // the route was not ready, so filter and key were not asked
 	err    error // filter or key failed
-	unseen bool  // the route was not ready, so neither was asked
 }
 
 func (a *admission) commit() {
-	for _, v := range a.verdicts {
+	for i := range a.verdicts {
+		v := &a.verdicts[i]
 		v.route.owe(a.delta, v)
 	}
 }
@@ -160,6 +163,13 @@ func (p *Pipeline) run(r *route) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	taking, stop := context.WithCancel(ctx)
 	r.cancel, r.stop = cancel, stop
+	if p.cfg.Store != nil {
+		r.workers.Add(1)
+		p.workers.Go(func() {
+			defer r.workers.Done()
+			r.refill(taking)
+		})
+	}
 	for range r.cfg.Concurrency {
 		r.workers.Add(1)
 		p.workers.Go(func() {
@@ -233,6 +243,7 @@ func (p *Pipeline) Close(ctx context.Context) error {
 type RouteStatus struct {
 	Name    string
 	Owed    int
+	OnDisk  int       // of these, how many are not in memory
 	Oldest  time.Time // when the oldest owed delta was seen; zero: nothing is owed
 	Waiting bool      // for what it looks up
 	Paused  string    // why it stopped; empty: it did not

@@ -7,20 +7,22 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// queue is everything that a route owes, and the order in which it is done. It knows nothing of handlers, sinks or clocks, never
+// queue is everything that a route owes, and the order in which it is done: the head, which is all of what follows, and the tail. It knows nothing of handlers, sinks or clocks, never
 // blocks, and takes no lock: its route guards it. add is called under a source's cut lock and costs about a map look-up.
 //
 // Each entry is in a lane, the FIFO of its key. A lane is in the ready list, or with a worker, or delayed until a time, or blocked
-// by an earlier entry of the same object in another lane (the key of an object can change). Only later entries wait for earlier ones,
-// so there is no deadlock.
+// by an earlier entry of the same object in another lane (the key of an object can change), or gated until the disk knows its object.
+// Only later entries wait for earlier ones, so there is no deadlock.
 type queue struct {
 	slots map[id]*slot
 	ages  [attempted + 1]list // by stage, the oldest first
 
-	readyHead, readyTail *slot // lanes that can be taken, FIFO
-	readyLen             int   // the deltas in them
-	delayed              delays
+	ready    lanes // those that can be taken
+	readyLen int   // the deltas in them
+	delayed  delays
+	gated    lanes
 
+	tail    tail
 	changes changes
 
 	// Some freed ones, so that a steady flow allocates nothing.
@@ -33,7 +35,7 @@ type queue struct {
 const keepFree = 1024
 
 func (q *queue) owed() int {
-	n := 0
+	n := q.tail.n
 	for i := range q.ages {
 		n += q.ages[i].len
 	}
@@ -46,6 +48,9 @@ func (q *queue) oldest() (oldest time.Time) {
 		if e := q.ages[i].head; e != nil && (oldest.IsZero() || e.since.Before(oldest)) {
 			oldest = e.since
 		}
+	}
+	if q.tail.n > 0 && !q.tail.since.IsZero() && (oldest.IsZero() || q.tail.since.Before(oldest)) && q.headLen() == 0 {
+		return q.tail.since
 	}
 	return oldest
 }
@@ -65,10 +70,14 @@ func (q *queue) addPending(d *event.Delta) *entry {
 	return e
 }
 
-// restore owes d, without a lane, as it was before a restart.
+// restore owes what is on disk, without a lane.
 func (q *queue) restore(d *event.Delta, number uint64) *entry {
-	e := q.append(d, settling)
-	e.restored, e.work = true, reuse(&q.freeWork)
+	st := pending
+	if number <= q.tail.before {
+		st = settling
+	}
+	e := q.append(d, st)
+	e.restored, e.work = st == settling, reuse(&q.freeWork)
 	q.changes.restored(e, number)
 	return e
 }
@@ -96,11 +105,15 @@ func (q *queue) place(e *entry, lane id) {
 		q.makeReady(s)
 	case ready:
 		q.readyLen++
-	case busy, delayed, blocked:
+	case busy, delayed, blocked, gated:
 	}
 }
 
+// setStage keeps the place of an entry that is in the stage already: within a stage the entries of an object are in order.
 func (q *queue) setStage(e *entry, to stage) {
+	if e.stage == to {
+		return
+	}
 	q.ages[e.stage].remove(e, byAge)
 	e.stage = to
 	q.ages[to].push(e, byAge)
@@ -109,6 +122,9 @@ func (q *queue) setStage(e *entry, to stage) {
 // remove ends an entry that no worker has, or that its worker is done with.
 func (q *queue) remove(e *entry) {
 	q.changes.removed(e)
+	if e.stage == spilled {
+		q.tail.gave(e)
+	}
 	q.ages[e.stage].remove(e, byAge)
 	lane, object := e.lane, e.object
 	if lane != nil {
@@ -161,7 +177,10 @@ func (q *queue) shortened(s *slot) {
 			heap.Remove(&q.delayed, s.index)
 			s.state = idle
 		}
-	case blocked: // by another entry than the one that is first now
+	case gated: // by another entry, maybe, than the one that is first now
+		q.gated.remove(s)
+		fallthrough
+	case blocked: // likewise
 		s.state = idle
 		if s.lane.len > 0 {
 			q.makeReady(s)
@@ -185,50 +204,45 @@ func (q *queue) slot(name id) *slot {
 
 // free forgets a slot that is out of use.
 func (q *queue) free(s *slot) {
-	if s.lane.len > 0 || s.object.len > 0 || s.state == busy || q.slots[s.id] != s {
+	slots := q.slots
+	if s.inTail {
+		slots = q.tail.slots
+	}
+	if s.lane.len > 0 || s.object.len > 0 || s.state == busy || slots[s.id] != s {
 		return
 	}
-	delete(q.slots, s.id)
+	delete(slots, s.id)
 	*s = slot{}
 	keep(&q.freeSlots, s)
 }
 
 func (q *queue) makeReady(s *slot) {
 	s.state = ready
-	s.prev, s.next = q.readyTail, nil
-	if s.prev != nil {
-		s.prev.next = s
-	} else {
-		q.readyHead = s
-	}
-	q.readyTail = s
+	q.ready.push(s)
 	q.readyLen += s.lane.len
 }
 
 // unready takes s out of the ready list.
 func (q *queue) unready(s *slot) {
-	if s.prev != nil {
-		s.prev.next = s.next
-	} else {
-		q.readyHead = s.next
-	}
-	if s.next != nil {
-		s.next.prev = s.prev
-	} else {
-		q.readyTail = s.prev
-	}
-	s.prev, s.next, s.state = nil, nil, idle
+	q.ready.remove(s)
+	s.state = idle
 	q.readyLen -= s.lane.len
 }
 
 // take appends up to limit entries to batch: those of one lane stand together, in order. An entry that failed is the last of its lane
 // in a batch, since what comes after it would likely be in vain; one that failed together with others is alone in its batch.
 func (q *queue) take(limit int, batch []*entry) []*entry {
-	for s := q.readyHead; s != nil && len(batch) < limit; s = q.readyHead {
+	for s := q.ready.head; s != nil && len(batch) < limit; s = q.ready.head {
 		e := s.lane.head
 		if !e.next() {
 			q.unready(s)
 			s.state = blocked
+			continue
+		}
+		if !e.durable() {
+			q.unready(s)
+			s.state = gated
+			q.gated.push(s)
 			continue
 		}
 		alone := e.alone()
@@ -247,7 +261,7 @@ func (q *queue) take(limit int, batch []*entry) []*entry {
 			}
 			batch = append(batch, e)
 			failed := e.work.failures() > 0
-			if e = e.links[byLane].next; e == nil || failed || len(batch) == limit || !e.next() || e.alone() {
+			if e = e.links[byLane].next; e == nil || failed || len(batch) == limit || !e.next() || e.alone() || !e.durable() {
 				break
 			}
 		}
@@ -263,6 +277,9 @@ func (e *entry) next() bool {
 	before := e.links[byObject].prev
 	return before == nil || before.taken && before.lane == e.lane
 }
+
+// durable reports whether the identity of the object is on disk: nothing may be told of an object whose end could be missed.
+func (e *entry) durable() bool { return e.delta.Durable == nil || isClosed(e.delta.Durable) }
 
 func (e *entry) alone() bool { return e.work != nil && e.work.alone }
 
@@ -287,78 +304,25 @@ func (q *queue) wake(now time.Time) {
 	}
 }
 
+// pass makes the gated lanes ready whose gates are closed. Gates are closed in the order in which they were made.
+func (q *queue) pass() {
+	for s := q.gated.head; s != nil && s.lane.head.durable(); s = q.gated.head {
+		q.gated.remove(s)
+		q.makeReady(s)
+	}
+}
+
+// gate returns what to wait for until a gated lane can be taken; nil: there is none.
+func (q *queue) gate() <-chan struct{} {
+	if s := q.gated.head; s != nil {
+		return s.lane.head.delta.Durable
+	}
+	return nil
+}
+
 // wakeAll makes all delayed lanes ready.
 func (q *queue) wakeAll() {
 	for len(q.delayed) > 0 {
 		q.makeReady(heap.Pop(&q.delayed).(*slot))
 	}
-}
-
-// compact folds what waits for an object and was never attempted, and returns how many deltas are gone by it.
-func (q *queue) compact(object *slot, st stage) (folded int) {
-	e := object.object.tail
-	for e != nil && e.stage < st {
-		e = e.links[byObject].prev
-	}
-	if e == nil || e.stage != st {
-		return 0
-	}
-	for e.before(st) != nil {
-		e = e.before(st)
-	}
-	for e != nil {
-		n := e.links[byObject].next
-		if n == nil || n.stage != st {
-			break
-		}
-		d, kept := fold(e.delta, n.delta)
-		before := e.before(st)
-		switch kept {
-		case keepBoth:
-			e = n
-			continue
-		case keepNone:
-			after := n.links[byObject].next
-			q.remove(n)
-			q.remove(e)
-			folded += 2
-			e = before
-			if e == nil && after != nil && after.stage == st {
-				e = after
-			}
-		case keepOne:
-			folded++
-			e = q.merge(e, n, d)
-			if before != nil {
-				e = before
-			}
-		}
-	}
-	return folded
-}
-
-// before returns the entry before e of the same object, if it is in the given stage.
-func (e *entry) before(st stage) *entry {
-	if p := e.links[byObject].prev; p != nil && p.stage == st {
-		return p
-	}
-	return nil
-}
-
-// merge leaves d in the place of a and b: in the lane in the place of a, or of b where the key has changed, in age always in that of a.
-func (q *queue) merge(a, b *entry, d *event.Delta) *entry {
-	a.work, b.work = b.work, a.work // an error of the filter is about the later state
-	stays, goes := a, b
-	if a.lane != b.lane {
-		stays, goes = b, a
-		stays.work, goes.work = goes.work, stays.work
-		age := &q.ages[a.stage]
-		age.remove(b, byAge)
-		age.insert(b, a, byAge)
-		b.since = a.since
-	}
-	stays.delta, stays.unseen = d, b.unseen
-	q.changes.note(stays)
-	q.remove(goes)
-	return stays
 }

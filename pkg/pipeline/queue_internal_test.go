@@ -188,7 +188,7 @@ func (m *queueModel) fold(t *rapid.T) {
 			waits = append(waits, o)
 		}
 	}
-	folded := m.q.compact(s, waiting)
+	folded, _ := m.q.compact(s, waiting)
 	if folded != max(0, len(waits)-1) {
 		t.Fatalf("%d deltas wait, all updates: %d folded", len(waits), folded)
 	}
@@ -233,7 +233,7 @@ func (m *queueModel) check(t *rapid.T) {
 		t.Fatalf("%d owed, want %d", m.q.owed(), len(m.owed))
 	}
 	readyLen := 0
-	for s := m.q.readyHead; s != nil; s = s.next {
+	for s := m.q.ready.head; s != nil; s = s.next {
 		if s.state != ready || s.lane.len == 0 {
 			t.Fatalf("lane %v of %d is in the ready list in state %d", s.id, s.lane.len, s.state)
 		}

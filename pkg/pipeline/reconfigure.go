@@ -26,7 +26,6 @@ type Change struct {
 	breakers map[string]*breaker
 	pairs    []pair
 	removed  []*route
-	settled  []string // names under which nothing is owed any more once the routes are exchanged
 }
 
 // pair is a route and the one that it takes over from; nil: it is new.
@@ -96,6 +95,9 @@ func (c *Change) add(rc Route, from *route) *route {
 	}
 	r := newRoute(rc, p.birth(rc, from), p, c.breakers)
 	r.settled = r.settled && from == nil
+	if from != nil && from.cfg.Name != rc.Name && p.cfg.Store != nil {
+		r.heir.was = from.cfg.Name
+	}
 	c.next.routes = append(c.next.routes, r)
 	c.pairs = append(c.pairs, pair{r, from})
 	return r
@@ -137,10 +139,10 @@ func (c *Change) Kept() (names []string) {
 }
 
 // Restore is [Pipeline.Restore] for a route of [Change.New]. It is called before Swap.
-func (c *Change) Restore(name string, owed []checkpoint.Owed) error {
+func (c *Change) Restore(name string, owed []checkpoint.Owed, debt checkpoint.Debt) error {
 	for _, p := range c.pairs {
 		if p.from == nil && p.route.cfg.Name == name {
-			return p.route.restore(owed)
+			return p.route.restore(owed, debt)
 		}
 	}
 	return nil
@@ -180,15 +182,11 @@ func (c *Change) Swap() {
 	defer p.mu.Unlock()
 	p.epoch++
 	p.breakers = c.breakers
-	p.renamed = append(p.renamed, c.settled...)
 	for _, pair := range c.pairs {
-		if pair.from == nil {
-			continue
+		if pair.from != nil {
+			p.leaving = append(p.leaving, pair.from)
 		}
-		p.leaving = append(p.leaving, pair.from)
-		if pair.from.cfg.Name == pair.route.cfg.Name { // both are written under one name, so the numbers must differ
-			pair.route.q.changes.last = pair.from.lastNumber()
-		}
+		pair.route.follow(pair.from)
 	}
 	p.leaving = append(p.leaving, c.removed...)
 	p.now.Store(c.next)
@@ -213,7 +211,7 @@ func (c *Change) Finish(ctx context.Context) {
 	p := c.pipeline
 	p.lifecycle.Lock()
 	for _, pair := range c.pairs {
-		if pair.from == nil {
+		if pair.from == nil && pair.route.heir.was == "" {
 			p.run(pair.route) //nolint:contextcheck // it runs as long as Start says
 		}
 	}
@@ -226,7 +224,10 @@ func (c *Change) Finish(ctx context.Context) {
 	}
 	p.end(ctx, old)
 	for _, pair := range c.pairs {
-		if pair.from != nil {
+		switch {
+		case pair.route.heir.was != "":
+			p.inherit(ctx, pair.from, pair.route)
+		case pair.from != nil:
 			p.handOn(pair.from, pair.route) //nolint:contextcheck // it runs as long as Start says
 		}
 	}
@@ -276,14 +277,8 @@ func (p *Pipeline) handOn(from, to *route) {
 	p.mu.Lock()
 	to.takeOver(from)
 	p.leaving = slices.DeleteFunc(p.leaving, func(r *route) bool { return r == from })
-	if to.was != "" {
-		p.renamed = append(p.renamed, to.was)
-	}
 	if from.cfg.Name != to.cfg.Name {
 		p.forgetMetrics(from)
-		if p.cfg.Durable {
-			p.renamed = append(p.renamed, from.cfg.Name)
-		}
 	}
 	p.mu.Unlock()
 	p.lifecycle.Lock()
@@ -296,13 +291,13 @@ func (p *Pipeline) leave(r *route) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.leaving = slices.DeleteFunc(p.leaving, func(l *route) bool { return l == r })
-	if p.cfg.Durable {
+	if p.cfg.Store != nil {
 		p.left = append(p.left, r)
 	}
 	p.forgetMetrics(r)
 	if s := r.status(); s.Owed > 0 {
 		p.log.Warn("a route was removed that owed deltas; without a state folder they are lost, with one they come back with the route",
-			slog.String("route", s.Name), slog.Int("owed", s.Owed), slog.Bool("kept", p.cfg.Durable))
+			slog.String("route", s.Name), slog.Int("owed", s.Owed), slog.Bool("kept", p.cfg.Store != nil))
 	}
 }
 

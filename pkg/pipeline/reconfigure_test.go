@@ -56,7 +56,7 @@ func TestChangedRoute(t *testing.T) {
 		first := routeOf("r", "1", s)
 		first.Sinks = append(first.Sinks, pipeline.NamedSink{Name: "slow", Version: "1", Sink: slow})
 		first.Retry = pipeline.Retry{Backoff: time.Second, Max: time.Second}
-		b := openAs(t, pipeline.Config{Durable: true}, first)
+		b := openAs(t, pipeline.Config{Store: disk{}}, first)
 		b.Start(t.Context())
 		saved := disk{}
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
@@ -83,10 +83,7 @@ func TestChangedRoute(t *testing.T) {
 			t.Errorf("slow got %q", a)
 		}
 		b.balanced("r")
-		cuts := b.Dirty()
-		if len(cuts) != 1 || !cuts[0].Reset || len(cuts[0].Put) != 0 {
-			t.Errorf("handed over %+v, want only that nothing is owed", cuts)
-		}
+		b.dirty("all delivered, and two had been handed over", "-1", "-2")
 	})
 }
 
@@ -128,7 +125,10 @@ func TestRenamedRemovedAndNewRoutes(t *testing.T) {
 		s := &sink{}
 		stays, old, removed := routeOf("stays", "1", s), routeOf("old", "1", s), routeOf("removed", "1", s)
 		old.Ready, removed.Ready = make(chan struct{}), make(chan struct{}) // they owe until then
-		b := openAs(t, pipeline.Config{Durable: true}, stays, old, removed)
+		saved := disk{}
+		store := &renamer{disk: saved}
+		b := openAs(t, pipeline.Config{Store: store}, stays, old, removed)
+		store.flush = func() { saved.write(t, b.Dirty()) }
 		b.Start(t.Context())
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		pass(time.Millisecond)
@@ -147,11 +147,9 @@ func TestRenamedRemovedAndNewRoutes(t *testing.T) {
 		if n := b.value("route_deltas_total", "old") + b.value("queue_depth", "removed"); n != 0 {
 			t.Error("what is gone has metrics still")
 		}
-		saved := disk{}
-		cuts := b.Dirty()
-		saved.write(t, cuts)
-		if len(saved.owed("removed")) != 1 || !slices.ContainsFunc(cuts, func(c checkpoint.RouteCut) bool { return c.Name == "old" && c.Reset }) {
-			t.Errorf("handed over %+v", cuts)
+		saved.write(t, b.Dirty())
+		if len(saved.owed("removed")) != 1 || len(saved["old"])+len(saved["new"]) != 0 {
+			t.Errorf("on disk is %v", saved)
 		}
 
 		// It comes back, in a watch that is newer than the other routes.
@@ -162,7 +160,7 @@ func TestRenamedRemovedAndNewRoutes(t *testing.T) {
 		if got := change.New(); !slices.Equal(got, []string{"removed"}) {
 			t.Errorf("new are %q", got)
 		}
-		if err := change.Restore("removed", saved.owed("removed")); err != nil {
+		if err := change.Restore("removed", saved.owed("removed"), checkpoint.Debt{}); err != nil {
 			t.Error(err)
 		}
 		change.Swap()
@@ -200,34 +198,6 @@ func TestYield(t *testing.T) {
 		end()
 		if n := b.Owed("r"); n != 2 {
 			t.Errorf("%d owed, want 2", n)
-		}
-	})
-}
-
-// TestInherit: after a restart a route owes what it owed under its former name.
-func TestInherit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &sink{}
-		r := routeOf("old", "1", s)
-		r.Ready = make(chan struct{})
-		before, saved := startDurable(t, r), disk{}
-		before.admit(delta(t, event.Added, "a", 0, 1))
-		saved.write(t, before.Dirty())
-		after := openAs(t, pipeline.Config{Durable: true}, routeOf("new", "1", s))
-		if err := after.Inherit("new", "old", saved.owed("old"), nil); err != nil {
-			t.Fatal(err)
-		}
-		cuts := after.Dirty()
-		if len(cuts) != 2 || cuts[0].Name != "old" || !cuts[0].Reset || len(cuts[1].Put) != 1 || !cuts[1].Reset {
-			t.Errorf("handed over %+v", cuts)
-		}
-		after.Start(t.Context())
-		pass(time.Second)
-		if got := s.got(); !slices.Equal(got, []string{"added a@1"}) {
-			t.Errorf("got %q", got)
-		}
-		if cuts := after.Dirty(); len(cuts) != 1 || len(cuts[0].Removed) != 1 {
-			t.Errorf("handed over %+v", cuts)
 		}
 	})
 }

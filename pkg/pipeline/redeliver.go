@@ -92,7 +92,7 @@ func (r *route) reserve(letter uint64) error {
 		return fmt.Errorf("route %q is paused: mend the cause and start the router anew", r.cfg.Name)
 	case !r.settled:
 		return fmt.Errorf("route %q is not ready yet: try again when its sources have synced, see /readyz", r.cfg.Name)
-	case r.q.owed() >= r.cfg.Capacity:
+	case r.q.tailed() || r.q.owed() >= r.cfg.Capacity:
 		return fmt.Errorf("route %q owes as much as its queue holds (queue.memory): try again when it has delivered", r.cfg.Name)
 	}
 	r.redelivering[letter] = true

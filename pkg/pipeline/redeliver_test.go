@@ -29,7 +29,7 @@ func TestRedeliver(t *testing.T) {
 			}
 			return nil
 		}}
-		b := openAs(t, pipeline.Config{Durable: true}, pipeline.Route{Sinks: to(good, bad)})
+		b := openAs(t, pipeline.Config{Store: disk{}}, pipeline.Route{Sinks: to(good, bad)})
 		b.Start(t.Context())
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
 		pass(time.Second)

@@ -15,7 +15,8 @@ import (
 const unseen = ""
 
 // Restore makes a route owe what it owed before a restart, as the sum of what [Pipeline.Dirty] handed over says. Call it before Start
-// and before the first Admit, at most once for each route; what is restored comes before anything that is admitted.
+// and before the first Admit, at most once for each route; what is restored comes before anything that is admitted. owed is the
+// beginning of it, or all of it, and debt says how much there is in all: the rest is read from Config.Store when its turn comes.
 //
 // Restored deltas count as attempted: they are never folded or dropped for want of room. Sinks that were done with one do not get it
 // again; sinks that are new to the route do, and one that all the sinks are done with is forgotten. A delta that had passed the
@@ -23,7 +24,7 @@ const unseen = ""
 // The key is asked again in any case; where it fails for a delta that has passed, the delta is ordered by its object.
 //
 // The error says that there is no such route, that it is too late, or that owed contradicts itself; then nothing is restored.
-func (p *Pipeline) Restore(name string, owed []checkpoint.Owed) error {
+func (p *Pipeline) Restore(name string, owed []checkpoint.Owed, debt checkpoint.Debt) error {
 	p.lifecycle.Lock()
 	defer p.lifecycle.Unlock()
 	routes := p.now.Load().routes
@@ -34,7 +35,7 @@ func (p *Pipeline) Restore(name string, owed []checkpoint.Owed) error {
 	case p.cancel != nil:
 		return fmt.Errorf("route %q: what it owed cannot be restored: the pipeline has started", name)
 	}
-	if err := routes[i].restore(owed); err != nil {
+	if err := routes[i].restore(owed, debt); err != nil {
 		return fmt.Errorf("route %q: what it owed cannot be restored: %w", name, err)
 	}
 	return nil
@@ -50,9 +51,6 @@ func (p *Pipeline) Dirty() []checkpoint.RouteCut {
 	var cuts []checkpoint.RouteCut
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, name := range p.renamed {
-		cuts = append(cuts, checkpoint.RouteCut{Name: name, Reset: true})
-	}
 	for _, r := range slices.Concat(p.left, p.leaving, p.now.Load().routes) {
 		cut := r.dirty()
 		if len(cut.Put) == 0 && len(cut.Removed) == 0 && !cut.Reset {
@@ -64,11 +62,11 @@ func (p *Pipeline) Dirty() []checkpoint.RouteCut {
 		}
 		cuts = append(cuts, cut)
 	}
-	p.left, p.renamed = nil, nil
+	p.left = nil
 	return cuts
 }
 
-func (r *route) restore(owed []checkpoint.Owed) error {
+func (r *route) restore(owed []checkpoint.Owed, debt checkpoint.Debt) error {
 	owed = sorted(owed)
 	for i, o := range owed {
 		switch {
@@ -86,6 +84,14 @@ func (r *route) restore(owed []checkpoint.Owed) error {
 	case r.q.changes.last > 0:
 		return errors.New("it owes deltas already")
 	}
+	t := &r.q.tail
+	if len(owed) > 0 {
+		last := owed[len(owed)-1]
+		t.after, t.since = last.ID, last.Delta.Seen
+	}
+	t.n, t.onDisk, t.before = max(0, debt.N-len(owed)), debt.Bytes, max(t.after, debt.Last)
+	t.counted = t.before
+	r.q.changes.last = t.before
 	for _, o := range owed {
 		r.readmit(o)
 	}
@@ -97,7 +103,7 @@ func sorted(owed []checkpoint.Owed) []checkpoint.Owed {
 	return slices.SortedFunc(slices.Values(owed), func(a, b checkpoint.Owed) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// readmit owes a delta that was owed before a restart.
+// readmit owes a delta that is on disk.
 func (r *route) readmit(o checkpoint.Owed) {
 	var closed uint64
 	for i, s := range r.cfg.Sinks {
@@ -111,6 +117,7 @@ func (r *route) readmit(o checkpoint.Owed) {
 		return
 	}
 	e.unseen = slices.Contains(o.Closed, unseen)
+	e.counted = !e.unseen && o.ID > r.q.tail.counted
 	e.closed, e.attempts = closed, o.Attempts
 	e.work.closed, e.work.attempts = closed, o.Attempts
 	r.settled = false
@@ -122,6 +129,9 @@ func (r *route) dirty() checkpoint.RouteCut {
 	defer r.mu.Unlock()
 	cut := checkpoint.RouteCut{Name: r.cfg.Name, Reset: r.reset}
 	r.reset = false
+	for id := range r.q.tail.gone {
+		r.q.tail.gone[id] = true
+	}
 	if n := r.q.changes.put.len; n > 0 {
 		cut.Put = make([]checkpoint.Owed, 0, n)
 	}
@@ -171,6 +181,9 @@ func (w *worker) publish() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.frozen {
+		return
+	}
 	for _, e := range w.wave {
 		w.tell(e)
 	}

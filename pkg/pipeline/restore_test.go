@@ -24,8 +24,8 @@ import (
 // restart makes and starts a pipeline of a route that owed something.
 func restart(t testing.TB, r pipeline.Route, owed ...checkpoint.Owed) *bench {
 	t.Helper()
-	b := openAs(t, pipeline.Config{Durable: true}, r)
-	if err := b.Restore("route0", owed); err != nil {
+	b := openAs(t, pipeline.Config{Store: disk{}}, r)
+	if err := b.Restore("route0", owed, checkpoint.Debt{}); err != nil {
 		t.Fatal(err)
 	}
 	b.Start(t.Context())
@@ -46,21 +46,25 @@ func TestRestoreRefuses(t *testing.T) {
 		"not durable":   {fresh: true, owed: []checkpoint.Owed{a}, want: "not durable"},
 		"started":       {do: func(b *bench) { b.Start(t.Context()) }, want: "has started"},
 		"admitted":      {do: func(b *bench) { b.admit(a.Delta) }, owed: []checkpoint.Owed{a}, want: "owes deltas already"},
-		"twice":         {do: func(b *bench) { _ = b.Restore("route0", []checkpoint.Owed{a}) }, owed: []checkpoint.Owed{a}, want: "owes deltas already"},
+		"twice":         {do: func(b *bench) { _ = b.Restore("route0", []checkpoint.Owed{a}, checkpoint.Debt{}) }, owed: []checkpoint.Owed{a}, want: "owes deltas already"},
 		"same number":   {owed: []checkpoint.Owed{a, a}, want: "two deltas 1"},
 		"no delta":      {owed: []checkpoint.Owed{{ID: 4}}, want: "delta 4 has no object"},
 		"no object":     {owed: []checkpoint.Owed{{ID: 4, Delta: &event.Delta{}}}, want: "delta 4 has no object"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := openAs(t, pipeline.Config{Durable: !test.fresh}, r)
+			cfg := pipeline.Config{Store: disk{}}
+			if test.fresh {
+				cfg.Store = nil
+			}
+			b := openAs(t, cfg, r)
 			if test.do != nil {
 				test.do(b)
 			}
 			if test.route == "" {
 				test.route = "route0"
 			}
-			if err := b.Restore(test.route, test.owed); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), `"`+test.route+`"`) {
+			if err := b.Restore(test.route, test.owed, checkpoint.Debt{}); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), `"`+test.route+`"`) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -78,14 +82,14 @@ func TestRestore(t *testing.T) {
 			}
 			return plugins.Result{Events: []plugins.Emit{{Data: event.Payload(d)}}}
 		})}
-		b := openAs(t, pipeline.Config{Durable: true}, r)
+		b := openAs(t, pipeline.Config{Store: disk{}}, r)
 		err := b.Restore("route0", []checkpoint.Owed{
 			{ID: 9, Delta: delta(t, event.Updated, "a", 2, 3)},
 			{ID: 4, Delta: delta(t, event.Added, "a", 0, 1), Closed: []string{"s0"}},
 			{ID: 7, Delta: delta(t, event.Updated, "a", 1, 2), Closed: []string{"gone"}}, // a sink that is not there any more
 			{ID: 5, Delta: delta(t, event.Added, "b", 0, 4), Closed: []string{"s0", "gone", "s1"}},
 			{ID: 8, Delta: delta(t, event.Added, "bad", 0, 5), Attempts: 2},
-		})
+		}, checkpoint.Debt{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,9 +124,9 @@ func TestRestoreFromAFile(t *testing.T) {
 	}()
 	wanted := func(_ context.Context, d *event.Delta) (bool, error) { return d.Key().Name != "b", nil }
 	r := pipeline.Route{Sinks: to(&sink{}, &sink{}), Ready: make(chan struct{}), Filter: filters.Func(wanted)}
-	b := openAs(t, pipeline.Config{Durable: true}, r)
+	b := openAs(t, pipeline.Config{Store: disk{}}, r)
 	// One that has passed, and two that were not asked for.
-	if err := b.Restore("route0", []checkpoint.Owed{{ID: 7, Delta: delta(t, event.Added, "b", 0, 1)}}); err != nil {
+	if err := b.Restore("route0", []checkpoint.Owed{{ID: 7, Delta: delta(t, event.Added, "b", 0, 1)}}, checkpoint.Debt{}); err != nil {
 		t.Fatal(err)
 	}
 	b.admit(delta(t, event.Added, "a", 0, 2), delta(t, event.Updated, "b", 1, 3))
@@ -131,7 +135,7 @@ func TestRestoreFromAFile(t *testing.T) {
 	if err := db.Write(checkpoint.Cut{Routes: cuts}); err != nil {
 		t.Fatal(err)
 	}
-	owed, err := db.LoadRoute("route0", func(string) *event.Resource { return pods })
+	owed, err := db.LoadRoute("route0", checkpoint.Part{}, func(string) *event.Resource { return pods })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +151,7 @@ func TestRestoreFromAFile(t *testing.T) {
 	if err := db.Write(checkpoint.Cut{Routes: b.Dirty()}); err != nil {
 		t.Fatal(err)
 	}
-	if owed, err := db.LoadRoute("route0", func(string) *event.Resource { return pods }); err != nil || len(owed) > 0 {
+	if owed, err := db.LoadRoute("route0", checkpoint.Part{}, func(string) *event.Resource { return pods }); err != nil || len(owed) > 0 {
 		t.Errorf("%d owed in the end, %v", len(owed), err)
 	}
 }
@@ -319,12 +323,12 @@ func TestRestoredKeys(t *testing.T) {
 	})
 }
 
-// TestDurable: nothing is told of an object whose identity is not on disk, and no other route waits for it.
+// TestDurable: nothing is told of an object whose identity is not on disk, and nothing about other objects waits for it.
 func TestDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s0, s1 := &sink{}, &sink{}
-		handled := 0
-		h := each(func(d *event.Delta) plugins.Result { handled++; return ok(d) })
+		handled := map[string]int{}
+		h := each(func(d *event.Delta) plugins.Result { handled[d.Key().Name]++; return ok(d) })
 		b := startDurable(t, pipeline.Route{Sinks: to(s0), Handler: h},
 			pipeline.Route{Sinks: to(nil, s1)[1:], Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.Durable == nil, nil })})
 		written, never := make(chan struct{}), make(chan struct{})
@@ -332,17 +336,18 @@ func TestDurable(t *testing.T) {
 		d0.Durable, d2.Durable = written, written
 		b.admit(d0, d1, d2)
 		pass(time.Minute)
-		if handled > 0 {
+		equal(t, "meanwhile", s0.got(), "added b@2")
+		if handled["a"] > 0 {
 			t.Error("the handler saw what is not on disk")
 		}
 		equal(t, "the other route", s1.got(), "added b@2")
 		close(written)
 		pass(time.Second)
-		equal(t, "on disk", s0.got(), "added a@1", "added b@2", "updated a@3")
+		equal(t, "on disk", s0.got(), "added b@2", "added a@1", "updated a@3")
 
 		full := delta(t, event.Added, "c", 0, 4)
 		full.Durable = never
-		b.admit(full)
+		b.admit(full, delta(t, event.Updated, "a", 3, 5))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if err := b.Drain(ctx); err == nil || !strings.Contains(err.Error(), `route "route0" 1`) {
@@ -351,7 +356,7 @@ func TestDurable(t *testing.T) {
 		if err := b.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		equal(t, "in the end", s0.got(), "added a@1", "added b@2", "updated a@3")
+		equal(t, "in the end", s0.got(), "added b@2", "added a@1", "updated a@3", "updated a@5")
 		b.dirty("after Close", "4 added c@4")
 		b.balanced("route0")
 		if n := b.value("route_errors_total", "route0") + b.value("route_deltas_total", "route0", metrics.DeadLettered); n > 0 {

@@ -21,7 +21,7 @@ func TestAdmitTo(t *testing.T) {
 		r, o := routeOf("one", "1", one), routeOf("other", "1", other)
 		r.Ops, r.Ready, o.Sinks[0].Name = []event.Op{event.Added}, ready, "other"
 		r.Filter = filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.Key().Name != "filtered", nil })
-		b := openAs(t, pipeline.Config{Durable: true}, r, o)
+		b := openAs(t, pipeline.Config{Store: disk{}}, r, o)
 		b.Start(t.Context())
 		put := func(name string) {
 			commit, err := b.AdmitTo(t.Context(), "one", delta(t, event.Sync, name, 0, 1))

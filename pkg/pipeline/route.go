@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/deltarouter/deltarouter/pkg/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/filters"
@@ -23,6 +22,7 @@ type route struct {
 	born    int            // the pipeline's epoch when the route, or the first one that it took over from, appeared, see filters.Entry
 	table   *filters.Table // of this route alone
 	parent  *Pipeline
+	heir    heir // until it works
 	letters DeadLetterer
 	sinks   []*breaker // as in cfg.Sinks
 	count   counters
@@ -33,6 +33,7 @@ type route struct {
 
 	lead  chan struct{} // holds a token while a worker puts a batch together
 	wake  chan struct{} // something changed that the leader waits for
+	low   chan struct{} // there is a tail, and room in the head
 	timer *time.Timer   // the leader's
 
 	mu       sync.Mutex
@@ -44,8 +45,8 @@ type route struct {
 	want     int           // the leader waits until so many deltas are ready; 0: for something else
 	room     chan struct{} // closed when there is room again; nil: nobody waits
 
-	before       []checkpoint.Owed // what was owed under the name was, see Change.Inherit; until takeOver
-	was          string
+	shown        int             // of tail.n, in the metrics
+	frozen       bool            // what it owes is another's by now
 	redelivering map[uint64]bool // dead letters that are owed again
 
 	complained map[string]time.Time // when each kind of trouble was last said in the log
@@ -57,12 +58,15 @@ func newRoute(cfg Route, born int, parent *Pipeline, breakers map[string]*breake
 		cfg: cfg, born: born, parent: parent, letters: all.DeadLetters,
 		count: newCounters(all.Metrics, cfg),
 		log:   all.Log.With(slog.String("route", cfg.Name)),
-		lead:  make(chan struct{}, 1), wake: make(chan struct{}, 1), timer: time.NewTimer(forever),
+		lead:  make(chan struct{}, 1), wake: make(chan struct{}, 1), low: make(chan struct{}, 1), timer: time.NewTimer(forever),
 		settled: cfg.Ready == nil, complained: map[string]time.Time{}, redelivering: map[uint64]bool{},
 	}
 	r.timer.Stop()
 	r.table = filters.NewTable([]filters.Entry{r.entry()})
-	r.q.changes.on = all.Durable
+	r.q.changes.on = all.Store != nil
+	if all.Store == nil {
+		r.cfg.Disk = 0
+	}
 	for _, s := range cfg.Sinks {
 		key := s.Name + "\x00" + s.Version
 		b := breakers[key]
@@ -112,57 +116,33 @@ func (r *route) key(ctx context.Context, d *event.Delta) (key string, err error)
 	return r.cfg.Key(ctx, d)
 }
 
-// waitRoom waits while the route is full, if it is one that makes its sources wait.
-func (r *route) waitRoom(ctx context.Context, d *event.Delta) error {
-	if r.cfg.Overflow != Block {
-		return nil
-	}
-	for {
-		yield := r.parent.yielding()
-		r.mu.Lock()
-		// Before it is ready, additions and what was found in a list pass: it may be the list of the very source that the route waits
-		// for, the first one or the one after a restart.
-		if r.q.owed() < r.cfg.Capacity || !r.settled && (d.Op == event.Added || d.Listed) {
-			r.mu.Unlock()
-			return nil
-		}
-		if r.room == nil {
-			r.room = make(chan struct{})
-		}
-		room := r.room
-		r.mu.Unlock()
-		select {
-		case <-room:
-		case <-yield: // the routes are about to be exchanged, which must not take until there is room
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-r.parent.stopping:
-			return ErrStopped
-		}
-	}
-}
-
 // owe appends d to what the route owes. It is called under a source's cut lock.
-func (r *route) owe(d *event.Delta, v verdict) {
+func (r *route) owe(d *event.Delta, v *verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if v.unseen && r.settled {
+	if v.unseen && r.settled && !r.q.tailed() {
 		r.settled = false // it became ready between the two: a worker asks the filter
 		r.signal()
 	}
-	if !r.settled {
+	switch {
+	case r.spills():
+		r.spill(d, v.unseen || v.err != nil)
+	case !r.settled:
 		r.overflow(r.q.addPending(d)) // filter and key are asked later, and anew: the order of the deltas counts
-	} else {
+	default:
 		r.place(r.q.addPending(d), v.lane, v.err)
 	}
 	r.changed()
 }
 
+// ready reports whether filter and key may be asked.
+func (r *route) ready() bool { return r.cfg.Ready == nil || isClosed(r.cfg.Ready) }
+
 // place gives a pending entry its lane.
 func (r *route) place(e *entry, lane id, failed error) {
 	if !e.counted {
 		r.count.matched.Inc()
+		e.counted = true
 	}
 	if failed != nil {
 		r.count.errors("filter").Inc()
@@ -180,60 +160,32 @@ func (r *route) place(e *entry, lane id, failed error) {
 		r.q.setStage(e, attempted) // whatever the capacity is now
 		return
 	}
-	if r.cfg.Deliver == Latest {
-		if n := r.q.compact(e.object, waiting); n > 0 {
-			r.count.folded.Add(float64(n))
-			e = nil // it may be gone
-		}
+	if r.cfg.Deliver == Latest && r.fold(e) {
+		e = nil // it may be gone
 	}
 	r.overflow(e)
-}
-
-// overflow does what the route's overflow says if there is more than its capacity. newest is nil if it was folded away.
-func (r *route) overflow(newest *entry) {
-	if newest == nil || r.q.owed() <= r.cfg.Capacity {
-		return
-	}
-	switch r.cfg.Overflow {
-	case Fold:
-		if newest.stage == waiting {
-			newest.delta = shrink(newest.delta)
-		}
-		st := newest.stage
-		if n := r.q.compact(newest.object, st); n > 0 {
-			r.count.folded.Add(float64(n))
-			r.countUnseen(st, n)
-		}
-	case DropOldest:
-		oldest := r.q.ages[waiting].head
-		if oldest == nil {
-			oldest = r.q.ages[pending].head
-		}
-		r.countUnseen(oldest.stage, 1)
-		r.q.remove(oldest)
-		r.count.dropped.Inc()
-		r.count.errors("overflow").Inc()
-	case Block: // Admit waited
-	}
-}
-
-// countUnseen counts deltas that are given up before the filter saw them as matched: what came in is what went out or is owed.
-func (r *route) countUnseen(st stage, n int) {
-	if st == pending {
-		r.count.matched.Add(float64(n))
-	}
 }
 
 // changed is called, under the lock, after the queue changed.
 func (r *route) changed() {
 	owed := r.q.owed()
 	r.count.depth.Set(float64(owed))
+	if n := r.q.tail.n; n != r.shown {
+		r.count.onDisk.Set(float64(n))
+		r.shown = n
+	}
 	if r.want > 0 && r.q.readyLen >= r.want {
 		r.signal()
 	}
-	if r.room != nil && owed < r.cfg.Capacity {
+	if r.room != nil && !r.full() {
 		close(r.room)
 		r.room = nil
+	}
+	if r.q.tailed() && 2*r.q.headLen() <= r.cfg.Capacity {
+		select {
+		case r.low <- struct{}{}:
+		default:
+		}
 	}
 	if owed == 0 && r.draining {
 		r.parent.report()
@@ -260,15 +212,15 @@ func (r *route) next(ctx context.Context, batch []*entry) []*entry {
 	var until time.Time
 	for r.settle(ctx) && ctx.Err() == nil {
 		var wait time.Duration
-		var reopened <-chan struct{}
-		if batch, wait, reopened = r.poll(batch, &until); len(batch) > 0 {
+		var again <-chan struct{}
+		if batch, wait, again = r.poll(batch, &until); len(batch) > 0 {
 			return batch
 		}
 		r.timer.Reset(wait)
 		select {
 		case <-r.wake:
 		case <-r.timer.C:
-		case <-reopened:
+		case <-again:
 		case <-ctx.Done():
 		}
 	}
@@ -276,13 +228,14 @@ func (r *route) next(ctx context.Context, batch []*entry) []*entry {
 	return nil
 }
 
-// poll takes a batch if it is time to; else it says how long to wait, unless woken. until is when the batch that is being put
+// poll takes a batch if it is time to; else it says how long to wait, unless woken or again is closed. until is when the batch that is being put
 // together waits no longer.
-func (r *route) poll(batch []*entry, until *time.Time) (_ []*entry, wait time.Duration, reopened <-chan struct{}) {
+func (r *route) poll(batch []*entry, until *time.Time) (_ []*entry, wait time.Duration, again <-chan struct{}) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.q.wake(now)
+	r.q.pass()
 	r.want = 0
 	if r.paused != "" {
 		return batch, forever, nil
@@ -290,7 +243,7 @@ func (r *route) poll(batch []*entry, until *time.Time) (_ []*entry, wait time.Du
 	limit := r.cfg.Batch.Size
 	if r.q.readyLen == 0 {
 		r.want = 1
-		return batch, r.untilRetry(now), nil
+		return batch, r.untilRetry(now), r.q.gate()
 	}
 	open, wait, reopened := r.gate(now)
 	if wait > 0 {
@@ -305,7 +258,7 @@ func (r *route) poll(batch []*entry, until *time.Time) (_ []*entry, wait time.Du
 		}
 		if left := until.Sub(now); left > 0 {
 			r.want = limit
-			return batch, min(left, r.untilRetry(now)), nil
+			return batch, min(left, r.untilRetry(now)), r.q.gate()
 		}
 	}
 	return r.q.take(limit, batch), 0, nil
@@ -346,7 +299,7 @@ func (r *route) drain() {
 func (r *route) moving() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.q.owed() > 0 && r.paused == "" && (r.settled || r.cfg.Ready == nil || isClosed(r.cfg.Ready))
+	return r.q.owed() > 0 && r.paused == "" && !r.q.tail.held && (r.settled || r.ready())
 }
 
 // pause stops the route for good.
@@ -367,7 +320,9 @@ func (r *route) pause(d *event.Delta, sink string, reason error) {
 func (r *route) status() RouteStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return RouteStatus{Name: r.cfg.Name, Owed: r.q.owed(), Oldest: r.q.oldest(), Waiting: !r.settled && r.cfg.Ready != nil, Paused: r.paused}
+	return RouteStatus{
+		Name: r.cfg.Name, Owed: r.q.owed(), OnDisk: r.q.tail.n, Oldest: r.q.oldest(), Waiting: !r.settled && !r.ready(), Paused: r.paused,
+	}
 }
 
 func isClosed(c <-chan struct{}) bool {

@@ -82,10 +82,8 @@ func (r *route) work(ctx, taking context.Context) {
 		if w.batch = r.next(taking, w.batch[:0]); len(w.batch) == 0 {
 			return
 		}
-		if w.durable(taking) {
-			w.handle(ctx)
-			w.deliver(ctx)
-		}
+		w.handle(ctx)
+		w.deliver(ctx)
 		w.finish()
 		w.forgetLetters(ctx)
 	}
@@ -95,22 +93,6 @@ func (r *route) work(ctx, taking context.Context) {
 func (w *worker) forgetLetters(ctx context.Context) {
 	w.forget(ctx, w.acked)
 	w.acked = w.acked[:0]
-}
-
-// durable waits until the identities of the batch's objects are on disk: nothing may be told of an object whose end could be missed.
-// It returns false when ctx is done; then the batch is owed as it was.
-func (w *worker) durable(ctx context.Context) bool {
-	for _, e := range w.batch {
-		if e.delta.Durable == nil || isClosed(e.delta.Durable) {
-			continue
-		}
-		select {
-		case <-e.delta.Durable:
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return true
 }
 
 // handle lets the handler see the entries that it has not seen yet.
@@ -242,6 +224,9 @@ func (w *worker) finish() {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.frozen {
+		return
+	}
 	for i := 0; i < len(w.batch); {
 		lane := w.batch[i].lane
 		var at time.Time
@@ -292,15 +277,20 @@ const complaintInterval = time.Minute
 
 // complain logs a message about failures, at most once in an interval: there may be one for each delta.
 func (r *route) complain(message string, d *event.Delta, sink string, err error) {
-	r.mu.Lock()
-	now := time.Now()
-	quiet := now.Sub(r.complained[message]) < complaintInterval
-	if !quiet {
-		r.complained[message] = now
-	}
-	r.mu.Unlock()
-	if quiet {
+	if !r.mayComplain(message) {
 		return
 	}
 	r.log.Warn("deltas cannot be delivered", slog.String("what", message), slog.String("delta", d.String()), slog.String("sink", sink), slog.Any("error", err))
+}
+
+// mayComplain reports whether a message was not logged in the last interval.
+func (r *route) mayComplain(message string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if now.Sub(r.complained[message]) < complaintInterval {
+		return false
+	}
+	r.complained[message] = now
+	return true
 }

@@ -16,15 +16,15 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// manyWorkers: what is new holds its batch and its worker until its identity is on disk; there are enough left for what is known.
-const manyWorkers = keepConfigMaps + "    concurrency: 100\n    batch: {size: 1}\n"
+// oneWorker: what is new waits until its identity is on disk, and what is known does not wait for it.
+const oneWorker = keepConfigMaps + "    concurrency: 1\n"
 
-// TestFullDisk: the disk of state.dir is full. What is new is not delivered, and /readyz says why; what is known goes on. With
-// room again everything is delivered.
+// TestFullDisk: the disk of state.dir is full. What is new is not delivered, and /readyz says why; what is known goes on, of the
+// same route too. With room again everything is delivered.
 func TestFullDisk(t *testing.T) {
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
-	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(manyWorkers, ns))
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(oneWorker, ns))
 	disk := mount(t, filepath.Join(filepath.Dir(file), "state"), "size=20m")
 	f := &fullDisk{s: s, ns: ns, maps: routertest.Use(t, s, routertest.ConfigMaps, ns), file: file}
 	f.run(t, routertest.StartFile(t, file), func() {
@@ -99,7 +99,7 @@ func TestFileSizeLimit(t *testing.T) {
 	}
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
-	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(manyWorkers, ns))
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(oneWorker, ns))
 	f := &fullDisk{s: s, ns: ns, maps: routertest.Use(t, s, routertest.ConfigMaps, ns), file: file}
 	r := routertest.StartFile(t, file)
 	limit := func(to string) {

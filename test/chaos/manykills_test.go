@@ -232,7 +232,7 @@ func (l *lives) left(t *testing.T, r *routertest.Router, sure map[string]int) li
 	}
 	saved.fed = number(watch.Fed)
 	for _, route := range ledgerNames {
-		owed, err := db.LoadRoute(route, func(string) *event.Resource { return nil })
+		owed, err := db.LoadRoute(route, checkpoint.Part{}, func(string) *event.Resource { return nil })
 		if err != nil {
 			t.Fatal(err)
 		}

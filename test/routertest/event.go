@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Event is a CloudEvent as the sinks write it.
@@ -15,8 +16,10 @@ type Event struct {
 	Route              string          `json:"route"`
 	K8sUID             string          `json:"k8suid"`
 	K8sResourceVersion string          `json:"k8sresourceversion"`
+	Time               time.Time       `json:"time"` // when the router saw the change
 	Redelivered        bool            `json:"redelivered"`
 	Data               json.RawMessage `json:"data"`
+	At                 time.Time       `json:"-"` // when the test got it
 }
 
 // String is what tests compare: "route updated ns/name".

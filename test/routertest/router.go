@@ -123,6 +123,7 @@ func (r *Router) readEvents(out io.Reader) {
 		if err := json.Unmarshal(line, &e); err != nil {
 			e = Event{Type: "not JSON: " + string(line)}
 		}
+		e.At = time.Now()
 		r.mu.Lock()
 		r.events = append(r.events, e)
 		r.changed.Broadcast()

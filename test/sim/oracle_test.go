@@ -218,7 +218,7 @@ func (w *world) checkFile() map[rejection]bool {
 		w.checkWatch(db, selector)
 	}
 	for _, r := range w.routes {
-		owed, err := db.LoadRoute(r.name(), func(string) *event.Resource { return nil })
+		owed, err := db.LoadRoute(r.name(), checkpoint.Part{}, func(string) *event.Resource { return nil })
 		if err != nil || len(owed) > 0 && !r.removed {
 			w.fail("route %s owes %d still, %v", r.name(), len(owed), err)
 		}

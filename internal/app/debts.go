@@ -1,0 +1,62 @@
+package app
+
+import (
+	"context"
+
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// spillShare is the part of state.maxSize, as 1/n, that the routes' debts may take together: a sink that is down must not fill the
+// state file, without which nothing goes on.
+const spillShare = 2
+
+// resolver gives the resource that a source watches; nil: there is no such source.
+type resolver func(source string) *event.Resource
+
+// resolve sets where the resources of deltas come from that are read back.
+func (s *state) resolve(resource resolver) { s.resource.Store(&resource) }
+
+// restoreRoute gives a route what it owed, under its former name too.
+func (s *state) restoreRoute(route *config.Route) error {
+	if route.Was != "" {
+		own, err := s.db.Debt(route.Name)
+		if err == nil {
+			err = s.db.Rename(route.Was, route.Name, own.Last)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	owed, debt, err := s.debt(route, *s.resource.Load())
+	if err != nil {
+		return err
+	}
+	return s.pipeline.Restore(route.Name, owed, debt)
+}
+
+// debt returns what a route owes in all, and as much of it as its memory may hold.
+func (s *state) debt(route *config.Route, resource resolver) (head []checkpoint.Owed, debt checkpoint.Debt, err error) {
+	if debt, err = s.db.Debt(route.Name); err != nil {
+		return nil, debt, err
+	}
+	head, err = s.db.LoadRoute(route.Name, checkpoint.Part{Limit: route.Queue.Memory}, resource)
+	return head, debt, err
+}
+
+// ReadRoute implements pipeline.Store.
+func (s *state) ReadRoute(name string, part checkpoint.Part) ([]checkpoint.Owed, error) {
+	return s.db.LoadRoute(name, part, *s.resource.Load())
+}
+
+// Soon implements pipeline.Store.
+func (s *state) Soon() { s.writer.Soon() }
+
+// Rename implements pipeline.Store.
+func (s *state) Rename(ctx context.Context, was, name string, upTo uint64) error {
+	if err := s.writer.Flush(ctx); err != nil {
+		return err
+	}
+	return s.db.Rename(was, name, upTo)
+}

@@ -1,0 +1,225 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// TestSpilledSurvivesAKill: a sink takes nothing, so that most of what its route owes is on disk alone. The router is killed, and
+// killed again while it delivers; then everything has arrived, and in order.
+func TestSpilledSurvivesAKill(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	h := newReceiver(t, answer(http.StatusServiceUnavailable))
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
+sources:
+  maps: {resource: v1/configmaps, namespaces: %s}
+sinks:
+  out: {stdout: {}}
+  hook: {webhook: {url: %q}}
+routes:
+  - {name: blocked, from: maps, to: hook, queue: {memory: 8, disk: 64Mi}, batch: {size: 4}, retry: {backoff: 10ms, max: 100ms}}
+  - {name: all, from: maps, to: out}
+`, ns, h.URL))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	const objects, updates = 20, 10
+	createMany(t, s, ns, "m", objects)
+	each(t, objects, func(i int) error { return change(t, s, ns, fmt.Sprintf("m-%d", i), updates) })
+	const all = objects * (updates + 1)
+	r.Wait(t, "the other route to have it all", func(events []routertest.Event) bool { return len(events) >= all })
+	onDisk := func() float64 { return r.Metric(t, `deltarouter_queue_on_disk{route="blocked"}`) }
+	routertest.Poll(t, "the tail to be on disk alone", func() bool { return onDisk() >= all-8 })
+	if depth := r.Metric(t, `deltarouter_queue_depth{route="blocked"}`); depth != all {
+		t.Errorf("%v owed, want %d", depth, all)
+	}
+	r.Kill(t)
+
+	r = routertest.StartFile(t, file)
+	if n := onDisk(); n > all-8 {
+		t.Errorf("%v of %d are on disk alone after the restart", n, all)
+	}
+	h.now(answer(http.StatusOK))
+	routertest.Poll(t, "half of it", func() bool { return h.count() >= all/2 })
+	r.Kill(t)
+	r = routertest.StartFile(t, file)
+	routertest.Poll(t, "the end of the debt", func() bool {
+		return r.Metric(t, `deltarouter_queue_depth{route="blocked"}`) == 0 && h.count() >= all
+	})
+	checkFlow(t, h.delivered(), objects, updates+1, true)
+}
+
+// change updates a ConfigMap n times.
+func change(t *testing.T, s *sandboxtest.Sandbox, ns, name string, n int) error {
+	t.Helper()
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	for i := range n {
+		maps.Change(name, fmt.Sprintf(`{"data":{"value":"%d"}}`, i+2))
+	}
+	return nil
+}
+
+// checkFlow checks that of each object so many versions came, in order; again: some may have come twice, from one that came before on.
+func checkFlow(t *testing.T, events []routertest.Event, objects, versions int, again bool) {
+	t.Helper()
+	seen := make(map[string][]int)
+	for _, e := range events {
+		got, version := seen[e.Subject], number(e.K8sResourceVersion)
+		if n := len(got); n > 0 && version <= got[n-1] {
+			if !again || !slices.Contains(got, version) {
+				t.Fatalf("%s: version %d came behind %d", e.Subject, version, got[n-1])
+			}
+			continue
+		}
+		seen[e.Subject] = append(got, version)
+	}
+	if len(seen) != objects {
+		t.Errorf("%d objects arrived, want %d", len(seen), objects)
+	}
+	for subject, got := range seen {
+		if len(got) != versions {
+			t.Errorf("%s: %d versions arrived, want %d", subject, len(got), versions)
+		}
+	}
+}
+
+// flow is what TestBlockedSink measures while a while passes.
+type flow struct {
+	median time.Duration // from the router having seen a change to the other route's sink having it
+	rss    int           // KiB, at most
+	events int
+}
+
+// TestBlockedSink: a sink is blocked at 2,000 deltas a second. Its route's debt goes to disk, its memory stays bounded, the other route
+// goes on, and when the sink is back everything arrives, in order. In its long form (CHAOS=20: five minutes) it also compares the
+// delivery times of the other route, and the memory of the process, with those before.
+func TestBlockedSink(t *testing.T) {
+	const objects, rate, memory = 1000, 2000, 1000
+	blocked := time.Duration(scaled(t, 15)) * time.Second
+	server := newFlood(t, objects, rate)
+	h := newReceiver(t, answer(http.StatusOK))
+	r := routertest.StartFile(t, routertest.Install(t, server.kubeconfig(t), fmt.Sprintf(`
+sources:
+  maps: {resource: v1/configmaps}
+sinks:
+  out: {stdout: {}}
+  hook: {webhook: {url: %q}}
+routes:
+  - {name: fine, from: maps, to: out, on: updated, emit: '{"n": 1}'}
+  - {name: blocked, from: maps, to: hook, on: updated, emit: '{"n": 1}', queue: {memory: %d, disk: 1Gi}, concurrency: 16, retry: {backoff: 10ms, max: 100ms}}
+`, h.URL, memory)))
+	r.Ready(t)
+	server.open()
+	pass(t, r, blocked/5) // the heap finds its size
+	before := pass(t, r, blocked/5)
+	h.now(answer(http.StatusServiceUnavailable))
+	during := pass(t, r, blocked)
+	depth, onDisk := r.Metric(t, `deltarouter_queue_depth{route="blocked"}`), r.Metric(t, `deltarouter_queue_on_disk{route="blocked"}`)
+	bytes := r.Metric(t, `deltarouter_queue_disk_bytes{route="blocked"}`)
+	t.Logf("before %+v, blocked for %v %+v; %v owed, %v on disk alone, %v bytes", before, blocked, during, depth, onDisk, bytes)
+	if inMemory := depth - onDisk; inMemory > memory+server.inFlight() {
+		t.Errorf("%v of %v deltas are in memory", inMemory, depth)
+	}
+	if onDisk < depth/2 {
+		t.Errorf("%v of %v deltas are on disk alone", onDisk, depth)
+	}
+	if long(t) > 0 {
+		if shift := float64(during.median)/float64(before.median) - 1; shift > 0.1 {
+			t.Errorf("the other route's median delivery time went up by %.0f %%", 100*shift)
+		}
+		if grown := during.rss - before.rss; grown > 64<<10 {
+			t.Errorf("the process grew by %d MiB", grown>>10)
+		}
+	}
+	sent := server.stop()
+	h.now(answer(http.StatusOK))
+	began := time.Now()
+	routertest.PollEvery(t, 100*time.Millisecond, "the debt to shrink", func() bool {
+		return r.Metric(t, `deltarouter_queue_depth{route="blocked"}`) < depth
+	})
+	for r.Metric(t, `deltarouter_queue_depth{route="blocked"}`) > 0 && time.Since(began) < 10*time.Minute {
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-t.Context().Done():
+		}
+	}
+	t.Logf("%d deltas arrived, the last of them %v after the sink was back", h.count(), time.Since(began))
+	for _, result := range []string{"folded", "dropped", "dead_lettered"} {
+		if n := r.Metric(t, fmt.Sprintf(`deltarouter_route_deltas_total{route="blocked",result=%q}`, result)); n > 0 {
+			t.Errorf("%v deltas were %s", n, result)
+		}
+	}
+	if n := h.count(); n != sent {
+		t.Errorf("%d deltas arrived, %d were sent", n, sent)
+	}
+	checkOrdered(t, h.delivered())
+	r.Wait(t, "the other route to have it all", func(events []routertest.Event) bool { return len(events) == sent })
+}
+
+// checkOrdered checks that nothing about an object went backwards.
+func checkOrdered(t *testing.T, events []routertest.Event) {
+	t.Helper()
+	last := make(map[string]int)
+	for _, e := range events {
+		if v := number(e.K8sResourceVersion); v <= last[e.Subject] {
+			t.Fatalf("%s: version %d came behind %d", e.Subject, v, last[e.Subject])
+		} else {
+			last[e.Subject] = v
+		}
+	}
+}
+
+// pass lets time go by and looks at what happens.
+func pass(t *testing.T, r *routertest.Router, d time.Duration) (f flow) {
+	t.Helper()
+	from := len(r.Events())
+	end := time.After(d)
+	for ended := false; !ended; {
+		select {
+		case <-end:
+			ended = true
+		case <-time.After(100 * time.Millisecond):
+		}
+		f.rss = max(f.rss, rss(t, r.Process().Pid))
+	}
+	var took []time.Duration
+	for _, e := range r.Events()[from:] {
+		took = append(took, e.At.Sub(e.Time))
+	}
+	if len(took) == 0 {
+		t.Fatal("the other route stands still")
+	}
+	slices.SortFunc(took, cmp.Compare)
+	f.median, f.events = took[len(took)/2], len(took)
+	return f
+}
+
+// rss returns the memory of a process, in KiB.
+func rss(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Skip(err)
+	}
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(rest, "kB")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Skip("the system does not say how much memory a process has")
+	return 0
+}

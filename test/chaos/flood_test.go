@@ -1,0 +1,123 @@
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// flood is an API server that has ConfigMaps and nothing else, and changes them at a rate.
+type flood struct {
+	*httptest.Server
+
+	objects, rate int
+	texts         []string // data of the ConfigMaps, by turns
+	opened        chan struct{}
+	ctx           context.Context //nolint:containedctx // ends the changes
+	end           context.CancelFunc
+	sent          chan int // how many there were, once it has ended
+}
+
+func newFlood(t *testing.T, objects, rate int) *flood {
+	t.Helper()
+	f := &flood{objects: objects, rate: rate, opened: make(chan struct{}), sent: make(chan int, 1)}
+	for range 64 {
+		f.texts = append(f.texts, incompressible(500))
+	}
+	f.ctx, f.end = context.WithCancel(t.Context())
+	mux := http.NewServeMux()
+	text := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, body)
+		}
+	}
+	mux.HandleFunc("GET /api", text(`{"kind":"APIVersions","versions":["v1"]}`))
+	mux.HandleFunc("GET /apis", text(`{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`))
+	mux.HandleFunc("GET /api/v1", text(`{"kind":"APIResourceList","groupVersion":"v1","resources":[`+
+		`{"name":"configmaps","singularName":"configmap","namespaced":true,"kind":"ConfigMap","verbs":["get","list","watch"]}]}`))
+	mux.HandleFunc("GET /api/v1/configmaps", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" {
+			text(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`)(w, r)
+			return
+		}
+		f.watch(w, r)
+	})
+	f.Server = httptest.NewServer(mux)
+	t.Cleanup(func() { f.end(); f.CloseClientConnections(); f.Close() })
+	return f
+}
+
+func (f *flood) watch(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	out := bufio.NewWriterSize(w, 256<<10)
+	flush := func() {
+		_ = out.Flush()
+		_ = http.NewResponseController(w).Flush()
+	}
+	version := 1000
+	frame := func(kind string, i int) {
+		version++
+		fmt.Fprintf(out, `{"type":%q,"object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"m-%d",`+
+			`"uid":"u-%d","resourceVersion":"%d"},"data":{"value":%q}}}`+"\n", kind, i, i, version, f.texts[version%len(f.texts)])
+	}
+	for i := range f.objects {
+		frame("ADDED", i)
+	}
+	fmt.Fprintf(out, `{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%d",`+
+		`"annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n", version)
+	flush()
+	select {
+	case <-f.opened:
+	case <-r.Context().Done():
+		return
+	}
+	began := time.Now()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for n := 0; ; {
+		select {
+		case <-ticker.C:
+		case <-f.ctx.Done():
+			f.sent <- n
+			<-r.Context().Done() // what was sent is all there is
+			return
+		case <-r.Context().Done():
+			return
+		}
+		for due := int(time.Since(began).Seconds() * float64(f.rate)); n < due; n++ {
+			frame("MODIFIED", n%f.objects)
+		}
+		flush()
+	}
+}
+
+// open lets the changes begin.
+func (f *flood) open() { close(f.opened) }
+
+// stop ends the changes and returns how many there were.
+func (f *flood) stop() int {
+	f.end()
+	return <-f.sent
+}
+
+// inFlight is about how many deltas, of two objects each, are in the 8 MiB that a route may have on their way to the disk.
+func (f *flood) inFlight() float64 { return 8 << 20 / (2 * 500) }
+
+// kubeconfig returns the path of a kubeconfig for the server.
+func (f *flood) kubeconfig(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
+clusters: [{name: c, cluster: {server: %q}}], users: [{name: u, user: {}}]}`, f.URL)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
