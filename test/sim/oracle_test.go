@@ -77,6 +77,10 @@ func (v *view) match() {
 				at = early
 			}
 		}
+		if at < 0 && d.ends() && d.n == 0 && v.gone(d, past) && len(before) > 0 {
+			v.seen[d.name] = append(before, seen{d, before[len(before)-1].moment})
+			continue // the state file keeps no order of objects of one name of which it has only the identity
+		}
 		if at < 0 {
 			v.fail("%s is no moment after %s; past %s", d, last(before), show(past))
 			v.broken = true
@@ -114,7 +118,10 @@ func (v *view) checkDuplicates() {
 		first := map[int]seen{}
 		for _, s := range all {
 			before, again := first[s.moment]
-			again = again && (before.op == s.op || !s.ends()) // of an object that left twice nobody knows which time is told
+			if s.ends() && s.n == 0 {
+				continue
+			}
+			again = again && (v.r.from != "web" || !s.ends()) // of an object that left twice nobody knows which time is told
 			if again && before.life != s.life && !before.doubtful && before.at.Before(v.w.past[before.life-1].saved) {
 				v.fail("%s: %s was delivered and saved in life %d, and comes again as %s", name, before, before.life, s)
 			}
