@@ -73,7 +73,7 @@ func drawSchedule(t *rapid.T) schedule {
 		r.names = []string{fmt.Sprintf("r%d", i)}
 		s.routes = append(s.routes, r)
 	}
-	s.steps = rapid.SliceOfN(rapid.Custom(drawStep), 1, 30).Draw(t, "steps")
+	s.steps = rapid.SliceOfN(rapid.Custom(drawStep), 1, 20).Draw(t, "steps")
 	return s
 }
 

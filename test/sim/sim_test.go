@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	debug.SetGCPercent(400)
+	debug.SetGCPercent(1000)
 	// client-go slows down errors by a clock that all bubbles share, each of which begins in the same year.
 	utilruntime.ErrorHandlers = nil
 	goleak.VerifyTestMain(m)
