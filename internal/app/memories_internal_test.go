@@ -179,3 +179,11 @@ func TestMemoriesUnreadable(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestHandlerLookups: a route waits for what its handler may look up, and is another one when that changes.
+func TestHandlerLookups(t *testing.T) {
+	r := routePlan{grants: []plugins.LookupGrant{{Source: "pods", Index: "byNode"}, {Source: "nodes"}, {Source: "pods"}}}
+	if got := r.lookups(); !slices.Equal(got, []string{"nodes", "pods"}) {
+		t.Errorf("got %q", got)
+	}
+}

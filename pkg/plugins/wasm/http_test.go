@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -305,5 +306,18 @@ func TestHTTPPrivate(t *testing.T) {
 		if err != nil || results[0].Verdict != plugins.OK {
 			t.Errorf("API server at %s: %v %v", api, results, err)
 		}
+	}
+}
+
+// A server that nobody vouches for gets nothing.
+func TestHTTPUntrusted(t *testing.T) {
+	s := &server{}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.requests.Add(1) }))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	rights := fmt.Sprintf(`allow: {http: [{host: %q}]}`, s.address())
+	if a := ask(t, rights, `{"url":"`+s.URL+`"}`); a.Status != 0 || a.Error != "the connection failed" || s.requests.Load() != 0 {
+		t.Errorf("got %+v", a)
 	}
 }
