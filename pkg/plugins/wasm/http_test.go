@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -313,7 +313,7 @@ func TestHTTPPrivate(t *testing.T) {
 func TestHTTPUntrusted(t *testing.T) {
 	s := &server{}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.requests.Add(1) }))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	rights := fmt.Sprintf(`allow: {http: [{host: %q}]}`, s.address())

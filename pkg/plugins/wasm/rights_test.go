@@ -103,7 +103,7 @@ func TestGarbagePointers(t *testing.T) {
 	const outside, end = 0x7fff0000, 18 * 0x10000
 	data := map[uint32]string{0x100: "key", 0x200: `{"data":1}`, 0x300: `{"get":"pods","name":"a"}`, 0x400: `{"url":"http://127.0.0.1:1/"}`}
 	steps := []step{
-		call("random", -4, outside, 4), call("random", -4, end-3, 4), call("random", -4, -1, -1), call("random", 0, -1&0, 0),
+		call("random", -4, outside, 4), call("random", -4, end-3, 4), call("random", -4, -1, -1), call("random", 0, 0, 0),
 		call("emit", -4, 0, outside, 10), call("emit", -4, 1, 0x200, 10), call("emit", -4, -1, 0x200, 10), call("emit", -3, 0, 0x200, -1),
 		call("emit", -4, 0, 0x200, 9), call("emit", -4, 0, 0x200, 0), call("emit", -4, 0, end-5, 10),
 		call("kv_get", -4, outside, 3, 0x500, 10), call("kv_get", -4, 0x100, -1, 0x500, 10), call("kv_get", -4, 0x100, 0, 0x500, 10),
