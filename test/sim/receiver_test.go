@@ -95,6 +95,13 @@ func (r *receiver) troubled() bool {
 	return len(r.troubles) > 0
 }
 
+// refused reports whether anything was ever refused for good.
+func (r *receiver) refused() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.rejected) > 0
+}
+
 func (r *receiver) took() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

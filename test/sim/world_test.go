@@ -230,7 +230,7 @@ func (w *world) quiet() {
 		return
 	}
 	for _, r := range w.routes {
-		if r.onFailure == "pause" && len(w.r.rejected) > 0 {
+		if r.onFailure == "pause" && w.r.refused() {
 			return // it goes on now
 		}
 	}
