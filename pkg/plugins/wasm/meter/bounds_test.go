@@ -192,3 +192,21 @@ func TestExact(t *testing.T) {
 		})
 	}
 }
+
+// TestNotTaken shows that code is paid for only if it is executed, when it is long: what joins a charge is at most as much again.
+func TestNotTaken(t *testing.T) {
+	long := code()
+	for range 100 {
+		long = append(long, code(num(1), drop)...)
+	}
+	body := code(get, 0, ifThen, void, long, end, block, void, get, 0, num(1), sub, brIf, 0, long, end)
+	g, err := instantiate(t, mod{funcs: []fn{{name: "f", params: []byte{i32}, body: body}}}.assemble(), meter.Config{}, wazero.NewRuntimeConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for arg, want := range []int64{6, 406} {
+		if end, used := g.call(t, 1000, "f", uint64(arg)); end != "returned" || used != want {
+			t.Errorf("%d: %s with %d, want %d", arg, end, used, want)
+		}
+	}
+}
