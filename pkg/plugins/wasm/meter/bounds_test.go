@@ -209,4 +209,36 @@ func TestNotTaken(t *testing.T) {
 			t.Errorf("%d: %s with %d, want %d", arg, end, used, want)
 		}
 	}
+	body = code(block, void, block, void, block, void, num(0), brIf, 1, get, 0, brIf, 2, end, end, long, end)
+	g, err = instantiate(t, mod{funcs: []fn{{name: "f", params: []byte{i32}, body: body}}}.assemble(), meter.Config{}, wazero.NewRuntimeConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for arg, want := range []int64{204, 4} {
+		if end, used := g.call(t, 1000, "f", uint64(arg)); end != "returned" || used != want {
+			t.Errorf("blocks that are left, %d: %s with %d, want %d", arg, end, used, want)
+		}
+	}
+}
+
+// TestExactShapes counts what is treated apart: a loop as Go's compiler writes it, and a loop that calls one without calls.
+func TestExactShapes(t *testing.T) {
+	dispatch := fn{
+		name: "dispatch", params: []byte{i32}, locals: []byte{1, 1, i32},
+		body: code(loop, void, block, void, block, void, get, 1, brTable, 1, 0, 0, end, // 5
+			get, 0, num(1), sub, tee, 0, brIf, 1, end, end), // 5
+	}
+	calls := fn{
+		name: "calls", params: []byte{i32},
+		body: code(loop, void, num(10), call, 0, get, 0, num(1), sub, tee, 0, brIf, 0, end), // 7 and the call's 6, and 60 in it
+	}
+	g, err := instantiate(t, mod{funcs: []fn{count(), dispatch, calls}}.assemble(), meter.Config{}, wazero.NewRuntimeConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int64{"dispatch": 10, "calls": 73} {
+		if end, used := g.call(t, 1_000_000, name, 1000); end != "returned" || used != 1000*want {
+			t.Errorf("%s: %s with %d, want %d for each of 1000 rounds", name, end, used, want)
+		}
+	}
 }

@@ -213,7 +213,7 @@ func (g *generator) dispatch() {
 	for i := range targets {
 		targets[i] = byte(g.IntN(n + self))
 	}
-	g.op(get, 3, brTable, sized(targets), g.IntN(n))
+	g.plain(get, 3, brTable, sized(targets), g.IntN(n))
 	g.depth += 2
 	for range n {
 		g.plain(end)
