@@ -3,8 +3,6 @@ package meter_test
 import (
 	"bytes"
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -130,14 +128,6 @@ func FuzzGenerated(f *testing.F) {
 func FuzzRewrite(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(generate(seed, false))
-	}
-	files, _ := filepath.Glob("testdata/*.wasm")
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, module []byte) {
 		m, err := meter.Rewrite(module, meter.Config{MaxLocals: 500, MaxTable: 1000})
