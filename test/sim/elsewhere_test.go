@@ -18,7 +18,7 @@ import (
 // plain is a route without peculiarities.
 func plain(name string, sinks ...string) *route {
 	return &route{
-		names: []string{name}, from: "pods", sinks: sinks, overflow: "fold", memory: 1000, batch: 64, concurrency: 2, onFailure: "deadLetter",
+		names: []string{name}, from: "pods", sinks: sinks, overflow: "fold", memory: 1000, disk: "0", batch: 64, concurrency: 2, onFailure: "deadLetter",
 		since: unknown,
 	}
 }

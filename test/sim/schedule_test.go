@@ -50,6 +50,7 @@ func drawRoute(t *rapid.T) *route {
 	r.latest = rapid.IntRange(0, 3).Draw(t, "latest") == 3
 	r.overflow = rapid.SampledFrom([]string{"fold", "fold", "block", "dropOldest"}).Draw(t, "overflow")
 	r.memory = rapid.SampledFrom([]int{1000, 1000, 1, 2, 5}).Draw(t, "memory")
+	r.disk = rapid.SampledFrom([]string{"0", "0", "2Ki", "1Gi"}).Draw(t, "disk")
 	r.batch = rapid.SampledFrom([]int{1, 3, 64}).Draw(t, "batch")
 	r.wait = rapid.SampledFrom([]int{0, 10}).Draw(t, "wait")
 	r.concurrency = rapid.IntRange(1, 3).Draw(t, "concurrency")

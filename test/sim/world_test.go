@@ -43,6 +43,7 @@ type route struct {
 	latest       bool
 	overflow     string
 	memory       int
+	disk         string
 	batch, wait  int
 	concurrency  int
 	attempts     int
@@ -64,8 +65,8 @@ func (r *route) wants(name string, m moment) bool {
 
 func (r *route) yaml() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "  - {name: %s, from: %s, to: [%s], overflow: %s, queue: {memory: %d}, batch: {size: %d, wait: %dms}, concurrency: %d, onFailure: %s, ",
-		r.name(), r.from, strings.Join(r.sinks, ", "), r.overflow, r.memory, r.batch, r.wait, r.concurrency, r.onFailure)
+	fmt.Fprintf(&b, "  - {name: %s, from: %s, to: [%s], overflow: %s, queue: {memory: %d, disk: %s}, batch: {size: %d, wait: %dms}, concurrency: %d, onFailure: %s, ",
+		r.name(), r.from, strings.Join(r.sinks, ", "), r.overflow, r.memory, r.disk, r.batch, r.wait, r.concurrency, r.onFailure)
 	fmt.Fprintf(&b, "on: [added, updated, deleted, deselected], retry: {attempts: %d, backoff: 20ms, max: 500ms}", r.attempts)
 	if len(r.names) > 1 {
 		fmt.Fprintf(&b, ", was: %s", r.names[len(r.names)-2])
