@@ -364,3 +364,19 @@ func TestDurable(t *testing.T) {
 		}
 	})
 }
+
+// TestDurableInALane: what stands in one lane with something that may be told waits for its own object's identity.
+func TestDurableInALane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, written := &sink{}, make(chan struct{})
+		b := startDurable(t, pipeline.Route{Sinks: to(s), Key: func(context.Context, *event.Delta) (string, error) { return "one", nil }})
+		first, second := delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2)
+		second.Durable = written
+		b.admit(first, second, delta(t, event.Updated, "a", 1, 3))
+		pass(time.Minute)
+		equal(t, "meanwhile", s.got(), "added a@1")
+		close(written)
+		pass(time.Second)
+		equal(t, "then", s.got(), "added a@1", "added b@2", "updated a@3")
+	})
+}

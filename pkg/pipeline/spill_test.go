@@ -98,6 +98,31 @@ func TestSpill(t *testing.T) {
 	})
 }
 
+// TestSpillDuringACut: what came, was folded, or is gone since a cut was made is not on disk with that cut, and nothing that is gone is
+// read back.
+func TestSpillDuringACut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := gate()
+		b, k := startOn(t, pipeline.Config{InFlight: 2 * entryBytes}, pipeline.Route{Sinks: to(s), Capacity: 1, Disk: 1 << 20, Batch: pipeline.Batch{Size: 1}})
+		b.admit(delta(t, event.Added, "x", 0, 1), delta(t, event.Updated, "a", 1, 2), delta(t, event.Updated, "a", 2, 3), delta(t, event.Updated, "b", 1, 4))
+		cut := b.Dirty()
+		b.admit(delta(t, event.Updated, "a", 3, 5), delta(t, event.Updated, "c", 1, 6)) // folded with two that the cut has; and new
+		k.write(t, cut)
+		b.Saved(k.weigh)
+		if s := b.statusOf("route0"); s.Owed != 4 || s.OnDisk != 1 {
+			t.Errorf("%+v, want b alone on disk", s)
+		}
+		open()
+		b.drain()
+		equal(t, "sink", s.got(), "added x@1", "updated a@5", "updated b@4", "updated c@6")
+		b.balanced("route0")
+		k.cut(b)
+		if n := len(k.disk["route0"]); n != 0 {
+			t.Errorf("%d on disk still", n)
+		}
+	})
+}
+
 // TestSpillBeyondTheDisk: when the disk has no room for more, or does not take it, overflow decides.
 func TestSpillBeyondTheDisk(t *testing.T) {
 	type limits struct {
