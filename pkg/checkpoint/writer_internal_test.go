@@ -381,6 +381,16 @@ func TestMerge(t *testing.T) {
 				})
 			}
 		}
+		for _, handler := range []string{"h1", "h2"} {
+			if rapid.Bool().Draw(t, "handler") {
+				c.Memories = append(c.Memories, MemoryCut{
+					Handler: handler, Removed: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 2).Draw(t, "forgotten"),
+					Put: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Value {
+						return Value{Key: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key"), Value: []byte(rapid.StringN(0, 3, -1).Draw(t, "value"))}
+					}), 0, 3).Draw(t, "values"),
+				})
+			}
+		}
 		return c
 	})
 	rapid.Check(t, func(t *rapid.T) {
@@ -426,6 +436,14 @@ func (m content) apply(c *Cut) {
 		}
 		for _, o := range r.Put {
 			m[fmt.Sprintf("route %s/%d", r.Name, o.ID)] = string(o.Delta.New.JSON())
+		}
+	}
+	for _, c := range c.Memories {
+		for _, key := range c.Removed {
+			delete(m, "handler "+c.Handler+"/"+key)
+		}
+		for _, v := range c.Put {
+			m["handler "+c.Handler+"/"+v.Key] = string(v.Value)
 		}
 	}
 }
