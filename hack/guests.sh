@@ -6,11 +6,14 @@
 # compared: the same compiler must give the same bytes. With another compiler, or without one, bin/plugins gets what there is.
 #
 #   guests.sh            build into bin/plugins; writes nothing else
-#   guests.sh checked-in build the modules in the repository anew, with their sums; fails if a toolchain is missing
+#   guests.sh checked-in [FOLDER…]
+#                        build the modules in the repository, or in some folders, anew, with their sums; fails if a toolchain is missing
 set -eu
 cd "$(dirname "$0")/.."
 
 mode=${1:-plugins}
+[ $# = 0 ] || shift
+[ $# != 0 ] || set -- examples/plugins/* sdk/conformance/* sdk/conformance/calls/*
 out=$PWD/bin/plugins
 scratch=$PWD/bin/guests
 mkdir -p "$out" "$scratch"
@@ -152,7 +155,7 @@ other() {
 }
 
 rm -f "$scratch"/*.toolchain "$scratch"/*.rlib
-for dir in examples/plugins/* sdk/conformance/*; do
+for dir in "$@"; do
 	for source in "$dir"/*.rs "$dir"/*.c "$dir"/*.ts; do
 		case $source in
 		*'*'* | *_test.c) ;;

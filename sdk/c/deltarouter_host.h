@@ -24,17 +24,20 @@ DR__IMPORT(random) int32_t dr__host_random(char *buf, uint32_t size);
 // dr_log writes a line into the router's log, at DR_DEBUG to DR_ERROR.
 static inline void dr_log(int level, dr_str text) { dr__host_log(level, text.p, text.n); }
 
-// dr_kv_get reads what this handler keeps under a key. 0 or DR_NOTFOUND, …
-static inline int dr_kv_get(dr_str key, dr_str *value) {
+// dr__ask calls a function that reads. An answer that did not fit is kept by the router: to ask again is not to do it again.
+static inline int dr__ask(int32_t (*f)(const char *, uint32_t, char *, uint32_t), const char *p, uint32_t n, dr_str *answer) {
 	for (uint32_t room = DR__FIRST;;) {
 		char *buf = dr_alloc(room);
-		int32_t n = dr__host_kv_get(key.p, key.n, buf, room);
-		if (n < 0) return n;
-		*value = (dr_str){buf, (uint32_t)n};
-		if ((uint32_t)n <= room) return 0;
-		room = (uint32_t)n;
+		int32_t size = f(p, n, buf, room);
+		if (size < 0) return size;
+		*answer = (dr_str){buf, (uint32_t)size};
+		if ((uint32_t)size <= room) return 0;
+		room = (uint32_t)size;
 	}
 }
+
+// dr_kv_get reads what this handler keeps under a key. 0 or DR_NOTFOUND, …
+static inline int dr_kv_get(dr_str key, dr_str *value) { return dr__ask(dr__host_kv_get, key.p, key.n, value); }
 
 // dr_kv_set keeps a value for some time, 0: for ever. It counts only if the call succeeds.
 static inline int dr_kv_set(dr_str key, dr_str value, int64_t ttl_ms) {
@@ -44,14 +47,8 @@ static inline int dr_kv_set(dr_str key, dr_str value, int64_t ttl_ms) {
 static inline int dr_kv_del(dr_str key) { return dr__host_kv_del(key.p, key.n); }
 
 static inline int dr__lookup(dr_buf request, const char *member, dr_json *answer) {
-	for (uint32_t room = DR__FIRST;;) {
-		char *buf = dr_alloc(room);
-		int32_t n = dr__host_lookup(request.p, request.n, buf, room);
-		if (n < 0) return n;
-		*answer = (dr_json){buf, (uint32_t)n};
-		if ((uint32_t)n <= room) break;
-		room = (uint32_t)n;
-	}
+	int code = dr__ask(dr__host_lookup, request.p, request.n, answer);
+	if (code < 0) return code;
 	*answer = dr_get(*answer, member);
 	return 0;
 }
@@ -62,6 +59,15 @@ static inline int dr_lookup(dr_str index, dr_str key, dr_json *objects) {
 	dr_open(&r, '{');
 	dr_key(&r, "index"), dr_string(&r, index);
 	dr_key(&r, "key"), dr_string(&r, key);
+	dr_close(&r, '}');
+	return dr__lookup(r, "objects", objects);
+}
+
+// dr_list gives all objects of a source.
+static inline int dr_list(dr_str source, dr_json *objects) {
+	dr_buf r = {0};
+	dr_open(&r, '{');
+	dr_key(&r, "list"), dr_string(&r, source);
 	dr_close(&r, '}');
 	return dr__lookup(r, "objects", objects);
 }
@@ -100,15 +106,10 @@ static inline int dr_lookup_one(dr_str source, dr_str ns, dr_str name, dr_json *
 // succeeds.
 static inline int dr_emit(const dr_delta *d, dr_json event) { return dr__host_emit(d->index, event.p, event.n); }
 
-// dr_http does a request {"method", "url", "headers", "body"} and gives the answer {"status", "headers", "body"}. An answer of more
-// than limit bytes is DR_QUOTA: a request is never done twice.
-static inline int dr_http(dr_json request, uint32_t limit, dr_json *answer) {
-	char *buf = dr_alloc(limit);
-	int32_t n = dr__host_http(request.p, request.n, buf, limit);
-	if (n < 0) return n;
-	if ((uint32_t)n > limit) return DR_QUOTA;
-	*answer = (dr_json){buf, (uint32_t)n};
-	return 0;
+// dr_http does a request {"method", "url", "headers", "body"} and gives the answer {"status", "headers", "body"}; see docs/PLUGINS.md for
+// bodies that are not UTF-8, and for what the status 0 means.
+static inline int dr_http(dr_json request, dr_json *answer) {
+	return dr__ask(dr__host_http, request.p, request.n, answer);
 }
 
 // dr_now_ns is the time since 1970.

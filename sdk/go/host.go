@@ -1,12 +1,12 @@
 package deltarouter
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/deltarouter/deltarouter/sdk/go/internal/host"
 )
@@ -89,6 +89,12 @@ func Lookup(index, key string) ([]json.RawMessage, error) {
 	return elements(member(answer, "objects")), err
 }
 
+// List returns the JSON of all objects of a source.
+func List(source string) ([]json.RawMessage, error) {
+	answer, err := lookup(func(b []byte) []byte { return appendString(append(b, `"list":`...), source) })
+	return elements(member(answer, "objects")), err
+}
+
 // Count returns how many objects [Lookup] would find.
 func Count(index, key string) (int, error) {
 	answer, err := lookup(func(b []byte) []byte { return append(appendIndex(b, index, key), `,"count":true`...) })
@@ -139,47 +145,59 @@ func (d Delta) Emit(e Event) error {
 
 // Request is a request to one of the hosts that the handler is granted. Headers with secrets are added by the router.
 type Request struct {
-	Method  string            `json:"method"` // empty: GET
-	URL     string            `json:"url"`
-	Headers map[string]string `json:"headers,omitempty"`
-	Body    string            `json:"body,omitempty"`
+	Method  string // empty: GET
+	URL     string
+	Headers map[string]string
+	Body    []byte
 }
 
-// Response is the answer to a [Request].
+// Response is the answer to a [Request]. Names of headers are in lower case.
 type Response struct {
-	Status  int               `json:"status"`
-	Headers map[string]string `json:"headers"`
-	Body    string            `json:"body"`
+	Status  int
+	Headers map[string]string
+	Body    []byte
 }
 
-// maxResponse bounds an answer of [HTTP].
-const maxResponse = 2 << 20
+// wireHTTP is a request or a response as the ABI has it. A body that is not UTF-8 is in base64, as encoding/json writes a []byte.
+type wireHTTP struct {
+	Method     string            `json:"method,omitempty"`
+	URL        string            `json:"url,omitempty"`
+	Status     int               `json:"status,omitempty"`
+	Error      string            `json:"error,omitempty"`
+	Headers    map[string]string `json:"headers,omitempty"`
+	Body       string            `json:"body,omitempty"`
+	BodyBase64 []byte            `json:"bodyBase64,omitempty"`
+}
 
-// httpBuffer is kept, as it is large.
-var httpBuffer []byte
-
-// HTTP does a request. A status of 400 or more is no error. An answer of more than 2 MiB is [ErrQuota]: a request is never done twice.
+// HTTP does a request. A status of 400 or more is no error; that nobody answered is one.
 func HTTP(r Request) (Response, error) {
-	if r.Method == "" {
-		r.Method = "GET"
+	wire := wireHTTP{Method: r.Method, URL: r.URL, Headers: r.Headers}
+	if utf8.Valid(r.Body) {
+		wire.Body = string(r.Body)
+	} else {
+		wire.BodyBase64 = r.Body
 	}
-	request, err := json.Marshal(r)
+	request, err := json.Marshal(wire)
 	if err != nil {
-		return Response{}, err
-	}
-	if httpBuffer == nil {
-		httpBuffer = make([]byte, maxResponse)
-	}
-	n := host.HTTP(request, httpBuffer)
-	if n > maxResponse {
-		n = -3
-	}
-	if err := status(n); err != nil {
 		return Response{}, wrap("http", err)
 	}
-	var answer Response
-	err = json.NewDecoder(bytes.NewReader(httpBuffer[:n])).Decode(&answer)
-	return answer, wrap("http", err)
+	// An answer that did not fit is kept by the router: to ask again is not to do the request again.
+	text, err := fetch(func(buf []byte) int32 { return host.HTTP(request, buf) })
+	if err != nil {
+		return Response{}, wrap("http", err)
+	}
+	var answer wireHTTP
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return Response{}, wrap("http", err)
+	}
+	if answer.Status == 0 {
+		return Response{}, fmt.Errorf("http: %s", answer.Error)
+	}
+	body := answer.BodyBase64
+	if body == nil {
+		body = []byte(answer.Body)
+	}
+	return Response{answer.Status, answer.Headers, body}, nil
 }
 
 // Random fills b with random bytes, which are real ones only if the handler is granted them.

@@ -35,7 +35,7 @@ func TestSDK(t *testing.T) {
 		{"config", plugins.OK, "", []string{`{"a":[1,"x"]}`}},
 		{"raw", plugins.OK, "", []string{`{"raw":[1,"<"]}`, `{}`}},
 		{"time", plugins.OK, "", []string{`["2001-09-09T01:46:40.000000001Z","1h0m0s"]`}},
-		{"files", plugins.OK, "", []string{`{"args":[],"env":[],"error":true}`}},
+		{"files", plugins.OK, "", []string{`{"args":["guest"],"env":[],"error":true}`}},
 		{"parse", plugins.OK, "", nil},
 		{"drop", plugins.Drop, "", nil},
 		{"retry", plugins.Retry, `wasm "enrich": added pods default/retry: wrapped: later`, nil},

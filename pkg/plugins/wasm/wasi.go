@@ -45,8 +45,8 @@ func provideWASI(ctx context.Context, e *engine) error {
 // wasiFunctions is all that there is. What is not below is refused, see wasiRefused.
 func wasiFunctions() []hostFunction {
 	all := []hostFunction{
-		{"args_get", "ii", "i", "", always(wasiOK)},
-		{"args_sizes_get", "ii", "i", "", wasiNothing},
+		{"args_get", "ii", "i", "", wasiArgs},
+		{"args_sizes_get", "ii", "i", "", wasiArgSizes},
 		{"environ_get", "ii", "i", "", always(wasiOK)},
 		{"environ_sizes_get", "ii", "i", "", wasiNothing},
 		{"clock_res_get", "ii", "i", "", wasiResolution},
@@ -109,7 +109,21 @@ func written(ok bool) int64 {
 	return wasiOK
 }
 
-// wasiNothing is args_sizes_get(count, size) and environ_sizes_get: there are no arguments and no environment.
+// wasiProgram is the one argument, the name of the program. Every process has it, so libraries read it without looking whether it is
+// there: those of Kubernetes do (klog), before main.
+const wasiProgram = "guest\x00"
+
+// wasiArgs is args_get(addresses, buf).
+func wasiArgs(_ context.Context, c *hostCall) int64 {
+	return written(c.memory.WriteUint32Le(c.u32(0), c.u32(1)) && c.memory.WriteString(c.u32(1), wasiProgram))
+}
+
+// wasiArgSizes is args_sizes_get(count, size).
+func wasiArgSizes(_ context.Context, c *hostCall) int64 {
+	return written(c.memory.WriteUint32Le(c.u32(0), 1) && c.memory.WriteUint32Le(c.u32(1), uint32(len(wasiProgram))))
+}
+
+// wasiNothing is environ_sizes_get(count, size): there is no environment.
 func wasiNothing(_ context.Context, c *hostCall) int64 {
 	return written(c.memory.WriteUint32Le(c.u32(0), 0) && c.memory.WriteUint32Le(c.u32(1), 0))
 }

@@ -103,6 +103,11 @@ export function lookup(index: string, key: string): Answer {
   return ask(new Writer().open("{").key("index").text(index).key("key").text(key).close("}"));
 }
 
+// list gives all objects of a source.
+export function list(source: string): Answer {
+  return ask(new Writer().open("{").key("list").text(source).close("}"));
+}
+
 // count is how many objects lookup would find, or one of Errno.
 export function count(index: string, key: string): i64 {
   const answer = ask(new Writer().open("{").key("index").text(index).key("key").text(key).key("count").bool(true).close("}"));
@@ -124,11 +129,17 @@ export function emit(d: Delta, event: Event): i32 {
 }
 
 // http does a request, a JSON object {"method", "url", "headers", "body"}, to a host that the handler is granted; the answer is
-// {"status", "headers", "body"}. One of more than limit bytes is Errno.Quota: a request is never done twice.
-export function http(request: Writer, limit: i32 = 1 << 20): Answer {
-  const buffer = new ArrayBuffer(limit);
-  const n = hostHTTP(request.bytes.start, request.bytes.size, changetype<usize>(buffer), limit);
-  return take(n > limit ? Errno.Quota : n, buffer);
+// {"status", "headers", "body"}. See docs/PLUGINS.md for bodies that are not UTF-8, and for what the status 0 means.
+export function http(request: Writer): Answer {
+  const b: Bytes = request.bytes;
+  let buffer = new ArrayBuffer(4096);
+  let n = hostHTTP(b.start, b.size, changetype<usize>(buffer), buffer.byteLength);
+  // An answer that did not fit is kept by the router: to ask again is not to do the request again.
+  while (n > buffer.byteLength) {
+    buffer = new ArrayBuffer(n);
+    n = hostHTTP(b.start, b.size, changetype<usize>(buffer), buffer.byteLength);
+  }
+  return take(n, buffer);
 }
 
 // now is the time, in nanoseconds since 1970.

@@ -66,6 +66,9 @@ func TestLookup(t *testing.T) {
 	if o, err := deltarouter.Get("pods", "d", "c"); o != nil || err != nil {
 		t.Errorf("got %s, %v", o, err)
 	}
+	if all, err := deltarouter.List("pods"); len(all) != 2 || err != nil {
+		t.Errorf("got %d, %v", len(all), err)
+	}
 	if _, err := deltarouter.Lookup("pods.byOwner", "x"); !errors.Is(err, deltarouter.ErrDenied) {
 		t.Errorf("got %v", err)
 	}
@@ -75,15 +78,25 @@ func TestLookup(t *testing.T) {
 }
 
 func TestHTTP(t *testing.T) {
+	requests := 0
 	(&Host{HTTP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests++
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("X-Answer", r.Header.Get("X-Ask"))
 		w.WriteHeader(http.StatusTeapot)
 		fmt.Fprint(w, r.Method, " ", r.URL, " ", string(body))
 	})}).Use(t)
-	got, err := deltarouter.HTTP(deltarouter.Request{Method: "PUT", URL: "https://example.com/a?b=c", Body: "é", Headers: map[string]string{"X-Ask": "1"}})
-	if err != nil || got.Status != 418 || got.Headers["X-Answer"] != "1" || got.Body != "PUT https://example.com/a?b=c é" {
-		t.Errorf("got %+v, %v", got, err)
+	for _, body := range []string{"é", "\xff", strings.Repeat("x", 10_000)} {
+		requests = 0
+		got, err := deltarouter.HTTP(deltarouter.Request{
+			Method: "PUT", URL: "https://example.com/a?b=c", Body: []byte(body), Headers: map[string]string{"X-Ask": "1"},
+		})
+		if err != nil || got.Status != 418 || got.Headers["x-answer"] != "1" || string(got.Body) != "PUT https://example.com/a?b=c "+body {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		if requests != 1 {
+			t.Errorf("it was done %d times", requests)
+		}
 	}
 }
 

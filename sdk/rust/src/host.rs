@@ -108,6 +108,14 @@ pub fn lookup(index: &str, key: &str) -> Result<Vec<String>, Errno> {
     Ok(objects(&answer))
 }
 
+/// The JSON of all objects of a source.
+pub fn list(source: &str) -> Result<Vec<String>, Errno> {
+    let answer = ask(|r| {
+        r.key("list").string(source);
+    })?;
+    Ok(objects(&answer))
+}
+
 /// How many objects [`lookup`] would find.
 pub fn count(index: &str, key: &str) -> Result<u64, Errno> {
     let answer = ask(|r| {
@@ -139,21 +147,21 @@ pub struct Request {
     pub method: String,
     pub url: String,
     pub headers: Vec<(String, String)>,
-    pub body: String,
+    pub body: Vec<u8>,
 }
 
 /// The answer to a [`Request`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Response {
+    /// 0: nobody answered, and error says why.
     pub status: u16,
+    pub error: String,
+    /// Names are in lower case.
     pub headers: Vec<(String, String)>,
-    pub body: String,
+    pub body: Vec<u8>,
 }
 
-/// How long an answer of [`http`] may be, headers included: a longer one is Errno::Quota, as a request is never done twice.
-pub const MAX_RESPONSE: usize = 1 << 20;
-
-/// Does a request.
+/// Does a request. An answer that did not fit is kept by the router: to ask again is not to do the request again.
 pub fn http(request: &Request) -> Result<Response, Errno> {
     let mut w = json::Writer::new();
     w.object(|r| {
@@ -163,17 +171,53 @@ pub fn http(request: &Request) -> Result<Response, Errno> {
                 h.key(name).string(value);
             }
         });
-        r.key("body").string(&request.body);
+        match std::str::from_utf8(&request.body) {
+            Ok(text) => r.key("body").string(text),
+            Err(_) => r.key("bodyBase64").string(&base64::encode(&request.body)),
+        };
     });
-    let mut buf = vec![0; MAX_RESPONSE];
-    let n = check(sys::http(w.as_str().as_bytes(), &mut buf))?;
-    let text = std::str::from_utf8(buf.get(..n).ok_or(Errno::Quota)?).map_err(|_| Errno::Invalid)?;
-    let answer = json::Value::new(text);
+    let answer = read(|buf| sys::http(w.as_str().as_bytes(), buf))?;
+    let answer = json::Value::new(std::str::from_utf8(&answer).map_err(|_| Errno::Invalid)?);
+    let encoded = answer.get("bodyBase64");
     Ok(Response {
         status: answer.get("status").int().and_then(|s| u16::try_from(s).ok()).ok_or(Errno::Invalid)?,
+        error: answer.get("error").text_or_empty().into_owned(),
         headers: answer.get("headers").members().map(|(k, v)| (k.into_owned(), v.text_or_empty().into_owned())).collect(),
-        body: answer.get("body").text_or_empty().into_owned(),
+        body: match encoded.is_absent() {
+            true => answer.get("body").text_or_empty().into_owned().into_bytes(),
+            false => base64::decode(&encoded.text_or_empty()).ok_or(Errno::Invalid)?,
+        },
     })
+}
+
+mod base64 {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+    pub fn encode(bytes: &[u8]) -> String {
+        let mut out = String::new();
+        for three in bytes.chunks(3) {
+            let word = three.iter().fold(0u32, |w, b| w << 8 | u32::from(*b)) << (8 * (3 - three.len()));
+            for i in 0..4 {
+                let digit = DIGITS[(word >> (18 - 6 * i)) as usize & 63];
+                out.push(if i <= three.len() { char::from(digit) } else { '=' });
+            }
+        }
+        out
+    }
+
+    pub fn decode(text: &str) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        let (mut word, mut bits) = (0u32, 0);
+        for c in text.trim_end_matches('=').bytes() {
+            word = word << 6 | DIGITS.iter().position(|d| *d == c)? as u32;
+            bits += 6;
+            if bits >= 8 {
+                bits -= 8;
+                out.push((word >> bits) as u8);
+            }
+        }
+        Some(out)
+    }
 }
 
 /// The time, in nanoseconds since 1970.
@@ -234,3 +278,60 @@ mod sys {
 
 #[cfg(not(target_arch = "wasm32"))]
 use crate::test::sys;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test::{delta, Host, HOST};
+    use crate::{Event, Op};
+
+    fn answer(request: json::Value) -> Option<String> {
+        if !request.get("count").is_absent() {
+            return Some("{\"count\":3}".to_string());
+        }
+        if request.get("name").text_or_empty() == "none" {
+            return Some("{\"objects\":[]}".to_string());
+        }
+        Some(format!("{{\"objects\":[{{\"a\":1}},\"{}\"]}}", "x".repeat(9000)))
+    }
+
+    fn echo(request: json::Value) -> Option<String> {
+        let body =
+            ["body", "bodyBase64"].map(|k| format!("\"{}\":{}", k, if request.get(k).is_absent() { "\"\"" } else { request.get(k).raw() }));
+        let body = if request.get("body").is_absent() { &body[1] } else { &body[0] };
+        Some(format!("{{\"status\":201,\"headers\":{},{}}}", request.get("headers").raw(), body))
+    }
+
+    #[test]
+    fn denied() {
+        assert_eq!(kv_get("a"), Err(Errno::Denied));
+        assert_eq!(lookup("pods.byNode", "n1"), Err(Errno::Denied));
+        assert_eq!(http(&Request::default()), Err(Errno::Denied));
+    }
+
+    #[test]
+    fn asks() {
+        HOST.with(|h| {
+            *h.borrow_mut() = Host { kv: Some(Default::default()), lookup: Some(answer), http: Some(echo), now_ns: 5, ..Host::default() }
+        });
+        assert_eq!(kv_get("a"), Ok(None));
+        assert_eq!(kv_set("a", &[b'x'; 9000], Some(Duration::from_secs(1))), Ok(()));
+        assert_eq!(kv_get("a").unwrap().map(|v| v.len()), Some(9000));
+        assert_eq!((kv_delete("a"), kv_delete("a"), kv_get("a")), (Ok(()), Ok(()), Ok(None)));
+        assert_eq!(lookup("pods.byNode", "n1").unwrap()[0], "{\"a\":1}");
+        assert_eq!(list("pods").unwrap().len(), 2);
+        assert_eq!(count("pods.byNode", "n1"), Ok(3));
+        assert_eq!(get("pods", "d", "none"), Ok(None));
+        assert_eq!(get("pods", "d", "a"), Ok(Some("{\"a\":1}".to_string())));
+        for body in [&b"text"[..], b"", b"\xff", b"\xff\xfe", b"\xff\xfe\xfd", &[0xff; 9000]] {
+            let request = Request { headers: vec![("a".to_string(), "b".to_string())], body: body.to_vec(), ..Request::default() };
+            let response = http(&request).unwrap();
+            assert_eq!((response.status, response.headers, response.body), (201, request.headers, request.body));
+        }
+        let mut bytes = [0; 4];
+        assert_eq!((random(&mut bytes), now_ns()), (Ok(()), 5));
+        assert_ne!(bytes, [0; 4]);
+        assert_eq!(emit(&delta(Op::Added, "", "{}"), &Event::new("1").with_type("t")), Ok(()));
+        HOST.with(|h| assert_eq!(h.borrow().emitted, ["{\"type\":\"t\",\"data\":1}"]));
+    }
+}

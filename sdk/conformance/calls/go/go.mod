@@ -1,0 +1,7 @@
+module github.com/deltarouter/deltarouter/sdk/conformance/calls/go
+
+go 1.26.0
+
+require github.com/deltarouter/deltarouter/sdk/go v0.0.0
+
+replace github.com/deltarouter/deltarouter/sdk/go => ../../../go
