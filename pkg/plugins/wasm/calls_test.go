@@ -64,7 +64,7 @@ func TestCalls(t *testing.T) {
 			h := newHost()
 			h.env.Workers, h.env.Lookup, requests = 1, cache, 0
 			allow := fmt.Sprintf("{kv: true, lookup: [pods.byNode, nodes], http: [{host: %q, scheme: http}]}", strings.TrimPrefix(server.URL, "http://"))
-			handler := h.open(t, fmt.Sprintf("{module: %q, config: {url: %s/x}, allow: %s}", e.module(t), server.URL, allow))
+			handler := h.open(t, fmt.Sprintf("{module: %q, config: {url: %s/x}, allow: %s, limits: {fuel: 100M}}", e.module(t), server.URL, allow))
 			for _, seen := range []string{"", "x", "xx"} {
 				results, err := handler.Handle(t.Context(), one(t, "web"))
 				if err != nil {
