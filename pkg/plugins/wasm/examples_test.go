@@ -23,7 +23,6 @@ type example struct {
 	name   string // of the test, and of the module
 	source string // folder; Go is built, other languages have their module in it
 	golden string // pattern of files; empty: it has a test of its own
-
 }
 
 func examples() []example {
