@@ -19,6 +19,7 @@ type flood struct {
 	objects, rate int
 	texts         []string // data of the ConfigMaps, by turns
 	opened        chan struct{}
+	began         time.Time       // set when opened is closed
 	ctx           context.Context //nolint:containedctx // ends the changes
 	end           context.CancelFunc
 	sent          chan int // how many there were, once it has ended
@@ -61,45 +62,48 @@ func (f *flood) watch(w http.ResponseWriter, r *http.Request) {
 		_ = out.Flush()
 		_ = http.NewResponseController(w).Flush()
 	}
-	version := 1000
-	frame := func(kind string, i int) {
-		version++
+	frame := func(kind string, i, version int) {
 		fmt.Fprintf(out, `{"type":%q,"object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"m-%d",`+
 			`"uid":"u-%d","resourceVersion":"%d"},"data":{"value":%q}}}`+"\n", kind, i, i, version, f.texts[version%len(f.texts)])
 	}
-	for i := range f.objects {
-		frame("ADDED", i)
+	// The resourceVersion says which change it was, so that a watch that goes on gets what comes after it.
+	n := number(r.URL.Query().Get("resourceVersion")) - f.objects
+	for i := 0; n < 0 && i < f.objects; i++ {
+		frame("ADDED", i, i+1)
 	}
+	n = max(n, 0)
 	fmt.Fprintf(out, `{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%d",`+
-		`"annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n", version)
+		`"annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n", f.objects+n)
 	flush()
 	select {
 	case <-f.opened:
 	case <-r.Context().Done():
 		return
 	}
-	began := time.Now()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
-	for n := 0; ; {
+	for {
 		select {
 		case <-ticker.C:
 		case <-f.ctx.Done():
-			f.sent <- n
+			f.sent <- n          // there is one watch at a time
 			<-r.Context().Done() // what was sent is all there is
 			return
 		case <-r.Context().Done():
 			return
 		}
-		for due := int(time.Since(began).Seconds() * float64(f.rate)); n < due; n++ {
-			frame("MODIFIED", n%f.objects)
+		for due := int(time.Since(f.began).Seconds() * float64(f.rate)); n < due; n++ {
+			frame("MODIFIED", n%f.objects, f.objects+n+1)
 		}
 		flush()
 	}
 }
 
 // open lets the changes begin.
-func (f *flood) open() { close(f.opened) }
+func (f *flood) open() {
+	f.began = time.Now()
+	close(f.opened)
+}
 
 // stop ends the changes and returns how many there were.
 func (f *flood) stop() int {
