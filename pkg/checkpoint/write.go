@@ -382,27 +382,6 @@ func (tx *writing) route(c *RouteCut) error {
 	return nil
 }
 
-// fullPages is how far the pages of what a route owes are filled: the ids ascend, so that nothing comes in between later.
-const fullPages = 0.9
-
-// debtor returns the shelf of what a route owes, by the name of its bucket.
-func (tx *writing) debtor(name string) (shelf, error) {
-	s, err := tx.make(routesBucket, name, owedBucket)
-	if err == nil {
-		s.FillPercent, s.weight = fullPages, tx.debt(name)
-	}
-	return s, err
-}
-
-// debt returns the weight of what a route owes, to be changed.
-func (tx *writing) debt(name string) *weight {
-	if tx.debts[name] == nil {
-		w := tx.before[name]
-		tx.debts[name] = &w
-	}
-	return tx.debts[name]
-}
-
 // The keys. Nothing is read back from them but an owed delta's id, so what is too long for a key is hashed.
 
 func objectKey(k event.Key) []byte { return bounded(k.Namespace + "\x00" + k.Name) }

@@ -46,7 +46,7 @@ func (p *Pipeline) Restore(name string, owed []checkpoint.Owed, debt checkpoint.
 // caller keeps what it was given until it is written. A route without changes is left out.
 //
 // It may be called at any time, also after Close. The routes are looked at one after another: a caller that holds the cut locks of
-// all sources gets one moment of all of them. Without Config.Durable there are no changes.
+// all sources gets one moment of all of them. Without a [Store] there are no changes.
 func (p *Pipeline) Dirty() []checkpoint.RouteCut {
 	var cuts []checkpoint.RouteCut
 	p.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -20,6 +21,7 @@ type flood struct {
 	texts         []string // data of the ConfigMaps, by turns
 	opened        chan struct{}
 	began         time.Time       // set when opened is closed
+	changes       atomic.Int64    // so far
 	ctx           context.Context //nolint:containedctx // ends the changes
 	end           context.CancelFunc
 	sent          chan int // how many there were, once it has ended
@@ -45,7 +47,9 @@ func newFlood(t *testing.T, objects, rate int) *flood {
 		`{"name":"configmaps","singularName":"configmap","namespaced":true,"kind":"ConfigMap","verbs":["get","list","watch"]}]}`))
 	mux.HandleFunc("GET /api/v1/configmaps", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") == "" {
-			text(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`)(w, r)
+			// It is asked for nothing but how far it is.
+			text(fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[]}`,
+				f.objects+int(f.changes.Load())))(w, r)
 			return
 		}
 		f.watch(w, r)
@@ -66,12 +70,18 @@ func (f *flood) watch(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(out, `{"type":%q,"object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"m-%d",`+
 			`"uid":"u-%d","resourceVersion":"%d"},"data":{"value":%q}}}`+"\n", kind, i, i, version, f.texts[version%len(f.texts)])
 	}
-	// The resourceVersion says which change it was, so that a watch that goes on gets what comes after it.
+	// The resourceVersion says how many changes there were, so that a watch that goes on gets what comes after it.
 	n := number(r.URL.Query().Get("resourceVersion")) - f.objects
-	for i := 0; n < 0 && i < f.objects; i++ {
-		frame("ADDED", i, i+1)
+	if n < 0 {
+		n = int(f.changes.Load())
+		for i := range f.objects {
+			version := i + 1
+			if n > i { // the last change of this object
+				version = f.objects + i + (n-1-i)/f.objects*f.objects + 1
+			}
+			frame("ADDED", i, version)
+		}
 	}
-	n = max(n, 0)
 	fmt.Fprintf(out, `{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%d",`+
 		`"annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n", f.objects+n)
 	flush()
@@ -95,6 +105,7 @@ func (f *flood) watch(w http.ResponseWriter, r *http.Request) {
 		for due := int(time.Since(f.began).Seconds() * float64(f.rate)); n < due; n++ {
 			frame("MODIFIED", n%f.objects, f.objects+n+1)
 		}
+		f.changes.Store(int64(n))
 		flush()
 	}
 }
