@@ -110,7 +110,7 @@ func hostRandom(_ context.Context, c *hostCall) int64 {
 	if !ok {
 		return statusInvalid
 	}
-	c.charge(copyFuel(len(buf)))
+	c.charge(randomFuel(len(buf)))
 	c.scope.fillRandom(buf)
 	return statusOK
 }

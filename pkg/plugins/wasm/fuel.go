@@ -1,6 +1,7 @@
 package wasm
 
 import (
+	"bytes"
 	"errors"
 	"sync/atomic"
 
@@ -9,17 +10,23 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/meter"
 )
 
-// The fuel of host functions, in the units of package meter: about one for each simple instruction, a nanosecond or two.
+// The fuel of host functions, in the units of package meter: about one for each simple instruction, a fifth of a nanosecond.
 const (
-	callFuel = 50 // any call of a host function
+	callFuel = 300 // any call of a host function
+	lineFuel = 500 // a line of text for the log
 
-	// What is copied costs little, what is logged much: it is searched for line ends, cut, and perhaps written.
-	bytesPerFuel = 8
-	fuelPerChar  = 16
+	// What is copied costs little, what is made or read much.
+	bytesPerFuel  = 2
+	fuelPerRandom = 8
+	fuelPerChar   = 16
 )
 
-func copyFuel(bytes int) int64 { return int64(bytes / bytesPerFuel) }
-func textFuel(chars int) int64 { return int64(chars) * fuelPerChar }
+func copyFuel(bytes int) int64   { return int64(bytes / bytesPerFuel) }
+func randomFuel(bytes int) int64 { return int64(bytes) * fuelPerRandom }
+func textFuel(chars int) int64   { return int64(chars) * fuelPerChar }
+func linesFuel(text []byte) int64 {
+	return textFuel(len(text)) + int64(bytes.Count(text, []byte{'\n'})+1)*lineFuel
+}
 
 var (
 	// errFuel is the error of a guest that did more than one event's worth of work in a call.

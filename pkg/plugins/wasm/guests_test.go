@@ -82,7 +82,7 @@ func TestCoreV1(t *testing.T) {
 	}
 	h := newHost()
 	h.env.Workers = 1
-	handler := h.open(t, fmt.Sprintf("{module: %q, limits: {fuel: 20M}}", build(t, "testdata/pod")))
+	handler := h.open(t, fmt.Sprintf("{module: %q, limits: {memory: 64Mi}}", build(t, "testdata/pod")))
 	delta := &event.Delta{Source: "pods", Op: event.Updated, Old: parseObject(t, text), New: parseObject(t, text)}
 	batch := slices.Repeat([]*event.Delta{delta}, 64)
 	for _, r := range handle(t, handler, batch) {
@@ -96,7 +96,7 @@ func TestCoreV1(t *testing.T) {
 	most := flood(t, h, handler, batch, events)
 	per := (fuel() - before) / events
 	t.Logf("%.0f fuel for a pod of %d bytes, %.1f MiB of memory", per, len(text), most/(1<<20))
-	if per > 10_000_000 || most > 48<<20 {
+	if per > 25_000_000 || most > 48<<20 {
 		t.Errorf("a pod takes %.0f fuel, and the guest %v bytes", per, most)
 	}
 }

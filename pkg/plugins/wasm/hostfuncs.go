@@ -164,7 +164,7 @@ func hostLog(ctx context.Context, c *hostCall) int64 {
 	if !ok || level > 3 {
 		return statusInvalid
 	}
-	c.charge(textFuel(min(len(text), int(c.engine.limits.LogLine))))
+	c.charge(lineFuel + textFuel(min(len(text), int(c.engine.limits.LogLine))))
 	c.engine.log.line(ctx, slog.Level(4*int(level)-4), "log", text)
 	return statusOK
 }

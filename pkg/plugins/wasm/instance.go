@@ -7,6 +7,7 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -37,6 +38,7 @@ func (e *engine) start(ctx context.Context) (*instance, error) {
 // init starts the guest and makes it ready for batches.
 func (in *instance) init(ctx context.Context) (err error) {
 	e := in.engine
+	ctx = experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(allocateMemory))
 	if in.module, err = e.runtime.InstantiateModule(ctx, e.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions()); err != nil {
 		in.flush()
 		return fmt.Errorf("its start section failed, or took more than limits.initFuel: %w", in.explain(err))

@@ -45,7 +45,7 @@ func TestLimits(t *testing.T) {
 		want   string
 		ended  string // why the guest was replaced; empty: it was not
 	}{
-		{"fuel", guest(forEver(), constant(opI64, 0)), "", "one delta takes more than 10000000 instructions: raise limits.fuel", "fuel"},
+		{"fuel", guest(forEver(), constant(opI64, 0)), "", "one delta takes more than 50000000 instructions: raise limits.fuel", "fuel"},
 		{"less fuel", guest(turns(10_000), constant(opI64, 0)), "fuel: 20k", "more than 20000 instructions", "fuel"},
 		{"memory", grow, "memory: 1536Ki", "trapped: unreachable", "trap"},
 		{"stack", guest(opGet, 0, opGet, 1, opCall, 2), "", "nested too deeply", "stack"},
@@ -84,7 +84,7 @@ func TestStartLimits(t *testing.T) {
 		guest        module
 		limits, want string
 	}{
-		"rtr_init":    {init(forEver(), constant(opI32, 0)), "", "its start takes more than 500000000 instructions: raise limits.initFuel"},
+		"rtr_init":    {init(forEver(), constant(opI32, 0)), "", "its start takes more than 2000000000 instructions: raise limits.initFuel"},
 		"_initialize": {before, "initFuel: 1M", "its start takes more than 1000000 instructions"},
 		"enough":      {init(turns(100_000), constant(opI32, 0)), "initFuel: 1M", ""},
 		"module":      {guest(bytes.Repeat([]byte{opNop}, 2000), constant(opI64, 0)), "module: 1Ki", "raise limits.module"},
@@ -157,7 +157,7 @@ func TestCallsByFuel(t *testing.T) {
 	m := guest(opGet, 0, opLoad, 2, 8, constant(opI32, 200_000), opMul, opSet, 2,
 		opLoop, empty, opGet, 2, constant(opI32, -1), opAdd, 0x22 /* local.tee */, 2, opBrIf, 0, opEnd, constant(opI64, 2))
 	h := newHost()
-	handler := h.open(t, config(t, m))
+	handler := h.open(t, limited(t, m, "fuel: 10M"))
 	var batch []*event.Delta
 	for i := range 64 {
 		batch = append(batch, &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Pod(t, fmt.Sprint("p", i), 1, 10)})

@@ -157,7 +157,7 @@ func wasiTime(_ context.Context, c *hostCall) int64 {
 func wasiRandom(_ context.Context, c *hostCall) int64 {
 	buf, ok := c.memory.Read(c.u32(0), c.u32(1))
 	if ok {
-		c.charge(copyFuel(len(buf)))
+		c.charge(randomFuel(len(buf)))
 		c.scope.fillRandom(buf)
 	}
 	return written(ok)
@@ -225,7 +225,7 @@ func wasiWrite(_ context.Context, c *hostCall) int64 {
 		if !ok {
 			return wasiFault
 		}
-		c.charge(textFuel(len(text)))
+		c.charge(linesFuel(text))
 		c.scope.output[fd-1].write(text)
 		sum += uint32(len(text))
 	}

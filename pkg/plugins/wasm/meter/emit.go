@@ -239,11 +239,6 @@ func (w *writer) sized(s scale, weight int64) {
 		w.op(opI64Mul)
 	}
 	w.op(opI64Sub)
-	if s == growScale { // it may be copied
-		w.op(opMemorySize, 0, opI64ExtendU)
-		w.constant(opI64Const, copyPage)
-		w.op(opI64Mul, opI64Sub)
-	}
 	w.constant(opI64Const, weight)
 	w.op(opI64Sub)
 	w.check()

@@ -93,18 +93,14 @@ type scale struct {
 
 func (s scale) sized() bool { return s != scale{} }
 
-// growScale is the scale of memory.grow. What memory there is is charged too, see copyPage.
-var growScale = scale{times: growPage}
-
 // Costs, measured on amd64. What a simple instruction takes differs (0.1 to 1 ns), and these are dear rather than cheap: filling and
 // copying is charged as it runs where no cache helps.
 const (
-	bytesShift   = 2    // 4 bytes are filled or copied for 1
-	entryCost    = 2    // of a table
-	growEntry    = 8    // of a table, which is copied when it grows
-	growPage     = 8192 // memory grows by 64 KiB, to be cleared
-	copyPage     = 4096 // 64 KiB of memory are copied to a larger place
-	growBase     = 200  // leaves the guest's code
+	bytesShift   = 1       // 2 bytes are filled or copied for 1
+	entryCost    = 2       // of a table
+	growEntry    = 8       // of a table, which is copied when it grows
+	growPage     = 1 << 14 // memory grows by 64 KiB, to be cleared
+	growBase     = 200     // leaves the guest's code
 	bulkBase     = 20
 	refFuncCost  = 150 // leaves the guest's code
 	callCost     = 4   // beside entryCharge
@@ -131,7 +127,7 @@ var instructions = func() (all [256]instruction) {
 	set(0x25, 0x26, instruction{imm: immTable, weight: 3})  // table.get, table.set
 	set(0x28, 0x3e, instruction{imm: immMemarg, weight: 1}) // loads and stores
 	set(opMemorySize, opMemorySize, instruction{imm: immMemory, weight: 1})
-	set(opMemoryGrow, opMemoryGrow, instruction{imm: immMemory, weight: growBase, scale: growScale})
+	set(opMemoryGrow, opMemoryGrow, instruction{imm: immMemory, weight: growBase, scale: scale{times: growPage}})
 	set(opI32Const, opI32Const, instruction{imm: immI32, weight: 1})
 	set(opI64Const, opI64Const, instruction{imm: immI64, weight: 1})
 	set(opF32Const, opF32Const, instruction{imm: immBytes4, weight: 1})
