@@ -28,7 +28,7 @@ allow:                    # nothing unless it is said here
   lookup: [pods.byNode, nodes]
   http: [{host: "api.example.com:443", headers: {Authorization: {file: /secrets/token}}, rate: 10}]
   kv: true
-limits: {memory: 64Mi, fuel: 50M, kv: 1Mi}
+limits: {memory: 64Mi, fuel: 75M, kv: 1Mi}
 `,
 		Check: func(node config.Node) config.Problems {
 			var c Config

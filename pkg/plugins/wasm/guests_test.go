@@ -72,8 +72,8 @@ func TestFlatMemory(t *testing.T) {
 	}
 }
 
-// TestCoreV1 is about a handler in Go that unmarshals a pod of 5 KB into corev1.Pod, again and again. A pod takes some 6M of fuel, and
-// as much once more when Go's collector runs meanwhile.
+// TestCoreV1 is about a handler in Go that unmarshals a pod of 5 KB into corev1.Pod, again and again, with the fuel that it has unless
+// more is asked for. A pod takes some 6M, as much once more when Go's collector runs meanwhile, and the first one 58M.
 func TestCoreV1(t *testing.T) {
 	skipIfSlow(t)
 	text, err := os.ReadFile("testdata/pod/pod.json")
@@ -96,7 +96,7 @@ func TestCoreV1(t *testing.T) {
 	most := flood(t, h, handler, batch, events)
 	per := (fuel() - before) / events
 	t.Logf("%.0f fuel for a pod of %d bytes, %.1f MiB of memory", per, len(text), most/(1<<20))
-	if per > 25_000_000 || most > 48<<20 {
+	if per > 12_000_000 || most > 48<<20 {
 		t.Errorf("a pod takes %.0f fuel, and the guest %v bytes", per, most)
 	}
 }

@@ -88,6 +88,7 @@ func (h *handler) call(ctx context.Context, l *loan, batch []*event.Delta, resul
 	if err != nil {
 		return h.noGuest(ctx, batch, results, err)
 	}
+	fresh := in.calls == 0
 	answers, usable, err := in.handle(ctx, batch)
 	if !usable {
 		h.engine.ended(in, err)
@@ -95,7 +96,9 @@ func (h *handler) call(ctx context.Context, l *loan, batch []*event.Delta, resul
 	}
 	if err == nil {
 		h.breaker.succeeded()
-		h.burn.learn(in.scope.tank.used(), len(batch))
+		if !fresh { // its first delta tells nothing of the others
+			h.burn.learn(in.scope.tank.used(), len(batch))
+		}
 		h.name(batch, answers)
 		copy(results, answers)
 		return nil
@@ -109,16 +112,18 @@ func (h *handler) call(ctx context.Context, l *loan, batch []*event.Delta, resul
 		results[0] = plugins.Result{Verdict: plugins.Fail, Err: h.about(batch[0], err)}
 		return nil
 	}
+	first := (len(batch) + 1) / 2
 	if errors.Is(err, errFuel) {
 		h.burn.learn(2*int64(h.engine.limits.Fuel), len(batch)) // at least half of that
+		first = 1                                               // what a guest does once, it does then
 	}
-	return h.divide(ctx, l, batch, results)
+	return h.split(ctx, l, batch, results, first)
 }
 
-// divide gives the deltas to the guest in pieces, after it failed at all of them.
-func (h *handler) divide(ctx context.Context, l *loan, batch []*event.Delta, results []plugins.Result) error {
-	for from, half := 0, (len(batch)+1)/2; from < len(batch); {
-		to := min(from+h.callLength(batch[from:]), from+half)
+// split gives the deltas to the guest in calls, the first with at most so many of them, and none with more than there were before it.
+func (h *handler) split(ctx context.Context, l *loan, batch []*event.Delta, results []plugins.Result, first int) error {
+	for from := 0; from < len(batch); {
+		to := from + min(h.callLength(batch[from:]), max(first, from))
 		if err := h.call(ctx, l, batch[from:to], results[from:to]); err != nil {
 			return err
 		}

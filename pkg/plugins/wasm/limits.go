@@ -16,7 +16,7 @@ type Limits struct {
 	Instances int          `yaml:"instances" default:"0" min:"0" max:"1000" doc:"Most instances at the same time; 0: one per core, at most 4."`
 	Calls     config.Count `yaml:"calls" default:"100k" min:"1" doc:"An instance is replaced after so many calls."`
 
-	Fuel        config.Count  `yaml:"fuel" default:"50M" min:"10k" max:"10G" doc:"Instructions for a delta; 50M take about 10 ms."`
+	Fuel        config.Count  `yaml:"fuel" default:"75M" min:"10k" max:"10G" doc:"Instructions for a delta; 75M take about 15 ms."`
 	InitFuel    config.Count  `yaml:"initFuel" default:"2G" min:"10k" max:"100G" doc:"Instructions for the start of an instance."`
 	Timeout     time.Duration `yaml:"timeout" default:"1s" min:"1ms" doc:"Time for a delta, host functions that wait included."`
 	InitTimeout time.Duration `yaml:"initTimeout" default:"5s" min:"1ms" doc:"Time for the start of an instance, host functions that wait included."`

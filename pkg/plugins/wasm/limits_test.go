@@ -45,7 +45,7 @@ func TestLimits(t *testing.T) {
 		want   string
 		ended  string // why the guest was replaced; empty: it was not
 	}{
-		{"fuel", guest(forEver(), constant(opI64, 0)), "", "one delta takes more than 50000000 instructions: raise limits.fuel", "fuel"},
+		{"fuel", guest(forEver(), constant(opI64, 0)), "", "one delta takes more than 75000000 instructions: raise limits.fuel", "fuel"},
 		{"less fuel", guest(turns(10_000), constant(opI64, 0)), "fuel: 20k", "more than 20000 instructions", "fuel"},
 		{"memory", grow, "memory: 1536Ki", "trapped: unreachable", "trap"},
 		{"stack", guest(opGet, 0, opGet, 1, opCall, 2), "", "nested too deeply", "stack"},

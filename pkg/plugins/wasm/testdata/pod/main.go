@@ -9,16 +9,9 @@ import (
 	deltarouter "github.com/deltarouter/deltarouter/sdk/go"
 )
 
-var _ = deltarouter.Setup(setup)
+var _ = deltarouter.Handle(handle)
 
 func main() {}
-
-// setup decodes a pod, so that what encoding/json learns about its types is paid from the fuel of the start. It is ten times what a pod
-// takes later.
-func setup() (deltarouter.Handler, error) {
-	var pod corev1.Pod
-	return handle, json.Unmarshal([]byte(`{"spec":{"containers":[]}}`), &pod)
-}
 
 func handle(d deltarouter.Delta) ([]deltarouter.Event, error) {
 	var pod corev1.Pod
