@@ -23,6 +23,8 @@ const (
 	Index                   // a string or a list of strings, from object, source and cluster alone; see [Program.Keys]
 	Emit                    // a map or a list of maps; see [Program.Emit]
 	Key                     // a string, int or bool; see [Program.Key]
+	Query                   // a bool, as cheap as an Index has to be: it is asked about many objects; see [Program.Match]
+	Value                   // anything; see [Program.Value]
 )
 
 // The cost limits of one evaluation, in CEL's units: about one per step.
@@ -55,7 +57,7 @@ func (e *Env) Compile(text string, usage Usage, source string) (*Program, error)
 		env: e, usage: usage, limit: costLimit, units: l.units, info: linked.NativeRep().SourceInfo(),
 		linked: linked != tree, paths: l.paths, source: types.String(source), sources: slices.Sorted(slices.Values(l.sources)),
 	}
-	if usage == Index {
+	if usage == Index || usage == Query {
 		p.limit = indexCostLimit
 	}
 	p.inspect(linked)
@@ -102,12 +104,14 @@ func (p *Program) options(tree *cel.Ast) []cel.ProgramOption {
 		cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)))
 }
 
-// inspect notes what the tree has: loops and the literal names that errors may quote.
+// inspect notes what the tree has: loops, names of variables and the literal names that errors may quote.
 func (p *Program) inspect(tree *cel.Ast) {
 	walk(tree.NativeRep().Expr(), nil, func(e ast.Expr, _ []string) {
 		switch e.Kind() {
 		case ast.ComprehensionKind:
 			p.loops = true
+		case ast.IdentKind:
+			p.refers = true
 		case ast.SelectKind:
 			p.names = append(p.names, e.AsSelect().FieldName())
 		case ast.LiteralKind:
@@ -123,7 +127,7 @@ func (p *Program) inspect(tree *cel.Ast) {
 func resultProblem(t *cel.Type, usage Usage) string {
 	want, ok := "", false
 	switch usage {
-	case Filter:
+	case Filter, Query:
 		want, ok = "true or false", t.Kind() == types.BoolKind
 	case Index:
 		t = unwrapOptional(t)
@@ -136,6 +140,8 @@ func resultProblem(t *cel.Type, usage Usage) string {
 	case Key:
 		want = "a string, an int or a bool"
 		ok = t.Kind() == types.StringKind || t.Kind() == types.IntKind || t.Kind() == types.UintKind || t.Kind() == types.BoolKind
+	case Value:
+		ok = true
 	default:
 		return fmt.Sprintf("unknown usage %d", usage)
 	}

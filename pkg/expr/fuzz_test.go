@@ -112,7 +112,7 @@ func FuzzCompile(f *testing.F) {
 	}
 	in := updated(f, web, web)
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, usage := range []expr.Usage{expr.Filter, expr.Index, expr.Emit, expr.Key} {
+		for _, usage := range []expr.Usage{expr.Filter, expr.Index, expr.Emit, expr.Key, expr.Query, expr.Value} {
 			p, err := env.Compile(text, usage, "pods")
 			if err != nil {
 				for _, e := range expr.CompileErrors(err) {
@@ -128,8 +128,10 @@ func FuzzCompile(f *testing.F) {
 				continue
 			}
 			switch usage {
-			case expr.Filter:
+			case expr.Filter, expr.Query:
 				_, err = p.Match(t.Context(), in)
+			case expr.Value:
+				_, err = p.Value(t.Context(), in)
 			case expr.Index:
 				_, err = p.Keys(in.Delta.New)
 			case expr.Emit:

@@ -23,6 +23,7 @@ type Program struct {
 	program cel.Program
 	limit   int  // cost of one evaluation
 	loops   bool // it has macros, so it may run long enough to be interrupted
+	refers  bool // it is no constant
 	paths   []path
 	source  ref.Val // what `source` is where there is no delta
 	sources []string
