@@ -25,28 +25,78 @@ type CELConfig struct {
 //
 // A field that the object does not have means no match. It may be what the author wants, or a slip of the pen: it is counted each time,
 // and logged the first time. What else can go wrong, the cost limit and types that do not fit, is an error and comes again.
+//
+// Conditions that compare a field with constants, joined with the rest by &&, are looked at first, wherever they stand in the text, and
+// without evaluating anything. That gives the answer that evaluating gives, by these rules:
+//
+//   - One of them is false: no match. In CEL, && is false if one side is, in whatever order they stand, and whatever is wrong with the
+//     other side, so there is no error to hide. (The cost limit is not a matter of CEL: what is not evaluated costs nothing.)
+//   - One of them is about a missing field, and nothing but such conditions stands before it: no match, and counted. An evaluation
+//     would come to the missing field first, and no right side could make it true. It would not be counted if the rest of the
+//     filter was false; that is the one difference, and the same one whether a [Table] or the filter alone was asked.
+//   - All of them are true, and there is no rest: match.
+//   - Else the expression is evaluated: a value of another kind than the constant's, and a missing field behind something that may fail.
 type CEL struct {
-	cfg    CELConfig
-	logged atomic.Bool
+	cfg        CELConfig
+	equalities []expr.Equality
+	rest       bool
+	logged     atomic.Bool
 }
 
 // NewCEL makes a filter.
-func NewCEL(cfg CELConfig) *CEL { return &CEL{cfg: cfg} }
+func NewCEL(cfg CELConfig) *CEL {
+	f := &CEL{cfg: cfg}
+	f.equalities, f.rest = cfg.Program.Conjuncts()
+	return f
+}
 
 // Match implements [Filter].
 func (f *CEL) Match(ctx context.Context, d *event.Delta) (bool, error) {
-	ok, err := f.cfg.Program.Match(ctx, expr.Input{Delta: d, Cache: f.cfg.Cache})
-	if err == nil || !errors.Is(err, expr.ErrAbsent) {
-		return ok, err
+	r := readings{delta: d}
+	switch f.judge(&r, nil) {
+	case no:
+		return false, nil
+	case yes:
+		return true, nil
+	case unknown:
 	}
+	return f.settle(d, f.evaluate(ctx, d))
+}
+
+// answer is the result of an evaluation.
+type answer struct {
+	ok  bool
+	err error
+}
+
+// evaluate asks the expression, whatever the equalities say.
+func (f *CEL) evaluate(ctx context.Context, d *event.Delta) answer {
+	ok, err := f.cfg.Program.Match(ctx, expr.Input{Delta: d, Cache: f.cfg.Cache})
+	return answer{ok, err}
+}
+
+// settle makes an absent field no match. The answer may be about a filter that is equal to this one.
+func (f *CEL) settle(d *event.Delta, a answer) (bool, error) {
+	if a.err == nil || !errors.Is(a.err, expr.ErrAbsent) {
+		return a.ok, a.err
+	}
+	if f.absent() {
+		f.log(d, a.err)
+	}
+	return false, nil
+}
+
+// absent counts a field that is missing, and reports whether it is to be logged.
+func (f *CEL) absent() bool {
 	if f.cfg.Absent != nil {
 		f.cfg.Absent()
 	}
-	if f.cfg.Log != nil && f.logged.CompareAndSwap(false, true) {
-		f.cfg.Log.Info("an object lacks a field that the filter needs, so it does not match; write has(), or .? with orValue(), if that is not meant",
-			slog.String("at", f.place(err)), slog.String("delta", d.String()), slog.Any("reason", err))
-	}
-	return false, nil
+	return f.cfg.Log != nil && !f.logged.Load() && f.logged.CompareAndSwap(false, true) // a load is cheaper than an exchange
+}
+
+func (f *CEL) log(d *event.Delta, err error) {
+	f.cfg.Log.Info("an object lacks a field that the filter needs, so it does not match; write has(), or .? with orValue(), if that is not meant",
+		slog.String("at", f.place(err)), slog.String("delta", d.String()), slog.Any("reason", err))
 }
 
 func (f *CEL) place(err error) string {

@@ -1,5 +1,5 @@
-// Package filters decides which routes want a delta. A [Table] finds the candidates by source and op, and then asks the [Filter] of
-// each. It stands between a source and the delta queues of the routes (see pkg/pipeline): what it lets through is owed.
+// Package filters decides which routes want a delta. A [Table] finds the candidates by source and op and by what their filters compare
+// with constants, and then asks the [Filter] of each. It stands between a source and the delta queues of the routes (see pkg/pipeline): what it lets through is owed.
 package filters
 
 import (

@@ -3,8 +3,12 @@ package filters
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
+	"sync"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
 )
 
 // Entry is what a route wants.
@@ -27,7 +31,7 @@ type Verdict uint8
 const (
 	Filtered Verdict = iota // the route's filter does not want it
 	Matched                 // the route wants it
-	Unready                 // the filter was not asked, because the entry is not ready
+	Unready                 // the filter was not asked, because the entry is not ready; its equalities have not said no
 	Failed                  // the filter failed, see Match.Err
 )
 
@@ -38,72 +42,153 @@ type Match struct {
 	Err     error
 }
 
-// Table finds the routes that want a delta. It is immutable and safe for concurrent use.
+// Table finds the routes that want a delta. It is safe for concurrent use; only its counters change.
+//
+// Of a [CEL] filter it knows the equalities with constants. A route that has some stands in a hash table under the values of the one that
+// fewest other routes share, so that it is not even looked at for deltas with other values. Equal filters are evaluated once per delta.
 type Table struct {
 	entries  []Entry
-	bySource map[string]*candidates
+	rules    []rule // by entry
+	bySource map[string]*lists
+	scratch  sync.Pool // of *readings
+	counts   []count   // by entry
 }
 
-// candidates lists, for each op, the entries that want it of one source, and apart those that want objects that were there before.
-type candidates struct {
-	live, initial [event.Sync + 1][]int
+// rule is what the table knows of an entry's filter.
+type rule struct {
+	cel     *CEL  // nil: nothing
+	numbers []int // of the fields of its equalities
+	shared  int   // the number of its answer, which equal filters share; -1: there is no other
+}
+
+// lists has, for each op, the entries that want it of one source, and apart those that want objects that were there before.
+type lists struct {
+	live, initial [event.Sync + 1][]*list
 }
 
 // NewTable makes a table. A Match names an entry by its place in entries.
 func NewTable(entries []Entry) *Table {
-	t := &Table{entries: entries, bySource: map[string]*candidates{}}
+	t := &Table{entries: entries, bySource: map[string]*lists{}, counts: make([]count, len(entries))}
+	b := newBuilder(t)
 	for i, e := range entries {
 		for _, source := range e.Sources {
-			c := t.bySource[source]
-			if c == nil {
-				c = &candidates{}
-				t.bySource[source] = c
+			l := t.bySource[source]
+			if l == nil {
+				l = &lists{}
+				t.bySource[source] = l
 			}
 			for _, op := range e.Ops {
-				c.live[op] = add(c.live[op], i)
+				l.live[op] = add(l.live[op], i, always)
 				if e.Initial {
-					c.initial[op] = add(c.initial[op], i)
+					l.initial[op] = add(l.initial[op], i, e.Born)
 				}
 			}
 		}
 	}
+	b.finish()
 	return t
 }
 
-// add appends i unless it is the last already: a source or op that is named twice is one.
-func add(list []int, i int) []int {
-	if n := len(list); n > 0 && list[n-1] == i {
-		return list
+// always is when the entries of a list of live deltas were born: it does not matter.
+const always = math.MaxInt
+
+// add appends i to the list of those that were born then, unless it is the last already: a source or op that is named twice is one.
+func add(all []*list, i, born int) []*list {
+	at := slices.IndexFunc(all, func(l *list) bool { return l.born == born })
+	if at < 0 {
+		at = len(all)
+		all = append(all, &list{born: born})
 	}
-	return append(list, i)
+	if l := all[at]; len(l.members) == 0 || l.members[len(l.members)-1] != i {
+		l.members = append(l.members, i)
+	}
+	return all
 }
 
-// Candidates returns the entries that want d as far as source, op and Initial tell. The slice is shared and must not be modified.
-func (t *Table) Candidates(d *event.Delta) []int {
-	c := t.bySource[d.Source]
-	if c == nil || int(d.Op) >= len(c.live) {
-		return nil
-	}
-	if d.Initial {
-		return c.initial[d.Op]
-	}
-	return c.live[d.Op]
-}
-
-// Match appends the verdict about each candidate to dst, which the caller may reuse for the next delta. It allocates nothing itself
-// while dst has room.
+// Match appends to dst, which the caller may reuse for the next delta, the verdicts about the routes that may want d, in the order of the
+// entries. Of those that are not mentioned the equalities have said no, or a source, op or Initial; see [Table.Skipped]. It allocates
+// nothing itself while dst has room.
 func (t *Table) Match(ctx context.Context, d *event.Delta, dst []Match) []Match {
-	for _, i := range t.Candidates(d) {
-		if d.Initial && t.entries[i].Born < d.Epoch {
+	source := t.bySource[d.Source]
+	if source == nil || int(d.Op) >= len(source.live) {
+		return dst
+	}
+	wanted := source.live[d.Op]
+	if d.Initial {
+		wanted = source.initial[d.Op]
+	}
+	if len(wanted) == 0 {
+		return dst
+	}
+	r, _ := t.scratch.Get().(*readings)
+	r.delta = d
+	first := len(dst)
+	for _, l := range wanted {
+		if d.Initial && l.born < d.Epoch {
 			continue
 		}
-		if !ready(t.entries[i].Ready) {
-			dst = append(dst, Match{Entry: i, Verdict: Unready})
-			continue
+		dst = t.look(ctx, l, r, dst)
+		l.seen.Add(1)
+	}
+	slices.SortFunc(dst[first:], func(a, b Match) int { return a.Entry - b.Entry })
+	r.forget()
+	t.scratch.Put(r)
+	return dst
+}
+
+// look appends the verdicts about the entries of one list.
+func (t *Table) look(ctx context.Context, l *list, r *readings, dst []Match) []Match {
+	for _, i := range l.asked {
+		dst = t.consider(ctx, i, r, dst)
+	}
+	for g := range l.groups {
+		group := &l.groups[g]
+		entries := group.all // it cannot be told
+		if value, state := r.of(group.field, group.number); state == expr.Known {
+			entries = group.byValue[value]
 		}
-		dst = append(dst, t.Evaluate(ctx, i, d))
+		for _, i := range entries {
+			dst = t.consider(ctx, i, r, dst)
+		}
 	}
 	return dst
+}
+
+// consider appends the verdict about one entry, unless its equalities say no.
+func (t *Table) consider(ctx context.Context, i int, r *readings, dst []Match) []Match {
+	m, rule := Match{Entry: i}, &t.rules[i]
+	j := unknown
+	if rule.cel != nil {
+		j = rule.cel.judge(r, rule.numbers)
+	}
+	switch {
+	case j == no:
+		return dst
+	case !ready(t.entries[i].Ready):
+		m.Verdict = Unready
+	case j == yes:
+		m.Verdict = Matched
+	case rule.cel != nil:
+		m = t.ask(i, func() (bool, error) { return rule.cel.settle(r.delta, t.answer(ctx, rule, r)) })
+	default:
+		m = t.Evaluate(ctx, i, r.delta)
+	}
+	t.counts[i].mentioned.Add(1)
+	return append(dst, m)
+}
+
+// answer evaluates a filter, unless an equal one was.
+func (t *Table) answer(ctx context.Context, rule *rule, r *readings) answer {
+	if rule.shared < 0 {
+		return rule.cel.evaluate(ctx, r.delta)
+	}
+	at := &r.answers[rule.shared]
+	if !at.done {
+		at.answer = rule.cel.evaluate(ctx, r.delta)
+		at.done = true
+		r.asked = append(r.asked, rule.shared)
+	}
+	return at.answer
 }
 
 // Ready reports whether the filter of one entry may be asked.
@@ -111,19 +196,23 @@ func (t *Table) Ready(entry int) bool { return ready(t.entries[entry].Ready) }
 
 // Evaluate asks the filter of one entry, whether it is ready or not: for deltas that were put aside as Unready. A filter that panics
 // has failed: the content of an object must not end the process.
-func (t *Table) Evaluate(ctx context.Context, entry int, d *event.Delta) (m Match) {
-	m.Entry = entry
+func (t *Table) Evaluate(ctx context.Context, entry int, d *event.Delta) Match {
 	f := t.entries[entry].Filter
 	if f == nil {
-		m.Verdict = Matched
-		return m
+		return Match{Entry: entry, Verdict: Matched}
 	}
+	return t.ask(entry, func() (bool, error) { return f.Match(ctx, d) })
+}
+
+// ask makes a verdict of what a filter says.
+func (t *Table) ask(entry int, match func() (bool, error)) (m Match) {
+	m.Entry = entry
 	defer func() {
 		if p := recover(); p != nil {
 			m.Verdict, m.Err = Failed, fmt.Errorf("filter panicked with a %T", p) // its text may quote the object
 		}
 	}()
-	switch ok, err := f.Match(ctx, d); {
+	switch ok, err := match(); {
 	case err != nil:
 		m.Verdict, m.Err = Failed, err
 	case ok:

@@ -126,3 +126,19 @@ func TestNoAllocation(t *testing.T) {
 		t.Errorf("got %v", buffer)
 	}
 }
+
+// TestTurningDownIsFree: a delta that equalities turn down costs no allocation, whether the field is there or not.
+func TestTurningDownIsFree(t *testing.T) {
+	var entries []filters.Entry
+	for _, text := range []string{`object.metadata.name == "b" && changed("spec")`, `object.metadata.labels.app == "x"`, `op == "deleted"`, `object.metadata.name == "c"`} {
+		entries = append(entries, filters.Entry{Sources: []string{"pods"}, Ops: event.Ops(), Filter: filters.NewCEL(filters.CELConfig{Program: compile(t, text)})})
+	}
+	table, d, ctx := filters.NewTable(entries), delta(t, "pods", event.Added, "c"), t.Context()
+	buffer := make([]filters.Match, 0, 2)
+	if n := testing.AllocsPerRun(100, func() { buffer = table.Match(ctx, d, buffer[:0]) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if len(buffer) != 1 || buffer[0] != (filters.Match{Entry: 3, Verdict: filters.Matched}) {
+		t.Errorf("got %v", buffer)
+	}
+}

@@ -4,6 +4,7 @@ package metrics
 
 import (
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +25,7 @@ const (
 // Metrics is safe for concurrent use. Label values of ops are lower case.
 type Metrics struct {
 	registry *prometheus.Registry
+	before   atomic.Pointer[func()]
 
 	Deltas          *prometheus.CounterVec   // source, op
 	RouteDeltas     *prometheus.CounterVec   // route, result
@@ -130,9 +132,18 @@ func (m *Metrics) ForgetHandler(name string) {
 	m.GuestsEnded.DeletePartialMatch(handler)
 }
 
+// BeforeScrape has a function called before each scrape, for what is too expensive to count as it happens. The last one given counts.
+func (m *Metrics) BeforeScrape(count func()) { m.before.Store(&count) }
+
 // Handler serves the metrics in the Prometheus text formats.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	scrape := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if count := m.before.Load(); count != nil {
+			(*count)()
+		}
+		scrape.ServeHTTP(w, r)
+	})
 }
 
 // Registry is where a test reads values and where app registers what is computed at scrape time.

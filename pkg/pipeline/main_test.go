@@ -181,6 +181,7 @@ type bench struct {
 	t        testing.TB
 	letters  *letters
 	registry *prometheus.Registry // the pipeline's metrics, without those of the process
+	metrics  *metrics.Metrics
 }
 
 // start makes and starts a pipeline of routes that take all ops of pods unless they say otherwise. It is closed with the test.
@@ -200,7 +201,7 @@ func open(t testing.TB, routes ...pipeline.Route) *bench {
 func openAs(t testing.TB, cfg pipeline.Config, routes ...pipeline.Route) *bench {
 	t.Helper()
 	m := metrics.New()
-	b := &bench{t: t, letters: &letters{}, registry: prometheus.NewRegistry()}
+	b := &bench{t: t, letters: &letters{}, registry: prometheus.NewRegistry(), metrics: m}
 	b.registry.MustRegister(m.RouteDeltas, m.RouteErrors, m.Events, m.QueueDepth, m.QueueOnDisk, m.QueueDiskBytes, m.OldestOwed, m.DeliverySeconds, m.HandlerSeconds)
 	for i := range routes {
 		r := &routes[i]

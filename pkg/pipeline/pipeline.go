@@ -78,6 +78,7 @@ func New(cfg Config) (*Pipeline, error) {
 	}
 	p.now.Store(c.next)
 	p.breakers = c.breakers
+	cfg.Metrics.BeforeScrape(p.countTurnedDown)
 	return p, nil
 }
 
@@ -229,6 +230,7 @@ func (p *Pipeline) Close(ctx context.Context) error {
 	}
 	p.closed = true
 	p.cancel()
+	p.countTurnedDown()
 	done := make(chan struct{})
 	go func() { p.workers.Wait(); close(done) }()
 	select {
@@ -278,6 +280,7 @@ func (p *Pipeline) measure(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
+			p.countTurnedDown()
 			for _, r := range p.now.Load().routes {
 				age := 0.0
 				if s := r.status(); !s.Oldest.IsZero() {
@@ -285,6 +288,22 @@ func (p *Pipeline) measure(ctx context.Context) {
 				}
 				r.count.oldest.Set(age)
 			}
+		}
+	}
+}
+
+// countTurnedDown counts as filtered what the table has turned down by itself since the last time.
+func (p *Pipeline) countTurnedDown() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now.Load().count()
+}
+
+// count is called under the pipeline's lock.
+func (now *routing) count() {
+	for i, r := range now.routes {
+		if n := now.table.Skipped(i) + r.table.Skipped(0); n > 0 {
+			r.count.filtered.Add(float64(n))
 		}
 	}
 }

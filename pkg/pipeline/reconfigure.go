@@ -189,6 +189,7 @@ func (c *Change) Swap() {
 		pair.route.follow(pair.from)
 	}
 	p.leaving = append(p.leaving, c.removed...)
+	p.now.Load().count()
 	p.now.Store(c.next)
 }
 

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+)
+
+// fewRoutes and manyRoutes are how many routes the table is asked for; each delta matches three of them.
+const (
+	fewRoutes  = 10
+	manyRoutes = 10_000
+	deltas     = 1_000
+)
+
+// routeFilter is the filter of route number i: of a team's application, of a node, or of a namespace.
+func routeFilter(i int) string {
+	switch n := i / 3; i % 3 {
+	case 0:
+		return fmt.Sprintf(`object.metadata.labels["app"] == "app-%d" && object.status.phase == "Running"`, n)
+	case 1:
+		return fmt.Sprintf(`object.status.containerStatuses.exists(c, c.restartCount > 1) && object.spec.nodeName == "node-%d"`, n)
+	default:
+		return fmt.Sprintf(`op == "updated" && object.metadata.namespace in ["team-%d", "team-%d-stage"]`, n, n)
+	}
+}
+
+// compareTables measures the CPU that it takes to find the routes that want a delta, among few routes and among many.
+func compareTables(rounds int) error {
+	few, err := newTableBench(fewRoutes)
+	if err != nil {
+		return err
+	}
+	many, err := newTableBench(manyRoutes)
+	if err != nil {
+		return err
+	}
+	var times [2][]time.Duration
+	for range 2*rounds + 1 {
+		for i, b := range []*tableBench{few, many} {
+			took, err := b.run()
+			if err != nil {
+				return err
+			}
+			times[i] = append(times[i], took)
+		}
+	}
+	ten, thousands := medianTime(times[0])/deltas, medianTime(times[1])/deltas
+	each := many.each(many.deltas[:5])
+	fmt.Printf("\nCPU to find the routes that want a delta, three of them: %v of %d routes, %v of %d: %.2f times as long (evaluating each of these: %v)\n",
+		ten, fewRoutes, thousands, manyRoutes, float64(thousands)/float64(ten), each)
+	missing, err := many.missing()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("a delta of an object without the label that %d of these routes want: %v\n", (manyRoutes+2)/3, missing)
+	return nil
+}
+
+// tableBench is a table of routes, and deltas each of which three of them want.
+type tableBench struct {
+	routes int
+	table  *filters.Table
+	deltas []*event.Delta
+}
+
+func newTableBench(routes int) (*tableBench, error) {
+	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "bench", Sources: map[string][]string{"pods": nil}})
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]filters.Entry, routes)
+	for i := range entries {
+		program, err := env.Compile(routeFilter(i), expr.Filter, "pods")
+		if err != nil {
+			return nil, err
+		}
+		entries[i] = filters.Entry{
+			Sources: []string{"pods"}, Ops: event.Ops(),
+			Filter: filters.NewCEL(filters.CELConfig{Program: program, Absent: func() {}}),
+		}
+	}
+	b := &tableBench{routes: routes, table: filters.NewTable(entries)}
+	for i := range deltas {
+		d, err := podDelta(i%(routes/3), true)
+		if err != nil {
+			return nil, err
+		}
+		b.deltas = append(b.deltas, d)
+	}
+	return b, nil
+}
+
+// podDelta is a change of a pod that is wanted by the three routes of that number, or without the label by two.
+func podDelta(n int, labelled bool) (*event.Delta, error) {
+	pod := examplePod()
+	pod.ManagedFields = nil
+	pod.Namespace, pod.Spec.NodeName = fmt.Sprintf("team-%d", n), fmt.Sprintf("node-%d", n)
+	pod.Labels["app"] = fmt.Sprintf("app-%d", n)
+	if !labelled {
+		delete(pod.Labels, "app")
+	}
+	text, err := json.Marshal(pod)
+	if err != nil {
+		return nil, err
+	}
+	o, err := event.ParseObject(&event.Resource{Cluster: "bench", GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}, string(text))
+	if err != nil {
+		return nil, err
+	}
+	return &event.Delta{Source: "pods", Op: event.Updated, Old: o, New: o}, nil
+}
+
+// run asks the table about all deltas.
+func (b *tableBench) run() (time.Duration, error) {
+	ctx := context.Background()
+	var buffer [8]filters.Match
+	begin := cpu()
+	for _, d := range b.deltas {
+		matched := 0
+		for _, m := range b.table.Match(ctx, d, buffer[:0]) {
+			if m.Verdict == filters.Matched {
+				matched++
+			}
+		}
+		if matched != 3 {
+			return 0, fmt.Errorf("%d of %d routes want a delta, not 3", matched, b.routes)
+		}
+	}
+	return cpu() - begin, nil
+}
+
+// each is how long it takes to evaluate the filters of all routes for a delta.
+func (b *tableBench) each(some []*event.Delta) time.Duration {
+	begin := cpu()
+	for _, d := range some {
+		for i := range b.routes {
+			b.table.Evaluate(context.Background(), i, d)
+		}
+	}
+	return (cpu() - begin) / time.Duration(len(some))
+}
+
+// missing is how long the table takes where a third of the routes wants a label that is not there.
+func (b *tableBench) missing() (time.Duration, error) {
+	d, err := podDelta(1, false)
+	if err != nil {
+		return 0, err
+	}
+	var buffer [8]filters.Match
+	begin := cpu()
+	for range 100 {
+		b.table.Match(context.Background(), d, buffer[:0])
+	}
+	return (cpu() - begin) / 100, nil
+}
+
+func medianTime(times []time.Duration) time.Duration {
+	return time.Duration(median(times, func(d time.Duration) float64 { return float64(d) }))
+}

@@ -1,0 +1,217 @@
+package expr
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+)
+
+// Equality is one of the conditions that a filter joins by &&, if it compares a [Field] with constants: it is true if the field has one
+// of the values. Its values are strings, or whole numbers, or bools; see [Field.Read] for how they are written.
+type Equality struct {
+	Field Field
+	// Values is sorted, and has each value once.
+	Values []string
+	// Leading: only equalities stand before it. Then nothing that is not a field of an equality can be the first to fail.
+	Leading bool
+
+	define       string // the text that it stands in, and where
+	line, column int
+}
+
+// Holds reports whether value is one of those that are asked for.
+func (e *Equality) Holds(value string) bool {
+	if len(e.Values) == 1 {
+		return e.Values[0] == value
+	}
+	_, ok := slices.BinarySearch(e.Values, value)
+	return ok
+}
+
+// Absent is the error of an evaluation where a key on the way to the field is missing.
+func (e *Equality) Absent(key string) error {
+	return &EvalError{Define: e.define, Line: e.line, Column: e.column, Reason: fmt.Sprintf("no such key: %q", key), class: ErrAbsent}
+}
+
+// Identity is the same for programs that give the same results: equal texts of one environment, for the same source.
+type Identity struct {
+	env          *Env
+	text, source string
+}
+
+// Identity returns what the program has in common with those that do the same.
+func (p *Program) Identity() Identity {
+	source, _ := p.source.(types.String)
+	return Identity{p.env, p.units[len(p.units)-1].ast.Source().Content(), string(source)}
+}
+
+// Conjuncts takes a filter apart: A && B && C is false if one of them is, whatever the others are, errors included. It returns those
+// that are equalities, in the order of the text, and whether that is not all there is to the filter. Defines are followed.
+func (p *Program) Conjuncts() (equalities []Equality, rest bool) {
+	s := splitter{program: p}
+	s.split(p.units[len(p.units)-1])
+	return s.equalities, s.rest
+}
+
+// splitter collects the equalities of a program.
+type splitter struct {
+	program    *Program
+	equalities []Equality
+	rest       bool
+}
+
+func (s *splitter) split(u unit) { s.conjunct(u, u.ast.NativeRep().Expr()) }
+
+func (s *splitter) conjunct(u unit, e ast.Expr) {
+	if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.LogicalAnd {
+		for _, arg := range e.AsCall().Args() {
+			s.conjunct(u, arg)
+		}
+		return
+	}
+	if used, ok := s.define(e); ok {
+		s.split(used)
+		return
+	}
+	field, at, values := s.equality(u, e)
+	if values == nil {
+		s.rest = true
+		return
+	}
+	place := at.unit.ast.NativeRep().SourceInfo().GetStartLocation(at.expr.ID())
+	slices.Sort(values)
+	s.equalities = append(s.equalities, Equality{
+		Field: field, Values: slices.Compact(values), Leading: !s.rest,
+		define: at.unit.define, line: max(0, place.Line()), column: max(0, place.Column()),
+	})
+}
+
+// define returns what an identifier stands for.
+func (s *splitter) define(e ast.Expr) (unit, bool) {
+	if e.Kind() != ast.IdentKind {
+		return unit{}, false
+	}
+	for _, u := range s.program.units {
+		if u.define != "" && u.define == e.AsIdent() {
+			return u, true
+		}
+	}
+	return unit{}, false
+}
+
+// located is a part of the tree of one text.
+type located struct {
+	unit unit
+	expr ast.Expr
+}
+
+// equality reads field == constant, constant == field, field in [constants], has(field), field and !field. No values: it is none.
+func (s *splitter) equality(u unit, e ast.Expr) (f Field, at located, values []string) {
+	var k kind
+	at = located{u, e}
+	switch call := e.AsCall(); call.FunctionName() {
+	case operators.Equals:
+		a, b := call.Args()[0], call.Args()[1]
+		if a.Kind() == ast.LiteralKind {
+			a, b = b, a
+		}
+		at.expr = a
+		values, k = constants(b)
+	case operators.In:
+		at.expr = call.Args()[0]
+		if call.Args()[1].Kind() == ast.ListKind {
+			values, k = constants(call.Args()[1].AsList().Elements()...)
+		}
+	case operators.LogicalNot:
+		at.expr = call.Args()[0]
+		values, k = []string{"false"}, boolKind
+	default:
+		values, k = []string{"true"}, boolKind
+	}
+	if values == nil || !s.field(u, at.expr, &f) || !f.fits(k) {
+		return f, at, nil
+	}
+	f.kind = k
+	f.name()
+	return f, at, values
+}
+
+// field reads the way to a field. It is false for anything else.
+func (s *splitter) field(u unit, e ast.Expr, f *Field) bool {
+	if used, ok := s.define(e); ok {
+		return s.field(used, used.ast.NativeRep().Expr(), f)
+	}
+	switch e.Kind() {
+	case ast.IdentKind:
+		return f.from(e.AsIdent())
+	case ast.SelectKind:
+		selected := e.AsSelect()
+		if !s.field(u, selected.Operand(), f) || f.final() || !f.step(selected.FieldName()) {
+			return false
+		}
+		f.presence = selected.IsTestOnly()
+		return !f.presence || f.hope == 0
+	case ast.CallKind:
+		return s.call(u, e.AsCall(), f)
+	default:
+		return false
+	}
+}
+
+// call reads a["key"], a.?key, a[?"key"] and a.orValue(constant).
+func (s *splitter) call(u unit, call ast.CallExpr, f *Field) bool {
+	args := call.Args()
+	switch name := call.FunctionName(); {
+	case name == "orValue" && call.IsMemberFunction():
+		values, k := constants(args[0])
+		if values == nil || !s.field(u, call.Target(), f) || f.hope == 0 || f.final() {
+			return false
+		}
+		f.fallback, f.kind = values[0], k
+		return true
+	case name == operators.Index || name == operators.OptSelect || name == operators.OptIndex:
+		key, ok := literal(args[1])
+		if !ok || !s.field(u, args[0], f) || f.final() {
+			return false
+		}
+		if name != operators.Index {
+			f.optional()
+		}
+		if name == operators.OptSelect {
+			return f.step(key)
+		}
+		return f.element(key)
+	}
+	return false
+}
+
+// constants writes down literals that are of one kind; nil: they are not.
+func constants(exprs ...ast.Expr) (values []string, k kind) {
+	for _, e := range exprs {
+		if e.Kind() != ast.LiteralKind {
+			return nil, 0
+		}
+		value, own := constant(e)
+		if own == 0 || k != 0 && k != own {
+			return nil, 0
+		}
+		values, k = append(values, value), own
+	}
+	return values, k
+}
+
+func constant(e ast.Expr) (string, kind) {
+	switch v := e.AsLiteral().(type) {
+	case types.String:
+		return string(v), stringKind
+	case types.Int:
+		return strconv.FormatInt(int64(v), 10), intKind
+	case types.Bool:
+		return strconv.FormatBool(bool(v)), boolKind
+	}
+	return "", 0
+}

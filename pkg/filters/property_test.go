@@ -1,0 +1,211 @@
+package filters_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+)
+
+// conditions are what the generated filters are made of: those that a table takes, those that it does not, and some that fail.
+var conditions = []string{
+	`object.metadata.namespace == "a"`, `object.metadata.namespace in ["b", "c"]`, `"b" == object.metadata.namespace`,
+	`object.metadata.labels["app"] == "a"`, `object.metadata.labels.app in ["a", "b", "b"]`, `object.?metadata.labels.app.orValue("b") == "b"`,
+	`object.spec.node == "a"`, `object.spec.node == "b"`, `object.spec.node in ["a", "b"]`, `oldObject.spec.node == "a"`,
+	`op == "updated"`, `op in ["added", "deleted"]`, `source == "pods"`, `has(object.spec.node)`, `!has(object.spec.count)`,
+	`object.spec.count == 1`, `object.spec.count in [1, 2]`, `object.spec.on == true`, `object.spec.on`, `!object.spec.on`, `inTeam`,
+	`object.spec.node != "a"`, `object.spec.count > 1`, `object.spec.node.startsWith("a")`, `changed("spec.node")`, `true`, `late`,
+	`object.metadata.labels.exists(k, k == "app")`, `"a" in object.spec`, `object.spec.count + 1 == 2`, `object.spec.node == object.metadata.namespace`,
+}
+
+// values are what a field may have, "" for nothing.
+var values = []string{"", "", `"a"`, `"a"`, `"b"`, `"\u0061"`, `""`, "null", "1", "2", "1.0", "-0", "1e0", "true", "false", `{"a":1}`, `["a"]`, "12345678901234567890"}
+
+func tableEnv(t testing.TB) *expr.Env {
+	t.Helper()
+	env, err := expr.NewEnv(expr.EnvConfig{
+		Cluster: "c", Sources: map[string][]string{"pods": nil, "nodes": nil},
+		Define: map[string]string{"inTeam": `object.metadata.namespace == "a" && object.spec.count == 1`, "late": `size(object.spec.node) == 1 || inTeam`},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return env
+}
+
+// drawFilter joins conditions, mostly by &&.
+func drawFilter(rt *rapid.T, depth int) string {
+	if depth == 0 || rapid.IntRange(0, 3).Draw(rt, "leaf") == 0 {
+		return rapid.SampledFrom(conditions).Draw(rt, "condition")
+	}
+	join := rapid.SampledFrom([]string{" && ", " && ", " && ", " || "}).Draw(rt, "join")
+	return "(" + drawFilter(rt, depth-1) + join + drawFilter(rt, depth-1) + ")"
+}
+
+func drawObject(t testing.TB, rt *rapid.T) *event.Object {
+	t.Helper()
+	fields := func(names ...string) string {
+		var parts []string
+		for _, name := range names {
+			if v := rapid.SampledFrom(values).Draw(rt, name); v != "" {
+				parts = append(parts, fmt.Sprintf("%q:%s", name, v))
+			}
+		}
+		return strings.Join(parts, ",")
+	}
+	text := `{"metadata":{"name":"x","namespace":"` + rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "namespace") + `"`
+	if rapid.Bool().Draw(rt, "labels") {
+		text += `,"labels":{` + fields("app") + `}`
+	}
+	text += `}`
+	switch rapid.IntRange(0, 9).Draw(rt, "spec") {
+	case 0:
+	case 1:
+		text += `,"spec":` + rapid.SampledFrom(values[2:]).Draw(rt, "odd")
+	default:
+		text += `,"spec":{` + fields("node", "count", "on") + `}`
+	}
+	o, err := event.ParseObject(&event.Resource{Cluster: "c"}, text+"}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// route is a generated one: its filter by itself, and what the table made of it counted.
+type route struct {
+	text               string
+	program            *expr.Program
+	entry              filters.Entry
+	absent, turnedDown int
+}
+
+func drawRoutes(t testing.TB, rt *rapid.T, env *expr.Env) []*route {
+	t.Helper()
+	programs := map[string]*expr.Program{}
+	var routes []*route
+	for range rapid.IntRange(1, 12).Draw(rt, "routes") {
+		r := &route{text: drawFilter(rt, 2), entry: filters.Entry{Initial: rapid.Bool().Draw(rt, "initial"), Born: rapid.IntRange(0, 2).Draw(rt, "born")}}
+		if programs[r.text] == nil {
+			program, err := env.Compile(r.text, expr.Filter, "pods")
+			if err != nil {
+				t.Fatal(r.text, err)
+			}
+			programs[r.text] = program
+		}
+		r.program = programs[r.text]
+		r.entry.Ops = rapid.SliceOfN(rapid.SampledFrom(event.Ops()), 1, 5).Draw(rt, "ops")
+		r.entry.Sources = rapid.SampledFrom([][]string{{"pods"}, {"nodes"}, {"pods", "nodes"}}).Draw(rt, "sources")
+		r.entry.Filter = filters.NewCEL(filters.CELConfig{Program: r.program, Absent: func() { r.absent++ }})
+		routes = append(routes, r)
+	}
+	return routes
+}
+
+func drawDelta(t testing.TB, rt *rapid.T) *event.Delta {
+	t.Helper()
+	d := &event.Delta{
+		Source: rapid.SampledFrom([]string{"pods", "nodes"}).Draw(rt, "source"), Op: rapid.SampledFrom(event.Ops()).Draw(rt, "op"),
+		Initial: rapid.Bool().Draw(rt, "initial"), Epoch: rapid.IntRange(0, 2).Draw(rt, "epoch"),
+	}
+	if d.Op == event.Updated || d.Op == event.Deleted || d.Op == event.Deselected {
+		d.Old = drawObject(t, rt)
+	}
+	if d.Op == event.Added || d.Op == event.Updated || d.Op == event.Sync {
+		d.New = drawObject(t, rt)
+	}
+	return d
+}
+
+func (r *route) wants(d *event.Delta) bool {
+	return slices.Contains(r.entry.Sources, d.Source) && slices.Contains(r.entry.Ops, d.Op) && (!d.Initial || r.entry.Initial && r.entry.Born >= d.Epoch)
+}
+
+// check compares what came out of a table with what the expression alone says.
+func (r *route) check(t testing.TB, d *event.Delta, m filters.Match, absent int) {
+	t.Helper()
+	ok, err := r.program.Match(t.Context(), expr.Input{Delta: d})
+	switch {
+	case errors.Is(err, expr.ErrAbsent):
+		if m.Verdict != filters.Filtered || absent != 1 {
+			t.Errorf("%s is %v, counted %d times: verdict %d", r.text, err, absent, m.Verdict)
+		}
+	case err != nil:
+		if m.Verdict != filters.Failed || m.Err.Error() != err.Error() || absent != 0 {
+			t.Errorf("%s is %v: verdict %d, %v", r.text, err, m.Verdict, m.Err)
+		}
+	case ok:
+		if m.Verdict != filters.Matched || absent != 0 {
+			t.Errorf("%s is true: verdict %d", r.text, m.Verdict)
+		}
+	default: // it may count a field that is missing before the rest was asked
+		if m.Verdict != filters.Filtered || absent > 1 {
+			t.Errorf("%s is false: verdict %d", r.text, m.Verdict)
+		}
+	}
+	if t.Failed() {
+		t.Fatalf("delta %s %s", d, d.Object().Raw())
+	}
+}
+
+// checkTable: for any routes and deltas the table says what each expression says, and so does the filter by itself; what is missing and what
+// was turned down is counted alike.
+func checkTable(t *testing.T, env *expr.Env) func(*rapid.T) {
+	return func(rt *rapid.T) {
+		routes := drawRoutes(t, rt, env)
+		var entries []filters.Entry
+		for _, r := range routes {
+			entries = append(entries, r.entry)
+		}
+		table := filters.NewTable(entries)
+		for range rapid.IntRange(1, 6).Draw(rt, "deltas") {
+			d := drawDelta(t, rt)
+			found := map[int]filters.Match{}
+			last := -1
+			for _, m := range table.Match(t.Context(), d, nil) {
+				if m.Entry <= last {
+					t.Fatalf("entry %d stands behind %d", m.Entry, last)
+				}
+				found[m.Entry], last = m, m.Entry
+			}
+			for i, r := range routes {
+				m, mentioned := found[i]
+				absent := r.absent
+				r.absent = 0
+				if !r.wants(d) {
+					if mentioned || absent > 0 {
+						t.Fatalf("route %d does not want %s", i, d)
+					}
+					continue
+				}
+				r.check(t, d, m, absent)
+				if alone := table.Evaluate(t.Context(), i, d); alone.Verdict != m.Verdict || r.absent != absent {
+					t.Fatalf("%s: verdict %d in the table and %d alone, absent %d and %d", r.text, m.Verdict, alone.Verdict, absent, r.absent)
+				}
+				r.absent = 0
+				if !mentioned {
+					r.turnedDown++
+				}
+			}
+		}
+		for i, r := range routes {
+			if n := table.Skipped(i); n != uint64(r.turnedDown) || table.Skipped(i) != 0 {
+				t.Fatalf("%s: %d turned down, want %d", r.text, n, r.turnedDown)
+			}
+		}
+	}
+}
+
+func TestTableAgrees(t *testing.T) { rapid.Check(t, checkTable(t, tableEnv(t))) }
+
+func FuzzTable(f *testing.F) {
+	env := tableEnv(f)
+	f.Fuzz(func(t *testing.T, data []byte) { rapid.MakeFuzz(checkTable(t, env))(t, data) })
+}
