@@ -52,21 +52,21 @@ func (p *Program) Identity() Identity {
 // Conjuncts takes a filter apart: A && B && C is false if one of them is, whatever the others are, errors included. It returns those
 // that are equalities, in the order of the text, and whether that is not all there is to the filter. Defines are followed.
 func (p *Program) Conjuncts() (equalities []Equality, rest bool) {
-	s := splitter{program: p}
-	s.split(p.units[len(p.units)-1])
+	s := parter{program: p}
+	s.part(p.units[len(p.units)-1])
 	return s.equalities, s.rest
 }
 
-// splitter collects the equalities of a program.
-type splitter struct {
+// parter collects the equalities of a program.
+type parter struct {
 	program    *Program
 	equalities []Equality
 	rest       bool
 }
 
-func (s *splitter) split(u unit) { s.conjunct(u, u.ast.NativeRep().Expr()) }
+func (s *parter) part(u unit) { s.conjunct(u, u.ast.NativeRep().Expr()) }
 
-func (s *splitter) conjunct(u unit, e ast.Expr) {
+func (s *parter) conjunct(u unit, e ast.Expr) {
 	if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.LogicalAnd {
 		for _, arg := range e.AsCall().Args() {
 			s.conjunct(u, arg)
@@ -74,7 +74,7 @@ func (s *splitter) conjunct(u unit, e ast.Expr) {
 		return
 	}
 	if used, ok := s.define(e); ok {
-		s.split(used)
+		s.part(used)
 		return
 	}
 	field, at, values := s.equality(u, e)
@@ -91,7 +91,7 @@ func (s *splitter) conjunct(u unit, e ast.Expr) {
 }
 
 // define returns what an identifier stands for.
-func (s *splitter) define(e ast.Expr) (unit, bool) {
+func (s *parter) define(e ast.Expr) (unit, bool) {
 	if e.Kind() != ast.IdentKind {
 		return unit{}, false
 	}
@@ -110,7 +110,7 @@ type located struct {
 }
 
 // equality reads field == constant, constant == field, field in [constants], has(field), field and !field. No values: it is none.
-func (s *splitter) equality(u unit, e ast.Expr) (f Field, at located, values []string) {
+func (s *parter) equality(u unit, e ast.Expr) (f Field, at located, values []string) {
 	var k kind
 	at = located{u, e}
 	switch call := e.AsCall(); call.FunctionName() {
@@ -141,7 +141,7 @@ func (s *splitter) equality(u unit, e ast.Expr) (f Field, at located, values []s
 }
 
 // field reads the way to a field. It is false for anything else.
-func (s *splitter) field(u unit, e ast.Expr, f *Field) bool {
+func (s *parter) field(u unit, e ast.Expr, f *Field) bool {
 	if used, ok := s.define(e); ok {
 		return s.field(used, used.ast.NativeRep().Expr(), f)
 	}
@@ -163,7 +163,7 @@ func (s *splitter) field(u unit, e ast.Expr, f *Field) bool {
 }
 
 // call reads a["key"], a.?key, a[?"key"] and a.orValue(constant).
-func (s *splitter) call(u unit, call ast.CallExpr, f *Field) bool {
+func (s *parter) call(u unit, call ast.CallExpr, f *Field) bool {
 	args := call.Args()
 	switch name := call.FunctionName(); {
 	case name == "orValue" && call.IsMemberFunction():
