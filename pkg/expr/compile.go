@@ -3,12 +3,9 @@ package expr
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/interpreter"
@@ -36,32 +33,97 @@ const (
 	bytesPerCost = 500
 )
 
-// Compile compiles an expression for a usage. source is the source of the route or index, which a bare index name belongs to; it
-// may be "". The error is one or more *[CompileError], see [CompileErrors]; those with Define set are about a define, which may
-// be fine elsewhere: an index cannot use one that calls lookup.
-func (e *Env) Compile(text string, usage Usage, source string) (*Program, error) {
-	tree, issues := e.cel.Compile(text)
+// Compile compiles an expression for a usage. sources are those of the route or index: the expression must be right for each. A bare
+// index name belongs to the source if there is just one. The error is one or more *[CompileError], see [CompileErrors]; those with
+// Define set are about a define, which may be fine elsewhere: an index cannot use one that calls lookup. Source is set if there are
+// several sources and the expression is not equally wrong for all.
+func (e *Env) Compile(text string, usage Usage, sources ...string) (*Program, error) {
+	if len(sources) == 1 {
+		return e.scopeOf(sources[0]).compile(text, usage, sources[0])
+	}
+	if !slices.ContainsFunc(sources, func(source string) bool { return e.scopes[source] != nil }) {
+		return e.scopes[""].compile(text, usage, "")
+	}
+	var failed [][]*CompileError
+	programs := make(map[string]*Program, len(sources))
+	for _, source := range sources {
+		p, err := e.scopeOf(source).compile(text, usage, "")
+		programs[source] = p
+		if err == nil {
+			continue
+		}
+		mistakes := CompileErrors(err)
+		if len(mistakes) == 0 {
+			return nil, err
+		}
+		failed = append(failed, mistakes)
+		for _, mistake := range mistakes {
+			mistake.Source = source
+		}
+	}
+	if len(failed) > 0 {
+		return nil, joinSources(failed, len(sources))
+	}
+	first := *programs[sources[0]]
+	first.others = programs
+	return &first, nil
+}
+
+// joinSources makes one error of those for each source. What is wrong for all alike is told once.
+func joinSources(failed [][]*CompileError, sources int) error {
+	count := make(map[string]int)
+	for _, mistakes := range failed {
+		for _, mistake := range mistakes {
+			count[mistake.Error()]++
+		}
+	}
+	var all []error
+	for _, mistakes := range failed {
+		for _, mistake := range mistakes {
+			switch text := mistake.Error(); count[text] {
+			case 0: // told already
+				continue
+			case sources:
+				count[text], mistake.Source = 0, ""
+			}
+			all = append(all, mistake)
+		}
+	}
+	return joinErrors(all)
+}
+
+func (s *scope) compile(text string, usage Usage, source string) (*Program, error) {
+	parsed, issues := s.cel.Parse(text)
 	if issues.Err() != nil {
-		return nil, e.compileError("", issues)
+		return nil, s.compileError("", text, issues)
+	}
+	tree, failed := s.check("", text, parsed)
+	if failed != nil {
+		return nil, failed
+	}
+	main := unit{ast: tree, uses: s.uses(tree)}
+	l := &linker{scope: s, env: s.env, usage: usage, source: source}
+	l.collect(main)
+	if err := l.failedDefines(); err != nil {
+		return nil, err
 	}
 	if problem := resultProblem(tree.OutputType(), usage); problem != "" {
 		return nil, &CompileError{Issues: []Issue{{Line: 1, Message: problem}}}
 	}
-	l := &linker{env: e, usage: usage, source: source}
-	main := unit{ast: tree, uses: e.uses(tree)}
 	linked, err := l.link(main)
 	if err != nil {
 		return nil, err
 	}
 	p := &Program{
-		env: e, usage: usage, limit: costLimit, units: l.units, info: linked.NativeRep().SourceInfo(),
+		env: s.env, scope: s, usage: usage, limit: costLimit, units: l.units, info: linked.NativeRep().SourceInfo(),
 		linked: linked != tree, paths: l.paths, source: types.String(source), sources: slices.Sorted(slices.Values(l.sources)),
+		shape: s.env.shapes[s.source],
 	}
 	if usage == Index || usage == Query {
 		p.limit = indexCostLimit
 	}
 	p.inspect(linked)
-	if p.program, err = e.cel.Program(linked, p.options(linked)...); err != nil {
+	if p.program, err = s.cel.Program(linked, p.options(linked)...); err != nil {
 		return nil, p.planError(err)
 	}
 	return p, nil
@@ -82,13 +144,7 @@ func (p *Program) planError(err error) error {
 }
 
 // uses returns the defines that the checked tree refers to, sorted.
-func (e *Env) uses(tree *cel.Ast) []string {
-	names := make(map[string]string, len(e.defines))
-	for name := range e.defines {
-		names[name] = ""
-	}
-	return usedDefines(tree, names)
-}
+func (s *scope) uses(tree *cel.Ast) []string { return usedDefines(tree, s.env.texts) }
 
 // options: the cost is only tracked where it can reach the limit at all, because that costs time.
 func (p *Program) options(tree *cel.Ast) []cel.ProgramOption {
@@ -96,7 +152,7 @@ func (p *Program) options(tree *cel.Ast) []cel.ProgramOption {
 	if p.loops {
 		options = append(options, cel.InterruptCheckFrequency(interruptFrequency))
 	}
-	estimate, err := p.env.cel.EstimateCost(tree, &costEstimator{})
+	estimate, err := p.scope.cel.EstimateCost(tree, &costEstimator{})
 	if err == nil && estimate.Max <= uint64(p.limit) {
 		return options
 	}
@@ -136,7 +192,8 @@ func resultProblem(t *cel.Type, usage Usage) string {
 	case Emit:
 		t = unwrapOptional(t)
 		want = "a map or a list of maps"
-		ok = t.Kind() == types.MapKind || t.Kind() == types.ListKind && isA(t.Parameters(), types.MapKind)
+		ok = t.Kind() == types.MapKind || t.Kind() == types.StructKind || t.Kind() == types.ListKind &&
+			(isA(t.Parameters(), types.MapKind) || isA(t.Parameters(), types.StructKind))
 	case Key:
 		want = "a string, an int or a bool"
 		ok = t.Kind() == types.StringKind || t.Kind() == types.IntKind || t.Kind() == types.UintKind || t.Kind() == types.BoolKind
@@ -161,44 +218,6 @@ func unwrapOptional(t *cel.Type) *cel.Type {
 // isA reports whether the element type of a list is of that kind, or not known. An empty list's is a free parameter.
 func isA(params []*cel.Type, kind types.Kind) bool {
 	return len(params) != 1 || params[0].Kind() == kind || params[0].Kind() == types.DynKind || params[0].Kind() == types.TypeParamKind
-}
-
-// compileError makes cel-go's issues ours.
-func (e *Env) compileError(define string, issues *cel.Issues) *CompileError {
-	out := &CompileError{Define: define}
-	for _, issue := range issues.Errors() {
-		out.Issues = append(out.Issues, Issue{
-			Line: max(1, issue.Location.Line()), Column: max(0, issue.Location.Column()), Message: e.message(issue),
-		})
-	}
-	return out
-}
-
-// message shortens a message of cel-go and adds the nearest name to one about a name. Should cel-go change its texts, the
-// messages get longer, not wrong.
-func (e *Env) message(issue *common.Error) string {
-	m := strings.TrimSuffix(issue.Message, " (in container '')")
-	if name, ok := strings.CutPrefix(m, "undeclared reference to '"); ok {
-		name = strings.TrimSuffix(name, "'")
-		return m + suggest(name, e.knownNames())
-	}
-	if syntax, ok := strings.CutPrefix(m, "Syntax error: "); ok {
-		syntax, _, _ = strings.Cut(syntax, " expecting ")
-		return "syntax error: " + strings.ReplaceAll(syntax, "'<EOF>'", "end of text")
-	}
-	return m
-}
-
-func (e *Env) knownNames() []string {
-	names := slices.Collect(maps.Keys(e.defines))
-	names = append(names, nameObject, nameOldObject, nameOp, nameSource, nameCluster)
-	for name := range e.cel.Functions() {
-		if name[0] >= 'a' && name[0] <= 'z' && !strings.Contains(name, at) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // place finds where in which text the node of the linked tree stands. Line 0: not known.

@@ -36,7 +36,7 @@ func (c *costEstimator) EstimateCallCost(function, overload string, target *chec
 	if !strings.HasPrefix(overload, at) {
 		return c.CostEstimator.EstimateCallCost(function, overload, target, args)
 	}
-	if overload == at+fnLookup || overload == at+fnList {
+	if name := strings.TrimSuffix(overload, "_typed"); name == at+fnLookup+"_of" || name == at+fnList+"_of" {
 		return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: callCost, Max: math.MaxUint64}}
 	}
 	return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: callCost, Max: callCost}}

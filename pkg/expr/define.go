@@ -40,79 +40,155 @@ func CompileErrors(err error) []*CompileError {
 	return nil
 }
 
-// define compiles the defines, those first that others use, and declares each as a variable of its type.
-func (e *Env) define(texts map[string]string) error {
-	parsed := make(map[string]*cel.Ast, len(texts))
-	uses := make(map[string][]string, len(texts))
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		tree, err := e.parseDefine(name, texts[name])
-		if err != nil {
-			errs = append(errs, err)
+// scope is where the expressions of a source are checked: what `object` is, and the defines as they are there.
+type scope struct {
+	env     *Env
+	cel     *cel.Env
+	source  string
+	defines map[string]*define
+	failed  map[string]*CompileError // the defines that are wrong here
+}
+
+// newScope compiles the defines, those first that others use, and declares each as a variable of its type. Those that are wrong are
+// declared too, so that each mistake is told once.
+func (e *Env) newScope(base *cel.Env, source string, object *cel.Type) (*scope, error) {
+	s := &scope{env: e, source: source, defines: make(map[string]*define), failed: make(map[string]*CompileError)}
+	var err error
+	options := append(variables(object), cel.CustomTypeProvider(e.types))
+	if s.cel, err = base.Extend(options...); err != nil {
+		return nil, fmt.Errorf("CEL environment: %w", err)
+	}
+	parsed := make(map[string]*cel.Ast, len(e.texts))
+	uses := make(map[string][]string, len(e.texts))
+	for _, name := range slices.Sorted(maps.Keys(e.texts)) {
+		tree, failed := s.parseDefine(name, e.texts[name])
+		if failed != nil {
+			s.failed[name] = failed
 			continue
 		}
 		parsed[name] = tree
-		uses[name] = usedDefines(tree, texts)
+		uses[name] = usedDefines(tree, e.texts)
 	}
-	if len(errs) > 0 {
-		return joinErrors(errs)
+	if len(s.failed) > 0 {
+		return s, nil
 	}
 	if err := refuseCycles(uses); err != nil {
-		return err
+		return nil, err
 	}
 	for len(parsed) > 0 {
-		if err := e.declareReady(parsed, uses); err != nil {
-			return err
+		if err := s.declareReady(parsed, uses); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return s, nil
 }
 
 // declareReady checks and declares the defines all of whose defines are declared, and takes them out of parsed.
-func (e *Env) declareReady(parsed map[string]*cel.Ast, uses map[string][]string) error {
+func (s *scope) declareReady(parsed map[string]*cel.Ast, uses map[string][]string) error {
 	var vars []cel.EnvOption
-	var errs []error
+	ready := make(map[string]*define)
 	for _, name := range slices.Sorted(maps.Keys(parsed)) {
-		if slices.ContainsFunc(uses[name], func(used string) bool { return e.defines[used] == nil }) {
+		if slices.ContainsFunc(uses[name], func(used string) bool { return s.defines[used] == nil }) {
 			continue
 		}
-		tree, issues := e.cel.Check(parsed[name])
-		if issues.Err() != nil {
-			errs = append(errs, e.compileError(name, issues))
-			continue
+		t := cel.DynType
+		tree, failed := s.check(name, s.env.texts[name], parsed[name])
+		if failed != nil {
+			s.failed[name] = failed
+		} else {
+			t = tree.OutputType()
 		}
-		vars = append(vars, cel.Variable(name, tree.OutputType()))
-		defer func() {
-			e.defines[name] = &define{name: name, unit: unit{define: name, ast: tree, uses: uses[name]}}
-			delete(parsed, name)
-		}()
+		vars = append(vars, cel.Variable(name, t))
+		ready[name] = &define{name: name, unit: unit{define: name, ast: tree, uses: uses[name]}}
+		delete(parsed, name)
 	}
-	if len(errs) > 0 {
-		return joinErrors(errs)
-	}
-	extended, err := e.cel.Extend(vars...)
+	maps.Copy(s.defines, ready)
+	extended, err := s.cel.Extend(vars...)
 	if err != nil {
 		return fmt.Errorf("CEL environment with the defines: %w", err)
 	}
-	e.cel = extended
+	s.cel = extended
 	return nil
 }
 
-func (e *Env) parseDefine(name, text string) (*cel.Ast, error) {
-	problem := func(format string, args ...any) error {
+// check checks the types of what was parsed.
+func (s *scope) check(define, text string, parsed *cel.Ast) (*cel.Ast, *CompileError) {
+	s.env.checking.Lock()
+	defer s.env.checking.Unlock()
+	s.typeCalls(parsed)
+	s.env.types.takeMissed()
+	tree, issues := s.cel.Check(parsed)
+	if issues.Err() != nil {
+		return nil, s.compileError(define, text, issues)
+	}
+	return tree, nil
+}
+
+// typeCalls adds to calls of lookup, get and list the type of what they find, as their first argument.
+func (s *scope) typeCalls(parsed *cel.Ast) {
+	factory := ast.NewExprFactory()
+	next := maxID(parsed)
+	walk(parsed.NativeRep().Expr(), nil, func(e ast.Expr, _ []string) {
+		if e.Kind() != ast.CallKind || e.AsCall().IsMemberFunction() || len(e.AsCall().Args()) != arity(e.AsCall().FunctionName()) {
+			return
+		}
+		function, args := e.AsCall().FunctionName(), e.AsCall().Args()
+		source, ok := literal(args[0])
+		if function == fnLookup {
+			of, _, named := strings.Cut(source, ".")
+			if source = s.source; named {
+				source = of
+			}
+		}
+		found := s.env.shapes[source]
+		if !ok || found == nil {
+			return
+		}
+		next++
+		t := factory.NewIdent(next, s.env.types.celOf[found.of].TypeName())
+		e.SetKindCase(factory.NewCall(e.ID(), function, append([]ast.Expr{t}, args...)...))
+	})
+}
+
+// hasType reports whether a call has that type among its arguments.
+func hasType(function string, args []ast.Expr) bool {
+	n := arity(function)
+	return n > 0 && len(args) == n+1
+}
+
+// arity is how many arguments those functions take that find objects; -1 for others.
+func arity(function string) int {
+	switch function {
+	case fnLookup:
+		return 2
+	case fnGet:
+		return 3
+	case fnList:
+		return 1
+	}
+	return -1
+}
+
+func maxID(tree *cel.Ast) (highest int64) {
+	walk(tree.NativeRep().Expr(), nil, func(e ast.Expr, _ []string) { highest = max(highest, e.ID()) })
+	return highest
+}
+
+func (s *scope) parseDefine(name, text string) (*cel.Ast, *CompileError) {
+	problem := func(format string, args ...any) *CompileError {
 		return &CompileError{Define: name, Issues: []Issue{{Line: 1, Message: fmt.Sprintf(format, args...)}}}
 	}
 	if !regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`).MatchString(name) {
 		return nil, problem("the name %q cannot be used in an expression: letters, digits and _ only", name)
 	}
-	if tree, issues := e.cel.Compile(name); issues.Err() == nil && tree != nil {
+	if tree, issues := s.cel.Compile(name); issues.Err() == nil && tree != nil {
 		return nil, problem("the name %q is taken: choose another", name)
 	} else if strings.HasPrefix(issues.Errors()[0].Message, "Syntax error") {
 		return nil, problem("the name %q is a reserved word of CEL: choose another", name)
 	}
-	tree, issues := e.cel.Parse(text)
+	tree, issues := s.cel.Parse(text)
 	if issues.Err() != nil {
-		return nil, e.compileError(name, issues)
+		return nil, s.compileError(name, text, issues)
 	}
 	return tree, nil
 }

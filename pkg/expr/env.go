@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/schema"
 )
 
 // EnvConfig is what all expressions of one configuration may refer to.
@@ -22,15 +24,21 @@ type EnvConfig struct {
 	Cluster string              // the value of `cluster`
 	Define  map[string]string   // name → text of a shared expression
 	Sources map[string][]string // source → names of its indexes, built-in ones included
+	// Types is what the objects of a source look like, an Object of package schema. Of a source that is not in it nothing is known:
+	// its expressions are checked when they are evaluated.
+	Types map[string]*schema.Type
 }
 
 // Env compiles expressions. It is immutable and safe for concurrent use.
 type Env struct {
-	cel             *cel.Env
+	scopes          map[string]*scope // by source; "": for sources of which nothing is known, and for several
+	types           *typeSet
+	shapes          map[string]*shape // by source
+	checking        sync.Mutex        // an expression is checked at a time: what is missed in it belongs to it
 	cluster         ref.Val
 	ops             []ref.Val // by event.Op
 	sources         map[string][]string
-	defines         map[string]*define
+	texts           map[string]string // of the defines
 	resolutionError reflect.Type
 	evaluations     sync.Pool // of *evaluation
 }
@@ -46,30 +54,66 @@ const (
 	nameInput     = "@input"
 )
 
-// NewEnv prepares the environment and compiles the defines, whether they are used or not. If some of them have mistakes, the error
-// holds one *[CompileError] for each, with Define set: take them apart with [CompileErrors].
+// NewEnv prepares the environment and compiles the defines, whether they are used or not. If some of them have mistakes, whatever
+// the objects look like, the error holds one *[CompileError] for each, with Define set: take them apart with [CompileErrors].
 func NewEnv(cfg EnvConfig) (*Env, error) {
-	base, err := cel.NewEnv(slices.Concat(libraries(), variables(), ourFunctions())...)
+	base, err := cel.NewEnv(slices.Concat(libraries(), ourFunctions())...)
 	if err != nil {
 		return nil, fmt.Errorf("CEL environment: %w", err)
 	}
 	env := &Env{
 		evaluations: sync.Pool{New: func() any { return new(evaluation) }},
-		cel:         base,
+		scopes:      make(map[string]*scope),
+		types:       newTypeSet(base.CELTypeProvider()),
+		shapes:      make(map[string]*shape),
 		cluster:     types.String(cfg.Cluster),
 		ops:         []ref.Val{types.String("")},
 		sources:     cfg.Sources,
-		defines:     make(map[string]*define, len(cfg.Define)),
+		texts:       cfg.Define,
 		resolutionError: resolutionError(
 			interpreter.NewAttributeFactory(base.Container, base.CELTypeAdapter(), base.CELTypeProvider())),
 	}
 	for _, op := range event.Ops() {
 		env.ops = append(env.ops, types.String(op.String()))
 	}
-	if err := env.define(cfg.Define); err != nil {
-		return nil, err
+	return env, env.addScopes(base, cfg.Types)
+}
+
+// addScopes makes a scope for each type. What a define has wrong in the scope that knows of no types is wrong everywhere.
+func (e *Env) addScopes(base *cel.Env, known map[string]*schema.Type) error {
+	celTypes := make(map[string]*cel.Type, len(known))
+	for _, source := range slices.Sorted(maps.Keys(known)) {
+		if t := known[source]; t != nil && t.Kind == schema.Object {
+			celTypes[source] = e.types.add(t)
+			e.shapes[source] = e.types.shapes.of(t)
+		}
 	}
-	return env, nil
+	untyped, err := e.newScope(base, "", cel.DynType)
+	if err != nil {
+		return err
+	}
+	var wrong []error
+	for _, name := range slices.Sorted(maps.Keys(untyped.failed)) {
+		wrong = append(wrong, untyped.failed[name])
+	}
+	if len(wrong) > 0 {
+		return joinErrors(wrong)
+	}
+	e.scopes[""] = untyped
+	for _, source := range slices.Sorted(maps.Keys(celTypes)) {
+		if e.scopes[source], err = e.newScope(base, source, celTypes[source]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scopeOf is where the expressions of a source are checked.
+func (e *Env) scopeOf(source string) *scope {
+	if s, ok := e.scopes[source]; ok {
+		return s
+	}
+	return e.scopes[""]
 }
 
 // libraries are those of the Kubernetes API server's own environment (k8s.io/apiserver/pkg/cel/environment) at its newest
@@ -98,10 +142,10 @@ func libraries() []cel.EnvOption {
 	}
 }
 
-func variables() []cel.EnvOption {
+func variables(object *cel.Type) []cel.EnvOption {
 	return []cel.EnvOption{
-		cel.Variable(nameObject, cel.DynType),
-		cel.Variable(nameOldObject, cel.DynType),
+		cel.Variable(nameObject, object),
+		cel.Variable(nameOldObject, object),
 		cel.Variable(nameOp, cel.StringType),
 		cel.Variable(nameSource, cel.StringType),
 		cel.Variable(nameCluster, cel.StringType),

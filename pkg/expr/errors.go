@@ -31,6 +31,7 @@ type Issue struct {
 // CompileError is why an expression cannot be used: all its mistakes at once, in the order of the text.
 type CompileError struct {
 	Define string // the name of the define whose text the issues are about; empty: the text that was to be compiled
+	Source string // the source for which it is wrong; empty: for all that it is compiled for
 	Issues []Issue
 }
 

@@ -21,6 +21,9 @@ var (
 
 func (p *Program) start(in Input) *evaluation {
 	e, _ := p.env.evaluations.Get().(*evaluation)
+	if p.others != nil && in.Delta != nil && p.others[in.Delta.Source] != nil {
+		p = p.others[in.Delta.Source]
+	}
 	*e = evaluation{program: p, delta: in.Delta, cache: in.Cache, meter: meter{left: p.limit * bytesPerCost}}
 	if in.Delta != nil {
 		e.of = in.Delta.Object()
@@ -65,12 +68,21 @@ func (in *evaluation) result(v ref.Val, err error) (ref.Val, error) {
 	return v, nil
 }
 
-// root is an object, or null for nil.
-func (in *evaluation) root(obj *event.Object) ref.Val {
+// found is an object of another source, or null for nil.
+func (in *evaluation) found(source string, obj *event.Object) ref.Val {
 	if obj == nil {
 		return types.NullValue
 	}
-	return in.meter.value(obj.Raw())
+	return in.meter.shaped(string(obj.Raw()), in.program.env.shapes[source])
+}
+
+// root is `object` or `oldObject`.
+func (in *evaluation) root(obj *event.Object, fields *rootFields) ref.Val {
+	fields.shape.root = fields
+	if s := in.program.shape; s != nil {
+		fields.shape.kind, fields.shape.of, fields.shape.fields = s.kind, s.of, s.fields
+	}
+	return mapValue{string(obj.Raw()), &in.meter, &fields.shape}
 }
 
 // ResolveName implements cel.Activation.
@@ -78,7 +90,7 @@ func (in *evaluation) ResolveName(name string) (any, bool) {
 	switch name {
 	case nameObject:
 		if in.object == nil {
-			in.object = mapValue{string(in.of.Raw()), &in.meter, &in.fields}
+			in.object = in.root(in.of, &in.fields)
 		}
 		return in.object, true
 	case nameInput:
@@ -94,7 +106,7 @@ func (in *evaluation) ResolveName(name string) (any, bool) {
 		if in.oldObject == nil {
 			in.oldObject = types.NullValue
 			if in.delta.Old != nil {
-				in.oldObject = mapValue{string(in.delta.Old.Raw()), &in.meter, &in.oldFields}
+				in.oldObject = in.root(in.delta.Old, &in.oldFields)
 			}
 		}
 		return in.oldObject, true

@@ -1,6 +1,8 @@
 package expr
 
 import (
+	"strings"
+
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -19,31 +21,73 @@ const (
 	at        = "@"
 )
 
+// Those that find objects of a source whose schema is known get the type of these, T, as one more first argument. It is put there
+// before types are checked, and makes the result one of T.
 func ourFunctions() []cel.EnvOption {
-	str, dyn, objects := cel.StringType, cel.DynType, cel.ListType(cel.DynType)
-	declare := func(name string, result *cel.Type, args ...*cel.Type) cel.EnvOption {
-		return cel.Function(name, cel.Overload(name+"_deltarouter", args, result))
-	}
-	implement := func(name string, result *cel.Type, fn func(*evaluation, []ref.Val) ref.Val, args ...*cel.Type) cel.EnvOption {
-		return cel.Function(at+name, cel.Overload(at+name, append([]*cel.Type{dyn}, args...), result,
-			cel.FunctionBinding(func(args ...ref.Val) ref.Val {
-				in, ok := args[0].(*evaluation)
-				if !ok {
-					return types.WrapErr(wrong("not inside an evaluation"))
-				}
-				if in.cache == nil && name != fnChanged {
-					return types.WrapErr(wrong("there are no other objects to look up here"))
-				}
-				return fn(in, args[1:])
-			})))
-	}
+	str, dyn, param := cel.StringType, cel.DynType, cel.TypeParamType("T")
+	of := types.NewTypeTypeWithParam(param)
 	return []cel.EnvOption{
-		declare(fnChanged, cel.BoolType, str), implement(fnChanged, cel.BoolType, (*evaluation).changed, cel.IntType),
-		declare(fnLookup, objects, str, dyn), implement(fnLookup, objects, (*evaluation).lookup, str, str, dyn),
-		declare(fnCount, cel.IntType, str, dyn), implement(fnCount, cel.IntType, (*evaluation).count, str, str, dyn),
-		declare(fnGet, dyn, str, str, str), implement(fnGet, dyn, (*evaluation).get, str, str, str),
-		declare(fnList, objects, str), implement(fnList, objects, (*evaluation).list, str),
+		declare(fnChanged, overload{result: cel.BoolType, args: []*cel.Type{str}}),
+		implement(fnChanged, (*evaluation).changed, overload{result: cel.BoolType, args: []*cel.Type{cel.IntType}}),
+		declare(fnCount, overload{result: cel.IntType, args: []*cel.Type{str, dyn}}),
+		implement(fnCount, (*evaluation).count, overload{result: cel.IntType, args: []*cel.Type{str, str, dyn}}),
+		declare(fnLookup,
+			overload{result: cel.ListType(dyn), args: []*cel.Type{str, dyn}},
+			overload{result: cel.ListType(param), args: []*cel.Type{of, str, dyn}}),
+		implement(fnLookup, (*evaluation).lookup,
+			overload{result: cel.ListType(dyn), args: []*cel.Type{str, str, dyn}},
+			overload{result: cel.ListType(param), args: []*cel.Type{of, str, str, dyn}}),
+		declare(fnGet,
+			overload{result: dyn, args: []*cel.Type{str, str, str}},
+			overload{result: param, args: []*cel.Type{of, str, str, str}}),
+		implement(fnGet, (*evaluation).get,
+			overload{result: dyn, args: []*cel.Type{str, str, str}},
+			overload{result: param, args: []*cel.Type{of, str, str, str}}),
+		declare(fnList,
+			overload{result: cel.ListType(dyn), args: []*cel.Type{str}},
+			overload{result: cel.ListType(param), args: []*cel.Type{of, str}}),
+		implement(fnList, (*evaluation).list,
+			overload{result: cel.ListType(dyn), args: []*cel.Type{str}},
+			overload{result: cel.ListType(param), args: []*cel.Type{of, str}}),
 	}
+}
+
+type overload struct {
+	result *cel.Type
+	args   []*cel.Type
+}
+
+// declare is the function as it is written.
+func declare(name string, overloads ...overload) cel.EnvOption {
+	var options []cel.FunctionOpt
+	for i, o := range overloads {
+		options = append(options, cel.Overload(name+"_deltarouter"+strings.Repeat("_typed", i), o.args, o.result))
+	}
+	return cel.Function(name, options...)
+}
+
+// implement is the function as it is evaluated.
+func implement(name string, fn func(*evaluation, []ref.Val) ref.Val, overloads ...overload) cel.EnvOption {
+	binding := cel.FunctionBinding(func(args ...ref.Val) ref.Val {
+		in, ok := args[0].(*evaluation)
+		if !ok {
+			return types.WrapErr(wrong("not inside an evaluation"))
+		}
+		if in.cache == nil && name != fnChanged {
+			return types.WrapErr(wrong("there are no other objects to look up here"))
+		}
+		args = args[1:]
+		if _, typed := args[0].(*types.Type); typed {
+			args = args[1:]
+		}
+		return fn(in, args)
+	})
+	var options []cel.FunctionOpt
+	for i, o := range overloads {
+		options = append(options,
+			cel.Overload(at+name+"_of"+strings.Repeat("_typed", i), append([]*cel.Type{cel.DynType}, o.args...), o.result, binding))
+	}
+	return cel.Function(at+name, options...)
 }
 
 // changed is changed(path).
@@ -71,7 +115,7 @@ func (in *evaluation) lookup(args []ref.Val) ref.Val {
 	if err != nil {
 		return types.WrapErr(err)
 	}
-	return in.objects(in.cache.Lookup(text(args[0]), text(args[1]), value))
+	return in.objects(text(args[0]), in.cache.Lookup(text(args[0]), text(args[1]), value))
 }
 
 // count is count(index, value).
@@ -85,19 +129,19 @@ func (in *evaluation) count(args []ref.Val) ref.Val {
 
 // get is get(source, namespace, name).
 func (in *evaluation) get(args []ref.Val) ref.Val {
-	return in.root(in.cache.Get(text(args[0]), text(args[1]), text(args[2])))
+	return in.found(text(args[0]), in.cache.Get(text(args[0]), text(args[1]), text(args[2])))
 }
 
 // list is list(source).
 func (in *evaluation) list(args []ref.Val) ref.Val {
-	return in.objects(in.cache.Lookup(text(args[0]), "", ""))
+	return in.objects(text(args[0]), in.cache.Lookup(text(args[0]), "", ""))
 }
 
-func (in *evaluation) objects(objs []*event.Object) ref.Val {
+func (in *evaluation) objects(source string, objs []*event.Object) ref.Val {
 	vals := make([]ref.Val, len(objs))
 	in.meter.charge(64 * len(objs))
 	for i, obj := range objs {
-		vals[i] = in.root(obj)
+		vals[i] = in.found(source, obj)
 	}
 	return types.NewRefValList(types.DefaultTypeAdapter, vals)
 }

@@ -17,6 +17,7 @@ import (
 // A define is bound like cel.bind(name, text, …) around the whole: evaluated at most once, when its name is first needed, at the
 // expense of the same cost limit.
 type linker struct {
+	scope  *scope
 	env    *Env
 	usage  Usage
 	source string
@@ -39,10 +40,9 @@ type edit struct {
 // of more than 100,000 code points.
 const offsetStep = 1 << 20
 
-// link checks main and the defines that it uses for this place of use, and returns the tree to run.
+// link checks what was collected for this place of use, and returns the tree to run.
 func (l *linker) link(main unit) (*cel.Ast, error) {
 	l.issues = make(map[string][]Issue)
-	l.collect(main)
 	for i, u := range l.units {
 		l.check(i, u)
 	}
@@ -56,9 +56,9 @@ func (l *linker) link(main unit) (*cel.Ast, error) {
 	if err != nil {
 		return nil, fmt.Errorf("link the expression with its defines: %w", err)
 	}
-	linked, issues := optimizer.Optimize(l.env.cel, main.ast)
+	linked, issues := optimizer.Optimize(l.scope.cel, main.ast)
 	if issues.Err() != nil {
-		return nil, l.env.compileError("", issues)
+		return nil, l.scope.compileError("", "", issues)
 	}
 	return linked, nil
 }
@@ -67,10 +67,25 @@ func (l *linker) link(main unit) (*cel.Ast, error) {
 func (l *linker) collect(u unit) {
 	for _, name := range u.uses {
 		if !slices.ContainsFunc(l.units, func(known unit) bool { return known.define == name }) {
-			l.collect(l.env.defines[name].unit)
+			l.collect(l.scope.defines[name].unit)
 		}
 	}
 	l.units = append(l.units, u)
+}
+
+// failedDefines returns what is wrong with the defines that are used.
+func (l *linker) failedDefines() error {
+	var failed []error
+	for _, u := range l.units {
+		if wrong := l.scope.failed[u.define]; wrong != nil {
+			again := *wrong // each place of use writes its source into it
+			failed = append(failed, &again)
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return joinErrors(failed)
 }
 
 func (l *linker) err() error {
@@ -98,6 +113,9 @@ func (l *linker) check(n int, u unit) {
 
 func (l *linker) call(n int, u unit, e ast.Expr) {
 	name, args := e.AsCall().FunctionName(), e.AsCall().Args()
+	if hasType(name, args) {
+		args = args[1:] // the type
+	}
 	switch name {
 	case fnChanged, fnLookup, fnCount, fnGet, fnList:
 	default:
@@ -225,6 +243,11 @@ func (l *linker) apply(ctx *cel.OptimizerContext, n int, tree ast.Expr, renumber
 		}
 		old := e.AsCall().Args()
 		args := []ast.Expr{ctx.NewIdent(nameInput)}
+		given := len(args) // those that are not of the edit
+		if hasType(e.AsCall().FunctionName(), old) {
+			args = append(args, old[0]) // the type
+			given++
+		}
 		for _, arg := range edit.args {
 			switch arg := arg.(type) {
 			case string:
@@ -232,7 +255,7 @@ func (l *linker) apply(ctx *cel.OptimizerContext, n int, tree ast.Expr, renumber
 			case int:
 				args = append(args, ctx.NewLiteral(types.Int(arg)))
 			default: // one of the call's own arguments, which this tree has under another number
-				args = append(args, old[len(old)-(len(edit.args)-(len(args)-1))])
+				args = append(args, old[len(old)-(len(edit.args)-(len(args)-given))])
 			}
 		}
 		e.SetKindCase(ctx.NewCall(at+e.AsCall().FunctionName(), args...))

@@ -14,6 +14,7 @@ import (
 type listValue struct {
 	open  string // begins with the array
 	meter *meter
+	shape *shape // of the list; nil: not known
 	elems []rawjson.Value
 }
 
@@ -56,7 +57,7 @@ func (l *listValue) Get(index ref.Val) ref.Val {
 	if i < 0 || i >= len(items) {
 		return types.WrapErr(absent("index out of bounds"))
 	}
-	return l.meter.value(items[i])
+	return l.value(items[i])
 }
 
 // Contains implements traits.Container: elem in list.
@@ -65,7 +66,7 @@ func (l *listValue) Contains(elem ref.Val) ref.Val {
 		return elem
 	}
 	for _, item := range l.items() {
-		if types.Equal(elem, l.meter.value(item)) == types.True {
+		if types.Equal(elem, l.value(item)) == types.True {
 			return types.True
 		}
 	}
@@ -78,6 +79,9 @@ func (l *listValue) Add(other ref.Val) ref.Val {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(other)
 	}
+	if l.shape.unordered() {
+		return l.merge(o)
+	}
 	return standardList(l).(traits.Adder).Add(o)
 }
 
@@ -89,13 +93,13 @@ func (l *listValue) IsZeroValue() bool { return len(l.items()) == 0 }
 
 // Iterator implements traits.Iterable.
 func (l *listValue) Iterator() traits.Iterator {
-	return &iterator{elems: l.items(), meter: l.meter}
+	return &iterator{list: l, elems: l.items()}
 }
 
 // Fold implements traits.Foldable for macros of two variables.
 func (l *listValue) Fold(f traits.Folder) {
 	for i, item := range l.items() {
-		if !f.FoldEntry(types.Int(i), l.meter.value(item)) {
+		if !f.FoldEntry(types.Int(i), l.value(item)) {
 			return
 		}
 	}
@@ -103,15 +107,18 @@ func (l *listValue) Fold(f traits.Folder) {
 
 // Equal implements ref.Val for lists of both kinds.
 func (l *listValue) Equal(other ref.Val) ref.Val {
-	if o, ok := other.(*listValue); ok {
+	if o, ok := other.(*listValue); ok && (l.shape == nil && o.shape == nil || l.raw() == o.raw()) {
 		return types.Bool(equal(l.raw(), o.raw()))
 	}
 	o, ok := other.(traits.Lister)
 	if !ok || l.Size() != o.Size() {
 		return types.False
 	}
+	if l.shape.unordered() {
+		return l.sameElements(o)
+	}
 	for i, item := range l.items() {
-		if types.Equal(l.meter.value(item), o.Get(types.Int(i))) != types.True {
+		if types.Equal(l.value(item), o.Get(types.Int(i))) != types.True {
 			return types.False
 		}
 	}
@@ -141,8 +148,8 @@ func (l *listValue) String() string { return "[…]" }
 // iterator yields the keys of a map or the elements of a list.
 type iterator struct {
 	keys  []string
+	list  *listValue
 	elems []rawjson.Value
-	meter *meter
 	next  int
 }
 
@@ -159,7 +166,7 @@ func (it *iterator) Next() ref.Val {
 	case i < len(it.keys):
 		return types.String(it.keys[i])
 	case i < len(it.elems):
-		return it.meter.value(it.elems[i])
+		return it.list.value(it.elems[i])
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"iter"
 	"reflect"
 
 	"github.com/google/cel-go/common/types"
@@ -8,13 +9,14 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 
 	"github.com/deltarouter/deltarouter/pkg/rawjson"
+	"github.com/deltarouter/deltarouter/pkg/schema"
 )
 
 // mapValue is a JSON object as a map of CEL. It is comparable, because cel-go uses values as keys of Go maps.
 type mapValue struct {
 	open  string // begins with the object
 	meter *meter
-	root  *rootFields // set for `object` and `oldObject`
+	shape *shape // nil: not known
 }
 
 var (
@@ -26,6 +28,7 @@ var (
 // rootFields remembers the fields of a whole object that were passed on the way to another one: metadata, spec and status are asked
 // for again and again, and spec is long. An object with more fields than there is room for is read anew each time.
 type rootFields struct {
+	shape  shape // of the object: what its schema says, and these fields
 	seen   [8]rootField
 	n      int
 	cursor cursor
@@ -33,10 +36,48 @@ type rootFields struct {
 
 type rootField struct{ quoted, open string }
 
+// plain reports whether nothing is known of the value, so that it is equal to another if the JSON is.
+func (m mapValue) plain() bool { return m.shape == nil || m.shape.kind == schema.Any }
+
+func (m mapValue) root() *rootFields {
+	if m.shape == nil {
+		return nil
+	}
+	return m.shape.root
+}
+
+// field returns the text that begins with the value of what CEL calls key, and its shape; "" if there is none, or null where that
+// means none.
+func (m mapValue) field(key string) (open string, s *shape) {
+	name, s := m.shape.inner(key)
+	open = m.find(name)
+	if open != "" && m.shape.hides(open) {
+		open = ""
+	}
+	return open, s
+}
+
+// fields yields what there is, by the names in JSON.
+func (m mapValue) fields() iter.Seq2[string, rawjson.Value] {
+	return func(yield func(string, rawjson.Value) bool) {
+		for key, value := range m.raw().Fields() {
+			if !m.shape.hides(string(value)) && !yield(key, value) {
+				return
+			}
+		}
+	}
+}
+
+// value is what a field is.
+func (m mapValue) value(key string, field rawjson.Value) ref.Val {
+	_, s := m.shape.inner(key)
+	return m.meter.shaped(string(field), s)
+}
+
 // find returns the text that begins with the value of this key, "" if there is none.
 func (m mapValue) find(key string) (open string) {
 	c := cursor{text: m.open}
-	root := m.root
+	root := m.root()
 	if root != nil {
 		for i := range root.n {
 			if isKey(root.seen[i].quoted, key) {
@@ -63,7 +104,7 @@ func (m mapValue) find(key string) (open string) {
 
 // raw is the text of the whole object.
 func (m mapValue) raw() rawjson.Value {
-	if m.root != nil {
+	if m.root() != nil {
 		return rawjson.Value(m.open)
 	}
 	raw := closed(m.open)
@@ -75,8 +116,8 @@ func (m mapValue) raw() rawjson.Value {
 func (m mapValue) Find(key ref.Val) (ref.Val, bool) {
 	switch k := key.(type) {
 	case types.String:
-		if v := m.find(string(k)); v != "" {
-			return m.meter.open(v), true
+		if v, s := m.field(string(k)); v != "" {
+			return m.meter.shaped(v, s), true
 		}
 	case *types.Err, *types.Unknown:
 		return key, false
@@ -105,7 +146,7 @@ func (m mapValue) Contains(key ref.Val) ref.Val {
 // Size implements traits.Sizer.
 func (m mapValue) Size() ref.Val {
 	n := 0
-	for range m.raw().Fields() {
+	for range m.fields() {
 		n++
 	}
 	return types.Int(n)
@@ -113,15 +154,16 @@ func (m mapValue) Size() ref.Val {
 
 // IsZeroValue implements traits.Zeroer for optional.ofNonZeroValue.
 func (m mapValue) IsZeroValue() bool {
-	c := cursor{text: m.open}
-	_, _, ok := c.next()
-	return !ok
+	for range m.fields() {
+		return false
+	}
+	return true
 }
 
 // Iterator implements traits.Iterable: the keys, in the order of the text.
 func (m mapValue) Iterator() traits.Iterator {
 	it := &iterator{}
-	for key := range m.raw().Fields() {
+	for key := range m.fields() {
 		it.keys = append(it.keys, key)
 	}
 	return it
@@ -129,8 +171,8 @@ func (m mapValue) Iterator() traits.Iterator {
 
 // Fold implements traits.Foldable for macros of two variables.
 func (m mapValue) Fold(f traits.Folder) {
-	for key, field := range m.raw().Fields() {
-		if !f.FoldEntry(types.String(key), m.meter.value(field)) {
+	for key, field := range m.fields() {
+		if !f.FoldEntry(types.String(key), m.value(key, field)) {
 			return
 		}
 	}
@@ -138,7 +180,7 @@ func (m mapValue) Fold(f traits.Folder) {
 
 // Equal implements ref.Val for maps of both kinds.
 func (m mapValue) Equal(other ref.Val) ref.Val {
-	if o, ok := other.(mapValue); ok {
+	if o, ok := other.(mapValue); ok && (m.plain() && o.plain() || m.raw() == o.raw()) {
 		return types.Bool(equal(m.raw(), o.raw()))
 	}
 	o, ok := other.(traits.Mapper)
@@ -148,9 +190,9 @@ func (m mapValue) Equal(other ref.Val) ref.Val {
 	if m.Size() != o.Size() {
 		return types.False
 	}
-	for key, field := range m.raw().Fields() {
+	for key, field := range m.fields() {
 		v, found := o.Find(types.String(key))
-		if !found || types.Equal(m.meter.value(field), v) != types.True {
+		if !found || types.Equal(m.value(key, field), v) != types.True {
 			return types.False
 		}
 	}
@@ -171,8 +213,8 @@ func (m mapValue) ConvertToType(t ref.Type) ref.Val { return convert(m, types.Ma
 // Type implements ref.Val.
 func (m mapValue) Type() ref.Type { return types.MapType }
 
-// Value implements ref.Val.
-func (m mapValue) Value() any { return standardMap(m).Value() }
+// Value implements ref.Val. cel-go asks for it before it takes a field of an object, and hands it to what [typeSet] gave it for that.
+func (m mapValue) Value() any { return m }
 
 // String hides the content: cel-go prints values in some of its errors.
 func (m mapValue) String() string { return "{…}" }

@@ -19,6 +19,7 @@ const interruptFrequency = 100
 // Program is a compiled expression. It is immutable and safe for concurrent use.
 type Program struct {
 	env     *Env
+	scope   *scope
 	usage   Usage
 	program cel.Program
 	limit   int  // cost of one evaluation
@@ -27,6 +28,8 @@ type Program struct {
 	paths   []path
 	source  ref.Val // what `source` is where there is no delta
 	sources []string
+	shape   *shape              // of the objects; nil: not known
+	others  map[string]*Program // by source, where there are several whose objects are known
 
 	// for errors
 	units  []unit

@@ -81,15 +81,15 @@ func double(s string) ref.Val {
 func standardList(l *listValue) ref.Val {
 	vals := make([]ref.Val, 0, len(l.items()))
 	for _, item := range l.items() {
-		vals = append(vals, l.meter.value(item))
+		vals = append(vals, l.value(item))
 	}
 	return types.NewRefValList(types.DefaultTypeAdapter, vals)
 }
 
 func standardMap(m mapValue) ref.Val {
 	vals := make(map[ref.Val]ref.Val)
-	for key, field := range m.raw().Fields() {
-		vals[types.String(key)] = m.meter.value(field)
+	for key, field := range m.fields() {
+		vals[types.String(key)] = m.value(key, field)
 	}
 	return types.NewRefValMap(types.DefaultTypeAdapter, vals)
 }

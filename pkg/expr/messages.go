@@ -1,0 +1,152 @@
+package expr
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
+
+	"github.com/deltarouter/deltarouter/pkg/schema"
+)
+
+// compileError makes cel-go's issues ours.
+func (s *scope) compileError(define, text string, issues *cel.Issues) *CompileError {
+	out := &CompileError{Define: define}
+	missed := s.env.types.takeMissed()
+	for _, issue := range issues.Errors() {
+		found := Issue{Line: max(1, issue.Location.Line()), Column: max(0, issue.Location.Column())}
+		if name, ok := strings.CutPrefix(issue.Message, "undefined field '"); ok {
+			name = strings.TrimSuffix(name, "'")
+			found.Message = undefinedField(name, &missed)
+			found.Line, found.Column = afterDot(text, found.Line, found.Column)
+		} else {
+			found.Message = s.message(issue)
+		}
+		out.Issues = append(out.Issues, found)
+	}
+	return out
+}
+
+// message shortens a message of cel-go and adds the nearest name to one about a name, or what helps. Should cel-go change its texts,
+// the messages get longer, not wrong.
+func (s *scope) message(issue *common.Error) string {
+	m := strings.TrimSuffix(issue.Message, " (in container '')")
+	if name, ok := strings.CutPrefix(m, "undeclared reference to '"); ok {
+		name = strings.TrimSuffix(name, "'")
+		return m + suggest(name, s.knownNames())
+	}
+	if syntax, ok := strings.CutPrefix(m, "Syntax error: "); ok {
+		syntax, _, _ = strings.Cut(syntax, " expecting ")
+		return "syntax error: " + strings.ReplaceAll(syntax, "'<EOF>'", "end of text")
+	}
+	if strings.HasSuffix(m, "' does not support field selection") {
+		return m + remedyForSelection(m)
+	}
+	if strings.HasPrefix(m, "found no matching overload for '") {
+		m = regexp.MustCompile(`^(found no matching overload for '(?:lookup|get|list)' applied to '\()type\([^)]*\), `).ReplaceAllString(m, "$1")
+		return m + remedyForOverload(m)
+	}
+	return m
+}
+
+func remedyForSelection(m string) string {
+	switch {
+	case strings.HasPrefix(m, "type 'list("):
+		return "; take an element with [0], or look through all with exists() or all()"
+	case strings.HasPrefix(m, "type 'google.protobuf.Timestamp'"):
+		return "; it is a time, with functions like getFullYear()"
+	}
+	return ""
+}
+
+// remedyForOverload knows what often goes wrong since types are known.
+func remedyForOverload(m string) string {
+	operator, args, _ := strings.Cut(strings.TrimPrefix(m, "found no matching overload for '"), "' applied to '")
+	args = strings.TrimSuffix(strings.TrimPrefix(args, "("), ")'")
+	left, right, _ := strings.Cut(args, ", ")
+	either := func(what string) bool { return left == what || right == what }
+	comparison := slices.Contains([]string{"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"}, operator)
+	switch {
+	case comparison && either("null"):
+		return "; it is never null: ask with has() whether it is there"
+	case comparison && either("google.protobuf.Timestamp") && either("string"), operator == "_-_" && left == "google.protobuf.Timestamp" && right == "string":
+		return `; make a time of the text: timestamp("2006-01-02T15:04:05Z")`
+	case comparison && either("string") && (either("int") || either("double")):
+		return "; make a number of the text with int() or double(), or put the number in quotes"
+	case comparison && either("int") && either("double"):
+		return "; make a double of the int with double(), or write it with a point"
+	case comparison && strings.Contains(args, "bytes") && either("string"):
+		return "; make a text of the bytes with string()"
+	case operator == "_[_]" && right == "string" && strings.Contains(left, "."):
+		return "; its fields are taken with a dot"
+	case operator == "_?_:_":
+		return "; both results must be of one type, or dyn(...) around one of them"
+	}
+	return ""
+}
+
+// undefinedField says what the object has instead; the type is the first of that name that was missed.
+func undefinedField(name string, missed *[]missedField) string {
+	i := slices.IndexFunc(*missed, func(m missedField) bool { return m.field == name })
+	if i < 0 {
+		return fmt.Sprintf("there is no field %q", name)
+	}
+	of := (*missed)[i].of
+	*missed = slices.Delete(*missed, i, i+1)
+	fields := slices.Sorted(maps.Keys(of.Fields))
+	hint := suggest(name, fields)
+	if hint == "" {
+		hint = suggestInside(name, of)
+	}
+	if hint == "" && len(fields) <= 8 {
+		hint = "; it has " + strings.Join(fields, ", ")
+	}
+	return fmt.Sprintf("%s has no field %q%s", of.Name, name, hint)
+}
+
+// suggestInside looks for the field one level deeper: object.replicas for object.spec.replicas.
+func suggestInside(name string, of *schema.Type) string {
+	for _, key := range slices.Sorted(maps.Keys(of.Fields)) {
+		if _, ok := of.Fields[key].Type.Fields[name]; ok {
+			return fmt.Sprintf("; did you mean %q?", key+"."+name)
+		}
+	}
+	return ""
+}
+
+// afterDot finds the name behind the dot that cel-go gives as the place of a selection.
+func afterDot(text string, line, column int) (nameLine, nameColumn int) {
+	lines := strings.Split(text, "\n")
+	at := line - 1
+	for begun := false; at < len(lines); at++ {
+		runes := []rune(lines[at])
+		for i := min(column, len(runes)); i < len(runes); i++ {
+			switch c := runes[i]; {
+			case !begun && c != '.':
+				return line, column
+			case c == '.' || c == '?' || c == ' ' || c == '\t' || c == '\r':
+				begun = true
+			default:
+				return at + 1, i
+			}
+		}
+		column = 0
+	}
+	return line, column
+}
+
+func (s *scope) knownNames() []string {
+	names := slices.Collect(maps.Keys(s.env.texts))
+	names = append(names, nameObject, nameOldObject, nameOp, nameSource, nameCluster)
+	for name := range s.cel.Functions() {
+		if name[0] >= 'a' && name[0] <= 'z' && !strings.Contains(name, at) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

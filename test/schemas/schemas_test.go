@@ -1,0 +1,105 @@
+// Package schemas compares the built-in schemas of pkg/schema with those of the sandbox's API server, and writes them anew when told
+// to: `make generate`.
+package schemas
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"flag"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/deltarouter/deltarouter/pkg/schema"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+var update = flag.Bool("update", false, "write the schemas of the API server to the file")
+
+func TestMain(m *testing.M) { sandboxtest.Main(m) }
+
+const file = "../../pkg/schema/builtin.json.gz"
+
+// TestBuiltin: the file holds exactly what the API server says. It is compared decompressed, because the next version of the compressor
+// may write other bytes.
+func TestBuiltin(t *testing.T) {
+	want, err := json.Marshal(fetch(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := schema.Decompress(old); err == nil && bytes.Equal(got, want) {
+		return
+	}
+	if !*update {
+		t.Fatal("the built-in schemas are not those of the sandbox: run make generate")
+	}
+	var compressed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(want); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, compressed.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes, %d compressed", len(want), compressed.Len())
+}
+
+// fetch reads the schemas of all groups and versions.
+func fetch(t *testing.T) *schema.Set {
+	t.Helper()
+	cfg := sandboxtest.Start(t).RESTConfig()
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string) []byte {
+		resp, err := client.Get(cfg.Host + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(path, resp.Status, err)
+		}
+		return text
+	}
+	var root struct {
+		Paths map[string]struct {
+			URL string `json:"serverRelativeURL"`
+		} `json:"paths"`
+	}
+	if err := json.Unmarshal(get("/openapi/v3"), &root); err != nil {
+		t.Fatal(err)
+	}
+	all := &schema.Set{}
+	for path, at := range root.Paths {
+		if path != "api/v1" && (!strings.HasPrefix(path, "apis/") || strings.Count(path, "/") != 2) {
+			continue // what has no resources: versions, OpenID
+		}
+		set, err := schema.Parse(get(at.URL))
+		if err != nil {
+			t.Fatal(path, err)
+		}
+		all.Merge(set)
+	}
+	if all.Len() < 50 {
+		t.Fatal("the API server has only", all.Len(), "resources")
+	}
+	return all
+}
