@@ -20,11 +20,18 @@ const threeFields = `object.metadata.labels["app"] == "web" && object.spec.nodeN
 // Metric ratio: how many times faster the first is, measured side by side in one run.
 func BenchmarkFilter(b *testing.B) {
 	text := podJSON(b)
-	lazy, usual := lazyFilter(b, text), usualFilter(b, text)
+	lazy, usual := lazyFilter(b, text, expr.EnvConfig{Cluster: "test"}), usualFilter(b, text)
+	typed := lazyFilter(b, text, typedConfig(b, nil))
 	b.Run("lazy", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			lazy()
+		}
+	})
+	b.Run("typed", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			typed()
 		}
 	})
 	b.Run("unmarshal", func(b *testing.B) {
@@ -47,9 +54,9 @@ func BenchmarkFilter(b *testing.B) {
 	})
 }
 
-func lazyFilter(b *testing.B, text string) func() {
+func lazyFilter(b *testing.B, text string, cfg expr.EnvConfig) func() {
 	b.Helper()
-	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "test"})
+	env, err := expr.NewEnv(cfg)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func (in *evaluation) root(obj *event.Object, fields *rootFields) ref.Val {
 	if s := in.program.shape; s != nil {
 		fields.shape.kind, fields.shape.of, fields.shape.fields = s.kind, s.of, s.fields
 	}
-	return mapValue{string(obj.Raw()), &in.meter, &fields.shape}
+	return &mapValue{string(obj.Raw()), &in.meter, &fields.shape}
 }
 
 // ResolveName implements cel.Activation.

@@ -48,7 +48,7 @@ func (w *writer) value(v ref.Val) error {
 
 func (w *writer) write(v ref.Val) error {
 	switch v := v.(type) {
-	case mapValue:
+	case *mapValue:
 		return w.raw(v.raw())
 	case *listValue:
 		return w.raw(v.raw())

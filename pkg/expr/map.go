@@ -12,7 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/schema"
 )
 
-// mapValue is a JSON object as a map of CEL. It is comparable, because cel-go uses values as keys of Go maps.
+// mapValue is a JSON object as a map of CEL.
 type mapValue struct {
 	open  string // begins with the object
 	meter *meter
@@ -20,9 +20,9 @@ type mapValue struct {
 }
 
 var (
-	_ traits.Mapper   = mapValue{}
-	_ traits.Foldable = mapValue{}
-	_ traits.Zeroer   = mapValue{}
+	_ traits.Mapper   = (*mapValue)(nil)
+	_ traits.Foldable = (*mapValue)(nil)
+	_ traits.Zeroer   = (*mapValue)(nil)
 )
 
 // rootFields remembers the fields of a whole object that were passed on the way to another one: metadata, spec and status are asked
@@ -37,9 +37,9 @@ type rootFields struct {
 type rootField struct{ quoted, open string }
 
 // plain reports whether nothing is known of the value, so that it is equal to another if the JSON is.
-func (m mapValue) plain() bool { return m.shape == nil || m.shape.kind == schema.Any }
+func (m *mapValue) plain() bool { return m.shape == nil || m.shape.kind == schema.Any }
 
-func (m mapValue) root() *rootFields {
+func (m *mapValue) root() *rootFields {
 	if m.shape == nil {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (m mapValue) root() *rootFields {
 
 // field returns the text that begins with the value of what CEL calls key, and its shape; "" if there is none, or null where that
 // means none.
-func (m mapValue) field(key string) (open string, s *shape) {
+func (m *mapValue) field(key string) (open string, s *shape) {
 	name, s := m.shape.inner(key)
 	open = m.find(name)
 	if open != "" && m.shape.hides(open) {
@@ -58,7 +58,7 @@ func (m mapValue) field(key string) (open string, s *shape) {
 }
 
 // fields yields what there is, by the names in JSON.
-func (m mapValue) fields() iter.Seq2[string, rawjson.Value] {
+func (m *mapValue) fields() iter.Seq2[string, rawjson.Value] {
 	return func(yield func(string, rawjson.Value) bool) {
 		for key, value := range m.raw().Fields() {
 			if !m.shape.hides(string(value)) && !yield(key, value) {
@@ -69,13 +69,13 @@ func (m mapValue) fields() iter.Seq2[string, rawjson.Value] {
 }
 
 // value is what a field is.
-func (m mapValue) value(key string, field rawjson.Value) ref.Val {
+func (m *mapValue) value(key string, field rawjson.Value) ref.Val {
 	_, s := m.shape.inner(key)
 	return m.meter.shaped(string(field), s)
 }
 
 // find returns the text that begins with the value of this key, "" if there is none.
-func (m mapValue) find(key string) (open string) {
+func (m *mapValue) find(key string) (open string) {
 	c := cursor{text: m.open}
 	root := m.root()
 	if root != nil {
@@ -103,7 +103,7 @@ func (m mapValue) find(key string) (open string) {
 }
 
 // raw is the text of the whole object.
-func (m mapValue) raw() rawjson.Value {
+func (m *mapValue) raw() rawjson.Value {
 	if m.root() != nil {
 		return rawjson.Value(m.open)
 	}
@@ -113,7 +113,7 @@ func (m mapValue) raw() rawjson.Value {
 }
 
 // Find implements traits.Mapper. A key that is no string is not found, as in a Go map with string keys.
-func (m mapValue) Find(key ref.Val) (ref.Val, bool) {
+func (m *mapValue) Find(key ref.Val) (ref.Val, bool) {
 	switch k := key.(type) {
 	case types.String:
 		if v, s := m.field(string(k)); v != "" {
@@ -126,7 +126,7 @@ func (m mapValue) Find(key ref.Val) (ref.Val, bool) {
 }
 
 // Get implements traits.Indexer.
-func (m mapValue) Get(key ref.Val) ref.Val {
+func (m *mapValue) Get(key ref.Val) ref.Val {
 	v, found := m.Find(key)
 	if found || v != nil {
 		return v
@@ -135,7 +135,7 @@ func (m mapValue) Get(key ref.Val) ref.Val {
 }
 
 // Contains implements traits.Container: key in map.
-func (m mapValue) Contains(key ref.Val) ref.Val {
+func (m *mapValue) Contains(key ref.Val) ref.Val {
 	v, found := m.Find(key)
 	if v != nil && types.IsUnknownOrError(v) {
 		return v
@@ -144,7 +144,7 @@ func (m mapValue) Contains(key ref.Val) ref.Val {
 }
 
 // Size implements traits.Sizer.
-func (m mapValue) Size() ref.Val {
+func (m *mapValue) Size() ref.Val {
 	n := 0
 	for range m.fields() {
 		n++
@@ -153,7 +153,7 @@ func (m mapValue) Size() ref.Val {
 }
 
 // IsZeroValue implements traits.Zeroer for optional.ofNonZeroValue.
-func (m mapValue) IsZeroValue() bool {
+func (m *mapValue) IsZeroValue() bool {
 	for range m.fields() {
 		return false
 	}
@@ -161,7 +161,7 @@ func (m mapValue) IsZeroValue() bool {
 }
 
 // Iterator implements traits.Iterable: the keys, in the order of the text.
-func (m mapValue) Iterator() traits.Iterator {
+func (m *mapValue) Iterator() traits.Iterator {
 	it := &iterator{}
 	for key := range m.fields() {
 		it.keys = append(it.keys, key)
@@ -170,7 +170,7 @@ func (m mapValue) Iterator() traits.Iterator {
 }
 
 // Fold implements traits.Foldable for macros of two variables.
-func (m mapValue) Fold(f traits.Folder) {
+func (m *mapValue) Fold(f traits.Folder) {
 	for key, field := range m.fields() {
 		if !f.FoldEntry(types.String(key), m.value(key, field)) {
 			return
@@ -179,8 +179,8 @@ func (m mapValue) Fold(f traits.Folder) {
 }
 
 // Equal implements ref.Val for maps of both kinds.
-func (m mapValue) Equal(other ref.Val) ref.Val {
-	if o, ok := other.(mapValue); ok && (m.plain() && o.plain() || m.raw() == o.raw()) {
+func (m *mapValue) Equal(other ref.Val) ref.Val {
+	if o, ok := other.(*mapValue); ok && (m.plain() && o.plain() || m.raw() == o.raw()) {
 		return types.Bool(equal(m.raw(), o.raw()))
 	}
 	o, ok := other.(traits.Mapper)
@@ -200,7 +200,7 @@ func (m mapValue) Equal(other ref.Val) ref.Val {
 }
 
 // ConvertToNative implements ref.Val.
-func (m mapValue) ConvertToNative(want reflect.Type) (any, error) {
+func (m *mapValue) ConvertToNative(want reflect.Type) (any, error) {
 	if isType(m, want) {
 		return m, nil
 	}
@@ -208,13 +208,13 @@ func (m mapValue) ConvertToNative(want reflect.Type) (any, error) {
 }
 
 // ConvertToType implements ref.Val.
-func (m mapValue) ConvertToType(t ref.Type) ref.Val { return convert(m, types.MapType, t) }
+func (m *mapValue) ConvertToType(t ref.Type) ref.Val { return convert(m, types.MapType, t) }
 
 // Type implements ref.Val.
-func (m mapValue) Type() ref.Type { return types.MapType }
+func (m *mapValue) Type() ref.Type { return types.MapType }
 
 // Value implements ref.Val. cel-go asks for it before it takes a field of an object, and hands it to what [typeSet] gave it for that.
-func (m mapValue) Value() any { return m }
+func (m *mapValue) Value() any { return m }
 
 // String hides the content: cel-go prints values in some of its errors.
-func (m mapValue) String() string { return "{…}" }
+func (m *mapValue) String() string { return "{…}" }

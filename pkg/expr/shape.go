@@ -64,7 +64,7 @@ func (m *meter) shaped(open string, s *shape) ref.Val {
 	switch open[0] {
 	case '{':
 		if s.kind == schema.Object || s.kind == schema.Map {
-			return mapValue{open, m, s}
+			return &mapValue{open, m, s}
 		}
 	case '[':
 		if s.kind == schema.List {

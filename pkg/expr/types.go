@@ -109,8 +109,8 @@ func sameFields(a, b *schema.Type) bool {
 // fieldType reads the field out of the text of an object without a detour over its name as a value.
 func fieldType(t *cel.Type, name string, s *shape) *types.FieldType {
 	missing := absent(fmt.Sprintf("no such key: %q", name))
-	find := func(target any) (mapValue, string) {
-		m, ok := target.(mapValue)
+	find := func(target any) (*mapValue, string) {
+		m, ok := target.(*mapValue)
 		if !ok {
 			return m, ""
 		}

@@ -30,7 +30,7 @@ func (m *meter) charge(n int) {
 func (m *meter) value(v rawjson.Value) ref.Val {
 	switch v.Kind() {
 	case rawjson.Object:
-		return mapValue{open: string(v), meter: m}
+		return &mapValue{open: string(v), meter: m}
 	case rawjson.Array:
 		return &listValue{open: string(v), meter: m}
 	case rawjson.String:
@@ -48,7 +48,7 @@ func (m *meter) value(v rawjson.Value) ref.Val {
 func (m *meter) open(text string) ref.Val {
 	switch text[0] {
 	case '{':
-		return mapValue{open: text, meter: m}
+		return &mapValue{open: text, meter: m}
 	case '[':
 		return &listValue{open: text, meter: m}
 	}
@@ -86,7 +86,7 @@ func standardList(l *listValue) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, vals)
 }
 
-func standardMap(m mapValue) ref.Val {
+func standardMap(m *mapValue) ref.Val {
 	vals := make(map[ref.Val]ref.Val)
 	for key, field := range m.fields() {
 		vals[types.String(key)] = m.value(key, field)
