@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	switch args[0] {
 	case "check":
-		return check(args[1:], stdout, stderr)
+		return check(ctx, args[1:], stdout, stderr)
 	case "dlq":
 		return deadLetters(ctx, args[1:], stdout, stderr)
 	case "resync":
@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func usage(w io.Writer) {
 	fmt.Fprint(w, `Usage:
   router -config config.yaml          run until SIGINT or SIGTERM; SIGHUP reloads the configuration, as a change of the file does
-  router check -config config.yaml    report every mistake of the configuration
+  router check -config config.yaml    report every mistake of the configuration; with -connect ask the cluster for its schemas
   router dlq list|show|retry|drop     what could not be delivered, see router dlq help
   router resync                       put everything through once more, or list anew, see router resync help
   router schema                       print the JSON Schema of the configuration, for editors
@@ -130,14 +130,18 @@ func route(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 // check reports the problems of a configuration.
-func check(args []string, stdout, stderr io.Writer) int {
+func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := newFlags("router check", stderr)
 	path := flags.String("config", "", "")
+	connect := flags.Bool("connect", false, "")
 	if code, ok := parse(flags, args, stdout, stderr); !ok {
 		return code
 	}
-	if problems := app.Check(*path, components()); len(problems) > 0 {
-		fmt.Fprintln(stderr, problems)
+	problems, warnings := app.Check(ctx, *path, components(), app.CheckOptions{Connect: *connect})
+	if all := append(problems, warnings...); len(all) > 0 {
+		fmt.Fprintln(stderr, all.Quoted())
+	}
+	if len(problems) > 0 {
 		return exitUsage
 	}
 	fmt.Fprintf(stdout, "%s: ok\n", *path)

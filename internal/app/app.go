@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/metrics"
 )
@@ -44,13 +45,20 @@ type Surroundings struct {
 // Run runs the router until ctx is done, and then stops in order. The error is config.Problems if the configuration is bad; nil
 // after a stop that was asked for, also when something stayed undelivered (it is logged).
 func Run(ctx context.Context, opts Options) error {
-	p, problems := makePlan(opts.Config, opts.Components)
-	if len(problems) > 0 {
-		return problems
-	}
 	restore := informer.QuietKlog(opts.Log)
 	defer restore()
-	r := &router{parts: parts{plan: p}, opts: opts, log: opts.Log, metrics: metrics.New()}
+	var client *informer.Client
+	p, problems := makePlan(ctx, opts.Config, opts.Components, func(cluster config.Cluster) (_ *informer.Client, err error) {
+		client, err = opts.client(cluster)
+		return client, err
+	})
+	if len(problems) > 0 {
+		if client != nil {
+			client.Close()
+		}
+		return problems
+	}
+	r := &router{parts: parts{plan: p}, opts: opts, log: opts.Log, metrics: metrics.New(), client: client}
 	r.reloads.asked, r.reloads.ended = make(chan chan<- error), make(chan struct{})
 	r.metrics.SetBuildInfo(opts.Version)
 	r.metrics.ConfigHash.WithLabelValues(p.config.Hash).Set(1)
@@ -132,6 +140,9 @@ func (r *router) logStart() {
 	cfg := r.plan.config
 	r.log.Info("started", "version", r.opts.Version, "config", r.opts.Config, "cluster", cfg.Cluster.Name, "server", r.server,
 		"sources", len(cfg.Sources), "routes", len(cfg.Routes))
+	for _, warning := range r.plan.warnings {
+		r.log.Warn("the configuration works, but", "warning", warning.Error())
+	}
 	if cfg.State.Dir == "" {
 		r.log.Warn("state.dir is not set: a restart begins anew, what is owed then is lost, and dead letters are only logged")
 	}

@@ -154,7 +154,7 @@ routes:
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := write(t, c.config)
-			problems := app.Check(file, components(&journal{}))
+			problems, _ := app.Check(t.Context(), file, components(&journal{}), app.CheckOptions{})
 			var got []string
 			if len(problems) > 0 {
 				got = strings.Split(strings.ReplaceAll(problems.Error(), filepath.Dir(file)+"/", ""), "\n")

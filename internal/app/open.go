@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -23,6 +24,7 @@ type router struct {
 	opts    Options
 	log     *slog.Logger
 	metrics *metrics.Metrics
+	client  *informer.Client
 	server  string // the API server's address
 
 	state    *state // nil: nothing outlives the process
@@ -46,12 +48,14 @@ func (r *router) onClose(name string, end func(context.Context) error) {
 
 // open opens everything, downstream first, so that nothing arrives where nobody listens.
 func (r *router) open(ctx context.Context) error {
-	client, err := r.client()
-	if err != nil {
-		return fmt.Errorf("cluster: %w", err)
+	var err error
+	if r.client == nil { // it could not be made; say why
+		if r.client, err = r.opts.client(r.plan.config.Cluster); err != nil {
+			return fmt.Errorf("cluster: %w", err)
+		}
 	}
-	r.server = client.Host()
-	r.onClose("client", func(context.Context) error { client.Close(); return nil })
+	r.server = r.client.Host()
+	r.onClose("client", func(context.Context) error { r.client.Close(); return nil })
 	if cfg := r.plan.config.State; cfg.Dir != "" {
 		if r.state, err = openState(cfg, r.letterBounds(), r.opts.Surroundings.Disk, r.log); err != nil {
 			return err
@@ -65,7 +69,7 @@ func (r *router) open(ctx context.Context) error {
 	}
 	// The pipeline asks the factory which sources have synced, and the factory feeds the pipeline.
 	watching := informer.Config{
-		Client: client, Cluster: r.plan.config.Cluster.Name, Metrics: r.metrics, Log: r.log, Downstream: downstream{r},
+		Client: r.client, Cluster: r.plan.config.Cluster.Name, Metrics: r.metrics, Log: r.log, Downstream: downstream{r},
 	}
 	delivering := pipeline.Config{Metrics: r.metrics, Log: r.log}
 	if r.state != nil {
@@ -95,11 +99,11 @@ func (r *router) open(ctx context.Context) error {
 	return r.openAPI(ctx)
 }
 
-func (r *router) client() (*informer.Client, error) {
-	if client := r.opts.Surroundings.Client; client != nil {
+func (o Options) client(cluster config.Cluster) (*informer.Client, error) {
+	if client := o.Surroundings.Client; client != nil {
 		return client, nil
 	}
-	return informer.NewClient(r.plan.config.Cluster)
+	return informer.NewClient(cluster)
 }
 
 // openSaved goes on from what was saved.

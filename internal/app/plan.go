@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/schema"
 )
 
 // Components is what the router can be made of; cmd/router/components.go is the list.
@@ -27,6 +29,8 @@ type plan struct {
 	sources map[string]sourcePlan
 	routes  []routePlan
 	grants  map[string][]plugins.LookupGrant // by handler
+	// warnings are about what is not wrong, but may not be meant.
+	warnings config.Problems
 }
 
 type sourcePlan struct {
@@ -54,29 +58,89 @@ func (r *routePlan) lookups() []string {
 	return slices.Compact(names)
 }
 
-// Check reports every problem of the configuration file that can be found without a cluster. It opens nothing but the file and
-// what it names (guests' modules).
-func Check(path string, components Components) config.Problems {
-	_, problems := makePlan(path, components)
-	return problems
+// CheckOptions says how thoroughly a configuration is checked.
+type CheckOptions struct {
+	Connect bool // ask the cluster what its resources look like, rather than only take what is built in
 }
 
-func makePlan(path string, components Components) (*plan, config.Problems) {
+// Check reports every problem of the configuration file that can be found without running it, warnings at the end. It opens nothing
+// but the file and what it names (guests' modules), and with Connect a connection to the cluster. The file is fine if nothing but
+// warnings comes back.
+func Check(ctx context.Context, path string, components Components, opts CheckOptions) (problems, warnings config.Problems) {
+	cfg, problems := config.Load(path)
+	if cfg == nil {
+		return problems, nil
+	}
+	var ask func(group, version string) ([]byte, error)
+	if opts.Connect {
+		client, err := informer.NewClient(cfg.Cluster)
+		if err != nil {
+			return append(problems, config.Problem{File: path, Path: "cluster", Message: err.Error()}), nil
+		}
+		defer client.Close()
+		var done func()
+		ask, done = asking(ctx, client)
+		defer done()
+	}
+	known, err := newSchemas(ask)
+	if err != nil {
+		return append(problems, config.Problem{File: path, Message: err.Error()}), nil
+	}
+	known.learn(cfg, true)
+	p, problems := planOf(cfg, problems, components, known)
+	if known.failed != nil {
+		problems = append(problems, config.Problem{
+			File: path, Path: "cluster", Message: fmt.Sprintf("the cluster does not say what its resources look like: %v", known.failed),
+		})
+	}
+	if p == nil {
+		return problems, nil
+	}
+	return problems, p.warnings
+}
+
+// makePlan checks the configuration file and compiles what is in it, for a cluster that client, if it is not nil, can be asked about. What
+// the cluster says counts where the built-in schemas do not know a resource or find a mistake: the cluster may be newer.
+func makePlan(ctx context.Context, path string, components Components, client func(config.Cluster) (*informer.Client, error)) (*plan, config.Problems) {
 	cfg, problems := config.Load(path)
 	if cfg == nil {
 		return nil, problems
 	}
-	problems = append(problems, checkComponents("handler", cfg.Handlers, components.Handlers)...)
-	problems = append(problems, checkComponents("sink", cfg.Sinks, components.Sinks)...)
+	var ask func(group, version string) ([]byte, error)
+	if c, err := client(cfg.Cluster); err == nil { // else opening will say so
+		var done func()
+		ask, done = asking(ctx, c)
+		defer done()
+	}
+	known, err := newSchemas(ask)
+	if err != nil {
+		return nil, append(problems, config.Problem{File: path, Message: err.Error()})
+	}
+	known.learn(cfg, false)
+	p, found := planOf(cfg, problems, components, known)
+	if len(found) > len(problems) && ask != nil && known.failed == nil {
+		known.learn(cfg, true)
+		return planOf(cfg, problems, components, known)
+	}
+	return p, found
+}
+
+// planOf makes the plan of a configuration that has these problems already.
+func planOf(cfg *config.Config, problems config.Problems, components Components, known *schemas) (*plan, config.Problems) {
+	problems = slices.Concat(problems,
+		checkComponents("handler", cfg.Handlers, components.Handlers), checkComponents("sink", cfg.Sinks, components.Sinks))
 	p := &plan{config: cfg, sources: make(map[string]sourcePlan)}
 	if len(problems) == 0 { // else a factory may not understand what it is given
 		p.grants, problems = grants(cfg, components.Handlers)
 	}
-	env, err := expr.NewEnv(environment(cfg))
-	if err != nil {
-		return nil, append(problems, problemsOf(cfg, nil, err)...)
+	c := compiler{cfg: cfg}
+	types, warnings := known.types(cfg)
+	p.warnings = warnings
+	var err error
+	if c.env, err = expr.NewEnv(environment(cfg, types)); err != nil {
+		return nil, append(problems, problemsOf(cfg, nil, nil, err)...)
 	}
-	c := compiler{env: env, problems: problems, cfg: cfg}
+	c.problems = problems
 	for _, name := range slices.Sorted(maps.Keys(cfg.Sources)) {
 		p.sources[name] = c.source(name, cfg.Sources[name])
 	}
@@ -122,10 +186,10 @@ func kinds[T any](factories []plugins.Factory[T]) string {
 	return strings.Join(names, ", ")
 }
 
-// environment tells the expressions which sources and indexes exist.
-func environment(cfg *config.Config) expr.EnvConfig {
+// environment tells the expressions which sources and indexes exist, and what their objects look like.
+func environment(cfg *config.Config, types map[string]*schema.Type) expr.EnvConfig {
 	env := expr.EnvConfig{
-		Cluster: cfg.Cluster.Name, Define: make(map[string]string), Sources: make(map[string][]string),
+		Cluster: cfg.Cluster.Name, Define: make(map[string]string), Sources: make(map[string][]string), Types: types,
 	}
 	for name, e := range cfg.Define {
 		env.Define[name] = e.Text
@@ -163,29 +227,24 @@ func (c *compiler) reported(path string) bool {
 }
 
 func (c *compiler) route(r *config.Route) routePlan {
-	// An index without a source's name means the route's own source; a route with several has to say which.
-	source := ""
-	if len(r.From) == 1 {
-		source = r.From[0]
-	}
 	return routePlan{
 		Route:  r,
-		filter: c.compile(r.Filter, expr.Filter, source),
-		emit:   c.compile(r.Emit, expr.Emit, source),
-		key:    c.compile(r.Key, expr.Key, source),
+		filter: c.compile(r.Filter, expr.Filter, r.From...),
+		emit:   c.compile(r.Emit, expr.Emit, r.From...),
+		key:    c.compile(r.Key, expr.Key, r.From...),
 	}
 }
 
-func (c *compiler) compile(e *config.Expr, usage expr.Usage, source string) *expr.Program {
+func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) *expr.Program {
 	if e == nil {
 		return nil
 	}
-	program, err := c.env.Compile(e.Text, usage, source)
+	program, err := c.env.Compile(e.Text, usage, sources...)
 	if err == nil {
 		c.checkLookups(e, program)
 		return program
 	}
-	c.problems = append(c.problems, problemsOf(c.cfg, e, err)...)
+	c.problems = append(c.problems, problemsOf(c.cfg, e, sources, err)...)
 	return nil
 }
 
@@ -199,8 +258,8 @@ func (c *compiler) checkLookups(e *config.Expr, program *expr.Program) {
 	}
 }
 
-// problemsOf finds the places in the file of what is wrong with an expression, or with the defines that it uses.
-func problemsOf(cfg *config.Config, e *config.Expr, err error) (problems config.Problems) {
+// problemsOf finds the places in the file of what is wrong with an expression of these sources, or with the defines that it uses.
+func problemsOf(cfg *config.Config, e *config.Expr, sources []string, err error) (problems config.Problems) {
 	for _, failed := range expr.CompileErrors(err) {
 		at := e
 		if define, ok := cfg.Define[failed.Define]; ok {
@@ -211,11 +270,28 @@ func problemsOf(cfg *config.Config, e *config.Expr, err error) (problems config.
 				problems = append(problems, config.Problem{Path: "define", Message: issue.Message})
 				continue
 			}
-			problems = append(problems, at.Problem(issue.Line, issue.Column, issue.Message))
+			problems = append(problems, at.Problem(issue.Line, issue.Column, issue.Message+whereOf(failed, e, sources)))
 		}
 	}
 	if len(problems) == 0 {
 		problems = append(problems, config.Problem{Path: "define", Message: err.Error()})
 	}
 	return problems
+}
+
+// whereOf says for which source an expression is wrong, if it may be right for another, and which expression uses a define.
+func whereOf(failed *expr.CompileError, e *config.Expr, sources []string) string {
+	source := failed.Source
+	if source == "" && failed.Define != "" && len(sources) == 1 {
+		source = sources[0]
+	}
+	switch {
+	case failed.Define != "" && e != nil && source != "":
+		return fmt.Sprintf(" (for source %q, in %s)", source, e.Path())
+	case failed.Define != "" && e != nil:
+		return fmt.Sprintf(" (in %s)", e.Path())
+	case source != "":
+		return fmt.Sprintf(" (for source %q)", source)
+	}
+	return ""
 }

@@ -138,7 +138,7 @@ func (r *router) tryReload(ctx context.Context) error {
 // reload makes the file's configuration the one that runs, or changes nothing and says why. What is new is opened first; then the
 // routes are exchanged at one moment of all watches; then what is out of use is closed.
 func (r *router) reload(ctx context.Context) error {
-	p, problems := makePlan(r.opts.Config, r.opts.Components)
+	p, problems := makePlan(ctx, r.opts.Config, r.opts.Components, func(config.Cluster) (*informer.Client, error) { return r.client, nil })
 	if len(problems) == 0 {
 		problems = fixed(r.opts.Config, r.plan.config, p.config)
 	}
@@ -146,7 +146,7 @@ func (r *router) reload(ctx context.Context) error {
 		return problems
 	}
 	next := &router{
-		parts: parts{plan: p}, opts: r.opts, log: r.log, metrics: r.metrics, server: r.server,
+		parts: parts{plan: p}, opts: r.opts, log: r.log, metrics: r.metrics, client: r.client, server: r.server,
 		state: r.state, memories: r.memories, pipeline: r.pipeline, factory: r.factory,
 	}
 	err := next.openComponents(ctx, &r.parts)

@@ -35,8 +35,13 @@ func (e Expr) Problem(line, column int, message string) Problem {
 	if e.node.yaml == nil {
 		return e.node.problem(place{line, column + 1}, message)
 	}
-	return e.node.problem(e.node.placeOf(runeIndex(e.Text, line, column)), message)
+	p := e.node.problem(e.node.placeOf(runeIndex(e.Text, line, column)), message)
+	p.Text = e.node.doc.line(p.Line)
+	return p
 }
+
+// Path returns how the expression is reached, as in routes[2].filter.
+func (e Expr) Path() string { return e.node.path }
 
 // runeIndex returns how many code points stand before a position.
 func runeIndex(text string, line, column int) int {

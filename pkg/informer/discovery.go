@@ -82,6 +82,34 @@ func (c *Client) getJSON(ctx context.Context, path string, into any) error {
 	return nil
 }
 
+// maxOpenAPI is how many bytes an OpenAPI document may have. That of v1 has 1.6 MB; a custom resource's may be as large as its schema.
+const maxOpenAPI = 64 << 20
+
+// OpenAPI returns the OpenAPI v3 document of a group and version, as the API server has it; group "" is the core group. Of a version
+// that it does not have, it returns nil.
+func (c *Client) OpenAPI(ctx context.Context, group, version string) ([]byte, error) {
+	path := "openapi/v3/apis/" + group + "/" + version
+	if group == "" {
+		path = "openapi/v3/api/" + version
+	}
+	resp, err := c.get(ctx, path, nil, "application/json", idleTimeout)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxOpenAPI+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if len(text) > maxOpenAPI {
+		return nil, fmt.Errorf("read %s: it has more than %d bytes", path, maxOpenAPI)
+	}
+	return text, nil
+}
+
 // resourcePath returns where the objects of a resource are, all or those of a namespace.
 func resourcePath(gvr schema.GroupVersionResource, namespace string) string {
 	path := "apis/" + gvr.Group + "/" + gvr.Version

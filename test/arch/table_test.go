@@ -18,8 +18,9 @@ var allowed = map[string][]string{
 	"pkg/event":   {"pkg/rawjson"},
 	"pkg/metrics": {},
 	"pkg/config":  {},
+	"pkg/schema":  {},
 
-	"pkg/expr":       {"pkg/event", "pkg/rawjson"},
+	"pkg/expr":       {"pkg/event", "pkg/rawjson", "pkg/schema"},
 	"pkg/index":      {"pkg/event", "pkg/config", "pkg/expr", "pkg/metrics"},
 	"pkg/filters":    {"pkg/event", "pkg/config", "pkg/expr"},
 	"pkg/informer":   {"pkg/event", "pkg/config", "pkg/rawjson", "pkg/metrics"},
@@ -41,7 +42,7 @@ var allowed = map[string][]string{
 	// The composition root knows every package, but no kind of plugin: those are handed to it by cmd/router.
 	"internal/app": {
 		"pkg/rawjson", "pkg/event", "pkg/metrics", "pkg/config", "pkg/expr", "pkg/index", "pkg/filters", "pkg/informer",
-		"pkg/checkpoint", "pkg/plugins", "pkg/pipeline", "pkg/api", "pkg/kv",
+		"pkg/checkpoint", "pkg/plugins", "pkg/pipeline", "pkg/api", "pkg/kv", "pkg/schema",
 	},
 	"cmd/router": {"internal/app", "pkg/api", "pkg/config", "pkg/plugins", "pkg/plugins/*"},
 
