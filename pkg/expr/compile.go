@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -65,7 +66,7 @@ func (e *Env) Compile(text string, usage Usage, sources ...string) (*Program, er
 		return nil, joinSources(failed, len(sources))
 	}
 	first := *programs[sources[0]]
-	first.others = programs
+	first.others, first.from = programs, strings.Join(sources, " ")
 	return &first, nil
 }
 
@@ -117,7 +118,7 @@ func (s *scope) compile(text string, usage Usage, source string) (*Program, erro
 	p := &Program{
 		env: s.env, scope: s, usage: usage, limit: costLimit, units: l.units, info: linked.NativeRep().SourceInfo(),
 		linked: linked != tree, paths: l.paths, source: types.String(source), sources: slices.Sorted(slices.Values(l.sources)),
-		shape: s.env.shapes[s.source],
+		shape: s.env.shapes[s.source], from: source,
 	}
 	if usage == Index || usage == Query {
 		p.limit = indexCostLimit

@@ -37,16 +37,15 @@ func (e *Equality) Absent(key string) error {
 	return &EvalError{Define: e.define, Line: e.line, Column: e.column, Reason: fmt.Sprintf("no such key: %q", key), class: ErrAbsent}
 }
 
-// Identity is the same for programs that give the same results: equal texts of one environment, for the same source.
+// Identity is the same for programs that give the same results: equal texts of one environment, for the same sources.
 type Identity struct {
-	env          *Env
-	text, source string
+	env           *Env
+	text, sources string
 }
 
 // Identity returns what the program has in common with those that do the same.
 func (p *Program) Identity() Identity {
-	source, _ := p.source.(types.String)
-	return Identity{p.env, p.units[len(p.units)-1].ast.Source().Content(), string(source)}
+	return Identity{p.env, p.units[len(p.units)-1].ast.Source().Content(), p.from}
 }
 
 // Conjuncts takes a filter apart: A && B && C is false if one of them is, whatever the others are, errors included. It returns those

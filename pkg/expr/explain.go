@@ -71,7 +71,7 @@ func (e *Env) Explain(text, source string) (*Explainer, error) {
 	if _, err := e.Compile(text, Filter, source); err != nil {
 		return nil, err
 	}
-	s := splitter{env: e, source: source}
+	s := splitter{env: e, scope: e.scopeOf(source), source: source}
 	if err := s.split("", text); err != nil {
 		return nil, err
 	}
@@ -135,6 +135,7 @@ func (t *term) placed(err error) error {
 // parentheses that belong to a larger term.
 type splitter struct {
 	env    *Env
+	scope  *scope
 	source string
 	terms  []term
 }
@@ -148,9 +149,9 @@ type piece struct {
 
 // split adds the conjuncts of a text, those of defines in their place.
 func (s *splitter) split(define, text string) error {
-	tree, issues := s.env.cel.Parse(text)
+	tree, issues := s.scope.cel.Parse(text)
 	if issues.Err() != nil {
-		return s.env.compileError(define, issues)
+		return s.scope.compileError(define, text, issues)
 	}
 	runes := []rune(text)
 	bare := bare(runes)
@@ -161,9 +162,9 @@ func (s *splitter) split(define, text string) error {
 		if i < len(cuts) {
 			region.end, from = cuts[i], cuts[i]+len("&&")
 		}
-		if leaf.Kind() == ast.IdentKind && s.env.defines[leaf.AsIdent()] != nil {
+		if leaf.Kind() == ast.IdentKind && s.scope.defines[leaf.AsIdent()] != nil {
 			name := leaf.AsIdent()
-			if err := s.split(name, s.env.defines[name].unit.ast.Source().Content()); err != nil {
+			if err := s.split(name, s.env.texts[name]); err != nil {
 				return err
 			}
 			continue

@@ -29,6 +29,7 @@ type Program struct {
 	source  ref.Val // what `source` is where there is no delta
 	sources []string
 	shape   *shape              // of the objects; nil: not known
+	from    string              // the sources that it was compiled for
 	others  map[string]*Program // by source, where there are several whose objects are known
 
 	// for errors
