@@ -22,7 +22,7 @@ type Config struct {
 	// memory is there alone. nil: nothing is tracked for it.
 	Store    Store
 	MaxDisk  int64 // bytes that all routes together may owe on disk; beyond it Overflow decides. 0: no limit but Route.Disk
-	InFlight int64 // bytes that a route may hold in memory on their way to the disk; beyond it Overflow decides. 0: 8 MiB
+	InFlight int64 // bytes that a route may hold in memory on their way to the disk; beyond it Overflow decides. 0: 16 MiB
 }
 
 // Route says which deltas to take, what to make of them and where to deliver it.

@@ -25,7 +25,7 @@ type Store interface {
 
 const (
 	// inFlight is how much a route may hold on its way to the disk, in bytes of its objects' JSON.
-	inFlight = 8 << 20
+	inFlight = 16 << 20
 	// chunk is how many deltas are read back at a time.
 	chunk = 1000
 	// readAgain is the pause after a read that failed.
@@ -142,17 +142,9 @@ func (q *queue) setDelta(e *entry, d *event.Delta) {
 	e.delta = d
 }
 
-// size is what a delta takes in memory, at most: it may share its objects with others.
-func size(d *event.Delta) int64 {
-	n := deltaBytes
-	if d.Old != nil {
-		n += len(d.Old.JSON())
-	}
-	if d.New != nil {
-		n += len(d.New.JSON())
-	}
-	return int64(n)
-}
+// size is what a delta takes in memory. Of an update that is the new state: the old one is most often what the delta before it, which
+// waits too, has as the new one. So it may be twice as much.
+func size(d *event.Delta) int64 { return int64(deltaBytes + len(d.Object().JSON())) }
 
 // spills reports whether a delta that comes now goes to the tail.
 func (r *route) spills() bool {

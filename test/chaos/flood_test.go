@@ -122,8 +122,8 @@ func (f *flood) stop() int {
 	return <-f.sent
 }
 
-// inFlight is about how many deltas, of two objects each, are in the 8 MiB that a route may have on their way to the disk.
-func (f *flood) inFlight() float64 { return 8 << 20 / (2 * 500) }
+// inFlight is about how many deltas are in the 16 MiB that a route may have on their way to the disk.
+func (f *flood) inFlight() float64 { return 16 << 20 / 500 }
 
 // kubeconfig returns the path of a kubeconfig for the server.
 func (f *flood) kubeconfig(t *testing.T) string {
