@@ -89,6 +89,7 @@ func (a reader) results(n int) ([]plugins.Result, error) {
 	}
 	results := make([]plugins.Result, n)
 	seen := make([]bool, n)
+	emitted := int64(0)
 	for k := range int(count) {
 		at := 4 + k*answerSize
 		i := a.u32(at)
@@ -96,6 +97,10 @@ func (a reader) results(n int) ([]plugins.Result, error) {
 			return nil, malformed("record %d is about delta %d of %d, or about one that was answered", k, i, n)
 		}
 		seen[i] = true
+		// Pieces may overlap, so that an answer could stand for many times its length.
+		if emitted += int64(a.u32(at + 24)); emitted > int64(a.Output) {
+			return nil, fmt.Errorf("%w: it refers to more than %d bytes of events (limits.output)", errTooMuch, a.Output)
+		}
 		r, err := a.record(at)
 		if err != nil {
 			return nil, fmt.Errorf("record %d: %w", k, err)
@@ -238,11 +243,19 @@ func reason(message, otherwise string) error {
 // clean makes a guest's text fit for an error or a log: bounded, UTF-8, a copy.
 func clean[T ~string | ~[]byte](text T, longest int) string {
 	cut := text[:min(len(text), longest)]
-	s := strings.ToValidUTF8(strings.Clone(string(cut)), "\uFFFD")
+	s := strings.Map(printable, strings.ToValidUTF8(strings.Clone(string(cut)), "\uFFFD"))
 	if len(text) > longest {
 		s += "…"
 	}
 	return s
+}
+
+// printable replaces what would move a terminal's cursor or ring its bell.
+func printable(r rune) rune {
+	if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		return unicode.ReplacementChar
+	}
+	return r
 }
 
 // initMessage reads why rtr_init failed: the address of a length and so many bytes, or else just a number.

@@ -152,6 +152,29 @@ func TestEnvelope(t *testing.T) {
 	}
 }
 
+// Records that refer to the same events could make a megabyte into 256.
+func TestOverlappingEvents(t *testing.T) {
+	const n = 3
+	event := `{"data":"` + strings.Repeat("x", 400<<10) + `"}`
+	answer := make([]byte, 4+n*answerSize)
+	le := binary.LittleEndian
+	le.PutUint32(answer, n)
+	for i := range n {
+		record := answer[4+i*answerSize:]
+		le.PutUint32(record, uint32(i))
+		le.PutUint16(record[6:], 1)
+		le.PutUint32(record[20:], uint32(len(answer)))
+		le.PutUint32(record[24:], uint32(4+len(event)))
+	}
+	answer = append(le.AppendUint32(answer, uint32(len(event))), event...)
+	if results, err := decode(string(answer), n); !errors.Is(err, errTooMuch) {
+		t.Errorf("got %d results: %v", len(results), err)
+	}
+	if results, err := decode(edit(string(answer), 0, n-1), n); err != nil || len(results[1].Events) != 1 {
+		t.Errorf("got %d results: %v", len(results), err)
+	}
+}
+
 // An event that is no good fails its delta for good, and no other.
 func TestBadEvents(t *testing.T) {
 	answer := strings.Replace(okAnswer(), `{"data":1}`, `{"data":x}`, 1)

@@ -2,6 +2,7 @@ package wasm_test
 
 import (
 	"encoding/binary"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ type module struct {
 	memory  []byte            // limits: flags, min, (max); nil: one page or more
 	data    map[uint32][]byte // what memory holds at first
 	hide    []string          // exports to leave out
+	raw     map[byte][]byte   // sections as they are, instead of those made of the above, if there are any
 }
 
 type function struct {
@@ -96,38 +98,53 @@ func section(id byte, content []byte) []byte { return append([]byte{id}, sized(c
 
 // assemble returns the binary. Each function has a type of its own; every function with a name is exported.
 func (m module) assemble() []byte {
-	all := slices.Concat(m.imports, m.funcs)
 	b := []byte("\x00asm\x01\x00\x00\x00")
-	b = append(b, section(1, vector(all, func(f function) []byte {
-		return slices.Concat([]byte{0x60}, sized(f.params), sized(f.results))
-	}))...)
-	index := -1
-	next := func() []byte { index++; return uleb(index) }
-	b = append(b, section(2, vector(m.imports, func(f function) []byte {
-		return slices.Concat(sized([]byte(f.module)), sized([]byte(f.name)), []byte{0}, next())
-	}))...)
-	b = append(b, section(3, vector(m.funcs, func(function) []byte { return next() }))...)
+	sections := m.sections()
+	for _, id := range []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 10, 11} {
+		if content := sections[id]; content != nil {
+			b = append(b, section(id, content)...)
+		}
+	}
+	return b
+}
+
+// sections returns what is in each section, by its id.
+func (m module) sections() map[byte][]byte {
 	memory := m.memory
 	if memory == nil {
 		memory = []byte{0, 1}
 	}
-	b = append(b, section(5, slices.Concat([]byte{1}, memory))...)
-	b = append(b, section(7, m.exports())...)
-	b = append(b, section(10, vector(m.funcs, func(f function) []byte {
-		locals := []byte{0}
-		if f.locals > 0 {
-			locals = []byte{1, byte(f.locals), i32}
-		}
-		return sized(slices.Concat(locals, f.body, []byte{opEnd}))
-	}))...)
-	if m.data != nil {
-		segments := uleb(len(m.data))
-		for at, bytes := range m.data {
-			segments = append(segments, slices.Concat([]byte{0}, constant(opI32, int64(at)), []byte{opEnd}, sized(bytes))...)
-		}
-		b = append(b, section(11, segments)...)
+	index := -1
+	next := func() []byte { index++; return uleb(index) }
+	sections := map[byte][]byte{
+		1: vector(slices.Concat(m.imports, m.funcs), func(f function) []byte {
+			return slices.Concat([]byte{0x60}, sized(f.params), sized(f.results))
+		}),
+		2: vector(m.imports, func(f function) []byte {
+			return slices.Concat(sized([]byte(f.module)), sized([]byte(f.name)), []byte{0}, next())
+		}),
+		3:  vector(m.funcs, func(function) []byte { return next() }),
+		5:  append([]byte{1}, memory...),
+		7:  m.exports(),
+		10: vector(m.funcs, function.code),
 	}
-	return b
+	if m.data != nil {
+		sections[11] = uleb(len(m.data))
+		for at, bytes := range m.data {
+			sections[11] = slices.Concat(sections[11], []byte{0}, constant(opI32, int64(at)), []byte{opEnd}, sized(bytes))
+		}
+	}
+	maps.Copy(sections, m.raw)
+	return sections
+}
+
+// code returns the function's entry in the code section.
+func (f function) code() []byte {
+	locals := []byte{0}
+	if f.locals > 0 {
+		locals = slices.Concat([]byte{1}, uleb(f.locals), []byte{i32})
+	}
+	return sized(slices.Concat(locals, f.body, []byte{opEnd}))
 }
 
 func (m module) exports() []byte {

@@ -80,6 +80,14 @@ func (s *scope) fillRandom(p []byte) {
 	s.random.read(p, s.rights.seed, s.batch)
 }
 
+// randomFuel is what so many random bytes cost.
+func (s *scope) randomFuel(bytes int) int64 {
+	if s.rights.allow.Random {
+		return 2 * fuelPerRandom * int64(bytes)
+	}
+	return fuelPerRandom * int64(bytes)
+}
+
 // wallTime and monotonicTime are the clocks that the guest may have, in nanoseconds.
 
 func (s *scope) wallTime() int64 {
@@ -110,7 +118,7 @@ func hostRandom(_ context.Context, c *hostCall) int64 {
 	if !ok {
 		return statusInvalid
 	}
-	c.charge(randomFuel(len(buf)))
+	c.charge(c.scope.randomFuel(len(buf)))
 	c.scope.fillRandom(buf)
 	return statusOK
 }

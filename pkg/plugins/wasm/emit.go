@@ -14,6 +14,7 @@ func hostEmit(_ context.Context, c *hostCall) int64 {
 	if uint64(delta) >= uint64(len(s.batch)) {
 		return statusInvalid
 	}
+	c.charge(emitFuel)
 	output := int(s.limits.Output)
 	if int64(size) > int64(output) {
 		return statusQuota

@@ -108,25 +108,41 @@ func checkHeader(module []byte) error {
 	return nil
 }
 
+// What is said of a module's imports is bounded: their names are the module's choice.
+const (
+	longestName = 100 // bytes
+	mostMissing = 20
+)
+
 // checkImports finds what the module imports and nobody gives, all at once.
 func (e *engine) checkImports() error {
 	var missing []string
 	for _, f := range e.compiled.ImportedFunctions() {
 		module, name, _ := f.Import()
+		shown := clean(module, longestName) + "." + clean(name, longestName)
 		var have api.FunctionDefinition
 		if host := e.runtime.Module(module); host != nil {
 			have = host.ExportedFunctionDefinitions()[name]
 		}
 		switch {
 		case have == nil:
-			missing = append(missing, module+"."+name)
+			missing = append(missing, shown)
 		case signature(have) != signature(f):
-			missing = append(missing, fmt.Sprintf("%s.%s as %s (it is %s)", module, name, signature(f), signature(have)))
+			missing = append(missing, fmt.Sprintf("%s as %s (it is %s)", shown, signature(f), signature(have)))
 		}
 	}
 	for _, m := range e.compiled.ImportedMemories() {
 		module, name, _ := m.Import()
-		missing = append(missing, module+"."+name+" (a memory)")
+		missing = append(missing, clean(module, longestName)+"."+clean(name, longestName)+" (a memory)")
+	}
+	for _, name := range e.metered.Tables {
+		missing = append(missing, clean(name, 2*longestName+1)+" (a table)")
+	}
+	for _, name := range e.metered.Globals {
+		missing = append(missing, clean(name, 2*longestName+1)+" (a global)")
+	}
+	if more := len(missing) - mostMissing; more > 0 {
+		missing = append(missing[:mostMissing], fmt.Sprintf("and %d more", more))
 	}
 	problems, unknown := missingGrants(missing)
 	if unknown != nil {

@@ -10,20 +10,32 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/meter"
 )
 
-// The fuel of host functions, in the units of package meter: about one for each simple instruction, a fifth of a nanosecond.
+// The fuel of host functions, in the units of package meter: about one for each simple instruction, a fifth of a nanosecond. It is set
+// by BenchmarkStopped: whatever a guest does for ever, the default fuel is burnt as soon as by a loop, or nearly.
 const (
 	callFuel = 300 // any call of a host function
 	lineFuel = 500 // a line of text for the log
 
 	// What is copied costs little, what is made or read much.
 	bytesPerFuel  = 2
-	fuelPerRandom = 8
+	fuelPerRandom = 8 // if it is really random, twice that
+	fuelPerParsed = 6
 	fuelPerChar   = 16
+
+	// What a function does beyond that, however little it has to work on.
+	pieceFuel  = 120    // a piece to write, also an empty one
+	emitFuel   = 1500   // reading an event
+	kvFuel     = 400    // finding a key
+	keepFuel   = 1500   // keeping a value
+	lookupFuel = 7000   // reading a request
+	objectFuel = 3000   // finding and sorting an object
+	httpFuel   = 30_000 // reading a request
+	sendFuel   = 300_000
 )
 
-func copyFuel(bytes int) int64   { return int64(bytes / bytesPerFuel) }
-func randomFuel(bytes int) int64 { return int64(bytes) * fuelPerRandom }
-func textFuel(chars int) int64   { return int64(chars) * fuelPerChar }
+func copyFuel(bytes int) int64  { return int64(bytes / bytesPerFuel) }
+func parseFuel(bytes int) int64 { return int64(bytes) * fuelPerParsed }
+func textFuel(chars int) int64  { return int64(chars) * fuelPerChar }
 func linesFuel(text []byte) int64 {
 	return textFuel(len(text)) + int64(bytes.Count(text, []byte{'\n'})+1)*lineFuel
 }
@@ -57,8 +69,8 @@ func (t *tank) fill(fuel int64) {
 	t.stack.Set(0)
 }
 
-// used returns what was burnt since the tank was filled.
-func (t *tank) used() int64 { return t.filled - int64(t.fuel.Get()) }
+// used returns what was burnt since the tank was filled. What could not be paid was not done.
+func (t *tank) used() int64 { return t.filled - max(int64(t.fuel.Get()), 0) }
 
 // charge burns fuel for what the host does on behalf of the guest. If there is not so much, the guest ends here.
 func (t *tank) charge(fuel int64) {

@@ -59,7 +59,7 @@ func (h *host) memory() float64 {
 	return testutil.ToFloat64(h.env.Metrics.GuestMemory.WithLabelValues(h.env.Name))
 }
 
-func (h *host) tryOpen(t *testing.T, config string) (plugins.Handler, error) {
+func (h *host) tryOpen(t testing.TB, config string) (plugins.Handler, error) {
 	t.Helper()
 	f := wasm.Factory()
 	if problems := f.Check(plugintest.Node(t, config)); problems != nil {

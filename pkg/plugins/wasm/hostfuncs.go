@@ -179,6 +179,7 @@ func hostConfig(_ context.Context, c *hostCall) int64 {
 	value := rawjson.Value(c.engine.config)
 	c.charge(copyFuel(len(value)))
 	if len(key) > 0 {
+		c.charge(parseFuel(len(value))) // it is searched
 		value = member(value, key)
 	}
 	if value.Kind() == rawjson.Absent {

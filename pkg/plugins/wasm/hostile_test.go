@@ -3,16 +3,164 @@ package wasm_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 )
 
+// attack is a module that wants to harm the router.
+type attack struct {
+	name string
+	// The module: guest, or these bytes.
+	guest module
+	bytes []byte
+	// The configuration beside the module, and more limits. Unless they say otherwise there is a tenth of the default fuel, to save time.
+	config, limits string
+	// What the error of its first delta has to say; empty: it has none.
+	want string
+	// The error is that of the start: the module cannot be used.
+	load bool
+}
+
+// The fuel that attacks have.
+const (
+	attackFuel     = 1_000_000
+	attackInitFuel = 1_000_000
+)
+
+func (a attack) write(t *testing.T) string {
+	t.Helper()
+	path := a.guest.write(t)
+	if a.bytes != nil {
+		if err := os.WriteFile(path, a.bytes, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limits := []string{a.limits}
+	for name, n := range map[string]int{"fuel": attackFuel, "initFuel": attackInitFuel} {
+		if !strings.Contains(a.limits, name+":") {
+			limits = append(limits, fmt.Sprintf("%s: %d", name, n))
+		}
+	}
+	all := []string{fmt.Sprintf("module: %q", path), "limits: {" + strings.TrimPrefix(strings.Join(limits, ", "), ", ") + "}"}
+	if a.config != "" {
+		all = append(all, a.config)
+	}
+	return "{" + strings.Join(all, ", ") + "}"
+}
+
+// neighbour is another handler, which is to work as ever: it has an event for each delta.
+func neighbour(t *testing.T) (work func()) {
+	t.Helper()
+	const n = 7
+	event := events(`{"data":"here"}`)
+	var records []record
+	for i := range n {
+		records = append(records, record{idx: uint32(i), events: 1, emOff: 4 + n*28, emLen: uint32(len(event))})
+	}
+	handler := newHost().open(t, config(t, answering(encode(event, records...))))
+	return func() {
+		results, err := handler.Handle(context.WithoutCancel(t.Context()), plugintest.Deltas(t))
+		if got := data(results); err != nil || len(got) != n {
+			t.Errorf("another handler has the events %q: %v", got, err)
+		}
+	}
+}
+
+// suffer lets the attack do its worst: it loads it, and gives it deltas one by one, then all at once, while another handler works.
+func (a attack) suffer(t *testing.T, other func()) {
+	t.Helper()
+	h := newHost()
+	handler, err := h.tryOpen(t, a.write(t))
+	if a.load {
+		if err == nil {
+			_ = handler.Close(t.Context())
+		}
+		if err == nil || !strings.Contains(err.Error(), a.want) || !strings.Contains(err.Error(), "guest.wasm: ") || len(err.Error()) > 8<<10 {
+			t.Errorf("got %.8192v, want an error with the module's name and %q", err, a.want)
+		}
+		other()
+		checkGone(t, h)
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 3 {
+			other()
+		}
+	}()
+	for i, d := range plugintest.Deltas(t) {
+		before := h.fuel()
+		a.check(t, []*event.Delta{d}, h.must(t, handler, d), i == 0)
+		// One call, and perhaps a new guest.
+		if used := h.fuel() - before; !strings.Contains(a.limits, "fuel") && used > attackFuel+attackInitFuel {
+			t.Errorf("a delta took %v fuel", used)
+		}
+	}
+	a.check(t, plugintest.Deltas(t), h.must(t, handler, plugintest.Deltas(t)...), false)
+	<-done
+	if err := handler.Close(context.WithoutCancel(t.Context())); err != nil {
+		t.Error(err)
+	}
+	checkGone(t, h)
+}
+
+func (h *host) must(t *testing.T, handler plugins.Handler, batch ...*event.Delta) []plugins.Result {
+	t.Helper()
+	results, err := handler.Handle(context.WithoutCancel(t.Context()), batch)
+	if err != nil || len(results) != len(batch) {
+		t.Fatalf("%d results for %d deltas: %v", len(results), len(batch), err)
+	}
+	return results
+}
+
+// check looks at results: errors name handler and object.
+func (a attack) check(t *testing.T, batch []*event.Delta, results []plugins.Result, first bool) {
+	t.Helper()
+	for i, r := range results {
+		if text := fmt.Sprint(r.Err); r.Err != nil && !strings.HasPrefix(text, fmt.Sprintf("wasm %q: %s: ", "enrich", batch[i])) || len(text) > 8<<10 {
+			t.Errorf("the error does not name handler and object, or is too long: %.8192v", r.Err)
+		}
+		if first && (a.want == "" && r.Err != nil || a.want != "" && !strings.Contains(fmt.Sprint(r.Err), a.want)) {
+			t.Errorf("got %s: %v, want an error with %q", r.Verdict, r.Err, a.want)
+		}
+	}
+}
+
+func (h *host) fuel() float64 {
+	return testutil.ToFloat64(h.env.Metrics.GuestFuel.WithLabelValues(h.env.Name))
+}
+
+// checkGone wants nothing to be left of a handler's guests. That no goroutine is left TestMain wants.
+func checkGone(t *testing.T, h *host) {
+	t.Helper()
+	if m := h.memory(); m != 0 {
+		t.Errorf("the guests have %v bytes of memory when they are gone", m)
+	}
+}
+
+func sufferAll(t *testing.T, attacks []attack) {
+	t.Helper()
+	other := neighbour(t)
+	for _, a := range attacks {
+		t.Run(a.name, func(t *testing.T) { a.suffer(t, other) })
+	}
+}
+
 // TestStopped runs an endless loop, alone and in a batch, while Go's garbage collector wants to run: it has to wait for the guest.
+// `go -C bench run ./guests` says how long.
 func TestStopped(t *testing.T) {
 	handler := newHost().open(t, config(t, guest(forEver(), constant(opI64, 0))))
 	for _, n := range []int{1, 7} {
@@ -35,32 +183,96 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestHostile is about guests that want to harm the router: each is stopped, the error says why and names handler and object, and
-// another handler works as before.
-func TestHostile(t *testing.T) {
-	other := newHost().open(t, config(t, guest(constant(opI64, 2))))
-	tests := []struct {
-		name  string
-		guest module
-		want  string
-	}{
-		{"an endless loop", guest(forEver(), constant(opI64, 0)), "limits.fuel"},
-		{"an endless recursion", guest(opGet, 0, opGet, 1, opCall, 2), "nested too deeply"},
+// TestHostileStart is about guests that do harm before they have handled anything.
+func TestHostileStart(t *testing.T) {
+	loop := func(name string) module {
+		m := guest(constant(opI64, 0))
+		if f := m.function(name); f != nil {
+			f.body = append(forEver(), f.body...)
+		} else {
+			m.funcs = append(m.funcs, function{name: name, body: forEver()})
+		}
+		return m
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			handler := newHost().open(t, config(t, tt.guest))
-			results, err := handler.Handle(context.WithoutCancel(t.Context()), plugintest.Deltas(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := results[0]
-			if r.Verdict != plugins.Fail || !strings.Contains(fmt.Sprint(r.Err), tt.want) || !strings.HasPrefix(r.Err.Error(), `wasm "enrich": added pods default/a: `) {
-				t.Errorf("got %s: %v", r.Verdict, r.Err)
-			}
-			if got := verdicts(handle(t, other, plugintest.Deltas(t)[:3])); got != "drop drop drop" {
-				t.Errorf("the other handler says %s", got)
-			}
-		})
+	init := func(body ...any) module {
+		m := guest(constant(opI64, 0))
+		m.funcs = append(m.funcs, function{name: "rtr_init", params: []byte{i32, i32}, results: []byte{i32}, locals: 1, body: code(body...)})
+		return m
 	}
+	section := loop("begin")
+	section.raw = map[byte][]byte{8: uleb(3)}
+	deep := guest(constant(opI64, 0))
+	deep.funcs = append(deep.funcs, function{name: "_initialize", body: code(opCall, 3)})
+	exits := guest(constant(opI64, 0))
+	exits.imports = []function{{module: "wasi_snapshot_preview1", name: "proc_exit", params: []byte{i32}}}
+	exits.funcs = append(exits.funcs, function{name: "_initialize", body: code(constant(opI32, 3), opCall, 0)})
+	odd := guest(constant(opI64, 0))
+	odd.funcs = append(odd.funcs, function{name: "_initialize", params: []byte{i32}})
+	const tooMuch = "instructions: raise limits.initFuel"
+	sufferAll(t, []attack{
+		{name: "loop in rtr_abi_version", guest: loop("rtr_abi_version"), load: true, want: tooMuch},
+		{name: "loop in rtr_alloc", guest: loop("rtr_alloc"), want: "raise limits.fuel"},
+		{name: "loop in rtr_init", guest: init(forEver(), constant(opI32, 0)), load: true, want: tooMuch},
+		{name: "loop in _initialize", guest: loop("_initialize"), load: true, want: tooMuch},
+		{name: "loop in the start section", guest: section, load: true, want: "limits.initFuel"},
+		{name: "deep recursion in _initialize", guest: deep, limits: "initFuel: 50M", load: true, want: "nested too deeply"},
+		{name: "exit in _initialize", guest: exits, load: true, want: "exited with code 3"},
+		{name: "_initialize with a parameter", guest: odd, load: true, want: "_initialize"},
+		{name: "trap in rtr_init", guest: init(opUnreachable), load: true, want: "rtr_init: the guest trapped: unreachable"},
+		{name: "a message at the end of memory", guest: init(constant(opI32, 17<<16-4)), load: true, want: "rtr_init: it returned"},
+		{name: "memory.grow in rtr_init", guest: init(constant(opI32, 1<<14), opMemoryGrow, 0), load: true, want: "rtr_init: "},
+	})
 }
+
+// TestHostileCode is about guests that do not stop, or take what they can get.
+func TestHostileCode(t *testing.T) {
+	const fuel, deep = "raise limits.fuel", "nested too deeply"
+	body := func(parts ...any) module { return guest(code(parts...), constant(opI64, 0)) }
+	bulk := func(op int, args ...int64) []byte {
+		var b []byte
+		for _, a := range args {
+			b = append(b, constant(opI32, a)...)
+		}
+		immediates := map[int]int{10: 2, 11: 1}[op]
+		return append(append(b, 0xfc, byte(op)), make([]byte, immediates)...)
+	}
+	forEver := func(parts ...any) []byte { return code(opLoop, empty, code(parts...), opBr, 0, opEnd) }
+	tables := body(forEver(opGet, 2, 0x0e /* br_table */, uleb(3), 0, 0, 0, 0))
+	grow := func(pages int64) []byte { return code(constant(opI32, pages), opMemoryGrow, 0, opDrop) }
+	many := body(forEver(grow(1)))
+	many.memory = []byte{0, 17}
+	sufferAll(t, []attack{
+		{name: "endless loop", guest: body(forEver()), want: fuel},
+		{name: "endless loop at the default fuel", guest: body(forEver()), limits: "fuel: 10M", want: fuel},
+		{name: "loop of nops", guest: body(forEver(nops(1000))), want: fuel},
+		{name: "loop by br_table", guest: tables, want: fuel},
+		{name: "nested loops", guest: body(forEver(opLoop, empty, opGet, 2, opBrIf, 0, opEnd)), want: fuel},
+		{name: "loop of divisions", guest: body(forEver(constant(opI32, 7), constant(opI32, 3), 0x6d, opDrop)), want: fuel},
+		{name: "exponential tree of calls", guest: tree(40), want: fuel},
+		{name: "deep recursion", guest: guest(opGet, 0, opGet, 1, opCall, 2), want: deep},
+		{name: "mutual recursion", guest: mutual(), limits: "fuel: 50M", want: deep},
+		{name: "recursion by call_indirect", guest: indirect(), limits: "fuel: 50M", want: deep},
+		{name: "call_indirect of what is not there", guest: indirectTo(5), want: "trapped: "},
+		{name: "recursion with a large frame", guest: largeFrame(), limits: "fuel: 50M", want: deep},
+		{name: "memory bomb", guest: body(grow(900), grow(900)), limits: "fuel: 20M", want: ""},
+		{name: "memory bomb of 2 GiB", guest: body(grow(1 << 15)), want: fuel},
+		{name: "memory.grow in a loop", guest: many, want: fuel},
+		{name: "memory.grow by nothing in a loop", guest: body(forEver(grow(0))), want: fuel},
+		{name: "memory.fill in a loop", guest: body(forEver(bulk(11, 0, 1, 17<<16))), want: fuel},
+		{name: "memory.fill of 4 GiB", guest: body(bulk(11, 0, 1, -1)), want: fuel},
+		{name: "memory.copy in a loop", guest: body(forEver(bulk(10, 8, 0, 16<<16))), want: fuel},
+		{name: "memory.copy out of bounds", guest: body(bulk(10, 17<<16-4, 0, 8)), want: "out of bounds memory access"},
+		{name: "memory.copy of nothing in a loop", guest: body(forEver(bulk(10, 0, 0, 0))), want: fuel},
+		{name: "table.grow in a loop", guest: tableGrow(100), want: fuel},
+		{name: "table.grow by 4 Gi", guest: tableGrow(-1), want: fuel},
+		{name: "trap", guest: guest(opUnreachable), want: "trapped: unreachable"},
+		{name: "division by zero", guest: body(constant(opI32, 1), constant(opI32, 0), 0x6d, opDrop), want: "trapped: integer divide by zero"},
+		{name: "load out of bounds", guest: body(constant(opI32, -1), opLoad, 0, 0, opDrop), want: "out of bounds memory access"},
+		{name: "load with the largest offset", guest: body(constant(opI32, -1), opLoad, 0, uleb(1<<32-1), opDrop), want: "out of bounds memory access"},
+		{name: "trap on deletes only", guest: guest(onDeleted(opUnreachable)), want: ""},
+		{name: "trap at the third call", guest: atThird(code(opUnreachable)), want: ""},
+		{name: "loop at the third call", guest: atThird(forEver()), want: ""},
+	})
+}
+
+func nops(n int) []byte { return []byte(strings.Repeat("\x01", n)) }

@@ -103,12 +103,14 @@ func hostHTTP(ctx context.Context, c *hostCall) int64 {
 	if !ok {
 		return statusInvalid
 	}
-	c.charge(int64(size)) // it is parsed
+	c.charge(httpFuel + parseFuel(int(size)))
 	ctx, cancel := context.WithDeadline(ctx, c.scope.deadline)
 	defer cancel()
 	return int64(c.scope.reply(c, "http", text, c.u32(2), c.u32(3), func() ([]byte, int32) {
 		answer, status := c.scope.rights.http.do(ctx, string(text))
-		c.charge(int64(len(answer)))
+		if status >= 0 {
+			c.charge(sendFuel + parseFuel(len(answer)))
+		}
 		return answer, status
 	}))
 }

@@ -11,7 +11,6 @@ import (
 
 const (
 	maxKey = 512 // bytes of a key
-	kvFuel = 200 // for keeping a value
 	// maxTTL is as good as for ever.
 	maxTTL = 100 * 365 * 24 * time.Hour
 )
@@ -90,6 +89,7 @@ func (c *hostCall) key() (string, bool) {
 	if size == 0 || size > maxKey {
 		return "", false
 	}
+	c.charge(kvFuel + 2*int64(size))
 	key, ok := c.memory.Read(at, size)
 	return string(key), ok
 }
@@ -126,7 +126,7 @@ func hostKVSet(_ context.Context, c *hostCall) int64 {
 	if int64(len(value)) > r.kvLimit {
 		return statusQuota // not worth a copy
 	}
-	c.charge(kvFuel + copyFuel(len(value)))
+	c.charge(keepFuel + 3*copyFuel(len(value)))
 	w := plugins.KVWrite{Key: key, Value: append([]byte{}, value...)}
 	if 0 < ttl && ttl < int64(maxTTL/time.Millisecond) {
 		w.Expires = time.Now().Round(0).Add(time.Duration(ttl) * time.Millisecond)

@@ -35,7 +35,10 @@ func (g *guestLog) line(ctx context.Context, level slog.Level, from string, text
 	if !g.log.Enabled(ctx, level) || !g.allow() {
 		return
 	}
-	g.log.Log(ctx, level, "guest", "from", from, "text", clean(bytes.TrimRight(text, "\r\n"), g.longest))
+	if len(text) <= g.longest+2 { // what is cut is not searched
+		text = bytes.TrimRight(text, "\r\n")
+	}
+	g.log.Log(ctx, level, "guest", "from", from, "text", clean(text, g.longest))
 }
 
 func (g *guestLog) allow() bool {

@@ -13,7 +13,6 @@ import (
 const (
 	maxLookupRequest = 4 << 10 // bytes
 	maxLookupAnswer  = 8 << 20 // bytes
-	objectFuel       = 50      // for finding and sorting an object
 )
 
 // lookupRequest is what a guest wants to know: one of index, list and get.
@@ -33,7 +32,7 @@ func hostLookup(_ context.Context, c *hostCall) int64 {
 	if !ok {
 		return statusInvalid
 	}
-	c.charge(int64(size))
+	c.charge(lookupFuel + parseFuel(int(size)))
 	s := c.scope
 	return int64(s.reply(c, "lookup", text, c.u32(2), c.u32(3), func() ([]byte, int32) {
 		request, err := parseLookup(string(text))
@@ -112,13 +111,13 @@ func (r *lookupRequest) answer(c *hostCall, of *rights) ([]byte, int32) {
 	case r.count:
 		return fmt.Appendf(nil, `{"count":%d}`, of.lookup.Count(source, index, r.key)), statusOK
 	}
+	c.charge(objectFuel * int64(of.lookup.Count(source, index, r.key)))
 	return objects(c, of.lookup.Lookup(source, index, r.key))
 }
 
 // objects writes {"objects": […]}, unless that would be too long.
 func objects(c *hostCall, all []*event.Object) ([]byte, int32) {
 	const before, after = `{"objects":[`, `]}`
-	c.charge(objectFuel * int64(len(all)))
 	size := len(before) + len(after)
 	for _, o := range all {
 		if size += len(o.JSON()) + 1; size > maxLookupAnswer {

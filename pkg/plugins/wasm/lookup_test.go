@@ -53,6 +53,17 @@ func two(t *testing.T) *catalog {
 	return &catalog{objects: []*event.Object{plugintest.Object(t, `{"metadata":{"name":"a"}}`), plugintest.Object(t, `{"metadata":{"name":"b"}}`)}}
 }
 
+// counted is what the cache is asked in all: what is listed is counted first, since it is paid for before.
+func counted(asked ...string) (all []string) {
+	for _, question := range asked {
+		if of, ok := strings.CutPrefix(question, "lookup "); ok {
+			all = append(all, "count "+of)
+		}
+		all = append(all, question)
+	}
+	return all
+}
+
 func TestLookup(t *testing.T) {
 	tests := []struct {
 		request string
@@ -109,8 +120,8 @@ func TestLookup(t *testing.T) {
 			if got := strings.Join(data(results), ""); got != tt.answer {
 				t.Errorf("got %s, want %s", got, tt.answer)
 			}
-			if got := strings.Join(c.asked, ", "); got != tt.asked {
-				t.Errorf("the cache was asked for %q, want %q, once", got, tt.asked)
+			if want := counted(tt.asked); tt.asked != "" && !slices.Equal(c.asked, want) || tt.asked == "" && c.asked != nil {
+				t.Errorf("the cache was asked for %q, want %q, once", c.asked, want)
 			}
 		})
 	}
@@ -132,7 +143,7 @@ func TestLookupAgain(t *testing.T) {
 	run(t, handler, first(t))
 	run(t, handler, first(t))
 	once := []string{"lookup nodes||", "lookup nodes||", "lookup nodes||", "get nodes||a", "lookup nodes||", "lookup nodes||"}
-	if want := slices.Concat(once, once); !slices.Equal(c.asked, want) {
+	if want := counted(slices.Concat(once, once)...); !slices.Equal(c.asked, want) {
 		t.Errorf("asked %q, want %q", c.asked, want)
 	}
 }

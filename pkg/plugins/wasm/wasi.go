@@ -157,7 +157,7 @@ func wasiTime(_ context.Context, c *hostCall) int64 {
 func wasiRandom(_ context.Context, c *hostCall) int64 {
 	buf, ok := c.memory.Read(c.u32(0), c.u32(1))
 	if ok {
-		c.charge(randomFuel(len(buf)))
+		c.charge(c.scope.randomFuel(len(buf)))
 		c.scope.fillRandom(buf)
 	}
 	return written(ok)
@@ -219,6 +219,7 @@ func wasiWrite(_ context.Context, c *hostCall) int64 {
 	if !ok {
 		return wasiFault
 	}
+	c.charge(pieceFuel * int64(n))
 	sum := uint32(0)
 	for ; len(pieces) > 0; pieces = pieces[8:] {
 		text, ok := c.memory.Read(binary.LittleEndian.Uint32(pieces), binary.LittleEndian.Uint32(pieces[4:]))

@@ -142,6 +142,7 @@ func (f *function) table(at int) {
 		outermost = min(outermost, len(f.frames)-1-depth)
 		f.targets = append(f.targets, depth)
 	}
+	f.blocks -= n - n/4 // they cost less than others
 	before := len(f.edits)
 	f.store(at, outermost)
 	f.deferHead(f.targets, len(f.edits)-before)

@@ -45,5 +45,6 @@
 //   - Nothing that two readers could read differently passes: LEB128 numbers are bounded, reserved bytes are one byte, and the
 //     opcodes of SIMD must be in their shortest form, of which the engine relies on one byte.
 //
-// Custom sections but the names of functions are dropped: offsets of debug information would be wrong.
+// Custom sections but the names of functions are dropped: offsets of debug information would be wrong. So are the names if one of them
+// is very long, since each line of a trace repeats one.
 package meter

@@ -55,6 +55,11 @@ func (p *parser) rewrite(index int, body reader) error {
 	if p.values += f.values; f.ok() && p.values/32 > int(p.cfg.MaxValues) {
 		f.failAt(0, "the functions have more than %d values: too large to compile", 32*int64(p.cfg.MaxValues))
 	}
+	if most := int(p.cfg.MaxBlocks); f.ok() && f.blocks > most {
+		f.failAt(0, "function %d has %d blocks and branches, more than the limit of %d: too large to compile", index, f.blocks, most)
+	} else if p.squares += f.blocks * f.blocks; p.squares > 4*most*most {
+		f.failAt(0, "the functions up to %d together have too many blocks and branches: too large to compile", index)
+	}
 	if !f.ok() {
 		return f.err
 	}
@@ -259,7 +264,7 @@ func (w *writer) guard(frame, limit int64) {
 
 // emit puts the module together.
 func (p *parser) emit() *Module {
-	m := &Module{Fuel: p.fresh("rtr_fuel"), StackLimit: p.cfg.Stack}
+	m := &Module{Fuel: p.fresh("rtr_fuel"), Tables: p.imported.tables, Globals: p.imported.globals, StackLimit: p.cfg.Stack}
 	m.Stack = p.fresh("rtr_stack")
 	size := 64
 	for _, s := range p.sections {

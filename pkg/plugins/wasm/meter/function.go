@@ -78,6 +78,7 @@ type function struct {
 	calls   bool // others
 	sized   bool // has instructions that are charged by size
 	cached  bool // has loops with the fuel in a local
+	blocks  int  // see Config.MaxBlocks
 	seen    int  // instructions
 	targets []int
 }
@@ -165,6 +166,7 @@ func (f *function) push(at int, op byte, t signature) {
 		}
 	}
 	f.values += t.params + t.results
+	f.blocks++
 	f.frames = append(f.frames, fr)
 	if fr.dead {
 		return
@@ -185,6 +187,7 @@ func (f *function) label(depth int) {
 	top := &f.frames[len(f.frames)-1]
 	top.reach = min(top.reach, target)
 	f.values += f.frames[target].start
+	f.blocks++
 	if f.charge != none && f.frames[target].op != opLoop {
 		f.frames[target].branched = true
 	}
@@ -300,7 +303,7 @@ func (f *function) cacheLoops() {
 // read reads the whole body.
 func (f *function) read(t signature) {
 	f.frames, f.edits, f.loops = f.frames[:0], f.edits[:0], f.loops[:0]
-	f.values, f.calls, f.sized, f.seen = f.locals, false, false, 0
+	f.values, f.calls, f.sized, f.blocks, f.seen = f.locals, false, false, 0, 0
 	f.begin(f.i, forced, none)
 	f.push(f.i, opBlock, signature{results: t.results})
 	for f.ok() && len(f.frames) > 0 {

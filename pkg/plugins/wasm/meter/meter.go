@@ -22,6 +22,9 @@ type Config struct {
 	// MaxValues bounds what the compiler has to hold of one function: its instructions, and the values that blocks, branches
 	// and calls pass, which take no bytes of the module. Default 4 Mi; all functions together may have 32 times as many.
 	MaxValues uint32
+	// MaxBlocks bounds the blocks and branches of one function, four targets of a table counted as one. The compiler takes time in
+	// proportion to their square, some ten seconds for so many; all functions together may have four times that. Default 20,000.
+	MaxBlocks uint32
 	// MaxTables bounds the tables. Default 16.
 	MaxTables uint32
 	// MaxTable bounds the entries of all tables that the module defines together, 8 bytes each: what they start with may not be
@@ -39,6 +42,8 @@ type Module struct {
 	// Stack is the name of the exported mutable i32 global that holds the stack in use. The host sets it to 0 before each call
 	// from outside. It is above StackLimit after a call that trapped for its depth, and at no other time.
 	Stack string
+	// Tables and Globals are what the module imports of these, as module.name; at most 100 bytes of each name.
+	Tables, Globals []string
 	// StackLimit is the Config's Stack, or its default.
 	StackLimit int32
 }
@@ -93,6 +98,7 @@ func (c Config) withDefaults() Config {
 	set(&c.MaxBody, 2<<20)
 	set(&c.MaxLocals, 20_000)
 	set(&c.MaxValues, 4<<20)
+	set(&c.MaxBlocks, 20_000)
 	set(&c.MaxTables, 16)
 	set(&c.MaxTable, 1<<20)
 	return c

@@ -2,6 +2,7 @@ package meter
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 )
 
@@ -46,7 +47,10 @@ type parser struct {
 	sections []section
 	types    []signature
 	funcs    []int // type of each function, the imported ones first
-	imported struct{ funcs, globals, tables, memories int }
+	imported struct {
+		funcs, memories int
+		globals, tables []string
+	}
 	globals  int
 	tables   int
 	memories int
@@ -55,6 +59,7 @@ type parser struct {
 	named    bool
 	exports  map[string]bool
 	values   int // of all functions, see Config.MaxValues
+	squares  int // of all functions, see Config.MaxBlocks
 
 	function function // the one that is read
 	body     []byte   // of the function that is written
@@ -168,8 +173,9 @@ func (p *parser) section(id byte, s reader) {
 // be wrong now, and nobody reads the rest.
 func (p *parser) customSection(s *reader) bool {
 	at, name := s.at(), s.name()
+	names := reader{b: s.b[s.i:]}
 	s.i = len(s.b)
-	if name != "name" {
+	if name != "name" || !s.ok() || !names.shortNames() {
 		return false
 	}
 	if p.named {
@@ -177,6 +183,39 @@ func (p *parser) customSection(s *reader) bool {
 	}
 	p.named = true
 	return true
+}
+
+// longestName bounds a name in bytes: one of a function stands in each line of a trace.
+const longestName = 4 << 10
+
+// shortNames reads the name section. It reports false if there is something wrong with it, or a name is too long.
+func (r *reader) shortNames() bool {
+	for r.ok() && r.left() > 0 {
+		id := r.byte()
+		sub := r.sub(int(r.u32()))
+		switch id {
+		case 0: // of the module
+			sub.shortName()
+		case 1: // of functions
+			for range sub.count(math.MaxUint32, "names") {
+				sub.u32()
+				sub.shortName()
+				if !sub.ok() {
+					break
+				}
+			}
+		}
+		if !sub.ok() {
+			return false
+		}
+	}
+	return r.ok()
+}
+
+func (r *reader) shortName() {
+	if at := r.at(); len(r.name()) > longestName {
+		r.fail(at, "a name is longer than %d bytes", longestName)
+	}
 }
 
 func (p *parser) functionSection(s *reader) {
@@ -219,8 +258,7 @@ func (p *parser) typeSection(s *reader) {
 
 func (p *parser) importSection(s *reader) {
 	for range s.count(math.MaxUint32, "imports") {
-		s.name()
-		s.name()
+		name := fmt.Sprintf("%.100s.%.100s", s.name(), s.name())
 		at := s.at()
 		switch kind := s.byte(); kind {
 		case 0:
@@ -230,7 +268,7 @@ func (p *parser) importSection(s *reader) {
 			refType(s)
 			limits(s)
 			p.tables++
-			p.imported.tables++
+			p.imported.tables = append(p.imported.tables, name)
 		case 2:
 			p.memory(s)
 			p.imported.memories++
@@ -238,7 +276,7 @@ func (p *parser) importSection(s *reader) {
 			valueType(s)
 			mutability(s)
 			p.globals++
-			p.imported.globals++
+			p.imported.globals = append(p.imported.globals, name)
 		case 4:
 			s.feature(at, "exception-handling")
 		default:
@@ -302,7 +340,7 @@ func (p *parser) exportSection(s *reader) {
 		at := s.at()
 		name := s.name()
 		if p.exports[name] {
-			s.fail(at, "export %q twice", name)
+			s.fail(at, "export %.100q twice", name)
 		}
 		p.exports[name] = true
 		switch kind := s.byte(); kind {
