@@ -98,7 +98,7 @@ func (a reader) results(n int) ([]plugins.Result, error) {
 		}
 		seen[i] = true
 		// Pieces may overlap, so that an answer could stand for many times its length.
-		if emitted += int64(a.u32(at + 24)); emitted > int64(a.Output) {
+		if emitted += int64(a.u32(at + 24)); emitted > int64(a.Output) && int(a.u32(at+24)) <= len(a.answer) {
 			return nil, fmt.Errorf("%w: it refers to more than %d bytes of events (limits.output)", errTooMuch, a.Output)
 		}
 		r, err := a.record(at)

@@ -125,10 +125,11 @@ func TestMalformed(t *testing.T) {
 		{"locals beyond all numbers", with(one, f, sec(10, append([]byte{1}, sized(slices.Concat([]byte{2, 1, i32}, []byte{0xff, 0xff, 0xff, 0xff, 0x0f, i32}, []byte{end}))...))), "more than 500 locals"},
 		{"blocks with many results", with(sec(1, slices.Concat([]byte{2, 0x60, 0, 0, 0x60, 0, 100}, slices.Repeat([]byte{i32}, 100))), f,
 			sec(10, append([]byte{1}, sized(slices.Concat([]byte{0}, slices.Repeat([]byte{block, 1, unreachable, end, unreachable}, 12), []byte{end}))...))), "more than 1000 values"},
+		{"many blocks", raw(slices.Repeat([]byte{block, 0x40, end}, 60), end), "61 blocks and branches, more than the limit of 50"},
 		{"large tables", with(sec(4, []byte{2, 0x70, 0, 60, 0x70, 0, 60})), "more than the limit of 100"},
 		{"many tables", with(sec(4, slices.Concat([]byte{9}, slices.Repeat([]byte{0x70, 0, 0}, 9)))), "more than the limit of 8"},
 	}
-	cfg := meter.Config{MaxFunctions: 100, MaxBody: 5000, MaxLocals: 500, MaxValues: 1000, MaxTables: 8, MaxTable: 100}
+	cfg := meter.Config{MaxFunctions: 100, MaxBody: 5000, MaxLocals: 500, MaxValues: 1000, MaxBlocks: 50, MaxTables: 8, MaxTable: 100}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := meter.Rewrite(tt.module, cfg)
