@@ -109,6 +109,7 @@ func (s *scope) sleep(ns int64) { s.clock.sleep(ns) }
 
 // hostNow is now_ns().
 func hostNow(_ context.Context, c *hostCall) int64 {
+	c.charge(clockFuel)
 	return c.scope.wallTime()
 }
 

@@ -24,6 +24,7 @@ const (
 
 	// What a function does beyond that, however little it has to work on.
 	pieceFuel  = 120    // a piece to write, also an empty one
+	clockFuel  = 200    // reading a clock
 	emitFuel   = 1500   // reading an event
 	kvFuel     = 400    // finding a key
 	keepFuel   = 1500   // keeping a value

@@ -115,7 +115,7 @@ const everything = `allow: {kv: true, lookup: [pods], http: [{host: "127.0.0.1:9
 func TestGarbage(t *testing.T) {
 	var attacks []attack
 	for _, f := range pointed() {
-		attacks = append(attacks, attack{name: f.name, guest: garbage(f), config: everything, limits: "fuel: 100M"})
+		attacks = append(attacks, attack{name: f.name, guest: garbage(f), config: everything, limits: "fuel: 1G"})
 	}
 	sufferAll(t, attacks)
 }
@@ -137,7 +137,7 @@ func TestFloods(t *testing.T) {
 		{name: "exit with 1", guest: exit(1), want: "the guest exited with code 1"},
 		{name: "exit with -1", guest: exit(-1), want: "the guest exited with code 4294967295"},
 		{name: "lines", guest: printing(1, 1000, "x\n"), want: ""},
-		{name: "line ends", guest: printing(2, 100, strings.Repeat("\n", 100)), want: ""},
+		{name: "line ends", guest: printing(2, 100, strings.Repeat("\n", 100)), limits: "fuel: 75M", want: ""},
 		{name: "no line end", guest: printing(1, 200, strings.Repeat("x", 200)), want: ""},
 		{name: "messages", guest: twice("log", 3, stormKey, 4), want: ""},
 		{name: "keys until there is no room", guest: twice("kv_set", stormKey, 4, stormLong, 1<<10, 0), config: "allow: {kv: true}", limits: "kv: 16Ki", want: ""},

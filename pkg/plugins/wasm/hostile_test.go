@@ -22,7 +22,7 @@ type attack struct {
 	// The module: guest, or these bytes.
 	guest module
 	bytes []byte
-	// The configuration beside the module, and more limits. Unless they say otherwise there is a tenth of the default fuel, to save time.
+	// The configuration beside the module, and more limits. Unless they say otherwise there is less than the default fuel, to save time.
 	config, limits string
 	// What the error of its first delta has to say; empty: it has none.
 	want string
@@ -32,8 +32,8 @@ type attack struct {
 
 // The fuel that attacks have.
 const (
-	attackFuel     = 1_000_000
-	attackInitFuel = 1_000_000
+	attackFuel     = 5_000_000
+	attackInitFuel = 5_000_000
 )
 
 func (a attack) write(t *testing.T) string {
@@ -215,7 +215,7 @@ func TestHostileStart(t *testing.T) {
 		{name: "loop in rtr_init", guest: init(forEver(), constant(opI32, 0)), load: true, want: tooMuch},
 		{name: "loop in _initialize", guest: loop("_initialize"), load: true, want: tooMuch},
 		{name: "loop in the start section", guest: section, load: true, want: "limits.initFuel"},
-		{name: "deep recursion in _initialize", guest: deep, limits: "initFuel: 50M", load: true, want: "nested too deeply"},
+		{name: "deep recursion in _initialize", guest: deep, limits: "initFuel: 500M", load: true, want: "nested too deeply"},
 		{name: "exit in _initialize", guest: exits, load: true, want: "exited with code 3"},
 		{name: "_initialize with a parameter", guest: odd, load: true, want: "_initialize"},
 		{name: "trap in rtr_init", guest: init(opUnreachable), load: true, want: "rtr_init: the guest trapped: unreachable"},
@@ -243,18 +243,18 @@ func TestHostileCode(t *testing.T) {
 	many.memory = []byte{0, 17}
 	sufferAll(t, []attack{
 		{name: "endless loop", guest: body(forEver()), want: fuel},
-		{name: "endless loop at the default fuel", guest: body(forEver()), limits: "fuel: 10M", want: fuel},
+		{name: "endless loop at the default fuel", guest: body(forEver()), limits: "fuel: 75M", want: fuel},
 		{name: "loop of nops", guest: body(forEver(nops(1000))), want: fuel},
 		{name: "loop by br_table", guest: tables, want: fuel},
 		{name: "nested loops", guest: body(forEver(opLoop, empty, opGet, 2, opBrIf, 0, opEnd)), want: fuel},
 		{name: "loop of divisions", guest: body(forEver(constant(opI32, 7), constant(opI32, 3), 0x6d, opDrop)), want: fuel},
 		{name: "exponential tree of calls", guest: tree(40), want: fuel},
-		{name: "deep recursion", guest: guest(opGet, 0, opGet, 1, opCall, 2), want: deep},
-		{name: "mutual recursion", guest: mutual(), limits: "fuel: 50M", want: deep},
-		{name: "recursion by call_indirect", guest: indirect(), limits: "fuel: 50M", want: deep},
+		{name: "deep recursion", guest: guest(opGet, 0, opGet, 1, opCall, 2), limits: "fuel: 500M", want: deep},
+		{name: "mutual recursion", guest: mutual(), limits: "fuel: 500M", want: deep},
+		{name: "recursion by call_indirect", guest: indirect(), limits: "fuel: 500M", want: deep},
 		{name: "call_indirect of what is not there", guest: indirectTo(5), want: "trapped: "},
-		{name: "recursion with a large frame", guest: largeFrame(), limits: "fuel: 50M", want: deep},
-		{name: "memory bomb", guest: body(grow(900), grow(900)), limits: "fuel: 20M", want: ""},
+		{name: "recursion with a large frame", guest: largeFrame(), limits: "fuel: 500M", want: deep},
+		{name: "memory bomb", guest: body(grow(900), grow(900)), limits: "fuel: 200M", want: ""},
 		{name: "memory bomb of 2 GiB", guest: body(grow(1 << 15)), want: fuel},
 		{name: "memory.grow in a loop", guest: many, want: fuel},
 		{name: "memory.grow by nothing in a loop", guest: body(forEver(grow(0))), want: fuel},

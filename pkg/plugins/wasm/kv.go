@@ -126,7 +126,7 @@ func hostKVSet(_ context.Context, c *hostCall) int64 {
 	if int64(len(value)) > r.kvLimit {
 		return statusQuota // not worth a copy
 	}
-	c.charge(keepFuel + 3*copyFuel(len(value)))
+	c.charge(keepFuel + 6*copyFuel(len(value)))
 	w := plugins.KVWrite{Key: key, Value: append([]byte{}, value...)}
 	if 0 < ttl && ttl < int64(maxTTL/time.Millisecond) {
 		w.Expires = time.Now().Round(0).Add(time.Duration(ttl) * time.Millisecond)

@@ -144,6 +144,7 @@ func wasiResolution(_ context.Context, c *hostCall) int64 {
 
 // wasiTime is clock_time_get(clock, precision, time).
 func wasiTime(_ context.Context, c *hostCall) int64 {
+	c.charge(clockFuel)
 	switch c.u32(0) {
 	case wasiRealtime:
 		return written(c.memory.WriteUint64Le(c.u32(2), uint64(c.scope.wallTime())))
