@@ -20,20 +20,42 @@ func (s *state) resolve(resource resolver) { s.resource.Store(&resource) }
 
 // restoreRoute gives a route what it owed, under its former name too.
 func (s *state) restoreRoute(route *config.Route) error {
-	if route.Was != "" {
-		own, err := s.db.Debt(route.Name)
-		if err == nil {
-			err = s.db.Rename(route.Was, route.Name, own.Last)
-		}
-		if err != nil {
-			return err
-		}
+	if waits, err := s.inherit(route); waits || err != nil {
+		return err
 	}
 	owed, debt, err := s.debt(route, *s.resource.Load())
 	if err != nil {
 		return err
 	}
 	return s.pipeline.Restore(route.Name, owed, debt)
+}
+
+// inherit puts what a route owed under its former name under the present one. Where that cannot be written (a full disk is no reason not
+// to run) the route waits for it, and tries again.
+func (s *state) inherit(route *config.Route) (waits bool, err error) {
+	if route.Was == "" {
+		return false, nil
+	}
+	if owes, err := s.db.Owes(route.Was); err != nil || !owes {
+		return false, err
+	}
+	own, err := s.db.Debt(route.Name)
+	if err != nil {
+		return false, err
+	}
+	failed := s.db.Rename(route.Was, route.Name, own.Last)
+	if failed == nil {
+		return false, nil
+	}
+	s.log.Warn("a route stands still until there is room for what it owed under its former name", "route", route.Name, "err", failed)
+	before, err := s.db.Debt(route.Was)
+	if err == nil {
+		own, err = s.db.Debt(route.Name) // a part of it may have been moved
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, s.pipeline.Inherit(route.Name, route.Was, before, own)
 }
 
 // debt returns what a route owes in all, and as much of it as its memory may hold.

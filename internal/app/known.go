@@ -30,8 +30,9 @@ func (r *router) learnRoutes(ctx context.Context, old *parts) error {
 			return fmt.Errorf("what routes owed that come back cannot be read: %w", err)
 		}
 	}
+	// A full disk is no reason not to run: what is long gone is there a little longer.
 	if err := r.state.db.ExpireDebts(time.Now()); err != nil {
-		return fmt.Errorf("state.dir: %w", err)
+		r.log.Warn(notForgotten, "err", err)
 	}
 	for _, p := range r.plan.routes {
 		if !asks(p) {

@@ -227,6 +227,9 @@ func (r *router) prepare(ctx context.Context, old *parts) (*pipeline.Change, err
 		return nil, err
 	}
 	change, err := r.pipeline.Prepare(r.routes())
+	if errors.Is(err, pipeline.ErrWaiting) {
+		err = fmt.Errorf("%w: %w", errBusy, err)
+	}
 	if err != nil || r.state == nil {
 		return change, err
 	}

@@ -49,6 +49,7 @@
 //	watches/<id>/cluster            uid of the namespace kube-system of the cluster that the objects are of; not there: meta/cluster
 //	watches/<id>/objects/<ns>\0<n>  a byte (1: identity only) and the JSON
 //	watches/<id>/intents/<uid>\0<ns>\0<n>
+//	watches/<id>/order/<uid>\0<ns>\0<n>  a number: the intents ascend as they came (since format 4)
 //	routes/<name>/state             since when the route is not configured
 //	routes/<name>/owed/<id>         a delta: attempts, flags, op, source, time, sinks that are done, resource, Old, New
 //	undelivered/state               the number of the dead letter that was written last (since format 2)

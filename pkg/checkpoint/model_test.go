@@ -28,13 +28,14 @@ type model struct {
 	watches  map[string]*modelWatch
 	routes   map[string]map[uint64]checkpoint.Owed
 	memories map[string]map[string]checkpoint.Value
+	intents  int // that were written so far
 }
 
 type modelWatch struct {
 	fed       string
 	relisting bool
 	objects   map[event.Key]*event.Object
-	intents   map[checkpoint.Identity]bool
+	intents   map[checkpoint.Identity]int // numbered as they came
 }
 
 func newModel() *model {
@@ -43,7 +44,7 @@ func newModel() *model {
 
 func (m *model) watch(id string) *modelWatch {
 	if m.watches[id] == nil {
-		m.watches[id] = &modelWatch{objects: map[event.Key]*event.Object{}, intents: map[checkpoint.Identity]bool{}}
+		m.watches[id] = &modelWatch{objects: map[event.Key]*event.Object{}, intents: map[checkpoint.Identity]int{}}
 	}
 	return m.watches[id]
 }
@@ -157,10 +158,12 @@ func (m *model) check(t *rapid.T, db *checkpoint.DB) {
 				t.Fatalf("watch %s: object %s is not what was written", id, parsed)
 			}
 		}
+		last := 0
 		for _, in := range got.Intents {
-			if !want.intents[in] {
-				t.Fatalf("watch %s: intent %v was not written", id, in)
+			if want.intents[in] <= last {
+				t.Fatalf("watch %s: intent %v was not written, or not after the one before it", id, in)
 			}
+			last = want.intents[in]
 		}
 	}
 	for _, name := range modelRoutes {
@@ -298,7 +301,8 @@ func TestModel(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, in := range intents {
-					m.watch(id).intents[in] = true
+					m.intents++
+					m.watch(id).intents[in] = m.intents
 				}
 			} else if rapid.IntRange(0, 3).Draw(t, "rename") == 0 {
 				from, to := modelRoutes[0], modelRoutes[1]

@@ -138,11 +138,8 @@ func (tx *reading) watch(name string, take func(o Object)) (*Watch, error) {
 	if err := tx.objects(tx.shelf(watchesBucket, name, objectsBucket), take); err != nil {
 		return nil, err
 	}
-	return w, tx.each(tx.shelf(watchesBucket, name, intentsBucket), func(_, payload []byte) error {
-		id, err := parseIdentity(payload)
-		w.Intents = append(w.Intents, id)
-		return err
-	})
+	w.Intents, err = tx.intents(name)
+	return w, err
 }
 
 // objects reads objects on all cores: what takes time is to decompress them, and what is done with them while they are at hand.

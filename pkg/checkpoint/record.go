@@ -91,23 +91,6 @@ func parseWatchState(payload []byte) (watchState, error) {
 	return s, r.done()
 }
 
-// payload of an intent.
-func (id Identity) payload() []byte {
-	var f fields
-	f.text(id.UID)
-	f.text(id.Key.Namespace)
-	f.text(id.Key.Name)
-	return f
-}
-
-func parseIdentity(payload []byte) (Identity, error) {
-	r := reader{rest: payload}
-	id := Identity{UID: r.text()}
-	id.Key.Namespace = r.text()
-	id.Key.Name = r.text()
-	return id, r.done()
-}
-
 // An object's payload is a byte (1: bare) and its JSON.
 func objectPayload(o *event.Object, bareOnly bool) []byte {
 	if bareOnly || secret(o) {

@@ -15,7 +15,8 @@ type Watch struct {
 	// Relisting: the cut was made inside a relist. Objects is neither the old list nor the new one, and Fed must not be resumed from.
 	Relisting bool
 	Objects   []Object
-	// Intents are objects whose first delivery may have begun but which no cut holds yet: their state is not known.
+	// Intents are objects whose first delivery may have begun but which no cut holds yet: their state is not known. They come in the
+	// order in which they were written.
 	Intents []Identity
 }
 

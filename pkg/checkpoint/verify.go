@@ -8,7 +8,7 @@ import (
 )
 
 // Format is the number of the format that this version writes, see the package comment.
-const Format = 3
+const Format = 4
 
 // oldestReader is the oldest Format whose readers understand what this version writes.
 const oldestReader = 1
@@ -20,6 +20,7 @@ const (
 	routesBucket  = "routes"
 	objectsBucket = "objects"
 	intentsBucket = "intents"
+	orderBucket   = "order"
 	owedBucket    = "owed"
 	lettersBucket = "undelivered" // behind meta, which readers want first
 	entriesBucket = "entries"

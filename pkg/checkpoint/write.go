@@ -284,7 +284,7 @@ func (tx *writing) watch(c *WatchCut) error {
 		return err
 	}
 	if c.Reset {
-		for _, inner := range []string{objectsBucket, intentsBucket} {
+		for _, inner := range []string{objectsBucket, intentsBucket, orderBucket} {
 			if err := tx.drop(s, inner); err != nil {
 				return err
 			}
@@ -305,43 +305,24 @@ func (tx *writing) watch(c *WatchCut) error {
 	if err != nil {
 		return err
 	}
-	intents, err := tx.make(watchesBucket, name, intentsBucket)
+	intents, err := tx.intentShelves(name)
 	if err != nil {
 		return err
 	}
 	return tx.objects(objects, intents, c)
 }
 
-func (tx *writing) objects(objects, intents shelf, c *WatchCut) error {
+func (tx *writing) objects(objects shelf, intents intentShelves, c *WatchCut) error {
 	for _, id := range c.Deleted {
-		if err := errors.Join(tx.remove(objects, objectKey(id.Key)), tx.remove(intents, intentKey(id))); err != nil {
+		if err := errors.Join(tx.remove(objects, objectKey(id.Key)), tx.endIntent(intents, id)); err != nil {
 			return err
 		}
 	}
 	for _, o := range c.Put {
-		if err := tx.remove(intents, intentKey(Identity{o.Key(), o.UID()})); err != nil {
+		if err := tx.endIntent(intents, Identity{o.Key(), o.UID()}); err != nil {
 			return err
 		}
 		if err := tx.put(objects, objectKey(o.Key()), objectPayload(o, c.BareOnly)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (tx *writing) intents(watch string, ids []Identity, over map[Identity]bool) error {
-	if watch == "" {
-		return errors.New("a watch without an id")
-	}
-	s, err := tx.make(watchesBucket, bucketName(watch), intentsBucket)
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		if over[id] {
-			continue
-		}
-		if err := tx.put(s, intentKey(id), id.payload()); err != nil {
 			return err
 		}
 	}
@@ -385,10 +366,6 @@ func (tx *writing) route(c *RouteCut) error {
 // The keys. Nothing is read back from them but an owed delta's id, so what is too long for a key is hashed.
 
 func objectKey(k event.Key) []byte { return bounded(k.Namespace + "\x00" + k.Name) }
-
-func intentKey(id Identity) []byte {
-	return bounded(id.UID + "\x00" + id.Key.Namespace + "\x00" + id.Key.Name)
-}
 
 func owedKey(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 

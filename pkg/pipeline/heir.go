@@ -30,6 +30,31 @@ func (c *Change) Inherit(name, was string, before, own checkpoint.Debt) error {
 	return nil
 }
 
+// Inherit makes a route owe first what is on disk under another name, was, and could not be put under its own: before says how much that
+// is, and own what is on disk under its own name. It is called instead of [Pipeline.Restore], before Start and before the first Admit. The
+// route stands still until the rename has succeeded, which is tried from Start on; what comes meanwhile waits behind it.
+//
+// The error says that there is no such route, or that it is too late.
+func (p *Pipeline) Inherit(name, was string, before, own checkpoint.Debt) error {
+	p.lifecycle.Lock()
+	defer p.lifecycle.Unlock()
+	routes := p.now.Load().routes
+	i := slices.IndexFunc(routes, func(r *route) bool { return r.cfg.Name == name })
+	if i < 0 || p.cancel != nil || p.cfg.Store == nil {
+		return fmt.Errorf("route %q: what %q owed cannot be inherited: there is no such route, nothing is on disk, or the pipeline has started", name, was)
+	}
+	routes[i].heir = heir{was: was, first: before, own: own}
+	routes[i].follow(nil)
+	return nil
+}
+
+// waits reports whether the route stands still until what it inherits is under its name.
+func (r *route) waits() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.q.tail.held
+}
+
 // follow makes the numbers of r, which has owed nothing yet, begin behind those of what it is to owe first.
 func (r *route) follow(from *route) {
 	last := uint64(0)
@@ -98,8 +123,10 @@ func (p *Pipeline) rename(ctx context.Context, to *route) bool {
 		if err == nil {
 			return true
 		}
-		p.log.Error("what a route owes cannot be put under its new name: it stands still, and it is tried again",
-			slog.String("route", to.cfg.Name), slog.String("was", to.heir.was), slog.Any("error", err))
+		if to.mayComplain("rename") {
+			to.log.Error("what the route owes cannot be put under its new name: it stands still, and it is tried again",
+				slog.String("was", to.heir.was), slog.Any("error", err))
+		}
 		pause.Reset(readAgain)
 		select {
 		case <-pause.C:

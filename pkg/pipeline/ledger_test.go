@@ -17,6 +17,7 @@ type flakyDisk struct {
 	mu      sync.Mutex
 	luck    *chance // nil: always
 	failing bool
+	full    bool   // nothing can be renamed
 	before  func() // called before something is renamed
 	soon    int    // how often a cut was asked for
 }
@@ -26,6 +27,9 @@ func (k *flakyDisk) Rename(ctx context.Context, was, name string, upTo uint64) e
 	k.before()
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.full {
+		return errDown
+	}
 	return k.disk.Rename(ctx, was, name, upTo)
 }
 

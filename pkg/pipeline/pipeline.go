@@ -18,6 +18,10 @@ import (
 // ErrStopped is the error of [Pipeline.Admit] once the pipeline takes no more deltas.
 var ErrStopped = errors.New("the pipeline is stopped")
 
+// ErrWaiting is wrapped by the error of [Pipeline.Prepare] while a route that would change still waits for what it inherits, see
+// [Pipeline.Inherit].
+var ErrWaiting = errors.New("what the route owes is not under its new name yet, because the state file cannot be written")
+
 // gaugeInterval is how often the age of the oldest owed delta is measured.
 const gaugeInterval = time.Second
 
@@ -151,6 +155,10 @@ func (p *Pipeline) Start(ctx context.Context) {
 	defer p.lifecycle.Unlock()
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	for _, r := range p.now.Load().routes {
+		if r.waits() {
+			p.workers.Go(func() { p.inherit(p.ctx, nil, r) })
+			continue
+		}
 		p.run(r) //nolint:contextcheck // it runs as long as Start says
 	}
 	p.workers.Go(func() { p.measure(p.ctx) })
@@ -223,13 +231,9 @@ func (p *Pipeline) undelivered() error {
 // the error says so. What is owed is forgotten, but for what [Pipeline.Dirty] still hands over. Close may be called without Start, and again.
 func (p *Pipeline) Close(ctx context.Context) error {
 	p.stopOnce.Do(func() { close(p.stopping) })
-	p.lifecycle.Lock()
-	defer p.lifecycle.Unlock()
-	if p.cancel == nil {
+	if !p.cease() {
 		return nil
 	}
-	p.closed = true
-	p.cancel()
 	p.countTurnedDown()
 	done := make(chan struct{})
 	go func() { p.workers.Wait(); close(done) }()
@@ -239,6 +243,18 @@ func (p *Pipeline) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("a handler or sink did not return when it was stopped: %w", ctx.Err())
 	}
+}
+
+// cease tells the workers to end. It returns false if there are none.
+func (p *Pipeline) cease() bool {
+	p.lifecycle.Lock()
+	defer p.lifecycle.Unlock()
+	if p.cancel == nil {
+		return false
+	}
+	p.closed = true
+	p.cancel()
+	return true
 }
 
 // RouteStatus is the state of a route, for readiness and humans.

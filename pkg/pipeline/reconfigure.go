@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -36,6 +37,7 @@ type pair struct{ route, from *route }
 // whatever its filter says, by its handler to its sinks, without those that have it already. The others are new.
 //
 // There is one Change at a time: none is prepared before the last one was finished, or given up without having been swapped.
+// The error names a route that cannot work, or wraps [ErrWaiting]; with that one the Change is to be abandoned.
 func (p *Pipeline) Prepare(routes []Route) (*Change, error) {
 	now := p.now.Load()
 	find := func(name string) *route {
@@ -74,7 +76,28 @@ func (p *Pipeline) Prepare(routes []Route) (*Change, error) {
 		}
 	}
 	c.next.table = filters.NewTable(entries)
-	return c, nil
+	return c, c.waits()
+}
+
+// waits returns an error if a route that is at work could not be exchanged now.
+func (c *Change) waits() error {
+	for _, r := range c.old() {
+		if r.waits() {
+			return fmt.Errorf("route %q cannot change now: %w", r.cfg.Name, ErrWaiting)
+		}
+	}
+	return nil
+}
+
+// old returns the routes that are changed or removed.
+func (c *Change) old() []*route {
+	old := slices.Clone(c.removed)
+	for _, pair := range c.pairs {
+		if pair.from != nil {
+			old = append(old, pair.from)
+		}
+	}
+	return old
 }
 
 // add adds a route, which is at work already or takes over from another one, if that is not nil.
@@ -217,13 +240,7 @@ func (c *Change) Finish(ctx context.Context) {
 		}
 	}
 	p.lifecycle.Unlock()
-	old := slices.Clone(c.removed)
-	for _, pair := range c.pairs {
-		if pair.from != nil {
-			old = append(old, pair.from)
-		}
-	}
-	p.end(ctx, old)
+	p.end(ctx, c.old())
 	for _, pair := range c.pairs {
 		switch {
 		case pair.route.heir.was != "":

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -246,9 +245,6 @@ func (w *world) begin() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
-	if slices.ContainsFunc(w.routes, func(r *route) bool { return len(r.names) > 1 }) {
-		w.disk.set(0, 0, false) // what a route owed under its old name has to be moved
-	}
 	w.l, w.well = l, time.Time{}
 	w.write()
 	go func() {

@@ -77,10 +77,6 @@ func (v *view) match() {
 				at = early
 			}
 		}
-		if at < 0 && d.ends() && d.n == 0 && v.gone(d, past) && len(before) > 0 {
-			v.seen[d.name] = append(before, seen{d, before[len(before)-1].moment})
-			continue // the state file keeps no order of objects of one name of which it has only the identity
-		}
 		if at < 0 {
 			v.fail("%s is no moment after %s; past %s", d, last(before), show(past))
 			v.broken = true
