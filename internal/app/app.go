@@ -39,7 +39,10 @@ type Options struct {
 type Surroundings struct {
 	Client *informer.Client // to the API server, whatever the configuration says of the cluster; nil: as it says
 	// Disk stands around each transaction of the state file, see Around of checkpoint.Config; nil: nothing does.
-	Disk func(what string, transaction func() error) error
+	Disk  func(what string, transaction func() error) error
+	Plans *Plans // that were made before; nil: none are kept
+	// Control is told what the API would answer with, whether it is served or not; nil: nobody is.
+	Control func(api.ControlConfig)
 }
 
 // Run runs the router until ctx is done, and then stops in order. The error is config.Problems if the configuration is bad; nil
@@ -48,7 +51,7 @@ func Run(ctx context.Context, opts Options) error {
 	restore := informer.QuietKlog(opts.Log)
 	defer restore()
 	var client *informer.Client
-	p, problems := makePlan(ctx, opts.Config, opts.Components, func(cluster config.Cluster) (_ *informer.Client, err error) {
+	p, problems := opts.Surroundings.Plans.plan(ctx, opts.Config, opts.Components, func(cluster config.Cluster) (_ *informer.Client, err error) {
 		client, err = opts.client(cluster)
 		return client, err
 	})

@@ -167,12 +167,15 @@ func (r *router) openProbes(ctx context.Context) error {
 }
 
 func (r *router) openAPI(ctx context.Context) error {
-	if r.plan.config.Listen.API == "" {
-		return nil
-	}
 	cfg := api.ControlConfig{Addr: r.plan.config.Listen.API, Status: r.status, Reload: r.askReload, Resync: r.resync, Log: r.log}
 	if r.state != nil {
 		cfg.DeadLetters = letterDesk{r, r.synced}
+	}
+	if tell := r.opts.Surroundings.Control; tell != nil {
+		tell(cfg)
+	}
+	if cfg.Addr == "" {
+		return nil
 	}
 	control := api.NewControl(cfg)
 	if err := control.Start(ctx); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -99,9 +100,35 @@ func Check(ctx context.Context, path string, components Components, opts CheckOp
 	return problems, p.warnings
 }
 
+// clientOf gives the client of a cluster.
+type clientOf func(config.Cluster) (*informer.Client, error)
+
+// Plans keeps what was made of configurations: in a simulation a router starts again and again with the same one. The components and the
+// cluster have to be the same, too. It is not safe for concurrent use.
+type Plans struct{ made map[string]*plan }
+
+// plan is makePlan, unless the file is as it was before.
+func (k *Plans) plan(ctx context.Context, path string, components Components, client clientOf) (*plan, config.Problems) {
+	if k == nil {
+		return makePlan(ctx, path, components, client)
+	}
+	text, err := os.ReadFile(path)
+	if p := k.made[string(text)]; p != nil && err == nil {
+		return p, nil
+	}
+	p, problems := makePlan(ctx, path, components, client)
+	if len(problems) == 0 && err == nil {
+		if k.made == nil {
+			k.made = make(map[string]*plan)
+		}
+		k.made[string(text)] = p
+	}
+	return p, problems
+}
+
 // makePlan checks the configuration file and compiles what is in it, for a cluster that client, if it is not nil, can be asked about. What
 // the cluster says counts where the built-in schemas do not know a resource or find a mistake: the cluster may be newer.
-func makePlan(ctx context.Context, path string, components Components, client func(config.Cluster) (*informer.Client, error)) (*plan, config.Problems) {
+func makePlan(ctx context.Context, path string, components Components, client clientOf) (*plan, config.Problems) {
 	cfg, problems := config.Load(path)
 	if cfg == nil {
 		return nil, problems

@@ -138,7 +138,8 @@ func (r *router) tryReload(ctx context.Context) error {
 // reload makes the file's configuration the one that runs, or changes nothing and says why. What is new is opened first; then the
 // routes are exchanged at one moment of all watches; then what is out of use is closed.
 func (r *router) reload(ctx context.Context) error {
-	p, problems := makePlan(ctx, r.opts.Config, r.opts.Components, func(config.Cluster) (*informer.Client, error) { return r.client, nil })
+	p, problems := r.opts.Surroundings.Plans.plan(ctx, r.opts.Config, r.opts.Components,
+		func(config.Cluster) (*informer.Client, error) { return r.client, nil })
 	if len(problems) == 0 {
 		problems = fixed(r.opts.Config, r.plan.config, p.config)
 	}

@@ -102,6 +102,7 @@ type SourceStatus struct {
 type RouteStatus struct {
 	Name        string     `json:"name"`
 	Owed        int        `json:"owed"`
+	OnDisk      int        `json:"onDisk,omitempty"`  // of these, how many are not in memory
 	Oldest      *time.Time `json:"oldest,omitempty"`  // when the oldest owed delta was seen
 	Waiting     bool       `json:"waiting,omitempty"` // for sources that it looks things up in
 	Paused      string     `json:"paused,omitempty"`  // why

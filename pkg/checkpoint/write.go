@@ -14,8 +14,12 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// maxArena is how much memory for values is kept from one transaction to the next.
-const maxArena = 8 << 20
+const (
+	// minArena is how much memory for values a transaction begins with.
+	minArena = 16 << 10
+	// maxArena is how much of it is kept from one transaction to the next.
+	maxArena = 8 << 20
+)
 
 // Write writes a cut in one transaction. When it returns nil the cut is on disk; when it returns an error nothing of it is, and it may
 // be written again. The error wraps [ErrFull] if there is no room.
@@ -195,7 +199,8 @@ func (tx *writing) end() error {
 // value makes the value of a payload.
 func (tx *writing) value(s shelf, key, payload []byte) []byte {
 	if room := len(payload) + len(payload)/64 + 128; cap(tx.arena)-len(tx.arena) < room {
-		tx.arena = make([]byte, 0, max(room, 1<<20)) // what is in the one before stays with bbolt
+		// What is in the one before stays with bbolt.
+		tx.arena = make([]byte, 0, max(room, min(max(4*cap(tx.arena), minArena), 1<<20)))
 	}
 	start := len(tx.arena)
 	tx.arena = tx.codec.append(tx.arena, s.seed, key, payload)

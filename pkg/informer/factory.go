@@ -117,7 +117,7 @@ func (f *Factory) Watch(spec Spec, store Cache, sources ...Source) *Watch {
 }
 
 func (f *Factory) newWatch(spec Spec, store Cache) *Watch {
-	w := &Watch{factory: f, spec: spec, id: spec.ID(), store: store, log: f.cfg.Log, name: nameOf(&spec)}
+	w := &Watch{factory: f, spec: spec, id: spec.ID(), store: store, log: f.cfg.Log, name: nameOf(&spec), order: newTurn()}
 	if gate := f.cfg.Gate; gate != nil {
 		w.ledger = newLedger(func(key event.Key, uid string) <-chan struct{} { return gate(w.id, key, uid) })
 	}

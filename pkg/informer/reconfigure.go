@@ -69,26 +69,15 @@ func hold(ctx context.Context, watches []*Watch) (release func(), err error) {
 	var held []*Watch
 	release = func() {
 		for _, w := range held {
-			w.order.Unlock()
+			w.order.give()
 		}
 	}
 	for _, w := range watches {
-		locked := make(chan struct{})
-		go func() {
-			w.order.Lock()
-			select {
-			case locked <- struct{}{}:
-			case <-ctx.Done():
-				w.order.Unlock()
-			}
-		}()
-		select {
-		case <-locked:
-			held = append(held, w)
-		case <-ctx.Done():
+		if !w.order.take(ctx) {
 			release()
 			return nil, fmt.Errorf("watch of %s: a delta is being worked on, which waits for the API server: %w", w.name, ctx.Err())
 		}
+		held = append(held, w)
 	}
 	return release, nil
 }

@@ -66,8 +66,10 @@ func (w *Watch) putAll(ctx context.Context, items []any, rewound bool) bool {
 }
 
 func (w *Watch) putListed(ctx context.Context, o *event.Object, rewound bool) bool {
-	w.order.Lock()
-	defer w.order.Unlock()
+	if !w.order.take(ctx) {
+		return false
+	}
+	defer w.order.give()
 	if !w.listed && !w.absent && w.store.Get(o.Key()) == nil {
 		return w.apply(ctx, change{op: event.Added, now: o, initial: true})
 	}
@@ -105,8 +107,10 @@ func (w *Watch) removeMissing(ctx context.Context, items []any) bool {
 
 // infer applies that an object, of the store or of an intent, is no longer there.
 func (w *Watch) infer(ctx context.Context, op event.Op, old *event.Object) bool {
-	w.order.Lock()
-	defer w.order.Unlock()
+	if !w.order.take(ctx) {
+		return false
+	}
+	defer w.order.give()
 	c := change{op: op, before: old, old: old, stale: true}
 	if w.intents[old.UID()].Object == old {
 		c.before = nil

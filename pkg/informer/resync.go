@@ -106,8 +106,10 @@ func (w *Watch) syncAll(ctx context.Context, s *source, round time.Time, admit A
 
 // sync puts one object through as it is by now.
 func (w *Watch) sync(ctx context.Context, s *source, key event.Key, round time.Time, admit Admit, done *Resynced) error {
-	w.order.Lock()
-	defer w.order.Unlock()
+	if !w.order.take(ctx) {
+		return ctx.Err()
+	}
+	defer w.order.give()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

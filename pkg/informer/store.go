@@ -21,9 +21,8 @@ func (s *reflectorStore) Add(obj any) error { return s.Update(obj) }
 
 // Update implements cache.ReflectorStore. ADDED and MODIFIED are treated alike: the store knows better what is new.
 func (s *reflectorStore) Update(obj any) error {
-	if o, ok := obj.(*event.Object); ok && !s.w.replayed(o.ResourceVersion()) {
-		s.w.order.Lock()
-		defer s.w.order.Unlock()
+	if o, ok := obj.(*event.Object); ok && !s.w.replayed(o.ResourceVersion()) && s.w.order.take(s.ctx) {
+		defer s.w.order.give()
 		s.w.put(s.ctx, o, false, o.ResourceVersion())
 	}
 	return nil
@@ -32,8 +31,10 @@ func (s *reflectorStore) Update(obj any) error {
 // Delete implements cache.ReflectorStore.
 func (s *reflectorStore) Delete(obj any) error {
 	w := s.w
-	w.order.Lock()
-	defer w.order.Unlock()
+	if !w.order.take(s.ctx) {
+		return nil
+	}
+	defer w.order.give()
 	switch o := obj.(type) {
 	case *event.Object:
 		if !w.replayed(o.ResourceVersion()) {

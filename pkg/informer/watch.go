@@ -64,7 +64,7 @@ type Watch struct {
 	running sync.RWMutex
 
 	// order is held while a delta is admitted and applied: one at a time, the Reflector's and those of a resync.
-	order   sync.Mutex
+	order   turn
 	commits []func()
 	wanted  []*event.Delta // what commits are about
 

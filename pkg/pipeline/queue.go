@@ -111,7 +111,7 @@ func (q *queue) place(e *entry, lane id) {
 
 // setStage keeps the place of an entry that is in the stage already: within a stage the entries of an object are in order.
 func (q *queue) setStage(e *entry, to stage) {
-	if e.stage == to {
+	if e.stage == to { // its age there is that of the first time: who takes over goes by it
 		return
 	}
 	q.ages[e.stage].remove(e, byAge)
@@ -253,9 +253,7 @@ func (q *queue) take(limit int, batch []*entry) []*entry {
 		s.state = busy
 		for {
 			e.taken = true
-			if e.stage != attempted { // its age is that of the first time: who takes over goes by it
-				q.setStage(e, attempted)
-			}
+			q.setStage(e, attempted)
 			if e.work == nil {
 				e.work = reuse(&q.freeWork)
 			}

@@ -204,6 +204,14 @@ func (c *cluster) rewind() {
 		}
 	}
 	c.objects = maps.Clone(c.backup.objects)
+	c.backup = nil
+}
+
+// advance counts versions of something else.
+func (c *cluster) advance(versions int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rv += versions
 }
 
 // heard reports whether somebody watches, as often as is wanted.

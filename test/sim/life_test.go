@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltarouter/deltarouter/internal/app"
+	"github.com/deltarouter/deltarouter/pkg/api"
 	"github.com/deltarouter/deltarouter/pkg/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/expr"
@@ -32,6 +33,9 @@ type life struct {
 	reload chan os.Signal
 	log    *journal
 	dead   atomic.Bool // what it does has no effect any more
+
+	control  atomic.Pointer[api.ControlConfig] // nil: it is not open yet
+	reloaded bool                              // or tried to
 
 	mu       sync.Mutex // held around each transaction, and while the file is copied
 	armed    int        // the process ends at the transaction of this number from now; 0: at none
@@ -250,7 +254,9 @@ func (w *world) begin() {
 	go func() {
 		l.done <- app.Run(ctx, app.Options{
 			Config: w.file, Components: components(w.r, l), Version: "sim", Log: slog.New(l.log), DrainTimeout: 5 * time.Second,
-			Reload: l.reload, Surroundings: app.Surroundings{Client: client, Disk: l.transaction},
+			Reload: l.reload, Surroundings: app.Surroundings{
+				Client: client, Disk: l.transaction, Plans: &w.plans, Control: func(c api.ControlConfig) { l.control.Store(&c) },
+			},
 		})
 	}()
 }

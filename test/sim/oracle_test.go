@@ -21,7 +21,7 @@ func (w *world) check() {
 	}
 	for _, r := range w.routes {
 		for _, sink := range r.sinks {
-			v := &view{w: w, r: r, sink: sink, letters: letters, seen: map[string][]seen{}}
+			v := &view{w: w, r: r, sink: sink, letters: letters, seen: map[string][]seen{}, again: map[int]bool{}}
 			v.match()
 			v.checkDuplicates()
 			if r.removed || v.broken {
@@ -41,6 +41,7 @@ type view struct {
 	sink    string
 	letters map[rejection]bool // the names of the routes are the last
 	seen    map[string][]seen  // by name
+	again   map[int]bool       // the uids of which a dead letter was delivered again
 	broken  bool               // more would only confuse
 }
 
@@ -63,9 +64,13 @@ func (v *view) match() {
 		if d.sink != v.sink || !slices.Contains(v.r.names, d.route) {
 			continue
 		}
+		if d.flagged { // out of order, as it has to be
+			v.again[d.uid] = true
+			continue
+		}
 		before, from := v.seen[d.name], 0
 		if n := len(before); n > 0 && before[n-1].life == d.life {
-			if from = before[n-1].moment; !before[n-1].doubtful {
+			if from = before[n-1].moment; !before[n-1].doubtful && d.op != "sync" {
 				from++
 			}
 		}
@@ -114,7 +119,7 @@ func (v *view) checkDuplicates() {
 		first := map[int]seen{}
 		for _, s := range all {
 			before, again := first[s.moment]
-			if s.ends() && s.n == 0 {
+			if s.ends() && s.n == 0 || s.op == "sync" {
 				continue
 			}
 			again = again && (v.r.from != "web" || !s.ends()) // of an object that left twice nobody knows which time is told
@@ -150,7 +155,7 @@ func (v *view) checkFinal(name string, past []moment) {
 		ended[m.uid] = i
 	}
 	for uid, i := range ended {
-		if v.r.wants(name, past[i]) {
+		if v.r.wants(name, past[i]) || v.r.returned && past[i].at <= v.r.since {
 			continue
 		}
 		if last := v.lastOf(all, uid); last != nil && !last.ends() {
@@ -200,7 +205,7 @@ func (v *view) missing(what, name string, m moment, all []seen) {
 			return
 		}
 	}
-	if refused && v.r.onFailure == "drop" {
+	if refused && (v.r.onFailure == "drop" || v.again[m.uid]) {
 		return
 	}
 	v.fail("%s of %s is missing: %+v (refused: %v), since %d; told %s; past %s", what, name, m, refused, v.r.since, showSeen(all), show(v.w.c.past[name]))

@@ -29,7 +29,8 @@ func kinds() []string {
 		"change", "change", "change", "change", "change", "change", "burst", "burst",
 		"sleep", "sleep", "sleep", "sleep", "cut", "bookmark", "truncate", "down", "compact",
 		"trouble", "trouble", "trouble", "heal", "heal", "slowDisk", "fullDisk", "mendDisk",
-		"crash", "crash", "crashAt", "crashAt", "crashAt", "crashAt", "stop", "quiet", "reload", "backup", "rewind",
+		"crash", "crash", "crashAt", "crashAt", "crashAt", "crashAt", "stop", "quiet", "reload", "reload", "edit", "backup", "rewind", "overtake",
+		"siege", "siege", "storm", "storm", "resync", "resync", "retry",
 	}
 }
 
@@ -78,7 +79,10 @@ func drawSchedule(t *rapid.T) schedule {
 	return s
 }
 
-func nameOf(n int) string { return string(rune('a' + n%4)) }
+// names is how many objects there may be.
+const names = 4
+
+func nameOf(n int) string { return string(rune('a' + n%names)) }
 
 // run does everything that the schedule says.
 func (w *world) run(s schedule) {
@@ -93,7 +97,11 @@ func (w *world) run(s schedule) {
 			w.begin()
 		}
 		w.say("%v", step)
+		moments := w.c.now()
 		w.do(step)
+		if w.c.now() != moments {
+			w.changed = time.Now()
+		}
 		w.rest()
 		if len(w.failed) > 0 {
 			break
@@ -171,9 +179,21 @@ func (w *world) doLife(s step) {
 		w.quiet()
 	case "reload":
 		w.reload(s.a, s.b)
+	case "edit":
+		w.edit(s.a, s.b)
+	case "siege":
+		w.siege(s.a, s.b)
+	case "storm":
+		w.storm(s.a, s.b)
+	case "resync":
+		w.resync(s.a, s.b)
+	case "retry":
+		w.retry(s.a, s.b)
 	case "backup":
 		w.c.save()
 	case "rewind":
 		w.rewind(s.a%2 == 0)
+	case "overtake":
+		w.overtake(s.a, s.b)
 	}
 }

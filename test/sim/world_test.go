@@ -7,9 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing/synctest"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/app"
 )
 
 // world is one schedule at work.
@@ -21,11 +22,13 @@ type world struct {
 	file  string // the configuration
 	trace func(format string, args ...any)
 
+	plans   app.Plans
 	routes  []*route
 	lives   int
 	l       *life       // nil: the router is down
 	past    []*life     // that have ended
 	well    time.Time   // since when all is well; zero: it is not
+	changed time.Time   // when the cluster or the configuration last did
 	listed  int         // how often the cluster had been listed when the first life was complete; -1: not yet
 	letters []rejection // that have to be there in the end
 	failed  []string
@@ -52,6 +55,8 @@ type route struct {
 	since        int // what happened after so many moments it has to tell; unknown: not determined yet
 	born         int // the life in which it was added
 	bornInReload bool
+	edited       bool // while the router was down
+	returned     bool // it was away, and back
 }
 
 const unknown = 1 << 30
@@ -157,6 +162,7 @@ func (w *world) rest() {
 	default:
 	}
 	w.determine()
+	w.checkBounds()
 }
 
 // determine notes from when on the routes are responsible for what happens: both watches are complete, and that is on the disk.
@@ -243,49 +249,44 @@ func (w *world) quiet() {
 	}
 }
 
-// reload changes a route while the router runs, and waits until that is so.
-func (w *world) reload(what, which int) {
+// overtake restores an older state of the cluster, which has passed what the router has seen when it comes back: nobody can notice that.
+// Somebody has everything listed.
+func (w *world) overtake(a, b int) {
 	if w.l == nil {
 		return
 	}
-	w.disk.set(0, 0, false) // a route that comes back has to be read
-	r := w.routes[which%len(w.routes)]
-	switch {
-	case what%4 == 0 && !r.removed:
-		r.concurrency = 1 + r.concurrency%3
-	case what%4 == 1 && !r.removed:
-		r.names = append(r.names, fmt.Sprintf("%s%d", r.names[0], len(r.names)))
-	case what%4 == 2 && !r.removed && r != w.routes[0]: // there is always one
-		r.removed = true
-	default:
-		added := *w.routes[0]
-		added.names, added.removed, added.since = []string{fmt.Sprintf("new%d", len(w.routes))}, false, unknown
-		added.born, added.bornInReload, added.existing = w.lives, true, which%2 == 0
-		w.routes = append(w.routes, &added)
-		r = &added
-	}
-	w.write()
-	before := w.l.log.reloads()
-	select {
-	case w.l.reload <- syscall.SIGHUP:
-	case <-w.l.ended:
-	case <-time.After(time.Minute): // it ended, and rest says why
-	}
-	for range 60 {
-		if w.pass(500 * time.Millisecond); w.l == nil || w.l.log.reloads() > before {
-			break
+	if w.c.backup == nil {
+		w.c.save()
+		for i := range 2 + b%3 {
+			w.c.happen(nameOf(a+i), change(b+i)%changes, i%2 == 0)
 		}
 	}
-	switch {
-	case w.l != nil && w.l.log.reloads() == before:
-		w.fail("life %d never reloads", w.lives)
-	case w.l != nil && r.bornInReload && r.since == unknown && w.listed >= 0:
-		if r.since = w.c.now(); r.existing {
-			r.since = -1
-		}
-	case r.since == unknown:
-		r.existing = false // it is not known whether it got what was there
+	w.settle()
+	w.pass(6 * time.Second) // a cut
+	if w.l == nil {
+		return
 	}
+	w.say("overtake")
+	w.c.setDown(true)
+	w.c.rewind()
+	w.c.advance(1000)
+	w.c.setDown(false)
+	w.pass(3 * time.Second)
+	if b%2 == 0 {
+		w.r.set("a", []trouble{blocked, refusing}[a%2])
+	}
+	w.relist()
+	if b%3 > 0 {
+		w.crash()
+		w.r.healAll()
+	}
+	for range 20 {
+		if w.settle(); w.relist() {
+			w.pass(6 * time.Second)
+			return
+		}
+	}
+	w.fail("life %d is never listed anew", w.lives)
 }
 
 // rewind restores an older state of the cluster, once the router has seen and saved more than that.
@@ -301,7 +302,6 @@ func (w *world) rewind(crash bool) {
 	lists := w.c.listed()
 	w.say("rewind")
 	w.c.rewind()
-	w.c.backup = nil
 	if crash {
 		w.crash()
 	}

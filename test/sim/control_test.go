@@ -1,0 +1,101 @@
+package sim_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/api"
+)
+
+// patience is how long somebody waits for an answer of the API.
+const patience = 5 * time.Second
+
+// ask calls f with the API of a router that runs.
+func (w *world) ask(f func(ctx context.Context, c *api.ControlConfig)) {
+	if w.l == nil || w.l.control.Load() == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	f(ctx, w.l.control.Load())
+}
+
+// resync puts everything through once more to a route, or has everything listed.
+func (w *world) resync(a, b int) {
+	w.ask(func(ctx context.Context, c *api.ControlConfig) {
+		ask := api.Resync{Relist: true}
+		if r := w.routes[b%len(w.routes)]; a%3 > 0 && !r.removed {
+			ask = api.Resync{Route: r.name()}
+		}
+		_, err := c.Resync(ctx, ask)
+		w.say("resync %+v: %v", ask, err)
+	})
+}
+
+// relist has everything listed, and reports whether that was done.
+func (w *world) relist() (done bool) {
+	w.ask(func(ctx context.Context, c *api.ControlConfig) {
+		found, err := c.Resync(ctx, api.Resync{Relist: true})
+		w.say("relist: %+v %v", found, err)
+		done = err == nil
+		for _, s := range found.Sources {
+			done = done && s.Error == ""
+		}
+	})
+	w.rest()
+	return done
+}
+
+// retry has all dead letters delivered again, after there are some.
+func (w *world) retry(a, b int) {
+	if w.l != nil && b%2 == 0 {
+		w.r.set([]string{"a", "b", "h"}[a%3], poisoned)
+		for i := range 3 { // one of these is refused
+			w.c.happen(nameOf(a+i), recreate, i%2 == 0)
+		}
+		w.pass(time.Second)
+		w.r.healAll()
+	}
+	w.ask(func(ctx context.Context, c *api.ControlConfig) {
+		letters, err := c.DeadLetters.Letters(ctx, "", 0, 1000)
+		var which api.Selection
+		for _, l := range letters {
+			which.IDs = append(which.IDs, l.ID)
+		}
+		if err == nil && len(letters) > 0 {
+			_, err = c.DeadLetters.Retry(ctx, which, false)
+		}
+		w.say("retry %d: %v", len(letters), err)
+	})
+}
+
+// checkBounds: what a route has in memory is within its bounds.
+func (w *world) checkBounds() {
+	if w.l == nil || w.l.control.Load() == nil || w.l.reloaded || w.lives > 1 && !w.l.savedAfter(w.changed.Add(time.Nanosecond)) {
+		return
+	}
+	for _, s := range w.l.control.Load().Status().Routes {
+		for _, r := range w.routes {
+			if most := r.mostInMemory(w); r.name() == s.Name && most >= 0 && s.Owed-s.OnDisk > most {
+				w.fail("route %s has %d deltas in memory, %d of %d owed are on disk", s.Name, s.Owed-s.OnDisk, s.OnDisk, s.Owed)
+			}
+		}
+	}
+}
+
+// mostInMemory returns how many deltas a route may have in memory; -1: that depends.
+func (r *route) mostInMemory(w *world) int {
+	there := 0
+	if r.existing || w.lives > 1 {
+		there = names // what exists is given to a new route without waiting for room, and passes as long as it is not ready
+	}
+	switch {
+	case r.handler == "emit":
+		return -1
+	case r.disk == "1Gi" && w.l.savedAfter(w.changed.Add(time.Nanosecond)): // what does not fit is on disk alone
+		return r.memory + there
+	case r.disk == "0" && r.overflow == "block" && w.lives == 1:
+		return r.memory + there
+	}
+	return -1
+}

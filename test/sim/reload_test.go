@@ -1,0 +1,117 @@
+package sim_test
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// alter changes the configuration: a route's settings, its name, whether it is there, or that there is another one. It returns the route;
+// nil: nothing was changed.
+func (w *world) alter(what, which int, running bool) *route {
+	r := w.routes[which%len(w.routes)]
+	switch {
+	case what%5 == 0 && !r.removed:
+		r.concurrency = 1 + r.concurrency%3
+	case what%5 == 1 && !r.removed && (running || !r.edited && len(r.names) == 1): // a name that was never used is not the one before
+		r.names = append(r.names, fmt.Sprintf("%s%d", r.names[0], len(r.names)))
+		r.edited = r.edited || !running
+	case what%5 == 2 && !r.removed && r != w.routes[0]: // there is always one
+		r.removed = true
+	case what%5 == 3 && r.removed:
+		// What it owed it owes still; what changed in between, and what is there, does not reach it.
+		r.removed, r.returned, r.existing, r.since, r.born, r.bornInReload = false, true, false, unknown, w.lives, true
+	case what%5 == 4 && len(w.routes) < 6:
+		added := *w.routes[0]
+		added.names, added.removed, added.since = []string{fmt.Sprintf("new%d", len(w.routes))}, false, unknown
+		added.born, added.bornInReload, added.existing, added.edited = w.lives, true, which%2 == 0, true
+		w.routes = append(w.routes, &added)
+		return &added
+	default:
+		return nil
+	}
+	return r
+}
+
+// edit changes the configuration while nobody reads it.
+func (w *world) edit(what, which int) {
+	if w.l == nil {
+		w.alter(what, which, false)
+	}
+}
+
+// reload changes a route while the router runs, and waits until that is so.
+func (w *world) reload(what, which int) {
+	if w.l == nil {
+		return
+	}
+	if w.disk.troubled() {
+		w.disk.set(0, 0, false) // a route that comes back has to be read
+		w.pass(2 * time.Second) // and what was renamed has to be so before it is renamed again
+	}
+	if w.l == nil {
+		return
+	}
+	r := w.alter(what, which, true)
+	if r == nil {
+		return
+	}
+	w.write()
+	w.l.reloaded = true
+	before := w.l.log.reloads()
+	select {
+	case w.l.reload <- syscall.SIGHUP:
+	case <-w.l.ended:
+	case <-time.After(time.Minute): // it ended, and rest says why
+	}
+	for range 60 {
+		if w.pass(500 * time.Millisecond); w.l == nil || w.l.log.reloads() > before {
+			break
+		}
+	}
+	switch {
+	case w.l != nil && w.l.log.reloads() == before:
+		w.fail("life %d never reloads", w.lives)
+	case w.l != nil && r.bornInReload && r.since == unknown && w.listed >= 0:
+		if r.since = w.c.now(); r.existing {
+			r.since = -1
+		}
+	case r.since == unknown:
+		r.existing = false // it is not known whether it got what was there
+	}
+}
+
+// siege lets a route fall behind while it is saved what it owes.
+func (w *world) siege(a, b int) {
+	t := []trouble{blocked, refusing, slow}[a%3]
+	w.r.set("a", t)
+	w.r.set([]string{"b", "h"}[a%2], t)
+	w.drift(a, b)
+	if b%4 == 0 {
+		w.crash()
+	}
+}
+
+// storm lets a disk that takes nothing fall behind.
+func (w *world) storm(a, b int) {
+	w.disk.set(0, 0, true)
+	w.drift(a, b)
+	w.disk.set(0, 0, false)
+	w.pass(pause(a + b))
+	if b%4 != 0 {
+		w.crash()
+	}
+}
+
+// drift lets something happen, with cuts in between.
+func (w *world) drift(a, b int) {
+	for i := range 2 + b%4 {
+		what := update
+		if i%2 == 1 {
+			what = change((a + b*i) % int(changes))
+		}
+		w.c.happen(nameOf(a), what, a%3 > 0)
+		w.changed = time.Now()
+		w.pass([]time.Duration{1100 * time.Millisecond, 20 * time.Millisecond, 2500 * time.Millisecond}[(a+i)%3])
+	}
+}
