@@ -36,6 +36,7 @@ type life struct {
 
 	control  atomic.Pointer[api.ControlConfig] // nil: it is not open yet
 	reloaded bool                              // or tried to
+	looks    map[*route]look                   // see checkBounds
 
 	mu       sync.Mutex // held around each transaction, and while the file is copied
 	armed    int        // the process ends at the transaction of this number from now; 0: at none
@@ -241,7 +242,7 @@ func (w *world) begin() {
 	w.lives++
 	l := &life{
 		number: w.lives, dir: w.dir, disk: w.disk, done: make(chan error, 1), reload: make(chan os.Signal), ended: make(chan struct{}),
-		log: &journal{out: w.trace},
+		log: &journal{out: w.trace}, looks: map[*route]look{},
 	}
 	client, err := informer.NewClientFor(&rest.Config{Host: "http://cluster", Transport: &transport{w.c, l}})
 	if err != nil {

@@ -111,7 +111,6 @@ func (w *world) drift(a, b int) {
 			what = change((a + b*i) % int(changes))
 		}
 		w.c.happen(nameOf(a), what, a%3 > 0)
-		w.changed = time.Now()
 		w.pass([]time.Duration{1100 * time.Millisecond, 20 * time.Millisecond, 2500 * time.Millisecond}[(a+i)%3])
 	}
 }

@@ -97,11 +97,7 @@ func (w *world) run(s schedule) {
 			w.begin()
 		}
 		w.say("%v", step)
-		moments := w.c.now()
 		w.do(step)
-		if w.c.now() != moments {
-			w.changed = time.Now()
-		}
 		w.rest()
 		if len(w.failed) > 0 {
 			break

@@ -28,7 +28,6 @@ type world struct {
 	l       *life       // nil: the router is down
 	past    []*life     // that have ended
 	well    time.Time   // since when all is well; zero: it is not
-	changed time.Time   // when the cluster or the configuration last did
 	listed  int         // how often the cluster had been listed when the first life was complete; -1: not yet
 	letters []rejection // that have to be there in the end
 	failed  []string
@@ -281,7 +280,7 @@ func (w *world) overtake(a, b int) {
 		w.r.healAll()
 	}
 	for range 20 {
-		if w.settle(); w.relist() {
+		if w.settle(); len(w.failed) > 0 || w.relist() {
 			w.pass(6 * time.Second)
 			return
 		}
