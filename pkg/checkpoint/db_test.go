@@ -230,54 +230,6 @@ func TestModes(t *testing.T) {
 	}
 }
 
-func TestForget(t *testing.T) {
-	path := statePath(t)
-	db := open(t, path)
-	o := object(t, resource("", "pods"), "a", "u", "1", "")
-	owed := []checkpoint.Owed{{ID: 1, Delta: &event.Delta{Op: event.Added, Source: "s", New: o}}}
-	write(t, db, checkpoint.Cut{
-		Watches: []checkpoint.WatchCut{{ID: "w1", Put: []*event.Object{o}}, {ID: "w2", Put: []*event.Object{o}}},
-		Routes:  []checkpoint.RouteCut{{Name: "r1", Put: owed}, {Name: "r2", Put: owed}},
-	})
-	has := func(watches, routes string) {
-		t.Helper()
-		var w, r []string
-		for _, id := range []string{"w1", "w2"} {
-			if known, err := db.LoadWatch(id); err != nil {
-				t.Fatal(err)
-			} else if known != nil {
-				w = append(w, id)
-			}
-		}
-		for _, name := range []string{"r1", "r2"} {
-			if known, err := db.LoadRoute(name, checkpoint.Part{}, func(string) *event.Resource { return nil }); err != nil {
-				t.Fatal(err)
-			} else if known != nil {
-				r = append(r, name)
-			}
-		}
-		if strings.Join(w, " ") != watches || strings.Join(r, " ") != routes {
-			t.Errorf("there are %s and %s, want %s and %s", w, r, watches, routes)
-		}
-	}
-	forget := func(after time.Duration, routes ...string) {
-		t.Helper()
-		if err := db.Forget(checkpoint.Configured{Watches: []string{"w1"}, Routes: routes}, seen.Add(after)); err != nil {
-			t.Fatal(err)
-		}
-		db = reopen(t, db, path)
-	}
-	forget(0, "r1")
-	has("w1", "r1 r2")
-	forget(23*time.Hour, "r1")
-	has("w1", "r1 r2")
-	forget(23*time.Hour, "r1", "r2") // it is back in time
-	forget(30*time.Hour, "r1")
-	has("w1", "r1 r2")
-	forget(54*time.Hour, "r1")
-	has("w1", "r1")
-}
-
 func TestClosed(t *testing.T) {
 	db := open(t, statePath(t))
 	if err := errors.Join(db.Close(), db.Close()); err != nil {

@@ -2,7 +2,7 @@
 // state file, between an API server that is a model (lists, streams of what there is, watches, bookmarks, 410, breaks in the middle of a
 // word, restored backups) and sinks and handlers that are blocked, slow, down, forgetful or refuse some objects for good. The clock is that
 // of testing/synctest. The process is killed at any moment, or before or after any transaction of the state file, which may also be slow
-// or full; it is stopped, reloaded and started again, and the cluster changes meanwhile. In the end everything is mended and
+// or full; it is stopped, reloaded and started again, its API is used, and the cluster changes meanwhile. In the end everything is mended and
 // delivered, and what the sinks took is compared with what happened (oracle_test.go): docs/GUARANTEES.md says what must hold.
 //
 //	go test ./test/sim                                   10,000 schedules (200 under the race detector)
