@@ -103,22 +103,28 @@ func Check(ctx context.Context, path string, components Components, opts CheckOp
 // clientOf gives the client of a cluster.
 type clientOf func(config.Cluster) (*informer.Client, error)
 
-// Plans keeps what was made of configurations: in a simulation a router starts again and again with the same one. The components and the
-// cluster have to be the same, too. It is not safe for concurrent use.
-type Plans struct{ made map[string]*plan }
+// Plans keeps what was made of some configurations: in a simulation a router starts again and again with the same one. The components and
+// the cluster have to be the same, too. It is not safe for concurrent use.
+type Plans struct {
+	known *schema.Set
+	made  map[string]*plan
+}
 
-// plan is makePlan, unless the file is as it was before.
+// keptPlans is how many there are at most.
+const keptPlans = 8
+
+// plan is make, unless the file is as it was before.
 func (k *Plans) plan(ctx context.Context, path string, components Components, client clientOf) (*plan, config.Problems) {
 	if k == nil {
-		return makePlan(ctx, path, components, client)
+		return k.make(ctx, path, components, client)
 	}
 	text, err := os.ReadFile(path)
 	if p := k.made[string(text)]; p != nil && err == nil {
 		return p, nil
 	}
-	p, problems := makePlan(ctx, path, components, client)
+	p, problems := k.make(ctx, path, components, client)
 	if len(problems) == 0 && err == nil {
-		if k.made == nil {
+		if k.made == nil || len(k.made) == keptPlans {
 			k.made = make(map[string]*plan)
 		}
 		k.made[string(text)] = p
@@ -126,9 +132,21 @@ func (k *Plans) plan(ctx context.Context, path string, components Components, cl
 	return p, problems
 }
 
-// makePlan checks the configuration file and compiles what is in it, for a cluster that client, if it is not nil, can be asked about. What
+// schemas is newSchemas, but for what is known already.
+func (k *Plans) schemas(ask func(group, version string) ([]byte, error)) (*schemas, error) {
+	if k != nil && k.known != nil {
+		return &schemas{set: k.known, ask: ask}, nil
+	}
+	made, err := newSchemas(ask)
+	if k != nil {
+		k.known = made.set
+	}
+	return made, err
+}
+
+// make checks the configuration file and compiles what is in it, for a cluster that client, if it is not nil, can be asked about. What
 // the cluster says counts where the built-in schemas do not know a resource or find a mistake: the cluster may be newer.
-func makePlan(ctx context.Context, path string, components Components, client clientOf) (*plan, config.Problems) {
+func (k *Plans) make(ctx context.Context, path string, components Components, client clientOf) (*plan, config.Problems) {
 	cfg, problems := config.Load(path)
 	if cfg == nil {
 		return nil, problems
@@ -139,7 +157,7 @@ func makePlan(ctx context.Context, path string, components Components, client cl
 		ask, done = asking(ctx, c)
 		defer done()
 	}
-	known, err := newSchemas(ask)
+	known, err := k.schemas(ask)
 	if err != nil {
 		return nil, append(problems, config.Problem{File: path, Message: err.Error()})
 	}

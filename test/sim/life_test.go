@@ -256,7 +256,7 @@ func (w *world) begin() {
 		l.done <- app.Run(ctx, app.Options{
 			Config: w.file, Components: components(w.r, l), Version: "sim", Log: slog.New(l.log), DrainTimeout: 5 * time.Second,
 			Reload: l.reload, Surroundings: app.Surroundings{
-				Client: client, Disk: l.transaction, Plans: &w.plans, Control: func(c api.ControlConfig) { l.control.Store(&c) },
+				Client: client, Disk: l.transaction, Plans: w.plans, Control: func(c api.ControlConfig) { l.control.Store(&c) },
 			},
 		})
 	}()

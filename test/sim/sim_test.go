@@ -31,6 +31,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"pgregory.net/rapid"
 
+	"github.com/deltarouter/deltarouter/internal/app"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
@@ -78,6 +79,7 @@ func folder(t *testing.T) string {
 func TestSchedules(t *testing.T) {
 	dir := folder(t)
 	t.Cleanup(informer.QuietKlog(slog.New(slog.DiscardHandler)))
+	var plans app.Plans
 	rapid.Check(t, func(rt *rapid.T) {
 		s := drawSchedule(rt)
 		if err := clean(dir); err != nil {
@@ -86,7 +88,7 @@ func TestSchedules(t *testing.T) {
 		c := newCluster()
 		w := &world{
 			c: c, r: newReceiver(c), disk: &disk{}, dir: filepath.Join(dir, "state"), file: filepath.Join(dir, "config.yaml"),
-			routes: s.routes, listed: -1,
+			plans: &plans, routes: s.routes, listed: -1,
 		}
 		if *trace {
 			w.trace = func(format string, args ...any) { fmt.Printf(format+"\n", args...) }

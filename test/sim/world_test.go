@@ -22,7 +22,7 @@ type world struct {
 	file  string // the configuration
 	trace func(format string, args ...any)
 
-	plans   app.Plans
+	plans   *app.Plans
 	routes  []*route
 	lives   int
 	l       *life       // nil: the router is down
