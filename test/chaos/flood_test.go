@@ -96,7 +96,10 @@ func (f *flood) watch(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-ticker.C:
 		case <-f.ctx.Done():
-			f.sent <- n          // there is one watch at a time
+			select {
+			case f.sent <- n:
+			default: // it is known; the watch was opened anew since
+			}
 			<-r.Context().Done() // what was sent is all there is
 			return
 		case <-r.Context().Done():
