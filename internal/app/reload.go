@@ -223,6 +223,9 @@ func fixed(file string, old, now *config.Config) (problems config.Problems) {
 
 // prepare makes the stores' indexes and the routes of the new configuration.
 func (r *router) prepare(ctx context.Context, old *parts) (*pipeline.Change, error) {
+	if err := r.factory.AwaitLoaded(ctx); err != nil {
+		return nil, fmt.Errorf("what was saved is being loaded: %w", err)
+	}
 	r.openStores(old)
 	if err := r.learnRoutes(ctx, old); err != nil {
 		return nil, err

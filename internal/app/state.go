@@ -92,8 +92,9 @@ func (s *state) check() api.Check {
 func (s *state) restore(ctx context.Context, watches map[string]*informer.Watch, p *plan) error {
 	resources := make(map[string]*event.Resource)
 	keep := checkpoint.Configured{}
+	atOnce := s.needsObjects(p)
 	for _, w := range watches {
-		known, err := s.restoreWatch(w)
+		known, err := s.restoreWatch(w, atOnce)
 		if err != nil {
 			return fmt.Errorf("state.dir: %w", err)
 		}
@@ -141,29 +142,6 @@ func (s *state) takeBegun(watch string) bool {
 	begun := s.begun[watch]
 	delete(s.begun, watch)
 	return begun
-}
-
-// restoreWatch gives a watch what was saved of it. It returns false if nothing was.
-func (s *state) restoreWatch(w *informer.Watch) (known bool, err error) {
-	var unreadable atomic.Bool
-	saved, err := s.db.ReadWatch(w.Spec().ID(), func(o checkpoint.Object) {
-		object, err := event.ParseObject(w.Resource(), o.JSON)
-		if err != nil {
-			s.log.Error("a saved object cannot be read; the resource is listed", "watch", w.Spec().Resource.String(), "err", err)
-			unreadable.Store(true)
-			return
-		}
-		w.RestoreObject(object)
-	})
-	if err != nil || saved == nil {
-		return false, err
-	}
-	restored := informer.Restored{Cluster: saved.Cluster, Fed: saved.Fed, Relisting: saved.Relisting || unreadable.Load()}
-	for _, intent := range saved.Intents {
-		restored.Objects = append(restored.Objects, event.Identity(w.Resource(), intent.Key, intent.UID))
-	}
-	w.Restore(restored)
-	return true, nil
 }
 
 // Collect implements checkpoint.Collector: what changed in the watches and in the routes, all at one moment, and what handlers wrote

@@ -1,11 +1,8 @@
 package checkpoint
 
 import (
-	"errors"
 	"fmt"
-	"runtime"
 	"sync"
-	"sync/atomic"
 
 	"go.etcd.io/bbolt"
 )
@@ -98,7 +95,7 @@ func (db *DB) LoadWatch(id string) (*Watch, error) {
 }
 
 // ReadWatch is [DB.LoadWatch], but hands the objects to take, on all cores at the same time and in no order. When it returns an error
-// some may have been handed over.
+// some may have been handed over. A nil take reads no objects: see [DB.ReadObjects].
 func (db *DB) ReadWatch(id string, take func(o Object)) (*Watch, error) {
 	var w *Watch
 	err := db.view(func(tx *reading) (err error) {
@@ -135,62 +132,11 @@ func (tx *reading) watch(name string, take func(o Object)) (*Watch, error) {
 			return nil, err
 		}
 	}
-	if err := tx.objects(tx.shelf(watchesBucket, name, objectsBucket), take); err != nil {
-		return nil, err
+	if take != nil {
+		if err := tx.objects(tx.shelf(watchesBucket, name, objectsBucket), take); err != nil {
+			return nil, err
+		}
 	}
 	w.Intents, err = tx.intents(name)
 	return w, err
-}
-
-// objects reads objects on all cores: what takes time is to decompress them, and what is done with them while they are at hand.
-func (tx *reading) objects(s shelf, take func(o Object)) error {
-	if s.Bucket == nil {
-		return nil
-	}
-	type saved struct{ key, value []byte }
-	var all []saved
-	err := s.ForEach(func(key, value []byte) error {
-		all = append(all, saved{key, value})
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return inParallel(len(all), func(i int) error {
-		var o Object
-		err := guard(func() error { // which only helps its own goroutine
-			payload, err := tx.codec.payload(s.seed, all[i].key, all[i].value)
-			if err == nil {
-				o, err = parseObject(payload)
-			}
-			return err
-		})
-		if err == nil {
-			take(o)
-		}
-		return err
-	})
-}
-
-// inParallel calls f for the numbers below n, on all cores, until one fails.
-func inParallel(n int, f func(i int) error) error {
-	const at = 64 // once
-	var next atomic.Int64
-	var wait sync.WaitGroup
-	errs := make([]error, min(runtime.GOMAXPROCS(0), n/at+1))
-	for worker := range errs {
-		wait.Go(func() {
-			for end := 0; end < n && errs[worker] == nil; {
-				end = int(next.Add(at))
-				for i := end - at; i < min(end, n) && errs[worker] == nil; i++ {
-					errs[worker] = f(i)
-				}
-			}
-			if errs[worker] != nil {
-				next.Store(int64(n)) // the others need not go on
-			}
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
 }

@@ -17,6 +17,9 @@ func (w *Watch) replace(ctx context.Context, items []any, version string) {
 		w.goOn()
 		return
 	}
+	if !w.awaitLoaded(ctx) {
+		return
+	}
 	applied := w.applied
 	w.cut.Lock()
 	fed := w.fed
@@ -155,6 +158,9 @@ func (w *Watch) missing(items []any) (missing []*event.Object) {
 
 // vanish applies that the resource itself does not exist: nothing of it does.
 func (w *Watch) vanish(ctx context.Context) {
+	if !w.awaitLoaded(ctx) {
+		return
+	}
 	for _, o := range w.missing(nil) {
 		if !w.infer(ctx, event.Deleted, o) {
 			return

@@ -27,6 +27,8 @@ type Restored struct {
 	// been delivered, and nothing but its identity is known; those of one name come in the order of their gates. Where the watch keeps more of its objects than an identity, but some of these are no more than that (Secrets),
 	// they have to be listed.
 	Objects []*event.Object
+	// Later has states that are restored while the watch goes on already; nil: there are none. None of them is an identity alone.
+	Later Saved
 }
 
 // Restore makes the watch go on from what was saved, be it nothing but that there was such a watch. It is called before
@@ -38,6 +40,12 @@ func (w *Watch) Restore(r Restored) {
 		if o.ResourceVersion() != "" {
 			w.RestoreObject(o)
 		}
+	}
+	if r.Later != nil {
+		w.loading = &loading{from: r.Later, done: make(chan struct{}), claimed: make(map[event.Key]bool)}
+	}
+	for _, o := range r.Objects {
+		w.fetch(o.Key())
 	}
 	w.cut.Lock()
 	defer w.cut.Unlock()
@@ -162,6 +170,15 @@ func (w *Watch) resuming(ctx context.Context, err error) {
 func (w *Watch) goOn() {
 	w.latest.Store(false)
 	w.log.Info("watching on from where it was saved", "watch", w.name)
+	if l := w.loading; l != nil {
+		w.cut.Lock()
+		l.wentOn = true
+		ready := l.claimed == nil
+		w.cut.Unlock()
+		if !ready {
+			return
+		}
+	}
 	w.setSynced(true)
 }
 

@@ -96,6 +96,9 @@ func (w *Watch) resync(ctx context.Context, s *source) {
 
 // syncAll puts through what the cache holds at this moment. The deltas go one at a time in the order of the watch.
 func (w *Watch) syncAll(ctx context.Context, s *source, round time.Time, admit Admit, done *Resynced) error {
+	if !w.awaitLoaded(ctx) {
+		return ctx.Err()
+	}
 	for o := range w.store.All() {
 		if err := w.sync(ctx, s, o.Key(), round, admit, done); err != nil {
 			return err

@@ -23,6 +23,7 @@ func (s *reflectorStore) Add(obj any) error { return s.Update(obj) }
 func (s *reflectorStore) Update(obj any) error {
 	if o, ok := obj.(*event.Object); ok && !s.w.replayed(o.ResourceVersion()) && s.w.order.take(s.ctx) {
 		defer s.w.order.give()
+		s.w.fetch(o.Key())
 		s.w.put(s.ctx, o, false, o.ResourceVersion())
 	}
 	return nil
@@ -38,9 +39,11 @@ func (s *reflectorStore) Delete(obj any) error {
 	switch o := obj.(type) {
 	case *event.Object:
 		if !w.replayed(o.ResourceVersion()) {
+			w.fetch(o.Key())
 			w.remove(s.ctx, o)
 		}
 	case placeholder: // what the object was at last cannot be read
+		w.fetch(o.Key())
 		if old := w.store.Get(o.Key()); old != nil && old.UID() == o.UID() {
 			w.leave(s.ctx, old, old, true, o.ResourceVersion())
 		} else if old, ok := w.intents[o.UID()]; ok {

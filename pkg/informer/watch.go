@@ -51,7 +51,8 @@ type Watch struct {
 	// bare: some of the objects in the store were restored as identities only, and the next list fills them in. Until then, and
 	// for reading, as listed.
 	bare    bool
-	applied int // changes, ever
+	loading *loading // nil: the store has all that was saved
+	applied int      // changes, ever
 	relists relists
 	// For the factory, under its lock. stop is nil before the watch runs.
 	stop    context.CancelFunc
@@ -101,6 +102,7 @@ func (w *Watch) Cut(f func(fed string, relisting bool)) {
 
 // run watches until ctx is done.
 func (w *Watch) run(ctx context.Context) {
+	defer w.load(ctx).Wait()
 	pause := pause{Backoff: w.factory.cfg.Backoff}
 	for w.resolve(ctx) {
 		began := time.Now()
