@@ -161,6 +161,7 @@ type options struct {
 	config informer.Config
 	resync time.Duration
 	names  []string
+	later  *later // how objects are restored; nil: before the watch runs
 }
 
 func newRig(t *testing.T, a *api, o options) *rig {

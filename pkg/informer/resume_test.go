@@ -89,7 +89,11 @@ func restart(t *testing.T, a *api, o options, d *disk) *rig {
 	t.Helper()
 	o.config.Gate = d.gate
 	r := newRig(t, a, o)
-	r.watch.Restore(restoredFrom(t, r, d))
+	restored := restoredFrom(t, r, d)
+	if o.later != nil {
+		o.later.take(&restored)
+	}
+	r.watch.Restore(restored)
 	a.mu.Lock()
 	a.requests = nil
 	a.mu.Unlock()
@@ -154,6 +158,7 @@ func modes(t *testing.T, test func(t *testing.T, o options)) {
 	t.Helper()
 	for name, config := range map[string]informer.Config{"streamed": {}, "paged": {PageSize: 2}} {
 		t.Run(name, func(t *testing.T) { test(t, options{config: config}) })
+		t.Run(name+", restored later", func(t *testing.T) { test(t, options{config: config, later: &later{}}) })
 	}
 }
 
