@@ -14,8 +14,8 @@ import (
 type later struct {
 	all     []*event.Object
 	objects []*event.Object // of them, those that were not handed over
-	hold    chan struct{} // nothing is handed over before it is closed; nil: at once
-	broken  bool          // the first of them cannot be read
+	hold    chan struct{}   // nothing is handed over before it is closed; nil: at once
+	broken  bool            // the first of them cannot be read
 }
 
 // take puts the states off, in the order of their names.
@@ -144,7 +144,9 @@ func TestUnreadableWhileLoading(t *testing.T) {
 	a.put("default/a", "db") // 104
 	r := restart(t, a, options{later: &later{broken: true}}, d)
 	eventually(t, "a list", func() bool { return a.lists() > 0 })
-	eventually(t, "a", func() bool { return slices.ContainsFunc(r.sink.versions(), func(s string) bool { return strings.HasSuffix(s, " a 101>104") || s == "added a >104" }) })
+	eventually(t, "a", func() bool {
+		return slices.ContainsFunc(r.sink.versions(), func(s string) bool { return strings.HasSuffix(s, " a 101>104") || s == "added a >104" })
+	})
 	if !strings.Contains(r.log.String(), "saved objects cannot be read") {
 		t.Errorf("the log is %s", r.log)
 	}
