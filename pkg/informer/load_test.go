@@ -8,6 +8,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/rawjson"
 )
 
 // later is what is restored while the watch goes on already.
@@ -29,7 +30,10 @@ func (l *later) take(r *informer.Restored) {
 	})
 	slices.SortFunc(l.objects, func(a, b *event.Object) int { return strings.Compare(a.Key().Name, b.Key().Name) })
 	l.all = l.objects
-	if len(l.objects) > 0 && r.Fed != "" {
+	bare := slices.ContainsFunc(l.objects, func(o *event.Object) bool { // identities are never put off
+		return o.Raw().Get("metadata").Get("labels").Kind() == rawjson.Absent
+	})
+	if len(l.objects) > 0 && r.Fed != "" && !bare {
 		r.Later = l
 		return
 	}
