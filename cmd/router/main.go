@@ -4,6 +4,7 @@
 //	router check -config config.yaml    reports every mistake of the configuration
 //	router dlq list -config config.yaml what could not be delivered; also show, retry, drop
 //	router resync -config config.yaml   everything once more; with -relist what differs from the API server
+//	router get pods -config config.yaml what the running router has cached
 //	router schema                       prints the JSON Schema of the configuration, for editors
 //	router version
 //
@@ -71,6 +72,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return deadLetters(ctx, args[1:], stdout, stderr)
 	case "resync":
 		return resync(ctx, args[1:], stdout, stderr)
+	case "get":
+		return getObjects(ctx, args[1:], stdout, stderr)
 	case "version":
 		fmt.Fprintf(stdout, "router %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return exitOK
@@ -90,6 +93,7 @@ func usage(w io.Writer) {
   router check -config config.yaml    report every mistake of the configuration; with -connect ask the cluster for its schemas
   router dlq list|show|retry|drop     what could not be delivered, see router dlq help
   router resync                       put everything through once more, or list anew, see router resync help
+  router get SOURCE [NAME]            what the running router has cached, see router get help
   router schema                       print the JSON Schema of the configuration, for editors
   router version
 

@@ -6,6 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/deltarouter/deltarouter/pkg/api"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -14,6 +16,7 @@ import (
 // remote is what the commands that talk to a running router have in common.
 type remote struct {
 	config, api, output string
+	formats             []string // of output; nil: table and json
 
 	client         *api.Client
 	stdout, stderr io.Writer
@@ -27,8 +30,11 @@ func (r *remote) flags(flags *flag.FlagSet) {
 
 // connect finds the router.
 func (r *remote) connect() error {
-	if r.output != "table" && r.output != "json" {
-		return fmt.Errorf("-o is table or json, not %q", r.output)
+	if r.formats == nil {
+		r.formats = []string{"table", "json"}
+	}
+	if last := len(r.formats) - 1; !slices.Contains(r.formats, r.output) {
+		return fmt.Errorf("-o is %s or %s, not %q", strings.Join(r.formats[:last], ", "), r.formats[last], r.output)
 	}
 	if r.api == "" {
 		if r.config == "" {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/api"
@@ -61,7 +62,9 @@ func Run(ctx context.Context, opts Options) error {
 		}
 		return problems
 	}
-	r := &router{parts: parts{plan: p}, opts: opts, log: opts.Log, metrics: metrics.New(), client: client}
+	r := &router{
+		parts: parts{plan: p}, opts: opts, log: opts.Log, metrics: metrics.New(), client: client, objects: new(atomic.Pointer[inventory]),
+	}
 	r.reloads.asked, r.reloads.ended = make(chan chan<- error), make(chan struct{})
 	r.metrics.SetBuildInfo(opts.Version)
 	r.metrics.ConfigHash.WithLabelValues(p.config.Hash).Set(1)

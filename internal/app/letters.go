@@ -203,7 +203,7 @@ func (d letterDesk) refresh(letter *checkpoint.Letter) (there bool, err error) {
 		return false, fmt.Errorf("source %q is not configured any more or has not synced, so its objects are not known: see /readyz", was.Source)
 	}
 	key := was.Key()
-	now := d.r.objects.Load().Get(was.Source, key.Namespace, key.Name)
+	now := d.r.objects.Load().catalog.Get(was.Source, key.Namespace, key.Name)
 	if now == nil || now.UID() != was.Object().UID() {
 		return ended(was), nil
 	}

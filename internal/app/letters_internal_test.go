@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,7 +70,8 @@ func newDesk(t *testing.T, synced bool, cached ...*event.Object) (letterDesk, *t
 	}
 	catalog := index.NewCatalog()
 	catalog.Add("s", []*index.Store{store}, nil)
-	r.objects.Store(catalog)
+	r.objects = new(atomic.Pointer[inventory])
+	r.objects.Store(&inventory{catalog: catalog})
 	sink := &taker{}
 	r.pipeline, err = pipeline.New(pipeline.Config{DeadLetters: r.state.letters, Store: r.state, Routes: []pipeline.Route{
 		{Name: "r", Sources: []string{"s"}, Ops: event.Ops(), Sinks: []pipeline.NamedSink{{Name: "out", Sink: sink}}},

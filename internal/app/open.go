@@ -10,7 +10,6 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/api"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
@@ -31,8 +30,8 @@ type router struct {
 	memories *memories
 	pipeline *pipeline.Pipeline
 	factory  *informer.Factory
-	objects  atomic.Pointer[index.Catalog] // everything that is cached, for the API; exchanged at a reload
-	closers  []closer                      // in the order of opening
+	objects  *atomic.Pointer[inventory] // everything that is cached, for the API; exchanged at a reload
+	closers  []closer                   // in the order of opening
 	reloads  reloads
 }
 
@@ -167,7 +166,7 @@ func (r *router) openProbes(ctx context.Context) error {
 }
 
 func (r *router) openAPI(ctx context.Context) error {
-	cfg := api.ControlConfig{Addr: r.plan.config.Listen.API, Status: r.status, Reload: r.askReload, Resync: r.resync, Log: r.log}
+	cfg := api.ControlConfig{Addr: r.plan.config.Listen.API, Status: r.status, Reload: r.askReload, Resync: r.resync, Cache: newStock(r), Log: r.log}
 	if r.state != nil {
 		cfg.DeadLetters = letterDesk{r, r.synced}
 	}

@@ -30,6 +30,7 @@ type plan struct {
 	sources map[string]sourcePlan
 	routes  []routePlan
 	grants  map[string][]plugins.LookupGrant // by handler
+	types   map[string]*schema.Type          // by source: what its objects look like
 	// warnings are about what is not wrong, but may not be meant.
 	warnings config.Problems
 }
@@ -180,7 +181,7 @@ func planOf(cfg *config.Config, problems config.Problems, components Components,
 	}
 	c := compiler{cfg: cfg}
 	types, warnings := known.types(cfg)
-	p.warnings = warnings
+	p.types, p.warnings = types, warnings
 	var err error
 	if c.env, err = expr.NewEnv(environment(cfg, types)); err != nil {
 		return nil, append(problems, problemsOf(cfg, nil, nil, err)...)

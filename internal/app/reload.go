@@ -149,6 +149,7 @@ func (r *router) reload(ctx context.Context) error {
 	next := &router{
 		parts: parts{plan: p}, opts: r.opts, log: r.log, metrics: r.metrics, client: r.client, server: r.server,
 		state: r.state, memories: r.memories, pipeline: r.pipeline, factory: r.factory,
+		objects: r.objects,
 	}
 	err := next.openComponents(ctx, &r.parts)
 	var change *pipeline.Change
@@ -174,7 +175,6 @@ func (r *router) reload(ctx context.Context) error {
 	old := r.parts
 	r.parts = next.parts
 	r.parts.reindex = nil
-	r.showObjects()
 	if err := within(ctx, func(ctx context.Context) error { return old.closeUnused(ctx, &r.parts) }); err != nil {
 		r.log.Warn("what is out of use did not close in order", "err", err)
 	}
@@ -263,6 +263,7 @@ func (r *router) swap(ctx context.Context, change *pipeline.Change) error {
 			swap()
 		}
 		r.fillCaches()
+		r.showObjects()
 		change.Swap()
 		held.Existing(func(d *event.Delta) func() { return change.Existing(context.WithoutCancel(ctx), d) })
 		if r.state == nil {

@@ -90,19 +90,6 @@ func (r *router) fillCatalog(catalog *index.Catalog, sources []string) {
 	}
 }
 
-// showObjects lets the API see what is cached now.
-func (r *router) showObjects() {
-	catalog := index.NewCatalog()
-	for name, source := range r.plan.sources {
-		var stores []*index.Store
-		for _, spec := range source.watches {
-			stores = append(stores, r.stores[spec])
-		}
-		catalog.Add(name, stores, nil)
-	}
-	r.objects.Store(catalog)
-}
-
 // fillCaches makes the caches of routes, which no route has used before, and of handlers show what the stores have.
 func (r *router) fillCaches() {
 	for _, fill := range r.fill {

@@ -29,6 +29,7 @@ type ControlConfig struct {
 	Reload func(ctx context.Context) error
 	// Resync puts objects through once more. Called from any goroutine.
 	Resync func(ctx context.Context, ask Resync) (Resynced, error)
+	Cache  Cache // what is cached
 	Log    *slog.Logger
 }
 
@@ -38,6 +39,7 @@ type control struct {
 	status  func() Status
 	reload  func(ctx context.Context) error
 	resync  func(ctx context.Context, ask Resync) (Resynced, error)
+	cache   Cache
 }
 
 // NewControl makes a Server of the control API, which listens nowhere yet:
@@ -45,6 +47,9 @@ type control struct {
 //	GET  /api/v1/status                                        Status
 //	POST /api/v1/reload                                        {"reloaded": true}; 422 if the configuration was refused
 //	POST /api/v1/resync {source, route, relist}                Resynced, when it is done
+//	GET  /api/v1/sources                                       {"sources": [SourceInfo…]}
+//	GET  /api/v1/sources/{source}?namespace=&name=&filter=&limit=&continue=   Answer
+//	GET  /api/v1/sources/{source}/indexes/{index}?value=&…     Answer; the parameters of a source too
 //	GET  /api/v1/deadletters?route=&after=&limit=              {"letters": [Letter…], "next": after-of-the-next-page}
 //	GET  /api/v1/deadletters/{id}                              Letter, with its objects
 //	POST /api/v1/deadletters/retry {ids | route, current}      Outcome
@@ -53,11 +58,14 @@ type control struct {
 // An error is {"error": text} with a status of 4xx or 5xx. There is no authentication: whoever reaches the socket or the loopback
 // address may use it. Web pages may not: a request has to name a loopback host, and a POST to be of type application/json.
 func NewControl(cfg ControlConfig) *Server {
-	c := &control{letters: cfg.DeadLetters, status: cfg.Status, reload: cfg.Reload, resync: cfg.Resync}
+	c := &control{letters: cfg.DeadLetters, status: cfg.Status, reload: cfg.Reload, resync: cfg.Resync, cache: cfg.Cache}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, c.status()) })
 	mux.HandleFunc("POST /api/v1/reload", c.reloaded)
 	mux.HandleFunc("POST /api/v1/resync", c.resyncAll)
+	mux.HandleFunc("GET /api/v1/sources", c.sources)
+	mux.HandleFunc("GET /api/v1/sources/{source}", c.query)
+	mux.HandleFunc("GET /api/v1/sources/{source}/indexes/{index}", c.query)
 	mux.HandleFunc("GET /api/v1/deadletters", c.list)
 	mux.HandleFunc("GET /api/v1/deadletters/{id}", c.show)
 	mux.HandleFunc("POST /api/v1/deadletters/retry", c.retry)

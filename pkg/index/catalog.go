@@ -61,6 +61,16 @@ func (c *Catalog) Lookup(source, index, value string) []*event.Object {
 	return found
 }
 
+// Collect appends to found what [Catalog.Lookup] would find in one of the stores of the source, by its place in those that it was added
+// with, and in no order.
+func (c *Catalog) Collect(found []*event.Object, source string, store int, index, value string) []*event.Object {
+	src := c.sources[source]
+	if index == "" {
+		return slices.AppendSeq(found, src.stores[store].all())
+	}
+	return src.stores[store].lookup(found, src.indexes[index], value)
+}
+
 // Count returns how many objects [Catalog.Lookup] would return.
 func (c *Catalog) Count(source, index, value string) int {
 	src, n := c.sources[source], 0

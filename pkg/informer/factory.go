@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -140,6 +141,25 @@ func (f *Factory) Resource(spec Spec) *event.Resource {
 		}
 	}
 	return f.resource(&spec, "")
+}
+
+// Cut calls read at a moment when the store of the watch of that Spec is what it was at the resourceVersion that is returned (see
+// [Watch.Cut]; while a list is being applied, parts of it are newer). read must be quick: the watch waits. ok is false, and read is not
+// called, if there is no such watch.
+func (f *Factory) Cut(spec Spec, read func()) (fed string, ok bool) {
+	f.mu.RLock()
+	i := slices.IndexFunc(f.watches, func(w *Watch) bool { return w.spec == spec })
+	if i < 0 {
+		f.mu.RUnlock()
+		return "", false
+	}
+	w := f.watches[i]
+	f.mu.RUnlock()
+	w.Cut(func(version string, _ bool) {
+		fed = version
+		read()
+	})
+	return fed, true
 }
 
 // nameOf names a watch in logs.

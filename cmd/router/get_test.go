@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// shelf has two pods, on two pages, and remembers what it was asked.
+type shelf struct{ asked api.Query }
+
+func (*shelf) Sources() []api.SourceInfo {
+	return []api.SourceInfo{
+		{Name: "nodes", Resource: "v1/nodes", Cache: "full", Indexes: []string{"name"}, Objects: 2, Synced: true},
+		{Name: "pods", Resource: "v1/pods", Namespaces: []string{"a", "b"}, Cache: "full", Indexes: []string{"name", "byNode"}},
+	}
+}
+
+func (s *shelf) Query(_ context.Context, q api.Query) (api.Answer, error) {
+	s.asked = q
+	answer := api.Answer{Source: q.Source, Resource: "v1/pods", ResourceVersion: "7", Reason: "the first list is not complete"}
+	pod := func(n int) json.RawMessage {
+		born := time.Now().Add(-3 * time.Hour).Format(time.RFC3339)
+		return json.RawMessage(fmt.Sprintf(`{"kind":"Pod","metadata":{"name":"p%d","namespace":"ns","resourceVersion":"%d","creationTimestamp":%q}}`, n, n, born))
+	}
+	switch {
+	case q.Source != "pods":
+		return answer, &api.QueryError{Message: `there is no source "pots"; did you mean "pods"?`, Unknown: true}
+	case q.Name == "none":
+	case q.Filter != "":
+		answer.Absent = 2
+	case q.Name != "":
+		answer.Synced, answer.Items = true, []json.RawMessage{pod(1)}
+	case q.After == (event.Key{}):
+		answer.Items, answer.Continue = []json.RawMessage{pod(1)}, api.Token(event.Key{Namespace: "ns", Name: "p1"})
+	default:
+		answer.Items = []json.RawMessage{pod(2)}
+	}
+	return answer, nil
+}
+
+func TestGet(t *testing.T) {
+	addr, s := "unix:"+filepath.Join(t.TempDir(), "api.sock"), &shelf{}
+	server := api.NewControl(api.ControlConfig{Addr: addr, Cache: s, Log: slog.New(slog.DiscardHandler)})
+	if err := server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := server.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, c := range []struct {
+		args           []string
+		code           int
+		stdout, stderr string // contained
+		asked          api.Query
+	}{
+		{args: []string{"help"}, stdout: "Usage:"},
+		{args: []string{"-h"}, stdout: "Usage:"},
+		{args: []string{"pods"}, code: 2, stderr: "-config FILE or -api ADDR"},
+		{args: []string{"pods", "-o", "wide", "-api", addr}, code: 2, stderr: `-o is table, json, yaml or name, not "wide"`},
+		{args: []string{"pods", "a", "b", "-api", addr}, code: 2, stderr: `unexpected argument "b"`},
+		{args: []string{"-n", "a", "-api", addr}, code: 2, stderr: "name the source"},
+		{args: []string{"pods", "-index", "byNode", "-api", addr}, code: 2, stderr: "write it like byNode=n1"},
+		{args: []string{"pods", "-indx", "byNode", "-api", addr}, code: 2, stderr: "-indx"},
+		{args: []string{"pods", "-api", addr + "x"}, code: 1, stderr: "is it running"},
+		{args: []string{"pots", "-api", addr}, code: 1, stderr: "router get: there is no source \"pots\"; did you mean \"pods\"?\n"},
+		{args: []string{"-api", addr}, stdout: "SOURCE  RESOURCE  NAMESPACES  OBJECTS  SYNCED  INDEXES\nnodes   v1/nodes  all         2        true    name\npods    v1/pods   a,b         0        false   name,byNode\n"},
+		{args: []string{"-api", addr, "-o", "name"}, stdout: "nodes\npods\n"},
+		{args: []string{"-api", addr, "-o", "yaml"}, stdout: "- cache: full\n  indexes:\n  - name\n"},
+		{
+			args:   []string{"pods", "-api", addr},
+			stdout: "NAMESPACE  NAME  AGE  VERSION\nns         p1    3h   1\nns         p2    3h   2\n", stderr: "source pods is not complete yet: the first list",
+		},
+		{args: []string{"pods", "-o", "name", "-api", addr}, stdout: "ns/p1\nns/p2\n"},
+		{args: []string{"pods", "-o", "yaml", "-api", addr}, stdout: "\n---\nkind: Pod\n"},
+		{args: []string{"pods", "-o", "json", "-api", addr}, stdout: "\n], \"metadata\": {\"resourceVersion\": \"7\"}}\n"},
+		{args: []string{"pods", "-o", "json", "p1", "-api", addr}, stdout: "{\n  \"kind\": \"Pod\",", asked: api.Query{Name: "p1"}},
+		{args: []string{"pods", "x/p1", "-o", "yaml", "-api", addr}, stdout: "kind: Pod\n", asked: api.Query{Namespace: "x", Name: "p1"}},
+		{args: []string{"-api", addr, "-n", "x", "pods", "none"}, code: 1, stderr: `source pods has no object "x/none"`, asked: api.Query{Namespace: "x", Name: "none"}},
+		{
+			args: []string{"pods", "-filter", "object.x", "-o", "json", "-api", addr}, stdout: `"items": []`,
+			stderr: "2 objects lack a field", asked: api.Query{Filter: "object.x"},
+		},
+		{args: []string{"pods", "-filter", "object.x", "-api", addr}, stderr: "No objects.\n", asked: api.Query{Filter: "object.x"}},
+		{args: []string{"pods", "-index", "byNode=a=b", "-api", addr}, stdout: "p2", asked: api.Query{Index: "byNode", Value: "a=b"}},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			s.asked = api.Query{}
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), append([]string{"get"}, c.args...), &stdout, &stderr)
+			if code != c.code || !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
+				t.Errorf("exit code %d, want %d\nstdout: %s\nstderr: %s", code, c.code, &stdout, &stderr)
+			}
+			s.asked.Source, s.asked.Limit, s.asked.After = "", 0, event.Key{}
+			if s.asked != c.asked {
+				t.Errorf("asked %+v, want %+v", s.asked, c.asked)
+			}
+			if out := stdout.Bytes(); code == 0 && bytes.HasPrefix(out, []byte("{")) && !json.Valid(out) {
+				t.Errorf("not JSON: %s", out)
+			}
+		})
+	}
+}

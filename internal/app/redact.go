@@ -1,0 +1,93 @@
+package app
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/rawjson"
+)
+
+// Whoever reaches the API may ask it: it knows no users. So of a Secret it shows what its data is called and never what it is, whatever
+// the source says of secrets, and filters and look-ups of the API see no more than that: they would tell.
+
+// hidden stands for what is not shown. It is not base64, so that what was shown cannot be applied by mistake.
+const hidden = `"(redacted)"`
+
+// lastApplied is an annotation that holds an object once more.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+func isSecret(o *event.Object) bool {
+	r := o.Resource()
+	return r.Group == "" && r.Resource == "secrets"
+}
+
+// redacted returns the object as the API may show it.
+func redacted(o *event.Object) *event.Object {
+	if o == nil || !isSecret(o) {
+		return o
+	}
+	finder := rawjson.NewFinder()
+	finder.Skip(0, "data")
+	finder.Skip(0, "stringData")
+	finder.Skip(0, "metadata", "annotations", lastApplied)
+	text := string(o.Raw())
+	end, spans, err := finder.Scan(text, 0)
+	if err != nil {
+		return event.Identity(o.Resource(), o.Key(), o.UID())
+	}
+	var b strings.Builder
+	b.WriteByte('{')
+	for _, field := range []string{"data", "stringData"} {
+		if values := o.Raw().Get(field); values != "" {
+			b.WriteString(`"` + field + `":` + withoutValues(values) + `,`)
+		}
+	}
+	for i, piece := range rawjson.Cut(nil, text, 0, end, spans) {
+		if i == 0 {
+			piece = piece[1:]
+		}
+		b.WriteString(piece)
+	}
+	shown, err := event.ParseObject(o.Resource(), b.String())
+	if err != nil {
+		return event.Identity(o.Resource(), o.Key(), o.UID())
+	}
+	return shown
+}
+
+// withoutValues returns a JSON object with the same keys.
+func withoutValues(values rawjson.Value) string {
+	var b strings.Builder
+	for key := range values.Fields() {
+		name, _ := json.Marshal(key) // cannot fail
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(name)
+		b.WriteString(":" + hidden)
+	}
+	return "{" + b.String() + "}"
+}
+
+// redactedCache shows objects as the API may.
+type redactedCache struct{ expr.Cache }
+
+// Lookup implements expr.Cache.
+func (c redactedCache) Lookup(source, index, value string) []*event.Object {
+	found := c.Cache.Lookup(source, index, value)
+	if len(found) == 0 || !isSecret(found[0]) {
+		return found
+	}
+	shown := make([]*event.Object, len(found))
+	for i, o := range found {
+		shown[i] = redacted(o)
+	}
+	return shown
+}
+
+// Get implements expr.Cache.
+func (c redactedCache) Get(source, namespace, name string) *event.Object {
+	return redacted(c.Cache.Get(source, namespace, name))
+}

@@ -1,0 +1,33 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+)
+
+// ObjectJSON returns the JSON of one Kubernetes object that is written in YAML or JSON, as kubectl reads it: nothing is expanded, and what
+// YAML 1.1 takes for a bool is one. JSON is returned as it is.
+func ObjectJSON(text []byte) ([]byte, error) {
+	text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
+	if bytes.HasPrefix(text, []byte("{")) {
+		return text, nil
+	}
+	text = bytes.TrimPrefix(text, []byte("---\n"))
+	if bytes.Contains(text, []byte("\n---")) {
+		return nil, errors.New("there are several documents: give one object")
+	}
+	object, err := yaml.YAMLToJSON(text)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("is not YAML: %w", err)
+	case !bytes.HasPrefix(object, []byte("{")):
+		return nil, errors.New("is no object: a mapping with apiVersion, kind and metadata is needed")
+	}
+	return object, nil
+}
+
+// ObjectYAML returns the YAML of an object's JSON, its keys sorted.
+func ObjectYAML(object []byte) ([]byte, error) { return yaml.JSONToYAML(object) }

@@ -1,0 +1,43 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+)
+
+func TestObjectJSON(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"{\"a\": 1}\n", `{"a": 1}`},
+		{"\ufeff {broken", "{broken"}, // whoever reads the JSON says what is wrong with it
+		{"---\na: ${HOME}\nb: 9007199254740993\nc: \"on\"\nd: 2024-01-01T00:00:00Z\n", `{"a":"${HOME}","b":9007199254740993,"c":"on","d":"2024-01-01T00:00:00Z"}`},
+		{"a: 1\n---\nb: 1\n", "several documents"},
+		{"- a\n", "is no object"},
+		{"", "is no object"},
+		{"a: [", "is not YAML"},
+	} {
+		got, err := config.ObjectJSON([]byte(c.text))
+		if err != nil {
+			got = []byte(err.Error())
+		}
+		if !strings.Contains(string(got), c.want) {
+			t.Errorf("%q: got %s, want %s", c.text, got, c.want)
+		}
+	}
+}
+
+func TestObjectYAML(t *testing.T) {
+	const object = `{"kind":"X","a":{"on":"yes","n":"012","big":9007199254740993,"text":"a\nb\n","list":[]}}`
+	text, err := config.ObjectYAML([]byte(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "a:\n  big: 9007199254740993\n  list: []\n  \"n\": \"012\"\n  \"on\": \"yes\"\n  text: |\n    a\n    b\nkind: X\n"; string(text) != want {
+		t.Errorf("got %s", text)
+	}
+	back, err := config.ObjectJSON(text)
+	if want := `{"a":{"big":9007199254740993,"list":[],"n":"012","on":"yes","text":"a\nb\n"},"kind":"X"}`; err != nil || string(back) != want {
+		t.Errorf("%v, got %s", err, back)
+	}
+}

@@ -1,0 +1,194 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+const getConfig = `
+sources:
+  maps:
+    resource: v1/configmaps
+    namespaces: [%s, %s]
+    indexes: {byValue: object.data.value}
+  plain: {resource: v1/secrets, namespaces: %[1]s, indexes: {byType: object.type}}
+  secret: {resource: v1/secrets, namespaces: %[1]s, secrets: true, indexes: {byToken: object.data.token}}
+sinks: {out: {discard: {}}}
+routes: [{name: all, from: [maps, plain, secret], to: out}]
+`
+
+// TestGet: what the router has cached can be asked for by name, namespace, index and expression, and is what the API server has.
+func TestGet(t *testing.T) {
+	s := sandboxtest.Start(t)
+	one, two := s.Namespace(t), s.Namespace(t)
+	names := make([]string, 0, 6)
+	for i, ns := range []string{one, two, one, two, one} {
+		name := "m" + strconv.Itoa(i)
+		routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap(name, strconv.Itoa(i%2)))
+		names = append(names, ns+"/"+name)
+	}
+	slices.Sort(names)
+	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(getConfig, one, two))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	get := func(args ...string) (out string, code int) {
+		t.Helper()
+		return routertest.Control(t, file, append([]string{"get"}, args...)...)
+	}
+	check := func(want string, args ...string) {
+		t.Helper()
+		if out, code := get(append(args, "-o", "name")...); code != 0 || out != want {
+			t.Errorf("router get %q: exit code %d\n got %q\nwant %q", args, code, out, want)
+		}
+	}
+	lines := func(names ...string) string { return strings.Join(names, "\n") + "\n" }
+	check(lines("maps", "plain", "secret"))
+	check(lines(names...), "maps")
+	check(lines(one+"/m0", one+"/m2", one+"/m4"), "maps", "-n", one)
+	check(lines(two+"/m1"), "maps", "-filter", `object.metadata.name == "m1"`)
+	check(lines(two+"/m1", two+"/m3"), "maps", "-index", "byValue=1")
+	check(lines(two+"/m3"), "maps", "-index", "byValue=1", "-filter", `lookup("byValue", "1").size() == 2 && object.metadata.name != "m1"`)
+	check(lines(two+"/m3"), "maps", "-index", "name=m3")
+	check("", "maps", "-n", "elsewhere")
+
+	out, code := get("maps", one+"/m2", "-o", "json")
+	var got, want unstructured.Unstructured
+	live, err := routertest.Use(t, s, routertest.ConfigMaps, one).Get(t.Context(), "m2", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = *live
+	want.SetManagedFields(nil)
+	if err := got.UnmarshalJSON([]byte(out)); err != nil || code != 0 || fmt.Sprint(got.Object) != fmt.Sprint(want.Object) {
+		t.Errorf("exit code %d, %v: %s", code, err, out)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"mops", `there is no source "mops"; did you mean "maps"?`},
+		{"maps none", `source maps has no object "none"`},
+		{"maps -index byValu=1", `source "maps" has no index "byValu"; did you mean "byValue"?`},
+		{"maps -filter objct.x", `filter: 1:1: undeclared reference to 'objct'; did you mean "object"?`},
+		{"maps -filter object.data", `on ` + names[0] + `: the result is of type map`},
+	} {
+		if out, code := get(strings.Fields(c.args)...); code != 1 || !strings.Contains(out, c.want) {
+			t.Errorf("router get %s: exit code %d, %s", c.args, code, out)
+		}
+	}
+	if out, code := get("maps", "-filter", `object.data.nope == "1"`); code != 0 || !strings.Contains(out, "5 objects lack a field") {
+		t.Errorf("exit code %d, %s", code, out)
+	}
+	pages(t, s, file, one, names)
+	reindexed(t, r, file, fmt.Sprintf(getConfig, one, two))
+}
+
+// pages goes from page to page while objects come and go: what is there throughout comes once, in order.
+func pages(t *testing.T, s *sandboxtest.Sandbox, file, ns string, names []string) {
+	t.Helper()
+	client, m := api.NewClient("unix:"+filepath.Join(filepath.Dir(file), "api.sock")), routertest.Use(t, s, routertest.ConfigMaps, ns)
+	var got []string
+	token, version := "", 0
+	for page := 0; page == 0 || token != ""; page++ {
+		extra := fmt.Sprintf("m%d-extra", page)
+		m.Make(routertest.ConfigMap(extra, ""))
+		routertest.Poll(t, "the object that was made", func() bool {
+			a, err := client.Query(t.Context(), api.Query{Source: "maps", Name: extra, Limit: 1}, "")
+			return err == nil && len(a.Items) == 1
+		})
+		a, err := client.Query(t.Context(), api.Query{Source: "maps", Limit: 2}, token)
+		if err != nil || !a.Synced || len(a.Items) > 2 {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		if now, err := strconv.Atoi(a.ResourceVersion); err != nil || now < version {
+			t.Errorf("resourceVersion %q after %d", a.ResourceVersion, version)
+		} else {
+			version = now
+		}
+		for _, item := range a.Items {
+			var o unstructured.Unstructured
+			if err := json.Unmarshal(item, &o.Object); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, o.GetNamespace()+"/"+o.GetName())
+		}
+		token = a.Continue
+	}
+	if !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) {
+		t.Errorf("not in order, or twice: %q", got)
+	}
+	stayed := slices.DeleteFunc(slices.Clone(got), func(name string) bool { return strings.HasSuffix(name, "-extra") })
+	if !slices.Equal(stayed, names) {
+		t.Errorf("got %q, want %q", stayed, names)
+	}
+}
+
+// reindexed: an index that a reload brings can be asked, one that it took away cannot.
+func reindexed(t *testing.T, r *routertest.Router, file, config string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), "byValue: object.data.value", "byFirst: object.metadata.name", 1)
+	if !strings.Contains(config, "byValue") || os.WriteFile(file, []byte(changed), 0o600) != nil {
+		t.Fatal("the configuration could not be changed")
+	}
+	r.WaitLog(t, "the reload", func(log string) bool { return strings.Contains(log, `"msg":"reloaded"`) })
+	if out, code := routertest.Control(t, file, "get", "maps", "-index", "byFirst=m3", "-o", "name"); code != 0 || !strings.HasSuffix(out, "/m3\n") {
+		t.Errorf("exit code %d, %s", code, out)
+	}
+	if out, code := routertest.Control(t, file, "get", "maps", "-index", "byValue=1"); code != 1 || !strings.Contains(out, `has no index "byValue"`) {
+		t.Errorf("exit code %d, %s", code, out)
+	}
+}
+
+// TestGetSecrets: the values in Secrets cannot be got, nor guessed with the help of an index or an expression, also where the router has
+// them.
+func TestGetSecrets(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	secrets := routertest.Use(t, s, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, ns)
+	const token = "aHVudGVyMg=="
+	secrets.Make(&unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": map[string]any{"token": token},
+		"metadata": map[string]any{"name": "s", "annotations": map[string]any{"kubectl.kubernetes.io/last-applied-configuration": token, "a": "b"}},
+	}})
+	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("m", token))
+	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(getConfig, ns, s.Namespace(t)))
+	routertest.StartFile(t, file).Ready(t)
+	for _, c := range []struct {
+		args []string
+		code int
+		want string // contained
+	}{
+		{[]string{"plain", "s", "-o", "json"}, 0, `"type": "Opaque"`},
+		{[]string{"secret", "s", "-o", "yaml"}, 0, "data:\n  token: (redacted)\n"},
+		{[]string{"secret", "-index", "byToken=" + token}, 1, `index "byToken" of source "secret" cannot be asked here`},
+		{[]string{"plain", "-index", "byType=Opaque", "-o", "name"}, 0, ns + "/s\n"},
+		{[]string{"secret", "-index", "name=s", "-o", "name"}, 0, ns + "/s\n"},
+		{[]string{"secret", "-filter", `object.data.token.startsWith("a")`}, 0, "No objects."},
+		{[]string{"secret", "-filter", `object.data.token == "(redacted)"`, "-o", "name"}, 0, ns + "/s\n"},
+		{[]string{"maps", "-filter", `lookup("secret.byToken", object.data.value).size() > 0`}, 1, `source "secret" has no index "byToken"`},
+		{[]string{"maps", "-filter", `list("secret").exists(s, s.data.token == object.data.value)`}, 0, "No objects."},
+		{[]string{"maps", "-filter", `lookup("secret.name", "s").exists(s, s.data.token == object.data.value)`}, 0, "No objects."},
+		{[]string{"maps", "-filter", fmt.Sprintf(`get("secret", %q, "s").data.token == object.data.value`, ns)}, 0, "No objects."},
+		{[]string{"maps", "-filter", fmt.Sprintf(`get("secret", %q, "s").data.token == "(redacted)"`, ns), "-n", ns, "-o", "name"}, 0, ns + "/m\n"},
+	} {
+		out, code := routertest.Control(t, file, append([]string{"get"}, c.args...)...)
+		if code != c.code || !strings.Contains(out, c.want) || strings.Contains(out, token) && c.args[0] != "maps" {
+			t.Errorf("router get %q: exit code %d\n%s\nwant %d and %s", c.args, code, out, c.code, c.want)
+		}
+	}
+}
