@@ -165,12 +165,12 @@ func (p *pager) fill(ctx context.Context, objects []*event.Object, more bool) (a
 		if err := ctx.Err(); err != nil {
 			return p.Answer, err
 		}
-		shown := redacted(o)
-		matches, err := p.matches(ctx, shown)
+		matches, err := p.matches(ctx, o)
 		if err != nil {
 			return p.Answer, &api.QueryError{Message: fmt.Sprintf("filter: on %s: %v", o, err)}
 		}
 		if matches {
+			shown := redacted(o, shownAs)
 			p.Items = append(p.Items, shown.JSON())
 			p.bytes += len(shown.JSON())
 		}
@@ -185,7 +185,8 @@ func (p *pager) matches(ctx context.Context, o *event.Object) (bool, error) {
 	if p.filter == nil {
 		return true, nil
 	}
-	ok, err := p.filter.Match(ctx, expr.Input{Delta: &event.Delta{Source: p.Source, Op: event.Sync, New: o}, Cache: p.cache})
+	d := &event.Delta{Source: p.Source, Op: event.Sync, New: redacted(o, evaluatedAs)}
+	ok, err := p.filter.Match(ctx, expr.Input{Delta: d, Cache: p.cache})
 	if errors.Is(err, expr.ErrAbsent) {
 		p.Absent++
 		return false, nil

@@ -12,8 +12,11 @@ import (
 // Whoever reaches the API may ask it: it knows no users. So of a Secret it shows what its data is called and never what it is, whatever
 // the source says of secrets, and filters and look-ups of the API see no more than that: they would tell.
 
-// hidden stands for what is not shown. It is not base64, so that what was shown cannot be applied by mistake.
-const hidden = `"(redacted)"`
+// What stands for a value. What is shown is not base64, so that it cannot be applied by mistake; what expressions see is.
+const (
+	shownAs     = `"(redacted)"`
+	evaluatedAs = `"KHJlZGFjdGVkKQ=="` // the same in base64
+)
 
 // lastApplied is an annotation that holds an object once more.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
@@ -23,8 +26,8 @@ func isSecret(o *event.Object) bool {
 	return r.Group == "" && r.Resource == "secrets"
 }
 
-// redacted returns the object as the API may show it.
-func redacted(o *event.Object) *event.Object {
+// redacted returns the object as the API may show it, with this for each value that it may not.
+func redacted(o *event.Object, value string) *event.Object {
 	if o == nil || !isSecret(o) {
 		return o
 	}
@@ -41,7 +44,7 @@ func redacted(o *event.Object) *event.Object {
 	b.WriteByte('{')
 	for _, field := range []string{"data", "stringData"} {
 		if values := o.Raw().Get(field); values != "" {
-			b.WriteString(`"` + field + `":` + withoutValues(values) + `,`)
+			b.WriteString(`"` + field + `":` + withoutValues(values, value) + `,`)
 		}
 	}
 	for i, piece := range rawjson.Cut(nil, text, 0, end, spans) {
@@ -57,8 +60,8 @@ func redacted(o *event.Object) *event.Object {
 	return shown
 }
 
-// withoutValues returns a JSON object with the same keys.
-func withoutValues(values rawjson.Value) string {
+// withoutValues returns a JSON object with the same keys, and value for each of them.
+func withoutValues(values rawjson.Value, value string) string {
 	var b strings.Builder
 	for key := range values.Fields() {
 		name, _ := json.Marshal(key) // cannot fail
@@ -66,12 +69,12 @@ func withoutValues(values rawjson.Value) string {
 			b.WriteByte(',')
 		}
 		b.Write(name)
-		b.WriteString(":" + hidden)
+		b.WriteString(":" + value)
 	}
 	return "{" + b.String() + "}"
 }
 
-// redactedCache shows objects as the API may.
+// redactedCache shows expressions of the API what it may show.
 type redactedCache struct{ expr.Cache }
 
 // Lookup implements expr.Cache.
@@ -82,12 +85,12 @@ func (c redactedCache) Lookup(source, index, value string) []*event.Object {
 	}
 	shown := make([]*event.Object, len(found))
 	for i, o := range found {
-		shown[i] = redacted(o)
+		shown[i] = redacted(o, evaluatedAs)
 	}
 	return shown
 }
 
 // Get implements expr.Cache.
 func (c redactedCache) Get(source, namespace, name string) *event.Object {
-	return redacted(c.Cache.Get(source, namespace, name))
+	return redacted(c.Cache.Get(source, namespace, name), evaluatedAs)
 }

@@ -41,7 +41,7 @@ func TestRedacted(t *testing.T) {
 		{"an escaped key", `{` + meta + `},"d\u0061ta":{"a":"hunter"}}`, `{"data":{"a":"(redacted)"},` + meta + `}}`},
 		{"null", `{` + meta + `},"data":null}`, `{"data":{},` + meta + `}}`},
 	} {
-		o := redacted(parse(t, "secrets", c.text))
+		o := redacted(parse(t, "secrets", c.text), shownAs)
 		if got := string(o.JSON()); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
 		}
@@ -49,7 +49,7 @@ func TestRedacted(t *testing.T) {
 			t.Errorf("%s: %v, %s", c.name, err, o.JSON())
 		}
 		other := parse(t, "configmaps", c.text)
-		if redacted(other) != other {
+		if redacted(other, shownAs) != other {
 			t.Errorf("%s: of a ConfigMap something is hidden", c.name)
 		}
 	}
