@@ -114,6 +114,20 @@ routes:
 sources: {pods: {resource: v1/pods}}
 routes: [{name: a, from: pods, filter: web, to: out}]
 `, []string{`config.yaml:6:7: define.web: undeclared reference to 'names'`}},
+		{"what metadata alone does not have", head + `define: {running: object.status.phase == "Running"}
+sources:
+  pods: {resource: v1/pods}
+  names: {resource: v1/pods, cache: metadata, indexes: {byNode: object.spec.nodeName, byApp: 'object.metadata.labels["app"]'}}
+routes:
+  - {name: a, from: pods, filter: running && changed("spec"), to: out}
+  - {name: b, from: [pods, names], filter: 'running && object.kind == "Pod"', key: object.spec.nodeName, to: out}
+  - {name: c, from: names, filter: has(oldObject.metadata.labels), emit: '{"x": object.spec}', to: out}
+`, []string{
+			`config.yaml:3:25: define.running: status is not there: source "names" has cache: metadata, so its objects come as apiVersion, kind and metadata alone; give it cache: full`,
+			`config.yaml:6:71: sources.names.indexes.byNode: spec is not there: source "names" has cache: metadata`,
+			`config.yaml:9:90: routes[1].key: spec is not there`,
+			`config.yaml:10:87: routes[2].emit: spec is not there`,
+		}},
 		{"what handlers may look up", head + `sources:
   pods: {resource: v1/pods, indexes: {byNode: object.spec.nodeName}}
   ids: {resource: v1/pods, cache: identity}

@@ -64,7 +64,7 @@ type Source struct {
 	Resync        time.Duration     `yaml:"resync" doc:"How often everything comes again, as sync. 0: never."`
 	Cache         string            `yaml:"cache" default:"full" enum:"full metadata identity" doc:"What is kept of an object."`
 	Secrets       bool              `yaml:"secrets" doc:"Keep the data of v1/secrets."`
-	Indexes       map[string][]Expr `yaml:"indexes" doc:"CEL expressions, each a string or a list of strings, by name."`
+	Indexes       map[string][]Expr `yaml:"indexes" doc:"By name: a CEL expression, or a list of them whose keys are joined. Its value is a key, of a list each element, of a map each key."`
 }
 
 // Component is a handler or a sink: one kind and its configuration, as in {webhook: {url: …}}.

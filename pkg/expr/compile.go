@@ -18,7 +18,7 @@ type Usage uint8
 // The usages.
 const (
 	Filter Usage = iota + 1 // a bool; see [Program.Match]
-	Index                   // a string or a list of strings, from object, source and cluster alone; see [Program.Keys]
+	Index                   // a string, number or bool, or a list or map of them, from object, source and cluster alone; see [Program.Keys]
 	Emit                    // a map or a list of maps; see [Program.Emit]
 	Key                     // a string, int or bool; see [Program.Key]
 	Query                   // a bool, as cheap as an Index has to be: it is asked about many objects; see [Program.Match]
@@ -29,6 +29,7 @@ const (
 const (
 	costLimit      = 1_000_000
 	indexCostLimit = 100_000
+	untracked      = 10_000 // an expression that cannot cost more is not watched
 	// bytesPerCost is how much JSON an evaluation may read per unit of its cost limit: 500 MB, 50 MB for an index. That takes about
 	// as long as the steps may take.
 	bytesPerCost = 500
@@ -147,14 +148,17 @@ func (p *Program) planError(err error) error {
 // uses returns the defines that the checked tree refers to, sorted.
 func (s *scope) uses(tree *cel.Ast) []string { return usedDefines(tree, s.env.texts) }
 
-// options: the cost is only tracked where it can reach the limit at all, because that costs time.
+// options: the cost is only tracked where it can be large enough to matter to the limit or to a [Budget], because that costs time.
 func (p *Program) options(tree *cel.Ast) []cel.ProgramOption {
 	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(guard)}
 	if p.loops {
 		options = append(options, cel.InterruptCheckFrequency(interruptFrequency))
 	}
+	if p.linear(tree) {
+		return options
+	}
 	estimate, err := p.scope.cel.EstimateCost(tree, &costEstimator{})
-	if err == nil && estimate.Max <= uint64(p.limit) {
+	if err == nil && estimate.Max <= untracked {
 		return options
 	}
 	return append(options, cel.CostTracking(&costEstimator{}), cel.CostLimit(uint64(p.limit)),
@@ -188,8 +192,8 @@ func resultProblem(t *cel.Type, usage Usage) string {
 		want, ok = "true or false", t.Kind() == types.BoolKind
 	case Index:
 		t = unwrapOptional(t)
-		want = "a string or a list of strings"
-		ok = t.Kind() == types.StringKind || t.Kind() == types.NullTypeKind || t.Kind() == types.ListKind && isA(t.Parameters(), types.StringKind)
+		want = "a string, a number, a bool, or a list or map of them"
+		ok = isKeyType(t)
 	case Emit:
 		t = unwrapOptional(t)
 		want = "a map or a list of maps"
@@ -207,6 +211,19 @@ func resultProblem(t *cel.Type, usage Usage) string {
 		return ""
 	}
 	return fmt.Sprintf("the result must be %s, but it is of type %s", want, cel.FormatCELType(t))
+}
+
+// isKeyType reports whether an index may result in this type, or in a list or map of it. Of a map the keys count.
+func isKeyType(t *cel.Type) bool {
+	if kind := t.Kind(); (kind == types.ListKind || kind == types.MapKind) && len(t.Parameters()) > 0 {
+		t = unwrapOptional(t.Parameters()[0])
+	}
+	switch t.Kind() {
+	case types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.NullTypeKind, types.DynKind, types.TypeParamKind:
+		return true
+	default:
+		return false
+	}
 }
 
 func unwrapOptional(t *cel.Type) *cel.Type {

@@ -45,8 +45,8 @@ func TestCompileErrors(t *testing.T) {
 		{expr.Emit, `"x"`, `1:1: the result must be a map or a list of maps, but it is of type string`},
 		{expr.Emit, `["x"]`, `1:1: the result must be a map or a list of maps, but it is of type list(string)`},
 		{expr.Key, `["x"]`, `1:1: the result must be a string, an int or a bool, but it is of type list(string)`},
-		{expr.Index, `1`, `1:1: the result must be a string or a list of strings, but it is of type int`},
-		{expr.Index, `[1]`, `1:1: the result must be a string or a list of strings, but it is of type list(int)`},
+		{expr.Index, `[[1]]`, `1:1: the result must be a string, a number, a bool, or a list or map of them, but it is of type list(list(int))`},
+		{expr.Index, `timestamp("2026-01-02T03:04:05Z")`, `1:1: the result must be a string, a number, a bool, or a list or map of them, but it is of type timestamp`},
 		{expr.Index, `op`, `1:1: op does not exist here: an index sees only object, source and cluster`},
 		{expr.Index, `oldObject.spec.nodeName`, `1:1: oldObject does not exist here: an index sees only object, source and cluster`},
 		{

@@ -56,6 +56,20 @@ func (p *Program) Conjuncts() (equalities []Equality, rest bool) {
 	return s.equalities, s.rest
 }
 
+// Plain returns the field that an index consists of, if it is nothing but a field of the object. Where [Field.ReadIn] knows its value, which
+// is a string then, that is the key.
+func (p *Program) Plain() (f *Field, ok bool) {
+	s := parter{program: p}
+	f = &Field{}
+	main := p.units[len(p.units)-1]
+	if !s.field(main, main.ast.NativeRep().Expr(), f) || f.root != fromObject || !f.fits(stringKind) {
+		return nil, false
+	}
+	f.kind = stringKind
+	f.name()
+	return f, true
+}
+
 // parter collects the equalities of a program.
 type parter struct {
 	program    *Program

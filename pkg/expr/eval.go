@@ -24,7 +24,7 @@ func (p *Program) start(in Input) *evaluation {
 	if p.others != nil && in.Delta != nil && p.others[in.Delta.Source] != nil {
 		p = p.others[in.Delta.Source]
 	}
-	*e = evaluation{program: p, delta: in.Delta, cache: in.Cache, meter: meter{left: p.limit * bytesPerCost}}
+	*e = evaluation{program: p, delta: in.Delta, cache: in.Cache, budget: in.Budget, meter: meter{left: p.limit * bytesPerCost}}
 	if in.Delta != nil {
 		e.of = in.Delta.Object()
 	}
@@ -43,12 +43,15 @@ func (in *evaluation) run(ctx context.Context) (ref.Val, error) {
 	if !in.program.loops || ctx.Done() == nil || in.of == nil {
 		return in.runToEnd()
 	}
-	v, _, err := in.program.program.ContextEval(ctx, in)
+	if err := in.budget.overdrawn(); err != nil {
+		return nil, err
+	}
+	v, details, err := in.program.program.ContextEval(ctx, in)
 	if errors.Is(err, interpreter.InterruptError{}) {
 		cause := context.Cause(ctx)
 		return nil, &EvalError{Reason: "interrupted: " + cause.Error(), class: cause}
 	}
-	return in.result(v, err)
+	return in.result(v, details, err)
 }
 
 // runToEnd evaluates without a context.
@@ -56,13 +59,20 @@ func (in *evaluation) runToEnd() (ref.Val, error) {
 	if in.of == nil {
 		return nil, &EvalError{Reason: "there is no object to evaluate"}
 	}
-	v, _, err := in.program.program.Eval(in)
-	return in.result(v, err)
+	if err := in.budget.overdrawn(); err != nil {
+		return nil, err
+	}
+	v, details, err := in.program.program.Eval(in)
+	return in.result(v, details, err)
 }
 
-func (in *evaluation) result(v ref.Val, err error) (ref.Val, error) {
+func (in *evaluation) result(v ref.Val, details *cel.EvalDetails, err error) (ref.Val, error) {
 	if err != nil {
-		return nil, in.program.evalError(err)
+		err = in.program.evalError(err)
+	}
+	in.budget.spend(in.program, details, in.program.limit*bytesPerCost-in.meter.left, err)
+	if err != nil {
+		return nil, err
 	}
 	in.meter.left = math.MaxInt // whoever reads the result is outside of what turns the meter's panic into an error
 	return v, nil

@@ -66,16 +66,20 @@ const maxDigits = 18
 // Read returns the field's value in a delta: a string as it is, a whole number in decimal digits, a bool (also whether a field is there)
 // as true or false. It does not use up the cost limit: it reads the object's text at most once.
 func (f *Field) Read(d *event.Delta) (value string, r Reading) {
-	obj := d.Old
 	switch f.root {
 	case fromOp:
 		return d.Op.String(), Known
 	case fromSource:
 		return d.Source, Known
-	case fromObject:
-		obj = d.Object()
 	case fromOld:
+		return f.ReadIn(d.Old)
+	case fromObject:
 	}
+	return f.ReadIn(d.Object())
+}
+
+// ReadIn is Read for a field of objects.
+func (f *Field) ReadIn(obj *event.Object) (value string, r Reading) {
 	if obj == nil {
 		return "", Unclear
 	}

@@ -111,7 +111,7 @@ func (in *evaluation) changed(args []ref.Val) ref.Val {
 
 // lookup is lookup(index, value).
 func (in *evaluation) lookup(args []ref.Val) ref.Val {
-	value, err := scalar(args[2])
+	value, err := canonical(args[2])
 	if err != nil {
 		return types.WrapErr(err)
 	}
@@ -120,7 +120,7 @@ func (in *evaluation) lookup(args []ref.Val) ref.Val {
 
 // count is count(index, value).
 func (in *evaluation) count(args []ref.Val) ref.Val {
-	value, err := scalar(args[2])
+	value, err := canonical(args[2])
 	if err != nil {
 		return types.WrapErr(err)
 	}

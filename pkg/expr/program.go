@@ -43,6 +43,8 @@ type Program struct {
 type Input struct {
 	Delta *event.Delta
 	Cache Cache // may be nil for a program without [Program.Sources]
+	// Budget is shared with other evaluations; nil: the program's own limit is all.
+	Budget *Budget
 }
 
 // Cache is where lookup, count, get and list look. Its methods must be safe for concurrent use and return at once.
@@ -73,8 +75,8 @@ func (p *Program) Match(ctx context.Context, in Input) (bool, error) {
 	return bool(b), nil
 }
 
-// Keys evaluates an index: the keys that the object has in it, none if the result is null, an absent optional, "" or an empty list.
-// Errors are as with [Program.Match].
+// Keys evaluates an index: the keys that the object has in it, see [canonical]. Of a list each element is one, of a map each of its
+// keys. null, an absent optional, "" and what is empty are none. Errors are as with [Program.Match].
 func (p *Program) Keys(obj *event.Object) ([]string, error) {
 	e := p.start(Input{})
 	defer e.release()
@@ -83,31 +85,11 @@ func (p *Program) Keys(obj *event.Object) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	v = unwrap(v)
-	list, ok := v.(traits.Lister)
-	if !ok {
-		return p.appendKey(nil, v)
-	}
-	var keys []string
-	for it := list.Iterator(); it.HasNext() == types.True; {
-		if keys, err = p.appendKey(keys, it.Next()); err != nil {
-			return nil, err
-		}
+	keys, err := keysOf(unwrap(v))
+	if err != nil {
+		return nil, p.evalError(err)
 	}
 	return keys, nil
-}
-
-func (p *Program) appendKey(keys []string, v ref.Val) ([]string, error) {
-	switch v := unwrap(v).(type) {
-	case types.String:
-		if v != "" {
-			keys = append(keys, string(v))
-		}
-		return keys, nil
-	case types.Null:
-		return keys, nil
-	}
-	return nil, p.wrongResult(v)
 }
 
 // unwrap is the value of an optional, null if it has none.
@@ -172,7 +154,7 @@ func (p *Program) Key(ctx context.Context, in Input) (string, error) {
 	return key, nil
 }
 
-// scalar is the one text of a string, int or bool.
+// scalar is the one text of a string, int or bool. An index takes more, see [canonical].
 func scalar(v ref.Val) (string, error) {
 	switch v := v.(type) {
 	case types.String:
@@ -206,6 +188,7 @@ type evaluation struct {
 	delta   *event.Delta
 	of      *event.Object // object
 	cache   Cache
+	budget  *Budget
 	meter   meter
 	// The values of the variables, made at first use, and what was learned about where their fields are.
 	object, oldObject ref.Val

@@ -22,10 +22,18 @@ func TestKeys(t *testing.T) {
 		`""`:                                              nil,
 		`[]`:                                              nil,
 		`["a", "", "b"]`:                                  {"a", "b"},
-		`[object.spec.nothing, object.spec.?nodeName]`:       {"n1"},
-		`object.spec.?absent`:                                nil,
-		`object.spec.?nodeName`:                              {"n1"},
-		`source + cluster`:                                   {"podsprod"},
+		`[object.spec.nothing, object.spec.?nodeName]`:                         {"n1"},
+		`object.spec.?absent`:                                                  nil,
+		`object.spec.?nodeName`:                                                {"n1"},
+		`source + cluster`:                                                     {"podsprod"},
+		`object.metadata.namespace + "/" + object.spec.nodeName`:               {"default/n1"},
+		`object.metadata.labels`:                                               {"app", "a.b/c"},
+		`object.metadata.labels.transformList(k, v, k + "=" + v)`:              {"app=web", "a.b/c=x"},
+		`[object.spec.replicas, "x"].map(e, dyn(e))`:                           {"3", "x"},
+		`object.spec.big`:                                                      {"9007199254740993"},
+		`[object.spec.huge, object.spec.whole, object.spec.ratio, -0.0, 1e30]`: {"18446744073709551615", "2", "0.5", "0", "1e+30"},
+		`{2.0: ""}`:                                          {"2"},
+		`[1 == 1, false]`:                                    {"true", "false"},
 		`object.spec.containers[1].args`:                     {"-v"},
 		`statuses.map(s, s.state.waiting.reason)`:            {"CrashLoopBackOff"},
 		`object.spec.containers.map(c, "args" in c, c.name)`: {"b"},
@@ -36,11 +44,10 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		`object.spec.absent`:                         "absent",
-		`object.spec.replicas`:                       "type",
-		`object.spec.containers`:                     "type",
-		`object.spec`:                                "type",
-		`[object.spec.replicas, "x"].map(e, dyn(e))`: "type",
+		`object.spec.absent`:     "absent",
+		`object.spec.containers`: "type",
+		`[0.0 / 0.0]`:            "type",
+		`dyn([["a"]])`:           "type",
 	} {
 		if got, err := compile(t, text, expr.Index).Keys(object(t, web)); kindOf(err) != want || got != nil {
 			t.Errorf("%s: %q %v, want %s", text, got, err, want)
@@ -53,6 +60,29 @@ func TestKeys(t *testing.T) {
 	}
 	if _, err := compile(t, `object.spec.nodeName`, expr.Index).Keys(nil); err == nil {
 		t.Error("keys of no object")
+	}
+}
+
+// TestLookupOfNumbers: a value finds what an equal one was indexed under.
+func TestLookupOfNumbers(t *testing.T) {
+	in := updated(t, web, web)
+	in.Cache = cache{"pods/byNode/2": {in.Delta.New}, "pods/byNode/true": {in.Delta.New}}
+	for _, text := range []string{`object.spec.whole`, `2`, `2u`, `2.0`, `"2"`, `true`} {
+		if ok, err := compile(t, `count("byNode", `+text+`) == 1`, expr.Filter).Match(t.Context(), in); !ok || err != nil {
+			t.Error(text, ok, err)
+		}
+	}
+}
+
+func TestReads(t *testing.T) {
+	text := "object.metadata.name == 'a' && has(oldObject.spec) ||\n object['data'].x == 1 || [object].exists(object, object.kind == 'x') || object.?type.hasValue() || changed('status.phase') || crashing"
+	var got []string
+	for _, r := range compile(t, text, expr.Filter).Reads() {
+		got = append(got, fmt.Sprintf("%s%d:%d %s", r.Define, r.Line, r.Column, r.Field))
+	}
+	want := []string{"statuses1:6 status", "1:6 metadata", "1:34 spec", "2:7 data", "2:79 type", "2:107 status"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

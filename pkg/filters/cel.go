@@ -60,7 +60,7 @@ func (f *CEL) Match(ctx context.Context, d *event.Delta) (bool, error) {
 		return true, nil
 	case unknown:
 	}
-	return f.settle(d, f.evaluate(ctx, d))
+	return f.settle(d, f.evaluate(ctx, d, nil))
 }
 
 // answer is the result of an evaluation.
@@ -70,8 +70,8 @@ type answer struct {
 }
 
 // evaluate asks the expression, whatever the equalities say.
-func (f *CEL) evaluate(ctx context.Context, d *event.Delta) answer {
-	ok, err := f.cfg.Program.Match(ctx, expr.Input{Delta: d, Cache: f.cfg.Cache})
+func (f *CEL) evaluate(ctx context.Context, d *event.Delta, budget *expr.Budget) answer {
+	ok, err := f.cfg.Program.Match(ctx, expr.Input{Delta: d, Cache: f.cfg.Cache, Budget: budget})
 	return answer{ok, err}
 }
 

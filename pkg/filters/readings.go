@@ -13,6 +13,7 @@ type readings struct {
 	answers []answered
 	read    []int // which ones are set
 	asked   []int
+	budget  expr.Budget // of all filters together
 }
 
 type reading struct {
@@ -47,6 +48,7 @@ func (r *readings) forget() {
 	for _, number := range r.asked {
 		r.answers[number] = answered{}
 	}
+	r.budget.Refill()
 	r.delta, r.read, r.asked = nil, r.read[:0], r.asked[:0]
 }
 

@@ -106,8 +106,9 @@ func add(all []*list, i, born int) []*list {
 }
 
 // Match appends to dst, which the caller may reuse for the next delta, the verdicts about the routes that may want d, in the order of the
-// entries. Of those that are not mentioned the equalities have said no, or a source, op or Initial; see [Table.Skipped]. It allocates
-// nothing itself while dst has room.
+// entries. Of those that are not mentioned the equalities have said no, or a source, op or Initial; see [Table.Skipped]. What the filters
+// cost together is bounded, see [expr.Budget]: those that are evaluated after it was used up fail. Match allocates nothing itself while dst
+// has room.
 func (t *Table) Match(ctx context.Context, d *event.Delta, dst []Match) []Match {
 	source := t.bySource[d.Source]
 	if source == nil || int(d.Op) >= len(source.live) {
@@ -180,11 +181,11 @@ func (t *Table) consider(ctx context.Context, i int, r *readings, dst []Match) [
 // answer evaluates a filter, unless an equal one was.
 func (t *Table) answer(ctx context.Context, rule *rule, r *readings) answer {
 	if rule.shared < 0 {
-		return rule.cel.evaluate(ctx, r.delta)
+		return rule.cel.evaluate(ctx, r.delta, &r.budget)
 	}
 	at := &r.answers[rule.shared]
 	if !at.done {
-		at.answer = rule.cel.evaluate(ctx, r.delta)
+		at.answer = rule.cel.evaluate(ctx, r.delta, &r.budget)
 		at.done = true
 		r.asked = append(r.asked, rule.shared)
 	}

@@ -3,12 +3,14 @@ package filters_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
@@ -140,5 +142,42 @@ func TestTurningDownIsFree(t *testing.T) {
 	}
 	if len(buffer) != 1 || buffer[0] != (filters.Match{Entry: 3, Verdict: filters.Matched}) {
 		t.Errorf("got %v", buffer)
+	}
+}
+
+// TestBudget: what all filters together cost for one delta is bounded. Those that come too late fail, those that are cheap enough to be
+// looked up do not, and the next delta begins anew.
+func TestBudget(t *testing.T) {
+	const routes = 60
+	var entries []filters.Entry
+	for i := range routes {
+		text := fmt.Sprintf(`lists.range(900).all(a, lists.range(%d).all(b, b >= 0))`, 100+i) // no two are equal
+		entries = append(entries, filters.Entry{Sources: []string{"pods"}, Ops: event.Ops(), Filter: filters.NewCEL(filters.CELConfig{Program: compile(t, text)})})
+	}
+	entries = append(entries, filters.Entry{
+		Sources: []string{"pods"}, Ops: event.Ops(), Filter: filters.NewCEL(filters.CELConfig{Program: compile(t, `object.metadata.name == "a"`)}),
+	})
+	table := filters.NewTable(entries)
+	for range 2 {
+		matched, failed := 0, 0
+		for _, m := range table.Match(t.Context(), delta(t, "pods", event.Added, "a"), nil) {
+			switch {
+			case m.Verdict == filters.Matched:
+				matched++
+			case errors.Is(m.Err, expr.ErrCost):
+				failed++
+			default:
+				t.Error(m)
+			}
+			if m.Entry == routes && m.Verdict != filters.Matched {
+				t.Error("what is looked up costs nothing", m)
+			}
+		}
+		if matched < 10 || failed < 10 || matched+failed != routes+1 {
+			t.Errorf("%d matched and %d failed", matched, failed)
+		}
+	}
+	if m := table.Evaluate(t.Context(), routes-1, delta(t, "pods", event.Added, "a")); m.Verdict != filters.Matched {
+		t.Error("by itself", m)
 	}
 }

@@ -152,7 +152,7 @@ func TestFailingExpression(t *testing.T) {
 	for i := range 3 {
 		f.stores[0].Put(pod(t, "default", fmt.Sprintf("p%d", i), users("canary"), `,"spec":{}`))
 	}
-	f.stores[0].Put(pod(t, "default", "bad", "", `,"spec":{"nodeName":{"canary":1}}`))
+	f.stores[0].Put(pod(t, "default", "bad", "", `,"spec":{"nodeName":[{"canary":1}]}`))
 	f.stores[0].Put(pod(t, "default", "good", "", `,"spec":{"nodeName":"n1"}`))
 	if got := testutil.ToFloat64(f.metrics.IndexErrors.WithLabelValues("pods", "byNode")); got != 4 {
 		t.Errorf("%v failures counted, want 4", got)

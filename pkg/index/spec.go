@@ -15,6 +15,7 @@ type Spec struct {
 	// Name is the hash of the expressions, see [NewSpec], so that sources which share a watch share equal indexes.
 	Name     string
 	programs []*expr.Program
+	fields   []*expr.Field // beside the programs; nil: it is more than a field
 	failures counter
 	warn     func(error, *event.Object)
 }
@@ -30,9 +31,15 @@ func NewSpec(texts []string, programs []*expr.Program, failures counter, log *sl
 		hash.Write([]byte(text))
 		hash.Write([]byte{0})
 	}
+	fields := make([]*expr.Field, len(programs))
+	for i, p := range programs {
+		if field, ok := p.Plain(); ok {
+			fields[i] = field
+		}
+	}
 	var warned atomic.Bool
 	return Spec{
-		Name: hex.EncodeToString(hash.Sum(nil)[:12]), programs: programs, failures: failures,
+		Name: hex.EncodeToString(hash.Sum(nil)[:12]), programs: programs, fields: fields, failures: failures,
 		warn: func(err error, o *event.Object) {
 			if !warned.Swap(true) {
 				log.Warn("index expression failed, the object is not indexed; more failures are only counted",
@@ -45,7 +52,15 @@ func NewSpec(texts []string, programs []*expr.Program, failures counter, log *sl
 // values returns what the object is found under. A failing expression contributes nothing.
 func (s *Spec) values(o *event.Object) []string {
 	var all []string
-	for _, p := range s.programs {
+	for i, p := range s.programs {
+		if field := s.fields[i]; field != nil {
+			if value, reading := field.ReadIn(o); reading == expr.Known {
+				if value != "" {
+					all = append(all, value)
+				}
+				continue
+			}
+		}
 		values, err := p.Keys(o)
 		if err != nil {
 			s.failures.Inc()

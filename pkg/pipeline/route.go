@@ -145,7 +145,7 @@ func (r *route) place(e *entry, lane id, failed error) {
 		e.counted = true
 	}
 	if failed != nil {
-		r.count.errors("filter").Inc()
+		r.count.errors(errorKind(failed)).Inc()
 		if e.work == nil {
 			e.work = reuse(&r.q.freeWork)
 		}
@@ -164,6 +164,14 @@ func (r *route) place(e *entry, lane id, failed error) {
 		e = nil // it may be gone
 	}
 	r.overflow(e)
+}
+
+// errorKind is the kind of an error of filter or key in the metrics.
+func errorKind(err error) string {
+	if errors.Is(err, expr.ErrCost) {
+		return "cost"
+	}
+	return "filter"
 }
 
 // changed is called, under the lock, after the queue changed.

@@ -71,7 +71,7 @@ func (r *route) evaluate(ctx context.Context, d *event.Delta, unseen bool) (v ve
 	if !unseen {
 		v = r.verdict(ctx, d, filters.Match{Verdict: filters.Matched})
 		if v.err != nil {
-			r.count.errors("filter").Inc()
+			r.count.errors(errorKind(v.err)).Inc()
 			v.err = nil
 		}
 		return v, false
