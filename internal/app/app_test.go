@@ -123,10 +123,10 @@ routes:
   - {name: b, from: [pods, names], filter: 'running && object.kind == "Pod"', key: object.spec.nodeName, to: out}
   - {name: c, from: names, filter: has(oldObject.metadata.labels), emit: '{"x": object.spec}', to: out}
 `, []string{
-			`config.yaml:3:25: define.running: status is not there: source "names" has cache: metadata, so its objects come as apiVersion, kind and metadata alone; give it cache: full`,
-			`config.yaml:6:71: sources.names.indexes.byNode: spec is not there: source "names" has cache: metadata`,
-			`config.yaml:9:90: routes[1].key: spec is not there`,
-			`config.yaml:10:87: routes[2].emit: spec is not there`,
+			`config.yaml:3:26: define.running: meta.v1.PartialObjectMetadata has no field "status"; it has apiVersion, kind, metadata (for source "names", in routes[1].filter)`,
+			`config.yaml:6:72: sources.names.indexes.byNode: meta.v1.PartialObjectMetadata has no field "spec"; it has apiVersion, kind, metadata`,
+			`config.yaml:9:91: routes[1].key: meta.v1.PartialObjectMetadata has no field "spec"`,
+			`config.yaml:10:88: routes[2].emit: meta.v1.PartialObjectMetadata has no field "spec"`,
 		}},
 		{"what handlers may look up", head + `sources:
   pods: {resource: v1/pods, indexes: {byNode: object.spec.nodeName}}

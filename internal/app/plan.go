@@ -195,7 +195,6 @@ func planOf(cfg *config.Config, problems config.Problems, components Components,
 		route.grants = p.grants[r.Handle]
 		p.routes = append(p.routes, route)
 	}
-	c.checkKept(p)
 	return p, c.problems.Sorted()
 }
 

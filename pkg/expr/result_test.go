@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -71,18 +70,6 @@ func TestLookupOfNumbers(t *testing.T) {
 		if ok, err := compile(t, `count("byNode", `+text+`) == 1`, expr.Filter).Match(t.Context(), in); !ok || err != nil {
 			t.Error(text, ok, err)
 		}
-	}
-}
-
-func TestReads(t *testing.T) {
-	text := "object.metadata.name == 'a' && has(oldObject.spec) ||\n object['data'].x == 1 || [object].exists(object, object.kind == 'x') || object.?type.hasValue() || changed('status.phase') || crashing"
-	var got []string
-	for _, r := range compile(t, text, expr.Filter).Reads() {
-		got = append(got, fmt.Sprintf("%s%d:%d %s", r.Define, r.Line, r.Column, r.Field))
-	}
-	want := []string{"statuses1:6 status", "1:6 metadata", "1:34 spec", "2:7 data", "2:79 type", "2:107 status"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
