@@ -1,6 +1,7 @@
 package expr_test
 
 import (
+	"fmt"
 	"bytes"
 	"context"
 	"encoding/json"
