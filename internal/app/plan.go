@@ -31,8 +31,8 @@ type plan struct {
 	routes  []routePlan
 	grants  map[string][]plugins.LookupGrant // by handler
 	types   map[string]*schema.Type          // by source: what its objects look like
-	// warnings are about what is not wrong, but may not be meant.
-	warnings config.Problems
+	// What is not wrong, but may not be meant: sources of which too little is known, fields that may be absent.
+	warnings, optional config.Problems
 }
 
 type sourcePlan struct {
@@ -89,7 +89,7 @@ func Check(ctx context.Context, path string, components Components, opts CheckOp
 		return append(problems, config.Problem{File: path, Message: err.Error()}), nil
 	}
 	known.learn(cfg, true)
-	p, problems := planOf(cfg, problems, components, known)
+	p, problems := planOf(cfg, problems, components, known, true)
 	if known.failed != nil {
 		problems = append(problems, config.Problem{
 			File: path, Path: "cluster", Message: fmt.Sprintf("the cluster does not say what its resources look like: %v", known.failed),
@@ -98,7 +98,7 @@ func Check(ctx context.Context, path string, components Components, opts CheckOp
 	if p == nil {
 		return problems, nil
 	}
-	return problems, p.warnings
+	return problems, slices.Concat(p.warnings, p.optional)
 }
 
 // clientOf gives the client of a cluster.
@@ -163,23 +163,24 @@ func (k *Plans) make(ctx context.Context, path string, components Components, cl
 		return nil, append(problems, config.Problem{File: path, Message: err.Error()})
 	}
 	known.learn(cfg, false)
-	p, found := planOf(cfg, problems, components, known)
+	p, found := planOf(cfg, problems, components, known, false)
 	if len(found) > len(problems) && ask != nil && known.failed == nil {
 		known.learn(cfg, true)
-		return planOf(cfg, problems, components, known)
+		return planOf(cfg, problems, components, known, false)
 	}
 	return p, found
 }
 
-// planOf makes the plan of a configuration that has these problems already.
-func planOf(cfg *config.Config, problems config.Problems, components Components, known *schemas) (*plan, config.Problems) {
+// planOf makes the plan of a configuration that has these problems already. advise: also look for what may not be meant, which takes as
+// long again.
+func planOf(cfg *config.Config, problems config.Problems, components Components, known *schemas, advise bool) (*plan, config.Problems) {
 	problems = slices.Concat(problems,
 		checkComponents("handler", cfg.Handlers, components.Handlers), checkComponents("sink", cfg.Sinks, components.Sinks))
 	p := &plan{config: cfg, sources: make(map[string]sourcePlan)}
 	if len(problems) == 0 { // else a factory may not understand what it is given
 		p.grants, problems = grants(cfg, components.Handlers)
 	}
-	c := compiler{cfg: cfg}
+	c := compiler{cfg: cfg, advise: advise}
 	types, warnings := known.types(cfg)
 	p.types, p.warnings = types, warnings
 	var err error
@@ -195,6 +196,7 @@ func planOf(cfg *config.Config, problems config.Problems, components Components,
 		route.grants = p.grants[r.Handle]
 		p.routes = append(p.routes, route)
 	}
+	p.optional = c.warnings
 	return p, c.problems.Sorted()
 }
 
@@ -251,6 +253,8 @@ type compiler struct {
 	cfg      *config.Config
 	env      *expr.Env
 	problems config.Problems
+	warnings config.Problems
+	advise   bool // look for them
 }
 
 func (c *compiler) source(name string, s *config.Source) sourcePlan {
@@ -288,10 +292,26 @@ func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) 
 	program, err := c.env.Compile(e.Text, usage, sources...)
 	if err == nil {
 		c.checkLookups(e, program)
+		if c.advise {
+			c.warn(e, program)
+		}
 		return program
 	}
 	c.problems = append(c.problems, problemsOf(c.cfg, e, sources, err)...)
 	return nil
+}
+
+// warn notes what the expression takes for granted.
+func (c *compiler) warn(e *config.Expr, program *expr.Program) {
+	for _, w := range program.Warnings() {
+		at := e
+		if define, ok := c.cfg.Define[w.Define]; ok {
+			at = &define
+		}
+		warning := at.Problem(w.Line, w.Column, w.Message)
+		warning.Warning = true
+		c.warnings = append(c.warnings, warning)
+	}
 }
 
 // checkLookups refuses to look things up in a source that does not keep its objects.
