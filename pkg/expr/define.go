@@ -55,6 +55,13 @@ func (e *Env) newScope(base *cel.Env, source string, object *cel.Type) (*scope, 
 	s := &scope{env: e, source: source, defines: make(map[string]*define), failed: make(map[string]*CompileError)}
 	var err error
 	options := append(variables(object), cel.CustomTypeProvider(e.types))
+	declared := make(map[string]bool)
+	for _, source := range slices.Sorted(maps.Keys(e.shapes)) { // see typeCalls
+		if t := e.types.celOf[e.shapes[source].of]; !declared[t.TypeName()] {
+			declared[t.TypeName()] = true
+			options = append(options, cel.Variable(at+t.TypeName(), t))
+		}
+	}
 	if s.cel, err = base.Extend(options...); err != nil {
 		return nil, fmt.Errorf("CEL environment: %w", err)
 	}
@@ -124,7 +131,7 @@ func (s *scope) check(define, text string, parsed *cel.Ast) (*cel.Ast, *CompileE
 	return tree, nil
 }
 
-// typeCalls adds to calls of lookup, get and list the type of what they find, as their first argument.
+// typeCalls adds to calls of lookup, get and list a variable of the type of what they find, as their first argument. It has no value.
 func (s *scope) typeCalls(parsed *cel.Ast) {
 	factory := ast.NewExprFactory()
 	next := maxID(parsed)
@@ -145,7 +152,7 @@ func (s *scope) typeCalls(parsed *cel.Ast) {
 			return
 		}
 		next++
-		t := factory.NewIdent(next, s.env.types.celOf[found.of].TypeName())
+		t := factory.NewIdent(next, at+s.env.types.celOf[found.of].TypeName())
 		e.SetKindCase(factory.NewCall(e.ID(), function, append([]ast.Expr{t}, args...)...))
 	})
 }
@@ -153,7 +160,7 @@ func (s *scope) typeCalls(parsed *cel.Ast) {
 // hasType reports whether a call has that type among its arguments.
 func hasType(function string, args []ast.Expr) bool {
 	n := arity(function)
-	return n > 0 && len(args) == n+1
+	return n > 0 && len(args) == n+1 && args[0].Kind() == ast.IdentKind && strings.HasPrefix(args[0].AsIdent(), at)
 }
 
 // arity is how many arguments those functions take that find objects; -1 for others.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -107,6 +108,9 @@ func (in *evaluation) ResolveName(name string) (any, bool) {
 		return in, true
 	case nameCluster:
 		return in.program.env.cluster, true
+	}
+	if strings.HasPrefix(name, at) {
+		return types.NullValue, true // stands for a type
 	}
 	if in.delta == nil {
 		return in.program.source, name == nameSource

@@ -21,11 +21,10 @@ const (
 	at        = "@"
 )
 
-// Those that find objects of a source whose schema is known get the type of these, T, as one more first argument. It is put there
-// before types are checked, and makes the result one of T.
+// Those that find objects of a source whose schema is known get a variable of the type of these, T, as one more first argument. It is
+// put there before types are checked, and makes the result one of T.
 func ourFunctions() []cel.EnvOption {
 	str, dyn, param := cel.StringType, cel.DynType, cel.TypeParamType("T")
-	of := types.NewTypeTypeWithParam(param)
 	return []cel.EnvOption{
 		declare(fnChanged, overload{result: cel.BoolType, args: []*cel.Type{str}}),
 		implement(fnChanged, (*evaluation).changed, overload{result: cel.BoolType, args: []*cel.Type{cel.IntType}}),
@@ -33,22 +32,22 @@ func ourFunctions() []cel.EnvOption {
 		implement(fnCount, (*evaluation).count, overload{result: cel.IntType, args: []*cel.Type{str, str, dyn}}),
 		declare(fnLookup,
 			overload{result: cel.ListType(dyn), args: []*cel.Type{str, dyn}},
-			overload{result: cel.ListType(param), args: []*cel.Type{of, str, dyn}}),
+			overload{result: cel.ListType(param), args: []*cel.Type{param, str, dyn}}),
 		implement(fnLookup, (*evaluation).lookup,
 			overload{result: cel.ListType(dyn), args: []*cel.Type{str, str, dyn}},
-			overload{result: cel.ListType(param), args: []*cel.Type{of, str, str, dyn}}),
+			overload{result: cel.ListType(param), args: []*cel.Type{param, str, str, dyn}}),
 		declare(fnGet,
 			overload{result: dyn, args: []*cel.Type{str, str, str}},
-			overload{result: param, args: []*cel.Type{of, str, str, str}}),
+			overload{result: param, args: []*cel.Type{param, str, str, str}}),
 		implement(fnGet, (*evaluation).get,
 			overload{result: dyn, args: []*cel.Type{str, str, str}},
-			overload{result: param, args: []*cel.Type{of, str, str, str}}),
+			overload{result: param, args: []*cel.Type{param, str, str, str}}),
 		declare(fnList,
 			overload{result: cel.ListType(dyn), args: []*cel.Type{str}},
-			overload{result: cel.ListType(param), args: []*cel.Type{of, str}}),
+			overload{result: cel.ListType(param), args: []*cel.Type{param, str}}),
 		implement(fnList, (*evaluation).list,
 			overload{result: cel.ListType(dyn), args: []*cel.Type{str}},
-			overload{result: cel.ListType(param), args: []*cel.Type{of, str}}),
+			overload{result: cel.ListType(param), args: []*cel.Type{param, str}}),
 	}
 }
 
@@ -68,22 +67,18 @@ func declare(name string, overloads ...overload) cel.EnvOption {
 
 // implement is the function as it is evaluated.
 func implement(name string, fn func(*evaluation, []ref.Val) ref.Val, overloads ...overload) cel.EnvOption {
-	binding := cel.FunctionBinding(func(args ...ref.Val) ref.Val {
-		in, ok := args[0].(*evaluation)
-		if !ok {
-			return types.WrapErr(wrong("not inside an evaluation"))
-		}
-		if in.cache == nil && name != fnChanged {
-			return types.WrapErr(wrong("there are no other objects to look up here"))
-		}
-		args = args[1:]
-		if _, typed := args[0].(*types.Type); typed {
-			args = args[1:]
-		}
-		return fn(in, args)
-	})
 	var options []cel.FunctionOpt
 	for i, o := range overloads {
+		binding := cel.FunctionBinding(func(args ...ref.Val) ref.Val {
+			in, ok := args[0].(*evaluation)
+			if !ok {
+				return types.WrapErr(wrong("not inside an evaluation"))
+			}
+			if in.cache == nil && name != fnChanged {
+				return types.WrapErr(wrong("there are no other objects to look up here"))
+			}
+			return fn(in, args[1+i:]) // the second overload has the type
+		})
 		options = append(options,
 			cel.Overload(at+name+"_of"+strings.Repeat("_typed", i), append([]*cel.Type{cel.DynType}, o.args...), o.result, binding))
 	}

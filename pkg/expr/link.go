@@ -105,6 +105,8 @@ func (l *linker) check(n int, u unit) {
 			if name := e.AsIdent(); l.usage == Index && (name == nameOldObject || name == nameOp) {
 				l.problem(u, e, "%s does not exist here: an index sees only object, source and cluster", name)
 			}
+		case e.Kind() == ast.StructKind && l.env.types.objects[e.AsStruct().TypeName()] != nil:
+			l.problem(u, e, "an expression cannot make a %s; write a map instead", e.AsStruct().TypeName())
 		case e.Kind() == ast.CallKind && !e.AsCall().IsMemberFunction():
 			l.call(n, u, e)
 		}
@@ -115,6 +117,9 @@ func (l *linker) call(n int, u unit, e ast.Expr) {
 	name, args := e.AsCall().FunctionName(), e.AsCall().Args()
 	if hasType(name, args) {
 		args = args[1:] // the type
+	} else if n := arity(name); n > 0 && len(args) > n {
+		l.problem(u, e, "%s() takes %d arguments, not %d", name, n, len(args))
+		return
 	}
 	switch name {
 	case fnChanged, fnLookup, fnCount, fnGet, fnList:

@@ -47,7 +47,7 @@ func (s *scope) message(issue *common.Error) string {
 		return m + remedyForSelection(m)
 	}
 	if strings.HasPrefix(m, "found no matching overload for '") {
-		m = regexp.MustCompile(`^(found no matching overload for '(?:lookup|get|list)' applied to '\()type\([^)]*\), `).ReplaceAllString(m, "$1")
+		m = regexp.MustCompile(`^(found no matching overload for '(?:lookup|get|list)' applied to '\()[^,()]*\.[^,()]*, `).ReplaceAllString(m, "$1")
 		return m + remedyForOverload(m)
 	}
 	return m
@@ -57,7 +57,7 @@ func remedyForSelection(m string) string {
 	switch {
 	case strings.HasPrefix(m, "type 'list("):
 		return "; take an element with [0], or look through all with exists() or all()"
-	case strings.HasPrefix(m, "type 'google.protobuf.Timestamp'"):
+	case strings.HasPrefix(m, "type 'timestamp'"):
 		return "; it is a time, with functions like getFullYear()"
 	}
 	return ""
@@ -73,16 +73,22 @@ func remedyForOverload(m string) string {
 	switch {
 	case comparison && either("null"):
 		return "; it is never null: ask with has() whether it is there"
-	case comparison && either("google.protobuf.Timestamp") && either("string"), operator == "_-_" && left == "google.protobuf.Timestamp" && right == "string":
+	case comparison && either("timestamp") && either("string"), operator == "_-_" && left == "timestamp" && right == "string":
 		return `; make a time of the text: timestamp("2006-01-02T15:04:05Z")`
 	case comparison && either("string") && (either("int") || either("double")):
 		return "; make a number of the text with int() or double(), or put the number in quotes"
+	case comparison && either("string") && either("bool"):
+		return "; true and false stand without quotes"
+	case operator == "@in" && strings.Contains(right, "."):
+		return "; ask with has() whether there is a field"
 	case comparison && either("int") && either("double"):
 		return "; make a double of the int with double(), or write it with a point"
 	case comparison && strings.Contains(args, "bytes") && either("string"):
 		return "; make a text of the bytes with string()"
 	case operator == "_[_]" && right == "string" && strings.Contains(left, "."):
 		return "; its fields are taken with a dot"
+	case operator == "_?_:_" && left != "bool":
+		return "; the condition must be true or false"
 	case operator == "_?_:_":
 		return "; both results must be of one type, or dyn(...) around one of them"
 	}

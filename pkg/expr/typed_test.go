@@ -1,8 +1,12 @@
 package expr_test
 
 import (
+	"flag"
+	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/tools/txtar"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/expr"
@@ -115,6 +119,111 @@ func TestTypedMatch(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: %s (%v), want %s", test.text, got, err, test.want)
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "write what was got into the golden file")
+
+// TestMistakes compares each message with the one in the golden file.
+func TestMistakes(t *testing.T) {
+	const file = "testdata/mistakes.txtar"
+	env := typedEnv(t, map[string]string{"web": `object.spec.nodeName == "web"`, "deep": "web"})
+	usages := map[string]expr.Usage{"filter": expr.Filter, "emit": expr.Emit, "key": expr.Key, "index": expr.Index}
+	archive, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(archive.Files) < 60 {
+		t.Errorf("there are only %d cases", len(archive.Files))
+	}
+	for i, c := range archive.Files {
+		words := strings.Fields(c.Name)
+		text, want, _ := strings.Cut(string(c.Data), "\n---\n")
+		_, err := env.Compile(text, usages[words[0]], words[1:]...)
+		got := ""
+		for _, e := range expr.CompileErrors(err) {
+			if e.Source != "" {
+				got += "source " + e.Source + ": "
+			}
+			got += strings.ReplaceAll(e.Error(), "\n", "\n  ") + "\n"
+		}
+		if *update {
+			archive.Files[i].Data = []byte(text + "\n---\n" + got)
+		} else if got != want || got == "" {
+			t.Errorf("%s: %s\n got %swant %s", c.Name, text, got, want)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSeveralSources: what is evaluated for a delta is what was checked for its source.
+func TestSeveralSources(t *testing.T) {
+	env := typedEnv(t, map[string]string{"old": `object.metadata.creationTimestamp < timestamp("2026-06-01T00:00:00Z")`})
+	p, err := env.Compile(`old && object.spec.priority == 1`, expr.Filter, "pods", "widgets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const text = `{"metadata": {"name": "x", "creationTimestamp": "2026-01-02T03:04:05Z"}, "spec": {"priority": 1}}`
+	if ok, err := p.Match(t.Context(), typedInput(t, "pods", "", text)); !ok || err != nil {
+		t.Error("pods: ", ok, err)
+	}
+	if ok, err := p.Match(t.Context(), typedInput(t, "widgets", "", text)); kindOf(err) != "type" { // of them a time is a text
+		t.Error("widgets: ", ok, err)
+	}
+}
+
+// TestWarnings: what is mended compiles, and has no such warning any more.
+func TestWarnings(t *testing.T) {
+	env := typedEnv(t, map[string]string{"ready": `object.status.conditions.exists(c, c.status == "True")`})
+	for _, test := range []struct{ text, want string }{
+		{`object.spec.nodeName == "n1"`, `1:13: object.spec.nodeName may be absent, and nothing matches then; if that is not meant: object.spec.?nodeName.orValue("")`},
+		{`object.metadata.labels["a.b/c"] == "x"`, `1:17: object.metadata.labels may be absent, and nothing matches then; if that is not meant: object.metadata.?labels["a.b/c"].orValue("")`},
+		{`object.spec.affinity.nodeAffinity == object.spec.affinity.nodeAffinity`, `1:13: object.spec.affinity may be absent, and nothing matches then; if that is not meant, ask with has(object.spec.affinity)`},
+		{`object.spec.containers.exists(c, c.ports.size() > 0)`, `1:36: c.ports may be absent, and nothing matches then; if that is not meant: c.?ports.orValue([])`},
+		{"op == \"added\" &&\n  object.spec.priority > 1", `2:15: object.spec.priority may be absent, and nothing matches then; if that is not meant: object.spec.?priority.orValue(0)`},
+		{`ready`, `define ready: 1:15: object.status.conditions may be absent, and nothing matches then; if that is not meant: object.status.?conditions.orValue([])`},
+		{`has(object.spec.nodeName) && object.spec.nodeName == "n1"`, ""},
+		{`object.spec.?nodeName.orValue("") == "n1" && object.status.?containerStatuses[0].state.waiting.reason.orValue("") == "x"`, ""},
+		{`object.metadata.name == object.metadata.uid && object.spec.containers[0].name == "x" && object.kind == "Pod"`, ""},
+		{`has(object.metadata.labels) && "app" in object.metadata.labels && object.metadata.labels["app"] == "x"`, ""},
+		{`changed("spec.nodeName") && dyn(object).spec.nodeName == "x"`, ""},
+	} {
+		p, err := env.Compile(test.text, expr.Filter, "pods")
+		if err != nil {
+			t.Fatal(test.text, err)
+		}
+		var got []string
+		for _, w := range p.Warnings() {
+			got = append(got, (&expr.CompileError{Define: w.Define, Issues: []expr.Issue{w.Issue}}).Error())
+		}
+		if strings.Join(got, "\n") != test.want {
+			t.Errorf("%s\n got %s\nwant %s", test.text, strings.Join(got, "\n"), test.want)
+		}
+		wrong, mended, found := strings.Cut(test.want, "; if that is not meant: ")
+		if !found || strings.HasPrefix(test.want, "define") {
+			continue
+		}
+		_, wrong, _ = strings.Cut(strings.TrimSuffix(wrong, " may be absent, and nothing matches then"), ": ")
+		whole := strings.Replace(test.text, wrong, mended, 1)
+		if i := strings.Index(mended, "["); i > 0 && strings.Contains(test.text, "]") { // the element is mended with the field
+			whole = strings.Replace(test.text, strings.NewReplacer("?", "", `.orValue("")`, "").Replace(mended), mended, 1)
+		}
+		again, err := env.Compile(whole, expr.Filter, "pods")
+		if err != nil || len(again.Warnings()) > 0 {
+			t.Errorf("%s: %v, or still with a warning", whole, err)
+		}
+	}
+	for _, usage := range []expr.Usage{expr.Emit, expr.Key, expr.Index} {
+		p, err := env.Compile(map[expr.Usage]string{
+			expr.Emit: `{"n": object.spec.nodeName}`, expr.Key: `object.spec.nodeName`, expr.Index: `object.spec.nodeName`,
+		}[usage], usage, "pods")
+		if err != nil || len(p.Warnings()) != map[expr.Usage]int{expr.Emit: 1, expr.Key: 1}[usage] {
+			t.Errorf("usage %d: %v, %v", usage, err, p.Warnings())
 		}
 	}
 }
