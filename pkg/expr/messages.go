@@ -68,29 +68,46 @@ func remedyForOverload(m string) string {
 	operator, args, _ := strings.Cut(strings.TrimPrefix(m, "found no matching overload for '"), "' applied to '")
 	args = strings.TrimSuffix(strings.TrimPrefix(args, "("), ")'")
 	left, right, _ := strings.Cut(args, ", ")
-	either := func(what string) bool { return left == what || right == what }
-	comparison := slices.Contains([]string{"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"}, operator)
-	switch {
-	case comparison && either("null"):
-		return "; it is never null: ask with has() whether it is there"
-	case comparison && either("timestamp") && either("string"), operator == "_-_" && left == "timestamp" && right == "string":
-		return `; make a time of the text: timestamp("2006-01-02T15:04:05Z")`
-	case comparison && either("string") && (either("int") || either("double")):
-		return "; make a number of the text with int() or double(), or put the number in quotes"
-	case comparison && either("string") && either("bool"):
-		return "; true and false stand without quotes"
-	case operator == "@in" && strings.Contains(right, "."):
-		return "; ask with has() whether there is a field"
-	case comparison && either("int") && either("double"):
-		return "; make a double of the int with double(), or write it with a point"
-	case comparison && strings.Contains(args, "bytes") && either("string"):
-		return "; make a text of the bytes with string()"
-	case operator == "_[_]" && right == "string" && strings.Contains(left, "."):
-		return "; its fields are taken with a dot"
-	case operator == "_?_:_" && left != "bool":
-		return "; the condition must be true or false"
-	case operator == "_?_:_":
+	switch operator {
+	case "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_":
+		return remedyForComparison(left, right)
+	case "_-_":
+		if left == "timestamp" {
+			return remedyForComparison(left, right)
+		}
+	case "_[_]":
+		if right == "string" && strings.Contains(left, ".") {
+			return "; its fields are taken with a dot"
+		}
+	case "@in":
+		if strings.Contains(right, ".") {
+			return "; ask with has() whether there is a field"
+		}
+	case "_?_:_":
+		if left != "bool" {
+			return "; the condition must be true or false"
+		}
 		return "; both results must be of one type, or dyn(...) around one of them"
+	}
+	return ""
+}
+
+func remedyForComparison(left, right string) string {
+	sides := []string{left, right}
+	slices.Sort(sides)
+	switch pair := strings.Join(sides, " "); {
+	case slices.Contains(sides, "null"):
+		return "; it is never null: ask with has() whether it is there"
+	case pair == "string timestamp":
+		return `; make a time of the text: timestamp("2006-01-02T15:04:05Z")`
+	case pair == "int string", pair == "double string":
+		return "; make a number of the text with int() or double(), or put the number in quotes"
+	case pair == "double int":
+		return "; make a double of the int with double(), or write it with a point"
+	case pair == "bytes string":
+		return "; make a text of the bytes with string()"
+	case pair == "bool string":
+		return "; true and false stand without quotes"
 	}
 	return ""
 }

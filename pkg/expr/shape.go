@@ -99,6 +99,7 @@ func numberOf(text string, s *shape) ref.Val {
 			return types.Double(v)
 		case schema.Int, schema.IntOrString:
 			return v
+		default:
 		}
 	case types.Double:
 		if s.kind == schema.Double {
@@ -136,6 +137,7 @@ func textOf(text string, s *shape) ref.Val {
 		if err == nil {
 			return types.Bytes(b)
 		}
+	default:
 	}
 	return s.mismatch()
 }

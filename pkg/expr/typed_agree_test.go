@@ -132,6 +132,7 @@ func unroll(of *schema.Type, around ...string) *schema.Type {
 		for key, f := range of.Fields {
 			unrolled.Fields[key] = schema.Field{Type: unroll(f.Type, append(slices.Clone(around), of.Name)...), Required: f.Required}
 		}
+	default:
 	}
 	return &unrolled
 }
@@ -274,6 +275,7 @@ func sampleValue(of *schema.Type, depth, wrong int) any {
 		return []any{sampleValue(of.Elem, depth+1, wrong)}
 	case schema.Map:
 		return map[string]any{"k": sampleValue(of.Elem, depth+1, wrong)}
+	default:
 	}
 	switch wrong {
 	case 1:
@@ -333,8 +335,9 @@ func (s kubernetesSchema) Type() string {
 		return "array"
 	case schema.IntOrString:
 		return ""
+	default:
+		return "object"
 	}
-	return "object"
 }
 
 func (s kubernetesSchema) Format() string {

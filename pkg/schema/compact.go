@@ -64,8 +64,9 @@ func (s *Set) MarshalJSON() ([]byte, error) {
 				}
 			}
 			return word + "@" + t.Name
+		default:
+			return word + words[t.Kind]
 		}
-		return word + words[t.Kind]
 	}
 	for n, r := range s.resources {
 		c.Resources[n.String()] = compactResource{r.Kind, r.Namespaced, write(r.Type)}

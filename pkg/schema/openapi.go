@@ -128,12 +128,15 @@ type parser struct {
 }
 
 func (p *parser) named(def string) *Type {
-	if t, ok := p.types[def]; ok {
-		return t
-	}
 	n, ok := p.schemas[def]
-	if !ok {
+	if !ok || n == nil {
 		return &Type{}
+	}
+	if t, ok := p.types[def]; ok {
+		if t.Kind == Any && (n.Type != "object" || len(n.Properties) == 0) {
+			return &Type{} // a list or map of itself; only objects may contain themselves
+		}
+		return t
 	}
 	t := &Type{}
 	p.types[def] = t
