@@ -5,6 +5,8 @@
 //	router dlq list -config config.yaml what could not be delivered; also show, retry, drop
 //	router resync -config config.yaml   everything once more; with -relist what differs from the API server
 //	router get pods -config config.yaml what the running router has cached
+//	router explain -config config.yaml -object o.json  why each route wants an object or not; no cluster is needed
+//	router eval EXPRESSION -object o.json              what an expression says about it
 //	router schema                       prints the JSON Schema of the configuration, for editors
 //	router version
 //
@@ -74,6 +76,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return resync(ctx, args[1:], stdout, stderr)
 	case "get":
 		return getObjects(ctx, args[1:], stdout, stderr)
+	case "eval":
+		return eval(ctx, args[1:], stdout, stderr)
+	case "explain":
+		return explain(ctx, args[1:], stdout, stderr)
 	case "version":
 		fmt.Fprintf(stdout, "router %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return exitOK
@@ -94,6 +100,8 @@ func usage(w io.Writer) {
   router dlq list|show|retry|drop     what could not be delivered, see router dlq help
   router resync                       put everything through once more, or list anew, see router resync help
   router get SOURCE [NAME]            what the running router has cached, see router get help
+  router explain                      why each route wants an object or not, without a cluster, see router explain help
+  router eval EXPRESSION              what a CEL expression says about an object, without a cluster, see router eval help
   router schema                       print the JSON Schema of the configuration, for editors
   router version
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -12,7 +13,7 @@ import (
 // YAML 1.1 takes for a bool is one. JSON is returned as it is.
 func ObjectJSON(text []byte) ([]byte, error) {
 	text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
-	if bytes.HasPrefix(text, []byte("{")) {
+	if bytes.HasPrefix(text, []byte("{")) && json.Valid(text) {
 		return text, nil
 	}
 	text = bytes.TrimPrefix(text, []byte("---\n"))
@@ -22,9 +23,9 @@ func ObjectJSON(text []byte) ([]byte, error) {
 	object, err := yaml.YAMLToJSON(text)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("is not YAML: %w", err)
+		return nil, fmt.Errorf("neither YAML nor JSON: %w", err)
 	case !bytes.HasPrefix(object, []byte("{")):
-		return nil, errors.New("is no object: a mapping with apiVersion, kind and metadata is needed")
+		return nil, errors.New("no mapping with apiVersion, kind and metadata")
 	}
 	return object, nil
 }

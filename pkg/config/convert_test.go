@@ -10,12 +10,13 @@ import (
 func TestObjectJSON(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"{\"a\": 1}\n", `{"a": 1}`},
-		{"\ufeff {broken", "{broken"}, // whoever reads the JSON says what is wrong with it
+		{"\ufeff {broken", "neither YAML nor JSON"},
+		{"{a: 1, b: [c]}", `{"a":1,"b":["c"]}`},
 		{"---\na: ${HOME}\nb: 9007199254740993\nc: \"on\"\nd: 2024-01-01T00:00:00Z\n", `{"a":"${HOME}","b":9007199254740993,"c":"on","d":"2024-01-01T00:00:00Z"}`},
 		{"a: 1\n---\nb: 1\n", "several documents"},
-		{"- a\n", "is no object"},
-		{"", "is no object"},
-		{"a: [", "is not YAML"},
+		{"- a\n", "no mapping with"},
+		{"", "no mapping with"},
+		{"a: [", "neither YAML nor JSON"},
 	} {
 		got, err := config.ObjectJSON([]byte(c.text))
 		if err != nil {

@@ -19,6 +19,8 @@ var (
 	ErrAbsent = errors.New("absent")
 	// ErrCost: the evaluation was ended because it took too many steps or read too much.
 	ErrCost = errors.New("too expensive")
+	// ErrNoCache: other objects were looked up without an [Input].Cache.
+	ErrNoCache = errors.New("no cache")
 )
 
 // Issue is one mistake in the text of an expression.
@@ -71,7 +73,7 @@ func (e *EvalError) Error() string {
 	return b.String() + e.Reason
 }
 
-// Unwrap returns what kind of error it is: [ErrAbsent], [ErrCost], the error of the context, or nil.
+// Unwrap returns what kind of error it is: [ErrAbsent], [ErrCost], [ErrNoCache], the error of the context, or nil.
 func (e *EvalError) Unwrap() error { return e.class }
 
 // reasonError is an error of our own: its text holds no value of an object and may be shown. class is as in [EvalError].

@@ -120,6 +120,17 @@ func TestValue(t *testing.T) {
 	}
 }
 
+// TestNoCache: that other objects are needed and not there can be told from other errors.
+func TestNoCache(t *testing.T) {
+	in := updated(t, web, web)
+	in.Cache = nil
+	for _, text := range []string{`lookup("byNode", "a") == []`, `count("byNode", "a") == 0`, `get("pods", "a", "b") == null`, `list("pods") == []`} {
+		if _, err := compile(t, text, expr.Filter).Match(t.Context(), in); !errors.Is(err, expr.ErrNoCache) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // TestQueryCostsLess: what is asked about many objects may cost less for each.
 func TestQueryCostsLess(t *testing.T) {
 	text := `object.l.all(a, object.l.all(b, a != "") )`

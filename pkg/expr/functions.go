@@ -75,7 +75,7 @@ func implement(name string, fn func(*evaluation, []ref.Val) ref.Val, overloads .
 				return types.WrapErr(wrong("not inside an evaluation"))
 			}
 			if in.cache == nil && name != fnChanged {
-				return types.WrapErr(wrong("there are no other objects to look up here"))
+				return types.WrapErr(reasonError{"there are no other objects to look up here", ErrNoCache})
 			}
 			return fn(in, args[1+i:]) // the second overload has the type
 		})

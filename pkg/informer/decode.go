@@ -141,6 +141,27 @@ func newDecoder(spec *Spec, resource *event.Resource, below ...string) *decoder 
 	return d
 }
 
+// Keep makes an object of its JSON text as a watch of this Spec would keep it: without what it drops. The error never quotes the text.
+func Keep(spec Spec, cluster, text string) (*event.Object, error) {
+	raw := rawjson.Trim(text)
+	if err := rawjson.Check(text); err != nil {
+		return nil, err
+	}
+	resource := &event.Resource{GroupVersionResource: spec.Resource, Cluster: cluster, Kind: raw.Get("kind").Str()}
+	if spec.metadataOnly() {
+		raw = rawjson.Value(`{"metadata":` + string(raw.Get("metadata")) + `}`)
+		if raw == `{"metadata":}` {
+			return nil, event.ErrNoIdentity
+		}
+	}
+	d := newDecoder(&spec, resource)
+	end, spans, err := d.finder.Scan(string(raw), 0)
+	if err != nil {
+		return nil, err
+	}
+	return d.object(string(raw), 0, end, spans)
+}
+
 // object makes an object of src[start:end], which the finder has scanned and found the spans in. The text is copied.
 func (d *decoder) object(src string, start, end int, spans []rawjson.Span) (*event.Object, error) {
 	apiVersion, kind := d.split(spans)

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/deltarouter/deltarouter/internal/app"
+	"github.com/deltarouter/deltarouter/pkg/config"
+)
+
+const evalUsage = `Usage:
+  router eval EXPRESSION -object FILE     what a CEL expression says about an object, as JSON; no cluster is needed
+
+Flags:
+  -object FILE    the object, in YAML or JSON; - is standard input
+  -old FILE       the state before: then op is updated
+  -op OP          added, updated, deleted, deselected or sync
+  -config FILE    a configuration, for its define and its sources
+  -source SOURCE  the source that the object comes from, if several have such objects
+
+It exits with 1 if the expression has no value for this object, 2 if it or something else that was given is wrong.
+`
+
+const explainUsage = `Usage:
+  router explain -config FILE -object FILE     why each route wants a change of an object or not; no cluster is needed
+
+Flags:
+  -config FILE    the configuration
+  -object FILE    the object, in YAML or JSON; - is standard input
+  -old FILE       the state before: then op is updated
+  -op OP          added, updated, deleted, deselected or sync
+  -source SOURCE  the source that the object comes from (default: each that has such objects)
+  -route ROUTE    only this route
+  -o FORMAT       text or json (default text)
+`
+
+// offline is what the commands that need no cluster have in common.
+type offline struct {
+	given       app.Given
+	object, old string // paths
+	output      string
+	route       string
+}
+
+func (o *offline) flags(flags *flag.FlagSet) {
+	flags.StringVar(&o.object, "object", "", "")
+	flags.StringVar(&o.old, "old", "", "")
+	flags.StringVar(&o.given.Op, "op", "", "")
+	flags.StringVar(&o.given.Config, "config", "", "")
+	flags.StringVar(&o.given.Source, "source", "", "")
+}
+
+// read reads the files.
+func (o *offline) read() (err error) {
+	if o.object == "" {
+		return errors.New("-object FILE is missing")
+	}
+	if o.given.Object, err = readFile(o.object); err == nil && o.old != "" {
+		o.given.Old, err = readFile(o.old)
+	}
+	return err
+}
+
+// maxObject is more than an API server takes, in bytes.
+const maxObject = 64 << 20
+
+func readFile(path string) ([]byte, error) {
+	if path == "-" {
+		return io.ReadAll(io.LimitReader(os.Stdin, maxObject))
+	}
+	return os.ReadFile(path)
+}
+
+// eval evaluates an expression.
+func eval(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o := &offline{}
+	flags := newFlags("router eval", io.Discard)
+	o.flags(flags)
+	texts, err := intersperse(flags, args)
+	switch {
+	case errors.Is(err, flag.ErrHelp), err == nil && len(texts) == 1 && texts[0] == "help" && o.object == "":
+		fmt.Fprint(stdout, evalUsage)
+		return exitOK
+	case err == nil && len(texts) != 1:
+		err = errors.New("one expression is needed; put it in quotes")
+	case err == nil:
+		err = o.read()
+	}
+	var value []byte
+	if err == nil {
+		value, err = app.Eval(ctx, texts[0], o.given)
+	}
+	if err != nil {
+		return refuse("router eval", err, stderr)
+	}
+	fmt.Fprintf(stdout, "%s\n", indented(value))
+	return exitOK
+}
+
+func indented(value []byte) []byte {
+	var out strings.Builder
+	encoder := json.NewEncoder(&out)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(json.RawMessage(value)) != nil {
+		return value
+	}
+	return []byte(strings.TrimSuffix(out.String(), "\n"))
+}
+
+// refuse says what is wrong, with the line that it is in.
+func refuse(command string, err error, stderr io.Writer) int {
+	var problems config.Problems
+	var failed app.EvalError
+	switch {
+	case errors.As(err, &failed):
+		fmt.Fprintln(stderr, failed.Quoted())
+		return exitFailed
+	case errors.As(err, &problems):
+		fmt.Fprintln(stderr, problems.Quoted())
+	default:
+		fmt.Fprintf(stderr, "%s: %v\n", command, err)
+	}
+	return exitUsage
+}
+
+// explain says why routes want an object or not.
+func explain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o := &offline{}
+	flags := newFlags("router explain", io.Discard)
+	o.flags(flags)
+	flags.StringVar(&o.route, "route", "", "")
+	flags.StringVar(&o.output, "o", "text", "")
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp), err == nil && flags.NArg() == 1 && flags.Arg(0) == "help":
+		fmt.Fprint(stdout, explainUsage)
+		return exitOK
+	case err != nil:
+	case flags.NArg() > 0:
+		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case o.given.Config == "":
+		err = errors.New("-config FILE is missing")
+	case o.output != "text" && o.output != "json":
+		err = fmt.Errorf("-o is text or json, not %q", o.output)
+	default:
+		err = o.read()
+	}
+	var all []app.Explanation
+	if err == nil {
+		all, err = o.explain(ctx)
+	}
+	if err != nil {
+		return refuse("router explain", err, stderr)
+	}
+	if o.output == "json" {
+		_ = (&remote{stdout: stdout}).json(all) // what it is made of always has a JSON text
+		return exitOK
+	}
+	for i, e := range all {
+		if i > 0 {
+			fmt.Fprintln(stdout)
+		}
+		printExplanation(stdout, e)
+	}
+	return exitOK
+}
+
+func (o *offline) explain(ctx context.Context) ([]app.Explanation, error) {
+	all, err := app.Explain(ctx, o.given)
+	if err != nil || o.route == "" {
+		return all, err
+	}
+	var known []string
+	for i := range all {
+		known = known[:0]
+		for _, r := range all[i].Routes {
+			if known = append(known, r.Route); r.Route == o.route {
+				all[i].Routes = []app.RouteExplanation{r}
+			}
+		}
+		if len(all[i].Routes) != 1 || all[i].Routes[0].Route != o.route {
+			return nil, fmt.Errorf("there is no route %q%s", o.route, config.Suggest(o.route, known))
+		}
+	}
+	return all, nil
+}
+
+func printExplanation(stdout io.Writer, e app.Explanation) {
+	fmt.Fprintln(stdout, e.Delta)
+	for _, r := range e.Routes {
+		fmt.Fprintf(stdout, "\nroute %s: %s\n", r.Route, r.Verdict)
+		w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+		for _, t := range r.Tests {
+			at := ""
+			if t.At != "" {
+				at = "  (" + t.At + ")"
+			}
+			fmt.Fprintf(w, "  %s\t%s: %s%s\n", t.Result, t.What, short(t.Text), at)
+			if t.Reason != "" {
+				fmt.Fprintf(w, "  \t  %s\n", t.Reason)
+			}
+			for _, v := range t.Values {
+				if v.Reason == "" {
+					fmt.Fprintf(w, "  \t  %s = %s\n", short(v.Text), short(v.JSON))
+				} else if v.Reason != t.Reason {
+					fmt.Fprintf(w, "  \t  %s: %s\n", short(v.Text), v.Reason)
+				}
+			}
+		}
+		_ = w.Flush()
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+)
+
+var update = flag.Bool("update", false, "rewrite the expectations in testdata")
+
+// TestOffline runs the commands of each archive. Its comment says what it is about. Each file named run* holds a command line, an argument a line;
+// the file behind it, out, what comes of it: the exit code, standard output and, behind ---, standard error.
+func TestOffline(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no testdata", err)
+	}
+	for _, file := range files {
+		name, err := filepath.Abs(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { golden(t, name) })
+	}
+}
+
+func golden(t *testing.T, file string) {
+	t.Helper()
+	archive, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	var kept []txtar.File
+	for i, f := range archive.Files {
+		if f.Name == "out" {
+			continue
+		}
+		if kept = append(kept, f); f.Name != "run" {
+			if err := os.WriteFile(f.Name, f.Data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), strings.Split(strings.TrimSuffix(string(f.Data), "\n"), "\n"), &stdout, &stderr)
+		got := fmt.Sprintf("%d\n%s", code, &stdout)
+		if stderr.Len() > 0 {
+			got += "---\n" + stderr.String()
+		}
+		kept = append(kept, txtar.File{Name: "out", Data: []byte(got)})
+		if !*update && (i+1 == len(archive.Files) || string(archive.Files[i+1].Data) != got) {
+			t.Errorf("%q:\n%s", f.Data, got)
+		}
+	}
+	if archive.Files = kept; *update {
+		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/rawjson"
+)
+
+// The results of a Test and the verdicts about a route.
+const (
+	Yes     = "true"
+	No      = "false"
+	Absent  = "absent"  // a field that it needs is not there, which is no match
+	Unknown = "unknown" // it cannot be told without the other objects of the cluster
+	Fails   = "error"   // it has no result, which is onFailure's business
+
+	Matches      = "match"
+	MatchesNot   = "no match"
+	MatchUnknown = "unknown"
+	MatchFails   = "error"
+)
+
+// Explanation says why each route wants a delta or not.
+type Explanation struct {
+	Delta  string             `json:"delta"`  // updated pods default/web-0
+	Source string             `json:"source"` // that it comes from
+	Routes []RouteExplanation `json:"routes"`
+}
+
+// RouteExplanation says why one route wants a delta or not.
+type RouteExplanation struct {
+	Route   string `json:"route"`
+	Verdict string `json:"verdict"`
+	Tests   []Test `json:"tests"`
+}
+
+// Test is one of the conditions of a route, all of which have to be true.
+type Test struct {
+	What   string  `json:"what"` // from, namespaces, labelSelector, fieldSelector, on or filter
+	Text   string  `json:"text"` // a filter has a Test for each conjunct
+	At     string  `json:"at,omitempty"`
+	Result string  `json:"result"`
+	Reason string  `json:"reason,omitempty"` // why there is no result
+	Values []Value `json:"values,omitempty"` // of the sides of a comparison that are no constants
+}
+
+// Value is what a part of a condition evaluates to.
+type Value struct {
+	Text   string `json:"text"`
+	JSON   string `json:"json,omitempty"`
+	Reason string `json:"reason,omitempty"` // why it has none
+}
+
+// Explain tells without a cluster why each route wants a delta or not, for every source that it may come from. The error is
+// config.Problems if the configuration has mistakes.
+func Explain(ctx context.Context, given Given) ([]Explanation, error) {
+	o, err := openOffline(given)
+	if err != nil {
+		return nil, err
+	}
+	var all []Explanation
+	for _, source := range o.names {
+		d, err := o.delta(source)
+		if err != nil {
+			return nil, err
+		}
+		e := Explanation{Delta: d.String(), Source: source}
+		for _, route := range o.cfg.Routes {
+			explained, err := o.route(ctx, route, d)
+			if err != nil {
+				return nil, err
+			}
+			e.Routes = append(e.Routes, explained)
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// route explains one route. A route that has nothing from the source is not looked at any further.
+func (o *offline) route(ctx context.Context, route *config.Route, d *event.Delta) (RouteExplanation, error) {
+	e := RouteExplanation{Route: route.Name, Verdict: Matches}
+	e.test("from", strings.Join(route.From, ", "), slices.Contains(route.From, d.Source))
+	if e.Verdict != Matches {
+		return e, nil
+	}
+	e.selected(o.cfg.Sources[d.Source], d.Object())
+	e.test("on", strings.Join(route.On, ", "), slices.Contains(route.On, d.Op.String()))
+	if route.Filter == nil {
+		return e, nil
+	}
+	filter, err := o.env.Compile(route.Filter.Text, expr.Filter, route.From...)
+	if err != nil {
+		return e, problemsOf(o.cfg, route.Filter, route.From, err)
+	}
+	explainer, err := o.env.Explain(route.Filter.Text, d.Source)
+	if err != nil {
+		return e, problemsOf(o.cfg, route.Filter, []string{d.Source}, err)
+	}
+	in := expr.Input{Delta: d}
+	for _, f := range explainer.All(ctx, in) {
+		e.Tests = append(e.Tests, o.conjunct(route.Filter, f, filter.Sources()))
+	}
+	matches, err := filter.Match(ctx, in)
+	result, _ := resultOf(matches, err, filter.Sources())
+	if e.Verdict == Matches {
+		e.Verdict = map[string]string{Yes: Matches, No: MatchesNot, Absent: MatchesNot, Unknown: MatchUnknown, Fails: MatchFails}[result]
+	}
+	return e, nil
+}
+
+func (e *RouteExplanation) test(what, text string, holds bool) {
+	t := Test{What: what, Text: text, Result: Yes}
+	if !holds {
+		t.Result, e.Verdict = No, MatchesNot
+	}
+	e.Tests = append(e.Tests, t)
+}
+
+// selected tests what the API server does for a source.
+func (e *RouteExplanation) selected(source *config.Source, o *event.Object) {
+	if len(source.Namespaces) > 0 {
+		e.test("namespaces", strings.Join(source.Namespaces, ", "), slices.Contains(source.Namespaces, o.Key().Namespace))
+	}
+	if selector, err := labels.Parse(source.LabelSelector); err == nil && source.LabelSelector != "" {
+		e.test("labelSelector", source.LabelSelector, selector.Matches(labels.Set(o.GetLabels())))
+	}
+	if selector, err := fields.ParseSelector(source.FieldSelector); err == nil && source.FieldSelector != "" {
+		e.test("fieldSelector", source.FieldSelector, selector.Matches(fieldsOf{o.Raw()}))
+	}
+}
+
+// fieldsOf is the fields of an object for a selector.
+type fieldsOf struct{ object rawjson.Value }
+
+// Has implements fields.Fields.
+func (f fieldsOf) Has(path string) bool { return f.object.Path(strings.Split(path, ".")...) != "" }
+
+// Get implements fields.Fields.
+func (f fieldsOf) Get(path string) string {
+	v := f.object.Path(strings.Split(path, ".")...)
+	if v.Kind() == rawjson.String {
+		return v.Str()
+	}
+	return string(v)
+}
+
+// conjunct makes a test of what was found out about a part of a filter, which looks things up in these sources.
+func (o *offline) conjunct(filter *config.Expr, f expr.Finding, lookups []string) Test {
+	t := Test{What: "filter", Text: f.Text}
+	at := *filter
+	if define, ok := o.cfg.Define[f.Define]; ok {
+		at, t.What = define, "filter: "+f.Define
+	}
+	p := at.Problem(f.Line, f.Column, "")
+	t.At = fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+	t.Result, t.Reason = resultOf(f.Holds, f.Err, lookups)
+	for _, operand := range f.Operands {
+		v := Value{Text: operand.Text, JSON: string(operand.JSON)}
+		if operand.Err != nil {
+			_, v.Reason = resultOf(false, operand.Err, lookups)
+		}
+		t.Values = append(t.Values, v)
+	}
+	return t
+}
+
+// resultOf says what came of an evaluation without other objects, and why if it is neither true nor false.
+func resultOf(holds bool, err error, lookups []string) (result, reason string) {
+	failed, is := errors.AsType[*expr.EvalError](err)
+	switch {
+	case err == nil && holds:
+		return Yes, ""
+	case err == nil:
+		return No, ""
+	case !is:
+		return Fails, err.Error()
+	case errors.Is(err, expr.ErrNoCache):
+		return Unknown, "it depends on other objects: " + strings.Join(lookups, ", ")
+	case errors.Is(err, expr.ErrAbsent):
+		return Absent, failed.Reason
+	}
+	return Fails, failed.Reason
+}
