@@ -124,3 +124,62 @@ func mustRead(t *testing.T, path string) string {
 	}
 	return string(text)
 }
+
+// TestCheckQuotes: every mistake and warning has its place, also inside blocks, and a mark under the word.
+func TestCheckQuotes(t *testing.T) {
+	const config = `version: 1
+define:
+  crashing: |
+    object.status.containerStatuses.exists(c,
+      c.restartCont > 3)
+sources:
+  pods: {resource: v1/pods}
+  nodes: {resource: v1/nodes}
+  widgets: {resource: example.com/v1/widgets}
+sinks: {out: {discard: {}}}
+routes:
+  - {name: a, from: [pods, nodes], filter: object.spec.unschedulable, to: out}
+  - name: b
+    from: nodes
+    filter: >-
+      object.status.conditions.exists(c,
+      c.type == "Ready") &&
+      object.spec.podCIDRS == []
+    to: out
+  - {name: c, from: pods, filter: crashing, to: out}
+  - {name: d, from: widgets, filter: object.any.thing == "goes", to: out}
+  - {name: e, from: pods, filter: object.spec.nodeName == "n1", to: out}
+`
+	const want = `config.yaml:5:9: define.crashing: core.v1.ContainerStatus has no field "restartCont"; did you mean "restartCount"? (for source "pods", in routes[2].filter)
+        c.restartCont > 3)
+          ^^^^^^^^^^^
+config.yaml:9:23: warning: sources.widgets.resource: what example.com/v1/widgets look like is not known, so the fields in expressions about them are not checked: router check -connect asks the cluster
+config.yaml:12:56: routes[0].filter: core.v1.PodSpec has no field "unschedulable" (for source "pods")
+    - {name: a, from: [pods, nodes], filter: object.spec.unschedulable, to: out}
+                                                         ^^^^^^^^^^^^^
+config.yaml:18:19: routes[1].filter: core.v1.NodeSpec has no field "podCIDRS"; did you mean "podCIDR"?
+        object.spec.podCIDRS == []
+                    ^^^^^^^^
+config.yaml:22:47: warning: routes[4].filter: object.spec.nodeName may be absent, and nothing matches then; if that is not meant: object.spec.?nodeName.orValue("")
+    - {name: e, from: pods, filter: object.spec.nodeName == "n1", to: out}
+                                                ^^^^^^^^
+`
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("config.yaml", []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &stdout, &stderr); code != exitUsage || stderr.String() != want {
+		t.Errorf("exit code %d\n%s\nwant\n%s", code, &stderr, want)
+	}
+	// Warnings alone are no mistakes.
+	fine := strings.NewReplacer("restartCont ", "restartCount ", "[pods, nodes]", "nodes", "podCIDRS", "podCIDRs").Replace(config)
+	if err := os.WriteFile("config.yaml", []byte(fine), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stderr.Reset()
+	code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &stdout, &stderr)
+	if code != exitOK || strings.Count(stderr.String(), ": warning: ") != 6 || stdout.String() != "config.yaml: ok\n" {
+		t.Errorf("exit code %d\n%s%s", code, &stdout, &stderr)
+	}
+}

@@ -18,7 +18,10 @@
 //	get(source, namespace, name)  one object, or null; namespace "" for a cluster-scoped one
 //	list(source)                  all objects of a source, in no order
 //
-// How JSON becomes CEL: a number without fraction and exponent is an int, beyond 64 bits signed a uint, beyond that a double; any
+// Where the schema of a source is known, `object`, `oldObject` and what lookup, get and list find have its type: expressions are checked
+// against it, and values are read as it says (docs/CEL.md has the table). null in a field of such an object is an absent field.
+//
+// How other JSON becomes CEL: a number without fraction and exponent is an int, beyond 64 bits signed a uint, beyond that a double; any
 // other number is a double. Maps are iterated in the order of the text. All else is as CEL defines it for JSON.
 //
 // Two limits hold for each evaluation: CEL's cost, and the bytes of JSON read, so that a small expression over a huge object
