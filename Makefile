@@ -54,8 +54,9 @@ chaos: build ## the tests that kill, cut and damage, in a form CHAOS (20) times 
 arch: ## check who imports whom
 	go test ./test/arch/
 
-bench: build ## measure the router beside client-go programs, what its checkpoint costs, and a restart beside a cold start
+bench: build ## measure the router beside client-go programs, its checkpoint, its guests, and a restart beside a cold start
 	go -C bench run .
+	go -C bench run ./guests
 	go -C bench run . -restart
 
 fuzz: ## run each fuzz target for FUZZTIME (20s)

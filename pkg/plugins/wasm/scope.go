@@ -80,6 +80,9 @@ func (s *scope) handle(ctx context.Context, batch []*event.Delta, to session) ([
 	if err := s.overlay.commit(s.rights); err != nil {
 		return nil, err
 	}
+	if results == nil && len(s.emitted) > 0 {
+		results = make([]plugins.Result, len(batch))
+	}
 	s.addEmitted(results)
 	return results, nil
 }

@@ -117,6 +117,9 @@ func (s *v1Session) handle(ctx context.Context, batch []*event.Delta) ([]plugins
 	if err != nil {
 		return nil, err
 	}
+	if ret == 0 {
+		return nil, nil // the answer to most batches, which needs no list
+	}
 	return decodeAnswer(s.memory, ret, len(batch), &s.in.engine.limits)
 }
 

@@ -179,14 +179,14 @@ func TestExact(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if end, used := g.call(t, math.MaxInt64/2, "count", n); end != "returned" || used != int64(6*n) {
-				t.Errorf("%s with %d, want 6 for each of %d rounds", end, used, n)
+			if end, used := g.call(t, math.MaxInt64/2, "count", n); end != "returned" || used != int64(7*n) {
+				t.Errorf("%s with %d, want 7 for each of %d rounds", end, used, n)
 			}
 			// What is missing is exactly one unit.
-			if end, _ := g.call(t, int64(6*n), "count", n); end != "returned" {
+			if end, _ := g.call(t, int64(7*n), "count", n); end != "returned" {
 				t.Errorf("%s with just enough fuel", end)
 			}
-			if end, _ := g.call(t, int64(6*n-1), "count", n); end != "out of fuel" {
+			if end, _ := g.call(t, int64(7*n-1), "count", n); end != "out of fuel" {
 				t.Errorf("%s with too little fuel", end)
 			}
 		})
@@ -225,18 +225,18 @@ func TestNotTaken(t *testing.T) {
 func TestExactShapes(t *testing.T) {
 	dispatch := fn{
 		name: "dispatch", params: []byte{i32}, locals: []byte{1, 1, i32},
-		body: code(loop, void, block, void, block, void, get, 1, brTable, 1, 0, 0, end, // 5
+		body: code(loop, void, block, void, block, void, get, 1, brTable, 1, 0, 0, end, // 6
 			get, 0, num(1), sub, tee, 0, brIf, 1, end, end), // 5
 	}
 	calls := fn{
 		name: "calls", params: []byte{i32},
-		body: code(loop, void, num(10), call, 0, get, 0, num(1), sub, tee, 0, brIf, 0, end), // 7 and the call's 6, and 60 in it
+		body: code(loop, void, num(10), call, 0, get, 0, num(1), sub, tee, 0, brIf, 0, end), // 8 and the call's 6, and 70 in it
 	}
 	g, err := instantiate(t, mod{funcs: []fn{count(), dispatch, calls}}.assemble(), meter.Config{}, wazero.NewRuntimeConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]int64{"dispatch": 10, "calls": 73} {
+	for name, want := range map[string]int64{"dispatch": 11, "calls": 84} {
 		if end, used := g.call(t, 1_000_000, name, 1000); end != "returned" || used != 1000*want {
 			t.Errorf("%s: %s with %d, want %d for each of 1000 rounds", name, end, used, want)
 		}

@@ -8,7 +8,7 @@
 // above its limit and traps. So the host can tell the three kinds of traps apart.
 //
 // The unit of fuel is a simple instruction (get, add, load, branch); what takes longer weighs more (division 8, a call 6, most of SIMD
-// 3), and block, end and nop nothing. It is not a time: code in a loop executes some 5 of them per nanosecond, code that waits for
+// 3, each turn of a loop 2 more), and block, end and nop nothing. It is not a time: code in a loop executes some 5 of them per nanosecond, code that waits for
 // memory fewer than one. An instruction that takes a size is charged for it at run time before it is executed: 1 for each 2 bytes of
 // memory that are filled or copied, 16,384 for each page that memory grows by (the host grows it without a copy), 2 for each entry of a
 // table.

@@ -175,7 +175,7 @@ func (f *function) push(at int, op byte, t signature) {
 	case opLoop:
 		f.settle()
 		f.begin(f.i, forced, none)
-		f.pay(1) // an empty loop is not free
+		f.pay(turnCost)
 	case opIf:
 		f.branch()
 	}

@@ -102,6 +102,7 @@ const (
 	growPage     = 1 << 14 // memory grows by 64 KiB, to be cleared
 	growBase     = 200     // leaves the guest's code
 	bulkBase     = 20
+	turnCost     = 2   // of a loop: the charge itself is most of what an empty one takes
 	refFuncCost  = 150 // leaves the guest's code
 	callCost     = 4   // beside entryCharge
 	indirectCost = 8   // beside entryCharge

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+)
+
+// stopLoops says how much CPU an endless loop takes until it is stopped, for each call, and the longest that the garbage collector took
+// meanwhile: it has to wait for the guest.
+func stopLoops(ctx context.Context, dir string, rounds int) error {
+	file := filepath.Join(dir, "endless.wasm")
+	if err := os.WriteFile(file, endless(), 0o600); err != nil {
+		return err
+	}
+	fmt.Printf("\nan endless loop at the default fuel\n")
+	for _, n := range []int{1, batchSize} {
+		var cpu, wall []time.Duration
+		longest := time.Duration(0)
+		for range rounds {
+			took, lasted, collected, err := stopLoop(ctx, file, n)
+			if err != nil {
+				return err
+			}
+			cpu, wall = append(cpu, took), append(wall, lasted)
+			longest = max(longest, collected)
+		}
+		fmt.Printf("  batch of %-2d: %6.1f ms CPU and %.1f ms per call; the longest runtime.GC() meanwhile took %.1f ms\n", n, median(cpu).Seconds()*1e3, median(wall).Seconds()*1e3, longest.Seconds()*1e3)
+	}
+	longest := time.Duration(0)
+	for range 50 {
+		longest = max(longest, collect())
+	}
+	fmt.Printf("  without a guest the longest of 50 runtime.GC() took %.1f ms\n", longest.Seconds()*1e3)
+	return nil
+}
+
+// stopLoop handles a batch. It returns the CPU per call of the guest without the collector's, measured first, and then the time per call
+// and the longest collection during a second batch.
+func stopLoop(ctx context.Context, file string, n int) (perCall, lasted, collected time.Duration, err error) {
+	batch, err := deltas(n)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	handle := func() (cpu, wall time.Duration, err error) {
+		handler, m, err := open(ctx, file, "")
+		if err != nil {
+			return 0, 0, err
+		}
+		defer handler.Close(ctx)
+		began, before := time.Now(), cpuTime()
+		if _, err := handler.Handle(ctx, batch); err != nil {
+			return 0, 0, err
+		}
+		calls := time.Duration(max(1, outOfFuel(m)))
+		return (cpuTime() - before) / calls, time.Since(began) / calls, nil
+	}
+	if perCall, _, err = handle(); err != nil {
+		return 0, 0, 0, err
+	}
+	done, longest := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		most := time.Duration(0)
+		for {
+			most = max(most, collect())
+			select {
+			case <-done:
+				longest <- most
+				return
+			default:
+			}
+		}
+	}()
+	_, lasted, err = handle()
+	close(done)
+	return perCall, lasted, <-longest, err
+}
+
+func outOfFuel(m *metrics.Metrics) int {
+	return int(testutil.ToFloat64(m.GuestsEnded.WithLabelValues("bench", "fuel")))
+}
+
+func collect() time.Duration {
+	began := time.Now()
+	runtime.GC()
+	return time.Since(began)
+}

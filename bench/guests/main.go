@@ -1,0 +1,104 @@
+// Command guests measures what running guests costs: the way into a handler and back beside a bare call, what counting a guest's
+// instructions costs beside other ways to stop it, how soon an endless loop is stopped, and how long a guest takes to start.
+//
+//	go -C bench run ./guests [-rounds ROUNDS]
+//
+// The contenders take turns, and the medians of the rounds are compared. What counts are the ratios: the machine's other load moves both
+// sides.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+)
+
+func main() {
+	rounds := flag.Int("rounds", 7, "how often to measure each")
+	flag.Parse()
+	if err := run(context.Background(), *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "guests:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, rounds int) error {
+	dir, err := os.MkdirTemp("", "guests-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	for _, part := range []func(context.Context, string, int) error{compareCalls, compareMeters, stopLoops, startGuests} {
+		if err := part(ctx, dir, rounds); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// contender is one way to do the same. Each run of it handles so many events.
+type contender struct {
+	name string
+	run  func() error
+	per  int
+}
+
+// compare lets the contenders take turns and prints the median CPU of each per event, and its ratio to that of the last.
+func compare(title string, rounds, runs int, all []contender) error {
+	took := make([][]float64, len(all))
+	for round := range rounds + 1 {
+		for i, c := range all {
+			before := cpuTime()
+			for range runs {
+				if err := c.run(); err != nil {
+					return fmt.Errorf("%s: %w", c.name, err)
+				}
+			}
+			if round > 0 { // the first warms up
+				took[i] = append(took[i], float64((cpuTime()-before).Nanoseconds())/float64(runs*c.per))
+			}
+		}
+	}
+	fmt.Printf("\n%s\n", title)
+	base := median(took[len(all)-1])
+	for i, c := range all {
+		fmt.Printf("  %-46s %9.2f µs  %5.2fx\n", c.name, median(took[i])/1e3, median(took[i])/base)
+	}
+	return nil
+}
+
+func median[T float64 | time.Duration](all []T) T {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[len(sorted)/2]
+}
+
+// cpuTime is what this process has taken so far.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// build compiles a guest that is written in Go and returns its file.
+func build(ctx context.Context, dir, name, source string) (string, error) {
+	file := filepath.Join(dir, name+".wasm")
+	folder, pkg := filepath.Dir(source), "./"+filepath.Base(source)
+	if _, err := os.Stat(filepath.Join(source, "go.mod")); err == nil {
+		folder, pkg = source, "."
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-buildmode=c-shared", "-o", file, pkg)
+	cmd.Dir = folder
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", source, err, out)
+	}
+	return file, nil
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	extism "github.com/extism/go-sdk"
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/meter"
+)
+
+// parsesPerRun is how often a contender parses the pod in a run.
+const parsesPerRun = 20
+
+// compareMeters compares the ways to stop a guest, with a guest in Go that parses a pod with encoding/json.
+func compareMeters(ctx context.Context, dir string, rounds int) error {
+	file, err := build(ctx, dir, "rtr", "guests/testdata/rtr")
+	if err != nil {
+		return err
+	}
+	code, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	metered, err := meter.Rewrite(code, meter.Config{Init: math.MaxInt64 / 2})
+	if err != nil {
+		return err
+	}
+	text := []byte(podJSON(1))
+	plain, err := newBare(ctx, code, wazero.NewRuntimeConfig(), text)
+	if err != nil {
+		return err
+	}
+	defer plain.close(ctx)
+	fuelled, err := newBare(ctx, metered.Code, wazero.NewRuntimeConfig(), text)
+	if err != nil {
+		return err
+	}
+	defer fuelled.close(ctx)
+	fuel, ok := fuelled.module.ExportedGlobal(metered.Fuel).(api.MutableGlobal)
+	if !ok {
+		return fmt.Errorf("there is no counter %s", metered.Fuel)
+	}
+	stack, ok := fuelled.module.ExportedGlobal(metered.Stack).(api.MutableGlobal)
+	if !ok {
+		return fmt.Errorf("there is no counter %s", metered.Stack)
+	}
+	parseMetered := func() error {
+		fuel.Set(1 << 60)
+		stack.Set(0)
+		return fuelled.parse(ctx)
+	}
+	closing, err := newBare(ctx, code, wazero.NewRuntimeConfig().WithCloseOnContextDone(true), text)
+	if err != nil {
+		return err
+	}
+	defer closing.close(ctx)
+	plugin, err := newExtism(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer plugin.Close(ctx)
+
+	limited, cancel := context.WithTimeout(ctx, time.Hour)
+	defer cancel()
+	times := func(parse func() error) func() error {
+		return func() error {
+			for range parsesPerRun {
+				if err := parse(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	title := fmt.Sprintf("a guest in Go that parses an object of %d bytes with encoding/json, CPU per object", len(text))
+	err = compare(title, rounds, 10, []contender{
+		{"metered", times(parseMetered), parsesPerRun},
+		{"stopped by WithCloseOnContextDone", times(func() error { return closing.parse(limited) }), parsesPerRun},
+		{"extism/go-sdk, with a timeout", times(func() error { return parseWithExtism(ctx, plugin, text) }), parsesPerRun},
+		{"plain, not to be stopped", times(func() error { return plain.parse(ctx) }), parsesPerRun},
+	})
+	fmt.Printf("  it takes %d fuel\n", 1<<60-fuel.Get())
+	return err
+}
+
+// bare is a guest on wazero alone.
+type bare struct {
+	runtime  wazero.Runtime
+	module   api.Module
+	restarts api.Function
+	buffer   uint32
+	text     []byte
+	stack    [1]uint64
+}
+
+func newBare(ctx context.Context, code []byte, conf wazero.RuntimeConfig, text []byte) (*bare, error) {
+	b := &bare{runtime: wazero.NewRuntimeWithConfig(ctx, conf), text: text}
+	wasi_snapshot_preview1.MustInstantiate(ctx, b.runtime)
+	var err error
+	b.module, err = b.runtime.InstantiateWithConfig(ctx, code, wazero.NewModuleConfig().WithStartFunctions("_initialize"))
+	if err != nil {
+		return nil, err
+	}
+	at, err := b.module.ExportedFunction("alloc").Call(ctx, uint64(len(text)))
+	if err != nil {
+		return nil, err
+	}
+	b.buffer, b.restarts = uint32(at[0]), b.module.ExportedFunction("restarts")
+	return b, nil
+}
+
+func (b *bare) parse(ctx context.Context) error {
+	if !b.module.Memory().Write(b.buffer, b.text) {
+		return fmt.Errorf("no room at %d", b.buffer)
+	}
+	b.stack[0] = uint64(len(b.text))
+	if err := b.restarts.CallWithStack(ctx, b.stack[:]); err != nil {
+		return err
+	}
+	return checkRestarts(uint32(b.stack[0]))
+}
+
+func checkRestarts(n uint32) error {
+	if n != 6 {
+		return fmt.Errorf("the guest says %d", int32(n))
+	}
+	return nil
+}
+
+func (b *bare) close(ctx context.Context) { _ = b.runtime.Close(ctx) }
+
+// newExtism makes the guest as Extism's documentation has it, with a timeout that never comes.
+func newExtism(ctx context.Context, dir string) (*extism.Plugin, error) {
+	file, err := build(ctx, dir, "extism", "guests/testdata/extism")
+	if err != nil {
+		return nil, err
+	}
+	manifest := extism.Manifest{Wasm: []extism.Wasm{extism.WasmFile{Path: file}}, Timeout: uint64(time.Hour.Milliseconds())}
+	return extism.NewPlugin(ctx, manifest, extism.PluginConfig{EnableWasi: true}, nil)
+}
+
+func parseWithExtism(ctx context.Context, plugin *extism.Plugin, text []byte) error {
+	n, _, err := plugin.CallWithContext(ctx, "restarts", text)
+	if err != nil {
+		return err
+	}
+	return checkRestarts(n)
+}
