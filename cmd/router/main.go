@@ -2,6 +2,7 @@
 //
 //	router -config config.yaml          runs until it is told to stop
 //	router check -config config.yaml    reports every mistake of the configuration
+//	router test [files]                 runs the cases beside a configuration, without a cluster
 //	router dlq list -config config.yaml what could not be delivered; also show, retry, drop
 //	router resync -config config.yaml   everything once more; with -relist what differs from the API server
 //	router get pods -config config.yaml what the running router has cached
@@ -70,6 +71,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch args[0] {
 	case "check":
 		return check(ctx, args[1:], stdout, stderr)
+	case "test":
+		return test(ctx, args[1:], stdout, stderr)
 	case "dlq":
 		return deadLetters(ctx, args[1:], stdout, stderr)
 	case "resync":
@@ -97,6 +100,7 @@ func usage(w io.Writer) {
 	fmt.Fprint(w, `Usage:
   router -config config.yaml          run until SIGINT or SIGTERM; SIGHUP reloads the configuration, as a change of the file does
   router check -config config.yaml    report every mistake of the configuration; with -connect ask the cluster for its schemas
+  router test [FILE | FOLDER]…        run the cases beside a configuration, without a cluster, see router test help
   router dlq list|show|retry|drop     what could not be delivered, see router dlq help
   router resync                       put everything through once more, or list anew, see router resync help
   router get SOURCE [NAME]            what the running router has cached, see router get help

@@ -32,7 +32,7 @@ type Options struct {
 	DrainTimeout time.Duration // how long to deliver what is owed when stopping
 	// Reload: each value makes the router read its configuration again. It does so by itself when the file changes.
 	Reload <-chan os.Signal
-	// Surroundings are for simulations; the zero value is the real ones.
+	// Surroundings are for simulations and trials; the zero value is the real ones.
 	Surroundings Surroundings
 }
 
@@ -44,6 +44,8 @@ type Surroundings struct {
 	Plans *Plans // that were made before; nil: none are kept
 	// Control is told what the API would answer with, whether it is served or not; nil: nobody is.
 	Control func(api.ControlConfig)
+	// Cache is the folder for what can be made again where there is no state folder; empty: there is none.
+	Cache string
 }
 
 // Run runs the router until ctx is done, and then stops in order. The error is config.Problems if the configuration is bad; nil

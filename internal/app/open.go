@@ -128,7 +128,7 @@ const cacheFolder = "cache"
 func (r *router) env(what, name string, workers int) plugins.Env {
 	env := plugins.Env{
 		Name: name, Cluster: r.plan.config.Cluster.Name, Log: r.log.With(what, name), Metrics: r.metrics,
-		Stdout: r.opts.Stdout, Workers: workers,
+		Stdout: r.opts.Stdout, Workers: workers, Cache: r.opts.Surroundings.Cache,
 	}
 	if dir := r.plan.config.State.Dir; dir != "" {
 		env.Cache = filepath.Join(dir, cacheFolder)

@@ -44,6 +44,7 @@ type Pipeline struct {
 	stopping  chan struct{}
 	stopOnce  sync.Once
 	progress  chan struct{} // a route owes nothing any more, or was paused
+	awaited   atomic.Bool   // somebody waits for progress
 	lifecycle sync.Mutex
 	ctx       context.Context //nolint:containedctx // of Start, for routes that come later
 	cancel    context.CancelFunc
@@ -195,6 +196,14 @@ func (p *Pipeline) Drain(ctx context.Context) error {
 	for _, r := range p.now.Load().routes {
 		r.drain()
 	}
+	return p.Settle(ctx)
+}
+
+// Settle waits until nothing is owed, but by routes that are paused or not ready, and lets the pipeline take deltas meanwhile and
+// after. Nothing is hurried: what waits for a retry waits. The error is that of [Pipeline.Drain]. Of Settle and Drain one may run at a time.
+func (p *Pipeline) Settle(ctx context.Context) error {
+	p.awaited.Store(true)
+	defer p.awaited.Store(false)
 	for p.moving() {
 		select {
 		case <-p.progress:

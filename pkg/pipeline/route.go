@@ -195,7 +195,7 @@ func (r *route) changed() {
 		default:
 		}
 	}
-	if owed == 0 && r.draining {
+	if owed == 0 && r.parent.awaited.Load() {
 		r.parent.report()
 	}
 }

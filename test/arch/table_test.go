@@ -44,7 +44,8 @@ var allowed = map[string][]string{
 		"pkg/rawjson", "pkg/event", "pkg/metrics", "pkg/config", "pkg/expr", "pkg/index", "pkg/filters", "pkg/informer",
 		"pkg/checkpoint", "pkg/plugins", "pkg/pipeline", "pkg/api", "pkg/kv", "pkg/schema",
 	},
-	"cmd/router": {"internal/app", "pkg/api", "pkg/config", "pkg/plugins", "pkg/plugins/*"},
+	"internal/cases": {"internal/app", "pkg/config", "pkg/event"},
+	"cmd/router":     {"internal/app", "internal/cases", "pkg/api", "pkg/config", "pkg/plugins", "pkg/plugins/*"},
 
 	// Modules of their own. A plugin's author gets the SDK and nothing of the router with it.
 	"sdk/go/...":           {"sdk/go/..."},

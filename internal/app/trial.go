@@ -1,0 +1,193 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+)
+
+// Offline is a configuration that can be tried out without a cluster, any number of times.
+type Offline struct {
+	plan *plan
+	opts Options
+}
+
+// errOffline: there is no cluster to be asked for its schemas.
+var errOffline = errors.New("a trial has no cluster")
+
+// NewOffline reads and checks a configuration as [Check] does without a cluster. Guests are compiled into the folder cache, so that each
+// is compiled once; empty: for each trial anew.
+func NewOffline(ctx context.Context, path string, components Components, cache string, log *slog.Logger) (*Offline, config.Problems) {
+	alone := func(config.Cluster) (*informer.Client, error) { return nil, errOffline }
+	p, problems := makePlan(ctx, path, components, alone)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	cfg := *p.config
+	cfg.State.Dir, cfg.Listen = "", config.Listen{}
+	p.config = &cfg
+	return &Offline{p, Options{
+		Config: path, Components: components, Log: log, Stdout: io.Discard, Surroundings: Surroundings{Cache: cache},
+	}}, nil
+}
+
+// Config returns the configuration, less what a trial does without: the state folder and the addresses. It must not be modified.
+func (o *Offline) Config() *config.Config { return o.plan.config }
+
+// Outcome is what a route has done about a delta: it wrote an event to a sink, or gave the delta up.
+type Outcome struct {
+	Route string
+	Sink  string      // empty: the delta was given up before it got to one
+	Event event.Event // if Error is empty
+	Error string
+}
+
+// Trial is a router between a test and sinks that record: stores, indexes, filters, handlers and routes are those of the configuration,
+// and so is all that lies between, but for a few things that only cost time. A route works on one batch at a time and does not wait for
+// it to fill, retries come at once, what is given up is recorded whatever its onFailure says, and nothing is kept on disk.
+//
+// The methods are called one at a time.
+type Trial struct {
+	r     *router
+	rec   *recorder
+	feeds []trialFeed
+	stop  context.CancelFunc
+}
+
+type trialFeed struct {
+	*informer.Feed
+
+	resource string // as the configuration writes it
+}
+
+// trialRetry is how long a rejected delta waits to be tried again.
+const trialRetry = time.Millisecond
+
+// Begin opens the parts and starts the routes. kinds has the kinds of the objects, by resource. The trial is to be closed also if ctx
+// is done.
+func (o *Offline) Begin(ctx context.Context, kinds map[string]string) (*Trial, error) {
+	t := &Trial{rec: &recorder{}}
+	opts := o.opts
+	opts.Components.Sinks = t.rec.factories(opts.Components.Sinks)
+	r := &router{parts: parts{plan: o.plan}, opts: opts, log: opts.Log, metrics: metrics.New()}
+	r.memories = newMemories(nil)
+	t.r = r
+	r.onClose("components", func(ctx context.Context) error { return r.closeUnused(ctx, &parts{}) })
+	if err := t.open(ctx, kinds); err != nil {
+		return nil, errors.Join(err, r.close(ctx))
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	t.stop = stop
+	r.pipeline.Start(running)
+	r.startWaits(running, r.waits, nil)
+	return t, nil
+}
+
+func (t *Trial) open(ctx context.Context, kinds map[string]string) error {
+	r := t.r
+	if err := r.openComponents(ctx, &parts{}); err != nil {
+		return err
+	}
+	r.factory = informer.New(informer.Config{
+		Cluster: r.plan.config.Cluster.Name, Metrics: r.metrics, Log: r.log, Downstream: downstream{r},
+	})
+	r.openStores(&parts{})
+	for _, wanted := range r.watches() {
+		resource := (&event.Resource{GroupVersionResource: wanted.Spec.Resource}).String()
+		feed, err := r.factory.Watch(wanted.Spec, wanted.Store, wanted.Sources...).Feed(kinds[resource])
+		if err != nil {
+			return fmt.Errorf("sources.%s: %w", wanted.Sources[0].Name, err)
+		}
+		t.feeds = append(t.feeds, trialFeed{feed, resource})
+	}
+	routes := r.routes()
+	for i := range routes {
+		c := &routes[i]
+		c.Concurrency, c.Batch.Wait, c.OnFailure = 1, 0, pipeline.DeadLetter
+		c.Retry.Backoff, c.Retry.Max = trialRetry, trialRetry
+	}
+	r.fillCaches()
+	var err error
+	r.pipeline, err = pipeline.New(pipeline.Config{Routes: routes, Metrics: r.metrics, Log: r.log, DeadLetters: t.rec})
+	return err
+}
+
+// List says what objects there are at first, by resource, and waits until all routes are done with them. Texts are as
+// [informer.Feed] says.
+func (t *Trial) List(ctx context.Context, objects map[string][]string, version string) error {
+	for _, f := range t.feeds {
+		if err := f.List(ctx, objects[f.resource], version); err != nil {
+			return err
+		}
+	}
+	t.r.reloads.wait.Wait() // every source has synced, so each wait ends
+	return t.settle(ctx)
+}
+
+// Put says what an object is now, and waits until all routes are done with it.
+func (t *Trial) Put(ctx context.Context, resource, text string) error {
+	return t.feed(ctx, resource, func(f *informer.Feed) error { return f.Put(ctx, text) })
+}
+
+// Delete says that an object is gone, whose last state is text, and waits until all routes are done with it.
+func (t *Trial) Delete(ctx context.Context, resource, text string) error {
+	return t.feed(ctx, resource, func(f *informer.Feed) error { return f.Delete(ctx, text) })
+}
+
+// Sync puts an object through once more, and waits until all routes are done with it.
+func (t *Trial) Sync(ctx context.Context, resource string, key event.Key) error {
+	return t.feed(ctx, resource, func(f *informer.Feed) error { return f.Sync(ctx, key) })
+}
+
+func (t *Trial) feed(ctx context.Context, resource string, say func(*informer.Feed) error) error {
+	for _, f := range t.feeds {
+		if f.resource != resource {
+			continue
+		}
+		if err := say(f.Feed); err != nil {
+			return err
+		}
+	}
+	return t.settle(ctx)
+}
+
+func (t *Trial) settle(ctx context.Context) error {
+	if err := t.r.pipeline.Settle(ctx); err != nil {
+		return fmt.Errorf("the routes did not come to an end: %w", err)
+	}
+	return nil
+}
+
+// Take returns what came out since the last time: of each route, in the order of the configuration, for each of its sinks what was
+// written in order, and then what was given up.
+func (t *Trial) Take() []Outcome {
+	came := t.rec.take()
+	var sorted []Outcome
+	for _, route := range t.r.plan.routes {
+		for _, sink := range append(slices.Clone(route.To), "") {
+			for i := range came {
+				if came[i].Route == route.Name && came[i].Sink == sink {
+					sorted = append(sorted, came[i])
+				}
+			}
+		}
+	}
+	return sorted
+}
+
+// Close ends the routes and closes the parts.
+func (t *Trial) Close(ctx context.Context) error {
+	t.stop()
+	t.r.reloads.wait.Wait()
+	return t.r.close(ctx)
+}

@@ -1,0 +1,213 @@
+// Package cases is `router test`: it reads cases from a YAML file beside a configuration, runs each through the real routes and handlers
+// with [app.Trial], and compares what came out with what was expected. docs/TESTING.md is the manual.
+//
+//	file ──decode──► cases ──script──► steps ──Trial──► outcomes ──compare──► report, or the file brought up to date
+//
+// A case knows neither time nor order beyond its own: its deltas happen one after the other, and the routes are done with one before the
+// next happens. The `at` of a delta says when it is meant to happen; it must not go back, and no clock heeds it so far.
+package cases
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+)
+
+// suffix is how files with cases end.
+const suffix = "_test.yaml"
+
+// document is a file with cases.
+type document struct {
+	Config string      `yaml:"config,path"` // empty: the name of the file, without _test
+	Shared config.Node `yaml:"shared"`      // anything, to hold anchors
+	Cases  []*testCase `yaml:"cases,required" min:"1"`
+}
+
+// testCase is one case.
+type testCase struct {
+	Node   config.Node `yaml:",self"`
+	Name   string      `yaml:"name,required"`
+	Routes []string    `yaml:"routes" min:"1"` // the others are not looked at; absent: all are
+	Given  given       `yaml:"given"`
+	Expect config.Node `yaml:"expect"`
+
+	steps    []step
+	list     map[string][]string // what there is at first, by resource
+	version  string              // of list
+	expected []*expectation
+	kinds    map[string]string
+}
+
+// given is what a case begins with, and what happens then.
+type given struct {
+	Objects map[string][]config.Node `yaml:"objects"` // by source
+	Deltas  []*delta                 `yaml:"deltas"`
+}
+
+// delta is one thing that happens.
+type delta struct {
+	Node    config.Node   `yaml:",self"`
+	At      time.Duration `yaml:"at"`
+	Source  string        `yaml:"source"` // may be absent if the configuration has one
+	Added   config.Node   `yaml:"added"`
+	Updated config.Node   `yaml:"updated"` // a whole object if it has a kind or an apiVersion, else a merge patch
+	Deleted string        `yaml:"deleted"` // namespace/name, or name
+	Sync    string        `yaml:"sync"`
+}
+
+// expectation is an event, or an error, of one route.
+type expectation struct {
+	Node    config.Node    `yaml:",self"`
+	Route   string         `yaml:"route,required"`
+	Sink    string         `yaml:"sink"` // absent: each sink of the route
+	At      *time.Duration `yaml:"at"`   // of the delta that it comes of
+	Type    string         `yaml:"type"`
+	Subject string         `yaml:"subject"`
+	Data    config.Node    `yaml:"data"`
+	Exact   bool           `yaml:"exact"` // data has nothing beyond what is expected
+	Error   string         `yaml:"error"` // part of the reason why a delta was given up
+
+	data any // of Data
+}
+
+// nothing is how `expect` says that nothing comes, beside an empty list.
+const nothing = "none"
+
+// parseFile reads a file. The document is nil if it makes no sense without what is a problem.
+func parseFile(file string, data []byte) (*document, config.Problems) {
+	root, problems := config.ParseNode(file, data)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	doc := &document{}
+	if problems = root.Decode(doc); len(problems) > 0 {
+		return nil, problems
+	}
+	if doc.Config == "" {
+		name := strings.TrimSuffix(filepath.Base(file), suffix)
+		if name == filepath.Base(file) {
+			return nil, config.Problems{root.Problemf("config is missing: name the configuration, or call this file like it, as in config%s", suffix)}
+		}
+		doc.Config = filepath.Join(filepath.Dir(file), name+".yaml")
+	}
+	return doc, nil
+}
+
+// checker finds what is wrong with cases, given the configuration that they are about.
+type checker struct {
+	cfg      *config.Config
+	problems config.Problems
+}
+
+func (c *checker) problemf(n config.Node, format string, args ...any) {
+	c.problems = append(c.problems, n.Problemf(format, args...))
+}
+
+// check finds all problems of a document and makes its cases ready to run. update: expect may be missing.
+func (c *checker) check(doc *document, update bool) {
+	names := make(map[string]bool)
+	kinds := make(map[string]string)
+	for _, t := range doc.Cases {
+		if names[t.Name] {
+			c.problemf(t.Node.At("name"), "another case has the name %q: give each a name of its own", t.Name)
+		}
+		names[t.Name] = true
+		for i, name := range t.Routes {
+			c.route(t.Node.At("routes").Items()[i], name)
+		}
+		s := &script{checker: c, t: t, kinds: kinds, now: make(map[string]map[string]object)}
+		s.write()
+		t.kinds = kinds
+		if missing := !slices.Contains(t.Node.Keys(), "expect"); missing && !update {
+			c.problemf(t.Node, "expect is missing: list the events, or write `expect: none`; router test -update writes what comes")
+		}
+		c.expect(t)
+	}
+}
+
+// route returns the route of a name; nil: there is none, which is a problem.
+func (c *checker) route(n config.Node, name string) *config.Route {
+	var names []string
+	for _, r := range c.cfg.Routes {
+		if r.Name == name {
+			return r
+		}
+		names = append(names, r.Name)
+	}
+	c.problemf(n, "unknown route %q%s", name, config.Suggest(name, names))
+	return nil
+}
+
+// expect reads what a case expects.
+func (c *checker) expect(t *testCase) {
+	var word string
+	if !t.Expect.IsZero() && t.Expect.Decode(&word) == nil {
+		if word != nothing {
+			c.problemf(t.Expect, "must be a list of events, or %s for no event, not %q", nothing, word)
+		}
+		return
+	}
+	if t.Expect.IsZero() {
+		return
+	}
+	if problems := t.Expect.Decode(&t.expected); len(problems) > 0 {
+		c.problems = append(c.problems, problems...)
+		return
+	}
+	for _, e := range t.expected {
+		c.expectation(t, e)
+	}
+}
+
+func (c *checker) expectation(t *testCase, e *expectation) {
+	r := c.route(e.Node.At("route"), e.Route)
+	if r == nil {
+		return
+	}
+	if len(t.Routes) > 0 && !slices.Contains(t.Routes, e.Route) {
+		c.problemf(e.Node.At("route"), "route %q is not looked at: add it to the routes of the case", e.Route)
+	}
+	if e.Sink != "" && !slices.Contains(r.To, e.Sink) {
+		if _, known := c.cfg.Sinks[e.Sink]; known {
+			c.problemf(e.Node.At("sink"), "route %q does not write to sink %q%s", r.Name, e.Sink, config.Suggest(e.Sink, r.To))
+		} else {
+			c.problemf(e.Node.At("sink"), "unknown sink %q%s", e.Sink, config.Suggest(e.Sink, r.To))
+		}
+	}
+	keys := e.Node.Keys()
+	if slices.Contains(keys, "error") {
+		if e.Error == "" {
+			c.problemf(e.Node.At("error"), "is empty: write a part of the error")
+		}
+		for _, other := range []string{"sink", "type", "subject", "data", "exact"} {
+			if slices.Contains(keys, other) {
+				c.problemf(e.Node.At(other), "does not go with error: a delta that is given up makes no event")
+			}
+		}
+	}
+	if e.Exact && e.Data.IsZero() {
+		c.problemf(e.Node.At("exact"), "does not go without data")
+	}
+	var err error
+	if e.data, err = valueOf(e.Data); err != nil {
+		c.problems = append(c.problems, problemsOf(e.Data, err)...)
+	}
+}
+
+// problemsOf makes problems of an error.
+func problemsOf(n config.Node, err error) config.Problems {
+	if problems, ok := err.(config.Problems); ok { //nolint:errorlint // it is never wrapped
+		return problems
+	}
+	return config.Problems{n.Problemf("%v", err)}
+}
+
+// title names a case in reports.
+func (t *testCase) title(file string) string {
+	at := t.Node.Problemf("")
+	return fmt.Sprintf("%s:%d: %s", file, at.Line, t.Name)
+}

@@ -1,0 +1,177 @@
+package cases
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// result is an event that came out, or an error.
+type result struct {
+	at                  time.Duration
+	route, sink         string
+	kind, subject, text string // the event's type and subject; text: the error's
+	data                any
+}
+
+func (r *result) failed() bool { return r.text != "" }
+
+// meets reports whether a result is what was expected.
+func (e *expectation) meets(r *result) bool {
+	switch {
+	case (e.Error != "") != r.failed(), e.At != nil && *e.At != r.at:
+		return false
+	case r.failed():
+		return strings.Contains(r.text, e.Error)
+	}
+	return (e.Type == "" || e.Type == r.kind) && (e.Subject == "" || e.Subject == r.subject) &&
+		(e.Data.IsZero() || within(e.data, r.data, e.Exact))
+}
+
+// within reports whether all that is wanted is there, in lists at the same place. A wanted null is also what is absent. exact:
+// and nothing else is there.
+func within(want, got any, exact bool) bool {
+	switch want := want.(type) {
+	case object:
+		got, ok := got.(object)
+		if !ok || exact && len(got) != len(want) {
+			return false
+		}
+		for key, value := range want {
+			found, there := got[key]
+			if exact && !there || !within(value, found, exact) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		got, ok := got.([]any)
+		return ok && slices.EqualFunc(want, got, func(a, b any) bool { return within(a, b, exact) })
+	case json.Number:
+		got, ok := got.(json.Number)
+		return ok && sameNumber(want.String(), got.String())
+	}
+	if isContainer(got) {
+		return false
+	}
+	return want == got
+}
+
+func isContainer(v any) bool {
+	switch v.(type) {
+	case object, []any:
+		return true
+	}
+	return false
+}
+
+// sameNumber compares numbers rather than how they are written: 1 is 1.0. Whole numbers of up to 64 bits are compared exactly.
+func sameNumber(a, b string) bool {
+	if a == b {
+		return true
+	}
+	i, errI := strconv.ParseInt(a, 10, 64)
+	j, errJ := strconv.ParseInt(b, 10, 64)
+	if errI == nil && errJ == nil {
+		return i == j
+	}
+	x, errX := strconv.ParseFloat(a, 64)
+	y, errY := strconv.ParseFloat(b, 64)
+	return errX == nil && errY == nil && x == y
+}
+
+// shown returns of what came what the wanted value speaks of, for a comparison that people read. What is wrong is shown whole.
+func shown(want, got any) any {
+	switch want := want.(type) {
+	case object:
+		got, ok := got.(object)
+		if !ok {
+			break
+		}
+		part := make(object)
+		for key, value := range want {
+			if found, there := got[key]; there {
+				part[key] = shown(value, found)
+			} else if value == nil {
+				part[key] = nil
+			}
+		}
+		return part
+	case []any:
+		got, ok := got.([]any)
+		if !ok {
+			break
+		}
+		part := slices.Clone(got)
+		for i := range min(len(want), len(got)) {
+			part[i] = shown(want[i], got[i])
+		}
+		return part
+	case json.Number:
+		if got, ok := got.(json.Number); ok && sameNumber(want.String(), got.String()) {
+			return want
+		}
+	}
+	return got
+}
+
+// pair is an expectation and what came in its place; one of them may be nil.
+type pair struct {
+	want *expectation
+	got  *result
+}
+
+func (p pair) ok() bool { return p.want != nil && p.got != nil && p.want.meets(p.got) }
+
+// align finds the longest run of expectations that are met in order, and pairs what lies between one by one.
+func align(want []*expectation, got []*result) (pairs []pair) {
+	best := table(len(want), len(got), func(i, j int) bool { return want[i].meets(got[j]) })
+	i, j := 0, 0
+	for i < len(want) || j < len(got) {
+		a, b := i, j
+		for a < len(want) && b < len(got) && !(want[a].meets(got[b]) && best[a][b] == best[a+1][b+1]+1) {
+			if best[a+1][b] >= best[a][b+1] {
+				a++
+			} else {
+				b++
+			}
+		}
+		if a == len(want) || b == len(got) {
+			a, b = len(want), len(got)
+		}
+		for i < a || j < b {
+			var p pair
+			if i < a {
+				p.want, i = want[i], i+1
+			}
+			if j < b {
+				p.got, j = got[j], j+1
+			}
+			pairs = append(pairs, p)
+		}
+		if i < len(want) && j < len(got) {
+			pairs = append(pairs, pair{want[i], got[j]})
+			i, j = i+1, j+1
+		}
+	}
+	return pairs
+}
+
+// table returns the length of the longest common subsequence of what begins at i and at j.
+func table(n, m int, same func(i, j int) bool) [][]int {
+	best := make([][]int, n+1)
+	for i := range best {
+		best[i] = make([]int, m+1)
+	}
+	for i := n - 1; i >= 0; i-- {
+		for j := m - 1; j >= 0; j-- {
+			best[i][j] = max(best[i+1][j], best[i][j+1])
+			if same(i, j) {
+				best[i][j] = max(best[i][j], best[i+1][j+1]+1)
+			}
+		}
+	}
+	return best
+}

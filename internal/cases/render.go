@@ -1,0 +1,169 @@
+package cases
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// field is a key and its value, in the order in which people read them.
+type field struct {
+	key   string
+	value any
+}
+
+// entry is one event or error as a file has it.
+type entry []field
+
+// fields returns an expectation as it is written.
+func (e *expectation) fields() entry {
+	fields := entry{{"route", e.Route}}
+	add := func(key, value string) {
+		if value != "" {
+			fields = append(fields, field{key, value})
+		}
+	}
+	add("sink", e.Sink)
+	if e.At != nil {
+		add("at", e.At.String())
+	}
+	add("type", e.Type)
+	add("subject", e.Subject)
+	add("error", e.Error)
+	if !e.Data.IsZero() {
+		fields = append(fields, field{"data", e.data})
+	}
+	if e.Exact {
+		fields = append(fields, field{"exact", true})
+	}
+	return fields
+}
+
+// fields returns what came in the words of what was expected: only what was asked for, unless that was nothing.
+func (p pair) fields() entry {
+	if p.want == nil {
+		return p.got.fields()
+	}
+	if p.ok() {
+		return p.want.fields()
+	}
+	came := map[string]any{"route": p.got.route, "sink": p.got.sink, "at": p.got.at.String(), "type": p.got.kind, "subject": p.got.subject, "error": p.got.text}
+	fields := p.want.fields()
+	for i := range fields {
+		f := &fields[i]
+		switch {
+		case f.key == "exact":
+		case f.key == "error" && strings.Contains(p.got.text, p.want.Error):
+		case f.key != "data":
+			f.value = came[f.key]
+		case p.want.Exact:
+			f.value = p.got.data
+		default:
+			f.value = shown(p.want.data, p.got.data)
+		}
+	}
+	return fields
+}
+
+// fields returns all that came but the sink.
+func (r *result) fields() entry {
+	fields := entry{{"route", r.route}}
+	if r.failed() {
+		return append(fields, field{"error", r.text})
+	}
+	return append(fields, field{"type", r.kind}, field{"subject", r.subject}, field{"data", r.data})
+}
+
+// without leaves a key out.
+func (e entry) without(key string) entry {
+	return slices.DeleteFunc(slices.Clone(e), func(f field) bool { return f.key == key })
+}
+
+// lines writes an entry as an element of a list in YAML.
+func (e entry) lines() (lines []string) {
+	for _, f := range e {
+		lines = append(lines, member(f.key, f.value)...)
+	}
+	return listed(lines)
+}
+
+// listed makes lines an element of a list.
+func listed(lines []string) []string {
+	for i := range lines {
+		if i == 0 {
+			lines[i] = "- " + lines[i]
+		} else {
+			lines[i] = "  " + lines[i]
+		}
+	}
+	return lines
+}
+
+// member writes a key and its value.
+func member(key string, value any) []string {
+	lines := block(value)
+	if inline(value) {
+		return []string{plain(key) + ": " + lines[0]}
+	}
+	for i := range lines {
+		lines[i] = "  " + lines[i]
+	}
+	return append([]string{plain(key) + ":"}, lines...)
+}
+
+// inline reports whether a value stands behind its key.
+func inline(value any) bool {
+	switch value := value.(type) {
+	case object:
+		return len(value) == 0
+	case []any:
+		return len(value) == 0
+	}
+	return true
+}
+
+// block writes a value as YAML, the keys of objects sorted.
+func block(value any) (lines []string) {
+	switch value := value.(type) {
+	case object:
+		if len(value) == 0 {
+			return []string{"{}"}
+		}
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			lines = append(lines, member(key, value[key])...)
+		}
+		return lines
+	case []any:
+		if len(value) == 0 {
+			return []string{"[]"}
+		}
+		for _, element := range value {
+			lines = append(lines, listed(block(element))...)
+		}
+		return lines
+	case string:
+		return []string{plain(value)}
+	}
+	text, _ := json.Marshal(value) // a number, true, false or null
+	return []string{string(text)}
+}
+
+var (
+	// unquoted is text that needs no quotes: one that looks like a number, a time or another YAML type is not among it.
+	unquoted = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./@+=-]*( [A-Za-z0-9_./@+=(][A-Za-z0-9_./@+=()-]*)*$`)
+	reserved = regexp.MustCompile(`^(?i:true|false|null|yes|no|on|off|y|n)$`)
+)
+
+// plain writes text in YAML, on one line. A ${ is doubled, because it would be expanded.
+func plain(text string) string {
+	if unquoted.MatchString(text) && !reserved.MatchString(text) {
+		return text
+	}
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(strings.ReplaceAll(text, "${", "$${")) // a string always can
+	return strings.TrimSuffix(b.String(), "\n")
+}

@@ -1,0 +1,245 @@
+package cases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/app"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// closeTimeout is how long the parts of a case may take to close.
+const closeTimeout = 5 * time.Second
+
+// Options is what the command line says.
+type Options struct {
+	Files      []string // or folders, of which the files named *_test.yaml are taken; none: those of the current folder
+	Components app.Components
+	Run        *regexp.Regexp // only cases whose names match; nil: all
+	Update     bool           // write what came into the files, where it is not what was expected
+	Verbose    bool           // name every case
+	Timeout    time.Duration  // of one case
+	Out        io.Writer
+	Log        *slog.Logger // of the router and the handlers
+}
+
+// Summary is how it went.
+type Summary struct {
+	Failed  int             // cases
+	Invalid config.Problems // of files that could not be run
+}
+
+// Run runs the cases of all files and reports on Out, as go test does. The error says that nothing could be run at all.
+func Run(ctx context.Context, opts Options) (sum Summary, err error) {
+	files, err := find(opts.Files)
+	if err != nil {
+		return sum, err
+	}
+	cache, err := os.MkdirTemp("", "router-test-")
+	if err != nil {
+		return sum, fmt.Errorf("a folder for compiled handlers: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(cache)) }()
+	r := &runner{Options: opts, cache: cache, configs: make(map[string]*app.Offline)}
+	for _, file := range files {
+		failed, problems := r.file(ctx, file)
+		sum.Failed += failed
+		sum.Invalid = append(sum.Invalid, problems...)
+	}
+	return sum, ctx.Err()
+}
+
+type runner struct {
+	Options
+
+	cache   string
+	configs map[string]*app.Offline
+}
+
+// open reads a configuration, once.
+func (r *runner) open(ctx context.Context, path string) (*app.Offline, config.Problems) {
+	if o := r.configs[path]; o != nil {
+		return o, nil
+	}
+	o, problems := app.NewOffline(ctx, path, r.Components, r.cache, r.Log)
+	if len(problems) == 0 {
+		r.configs[path] = o
+	}
+	return o, problems
+}
+
+// file runs the cases of one file and returns how many failed.
+func (r *runner) file(ctx context.Context, file string) (failed int, problems config.Problems) {
+	began := time.Now()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, r.invalid(file, config.Problems{{File: file, Message: fmt.Sprintf("cannot be read: %v", err)}})
+	}
+	doc, problems := parseFile(file, text)
+	if len(problems) > 0 {
+		return 0, r.invalid(file, problems)
+	}
+	offline, problems := r.open(ctx, doc.Config)
+	if len(problems) > 0 {
+		return 0, r.invalid(file, problems)
+	}
+	c := &checker{cfg: offline.Config()}
+	if c.check(doc, r.Update); len(c.problems) > 0 {
+		return 0, r.invalid(file, c.problems.Sorted())
+	}
+	run, updates := 0, make(map[*testCase][]string)
+	for _, t := range doc.Cases {
+		if r.Run != nil && !r.Run.MatchString(t.Name) {
+			continue
+		}
+		run++
+		if !r.one(ctx, file, offline, t, updates) {
+			failed++
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if len(updates) > 0 {
+		if err := update(file, string(text), doc, updates); err != nil {
+			return failed, r.invalid(file, config.Problems{{File: file, Message: fmt.Sprintf("was not updated: %v", err)}})
+		}
+		fmt.Fprintf(r.Out, "updated %s: %d\n", file, len(updates))
+	}
+	r.conclude(file, run, failed, time.Since(began))
+	return failed, nil
+}
+
+// invalid reports a file that cannot be run.
+func (r *runner) invalid(file string, problems config.Problems) config.Problems {
+	fmt.Fprintf(r.Out, "%v\nFAIL %s [invalid]\n", problems, file)
+	return problems
+}
+
+func (r *runner) conclude(file string, run, failed int, took time.Duration) {
+	switch {
+	case failed > 0:
+		fmt.Fprintf(r.Out, "FAIL %s %s, %d failed %.1fs\n", file, count(run), failed, took.Seconds())
+	case run == 0:
+		fmt.Fprintf(r.Out, "ok   %s [no cases to run]\n", file)
+	default:
+		fmt.Fprintf(r.Out, "ok   %s %s %.1fs\n", file, count(run), took.Seconds())
+	}
+}
+
+func count(cases int) string {
+	if cases == 1 {
+		return "1 case"
+	}
+	return fmt.Sprintf("%d cases", cases)
+}
+
+// one runs a case and reports it. Where the file is to be updated, a case that is not as expected does not fail.
+func (r *runner) one(ctx context.Context, file string, offline *app.Offline, t *testCase, updates map[*testCase][]string) (ok bool) {
+	began := time.Now()
+	came, err := r.play(ctx, offline, t)
+	streams := t.streams(offline.Config(), came)
+	took := time.Since(began).Seconds()
+	switch {
+	case err != nil:
+		fmt.Fprintf(r.Out, "--- FAIL: %s (%.2fs)\n%s\n", t.title(file), took, indent(err.Error(), "    "))
+		return false
+	case r.Update && (!allOK(streams) || t.Expect.IsZero()):
+		updates[t] = expectLines(streams)
+	case !allOK(streams):
+		fmt.Fprintf(r.Out, "--- FAIL: %s (%.2fs)\n%s", t.title(file), took, indent(diff(streams), "    "))
+		return false
+	}
+	if r.Verbose {
+		fmt.Fprintf(r.Out, "--- PASS: %s (%.2fs)\n", t.title(file), took)
+	}
+	return true
+}
+
+// play runs a case and returns what came out, step by step.
+func (r *runner) play(ctx context.Context, offline *app.Offline, t *testCase) (came []*result, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	trial, err := offline.Begin(ctx, t.kinds)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		err = errors.Join(err, trial.Close(ctx))
+	}()
+	if err := trial.List(ctx, t.list, t.version); err != nil {
+		return nil, err
+	}
+	if came, err = results(trial.Take(), 0); err != nil {
+		return nil, err
+	}
+	for _, s := range t.steps {
+		switch s.op {
+		case event.Deleted:
+			err = trial.Delete(ctx, s.resource, s.text)
+		case event.Sync:
+			err = trial.Sync(ctx, s.resource, s.key)
+		default:
+			err = trial.Put(ctx, s.resource, s.text)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("at %s, %s %s %s: %w", s.at, s.op, s.resource, s.key, err)
+		}
+		more, err := results(trial.Take(), s.at)
+		if err != nil {
+			return nil, err
+		}
+		came = append(came, more...)
+	}
+	return came, nil
+}
+
+// results makes outcomes comparable.
+func results(outcomes []app.Outcome, at time.Duration) (all []*result, err error) {
+	for i := range outcomes {
+		o := &outcomes[i]
+		r := &result{at: at, route: o.Route, sink: o.Sink, kind: o.Event.Type, subject: o.Event.Subject, text: o.Error}
+		if !r.failed() {
+			if r.data, err = decode(o.Event.Data); err != nil {
+				return nil, fmt.Errorf("route %q: data of an event is no JSON: %w", o.Route, err)
+			}
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// update writes what came into a file, from its end to its beginning, so that places stay right.
+func update(file, text string, doc *document, updates map[*testCase][]string) error {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for i := len(doc.Cases) - 1; i >= 0; i-- {
+		t := doc.Cases[i]
+		expect, wanted := updates[t]
+		if !wanted {
+			continue
+		}
+		var err error
+		if lines, err = t.rewrite(lines, expect); err != nil {
+			return err
+		}
+	}
+	fresh := strings.Join(lines, "\n") + "\n"
+	if _, problems := parseFile(file, []byte(fresh)); len(problems) > 0 {
+		return fmt.Errorf("what would be written is no valid file: %w", problems)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(fresh), info.Mode().Perm())
+}

@@ -1,0 +1,137 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/rawjson"
+)
+
+// Feed stands in for the API server of one [Watch] of a [Factory] that does not run: a test says what there is and what changes. From
+// there on all is as in a factory that runs: what the source does not keep is cut out, the namespace and the selectors decide what is
+// seen, and deltas are admitted and applied by the same code. A field selector compares with the field of that path in the
+// object, which is what API servers do for most of those that they know.
+//
+// The methods are called one at a time, List first. Their texts are whole objects in JSON, each with a uid and with a
+// resourceVersion that is greater than all before.
+type Feed struct {
+	w        *Watch
+	decoder  *decoder
+	labels   labels.Selector
+	selected fields.Selector
+}
+
+// Feed returns the feed of the watch. kind is that of the objects, Pod; empty: it is not known. The error says that a selector cannot
+// be read.
+func (w *Watch) Feed(kind string) (*Feed, error) {
+	w.resource.Store(w.factory.resource(&w.spec, kind))
+	f := &Feed{w: w, decoder: newDecoder(&w.spec, w.Resource())}
+	var err error
+	if f.labels, err = labels.Parse(w.spec.LabelSelector); err != nil {
+		return nil, fmt.Errorf("labelSelector: %w", err)
+	}
+	if f.selected, err = fields.ParseSelector(w.spec.FieldSelector); err != nil {
+		return nil, fmt.Errorf("fieldSelector: %w", err)
+	}
+	return f, nil
+}
+
+// List puts through what is there at first, and has the watch synced then.
+func (f *Feed) List(ctx context.Context, texts []string, version string) error {
+	var items []any
+	for _, text := range texts {
+		o, seen, err := f.object(text)
+		if err != nil {
+			return err
+		}
+		if seen {
+			items = append(items, o)
+		}
+	}
+	f.w.replace(ctx, items, version)
+	return ctx.Err()
+}
+
+// Put puts through that an object is now as text says: added, updated or, if the selectors stopped to match, deselected.
+func (f *Feed) Put(ctx context.Context, text string) error {
+	o, seen, err := f.object(text)
+	if err != nil {
+		return err
+	}
+	w := f.w
+	w.order.Lock()
+	defer w.order.Unlock()
+	if seen {
+		w.put(ctx, o, false, o.ResourceVersion())
+	} else if old := w.store.Get(o.Key()); old != nil {
+		w.apply(ctx, change{op: event.Deselected, before: old, old: old, fed: o.ResourceVersion()})
+	}
+	return ctx.Err()
+}
+
+// Delete puts through that an object is gone, whose last state is text.
+func (f *Feed) Delete(ctx context.Context, text string) error {
+	last, _, err := f.object(text)
+	if err != nil {
+		return err
+	}
+	w := f.w
+	w.order.Lock()
+	defer w.order.Unlock()
+	if old := w.store.Get(last.Key()); old != nil {
+		w.apply(ctx, change{op: event.Deleted, before: old, old: last, fed: last.ResourceVersion()})
+	}
+	return ctx.Err()
+}
+
+// Sync puts an object through once more, if the watch sees it, as a resync does.
+func (f *Feed) Sync(ctx context.Context, key event.Key) error {
+	for _, s := range *f.w.sources.Load() {
+		var done Resynced
+		if err := f.w.sync(ctx, s, key, time.Now(), f.w.factory.cfg.Downstream.Admit, &done); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// object makes of a text what the watch has of it. seen: it is one of those that are watched.
+func (f *Feed) object(text string) (o *event.Object, seen bool, err error) {
+	whole, err := event.ParseObject(f.w.Resource(), text)
+	if err != nil {
+		return nil, false, err
+	}
+	if f.w.spec.metadataOnly() {
+		text = `{"metadata":` + string(whole.Raw().Get("metadata")) + "}"
+	}
+	end, spans, err := f.decoder.finder.Scan(text, 0)
+	if err != nil {
+		return nil, false, fmt.Errorf("%s: %w", whole, err)
+	}
+	if o, err = f.decoder.object(text, 0, end, spans); err != nil {
+		return nil, false, fmt.Errorf("%s: %w", whole, err)
+	}
+	inside := f.w.spec.Namespace == "" || f.w.spec.Namespace == o.Key().Namespace
+	return o, inside && f.labels.Matches(labels.Set(whole.GetLabels())) && f.selected.Matches(fieldsOf{whole}), nil
+}
+
+// fieldsOf lets a field selector look into an object.
+type fieldsOf struct{ o *event.Object }
+
+// Has implements fields.Fields.
+func (f fieldsOf) Has(path string) bool { return f.Get(path) != "" }
+
+// Get implements fields.Fields. A number, true or false is its text; what is not there is empty.
+func (f fieldsOf) Get(path string) string {
+	value := f.o.Raw().Path(strings.Split(path, ".")...)
+	if value.Kind() == rawjson.String {
+		return value.Str()
+	}
+	return string(value)
+}
