@@ -12,6 +12,8 @@ type stream struct {
 	route *config.Route
 	sink  string
 	pairs []pair
+
+	common bool // it stands for all sinks of the route
 }
 
 // streams sorts what came and what was expected by route and sink. Where nothing came and nothing was expected there is none.
@@ -34,7 +36,7 @@ func (t *testCase) streams(cfg *config.Config, came []*result) (all []stream) {
 				}
 			}
 			if len(want)+len(got) > 0 {
-				all = append(all, stream{route, sink, align(want, got)})
+				all = append(all, stream{route: route, sink: sink, pairs: align(want, got)})
 			}
 		}
 	}
@@ -44,21 +46,63 @@ func (t *testCase) streams(cfg *config.Config, came []*result) (all []stream) {
 // diff compares all streams; empty: all came that was expected, and nothing else.
 func diff(streams []stream) string {
 	var want, got []string
-	for _, s := range streams {
-		for _, p := range s.pairs {
-			if p.want != nil {
-				want = append(want, s.named(p.want.fields()).lines()...)
-			}
-			if p.got != nil {
-				got = append(got, s.named(p.fields()).lines()...)
-			}
-		}
+	for _, s := range shownOnce(streams) {
+		a, b := s.texts()
+		want, got = append(want, a...), append(got, b...)
 	}
 	text := unified(want, got)
 	if text == "" && !allOK(streams) { // what differs cannot be seen, as a 1 and a "1" could not
 		text = "what came differs from what was expected\n"
 	}
 	return text
+}
+
+// texts returns the two sides of a stream.
+func (s stream) texts() (want, got []string) {
+	for _, p := range s.pairs {
+		if p.want != nil {
+			want = append(want, s.named(p.want.fields()).lines()...)
+		}
+		if p.got != nil {
+			got = append(got, s.named(p.fields()).lines()...)
+		}
+	}
+	return want, got
+}
+
+// shownOnce puts one stream without a sink in the place of those of a route whose sinks all got the same.
+func shownOnce(streams []stream) (shown []stream) {
+	for len(streams) > 0 {
+		route := streams[0].route
+		n := 0
+		for n < len(streams) && streams[n].route == route && streams[n].sink != "" {
+			n++
+		}
+		if n > 1 && n == len(route.To) && alike(streams[:n]) {
+			one := streams[0]
+			one.common = true
+			shown = append(shown, one)
+		} else {
+			n = max(n, 1)
+			shown = append(shown, streams[:n]...)
+		}
+		streams = streams[n:]
+	}
+	return shown
+}
+
+// alike reports whether streams differ in nothing but their sink.
+func alike(streams []stream) bool {
+	var want, got []string
+	for i, s := range streams {
+		s.common = true
+		a, b := s.texts()
+		if i > 0 && (!slices.Equal(a, want) || !slices.Equal(b, got)) {
+			return false
+		}
+		want, got = a, b
+	}
+	return true
 }
 
 func allOK(streams []stream) bool {
@@ -70,59 +114,20 @@ func allOK(streams []stream) bool {
 	return true
 }
 
-// named adds the sink, where the route has more than one.
+// named adds the sink, where the route has more than one and they are not shown as one.
 func (s stream) named(e entry) entry {
-	if s.sink == "" || len(s.route.To) < 2 {
+	e = slices.DeleteFunc(slices.Clone(e), func(f field) bool { return f.key == "sink" })
+	if s.sink == "" || s.common || len(s.route.To) < 2 {
 		return e
 	}
-	e = e.without("sink")
 	return slices.Insert(e, 1, field{"sink", s.sink})
 }
 
 // expectLines writes what came as the value of `expect`. What was expected rightly stays as it was.
 func expectLines(streams []stream) (lines []string) {
-	for len(streams) > 0 {
-		route := streams[0].route
-		n := 0
-		for n < len(streams) && streams[n].route == route {
-			n++
-		}
-		lines = append(lines, routeLines(streams[:n])...)
-		streams = streams[n:]
-	}
-	return lines
-}
-
-// routeLines writes what came of one route: once, if every sink got the same.
-func routeLines(streams []stream) (lines []string) {
-	var same []string
-	sinks := 0
-	for _, s := range streams {
-		if s.sink == "" {
-			continue
-		}
-		text := s.lines(func(e entry) entry { return e.without("sink") })
-		if sinks == 0 || slices.Equal(text, same) {
-			same, sinks = text, sinks+1
-		}
-	}
-	shared := sinks == len(streams[0].route.To)
-	if shared {
-		lines = same
-	}
-	for _, s := range streams {
-		if s.sink == "" || !shared {
-			lines = append(lines, s.lines(s.named)...)
-		}
-	}
-	return lines
-}
-
-func (s stream) lines(as func(entry) entry) (lines []string) {
-	for _, p := range s.pairs {
-		if p.got != nil {
-			lines = append(lines, as(p.fields()).lines()...)
-		}
+	for _, s := range shownOnce(streams) {
+		_, got := s.texts()
+		lines = append(lines, got...)
 	}
 	return lines
 }

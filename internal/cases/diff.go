@@ -14,12 +14,22 @@ type edit struct {
 	line string
 }
 
+// route returns the route whose entry begins in this line, as a heading; if none does, it is still the one before.
+func (e edit) route(before string) string {
+	if route, ok := strings.CutPrefix(e.line, "- route: "); ok {
+		return " route " + route
+	}
+	return before
+}
+
 // unified compares two texts, as diff -u does; empty: they are the same.
 func unified(want, got []string) string {
 	edits := compare(want, got)
 	var b strings.Builder
 	a, z := 1, 1 // the next line of either text
+	about := ""  // the route whose entry began last
 	for i := 0; i < len(edits); {
+		about = edits[i].route(about)
 		if edits[i].mark == ' ' && !near(edits, i) {
 			i, a, z = i+1, a+1, z+1
 			continue
@@ -40,8 +50,9 @@ func unified(want, got []string) string {
 		if b.Len() == 0 {
 			b.WriteString("--- expected\n+++ actual\n")
 		}
-		fmt.Fprintf(&b, "@@ -%d,%d +%d,%d @@\n", a, n, z, m)
+		fmt.Fprintf(&b, "@@ -%d,%d +%d,%d @@%s\n", a, n, z, m, about)
 		for _, e := range edits[i:end] {
+			about = e.route(about)
 			b.WriteByte(e.mark)
 			b.WriteString(e.line + "\n")
 		}

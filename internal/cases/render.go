@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -76,11 +77,6 @@ func (r *result) fields() entry {
 	return append(fields, field{"type", r.kind}, field{"subject", r.subject}, field{"data", r.data})
 }
 
-// without leaves a key out.
-func (e entry) without(key string) entry {
-	return slices.DeleteFunc(slices.Clone(e), func(f field) bool { return f.key == key })
-}
-
 // lines writes an entry as an element of a list in YAML.
 func (e entry) lines() (lines []string) {
 	for _, f := range e {
@@ -144,7 +140,7 @@ func block(value any) (lines []string) {
 		}
 		return lines
 	case string:
-		return []string{plain(value)}
+		return []string{plain(strings.ReplaceAll(value, "${", "$${"))} // a ${ would be expanded, but for one in a key
 	}
 	text, _ := json.Marshal(value) // a number, true, false or null
 	return []string{string(text)}
@@ -156,14 +152,10 @@ var (
 	reserved = regexp.MustCompile(`^(?i:true|false|null|yes|no|on|off|y|n)$`)
 )
 
-// plain writes text in YAML, on one line. A ${ is doubled, because it would be expanded.
+// plain writes text in YAML, on one line.
 func plain(text string) string {
 	if unquoted.MatchString(text) && !reserved.MatchString(text) {
 		return text
 	}
-	var b strings.Builder
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(strings.ReplaceAll(text, "${", "$${")) // a string always can
-	return strings.TrimSuffix(b.String(), "\n")
+	return strconv.Quote(text) // all its escapes are YAML's too
 }

@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/app"
 	"github.com/deltarouter/deltarouter/pkg/config"
-	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
 // closeTimeout is how long the parts of a case may take to close.
@@ -184,16 +184,16 @@ func (r *runner) play(ctx context.Context, offline *app.Offline, t *testCase) (c
 		return nil, err
 	}
 	for _, s := range t.steps {
-		switch s.op {
-		case event.Deleted:
+		switch s.what {
+		case "deleted":
 			err = trial.Delete(ctx, s.resource, s.text)
-		case event.Sync:
+		case "sync":
 			err = trial.Sync(ctx, s.resource, s.key)
 		default:
 			err = trial.Put(ctx, s.resource, s.text)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("at %s, %s %s %s: %w", s.at, s.op, s.resource, s.key, err)
+			return nil, fmt.Errorf("at %s, %s %s %s: %w", s.at, s.what, s.resource, s.key, err)
 		}
 		more, err := results(trial.Take(), s.at)
 		if err != nil {
@@ -219,6 +219,25 @@ func results(outcomes []app.Outcome, at time.Duration) (all []*result, err error
 	return all, nil
 }
 
+// errUnlike: the text is not laid out as rewrite can understand.
+var errUnlike = errors.New("the text is laid out in an unusual way: lay out its cases as an indented list")
+
+// unlike makes sure that nothing but what is expected differs in a new text of a document.
+func (d *document) unlike(file, fresh string) error {
+	other, problems := parseFile(file, []byte(fresh))
+	if len(problems) > 0 || len(other.Cases) != len(d.Cases) {
+		return errUnlike
+	}
+	for i, t := range d.Cases {
+		was, err := t.Node.At("given").JSON()
+		is, err2 := other.Cases[i].Node.At("given").JSON()
+		if err != nil || err2 != nil || t.Name != other.Cases[i].Name || !bytes.Equal(was, is) {
+			return errUnlike
+		}
+	}
+	return nil
+}
+
 // update writes what came into a file, from its end to its beginning, so that places stay right.
 func update(file, text string, doc *document, updates map[*testCase][]string) error {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
@@ -234,8 +253,8 @@ func update(file, text string, doc *document, updates map[*testCase][]string) er
 		}
 	}
 	fresh := strings.Join(lines, "\n") + "\n"
-	if _, problems := parseFile(file, []byte(fresh)); len(problems) > 0 {
-		return fmt.Errorf("what would be written is no valid file: %w", problems)
+	if err := doc.unlike(file, fresh); err != nil {
+		return err
 	}
 	info, err := os.Stat(file)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // step is something that happens to one object.
 type step struct {
 	at       time.Duration
-	op       event.Op // Updated also for Added
-	resource string   // as the configuration writes it
+	what     string // the key: added, updated, deleted or sync
+	resource string // as the configuration writes it
 	key      event.Key
 	text     string // the object in JSON; for Deleted its last state
 }
@@ -85,22 +85,20 @@ func (s *script) delta(d *delta) {
 	if resource == "" {
 		return
 	}
-	next := step{at: d.At, op: event.Updated, resource: resource}
+	next := step{at: d.At, what: what[0], resource: resource}
 	var o object
-	switch what[0] {
+	switch next.what {
 	case "added":
 		o = s.add(resource, d.Added, d.Added)
 	case "updated":
 		o = s.update(resource, d.Updated)
 	case "deleted":
-		next.op = event.Deleted
 		o = s.existing(resource, d.Node.At("deleted"), d.Deleted)
 		if o != nil {
 			delete(s.now[resource], keyOf(o).String())
 			s.number(o)
 		}
 	default:
-		next.op = event.Sync
 		o = s.existing(resource, d.Node.At("sync"), d.Sync)
 	}
 	if o != nil {

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/test/routertest"
+)
+
+// TestExampleCases runs the cases of every example, and keeps the examples short.
+func TestExampleCases(t *testing.T) {
+	t.Chdir("../..")
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"test", "-v", "examples/configs/..."}, &stdout, &stderr); code != 0 {
+		t.Errorf("exit code %d\n%s%s", code, &stdout, &stderr)
+	}
+	files, err := filepath.Glob("examples/configs/*.yaml")
+	if err != nil || len(files) < 10 {
+		t.Errorf("only these examples: %v, %v", files, err)
+	}
+	for _, file := range files {
+		if n := strings.Count(mustRead(t, file), "\n"); n > 40 {
+			t.Errorf("%s has %d lines: an example has at most 40", file, n)
+		}
+		if name, ok := strings.CutSuffix(file, "_test.yaml"); ok {
+			continue
+		} else if name = strings.TrimSuffix(file, ".yaml"); !strings.Contains(stdout.String(), "ok   "+name+"_test.yaml ") {
+			t.Errorf("%s has no cases", file)
+		}
+		if code := run(t.Context(), []string{"check", "-config", file}, &stdout, &stderr); code != 0 {
+			t.Errorf("%s: exit code %d\n%s", file, code, &stderr)
+		}
+	}
+}
+
+// TestConfigCases runs the cases of config.yaml, with its guest.
+func TestConfigCases(t *testing.T) {
+	module := routertest.Guest(t, "restart-alert")
+	dir := t.TempDir()
+	for _, name := range []string{"config.yaml", "config_test.yaml"} {
+		text := strings.ReplaceAll(mustRead(t, "../../"+name), "./bin/plugins/restart-alert.wasm", module)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"test"}, &stdout, &stderr); code != 0 || !strings.HasPrefix(stdout.String(), "ok   config_test.yaml 5 cases ") {
+		t.Errorf("exit code %d\n%s%s", code, &stdout, &stderr)
+	}
+	// Nothing is kept: no state folder is made.
+	if left, err := filepath.Glob("*"); err != nil || len(left) != 2 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestTestExitCodes(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for file, text := range map[string]string{
+		"good.yaml": good, "bad.yaml": bad,
+		"good_test.yaml": "cases: [{name: none, expect: none}]",
+		"fail_test.yaml": "config: good.yaml\ncases: [{name: some, expect: [{route: r}]}, {name: none, expect: none}]",
+		"bad_test.yaml":  "cases: [{name: none, expect: none}]",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		args           string
+		code           int
+		stdout, stderr string // contained
+	}{
+		{"help", 0, "-update", ""},
+		{"-h", 0, "Usage:", ""},
+		{"-runn x", 2, "", "-runn"},
+		{"-run (", 2, "", "missing closing"},
+		{"good_test.yaml", 0, "ok   good_test.yaml 1 case ", ""},
+		{"-v good_test.yaml", 0, "--- PASS: good_test.yaml:1: none (", ""},
+		{"-run nope good_test.yaml", 0, "ok   good_test.yaml [no cases to run]", ""},
+		{"fail_test.yaml good_test.yaml", 1, "-- route: r\n", ""},
+		{"fail_test.yaml -run none", 2, "", "no such file"}, // flags come first
+		{"-run none fail_test.yaml", 0, "ok   fail_test.yaml 1 case ", ""},
+		{"", 2, "FAIL bad_test.yaml [invalid]", ""},
+		{"none_test.yaml", 2, "", "no such file"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), append([]string{"test"}, strings.Fields(c.args)...), &stdout, &stderr)
+			if code != c.code || !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
+				t.Errorf("exit code %d, want %d\nstdout: %s\nstderr: %s", code, c.code, &stdout, &stderr)
+			}
+		})
+	}
+}

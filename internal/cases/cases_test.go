@@ -1,0 +1,210 @@
+package cases_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/tools/txtar"
+
+	"github.com/deltarouter/deltarouter/internal/app"
+	"github.com/deltarouter/deltarouter/internal/cases"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/emit"
+	"github.com/deltarouter/deltarouter/pkg/plugins/stdout"
+	"github.com/deltarouter/deltarouter/pkg/plugins/webhook"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the expectations in testdata")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// counter is a handler that says how many deltas it has had, by what it keeps itself, and fails where an object is labelled so: after
+// `fail` tries it goes well.
+type counter struct {
+	env   plugins.Env
+	had   int
+	tries map[string]int
+}
+
+func (c *counter) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+	results := make([]plugins.Result, len(batch))
+	for i, d := range batch {
+		labels := d.Object().GetLabels()
+		switch {
+		case labels["hang"] != "":
+			<-ctx.Done()
+			return nil, ctx.Err()
+		case labels["fail"] == "always":
+			results[i] = plugins.Result{Verdict: plugins.Fail, Err: errors.New("it is labelled so")}
+		case labels["fail"] == "once" && c.tries[d.Key().Name] == 0:
+			c.tries[d.Key().Name]++
+			results[i] = plugins.Result{Verdict: plugins.Retry, Err: errors.New("not yet")}
+		default:
+			c.had++
+			data := fmt.Sprintf(`{"had":%d,"others":%d}`, c.had, c.env.Lookup.Count("nodes", "name", "n1"))
+			results[i] = plugins.Result{Events: []plugins.Emit{{Data: []byte(data)}}}
+		}
+	}
+	return results, nil
+}
+
+func (c *counter) Close(context.Context) error { return nil }
+
+func components() app.Components {
+	return app.Components{
+		Handlers: []plugins.Factory[plugins.Handler]{{
+			Kind:  "counter",
+			Check: func(n config.Node) config.Problems { return n.Decode(&struct{}{}) },
+			Lookups: func(n config.Node) []plugins.LookupGrant {
+				return []plugins.LookupGrant{{Source: "nodes", Node: n}}
+			},
+			Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Handler, error) {
+				return &counter{env: env, tries: make(map[string]int)}, nil
+			},
+		}},
+		Sinks: []plugins.Factory[plugins.Sink]{stdout.Factory(), webhook.Factory()},
+		Emit:  emit.New,
+	}
+}
+
+var took = regexp.MustCompile(`\d+\.\d+s`)
+
+// run runs cases as the command line does and returns what it prints, without times, and how it went.
+func run(t *testing.T, args []string) string {
+	t.Helper()
+	var out bytes.Buffer
+	opts := cases.Options{Components: components(), Out: &out, Log: slog.New(slog.DiscardHandler), Timeout: time.Minute}
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	flags.BoolVar(&opts.Update, "update", false, "")
+	flags.BoolVar(&opts.Verbose, "v", false, "")
+	flags.DurationVar(&opts.Timeout, "timeout", time.Minute, "")
+	flags.Func("run", "", func(text string) (err error) { opts.Run, err = regexp.Compile(text); return err })
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	opts.Files = flags.Args()
+	sum, err := cases.Run(t.Context(), opts)
+	fmt.Fprintf(&out, "failed %d, invalid %d", sum.Failed, len(sum.Invalid))
+	if err != nil {
+		fmt.Fprintf(&out, ", error: %v", err)
+	}
+	return took.ReplaceAllString(out.String(), "0.0s") + "\n"
+}
+
+// TestGolden runs archives: what stands before their first file is the command line, the file "out" is what is printed, and
+// "updated" what config_test.yaml is afterwards, if it is another.
+func TestGolden(t *testing.T) {
+	archives, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(archives) == 0 {
+		t.Fatal("no testdata", err)
+	}
+	for _, name := range archives {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
+			name, err := filepath.Abs(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			archive, err := txtar.ParseFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name, archive)
+		})
+	}
+}
+
+func golden(t *testing.T, name string, archive *txtar.Archive) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	var given, wanted, got []txtar.File
+	before := ""
+	for _, f := range archive.Files {
+		if f.Name == "out" || f.Name == "updated" {
+			wanted = append(wanted, f)
+			continue
+		}
+		given = append(given, f)
+		if f.Name == "config_test.yaml" {
+			before = string(f.Data)
+		}
+		if err := os.MkdirAll(filepath.Dir(f.Name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(f.Name, f.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got = append(got, txtar.File{Name: "out", Data: []byte(run(t, strings.Fields(string(archive.Comment))))})
+	if after, err := os.ReadFile("config_test.yaml"); err == nil && string(after) != before {
+		got = append(got, txtar.File{Name: "updated", Data: after})
+		if again := run(t, nil); !strings.HasPrefix(again, "ok ") {
+			t.Errorf("what was updated does not pass:\n%s", again)
+		}
+	}
+	if *rewrite {
+		archive.Files = slices.Concat(given, got)
+		if err := os.WriteFile(name, txtar.Format(archive), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if want, got := txtar.Format(&txtar.Archive{Files: wanted}), txtar.Format(&txtar.Archive{Files: got}); !bytes.Equal(want, got) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// Handlers are given one folder for what they compile, for all cases of a run, and it is gone afterwards.
+func TestCompiledOnce(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"a.yaml": `version: 1
+state: {dir: ./state}
+sources: {pods: {resource: v1/pods}, nodes: {resource: v1/nodes}}
+handlers: {h: {counter: {}}}
+sinks: {out: {stdout: {}}}
+routes: [{name: r, from: pods, handle: h, to: out}]
+`, "a_test.yaml": "cases: [{name: a, expect: none}, {name: b, expect: none}]", "b_test.yaml": "config: a.yaml\ncases: [{name: a, expect: none}]",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var folders []string
+	with := components()
+	open := with.Handlers[0].Open
+	with.Handlers[0].Open = func(ctx context.Context, n config.Node, env plugins.Env) (plugins.Handler, error) {
+		info, err := os.Stat(env.Cache)
+		if err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%v, %v", info, err)
+		}
+		folders = append(folders, env.Cache)
+		return open(ctx, n, env)
+	}
+	sum, err := cases.Run(t.Context(), cases.Options{Components: with, Out: io.Discard, Log: slog.New(slog.DiscardHandler), Timeout: time.Minute})
+	if err != nil || sum.Failed > 0 || len(sum.Invalid) > 0 {
+		t.Fatal(sum, err)
+	}
+	if len(folders) != 3 || len(slices.Compact(folders)) != 1 {
+		t.Errorf("folders: %v", folders)
+	}
+	for _, folder := range []string{folders[0], "state"} {
+		if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", folder, err)
+		}
+	}
+}
