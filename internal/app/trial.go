@@ -29,7 +29,7 @@ var errOffline = errors.New("a trial has no cluster")
 // is compiled once; empty: for each trial anew.
 func NewOffline(ctx context.Context, path string, components Components, cache string, log *slog.Logger) (*Offline, config.Problems) {
 	alone := func(config.Cluster) (*informer.Client, error) { return nil, errOffline }
-	p, problems := makePlan(ctx, path, components, alone)
+	p, problems := (*Plans)(nil).make(ctx, path, components, alone)
 	if len(problems) > 0 {
 		return nil, problems
 	}

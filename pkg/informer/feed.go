@@ -65,8 +65,10 @@ func (f *Feed) Put(ctx context.Context, text string) error {
 		return err
 	}
 	w := f.w
-	w.order.Lock()
-	defer w.order.Unlock()
+	if !w.order.take(ctx) {
+		return ctx.Err()
+	}
+	defer w.order.give()
 	if seen {
 		w.put(ctx, o, false, o.ResourceVersion())
 	} else if old := w.store.Get(o.Key()); old != nil {
@@ -82,8 +84,10 @@ func (f *Feed) Delete(ctx context.Context, text string) error {
 		return err
 	}
 	w := f.w
-	w.order.Lock()
-	defer w.order.Unlock()
+	if !w.order.take(ctx) {
+		return ctx.Err()
+	}
+	defer w.order.give()
 	if old := w.store.Get(last.Key()); old != nil {
 		w.apply(ctx, change{op: event.Deleted, before: old, old: last, fed: last.ResourceVersion()})
 	}
