@@ -21,13 +21,15 @@ type recorder struct {
 var _ pipeline.DeadLetterer = (*recorder)(nil)
 
 // factories makes sinks of the same kinds, that are checked alike, and record.
-func (r *recorder) factories(real []plugins.Factory[plugins.Sink]) []plugins.Factory[plugins.Sink] {
-	recording := make([]plugins.Factory[plugins.Sink], len(real))
-	for i, f := range real {
-		recording[i] = plugins.Factory[plugins.Sink]{Kind: f.Kind, Example: f.Example, Check: f.Check,
+func (r *recorder) factories(actual []plugins.Factory[plugins.Sink]) []plugins.Factory[plugins.Sink] {
+	recording := make([]plugins.Factory[plugins.Sink], len(actual))
+	for i, f := range actual {
+		recording[i] = plugins.Factory[plugins.Sink]{
+			Kind: f.Kind, Example: f.Example, Check: f.Check,
 			Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Sink, error) {
 				return recordingSink{r, env.Name}, nil
-			}}
+			},
+		}
 	}
 	return recording
 }
