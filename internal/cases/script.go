@@ -167,7 +167,7 @@ func (s *script) update(resource string, n config.Node) object {
 	if old == nil {
 		return nil
 	}
-	o := patch
+	var o object
 	if patch["kind"] == nil && patch["apiVersion"] == nil {
 		o, _ = merge(old, patch).(object)
 	} else if o = s.object(resource, n); o == nil {

@@ -15,12 +15,11 @@ func (t *testCase) rewrite(lines, expect []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, last := from, from
+	first, last := from, endOf(lines, max(0, from), indentation)
 	if indentation < 0 { // there is none yet
 		indentation = t.Node.Problemf("").Column - 1
-		first, last = t.end(lines, indentation), t.end(lines, indentation)
-	} else {
-		last = endOf(lines, from, indentation)
+		first = t.end(lines, indentation)
+		last = first
 	}
 	margin := strings.Repeat(" ", indentation)
 	before := margin
