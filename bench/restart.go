@@ -59,7 +59,7 @@ func compareRestarts(ctx context.Context, name, router string, c cluster, rounds
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }()
 		config := filepath.Join(dir, "config.yaml")
 		text := fmt.Sprintf(restartConfig, c.kubeconfig(), filepath.Join(dir, "state"), c.namespaces())
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
@@ -217,7 +217,7 @@ func restarts(router, sandboxBinary string, onWire, onSandbox, rounds int) error
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	if onWire > 0 {
 		w, err := newWire(dir, onWire)
 		if err != nil {
