@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -107,8 +108,10 @@ type clientOf func(config.Cluster) (*informer.Client, error)
 // Plans keeps what was made of some configurations: in a simulation a router starts again and again with the same one. The components and
 // the cluster have to be the same, too. It is not safe for concurrent use.
 type Plans struct {
-	known *schema.Set
 	made  map[string]*plan
+	known *schema.Set
+	asked expr.EnvConfig
+	env   *expr.Env // for asked; nil: none was made
 }
 
 // keptPlans is how many there are at most.
@@ -136,13 +139,25 @@ func (k *Plans) plan(ctx context.Context, path string, components Components, cl
 // schemas is newSchemas, but for what is known already.
 func (k *Plans) schemas(ask func(group, version string) ([]byte, error)) (*schemas, error) {
 	if k != nil && k.known != nil {
-		return &schemas{set: k.known, ask: ask}, nil
+		return &schemas{set: k.known, ask: ask, kept: k}, nil
 	}
 	made, err := newSchemas(ask)
 	if k != nil {
-		k.known = made.set
+		k.known, made.kept = made.set, k
 	}
 	return made, err
+}
+
+// environment is expr.NewEnv, but for what was asked for last.
+func (k *Plans) environment(cfg expr.EnvConfig) (env *expr.Env, err error) {
+	if k == nil {
+		return expr.NewEnv(cfg)
+	}
+	if k.env == nil || !reflect.DeepEqual(cfg, k.asked) {
+		k.asked = cfg
+		k.env, err = expr.NewEnv(cfg)
+	}
+	return k.env, err
 }
 
 // make checks the configuration file and compiles what is in it, for a cluster that client, if it is not nil, can be asked about. What
@@ -184,7 +199,7 @@ func planOf(cfg *config.Config, problems config.Problems, components Components,
 	types, warnings := known.types(cfg)
 	p.types, p.warnings = types, warnings
 	var err error
-	if c.env, err = expr.NewEnv(environment(cfg, types)); err != nil {
+	if c.env, err = known.kept.environment(environment(cfg, types)); err != nil {
 		return nil, append(problems, problemsOf(cfg, nil, nil, err)...)
 	}
 	c.problems = problems

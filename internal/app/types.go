@@ -23,6 +23,7 @@ type schemas struct {
 	ask func(group, version string) ([]byte, error)
 	// failed is why the cluster did not answer.
 	failed error
+	kept   *Plans // nil: nothing is kept
 }
 
 func newSchemas(ask func(group, version string) ([]byte, error)) (*schemas, error) {

@@ -74,3 +74,40 @@ func TestForgottenLater(t *testing.T) {
 		}, r, removed)
 	}
 }
+
+// TestInterruptedRelist: a list that was asked for, because nobody else can notice what differs, is interrupted when some of it is applied and
+// saved. The next life lists again.
+func TestInterruptedRelist(t *testing.T) {
+	r := plain("r", "a")
+	r.overflow, r.memory, r.batch = "block", 1, 1
+	script(t, func(w *world) {
+		for i := range names {
+			w.c.happen(nameOf(i), update, false)
+		}
+		w.pass(time.Second)
+		w.c.save()
+		for i := range names {
+			w.c.happen(nameOf(i), update, false)
+		}
+		w.pass(5 * time.Second)
+		w.c.setDown(true)
+		w.c.rewind()
+		w.c.advance(1000)
+		w.c.setDown(false)
+		w.pass(5 * time.Second)
+		if n := len(w.told("r", "a")); n != 2*names {
+			w.fail("%d deliveries, want %d: that the backup was restored was noticed", n, 2*names)
+		}
+		w.r.set("a", blocked)
+		if w.relist() {
+			w.fail("it was not interrupted")
+		}
+		w.pass(5 * time.Second) // cuts
+		w.crash()
+		w.r.healAll()
+		w.settle()
+		if n := len(w.told("r", "a")); n != 3*names {
+			w.fail("%d deliveries, want %d", n, 3*names)
+		}
+	}, r)
+}
