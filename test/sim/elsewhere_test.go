@@ -34,9 +34,7 @@ func script(t *testing.T, play func(w *world), routes ...*route) {
 	}
 	synctest.Test(t, func(*testing.T) {
 		w.begin()
-		w.pass(2500 * time.Millisecond)
-		w.c.bookmark()
-		w.pass(2500 * time.Millisecond)
+		w.calm()
 		play(w)
 		w.end()
 	})

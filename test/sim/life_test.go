@@ -45,6 +45,7 @@ type life struct {
 	ended    chan struct{}
 	saved    time.Time // the moment of the last cut that is on the disk
 	failed   time.Time // the first one that failed since; zero: none did
+	failing  bool      // the last write failed, so that the next is some time away
 }
 
 // disk is how the disk is, for all lives.
@@ -77,6 +78,13 @@ func (l *life) savedAfter(t time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.saved.After(t)
+}
+
+// writes reports whether the last write did not fail.
+func (l *life) writes() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.failing
 }
 
 var (
@@ -113,6 +121,9 @@ func (l *life) boundary(what string, write func() error, began time.Time, full b
 	}
 	if what == checkpoint.TransactionCut && full && l.failed.IsZero() {
 		l.failed = began
+	}
+	if what == checkpoint.TransactionCut || what == checkpoint.TransactionIntents {
+		l.failing = full
 	}
 	if full {
 		return errFull

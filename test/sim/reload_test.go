@@ -94,6 +94,9 @@ func (w *world) siege(a, b int) {
 
 // storm lets a disk that takes nothing fall behind.
 func (w *world) storm(a, b int) {
+	if a%2 == 0 { // what is given up cannot be kept either
+		w.r.set([]string{"a", "b", "h"}[b%3], poisoned)
+	}
 	w.disk.set(0, 0, true)
 	w.drift(a, b)
 	w.disk.set(0, 0, false)

@@ -65,11 +65,12 @@ type schedule struct {
 	routes    []*route
 	there     int // how many objects there are at first
 	watchList bool
+	calm      bool // nothing happens until all is well and saved, so that the routes have to tell of everything
 	steps     []step
 }
 
 func drawSchedule(t *rapid.T) schedule {
-	s := schedule{there: rapid.IntRange(0, 3).Draw(t, "there"), watchList: rapid.IntRange(0, 3).Draw(t, "watchList") > 0}
+	s := schedule{there: rapid.IntRange(0, 3).Draw(t, "there"), watchList: rapid.IntRange(0, 3).Draw(t, "watchList") > 0, calm: rapid.Bool().Draw(t, "calm")}
 	for i := range rapid.IntRange(1, 3).Draw(t, "routes") {
 		r := drawRoute(t)
 		r.names = []string{fmt.Sprintf("r%d", i)}
@@ -91,6 +92,9 @@ func (w *world) run(s schedule) {
 	}
 	w.c.noWatchList = !s.watchList
 	w.begin()
+	if s.calm {
+		w.calm()
+	}
 	for _, step := range s.steps {
 		if w.l == nil && step.up {
 			w.say("start")
@@ -104,6 +108,13 @@ func (w *world) run(s schedule) {
 		}
 	}
 	w.end()
+}
+
+// calm waits until all is well and saved.
+func (w *world) calm() {
+	w.pass(2500 * time.Millisecond)
+	w.c.bookmark()
+	w.pass(2500 * time.Millisecond)
 }
 
 // end brings everything to its end: what is owed is delivered, also by the routes that were paused.

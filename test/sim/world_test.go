@@ -208,7 +208,7 @@ func (w *world) settle() {
 		}
 		w.pass(1500 * time.Millisecond)
 		now := w.r.took()
-		if w.l != nil && took == now && w.c.heard(watches) {
+		if w.l != nil && took == now && w.c.heard(watches) && w.l.writes() {
 			return
 		}
 		took = now
