@@ -128,6 +128,16 @@ routes:
 			`config.yaml:9:91: routes[1].key: meta.v1.PartialObjectMetadata has no field "spec"`,
 			`config.yaml:10:88: routes[2].emit: meta.v1.PartialObjectMetadata has no field "spec"`,
 		}},
+		{"a filter by source", head + `
+sources: {pods: {resource: v1/pods}, nodes: {resource: v1/nodes}}
+routes:
+  - {name: a, from: [pods, nodes], filter: {pods: object.spec.nodeName == "n1", nodes: object.spec.unschedulable}, to: out}
+  - {name: b, from: [pods, nodes], filter: {pods: object.spec.unschedulable, node: "true"}, to: out}
+`, []string{
+			`config.yaml:7:44: routes[1].filter: has no expression for source "nodes": add one; true takes every delta`,
+			`config.yaml:7:63: routes[1].filter.pods: core.v1.PodSpec has no field "unschedulable"`,
+			`config.yaml:7:84: routes[1].filter.node: the route has no source "node"; did you mean "nodes"?`,
+		}},
 		{"what handlers may look up", head + `sources:
   pods: {resource: v1/pods, indexes: {byNode: object.spec.nodeName}}
   ids: {resource: v1/pods, cache: identity}

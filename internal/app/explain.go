@@ -99,17 +99,21 @@ func (o *offline) route(ctx context.Context, route *config.Route, d *event.Delta
 	if route.Filter == nil {
 		return e, nil
 	}
-	filter, err := o.env.Compile(route.Filter.Text, expr.Filter, route.From...)
-	if err != nil {
-		return e, problemsOf(o.cfg, route.Filter, route.From, err)
+	text, sources := route.Filter.For(d.Source), route.From
+	if route.Filter.By != nil {
+		sources = []string{d.Source}
 	}
-	explainer, err := o.env.Explain(route.Filter.Text, d.Source)
+	filter, err := o.env.Compile(text.Text, expr.Filter, sources...)
 	if err != nil {
-		return e, problemsOf(o.cfg, route.Filter, []string{d.Source}, err)
+		return e, problemsOf(o.cfg, text, sources, err)
+	}
+	explainer, err := o.env.Explain(text.Text, d.Source)
+	if err != nil {
+		return e, problemsOf(o.cfg, text, []string{d.Source}, err)
 	}
 	in := expr.Input{Delta: d}
 	for _, f := range explainer.All(ctx, in) {
-		e.Tests = append(e.Tests, o.conjunct(route.Filter, f, filter.Sources()))
+		e.Tests = append(e.Tests, o.conjunct(text, f, filter.Sources()))
 	}
 	matches, err := filter.Match(ctx, in)
 	result, _ := resultOf(matches, err, filter.Sources())

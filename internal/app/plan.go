@@ -294,10 +294,32 @@ func (c *compiler) reported(path string) bool {
 func (c *compiler) route(r *config.Route) routePlan {
 	return routePlan{
 		Route:  r,
-		filter: c.compile(r.Filter, expr.Filter, r.From...),
+		filter: c.filter(r),
 		emit:   c.compile(r.Emit, expr.Emit, r.From...),
 		key:    c.compile(r.Key, expr.Key, r.From...),
 	}
+}
+
+// filter: nil if there is none, or a mistake in it.
+func (c *compiler) filter(r *config.Route) *expr.Program {
+	if r.Filter == nil {
+		return nil
+	}
+	if r.Filter.By == nil {
+		return c.compile(&r.Filter.Expr, expr.Filter, r.From...)
+	}
+	programs := make(map[string]*expr.Program)
+	for _, source := range r.From {
+		if e := r.Filter.By[source]; e != nil && e.Text != "" {
+			if p := c.compile(e, expr.Filter, source); p != nil {
+				programs[source] = p
+			}
+		}
+	}
+	if len(programs) != len(r.From) || len(programs) == 0 {
+		return nil // reported
+	}
+	return expr.BySource(programs)
 }
 
 func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) *expr.Program {

@@ -52,7 +52,7 @@ func (r *router) route(p *routePlan) pipeline.Route {
 		absent := r.metrics.RouteErrors.WithLabelValues(p.Name, "absent")
 		route.Filter = filters.NewCEL(filters.CELConfig{
 			Program: p.filter, Cache: cache, Log: r.log.With("route", p.Name), Absent: absent.Inc,
-			Place: func(e *expr.EvalError) string { return r.place(p.Filter, e) },
+			Place: func(e *expr.EvalError) string { return r.place(p.Filter.For(e.Source), e) },
 		})
 	}
 	if p.key != nil {

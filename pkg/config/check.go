@@ -155,6 +155,7 @@ func (r *Route) Validate(n Node) (problems Problems) {
 	if r.Retry.Max < r.Retry.Backoff {
 		problems = append(problems, n.At("retry").At("max").Problemf("%s is less than backoff, %s: raise it", r.Retry.Max, r.Retry.Backoff))
 	}
+	problems = append(problems, r.Filter.check(n.At("filter"), r.From)...)
 	problems = append(problems, checkOnce(n.At("from"), r.From)...)
 	problems = append(problems, checkOnce(n.At("on"), r.On)...)
 	return append(problems, checkOnce(n.At("to"), r.To)...)

@@ -98,7 +98,7 @@ type Route struct {
 	Was         string   `yaml:"was" doc:"Name that the route had before: it takes over what is owed under that name."`
 	From        []string `yaml:"from,required" min:"1" doc:"Sources."`
 	On          []string `yaml:"on" default:"added updated deleted" enum:"added updated deleted deselected sync" min:"1" doc:"What happened to the object."`
-	Filter      *Expr    `yaml:"filter" doc:"CEL, bool: whether the route wants the delta. Absent: every one."`
+	Filter      *Filter  `yaml:"filter" doc:"CEL, bool: whether the route wants the delta; one expression, or one by source. Absent: every one."`
 	Emit        *Expr    `yaml:"emit" doc:"CEL, a map or a list of maps: the data of the events."`
 	Key         *Expr    `yaml:"key" doc:"CEL, string, int or bool: deltas of one key stay in order. Absent: the object."`
 	Handle      string   `yaml:"handle" doc:"Handler that makes the events. Absent: the delta itself is the event."`

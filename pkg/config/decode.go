@@ -196,8 +196,13 @@ func (d *decoder) list(n Node, v reflect.Value, f field) {
 
 // isBroken reports whether a value is an expression that was refused. It is left out: who compiles it would complain once more.
 func isBroken(v reflect.Value) bool {
-	e, ok := v.Interface().(Expr)
-	return ok && e.Text == ""
+	switch e := v.Interface().(type) {
+	case Expr:
+		return e.Text == ""
+	case Filter:
+		return e.Text == "" && len(e.By) == 0
+	}
+	return false
 }
 
 // isScalar reports whether values of a type are written as scalars, so that one can stand for a list of one.

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -58,4 +60,69 @@ func runeIndex(text string, line, column int) int {
 		line--
 	}
 	return max(index-1, 0)
+}
+
+// Filter is the condition of a route: one expression for all its sources, or one for each.
+type Filter struct {
+	Expr // for all; without a text if By is set
+	// By is by source; nil: the one for all counts.
+	By map[string]*Expr
+}
+
+// For returns the expression for a source.
+func (f *Filter) For(source string) *Expr {
+	if e := f.By[source]; e != nil {
+		return e
+	}
+	return &f.Expr
+}
+
+// Each returns all expressions, in the order of the sources' names.
+func (f *Filter) Each() []*Expr {
+	if f == nil {
+		return nil
+	}
+	if f.By == nil {
+		return []*Expr{&f.Expr}
+	}
+	var all []*Expr
+	for _, source := range slices.Sorted(maps.Keys(f.By)) {
+		all = append(all, f.By[source])
+	}
+	return all
+}
+
+func (f *Filter) unmarshal(n Node) (problems Problems) {
+	if n.yaml == nil || n.yaml.Kind != yaml.MappingNode {
+		return f.Expr.unmarshal(n)
+	}
+	f.node, f.By = n, make(map[string]*Expr)
+	for _, source := range n.Keys() {
+		e := &Expr{}
+		if problems = append(problems, e.unmarshal(n.At(source))...); e.Text != "" {
+			f.By[source] = e
+		}
+	}
+	if len(n.Keys()) == 0 {
+		problems = append(problems, n.Problemf("is empty: write an expression, or one by source, or remove the key"))
+	}
+	return problems
+}
+
+// check compares the sources that there are expressions for with those of the route.
+func (f *Filter) check(n Node, from []string) (problems Problems) {
+	if f == nil || f.By == nil {
+		return nil
+	}
+	for _, source := range n.Keys() {
+		if !slices.Contains(from, source) {
+			problems = append(problems, n.At(source).Problemf("the route has no source %q%s", source, Suggest(source, from)))
+		}
+	}
+	for _, source := range from {
+		if !slices.Contains(n.Keys(), source) {
+			problems = append(problems, n.Problemf("has no expression for source %q: add one; true takes every delta", source))
+		}
+	}
+	return problems
 }

@@ -43,7 +43,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("accepted without sources, sinks or routes")
 		}
 		for _, r := range cfg.Routes {
-			for _, e := range []*config.Expr{r.Filter, r.Emit, r.Key} {
+			for _, e := range append(r.Filter.Each(), r.Emit, r.Key) {
 				if e != nil {
 					checkPlaces(t, string(data), *e)
 				}

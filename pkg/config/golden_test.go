@@ -81,7 +81,17 @@ func describe(cfg *config.Config) string {
 	describeComponents(&b, "sink", cfg.Sinks)
 	for _, r := range cfg.Routes {
 		fmt.Fprintf(&b, "route %s: from %q on %q handle %q to %q\n", r.Name, r.From, r.On, r.Handle, r.To)
-		for what, e := range inOrder(map[string]*config.Expr{"filter": r.Filter, "emit": r.Emit, "key": r.Key}) {
+		expressions := map[string]*config.Expr{"emit": r.Emit, "key": r.Key}
+		if r.Filter != nil {
+			expressions["filter"] = &r.Filter.Expr
+			for source, e := range r.Filter.By {
+				expressions["filter."+source] = e
+			}
+			if r.Filter.By != nil {
+				delete(expressions, "filter")
+			}
+		}
+		for what, e := range inOrder(expressions) {
 			if e != nil {
 				fmt.Fprintf(&b, "  %s: %q\n", what, e.Text)
 			}

@@ -86,6 +86,9 @@ func typeSchema(t reflect.Type, f field) schema {
 		return schema{}
 	case reflect.TypeFor[Expr]():
 		return schema{Type: []string{"string", "boolean", "number"}}
+	case reflect.TypeFor[Filter]():
+		one := typeSchema(reflect.TypeFor[Expr](), f)
+		return schema{AnyOf: []schema{one, {Type: "object", AdditionalProperties: &one}}}
 	case reflect.TypeFor[Secret]():
 		form := structSchema(reflect.TypeFor[secretForm]())
 		form.Type, form.MinProperties, form.MaxProperties = "object", 1, 1

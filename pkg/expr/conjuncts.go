@@ -51,6 +51,9 @@ func (p *Program) Identity() Identity {
 // Conjuncts takes a filter apart: A && B && C is false if one of them is, whatever the others are, errors included. It returns those
 // that are equalities, in the order of the text, and whether that is not all there is to the filter. Defines are followed.
 func (p *Program) Conjuncts() (equalities []Equality, rest bool) {
+	if p.mixed {
+		return nil, true
+	}
 	s := parter{program: p}
 	s.part(p.units[len(p.units)-1])
 	return s.equalities, s.rest
@@ -59,6 +62,9 @@ func (p *Program) Conjuncts() (equalities []Equality, rest bool) {
 // Plain returns the field that an index consists of, if it is nothing but a field of the object. Where [Field.ReadIn] knows its value, which
 // is a string then, that is the key.
 func (p *Program) Plain() (f *Field, ok bool) {
+	if p.mixed {
+		return nil, true
+	}
 	s := parter{program: p}
 	f = &Field{}
 	main := p.units[len(p.units)-1]

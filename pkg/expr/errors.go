@@ -55,6 +55,7 @@ func (e *CompileError) Error() string {
 // EvalError is why an evaluation had no result. It names places of the expression but quotes nothing of an object.
 type EvalError struct {
 	Define       string // the define that the place is in; empty: the expression itself
+	Source       string // the source whose expression it was, if each has its own, see [BySource]
 	Line, Column int    // where in the text, counted as in [Issue]; Line 0: not known
 	Reason       string
 
@@ -118,7 +119,7 @@ func resolutionError(attributes interpreter.AttributeFactory) reflect.Type {
 
 // evalError turns an error of cel-go, which may quote values, into one of ours, which does not.
 func (p *Program) evalError(err error) error {
-	out := &EvalError{}
+	out := &EvalError{Source: p.own}
 	var celErr *types.Err
 	if errors.As(err, &celErr) && celErr.NodeID() >= 0 {
 		out.Define, out.Line, out.Column = p.place(celErr.NodeID())

@@ -2,6 +2,8 @@ package expr
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/google/cel-go/cel"
@@ -30,6 +32,8 @@ type Program struct {
 	sources []string
 	shape   *shape              // of the objects; nil: not known
 	from    string              // the sources that it was compiled for
+	own     string              // the source whose own expression it is, see [BySource]
+	mixed   bool                // others were compiled of other texts
 	others  map[string]*Program // by source, where there are several whose objects are known
 
 	// for errors
@@ -37,6 +41,27 @@ type Program struct {
 	info   *ast.SourceInfo
 	linked bool
 	names  []string
+}
+
+// BySource makes one program of one for each source: of a delta, that of its source is evaluated. Errors say whose it was.
+func BySource(programs map[string]*Program) *Program {
+	var joined Program
+	all := make(map[string]*Program, len(programs))
+	for i, source := range slices.Sorted(maps.Keys(programs)) {
+		p := *programs[source]
+		p.own = source
+		all[source] = &p
+		if i == 0 {
+			joined = p
+			joined.from, joined.sources = "", nil
+		}
+		joined.sources = append(joined.sources, p.sources...)
+		joined.from += strconv.Quote(source) + strconv.Quote(p.units[len(p.units)-1].ast.Source().Content())
+	}
+	slices.Sort(joined.sources)
+	joined.sources = slices.Compact(joined.sources)
+	joined.others, joined.mixed = all, true
+	return &joined
 }
 
 // Input is what an evaluation is about.

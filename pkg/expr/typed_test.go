@@ -1,6 +1,7 @@
 package expr_test
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"strings"
@@ -225,5 +226,41 @@ func TestWarnings(t *testing.T) {
 		if err != nil || len(p.Warnings()) != map[expr.Usage]int{expr.Emit: 1, expr.Key: 1}[usage] {
 			t.Errorf("usage %d: %v, %v", usage, err, p.Warnings())
 		}
+	}
+}
+
+// TestBySource: each source has its own text, and an error says whose it was.
+func TestBySource(t *testing.T) {
+	env := typedEnv(t, nil)
+	programs := make(map[string]*expr.Program)
+	for source, text := range map[string]string{"pods": `object.spec.nodeName == "n1"`, "nodes": `object.spec.unschedulable`} {
+		p, err := env.Compile(text, expr.Filter, source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		programs[source] = p
+	}
+	p := expr.BySource(programs)
+	if equalities, rest := p.Conjuncts(); len(equalities) > 0 || !rest {
+		t.Error("the equalities of one source count for all")
+	}
+	if p.Identity() == programs["pods"].Identity() || p.Identity() != expr.BySource(programs).Identity() {
+		t.Error("identity")
+	}
+	for _, test := range []struct {
+		source, text string
+		want         bool
+	}{
+		{"pods", `{"metadata": {"name": "x"}, "spec": {"nodeName": "n1", "unschedulable": false}}`, true},
+		{"nodes", `{"metadata": {"name": "x"}, "spec": {"nodeName": "n1", "unschedulable": false}}`, false},
+		{"nodes", `{"metadata": {"name": "x"}, "spec": {"nodeName": "n2", "unschedulable": true}}`, true},
+	} {
+		if ok, err := p.Match(t.Context(), typedInput(t, test.source, "", test.text)); ok != test.want || err != nil {
+			t.Errorf("%s: %s: %v %v", test.source, test.text, ok, err)
+		}
+	}
+	_, err := p.Match(t.Context(), typedInput(t, "nodes", "", `{"metadata": {"name": "x"}, "spec": {}}`))
+	if failed, ok := errors.AsType[*expr.EvalError](err); !ok || failed.Source != "nodes" || kindOf(err) != "absent" {
+		t.Errorf("%#v", err)
 	}
 }
