@@ -150,7 +150,7 @@ func (s *scope) uses(tree *cel.Ast) []string { return usedDefines(tree, s.env.te
 
 // options: the cost is only tracked where it can be large enough to matter to the limit or to a [Budget], because that costs time.
 func (p *Program) options(tree *cel.Ast) []cel.ProgramOption {
-	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(guard)}
+	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(p.guard)}
 	if p.loops {
 		options = append(options, cel.InterruptCheckFrequency(interruptFrequency))
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -14,9 +15,10 @@ import (
 // maxText is how long a text may get that a function makes, in bytes.
 const maxText = 16 << 20
 
-// guard replaces the two functions whose result can be as long as the product of their arguments: with strings of 1 MB from an object
-// they would ask for 1 TB of memory before any cost is counted. The replacements do the same, and look before they leap.
-func guard(i interpreter.Interpretable) (interpreter.Interpretable, error) {
+// guard replaces the functions whose result can be as long as the product of their arguments: with strings of 1 MB from an object
+// they would ask for 1 TB of memory before any cost is counted. The replacements do the same, and look before they leap. What takes long
+// rather than much is weighed, see [weighed].
+func (p *Program) guard(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok {
 		return i, nil
@@ -27,10 +29,28 @@ func guard(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 		impl = replace
 	case "join":
 		impl = join
+	case operators.Add:
+		impl = add
 	default:
+		if w := p.weigh(call); w != nil {
+			return w, nil
+		}
 		return i, nil
 	}
 	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), impl), nil
+}
+
+// add is a + b. In a chain of binds a text may double at each step, at a cost of 1 where the types are not known.
+func add(args ...ref.Val) ref.Val {
+	a, ok1 := args[0].(types.String)
+	b, ok2 := args[1].(types.String)
+	if ok1 && ok2 && len(a)+len(b) > maxText {
+		return types.WrapErr(tooMuch("+ would make a text of more than 16 MiB"))
+	}
+	if adder, ok := args[0].(traits.Adder); ok {
+		return adder.Add(args[1])
+	}
+	return noOverload(operators.Add)
 }
 
 // replace is s.replace(old, new) and s.replace(old, new, n).
