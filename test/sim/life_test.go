@@ -80,6 +80,13 @@ func (l *life) savedAfter(t time.Time) bool {
 	return l.saved.After(t)
 }
 
+// lastCut returns when the last cut was written that is on the disk.
+func (l *life) lastCut() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.saved
+}
+
 // writes reports whether the last write did not fail.
 func (l *life) writes() bool {
 	l.mu.Lock()

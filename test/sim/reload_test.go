@@ -106,6 +106,30 @@ func (w *world) storm(a, b int) {
 	}
 }
 
+// edge lets something happen at the moment of a cut, or just before it, and mostly ends the process at that.
+func (w *world) edge(a, b int) {
+	if w.l == nil {
+		return
+	}
+	if w.pass(1200 * time.Millisecond); w.l == nil {
+		return
+	}
+	next := w.l.lastCut().Add(time.Second)
+	left := time.Until(next)
+	if left <= time.Millisecond { // the disk is in trouble, or slow
+		return
+	}
+	if w.pass(left - time.Millisecond); w.l == nil {
+		return
+	}
+	if a%4 > 0 {
+		w.l.arm(1, a%4 > 1)
+	}
+	time.Sleep(time.Until(next) - time.Duration(b%2)*500*time.Microsecond)
+	w.c.happen(nameOf(a), change(b%int(changes)), b%3 > 0)
+	w.pass(5 * time.Millisecond)
+}
+
 // drift lets something happen, with cuts in between.
 func (w *world) drift(a, b int) {
 	for i := range 2 + b%4 {

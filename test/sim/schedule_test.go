@@ -30,7 +30,7 @@ func kinds() []string {
 		"sleep", "sleep", "sleep", "sleep", "cut", "bookmark", "truncate", "down", "compact",
 		"trouble", "trouble", "trouble", "heal", "heal", "slowDisk", "fullDisk", "mendDisk",
 		"crash", "crash", "crashAt", "crashAt", "crashAt", "crashAt", "stop", "quiet", "reload", "reload", "edit", "backup", "rewind", "overtake",
-		"siege", "siege", "storm", "storm", "resync", "resync", "retry",
+		"siege", "siege", "storm", "storm", "edge", "edge", "resync", "resync", "retry",
 	}
 }
 
@@ -190,6 +190,8 @@ func (w *world) doLife(s step) {
 		w.edit(s.a, s.b)
 	case "siege":
 		w.siege(s.a, s.b)
+	case "edge":
+		w.edge(s.a, s.b)
 	case "storm":
 		w.storm(s.a, s.b)
 	case "resync":
