@@ -123,15 +123,15 @@ func (e *encoder) meta(d *event.Delta) int {
 	put(e, rest[8:], o.Key().Name)
 	put(e, rest[16:], o.UID())
 	put(e, rest[24:], o.ResourceVersion())
-	var seen [8]byte
-	binary.LittleEndian.PutUint64(seen[:], uint64(d.Seen.UnixNano()))
-	put(e, rest[32:], seen[:])
+	e.refer(rest[32:], 8)
+	binary.LittleEndian.PutUint64(e.buf[e.end:], uint64(d.Seen.UnixNano()))
+	e.end += 8
 	return at
 }
 
 // share writes the shared fields, unless they are those of the delta before.
 func (e *encoder) share(source string, r *event.Resource) {
-	if e.resource == r && e.source == source {
+	if e.source == source && (e.resource == r || e.resource != nil && *e.resource == *r) {
 		return
 	}
 	e.resource, e.source = r, source
@@ -143,17 +143,19 @@ func (e *encoder) share(source string, r *event.Resource) {
 
 // put appends a piece and refers to it.
 func put[T string | []byte](e *encoder, ref []byte, piece T) {
-	binary.LittleEndian.PutUint32(ref[0:], uint32(e.end))
-	binary.LittleEndian.PutUint32(ref[4:], uint32(len(piece)))
+	e.refer(ref, len(piece))
 	e.end += copy(e.buf[e.end:], piece)
+}
+
+// refer writes where the next piece is, and how long.
+func (e *encoder) refer(ref []byte, n int) {
+	binary.LittleEndian.PutUint64(ref, uint64(n)<<32|uint64(uint32(e.end)))
 }
 
 // pad makes the next piece start at a multiple of 8. The gap is zeroed: what an earlier batch left there is nobody's business.
 func (e *encoder) pad() {
-	for e.end%8 != 0 {
-		e.buf[e.end] = 0
-		e.end++
-	}
+	binary.LittleEndian.PutUint64(e.buf[e.end:], 0) // something always follows
+	e.end = align(e.end)
 }
 
 func align(n int) int { return (n + 7) &^ 7 }
