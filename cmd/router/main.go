@@ -6,6 +6,7 @@
 //	router dlq list -config config.yaml what could not be delivered; also show, retry, drop
 //	router resync -config config.yaml   everything once more; with -relist what differs from the API server
 //	router get pods -config config.yaml what the running router has cached
+//	router tap -config config.yaml      what goes by in the running router, and what routes make of it
 //	router explain -config config.yaml -object o.json  why each route wants an object or not; no cluster is needed
 //	router eval EXPRESSION -object o.json              what an expression says about it
 //	router schema                       prints the JSON Schema of the configuration, for editors
@@ -79,6 +80,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return resync(ctx, args[1:], stdout, stderr)
 	case "get":
 		return getObjects(ctx, args[1:], stdout, stderr)
+	case "tap":
+		return tap(ctx, args[1:], stdout, stderr)
 	case "eval":
 		return eval(ctx, args[1:], stdout, stderr)
 	case "explain":
@@ -104,6 +107,7 @@ func usage(w io.Writer) {
   router dlq list|show|retry|drop     what could not be delivered, see router dlq help
   router resync                       put everything through once more, or list anew, see router resync help
   router get SOURCE [NAME]            what the running router has cached, see router get help
+  router tap                          what goes by in the running router, and what routes make of it, see router tap help
   router explain                      why each route wants an object or not, without a cluster, see router explain help
   router eval EXPRESSION              what a CEL expression says about an object, without a cluster, see router eval help
   router schema                       print the JSON Schema of the configuration, for editors

@@ -19,6 +19,8 @@ type inventory struct {
 	watches map[string][]informer.Spec // by source, in the order of the catalog's stores
 	// env compiles what the API is asked. It is made when it is first needed.
 	env func() (*expr.Env, error)
+	// routes compiles the filters of the routes once more, for taps.
+	routes func() (*expr.Env, error)
 }
 
 // showObjects lets the API see what is cached now.
@@ -40,6 +42,7 @@ func (r *router) showObjects() {
 		}
 		return expr.NewEnv(cfg)
 	})
+	inv.routes = sync.OnceValues(func() (*expr.Env, error) { return expr.NewEnv(environment(inv.config, types)) })
 	r.objects.Store(inv)
 }
 

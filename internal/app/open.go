@@ -31,7 +31,8 @@ type router struct {
 	pipeline *pipeline.Pipeline
 	factory  *informer.Factory
 	objects  *atomic.Pointer[inventory] // everything that is cached, for the API; exchanged at a reload
-	closers  []closer                   // in the order of opening
+	taps     taps
+	closers  []closer // in the order of opening
 	reloads  reloads
 }
 
@@ -119,6 +120,7 @@ func (r *router) openSaved(ctx context.Context, watches map[string]*informer.Wat
 type downstream struct{ r *router }
 
 func (d downstream) Admit(ctx context.Context, delta *event.Delta) (commit func(), err error) {
+	d.r.taps.offer(delta)
 	return d.r.pipeline.Admit(ctx, delta)
 }
 
@@ -166,7 +168,7 @@ func (r *router) openProbes(ctx context.Context) error {
 }
 
 func (r *router) openAPI(ctx context.Context) error {
-	cfg := api.ControlConfig{Addr: r.plan.config.Listen.API, Status: r.status, Reload: r.askReload, Resync: r.resync, Cache: newStock(r), Log: r.log}
+	cfg := api.ControlConfig{Addr: r.plan.config.Listen.API, Status: r.status, Reload: r.askReload, Resync: r.resync, Cache: newStock(r), Tap: r.tap, Log: r.log}
 	if r.state != nil {
 		cfg.DeadLetters = letterDesk{r, r.synced}
 	}

@@ -30,6 +30,7 @@ type ControlConfig struct {
 	// Resync puts objects through once more. Called from any goroutine.
 	Resync func(ctx context.Context, ask Resync) (Resynced, error)
 	Cache  Cache // what is cached
+	Tap    Tap   // what goes by. Called from any goroutine
 	Log    *slog.Logger
 }
 
@@ -40,6 +41,8 @@ type control struct {
 	reload  func(ctx context.Context) error
 	resync  func(ctx context.Context, ask Resync) (Resynced, error)
 	cache   Cache
+	tap     Tap
+	closing context.Context //nolint:containedctx // done when the server closes, for answers that have no end
 }
 
 // NewControl makes a Server of the control API, which listens nowhere yet:
@@ -50,6 +53,7 @@ type control struct {
 //	GET  /api/v1/sources                                       {"sources": [SourceInfo…]}
 //	GET  /api/v1/sources/{source}?namespace=&name=&filter=&limit=&continue=   Answer
 //	GET  /api/v1/sources/{source}/indexes/{index}?value=&…     Answer; the parameters of a source too
+//	GET  /api/v1/tap?route=&rejected=                          a Tapped on each line, without an end
 //	GET  /api/v1/deadletters?route=&after=&limit=              {"letters": [Letter…], "next": after-of-the-next-page}
 //	GET  /api/v1/deadletters/{id}                              Letter, with its objects
 //	POST /api/v1/deadletters/retry {ids | route, current}      Outcome
@@ -58,8 +62,11 @@ type control struct {
 // An error is {"error": text} with a status of 4xx or 5xx. There is no authentication: whoever reaches the socket or the loopback
 // address may use it. Web pages may not: a request has to name a loopback host, and a POST to be of type application/json.
 func NewControl(cfg ControlConfig) *Server {
-	c := &control{letters: cfg.DeadLetters, status: cfg.Status, reload: cfg.Reload, resync: cfg.Resync, cache: cfg.Cache}
+	c := &control{letters: cfg.DeadLetters, status: cfg.Status, reload: cfg.Reload, resync: cfg.Resync, cache: cfg.Cache, tap: cfg.Tap}
+	closing, stop := context.WithCancel(context.Background())
+	c.closing = closing
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/tap", c.stream)
 	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, c.status()) })
 	mux.HandleFunc("POST /api/v1/reload", c.reloaded)
 	mux.HandleFunc("POST /api/v1/resync", c.resyncAll)
@@ -70,7 +77,9 @@ func NewControl(cfg ControlConfig) *Server {
 	mux.HandleFunc("GET /api/v1/deadletters/{id}", c.show)
 	mux.HandleFunc("POST /api/v1/deadletters/retry", c.retry)
 	mux.HandleFunc("POST /api/v1/deadletters/drop", c.drop)
-	return newServer("api", cfg.Addr, guarded(mux, strings.HasPrefix(cfg.Addr, unixPrefix)), cfg.Log)
+	s := newServer("api", cfg.Addr, guarded(mux, strings.HasPrefix(cfg.Addr, unixPrefix)), cfg.Log)
+	s.http.RegisterOnShutdown(stop)
+	return s
 }
 
 // guarded keeps web pages out: those whose own name resolves to the loopback address (by the host), and those that send forms (by the

@@ -42,7 +42,7 @@ type DeadLetters struct {
 // Listen holds the addresses to listen on; an empty one is not listened on.
 type Listen struct {
 	Probes string `yaml:"probes" doc:"host:port of /healthz, /readyz and /metrics. Empty: none."`
-	API    string `yaml:"api" doc:"What router dlq, get and resync talk to: a loopback host:port, or unix:/path for a socket that only its owner may use. Empty: none."`
+	API    string `yaml:"api" doc:"What router dlq, get, resync and tap talk to: a loopback host:port, or unix:/path for a socket that only its owner may use. Empty: none."`
 }
 
 // The values of [Source].Cache.

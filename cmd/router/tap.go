@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	"github.com/deltarouter/deltarouter/pkg/api"
+)
+
+const tapUsage = `Usage:
+  router tap [-route R] [-rejected]     shows what goes by in the running router, and what the routes make of it, until it is interrupted
+
+At most 50 changes a second are shown; what goes by faster is counted. Nothing of the objects is shown but who they are.
+
+Flags:
+  -config FILE   the running router's configuration, to find listen.api
+  -api ADDR      listen.api itself, as in 127.0.0.1:8484 or unix:/run/router/api.sock
+  -route ROUTE   only this route
+  -rejected      also what routes do not want, with the first condition that is not met
+  -o FORMAT      text or json, a line each (default text)
+`
+
+// tap shows what goes by in the running router.
+func tap(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	r := &remote{stdout: stdout, stderr: stderr, formats: []string{"text", "json"}}
+	var q api.TapQuery
+	flags := newFlags("router tap", io.Discard)
+	r.flags(flags)
+	r.output = "text"
+	flags.StringVar(&q.Route, "route", "", "")
+	flags.BoolVar(&q.Rejected, "rejected", false, "")
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp) || err == nil && flags.NArg() == 1 && flags.Arg(0) == "help":
+		fmt.Fprint(stdout, tapUsage)
+		return exitOK
+	case err == nil && flags.NArg() > 0:
+		err = fmt.Errorf("unexpected argument %q: name a route with -route", flags.Arg(0))
+	case err == nil:
+		err = r.connect()
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "router tap: %v\n", err)
+		return exitUsage
+	}
+	if err := r.client.Tap(ctx, q, r.show); err != nil && ctx.Err() == nil {
+		fmt.Fprintf(stderr, "router tap: %v\n", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// show prints one line.
+func (r *remote) show(t api.Tapped) error {
+	if r.output == "json" {
+		return json.NewEncoder(r.stdout).Encode(t)
+	}
+	if t.Missed > 0 {
+		fmt.Fprintf(r.stdout, "… %d more\n", t.Missed)
+	}
+	line := fmt.Sprintf("%s %s %s %s  %s: %s", t.Time.Local().Format("15:04:05.000"), t.Op, t.Source, t.Key, t.Route, t.Verdict)
+	if t.Why != "" {
+		line += ": " + short(t.Why)
+	}
+	if t.At != "" {
+		line += "  (" + t.At + ")"
+	}
+	if t.Reason != "" {
+		line += ": " + t.Reason
+	}
+	_, err := fmt.Fprintln(r.stdout, line)
+	return err
+}

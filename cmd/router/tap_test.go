@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/api"
+)
+
+func TestTap(t *testing.T) {
+	addr := "unix:" + filepath.Join(t.TempDir(), "api.sock")
+	show := func(_ context.Context, q api.TapQuery, show func(api.Tapped) error) error {
+		if q.Route != "" {
+			return &api.QueryError{Message: "there is no route " + q.Route, Unknown: true}
+		}
+		at := time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.Local)
+		return errors.Join(show(api.Tapped{}), show(api.Tapped{
+			Time: at, Op: "added", Source: "pods", Key: "ns/a", Route: "r", Verdict: "no match", Why: "a ==\n  1", At: "c.yaml:1:2", Reason: "no such key", Missed: 2,
+		}))
+	}
+	server := api.NewControl(api.ControlConfig{Addr: addr, Tap: show, Log: slog.New(slog.DiscardHandler)})
+	if err := server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := server.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, c := range []struct {
+		args           string
+		code           int
+		stdout, stderr string // contained
+	}{
+		{"help", 0, "Usage:", ""},
+		{"r", 2, "", "name a route with -route"},
+		{"-route r", 2, "", "-config FILE or -api ADDR"},
+		{"-o yaml -api " + addr, 2, "", `-o is text or json, not "yaml"`},
+		{"-route r -api " + addr, 1, "", "there is no route r"},
+		{"-api " + addr, 1, "… 2 more\n03:04:05.006 added pods ns/a  r: no match: a == 1  (c.yaml:1:2): no such key\n", "the router ended the tap"},
+		{"-o json -api " + addr, 1, `"key":"ns/a","route":"r","verdict":"no match"`, "the router ended the tap"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), append([]string{"tap"}, strings.Fields(c.args)...), &stdout, &stderr)
+		if code != c.code || !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
+			t.Errorf("router tap %s: exit code %d, want %d\nstdout: %s\nstderr: %s", c.args, code, c.code, &stdout, &stderr)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+)
+
+const (
+	maxTaps    = 4
+	tapBacklog = 64                    // deltas that wait to be shown
+	tapPace    = 20 * time.Millisecond // between two deltas that are shown
+)
+
+// taps shows people what goes by. What is put through does not wait for them: a tap that has enough to show misses the rest.
+type taps struct {
+	mu     sync.Mutex
+	active atomic.Pointer[[]*tap] // replaced as a whole; nil: none
+}
+
+// tap is one of those who look on.
+type tap struct {
+	deltas chan *event.Delta
+	missed atomic.Int64
+	query  api.TapQuery
+	wants  atomic.Pointer[[]string] // sources; nil: all
+
+	// For the looker-on's goroutine.
+	inventory  *inventory
+	explainers map[[2]string]*expr.Explainer // by route and source
+}
+
+// offer shows a delta to whoever looks on, and never waits.
+func (t *taps) offer(d *event.Delta) {
+	active := t.active.Load()
+	if active == nil {
+		return
+	}
+	for _, one := range *active {
+		if wants := one.wants.Load(); wants != nil && !slices.Contains(*wants, d.Source) {
+			continue
+		}
+		select {
+		case one.deltas <- d:
+		default:
+			one.missed.Add(1)
+		}
+	}
+}
+
+// change adds a tap or removes it.
+func (t *taps) change(edit func([]*tap) []*tap) (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []*tap
+	if now := t.active.Load(); now != nil {
+		all = slices.Clone(*now)
+	}
+	if all = edit(all); len(all) == 0 {
+		t.active.Store(nil)
+		return 0
+	}
+	t.active.Store(&all)
+	return len(all)
+}
+
+// tap implements api.Tap. Each filter is evaluated once more, by the one who looks on, a moment after the route has done so: what is
+// looked up may be another object's later state by then.
+func (r *router) tap(ctx context.Context, q api.TapQuery, show func(api.Tapped) error) error {
+	one := &tap{deltas: make(chan *event.Delta, tapBacklog), query: q}
+	if err := one.prepare(r.objects.Load()); err != nil {
+		return err
+	}
+	full := false
+	r.taps.change(func(all []*tap) []*tap {
+		if full = len(all) >= maxTaps; full {
+			return all
+		}
+		return append(all, one)
+	})
+	if full {
+		return fmt.Errorf("there are %d taps already: end one of them", maxTaps)
+	}
+	defer r.taps.change(func(all []*tap) []*tap { return slices.DeleteFunc(all, func(t *tap) bool { return t == one }) })
+	if err := show(api.Tapped{}); err != nil {
+		return err
+	}
+	pace := time.NewTicker(tapPace)
+	defer pace.Stop()
+	for {
+		select {
+		case d := <-one.deltas:
+			if err := one.prepare(r.objects.Load()); err != nil {
+				return err
+			}
+			if err := one.show(ctx, d, show); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		select {
+		case <-pace.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// prepare makes the tap see this configuration. The error says that it does not have the route.
+func (t *tap) prepare(inv *inventory) error {
+	if t.inventory == inv {
+		return nil
+	}
+	t.inventory, t.explainers = inv, make(map[[2]string]*expr.Explainer)
+	if t.query.Route == "" {
+		return nil
+	}
+	var known []string
+	for _, route := range inv.config.Routes {
+		if known = append(known, route.Name); route.Name == t.query.Route {
+			t.wants.Store(&route.From)
+			return nil
+		}
+	}
+	return unknown("there is no route %q%s", t.query.Route, config.Suggest(t.query.Route, known))
+}
+
+// show shows what the routes make of a delta.
+func (t *tap) show(ctx context.Context, d *event.Delta, show func(api.Tapped) error) error {
+	for _, route := range t.inventory.config.Routes {
+		if t.query.Route != "" && t.query.Route != route.Name || !slices.Contains(route.From, d.Source) {
+			continue
+		}
+		o := d.Object()
+		tapped := api.Tapped{
+			Time: d.Seen.UTC(), Op: d.Op.String(), Source: d.Source, Key: d.Key().String(), UID: o.UID(),
+			ResourceVersion: o.ResourceVersion(), Route: route.Name, Verdict: Matches,
+		}
+		if err := t.judge(ctx, route, d, &tapped); err != nil {
+			return err
+		}
+		if tapped.Verdict == MatchesNot && !t.query.Rejected {
+			continue
+		}
+		tapped.Missed = t.missed.Swap(0)
+		if err := show(tapped); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge finds out what a route makes of a delta.
+func (t *tap) judge(ctx context.Context, route *config.Route, d *event.Delta, tapped *api.Tapped) error {
+	switch {
+	case !slices.Contains(route.On, d.Op.String()):
+		tapped.Verdict, tapped.Why = MatchesNot, "on: "+strings.Join(route.On, ", ")
+		return nil
+	case d.Initial && route.Existing != config.ExistingDeliver:
+		tapped.Verdict, tapped.Why = MatchesNot, "existing: "+route.Existing
+		return nil
+	case route.Filter == nil:
+		return nil
+	}
+	key := [2]string{route.Name, d.Source}
+	explainer := t.explainers[key]
+	if explainer == nil {
+		env, err := t.inventory.routes()
+		if err == nil {
+			explainer, err = env.Explain(route.Filter.Text, d.Source)
+		}
+		if err != nil {
+			return fmt.Errorf("route %q: %w", route.Name, err)
+		}
+		t.explainers[key] = explainer
+	}
+	f, refused := explainer.Refusal(ctx, expr.Input{Delta: d, Cache: t.inventory.catalog})
+	if !refused {
+		return nil
+	}
+	at := *route.Filter
+	if define, ok := t.inventory.config.Define[f.Define]; ok {
+		at = define
+	}
+	p := at.Problem(f.Line, f.Column, "")
+	tapped.Verdict, tapped.Why, tapped.At = MatchesNot, f.Text, fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+	if _, tapped.Reason = resultOf(false, f.Err, nil); f.Err != nil && !errors.Is(f.Err, expr.ErrAbsent) {
+		tapped.Verdict = MatchFails
+	}
+	return nil
+}
