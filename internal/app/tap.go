@@ -59,7 +59,7 @@ func (t *taps) offer(d *event.Delta) {
 }
 
 // change adds a tap or removes it.
-func (t *taps) change(edit func([]*tap) []*tap) (n int) {
+func (t *taps) change(edit func([]*tap) []*tap) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []*tap
@@ -68,10 +68,9 @@ func (t *taps) change(edit func([]*tap) []*tap) (n int) {
 	}
 	if all = edit(all); len(all) == 0 {
 		t.active.Store(nil)
-		return 0
+		return
 	}
 	t.active.Store(&all)
-	return len(all)
 }
 
 // tap implements api.Tap. Each filter is evaluated once more, by the one who looks on, a moment after the route has done so: what is

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // What a caller may ask for.
@@ -42,7 +43,7 @@ type control struct {
 	resync  func(ctx context.Context, ask Resync) (Resynced, error)
 	cache   Cache
 	tap     Tap
-	closing context.Context //nolint:containedctx // done when the server closes, for answers that have no end
+	closing chan struct{} // closed when the server closes, for answers that have no end
 }
 
 // NewControl makes a Server of the control API, which listens nowhere yet:
@@ -62,9 +63,7 @@ type control struct {
 // An error is {"error": text} with a status of 4xx or 5xx. There is no authentication: whoever reaches the socket or the loopback
 // address may use it. Web pages may not: a request has to name a loopback host, and a POST to be of type application/json.
 func NewControl(cfg ControlConfig) *Server {
-	c := &control{letters: cfg.DeadLetters, status: cfg.Status, reload: cfg.Reload, resync: cfg.Resync, cache: cfg.Cache, tap: cfg.Tap}
-	closing, stop := context.WithCancel(context.Background())
-	c.closing = closing
+	c := &control{letters: cfg.DeadLetters, status: cfg.Status, reload: cfg.Reload, resync: cfg.Resync, cache: cfg.Cache, tap: cfg.Tap, closing: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/tap", c.stream)
 	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, c.status()) })
@@ -78,7 +77,7 @@ func NewControl(cfg ControlConfig) *Server {
 	mux.HandleFunc("POST /api/v1/deadletters/retry", c.retry)
 	mux.HandleFunc("POST /api/v1/deadletters/drop", c.drop)
 	s := newServer("api", cfg.Addr, guarded(mux, strings.HasPrefix(cfg.Addr, unixPrefix)), cfg.Log)
-	s.http.RegisterOnShutdown(stop)
+	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(c.closing) }))
 	return s
 }
 

@@ -72,7 +72,13 @@ func (c *control) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(c.closing, cancel)()
+	go func() {
+		select {
+		case <-c.closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	conn, encoder, begun := http.NewResponseController(w), json.NewEncoder(w), false
 	err = c.tap(ctx, q, func(t Tapped) error {
 		_ = conn.SetWriteDeadline(time.Now().Add(tapPatience)) // a connection that has none needs none
