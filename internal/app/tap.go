@@ -172,12 +172,12 @@ func (t *tap) judge(ctx context.Context, route *config.Route, d *event.Delta, ta
 	case route.Filter == nil:
 		return nil
 	}
-	key := [2]string{route.Name, d.Source}
+	filter, key := route.Filter.For(d.Source), [2]string{route.Name, d.Source}
 	explainer := t.explainers[key]
 	if explainer == nil {
 		env, err := t.inventory.routes()
 		if err == nil {
-			explainer, err = env.Explain(route.Filter.Text, d.Source)
+			explainer, err = env.Explain(filter.Text, d.Source)
 		}
 		if err != nil {
 			return fmt.Errorf("route %q: %w", route.Name, err)
@@ -188,7 +188,7 @@ func (t *tap) judge(ctx context.Context, route *config.Route, d *event.Delta, ta
 	if !refused {
 		return nil
 	}
-	at := *route.Filter
+	at := *filter
 	if define, ok := t.inventory.config.Define[f.Define]; ok {
 		at = define
 	}
