@@ -24,6 +24,7 @@ func TestConjuncts(t *testing.T) {
 		`object.spec.replicas == 3 && object.spec.big == 1`:                  `3=3 9007199254740993=1`,
 		`object.spec.ratio == 3 || true`:                                     `*`,
 		`object.spec.whole == 2`:                                             `unclear=2`,
+		`object.metadata.labels.zero == 0`:                                   `missing=0`,
 		`object.spec.huge == 2`:                                              `unclear=2`,
 		`object.spec.nodeName == 2`:                                          `unclear=2`,
 		`object.spec.nothing == "x"`:                                         `unclear=x`,

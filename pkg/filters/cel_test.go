@@ -46,12 +46,15 @@ func TestCEL(t *testing.T) {
 		fails  bool
 		absent int
 	}{
-		"match":    {filter: `object.metadata.name == "a"`, want: true},
-		"no match": {filter: `object.metadata.name == "b"`},
-		"absent":   {filter: `object.spec.replicas > 3`, absent: 1},
-		"optional": {filter: `object.?spec.replicas.orValue(4) > 3`, want: true},
-		"type":     {filter: `object.metadata.name > 3`, fails: true},
-		"lookup":   {filter: `get("nodes", "", "n1") != null`, want: true},
+		"match":                   {filter: `object.metadata.name == "a"`, want: true},
+		"no match":                {filter: `object.metadata.name == "b"`},
+		"absent":                  {filter: `object.spec.replicas > 3`, absent: 1},
+		"what fails first counts": {filter: `object.metadata.name > 3 && object.spec.node == "a"`, fails: true},
+		"absent first":            {filter: `object.spec.node == "a" && object.metadata.name > 3`, absent: 1},
+		"false absorbs":           {filter: `object.metadata.name > 3 && object.metadata.name == "b"`},
+		"optional":                {filter: `object.?spec.replicas.orValue(4) > 3`, want: true},
+		"type":                    {filter: `object.metadata.name > 3`, fails: true},
+		"lookup":                  {filter: `get("nodes", "", "n1") != null`, want: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
