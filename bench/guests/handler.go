@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -56,7 +55,7 @@ func open(ctx context.Context, file, cache string, rest ...any) (plugins.Handler
 	}
 	m := metrics.New()
 	h, err := wasm.Factory().Open(ctx, node, plugins.Env{
-		Name: "bench", Cluster: "bench", Metrics: m, Workers: 1, KV: kv.New(false), Cache: cache, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Name: "bench", Cluster: "bench", Metrics: m, Workers: 1, KV: kv.New(false), Cache: cache, Log: slog.New(slog.DiscardHandler),
 	})
 	return h, m, err
 }

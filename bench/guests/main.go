@@ -33,7 +33,7 @@ func run(ctx context.Context, rounds int) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	for _, part := range []func(context.Context, string, int) error{compareCalls, compareMeters, stopLoops, startGuests} {
 		if err := part(ctx, dir, rounds); err != nil {
 			return err
