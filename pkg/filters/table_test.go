@@ -131,6 +131,9 @@ func TestNoAllocation(t *testing.T) {
 
 // TestTurningDownIsFree: a delta that equalities turn down costs no allocation, whether the field is there or not.
 func TestTurningDownIsFree(t *testing.T) {
+	if raceDetector {
+		t.Skip("hack/test.sh runs it without the race detector")
+	}
 	var entries []filters.Entry
 	for _, text := range []string{`object.metadata.name == "b" && changed("spec")`, `object.metadata.labels.app == "x"`, `op == "deleted"`, `object.metadata.name == "c"`} {
 		entries = append(entries, filters.Entry{Sources: []string{"pods"}, Ops: event.Ops(), Filter: filters.NewCEL(filters.CELConfig{Program: compile(t, text)})})
@@ -148,6 +151,9 @@ func TestTurningDownIsFree(t *testing.T) {
 // TestBudget: what all filters together cost for one delta is bounded. Those that come too late fail, those that are cheap enough to be
 // looked up do not, and the next delta begins anew.
 func TestBudget(t *testing.T) {
+	if raceDetector {
+		t.Skip("hack/test.sh runs it without the race detector")
+	}
 	const routes = 40
 	entry := func(text string, ops ...event.Op) filters.Entry {
 		return filters.Entry{Sources: []string{"pods"}, Ops: ops, Filter: filters.NewCEL(filters.CELConfig{Program: compile(t, text)})}

@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,10 +20,11 @@ func TestHandlerUnavailable(t *testing.T) {
 	for name, back := range map[string]time.Duration{"comes back": 50 * time.Minute, "stays away": 90 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, asked, began := &sink{}, 0, time.Now()
+				s, began := &sink{}, time.Now()
+				var asked atomic.Int64
 				h := each(func(d *event.Delta) plugins.Result {
 					if time.Since(began) < back {
-						asked++
+						asked.Add(1)
 						err := plugins.Unavailable(fmt.Errorf("left alone: %w", errDown), 10*time.Second)
 						return plugins.Result{Verdict: plugins.Retry, Err: err}
 					}
@@ -35,7 +37,7 @@ func TestHandlerUnavailable(t *testing.T) {
 				b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Updated, "a", 1, 2), delta(t, event.Added, "b", 0, 3), delta(t, event.Updated, "a", 2, 4))
 				pass(45 * time.Minute)
 				equal(t, "put aside early", b.letters.got())
-				if asked < 10 {
+				if asked := asked.Load(); asked < 10 {
 					t.Errorf("asked %d times in 45 minutes", asked)
 				}
 				pass(80 * time.Minute)
