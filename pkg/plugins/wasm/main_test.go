@@ -1,6 +1,7 @@
 package wasm_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,7 +53,7 @@ func build(t *testing.T, source string) string {
 			t.Fatal(err)
 		}
 	}
-	file := filepath.Join(guests.dir, filepath.Base(source)+".wasm")
+	file := filepath.Join(guests.dir, fmt.Sprint(len(guests.built), "-", filepath.Base(source), ".wasm")) // two folders may have one name
 	// The flags of `make plugins`, so that what it compiled is used again.
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-buildmode=c-shared", "-o", file, ".")
 	cmd.Dir = source
