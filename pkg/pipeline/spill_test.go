@@ -201,7 +201,8 @@ func TestSpilledLatest(t *testing.T) {
 		open()
 		b.drain()
 		got := s.got()
-		if a := only(got, " a@"); len(a) > 9 || a[len(a)-1] != "updated a@145" {
+		// What comes between two cuts is folded before it goes to disk. Whether what is read back is folded too depends on who is faster.
+		if a := only(got, " a@"); len(a) > 10 || a[len(a)-1] != "updated a@145" {
 			t.Errorf("got %q", a)
 		}
 		b.balanced("route0")
