@@ -24,15 +24,16 @@ type Restored struct {
 	// Listed: a list was complete before, so what the next one brings is new rather than initial. A Fed that is not empty says so too.
 	Listed bool
 	// Objects are the states, made with [Watch.Resource]. One without a resourceVersion is an intent: of that uid deltas may have
-	// been delivered, and nothing but its identity is known; those of one name come in the order of their gates. Where the watch keeps more of its objects than an identity, but some of these are no more than that (Secrets),
-	// they have to be listed.
+	// been delivered, and nothing but its identity is known; those of one name come in the order of their gates. Where the watch keeps
+	// more of its objects than an identity, but some of these are no more than that (Secrets), they have to be listed.
 	Objects []*event.Object
 	// Later has states that are restored while the watch goes on already; nil: there are none. None of them is an identity alone.
 	Later Saved
 }
 
 // Restore makes the watch go on from what was saved, be it nothing but that there was such a watch. It is called before
-// [Factory.Run], once. Nothing that is restored becomes a delta. The watch then resumes at Fed and lists nothing, and what happened meanwhile becomes deltas as if it happened now.
+// [Factory.Run], once. Nothing that is restored becomes a delta. The watch then resumes at Fed and lists nothing, and what happened
+// meanwhile becomes deltas as if it happened now.
 // Where that cannot be (the list at hand was not complete, the API server no longer knows what happened, has gone back in time, or is
 // another cluster's) it lists, and the difference becomes deltas; what is gone is Deleted and Stale, intents too.
 func (w *Watch) Restore(r Restored) {
