@@ -19,30 +19,31 @@ var allowed = map[string][]string{
 	"pkg/metrics": {},
 	"pkg/config":  {},
 	"pkg/schema":  {},
+	"pkg/timer":   {},
 
 	"pkg/expr":       {"pkg/event", "pkg/rawjson", "pkg/schema"},
 	"pkg/index":      {"pkg/event", "pkg/config", "pkg/expr", "pkg/metrics"},
 	"pkg/filters":    {"pkg/event", "pkg/config", "pkg/expr"},
-	"pkg/informer":   {"pkg/event", "pkg/config", "pkg/rawjson", "pkg/metrics"},
+	"pkg/informer":   {"pkg/event", "pkg/config", "pkg/rawjson", "pkg/metrics", "pkg/timer"},
 	"pkg/checkpoint": {"pkg/event"},
 
 	// A new kind of handler or sink is a folder under pkg/plugins, and no kind knows another.
-	"pkg/plugins":            {"pkg/event", "pkg/config", "pkg/metrics"},
+	"pkg/plugins":            {"pkg/event", "pkg/config", "pkg/metrics", "pkg/timer"},
 	"pkg/plugins/*":          {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson"},
-	"pkg/plugins/wasm":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/plugins/wasm/meter"},
+	"pkg/plugins/wasm":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/timer", "pkg/plugins/wasm/meter"},
 	"pkg/plugins/wasm/meter": {},
 	"pkg/plugins/emit":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/expr"},
 	"pkg/plugins/plugintest": {"pkg/plugins", "pkg/event", "pkg/config"},
 
-	"pkg/kv": {"pkg/plugins"},
+	"pkg/kv": {"pkg/plugins", "pkg/timer"},
 
-	"pkg/pipeline": {"pkg/event", "pkg/filters", "pkg/plugins", "pkg/checkpoint", "pkg/metrics", "pkg/expr"},
+	"pkg/pipeline": {"pkg/event", "pkg/filters", "pkg/plugins", "pkg/checkpoint", "pkg/metrics", "pkg/expr", "pkg/timer"},
 	"pkg/api":      {"pkg/event", "pkg/metrics"},
 
 	// The composition root knows every package, but no kind of plugin: those are handed to it by cmd/router.
 	"internal/app": {
 		"pkg/rawjson", "pkg/event", "pkg/metrics", "pkg/config", "pkg/expr", "pkg/index", "pkg/filters", "pkg/informer",
-		"pkg/checkpoint", "pkg/plugins", "pkg/pipeline", "pkg/api", "pkg/kv", "pkg/schema",
+		"pkg/checkpoint", "pkg/plugins", "pkg/pipeline", "pkg/api", "pkg/kv", "pkg/schema", "pkg/timer",
 	},
 	"internal/cases": {"internal/app", "pkg/config", "pkg/event"},
 	"cmd/router":     {"internal/app", "internal/cases", "pkg/api", "pkg/config", "pkg/plugins", "pkg/plugins/*"},
