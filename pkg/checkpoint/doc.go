@@ -51,7 +51,9 @@
 //	watches/<id>/intents/<uid>\0<ns>\0<n>
 //	watches/<id>/order/<uid>\0<ns>\0<n>  a number: the intents ascend as they came (since format 4)
 //	routes/<name>/state             since when the route is not configured
-//	routes/<name>/owed/<id>         a delta: attempts, flags, op, source, time, sinks that are done, resource, Old, New
+//	routes/<name>/owed/<id>         a delta: attempts, flags, op, source, time, sinks that are done, resource, Old, New; what the rules about
+//	                                time say of it stands among the sinks, where older versions do not mind it (since format 5)
+//	routes/<name>/rules/<kind><key> what a rule about time knows under a key (since format 5)
 //	undelivered/state               the number of the dead letter that was written last (since format 2)
 //	undelivered/entries/<id>        flags, time, route, sink, error, and the delta as above
 //

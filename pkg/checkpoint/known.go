@@ -18,12 +18,15 @@ func (db *DB) KnowsRoute(name string) (known bool, err error) {
 	return known, nil
 }
 
-// Owes reports whether a cut holds anything that the route owes. The error is [ErrClosed] or one of reading.
+// Owes reports whether a cut holds anything that the route owes, or that its rules about time know. The error is [ErrClosed] or one of
+// reading.
 func (db *DB) Owes(name string) (owes bool, err error) {
 	err = db.view(func(tx *reading) error {
-		if s := tx.shelf(routesBucket, bucketName(name), owedBucket); s.Bucket != nil {
-			first, _ := s.Cursor().First()
-			owes = first != nil
+		for _, bucket := range []string{owedBucket, rulesBucket} {
+			if s := tx.shelf(routesBucket, bucketName(name), bucket); s.Bucket != nil {
+				first, _ := s.Cursor().First()
+				owes = owes || first != nil
+			}
 		}
 		return nil
 	})

@@ -93,5 +93,6 @@ func mergeRoutes(first, next RouteCut) RouteCut {
 	next.Reset = first.Reset
 	next.Put = slices.Collect(maps.Values(owed))
 	next.Removed = slices.Collect(maps.Keys(removed))
+	next.Rules = mergeRules(first.Rules, next.Rules)
 	return next
 }

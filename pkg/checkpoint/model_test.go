@@ -27,6 +27,7 @@ type model struct {
 	cluster  string
 	watches  map[string]*modelWatch
 	routes   map[string]map[uint64]checkpoint.Owed
+	rules    map[string]map[string]string // by route, and by kind and key
 	memories map[string]map[string]checkpoint.Value
 	intents  int // that were written so far
 }
@@ -39,7 +40,10 @@ type modelWatch struct {
 }
 
 func newModel() *model {
-	return &model{watches: map[string]*modelWatch{}, routes: map[string]map[uint64]checkpoint.Owed{}, memories: map[string]map[string]checkpoint.Value{}}
+	return &model{
+		watches: map[string]*modelWatch{}, routes: map[string]map[uint64]checkpoint.Owed{}, rules: map[string]map[string]string{},
+		memories: map[string]map[string]checkpoint.Value{},
+	}
 }
 
 func (m *model) watch(id string) *modelWatch {
@@ -70,7 +74,12 @@ func (m *model) write(cut checkpoint.Cut) {
 	}
 	for _, c := range cut.Routes {
 		if c.Reset || m.routes[c.Name] == nil {
-			m.routes[c.Name] = map[uint64]checkpoint.Owed{}
+			m.routes[c.Name], m.rules[c.Name] = map[uint64]checkpoint.Owed{}, map[string]string{}
+		}
+		for _, r := range c.Rules {
+			if delete(m.rules[c.Name], string(r.Kind)+string(r.Key)); r.Value != nil {
+				m.rules[c.Name][string(r.Kind)+string(r.Key)] = string(r.Value)
+			}
 		}
 		for _, id := range c.Removed {
 			delete(m.routes[c.Name], id)
@@ -126,13 +135,38 @@ func (m *model) rename(from, to string) {
 		all[o.ID] = o
 	}
 	maps.Copy(all, m.routes[from])
+	rules := maps.Clone(m.rules[from])
+	if rules == nil {
+		rules = map[string]string{}
+	}
+	maps.Copy(rules, m.rules[to])
 	delete(m.routes, from)
-	m.routes[to] = all
+	delete(m.rules, from)
+	m.routes[to], m.rules[to] = all, rules
+}
+
+func (m *model) checkRules(t *rapid.T, db *checkpoint.DB) {
+	for _, name := range modelRoutes {
+		got, err := db.LoadRules(name)
+		if err != nil || len(got) != len(m.rules[name]) {
+			t.Fatalf("the rules of route %s know %d records, want %d, %v", name, len(got), len(m.rules[name]), err)
+		}
+		for _, r := range got {
+			if want, ok := m.rules[name][string(r.Kind)+string(r.Key)]; !ok || string(r.Value) != want {
+				t.Fatalf("the rules of route %s: %c %q is %q, want %q", name, r.Kind, r.Key, r.Value, want)
+			}
+		}
+		owes, err := db.Owes(name)
+		if want := len(m.rules[name])+len(m.routes[name]) > 0; err != nil || owes != want {
+			t.Fatalf("route %s owes or knows something: %v, want %v, %v", name, owes, want, err)
+		}
+	}
 }
 
 // check compares the model with what a state file holds.
 func (m *model) check(t *rapid.T, db *checkpoint.DB) {
 	m.checkMemories(t, db)
+	m.checkRules(t, db)
 	if db.Cluster() != m.cluster {
 		t.Fatalf("cluster %q, want %q", db.Cluster(), m.cluster)
 	}
@@ -235,14 +269,27 @@ func drawIdentity(t *rapid.T) checkpoint.Identity {
 
 func drawOwed(t *rapid.T) checkpoint.Owed {
 	d := &event.Delta{Source: "s", Op: rapid.SampledFrom(event.Ops()).Draw(t, "op"), Initial: rapid.Bool().Draw(t, "initial")}
+	d.Suppressed = rapid.SampledFrom([]int{0, 0, 1, 1000}).Draw(t, "suppressed")
 	d.Old = drawObject(t)
 	if rapid.Bool().Draw(t, "both") {
 		d.New = drawObject(t)
 	}
 	return checkpoint.Owed{
 		ID: rapid.Uint64Range(1, 30).Draw(t, "id"), Delta: d, Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"),
-		Closed: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 0, 2).Draw(t, "closed"),
+		Closed:    rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 0, 2).Draw(t, "closed"),
+		Unlimited: rapid.Bool().Draw(t, "unlimited"),
 	}
+}
+
+func drawRule(t *rapid.T) checkpoint.RuleRecord {
+	r := checkpoint.RuleRecord{Kind: rapid.SampledFrom([]byte{0, 'l'}).Draw(t, "kind"), Key: []byte(fmt.Sprintf("k%d", rapid.IntRange(0, 30).Draw(t, "key")))}
+	if rapid.IntRange(0, 20).Draw(t, "long") == 0 {
+		r.Key = []byte(strings.Repeat("long", 1000))
+	}
+	if rapid.Bool().Draw(t, "there") {
+		r.Value = append([]byte{}, rapid.StringN(0, 20, -1).Draw(t, "value")...)
+	}
+	return r
 }
 
 func drawCut(t *rapid.T) (cut checkpoint.Cut) {
@@ -268,6 +315,7 @@ func drawCut(t *rapid.T) (cut checkpoint.Cut) {
 			Name: name, Reset: rarely("reset"),
 			Put:     rapid.SliceOfN(rapid.Custom(drawOwed), 0, 20).Draw(t, "owed"),
 			Removed: rapid.SliceOfN(rapid.Uint64Range(1, 30), 0, 20).Draw(t, "removed"),
+			Rules:   rapid.SliceOfN(rapid.Custom(drawRule), 0, 20).Draw(t, "rules"),
 		})
 	}
 	for _, handler := range modelHandlers {

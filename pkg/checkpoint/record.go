@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -147,8 +148,12 @@ func (o *Owed) payload() []byte {
 	if !d.Seen.IsZero() {
 		f.uint(uint64(d.Seen.UnixNano()))
 	}
-	f.uint(uint64(len(o.Closed)))
-	for _, sink := range o.Closed {
+	closed := o.Closed
+	if more := o.more(); more != "" {
+		closed = append(closed[:len(closed):len(closed)], more)
+	}
+	f.uint(uint64(len(closed)))
+	for _, sink := range closed {
 		f.text(sink)
 	}
 	var r event.Resource
@@ -188,7 +193,11 @@ func parseOwed(id uint64, payload []byte, resource func(source string, saved eve
 		d.Seen = time.Unix(0, int64(r.uint())) //nolint:gosec // it was one
 	}
 	for n := r.uint(); n > 0 && r.err == nil; n-- {
-		owed.Closed = append(owed.Closed, r.text())
+		if sink := r.text(); !strings.HasPrefix(sink, moreMark) {
+			owed.Closed = append(owed.Closed, sink)
+		} else if err := owed.parseMore(sink[len(moreMark):]); err != nil {
+			return Owed{}, err
+		}
 	}
 	var saved event.Resource
 	saved.GroupVersionResource = schema.GroupVersionResource{Group: r.text(), Version: r.text(), Resource: r.text()}

@@ -11,8 +11,8 @@ const (
 	renameBytes   = 8 << 20
 )
 
-// Rename makes what one route owes the debt of another one: before what that one owes itself, in the same order and with the same
-// ids. Where they overlap, the ids up to upTo that are owed under the new name are raised, by upTo or by the highest id that comes
+// Rename makes what one route owes the debt of another one, and what its rules know that of the other one's rules, where these know
+// nothing themselves. What is owed comes before what the other one owes itself, in the same order and with the same ids. Where they overlap, the ids up to upTo that are owed under the new name are raised, by upTo or by the highest id that comes
 // before them, whichever is more; those above upTo stay as they are. Nothing is owed under the old name then.
 //
 // It takes several transactions, so that memory is bounded. If one fails, or the process ends in between, all of it is owed still, a
@@ -65,8 +65,10 @@ func (tx *writing) rename(m *mover) (done bool, err error) {
 		}
 		return false, err
 	}
-	rest, err := tx.move(from, to, nil, 0)
-	return rest == nil, err
+	if rest, err := tx.move(from, to, nil, 0); rest != nil || err != nil {
+		return false, err
+	}
+	return tx.moveRules(m.from, m.to)
 }
 
 // move moves entries from one shelf to another, or within one, adding shift to their ids, from the highest below the key before (nil:

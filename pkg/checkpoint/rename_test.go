@@ -82,3 +82,39 @@ func TestRenameInterrupted(t *testing.T) {
 		}
 	}
 }
+
+// TestRenameRules: what rules know moves along, also if nothing is owed and if it takes several transactions; what the rules of the new
+// name know themselves stays.
+func TestRenameRules(t *testing.T) {
+	const n = 2500
+	path := statePath(t)
+	db := open(t, path)
+	var old []checkpoint.RuleRecord
+	for i := range n {
+		old = append(old, checkpoint.RuleRecord{Kind: 'l', Key: fmt.Appendf(nil, "k%d", i), Value: []byte("old")})
+	}
+	write(t, db, checkpoint.Cut{Routes: []checkpoint.RouteCut{
+		{Name: "old", Rules: old},
+		{Name: "new", Rules: []checkpoint.RuleRecord{{Kind: 'l', Key: []byte("k7"), Value: []byte("new")}, {Kind: 'x', Key: []byte("k7"), Value: []byte{}}}},
+	}})
+	if err := db.Rename("old", "new", 0); err != nil {
+		t.Fatal(err)
+	}
+	db = reopen(t, db, path)
+	if left, err := db.LoadRules("old"); err != nil || len(left) > 0 {
+		t.Errorf("under the old name %d records are left, %v", len(left), err)
+	}
+	all, err := db.LoadRules("new")
+	if err != nil || len(all) != n+1 {
+		t.Fatalf("there are %d records, %v", len(all), err)
+	}
+	for _, r := range all {
+		want := "old"
+		if string(r.Key) == "k7" {
+			want = "new"
+		}
+		if r.Kind == 'l' && string(r.Value) != want {
+			t.Errorf("%s is %q, want %q", r.Key, r.Value, want)
+		}
+	}
+}

@@ -40,6 +40,15 @@ type Owed struct {
 	// Closed are the sinks that are done with the delta.
 	Closed   []string
 	Attempts int
+	// Unlimited: the limit of the route was not asked about the delta yet.
+	Unlimited bool
+}
+
+// RuleRecord is what a rule about time knows under a key. Kinds and values are the affair of package pipeline.
+type RuleRecord struct {
+	Kind  byte
+	Key   []byte
+	Value []byte // nil: nothing any more
 }
 
 // Part selects some of what a route owes, by the ids, in their order. The zero Part is all of it.
@@ -83,12 +92,13 @@ type WatchCut struct {
 	BareOnly bool
 }
 
-// RouteCut is what changed in what a route owes. Reset comes first, then Removed, then Put.
+// RouteCut is what changed in what a route owes, and in what its rules about time know. Reset comes first, then Removed, then Put.
 type RouteCut struct {
 	Name    string
-	Reset   bool // forgets what it owed before
+	Reset   bool // forgets what it owed and knew before
 	Put     []Owed
 	Removed []uint64
+	Rules   []RuleRecord // of one kind and key the last one counts
 }
 
 // MemoryCut is what changed in what a handler remembers. Removed comes first, then Put.

@@ -8,7 +8,7 @@ import (
 )
 
 // Format is the number of the format that this version writes, see the package comment.
-const Format = 4
+const Format = 5
 
 // oldestReader is the oldest Format whose readers understand what this version writes.
 const oldestReader = 1
@@ -22,6 +22,7 @@ const (
 	intentsBucket = "intents"
 	orderBucket   = "order"
 	owedBucket    = "owed"
+	rulesBucket   = "rules"
 	lettersBucket = "undelivered" // behind meta, which readers want first
 	entriesBucket = "entries"
 	valuesBucket  = "values"

@@ -344,7 +344,7 @@ func (tx *writing) route(c *RouteCut) error {
 		if err != nil {
 			return err
 		}
-		if err := tx.drop(s, owedBucket); err != nil {
+		if err := errors.Join(tx.drop(s, owedBucket), tx.drop(s, rulesBucket)); err != nil {
 			return err
 		}
 		*tx.debt(name) = weight{}
@@ -365,7 +365,7 @@ func (tx *writing) route(c *RouteCut) error {
 			return err
 		}
 	}
-	return nil
+	return tx.rules(name, c.Rules)
 }
 
 // The keys. Nothing is read back from them but an owed delta's id, so what is too long for a key is hashed.

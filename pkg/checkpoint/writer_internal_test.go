@@ -378,6 +378,13 @@ func TestMerge(t *testing.T) {
 					Name: id, Reset: rapid.IntRange(0, 5).Draw(t, "reset") == 0,
 					Put:     rapid.SliceOfNDistinct(owed, 0, 3, func(o Owed) uint64 { return o.ID }).Draw(t, "owed"),
 					Removed: rapid.SliceOfN(rapid.Uint64Range(0, 5), 0, 3).Draw(t, "removed"),
+					Rules: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) RuleRecord {
+						r := RuleRecord{Kind: 'l', Key: []byte(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key"))}
+						if rapid.Bool().Draw(t, "there") {
+							r.Value = append([]byte{}, rapid.StringN(0, 3, -1).Draw(t, "value")...)
+						}
+						return r
+					}), 0, 3).Draw(t, "rules"),
 				})
 			}
 		}
@@ -436,6 +443,13 @@ func (m content) apply(c *Cut) {
 		}
 		for _, o := range r.Put {
 			m[fmt.Sprintf("route %s/%d", r.Name, o.ID)] = string(o.Delta.New.JSON())
+		}
+		for _, rule := range r.Rules {
+			if name := fmt.Sprintf("route %s/rule %s", r.Name, rule.Key); rule.Value == nil {
+				delete(m, name)
+			} else {
+				m[name] = string(rule.Value)
+			}
 		}
 	}
 	for _, c := range c.Memories {

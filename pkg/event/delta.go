@@ -62,6 +62,9 @@ type Delta struct {
 	// Selective: an object that is Added may have been there before. It left the source's selector, which this route may not have
 	// seen, or it was delivered before a crash. So if it is deleted at once, that has to be told.
 	Selective bool
+	// Suppressed is how many deltas the limit of the route held back, since the last one that it let through, for the sake of which it
+	// comes now. It belongs to one route: a delta that has it is a copy of the one that others share.
+	Suppressed int
 	// Redelivered: put through again from the dead letters; the object may have moved on since.
 	Redelivered bool
 	// Seen is when the router received the change.

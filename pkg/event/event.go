@@ -62,7 +62,7 @@ func NewID(d *Delta, route string, n int) string {
 }
 
 // Payload returns the data of an event whose route has no handler: the delta itself, as
-// {"op", "object", "oldObject", "initial", "stale"} with null and false members left out. For a delete, object is the last state.
+// {"op", "object", "oldObject", "initial", "stale", "suppressed"} with null, false and 0 left out. For a delete, object is the last state.
 func Payload(d *Delta) []byte {
 	size := 64 + len(d.Object().json)
 	if d.Old != nil {
@@ -82,6 +82,10 @@ func Payload(d *Delta) []byte {
 	}
 	if d.Stale {
 		b = append(b, `,"stale":true`...)
+	}
+	if d.Suppressed > 0 {
+		b = append(b, `,"suppressed":`...)
+		b = strconv.AppendInt(b, int64(d.Suppressed), 10)
 	}
 	return append(b, '}')
 }

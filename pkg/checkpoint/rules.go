@@ -1,0 +1,170 @@
+package checkpoint
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// LoadRules returns what the rules about time of a route know, by kind and key. The error wraps ErrCorrupt, or is [ErrClosed].
+func (db *DB) LoadRules(name string) ([]RuleRecord, error) {
+	var all []RuleRecord
+	err := db.view(func(tx *reading) error {
+		return tx.each(tx.shelf(routesBucket, bucketName(name), rulesBucket), func(_, payload []byte) error {
+			record, err := parseRule(payload)
+			all = append(all, record)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("route %q in the state file: %w", name, err)
+	}
+	return all, nil
+}
+
+// rules writes records of a route, by the name of its bucket.
+func (tx *writing) rules(name string, records []RuleRecord) error {
+	if len(records) == 0 {
+		return nil
+	}
+	s, err := tx.make(routesBucket, name, rulesBucket)
+	if err != nil {
+		return err
+	}
+	for i := range records {
+		r := &records[i]
+		if r.Value == nil {
+			err = tx.remove(s, r.place())
+		} else {
+			err = tx.put(s, r.place(), r.payload())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveRules gives some records of one route to another, unless that has its own, and reports whether these were all.
+func (tx *writing) moveRules(from, to string) (done bool, err error) {
+	if tx.top(routesBucket).Bucket.Bucket([]byte(from)).Bucket([]byte(rulesBucket)) == nil {
+		return true, nil
+	}
+	s, err := tx.make(routesBucket, from, rulesBucket)
+	if err != nil {
+		return false, err
+	}
+	target, err := tx.make(routesBucket, to, rulesBucket)
+	if err != nil {
+		return false, err
+	}
+	var keys, values [][]byte
+	cursor := s.Cursor()
+	for key, value := cursor.First(); key != nil && len(keys) < renameEntries; key, value = cursor.Next() {
+		moved, err := tx.codec.moved(s.seed, key, value, target.seed, key)
+		if err != nil {
+			return false, err
+		}
+		keys, values = append(keys, slices.Clone(key)), append(values, moved)
+	}
+	for i, key := range keys {
+		if err := tx.remove(s, key); err != nil {
+			return false, err
+		}
+		if target.Get(key) != nil {
+			continue
+		}
+		if err := tx.store(target, key, values[i]); err != nil {
+			return false, err
+		}
+	}
+	return len(keys) < renameEntries, nil
+}
+
+// place is the key under which the record is stored.
+func (r *RuleRecord) place() []byte { return append([]byte{r.Kind}, bounded(string(r.Key))...) }
+
+func (r *RuleRecord) payload() []byte {
+	f := fields{r.Kind}
+	f.bytes(r.Key)
+	f.bytes(r.Value)
+	return f
+}
+
+func parseRule(payload []byte) (RuleRecord, error) {
+	if len(payload) == 0 {
+		return RuleRecord{}, corruptf("a rule's record is empty")
+	}
+	r := reader{rest: payload[1:]}
+	record := RuleRecord{Kind: payload[0], Key: r.bytes()}
+	record.Value = r.bytes()
+	return record, r.done()
+}
+
+// mergeRules keeps the last record of each kind and key.
+func mergeRules(first, next []RuleRecord) []RuleRecord {
+	if len(first) == 0 {
+		return next
+	}
+	at := make(map[string]int, len(first)+len(next))
+	merged := make([]RuleRecord, 0, len(first)+len(next))
+	for _, records := range [][]RuleRecord{first, next} {
+		for _, r := range records {
+			name := string(r.Kind) + string(r.Key)
+			if i, ok := at[name]; ok {
+				merged[i] = r
+				continue
+			}
+			at[name] = len(merged)
+			merged = append(merged, r)
+		}
+	}
+	return merged
+}
+
+// moreMark is what the text begins with that stands among the sinks of a delta that is owed and is none. No sink has such a name: a
+// version that does not know of it takes it for a sink that is not there any more.
+const moreMark = "\x00"
+
+// What that text says: a number, and what belongs to it. A number that is not known is skipped.
+const (
+	moreUnlimited  = 1 // nothing
+	moreSuppressed = 2 // how many
+)
+
+// more returns what the rules say of a delta; empty: nothing.
+func (o *Owed) more() string {
+	var f fields
+	if o.Unlimited {
+		f.uint(moreUnlimited)
+		f.bytes(nil)
+	}
+	if n := o.Delta.Suppressed; n > 0 {
+		var count fields
+		count.uint(uint64(n))
+		f.uint(moreSuppressed)
+		f.bytes(count)
+	}
+	if len(f) == 0 {
+		return ""
+	}
+	return moreMark + string(f)
+}
+
+func (o *Owed) parseMore(text string) error {
+	r := reader{rest: []byte(text)}
+	for len(r.rest) > 0 {
+		what := r.uint()
+		value := reader{rest: r.bytes()}
+		switch what {
+		case moreUnlimited:
+			o.Unlimited = true
+		case moreSuppressed:
+			o.Delta.Suppressed = int(min(value.uint(), math.MaxInt32))
+		}
+		if value.err != nil {
+			return value.err
+		}
+	}
+	return r.done()
+}
