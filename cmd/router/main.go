@@ -9,7 +9,7 @@
 //	router tap -config config.yaml      what goes by in the running router, and what routes make of it
 //	router explain -config config.yaml -object o.json  why each route wants an object or not; no cluster is needed
 //	router eval EXPRESSION -object o.json              what an expression says about it
-//	router schema                       prints the JSON Schema of the configuration, for editors
+//	router schema                       prints the JSON Schema of the configuration, for editors; also its reference
 //	router version
 //
 // It exits with 0 when it was stopped as asked, 1 when it failed while running, 2 for bad flags or a bad configuration.
@@ -90,8 +90,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "router %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return exitOK
 	case "schema":
-		fmt.Fprintf(stdout, "%s", config.Schema())
-		return exitOK
+		return schema(ctx, args[1:], stdout, stderr)
 	case "help":
 		usage(stdout)
 		return exitOK
@@ -110,7 +109,7 @@ func usage(w io.Writer) {
   router tap                          what goes by in the running router, and what routes make of it, see router tap help
   router explain                      why each route wants an object or not, without a cluster, see router explain help
   router eval EXPRESSION              what a CEL expression says about an object, without a cluster, see router eval help
-  router schema                       print the JSON Schema of the configuration, for editors
+  router schema                       print the JSON Schema of the configuration, for editors, see router schema help
   router version
 
 Flags of router:

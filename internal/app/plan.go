@@ -17,14 +17,6 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/schema"
 )
 
-// Components is what the router can be made of; cmd/router/components.go is the list.
-type Components struct {
-	Handlers []plugins.Factory[plugins.Handler]
-	Sinks    []plugins.Factory[plugins.Sink]
-	// Emit makes the handler of a route that has `emit` instead of `handle`.
-	Emit func(*expr.Program, expr.Cache) plugins.Handler
-}
-
 // plan is a configuration in which everything that can be checked without a cluster was checked, and every expression is compiled.
 type plan struct {
 	config  *config.Config
@@ -59,47 +51,6 @@ func (r *routePlan) lookups() []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// CheckOptions says how thoroughly a configuration is checked.
-type CheckOptions struct {
-	Connect bool // ask the cluster what its resources look like, rather than only take what is built in
-}
-
-// Check reports every problem of the configuration file that can be found without running it, warnings at the end. It opens nothing
-// but the file and what it names (guests' modules), and with Connect a connection to the cluster. The file is fine if nothing but
-// warnings comes back.
-func Check(ctx context.Context, path string, components Components, opts CheckOptions) (problems, warnings config.Problems) {
-	cfg, problems := config.Load(path)
-	if cfg == nil {
-		return problems, nil
-	}
-	var ask func(group, version string) ([]byte, error)
-	if opts.Connect {
-		client, err := informer.NewClient(cfg.Cluster)
-		if err != nil {
-			return append(problems, config.Problem{File: path, Path: "cluster", Message: err.Error()}), nil
-		}
-		defer client.Close()
-		var done func()
-		ask, done = asking(ctx, client)
-		defer done()
-	}
-	known, err := newSchemas(ask)
-	if err != nil {
-		return append(problems, config.Problem{File: path, Message: err.Error()}), nil
-	}
-	known.learn(cfg, true)
-	p, problems := planOf(cfg, problems, components, known, true)
-	if known.failed != nil {
-		problems = append(problems, config.Problem{
-			File: path, Path: "cluster", Message: fmt.Sprintf("the cluster does not say what its resources look like: %v", known.failed),
-		})
-	}
-	if p == nil {
-		return problems, nil
-	}
-	return problems, slices.Concat(p.warnings, p.optional)
 }
 
 // clientOf gives the client of a cluster.
@@ -213,40 +164,6 @@ func planOf(cfg *config.Config, problems config.Problems, components Components,
 	}
 	p.optional = c.warnings
 	return p, c.problems.Sorted()
-}
-
-// checkComponents lets the factory of each component check its part of the configuration.
-func checkComponents[T any](what string, configured map[string]*config.Component, factories []plugins.Factory[T]) (problems config.Problems) {
-	for _, name := range slices.Sorted(maps.Keys(configured)) {
-		c := configured[name]
-		if c.Kind == "" {
-			continue // reported already
-		}
-		f := factoryOf(factories, c.Kind)
-		if f == nil {
-			problems = append(problems, c.Node.Problemf("unknown kind of %s %q; there are: %s", what, c.Kind, kinds(factories)))
-			continue
-		}
-		problems = append(problems, f.Check(c.Config)...)
-	}
-	return problems
-}
-
-func factoryOf[T any](factories []plugins.Factory[T], kind string) *plugins.Factory[T] {
-	for i := range factories {
-		if factories[i].Kind == kind {
-			return &factories[i]
-		}
-	}
-	return nil
-}
-
-func kinds[T any](factories []plugins.Factory[T]) string {
-	names := make([]string, len(factories))
-	for i := range factories {
-		names[i] = factories[i].Kind
-	}
-	return strings.Join(names, ", ")
 }
 
 // environment tells the expressions which sources and indexes exist, and what their objects look like.

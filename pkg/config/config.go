@@ -11,8 +11,8 @@ type Config struct {
 	Listen   Listen                `yaml:"listen" doc:"What the router listens on."`
 	Define   map[string]Expr       `yaml:"define" doc:"CEL expressions that other expressions use by name."`
 	Sources  map[string]*Source    `yaml:"sources,required" min:"1" doc:"What is watched, by name."`
-	Handlers map[string]*Component `yaml:"handlers" doc:"What turns deltas into events, by name: {kind: configuration}."`
-	Sinks    map[string]*Component `yaml:"sinks,required" min:"1" doc:"Where events go, by name: {kind: configuration}."`
+	Handlers map[string]*Component `yaml:"handlers" doc:"What turns deltas into events, by name: one kind with its configuration."`
+	Sinks    map[string]*Component `yaml:"sinks,required" min:"1" doc:"Where events go, by name: one kind with its configuration."`
 	Routes   []*Route              `yaml:"routes,required" min:"1" doc:"Which deltas go where."`
 }
 
@@ -62,8 +62,8 @@ type Source struct {
 	Drop          []string          `yaml:"drop" doc:"Fields of the objects, as in status.conditions, that are never kept."`
 	ManagedFields bool              `yaml:"managedFields" doc:"Keep metadata.managedFields."`
 	Resync        time.Duration     `yaml:"resync" doc:"How often everything comes again, as sync. 0: never."`
-	Cache         string            `yaml:"cache" default:"full" enum:"full metadata identity" doc:"What is kept of an object."`
-	Secrets       bool              `yaml:"secrets" doc:"Keep the data of v1/secrets."`
+	Cache         string            `yaml:"cache" default:"full" enum:"full metadata identity" doc:"What is kept of an object. full: all of it. metadata: its metadata, no more goes over the wire. identity: its name and version; there is no oldObject and nothing to look up."`
+	Secrets       bool              `yaml:"secrets" doc:"Keep the data of v1/secrets. Else it is cut out as soon as it arrives."`
 	Indexes       map[string][]Expr `yaml:"indexes" doc:"By name: a CEL expression, or a list of them whose keys are joined. Its value is a key, of a list each element, of a map each key."`
 }
 
@@ -105,12 +105,12 @@ type Route struct {
 	To          []string `yaml:"to,required" min:"1" doc:"Sinks."`
 	Existing    string   `yaml:"existing" default:"skip" enum:"skip deliver" doc:"Whether objects that are there at the first start are delivered, as added."`
 	Deliver     string   `yaml:"deliver" default:"every" enum:"every latest" doc:"Every delta, or the net change per object."`
-	Overflow    string   `yaml:"overflow" default:"fold" enum:"fold block dropOldest" doc:"What happens when the queue is full."`
+	Overflow    string   `yaml:"overflow" default:"fold" enum:"fold block dropOldest" doc:"What happens when the queue is full. fold: of each object the net change is kept. block: every route of the source waits. dropOldest: the oldest delta is lost, and counted."`
 	Batch       Batch    `yaml:"batch" doc:"How many deltas a handler gets at once."`
 	Concurrency int      `yaml:"concurrency" default:"4" min:"1" max:"1024" doc:"How many batches are worked on at the same time."`
 	Queue       Queue    `yaml:"queue" doc:"How much the route may owe."`
 	Retry       Retry    `yaml:"retry" doc:"How often and how long a delta is tried."`
-	OnFailure   string   `yaml:"onFailure" default:"deadLetter" enum:"deadLetter drop pause" doc:"What becomes of a delta that failed for good."`
+	OnFailure   string   `yaml:"onFailure" default:"deadLetter" enum:"deadLetter drop pause" doc:"What becomes of a delta that failed for good. deadLetter: it is put aside, see router dlq. drop: it is lost, and counted. pause: the route waits."`
 }
 
 // Batch bounds what a handler gets at once.

@@ -8,7 +8,8 @@
 //     can decode it ([Node.Decode]) and report problems of its own ([Node.Problemf]) as precisely as this package does.
 //   - An [Expr] can translate a position inside a CEL expression to its place in the file, however the expression was written.
 //
-// What a struct accepts is said by its tags alone, and the JSON Schema is made of the same tags:
+// What a struct accepts is said by its tags alone, and the JSON Schema ([Schema]) and docs/CONFIG.md ([Reference]) are
+// made of the same tags:
 //
 //	yaml:"name"           the key; yaml:"-" is no key; without a tag, no key
 //	yaml:"name,required"  must be present
@@ -17,7 +18,7 @@
 //	default:"10ms"        the value if the key is absent; for a list, its elements with blanks between them
 //	enum:"skip deliver"   the only values; for a list, of its elements
 //	min:"1" max:"10"      bounds of a number or duration, or of the length of a list or map
-//	doc:"…"               one sentence for the schema
+//	doc:"…"               one sentence for the schema and the reference
 //
 // Field types are strings, booleans, integers, floats, time.Duration, [Size], [Count], [Secret], [Expr], [Node] (kept as it is),
 // structs, and pointers, slices and maps with string keys of those. ${VAR} and ${VAR:-default} are expanded in every scalar but an

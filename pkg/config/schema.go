@@ -58,10 +58,10 @@ func (ps properties) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Schema returns the JSON Schema of the configuration, for editors; it is the same in every call. It knows what the tags say, but
-// not what a kind of handler or sink makes of its part, and it wants text in quotes where the router would take a number as text.
-func Schema() []byte {
-	s := schemaOf(reflect.TypeFor[Config](), field{doc: "Configuration of deltarouter."})
+// Schema returns the JSON Schema of the configuration with these kinds of handlers and sinks, for editors; it is the same in every
+// call. It knows what the tags say, and it wants text in quotes where the router would take a number as text.
+func Schema(kinds Kinds) []byte {
+	s := schemas{kinds}.schemaOf(reflect.TypeFor[Config](), field{doc: "Configuration of deltarouter."})
 	s.Schema = "https://json-schema.org/draft/2020-12/schema"
 	s.Title = "deltarouter"
 	var b bytes.Buffer
@@ -74,44 +74,47 @@ func Schema() []byte {
 	return b.Bytes()
 }
 
-func schemaOf(t reflect.Type, f field) schema {
-	s := typeSchema(t, f)
+// schemas makes schemas of types.
+type schemas struct{ kinds Kinds }
+
+func (of schemas) schemaOf(t reflect.Type, f field) schema {
+	s := of.typeSchema(t, f)
 	s.Description = f.doc
 	return s
 }
 
-func typeSchema(t reflect.Type, f field) schema {
+func (of schemas) typeSchema(t reflect.Type, f field) schema {
 	switch t {
 	case reflect.TypeFor[Node]():
 		return schema{}
 	case reflect.TypeFor[Expr]():
 		return schema{Type: []string{"string", "boolean", "number"}}
 	case reflect.TypeFor[Filter]():
-		one := typeSchema(reflect.TypeFor[Expr](), f)
+		one := of.typeSchema(reflect.TypeFor[Expr](), f)
 		return schema{AnyOf: []schema{one, {Type: "object", AdditionalProperties: &one}}}
 	case reflect.TypeFor[Secret]():
-		form := structSchema(reflect.TypeFor[secretForm]())
+		form := of.structSchema(reflect.TypeFor[secretForm]())
 		form.Type, form.MinProperties, form.MaxProperties = "object", 1, 1
 		return schema{AnyOf: []schema{{Type: "string"}, form}}
 	case reflect.TypeFor[Component]():
-		return schema{Type: "object", MinProperties: 1, MaxProperties: 1}
+		return of.componentSchema(of.kinds.of(f.key))
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return typeSchema(t.Elem(), f)
+		return of.typeSchema(t.Elem(), f)
 	case reflect.Struct:
-		return structSchema(t)
+		return of.structSchema(t)
 	case reflect.Map:
-		element := typeSchema(t.Elem(), f.element())
+		element := of.typeSchema(t.Elem(), f.element())
 		low, _ := strconv.Atoi(f.min)
 		return schema{Type: []string{"object", "null"}, AdditionalProperties: &element, MinProperties: low}
 	case reflect.Slice:
-		return listSchema(t, f)
+		return of.listSchema(t, f)
 	}
 	return scalarSchema(t, f)
 }
 
-func structSchema(t reflect.Type) schema {
+func (of schemas) structSchema(t reflect.Type) schema {
 	s := schema{Type: []string{"object", "null"}, AdditionalProperties: false}
 	for _, f := range fieldsOf(t) {
 		if f.self {
@@ -120,14 +123,28 @@ func structSchema(t reflect.Type) schema {
 		if f.required {
 			s.Required = append(s.Required, f.key)
 		}
-		s.Properties = append(s.Properties, property{f.key, schemaOf(t.Field(f.index).Type, f)})
+		s.Properties = append(s.Properties, property{f.key, of.schemaOf(t.Field(f.index).Type, f)})
+	}
+	if len(s.Required) > 0 {
+		s.Type = "object" // nothing at all would lack something
+	}
+	return s
+}
+
+// componentSchema allows exactly one of the kinds.
+func (of schemas) componentSchema(kinds []Kind) schema {
+	s := schema{Type: "object", AdditionalProperties: false, MinProperties: 1, MaxProperties: 1}
+	for _, kind := range kinds {
+		one := of.structSchema(reflect.TypeOf(kind.Config))
+		one.Description = kind.Doc
+		s.Properties = append(s.Properties, property{kind.Name, one})
 	}
 	return s
 }
 
 // listSchema allows a scalar where a list of one is meant.
-func listSchema(t reflect.Type, f field) schema {
-	element := typeSchema(t.Elem(), f.element())
+func (of schemas) listSchema(t reflect.Type, f field) schema {
+	element := of.typeSchema(t.Elem(), f.element())
 	low, _ := strconv.Atoi(f.min)
 	list := schema{Type: "array", Items: &element, MinItems: low}
 	if !isScalar(t.Elem()) {

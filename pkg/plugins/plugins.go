@@ -84,7 +84,11 @@ type Emit struct {
 type Factory[T any] struct {
 	// Kind is the key in the configuration: the "webhook" in `hook: {webhook: {url: …}}`.
 	Kind string
-	// Example is a piece of YAML as it stands below the kind. A test checks that Check accepts it.
+	// Doc says in a sentence what the kind does.
+	Doc string
+	// Config is a value of the struct that Check decodes: its tags are what the JSON Schema and docs/CONFIG.md say about the kind.
+	Config any
+	// Example is a piece of YAML as it stands below the kind, with every key. A test checks that Check accepts it.
 	Example string
 	// Check finds all mistakes of a configuration. It opens nothing and connects to nothing.
 	Check func(node config.Node) config.Problems
@@ -96,6 +100,11 @@ type Factory[T any] struct {
 	// Lookups returns what a handler may look up, of a node that Check accepted. The host refuses what there is not, and lets the
 	// handler's routes wait for it. nil: nothing.
 	Lookups func(node config.Node) []LookupGrant
+}
+
+// Describe returns what the configuration's schema and reference say about the kind.
+func (f *Factory[T]) Describe() config.Kind {
+	return config.Kind{Name: f.Kind, Doc: f.Doc, Example: f.Example, Config: f.Config}
 }
 
 // Env is what the host gives to a handler or sink.

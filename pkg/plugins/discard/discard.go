@@ -19,6 +19,8 @@ type Config struct{}
 func Factory() plugins.Factory[plugins.Sink] {
 	return plugins.Factory[plugins.Sink]{
 		Kind:    "discard",
+		Doc:     "Counts events and drops them, for measurements.",
+		Config:  Config{},
 		Example: "{}\n",
 		Check:   func(node config.Node) config.Problems { return node.Decode(&Config{}) },
 		Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Sink, error) {

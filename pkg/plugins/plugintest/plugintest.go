@@ -5,6 +5,7 @@ package plugintest
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -40,6 +41,14 @@ func checkFactory[T any](t *testing.T, f plugins.Factory[T]) {
 	t.Run("the example is valid", func(t *testing.T) {
 		if problems := f.Check(Node(t, f.Example)); problems != nil {
 			t.Errorf("Check(Example): %v", problems)
+		}
+	})
+	t.Run("it is described", func(t *testing.T) {
+		if !strings.HasSuffix(f.Doc, ".") {
+			t.Errorf("Doc is no sentence: %q", f.Doc)
+		}
+		if of := reflect.TypeOf(f.Config); of == nil || of.Kind() != reflect.Struct {
+			t.Errorf("Config is no struct: %T", f.Config)
 		}
 	})
 	t.Run("an unknown key is a problem with its place", func(t *testing.T) {

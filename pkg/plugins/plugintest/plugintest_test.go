@@ -25,7 +25,7 @@ func (echo) Close(context.Context) error                  { return nil }
 
 func factory[T any](kind string, made T) plugins.Factory[T] {
 	return plugins.Factory[T]{
-		Kind: kind, Example: "{}",
+		Kind: kind, Doc: "Does nothing.", Config: struct{}{}, Example: "{}",
 		Check: func(n config.Node) config.Problems { return n.Decode(&struct{}{}) },
 		Open:  func(context.Context, config.Node, plugins.Env) (T, error) { return made, nil },
 	}

@@ -21,6 +21,8 @@ type Config struct {
 func Factory() plugins.Factory[plugins.Sink] {
 	return plugins.Factory[plugins.Sink]{
 		Kind:    "stdout",
+		Doc:     "Writes a line per event to standard output.",
+		Config:  Config{},
 		Example: "format: json # or text\n",
 		Check:   func(node config.Node) config.Problems { return node.Decode(&Config{}) },
 		Open: func(_ context.Context, node config.Node, env plugins.Env) (plugins.Sink, error) {

@@ -21,14 +21,39 @@ type Config struct {
 // Factory returns the factory of the kind wasm.
 func Factory() plugins.Factory[plugins.Handler] {
 	return plugins.Factory[plugins.Handler]{
-		Kind: "wasm",
+		Kind:   "wasm",
+		Doc:    "Runs a WebAssembly module in a sandbox: docs/PLUGINS.md tells how to write one.",
+		Config: Config{},
 		Example: `module: ./plugins/enrich.wasm
 config: {threshold: 3}
 allow:                    # nothing unless it is said here
   lookup: [pods.byNode, nodes]
-  http: [{host: "api.example.com:443", headers: {Authorization: {file: /secrets/token}}, rate: 10}]
+  http:
+    - host: "api.example.com:443"
+      scheme: https
+      headers: {Authorization: {file: /secrets/token}}
+      rate: 10
+      private: false
   kv: true
-limits: {memory: 64Mi, fuel: 75M, kv: 1Mi}
+  clock: false
+  random: false
+limits:                   # the defaults are right for most guests
+  module: 32Mi
+  memory: 64Mi
+  instances: 4
+  calls: 100k
+  fuel: 75M
+  initFuel: 2G
+  timeout: 1s
+  initTimeout: 5s
+  batch: 256
+  input: 1Mi
+  output: 1Mi
+  events: 64
+  message: 4Ki
+  log: 100
+  logLine: 4Ki
+  kv: 1Mi
 `,
 		Check: func(node config.Node) config.Problems {
 			var c Config

@@ -31,7 +31,9 @@ type Config struct {
 // Factory returns the factory of the kind webhook.
 func Factory() plugins.Factory[plugins.Sink] {
 	return plugins.Factory[plugins.Sink]{
-		Kind: "webhook",
+		Kind:   "webhook",
+		Doc:    "Posts each event as a CloudEvent over HTTP. 408, 425, 429, 5xx and no answer mean that the receiver is unavailable; other answers than 2xx reject the event.",
+		Config: Config{},
 		Example: `url: {file: /secrets/url} # or {env: NAME}, or the URL itself
 mode: structured          # or binary
 headers:
