@@ -26,6 +26,7 @@ var allowed = map[string][]string{
 	"pkg/filters":    {"pkg/event", "pkg/config", "pkg/expr"},
 	"pkg/informer":   {"pkg/event", "pkg/config", "pkg/rawjson", "pkg/metrics", "pkg/timer"},
 	"pkg/checkpoint": {"pkg/event"},
+	"pkg/rules":      {"pkg/event", "pkg/timer"},
 
 	// A new kind of handler or sink is a folder under pkg/plugins, and no kind knows another.
 	"pkg/plugins":            {"pkg/event", "pkg/config", "pkg/metrics", "pkg/timer"},
@@ -37,7 +38,7 @@ var allowed = map[string][]string{
 
 	"pkg/kv": {"pkg/plugins", "pkg/timer"},
 
-	"pkg/pipeline": {"pkg/event", "pkg/filters", "pkg/plugins", "pkg/checkpoint", "pkg/metrics", "pkg/expr", "pkg/timer"},
+	"pkg/pipeline": {"pkg/event", "pkg/filters", "pkg/plugins", "pkg/checkpoint", "pkg/metrics", "pkg/expr", "pkg/timer", "pkg/rules"},
 	"pkg/api":      {"pkg/event", "pkg/metrics"},
 
 	// The composition root knows every package, but no kind of plugin: those are handed to it by cmd/router.
