@@ -83,7 +83,7 @@ func newTableBench(routes int) (*tableBench, error) {
 			return nil, err
 		}
 		entries[i] = filters.Entry{
-			Sources: []string{"pods"}, Ops: event.Ops(),
+			Sources: []string{"pods"}, Ops: event.SourceOps(),
 			Filter: filters.NewCEL(filters.CELConfig{Program: program, Absent: func() {}}),
 		}
 	}

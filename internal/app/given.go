@@ -89,7 +89,7 @@ func (o *offline) read(given Given) (err error) {
 	var ok bool
 	if o.op, ok = event.ParseOp(given.Op); !ok {
 		var ops []string
-		for _, op := range event.Ops() {
+		for _, op := range event.SourceOps() {
 			ops = append(ops, op.String())
 		}
 		return fmt.Errorf("there is no op %q%s", given.Op, config.Suggest(given.Op, ops))

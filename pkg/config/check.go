@@ -94,7 +94,7 @@ func checkNames(n Node, reserved []string) (problems Problems) {
 
 // checkDefines checks that the names are fit for CEL.
 func checkDefines(n Node) (problems Problems) {
-	builtIn := []string{"object", "oldObject", "op", "source", "cluster"}
+	builtIn := []string{"object", "oldObject", "op", "source", "cluster", "now", "since", "late", "repeat"}
 	reserved := []string{
 		"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop",
 		"package", "namespace", "return", "var", "void", "while",
@@ -156,6 +156,8 @@ func (r *Route) Validate(n Node) (problems Problems) {
 		problems = append(problems, n.At("retry").At("max").Problemf("%s is less than backoff, %s: raise it", r.Retry.Max, r.Retry.Backoff))
 	}
 	problems = append(problems, r.Filter.check(n.At("filter"), r.From)...)
+	problems = append(problems, r.When.check(n.At("when"), r.From)...)
+	problems = append(problems, r.checkTime(n)...)
 	problems = append(problems, checkOnce(n.At("from"), r.From)...)
 	problems = append(problems, checkOnce(n.At("on"), r.On)...)
 	return append(problems, checkOnce(n.At("to"), r.To)...)

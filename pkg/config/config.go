@@ -97,7 +97,7 @@ type Route struct {
 	Name        string   `yaml:"name,required" doc:"Name of the route, part of every event."`
 	Was         string   `yaml:"was" doc:"Name that the route had before: it takes over what is owed under that name."`
 	From        []string `yaml:"from,required" min:"1" doc:"Sources."`
-	On          []string `yaml:"on" default:"added updated deleted" enum:"added updated deleted deselected sync" min:"1" doc:"What happened to the object."`
+	On          []string `yaml:"on" default:"added updated deleted" enum:"added updated deleted deselected sync entered left" min:"1" doc:"What happened to the object; with when, entered and left (the default then): the condition holds, and holds no longer."`
 	Filter      *Filter  `yaml:"filter" doc:"CEL, bool: whether the route wants the delta; one expression, or one by source. Absent: every one."`
 	Emit        *Expr    `yaml:"emit" doc:"CEL, a map or a list of maps: the data of the events."`
 	Key         *Expr    `yaml:"key" doc:"CEL, string, int or bool: deltas of one key stay in order. Absent: the object."`
@@ -111,6 +111,13 @@ type Route struct {
 	Queue       Queue    `yaml:"queue" doc:"How much the route may owe."`
 	Retry       Retry    `yaml:"retry" doc:"How often and how long a delta is tried."`
 	OnFailure   string   `yaml:"onFailure" default:"deadLetter" enum:"deadLetter drop pause" doc:"What becomes of a delta that failed for good. deadLetter: it is put aside, see router dlq. drop: it is lost, and counted. pause: the route waits."`
+
+	// Rules about time.
+
+	When  *Filter       `yaml:"when" doc:"CEL, bool, over object and now: a condition. The route tells when it begins to hold for an object, and when it ends; one expression, or one by source."`
+	For   time.Duration `yaml:"for" min:"1s" doc:"How long the condition of when must hold until it is told as entered. With on: deleted, how long an object must be gone."`
+	Every time.Duration `yaml:"every" min:"1s" doc:"How often it is told again, as repeat, that the condition of when still holds. Absent: once."`
+	Check time.Duration `yaml:"check" min:"1s" doc:"How often when is evaluated anew for every object, whatever changes: for conditions with now."`
 }
 
 // Batch bounds what a handler gets at once.

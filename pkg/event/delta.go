@@ -15,12 +15,18 @@ const (
 	Deleted
 	Deselected
 	Sync // nothing happened: a resync puts every object through again
+	// Of a route with a condition (when):
+	Entered // it holds, and did not before, or has held for as long as the route says
+	Left    // it was told as Entered, and holds no longer
 )
 
-var opNames = [...]string{"", "added", "updated", "deleted", "deselected", "sync"}
+var opNames = [...]string{"", "added", "updated", "deleted", "deselected", "sync", "entered", "left"}
 
 // Ops lists all ops, in the order of their values.
-func Ops() []Op { return []Op{Added, Updated, Deleted, Deselected, Sync} }
+func Ops() []Op { return []Op{Added, Updated, Deleted, Deselected, Sync, Entered, Left} }
+
+// SourceOps lists the ops that the deltas of a source have, in the order of their values: those that no route makes.
+func SourceOps() []Op { return []Op{Added, Updated, Deleted, Deselected, Sync} }
 
 // String returns the op as configuration, CEL, metrics and events spell it: lower case.
 func (op Op) String() string {
@@ -48,7 +54,8 @@ type Delta struct {
 	Source string // the name that the configuration gives the source
 	Op     Op
 	// Old is the state before and New the state after. Old is nil for Added, and for Updated where the source keeps identities
-	// only. New is nil for Deleted and Deselected, whose last state is Old. Sync has only New.
+	// only. New is nil for Deleted and Deselected, whose last state is Old. Sync has only New. Entered and Left have what the change has that
+	// made them; where time did, only New.
 	Old, New *Object
 	// Initial: an object that was there before, put through for the first time (existing: deliver).
 	Initial bool
@@ -62,6 +69,13 @@ type Delta struct {
 	// Selective: an object that is Added may have been there before. It left the source's selector, which this route may not have
 	// seen, or it was delivered before a crash. So if it is deleted at once, that has to be told.
 	Selective bool
+	// Of Entered and Left, which belong to one route: Since is when the condition began to hold, and Began tells the times apart at which
+	// it did, in event ids: it is the resourceVersion from which on it held, and more where that does not say it.
+	Since time.Time
+	Began string
+	// Repeat says that Entered was told before: how often. Late: it was due while the router was down.
+	Repeat int
+	Late   bool
 	// Suppressed is how many deltas the limit of the route held back, since the last one that it let through, for the sake of which it
 	// comes now. It belongs to one route: a delta that has it is a copy of the one that others share.
 	Suppressed int

@@ -44,7 +44,8 @@ func New(d *Delta, route string, n int, data []byte) Event {
 }
 
 // NewID returns the id of the n-th event that route makes of d: a hash of cluster, uid, resourceVersion, op, route and n. A delete
-// leaves the resourceVersion out, since a delete that is inferred from a list does not know it; a sync has the time of its round instead.
+// leaves the resourceVersion out, since a delete that is inferred from a list does not know it; a sync has the time of its round instead,
+// and entered and left have what tells since when the condition holds, and the number of the reminder.
 func NewID(d *Delta, route string, n int) string {
 	o := d.Object()
 	version := o.ResourceVersion()
@@ -53,6 +54,11 @@ func NewID(d *Delta, route string, n int) string {
 		version = ""
 	case Sync:
 		version = strconv.FormatInt(d.Seen.UnixNano(), 36)
+	case Entered, Left:
+		version = d.Began
+		if d.Repeat > 0 {
+			version += "#" + strconv.Itoa(d.Repeat)
+		}
 	case Added, Updated, Deselected:
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{
@@ -62,7 +68,8 @@ func NewID(d *Delta, route string, n int) string {
 }
 
 // Payload returns the data of an event whose route has no handler: the delta itself, as
-// {"op", "object", "oldObject", "initial", "stale", "suppressed"} with null, false and 0 left out. For a delete, object is the last state.
+// {"op", "object", "oldObject", "initial", "stale", "since", "repeat", "late", "suppressed"} with null, false and 0 left out. For a
+// delete, object is the last state.
 func Payload(d *Delta) []byte {
 	size := 64 + len(d.Object().json)
 	if d.Old != nil {
@@ -82,6 +89,17 @@ func Payload(d *Delta) []byte {
 	}
 	if d.Stale {
 		b = append(b, `,"stale":true`...)
+	}
+	if !d.Since.IsZero() {
+		b = append(b, `,"since":"`...)
+		b = d.Since.UTC().AppendFormat(b, time.RFC3339Nano)
+		b = append(b, '"')
+	}
+	if d.Repeat > 0 {
+		b = append(b, `,"repeat":true`...)
+	}
+	if d.Late {
+		b = append(b, `,"late":true`...)
 	}
 	if d.Suppressed > 0 {
 		b = append(b, `,"suppressed":`...)

@@ -9,7 +9,7 @@ import (
 )
 
 func TestOps(t *testing.T) {
-	want := []string{"added", "updated", "deleted", "deselected", "sync"}
+	want := []string{"added", "updated", "deleted", "deselected", "sync", "entered", "left"}
 	for i, op := range event.Ops() {
 		if op.String() != want[i] {
 			t.Errorf("%d is called %s", i, op)

@@ -23,6 +23,7 @@ const (
 	Key                     // a string, int or bool; see [Program.Key]
 	Query                   // a bool, as cheap as an Index has to be: it is asked about many objects; see [Program.Match]
 	Value                   // anything; see [Program.Value]
+	When                    // a bool, from object, now, source and cluster alone: what holds as long as the object is as it is; see [Program.Match]
 )
 
 // The cost limits of one evaluation, in CEL's units: about one per step.
@@ -119,7 +120,7 @@ func (s *scope) compile(text string, usage Usage, source string) (*Program, erro
 	p := &Program{
 		env: s.env, scope: s, usage: usage, limit: costLimit, units: l.units, info: linked.NativeRep().SourceInfo(),
 		linked: linked != tree, paths: l.paths, source: types.String(source), sources: slices.Sorted(slices.Values(l.sources)),
-		shape: s.env.shapes[s.source], from: source,
+		shape: s.env.shapes[s.source], from: source, uses: l.uses,
 	}
 	if usage == Index || usage == Query {
 		p.limit = indexCostLimit
@@ -188,7 +189,7 @@ func (p *Program) inspect(tree *cel.Ast) {
 func resultProblem(t *cel.Type, usage Usage) string {
 	want, ok := "", false
 	switch usage {
-	case Filter, Query:
+	case Filter, Query, When:
 		want, ok = "true or false", t.Kind() == types.BoolKind
 	case Index:
 		t = unwrapOptional(t)

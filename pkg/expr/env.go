@@ -51,6 +51,10 @@ const (
 	nameOp        = "op"
 	nameSource    = "source"
 	nameCluster   = "cluster"
+	nameNow       = "now"
+	nameSince     = "since"
+	nameLate      = "late"
+	nameRepeat    = "repeat"
 	nameInput     = "@input"
 )
 
@@ -149,6 +153,10 @@ func variables(object *cel.Type) []cel.EnvOption {
 		cel.Variable(nameOp, cel.StringType),
 		cel.Variable(nameSource, cel.StringType),
 		cel.Variable(nameCluster, cel.StringType),
+		cel.Variable(nameNow, cel.TimestampType),
+		cel.Variable(nameSince, cel.TimestampType),
+		cel.Variable(nameLate, cel.BoolType),
+		cel.Variable(nameRepeat, cel.BoolType),
 		cel.Variable(nameInput, cel.DynType),
 	}
 }

@@ -131,6 +131,24 @@ func (in *evaluation) ResolveName(name string) (any, bool) {
 	case nameSource:
 		return types.String(in.delta.Source), true
 	}
+	return in.ruled(name)
+}
+
+// ruled gives the variables of the rules about time.
+func (in *evaluation) ruled(name string) (any, bool) {
+	switch d := in.delta; name {
+	case nameNow: // as of the delta: all that evaluate it see the same
+		return types.Timestamp{Time: d.Seen}, true
+	case nameSince:
+		if d.Since.IsZero() {
+			return types.NullValue, true
+		}
+		return types.Timestamp{Time: d.Since}, true
+	case nameLate:
+		return types.Bool(d.Late), true
+	case nameRepeat:
+		return types.Bool(d.Repeat > 0), true
+	}
 	return nil, false
 }
 

@@ -27,6 +27,7 @@ type linker struct {
 	issues  map[string][]Issue // by define
 	paths   []path
 	sources []string
+	uses    []string // the variables of rules about time
 }
 
 // edit replaces the arguments of one call. ids are those of the unit's own tree.
@@ -102,9 +103,7 @@ func (l *linker) check(n int, u unit) {
 	walk(tree.Expr(), nil, func(e ast.Expr, local []string) {
 		switch {
 		case e.Kind() == ast.IdentKind && !slices.Contains(local, e.AsIdent()):
-			if name := e.AsIdent(); l.usage == Index && (name == nameOldObject || name == nameOp) {
-				l.problem(u, e, "%s does not exist here: an index sees only object, source and cluster", name)
-			}
+			l.variable(u, e)
 		case e.Kind() == ast.StructKind && l.env.types.objects[e.AsStruct().TypeName()] != nil:
 			l.problem(u, e, "an expression cannot make a %s; write a map instead", e.AsStruct().TypeName())
 		case e.Kind() == ast.CallKind && !e.AsCall().IsMemberFunction():
@@ -124,6 +123,10 @@ func (l *linker) call(n int, u unit, e ast.Expr) {
 	switch name {
 	case fnChanged, fnLookup, fnCount, fnGet, fnList:
 	default:
+		return
+	}
+	if l.usage == When && name == fnChanged {
+		l.problem(u, e, "changed() does not exist here: "+levelsOnly)
 		return
 	}
 	if l.usage == Index {
@@ -155,6 +158,31 @@ func (l *linker) call(n int, u unit, e ast.Expr) {
 				rest = append(rest, arg)
 			}
 			l.edits = append(l.edits, edit{n, e.ID(), rest})
+		}
+	}
+}
+
+// levelsOnly says what an expression of [When] may not do.
+const levelsOnly = "when says what holds, not what happened; use filter for that"
+
+// variable checks that a variable exists at this place of use.
+func (l *linker) variable(u unit, e ast.Expr) {
+	switch name := e.AsIdent(); name {
+	case nameOldObject, nameOp:
+		if l.usage == Index {
+			l.problem(u, e, "%s does not exist here: an index sees only object, source and cluster", name)
+		} else if l.usage == When {
+			l.problem(u, e, "%s does not exist here: "+levelsOnly, name)
+		}
+	case nameNow:
+		l.uses = append(l.uses, name)
+		if l.usage != When {
+			l.problem(u, e, "now exists in when only, whose value is looked at again and again; a delta is the same whenever it is looked at")
+		}
+	case nameSince, nameLate, nameRepeat:
+		l.uses = append(l.uses, name)
+		if l.usage != Emit {
+			l.problem(u, e, "%s exists in emit only", name)
 		}
 	}
 }

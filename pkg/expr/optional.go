@@ -173,7 +173,7 @@ func (o *optionals) warn(chain, step ast.Expr) {
 
 func (o *optionals) consequence() string {
 	switch o.program.usage {
-	case Filter, Query:
+	case Filter, Query, When:
 		return "and nothing matches then"
 	case Key:
 		return "and the object itself is the key then"

@@ -34,6 +34,7 @@ type Program struct {
 	from    string              // the sources that it was compiled for
 	own     string              // the source whose own expression it is, see [BySource]
 	mixed   bool                // others were compiled of other texts
+	uses    []string            // the variables of rules about time
 	others  map[string]*Program // by source, where there are several whose objects are known
 
 	// for errors
@@ -80,6 +81,19 @@ type Cache interface {
 	Count(source, index, value string) int
 	// Get returns an object or nil.
 	Get(source, namespace, name string) *event.Object
+}
+
+// Uses reports whether the expression refers to a variable of the rules about time: now, since, late or repeat.
+func (p *Program) Uses(variable string) bool {
+	if slices.Contains(p.uses, variable) {
+		return true
+	}
+	for _, other := range p.others {
+		if slices.Contains(other.uses, variable) {
+			return true
+		}
+	}
+	return false
 }
 
 // Sources returns the sources that the expression looks things up in, sorted.

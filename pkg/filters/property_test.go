@@ -21,7 +21,7 @@ var conditions = []string{
 	`object.spec.node == "a"`, `object.spec.node == "b"`, `object.spec.node in ["a", "b"]`, `oldObject.spec.node == "a"`,
 	`op == "updated"`, `op in ["added", "deleted"]`, `source == "pods"`, `has(object.spec.node)`, `!has(object.spec.count)`,
 	`object.spec.count == 1`, `object.spec.count in [1, 2]`, `object.spec.on == true`, `object.spec.on`, `!object.spec.on`, `inTeam`,
-	`object.spec.node != "a"`, `object.spec.count > 1`, `object.spec.node.startsWith("a")`, `changed("spec.node")`, `true`, `late`,
+	`object.spec.node != "a"`, `object.spec.count > 1`, `object.spec.node.startsWith("a")`, `changed("spec.node")`, `true`, `tardy`,
 	`object.metadata.labels.exists(k, k == "app")`, `"a" in object.spec`, `object.spec.count + 1 == 2`, `object.spec.node == object.metadata.namespace`,
 }
 
@@ -32,7 +32,7 @@ func tableEnv(t testing.TB) *expr.Env {
 	t.Helper()
 	env, err := expr.NewEnv(expr.EnvConfig{
 		Cluster: "c", Sources: map[string][]string{"pods": nil, "nodes": nil},
-		Define: map[string]string{"inTeam": `object.metadata.namespace == "a" && object.spec.count == 1`, "late": `size(object.spec.node) == 1 || inTeam`},
+		Define: map[string]string{"inTeam": `object.metadata.namespace == "a" && object.spec.count == 1`, "tardy": `size(object.spec.node) == 1 || inTeam`},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func drawRoutes(t testing.TB, rt *rapid.T, env *expr.Env) []*route {
 			programs[r.text] = program
 		}
 		r.program = programs[r.text]
-		r.entry.Ops = rapid.SliceOfN(rapid.SampledFrom(event.Ops()), 1, 5).Draw(rt, "ops")
+		r.entry.Ops = rapid.SliceOfN(rapid.SampledFrom(event.SourceOps()), 1, 5).Draw(rt, "ops")
 		r.entry.Sources = rapid.SampledFrom([][]string{{"pods"}, {"nodes"}, {"pods", "nodes"}}).Draw(rt, "sources")
 		r.entry.Filter = filters.NewCEL(filters.CELConfig{Program: r.program, Absent: func() { r.absent++ }})
 		routes = append(routes, r)
@@ -112,7 +112,7 @@ func drawRoutes(t testing.TB, rt *rapid.T, env *expr.Env) []*route {
 func drawDelta(t testing.TB, rt *rapid.T) *event.Delta {
 	t.Helper()
 	d := &event.Delta{
-		Source: rapid.SampledFrom([]string{"pods", "nodes"}).Draw(rt, "source"), Op: rapid.SampledFrom(event.Ops()).Draw(rt, "op"),
+		Source: rapid.SampledFrom([]string{"pods", "nodes"}).Draw(rt, "source"), Op: rapid.SampledFrom(event.SourceOps()).Draw(rt, "op"),
 		Initial: rapid.Bool().Draw(rt, "initial"), Epoch: rapid.IntRange(0, 2).Draw(rt, "epoch"),
 	}
 	if d.Op == event.Updated || d.Op == event.Deleted || d.Op == event.Deselected {

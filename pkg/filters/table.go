@@ -63,7 +63,7 @@ type rule struct {
 
 // lists has, for each op, the entries that want it of one source, and apart those that want objects that were there before.
 type lists struct {
-	live, initial [event.Sync + 1][]*list
+	live, initial [event.Left + 1][]*list
 }
 
 // NewTable makes a table. A Match names an entry by its place in entries.

@@ -93,7 +93,7 @@ func (f *Factory) newSource(config Source) *source {
 		isStale: m.SourceStale.WithLabelValues(name), isSynced: m.SourceSynced.WithLabelValues(name),
 		bad: m.ObjectErrors.WithLabelValues(name),
 	}
-	for _, op := range event.Ops() {
+	for _, op := range event.SourceOps() {
 		s.deltas[op] = m.Deltas.WithLabelValues(name, op.String())
 	}
 	return s

@@ -30,6 +30,9 @@ const (
 // folded into nothing but an end of the same uid: each incarnation that was delivered has to be told gone. So of any number of
 // deltas about one uid at most two are left, an end and what came after it, and those that wait for room are no more than an identity.
 func fold(a, b *event.Delta) (*event.Delta, folding) {
+	if isEdge(a.Op) || isEdge(b.Op) {
+		return foldEdges(a, b)
+	}
 	if ends(a.Op) {
 		if !ends(b.Op) || a.Object().UID() != b.Object().UID() {
 			return nil, keepBoth
@@ -58,6 +61,27 @@ func fold(a, b *event.Delta) (*event.Delta, folding) {
 	default: // a sync says nothing that b does not say
 		return b, keepOne
 	}
+}
+
+// isEdge reports whether a condition began to hold or ended.
+func isEdge(op event.Op) bool { return op == event.Entered || op == event.Left }
+
+// foldEdges is fold for what a route with a condition tells: Entered and Left of one object alternate, and still do so when some are
+// folded. That a condition held, and ended before anybody was told, goes as a whole, or stays as a whole; a reminder goes into what it
+// reminds of, and with what ends it.
+func foldEdges(a, b *event.Delta) (*event.Delta, folding) {
+	if a.Op != event.Entered || a.Began != b.Began || a.Object().UID() != b.Object().UID() {
+		return nil, keepBoth
+	}
+	switch {
+	case b.Op == event.Left && a.Repeat == 0:
+		return nil, keepNone
+	case b.Op == event.Entered && a.Repeat == 0:
+		first := *a
+		first.Old, first.New = nil, b.New
+		return &first, keepOne
+	}
+	return b, keepOne
 }
 
 // ends reports whether the object is out of sight after the op.

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,8 +67,8 @@ func TestFoldEveryPair(t *testing.T) {
 		event.Sync:       {"", "added v →20", "updated v 19→20", "deleted v 20→", "deselected v 20→", "sync v →20"},
 	}
 	for uid, table := range map[string]map[event.Op][6]string{"u": same, "v": others} {
-		for _, a := range event.Ops() {
-			for _, b := range event.Ops() {
+		for _, a := range event.SourceOps() {
+			for _, b := range event.SourceOps() {
 				d, kept := fold(newDelta(t, a, "x", "u", 10), newDelta(t, b, "x", uid, 20))
 				got := "both"
 				switch kept {
@@ -137,7 +138,7 @@ func TestFoldIsBounded(t *testing.T) {
 		last, undone := (*event.Delta)(nil), false
 		incarnations := 0
 		for version := range rapid.IntRange(1, 12).Draw(rt, "deltas") {
-			op := rapid.SampledFrom(event.Ops()).Draw(rt, "op")
+			op := rapid.SampledFrom(event.SourceOps()).Draw(rt, "op")
 			uid := rapid.SampledFrom([]string{"u", "v"}).Draw(rt, "uid")
 			if last == nil || last.Object().UID() != uid {
 				incarnations++
@@ -178,4 +179,46 @@ func TestShrink(t *testing.T) {
 	if shrink(small) != small || shrink(live) != live {
 		t.Error("only large deletes shrink")
 	}
+}
+
+// TestFoldEdges: whatever is told of a condition, and whatever of it was told already, folding leaves entered and left alternating, one
+// of each at most for each time that it held, and none of them alone.
+func TestFoldEdges(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var q queue
+		version, holds, repeat := 0, rapid.Bool().Draw(rt, "told"), 0 // told: entered is delivered, and left to come
+		first := holds
+		edge := func(op event.Op) {
+			d := newDelta(t, event.Updated, "x", "u", 100+version)
+			d.Op, d.Began, d.Repeat = op, strconv.Itoa(version), repeat
+			e := q.add(d, objectID(d))
+			q.compact(e.object, e.stage)
+		}
+		for range rapid.IntRange(1, 12).Draw(rt, "edges") {
+			switch {
+			case !holds:
+				version, holds, repeat = version+1, true, 0
+				edge(event.Entered)
+			case rapid.Bool().Draw(rt, "remind"):
+				repeat++
+				edge(event.Entered)
+			default:
+				holds, repeat = false, 0
+				edge(event.Left)
+			}
+		}
+		told := first
+		n := 0
+		for e := q.ages[waiting].head; e != nil; e = e.links[byAge].next {
+			n++
+			entered := e.delta.Op == event.Entered
+			if entered && told && e.delta.Repeat == 0 || !entered && !told {
+				rt.Fatalf("%s after told %v", show(e.delta), told)
+			}
+			told = entered
+		}
+		if told != holds || n > 3 {
+			rt.Fatalf("%d are left, which tell that it holds: %v, and it is %v", n, told, holds)
+		}
+	})
 }

@@ -1,0 +1,50 @@
+package config
+
+import "slices"
+
+// The ops of a route with a condition.
+const (
+	OnEntered = "entered"
+	OnLeft    = "left"
+)
+
+// checkTime checks the rules about time, and fills in what a condition has for a default.
+func (r *Route) checkTime(n Node) (problems Problems) {
+	if r.When == nil {
+		return r.checkNoCondition(n)
+	}
+	if n.At("on").IsZero() {
+		r.On = []string{OnEntered, OnLeft}
+	}
+	for i, item := range n.At("on").Items() {
+		if i < len(r.On) && r.On[i] != "" && r.On[i] != OnEntered && r.On[i] != OnLeft {
+			problems = append(problems, item.Problemf("a route with when tells that its condition holds or ends, not that an object is %s: write entered or left, or use filter instead of when", r.On[i]))
+		}
+	}
+	if !n.At("filter").IsZero() {
+		problems = append(problems, n.At("filter").Problemf("a route has either when or filter: join them with &&"))
+	}
+	if r.Overflow == OverflowDropOldest {
+		problems = append(problems, n.At("overflow").Problemf("would lose that a condition holds, or that it ended, alone: use fold or block"))
+	}
+	return problems
+}
+
+// checkNoCondition checks a route without when.
+func (r *Route) checkNoCondition(n Node) (problems Problems) {
+	for i, item := range n.At("on").Items() {
+		if i < len(r.On) && (r.On[i] == OnEntered || r.On[i] == OnLeft) {
+			problems = append(problems, item.Problemf("%s is about a condition: set when too", r.On[i]))
+		}
+	}
+	ends := func(op string) bool { return op == "deleted" || op == "deselected" }
+	if length := n.At("for"); !length.IsZero() && slices.ContainsFunc(r.On, func(op string) bool { return !ends(op) }) {
+		problems = append(problems, length.Problemf("says how long something lasts: set when too, or on: [deleted]"))
+	}
+	for _, key := range []string{"every", "check"} {
+		if at := n.At(key); !at.IsZero() {
+			problems = append(problems, at.Problemf("is about a condition: set when too, or remove it"))
+		}
+	}
+	return problems
+}
