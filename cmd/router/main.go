@@ -101,7 +101,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func usage(w io.Writer) {
 	fmt.Fprint(w, `Usage:
   router -config config.yaml          run until SIGINT or SIGTERM; SIGHUP reloads the configuration, as a change of the file does
-  router check -config config.yaml    report every mistake of the configuration; with -connect ask the cluster for its schemas
+  router check -config config.yaml    report every mistake of the configuration; with -connect ask the cluster for its schemas,
+                                      with -schemas FOLDER take those that router schema pull has saved
   router test [FILE | FOLDER]…        run the cases beside a configuration, without a cluster, see router test help
   router dlq list|show|retry|drop     what could not be delivered, see router dlq help
   router resync                       put everything through once more, or list anew, see router resync help
@@ -109,7 +110,8 @@ func usage(w io.Writer) {
   router tap                          what goes by in the running router, and what routes make of it, see router tap help
   router explain                      why each route wants an object or not, without a cluster, see router explain help
   router eval EXPRESSION              what a CEL expression says about an object, without a cluster, see router eval help
-  router schema                       print the JSON Schema of the configuration, for editors, see router schema help
+  router schema                       print the JSON Schema of the configuration, for editors; router schema pull saves
+                                      the cluster's schemas, see router schema help
   router version
 
 Flags of router:
@@ -153,10 +155,15 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := newFlags("router check", stderr)
 	path := flags.String("config", "", "")
 	connect := flags.Bool("connect", false, "")
+	schemas := flags.String("schemas", "", "")
 	if code, ok := parse(flags, args, stdout, stderr); !ok {
 		return code
 	}
-	problems, warnings := app.Check(ctx, *path, components(), app.CheckOptions{Connect: *connect})
+	if *connect && *schemas != "" {
+		fmt.Fprintln(stderr, "router check: -connect asks the cluster, so -schemas has no effect: leave one out")
+		return exitUsage
+	}
+	problems, warnings := app.Check(ctx, *path, components(), app.CheckOptions{Connect: *connect, Schemas: *schemas})
 	if all := append(problems, warnings...); len(all) > 0 {
 		fmt.Fprintln(stderr, all.Quoted())
 	}

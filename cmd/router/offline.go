@@ -24,6 +24,7 @@ Flags:
   -op OP          added, updated, deleted, deselected or sync
   -config FILE    a configuration, for its define and its sources
   -source SOURCE  the source that the object comes from, if several have such objects
+  -schemas FOLDER what router schema pull has saved (default: what the configuration says)
 
 It exits with 1 if the expression has no value for this object, 2 if it or something else that was given is wrong.
 `
@@ -39,6 +40,7 @@ Flags:
   -source SOURCE  the source that the object comes from (default: each that has such objects)
   -route ROUTE    only this route
   -o FORMAT       text or json (default text)
+  -schemas FOLDER what router schema pull has saved (default: what the configuration says)
 `
 
 // offline is what the commands that need no cluster have in common.
@@ -55,6 +57,7 @@ func (o *offline) flags(flags *flag.FlagSet) {
 	flags.StringVar(&o.given.Op, "op", "", "")
 	flags.StringVar(&o.given.Config, "config", "", "")
 	flags.StringVar(&o.given.Source, "source", "", "")
+	flags.StringVar(&o.given.Schemas, "schemas", "", "")
 }
 
 // read reads the files.

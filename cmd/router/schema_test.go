@@ -201,3 +201,31 @@ func keysOf(t reflect.Type) (keys []string) {
 	}
 	return keys
 }
+
+func TestSchemaCommand(t *testing.T) {
+	for _, c := range []struct {
+		args   string
+		code   int
+		stdout string
+		stderr string
+	}{
+		{args: "schema help", stdout: "Usage:"},
+		{args: "schema -h", stdout: "Usage:"},
+		{args: "schema pull -h", stdout: "Flags of pull:"},
+		{args: "schema confg", code: 2, stderr: `router schema: there is no "confg"; did you mean "config"?`},
+		{args: "schema config x", code: 2, stderr: `unexpected argument "x"`},
+		{args: "schema pull", code: 2, stderr: "-o FOLDER is missing"},
+		{args: "schema pull -o d x", code: 2, stderr: `unexpected argument "x"`},
+		{args: "schema pull -o d -config c.yaml -context x", code: 2, stderr: "-config says which cluster it is"},
+		{args: "schema pull -o d -config does-not-exist.yaml", code: 2, stderr: "does-not-exist.yaml"},
+		{args: "schema pull -o d -kubeconfig does-not-exist", code: 1, stderr: "no usable kubeconfig (does-not-exist)"},
+		{args: "schema pull -d d", code: 2, stderr: "-d"},
+		{args: "check -config x -connect -schemas d", code: 2, stderr: "leave one out"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), strings.Fields(c.args), &stdout, &stderr)
+		if code != c.code || !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
+			t.Errorf("%s: exit code %d\n%s%s", c.args, code, &stdout, &stderr)
+		}
+	}
+}

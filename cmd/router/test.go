@@ -21,6 +21,7 @@ Flags:
   -update            write what came into the files, where it is not what was expected
   -v                 name every case, and show the log of the router and its handlers
   -timeout DURATION  of one case (default 30s)
+  -schemas FOLDER    what router schema pull has saved (default: what each configuration says)
 
 It exits with 0 if all cases passed, 1 if one failed, 2 for bad flags, files or configurations. docs/TESTING.md says how to write cases.
 `
@@ -33,6 +34,7 @@ func test(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		opts.Run, err = regexp.Compile(text)
 		return err
 	})
+	flags.StringVar(&opts.Schemas, "schemas", "", "")
 	flags.BoolVar(&opts.Update, "update", false, "")
 	flags.BoolVar(&opts.Verbose, "v", false, "")
 	flags.DurationVar(&opts.Timeout, "timeout", 30*time.Second, "")

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,7 +12,10 @@ import (
 
 // CheckOptions says how thoroughly a configuration is checked.
 type CheckOptions struct {
-	Connect bool // ask the cluster what its resources look like, rather than only take what is built in
+	// Connect: ask the cluster what its resources look like, rather than take what is built in or saved, and what the router may do there.
+	Connect bool
+	// Schemas is the folder of [PullSchemas]; empty: the one that the configuration names, if any.
+	Schemas string
 }
 
 // Check reports every problem of the configuration file that can be found without running it, warnings at the end. It opens nothing
@@ -33,10 +37,11 @@ func Check(ctx context.Context, path string, components Components, opts CheckOp
 		ask, done = asking(ctx, client)
 		defer done()
 	}
-	known, err := newSchemas(ask)
+	known, err := savedSchemas(map[bool]string{false: cmp.Or(opts.Schemas, cfg.Schemas)}[opts.Connect])
 	if err != nil {
-		return append(problems, config.Problem{File: path, Message: err.Error()}), nil
+		return append(problems, config.Problem{File: path, Path: "schemas", Message: err.Error()}), nil
 	}
+	known.ask = ask
 	known.learn(cfg, true)
 	p, problems := planOf(cfg, problems, components, known, true)
 	if known.failed != nil {

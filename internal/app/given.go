@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,6 +25,8 @@ type Given struct {
 	Op     string // empty: updated if there is an Old, else added
 	Config string // path of the configuration; empty: none
 	Source string // the source that it comes from; empty: every one that has such objects
+	// Schemas is the folder of [PullSchemas]; empty: the one that the configuration names, if any.
+	Schemas string
 }
 
 // offline is a configuration that is asked without a cluster.
@@ -41,19 +44,21 @@ type offline struct {
 func openOffline(given Given) (*offline, error) {
 	o := &offline{}
 	var err error
-	if o.known, err = newSchemas(nil); err != nil {
-		return nil, err
-	}
 	if err := o.read(given); err != nil {
 		return nil, err
 	}
-	if given.Config == "" {
-		o.cfg = o.bare()
-	} else {
+	o.cfg = &config.Config{}
+	if given.Config != "" {
 		var problems config.Problems
 		if o.cfg, problems = config.Load(given.Config); len(problems) > 0 {
 			return nil, problems
 		}
+	}
+	if o.known, err = savedSchemas(cmp.Or(given.Schemas, o.cfg.Schemas)); err != nil {
+		return nil, err
+	}
+	if given.Config == "" {
+		o.cfg = o.bare()
 	}
 	shapes, _ := o.known.types(o.cfg)
 	if o.env, err = expr.NewEnv(environment(o.cfg, shapes)); err != nil {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,11 +26,19 @@ type Offline struct {
 // errOffline: there is no cluster to be asked for its schemas.
 var errOffline = errors.New("a trial has no cluster")
 
-// NewOffline reads and checks a configuration as [Check] does without a cluster. Guests are compiled into the folder cache, so that each
-// is compiled once; empty: for each trial anew.
-func NewOffline(ctx context.Context, path string, components Components, cache string, log *slog.Logger) (*Offline, config.Problems) {
+// NewOffline reads and checks a configuration as [Check] does without a cluster. Schemas is the folder of [PullSchemas]; empty: the one
+// that the configuration names, if any. Guests are compiled into the folder cache, so that each is compiled once; empty: for each trial
+// anew.
+func NewOffline(ctx context.Context, path, schemas string, components Components, cache string, log *slog.Logger) (*Offline, config.Problems) {
 	alone := func(config.Cluster) (*informer.Client, error) { return nil, errOffline }
-	p, problems := (*Plans)(nil).make(ctx, path, components, alone)
+	if cfg, _ := config.Load(path); cfg != nil {
+		schemas = cmp.Or(schemas, cfg.Schemas)
+	}
+	known, err := savedSchemas(schemas)
+	if err != nil {
+		return nil, config.Problems{{File: path, Path: "schemas", Message: err.Error()}}
+	}
+	p, problems := (&Plans{known: known.set}).make(ctx, path, components, alone)
 	if len(problems) > 0 {
 		return nil, problems
 	}

@@ -22,6 +22,7 @@ const closeTimeout = 5 * time.Second
 // Options is what the command line says.
 type Options struct {
 	Files      []string // or folders, of which the files named *_test.yaml are taken; none: those of the current folder
+	Schemas    string   // the folder of app.PullSchemas; empty: the one that each configuration names, if any
 	Components app.Components
 	Run        *regexp.Regexp // only cases whose names match; nil: all
 	Update     bool           // write what came into the files, where it is not what was expected
@@ -69,7 +70,7 @@ func (r *runner) open(ctx context.Context, path string) (*app.Offline, config.Pr
 	if o := r.configs[path]; o != nil {
 		return o, nil
 	}
-	o, problems := app.NewOffline(ctx, path, r.Components, r.cache, r.Log)
+	o, problems := app.NewOffline(ctx, path, r.Schemas, r.Components, r.cache, r.Log)
 	if len(problems) == 0 {
 		r.configs[path] = o
 	}

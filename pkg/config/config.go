@@ -9,6 +9,7 @@ type Config struct {
 	Cluster  Cluster               `yaml:"cluster" doc:"The cluster whose changes are routed."`
 	State    State                 `yaml:"state" doc:"What is kept on disk."`
 	Listen   Listen                `yaml:"listen" doc:"What the router listens on."`
+	Schemas  string                `yaml:"schemas,path" doc:"Folder that router schema pull has saved the cluster's schemas in, for router check, test, explain and eval. A running router asks the cluster."`
 	Define   map[string]Expr       `yaml:"define" doc:"CEL expressions that other expressions use by name."`
 	Sources  map[string]*Source    `yaml:"sources,required" min:"1" doc:"What is watched, by name."`
 	Handlers map[string]*Component `yaml:"handlers" doc:"What turns deltas into events, by name: one kind with its configuration."`

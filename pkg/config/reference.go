@@ -49,11 +49,11 @@ func Reference(kinds Kinds) []byte {
 		top = append(top, rowOf("", t.Field(f.index).Type, f))
 		top[len(top)-1].key = "[" + f.key + "](#" + f.key + ")"
 	}
-	top[0].key = "version"
+	top[0].key = "`version`"
 	table(&b, top)
 	for _, f := range fieldsOf(t) {
 		of := structOf(t.Field(f.index).Type)
-		if of == nil && f.key != "define" {
+		if f.key == "version" {
 			continue
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n```yaml\n%s```\n", f.key, f.doc, exampleOf(f.key))

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -108,6 +111,29 @@ func (c *Client) OpenAPI(ctx context.Context, group, version string) ([]byte, er
 		return nil, fmt.Errorf("read %s: it has more than %d bytes", path, maxOpenAPI)
 	}
 	return text, nil
+}
+
+// OpenAPIVersions returns the groups and versions that the API server has an OpenAPI v3 document of, sorted.
+func (c *Client) OpenAPIVersions(ctx context.Context) ([]schema.GroupVersion, error) {
+	var root struct {
+		Paths map[string]json.RawMessage `json:"paths"`
+	}
+	if err := c.getJSON(ctx, "openapi/v3", &root); err != nil {
+		return nil, err
+	}
+	var all []schema.GroupVersion
+	for _, path := range slices.Sorted(maps.Keys(root.Paths)) {
+		switch parts := strings.Split(path, "/"); {
+		case len(parts) == 2 && parts[0] == "api":
+			all = append(all, schema.GroupVersion{Version: parts[1]})
+		case len(parts) == 3 && parts[0] == "apis":
+			all = append(all, schema.GroupVersion{Group: parts[1], Version: parts[2]})
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("the API server lists no OpenAPI v3 documents")
+	}
+	return all, nil
 }
 
 // resourcePath returns where the objects of a resource are, all or those of a namespace.

@@ -1,0 +1,79 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// savedFile is the name of the file that [Save] writes.
+const savedFile = "schemas.json"
+
+// maxSaved is how many bytes it may have; a cluster with hundreds of custom resources has a few MB.
+const maxSaved = 256 << 20
+
+// Save writes a set into a folder, which is made if it is not there, and returns the path of the file. It holds the names and types of
+// fields and nothing else: no descriptions, defaults or enumerations. Equal sets make equal files, a line per field, so that they can be
+// compared. The file is there as a whole or, after an error, as it was before.
+func Save(dir string, set *Set) (path string, err error) {
+	path = filepath.Join(dir, savedFile)
+	text, err := set.MarshalJSON()
+	if err != nil {
+		return path, err
+	}
+	var lines bytes.Buffer
+	if err := json.Indent(&lines, text, "", " "); err != nil {
+		return path, err
+	}
+	lines.WriteByte('\n')
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return path, err
+	}
+	f, err := os.CreateTemp(dir, "."+savedFile+"-*")
+	if err != nil {
+		return path, err
+	}
+	_, err = f.Write(lines.Bytes())
+	// It is for everybody who may see the folder, as other files that are checked in.
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(f.Name()))
+	}
+	return path, err
+}
+
+// Load reads the set that [Save] has written into a folder. The error names the file and says how to make one.
+func Load(dir string) (*Set, error) {
+	path := filepath.Join(dir, savedFile)
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no %s: router schema pull -o %s makes it", path, dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSaved+1))
+	if err == nil && len(text) > maxSaved {
+		err = fmt.Errorf("it has more than %d bytes", maxSaved)
+	}
+	set := &Set{}
+	if err == nil {
+		err = set.UnmarshalJSON(text)
+	}
+	if err == nil && set.Len() == 0 {
+		err = errors.New("there is no resource in it")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; router schema pull -o %s makes it anew", path, err, dir)
+	}
+	return set, nil
+}
