@@ -20,6 +20,7 @@ const (
 	Dropped      = "dropped"
 	DeadLettered = "dead_lettered"
 	Folded       = "folded"
+	Suppressed   = "suppressed"
 )
 
 // Metrics is safe for concurrent use. Label values of ops are lower case.

@@ -41,6 +41,7 @@ type Route struct {
 	// Ready is closed once Filter and Key may be asked, because what they look up is there. Until then deltas are owed unseen, and
 	// none is worked on. nil: at any time.
 	Ready <-chan struct{}
+	Limit Limit
 
 	Handler     plugins.Handler // nil: the delta itself is the event, see [event.Payload]
 	HandlerName string
@@ -53,6 +54,17 @@ type Route struct {
 	Renew    bool
 	Deliver  Deliver
 	Overflow Overflow
+
+	Debounce Debounce
+	// Grouped: Key names groups. A batch has deltas of one group alone, and waits for Batch.Wait from the first of them on, or for
+	// the quiet period of Debounce, unless it is full before.
+	Grouped bool
+	// Joint, of a route that is Grouped: the Handler makes the events of a batch of the result of its last delta. The deltas of a batch have
+	// one fate: none is done with before all are.
+	Joint bool
+	// MaxAge is how old a delta may be that is delivered; older ones are put aside, or dropped if OnFailure says so. Its age is counted from
+	// when it was seen, for one that is redelivered from that on. 0: they may be of any age.
+	MaxAge time.Duration
 
 	Batch       Batch
 	Concurrency int // workers; 0: 1

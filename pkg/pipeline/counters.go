@@ -13,11 +13,12 @@ type gauge interface{ Set(float64) }
 
 type observer interface{ Observe(float64) }
 
-// counters are the metrics of one route, looked up once. Of the deltas, matched = delivered + dropped + deadLettered + folded + owed.
+// counters are the metrics of one route, looked up once. Of the deltas, matched = delivered + dropped + deadLettered + folded +
+// suppressed + owed.
 type counters struct {
 	matched, filtered, folded counter
 	delivered, dropped        counter
-	deadLettered              counter
+	deadLettered, suppressed  counter
 	depth, oldest             gauge
 	onDisk, disk              gauge
 	delivery, handler         observer
@@ -33,7 +34,8 @@ func newCounters(m *metrics.Metrics, r Route) counters {
 	c := counters{
 		matched: deltas(metrics.Matched), filtered: deltas(metrics.Filtered), folded: deltas(metrics.Folded),
 		delivered: deltas(metrics.Delivered), dropped: deltas(metrics.Dropped), deadLettered: deltas(metrics.DeadLettered),
-		depth: m.QueueDepth.WithLabelValues(r.Name), oldest: m.OldestOwed.WithLabelValues(r.Name),
+		suppressed: deltas(metrics.Suppressed),
+		depth:      m.QueueDepth.WithLabelValues(r.Name), oldest: m.OldestOwed.WithLabelValues(r.Name),
 		onDisk:   m.QueueOnDisk.WithLabelValues(r.Name),
 		disk:     m.QueueDiskBytes.WithLabelValues(r.Name),
 		delivery: m.DeliverySeconds.WithLabelValues(r.Name),

@@ -50,11 +50,11 @@ func (w *worker) sinkName(f *failure) string {
 // giveUp does what the route's onFailure says about what is in w.failures, and reports whether that is done with. If not, it is owed
 // still. Dead letters are written all at once: a sink that rejects everything must not cost one write to the disk for each delta.
 func (w *worker) giveUp(ctx context.Context) bool {
+	f := w.pauses()
 	switch {
 	case len(w.failures) == 0:
 		return true
-	case w.cfg.OnFailure == Pause:
-		f := &w.failures[0]
+	case w.cfg.OnFailure == Pause && f != nil:
 		w.pause(f.entry.delta, w.sinkName(f), f.reason)
 		return false
 	case w.cfg.OnFailure == Drop:
@@ -76,12 +76,14 @@ func (w *worker) endFailures() {
 // putAside writes dead letters.
 func (w *worker) putAside(ctx context.Context) bool {
 	now := time.Now()
-	letters := make([]checkpoint.Letter, len(w.failures))
+	letters := make([]checkpoint.Letter, 0, len(w.failures))
 	for i := range w.failures {
 		f := &w.failures[i]
-		letters[i] = checkpoint.Letter{
-			Time: now, Route: w.cfg.Name, Sink: w.sinkName(f), Error: f.reason.Error(), Attempts: max(1, f.entry.work.failures()),
-			Unseen: f.entry.unseen, Delta: f.entry.delta,
+		for _, e := range w.members(f.entry) {
+			letters = append(letters, checkpoint.Letter{
+				Time: now, Route: w.cfg.Name, Sink: w.sinkName(f), Error: f.reason.Error(), Attempts: max(1, f.entry.work.failures()),
+				Unseen: e.unseen, Delta: e.delta,
+			})
 		}
 	}
 	err := w.letters.Add(ctx, letters)

@@ -96,6 +96,10 @@ func (w *worker) write(ctx context.Context) {
 			if e.work.closed&(1<<s) != 0 {
 				continue
 			}
+			if err := w.tooOld(e); err != nil {
+				w.failures = append(w.failures, failure{e, s, err})
+				continue
+			}
 			start := len(w.events)
 			if w.events = e.work.appendEvents(w.events, s); len(w.events) == start {
 				w.settleAt(ctx, s, e, nil) // only its dead letter is left to be written
@@ -198,11 +202,7 @@ func (w *worker) refuse(ctx context.Context, sink int) {
 
 // expired reports whether an entry is too old to be tried again at a sink that is unavailable.
 func (w *worker) expired(ctx context.Context, e *entry, err error) bool {
-	seen := e.delta.Seen
-	if e.letter != 0 {
-		seen = e.since // it has its time once more
-	}
-	return ctx.Err() == nil && !errors.Is(err, context.Canceled) && !seen.IsZero() && time.Since(seen) > w.cfg.Retry.MaxAge
+	return ctx.Err() == nil && !errors.Is(err, context.Canceled) && w.age(e) > w.patience()
 }
 
 // postpone keeps what a sink could not take at the moment.

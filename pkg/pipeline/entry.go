@@ -33,10 +33,14 @@ type entry struct {
 	lane, object *slot
 	links        [4]links
 	stage        stage
-	taken        bool   // in a batch at this moment
-	restored     bool   // owed since before a restart: it counts as attempted
-	counted      bool   // as matched
-	unseen       bool   // filter and key were not asked yet, or failed
+	taken        bool // in a batch at this moment
+	restored     bool // owed since before a restart: it counts as attempted
+	counted      bool // as matched
+	unseen       bool // filter and key were not asked yet, or failed
+	rested       bool // it was taken before: its lane does not wait for more because of it
+	unlimited    bool // the limit was not asked yet, and is when it is taken, by limitKey
+	limitKey     string
+	group        *entry // the last of those that are taken as one; nil: it is taken by itself
 	letter       uint64 // the dead letter that it comes from; 0: none
 	work         *work
 
@@ -106,8 +110,10 @@ type slot struct {
 	id           id
 	lane, object list
 	state        laneState
-	at           time.Time // delayed: until when
-	index        int       // delayed: place in the heap
+	at           time.Time // delayed, resting: until when
+	index        int       // delayed, resting: place in the heap
+	fresh        int       // how many entries of the lane were never taken
+	until, began time.Time // what was not taken before rests until then, since then; zero: it does not
 	prev, next   *slot     // ready, gated: neighbours in the queue's list
 	inTail       bool      // it is one of the tail's
 }
@@ -122,6 +128,7 @@ const (
 	delayed                  // its first entry is tried again later
 	blocked                  // its first entry is of an object with earlier entries in another lane
 	gated                    // the identity of its first entry's object is not on disk yet, see event.Delta.Durable
+	resting                  // more may come for it, see shape
 )
 
 // lanes is a FIFO of lanes.
@@ -151,7 +158,7 @@ func (l *lanes) remove(s *slot) {
 	s.prev, s.next = nil, nil
 }
 
-// delays is a heap of the delayed lanes, the earliest first.
+// delays is a heap of the delayed and the resting lanes, the earliest first.
 type delays []*slot
 
 func (h delays) Len() int           { return len(h) }

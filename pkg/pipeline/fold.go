@@ -192,7 +192,19 @@ func (e *entry) fold(n *entry) (*event.Delta, folding) {
 	if e.stage < waiting && e.unseen != n.unseen {
 		return nil, keepBoth
 	}
-	return fold(e.delta, n.delta)
+	d, kept := fold(e.delta, n.delta)
+	suppressed := e.delta.Suppressed + n.delta.Suppressed
+	switch {
+	case suppressed == 0 || kept == keepBoth:
+		return d, kept
+	case kept == keepNone:
+		return nil, keepBoth // how many were suppressed has to be told
+	case d.Suppressed != suppressed:
+		told := *d
+		told.Suppressed = suppressed
+		d = &told
+	}
+	return d, kept
 }
 
 func (e *entry) uncounted() int {
@@ -224,6 +236,7 @@ func (q *queue) merge(a, b *entry, d *event.Delta) *entry {
 	}
 	q.setDelta(stays, d)
 	stays.unseen, stays.counted = b.unseen, a.counted && b.counted
+	stays.unlimited, stays.limitKey = a.unlimited && b.unlimited, b.limitKey
 	q.changes.note(stays)
 	q.remove(goes)
 	return stays

@@ -59,6 +59,7 @@ func (r *route) waits() bool {
 func (r *route) follow(from *route) {
 	last := uint64(0)
 	if from != nil {
+		r.inheritLimit(from)
 		from.mu.Lock()
 		last = from.q.changes.last
 		from.mu.Unlock()

@@ -2,7 +2,9 @@ package pipeline_test
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/checkpoint"
@@ -17,9 +19,10 @@ type flakyDisk struct {
 	mu      sync.Mutex
 	luck    *chance // nil: always
 	failing bool
-	full    bool   // nothing can be renamed
-	before  func() // called before something is renamed
-	soon    int    // how often a cut was asked for
+	full    bool                         // nothing can be renamed
+	before  func()                       // called before something is renamed
+	rules   map[string]map[string][]byte // by route, and by kind and key
+	soon    int                          // how often a cut was asked for
 }
 
 // Rename implements pipeline.Store.
@@ -30,6 +33,15 @@ func (k *flakyDisk) Rename(ctx context.Context, was, name string, upTo uint64) e
 	if k.full {
 		return errDown
 	}
+	if k.rules[name] == nil && k.rules != nil {
+		k.rules[name] = map[string][]byte{}
+	}
+	for key, value := range k.rules[was] {
+		if _, own := k.rules[name][key]; !own {
+			k.rules[name][key] = value
+		}
+	}
+	delete(k.rules, was)
 	return k.disk.Rename(ctx, was, name, upTo)
 }
 
@@ -51,6 +63,41 @@ func (k *flakyDisk) flush(b *bench) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.write(b.t, cuts)
+}
+
+// write writes what was handed over.
+func (k *flakyDisk) write(t testing.TB, cuts []checkpoint.RouteCut) {
+	t.Helper()
+	k.disk.write(t, cuts)
+	for _, cut := range cuts {
+		if k.rules == nil {
+			k.rules = map[string]map[string][]byte{}
+		}
+		if k.rules[cut.Name] == nil || cut.Reset {
+			k.rules[cut.Name] = map[string][]byte{}
+		}
+		for _, r := range cut.Rules {
+			if delete(k.rules[cut.Name], string(r.Kind)+string(r.Key)); r.Value != nil {
+				k.rules[cut.Name][string(r.Kind)+string(r.Key)] = r.Value
+			}
+		}
+	}
+}
+
+// known lists what the rules of a route know.
+func (k *flakyDisk) known(route string) (records []checkpoint.RuleRecord) {
+	for name, value := range k.rules[route] {
+		records = append(records, checkpoint.RuleRecord{Kind: name[0], Key: []byte(name[1:]), Value: value})
+	}
+	return records
+}
+
+// restore gives a route of a pipeline that has not started what is on disk.
+func (k *flakyDisk) restore(b *bench, route string) {
+	b.t.Helper()
+	if err := errors.Join(b.RestoreRules(route, k.known(route)), b.Restore(route, k.owed(route), k.debt(route))); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 // ReadRoute implements pipeline.Store.

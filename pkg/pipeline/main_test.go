@@ -295,11 +295,11 @@ func (b *bench) balanced(route string) {
 	b.t.Helper()
 	value := b.values()
 	get := func(result string) float64 { return value("route_deltas_total", route, result) }
-	ended := get(metrics.Delivered) + get(metrics.Dropped) + get(metrics.DeadLettered) + get(metrics.Folded)
+	ended := get(metrics.Delivered) + get(metrics.Dropped) + get(metrics.DeadLettered) + get(metrics.Folded) + get(metrics.Suppressed)
 	owed := float64(b.Owed(route))
 	if matched := get(metrics.Matched); matched != ended+owed {
-		b.t.Errorf("route %s: matched %v, but delivered %v + dropped %v + dead-lettered %v + folded %v + owed %v", route, matched,
-			get(metrics.Delivered), get(metrics.Dropped), get(metrics.DeadLettered), get(metrics.Folded), owed)
+		b.t.Errorf("route %s: matched %v, but delivered %v + dropped %v + dead-lettered %v + folded %v + suppressed %v + owed %v", route, matched,
+			get(metrics.Delivered), get(metrics.Dropped), get(metrics.DeadLettered), get(metrics.Folded), get(metrics.Suppressed), owed)
 	}
 	if depth := value("queue_depth", route); depth != owed {
 		b.t.Errorf("route %s: queue_depth %v, owed %v", route, depth, owed)

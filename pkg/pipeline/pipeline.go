@@ -139,8 +139,10 @@ type admission struct {
 type verdict struct {
 	route  *route
 	lane   id
-	unseen bool  // the route was not ready, so filter and key were not asked
-	err    error // filter or key failed
+	unseen bool  // the route was not ready, so filter and keys were not asked
+	err    error // filter or a key failed
+
+	limitKey string // of the limit
 }
 
 func (a *admission) commit() {
@@ -190,7 +192,7 @@ func (p *Pipeline) run(r *route) {
 }
 
 // Drain takes no more deltas and delivers what is owed, trying again what waits for a retry. Routes that are paused, or not ready, are
-// not waited for. The error, if something is owed in the end or when ctx is done, says how much by which route.
+// not waited for. What waits for more (see Debounce and Grouped) stays owed if there is a [Store], and is delivered at once if not. The error, if something is owed in the end or when ctx is done, says how much by which route.
 func (p *Pipeline) Drain(ctx context.Context) error {
 	p.stopOnce.Do(func() { close(p.stopping) })
 	for _, r := range p.now.Load().routes {
@@ -226,8 +228,8 @@ func (p *Pipeline) moving() bool {
 func (p *Pipeline) undelivered() error {
 	var still []string
 	for _, s := range p.Status() {
-		if s.Owed > 0 {
-			still = append(still, fmt.Sprintf("route %q %d", s.Name, s.Owed))
+		if n := s.Owed - s.Kept; n > 0 {
+			still = append(still, fmt.Sprintf("route %q %d", s.Name, n))
 		}
 	}
 	if len(still) == 0 {
@@ -270,6 +272,7 @@ func (p *Pipeline) cease() bool {
 type RouteStatus struct {
 	Name    string
 	Owed    int
+	Kept    int       // of these, how many a drain leaves to the next start, because they wait for more
 	OnDisk  int       // of these, how many are not in memory
 	Oldest  time.Time // when the oldest owed delta was seen; zero: nothing is owed
 	Waiting bool      // for what it looks up

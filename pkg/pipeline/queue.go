@@ -21,6 +21,9 @@ type queue struct {
 	readyLen int   // the deltas in them
 	delayed  delays
 	gated    lanes
+	shape    shape
+	now      time.Time // of the last wake
+	restLen  int       // the deltas in lanes that rest
 
 	tail    tail
 	changes changes
@@ -99,12 +102,15 @@ func (q *queue) place(e *entry, lane id) {
 	}
 	e.lane = s
 	s.lane.push(e, byLane)
+	s.fresh++
 	q.setStage(e, waiting)
 	switch s.state {
 	case idle:
 		q.makeReady(s)
 	case ready:
 		q.readyLen++
+	case resting:
+		q.restLen++
 	case busy, delayed, blocked, gated:
 	}
 }
@@ -129,6 +135,9 @@ func (q *queue) remove(e *entry) {
 	lane, object := e.lane, e.object
 	if lane != nil {
 		lane.lane.remove(e, byLane)
+		if !e.rested {
+			lane.fresh--
+		}
 		q.shortened(lane)
 	}
 	object.object.remove(e, byObject)
@@ -172,6 +181,9 @@ func (q *queue) shortened(s *slot) {
 		if s.lane.len == 0 {
 			q.unready(s)
 		}
+	case resting:
+		q.restLen--
+		fallthrough
 	case delayed:
 		if s.lane.len == 0 {
 			heap.Remove(&q.delayed, s.index)
@@ -186,6 +198,9 @@ func (q *queue) shortened(s *slot) {
 			q.makeReady(s)
 		}
 	case idle, busy:
+	}
+	if s.lane.len == 0 {
+		s.forgetRest()
 	}
 }
 
@@ -217,6 +232,10 @@ func (q *queue) free(s *slot) {
 }
 
 func (q *queue) makeReady(s *slot) {
+	if !s.restless() {
+		q.layDown(s)
+		return
+	}
 	s.state = ready
 	q.ready.push(s)
 	q.readyLen += s.lane.len
@@ -230,8 +249,10 @@ func (q *queue) unready(s *slot) {
 }
 
 // take appends up to limit entries to batch: those of one lane stand together, in order. An entry that failed is the last of its lane
-// in a batch, since what comes after it would likely be in vain; one that failed together with others is alone in its batch.
-func (q *queue) take(limit int, batch []*entry) []*entry {
+// in a batch, since what comes after it would likely be in vain; one that failed together with others is alone in its batch. Where lanes
+// are groups, a batch has entries of one lane alone. pass is asked about what is taken for the first time and is subject to a limit: the
+// last one of n that are to be taken as one. If it says no, they are removed.
+func (q *queue) take(limit int, batch []*entry, pass func(last *entry, n int) bool) []*entry {
 	for s := q.ready.head; s != nil && len(batch) < limit; s = q.ready.head {
 		e := s.lane.head
 		if !e.next() {
@@ -249,21 +270,30 @@ func (q *queue) take(limit int, batch []*entry) []*entry {
 		if alone && len(batch) > 0 {
 			break
 		}
+		n := 1
+		if q.shape.joint {
+			n = q.group(e)
+		}
+		if !q.passes(e, n, pass) {
+			continue
+		}
 		q.unready(s)
 		s.state = busy
-		for {
-			e.taken = true
-			q.setStage(e, attempted)
-			if e.work == nil {
-				e.work = reuse(&q.freeWork)
-			}
+		if q.shape.joint {
+			batch = q.takeGroup(e, n, batch)
+			q.takenFrom(s)
+			return batch
+		}
+		for e != nil {
+			q.takeOne(e)
 			batch = append(batch, e)
-			failed := e.work.failures() > 0
-			if e = e.links[byLane].next; e == nil || failed || len(batch) == limit || !e.next() || e.alone() || !e.durable() {
+			if e.work.failures() > 0 || len(batch) == limit {
 				break
 			}
+			e = q.follower(e, pass)
 		}
-		if alone {
+		q.takenFrom(s)
+		if alone || q.shape.grouped {
 			break
 		}
 	}
@@ -297,8 +327,11 @@ func (q *queue) release(s *slot, at time.Time) {
 
 // wake makes the lanes ready whose time has come.
 func (q *queue) wake(now time.Time) {
+	q.now = now
 	for len(q.delayed) > 0 && !q.delayed[0].at.After(now) {
-		q.makeReady(heap.Pop(&q.delayed).(*slot))
+		if s := heap.Pop(&q.delayed).(*slot); q.getUp(s, now) {
+			q.makeReady(s)
+		}
 	}
 }
 
@@ -318,9 +351,18 @@ func (q *queue) gate() <-chan struct{} {
 	return nil
 }
 
-// wakeAll makes all delayed lanes ready.
+// wakeAll makes all delayed lanes ready, but not those that rest.
 func (q *queue) wakeAll() {
+	var still delays
 	for len(q.delayed) > 0 {
-		q.makeReady(heap.Pop(&q.delayed).(*slot))
+		s := heap.Pop(&q.delayed).(*slot)
+		if s.state == resting {
+			still = append(still, s)
+			continue
+		}
+		q.makeReady(s)
+	}
+	for _, s := range still {
+		heap.Push(&q.delayed, s)
 	}
 }

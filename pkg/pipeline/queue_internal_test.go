@@ -106,7 +106,7 @@ func (m *queueModel) add(t *rapid.T) {
 func (m *queueModel) take(t *rapid.T) {
 	lanes := m.canRun()
 	m.q.wake(m.at())
-	batch := m.q.take(rapid.IntRange(1, 4).Draw(t, "limit"), nil)
+	batch := m.q.take(rapid.IntRange(1, 4).Draw(t, "limit"), nil, nil)
 	if (len(batch) == 0) != (len(lanes) == 0) {
 		t.Fatalf("took %d deltas, lanes that can run: %v", len(batch), lanes)
 	}
@@ -286,7 +286,7 @@ func TestQueueModel(t *testing.T) {
 		m.now += 100
 		for m.q.owed() > 0 { // everything can be finished in the end
 			m.q.wake(m.at())
-			batch := m.q.take(3, nil)
+			batch := m.q.take(3, nil, nil)
 			if len(batch) == 0 && len(m.batches) == 0 {
 				rt.Fatalf("stuck with %d deltas owed", m.q.owed())
 			}
@@ -324,7 +324,7 @@ func TestQueueReuses(t *testing.T) {
 		for _, d := range deltas {
 			q.add(d, objectID(d))
 		}
-		batch = q.take(64, batch[:0])
+		batch = q.take(64, batch[:0], nil)
 		for _, e := range batch {
 			lane := e.lane
 			e.taken = false
@@ -343,12 +343,12 @@ func TestOrderAfterRetry(t *testing.T) {
 	first, second := newDelta(t, event.Updated, "a", "u", 2), newDelta(t, event.Deleted, "a", "u", 3)
 	q.add(first, objectID(first))
 	q.add(second, objectID(second))
-	batch := q.take(2, nil)
+	batch := q.take(2, nil, nil)
 	for _, e := range batch {
 		e.taken = false
 	}
 	q.release(batch[0].lane, time.Time{})
-	q.take(1, nil)
+	q.take(1, nil, nil)
 	attempts := q.ages[attempted]
 	if attempts.len != 2 || attempts.head.delta != first || attempts.tail.delta != second {
 		t.Errorf("%v comes before %v", attempts.head.delta, attempts.tail.delta)

@@ -131,4 +131,6 @@ func (q *queue) redeliver(d *event.Delta, v verdict, closed, letter uint64) {
 	}
 	q.place(e, v.lane)
 	q.setStage(e, attempted)
+	e.rested = true // it waits for nothing more to come
+	e.lane.fresh--
 }

@@ -53,11 +53,12 @@ func (p *Pipeline) Dirty() []checkpoint.RouteCut {
 	defer p.mu.Unlock()
 	for _, r := range slices.Concat(p.left, p.leaving, p.now.Load().routes) {
 		cut := r.dirty()
-		if len(cut.Put) == 0 && len(cut.Removed) == 0 && !cut.Reset {
+		if len(cut.Put) == 0 && len(cut.Removed) == 0 && len(cut.Rules) == 0 && !cut.Reset {
 			continue
 		}
 		if i := slices.IndexFunc(cuts, func(c checkpoint.RouteCut) bool { return c.Name == cut.Name }); i >= 0 {
 			cuts[i].Put, cuts[i].Removed = append(cuts[i].Put, cut.Put...), append(cuts[i].Removed, cut.Removed...)
+			cuts[i].Rules = append(cuts[i].Rules, cut.Rules...)
 			continue
 		}
 		cuts = append(cuts, cut)
@@ -118,6 +119,7 @@ func (r *route) readmit(o checkpoint.Owed) {
 	}
 	e.unseen = slices.Contains(o.Closed, unseen)
 	e.counted = !e.unseen && o.ID > r.q.tail.counted
+	e.unlimited = o.Unlimited
 	e.closed, e.attempts = closed, o.Attempts
 	e.work.closed, e.work.attempts = closed, o.Attempts
 	r.settled = false
@@ -127,7 +129,7 @@ func (r *route) readmit(o checkpoint.Owed) {
 func (r *route) dirty() checkpoint.RouteCut {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	cut := checkpoint.RouteCut{Name: r.cfg.Name, Reset: r.reset}
+	cut := checkpoint.RouteCut{Name: r.cfg.Name, Reset: r.reset, Rules: r.dirtyRules()}
 	r.reset = false
 	for id := range r.q.tail.gone {
 		r.q.tail.gone[id] = true
@@ -137,7 +139,7 @@ func (r *route) dirty() checkpoint.RouteCut {
 	}
 	names := r.names()
 	cut.Removed = r.q.changes.handOver(func(e *entry) {
-		cut.Put = append(cut.Put, checkpoint.Owed{ID: e.id, Delta: e.delta, Closed: names(e), Attempts: e.attempts})
+		cut.Put = append(cut.Put, checkpoint.Owed{ID: e.id, Delta: e.delta, Closed: names(e), Attempts: e.attempts, Unlimited: e.unlimited})
 	})
 	return cut
 }
@@ -179,13 +181,18 @@ func (w *worker) publish() {
 	if !w.q.changes.on {
 		return
 	}
+	if w.group != nil {
+		w.share()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.frozen {
 		return
 	}
 	for _, e := range w.wave {
-		w.tell(e)
+		for _, m := range w.members(e) {
+			w.tell(m)
+		}
 	}
 }
 

@@ -8,9 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/pkg/rules"
 )
 
 // forever is longer than any wait.
@@ -36,14 +38,17 @@ type route struct {
 	low   chan struct{} // there is a tail, and room in the head
 	timer *time.Timer   // the leader's
 
-	mu       sync.Mutex
-	q        queue
-	reset    bool          // what was saved of the route is replaced by what it owes
-	settled  bool          // the route is ready, and all that came before it was, or was restored, is in its lane
-	draining bool          // nothing more comes: batches need not wait
-	paused   string        // why
-	want     int           // the leader waits until so many deltas are ready; 0: for something else
-	room     chan struct{} // closed when there is room again; nil: nobody waits
+	mu        sync.Mutex
+	q         queue
+	limit     *rules.Limit            // nil: there is none, and was none
+	records   []checkpoint.RuleRecord // that were restored
+	limitLess bool                    // the limit is another route's by now
+	reset     bool                    // what was saved of the route is replaced by what it owes
+	settled   bool                    // the route is ready, and all that came before it was, or was restored, is in its lane
+	draining  bool                    // nothing more comes: batches need not wait
+	paused    string                  // why
+	want      int                     // the leader waits until so many deltas are ready; 0: for something else
+	room      chan struct{}           // closed when there is room again; nil: nobody waits
 
 	shown        int             // of tail.n, in the metrics
 	frozen       bool            // what it owes is another's by now
@@ -64,6 +69,10 @@ func newRoute(cfg Route, born int, parent *Pipeline, breakers map[string]*breake
 	r.timer.Stop()
 	r.table = filters.NewTable([]filters.Entry{r.entry()})
 	r.q.changes.on = all.Store != nil
+	r.q.shape = cfg.shape()
+	if cfg.Limit.on() {
+		r.limit = rules.NewLimit(cfg.Limit.config(), r.now())
+	}
 	if all.Store == nil {
 		r.cfg.Disk = 0
 	}
@@ -92,28 +101,32 @@ func (r *route) verdict(ctx context.Context, d *event.Delta, m filters.Match) ve
 	if m.Err != nil {
 		v.err = fmt.Errorf("filter: %w", m.Err)
 	}
-	if r.cfg.Key == nil || m.Verdict != filters.Matched {
+	if m.Verdict != filters.Matched {
 		return v
 	}
-	switch key, err := r.key(ctx, d); {
-	case err == nil:
-		v.lane = id{name: key}
-	case errors.Is(err, expr.ErrAbsent):
-		r.count.errors("absent").Inc()
-	default:
-		v.err = fmt.Errorf("key: %w", err)
+	if r.cfg.Key != nil {
+		switch key, err := ask(ctx, r.cfg.Key, d); {
+		case err == nil:
+			v.lane = id{name: key}
+		case errors.Is(err, expr.ErrAbsent):
+			r.count.errors("absent").Inc()
+		default:
+			v.err = fmt.Errorf("key: %w", err)
+			return v
+		}
 	}
+	v.limitKey, v.err = r.limitKey(ctx, d)
 	return v
 }
 
-// key asks for the route's key. The content of an object must not end the process.
-func (r *route) key(ctx context.Context, d *event.Delta) (key string, err error) {
+// ask asks for a key. The content of an object must not end the process.
+func ask(ctx context.Context, of func(context.Context, *event.Delta) (string, error), d *event.Delta) (key string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panicked: %w", panicked(p))
 		}
 	}()
-	return r.cfg.Key(ctx, d)
+	return of(ctx, d)
 }
 
 // owe appends d to what the route owes. It is called under a source's cut lock.
@@ -124,13 +137,23 @@ func (r *route) owe(d *event.Delta, v *verdict) {
 		r.settled = false // it became ready between the two: a worker asks the filter
 		r.signal()
 	}
+	spills, unseen := r.spills(), v.unseen || v.err != nil
+	if !unseen && (spills || r.settled) {
+		var ok bool
+		if d, ok = r.wouldOwe(d, v.limitKey); !ok {
+			r.count.matched.Inc()
+			return
+		}
+	}
 	switch {
-	case r.spills():
-		r.spill(d, v.unseen || v.err != nil)
+	case spills:
+		r.spill(d, unseen)
 	case !r.settled:
-		r.overflow(r.q.addPending(d)) // filter and key are asked later, and anew: the order of the deltas counts
+		r.overflow(r.q.addPending(d)) // filter and keys are asked later, and anew: the order of the deltas counts
 	default:
-		r.place(r.q.addPending(d), v.lane, v.err)
+		e := r.q.addPending(d)
+		e.unlimited = !unseen && r.limitsLater(d)
+		r.place(e, v)
 	}
 	r.changed()
 }
@@ -139,7 +162,8 @@ func (r *route) owe(d *event.Delta, v *verdict) {
 func (r *route) ready() bool { return r.cfg.Ready == nil || isClosed(r.cfg.Ready) }
 
 // place gives a pending entry its lane.
-func (r *route) place(e *entry, lane id, failed error) {
+func (r *route) place(e *entry, v *verdict) {
+	failed := v.err
 	if !e.counted {
 		r.count.matched.Inc()
 		e.counted = true
@@ -155,12 +179,15 @@ func (r *route) place(e *entry, lane id, failed error) {
 		e.unseen = unseen
 		r.q.changes.note(e)
 	}
-	r.q.place(e, lane)
+	if e.unlimited {
+		e.limitKey = v.limitKey
+	}
+	r.lay(e, v.lane)
 	if e.restored {
 		r.q.setStage(e, attempted) // whatever the capacity is now
 		return
 	}
-	if r.cfg.Deliver == Latest && r.fold(e) {
+	if r.folds() && r.fold(e) {
 		e = nil // it may be gone
 	}
 	r.overflow(e)
@@ -245,7 +272,7 @@ func (r *route) poll(batch []*entry, until *time.Time) (_ []*entry, wait time.Du
 	r.q.wake(now)
 	r.q.pass()
 	r.want = 0
-	if r.paused != "" {
+	if r.paused != "" || r.limitLess {
 		return batch, forever, nil
 	}
 	limit := r.cfg.Batch.Size
@@ -260,7 +287,7 @@ func (r *route) poll(batch []*entry, until *time.Time) (_ []*entry, wait time.Du
 	if open {
 		limit = 1 // a probe
 	}
-	if r.q.readyLen < limit && !r.draining && r.cfg.Batch.Wait > 0 {
+	if r.q.readyLen < limit && !r.draining && r.cfg.Batch.Wait > 0 && !r.q.shape.grouped {
 		if until.IsZero() {
 			*until = now.Add(r.cfg.Batch.Wait)
 		}
@@ -269,7 +296,10 @@ func (r *route) poll(batch []*entry, until *time.Time) (_ []*entry, wait time.Du
 			return batch, min(left, r.untilRetry(now)), r.q.gate()
 		}
 	}
-	return r.q.take(limit, batch), 0, nil
+	if batch = r.q.take(limit, batch, r.pass); r.limit != nil {
+		r.changed()
+	}
+	return batch, 0, nil
 }
 
 func (r *route) untilRetry(now time.Time) time.Duration {
@@ -299,6 +329,9 @@ func (r *route) drain() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.draining = true
+	if !r.q.changes.on {
+		r.q.disturb() // what rests would be lost
+	}
 	r.q.wakeAll()
 	r.signal()
 }
@@ -307,7 +340,7 @@ func (r *route) drain() {
 func (r *route) moving() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.q.owed() > 0 && r.paused == "" && !r.q.tail.held && (r.settled || r.ready())
+	return r.q.owed() > 0 && r.paused == "" && !r.q.tail.held && (r.settled || r.ready()) && !r.asleep()
 }
 
 // pause stops the route for good.
@@ -328,8 +361,12 @@ func (r *route) pause(d *event.Delta, sink string, reason error) {
 func (r *route) status() RouteStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	kept := 0
+	if r.asleep() {
+		kept = r.q.owed()
+	}
 	return RouteStatus{
-		Name: r.cfg.Name, Owed: r.q.owed(), OnDisk: r.q.tail.n, Oldest: r.q.oldest(), Waiting: !r.settled && !r.ready(), Paused: r.paused,
+		Name: r.cfg.Name, Owed: r.q.owed(), Kept: kept, OnDisk: r.q.tail.n, Oldest: r.q.oldest(), Waiting: !r.settled && !r.ready(), Paused: r.paused,
 	}
 }
 

@@ -45,12 +45,30 @@ func (r *route) settle(ctx context.Context) bool {
 		if filtered {
 			r.count.filtered.Inc()
 			r.q.remove(e)
+		} else if r.limited(e, &v) {
+			r.suppress(e)
 		} else {
-			r.place(e, v.lane, v.err)
+			r.place(e, &v)
 		}
 		r.changed()
 		r.mu.Unlock()
 	}
+}
+
+// limited asks the limit about an entry without a lane that it was not asked about, and reports whether it is suppressed.
+func (r *route) limited(e *entry, v *verdict) bool {
+	if v.err != nil || !e.unseen && !e.unlimited {
+		return false
+	}
+	if e.unlimited = r.limitsLater(e.delta); e.unlimited {
+		return false
+	}
+	r.q.changes.note(e)
+	d, ok := r.wouldOwe(e.delta, v.limitKey)
+	if ok && d != e.delta {
+		r.q.setDelta(e, d)
+	}
+	return !ok
 }
 
 // unsettled returns the next entry without a lane, in a stage in which nothing else touches it: restored ones come first.

@@ -167,7 +167,7 @@ func (r *route) diskRoom() bool {
 func (r *route) spill(d *event.Delta, unseen bool) {
 	full := r.full()
 	e := r.q.spill(d)
-	e.unseen = unseen
+	e.unseen, e.unlimited = unseen, !unseen && r.limitsLater(d)
 	if !unseen {
 		r.count.matched.Inc()
 		e.counted = true
@@ -178,7 +178,7 @@ func (r *route) spill(d *event.Delta, unseen bool) {
 	if full && r.cfg.Overflow == Fold {
 		r.q.setDelta(e, shrink(d))
 	}
-	folds := r.cfg.Deliver == Latest || full && r.cfg.Overflow == Fold
+	folds := r.folds() || full && r.cfg.Overflow == Fold
 	if folds && r.fold(e) {
 		return
 	}

@@ -14,7 +14,7 @@ func (r *route) takeOver(from *route) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	own, same := r.q, from.cfg.Name == r.cfg.Name
-	r.q = queue{changes: changes{on: own.changes.on, last: own.changes.last, gone: slices.Concat(from.q.changes.gone, own.changes.gone)}}
+	r.q = queue{shape: own.shape, changes: changes{on: own.changes.on, last: own.changes.last, gone: slices.Concat(from.q.changes.gone, own.changes.gone)}}
 	r.q.tail = from.q.tail
 	r.q.tail.slots, r.q.tail.bytes, r.q.tail.reading = nil, 0, false
 	r.q.tail.gone = map[uint64]bool{}
@@ -49,7 +49,7 @@ func (r *route) takeOver(from *route) {
 // adopt owes what another queue owed, as a new entry: the old one may be with a worker that was given up.
 func (r *route) adopt(old *entry, st stage) *entry {
 	e := reuse(&r.q.freeEntries)
-	e.delta, e.since, e.unseen, e.id, e.saved = old.delta, old.since, old.unseen, old.id, old.saved
+	e.delta, e.since, e.unseen, e.id, e.saved, e.unlimited = old.delta, old.since, old.unseen, old.id, old.saved, old.unlimited
 	if st == spilled {
 		r.q.toTail(e)
 	} else {

@@ -71,6 +71,9 @@ type worker struct {
 	events  []event.Event
 	spans   []span
 
+	group []*entry  // that is taken as one: all of its entries, of which batch has the last
+	alone [1]*entry // for members
+
 	failures []failure // what is to be given up, see giveUp
 	acked    []uint64  // dead letters whose deltas were acked
 }
@@ -82,8 +85,10 @@ func (r *route) work(ctx, taking context.Context) {
 		if w.batch = r.next(taking, w.batch[:0]); len(w.batch) == 0 {
 			return
 		}
+		w.join()
 		w.handle(ctx)
 		w.deliver(ctx)
+		w.part()
 		w.finish()
 		w.forgetLetters(ctx)
 	}
@@ -100,6 +105,9 @@ func (w *worker) handle(ctx context.Context) {
 	w.todo, w.deltas = w.todo[:0], w.deltas[:0]
 	for _, e := range w.batch {
 		e.work.state, e.work.delay = open, 0
+		if e.work.dead == nil && e.work.closed == 0 && e.work.left == nil {
+			e.work.dead = w.tooOld(e)
+		}
 		switch {
 		case e.work.dead != nil || e.work.handled:
 		case w.cfg.Handler == nil:
@@ -107,7 +115,7 @@ func (w *worker) handle(ctx context.Context) {
 			e.work.handled = true
 		default:
 			w.todo = append(w.todo, e)
-			w.deltas = append(w.deltas, e.delta)
+			w.deltas = w.appendDeltas(w.deltas, e)
 		}
 	}
 	if len(w.todo) == 0 {
@@ -146,7 +154,7 @@ func (w *worker) call(ctx context.Context) (results []plugins.Result, err error)
 	if len(results) != len(w.deltas) {
 		return nil, fmt.Errorf("handler %q returned %d results for %d deltas", w.cfg.HandlerName, len(results), len(w.deltas))
 	}
-	return results, nil
+	return results[len(results)-len(w.todo):], nil // of a group the last one counts
 }
 
 // failed deals with an error about all that the handler was given. One delta of many may have brought it about: each is tried again

@@ -1,0 +1,445 @@
+package pipeline_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// times is a sink that notes when what came.
+type times struct {
+	sink
+
+	began time.Time
+	list  []string
+}
+
+func (s *times) Write(ctx context.Context, events []event.Event) []error {
+	errs := s.sink.Write(ctx, events)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, e := range events {
+		if errs == nil || errs[i] == nil {
+			s.list = append(s.list, fmt.Sprint(time.Since(s.began).Round(100*time.Millisecond), " ", strings.TrimPrefix(e.Subject, "default/"), "@", e.K8sResourceVersion))
+		}
+	}
+	return errs
+}
+
+// noted lists when what came: what came at one time is sorted, because there is no order across keys.
+func (s *times) noted() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(slices.Values(s.list), func(a, b string) int {
+		at, _, _ := strings.Cut(a, " ")
+		bt, _, _ := strings.Cut(b, " ")
+		first, _ := time.ParseDuration(at)
+		second, _ := time.ParseDuration(bt)
+		return cmp.Or(cmp.Compare(first, second), cmp.Compare(a, b))
+	})
+}
+
+func quiet(s *times) pipeline.Route {
+	return pipeline.Route{Name: "r", Sinks: to(s), Debounce: pipeline.Debounce{Quiet: 5 * time.Second, Max: 11 * time.Second}}
+}
+
+// TestDebounce: the net change of an object comes when it has been quiet for the time, or after the longest time if it never is. Objects
+// do not wait for each other.
+func TestDebounce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &times{began: time.Now()}
+		b := start(t, quiet(s))
+		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "gone", 0, 2))
+		pass(2 * time.Second)
+		b.admit(delta(t, event.Updated, "a", 1, 3), delta(t, event.Updated, "b", 1, 4), delta(t, event.Deleted, "gone", 2, 0))
+		pass(20 * time.Second) // 22 s
+		for i := range 10 {
+			b.admit(delta(t, event.Updated, "busy", 10+i, 11+i))
+			pass(2 * time.Second)
+		}
+		pass(time.Minute)
+		b.admit(delta(t, event.Updated, "a", 3, 50))
+		pass(time.Minute)
+		// busy: from 22 s on, at the latest at 33 s; what came at 34 s begins anew.
+		equal(t, "sink", s.noted(), "7s a@3", "7s b@4", "33s busy@16", "45s busy@20", "1m47s a@50")
+		if got := s.got(); !slices.Contains(got, "added a@3") || !slices.Contains(got, "updated a@50") {
+			t.Errorf("not the net change: %q", got)
+		}
+		b.balanced("r")
+	})
+}
+
+// TestDebounceKey: with a key the quiet period is that of the key, and each object of it comes once.
+func TestDebounceKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &times{began: time.Now()}
+		r := quiet(s)
+		r.Key = initials
+		b := start(t, r)
+		b.admit(delta(t, event.Updated, "a1", 1, 2))
+		pass(4 * time.Second)
+		b.admit(delta(t, event.Updated, "a2", 1, 3), delta(t, event.Updated, "b", 1, 4))
+		pass(4 * time.Second)
+		b.admit(delta(t, event.Updated, "a1", 2, 5))
+		pass(time.Minute)
+		equal(t, "sink", s.noted(), "9s b@4", "11s a1@5", "11s a2@3")
+		b.balanced("r")
+	})
+}
+
+// TestDebounceRetry: what comes while the one before is tried again waits behind it, and for its own quiet period.
+func TestDebounceRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &times{began: time.Now()}
+		down := true
+		s.refuse = func(event.Event) error {
+			if down {
+				return errDown
+			}
+			return nil
+		}
+		r := quiet(s)
+		r.Retry = pipeline.Retry{Backoff: time.Second, Max: time.Second}
+		b := start(t, r)
+		b.admit(delta(t, event.Updated, "a", 1, 2))
+		pass(20 * time.Second)
+		b.admit(delta(t, event.Updated, "a", 2, 3))
+		pass(2 * time.Second)
+		b.admit(delta(t, event.Updated, "a", 3, 4))
+		down = false
+		pass(2 * time.Second)
+		if got := s.noted(); len(got) != 1 || !strings.HasSuffix(got[0], " a@2") {
+			t.Errorf("before the quiet period is over: %q", got)
+		}
+		pass(time.Minute)
+		equal(t, "the rest", s.noted()[1:], "27s a@4")
+		b.balanced("r")
+	})
+}
+
+// TestDebounceStop: a stop does not wait for quiet periods. What waits stays owed, and waits for a quiet period of the next life; where
+// nothing would keep it, it is delivered at once.
+func TestDebounceStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &times{began: time.Now()}
+		b := start(t, quiet(s))
+		b.admit(delta(t, event.Updated, "a", 1, 2))
+		pass(time.Second)
+		b.drain()
+		equal(t, "without a store", s.noted(), "1s a@2")
+
+		s = &times{began: time.Now()}
+		k := &flakyDisk{disk: disk{}}
+		b = openAs(t, pipeline.Config{Store: k}, quiet(s))
+		b.Start(t.Context())
+		b.admit(delta(t, event.Updated, "a", 1, 2))
+		pass(time.Second)
+		b.admit(delta(t, event.Updated, "b", 1, 3))
+		pass(4500 * time.Millisecond)
+		b.drain()
+		if err := b.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		k.cut(b)
+		equal(t, "with a store", s.noted(), "5s a@2")
+		pass(time.Hour)
+		s = &times{began: time.Now()}
+		b = openAs(t, pipeline.Config{Store: k}, quiet(s))
+		k.restore(b, "r")
+		b.Start(t.Context())
+		pass(2 * time.Second)
+		b.admit(delta(t, event.Updated, "b", 3, 4), delta(t, event.Updated, "c", 1, 5))
+		pass(time.Minute)
+		equal(t, "after the restart", s.noted(), "7s b@3", "7s b@4", "7s c@5") // b@3 may have been tried before
+		b.balanced("r")
+	})
+}
+
+// TestDebounceTail: what waits on disk waits for its quiet period when it comes back.
+func TestDebounceTail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &times{began: time.Now()}
+		k := &flakyDisk{disk: disk{}}
+		r := quiet(s)
+		r.Capacity, r.Disk = 2, 1<<20
+		b := openAs(t, pipeline.Config{Store: k}, r)
+		b.Start(t.Context())
+		for i, name := range []string{"a", "b", "c", "d", "c", "e"} {
+			b.admit(delta(t, event.Updated, name, 1+i, 2+i))
+		}
+		k.cut(b)
+		pass(time.Minute)
+		equal(t, "sink", s.noted(), "5s a@2", "5s b@3", "10s c@6", "10s d@5", "15s e@7")
+		b.balanced("r")
+		b.drain()
+	})
+}
+
+// TestDebounceLimit: the limit counts what comes out.
+func TestDebounceLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &times{began: time.Now()}
+		k := &flakyDisk{disk: disk{}}
+		r := quiet(s)
+		r.Limit = pipeline.Limit{Key: initials, Every: time.Minute}
+		b := openAs(t, pipeline.Config{Store: k}, r)
+		b.Start(t.Context())
+		b.admit(delta(t, event.Updated, "a1", 1, 2), delta(t, event.Updated, "a1", 2, 3))
+		pass(time.Second)
+		b.admit(delta(t, event.Updated, "a2", 1, 4))
+		pass(10 * time.Second)
+		equal(t, "sink", told(t, &s.sink), "a1@3")
+		b.balanced("r")
+		if n := b.value("route_deltas_total", "r", metrics.Suppressed); n != 1 {
+			t.Errorf("%v suppressed", n)
+		}
+		b.admit(delta(t, event.Updated, "a3", 1, 5))
+		k.cut(b)
+		if err := b.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		// The next life asks the limit about what waited.
+		s = &times{began: time.Now()}
+		r.Sinks = to(s)
+		b = openAs(t, pipeline.Config{Store: k}, r)
+		k.restore(b, "r")
+		b.Start(t.Context())
+		pass(50 * time.Second)
+		equal(t, "too early", told(t, &s.sink))
+		b.admit(delta(t, event.Updated, "a4", 1, 6))
+		pass(time.Minute)
+		equal(t, "after the restart", told(t, &s.sink), "a4@6 +2")
+		b.balanced("r")
+	})
+}
+
+// joined is a handler that makes one event of a group, whose data says what is in it.
+func joined(fails func(group string) error) handler {
+	return func(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+		var names []string
+		for _, d := range batch {
+			names = append(names, d.Key().Name)
+		}
+		group, last := strings.Join(names, " "), batch[len(batch)-1]
+		results := make([]plugins.Result, len(batch))
+		r := &results[len(batch)-1]
+		if fails != nil {
+			if err := fails(group); err != nil {
+				*r = plugins.Result{Verdict: plugins.Fail, Err: err}
+				return results, nil
+			}
+		}
+		r.Events = []plugins.Emit{{Subject: fmt.Sprintf("%s+%d", group, last.Suppressed), Data: []byte("{}")}}
+		return results, nil
+	}
+}
+
+func groups(s *times, fails func(string) error) pipeline.Route {
+	return pipeline.Route{
+		Name: "r", Sinks: to(s), Key: initials, Grouped: true, Joint: true, Handler: joined(fails),
+		Batch: pipeline.Batch{Size: 4, Wait: 10 * time.Second},
+	}
+}
+
+// TestGroups: what comes for a key within the time is one event, made when the time is over or the group is full. All of it waits until
+// the event is delivered.
+func TestGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &times{began: time.Now()}
+		down := false
+		s.refuse = func(event.Event) error {
+			if down {
+				return errDown
+			}
+			return nil
+		}
+		r := groups(s, nil)
+		r.Retry = pipeline.Retry{Backoff: time.Second, Max: time.Second}
+		b := start(t, r)
+		b.admit(delta(t, event.Updated, "a1", 1, 2), delta(t, event.Updated, "a2", 1, 3), delta(t, event.Updated, "b1", 1, 4), delta(t, event.Updated, "a1", 2, 5))
+		pass(5 * time.Second)
+		for i := range 5 {
+			b.admit(delta(t, event.Updated, fmt.Sprint("c", i), 1, 10+i))
+		}
+		pass(10 * time.Second)
+		equal(t, "sink", s.noted(), "5s c0 c1 c2 c3+0@13", "10s a1 a2 a1+0@5", "10s b1+0@4", "15s c4+0@14")
+		b.balanced("r")
+		down = true
+		b.admit(delta(t, event.Updated, "a1", 5, 20), delta(t, event.Updated, "a2", 3, 21))
+		pass(15 * time.Second)
+		b.admit(delta(t, event.Updated, "a3", 3, 22))
+		if n := b.Owed("r"); n != 3 {
+			t.Errorf("%d are owed while the sink is down", n)
+		}
+		down = false
+		pass(5 * time.Second)
+		if got := s.noted(); len(got) != 5 || !strings.HasSuffix(got[4], " a1 a2+0@21") {
+			t.Errorf("when the sink is back: %q", got)
+		}
+		pass(time.Minute)
+		equal(t, "the rest", s.noted()[5:], "40s a3+0@22")
+		if n := b.value("route_deltas_total", "r", metrics.Delivered); n != 12 {
+			t.Errorf("%v are delivered", n)
+		}
+		b.balanced("r")
+	})
+}
+
+// TestGroupsFail: a group that is rejected becomes a dead letter for each of its deltas, which come alone when they are delivered again.
+func TestGroupsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &times{began: time.Now()}
+		calls := 0
+		r := groups(s, func(group string) error {
+			if calls++; strings.HasPrefix(group, "a") && calls < 4 {
+				return plugins.Reject(errors.New("no"))
+			}
+			return nil
+		})
+		b := start(t, r)
+		b.admit(delta(t, event.Updated, "a1", 1, 2), delta(t, event.Updated, "a2", 1, 3), delta(t, event.Updated, "b1", 1, 4))
+		pass(time.Minute)
+		equal(t, "sink", s.noted(), "10s b1+0@4")
+		equal(t, "letters", b.letters.got(), "a1@2 ", "a2@3 ")
+		calls = 10
+		for _, letter := range b.letters.all {
+			if err := b.Redeliver(t.Context(), letter); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(time.Minute)
+		equal(t, "delivered again", s.noted()[1:], "1m0s a1+0@2", "1m0s a2+0@3")
+		b.balanced("r")
+	})
+}
+
+// TestGroupsRestart: a group that was not delivered is owed as a whole.
+func TestGroupsRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &times{began: time.Now()}
+		s.refuse = func(event.Event) error { return errDown }
+		k := &flakyDisk{disk: disk{}}
+		b := openAs(t, pipeline.Config{Store: k}, groups(s, nil))
+		b.Start(t.Context())
+		b.admit(delta(t, event.Updated, "a1", 1, 2), delta(t, event.Updated, "a2", 1, 3))
+		pass(20 * time.Second)
+		b.admit(delta(t, event.Updated, "a3", 1, 4))
+		k.cut(b)
+		if err := b.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s = &times{began: time.Now()}
+		b = openAs(t, pipeline.Config{Store: k}, groups(s, nil))
+		k.restore(b, "r")
+		b.Start(t.Context())
+		pass(time.Minute)
+		equal(t, "sink", s.noted(), "10s a1 a2 a3+0@4")
+		b.balanced("r")
+	})
+}
+
+// TestGroupsLimit: a limit counts groups as one, and what they have as what it is.
+func TestGroupsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &times{began: time.Now()}
+		r := groups(s, nil)
+		r.Limit = pipeline.Limit{Key: initials, Every: time.Minute}
+		b := start(t, r)
+		for i := range 9 {
+			b.admit(delta(t, event.Updated, fmt.Sprint("a", i), 1, 10+i))
+		}
+		pass(time.Minute)
+		equal(t, "sink", s.noted(), "0s a0 a1 a2 a3+0@13")
+		b.balanced("r")
+		b.admit(delta(t, event.Updated, "a9", 1, 30))
+		pass(time.Minute)
+		equal(t, "later", s.noted()[1:], "1m10s a9+5@30")
+		if n := b.value("route_deltas_total", "r", metrics.Suppressed); n != 5 {
+			t.Errorf("%v suppressed", n)
+		}
+		b.balanced("r")
+	})
+}
+
+// TestGroupsOfHandlers: a handler that knows no groups gets those of one group in a batch, and makes events of each.
+func TestGroupsOfHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &times{began: time.Now()}
+		var batches []string
+		r := groups(s, nil)
+		r.Joint = false
+		r.Handler = handler(func(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+			var names []string
+			for _, d := range batch {
+				names = append(names, d.Key().Name)
+			}
+			batches = append(batches, strings.Join(names, " "))
+			results := make([]plugins.Result, len(batch))
+			for i := range batch {
+				results[i] = ok(batch[i])
+			}
+			return results, nil
+		})
+		b := start(t, r)
+		b.admit(delta(t, event.Updated, "a1", 1, 2), delta(t, event.Updated, "b1", 1, 3), delta(t, event.Updated, "a2", 1, 4), delta(t, event.Updated, "b2", 1, 5))
+		pass(time.Minute)
+		equal(t, "batches", batches, "a1 a2", "b1 b2")
+		equal(t, "sink", s.noted(), "10s a1@2", "10s a2@4", "10s b1@3", "10s b2@5")
+		b.balanced("r")
+	})
+}
+
+// TestTooOld: what is older than the route delivers is put aside with the reason, wherever it waited; a route that pauses on failures does
+// not for that. Who delivers a letter again gives it its time once more.
+func TestTooOld(t *testing.T) {
+	for _, onFailure := range []pipeline.OnFailure{pipeline.DeadLetter, pipeline.Pause} {
+		synctest.Test(t, func(t *testing.T) {
+			s, ok := &sink{}, &sink{}
+			down := true
+			s.refuse = func(event.Event) error {
+				if down {
+					return errDown
+				}
+				return nil
+			}
+			b := start(t, pipeline.Route{
+				Sinks: to(s, ok), MaxAge: 10 * time.Minute, OnFailure: onFailure, Retry: pipeline.Retry{Max: time.Minute},
+			})
+			yesterday := delta(t, event.Added, "old", 0, 1)
+			yesterday.Seen = yesterday.Seen.Add(-time.Hour)
+			b.admit(yesterday, delta(t, event.Added, "a", 0, 2))
+			pass(15 * time.Minute)
+			equal(t, "letters", b.letters.got(), "old@1 ", "a@2 s0")
+			for _, l := range b.letters.all {
+				if !strings.Contains(l.Error, "10m0s") && !strings.Contains(l.Error, "refused") {
+					t.Errorf("the letter says %q", l.Error)
+				}
+			}
+			down = false
+			pass(time.Minute)
+			b.admit(delta(t, event.Added, "b", 0, 3))
+			pass(time.Minute)
+			if err := b.Redeliver(t.Context(), b.letters.all[0]); err != nil {
+				t.Fatal(err)
+			}
+			pass(time.Minute)
+			equal(t, "the sink that was down", s.got(), "added b@3", "added old@1")
+			equal(t, "the other", ok.got(), "added a@2", "added b@3", "added old@1")
+			if n := b.value("route_errors_total", "max_age"); n < 1 {
+				t.Errorf("%v counted as too old", n)
+			}
+			b.balanced("route0")
+		})
+	}
+}
