@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 const (
@@ -25,9 +26,10 @@ const (
 // breaker stands before a sink, shared by all routes that use it. After some writes in a row that found the sink unavailable, it
 // refuses all writes for a while, then lets the events of one delta through as a probe: if the sink takes (or rejects) one, all is well.
 type breaker struct {
-	name string
-	sink plugins.Sink
-	log  *slog.Logger
+	name  string
+	sink  plugins.Sink
+	log   *slog.Logger
+	clock timer.Clock
 
 	mu       sync.Mutex
 	backoff  Retry // the shortest of the routes' own
@@ -48,8 +50,8 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("sink %q is unavailable, it is left alone until %s", e.sink, e.until.Format(time.RFC3339))
 }
 
-func newBreaker(s NamedSink, log *slog.Logger) *breaker {
-	return &breaker{name: s.Name, sink: s.Sink, log: log, changed: make(chan struct{})}
+func newBreaker(s NamedSink, log *slog.Logger, clock timer.Clock) *breaker {
+	return &breaker{name: s.Name, sink: s.Sink, log: log, clock: clock, changed: make(chan struct{})}
 }
 
 // configure is called once for each route, before its first write.
@@ -62,20 +64,20 @@ func (b *breaker) configure(r Retry) {
 	if b.backoff.Max == 0 || r.Max < b.backoff.Max {
 		b.backoff.Max = r.Max
 	}
+	b.backoff.Exact = r.Exact
 }
 
-// look tells whether the breaker is open, and then how long it is until a probe may be sent (0: now), and what is closed when that
-// changes.
-func (b *breaker) look(now time.Time) (open bool, wait time.Duration, changed <-chan struct{}) {
+// look tells whether the breaker is open, and then when a probe may be sent, which may be over, and what is closed when that changes.
+func (b *breaker) look(now time.Time) (open bool, probe time.Time, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.trips == 0:
-		return false, 0, nil
+		return false, probe, nil
 	case b.probing:
-		return true, probeWatch, b.changed
+		return true, now.Add(probeWatch), b.changed
 	default:
-		return true, max(0, b.until.Sub(now)), b.changed
+		return true, b.until, b.changed
 	}
 }
 
@@ -103,7 +105,7 @@ func (b *breaker) write(ctx context.Context, events []event.Event, first int) []
 func (b *breaker) allow(n, first int) (allowed int, probe bool, refused error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := time.Now()
+	now := b.clock.Now()
 	switch {
 	case b.trips == 0:
 		return n, false, nil
@@ -158,7 +160,7 @@ func (b *breaker) learn(ctx context.Context, errs []error, probe bool) {
 		return
 	}
 	b.trips++
-	b.until = time.Now().Add(max(b.backoff.delay(b.trips), min(later, longestPause)))
+	b.until = b.clock.Now().Add(max(b.backoff.delay(b.trips), min(later, longestPause)))
 	b.notify()
 	if b.trips == 1 {
 		b.log.Warn("sink is unavailable, its routes wait", slog.String("sink", b.name), slog.Any("error", failure))
@@ -187,6 +189,9 @@ func (r Retry) delay(n int) time.Duration {
 	d := r.Max
 	if n < 32 && r.Backoff < r.Max>>(n-1) {
 		d = r.Backoff << (n - 1)
+	}
+	if r.Exact {
+		return d
 	}
 	return d/2 + rand.N(d/2+1)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // Config is what a pipeline is made of. Handlers and sinks stay the caller's: it closes them after [Pipeline.Close].
@@ -23,6 +24,9 @@ type Config struct {
 	Store    Store
 	MaxDisk  int64 // bytes that all routes together may owe on disk; beyond it Overflow decides. 0: no limit but Route.Disk
 	InFlight int64 // bytes that a route may hold in memory on their way to the disk; beyond it Overflow decides. 0: 16 MiB
+	// Clock is what batches, retries and ages go by; what has to do with the disk, or with the end of a route, takes real time. nil: the
+	// real one.
+	Clock timer.Clock
 }
 
 // Route says which deltas to take, what to make of them and where to deliver it.
@@ -96,6 +100,7 @@ type Retry struct {
 	Backoff  time.Duration // before the first try, doubled for each that follows, less up to half of it at random; 0: 200ms
 	Max      time.Duration // the longest Backoff; 0: 30s
 	MaxAge   time.Duration // how old a delta may become while a sink is unavailable; 0: 24h
+	Exact    bool          // nothing is at random about Backoff
 }
 
 // Deliver says which deltas a route wants.

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/checkpoint"
 )
@@ -75,7 +74,7 @@ func (w *worker) endFailures() {
 
 // putAside writes dead letters.
 func (w *worker) putAside(ctx context.Context) bool {
-	now := time.Now()
+	now := w.now()
 	letters := make([]checkpoint.Letter, 0, len(w.failures))
 	for i := range w.failures {
 		f := &w.failures[i]

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/bits"
-	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -213,7 +212,7 @@ func (w *worker) postpone(ctx context.Context, e *entry, sink int, left remainin
 	}
 	var refused *refusedError
 	if errors.As(err, &refused) {
-		e.work.delay = max(e.work.delay, time.Until(refused.until))
+		e.work.delay = max(e.work.delay, refused.until.Sub(w.now()))
 		return
 	}
 	w.count.events[sink].retried.Add(float64(len(left.events)))

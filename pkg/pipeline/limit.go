@@ -40,7 +40,7 @@ func (l *Limit) config() rules.LimitConfig {
 }
 
 // now is the time that all waits of the route go by.
-func (r *route) now() time.Time { return time.Now() }
+func (r *route) now() time.Time { return r.clock.Now() }
 
 // limitKey asks for the key that the limit counts d under. Keys that the configuration makes begin with another letter than objects.
 func (r *route) limitKey(ctx context.Context, d *event.Delta) (string, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // ErrStopped is the error of [Pipeline.Admit] once the pipeline takes no more deltas.
@@ -43,7 +45,7 @@ type Pipeline struct {
 
 	stopping  chan struct{}
 	stopOnce  sync.Once
-	progress  chan struct{} // a route owes nothing any more, or was paused
+	progress  chan struct{} // a route owes nothing any more, has nothing to do at this moment, or was paused
 	awaited   atomic.Bool   // somebody waits for progress
 	lifecycle sync.Mutex
 	ctx       context.Context //nolint:containedctx // of Start, for routes that come later
@@ -65,6 +67,9 @@ func New(cfg Config) (*Pipeline, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = timer.Real()
 	}
 	cfg.InFlight = or(cfg.InFlight, inFlight)
 	if cfg.DeadLetters == nil {
@@ -202,7 +207,8 @@ func (p *Pipeline) Drain(ctx context.Context) error {
 }
 
 // Settle waits until nothing is owed, but by routes that are paused or not ready, and lets the pipeline take deltas meanwhile and
-// after. Nothing is hurried: what waits for a retry waits. The error is that of [Pipeline.Drain]. Of Settle and Drain one may run at a time.
+// after. Nothing is hurried: what waits for a retry waits. The error is that of [Pipeline.Drain]. Of Settle, Drain and Rest one may run at
+// a time.
 func (p *Pipeline) Settle(ctx context.Context) error {
 	p.awaited.Store(true)
 	defer p.awaited.Store(false)
@@ -223,6 +229,26 @@ func (p *Pipeline) moving() bool {
 		}
 	}
 	return false
+}
+
+// Rest waits until the routes have nothing to do unless the clock moves, something comes, or a route becomes ready: what they owe
+// waits for a later time, and the timers for that are set. With a clock that is moved by hand this is the moment to do so. What is on
+// disk is not waited for. The error is that of ctx.
+func (p *Pipeline) Rest(ctx context.Context) error {
+	p.awaited.Store(true)
+	defer p.awaited.Store(false)
+	for p.atWork() {
+		select {
+		case <-p.progress:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (p *Pipeline) atWork() bool {
+	return slices.ContainsFunc(p.now.Load().routes, func(r *route) bool { return !r.rests() })
 }
 
 func (p *Pipeline) undelivered() error {
@@ -307,7 +333,8 @@ func (p *Pipeline) measure(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-ticker.C:
+		case <-ticker.C:
+			now := p.cfg.Clock.Now()
 			p.countTurnedDown()
 			for _, r := range p.now.Load().routes {
 				age := 0.0

@@ -56,7 +56,7 @@ func (r *route) redeliver(ctx context.Context, letter checkpoint.Letter) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.q.redeliver(&d, v, closed, letter.ID)
+	r.q.redeliver(&d, v, closed, letter.ID, r.now())
 	r.count.matched.Inc()
 	r.changed()
 	return nil
@@ -121,9 +121,9 @@ func (r *route) forget(ctx context.Context, letters []uint64) {
 }
 
 // redeliver owes the delta of a dead letter. It counts as attempted, so that it is never folded, and the checkpoint does not know it.
-func (q *queue) redeliver(d *event.Delta, v verdict, closed, letter uint64) {
+func (q *queue) redeliver(d *event.Delta, v verdict, closed, letter uint64, now time.Time) {
 	e := q.append(d, pending)
-	e.since, e.letter = time.Now(), letter
+	e.since, e.letter = now, letter
 	e.work = reuse(&q.freeWork)
 	e.work.closed, e.closed = closed, closed
 	if v.err != nil {

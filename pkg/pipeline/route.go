@@ -13,6 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/rules"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // forever is longer than any wait.
@@ -34,9 +35,10 @@ type route struct {
 	workers      sync.WaitGroup
 
 	lead  chan struct{} // holds a token while a worker puts a batch together
-	wake  chan struct{} // something changed that the leader waits for
+	wake  chan struct{} // something changed that the leader waits for, or it is time
 	low   chan struct{} // there is a tail, and room in the head
-	timer *time.Timer   // the leader's
+	clock timer.Clock
+	timer timer.Timer // the leader's
 
 	mu        sync.Mutex
 	q         queue
@@ -48,6 +50,10 @@ type route struct {
 	draining  bool                    // nothing more comes: batches need not wait
 	paused    string                  // why
 	want      int                     // the leader waits until so many deltas are ready; 0: for something else
+	parked    bool                    // the leader waits, and nothing has changed since that it waits for
+	due       time.Time               // when it looks again, to which the timer is set; zero: when something changes
+	until     time.Time               // when the batch that is being put together waits no longer; zero: there is none
+	busy      int                     // batches with workers
 	room      chan struct{}           // closed when there is room again; nil: nobody waits
 
 	shown        int             // of tail.n, in the metrics
@@ -63,10 +69,10 @@ func newRoute(cfg Route, born int, parent *Pipeline, breakers map[string]*breake
 		cfg: cfg, born: born, parent: parent, letters: all.DeadLetters,
 		count: newCounters(all.Metrics, cfg),
 		log:   all.Log.With(slog.String("route", cfg.Name)),
-		lead:  make(chan struct{}, 1), wake: make(chan struct{}, 1), low: make(chan struct{}, 1), timer: time.NewTimer(forever),
+		lead:  make(chan struct{}, 1), wake: make(chan struct{}, 1), low: make(chan struct{}, 1), clock: all.Clock,
 		settled: cfg.Ready == nil, complained: map[string]time.Time{}, redelivering: map[uint64]bool{},
 	}
-	r.timer.Stop()
+	r.timer = r.clock.NewTimer(r.awaken)
 	r.table = filters.NewTable([]filters.Entry{r.entry()})
 	r.q.changes.on = all.Store != nil
 	r.q.shape = cfg.shape()
@@ -80,7 +86,7 @@ func newRoute(cfg Route, born int, parent *Pipeline, breakers map[string]*breake
 		key := s.Name + "\x00" + s.Version
 		b := breakers[key]
 		if b == nil {
-			b = newBreaker(s, all.Log)
+			b = newBreaker(s, all.Log, all.Clock)
 			breakers[key] = b
 		}
 		b.configure(cfg.Retry)
@@ -225,104 +231,6 @@ func (r *route) changed() {
 	if owed == 0 && r.parent.awaited.Load() {
 		r.parent.report()
 	}
-}
-
-// signal wakes the leader.
-func (r *route) signal() {
-	r.want = 0
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-}
-
-// next returns the next batch, in the space of batch; nothing when ctx is done.
-func (r *route) next(ctx context.Context, batch []*entry) []*entry {
-	select {
-	case r.lead <- struct{}{}:
-	case <-ctx.Done():
-		return nil
-	}
-	defer func() { <-r.lead }()
-	var until time.Time
-	for r.settle(ctx) && ctx.Err() == nil {
-		var wait time.Duration
-		var again <-chan struct{}
-		if batch, wait, again = r.poll(batch, &until); len(batch) > 0 {
-			return batch
-		}
-		r.timer.Reset(wait)
-		select {
-		case <-r.wake:
-		case <-r.timer.C:
-		case <-again:
-		case <-ctx.Done():
-		}
-	}
-	r.timer.Stop()
-	return nil
-}
-
-// poll takes a batch if it is time to; else it says how long to wait, unless woken or again is closed. until is when the batch that is being put
-// together waits no longer.
-func (r *route) poll(batch []*entry, until *time.Time) (_ []*entry, wait time.Duration, again <-chan struct{}) {
-	now := time.Now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.q.wake(now)
-	r.q.pass()
-	r.want = 0
-	if r.paused != "" || r.limitLess {
-		return batch, forever, nil
-	}
-	limit := r.cfg.Batch.Size
-	if r.q.readyLen == 0 {
-		r.want = 1
-		return batch, r.untilRetry(now), r.q.gate()
-	}
-	open, wait, reopened := r.gate(now)
-	if wait > 0 {
-		return batch, wait, reopened
-	}
-	if open {
-		limit = 1 // a probe
-	}
-	if r.q.readyLen < limit && !r.draining && r.cfg.Batch.Wait > 0 && !r.q.shape.grouped {
-		if until.IsZero() {
-			*until = now.Add(r.cfg.Batch.Wait)
-		}
-		if left := until.Sub(now); left > 0 {
-			r.want = limit
-			return batch, min(left, r.untilRetry(now)), r.q.gate()
-		}
-	}
-	if batch = r.q.take(limit, batch, r.pass); r.limit != nil {
-		r.changed()
-	}
-	return batch, 0, nil
-}
-
-func (r *route) untilRetry(now time.Time) time.Duration {
-	if len(r.q.delayed) == 0 {
-		return forever
-	}
-	return r.q.delayed[0].at.Sub(now)
-}
-
-// gate looks at the breakers. While all sinks are known to be down nothing is taken, so that what waits can still be folded and does
-// not fill the memory with events; when one may be probed, a single delta is.
-func (r *route) gate(now time.Time) (open bool, wait time.Duration, reopened <-chan struct{}) {
-	for _, b := range r.sinks {
-		o, w, c := b.look(now)
-		if !o {
-			return false, 0, nil
-		}
-		if !open || w < wait {
-			wait, reopened = w, c
-		}
-		open = true
-	}
-	return open, wait, reopened
 }
 
 func (r *route) drain() {

@@ -140,9 +140,9 @@ func (w *worker) handle(ctx context.Context) {
 
 // call calls the handler and turns every way it can break its contract into an error.
 func (w *worker) call(ctx context.Context) (results []plugins.Result, err error) {
-	start := time.Now()
+	start := w.now()
 	defer func() {
-		w.count.handler.Observe(time.Since(start).Seconds())
+		w.count.handler.Observe(w.now().Sub(start).Seconds())
 		if p := recover(); p != nil {
 			err = fmt.Errorf("handler %q panicked: %w", w.cfg.HandlerName, panicked(p))
 		}
@@ -229,9 +229,10 @@ func (w *worker) reject(ctx context.Context, e *entry, err error) {
 
 // finish acks what is done and gives the lanes back.
 func (w *worker) finish() {
-	now := time.Now()
+	now := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.busy--
 	if w.frozen {
 		return
 	}
@@ -295,7 +296,7 @@ func (r *route) complain(message string, d *event.Delta, sink string, err error)
 func (r *route) mayComplain(message string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
+	now := r.now()
 	if now.Sub(r.complained[message]) < complaintInterval {
 		return false
 	}
