@@ -15,6 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 const (
@@ -55,7 +56,7 @@ func open(ctx context.Context, file, cache string, rest ...any) (plugins.Handler
 	}
 	m := metrics.New()
 	h, err := wasm.Factory().Open(ctx, node, plugins.Env{
-		Name: "bench", Cluster: "bench", Metrics: m, Workers: 1, KV: kv.New(false), Cache: cache, Log: slog.New(slog.DiscardHandler),
+		Name: "bench", Cluster: "bench", Metrics: m, Workers: 1, KV: kv.New(timer.Real(), false), Cache: cache, Log: slog.New(slog.DiscardHandler),
 	})
 	return h, m, err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // closeTimeout is how long handlers and sinks may take to close, together.
@@ -44,6 +45,8 @@ type Surroundings struct {
 	Plans *Plans // that were made before; nil: none are kept
 	// Control is told what the API would answer with, whether it is served or not; nil: nobody is.
 	Control func(api.ControlConfig)
+	// Clock is what routes and handlers go by, and what deltas are dated by; nil: the real one.
+	Clock timer.Clock
 	// Cache is the folder for what can be made again where there is no state folder; empty: there is none.
 	Cache string
 }

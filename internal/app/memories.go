@@ -8,20 +8,22 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/kv"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // memories is what the handlers remember, by their names: a handler that is opened anew at a reload goes on with it. It is safe for
 // concurrent use.
 type memories struct {
-	db *checkpoint.DB // nil: nothing outlives the process
+	db    *checkpoint.DB // nil: nothing outlives the process
+	clock timer.Clock
 
 	mu     sync.Mutex
 	stores map[string]*kv.Store
 }
 
 // newMemories makes the memories that a state, if there is one, keeps.
-func newMemories(s *state) *memories {
-	m := &memories{stores: make(map[string]*kv.Store)}
+func newMemories(s *state, clock timer.Clock) *memories {
+	m := &memories{clock: clock, stores: make(map[string]*kv.Store)}
 	if s != nil {
 		m.db, s.memories = s.db, m
 	}
@@ -46,7 +48,7 @@ func (m *memories) open(handler string) (*kv.Store, error) {
 	for i, v := range saved {
 		entries[i] = kv.Entry(v)
 	}
-	m.stores[handler] = kv.New(m.db != nil, entries...)
+	m.stores[handler] = kv.New(m.clock, m.db != nil, entries...)
 	return m.stores[handler], nil
 }
 

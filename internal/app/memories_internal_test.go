@@ -17,6 +17,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/kv"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // noter is a handler that notes the name of each object.
@@ -37,9 +38,9 @@ func (noter) Close(context.Context) error { return nil }
 // it, and so a delta that a crash does not bring back has not lost its write.
 func TestMemoriesOfACut(t *testing.T) {
 	s := &state{factory: informer.New(informer.Config{Log: slog.New(slog.DiscardHandler)})}
-	m := newMemories(nil)
+	m := newMemories(nil, timer.Real())
 	s.memories = m
-	m.stores["h"] = kv.New(true)
+	m.stores["h"] = kv.New(timer.Real(), true)
 	var err error
 	s.pipeline, err = pipeline.New(pipeline.Config{Store: s, Routes: []pipeline.Route{{
 		Name: "r", Sources: []string{"s"}, Ops: event.Ops(), HandlerName: "h", Handler: noter{m.stores["h"]}, Concurrency: 2,
@@ -51,7 +52,7 @@ func TestMemoriesOfACut(t *testing.T) {
 	}
 	s.pipeline.Start(t.Context())
 	// Collecting what another handler wrote takes a while, in which deltas are done.
-	m.stores["z"] = kv.New(true)
+	m.stores["z"] = kv.New(timer.Real(), true)
 	slow := make([]plugins.KVWrite, 5000)
 	for i := range slow {
 		slow[i] = plugins.KVWrite{Key: fmt.Sprint(i)}
@@ -118,7 +119,7 @@ func memoriesIn(t *testing.T, path string) (*memories, *checkpoint.DB, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newMemories(&state{db: db}), db, func() {
+	return newMemories(&state{db: db}, timer.Real()), db, func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // router is everything that runs.
@@ -62,7 +63,7 @@ func (r *router) open(ctx context.Context) error {
 		}
 		r.onClose("state", r.state.close)
 	}
-	r.memories = newMemories(r.state)
+	r.memories = newMemories(r.state, r.opts.clock())
 	r.onClose("components", func(ctx context.Context) error { return r.closeUnused(ctx, &parts{}) })
 	if err := r.openComponents(ctx, &parts{}); err != nil {
 		return err
@@ -70,8 +71,9 @@ func (r *router) open(ctx context.Context) error {
 	// The pipeline asks the factory which sources have synced, and the factory feeds the pipeline.
 	watching := informer.Config{
 		Client: r.client, Cluster: r.plan.config.Cluster.Name, Metrics: r.metrics, Log: r.log, Downstream: downstream{r},
+		Clock: r.opts.clock(),
 	}
-	delivering := pipeline.Config{Metrics: r.metrics, Log: r.log}
+	delivering := pipeline.Config{Metrics: r.metrics, Log: r.log, Clock: r.opts.clock()}
 	if r.state != nil {
 		watching.Gate = r.state.writer.Gate
 		delivering.Store, delivering.DeadLetters = r.state, r.state.letters
@@ -106,6 +108,13 @@ func (o Options) client(cluster config.Cluster) (*informer.Client, error) {
 	return informer.NewClient(cluster)
 }
 
+func (o Options) clock() timer.Clock {
+	if clock := o.Surroundings.Clock; clock != nil {
+		return clock
+	}
+	return timer.Real()
+}
+
 // openSaved goes on from what was saved.
 func (r *router) openSaved(ctx context.Context, watches map[string]*informer.Watch) error {
 	if r.state == nil {
@@ -130,7 +139,7 @@ const cacheFolder = "cache"
 func (r *router) env(what, name string, workers int) plugins.Env {
 	env := plugins.Env{
 		Name: name, Cluster: r.plan.config.Cluster.Name, Log: r.log.With(what, name), Metrics: r.metrics,
-		Stdout: r.opts.Stdout, Workers: workers, Cache: r.opts.Surroundings.Cache,
+		Stdout: r.opts.Stdout, Workers: workers, Cache: r.opts.Surroundings.Cache, Clock: r.opts.clock(),
 	}
 	if dir := r.plan.config.State.Dir; dir != "" {
 		env.Cache = filepath.Join(dir, cacheFolder)

@@ -10,10 +10,13 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // recorder takes the place of all sinks, and of the dead letters, and remembers what comes. It is safe for concurrent use.
 type recorder struct {
+	clock timer.Clock
+
 	mu   sync.Mutex
 	came []Outcome
 }
@@ -47,7 +50,7 @@ func (r *recorder) Add(_ context.Context, letters []checkpoint.Letter) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range letters {
-		r.came = append(r.came, Outcome{Route: letters[i].Route, Sink: letters[i].Sink, Error: letters[i].Error})
+		r.came = append(r.came, Outcome{Time: r.clock.Now(), Route: letters[i].Route, Sink: letters[i].Sink, Error: letters[i].Error})
 	}
 	return nil
 }
@@ -67,7 +70,7 @@ func (s recordingSink) Write(_ context.Context, events []event.Event) []error {
 	defer s.r.mu.Unlock()
 	for _, e := range events {
 		e.Data = slices.Clone(e.Data)
-		s.r.came = append(s.r.came, Outcome{Route: e.Route, Sink: s.name, Event: e})
+		s.r.came = append(s.r.came, Outcome{Time: s.r.clock.Now(), Route: e.Route, Sink: s.name, Event: e})
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // Offline is a configuration that can be tried out without a cluster, any number of times.
@@ -55,6 +56,7 @@ func (o *Offline) Config() *config.Config { return o.plan.config }
 
 // Outcome is what a route has done about a delta: it wrote an event to a sink, or gave the delta up.
 type Outcome struct {
+	Time  time.Time // by the clock of the trial
 	Route string
 	Sink  string      // empty: the delta was given up before it got to one
 	Event event.Event // if Error is empty
@@ -62,13 +64,17 @@ type Outcome struct {
 }
 
 // Trial is a router between a test and sinks that record: stores, indexes, filters, handlers and routes are those of the configuration,
-// and so is all that lies between, but for a few things that only cost time. A route works on one batch at a time and does not wait for
-// it to fill, retries come at once, what is given up is recorded whatever its onFailure says, and nothing is kept on disk.
+// and so is all that lies between, but that a route works on one batch at a time and does not wait for it to fill, that its retries
+// come at no random times, that what is given up is recorded whatever its onFailure says, and that nothing is kept on disk.
+//
+// Its clock stands still but in Pass and Finish, which move it on as soon as there is nothing to do at that time: so hours take no time,
+// and the same trial comes out the same.
 //
 // The methods are called one at a time.
 type Trial struct {
 	r     *router
 	rec   *recorder
+	clock *timer.Fake
 	feeds []trialFeed
 	stop  context.CancelFunc
 }
@@ -79,17 +85,16 @@ type trialFeed struct {
 	resource string // as the configuration writes it
 }
 
-// trialRetry is how long a rejected delta waits to be tried again.
-const trialRetry = time.Millisecond
-
-// Begin opens the parts and starts the routes. kinds has the kinds of the objects, by resource. The trial is to be closed also if ctx
-// is done.
-func (o *Offline) Begin(ctx context.Context, kinds map[string]string) (*Trial, error) {
-	t := &Trial{rec: &recorder{}}
+// Begin opens the parts and starts the routes. kinds has the kinds of the objects, by resource; start is what the clock shows. The trial
+// is to be closed also if ctx is done.
+func (o *Offline) Begin(ctx context.Context, kinds map[string]string, start time.Time) (*Trial, error) {
+	clock := timer.NewFake(start)
+	t := &Trial{rec: &recorder{clock: clock}, clock: clock}
 	opts := o.opts
+	opts.Surroundings.Clock = clock
 	opts.Components.Sinks = t.rec.factories(opts.Components.Sinks)
 	r := &router{parts: parts{plan: o.plan}, opts: opts, log: opts.Log, metrics: metrics.New()}
-	r.memories = newMemories(nil)
+	r.memories = newMemories(nil, clock)
 	t.r = r
 	r.onClose("components", func(ctx context.Context) error { return r.closeUnused(ctx, &parts{}) })
 	if err := t.open(ctx, kinds); err != nil {
@@ -108,7 +113,7 @@ func (t *Trial) open(ctx context.Context, kinds map[string]string) error {
 		return err
 	}
 	r.factory = informer.New(informer.Config{
-		Cluster: r.plan.config.Cluster.Name, Metrics: r.metrics, Log: r.log, Downstream: downstream{r},
+		Cluster: r.plan.config.Cluster.Name, Metrics: r.metrics, Log: r.log, Downstream: downstream{r}, Clock: t.clock,
 	})
 	r.openStores(&parts{})
 	for _, wanted := range r.watches() {
@@ -123,15 +128,15 @@ func (t *Trial) open(ctx context.Context, kinds map[string]string) error {
 	for i := range routes {
 		c := &routes[i]
 		c.Concurrency, c.Batch.Wait, c.OnFailure = 1, 0, pipeline.DeadLetter
-		c.Retry.Backoff, c.Retry.Max = trialRetry, trialRetry
+		c.Retry.Exact = true
 	}
 	r.fillCaches()
 	var err error
-	r.pipeline, err = pipeline.New(pipeline.Config{Routes: routes, Metrics: r.metrics, Log: r.log, DeadLetters: t.rec})
+	r.pipeline, err = pipeline.New(pipeline.Config{Routes: routes, Metrics: r.metrics, Log: r.log, DeadLetters: t.rec, Clock: t.clock})
 	return err
 }
 
-// List says what objects there are at first, by resource, and waits until all routes are done with them. Texts are as
+// List says what objects there are at first, by resource, and waits until the routes rest. Texts are as
 // [informer.Feed] says.
 func (t *Trial) List(ctx context.Context, objects map[string][]string, version string) error {
 	for _, f := range t.feeds {
@@ -140,20 +145,20 @@ func (t *Trial) List(ctx context.Context, objects map[string][]string, version s
 		}
 	}
 	t.r.reloads.wait.Wait() // every source has synced, so each wait ends
-	return t.settle(ctx)
+	return t.rest(ctx)
 }
 
-// Put says what an object is now, and waits until all routes are done with it.
+// Put says what an object is now, and waits until the routes rest.
 func (t *Trial) Put(ctx context.Context, resource, text string) error {
 	return t.feed(ctx, resource, func(f *informer.Feed) error { return f.Put(ctx, text) })
 }
 
-// Delete says that an object is gone, whose last state is text, and waits until all routes are done with it.
+// Delete says that an object is gone, whose last state is text, and waits until the routes rest.
 func (t *Trial) Delete(ctx context.Context, resource, text string) error {
 	return t.feed(ctx, resource, func(f *informer.Feed) error { return f.Delete(ctx, text) })
 }
 
-// Sync puts an object through once more, and waits until all routes are done with it.
+// Sync puts an object through once more, and waits until the routes rest.
 func (t *Trial) Sync(ctx context.Context, resource string, key event.Key) error {
 	return t.feed(ctx, resource, func(f *informer.Feed) error { return f.Sync(ctx, key) })
 }
@@ -167,14 +172,46 @@ func (t *Trial) feed(ctx context.Context, resource string, say func(*informer.Fe
 			return err
 		}
 	}
-	return t.settle(ctx)
+	return t.rest(ctx)
 }
 
-func (t *Trial) settle(ctx context.Context) error {
-	if err := t.r.pipeline.Settle(ctx); err != nil {
+// rest waits until there is nothing to do at the time that the clock shows.
+func (t *Trial) rest(ctx context.Context) error {
+	if err := t.r.pipeline.Rest(ctx); err != nil {
 		return fmt.Errorf("the routes did not come to an end: %w", err)
 	}
 	return nil
+}
+
+// Pass lets time go by until to.
+func (t *Trial) Pass(ctx context.Context, to time.Time) error {
+	for next, ok := t.clock.Next(); ok && !next.After(to); next, ok = t.clock.Next() {
+		t.clock.Advance(next)
+		if err := errors.Join(t.rest(ctx), ctx.Err()); err != nil {
+			return err
+		}
+	}
+	t.clock.Advance(to)
+	return ctx.Err()
+}
+
+// Finish lets time go by until the routes owe nothing. The error, if that does not happen before ctx is done, says how much is owed by
+// which route.
+func (t *Trial) Finish(ctx context.Context) error {
+	for t.owes() {
+		next, ok := t.clock.Next()
+		if !ok || ctx.Err() != nil {
+			return fmt.Errorf("the routes did not come to an end: %w", t.r.pipeline.Settle(ctx))
+		}
+		if err := t.Pass(ctx, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Trial) owes() bool {
+	return slices.ContainsFunc(t.r.pipeline.Status(), func(s pipeline.RouteStatus) bool { return s.Owed > 0 })
 }
 
 // Take returns what came out since the last time: of each route, in the order of the configuration, for each of its sinks what was

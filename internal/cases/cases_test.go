@@ -54,6 +54,16 @@ func (c *counter) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.R
 		case labels["fail"] == "once" && c.tries[d.Key().Name] == 0:
 			c.tries[d.Key().Name]++
 			results[i] = plugins.Result{Verdict: plugins.Retry, Err: errors.New("not yet")}
+		case labels["now"] != "":
+			now := c.env.Clock.Now()
+			_, remembers := c.env.KV.Get("now")
+			data := fmt.Sprintf(`{"now":%q,"seen":%q,"remembers":%v}`, now.UTC().Format(time.RFC3339), d.Seen.UTC().Format(time.RFC3339), remembers)
+			results[i] = plugins.Result{Events: []plugins.Emit{{Data: []byte(data)}}}
+			if !remembers {
+				if err := c.env.KV.Commit([]plugins.KVWrite{{Key: "now", Value: []byte("1"), Expires: now.Add(time.Hour)}}, 1<<20); err != nil {
+					return nil, err
+				}
+			}
 		default:
 			c.had++
 			data := fmt.Sprintf(`{"had":%d,"others":%d}`, c.had, c.env.Lookup.Count("nodes", "name", "n1"))

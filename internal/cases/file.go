@@ -3,8 +3,8 @@
 //
 //	file ──decode──► cases ──script──► steps ──Trial──► outcomes ──compare──► report, or the file brought up to date
 //
-// A case knows neither time nor order beyond its own: its deltas happen one after the other, and the routes are done with one before the
-// next happens. The `at` of a delta says when it is meant to happen; it must not go back, and no clock heeds it so far.
+// A case has a clock of its own, which goes from one moment at which something happens to the next without waiting: the deltas happen
+// at their `at`, and retries and all that a route does later at theirs.
 package cases
 
 import (
@@ -35,6 +35,7 @@ type testCase struct {
 	Given  given       `yaml:"given"`
 	Expect config.Node `yaml:"expect"`
 
+	start    time.Time
 	steps    []step
 	list     map[string][]string // what there is at first, by resource
 	version  string              // of list
@@ -46,6 +47,27 @@ type testCase struct {
 type given struct {
 	Objects map[string][]config.Node `yaml:"objects"` // by source
 	Deltas  []*delta                 `yaml:"deltas"`
+	Start   string                   `yaml:"start"` // what the clock shows at 0s; empty: defaultStart
+	Until   *time.Duration           `yaml:"until"` // when the case ends; nil: see testCase.ends
+}
+
+// defaultStart is what the clock of a case shows at 0s.
+var defaultStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// ends returns until when time passes in a case, whatever the routes owe.
+func (t *testCase) ends() (end time.Duration) {
+	if t.Given.Until != nil {
+		return *t.Given.Until
+	}
+	for _, d := range t.Given.Deltas {
+		end = max(end, d.At)
+	}
+	for _, e := range t.expected {
+		if e.At != nil {
+			end = max(end, *e.At)
+		}
+	}
+	return end
 }
 
 // delta is one thing that happens.
@@ -64,7 +86,7 @@ type expectation struct {
 	Node    config.Node    `yaml:",self"`
 	Route   string         `yaml:"route,required"`
 	Sink    string         `yaml:"sink"` // absent: each sink of the route
-	At      *time.Duration `yaml:"at"`   // of the delta that it comes of
+	At      *time.Duration `yaml:"at"`   // when it comes
 	Type    string         `yaml:"type"`
 	Subject string         `yaml:"subject"`
 	Data    config.Node    `yaml:"data"`
@@ -126,6 +148,32 @@ func (c *checker) check(doc *document, update bool) {
 			c.problemf(t.Node, "expect is missing: list the events, or write `expect: none`; router test -update writes what comes")
 		}
 		c.expect(t)
+		c.times(t)
+	}
+}
+
+// times checks when a case begins and ends.
+func (c *checker) times(t *testCase) {
+	t.start = defaultStart
+	given := t.Node.At("given")
+	if t.Given.Start != "" {
+		var err error
+		if t.start, err = time.Parse(time.RFC3339, t.Given.Start); err != nil {
+			c.problemf(given.At("start"), "must be a time as in 2026-01-01T00:00:00Z, not %q", t.Given.Start)
+		}
+	}
+	if t.Given.Until == nil {
+		return
+	}
+	for i, d := range t.Given.Deltas {
+		if d.At > *t.Given.Until {
+			c.problemf(given.At("deltas").Items()[i], "happens after the end of the case, which is until %s", short(*t.Given.Until))
+		}
+	}
+	for _, e := range t.expected {
+		if e.At != nil && *e.At > *t.Given.Until {
+			c.problemf(e.Node.At("at"), "is after the end of the case, which is until %s", short(*t.Given.Until))
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // field is a key and its value, in the order in which people read them.
@@ -28,7 +29,7 @@ func (e *expectation) fields() entry {
 	}
 	add("sink", e.Sink)
 	if e.At != nil {
-		add("at", e.At.String())
+		fields = append(fields, field{"at", *e.At})
 	}
 	add("type", e.Type)
 	add("subject", e.Subject)
@@ -50,7 +51,7 @@ func (p pair) fields() entry {
 	if p.ok() {
 		return p.want.fields()
 	}
-	came := map[string]any{"route": p.got.route, "sink": p.got.sink, "at": p.got.at.String(), "type": p.got.kind, "subject": p.got.subject, "error": p.got.text}
+	came := map[string]any{"route": p.got.route, "sink": p.got.sink, "at": p.got.at, "type": p.got.kind, "subject": p.got.subject, "error": p.got.text}
 	fields := p.want.fields()
 	for i := range fields {
 		f := &fields[i]
@@ -68,9 +69,24 @@ func (p pair) fields() entry {
 	return fields
 }
 
+// short writes a duration without what is zero: 2m rather than 2m0s.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
 // fields returns all that came but the sink.
 func (r *result) fields() entry {
 	fields := entry{{"route", r.route}}
+	if r.at > 0 {
+		fields = append(fields, field{"at", r.at})
+	}
 	if r.failed() {
 		return append(fields, field{"error", r.text})
 	}
@@ -139,6 +155,8 @@ func block(value any) (lines []string) {
 			lines = append(lines, listed(block(element))...)
 		}
 		return lines
+	case time.Duration:
+		return []string{short(value)}
 	case string:
 		return []string{plain(strings.ReplaceAll(value, "${", "$${"))} // a ${ would be expanded, but for one in a key
 	}

@@ -169,7 +169,7 @@ func (r *runner) one(ctx context.Context, file string, offline *app.Offline, t *
 func (r *runner) play(ctx context.Context, offline *app.Offline, t *testCase) (came []*result, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	trial, err := offline.Begin(ctx, t.kinds)
+	trial, err := offline.Begin(ctx, t.kinds, t.start)
 	if err != nil {
 		return nil, err
 	}
@@ -181,35 +181,42 @@ func (r *runner) play(ctx context.Context, offline *app.Offline, t *testCase) (c
 	if err := trial.List(ctx, t.list, t.version); err != nil {
 		return nil, err
 	}
-	if came, err = results(trial.Take(), 0); err != nil {
+	for _, s := range t.steps {
+		if err := s.play(ctx, t.start, trial); err != nil {
+			return nil, fmt.Errorf("at %s, %s %s %s: %w", short(s.at), s.what, s.resource, s.key, err)
+		}
+	}
+	if err := trial.Pass(ctx, t.start.Add(t.ends())); err != nil {
 		return nil, err
 	}
-	for _, s := range t.steps {
-		switch s.what {
-		case "deleted":
-			err = trial.Delete(ctx, s.resource, s.text)
-		case "sync":
-			err = trial.Sync(ctx, s.resource, s.key)
-		default:
-			err = trial.Put(ctx, s.resource, s.text)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("at %s, %s %s %s: %w", s.at, s.what, s.resource, s.key, err)
-		}
-		more, err := results(trial.Take(), s.at)
-		if err != nil {
+	if t.Given.Until == nil {
+		if err := trial.Finish(ctx); err != nil {
 			return nil, err
 		}
-		came = append(came, more...)
 	}
-	return came, nil
+	return results(trial.Take(), t.start)
+}
+
+// play lets the step happen at its time.
+func (s *step) play(ctx context.Context, start time.Time, trial *app.Trial) error {
+	if err := trial.Pass(ctx, start.Add(s.at)); err != nil {
+		return err
+	}
+	switch s.what {
+	case "deleted":
+		return trial.Delete(ctx, s.resource, s.text)
+	case "sync":
+		return trial.Sync(ctx, s.resource, s.key)
+	default:
+		return trial.Put(ctx, s.resource, s.text)
+	}
 }
 
 // results makes outcomes comparable.
-func results(outcomes []app.Outcome, at time.Duration) (all []*result, err error) {
+func results(outcomes []app.Outcome, start time.Time) (all []*result, err error) {
 	for i := range outcomes {
 		o := &outcomes[i]
-		r := &result{at: at, route: o.Route, sink: o.Sink, kind: o.Event.Type, subject: o.Event.Subject, text: o.Error}
+		r := &result{at: o.Time.Sub(start), route: o.Route, sink: o.Sink, kind: o.Event.Type, subject: o.Event.Subject, text: o.Error}
 		if !r.failed() {
 			if r.data, err = decode(o.Event.Data); err != nil {
 				return nil, fmt.Errorf("route %q: data of an event is no JSON: %w", o.Route, err)

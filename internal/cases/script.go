@@ -56,7 +56,7 @@ func (s *script) write() {
 	for _, d := range s.t.Given.Deltas {
 		if d.At < before {
 			if slices.Contains(d.Node.Keys(), "at") {
-				s.problemf(d.Node.At("at"), "is before the delta above, at %s: time does not go back", before)
+				s.problemf(d.Node.At("at"), "is before the delta above, at %s: time does not go back", short(before))
 			}
 			d.At = before // that of the delta above
 		}

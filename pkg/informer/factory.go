@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // Store is where a watch keeps its objects. Put and Delete are called under the watch's cut lock, by one goroutine at a time; Get may
@@ -67,6 +68,8 @@ type Config struct {
 	// bookmarks about once a minute, so most of those who end so were in order, which costs three small requests. Over HTTP/2, where
 	// pings notice a dead connection, it is four times that, for what answers pings and passes nothing on. Defaults to 45s.
 	Silence time.Duration
+	// Clock is what deltas are dated by. What has to do with the API server takes real time. nil: the real one.
+	Clock timer.Clock
 	// BookmarkWait is how long a stream of initial events may be silent before it is taken for one that never says where they end.
 	// Defaults to 30s.
 	BookmarkWait time.Duration
@@ -93,6 +96,9 @@ func New(cfg Config) *Factory {
 	cfg.BookmarkWait = cmp.Or(cfg.BookmarkWait, 30*time.Second)
 	cfg.Silence = cmp.Or(cfg.Silence, 45*time.Second)
 	cfg.ProbeInterval = cmp.Or(cfg.ProbeInterval, time.Minute)
+	if cfg.Clock == nil {
+		cfg.Clock = timer.Real()
+	}
 	return &Factory{cfg: cfg, sources: make(map[string]*source), census: newCensus(cfg.Client, cfg.Log)}
 }
 

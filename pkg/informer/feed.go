@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -98,7 +97,7 @@ func (f *Feed) Delete(ctx context.Context, text string) error {
 func (f *Feed) Sync(ctx context.Context, key event.Key) error {
 	for _, s := range *f.w.sources.Load() {
 		var done Resynced
-		if err := f.w.sync(ctx, s, key, time.Now(), f.w.factory.cfg.Downstream.Admit, &done); err != nil {
+		if err := f.w.sync(ctx, s, key, f.w.factory.cfg.Clock.Now(), f.w.factory.cfg.Downstream.Admit, &done); err != nil {
 			return err
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // Wanted is a watch that there shall be, and the sources that it has.
@@ -21,6 +21,7 @@ type Wanted struct {
 // checkpoint. It is good until the function that it was given to returns.
 type Held struct {
 	watches []*Watch
+	clock   timer.Clock
 }
 
 // Reconfigure makes the watches those that are wanted. One whose Spec is wanted goes on as it is, with the sources that it has now;
@@ -42,7 +43,7 @@ func (f *Factory) Reconfigure(ctx context.Context, wanted []Wanted, swap func(*H
 		w.cut.Lock()
 	}
 	removed := f.exchange(wanted)
-	swap(&Held{slices.DeleteFunc(slices.Clone(old), func(w *Watch) bool { return slices.Contains(removed, w) })})
+	swap(&Held{slices.DeleteFunc(slices.Clone(old), func(w *Watch) bool { return slices.Contains(removed, w) }), f.cfg.Clock})
 	for _, w := range old {
 		w.cut.Unlock()
 	}
@@ -166,7 +167,7 @@ func (f *Factory) attach(w *Watch) {
 // Existing makes an Initial delta of every object that the watches have, for each of their sources, and commits what admit returns
 // for it. All of it is in the checkpoint, or nothing is.
 func (h *Held) Existing(admit func(d *event.Delta) (commit func())) {
-	seen := time.Now()
+	seen := h.clock.Now()
 	for _, w := range h.watches {
 		for _, s := range *w.sources.Load() {
 			for o := range w.store.All() {
@@ -191,7 +192,7 @@ func (f *Factory) Existing(admit func(d *event.Delta) (commit func())) {
 	for _, w := range f.watches {
 		w.cut.Lock()
 	}
-	(&Held{f.watches}).Existing(admit)
+	(&Held{f.watches, f.cfg.Clock}).Existing(admit)
 	for _, w := range f.watches {
 		w.cut.Unlock()
 	}

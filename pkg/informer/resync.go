@@ -41,7 +41,7 @@ func (f *Factory) Resync(ctx context.Context, source string, admit Admit) (done 
 		if !ok {
 			return ErrNoSource
 		}
-		round := time.Now()
+		round := f.cfg.Clock.Now()
 		for _, w := range s.watches {
 			if err := w.syncAll(ctx, s, round, admit, &done); err != nil {
 				return err
@@ -84,7 +84,7 @@ func (w *Watch) resync(ctx context.Context, s *source) {
 			return
 		}
 		var done Resynced
-		err := w.syncAll(ctx, s, time.Now(), w.factory.cfg.Downstream.Admit, &done)
+		err := w.syncAll(ctx, s, w.factory.cfg.Clock.Now(), w.factory.cfg.Downstream.Admit, &done)
 		switch {
 		case ctx.Err() != nil || errors.Is(err, ErrSourceChanged):
 			return

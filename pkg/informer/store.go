@@ -172,7 +172,7 @@ func (w *Watch) apply(ctx context.Context, c change) bool {
 		}
 	}
 	c.listed = w.relisting // written by this goroutine alone
-	seen := time.Now()
+	seen := w.factory.cfg.Clock.Now()
 	w.commits, w.wanted = w.commits[:0], w.wanted[:0]
 	for _, s := range *w.sources.Load() {
 		if !w.admit(ctx, s, c, seen) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // Entry is a value under its key.
@@ -28,6 +29,8 @@ func (c Changes) Empty() bool { return len(c.Put) == 0 && len(c.Removed) == 0 }
 
 // Store is the memory of one handler. It is safe for concurrent use. A value whose time is over is not there any more.
 type Store struct {
+	clock timer.Clock
+
 	mu      sync.Mutex
 	entries map[string]*entry
 	ends    ends                // the entries that end, the next one first
@@ -43,9 +46,10 @@ type entry struct {
 	at int // in Store.ends; -1: it does not end
 }
 
-// New returns a store with these entries. If it is durable it keeps what changes until [Store.Dirty] takes it over.
-func New(durable bool, entries ...Entry) *Store {
-	s := &Store{entries: make(map[string]*entry, len(entries))}
+// New returns a store with these entries. If it is durable it keeps what changes until [Store.Dirty] takes it over. The time of values
+// is over by the clock.
+func New(clock timer.Clock, durable bool, entries ...Entry) *Store {
+	s := &Store{clock: clock, entries: make(map[string]*entry, len(entries))}
 	if durable {
 		s.dirty = make(map[string]struct{})
 	}
@@ -161,7 +165,7 @@ func (s *Store) expire() {
 	if len(s.ends) == 0 {
 		return
 	}
-	for now := time.Now(); len(s.ends) > 0 && !now.Before(s.ends[0].Expires); {
+	for now := s.clock.Now(); len(s.ends) > 0 && !now.Before(s.ends[0].Expires); {
 		key := s.ends[0].Key
 		s.remove(key)
 		s.touch(key)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/kv"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 func set(key, value string) plugins.KVWrite {
@@ -20,7 +21,7 @@ func set(key, value string) plugins.KVWrite {
 }
 
 func TestQuota(t *testing.T) {
-	s := kv.New(false)
+	s := kv.New(timer.Real(), false)
 	one := plugins.KVSize("a", []byte("1"))
 	if err := s.Commit([]plugins.KVWrite{set("a", "1"), set("b", "2")}, 2*one); err != nil {
 		t.Fatal("there is room for both:", err)
@@ -48,7 +49,7 @@ func TestQuota(t *testing.T) {
 
 func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := kv.New(true)
+		s := kv.New(timer.Real(), true)
 		w := set("a", "1")
 		w.Expires = time.Now().Add(time.Minute)
 		if err := s.Commit([]plugins.KVWrite{w, set("b", "2")}, 1000); err != nil {
@@ -78,7 +79,7 @@ func TestModel(t *testing.T) {
 		const limit = 1500
 		var saved []kv.Entry
 		model, disk := map[string]string{}, map[string]string{}
-		s := kv.New(true, saved...)
+		s := kv.New(timer.Real(), true, saved...)
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			next := maps.Clone(model)
 			var writes []plugins.KVWrite
@@ -129,7 +130,7 @@ func apply(disk map[string]string, c kv.Changes) {
 }
 
 func TestRestored(t *testing.T) {
-	s := kv.New(true, kv.Entry{Key: "a", Value: []byte("1")}, kv.Entry{Key: "old", Expires: time.Unix(1, 0)})
+	s := kv.New(timer.Real(), true, kv.Entry{Key: "a", Value: []byte("1")}, kv.Entry{Key: "old", Expires: time.Unix(1, 0)})
 	if v, ok := s.Get("a"); !ok || string(v) != "1" {
 		t.Error("it is not there")
 	}

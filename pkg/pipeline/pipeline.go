@@ -233,7 +233,7 @@ func (p *Pipeline) moving() bool {
 
 // Rest waits until the routes have nothing to do unless the clock moves, something comes, or a route becomes ready: what they owe
 // waits for a later time, and the timers for that are set. With a clock that is moved by hand this is the moment to do so. What is on
-// disk is not waited for. The error is that of ctx.
+// disk is not waited for. The error is that of ctx, and says what is owed by which route.
 func (p *Pipeline) Rest(ctx context.Context) error {
 	p.awaited.Store(true)
 	defer p.awaited.Store(false)
@@ -241,7 +241,7 @@ func (p *Pipeline) Rest(ctx context.Context) error {
 		select {
 		case <-p.progress:
 		case <-ctx.Done():
-			return ctx.Err()
+			return errors.Join(ctx.Err(), p.undelivered())
 		}
 	}
 	return nil

@@ -222,9 +222,9 @@ func (s story) play(t testing.TB, clock timer.Clock, pass func(*bench, time.Dura
 func TestRestIsExact(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := drawStory(rt)
-		var real []string
+		var wanted []string
 		synctest.Test(t, func(t *testing.T) {
-			real = s.play(t, timer.Real(), func(_ *bench, d time.Duration) { pass(d) })
+			wanted = s.play(t, timer.Real(), func(_ *bench, d time.Duration) { pass(d) })
 		})
 		clock := timer.NewFake(epoch)
 		fake := s.play(t, clock, func(b *bench, d time.Duration) {
@@ -233,8 +233,8 @@ func TestRestIsExact(t *testing.T) {
 				b.t.Fatal(err)
 			}
 		})
-		if !slices.Equal(real, fake) {
-			rt.Fatalf("%+v\nreal %q\nfake %q", s, real, fake)
+		if !slices.Equal(wanted, fake) {
+			rt.Fatalf("%+v\nreal %q\nfake %q", s, wanted, fake)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // Handler decides about deltas and makes events of them.
@@ -117,7 +118,8 @@ type Env struct {
 	Workers int              // how many calls of Handle there are at most at the same time
 	Cache   string           // a folder for what can be made again, which only the router's user can write to; empty: there is none
 
-	KV        KV     // what the handler remembers; nil for sinks, and where the host keeps nothing
-	Lookup    Lookup // what the host's cache holds of the factory's Lookups; nil for sinks
-	APIServer string // host:port of the cluster's API server; empty: unknown
+	Clock     timer.Clock // what time it is for handlers, which tests move by hand; nil: the real one
+	KV        KV          // what the handler remembers; nil for sinks, and where the host keeps nothing
+	Lookup    Lookup      // what the host's cache holds of the factory's Lookups; nil for sinks
+	APIServer string      // host:port of the cluster's API server; empty: unknown
 }

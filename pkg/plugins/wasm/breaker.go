@@ -3,11 +3,15 @@ package wasm
 import (
 	"sync"
 	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // breaker spares the processor a handler that breaks at everything: each failure costs a new guest. After so many failures with no
 // success between them it is open for a while, longer each time, and then lets one delta through.
 type breaker struct {
+	clock timer.Clock
+
 	mu       sync.Mutex
 	failures int // since the last success
 	pause    time.Duration
@@ -29,7 +33,7 @@ func (b *breaker) allow(n int) (allowed int, wait time.Duration) {
 	if b.until.IsZero() {
 		return n, 0
 	}
-	if wait = time.Until(b.until); wait > 0 {
+	if wait = b.until.Sub(b.clock.Now()); wait > 0 {
 		return 0, wait
 	}
 	if b.probing {
@@ -46,7 +50,7 @@ func (b *breaker) wait() time.Duration {
 	if b.until.IsZero() {
 		return 0
 	}
-	return max(0, time.Until(b.until))
+	return max(0, b.until.Sub(b.clock.Now()))
 }
 
 // succeeded is called when a call was answered.
@@ -66,7 +70,7 @@ func (b *breaker) failed(err error) (pause time.Duration, opened bool) {
 		return 0, false
 	}
 	b.pause = min(max(2*b.pause, breakerPause), breakerLongest)
-	b.until = time.Now().Add(b.pause)
+	b.until = b.clock.Now().Add(b.pause)
 	return b.pause, true
 }
 

@@ -5,11 +5,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b breaker
+		b := breaker{clock: timer.Real()}
 		broken := errors.New("broken")
 		allowed := func(n, want int, wait time.Duration) {
 			t.Helper()

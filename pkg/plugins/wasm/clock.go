@@ -92,14 +92,14 @@ func (s *scope) randomFuel(bytes int) int64 {
 
 func (s *scope) wallTime() int64 {
 	if s.rights.allow.Clock {
-		return time.Now().UnixNano()
+		return s.rights.clock.Now().UnixNano()
 	}
 	return s.clock.now()
 }
 
 func (s *scope) monotonicTime() int64 {
 	if s.rights.allow.Clock {
-		return int64(time.Since(s.rights.began))
+		return int64(s.rights.clock.Now().Sub(s.rights.began))
 	}
 	return s.clock.nanotime()
 }

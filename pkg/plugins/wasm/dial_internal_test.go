@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 func TestKindOf(t *testing.T) {
@@ -177,7 +178,7 @@ func TestDialSlow(t *testing.T) {
 // TestRate: a host takes so many requests a second, of all guests together.
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newHTTPClient([]HTTPHost{{Host: "host", Scheme: "http", Rate: 3}}, plugins.Env{Log: slog.New(slog.DiscardHandler)})
+		c := newHTTPClient([]HTTPHost{{Host: "host", Scheme: "http", Rate: 3}}, plugins.Env{Log: slog.New(slog.DiscardHandler)}, timer.Real())
 		defer c.close()
 		n := network{names: map[string][]string{"host": {"8.8.8.8"}}}
 		d := n.dialer("")

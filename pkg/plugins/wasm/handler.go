@@ -24,7 +24,7 @@ func newHandler(ctx context.Context, s settings) (*handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &handler{engine: e, pool: newPool(e, s.limits.instances(s.env.Workers)), burn: newBurnRate(int64(s.limits.Fuel))}
+	h := &handler{engine: e, pool: newPool(e, s.limits.instances(s.env.Workers)), breaker: breaker{clock: s.rights.clock}, burn: newBurnRate(int64(s.limits.Fuel))}
 	in, err := e.start(ctx)
 	if err != nil {
 		return nil, errors.Join(err, h.Close(ctx))

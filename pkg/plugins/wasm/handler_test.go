@@ -21,6 +21,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // host is what a test opens handlers with.
@@ -50,7 +51,7 @@ func (l *logBuffer) String() string {
 func newHost() *host {
 	log := &logBuffer{}
 	return &host{log: log, env: plugins.Env{
-		Name: "enrich", Cluster: "test", Metrics: metrics.New(), Workers: 2, KV: kv.New(false), Lookup: &catalog{},
+		Name: "enrich", Cluster: "test", Metrics: metrics.New(), Workers: 2, KV: kv.New(timer.Real(), false), Lookup: &catalog{},
 		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	}}
 }

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 const (
@@ -40,6 +41,7 @@ type httpHost struct {
 	HTTPHost
 
 	client *http.Client
+	clock  timer.Clock
 
 	mu         sync.Mutex
 	tokens     float64 // requests that may be sent now
@@ -47,12 +49,12 @@ type httpHost struct {
 	complained time.Time
 }
 
-func newHTTPClient(hosts []HTTPHost, env plugins.Env) *httpClient {
+func newHTTPClient(hosts []HTTPHost, env plugins.Env, clock timer.Clock) *httpClient {
 	c := &httpClient{hosts: make(map[string]*httpHost), log: env.Log}
 	d := newDialer(env.APIServer)
 	for _, host := range hosts {
 		c.hosts[host.address()] = &httpHost{
-			HTTPHost: host, tokens: float64(host.Rate), counted: time.Now(),
+			HTTPHost: host, tokens: float64(host.Rate), clock: clock, counted: clock.Now(),
 			client: &http.Client{
 				Transport: &http.Transport{
 					// No proxy: behind one nobody could check the address. No compression: the limit is about what was sent.
@@ -83,7 +85,7 @@ func (c *httpClient) close() {
 func (h *httpHost) allow() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := time.Now()
+	now := h.clock.Now()
 	h.tokens = min(float64(h.Rate), h.tokens+now.Sub(h.counted).Seconds()*float64(h.Rate))
 	h.counted = now
 	if h.tokens < 1 {

@@ -32,7 +32,7 @@ func (o *overlay) reset() {
 func (o *overlay) get(r *rights, key string) ([]byte, bool) {
 	if i, ok := o.latest[key]; ok {
 		w := &o.writes[i]
-		return w.Value, !w.Delete && (w.Expires.IsZero() || time.Now().Before(w.Expires))
+		return w.Value, !w.Delete && (w.Expires.IsZero() || r.clock.Now().Before(w.Expires))
 	}
 	return r.kv.Get(key)
 }
@@ -129,7 +129,7 @@ func hostKVSet(_ context.Context, c *hostCall) int64 {
 	c.charge(keepFuel + 6*copyFuel(len(value)))
 	w := plugins.KVWrite{Key: key, Value: append([]byte{}, value...)}
 	if 0 < ttl && ttl < int64(maxTTL/time.Millisecond) {
-		w.Expires = time.Now().Round(0).Add(time.Duration(ttl) * time.Millisecond)
+		w.Expires = r.clock.Now().Round(0).Add(time.Duration(ttl) * time.Millisecond)
 	}
 	if !c.scope.overlay.put(r, w) {
 		return statusQuota

@@ -6,12 +6,14 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // rights are what the guests of one handler may do, and what they do it with.
 type rights struct {
 	allow   Allow
-	seed    string    // of what is random before the first call
+	seed    string // of what is random before the first call
+	clock   timer.Clock
 	began   time.Time // when the monotonic clock stood at 0
 	kv      plugins.KV
 	kvLimit int64
@@ -22,8 +24,12 @@ type rights struct {
 
 func newRights(c *Config, env plugins.Env) *rights {
 	r := &rights{
-		allow: c.Allow, seed: env.Cluster + "\x00" + env.Name, kvLimit: int64(c.Limits.KV), granted: make(map[indexName]bool), began: time.Now(),
+		allow: c.Allow, seed: env.Cluster + "\x00" + env.Name, kvLimit: int64(c.Limits.KV), granted: make(map[indexName]bool), clock: env.Clock,
 	}
+	if r.clock == nil {
+		r.clock = timer.Real()
+	}
+	r.began = r.clock.Now()
 	if c.Allow.KV {
 		r.kv = env.KV
 	}
@@ -34,7 +40,7 @@ func newRights(c *Config, env plugins.Env) *rights {
 		r.lookup = env.Lookup
 	}
 	if len(c.Allow.HTTP) > 0 {
-		r.http = newHTTPClient(c.Allow.HTTP, env)
+		r.http = newHTTPClient(c.Allow.HTTP, env, r.clock)
 	}
 	return r
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // All rights, for tests that are not about whether they were given.
@@ -260,7 +261,7 @@ func TestKVQuota(t *testing.T) {
 // A call that other calls took the room from fails, and is handled again.
 func TestKVRace(t *testing.T) {
 	h := newHost()
-	h.env.KV = &narrow{Store: kv.New(false)}
+	h.env.KV = &narrow{Store: kv.New(timer.Real(), false)}
 	m := script(kvData(), call("kv_set", 0, atKey, 3, atValue, 5, 0))
 	results, err := h.open(t, withRights(t, m, "allow: {kv: true}")).Handle(t.Context(), first(t))
 	if err != nil || results[0].Verdict != plugins.Fail || plugins.IsRejected(results[0].Err) ||
