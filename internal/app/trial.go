@@ -127,7 +127,10 @@ func (t *Trial) open(ctx context.Context, kinds map[string]string) error {
 	routes := r.routes()
 	for i := range routes {
 		c := &routes[i]
-		c.Concurrency, c.Batch.Wait, c.OnFailure = 1, 0, pipeline.DeadLetter
+		c.Concurrency, c.OnFailure = 1, pipeline.DeadLetter
+		if !c.Grouped { // else what is in a batch is seen
+			c.Batch.Wait = 0
+		}
 		c.Retry.Exact = true
 	}
 	r.fillCaches()
@@ -136,7 +139,7 @@ func (t *Trial) open(ctx context.Context, kinds map[string]string) error {
 	return err
 }
 
-// List says what objects there are at first, by resource, and waits until the routes rest. Texts are as
+// List says what objects there are at first, by resource, and waits until the routes are idle. Texts are as
 // [informer.Feed] says.
 func (t *Trial) List(ctx context.Context, objects map[string][]string, version string) error {
 	for _, f := range t.feeds {
@@ -145,20 +148,20 @@ func (t *Trial) List(ctx context.Context, objects map[string][]string, version s
 		}
 	}
 	t.r.reloads.wait.Wait() // every source has synced, so each wait ends
-	return t.rest(ctx)
+	return t.idle(ctx)
 }
 
-// Put says what an object is now, and waits until the routes rest.
+// Put says what an object is now, and waits until the routes are idle.
 func (t *Trial) Put(ctx context.Context, resource, text string) error {
 	return t.feed(ctx, resource, func(f *informer.Feed) error { return f.Put(ctx, text) })
 }
 
-// Delete says that an object is gone, whose last state is text, and waits until the routes rest.
+// Delete says that an object is gone, whose last state is text, and waits until the routes are idle.
 func (t *Trial) Delete(ctx context.Context, resource, text string) error {
 	return t.feed(ctx, resource, func(f *informer.Feed) error { return f.Delete(ctx, text) })
 }
 
-// Sync puts an object through once more, and waits until the routes rest.
+// Sync puts an object through once more, and waits until the routes are idle.
 func (t *Trial) Sync(ctx context.Context, resource string, key event.Key) error {
 	return t.feed(ctx, resource, func(f *informer.Feed) error { return f.Sync(ctx, key) })
 }
@@ -172,12 +175,12 @@ func (t *Trial) feed(ctx context.Context, resource string, say func(*informer.Fe
 			return err
 		}
 	}
-	return t.rest(ctx)
+	return t.idle(ctx)
 }
 
-// rest waits until there is nothing to do at the time that the clock shows.
-func (t *Trial) rest(ctx context.Context) error {
-	if err := t.r.pipeline.Rest(ctx); err != nil {
+// idle waits until there is nothing to do at the time that the clock shows.
+func (t *Trial) idle(ctx context.Context) error {
+	if err := t.r.pipeline.Idle(ctx); err != nil {
 		return fmt.Errorf("the routes did not come to an end: %w", err)
 	}
 	return nil
@@ -187,7 +190,7 @@ func (t *Trial) rest(ctx context.Context) error {
 func (t *Trial) Pass(ctx context.Context, to time.Time) error {
 	for next, ok := t.clock.Next(); ok && !next.After(to); next, ok = t.clock.Next() {
 		t.clock.Advance(next)
-		if err := errors.Join(t.rest(ctx), ctx.Err()); err != nil {
+		if err := errors.Join(t.idle(ctx), ctx.Err()); err != nil {
 			return err
 		}
 	}

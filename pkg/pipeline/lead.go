@@ -142,9 +142,9 @@ func (r *route) disarm() {
 	}
 }
 
-// rests reports whether the route has nothing to do unless the clock moves, something comes, or it becomes ready. The leader may just
+// isIdle reports whether the route has nothing to do unless the clock moves, something comes, or it becomes ready. The leader may just
 // have been woken for nothing; it finds nothing then.
-func (r *route) rests() bool {
+func (r *route) isIdle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()

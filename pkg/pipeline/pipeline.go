@@ -207,7 +207,7 @@ func (p *Pipeline) Drain(ctx context.Context) error {
 }
 
 // Settle waits until nothing is owed, but by routes that are paused or not ready, and lets the pipeline take deltas meanwhile and
-// after. Nothing is hurried: what waits for a retry waits. The error is that of [Pipeline.Drain]. Of Settle, Drain and Rest one may run at
+// after. Nothing is hurried: what waits for a retry waits. The error is that of [Pipeline.Drain]. Of Settle, Drain and Idle one may run at
 // a time.
 func (p *Pipeline) Settle(ctx context.Context) error {
 	p.awaited.Store(true)
@@ -231,10 +231,10 @@ func (p *Pipeline) moving() bool {
 	return false
 }
 
-// Rest waits until the routes have nothing to do unless the clock moves, something comes, or a route becomes ready: what they owe
+// Idle waits until the routes have nothing to do unless the clock moves, something comes, or a route becomes ready: what they owe
 // waits for a later time, and the timers for that are set. With a clock that is moved by hand this is the moment to do so. What is on
 // disk is not waited for. The error is that of ctx, and says what is owed by which route.
-func (p *Pipeline) Rest(ctx context.Context) error {
+func (p *Pipeline) Idle(ctx context.Context) error {
 	p.awaited.Store(true)
 	defer p.awaited.Store(false)
 	for p.atWork() {
@@ -248,7 +248,7 @@ func (p *Pipeline) Rest(ctx context.Context) error {
 }
 
 func (p *Pipeline) atWork() bool {
-	return slices.ContainsFunc(p.now.Load().routes, func(r *route) bool { return !r.rests() })
+	return slices.ContainsFunc(p.now.Load().routes, func(r *route) bool { return !r.isIdle() })
 }
 
 func (p *Pipeline) undelivered() error {

@@ -25,7 +25,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func (b *bench) passTo(clock *timer.Fake, to time.Time) {
 	b.t.Helper()
 	for {
-		if err := b.Rest(b.t.Context()); err != nil {
+		if err := b.Idle(b.t.Context()); err != nil {
 			b.t.Fatal(err)
 		}
 		next, ok := clock.Next()
@@ -91,8 +91,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// A route that has something to do does not rest, and one that waits for what it looks up, is paused, or is done does.
-func TestRest(t *testing.T) {
+// A route that has something to do is not idle, and one that waits for what it looks up, is paused, or is done is.
+func TestIdle(t *testing.T) {
 	clock := timer.NewFake(epoch)
 	ready, held := make(chan struct{}), make(chan struct{})
 	fail := each(func(*event.Delta) plugins.Result {
@@ -123,13 +123,13 @@ func TestRest(t *testing.T) {
 	b.admit(d)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := b.Rest(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("a route that writes rests: %v", err)
+	if err := b.Idle(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a route that writes is idle: %v", err)
 	}
 	close(held)
 	b.passTo(clock, epoch.Add(2*time.Hour))
 	if owed := b.Owed("route2"); owed != 0 {
-		t.Errorf("owed %d after a rest", owed)
+		t.Errorf("owed %d when it is idle", owed)
 	}
 }
 
@@ -219,7 +219,7 @@ func (s story) play(t testing.TB, clock timer.Clock, pass func(*bench, time.Dura
 
 // On a clock that is moved by hand a route does the same, at the same times, as on a real one: nothing is too late because the clock
 // was moved too early.
-func TestRestIsExact(t *testing.T) {
+func TestIdleIsExact(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := drawStory(rt)
 		var wanted []string
@@ -229,7 +229,7 @@ func TestRestIsExact(t *testing.T) {
 		clock := timer.NewFake(epoch)
 		fake := s.play(t, clock, func(b *bench, d time.Duration) {
 			b.passTo(clock, clock.Now().Add(d))
-			if err := b.Rest(b.t.Context()); err != nil {
+			if err := b.Idle(b.t.Context()); err != nil {
 				b.t.Fatal(err)
 			}
 		})
