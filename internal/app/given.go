@@ -61,7 +61,7 @@ func openOffline(given Given) (*offline, error) {
 		o.cfg = o.bare()
 	}
 	shapes, _ := o.known.types(o.cfg)
-	if o.env, err = expr.NewEnv(environment(o.cfg, shapes)); err != nil {
+	if o.env, err = expr.NewEnv(environment(o.cfg, shapes, o.known.owners(o.cfg))); err != nil {
 		return nil, problemsOf(o.cfg, nil, nil, err)
 	}
 	if o.names = o.sources(); given.Source != "" {
@@ -150,16 +150,11 @@ func (o *offline) sources() (names []string) {
 		if err != nil || g != group || v != version {
 			continue
 		}
-		if known, ok := o.known.set.Resource(g, v, resource); ok && known.Kind == kind || !ok && plural(kind, resource) {
+		if known, ok := o.known.set.Resource(g, v, resource); ok && known.Kind == kind || !ok && types.Plural(kind, resource) {
 			names = append(names, name)
 		}
 	}
 	return names
-}
-
-func plural(kind, resource string) bool {
-	kind = strings.ToLower(kind)
-	return resource == kind || resource == kind+"s" || resource == kind+"es" || resource == strings.TrimSuffix(kind, "y")+"ies"
 }
 
 // delta makes the delta that a source would give.

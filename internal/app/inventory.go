@@ -34,15 +34,15 @@ func (r *router) showObjects() {
 		inv.watches[name] = source.watches
 		inv.catalog.Add(name, stores, r.indexes[name])
 	}
-	types := r.plan.types
+	types, owners := r.plan.types, r.plan.owners
 	inv.env = sync.OnceValues(func() (*expr.Env, error) {
-		cfg := environment(inv.config, types)
+		cfg := environment(inv.config, types, owners)
 		for name := range cfg.Sources {
 			cfg.Sources[name] = inv.indexes(name)
 		}
 		return expr.NewEnv(cfg)
 	})
-	inv.routes = sync.OnceValues(func() (*expr.Env, error) { return expr.NewEnv(environment(inv.config, types)) })
+	inv.routes = sync.OnceValues(func() (*expr.Env, error) { return expr.NewEnv(environment(inv.config, types, owners)) })
 	r.objects.Store(inv)
 }
 

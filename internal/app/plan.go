@@ -11,7 +11,6 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/expr"
-	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/schema"
@@ -24,6 +23,7 @@ type plan struct {
 	routes  []routePlan
 	grants  map[string][]plugins.LookupGrant // by handler
 	types   map[string]*schema.Type          // by source: what its objects look like
+	owners  map[string]expr.Owner            // by source: what controls others
 	// What is not wrong, but may not be meant: sources of which too little is known, fields that may be absent.
 	warnings, optional config.Problems
 }
@@ -148,9 +148,9 @@ func planOf(cfg *config.Config, problems config.Problems, components Components,
 	}
 	c := compiler{cfg: cfg, advise: advise}
 	types, warnings := known.types(cfg)
-	p.types, p.warnings = types, warnings
+	p.types, p.warnings, p.owners = types, warnings, known.owners(cfg)
 	var err error
-	if c.env, err = known.kept.environment(environment(cfg, types)); err != nil {
+	if c.env, err = known.kept.environment(environment(cfg, types, p.owners)); err != nil {
 		return nil, append(problems, problemsOf(cfg, nil, nil, err)...)
 	}
 	c.problems = problems
@@ -164,20 +164,6 @@ func planOf(cfg *config.Config, problems config.Problems, components Components,
 	}
 	p.optional = c.warnings
 	return p, c.problems.Sorted()
-}
-
-// environment tells the expressions which sources and indexes exist, and what their objects look like.
-func environment(cfg *config.Config, types map[string]*schema.Type) expr.EnvConfig {
-	env := expr.EnvConfig{
-		Cluster: cfg.Cluster.Name, Define: make(map[string]string), Sources: make(map[string][]string), Types: types,
-	}
-	for name, e := range cfg.Define {
-		env.Define[name] = e.Text
-	}
-	for name, s := range cfg.Sources {
-		env.Sources[name] = append(index.Builtins(), slices.Sorted(maps.Keys(s.Indexes))...)
-	}
-	return env
 }
 
 // compiler compiles the expressions of a configuration and collects what is wrong with them.

@@ -40,7 +40,7 @@ func tapping(t *testing.T) *router {
 		t.Fatal(problems)
 	}
 	r := &router{objects: new(atomic.Pointer[inventory])}
-	r.objects.Store(&inventory{config: cfg, catalog: index.NewCatalog(), routes: func() (*expr.Env, error) { return expr.NewEnv(environment(cfg, nil)) }})
+	r.objects.Store(&inventory{config: cfg, catalog: index.NewCatalog(), routes: func() (*expr.Env, error) { return expr.NewEnv(environment(cfg, nil, nil)) }})
 	return r
 }
 

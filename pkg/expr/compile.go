@@ -42,15 +42,15 @@ const (
 // several sources and the expression is not equally wrong for all.
 func (e *Env) Compile(text string, usage Usage, sources ...string) (*Program, error) {
 	if len(sources) == 1 {
-		return e.scopeOf(sources[0]).compile(text, usage, sources[0])
+		return e.scopeOf(sources[0]).compile(text, usage, sources[0], sources)
 	}
 	if !slices.ContainsFunc(sources, func(source string) bool { return e.scopes[source] != nil }) {
-		return e.scopes[""].compile(text, usage, "")
+		return e.scopes[""].compile(text, usage, "", sources)
 	}
 	var failed [][]*CompileError
 	programs := make(map[string]*Program, len(sources))
 	for _, source := range sources {
-		p, err := e.scopeOf(source).compile(text, usage, "")
+		p, err := e.scopeOf(source).compile(text, usage, "", []string{source})
 		programs[source] = p
 		if err == nil {
 			continue
@@ -95,7 +95,7 @@ func joinSources(failed [][]*CompileError, sources int) error {
 	return joinErrors(all)
 }
 
-func (s *scope) compile(text string, usage Usage, source string) (*Program, error) {
+func (s *scope) compile(text string, usage Usage, source string, of []string) (*Program, error) {
 	parsed, issues := s.cel.Parse(text)
 	if issues.Err() != nil {
 		return nil, s.compileError("", text, issues)
@@ -105,7 +105,7 @@ func (s *scope) compile(text string, usage Usage, source string) (*Program, erro
 		return nil, failed
 	}
 	main := unit{ast: tree, uses: s.uses(tree)}
-	l := &linker{scope: s, env: s.env, usage: usage, source: source}
+	l := &linker{scope: s, env: s.env, usage: usage, source: source, of: of}
 	l.collect(main)
 	if err := l.failedDefines(); err != nil {
 		return nil, err

@@ -38,8 +38,8 @@ func TestCompileErrors(t *testing.T) {
 		{
 			anyUsage, `changed("") || changed("a..b") || changed("a[") || changed("a.")`,
 			`1:9: path: a name is missing; write it like status.conditions or metadata.labels["a.b/c"]; ` +
-				`1:24: path: a name is missing; write it like status.conditions or metadata.labels["a.b/c"]; ` +
-				`1:43: path: a ] or the key in front of it is missing; 1:60: path: a name is missing after the dot`,
+				`1:27: path: a name is missing; write it like status.conditions or metadata.labels["a.b/c"]; ` +
+				`1:45: path: a ] or the key in front of it is missing; 1:63: path: a name is missing after the dot`,
 		},
 		{expr.Filter, `object.spec.size()`, `1:1: the result must be true or false, but it is of type int`},
 		{expr.Emit, `"x"`, `1:1: the result must be a map or a list of maps, but it is of type string`},

@@ -19,6 +19,10 @@ const callCost = 10
 
 // CallCost implements interpreter.ActualCostEstimator.
 func (c *costEstimator) CallCost(function, overload string, args []ref.Val, result ref.Val) *uint64 {
+	if function == fnSHA256 { // where the types are not known there is no overload
+		cost := callCost + uint64(sizeOfText(args[0]))/10
+		return &cost
+	}
 	if !strings.HasPrefix(overload, at) {
 		return c.CostEstimator.CallCost(function, overload, args, result)
 	}
@@ -33,11 +37,24 @@ func (c *costEstimator) CallCost(function, overload string, args []ref.Val, resu
 
 // EstimateCallCost implements checker.CostEstimator.
 func (c *costEstimator) EstimateCallCost(function, overload string, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
-	if !strings.HasPrefix(overload, at) {
+	upTo := func(most uint64) *checker.CallEstimate {
+		return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: callCost, Max: most}}
+	}
+	switch name := strings.TrimSuffix(overload, "_typed"); {
+	case function == fnSHA256:
+		if size := args[0].ComputedSize(); size != nil {
+			return upTo(callCost + size.Max/10)
+		}
+		return upTo(math.MaxUint64)
+	case !strings.HasPrefix(overload, at):
 		return c.CostEstimator.EstimateCallCost(function, overload, target, args)
+	case name == at+fnLookup+"_of", name == at+fnList+"_of", name == at+fnManagers+"_of":
+		return upTo(math.MaxUint64)
+	case name == at+fnDiff+"_of":
+		estimate := upTo(callCost + maxDifferences)
+		estimate.ResultSize = &checker.SizeEstimate{Max: maxDifferences}
+		return estimate
+	default:
+		return upTo(callCost)
 	}
-	if name := strings.TrimSuffix(overload, "_typed"); name == at+fnLookup+"_of" || name == at+fnList+"_of" {
-		return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: callCost, Max: math.MaxUint64}}
-	}
-	return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: callCost, Max: callCost}}
 }

@@ -9,14 +9,19 @@
 // before, null for an added object), `op`, `source`, `cluster`, the expressions of `define` by their names, the standard library,
 // the Kubernetes CEL libraries (those of its API server, without authorization checks) and these functions:
 //
-//	changed(path)                 whether the value at the literal path differs between oldObject and object. Added: whether it
-//	                              exists in object. Deleted, deselected and sync: false. Updated where the source keeps no old
-//	                              states: whether it exists in object. Values are compared, not text: the order of keys and 1
+//	changed(path)                 whether the values at the literal path, which may have [*], differ between oldObject and object. Added:
+//	                              whether it exists in object. Deleted, deselected and sync: false. Updated where the source keeps no
+//	                              old states: whether it exists in object. Values are compared, not text: the order of keys and 1
 //	                              against 1.0 make no difference, an absent field and null do
+//	diff(old, new)                what differs between two objects, or the same part of two: [{path, old, new}]
 //	lookup(index, value)          the objects that the index "source.index" (or "index" of the route's own source) has under value
 //	count(index, value)           how many those are
 //	get(source, namespace, name)  one object, or null; namespace "" for a cluster-scoped one
-//	list(source)                  all objects of a source, in no order
+//	list(source)                  all objects of a source, by namespace and name
+//	controller(object)            the owner that controls it, and that one's, as far as the cache reaches, or null:
+//	                              {apiVersion, kind, namespace, name, uid, object}
+//	managers(object)              its metadata.managedFields: [{manager, operation, apiVersion, time, subresource, fields}]
+//	sha256(text)                  the sum of a text, or of bytes, in hexadecimal digits
 //
 // Where the schema of a source is known, `object`, `oldObject` and what lookup, get and list find have its type: expressions are checked
 // against it, and values are read as it says (docs/CEL.md has the table). null in a field of such an object is an absent field.

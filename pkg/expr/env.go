@@ -27,6 +27,10 @@ type EnvConfig struct {
 	// Types is what the objects of a source look like, an Object of package schema. Of a source that is not in it nothing is known:
 	// its expressions are checked when they are evaluated.
 	Types map[string]*schema.Type
+	// Owners is what controller follows: for sources whose objects may control others, what these are.
+	Owners map[string]Owner
+	// ManagedFields has the sources that keep metadata.managedFields, which managers reads.
+	ManagedFields map[string]bool
 }
 
 // Env compiles expressions. It is immutable and safe for concurrent use.
@@ -38,6 +42,8 @@ type Env struct {
 	cluster         ref.Val
 	ops             []ref.Val // by event.Op
 	sources         map[string][]string
+	owners          map[string]Owner
+	managedFields   map[string]bool
 	texts           map[string]string // of the defines
 	resolutionError reflect.Type
 	evaluations     sync.Pool // of *evaluation
@@ -73,7 +79,8 @@ func NewEnv(cfg EnvConfig) (*Env, error) {
 		cluster:     types.String(cfg.Cluster),
 		ops:         []ref.Val{types.String("")},
 		sources:     cfg.Sources,
-		texts:       cfg.Define,
+		owners:      cfg.Owners, managedFields: cfg.ManagedFields,
+		texts: cfg.Define,
 		resolutionError: resolutionError(
 			interpreter.NewAttributeFactory(base.Container, base.CELTypeAdapter(), base.CELTypeProvider())),
 	}

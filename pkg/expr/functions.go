@@ -1,6 +1,8 @@
 package expr
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -18,13 +20,22 @@ const (
 	fnCount   = "count"
 	fnGet     = "get"
 	fnList    = "list"
-	at        = "@"
+
+	fnSHA256     = "sha256"
+	fnDiff       = "diff"
+	fnManagers   = "managers"
+	fnController = "controller"
+
+	at = "@"
 )
 
 // Those that find objects of a source whose schema is known get a variable of the type of these, T, as one more first argument. It is
 // put there before types are checked, and makes the result one of T.
 func ourFunctions() []cel.EnvOption {
 	str, dyn, param := cel.StringType, cel.DynType, cel.TypeParamType("T")
+	differences := overload{result: cel.ListType(cel.ObjectType(differenceType)), args: []*cel.Type{param, param}}
+	managers := overload{result: cel.ListType(cel.ObjectType(managerType)), args: []*cel.Type{param}}
+	controller := overload{result: cel.ObjectType(controllerType), args: []*cel.Type{param}}
 	return []cel.EnvOption{
 		declare(fnChanged, overload{result: cel.BoolType, args: []*cel.Type{str}}),
 		implement(fnChanged, (*evaluation).changed, overload{result: cel.BoolType, args: []*cel.Type{cel.IntType}}),
@@ -48,6 +59,12 @@ func ourFunctions() []cel.EnvOption {
 		implement(fnList, (*evaluation).list,
 			overload{result: cel.ListType(dyn), args: []*cel.Type{str}},
 			overload{result: cel.ListType(param), args: []*cel.Type{param, str}}),
+		cel.Function(fnSHA256,
+			cel.Overload("sha256_deltarouter", []*cel.Type{str}, str, cel.UnaryBinding(digest)),
+			cel.Overload("sha256_deltarouter_bytes", []*cel.Type{cel.BytesType}, str, cel.UnaryBinding(digest))),
+		declare(fnDiff, differences), implement(fnDiff, (*evaluation).diff, differences),
+		declare(fnManagers, managers), implement(fnManagers, (*evaluation).managers, managers),
+		declare(fnController, controller), implement(fnController, (*evaluation).controller, controller),
 	}
 }
 
@@ -74,7 +91,7 @@ func implement(name string, fn func(*evaluation, []ref.Val) ref.Val, overloads .
 			if !ok {
 				return types.WrapErr(wrong("not inside an evaluation"))
 			}
-			if in.cache == nil && name != fnChanged {
+			if in.cache == nil && asksCache(name) {
 				return types.WrapErr(reasonError{"there are no other objects to look up here", ErrNoCache})
 			}
 			return fn(in, args[1+i:]) // the second overload has the type
@@ -83,6 +100,29 @@ func implement(name string, fn func(*evaluation, []ref.Val) ref.Val, overloads .
 			cel.Overload(at+name+"_of"+strings.Repeat("_typed", i), append([]*cel.Type{cel.DynType}, o.args...), o.result, binding))
 	}
 	return cel.Function(at+name, options...)
+}
+
+// asksCache reports whether a function has no result without a cache. To controller an empty one is as good.
+func asksCache(function string) bool {
+	switch function {
+	case fnLookup, fnCount, fnGet, fnList:
+		return true
+	}
+	return false
+}
+
+// digest is sha256(text) and sha256(bytes).
+func digest(v ref.Val) ref.Val {
+	var sum [sha256.Size]byte
+	switch v := v.(type) {
+	case types.String:
+		sum = sha256.Sum256([]byte(v))
+	case types.Bytes:
+		sum = sha256.Sum256(v)
+	default:
+		return noOverload(fnSHA256)
+	}
+	return types.String(hex.EncodeToString(sum[:]))
 }
 
 // changed is changed(path).
@@ -94,11 +134,9 @@ func (in *evaluation) changed(args []ref.Val) ref.Val {
 	path := in.program.paths[n]
 	switch in.delta.Op {
 	case event.Added:
-		return types.Bool(path.in(in.delta.New) != "")
+		return types.Bool(path.exists(in.delta.New, &in.meter))
 	case event.Updated:
-		was, is := path.in(in.delta.Old), path.in(in.delta.New)
-		in.meter.charge(len(was) + len(is))
-		return types.Bool(!equal(was, is))
+		return types.Bool(path.differs(in.delta.Old, in.delta.New, &in.meter))
 	case event.Deleted, event.Deselected, event.Sync:
 	}
 	return types.False

@@ -20,6 +20,8 @@ func FuzzEvaluate(f *testing.F) {
 		`object.a == 1 && has(object.a.b) && object.a.b.c[0] == "x"`, `object.a == object.b`, `object.a in object.b`,
 		`object.a.exists(k, object.a[k] == k)`, `object.a.all(k, v, v == object.b[k])`, `size(object.a) > size(object.b)`,
 		`object.a < object.b`, `object.a + object.b == object.c`, `changed("a") || changed("a[0].b") || changed('b["c"]')`,
+		`changed("a[*]") || changed("a[*].b[*]")`, `diff(object.a, object.b) == diff(object.b, object.a)`, `sha256(object.a) == sha256(object.b)`,
+		`controller(object.a).kind == controller(object).name`, `diff(oldObject, object).exists(d, d.old == d.new)`,
 		`object.a.startsWith(object.b)`, `object.a.matches("^a+$")`, `{"k": object.a} == {"k": object.b}`, `[object.a] == [object.b]`,
 		`type(object.a) == type(object.b)`, `object.a in [1, 2, 3]`, `object.a ? object.b : object.c`, `object[object.a] == 1`,
 		`object.?a.b[?0].orValue(1) == 1`, `lookup("byNode", object.a).size() == count("byNode", object.b)`, `crashing`,

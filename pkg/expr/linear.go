@@ -27,6 +27,6 @@ func linearFunctions() []string {
 		operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, operators.In, operators.Add, operators.Subtract,
 		operators.Multiply, operators.Divide, operators.Modulo, operators.Negate, operators.Index, operators.OptIndex, operators.OptSelect,
 		"size", "startsWith", "endsWith", "contains", "split", "lowerAscii", "upperAscii", "trim", "string", "int", "uint", "double", "bool",
-		"dyn", "optional.of", "optional.none", "orValue", "or", "hasValue", "value", at + fnChanged, at + fnCount, at + fnGet,
+		"dyn", "optional.of", "optional.none", "orValue", "or", "hasValue", "value", at + fnChanged, at + fnCount, at + fnGet, fnSHA256,
 	}
 }

@@ -20,7 +20,8 @@ type linker struct {
 	scope  *scope
 	env    *Env
 	usage  Usage
-	source string
+	source string   // the only one; empty: there are several
+	of     []string // all
 
 	units   []unit // the defines, those first that others use, and the expression proper last
 	edits   []edit
@@ -122,6 +123,9 @@ func (l *linker) call(n int, u unit, e ast.Expr) {
 	}
 	switch name {
 	case fnChanged, fnLookup, fnCount, fnGet, fnList:
+	case fnDiff, fnManagers, fnController:
+		l.object(n, u, e)
+		return
 	default:
 		return
 	}
@@ -140,13 +144,10 @@ func (l *linker) call(n int, u unit, e ast.Expr) {
 	}
 	switch name {
 	case fnChanged:
-		p, err := parsePath(first)
-		if err != nil {
-			l.problem(u, args[0], "path: %v", err)
-			return
+		if p, ok := l.path(u, args[0], first); ok {
+			l.edits = append(l.edits, edit{n, e.ID(), []any{len(l.paths)}})
+			l.paths = append(l.paths, p)
 		}
-		l.edits = append(l.edits, edit{n, e.ID(), []any{len(l.paths)}})
-		l.paths = append(l.paths, p)
 	case fnLookup, fnCount:
 		if source, index, ok := l.index(u, args[0], first); ok {
 			l.edits = append(l.edits, edit{n, e.ID(), []any{source, index, args[1]}})
@@ -212,9 +213,7 @@ func (l *linker) knownSource(u unit, at ast.Expr, source string) bool {
 		l.problem(u, at, "there is no source %q%s", source, suggest(source, slices.Sorted(maps.Keys(l.env.sources))))
 		return false
 	}
-	if !slices.Contains(l.sources, source) {
-		l.sources = append(l.sources, source)
-	}
+	l.lookUp(source)
 	return true
 }
 

@@ -79,6 +79,10 @@ func remedyForOverload(m string) string {
 		if right == "string" && strings.Contains(left, ".") {
 			return "; its fields are taken with a dot"
 		}
+	case fnSHA256:
+		return "; it takes a text or bytes"
+	case fnDiff:
+		return "; what is compared must be the same part of two objects, as in diff(oldObject.spec, object.spec)"
 	case "@in":
 		if strings.Contains(right, ".") {
 			return "; ask with has() whether there is a field"
@@ -120,15 +124,7 @@ func undefinedField(name string, missed *[]missedField) string {
 	}
 	of := (*missed)[i].of
 	*missed = slices.Delete(*missed, i, i+1)
-	fields := slices.Sorted(maps.Keys(of.Fields))
-	hint := suggest(name, fields)
-	if hint == "" {
-		hint = suggestInside(name, of)
-	}
-	if hint == "" && len(fields) <= 8 {
-		hint = "; it has " + strings.Join(fields, ", ")
-	}
-	return fmt.Sprintf("%s has no field %q%s", of.Name, name, hint)
+	return noField(of, name)
 }
 
 // suggestInside looks for the field one level deeper: object.replicas for object.spec.replicas.

@@ -39,9 +39,11 @@ type missedField struct {
 }
 
 func newTypeSet(base types.Provider) *typeSet {
-	return &typeSet{
+	s := &typeSet{
 		Provider: base, objects: make(map[string]*objectType), celOf: make(map[*schema.Type]*cel.Type), shapes: make(shapes),
 	}
+	s.addRecords()
+	return s
 }
 
 // add makes a type of CEL of a schema. Schemas of the same name with the same fields are one type: each group of an API server

@@ -61,6 +61,8 @@ func (p *Program) weigh(call interpreter.InterpretableCall) interpreter.Interpre
 		w.weigh = func(args []ref.Val) int { return product(32, []ref.Val{args[0], args[0]}) }
 	case "quantity", "isQuantity":
 		w.weigh = func(args []ref.Val) int { return product(1, []ref.Val{args[0], args[0]}) / 16 }
+	case fnSHA256:
+		w.weigh = func(args []ref.Val) int { return sizeOfText(args[0]) }
 	case "lists.range":
 		w.weigh = func(args []ref.Val) int {
 			n, _ := args[0].(types.Int)
@@ -73,6 +75,17 @@ func (p *Program) weigh(call interpreter.InterpretableCall) interpreter.Interpre
 		return nil
 	}
 	return w
+}
+
+// sizeOfText is how many bytes a text, or bytes, have.
+func sizeOfText(v ref.Val) int {
+	switch v := v.(type) {
+	case types.String:
+		return len(v)
+	case types.Bytes:
+		return len(v)
+	}
+	return 1
 }
 
 // tooHeavy is more than any meter has.
