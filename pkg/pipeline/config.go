@@ -39,6 +39,8 @@ type Route struct {
 	Sources []string
 	Ops     []event.Op
 	Filter  filters.Filter // nil: everything
+	// When, if it has a Filter, takes the place of the route's Filter: see there.
+	When When
 	// Key names what the delta is ordered by; nil: its object. An error that wraps expr.ErrAbsent means that the object has no key of
 	// that kind, and it is ordered by itself; any other error rejects the delta.
 	Key func(ctx context.Context, d *event.Delta) (string, error)

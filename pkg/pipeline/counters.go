@@ -20,6 +20,7 @@ type counters struct {
 	delivered, dropped        counter
 	deadLettered, suppressed  counter
 	depth, oldest             gauge
+	waiting, active           gauge // conditions
 	onDisk, disk              gauge
 	delivery, handler         observer
 	events                    []eventCounters // by sink
@@ -40,6 +41,9 @@ func newCounters(m *metrics.Metrics, r Route) counters {
 		disk:     m.QueueDiskBytes.WithLabelValues(r.Name),
 		delivery: m.DeliverySeconds.WithLabelValues(r.Name),
 		errors:   func(kind string) counter { return m.RouteErrors.WithLabelValues(r.Name, kind) },
+	}
+	if r.When.Filter != nil {
+		c.waiting, c.active = m.RoutePending.WithLabelValues(r.Name), m.RouteActive.WithLabelValues(r.Name)
 	}
 	if r.Handler != nil {
 		c.handler = m.HandlerSeconds.WithLabelValues(r.HandlerName)

@@ -18,6 +18,10 @@ func (p *Pipeline) Existing(ctx context.Context, d *event.Delta) (commit func())
 
 // existing adds what a route says about a delta that is about an object that was there before.
 func (a *admission) existing(ctx context.Context, r *route) {
+	if r.isLevel() {
+		a.existingLevel(ctx, r)
+		return
+	}
 	if !r.cfg.Existing || r.cfg.Known {
 		return
 	}

@@ -60,6 +60,7 @@ func (r *route) follow(from *route) {
 	last := uint64(0)
 	if from != nil {
 		r.inheritLimit(from)
+		r.inheritLevel(from)
 		from.mu.Lock()
 		last = from.q.changes.last
 		from.mu.Unlock()

@@ -156,7 +156,7 @@ func (r *route) restoreRules(records []checkpoint.RuleRecord) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.records = records
-	if err := r.restoreLimit(records, r.now()); err != nil {
+	if err := errors.Join(r.restoreLimit(records, r.now()), r.restoreLevel(records)); err != nil {
 		return fmt.Errorf("route %q: what its rules knew cannot be restored: %w", r.cfg.Name, err)
 	}
 	return nil
@@ -182,8 +182,9 @@ func (r *route) restoreLimit(records []checkpoint.RuleRecord, now time.Time) (fa
 
 // dirtyRules hands over what changed in what the rules know.
 func (r *route) dirtyRules() (records []checkpoint.RuleRecord) {
+	records = r.dirtyLevel()
 	if r.limit == nil {
-		return nil
+		return records
 	}
 	for _, record := range r.limit.Dirty(r.now()) {
 		records = append(records, checkpoint.RuleRecord{Kind: kindLimit, Key: []byte(record.Key), Value: record.Value})

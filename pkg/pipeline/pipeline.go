@@ -14,6 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/rules"
 	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
@@ -38,6 +39,8 @@ type Pipeline struct {
 	leaving  []*route   // out of use, and still at work on a batch; what they owe has not moved yet
 	left     []*route   // removed, and not yet handed over for the last time
 	breakers map[string]*breaker
+	wheel    *timer.Wheel
+	census   *rules.Census
 	yield    chan struct{} // closed while nobody may wait for room
 	epoch    int           // how often the routes were exchanged
 
@@ -57,6 +60,7 @@ type Pipeline struct {
 // routing is the routes at one time, and the table that finds those that want a delta.
 type routing struct {
 	routes []*route
+	levels []*route       // those with a condition
 	table  *filters.Table // in the order of routes
 }
 
@@ -80,6 +84,7 @@ func New(cfg Config) (*Pipeline, error) {
 	p := &Pipeline{
 		cfg: cfg, log: cfg.Log, breakers: map[string]*breaker{}, yield: make(chan struct{}),
 		stopping: make(chan struct{}), progress: make(chan struct{}, 1),
+		wheel: timer.NewWheel(cfg.Clock), census: rules.NewCensus(),
 	}
 	p.now.Store(&routing{table: filters.NewTable(nil)})
 	c, err := p.Prepare(routes)
@@ -107,12 +112,10 @@ func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (commit func(), er
 	var a *admission
 	now := p.now.Load()
 	for _, m := range now.table.Match(ctx, d, buffer[:0]) {
-		r := now.routes[m.Entry]
-		if m.Verdict == filters.Filtered {
-			r.count.filtered.Inc()
+		v, ok := now.routes[m.Entry].considered(ctx, d, m)
+		if !ok {
 			continue
 		}
-		v := r.verdict(ctx, d, m)
 		if ctx.Err() != nil {
 			return nil, ctx.Err() // also what the filter says of a context that ended
 		}
@@ -121,6 +124,9 @@ func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (commit func(), er
 			a.verdicts = a.few[:0]
 		}
 		a.verdicts = append(a.verdicts, v)
+	}
+	if len(now.levels) > 0 && p.census.May(d.Source, d.Key()) {
+		a = now.addOthers(d, a)
 	}
 	if a == nil {
 		return nil, nil
@@ -148,13 +154,44 @@ type verdict struct {
 	err    error // filter or a key failed
 
 	limitKey string // of the limit
+
+	level, holds bool // it is about a condition, which holds
+	look         bool // all objects are looked at
+	remind       bool // that it holds is told again
 }
 
 func (a *admission) commit() {
 	for i := range a.verdicts {
-		v := &a.verdicts[i]
-		v.route.owe(a.delta, v)
+		if v := &a.verdicts[i]; v.level {
+			v.route.observe(a.delta, v)
+		} else {
+			v.route.owe(a.delta, v)
+		}
 	}
+}
+
+// considered makes a verdict of what the table found out about a route. ok is false if it comes to nothing.
+func (r *route) considered(ctx context.Context, d *event.Delta, m filters.Match) (v verdict, ok bool) {
+	switch {
+	case r.isLevel():
+		return r.levelVerdict(ctx, d, m)
+	case m.Verdict == filters.Filtered:
+		r.count.filtered.Inc()
+		return v, false
+	}
+	return r.verdict(ctx, d, m), true
+}
+
+// addOthers adds the verdicts about conditions that the table did not mention.
+func (now *routing) addOthers(d *event.Delta, a *admission) *admission {
+	if a == nil {
+		a = &admission{delta: d}
+		a.verdicts = a.few[:0]
+	}
+	if a.verdicts = now.others(d, a.verdicts); len(a.verdicts) == 0 {
+		return nil
+	}
+	return a
 }
 
 // Start runs the workers until Close, or abruptly until ctx is done. It is called once.
@@ -180,6 +217,13 @@ func (p *Pipeline) run(r *route) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	taking, stop := context.WithCancel(ctx)
 	r.cancel, r.stop = cancel, stop
+	if r.isLevel() {
+		r.workers.Add(1)
+		p.workers.Go(func() {
+			defer r.workers.Done()
+			r.catchUp(taking)
+		})
+	}
 	if p.cfg.Store != nil {
 		r.workers.Add(1)
 		p.workers.Go(func() {
@@ -268,6 +312,7 @@ func (p *Pipeline) undelivered() error {
 // the error says so. What is owed is forgotten, but for what [Pipeline.Dirty] still hands over. Close may be called without Start, and again.
 func (p *Pipeline) Close(ctx context.Context) error {
 	p.stopOnce.Do(func() { close(p.stopping) })
+	p.wheel.Close()
 	if !p.cease() {
 		return nil
 	}

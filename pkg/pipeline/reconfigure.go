@@ -76,6 +76,11 @@ func (p *Pipeline) Prepare(routes []Route) (*Change, error) {
 		}
 	}
 	c.next.table = filters.NewTable(entries)
+	for _, r := range c.next.routes {
+		if r.isLevel() {
+			c.next.levels = append(c.next.levels, r)
+		}
+	}
 	return c, c.waits()
 }
 

@@ -23,6 +23,9 @@ func (p *Pipeline) AdmitTo(ctx context.Context, name string, d *event.Delta) (co
 	if r == nil {
 		return nil, ErrNoRoute
 	}
+	if r.isLevel() {
+		return p.admitLevel(ctx, r, d, verdict{remind: true})
+	}
 	m := filters.Match{Verdict: filters.Unready}
 	if r.table.Ready(0) {
 		m = r.table.Evaluate(ctx, 0, d)

@@ -45,6 +45,8 @@ type route struct {
 	limit     *rules.Limit            // nil: there is none, and was none
 	records   []checkpoint.RuleRecord // that were restored
 	limitLess bool                    // the limit is another route's by now
+	level     *level                  // nil: there is no condition, and was none, or it is another route's by now
+	farewell  []checkpoint.RuleRecord // that what the condition knew is known under another name
 	reset     bool                    // what was saved of the route is replaced by what it owes
 	settled   bool                    // the route is ready, and all that came before it was, or was restored, is in its lane
 	draining  bool                    // nothing more comes: batches need not wait
@@ -73,6 +75,9 @@ func newRoute(cfg Route, born int, parent *Pipeline, breakers map[string]*breake
 		settled: cfg.Ready == nil, complained: map[string]time.Time{}, redelivering: map[uint64]bool{},
 	}
 	r.timer = r.clock.NewTimer(r.awaken)
+	if r.isLevel() {
+		r.newLevel()
+	}
 	r.table = filters.NewTable([]filters.Entry{r.entry()})
 	r.q.changes.on = all.Store != nil
 	r.q.shape = cfg.shape()
@@ -96,6 +101,9 @@ func newRoute(cfg Route, born int, parent *Pipeline, breakers map[string]*breake
 }
 
 func (r *route) entry() filters.Entry {
+	if r.isLevel() {
+		return r.levelEntry()
+	}
 	return filters.Entry{
 		Sources: r.cfg.Sources, Ops: r.cfg.Ops, Initial: r.cfg.Existing, Born: r.born, Filter: r.cfg.Filter, Ready: r.cfg.Ready,
 	}
@@ -139,29 +147,40 @@ func ask(ctx context.Context, of func(context.Context, *event.Delta) (string, er
 func (r *route) owe(d *event.Delta, v *verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.append(d, v)
+	r.changed()
+}
+
+// append is owe under the lock.
+func (r *route) append(d *event.Delta, v *verdict) {
 	if v.unseen && r.settled && !r.q.tailed() {
 		r.settled = false // it became ready between the two: a worker asks the filter
 		r.signal()
 	}
-	spills, unseen := r.spills(), v.unseen || v.err != nil
-	if !unseen && (spills || r.settled) {
-		var ok bool
-		if d, ok = r.wouldOwe(d, v.limitKey); !ok {
+	spills, unseen, edge := r.spills(), v.unseen || v.err != nil, isEdge(d.Op)
+	if !unseen && (spills || r.settled || edge) {
+		owed, ok := r.wouldOwe(d, v.limitKey)
+		if !ok {
 			r.count.matched.Inc()
+			if edge {
+				r.level.Suppress(d)
+			}
 			return
 		}
+		d = owed
 	}
 	switch {
 	case spills:
 		r.spill(d, unseen)
-	case !r.settled:
-		r.overflow(r.q.addPending(d)) // filter and keys are asked later, and anew: the order of the deltas counts
+	case !r.settled: // filter and keys are asked later, and anew: the order of the deltas counts
+		e := r.q.addPending(d)
+		e.unseen = !edge || unseen
+		r.overflow(e)
 	default:
 		e := r.q.addPending(d)
 		e.unlimited = !unseen && r.limitsLater(d)
 		r.place(e, v)
 	}
-	r.changed()
 }
 
 // ready reports whether filter and key may be asked.

@@ -86,6 +86,9 @@ func (r *route) unsettled() *entry {
 // evaluate asks filter and key. A delta that has passed before a restart has passed: what the filter looks up may have changed since,
 // but the delta is owed. Without a key it is ordered by its object then.
 func (r *route) evaluate(ctx context.Context, d *event.Delta, unseen bool) (v verdict, filtered bool) {
+	if r.isLevel() {
+		return r.evaluateLevel(ctx, d, unseen)
+	}
 	if !unseen {
 		v = r.verdict(ctx, d, filters.Match{Verdict: filters.Matched})
 		if v.err != nil {

@@ -1,9 +1,7 @@
 package rules
 
 import (
-	"hash/maphash"
 	"iter"
-	"math/bits"
 	"slices"
 	"strconv"
 	"time"
@@ -40,7 +38,7 @@ type Conditions struct {
 	wheel *timer.Wheel
 	due   func(*Conditions, *Condition)
 
-	seed    maphash.Seed
+	census  *Census
 	all     map[uint64]*Condition // by a hash of source, namespace and name: a key of its own would double the memory
 	counts  [suppressed + 1]int   // by state
 	changed []*Condition          // since they were handed over; some may be gone by now
@@ -90,24 +88,18 @@ const (
 
 // NewConditions makes conditions that hold for nothing. due is called, without any lock, when the time of one has come; its owner then calls
 // [Conditions.Fire] under its lock.
-func NewConditions(cfg ConditionConfig, wheel *timer.Wheel, due func(*Conditions, *Condition)) *Conditions {
-	return &Conditions{cfg: cfg, wheel: wheel, due: due, seed: maphash.MakeSeed(), all: make(map[uint64]*Condition)}
+func NewConditions(cfg ConditionConfig, wheel *timer.Wheel, census *Census, due func(*Conditions, *Condition)) *Conditions {
+	return &Conditions{cfg: cfg, wheel: wheel, census: census, due: due, all: make(map[uint64]*Condition)}
 }
 
 // Due implements timer.Owner.
 func (c *Condition) Due(*timer.Node) { c.set.due(c.set, c) }
 
-func (s *Conditions) hash(source int, key event.Key) uint64 {
-	h := maphash.String(s.seed, key.Name)
-	h = bits.RotateLeft64(h, 21) ^ maphash.String(s.seed, key.Namespace)
-	return h ^ uint64(source)*0x9e3779b97f4a7c15 //nolint:gosec // an index
-}
-
 func (s *Conditions) find(source string, key event.Key) (at int, h uint64, c *Condition) {
 	if at = slices.Index(s.cfg.Sources, source); at < 0 {
 		return at, 0, nil
 	}
-	h = s.hash(at, key)
+	h = s.census.hash(source, key)
 	for c = s.all[h]; c != nil && (int(c.source) != at || c.object.Key() != key); c = c.next {
 		continue
 	}
@@ -155,11 +147,10 @@ func (s *Conditions) begin(c *Condition, h uint64, d *event.Delta, first bool, n
 	c.since, c.version = s.wheel.In(now), number(d.New.ResourceVersion())
 	c.began = c.version
 	c.flags |= visited
-	if d.Op == event.Sync || d.Initial && !first {
+	if d.Op == event.Sync {
 		c.flags |= byTime
 	}
-	c.next = s.all[h]
-	s.all[h] = c
+	s.add(c, h)
 	switch {
 	case first && s.cfg.Skip:
 		s.become(c, skipped)
@@ -170,6 +161,12 @@ func (s *Conditions) begin(c *Condition, h uint64, d *event.Delta, first bool, n
 		return append(edges, s.tell(c, d, now))
 	}
 	return edges
+}
+
+func (s *Conditions) add(c *Condition, h uint64) {
+	c.next = s.all[h]
+	s.all[h] = c
+	s.census.place(h).Add(1)
 }
 
 // goesOn notes that a condition holds still.
@@ -236,19 +233,13 @@ func (s *Conditions) wall(at time.Duration, now time.Time) time.Time {
 
 // Fire tells what is due of a condition whose owner has heard that it is; nil: it is not, by now.
 func (s *Conditions) Fire(c *Condition, now time.Time) *event.Delta {
-	if c.At() > s.wheel.In(now) {
+	if !s.IsDue(c, now) {
 		return nil
 	}
-	switch {
-	case c.state == pending:
-		return s.tell(c, nil, now)
-	case c.state == told && s.cfg.Every > 0:
+	if c.state == told {
 		c.repeat++
-		return s.tell(c, nil, now)
-	case c.state == suppressed && s.cfg.Every > 0:
-		return s.tell(c, nil, now)
 	}
-	return nil
+	return s.tell(c, nil, now)
 }
 
 // Suppress says that an edge that was made just now is not told to anybody. If it is that the condition holds, and that was not told
@@ -257,6 +248,36 @@ func (s *Conditions) Suppress(edge *event.Delta) {
 	if _, _, c := s.find(edge.Source, edge.Key()); c != nil && c.state == told && edge.Op == event.Entered && edge.Repeat == 0 {
 		s.become(c, suppressed)
 	}
+}
+
+// Doubt says that it cannot be told whether a condition holds for an object. What is pending begins anew if it is seen to hold; what was told
+// stays told.
+func (s *Conditions) Doubt(d *event.Delta) {
+	if _, _, c := s.find(d.Source, d.Key()); c != nil && c.state == pending {
+		s.forget(c)
+	}
+}
+
+// Remind tells once more what was told of an object; nil: nothing was.
+func (s *Conditions) Remind(d *event.Delta, now time.Time) *event.Delta {
+	_, _, c := s.find(d.Source, d.Key())
+	if c == nil || c.state != told {
+		return nil
+	}
+	c.repeat++
+	return s.tell(c, nil, now)
+}
+
+// Forget forgets a condition without telling that it ended.
+func (s *Conditions) Forget(c *Condition) {
+	if c.state != over {
+		s.forget(c)
+	}
+}
+
+// IsDue reports whether [Conditions.Fire] would tell anything of a condition.
+func (s *Conditions) IsDue(c *Condition, now time.Time) bool {
+	return c.At() <= s.wheel.In(now) && (c.state == pending || (c.state == told || c.state == suppressed) && s.cfg.Every > 0)
 }
 
 // Object returns the object that a condition is about.
@@ -316,7 +337,8 @@ func (s *Conditions) note(c *Condition) {
 // forget forgets a condition.
 func (s *Conditions) forget(c *Condition) {
 	s.wheel.Stop(&c.Node)
-	h := s.hash(int(c.source), c.object.Key())
+	h := s.census.hash(c.Source(), c.object.Key())
+	s.census.place(h).Add(-1)
 	if first := s.all[h]; first != c {
 		before := first
 		for before.next != c {

@@ -61,7 +61,7 @@ func (s *Conditions) move(sources []string, move []int) {
 	s.cfg.Sources = sources
 	for _, c := range stay {
 		c.source = uint16(move[c.source]) //nolint:gosec // of few sources
-		h := s.hash(int(c.source), c.object.Key())
+		h := s.census.hash(c.Source(), c.object.Key())
 		c.next = s.all[h]
 		s.all[h] = c
 	}
@@ -84,6 +84,17 @@ func (s *Conditions) End(complete func(source string) bool, now time.Time, edges
 		}
 	}
 	return edges
+}
+
+// Keys returns the keys of what was handed over and has not been said to be gone.
+func (s *Conditions) Keys() (keys []string) {
+	keys = s.gone
+	for c := range s.All() {
+		if c.flags&saved != 0 {
+			keys = append(keys, c.recordKey())
+		}
+	}
+	return keys
 }
 
 // Renew makes Dirty hand over everything, as if nothing of it had been handed over before.
@@ -182,8 +193,7 @@ func (s *Conditions) Restore(r Record, resource func(source string) *event.Resou
 	}
 	c.source = uint16(at) //nolint:gosec // of few sources
 	c.object = event.Identity(resource(parts[0]), key, string(in.rest))
-	c.next = s.all[h]
-	s.all[h] = c
+	s.add(c, h)
 	s.counts[c.state]++
 	s.resume(c, since, due, now)
 	return nil

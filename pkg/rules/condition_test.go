@@ -53,7 +53,7 @@ func newBench(t testing.TB, cfg rules.ConditionConfig) *bench {
 func (b *bench) restart(cfg rules.ConditionConfig, at time.Time) {
 	b.clock = timer.NewFake(at)
 	b.wheel = timer.NewWheel(b.clock)
-	b.Conditions = rules.NewConditions(cfg, b.wheel, func(s *rules.Conditions, c *rules.Condition) {
+	b.Conditions = rules.NewConditions(cfg, b.wheel, rules.NewCensus(), func(s *rules.Conditions, c *rules.Condition) {
 		if edge := s.Fire(c, b.clock.Now()); edge != nil {
 			b.tell(edge)
 		}
