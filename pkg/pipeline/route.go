@@ -162,7 +162,7 @@ func (r *route) append(d *event.Delta, v *verdict) {
 		owed, ok := r.wouldOwe(d, v.limitKey)
 		if !ok {
 			r.count.matched.Inc()
-			if edge {
+			if edge && r.level != nil {
 				r.level.Suppress(d)
 			}
 			return
