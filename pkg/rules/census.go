@@ -19,7 +19,9 @@ type Census struct {
 func NewCensus() *Census { return &Census{seed: maphash.MakeSeed()} }
 
 // May reports whether a condition may know an object. If it says no, none does.
-func (c *Census) May(source string, key event.Key) bool { return c.place(c.hash(source, key)).Load() > 0 }
+func (c *Census) May(source string, key event.Key) bool {
+	return c.place(c.hash(source, key)).Load() > 0
+}
 
 func (c *Census) place(hash uint64) *atomic.Int32 { return &c.places[hash%uint64(len(c.places))] }
 

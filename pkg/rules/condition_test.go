@@ -16,9 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
-var (
-	resource = &event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Cluster: "c"}
-)
+var resource = &event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Cluster: "c"}
 
 func object(t testing.TB, name, uid string, version int) *event.Object {
 	t.Helper()
