@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -43,7 +44,7 @@ func Check(ctx context.Context, path string, components Components, opts CheckOp
 	}
 	known.ask = ask
 	known.learn(cfg, true)
-	p, problems := planOf(cfg, problems, components, known, true)
+	p, problems := planOf(ctx, cfg, problems, components, known, true)
 	if known.failed != nil {
 		problems = append(problems, config.Problem{
 			File: path, Path: "cluster", Message: fmt.Sprintf("the cluster does not say what its resources look like: %v", known.failed),
@@ -52,5 +53,9 @@ func Check(ctx context.Context, path string, components Components, opts CheckOp
 	if p == nil {
 		return problems, nil
 	}
-	return problems, slices.Concat(p.warnings, p.optional)
+	warnings = slices.Concat(p.warnings, p.optional)
+	if text, err := os.ReadFile(path); err == nil {
+		warnings = notSilenced(warnings, text)
+	}
+	return problems, warnings
 }

@@ -129,29 +129,34 @@ func (k *Plans) make(ctx context.Context, path string, components Components, cl
 		return nil, append(problems, config.Problem{File: path, Message: err.Error()})
 	}
 	known.learn(cfg, false)
-	p, found := planOf(cfg, problems, components, known, false)
+	p, found := planOf(ctx, cfg, problems, components, known, false)
 	if len(found) > len(problems) && ask != nil && known.failed == nil {
 		known.learn(cfg, true)
-		return planOf(cfg, problems, components, known, false)
+		return planOf(ctx, cfg, problems, components, known, false)
 	}
 	return p, found
 }
 
 // planOf makes the plan of a configuration that has these problems already. advise: also look for what may not be meant, which takes as
 // long again.
-func planOf(cfg *config.Config, problems config.Problems, components Components, known *schemas, advise bool) (*plan, config.Problems) {
+func planOf(ctx context.Context, cfg *config.Config, problems config.Problems, components Components, known *schemas, advise bool) (*plan, config.Problems) {
 	problems = slices.Concat(problems,
 		checkComponents("handler", cfg.Handlers, components.Handlers), checkComponents("sink", cfg.Sinks, components.Sinks))
 	p := &plan{config: cfg, sources: make(map[string]sourcePlan)}
 	if len(problems) == 0 { // else a factory may not understand what it is given
 		p.grants, problems = grants(cfg, components.Handlers)
 	}
-	c := compiler{cfg: cfg, advise: advise}
+	c := compiler{cfg: cfg, advise: advise, used: newUse()}
 	types, warnings := known.types(cfg)
 	p.types, p.warnings, p.owners = types, warnings, known.owners(cfg)
 	var err error
 	if c.env, err = known.kept.environment(environment(cfg, types, p.owners)); err != nil {
-		return nil, append(problems, problemsOf(cfg, nil, nil, err)...)
+		for _, p := range problemsOf(cfg, nil, nil, err) {
+			if !(&compiler{problems: problems}).reported(p.Path) {
+				problems = append(problems, p)
+			}
+		}
+		return nil, problems
 	}
 	c.problems = problems
 	for _, name := range slices.Sorted(maps.Keys(cfg.Sources)) {
@@ -161,6 +166,9 @@ func planOf(cfg *config.Config, problems config.Problems, components Components,
 		route := c.route(r)
 		route.grants = p.grants[r.Handle]
 		p.routes = append(p.routes, route)
+	}
+	if advise && len(c.problems) == 0 {
+		c.adviseAll(ctx, p)
 	}
 	p.optional = c.warnings
 	return p, c.problems.Sorted()
@@ -173,6 +181,7 @@ type compiler struct {
 	problems config.Problems
 	warnings config.Problems
 	advise   bool // look for them
+	used     use  // by the expressions; only if advise
 }
 
 func (c *compiler) source(name string, s *config.Source) sourcePlan {
@@ -191,7 +200,7 @@ func (c *compiler) source(name string, s *config.Source) sourcePlan {
 
 // reported says whether there is a problem already with what has this path.
 func (c *compiler) reported(path string) bool {
-	return slices.ContainsFunc(c.problems, func(p config.Problem) bool { return strings.HasPrefix(p.Path, path+".") })
+	return slices.ContainsFunc(c.problems, func(p config.Problem) bool { return p.Path == path || strings.HasPrefix(p.Path, path+".") })
 }
 
 func (c *compiler) route(r *config.Route) routePlan {
@@ -234,6 +243,7 @@ func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) 
 		c.checkLookups(e, program)
 		if c.advise {
 			c.warn(e, program)
+			c.used.add(program)
 		}
 		return program
 	}

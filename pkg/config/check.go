@@ -216,10 +216,10 @@ func (s *Source) Validate(n Node) Problems {
 		problems = append(problems, n.At("secrets").Problemf("is for v1/secrets only, not for %s: remove it", s.Resource))
 	}
 	if _, err := labels.Parse(s.LabelSelector); err != nil {
-		problems = append(problems, n.At("labelSelector").Problemf("is no label selector: %v", err))
+		problems = append(problems, n.At("labelSelector").Problemf("is no label selector, as in app=web,tier in (front, back),!canary: %v", err))
 	}
 	if _, err := fields.ParseSelector(s.FieldSelector); err != nil {
-		problems = append(problems, n.At("fieldSelector").Problemf("is no field selector, as in spec.nodeName=n1: %v", err))
+		problems = append(problems, n.At("fieldSelector").Problemf("is no field selector, as in spec.nodeName=n1,status.phase!=Failed: %v", err))
 	}
 	for i, item := range n.At("namespaces").Items() {
 		if i < len(s.Namespaces) && len(validation.IsDNS1123Label(s.Namespaces[i])) > 0 {

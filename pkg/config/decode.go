@@ -175,6 +175,9 @@ func (d *decoder) mapping(n Node, v reflect.Value, f field) {
 
 func (d *decoder) list(n Node, v reflect.Value, f field) {
 	switch {
+	case n.IsZero() && f.required:
+		d.problemf(n, "has no value: write a list")
+		return
 	case n.IsZero():
 		d.problemf(n, "has no value: write a list, or remove the key")
 		return

@@ -186,6 +186,12 @@ func (d *document) syntaxHint(line int, message string) string {
 		return "; put a value that holds `: ` or begins with a special character in quotes, or after | on lines of its own"
 	case strings.Contains(message, "did not find expected key"), strings.Contains(message, "'-' indicator"):
 		return "; is the indentation right?"
+	case strings.Contains(message, "unexpected end of stream"):
+		return "; a quote that opens here is not closed"
+	case strings.Contains(message, "unknown escape character"):
+		return `; in double quotes \\ stands for \, in single quotes it stands for itself`
+	case unknownAnchor.MatchString(message):
+		return "; write & and the same name before the value that is meant, or put text that begins with * in quotes"
 	}
 	return ""
 }

@@ -120,7 +120,7 @@ func (s *scope) compile(text string, usage Usage, source string, of []string) (*
 	p := &Program{
 		env: s.env, scope: s, usage: usage, limit: costLimit, units: l.units, info: linked.NativeRep().SourceInfo(),
 		linked: linked != tree, paths: l.paths, source: types.String(source), sources: slices.Sorted(slices.Values(l.sources)),
-		shape: s.env.shapes[s.source], from: source, uses: l.uses,
+		shape: s.env.shapes[s.source], from: source, uses: l.uses, indexes: l.indexes,
 	}
 	if usage == Index || usage == Query {
 		p.limit = indexCostLimit

@@ -28,6 +28,7 @@ type linker struct {
 	issues  map[string][]Issue // by define
 	paths   []path
 	sources []string
+	indexes []string // as source.index
 	uses    []string // the variables of rules about time
 }
 
@@ -150,6 +151,7 @@ func (l *linker) call(n int, u unit, e ast.Expr) {
 		}
 	case fnLookup, fnCount:
 		if source, index, ok := l.index(u, args[0], first); ok {
+			l.indexes = append(l.indexes, source+"."+index)
 			l.edits = append(l.edits, edit{n, e.ID(), []any{source, index, args[1]}})
 		}
 	case fnGet, fnList:
@@ -202,7 +204,11 @@ func (l *linker) index(u unit, at ast.Expr, text string) (source, index string, 
 		return "", "", false
 	}
 	if indexes := l.env.sources[source]; !slices.Contains(indexes, index) {
-		l.problem(u, at, "source %q has no index %q%s", source, index, suggest(index, indexes))
+		near := suggest(index, indexes)
+		if near == "" {
+			near = "; it has " + strings.Join(indexes, ", ")
+		}
+		l.problem(u, at, "source %q has no index %q%s", source, index, near)
 		return "", "", false
 	}
 	return source, index, true
@@ -210,7 +216,12 @@ func (l *linker) index(u unit, at ast.Expr, text string) (source, index string, 
 
 func (l *linker) knownSource(u unit, at ast.Expr, source string) bool {
 	if _, ok := l.env.sources[source]; !ok {
-		l.problem(u, at, "there is no source %q%s", source, suggest(source, slices.Sorted(maps.Keys(l.env.sources))))
+		known := slices.Sorted(maps.Keys(l.env.sources))
+		near := suggest(source, known)
+		if near == "" {
+			near = "; known are " + strings.Join(known, ", ")
+		}
+		l.problem(u, at, "there is no source %q%s", source, near)
 		return false
 	}
 	l.lookUp(source)

@@ -27,9 +27,14 @@ func (s *scope) compileError(define, text string, issues *cel.Issues) *CompileEr
 			found.Message = s.message(issue)
 		}
 		out.Issues = append(out.Issues, found)
+		if strings.HasPrefix(found.Message, syntaxError) {
+			break // the others are what the parser made of what followed
+		}
 	}
 	return out
 }
+
+const syntaxError = "syntax error: "
 
 // message shortens a message of cel-go and adds the nearest name to one about a name, or what helps. Should cel-go change its texts,
 // the messages get longer, not wrong.
@@ -37,26 +42,80 @@ func (s *scope) message(issue *common.Error) string {
 	m := strings.TrimSuffix(issue.Message, " (in container '')")
 	if name, ok := strings.CutPrefix(m, "undeclared reference to '"); ok {
 		name = strings.TrimSuffix(name, "'")
+		if meant, ok := otherNames()[name]; ok {
+			return fmt.Sprintf("%s; did you mean %q?", m, meant)
+		}
 		return m + suggest(name, s.knownNames())
 	}
 	if syntax, ok := strings.CutPrefix(m, "Syntax error: "); ok {
-		syntax, _, _ = strings.Cut(syntax, " expecting ")
-		return "syntax error: " + strings.ReplaceAll(syntax, "'<EOF>'", "end of text")
+		return syntaxError + syntaxMessage(syntax)
 	}
 	if strings.HasSuffix(m, "' does not support field selection") {
 		return m + remedyForSelection(m)
 	}
 	if strings.HasPrefix(m, "found no matching overload for '") {
 		m = regexp.MustCompile(`^(found no matching overload for '(?:lookup|get|list)' applied to '\()[^,()]*\.[^,()]*, `).ReplaceAllString(m, "$1")
-		return m + remedyForOverload(m)
+		return noOverloadFor(m) + remedyForOverload(m)
 	}
 	return m
+}
+
+// otherNames are what other languages call functions of CEL.
+func otherNames() map[string]string {
+	return map[string]string{
+		"beginsWith": "startsWith", "hasPrefix": "startsWith", "hasSuffix": "endsWith", "includes": "contains", "len": "size", "length": "size",
+		"any": "exists", "some": "exists", "every": "all", "toLower": "lowerAscii", "toUpper": "upperAscii", "lower": "lowerAscii",
+		"upper": "upperAscii", "match": "matches", "str": "string",
+	}
+}
+
+// syntaxMessage makes what the parser says of what it expected a bit less its own business.
+func syntaxMessage(m string) string {
+	m, _, _ = strings.Cut(m, " expecting ")
+	switch {
+	case strings.HasSuffix(m, "'<EOF>'"):
+		return "the expression ends where something has to follow"
+	case strings.HasPrefix(m, "token recognition error at: '= "), m == "token recognition error at: '='":
+		return "there is no =; compare with =="
+	case strings.HasPrefix(m, "token recognition error at: '& "), strings.HasPrefix(m, "token recognition error at: '| "):
+		return "conditions are joined with && and ||"
+	case strings.HasPrefix(m, "token recognition error at: ''"), strings.HasPrefix(m, "token recognition error at: '\""):
+		return "a quote that opens here is not closed"
+	case strings.HasPrefix(m, "token recognition error at: '"):
+		return "this cannot stand here: " + strings.TrimPrefix(m, "token recognition error at: ")
+	}
+	return m
+}
+
+// noOverloadFor says it without the names that operators have inside.
+func noOverloadFor(m string) string {
+	name, args, ok := strings.Cut(strings.TrimPrefix(m, "found no matching overload for '"), "' applied to '")
+	if !ok {
+		return m
+	}
+	args = strings.TrimSuffix(args, "'")
+	if name == "_?_:_" {
+		return "? : does not take " + args
+	}
+	operator := strings.Trim(strings.TrimPrefix(name, "@"), "_")
+	switch {
+	case name == "_[_]":
+		return "[] does not take " + args
+	case operator != name:
+		return operator + " does not take " + args
+	}
+	if target, rest, ok := strings.Cut(args, ".("); ok {
+		return fmt.Sprintf("%s() of a %s does not take (%s", name, target, rest)
+	}
+	return name + "() does not take " + args
 }
 
 func remedyForSelection(m string) string {
 	switch {
 	case strings.HasPrefix(m, "type 'list("):
 		return "; take an element with [0], or look through all with exists() or all()"
+	case strings.HasPrefix(m, "type 'string'"):
+		return "; a text has no fields"
 	case strings.HasPrefix(m, "type 'timestamp'"):
 		return "; it is a time, with functions like getFullYear()"
 	}

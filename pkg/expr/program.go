@@ -29,6 +29,7 @@ type Program struct {
 	refers  bool // it is no constant
 	paths   []path
 	source  ref.Val // what `source` is where there is no delta
+	indexes []string
 	sources []string
 	shape   *shape              // of the objects; nil: not known
 	from    string              // the sources that it was compiled for
@@ -98,6 +99,19 @@ func (p *Program) Uses(variable string) bool {
 
 // Sources returns the sources that the expression looks things up in, sorted.
 func (p *Program) Sources() []string { return p.sources }
+
+// Indexes returns the indexes that the expression looks things up in, as source.index.
+func (p *Program) Indexes() []string { return p.indexes }
+
+// Defines returns the names of the defines that the expression uses, those that others of them use included.
+func (p *Program) Defines() (names []string) {
+	for _, u := range p.units {
+		if u.define != "" {
+			names = append(names, u.define)
+		}
+	}
+	return names
+}
 
 // Match evaluates a filter. Errors: errors.Is [ErrAbsent] or [ErrCost], the context's, or one of type; all are *[EvalError].
 func (p *Program) Match(ctx context.Context, in Input) (bool, error) {

@@ -86,7 +86,7 @@ func (w *Watch) removeMissing(ctx context.Context, items []any) bool {
 		return true
 	}
 	exists := func(*event.Object) bool { return false }
-	if w.spec.selective() || w.unnamed.Load() {
+	if w.spec.Selective() || w.unnamed.Load() {
 		existing, err := w.stillThere(ctx, missing)
 		if err != nil {
 			return false
@@ -96,7 +96,7 @@ func (w *Watch) removeMissing(ctx context.Context, items []any) bool {
 	for _, old := range missing {
 		op := event.Deleted
 		if exists(old) {
-			if !w.spec.selective() {
+			if !w.spec.Selective() {
 				continue // it is the item that could not be read
 			}
 			op = event.Deselected

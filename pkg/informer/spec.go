@@ -174,8 +174,8 @@ func (s *Spec) metadataOnly() bool { return s.Cache == config.CacheMetadata }
 // identityOnly reports whether the store shall hold nothing but identities.
 func (s *Spec) identityOnly() bool { return s.Cache == config.CacheIdentity }
 
-// selective reports whether an object can leave the watch without being deleted.
-func (s *Spec) selective() bool {
+// Selective reports whether an object can leave the watch without being deleted: then it is Deselected.
+func (s *Spec) Selective() bool {
 	if s.LabelSelector != "" {
 		return true
 	}

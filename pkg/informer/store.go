@@ -138,7 +138,7 @@ func (w *Watch) remove(ctx context.Context, o *event.Object) {
 // last state. order is held.
 func (w *Watch) leave(ctx context.Context, before, last *event.Object, stale bool, fed string) {
 	op := event.Deleted
-	if w.spec.selective() {
+	if w.spec.Selective() {
 		gone, err := w.isGone(ctx, last)
 		if err != nil {
 			return // ctx is done
@@ -225,7 +225,7 @@ func (w *Watch) returns(c change) bool {
 		return false
 	}
 	_, intended := w.intents[c.now.UID()]
-	return intended || w.spec.selective()
+	return intended || w.spec.Selective()
 }
 
 // admit waits for room for the change as a delta of s. It returns false if ctx is done.

@@ -49,7 +49,7 @@ func (h *HTTPHost) Validate(n config.Node) (problems config.Problems) {
 		at := n.At("headers").At(name)
 		switch key := http.CanonicalHeaderKey(name); {
 		case !isToken(name):
-			problems = append(problems, at.Problemf("is not a header name"))
+			problems = append(problems, at.Problemf("is not a header name: it has only letters, digits and characters like -, and no blank"))
 		case slices.Contains(ownHeaders(), key):
 			problems = append(problems, at.Problemf("is set by the router itself: remove it"))
 		}

@@ -65,7 +65,7 @@ func (c *Config) Validate(n config.Node) config.Problems {
 		at := n.At("headers").At(name)
 		switch key := http.CanonicalHeaderKey(name); {
 		case !isToken(name):
-			problems = append(problems, at.Problemf("is not a header name"))
+			problems = append(problems, at.Problemf("is not a header name: it has only letters, digits and characters like -, and no blank"))
 		case strings.HasPrefix(key, "Ce-") || slices.Contains([]string{"Content-Type", "Content-Length", "Transfer-Encoding", "Connection"}, key):
 			problems = append(problems, at.Problemf("is set by the sink itself: remove it"))
 		}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// mistakesFile has the mistakes, each with what router check says about it.
+const mistakesFile = "../../docs/MISTAKES.md"
+
+// mistake is a configuration and what is said about it.
+type mistake struct{ title, config, said string }
+
+// rest is what a configuration of the file does not say; each part has the key that it is left out for.
+var rest = map[string]string{
+	"version:": "version: 1\n",
+	"sources:": "sources: {pods: {resource: v1/pods}}\n",
+	"sinks:":   "sinks: {out: {stdout: {}}}\n",
+	"routes:":  "routes: [{name: r, from: pods, to: out}]\n",
+}
+
+// complete adds the rest behind a configuration, so that its lines stay where they are. One that begins with a version is whole.
+func complete(config string) string {
+	if strings.HasPrefix(config, "version:") || strings.HasPrefix(config, "- ") {
+		return config
+	}
+	for _, key := range []string{"version:", "sources:", "sinks:", "routes:"} {
+		if !strings.Contains("\n"+config, "\n"+key) {
+			config += rest[key]
+		}
+	}
+	return config
+}
+
+var mistakePattern = regexp.MustCompile("(?s)### ([^\n]*)\n\n```yaml\n(.*?)```\n\n```text\n(.*?)```\n")
+
+// TestMistakes: docs/MISTAKES.md shows what router check says, to the letter; with -update it is written anew.
+func TestMistakes(t *testing.T) {
+	file, err := filepath.Abs(mistakesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := mustRead(t, file)
+	t.Chdir(t.TempDir())
+	t.Setenv("REGION", "eu")
+	if err := os.WriteFile("guest.wasm", []byte("\x00asm\x01\x00\x00\x00"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	distinct := make(map[string]bool)
+	now := mistakePattern.ReplaceAllStringFunc(text, func(section string) string {
+		parts := mistakePattern.FindStringSubmatch(section)
+		m := mistake{parts[1], parts[2], parts[3]}
+		said := m.check(t)
+		for line := range strings.Lines(said) {
+			if place, message, ok := strings.Cut(line, ": "); ok && strings.HasPrefix(place, "config.yaml") {
+				distinct[place+message[strings.LastIndex(message, ": ")+1:]] = true
+			}
+		}
+		if said != m.said && !*update {
+			t.Errorf("%s: it says\n%s\nwant\n%s", m.title, said, m.said)
+		}
+		return fmt.Sprintf("### %s\n\n```yaml\n%s```\n\n```text\n%s```\n", m.title, m.config, said)
+	})
+	if n := strings.Count(text, "\n### "); n != strings.Count(now, "```text\n") || n < 80 {
+		t.Errorf("there are %d titles and %d mistakes, want at least 80", n, strings.Count(now, "```text\n"))
+	}
+	if len(distinct) < 80 {
+		t.Errorf("there are only %d different messages", len(distinct))
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// check returns what router check says.
+func (m *mistake) check(t *testing.T) string {
+	t.Helper()
+	if err := os.WriteFile("config.yaml", []byte(complete(m.config)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &stdout, &stderr)
+	warned := stdout.String() == "config.yaml: ok\n"
+	if code != map[bool]int{true: exitOK, false: exitUsage}[warned] {
+		t.Errorf("%s: exit code %d", m.title, code)
+	}
+	if stderr.Len() == 0 {
+		t.Errorf("%s: nothing is said", m.title)
+	}
+	for line := range strings.Lines(stderr.String()) {
+		if warned && strings.HasPrefix(line, "config.yaml") && !strings.Contains(line, ": warning: ") {
+			t.Errorf("%s: a mistake, and yet all is well: %s", m.title, line)
+		}
+	}
+	return stderr.String()
+}
+
+// TestCheckOK: a comment at the end of a line says that what it does is meant.
+func TestCheckOK(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const config = `sources: {pods: {resource: v1/pods}}
+routes:
+  - name: r
+    from: pods
+    filter: |
+      object.spec.nodeName == "n1"%s
+      && object.metadata.namespace == "a"
+    on: [added, sync]%s
+    to: out
+`
+	for _, c := range []struct {
+		block, line string
+		warnings    int
+	}{
+		{"", "", 2},
+		{"", " # check: ok", 1},
+		{" // check: ok", "", 1},
+		{" // the scheduler is ours, check: ok", " # after an upgrade we resync; check: ok", 0},
+		{"", " # check: okay", 2},
+		{"", " # check this", 2},
+	} {
+		m := mistake{config: fmt.Sprintf(config, c.block, c.line)}
+		if err := os.WriteFile("config.yaml", []byte(complete(m.config)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &stdout, &stderr); code != exitOK {
+			t.Errorf("exit code %d", code)
+		}
+		if n := strings.Count(stderr.String(), ": warning: "); n != c.warnings {
+			t.Errorf("%q %q: %d warnings, want %d\n%s", c.block, c.line, n, c.warnings, &stderr)
+		}
+	}
+	// Mistakes stay mistakes.
+	if err := os.WriteFile("config.yaml", []byte(complete("state: 1 # check: ok\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &bytes.Buffer{}, &bytes.Buffer{}); code != exitUsage {
+		t.Errorf("exit code %d", code)
+	}
+}
