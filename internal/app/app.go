@@ -96,6 +96,7 @@ func (r *router) run(ctx context.Context) error {
 	r.pipeline.Start(context.WithoutCancel(ctx))
 	watches.Go(func() { r.factory.Run(watching) })
 	r.startWaits(watching, r.waits, nil)
+	r.startLooks(watching, &r.looks, nil)
 	r.watchConfig(watching)
 	r.log.Info("stopping", "drainTimeout", r.opts.DrainTimeout.String())
 
@@ -103,6 +104,7 @@ func (r *router) run(ctx context.Context) error {
 	stopWatching()
 	watches.Wait()
 	r.reloads.wait.Wait()
+	r.looks.wait.Wait()
 	r.drain(ctx)
 	err := r.rest(ctx)
 	stopWriting()

@@ -35,6 +35,7 @@ type router struct {
 	taps     taps
 	closers  []closer // in the order of opening
 	reloads  reloads
+	looks    looks
 }
 
 // closer is something that was opened.

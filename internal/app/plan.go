@@ -37,14 +37,14 @@ type sourcePlan struct {
 type routePlan struct {
 	*config.Route
 
-	filter, emit, key *expr.Program
-	grants            []plugins.LookupGrant // of its handler
+	filter, when, emit, key *expr.Program
+	grants                  []plugins.LookupGrant // of its handler
 }
 
 // lookups returns the sources that the route's expressions, or its handler, look things up in.
 func (r *routePlan) lookups() []string {
 	names := sourcesOf(r.grants)
-	for _, p := range []*expr.Program{r.filter, r.emit, r.key} {
+	for _, p := range []*expr.Program{r.filter, r.when, r.emit, r.key} {
 		if p != nil {
 			names = append(names, p.Sources()...)
 		}
@@ -204,34 +204,14 @@ func (c *compiler) reported(path string) bool {
 }
 
 func (c *compiler) route(r *config.Route) routePlan {
-	return routePlan{
+	p := routePlan{
 		Route:  r,
-		filter: c.filter(r),
+		filter: c.condition(r.Filter, expr.Filter, r.From),
 		emit:   c.compile(r.Emit, expr.Emit, r.From...),
 		key:    c.compile(r.Key, expr.Key, r.From...),
 	}
-}
-
-// filter: nil if there is none, or a mistake in it.
-func (c *compiler) filter(r *config.Route) *expr.Program {
-	if r.Filter == nil {
-		return nil
-	}
-	if r.Filter.By == nil {
-		return c.compile(&r.Filter.Expr, expr.Filter, r.From...)
-	}
-	programs := make(map[string]*expr.Program)
-	for _, source := range r.From {
-		if e := r.Filter.By[source]; e != nil && e.Text != "" {
-			if p := c.compile(e, expr.Filter, source); p != nil {
-				programs[source] = p
-			}
-		}
-	}
-	if len(programs) != len(r.From) || len(programs) == 0 {
-		return nil // reported
-	}
-	return expr.BySource(programs)
+	p.when = c.when(r, p.emit)
+	return p
 }
 
 func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) *expr.Program {

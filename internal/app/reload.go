@@ -171,6 +171,7 @@ func (r *router) reload(ctx context.Context) error {
 		r.state.resolve(next.resource)
 	}
 	r.startWaits(ctx, next.waits, change)
+	next.startLooks(ctx, &r.looks, change)
 	change.Finish(ctx)
 	old := r.parts
 	r.parts = next.parts

@@ -16,7 +16,7 @@ import (
 // needsObjects reports whether all objects have to be there before anything runs: a route that is new wants them.
 func (s *state) needsObjects(p *plan) bool {
 	return slices.ContainsFunc(p.routes, func(r routePlan) bool {
-		if r.Existing != config.ExistingDeliver {
+		if r.Existing != config.ExistingDeliver && r.when == nil {
 			return false
 		}
 		known, err := s.db.KnowsRoute(r.Name)

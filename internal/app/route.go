@@ -7,7 +7,6 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/expr"
-	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
 )
@@ -49,11 +48,10 @@ func (r *router) route(p *routePlan) pipeline.Route {
 		route.HandlerName, route.Handler = "emit", r.opts.Components.Emit(p.emit, cache)
 	}
 	if p.filter != nil {
-		absent := r.metrics.RouteErrors.WithLabelValues(p.Name, "absent")
-		route.Filter = filters.NewCEL(filters.CELConfig{
-			Program: p.filter, Cache: cache, Log: r.log.With("route", p.Name), Absent: absent.Inc,
-			Place: func(e *expr.EvalError) string { return r.place(p.Filter.For(e.Source), e) },
-		})
+		route.Filter = r.filter(p.Name, p.filter, p.Filter, cache)
+	}
+	if p.when != nil {
+		route.When = r.when(p, cache)
 	}
 	if p.key != nil {
 		route.Key = func(ctx context.Context, d *event.Delta) (string, error) {

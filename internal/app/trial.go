@@ -76,6 +76,7 @@ type Trial struct {
 	rec   *recorder
 	clock *timer.Fake
 	feeds []trialFeed
+	due   []string // routes that look at all objects now, see lookAt
 	stop  context.CancelFunc
 }
 
@@ -148,6 +149,9 @@ func (t *Trial) List(ctx context.Context, objects map[string][]string, version s
 		}
 	}
 	t.r.reloads.wait.Wait() // every source has synced, so each wait ends
+	for i := range t.r.plan.routes {
+		t.lookAt(&t.r.plan.routes[i])
+	}
 	return t.idle(ctx)
 }
 
@@ -180,9 +184,49 @@ func (t *Trial) feed(ctx context.Context, resource string, say func(*informer.Fe
 
 // idle waits until there is nothing to do at the time that the clock shows.
 func (t *Trial) idle(ctx context.Context) error {
+	for ; len(t.due) > 0; t.due = t.due[1:] {
+		if err := t.look(ctx, t.due[0]); err != nil {
+			return err
+		}
+	}
 	if err := t.r.pipeline.Idle(ctx); err != nil {
 		return fmt.Errorf("the routes did not come to an end: %w", err)
 	}
+	return nil
+}
+
+// lookAt has a route look at all objects, now if it has to, and then as often as it wants to.
+func (t *Trial) lookAt(route *routePlan) {
+	if t.r.pipeline.NeedsLook(route.Name) {
+		t.due = append(t.due, route.Name)
+	}
+	if route.Check == 0 {
+		return
+	}
+	var again timer.Timer
+	next := t.clock.Now().Add(route.Check)
+	again = t.clock.NewTimer(func() {
+		t.due = append(t.due, route.Name)
+		next = next.Add(route.Check)
+		again.Set(next)
+	})
+	again.Set(next)
+}
+
+// look has a route look at all objects.
+func (t *Trial) look(ctx context.Context, route string) error {
+	look, err := t.r.pipeline.Look(route)
+	if err != nil {
+		return err
+	}
+	for _, source := range t.r.pipeline.SourcesOf(route) {
+		for _, f := range t.feeds {
+			if err := f.Resync(ctx, source, look.Admit); err != nil {
+				return err
+			}
+		}
+	}
+	look.End(func(string) bool { return true })
 	return nil
 }
 

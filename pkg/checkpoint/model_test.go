@@ -270,6 +270,10 @@ func drawIdentity(t *rapid.T) checkpoint.Identity {
 func drawOwed(t *rapid.T) checkpoint.Owed {
 	d := &event.Delta{Source: "s", Op: rapid.SampledFrom(event.Ops()).Draw(t, "op"), Initial: rapid.Bool().Draw(t, "initial")}
 	d.Suppressed = rapid.SampledFrom([]int{0, 0, 1, 1000}).Draw(t, "suppressed")
+	if isEdge := d.Op == event.Entered || d.Op == event.Left; isEdge && rapid.Bool().Draw(t, "condition") {
+		d.Began, d.Repeat, d.Late = rapid.StringN(0, 9, -1).Draw(t, "began"), rapid.IntRange(0, 3).Draw(t, "repeat"), rapid.Bool().Draw(t, "late")
+		d.Since = time.Unix(0, rapid.Int64Range(1, 1<<62).Draw(t, "since"))
+	}
 	d.Old = drawObject(t)
 	if rapid.Bool().Draw(t, "both") {
 		d.New = drawObject(t)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 )
 
 // LoadRules returns what the rules about time of a route know, by kind and key. The error wraps ErrCorrupt, or is [ErrClosed].
@@ -130,6 +131,7 @@ const moreMark = "\x00"
 const (
 	moreUnlimited  = 1 // nothing
 	moreSuppressed = 2 // how many
+	moreCondition  = 3 // of entered and left: since when it holds, what tells it apart, how often it was told again, and whether it is late
 )
 
 // more returns what the rules say of a delta; empty: nothing.
@@ -144,6 +146,17 @@ func (o *Owed) more() string {
 		count.uint(uint64(n))
 		f.uint(moreSuppressed)
 		f.bytes(count)
+	}
+	if d := o.Delta; !d.Since.IsZero() || d.Began != "" || d.Repeat != 0 || d.Late {
+		var condition fields
+		condition.flags(!d.Since.IsZero(), d.Late)
+		if !d.Since.IsZero() {
+			condition.uint(uint64(d.Since.UnixNano()))
+		}
+		condition.text(d.Began)
+		condition.uint(uint64(max(d.Repeat, 0)))
+		f.uint(moreCondition)
+		f.bytes(condition)
 	}
 	if len(f) == 0 {
 		return ""
@@ -161,10 +174,22 @@ func (o *Owed) parseMore(text string) error {
 			o.Unlimited = true
 		case moreSuppressed:
 			o.Delta.Suppressed = int(min(value.uint(), math.MaxInt32))
+		case moreCondition:
+			o.parseCondition(&value)
 		}
 		if value.err != nil {
 			return value.err
 		}
 	}
 	return r.done()
+}
+
+func (o *Owed) parseCondition(r *reader) {
+	flags := r.uint()
+	if flags&1 != 0 {
+		o.Delta.Since = time.Unix(0, int64(r.uint())) //nolint:gosec // it was one
+	}
+	o.Delta.Late = flags&2 != 0
+	o.Delta.Began = r.text()
+	o.Delta.Repeat = int(min(r.uint(), math.MaxInt32))
 }

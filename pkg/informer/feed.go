@@ -104,6 +104,20 @@ func (f *Feed) Sync(ctx context.Context, key event.Key) error {
 	return nil
 }
 
+// Resync puts all objects through once more, for one source, by admit.
+func (f *Feed) Resync(ctx context.Context, source string, admit Admit) error {
+	for _, s := range *f.w.sources.Load() {
+		var done Resynced
+		if s.Name != source {
+			continue
+		}
+		if err := f.w.syncAll(ctx, s, f.w.factory.cfg.Clock.Now(), admit, nil, &done); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // object makes of a text what the watch has of it. seen: it is one of those that are watched.
 func (f *Feed) object(text string) (o *event.Object, seen bool, err error) {
 	whole, err := event.ParseObject(f.w.Resource(), text)

@@ -33,6 +33,11 @@ type Resynced struct {
 // It returns when all are put through, or with the error of ctx or of admit, [ErrSourceChanged], [ErrNotRunning] or [ErrNoSource]; what
 // was put through until then stays so. A source that has not synced has in its cache what it has had so far.
 func (f *Factory) Resync(ctx context.Context, source string, admit Admit) (done Resynced, err error) {
+	return f.ResyncPaced(ctx, source, admit, nil)
+}
+
+// ResyncPaced is [Factory.Resync], and calls pace after each object, which may wait there: it holds nothing up.
+func (f *Factory) ResyncPaced(ctx context.Context, source string, admit Admit, pace func(context.Context)) (done Resynced, err error) {
 	if admit == nil {
 		admit = f.cfg.Downstream.Admit
 	}
@@ -43,7 +48,7 @@ func (f *Factory) Resync(ctx context.Context, source string, admit Admit) (done 
 		}
 		round := f.cfg.Clock.Now()
 		for _, w := range s.watches {
-			if err := w.syncAll(ctx, s, round, admit, &done); err != nil {
+			if err := w.syncAll(ctx, s, round, admit, pace, &done); err != nil {
 				return err
 			}
 		}
@@ -84,7 +89,7 @@ func (w *Watch) resync(ctx context.Context, s *source) {
 			return
 		}
 		var done Resynced
-		err := w.syncAll(ctx, s, w.factory.cfg.Clock.Now(), w.factory.cfg.Downstream.Admit, &done)
+		err := w.syncAll(ctx, s, w.factory.cfg.Clock.Now(), w.factory.cfg.Downstream.Admit, nil, &done)
 		switch {
 		case ctx.Err() != nil || errors.Is(err, ErrSourceChanged):
 			return
@@ -95,13 +100,16 @@ func (w *Watch) resync(ctx context.Context, s *source) {
 }
 
 // syncAll puts through what the cache holds at this moment. The deltas go one at a time in the order of the watch.
-func (w *Watch) syncAll(ctx context.Context, s *source, round time.Time, admit Admit, done *Resynced) error {
+func (w *Watch) syncAll(ctx context.Context, s *source, round time.Time, admit Admit, pace func(context.Context), done *Resynced) error {
 	if !w.awaitLoaded(ctx) {
 		return ctx.Err()
 	}
 	for o := range w.store.All() {
 		if err := w.sync(ctx, s, o.Key(), round, admit, done); err != nil {
 			return err
+		}
+		if pace != nil {
+			pace(ctx)
 		}
 	}
 	return nil

@@ -18,7 +18,8 @@ import (
 // (event.Entered), and that it ends (event.Left), as far as its Ops want. Whether it holds is found out with each delta of the object; the
 // end of an object ends it.
 //
-// What it knows of each object changes in one step with what the route owes, and is part of what [Pipeline.Dirty] hands over. Until
+// What it knows of each object changes in one step with what the route owes, and is part of what [Pipeline.Dirty] hands over. With a
+// [Store] nothing is told before a cut has it: else a crash could forget that it was told, and so that its end has to be told. Until
 // Route.Ready is closed it looks at nothing: then all objects have to be looked at, see [Pipeline.Look].
 type When struct {
 	Filter filters.Filter // says whether it holds, as far as the delta's New goes; nil: there is no condition
@@ -51,6 +52,8 @@ type level struct {
 	looked   bool               // all objects were looked at
 	first    bool               // nobody has looked before, so that what holds is not new
 	noted    bool               // looked was handed over as it is
+	gate     chan struct{}      // closed when what is told now is on disk; nil: nothing was since the last cut
+	saving   []chan struct{}    // those of what was handed over
 	waiting  int                // in the metrics
 	active   int
 }
@@ -162,12 +165,33 @@ func (r *route) observe(d *event.Delta, v *verdict) {
 // tellEdges owes edges. It is called under the lock.
 func (r *route) tellEdges(edges []*event.Delta, v *verdict) {
 	for _, edge := range edges {
-		if slices.Contains(r.cfg.Ops, edge.Op) {
-			r.append(edge, v)
+		if !slices.Contains(r.cfg.Ops, edge.Op) {
+			continue
 		}
+		if r.q.changes.on && edge.Repeat == 0 {
+			edge.Durable = r.level.durable()
+			r.parent.cfg.Store.Soon()
+		}
+		r.append(edge, v)
 	}
 	r.showLevel()
 	r.changed()
+}
+
+// durable returns a channel that is closed when what is known now is on disk.
+func (lv *level) durable() <-chan struct{} {
+	if lv.gate == nil {
+		lv.gate = make(chan struct{})
+	}
+	return lv.gate
+}
+
+// saved says that all that was handed over is on disk.
+func (lv *level) saved() {
+	for _, gate := range lv.saving {
+		close(gate)
+	}
+	lv.saving = nil
 }
 
 // showLevel keeps the metrics. It is called under the lock.
@@ -366,6 +390,9 @@ func (r *route) dirtyLevel() (records []checkpoint.RuleRecord) {
 	}
 	for _, record := range r.level.Dirty(r.now()) {
 		records = append(records, checkpoint.RuleRecord{Kind: kindCondition, Key: []byte(record.Key), Value: record.Value})
+	}
+	if r.level.gate != nil {
+		r.level.saving, r.level.gate = append(r.level.saving, r.level.gate), nil
 	}
 	if !r.level.noted {
 		r.level.noted = true

@@ -191,6 +191,9 @@ func (r *route) spill(d *event.Delta, unseen bool) {
 func (r *route) saved(onDisk int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.level != nil {
+		r.level.saved()
+	}
 	r.q.tail.onDisk = onDisk
 	if !r.q.tail.reading {
 		maps.DeleteFunc(r.q.tail.gone, func(_ uint64, handedOver bool) bool { return handedOver })

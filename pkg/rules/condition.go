@@ -28,7 +28,8 @@ type ConditionConfig struct {
 //	    └─────────────────┴─────────────────────────────┴────► Left
 //
 // It has no lock and no clock: now is that of the caller, and of what has a time to come, the owner hears by [timer.Owner]. What is told counts
-// as told when the edge was returned. Edges are new deltas of the caller's.
+// as told when the edge was returned. Edges are new deltas of the caller's, who sees to it that none is delivered before what is known with
+// it is on disk: else a crash could bring back that it was not told.
 //
 // Times are told apart as its Wheel does, so that a wall clock that jumps means nothing while the router runs. What [Conditions.Dirty] hands
 // over has wall times, which are all there is across a restart: what is over by then is late, and nothing takes longer than For from
@@ -52,14 +53,13 @@ type Condition struct {
 	timer.Node // when For is over, or it is told again
 
 	set     *Conditions
-	object  *event.Object   // the cache has it too; an identity only until it is known again after a restart
-	durable <-chan struct{} // see event.Delta.Durable
-	since   time.Duration   // when it began to hold
-	began   uint64          // the resourceVersion from which on it does
-	version uint64          // the resourceVersion of the object
-	next    *Condition      // of the same hash
-	repeat  uint32          // how often it was told again
-	source  uint16          // in Sources
+	object  *event.Object // the cache has it too; an identity only until it is known again after a restart
+	since   time.Duration // when it began to hold
+	began   uint64        // the resourceVersion from which on it does
+	version uint64        // the resourceVersion of the object
+	next    *Condition    // of the same hash
+	repeat  uint32        // how often it was told again
+	source  uint16        // in Sources
 	state   state
 	flags   flag
 }
@@ -125,7 +125,7 @@ func (s *Conditions) Observe(d *event.Delta, holds, first bool, now time.Time, e
 	}
 	o := d.Object()
 	if c != nil && c.object.UID() != o.UID() && o.UID() != "" { // its end was not seen
-		edges = s.end(c, &event.Delta{Source: d.Source, Op: event.Deleted, Old: c.object, Stale: true, Seen: d.Seen, Durable: c.durable}, now, edges)
+		edges = s.end(c, &event.Delta{Source: d.Source, Op: event.Deleted, Old: c.object, Stale: true, Seen: d.Seen}, now, edges)
 		c = nil
 	}
 	if d.New == nil || !holds {
@@ -143,7 +143,7 @@ func (s *Conditions) Observe(d *event.Delta, holds, first bool, now time.Time, e
 
 // begin takes up a condition that holds now and did not before.
 func (s *Conditions) begin(c *Condition, h uint64, d *event.Delta, first bool, now time.Time, edges []*event.Delta) []*event.Delta {
-	c.object, c.durable = d.New, d.Durable
+	c.object = d.New
 	c.since, c.version = s.wheel.In(now), number(d.New.ResourceVersion())
 	c.began = c.version
 	c.flags |= visited
@@ -175,9 +175,6 @@ func (s *Conditions) goesOn(c *Condition, d *event.Delta, now time.Time) {
 	gap := d.Listed && version != c.version || d.Op == event.Added && version != c.version
 	c.object, c.version = d.New, version
 	c.flags |= visited
-	if d.Durable != nil {
-		c.durable = d.Durable
-	}
 	if c.state == pending && gap {
 		c.since, c.began = s.wheel.In(now), version
 		c.flags &^= late | byTime
@@ -191,7 +188,7 @@ func (s *Conditions) end(c *Condition, d *event.Delta, now time.Time, edges []*e
 	if c.state == told {
 		edge := s.edge(c, event.Left, now)
 		edge.Old, edge.New = d.Old, d.New
-		edge.Seen, edge.Stale, edge.Listed, edge.Durable = d.Seen, d.Stale, d.Listed, d.Durable
+		edge.Seen, edge.Stale, edge.Listed = d.Seen, d.Stale, d.Listed
 		edges = append(edges, edge)
 	}
 	s.forget(c)
@@ -201,7 +198,7 @@ func (s *Conditions) end(c *Condition, d *event.Delta, now time.Time, edges []*e
 // tell makes the edge that a condition holds. d is what made it so; nil: time did.
 func (s *Conditions) tell(c *Condition, d *event.Delta, now time.Time) *event.Delta {
 	edge := s.edge(c, event.Entered, now)
-	edge.New, edge.Seen, edge.Durable = c.object, now, c.durable
+	edge.New, edge.Seen = c.object, now
 	if d != nil {
 		edge.Old, edge.Seen, edge.Initial, edge.Stale, edge.Listed = d.Old, d.Seen, d.Initial, d.Stale, d.Listed
 	}
