@@ -101,8 +101,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func usage(w io.Writer) {
 	fmt.Fprint(w, `Usage:
   router -config config.yaml          run until SIGINT or SIGTERM; SIGHUP reloads the configuration, as a change of the file does
-  router check -config config.yaml    report every mistake of the configuration; with -connect ask the cluster for its schemas,
-                                      with -schemas FOLDER take those that router schema pull has saved
+  router check -config config.yaml    report every mistake of the configuration; with -connect ask the cluster for its schemas and
+                                      what the router may do, and print roles with what it lacks; and try whether sinks can
+                                      be reached. With -schemas FOLDER take the schemas that router schema pull has saved
   router test [FILE | FOLDER]…        run the cases beside a configuration, without a cluster, see router test help
   router dlq list|show|retry|drop     what could not be delivered, see router dlq help
   router resync                       put everything through once more, or list anew, see router resync help
@@ -163,14 +164,17 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "router check: -connect asks the cluster, so -schemas has no effect: leave one out")
 		return exitUsage
 	}
-	problems, warnings := app.Check(ctx, *path, components(), app.CheckOptions{Connect: *connect, Schemas: *schemas})
-	if all := append(problems, warnings...); len(all) > 0 {
+	found := app.Check(ctx, *path, components(), app.CheckOptions{Connect: *connect, Schemas: *schemas})
+	if all := append(found.Problems, found.Warnings...); len(all) > 0 {
 		fmt.Fprintln(stderr, all.Quoted())
 	}
-	if len(problems) > 0 {
+	fmt.Fprint(stdout, found.Roles)
+	if len(found.Problems) > 0 {
 		return exitUsage
 	}
-	fmt.Fprintf(stdout, "%s: ok\n", *path)
+	if found.Roles == "" {
+		fmt.Fprintf(stdout, "%s: ok\n", *path)
+	}
 	return exitOK
 }
 

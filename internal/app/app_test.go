@@ -178,7 +178,7 @@ routes:
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := write(t, c.config)
-			problems, _ := app.Check(t.Context(), file, components(&journal{}), app.CheckOptions{})
+			problems := app.Check(t.Context(), file, components(&journal{}), app.CheckOptions{}).Problems
 			var got []string
 			if len(problems) > 0 {
 				got = strings.Split(strings.ReplaceAll(problems.Error(), filepath.Dir(file)+"/", ""), "\n")

@@ -16,6 +16,9 @@ import (
 // starts with what it knows by itself.
 const openAPITimeout = 10 * time.Second
 
+// connectTimeout is how long it may take to find out what the router may do in the cluster, and whether sinks can be reached.
+const connectTimeout = time.Minute
+
 // pullTimeout is how long it may take to read all the documents of a cluster; there is one for each group and version.
 const pullTimeout = 2 * time.Minute
 

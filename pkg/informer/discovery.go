@@ -91,10 +91,7 @@ const maxOpenAPI = 64 << 20
 // OpenAPI returns the OpenAPI v3 document of a group and version, as the API server has it; group "" is the core group. Of a version
 // that it does not have, it returns nil.
 func (c *Client) OpenAPI(ctx context.Context, group, version string) ([]byte, error) {
-	path := "openapi/v3/apis/" + group + "/" + version
-	if group == "" {
-		path = "openapi/v3/api/" + version
-	}
+	path := openAPIPath(group, version)
 	resp, err := c.get(ctx, path, nil, "application/json", idleTimeout)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -111,6 +108,13 @@ func (c *Client) OpenAPI(ctx context.Context, group, version string) ([]byte, er
 		return nil, fmt.Errorf("read %s: it has more than %d bytes", path, maxOpenAPI)
 	}
 	return text, nil
+}
+
+func openAPIPath(group, version string) string {
+	if group == "" {
+		return "openapi/v3/api/" + version
+	}
+	return "openapi/v3/apis/" + group + "/" + version
 }
 
 // OpenAPIVersions returns the groups and versions that the API server has an OpenAPI v3 document of, sorted.

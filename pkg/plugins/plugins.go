@@ -96,6 +96,9 @@ type Factory[T any] struct {
 	// Files returns the files whose content is part of the configuration, of a node that Check accepted: when one of them changes, a
 	// reload opens the component anew. nil: there are none.
 	Files func(node config.Node) []string
+	// Probe finds out whether what the configuration leads to can be reached, as far as that can be done without sending anything:
+	// `router check -connect` calls it, with a node that Check accepted. The error names no secrets. nil: there is nothing to reach.
+	Probe func(ctx context.Context, node config.Node) error
 	// Open makes one. It is called only with a node that Check accepted.
 	Open func(ctx context.Context, node config.Node, env Env) (T, error)
 	// Lookups returns what a handler may look up, of a node that Check accepted. The host refuses what there is not, and lets the

@@ -41,6 +41,7 @@ headers:
 timeout: 10s
 `,
 		Check: func(node config.Node) config.Problems { return node.Decode(&Config{}) },
+		Probe: probe,
 		Open: func(_ context.Context, node config.Node, env plugins.Env) (plugins.Sink, error) {
 			var c Config
 			if err := node.Decode(&c).Err(); err != nil {

@@ -1,0 +1,130 @@
+package informer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// Right is something that may be done at the API server.
+type Right struct {
+	Verb      string
+	Group     string
+	Resource  string // empty: Path
+	Name      string // of the one object that it is about; empty: all
+	Namespace string // empty: all, or the resource has none
+	Path      string // of no resource, as /apis/apps/v1
+}
+
+// Rights returns what it takes to watch: the first needed are those without which nothing works. Optional are those without which
+// something is done in a way that costs more.
+func (s *Spec) Rights() (needed, optional []Right) {
+	right := func(verb string) Right {
+		return Right{Verb: verb, Group: s.Resource.Group, Resource: s.Resource.Resource, Namespace: s.Namespace}
+	}
+	path := "/apis/" + s.Resource.Group + "/" + s.Resource.Version
+	if s.Resource.Group == "" {
+		path = "/api/" + s.Resource.Version
+	}
+	needed = []Right{right("list"), right("watch"), {Verb: "get", Path: path}}
+	if s.Selective() {
+		optional = []Right{right("get")} // see Watch.exists
+	}
+	return needed, optional
+}
+
+// IdentityRight is what [Client.Identity] takes.
+func IdentityRight() Right {
+	return Right{Verb: "get", Resource: "namespaces", Name: "kube-system", Namespace: "kube-system"}
+}
+
+// OpenAPIRight is what [Client.OpenAPI] takes for a group and version.
+func OpenAPIRight(group, version string) Right {
+	return Right{Verb: "get", Path: "/" + openAPIPath(group, version)}
+}
+
+// Allowed asks the API server whether the client has a right. The error says that it does not tell.
+func (c *Client) Allowed(ctx context.Context, r Right) (bool, error) {
+	type resource struct {
+		Namespace string `json:"namespace,omitempty"`
+		Verb      string `json:"verb"`
+		Group     string `json:"group"`
+		Resource  string `json:"resource"`
+		Name      string `json:"name,omitempty"`
+	}
+	type path struct {
+		Path string `json:"path"`
+		Verb string `json:"verb"`
+	}
+	var review struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Spec       struct {
+			Resource *resource `json:"resourceAttributes,omitempty"`
+			Path     *path     `json:"nonResourceAttributes,omitempty"`
+		} `json:"spec"`
+		Status struct {
+			Allowed bool `json:"allowed"`
+		} `json:"status"`
+	}
+	review.APIVersion, review.Kind = "authorization.k8s.io/v1", "SelfSubjectAccessReview"
+	if r.Resource == "" {
+		review.Spec.Path = &path{r.Path, r.Verb}
+	} else {
+		review.Spec.Resource = &resource{r.Namespace, r.Verb, r.Group, r.Resource, r.Name}
+	}
+	err := c.post(ctx, "apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review)
+	return review.Status.Allowed, err
+}
+
+// User asks the API server who the client is to it.
+func (c *Client) User(ctx context.Context) (string, error) {
+	var review struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Status     struct {
+			UserInfo struct {
+				Username string `json:"username"`
+			} `json:"userInfo"`
+		} `json:"status"`
+	}
+	review.APIVersion, review.Kind = "authentication.k8s.io/v1", "SelfSubjectReview"
+	err := c.post(ctx, "apis/authentication.k8s.io/v1/selfsubjectreviews", &review)
+	return review.Status.UserInfo.Username, err
+}
+
+// post sends a question and reads the answer over it. Nothing is made of it in the cluster.
+func (c *Client) post(ctx context.Context, path string, question any) error {
+	if c.limit != nil {
+		if err := c.limit.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, headerTimeout, errSlow)
+	defer cancel()
+	text, err := json.Marshal(question)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.JoinPath(path).String(), bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated && resp.StatusCode != http.StatusOK {
+		return statusError(resp)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, MaxObject)).Decode(question); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return nil
+}

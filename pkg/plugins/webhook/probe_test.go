@@ -1,0 +1,68 @@
+package webhook_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/pkg/plugins/webhook"
+)
+
+// TestProbe: a connection is made and no request sent, and what is wrong is said without the URL's secrets.
+func TestProbe(t *testing.T) {
+	var requests, connections atomic.Int32
+	count := func(s *httptest.Server) {
+		s.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) })
+		s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				connections.Add(1)
+			}
+		}
+		t.Cleanup(s.Close)
+	}
+	plain, encrypted := httptest.NewUnstartedServer(nil), httptest.NewUnstartedServer(nil)
+	count(plain)
+	count(encrypted)
+	plain.Start()
+	encrypted.StartTLS()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuses := "http://u:s3cret@" + closed.Addr().String() + "/s3cret"
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, config, want string
+		connects           bool
+	}{
+		{"there", fmt.Sprintf("url: %s/s3cret", plain.URL), "", true},
+		{"a certificate that nobody vouches for", fmt.Sprintf("url: %s/s3cret", encrypted.URL), "certificate", true},
+		{"refused", "url: " + refuses, "http://127.0.0.1:", false},
+		{"no secret", "url: {file: " + filepath.Join(t.TempDir(), "none") + "}", "url: ", false},
+		{"no header", fmt.Sprintf("{url: %s, headers: {a: {env: NO_SUCH_VARIABLE}}}", plain.URL), "header a: ", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := connections.Load()
+			err := webhook.Factory().Probe(t.Context(), plugintest.Node(t, c.config))
+			if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret")) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			if !c.connects && connections.Load() != before {
+				t.Error("it has connected")
+			}
+		})
+	}
+	plain.Close()
+	encrypted.Close() // wait for what they do
+	if requests.Load() != 0 || connections.Load() < 2 {
+		t.Errorf("%d requests in %d connections", requests.Load(), connections.Load())
+	}
+}
