@@ -81,7 +81,7 @@ func components(j *journal) app.Components {
 			j.add(fmt.Sprintf("open %s for %d", env.Name, env.Workers))
 			return part{env.Name, j}, nil
 		}}},
-		Emit: func(*expr.Program, expr.Cache) plugins.Handler { return part{"emit", j} },
+		Emit: func(*expr.Program, expr.Cache, bool) plugins.Handler { return part{"emit", j} },
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 type Components struct {
 	Handlers []plugins.Factory[plugins.Handler]
 	Sinks    []plugins.Factory[plugins.Sink]
-	// Emit makes the handler of a route that has `emit` instead of `handle`.
-	Emit func(*expr.Program, expr.Cache) plugins.Handler
+	// Emit makes the handler of a route that has `emit` instead of `handle`; grouped: one that makes the events of a batch together.
+	Emit func(p *expr.Program, cache expr.Cache, grouped bool) plugins.Handler
 }
 
 // Kinds describes the kinds, for the schema and the reference of the configuration.

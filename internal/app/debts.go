@@ -20,7 +20,15 @@ func (s *state) resolve(resource resolver) { s.resource.Store(&resource) }
 
 // restoreRoute gives a route what it owed, under its former name too.
 func (s *state) restoreRoute(route *config.Route) error {
-	if waits, err := s.inherit(route); waits || err != nil {
+	waits, err := s.inherit(route)
+	if err != nil {
+		return err
+	}
+	was := ""
+	if waits {
+		was = route.Was
+	}
+	if err := s.restoreRules(s.pipeline, route.Name, route.Name, was); waits || err != nil {
 		return err
 	}
 	owed, debt, err := s.debt(route, *s.resource.Load())
@@ -28,6 +36,29 @@ func (s *state) restoreRoute(route *config.Route) error {
 		return err
 	}
 	return s.pipeline.Restore(route.Name, owed, debt)
+}
+
+// restoreRules gives a route what rules about time knew under some names, an empty one being none. Where two knew something of the same, that
+// of the first counts.
+func (s *state) restoreRules(to interface {
+	RestoreRules(name string, records []checkpoint.RuleRecord) error
+}, route string, names ...string,
+) error {
+	var all []checkpoint.RuleRecord
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		records, err := s.db.LoadRules(name)
+		if err != nil {
+			return err
+		}
+		all = append(all, records...)
+	}
+	if err := to.RestoreRules(route, all); err != nil {
+		s.log.Warn("what rules about time knew is lost in part", "err", err)
+	}
+	return nil
 }
 
 // inherit puts what a route owed under its former name under the present one. Where that cannot be written (a full disk is no reason not

@@ -78,7 +78,17 @@ func (r *router) comeBack(change *pipeline.Change) error {
 func (r *router) comesBack(change *pipeline.Change, p routePlan, appears bool) error {
 	var own checkpoint.Debt
 	var head []checkpoint.Owed
-	var err error
+	name, was := "", ""
+	if appears {
+		name = p.Name
+	}
+	if r.heirs[p.Name] {
+		was = p.Was
+	}
+	err := r.state.restoreRules(change, p.Name, name, was)
+	if err != nil {
+		return err
+	}
 	if appears {
 		if head, own, err = r.state.debt(p.Route, r.resource); err != nil {
 			return err

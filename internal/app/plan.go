@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -37,14 +38,15 @@ type sourcePlan struct {
 type routePlan struct {
 	*config.Route
 
-	filter, when, emit, key *expr.Program
+	filter, when, emit, key *expr.Program         // key: that of the route, or of its groups
+	limit                   *expr.Program         // the key of the limit
 	grants                  []plugins.LookupGrant // of its handler
 }
 
 // lookups returns the sources that the route's expressions, or its handler, look things up in.
 func (r *routePlan) lookups() []string {
 	names := sourcesOf(r.grants)
-	for _, p := range []*expr.Program{r.filter, r.when, r.emit, r.key} {
+	for _, p := range []*expr.Program{r.filter, r.when, r.emit, r.key, r.limit} {
 		if p != nil {
 			names = append(names, p.Sources()...)
 		}
@@ -208,9 +210,15 @@ func (c *compiler) route(r *config.Route) routePlan {
 		Route:  r,
 		filter: c.condition(r.Filter, expr.Filter, r.From),
 		emit:   c.compile(r.Emit, expr.Emit, r.From...),
-		key:    c.compile(r.Key, expr.Key, r.From...),
+		key:    c.compile(cmp.Or(r.Key, r.Batch.By), expr.Key, r.From...),
 	}
 	p.when = c.when(r, p.emit)
+	if r.Limit != nil {
+		p.limit = c.compile(r.Limit.Key, expr.Key, r.From...)
+	}
+	if r.Batch.By == nil && p.emit != nil && p.emit.Uses("objects") {
+		c.problems = append(c.problems, r.Emit.Problem(1, 0, "objects is for groups: set batch.by, or write object"))
+	}
 	return p
 }
 

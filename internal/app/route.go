@@ -28,7 +28,9 @@ func (r *router) route(p *routePlan) pipeline.Route {
 		HandlerName: p.Handle,
 		Existing:    p.Existing == config.ExistingDeliver, Known: r.known[p.Name], Renew: r.heirs[p.Name],
 		Deliver: deliver(p.Deliver), Overflow: overflow(p.Overflow), OnFailure: onFailure(p.OnFailure),
-		Batch:       pipeline.Batch{Size: p.Batch.Size, Wait: p.Batch.Wait},
+		Batch:   pipeline.Batch{Size: p.Batch.Size, Wait: p.Batch.Wait},
+		Grouped: p.Batch.By != nil, Joint: p.Batch.By != nil && p.emit != nil,
+		Debounce: pipeline.Debounce(p.Debounce), MaxAge: p.MaxAge,
 		Concurrency: p.Concurrency, Capacity: p.Queue.Memory, Disk: int64(p.Queue.Disk),
 		Retry: pipeline.Retry{Attempts: p.Retry.Attempts, Backoff: p.Retry.Backoff, Max: p.Retry.Max, MaxAge: p.Retry.MaxAge},
 	}
@@ -45,7 +47,7 @@ func (r *router) route(p *routePlan) pipeline.Route {
 		route.Sinks = append(route.Sinks, pipeline.NamedSink{Name: name, Version: sink.version, Sink: sink.it})
 	}
 	if p.emit != nil {
-		route.HandlerName, route.Handler = "emit", r.opts.Components.Emit(p.emit, cache)
+		route.HandlerName, route.Handler = "emit", r.opts.Components.Emit(p.emit, cache, route.Joint)
 	}
 	if p.filter != nil {
 		route.Filter = r.filter(p.Name, p.filter, p.Filter, cache)
@@ -53,12 +55,21 @@ func (r *router) route(p *routePlan) pipeline.Route {
 	if p.when != nil {
 		route.When = r.when(p, cache)
 	}
-	if p.key != nil {
-		route.Key = func(ctx context.Context, d *event.Delta) (string, error) {
-			return p.key.Key(ctx, expr.Input{Delta: d, Cache: cache})
-		}
+	route.Key = keyOf(p.key, cache)
+	if p.Limit != nil {
+		route.Limit = pipeline.Limit{Key: keyOf(p.limit, cache), Every: p.Limit.Every, Burst: p.Limit.Burst}
 	}
 	return route
+}
+
+// keyOf returns a function that asks for a key; nil: there is none.
+func keyOf(p *expr.Program, cache expr.Cache) func(context.Context, *event.Delta) (string, error) {
+	if p == nil {
+		return nil
+	}
+	return func(ctx context.Context, d *event.Delta) (string, error) {
+		return p.Key(ctx, expr.Input{Delta: d, Cache: cache})
+	}
 }
 
 // place says where in the configuration an evaluation failed, as file:line:column.

@@ -94,7 +94,7 @@ func checkNames(n Node, reserved []string) (problems Problems) {
 
 // checkDefines checks that the names are fit for CEL.
 func checkDefines(n Node) (problems Problems) {
-	builtIn := []string{"object", "oldObject", "op", "source", "cluster", "now", "since", "late", "repeat"}
+	builtIn := []string{"object", "oldObject", "op", "source", "cluster", "now", "since", "late", "repeat", "suppressed", "objects"}
 	reserved := []string{
 		"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop",
 		"package", "namespace", "return", "var", "void", "while",
@@ -158,6 +158,7 @@ func (r *Route) Validate(n Node) (problems Problems) {
 	problems = append(problems, r.Filter.check(n.At("filter"), r.From)...)
 	problems = append(problems, r.When.check(n.At("when"), r.From)...)
 	problems = append(problems, r.checkTime(n)...)
+	problems = append(problems, r.checkShape(n)...)
 	problems = append(problems, checkOnce(n.At("from"), r.From)...)
 	problems = append(problems, checkOnce(n.At("on"), r.On)...)
 	return append(problems, checkOnce(n.At("to"), r.To)...)

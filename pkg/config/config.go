@@ -100,7 +100,7 @@ type Route struct {
 	From        []string `yaml:"from,required" min:"1" doc:"Sources."`
 	On          []string `yaml:"on" default:"added updated deleted" enum:"added updated deleted deselected sync entered left" min:"1" doc:"What happened to the object; with when, entered and left (the default then): the condition holds, and holds no longer."`
 	Filter      *Filter  `yaml:"filter" doc:"CEL, bool: whether the route wants the delta; one expression, or one by source. Absent: every one."`
-	Emit        *Expr    `yaml:"emit" doc:"CEL, a map or a list of maps: the data of the events."`
+	Emit        *Expr    `yaml:"emit" doc:"CEL, a map or a list of maps: the data of the events; event(map) can say withType(text) and withSubject(text) too."`
 	Key         *Expr    `yaml:"key" doc:"CEL, string, int or bool: deltas of one key stay in order. Absent: the object."`
 	Handle      string   `yaml:"handle" doc:"Handler that makes the events. Absent: the delta itself is the event."`
 	To          []string `yaml:"to,required" min:"1" doc:"Sinks."`
@@ -115,16 +115,20 @@ type Route struct {
 
 	// Rules about time.
 
-	When  *Filter       `yaml:"when" doc:"CEL, bool, over object and now: a condition. The route tells when it begins to hold for an object, and when it ends; one expression, or one by source."`
-	For   time.Duration `yaml:"for" min:"1s" doc:"How long the condition of when must hold until it is told as entered. With on: deleted, how long an object must be gone."`
-	Every time.Duration `yaml:"every" min:"1s" doc:"How often it is told again, as repeat, that the condition of when still holds. Absent: once."`
-	Check time.Duration `yaml:"check" min:"1s" doc:"How often when is evaluated anew for every object, whatever changes: for conditions with now."`
+	When     *Filter       `yaml:"when" doc:"CEL, bool, over object and now: a condition. The route tells when it begins to hold for an object, and when it ends; one expression, or one by source."`
+	For      time.Duration `yaml:"for" min:"1s" doc:"How long the condition of when must hold until it is told as entered. With on: deleted, how long an object must be gone."`
+	Every    time.Duration `yaml:"every" min:"1s" doc:"How often it is told again, as repeat, that the condition of when still holds. Absent: once."`
+	Check    time.Duration `yaml:"check" min:"1s" doc:"How often when is evaluated anew for every object, whatever changes: for conditions with now."`
+	Limit    *Limit        `yaml:"limit" doc:"How often a key is delivered. What is more is counted, and the next one that is delivered says how many, as suppressed. What tells that a condition ended is always delivered."`
+	Debounce Debounce      `yaml:"debounce" doc:"How long nothing may happen to an object, or under the key of the route, until its net change is delivered."`
+	MaxAge   time.Duration `yaml:"maxAge" min:"1s" doc:"How old a change may be that is delivered. What is older is a dead letter, or is dropped if onFailure says so. Absent: of any age."`
 }
 
 // Batch bounds what a handler gets at once.
 type Batch struct {
 	Size int           `yaml:"size" default:"64" min:"1" max:"10000" doc:"Most deltas of a batch."`
-	Wait time.Duration `yaml:"wait" default:"10ms" max:"1m" doc:"How long a batch waits to become full."`
+	Wait time.Duration `yaml:"wait" default:"10ms" max:"24h" doc:"How long a batch waits to become full: at most 1m, unless it is a group."`
+	By   *Expr         `yaml:"by" doc:"CEL, string, int or bool: what names a group. A batch is of one group, and emit makes the events of all of it: objects has theirs, object is the last one."`
 }
 
 // Queue bounds what a route owes.

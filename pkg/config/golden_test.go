@@ -91,13 +91,23 @@ func describe(cfg *config.Config) string {
 				delete(expressions, "filter")
 			}
 		}
+		expressions["batch.by"] = r.Batch.By
+		if r.Limit != nil {
+			expressions["limit.key"] = r.Limit.Key
+		}
 		for what, e := range inOrder(expressions) {
 			if e != nil {
 				fmt.Fprintf(&b, "  %s: %q\n", what, e.Text)
 			}
 		}
-		fmt.Fprintf(&b, "  existing=%s deliver=%s overflow=%s onFailure=%s concurrency=%d batch=%+v queue=%+v retry=%+v\n",
-			r.Existing, r.Deliver, r.Overflow, r.OnFailure, r.Concurrency, r.Batch, r.Queue, r.Retry)
+		fmt.Fprintf(&b, "  existing=%s deliver=%s overflow=%s onFailure=%s concurrency=%d batch={Size:%d Wait:%s} queue=%+v retry=%+v\n",
+			r.Existing, r.Deliver, r.Overflow, r.OnFailure, r.Concurrency, r.Batch.Size, r.Batch.Wait, r.Queue, r.Retry)
+		if r.Limit != nil {
+			fmt.Fprintf(&b, "  limit every=%s burst=%d\n", r.Limit.Every, r.Limit.Burst)
+		}
+		if r.Debounce.Quiet > 0 || r.MaxAge > 0 {
+			fmt.Fprintf(&b, "  debounce=%+v maxAge=%s\n", r.Debounce, r.MaxAge)
+		}
 	}
 	return b.String()
 }

@@ -148,6 +148,8 @@ func structOf(t reflect.Type) reflect.Type {
 	switch t {
 	case reflect.TypeFor[Node](), reflect.TypeFor[Expr](), reflect.TypeFor[Filter](), reflect.TypeFor[Secret]():
 		return nil
+	case reflect.TypeFor[Debounce]():
+		return reflect.TypeFor[debounceForm]()
 	}
 	switch t.Kind() {
 	case reflect.Struct:
@@ -169,6 +171,8 @@ func kindOf(t reflect.Type, f field) string {
 		return "CEL, or a mapping of sources to CEL"
 	case reflect.TypeFor[Secret]():
 		return "secret"
+	case reflect.TypeFor[Debounce]():
+		return "duration, or a mapping"
 	case reflect.TypeFor[Component]():
 		return "`{kind: configuration}`"
 	case reflect.TypeFor[time.Duration]():

@@ -96,6 +96,9 @@ func (of schemas) typeSchema(t reflect.Type, f field) schema {
 		form := of.structSchema(reflect.TypeFor[secretForm]())
 		form.Type, form.MinProperties, form.MaxProperties = "object", 1, 1
 		return schema{AnyOf: []schema{{Type: "string"}, form}}
+	case reflect.TypeFor[Debounce]():
+		form := of.structSchema(reflect.TypeFor[debounceForm]())
+		return schema{AnyOf: []schema{scalarSchema(reflect.TypeFor[time.Duration](), f), form}}
 	case reflect.TypeFor[Component]():
 		return of.componentSchema(of.kinds.of(f.key))
 	}

@@ -198,8 +198,9 @@ func resultProblem(t *cel.Type, usage Usage) string {
 	case Emit:
 		t = unwrapOptional(t)
 		want = "a map or a list of maps"
-		ok = t.Kind() == types.MapKind || t.Kind() == types.StructKind || t.Kind() == types.ListKind &&
-			(isA(t.Parameters(), types.MapKind) || isA(t.Parameters(), types.StructKind))
+		if ok = isEvent(t); !ok && t.Kind() == types.ListKind {
+			ok = len(t.Parameters()) != 1 || isEvent(t.Parameters()[0]) || t.Parameters()[0].Kind() == types.DynKind || t.Parameters()[0].Kind() == types.TypeParamKind
+		}
 	case Key:
 		want = "a string, an int or a bool"
 		ok = t.Kind() == types.StringKind || t.Kind() == types.IntKind || t.Kind() == types.UintKind || t.Kind() == types.BoolKind
@@ -234,9 +235,9 @@ func unwrapOptional(t *cel.Type) *cel.Type {
 	return t
 }
 
-// isA reports whether the element type of a list is of that kind, or not known. An empty list's is a free parameter.
-func isA(params []*cel.Type, kind types.Kind) bool {
-	return len(params) != 1 || params[0].Kind() == kind || params[0].Kind() == types.DynKind || params[0].Kind() == types.TypeParamKind
+// isEvent reports whether values of the type are the data of an event, or one with a type or subject.
+func isEvent(t *cel.Type) bool {
+	return t.Kind() == types.MapKind || t.Kind() == types.StructKind || t.IsExactType(eventType)
 }
 
 // place finds where in which text the node of the linked tree stands. Line 0: not known.

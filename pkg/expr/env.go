@@ -61,13 +61,17 @@ const (
 	nameSince     = "since"
 	nameLate      = "late"
 	nameRepeat    = "repeat"
-	nameInput     = "@input"
+
+	nameSuppressed = "suppressed"
+	nameObjects    = "objects"
+
+	nameInput = "@input"
 )
 
 // NewEnv prepares the environment and compiles the defines, whether they are used or not. If some of them have mistakes, whatever
 // the objects look like, the error holds one *[CompileError] for each, with Define set: take them apart with [CompileErrors].
 func NewEnv(cfg EnvConfig) (*Env, error) {
-	base, err := cel.NewEnv(slices.Concat(libraries(), ourFunctions())...)
+	base, err := cel.NewEnv(slices.Concat(libraries(), ourFunctions(), eventFunctions())...)
 	if err != nil {
 		return nil, fmt.Errorf("CEL environment: %w", err)
 	}
@@ -164,6 +168,8 @@ func variables(object *cel.Type) []cel.EnvOption {
 		cel.Variable(nameSince, cel.TimestampType),
 		cel.Variable(nameLate, cel.BoolType),
 		cel.Variable(nameRepeat, cel.BoolType),
+		cel.Variable(nameSuppressed, cel.IntType),
+		cel.Variable(nameObjects, cel.ListType(object)),
 		cel.Variable(nameInput, cel.DynType),
 	}
 }

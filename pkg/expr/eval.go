@@ -25,7 +25,7 @@ func (p *Program) start(in Input) *evaluation {
 	if p.others != nil && in.Delta != nil && p.others[in.Delta.Source] != nil {
 		p = p.others[in.Delta.Source]
 	}
-	*e = evaluation{program: p, delta: in.Delta, cache: in.Cache, budget: in.Budget, meter: meter{left: p.limit * bytesPerCost}}
+	*e = evaluation{program: p, delta: in.Delta, cache: in.Cache, budget: in.Budget, group: in.Group, meter: meter{left: p.limit * bytesPerCost}}
 	if in.Delta != nil {
 		e.of = in.Delta.Object()
 	}
@@ -148,8 +148,24 @@ func (in *evaluation) ruled(name string) (any, bool) {
 		return types.Bool(d.Late), true
 	case nameRepeat:
 		return types.Bool(d.Repeat > 0), true
+	case nameSuppressed:
+		return types.Int(d.Suppressed), true
+	case nameObjects:
+		return in.objectsOf(in.group), true
 	}
 	return nil, false
+}
+
+// objectsOf is `objects`: those of a group of deltas, or the one that there is.
+func (in *evaluation) objectsOf(group []*event.Delta) ref.Val {
+	if len(group) == 0 {
+		group = []*event.Delta{in.delta}
+	}
+	vals := make([]ref.Val, len(group))
+	for i, d := range group {
+		vals[i] = in.found(d.Source, d.Object())
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, vals)
 }
 
 // Parent implements cel.Activation.

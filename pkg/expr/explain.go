@@ -22,7 +22,7 @@ func (p *Program) Value(ctx context.Context, in Input) ([]byte, error) {
 		return nil, err
 	}
 	w := writer{room: maxOutput}
-	if err := w.value(unwrap(v)); err != nil {
+	if err := w.value(shown(unwrap(v))); err != nil {
 		return nil, p.evalError(err)
 	}
 	return w.take(), nil

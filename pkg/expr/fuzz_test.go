@@ -59,8 +59,8 @@ func FuzzEvaluate(f *testing.F) {
 			events, err := p.Emit(t.Context(), in)
 			ours(t, err)
 			for _, e := range events {
-				if !json.Valid(e) && utf8.ValidString(before+after) {
-					t.Errorf("not JSON: %s", e)
+				if !json.Valid(e.Data) && utf8.ValidString(before+after) {
+					t.Errorf("not JSON: %s", e.Data)
 				}
 			}
 		}

@@ -127,6 +127,9 @@ func (l *linker) call(n int, u unit, e ast.Expr) {
 	case fnDiff, fnManagers, fnController:
 		l.object(n, u, e)
 		return
+	case fnEvent:
+		l.event(u, e)
+		return
 	default:
 		return
 	}
@@ -182,7 +185,7 @@ func (l *linker) variable(u unit, e ast.Expr) {
 		if l.usage != When {
 			l.problem(u, e, "now exists in when only, whose value is looked at again and again; a delta is the same whenever it is looked at")
 		}
-	case nameSince, nameLate, nameRepeat:
+	case nameSince, nameLate, nameRepeat, nameSuppressed, nameObjects:
 		l.uses = append(l.uses, name)
 		if l.usage != Emit {
 			l.problem(u, e, "%s exists in emit only", name)

@@ -70,6 +70,8 @@ func BySource(programs map[string]*Program) *Program {
 type Input struct {
 	Delta *event.Delta
 	Cache Cache // may be nil for a program without [Program.Sources]
+	// Group is the deltas that the value is about together, of which Delta is the last one: `objects` has their objects. nil: Delta alone.
+	Group []*event.Delta
 	// Budget is shared with other evaluations; nil: the program's own limit is all.
 	Budget *Budget
 }
@@ -84,7 +86,7 @@ type Cache interface {
 	Get(source, namespace, name string) *event.Object
 }
 
-// Uses reports whether the expression refers to a variable of the rules about time: now, since, late or repeat.
+// Uses reports whether the expression refers to a variable of the rules about time: now, since, late, repeat, suppressed or objects.
 func (p *Program) Uses(variable string) bool {
 	if slices.Contains(p.uses, variable) {
 		return true
@@ -157,9 +159,14 @@ func unwrap(v ref.Val) ref.Val {
 	return types.NullValue
 }
 
-// Emit evaluates an emit: the events as JSON objects. A result of null or an absent optional is no event. Errors are as with
-// [Program.Match].
-func (p *Program) Emit(ctx context.Context, in Input) ([][]byte, error) {
+// Emitted is an event that an emit makes.
+type Emitted struct {
+	Type, Subject string // empty: as by default
+	Data          []byte // a JSON object
+}
+
+// Emit evaluates an emit. A result of null or an absent optional is no event. Errors are as with [Program.Match].
+func (p *Program) Emit(ctx context.Context, in Input) ([]Emitted, error) {
 	e := p.start(in)
 	defer e.release()
 	v, err := e.run(ctx)
@@ -177,16 +184,21 @@ func (p *Program) Emit(ctx context.Context, in Input) ([][]byte, error) {
 			vals = append(vals, it.Next())
 		}
 	}
-	events := make([][]byte, 0, len(vals))
+	events := make([]Emitted, 0, len(vals))
 	w := writer{room: maxOutput}
 	for _, v := range vals {
+		var e Emitted
+		if named, ok := v.(*eventValue); ok {
+			e.Type, e.Subject, v = named.name, named.subject, named.data
+		}
 		if _, ok := v.(traits.Mapper); !ok {
 			return nil, p.wrongResult(v)
 		}
 		if err := w.value(v); err != nil {
 			return nil, p.evalError(err)
 		}
-		events = append(events, w.take())
+		e.Data = w.take()
+		events = append(events, e)
 	}
 	return events, nil
 }
@@ -242,6 +254,7 @@ type evaluation struct {
 	of      *event.Object // object
 	cache   Cache
 	budget  *Budget
+	group   []*event.Delta
 	meter   meter
 	// The values of the variables, made at first use, and what was learned about where their fields are.
 	object, oldObject ref.Val

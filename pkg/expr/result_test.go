@@ -122,13 +122,25 @@ func TestEmit(t *testing.T) {
 		},
 		`object.metadata.labels.transformMap(k, v, v + "!")`:                     {`{"a.b/c":"x!","app":"web!"}`},
 		`{"crashing": crashing, "args": object.spec.containers[1].args + ["x"]}`: {`{"args":["-v","x"],"crashing":true}`},
+
+		`event({"a": 1})`: {`{"a":1}`},
+		`event(object.metadata.labels).withSubject("").withType("t")`:                                  {`t||{"app": "web", "a.b/c": "x"}`},
+		`event({"a": 1}).withType("pager." + op).withSubject(object.spec.nodeName)`:                    {`pager.updated|n1|{"a":1}`},
+		`[event({"a": 1}).withSubject("s").withSubject("u"), {"b": 2}, event({"c": object.spec.big})]`: {`|u|{"a":1}`, `{"b":2}`, `{"c":9007199254740993}`},
+		`object.spec.containers.map(c, event({"c": c.image}).withType(c.name))`:                        {`a||{"c":"i:1"}`, `b||{"c":"i:2"}`},
+		`op == "added" ? [event({"a": 1})] : []`:                                                       {},
+		`{"suppressed": suppressed, "names": objects.map(o, o.metadata.name)}`:                         {`{"names":["web-0"],"suppressed":0}`},
 	} {
 		events, err := compile(t, text, expr.Emit).Emit(t.Context(), in)
 		var got []string
 		for _, e := range events {
-			got = append(got, string(e))
-			if !json.Valid(e) || bytes.ContainsRune(e, '\n') {
-				t.Errorf("%s: not JSON in one line: %s", text, e)
+			line := string(e.Data)
+			if e.Type != "" || e.Subject != "" {
+				line = e.Type + "|" + e.Subject + "|" + line
+			}
+			got = append(got, line)
+			if !json.Valid(e.Data) || bytes.ContainsRune(e.Data, '\n') {
+				t.Errorf("%s: not JSON in one line: %s", text, e.Data)
 			}
 		}
 		if err != nil || !slices.Equal(got, want) {
@@ -137,7 +149,8 @@ func TestEmit(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		`{"a": object.spec.absent}`: "absent", `{"a": quantity("1")}`: "type", `{"a": 1.0 / 0.0}`: "type", `object.spec.replicas`: "type",
-		`[dyn(1), {}]`: "type", `{1.5: 1}.transformMap(k, v, v)`: "type", `{"a": type(1)}`: "type",
+		`[dyn(1), {}]`: "type", `event(dyn(1))`: "type", `{"a": event({})}`: "type", `event({"a": object.spec.absent})`: "absent",
+		`event({}).withType(dyn(1))`: "type", `{1.5: 1}.transformMap(k, v, v)`: "type", `{"a": type(1)}`: "type",
 	} {
 		p, err := environment(t).Compile(text, expr.Emit, "pods")
 		if err != nil {
@@ -149,11 +162,38 @@ func TestEmit(t *testing.T) {
 	}
 }
 
+// An emit of a group sees the objects of all its deltas, and how many the limit held back before.
+func TestEmitGroup(t *testing.T) {
+	in := updated(t, web, web)
+	last := *in.Delta
+	last.Suppressed = 7
+	gone := &event.Delta{Source: "pods", Op: event.Deleted, Old: in.Delta.New}
+	in.Delta, in.Group = &last, []*event.Delta{gone, in.Delta, &last}
+	text := `{"n": size(objects), "nodes": objects.map(o, o.spec.nodeName), "last": objects[2] == object, "held": suppressed + size(objects)}`
+	events, err := compile(t, text, expr.Emit).Emit(t.Context(), in)
+	if want := `{"held":10,"last":true,"n":3,"nodes":["n1","n1","n1"]}`; err != nil || len(events) != 1 || string(events[0].Data) != want {
+		t.Errorf("got %v %v, want %s", events, err, want)
+	}
+}
+
+// What router eval shows of an event is what it is made of.
+func TestValueOfEvent(t *testing.T) {
+	for text, want := range map[string]string{
+		`event({"a": 1}).withType("t")`:                `{"data":{"a":1},"type":"t"}`,
+		`[event({"a": 1}).withSubject("s"), {"b": 2}]`: `[{"data":{"a":1},"subject":"s"},{"b":2}]`,
+	} {
+		got, err := compile(t, text, expr.Value).Value(t.Context(), updated(t, web, web))
+		if err != nil || string(got) != want {
+			t.Errorf("%s: got %s %v, want %s", text, got, err, want)
+		}
+	}
+}
+
 // One event must be one line, however the object was written.
 func TestEmitCompactsWhatHasLineBreaks(t *testing.T) {
 	in := updated(t, web, web)
 	events, err := compile(t, `{"spec": object.spec}`, expr.Emit).Emit(t.Context(), in)
-	if err != nil || len(events) != 1 || bytes.ContainsRune(events[0], '\n') || !bytes.Contains(events[0], []byte(`"big":9007199254740993`)) {
+	if err != nil || len(events) != 1 || bytes.ContainsRune(events[0].Data, '\n') || !bytes.Contains(events[0].Data, []byte(`"big":9007199254740993`)) {
 		t.Errorf("%s %v", events, err)
 	}
 }

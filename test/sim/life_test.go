@@ -246,7 +246,7 @@ func components(r *receiver, l *life) app.Components {
 				return &end{r, l, env.Name}, nil
 			},
 		}},
-		Emit: func(_ *expr.Program, cache expr.Cache) plugins.Handler {
+		Emit: func(_ *expr.Program, cache expr.Cache, _ bool) plugins.Handler {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.cache = cache

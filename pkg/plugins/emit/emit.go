@@ -1,5 +1,5 @@
 // Package emit is the handler that a route with `emit:` has: a CEL expression whose value, a map or a list of maps, is the data of
-// the events. It is no kind that is configured under `handlers`, so it has no factory.
+// the events, and may say their types and subjects. It is no kind that is configured under `handlers`, so it has no factory.
 package emit
 
 import (
@@ -11,12 +11,16 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// New returns a handler that evaluates p for every delta. p was compiled for [expr.Emit]; cache is what it looks things up in.
-func New(p *expr.Program, cache expr.Cache) plugins.Handler { return &handler{p, cache} }
+// New returns a handler that evaluates p for every delta, or, if it is grouped, once for every batch: about its last delta, whose Result
+// has the events. p was compiled for [expr.Emit]; cache is what it looks things up in.
+func New(p *expr.Program, cache expr.Cache, grouped bool) plugins.Handler {
+	return &handler{p, cache, grouped}
+}
 
 type handler struct {
 	program *expr.Program
 	cache   expr.Cache
+	grouped bool
 }
 
 // Handle implements [plugins.Handler]. An expression is a function of the delta: one that fails would fail again, so the delta is
@@ -24,7 +28,14 @@ type handler struct {
 func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
 	results := make([]plugins.Result, len(batch))
 	for i, d := range batch {
-		data, err := h.program.Emit(ctx, expr.Input{Delta: d, Cache: h.cache})
+		in := expr.Input{Delta: d, Cache: h.cache}
+		if h.grouped {
+			if i < len(batch)-1 {
+				continue
+			}
+			in.Group = batch
+		}
+		events, err := h.program.Emit(ctx, in)
 		if cancelled := ctx.Err(); cancelled != nil {
 			return nil, cancelled
 		}
@@ -35,8 +46,8 @@ func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.R
 			}
 			continue
 		}
-		for _, event := range data {
-			results[i].Events = append(results[i].Events, plugins.Emit{Data: event})
+		for _, e := range events {
+			results[i].Events = append(results[i].Events, plugins.Emit{Type: e.Type, Subject: e.Subject, Data: e.Data})
 		}
 	}
 	return results, nil

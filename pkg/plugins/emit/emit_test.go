@@ -15,6 +15,11 @@ import (
 
 func handler(t *testing.T, text string) plugins.Handler {
 	t.Helper()
+	return emit.New(compile(t, text), nil, false)
+}
+
+func compile(t *testing.T, text string) *expr.Program {
+	t.Helper()
 	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "test", Sources: map[string][]string{"pods": nil}})
 	if err != nil {
 		t.Fatal(err)
@@ -23,7 +28,7 @@ func handler(t *testing.T, text string) plugins.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return emit.New(program, nil)
+	return program
 }
 
 func TestEmit(t *testing.T) {
@@ -63,6 +68,46 @@ func TestEmit(t *testing.T) {
 				t.Errorf("got %s %q, want %q", r.Verdict, got, tt.want)
 			}
 		})
+	}
+}
+
+// Each event of a list may have a type and a subject of its own.
+func TestTypesAndSubjects(t *testing.T) {
+	h := handler(t, `[event({"a": 1}).withType("pager." + op).withSubject(object.metadata.name), {"b": 2}]`)
+	results, err := h.Handle(t.Context(), []*event.Delta{{Source: "pods", Op: event.Added, New: plugintest.Pod(t, "web-0", 7, 10)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := results[0].Events
+	if len(got) != 2 || got[0].Type != "pager.added" || got[0].Subject != "web-0" || got[1].Type != "" || got[1].Subject != "" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A group makes the events of its last delta alone, of all its objects; one that fails fails as a whole.
+func TestGroup(t *testing.T) {
+	batch := []*event.Delta{
+		{Source: "pods", Op: event.Added, New: plugintest.Pod(t, "web-0", 7, 10)},
+		{Source: "pods", Op: event.Deleted, Old: plugintest.Pod(t, "web-1", 8, 10)},
+	}
+	for text, want := range map[string]string{
+		`{"op": op, "pods": objects.map(o, o.metadata.name), "last": object.metadata.name}`: `{"last":"web-1","op":"deleted","pods":["web-0","web-1"]}`,
+		`size(objects) > 2 ? [{"n": size(objects)}] : []`:                                   "",
+		`{"a": object.spec.nodeName}`:                                                       "rejected",
+	} {
+		results, err := emit.New(compile(t, text), nil, true).Handle(t.Context(), batch)
+		if err != nil || len(results) != 2 || len(results[0].Events) != 0 || results[0].Verdict != plugins.OK {
+			t.Fatalf("%s: %v %v", text, results, err)
+		}
+		got := ""
+		if last := results[1]; plugins.IsRejected(last.Err) {
+			got = "rejected"
+		} else if len(last.Events) > 0 {
+			got = string(last.Events[0].Data)
+		}
+		if got != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
 	}
 }
 
