@@ -86,6 +86,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return eval(ctx, args[1:], stdout, stderr)
 	case "explain":
 		return explain(ctx, args[1:], stdout, stderr)
+	case "record":
+		return record(ctx, args[1:], stdout, stderr)
+	case "replay":
+		return replay(ctx, args[1:], stdout, stderr)
 	case "version":
 		fmt.Fprintf(stdout, "router %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return exitOK
@@ -111,6 +115,8 @@ func usage(w io.Writer) {
   router tap                          what goes by in the running router, and what routes make of it, see router tap help
   router explain                      why each route wants an object or not, without a cluster, see router explain help
   router eval EXPRESSION              what a CEL expression says about an object, without a cluster, see router eval help
+  router record -o FILE               write down what the sources see, see router record help
+  router replay -config FILE FILE     let a configuration work on what was recorded, without a cluster, see router replay help
   router schema                       print the JSON Schema of the configuration, for editors; router schema pull saves
                                       the cluster's schemas, see router schema help
   router version

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,7 +18,7 @@ import (
 // seen, and deltas are admitted and applied by the same code. A field selector compares with the field of that path in the
 // object, which is what API servers do for most of those that they know.
 //
-// The methods are called one at a time, List first. Their texts are whole objects in JSON, each with a uid and with a
+// The methods are called one at a time, List first, or Exists for each object that is there at first and then Listed. Their texts are whole objects in JSON, each with a uid and with a
 // resourceVersion that is greater than all before.
 type Feed struct {
 	w        *Watch
@@ -57,6 +58,35 @@ func (f *Feed) List(ctx context.Context, texts []string, version string) error {
 	return ctx.Err()
 }
 
+// Exists puts through an object that is there at first.
+func (f *Feed) Exists(ctx context.Context, text string) error {
+	o, seen, err := f.object(text)
+	if err != nil || !seen {
+		return err
+	}
+	w := f.w
+	if !w.order.take(ctx) {
+		return ctx.Err()
+	}
+	defer w.order.give()
+	if w.store.Get(o.Key()) == nil {
+		w.apply(ctx, change{op: event.Added, now: o, initial: true})
+	} else {
+		w.put(ctx, o, false, "")
+	}
+	return ctx.Err()
+}
+
+// Listed has the watch synced: what is there at first has been put through.
+func (f *Feed) Listed(ctx context.Context) error {
+	var items []any
+	for o := range f.w.store.All() {
+		items = append(items, o)
+	}
+	f.w.replace(ctx, items, f.w.Fed())
+	return ctx.Err()
+}
+
 // Put puts through that an object is now as text says: added, updated or, if the selectors stopped to match, deselected.
 func (f *Feed) Put(ctx context.Context, text string) error {
 	o, seen, err := f.object(text)
@@ -78,6 +108,11 @@ func (f *Feed) Put(ctx context.Context, text string) error {
 
 // Delete puts through that an object is gone, whose last state is text.
 func (f *Feed) Delete(ctx context.Context, text string) error {
+	return f.Remove(ctx, event.Deleted, text, false)
+}
+
+// Remove puts through that an object was Deleted or Deselected, whose last state is text. stale: that was inferred.
+func (f *Feed) Remove(ctx context.Context, op event.Op, text string, stale bool) error {
 	last, _, err := f.object(text)
 	if err != nil {
 		return err
@@ -88,16 +123,21 @@ func (f *Feed) Delete(ctx context.Context, text string) error {
 	}
 	defer w.order.give()
 	if old := w.store.Get(last.Key()); old != nil {
-		w.apply(ctx, change{op: event.Deleted, before: old, old: last, fed: last.ResourceVersion()})
+		w.apply(ctx, change{op: op, before: old, old: last, stale: stale, fed: last.ResourceVersion()})
 	}
 	return ctx.Err()
 }
 
-// Sync puts an object through once more, if the watch sees it, as a resync does.
+// Sync puts an object through once more, if the watch sees it, as a resync does now.
 func (f *Feed) Sync(ctx context.Context, key event.Key) error {
+	return f.SyncAt(ctx, key, f.w.factory.cfg.Clock.Now())
+}
+
+// SyncAt is Sync as a part of the round that began at that time.
+func (f *Feed) SyncAt(ctx context.Context, key event.Key, round time.Time) error {
 	for _, s := range *f.w.sources.Load() {
 		var done Resynced
-		if err := f.w.sync(ctx, s, key, f.w.factory.cfg.Clock.Now(), f.w.factory.cfg.Downstream.Admit, &done); err != nil {
+		if err := f.w.sync(ctx, s, key, round, f.w.factory.cfg.Downstream.Admit, &done); err != nil {
 			return err
 		}
 	}

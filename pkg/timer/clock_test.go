@@ -143,3 +143,27 @@ func TestFakeProperty(t *testing.T) {
 		})
 	})
 }
+
+// A clock that is ten times as fast calls after a tenth of the time, and shows then what it was set to.
+func TestScaled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		for _, speed := range []float64{10, 1, 0.5, 1e9} {
+			clock := timer.Scaled(start, speed)
+			if now := clock.Now(); !now.Equal(start) {
+				t.Errorf("begins at %v", now)
+			}
+			begin = time.Now()
+			called := make(chan struct{})
+			one := clock.NewTimer(func() { close(called) })
+			one.Set(start.Add(time.Hour))
+			<-called
+			want := time.Duration(float64(time.Hour) / speed)
+			if took := time.Since(begin); took < want || took > want+time.Microsecond || clock.Now().Before(start.Add(time.Hour)) {
+				t.Errorf("at speed %v it took %v, to %v", speed, took, clock.Now())
+			}
+			one.Set(start.Add(1 << 62)) // what does not come
+			one.Stop()
+		}
+	})
+}

@@ -21,6 +21,8 @@ var allowed = map[string][]string{
 	"pkg/schema":  {},
 	"pkg/timer":   {},
 
+	"pkg/recording": {"pkg/rawjson"},
+
 	"pkg/expr":       {"pkg/event", "pkg/rawjson", "pkg/schema"},
 	"pkg/index":      {"pkg/event", "pkg/config", "pkg/expr", "pkg/metrics"},
 	"pkg/filters":    {"pkg/event", "pkg/config", "pkg/expr"},
@@ -44,10 +46,10 @@ var allowed = map[string][]string{
 	// The composition root knows every package, but no kind of plugin: those are handed to it by cmd/router.
 	"internal/app": {
 		"pkg/rawjson", "pkg/event", "pkg/metrics", "pkg/config", "pkg/expr", "pkg/index", "pkg/filters", "pkg/informer",
-		"pkg/checkpoint", "pkg/plugins", "pkg/pipeline", "pkg/api", "pkg/kv", "pkg/schema", "pkg/timer",
+		"pkg/checkpoint", "pkg/plugins", "pkg/pipeline", "pkg/api", "pkg/kv", "pkg/schema", "pkg/timer", "pkg/recording",
 	},
 	"internal/cases": {"internal/app", "pkg/config", "pkg/event"},
-	"cmd/router":     {"internal/app", "internal/cases", "pkg/api", "pkg/config", "pkg/plugins", "pkg/plugins/*"},
+	"cmd/router":     {"internal/app", "internal/cases", "pkg/api", "pkg/config", "pkg/plugins", "pkg/plugins/*", "pkg/recording"},
 
 	// Modules of their own. A plugin's author gets the SDK and nothing of the router with it.
 	"sdk/go/...":           {"sdk/go/..."},

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const replayConfig = `version: 1
+cluster: {name: there}
+state: {dir: ./never}
+sources:
+  pods: {resource: v1/pods, namespaces: [a, b], indexes: {byNode: object.spec.nodeName}}
+  again: {resource: v1/pods, namespaces: [a, b]}
+  nodes: {resource: v1/nodes}
+  jobs: {resource: batch/v1/jobs}
+sinks: {hook: {webhook: {url: "http://127.0.0.1:1"}}}
+routes:
+  - {name: pods, from: pods, on: [added, updated, deleted, deselected, sync], to: hook, existing: deliver,
+     emit: '{"name": object.metadata.name, "op": op, "on": lookup("pods.byNode", object.spec.nodeName).size()}'}
+  - {name: again, from: again, to: hook, emit: '{"name": object.metadata.name}'}
+  - {name: nodes, from: nodes, to: hook, filter: 'count("jobs.name", "x") == 0', emit: '{"now": object.metadata.name}'}
+`
+
+const replayHeader = `{"format":"deltarouter-recording","version":1,"cluster":"here","time":"2026-01-02T03:04:05Z","sources":{"pods":{"resource":"v1/pods"},"nodes":{"resource":"v1/nodes"},"gone":{"resource":"v1/events"}}}`
+
+func recorded(at, op, source, namespace, name string, version int) string {
+	return fmt.Sprintf(`{"at":%s,"op":%q,"source":%q,"object":{"metadata":{"namespace":%q,"name":%q,"uid":"u-%s","resourceVersion":"%d"},"spec":{"nodeName":"n"}}}`,
+		at, op, source, namespace, name, name, version)
+}
+
+// install writes a configuration and a recording and changes to their folder.
+func install(t *testing.T, config string, lines ...string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{"config.yaml": config, "r.ndjson": strings.Join(lines, "\n")} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// replayed runs a replay and returns what came to each route: subject, data and time of the events.
+func replayed(t *testing.T, code int, args ...string) (came map[string][]string, log string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if got := run(t.Context(), append([]string{"replay"}, args...), &stdout, &stderr); got != code {
+		t.Fatalf("exit code %d, want %d\n%s%s", got, code, &stdout, &stderr)
+	}
+	came = make(map[string][]string)
+	for line := range strings.Lines(stdout.String()) {
+		var e struct {
+			Route, Subject string
+			Time           time.Time
+			Data           json.RawMessage
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		came[e.Route] = append(came[e.Route], fmt.Sprintf("%s %s %s", e.Time.UTC().Format(time.RFC3339Nano), e.Subject, e.Data))
+	}
+	return came, stderr.String()
+}
+
+// What was recorded goes through the routes of the configuration and is printed, at the time of the recording: what is there at first,
+// in namespaces that are watched, by sources that share a watch, with look-ups in what was there.
+func TestReplay(t *testing.T) {
+	install(t, replayConfig, replayHeader,
+		recorded("0", "existing", "pods", "a", "one", 1),
+		recorded("0", "existing", "pods", "c", "elsewhere", 2),
+		`{"at":0,"op":"synced","source":"nodes"}`,
+		recorded("0.1", "existing", "pods", "b", "two", 3),
+		recorded("0.2", "added", "nodes", "", "n", 4),
+		`{"at":0.3,"op":"synced","source":"pods"}`,
+		recorded("3600", "added", "pods", "a", "three", 5),
+		recorded("3600", "updated", "pods", "a", "one", 6),
+		recorded("3600", "added", "gone", "a", "x", 7),
+		recorded("7200", "deselected", "pods", "a", "one", 8),
+		recorded("7200", "deleted", "pods", "b", "two", 9),
+		strings.Replace(recorded("7200", "sync", "pods", "a", "three", 5), `"object"`, `"round":"2026-01-02T05:04:05Z","object"`, 1),
+		`{"at":10800,"op":"end"}`, "")
+	came, log := replayed(t, 0, "-config", "config.yaml", "-speed", "100000", "r.ndjson")
+	counts := regexp.MustCompile(`"on":[123]`) // what is looked up may be a later state, as in a live router
+	for route, want := range map[string][]string{
+		"again": {`04:04:05 a/three {"name":"three"}`, `04:04:05 a/one {"name":"one"}`, `05:04:05 b/two {"name":"two"}`},
+		"nodes": {`03:04:05 n {"now":"n"}`},
+		"pods": {
+			`03:04:05 a/one {"name":"one","on":1,"op":"added"}`, `03:04:05 b/two {"name":"two","on":1,"op":"added"}`,
+			`04:04:05 a/three {"name":"three","on":1,"op":"added"}`, `04:04:05 a/one {"name":"one","on":1,"op":"updated"}`,
+			`05:04:05 a/one {"name":"one","on":1,"op":"deselected"}`, `05:04:05 b/two {"name":"two","on":1,"op":"deleted"}`,
+			`05:04:05 a/three {"name":"three","on":1,"op":"sync"}`,
+		},
+	} {
+		got := came[route]
+		least := make(map[string]string) // when it was recorded
+		for i, line := range want {
+			least[line[9:]], want[i] = "2026-01-02T"+line[:8]+"Z", line[9:]
+		}
+		for i, line := range got {
+			at, event, _ := strings.Cut(counts.ReplaceAllString(line, `"on":1`), " ")
+			if got[i] = event; at[:19] < least[event][:min(19, len(least[event]))] {
+				t.Errorf("%s: %s at %s, recorded at %s", route, event, at, least[event])
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", route, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	for _, want := range []string{"9 deltas of cluster here, recorded at 2026-01-02T03:04:05Z", `a source is not in the recording`, `no such source`, "events have other ids"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("%q is missing in %s", want, log)
+		}
+	}
+	if _, err := os.Stat("never"); err == nil {
+		t.Error("there is a state folder")
+	}
+}
+
+// A recording that is cut off is played up to its last whole line, as fast as it goes, and it is said where it ends; one that is
+// damaged ends the replay there.
+func TestReplayCutOff(t *testing.T) {
+	lines := []string{replayHeader, `{"at":0,"op":"synced","source":"nodes"}`, `{"at":0,"op":"synced","source":"pods"}`, recorded("1e6", "added", "pods", "a", "one", 1)}
+	install(t, replayConfig, append(lines, recorded("1e6", "added", "pods", "a", "two", 2)[:50])...)
+	came, log := replayed(t, 0, "r.ndjson", "-config", "config.yaml", "-speed", "max")
+	if len(came["pods"]) != 1 || !strings.Contains(log, "the recording is cut off within line 5") || !strings.Contains(log, "1 deltas of cluster here") {
+		t.Errorf("got %v\n%s", came, log)
+	}
+	install(t, replayConfig, append(lines, `{"at":`, "")...)
+	came, log = replayed(t, 1, "r.ndjson", "-config", "config.yaml", "-speed", "0")
+	if len(came["pods"]) != 1 || !strings.Contains(log, "router replay: line 5: ") {
+		t.Errorf("got %v\n%s", came, log)
+	}
+}
+
+// Only -deliver writes to the sinks of the configuration.
+func TestReplayDelivers(t *testing.T) {
+	lines := []string{replayHeader, `{"at":0,"op":"synced","source":"nodes"}`, `{"at":0,"op":"synced","source":"pods"}`, recorded("0", "added", "pods", "a", "one", 1), `{"at":0,"op":"end"}`, ""}
+	install(t, replayConfig, lines...)
+	came, log := replayed(t, 0, "r.ndjson", "-config", "config.yaml", "-deliver", "-drain-timeout", "10ms")
+	if len(came) > 0 || !strings.Contains(log, "deltas still owed") {
+		t.Errorf("got %v\n%s", came, log)
+	}
+}
+
+func TestReplayRefuses(t *testing.T) {
+	install(t, replayConfig, "no recording", "")
+	if err := os.WriteFile("other.ndjson", []byte(strings.Replace(replayHeader, "v1/pods", "v1/services", 1)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("bad.yaml", []byte("version: 7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"replay -config config.yaml r.ndjson", 2, "not a recording"},
+		{"replay -config config.yaml none.ndjson", 2, "no such file"},
+		{"replay -config config.yaml", 2, "one recording is needed"},
+		{"replay r.ndjson", 2, "-config FILE is missing"},
+		{"replay -config bad.yaml r.ndjson", 2, "bad.yaml:1:"},
+		{"replay -config config.yaml -speed -1 r.ndjson", 2, "give a number"},
+		{"replay -config config.yaml -speed NaN r.ndjson", 2, "give a number"},
+		{"replay -config config.yaml other.ndjson", 1, "sources.pods: it is of v1/pods, and what was recorded under this name is of v1/services"},
+		{"replay help", 0, "RECORDING may be -"},
+		{"record help", 0, "-drop PATH"},
+		{"record", 2, "-o FILE is missing"},
+		{"record -o r.ndjson -config config.yaml", 2, "file exists"},
+		{"record -o new.ndjson -config bad.yaml", 2, "bad.yaml:1:"},
+		{"record -o new.ndjson -for -1s", 2, "must not be negative"},
+		{"record -o new.ndjson x", 2, `unexpected argument "x"`},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), strings.Fields(test.args), &stdout, &stderr); code != test.code || !strings.Contains(stdout.String()+stderr.String(), test.want) {
+			t.Errorf("%s: exit code %d\n%s%s", test.args, code, &stdout, &stderr)
+		}
+	}
+	if files, _ := filepath.Glob("new*"); len(files) > 0 {
+		t.Errorf("left: %v", files)
+	}
+}
