@@ -147,7 +147,7 @@ func TestFakeProperty(t *testing.T) {
 // A clock that is ten times as fast calls after a tenth of the time, and shows then what it was set to.
 func TestScaled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begin := time.Now()
+		var begin time.Time
 		for _, speed := range []float64{10, 1, 0.5, 1e9} {
 			clock := timer.Scaled(start, speed)
 			if now := clock.Now(); !now.Equal(start) {
