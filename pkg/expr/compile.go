@@ -9,7 +9,6 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/interpreter"
 )
 
 // Usage is what an expression is for. It decides what it may see and what it must result in.
@@ -30,10 +29,9 @@ const (
 const (
 	costLimit      = 1_000_000
 	indexCostLimit = 100_000
-	untracked      = 10_000 // an expression that cannot cost more is not watched
-	// bytesPerCost is how much JSON an evaluation may read per unit of its cost limit: 500 MB, 50 MB for an index. That takes about
-	// as long as the steps may take.
-	bytesPerCost = 500
+	// workPerCost is what the meter counts for a unit of cost. A unit of work is about a nanosecond, or a byte of JSON read: 100 MB, 10 MB for
+	// an index. So an evaluation ends within about 100 ms of CPU, whatever it does.
+	workPerCost = 100
 )
 
 // Compile compiles an expression for a usage. sources are those of the route or index: the expression must be right for each. A bare
@@ -149,21 +147,10 @@ func (p *Program) planError(err error) error {
 // uses returns the defines that the checked tree refers to, sorted.
 func (s *scope) uses(tree *cel.Ast) []string { return usedDefines(tree, s.env.texts) }
 
-// options: the cost is only tracked where it can be large enough to matter to the limit or to a [Budget], because that costs time.
+// options: steps and calls are only counted where there can be more than the text is long.
 func (p *Program) options(tree *cel.Ast) []cel.ProgramOption {
-	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(p.guard)}
-	if p.loops {
-		options = append(options, cel.InterruptCheckFrequency(interruptFrequency))
-	}
-	if p.linear(tree) {
-		return options
-	}
-	estimate, err := p.scope.cel.EstimateCost(tree, &costEstimator{})
-	if err == nil && estimate.Max <= untracked {
-		return options
-	}
-	return append(options, cel.CostTracking(&costEstimator{}), cel.CostLimit(uint64(p.limit)),
-		cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)))
+	g := guard{program: p, weighing: !p.linear(tree), rounds: rounds(tree.NativeRep().Expr())}
+	return []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(g.decorate)}
 }
 
 // inspect notes what the tree has: loops, names of variables and the literal names that errors may quote.

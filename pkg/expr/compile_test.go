@@ -147,7 +147,7 @@ func TestDefineIsLazyAndEvaluatedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := `{"metadata": {"name": "x"}, "n": [` + strings.TrimSuffix(strings.Repeat("1,", 450), ",") + `]}`
+	text := `{"metadata": {"name": "x"}, "n": [` + strings.TrimSuffix(strings.Repeat("1,", 400), ",") + `]}`
 	in := updated(t, text, text)
 	for text, want := range map[string]string{
 		`twice + heavy + heavy + twice == 2100`:                                          "", // once is two thirds of the limit

@@ -5,9 +5,6 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/checker"
-	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/common/types/traits"
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
@@ -16,24 +13,6 @@ type costEstimator struct{ library.CostEstimator }
 
 // callCost is what a call of one of our functions costs beside its results.
 const callCost = 10
-
-// CallCost implements interpreter.ActualCostEstimator.
-func (c *costEstimator) CallCost(function, overload string, args []ref.Val, result ref.Val) *uint64 {
-	if function == fnSHA256 { // where the types are not known there is no overload
-		cost := callCost + uint64(sizeOfText(args[0]))/10
-		return &cost
-	}
-	if !strings.HasPrefix(overload, at) {
-		return c.CostEstimator.CallCost(function, overload, args, result)
-	}
-	cost := uint64(callCost)
-	if objects, ok := result.(traits.Lister); ok {
-		if n, ok := objects.Size().(types.Int); ok {
-			cost += uint64(n)
-		}
-	}
-	return &cost
-}
 
 // EstimateCallCost implements checker.CostEstimator.
 func (c *costEstimator) EstimateCallCost(function, overload string, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {

@@ -2,7 +2,6 @@ package expr
 
 import (
 	"context"
-	"errors"
 	"math"
 	"reflect"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/interpreter"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -25,7 +23,7 @@ func (p *Program) start(in Input) *evaluation {
 	if p.others != nil && in.Delta != nil && p.others[in.Delta.Source] != nil {
 		p = p.others[in.Delta.Source]
 	}
-	*e = evaluation{program: p, delta: in.Delta, cache: in.Cache, budget: in.Budget, group: in.Group, meter: meter{left: p.limit * bytesPerCost}}
+	*e = evaluation{program: p, delta: in.Delta, cache: in.Cache, budget: in.Budget, group: in.Group, meter: meter{left: p.limit * workPerCost}}
 	if in.Delta != nil {
 		e.of = in.Delta.Object()
 	}
@@ -39,20 +37,17 @@ func (in *evaluation) release() {
 	pool.Put(in)
 }
 
-// run evaluates. Only a program with loops can last long enough to be worth the price of a context.
+// run evaluates. Only a program with loops can last long enough to be worth a look at the context.
 func (in *evaluation) run(ctx context.Context) (ref.Val, error) {
-	if !in.program.loops || ctx.Done() == nil || in.of == nil {
-		return in.runToEnd()
+	if in.program.loops {
+		in.done = ctx.Done()
 	}
-	if err := in.budget.overdrawn(); err != nil {
-		return nil, err
-	}
-	v, details, err := in.program.program.ContextEval(ctx, in)
-	if errors.Is(err, interpreter.InterruptError{}) {
+	v, err := in.runToEnd()
+	if in.interrupted {
 		cause := context.Cause(ctx)
 		return nil, &EvalError{Reason: "interrupted: " + cause.Error(), class: cause}
 	}
-	return in.result(v, details, err)
+	return v, err
 }
 
 // runToEnd evaluates without a context.
@@ -63,17 +58,11 @@ func (in *evaluation) runToEnd() (ref.Val, error) {
 	if err := in.budget.overdrawn(); err != nil {
 		return nil, err
 	}
-	v, details, err := in.program.program.Eval(in)
-	return in.result(v, details, err)
-}
-
-func (in *evaluation) result(v ref.Val, details *cel.EvalDetails, err error) (ref.Val, error) {
+	v, _, err := in.program.program.Eval(in)
+	in.cost = in.program.limit - max(0, in.meter.left)/workPerCost
+	in.budget.spend(in.cost)
 	if err != nil {
-		err = in.program.evalError(err)
-	}
-	in.budget.spend(in.program, details, in.program.limit*bytesPerCost-in.meter.left, err)
-	if err != nil {
-		return nil, err
+		return nil, in.program.evalError(err)
 	}
 	in.meter.left = math.MaxInt // whoever reads the result is outside of what turns the meter's panic into an error
 	return v, nil

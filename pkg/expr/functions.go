@@ -3,6 +3,7 @@ package expr
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"math/bits"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -94,6 +95,7 @@ func implement(name string, fn func(*evaluation, []ref.Val) ref.Val, overloads .
 			if in.cache == nil && asksCache(name) {
 				return types.WrapErr(reasonError{"there are no other objects to look up here", ErrNoCache})
 			}
+			in.meter.charge(callCost * workPerCost)
 			return fn(in, args[1+i:]) // the second overload has the type
 		})
 		options = append(options,
@@ -172,7 +174,7 @@ func (in *evaluation) list(args []ref.Val) ref.Val {
 
 func (in *evaluation) objects(source string, objs []*event.Object) ref.Val {
 	vals := make([]ref.Val, len(objs))
-	in.meter.charge(64 * len(objs))
+	in.meter.charge(len(objs) * (64 + 16*bits.Len(uint(len(objs))))) // they were sorted
 	for i, obj := range objs {
 		vals[i] = in.found(source, obj)
 	}

@@ -15,14 +15,29 @@ import (
 // maxText is how long a text may get that a function makes, in bytes.
 const maxText = 16 << 20
 
-// guard replaces the functions whose result can be as long as the product of their arguments: with strings of 1 MB from an object
-// they would ask for 1 TB of memory before any cost is counted. The replacements do the same, and look before they leap. What takes long
-// rather than much is weighed, see [weighed].
-func (p *Program) guard(i interpreter.Interpretable) (interpreter.Interpretable, error) {
-	call, ok := i.(interpreter.InterpretableCall)
-	if !ok {
-		return i, nil
+// guard is what an evaluation is wrapped into so that it ends: the rounds of loops are counted, calls that may take long weighed.
+type guard struct {
+	program  *Program
+	weighing bool
+	rounds   map[int64]int
+}
+
+// decorate is what cel-go calls with each part of a program.
+func (g *guard) decorate(i interpreter.Interpretable) (interpreter.Interpretable, error) {
+	if call, ok := i.(interpreter.InterpretableCall); ok {
+		i = g.call(call)
 	}
+	if work, ok := g.rounds[i.ID()]; ok {
+		if step, ok := i.(interpreter.InterpretableV2); ok {
+			return &turn{step, work}, nil
+		}
+	}
+	return i, nil
+}
+
+// call replaces the functions whose result can be as long as the product of their arguments: with strings of 1 MB from an object
+// they would ask for 1 TB of memory before anything is counted. The replacements do the same, and look before they leap.
+func (g *guard) call(call interpreter.InterpretableCall) interpreter.Interpretable {
 	var impl functions.FunctionOp
 	switch call.Function() {
 	case "replace":
@@ -32,12 +47,16 @@ func (p *Program) guard(i interpreter.Interpretable) (interpreter.Interpretable,
 	case operators.Add:
 		impl = add
 	default:
-		if w := p.weigh(call); w != nil {
-			return w, nil
+		if w := g.program.weigh(call); g.weighing && w != nil {
+			return w
 		}
-		return i, nil
+		return call
 	}
-	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), impl), nil
+	safe := interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), impl)
+	if !g.weighing {
+		return safe
+	}
+	return &weighed{InterpretableCall: safe, weigh: weightOf(call.Function()), impl: impl}
 }
 
 // add is a + b. In a chain of binds a text may double at each step, at a cost of 1 where the types are not known.
@@ -47,10 +66,34 @@ func add(args ...ref.Val) ref.Val {
 	if ok1 && ok2 && len(a)+len(b) > maxText {
 		return types.WrapErr(tooMuch("+ would make a text of more than 16 MiB"))
 	}
-	if adder, ok := args[0].(traits.Adder); ok {
-		return adder.Add(args[1])
+	adder, ok := args[0].(traits.Adder)
+	if !ok {
+		return noOverload(operators.Add)
 	}
-	return noOverload(operators.Add)
+	sum := adder.Add(args[1])
+	if _, growing := sum.(traits.MutableLister); growing {
+		return sum // of a macro
+	}
+	if list, ok := sum.(traits.Lister); ok {
+		return flat(list)
+	}
+	return sum
+}
+
+// maxList is how many elements a list may have that + makes.
+const maxList = 1 << 20
+
+// flat copies a list. cel-go's own sum is a tree of its parts: in a chain of binds it doubles at each step, and to ask for its size takes as
+// many calls as it has leaves.
+func flat(list traits.Lister) ref.Val {
+	if size, _ := list.Size().(types.Int); size > maxList {
+		return types.WrapErr(tooMuch("+ would make a list of more than 1,048,576 elements"))
+	}
+	var elems []ref.Val
+	for it := list.Iterator(); it.HasNext() == types.True; {
+		elems = append(elems, it.Next())
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, elems)
 }
 
 // replace is s.replace(old, new) and s.replace(old, new, n).

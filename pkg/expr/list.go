@@ -18,6 +18,9 @@ type listValue struct {
 	elems []rawjson.Value
 }
 
+// elementWork is what it takes to find an element or a field, beside the bytes.
+const elementWork = 16
+
 var (
 	_ traits.Lister   = (*listValue)(nil)
 	_ traits.Foldable = (*listValue)(nil)
@@ -30,7 +33,7 @@ func (l *listValue) items() []rawjson.Value {
 		n := 0
 		for elem := range rawjson.Value(l.open).Elems() {
 			l.elems = append(l.elems, elem)
-			n += len(elem) + 1
+			n += len(elem) + elementWork
 		}
 		l.meter.charge(n)
 	}

@@ -61,6 +61,7 @@ func (m *mapValue) field(key string) (open string, s *shape) {
 func (m *mapValue) fields() iter.Seq2[string, rawjson.Value] {
 	return func(yield func(string, rawjson.Value) bool) {
 		for key, value := range m.raw().Fields() {
+			m.meter.charge(elementWork)
 			if !m.shape.hides(string(value)) && !yield(key, value) {
 				return
 			}

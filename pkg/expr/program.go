@@ -25,7 +25,7 @@ type Program struct {
 	usage   Usage
 	program cel.Program
 	limit   int  // cost of one evaluation
-	loops   bool // it has macros, so it may run long enough to be interrupted
+	loops   bool // it has macros
 	refers  bool // it is no constant
 	paths   []path
 	source  ref.Val // what `source` is where there is no delta
@@ -256,6 +256,11 @@ type evaluation struct {
 	budget  *Budget
 	group   []*event.Delta
 	meter   meter
+	done    <-chan struct{} // of the context; nil: it does not end
+	turns   int             // rounds of loops; some of them look at done
+	// interrupted: done was closed.
+	interrupted bool
+	cost        int // of the whole evaluation, once it has ended; at most the limit
 	// The values of the variables, made at first use, and what was learned about where their fields are.
 	object, oldObject ref.Val
 	fields, oldFields rootFields

@@ -11,18 +11,18 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/rawjson"
 )
 
-// meter bounds how many bytes of JSON one evaluation reads: CEL's cost counts steps, and one step may skip a megabyte. It belongs
-// to one evaluation and its goroutine.
+// meter bounds the work of one evaluation: the rounds of its loops, the calls that take long, and the bytes of JSON that it reads. It belongs to
+// one evaluation and its goroutine.
 type meter struct {
 	left int
 }
 
-// charge takes n bytes. It ends the evaluation as cel-go itself does when the cost limit is reached: with a panic that
+// charge takes n units of work, each about a nanosecond or a byte read. It ends the evaluation as cel-go itself does when the cost limit is reached: with a panic that
 // cel.Program.Eval turns into an error.
 func (m *meter) charge(n int) {
 	if m.left -= n; m.left < 0 {
 		//nolint:forbidigo // a value cannot return an error from everywhere; cel-go ends evaluations in this way
-		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "too many bytes read"})
+		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "too much work"})
 	}
 }
 

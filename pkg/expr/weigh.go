@@ -1,23 +1,24 @@
 package expr
 
 import (
-	"regexp"
-	"regexp/syntax"
+	"slices"
 
 	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 )
 
-// weighed is a call that may take far longer than its arguments are long. CEL's cost is counted after a call; this one is charged to the
-// meter before it begins, by about one byte per nanosecond.
+// weighed is a call that may take longer than a step. Its work, about in nanoseconds, is charged to the meter before it begins, that of
+// what it makes afterwards.
 type weighed struct {
 	interpreter.InterpretableCall
 
-	weigh func(args []ref.Val) int
-	impl  functions.FunctionOp
+	weigh  func(m *meter, args []ref.Val) int
+	impl   functions.FunctionOp
+	always bool // also of arguments that are small
 }
 
 // Function hides the name from cel-go's optimizer, which would put the plain function back if the pattern is a constant.
@@ -34,59 +35,184 @@ func (w *weighed) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 		}
 		args = append(args, v)
 	}
-	if in, ok := frame.ResolveName(nameInput); ok {
-		if in, ok := in.(*evaluation); ok {
-			in.meter.charge(w.weigh(args))
+	in := (*evaluation)(nil)
+	if w.always || !small(args) {
+		in = evaluationOf(frame)
+	}
+	if in == nil {
+		return types.LabelErrNode(w.ID(), w.impl(args...))
+	}
+	in.meter.charge(w.weigh(&in.meter, args))
+	result := w.impl(args...)
+	in.meter.charge(lengths(resultWork, result))
+	return types.LabelErrNode(w.ID(), result)
+}
+
+// smallText is how long a text may be, in bytes, to be paid for by the step that it is used in.
+const smallText = 64
+
+// small reports whether there are only values that no function takes long for: calls of these are not weighed.
+func small(args []ref.Val) bool {
+	for _, arg := range args {
+		switch v := arg.(type) {
+		case types.String:
+			if len(v) > smallText {
+				return false
+			}
+		case types.Bool, types.Int, types.Uint, types.Double, types.Null, types.Timestamp, types.Duration:
+		default:
+			return false
 		}
 	}
-	return types.LabelErrNode(w.ID(), w.impl(args...))
+	return true
 }
 
 // Eval implements interpreter.Interpretable.
 func (w *weighed) Eval(vars interpreter.Activation) ref.Val { return w.Exec(interpreter.AsFrame(vars)) }
 
+// Work by length: of texts by byte, of lists by element.
+const (
+	compareWork = 1 // also of texts of the same length, which are compared many bytes at a time
+	textWork    = 4
+	resultWork  = 32
+	elementsBy  = 64
+	deepWork    = 4 // of all that is in a value
+)
+
+// constantFunctions take no longer than a step whatever their arguments, or charge what they read themselves.
+func constantFunctions() []string {
+	return []string{
+		operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.Conditional, operators.NotStrictlyFalse, operators.OldNotStrictlyFalse,
+		operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo, operators.Negate,
+		operators.Index, operators.OptIndex, operators.OptSelect, "dyn", "type", "optional.of", "optional.none", "optional.ofNonZeroValue", "orValue",
+		"or", "hasValue", "value", "cel.@mapInsert", at + fnChanged, at + fnLookup, at + fnCount, at + fnGet, at + fnList,
+	}
+}
+
 // weigh wraps a call that has to be weighed; nil: it has not.
 func (p *Program) weigh(call interpreter.InterpretableCall) interpreter.Interpretable {
-	w := &weighed{InterpretableCall: call}
+	if slices.Contains(constantFunctions(), call.Function()) {
+		return nil
+	}
+	w := &weighed{InterpretableCall: call, weigh: weightOf(call.Function()), always: call.Function() == "lists.range"}
 	switch call.Function() {
 	case "matches", "find", "findAll":
 		pattern := newPattern(call)
 		w.weigh, w.impl = pattern.weigh, pattern.run(call.Function())
-		return w
-	case "sets.contains", "sets.intersects", "sets.equivalent":
-		w.weigh = func(args []ref.Val) int { return product(64, args) }
-	case "indexOf", "lastIndexOf":
-		w.weigh = func(args []ref.Val) int { return product(1, args) }
-	case "distinct":
-		w.weigh = func(args []ref.Val) int { return product(32, []ref.Val{args[0], args[0]}) }
-	case "quantity", "isQuantity":
-		w.weigh = func(args []ref.Val) int { return product(1, []ref.Val{args[0], args[0]}) / 16 }
-	case fnSHA256:
-		w.weigh = func(args []ref.Val) int { return sizeOfText(args[0]) }
-	case "lists.range":
-		w.weigh = func(args []ref.Val) int {
-			n, _ := args[0].(types.Int)
-			return product(32, []ref.Val{n})
-		}
+	case operators.Equals:
+		w.impl = func(args ...ref.Val) ref.Val { return types.Equal(args[0], args[1]) }
+	case operators.NotEquals:
+		w.impl = func(args ...ref.Val) ref.Val { return types.Bool(types.Equal(args[0], args[1]) != types.True) }
 	default:
-		return nil
+		w.impl = p.binding(call)
 	}
-	if w.impl = p.binding(call); w.impl == nil {
+	if w.impl == nil {
 		return nil
 	}
 	return w
 }
 
-// sizeOfText is how many bytes a text, or bytes, have.
-func sizeOfText(v ref.Val) int {
-	switch v := v.(type) {
-	case types.String:
-		return len(v)
-	case types.Bytes:
-		return len(v)
+// weightOf is how much work a function is. One that is not named here takes time in proportion to its arguments.
+func weightOf(function string) func(m *meter, args []ref.Val) int {
+	switch function {
+	case operators.Equals, operators.NotEquals:
+		return weighEquals
+	case operators.Add:
+		return func(_ *meter, args []ref.Val) int { return lengths(2*elementsBy, args...) }
+	case operators.In:
+		return func(m *meter, args []ref.Val) int { return lengths(elementsBy, args[1]) + depth(m, args) }
+	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, "startsWith", "endsWith", "size", "contains":
+		return func(_ *meter, args []ref.Val) int { return lengths(compareWork, args...) }
+	case "sets.contains", "sets.intersects", "sets.equivalent":
+		return func(m *meter, args []ref.Val) int { return plus(product(64, args), depth(m, args)) }
+	case "indexOf", "lastIndexOf":
+		return func(m *meter, args []ref.Val) int { return plus(product(1, args), depth(m, args)) }
+	case "distinct":
+		return func(m *meter, args []ref.Val) int {
+			return plus(product(32, []ref.Val{args[0], args[0]}), product(max(1, depth(m, args)), args[:1]))
+		}
+	case "quantity", "isQuantity":
+		return func(_ *meter, args []ref.Val) int { return product(1, []ref.Val{args[0], args[0]}) / 16 }
+	case "lists.range":
+		return func(_ *meter, args []ref.Val) int {
+			n, _ := args[0].(types.Int)
+			return product(elementsBy, []ref.Val{n})
+		}
+	case "format", "flatten", "sort", "join":
+		return func(m *meter, args []ref.Val) int { return lengths(elementsBy*8, args...) + depth(m, args) }
 	}
-	return 1
+	return func(_ *meter, args []ref.Val) int { return lengths(elementsBy, args...) }
 }
+
+// weighEquals: texts of different lengths are never equal, nor are values of different kinds.
+func weighEquals(m *meter, args []ref.Val) int {
+	a, isText := args[0].(types.String)
+	b, both := args[1].(types.String)
+	switch {
+	case isText && both && len(a) == len(b):
+		return compareWork * len(a)
+	case isText || both:
+		return 0
+	}
+	return depth(m, args)
+}
+
+// lengths is the work of going through texts, in bytes, and lists, in elements. Maps charge what is read of them themselves.
+func lengths(by int, vals ...ref.Val) (work int) {
+	for _, v := range vals {
+		switch v := v.(type) {
+		case types.String:
+			work += min(by, textWork) * len(v)
+		case types.Bytes:
+			work += min(by, textWork) * len(v)
+		case traits.MutableLister: // that of a macro, which grows in place
+		case traits.Lister:
+			size, _ := v.Size().(types.Int)
+			work += by * int(size)
+		}
+	}
+	return work
+}
+
+// depth is the work of going through all that is in the values, one inside of the other. To find out takes as long, so it charges that.
+func depth(m *meter, vals []ref.Val) (work int) {
+	for _, v := range vals {
+		switch v := v.(type) {
+		case types.String:
+			work += compareWork * len(v)
+		case types.Bytes:
+			work += compareWork * len(v)
+		case *mapValue:
+			work += deepWork * len(v.raw())
+		case *listValue:
+			work += deepWork * len(v.raw())
+		case traits.Lister:
+			work += depthOf(m, v)
+		case traits.Mapper:
+			work += depthOf(m, v)
+			for it := v.Iterator(); it.HasNext() == types.True; {
+				work += depth(m, []ref.Val{v.Get(it.Next())})
+			}
+		case *types.Optional:
+			if v.HasValue() {
+				work += depth(m, []ref.Val{v.GetValue()})
+			}
+		}
+	}
+	return work
+}
+
+// depthOf goes through the elements of a list, or the keys of a map.
+func depthOf(m *meter, v traits.Iterable) (work int) {
+	for it := v.Iterator(); it.HasNext() == types.True; {
+		m.charge(elementsBy)
+		work += elementsBy + depth(m, []ref.Val{it.Next()})
+	}
+	return work
+}
+
+// plus adds, up to tooHeavy.
+func plus(a, b int) int { return min(a+b, tooHeavy) }
 
 // tooHeavy is more than any meter has.
 const tooHeavy = 1 << 40
@@ -130,102 +256,27 @@ func (p *Program) binding(call interpreter.InterpretableCall) functions.Function
 			}
 			switch n := len(call.Args()); {
 			case n == 1 && b.Unary != nil:
-				return func(args ...ref.Val) ref.Val { return b.Unary(args[0]) }
+				return withTrait(b, func(args ...ref.Val) ref.Val { return b.Unary(args[0]) })
 			case n == 2 && b.Binary != nil:
-				return func(args ...ref.Val) ref.Val { return b.Binary(args[0], args[1]) }
+				return withTrait(b, func(args ...ref.Val) ref.Val { return b.Binary(args[0], args[1]) })
 			case b.Function != nil:
-				return b.Function
+				return withTrait(b, b.Function)
 			}
 		}
 	}
 	return nil
 }
 
-// maxProgram is how many instructions a regular expression may have: a{1000}{1000} is refused by Go itself, a{1000} three times is not.
-const maxProgram = 10_000
-
-// pattern is the regular expression of a call.
-type pattern struct {
-	text string
-	re   *regexp.Regexp // nil: it is not known before the call
-	size int
-}
-
-func newPattern(call interpreter.InterpretableCall) *pattern {
-	p := &pattern{}
-	if constant, ok := call.Args()[1].(interpreter.InterpretableConst); ok {
-		if text, ok := constant.Value().(types.String); ok {
-			p.text, p.size = string(text), programSize(string(text))
-			if p.size <= maxProgram {
-				p.re, _ = regexp.Compile(p.text)
-			}
-		}
+// withTrait calls what can be relied on to take its first argument: cel-go asks before it calls.
+func withTrait(b *functions.Overload, impl functions.FunctionOp) functions.FunctionOp {
+	if b.OperandTrait == 0 {
+		return impl
 	}
-	return p
-}
-
-// weigh: a step for each instruction and byte, and some for making instructions.
-func (p *pattern) weigh(args []ref.Val) int {
-	text, _ := args[0].(types.String)
-	size := p.size
-	if p.re == nil {
-		pattern, _ := args[1].(types.String)
-		if size = programSize(string(pattern)); size > maxProgram {
-			return tooHeavy
-		}
-		return product(2, []ref.Val{types.Int(size), text + "0123456789012345678901234567890123456789"})
-	}
-	return product(2, []ref.Val{types.Int(size), text})
-}
-
-// run returns the function, on a pattern that is compiled already if it is constant.
-func (p *pattern) run(function string) functions.FunctionOp {
 	return func(args ...ref.Val) ref.Val {
-		text, ok1 := args[0].(types.String)
-		expression, ok2 := args[1].(types.String)
-		n := types.Int(-1)
-		if len(args) > 2 {
-			n, _ = args[2].(types.Int)
+		if !args[0].Type().HasTrait(b.OperandTrait) {
+			return noOverload(b.Operator)
 		}
-		if !ok1 || !ok2 {
-			return noOverload(function)
-		}
-		re := p.re
-		if re == nil {
-			var err error
-			if re, err = regexp.Compile(string(expression)); err != nil {
-				return types.WrapErr(wrong("the regular expression is not valid"))
-			}
-		}
-		switch function {
-		case "matches":
-			return types.Bool(re.MatchString(string(text)))
-		case "find":
-			return types.String(re.FindString(string(text)))
-		}
-		return types.NewStringList(types.DefaultTypeAdapter, re.FindAllString(string(text), int(n)))
+		return impl(args...)
 	}
 }
 
-// programSize is about how many instructions a regular expression compiles to; one that is not valid has one.
-func programSize(text string) int {
-	if len(text) > maxProgram {
-		return maxProgram + 1
-	}
-	re, err := syntax.Parse(text, syntax.Perl)
-	if err != nil {
-		return 1
-	}
-	return sizeOf(re)
-}
-
-func sizeOf(re *syntax.Regexp) int {
-	n := 1 + len(re.Rune)
-	for _, sub := range re.Sub {
-		n += sizeOf(sub)
-	}
-	if re.Op == syntax.OpRepeat {
-		n *= max(1, re.Min+1, re.Max)
-	}
-	return min(n, tooHeavy)
-}
