@@ -123,7 +123,7 @@ func newIndexed() (*indexed, error) {
 	return b, nil
 }
 
-// lookups says what a look-up allocates beside the slice that it returns.
+// lookups says what a look-up allocates: the slice that it returns.
 func (b *indexed) lookups() error {
 	const n = 10_000
 	var before, after runtime.MemStats

@@ -13,6 +13,8 @@ type cursor struct {
 	text    string
 	at      int  // 0: before the first field
 	atValue bool // at is where the last field's value begins
+	inner   int  // where a value inside of that value begins that was read already, so many objects deep; 0: none was
+	depth   int
 }
 
 // next returns the next field: its key, still quoted, and the text from where its value begins. After the last one, and in a text
@@ -26,8 +28,12 @@ func (c *cursor) next() (quoted, open string, ok bool) {
 		}
 		i = 1
 	case c.atValue:
-		i = skip(s, i)
-		c.atValue = false
+		if c.inner > i {
+			i = rawjson.Leave(s, skip(s, c.inner), c.depth)
+		} else {
+			i = skip(s, i)
+		}
+		c.atValue, c.inner = false, 0
 	}
 	for i < len(s) && (s[i] <= ' ' || s[i] == ',') {
 		i++
@@ -64,7 +70,7 @@ func skip(s string, i int) int {
 	case '"':
 		return skipString(s, i)
 	case '{', '[':
-		return skipNested(s, i)
+		return rawjson.Leave(s, i, 0)
 	}
 	for i < len(s) && s[i] > ' ' && s[i] != ',' && s[i] != '}' && s[i] != ']' {
 		i++
@@ -93,20 +99,4 @@ func escaped(s string, i int) bool {
 		n++
 	}
 	return n%2 == 1
-}
-
-func skipNested(s string, i int) int {
-	for depth := 0; i < len(s); i++ {
-		switch s[i] {
-		case '"':
-			i = skipString(s, i) - 1
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		}
-	}
-	return len(s)
 }

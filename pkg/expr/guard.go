@@ -52,6 +52,9 @@ func (g *guard) call(call interpreter.InterpretableCall) interpreter.Interpretab
 		}
 		return call
 	}
+	if !g.weighing && call.Function() == operators.Add {
+		return &sum{call, call.Args()[0], call.Args()[1]}
+	}
 	safe := interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), impl)
 	if !g.weighing {
 		return safe
@@ -59,18 +62,46 @@ func (g *guard) call(call interpreter.InterpretableCall) interpreter.Interpretab
 	return &weighed{InterpretableCall: safe, weigh: weightOf(call.Function()), impl: impl}
 }
 
-// add is a + b. In a chain of binds a text may double at each step, at a cost of 1 where the types are not known.
-func add(args ...ref.Val) ref.Val {
-	a, ok1 := args[0].(types.String)
-	b, ok2 := args[1].(types.String)
-	if ok1 && ok2 && len(a)+len(b) > maxText {
-		return types.WrapErr(tooMuch("+ would make a text of more than 16 MiB"))
+// sum is a call of add that takes no list of its arguments.
+type sum struct {
+	interpreter.InterpretableCall
+
+	a, b interpreter.InterpretableV2
+}
+
+// Exec implements interpreter.InterpretableV2.
+func (s *sum) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	a := s.a.Exec(frame)
+	if types.IsUnknownOrError(a) {
+		return a
 	}
-	adder, ok := args[0].(traits.Adder)
+	b := s.b.Exec(frame)
+	if types.IsUnknownOrError(b) {
+		return b
+	}
+	return types.LabelErrNode(s.ID(), addTwo(a, b))
+}
+
+// Eval implements interpreter.Interpretable.
+func (s *sum) Eval(vars interpreter.Activation) ref.Val { return s.Exec(interpreter.AsFrame(vars)) }
+
+func add(args ...ref.Val) ref.Val { return addTwo(args[0], args[1]) }
+
+// addTwo is a + b. In a chain of binds a text may double at each step, at a cost of 1 where the types are not known.
+func addTwo(x, y ref.Val) ref.Val {
+	a, ok1 := x.(types.String)
+	b, ok2 := y.(types.String)
+	if ok1 && ok2 {
+		if len(a)+len(b) > maxText {
+			return types.WrapErr(tooMuch("+ would make a text of more than 16 MiB"))
+		}
+		return a + b
+	}
+	adder, ok := x.(traits.Adder)
 	if !ok {
 		return noOverload(operators.Add)
 	}
-	sum := adder.Add(args[1])
+	sum := adder.Add(y)
 	if _, growing := sum.(traits.MutableLister); growing {
 		return sum // of a macro
 	}

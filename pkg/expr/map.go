@@ -34,7 +34,10 @@ type rootFields struct {
 	cursor cursor
 }
 
-type rootField struct{ quoted, open string }
+type rootField struct {
+	quoted, open string
+	value        mapValue // made at its first use, if it is a map
+}
 
 // plain reports whether nothing is known of the value, so that it is equal to another if the JSON is.
 func (m *mapValue) plain() bool { return m.shape == nil || m.shape.kind == schema.Any }
@@ -77,30 +80,61 @@ func (m *mapValue) value(key string, field rawjson.Value) ref.Val {
 
 // find returns the text that begins with the value of this key, "" if there is none.
 func (m *mapValue) find(key string) (open string) {
-	c := cursor{text: m.open}
-	root := m.root()
-	if root != nil {
-		for i := range root.n {
-			if isKey(root.seen[i].quoted, key) {
-				return root.seen[i].open
-			}
-		}
-		root.cursor.text = m.open
-		c = root.cursor
+	if root := m.root(); root != nil {
+		open, read := root.find(m.open, key)
+		m.meter.charge(read)
+		return open
 	}
-	start := c.at
+	c := cursor{text: m.open}
 	for {
 		quoted, open, ok := c.next()
-		if ok && root != nil && root.n < len(root.seen) {
-			root.seen[root.n] = rootField{quoted, open}
-			root.n++
-			root.cursor = c
-		}
 		if !ok || isKey(quoted, key) {
-			m.meter.charge(c.at - start)
+			m.meter.charge(c.at)
 			return open
 		}
 	}
+}
+
+// find is mapValue.find for the object that the text is, and how many bytes were read.
+func (r *rootFields) find(text, key string) (open string, read int) {
+	for i := range r.n {
+		if isKey(r.seen[i].quoted, key) {
+			return r.seen[i].open, 0
+		}
+	}
+	r.cursor.text = text
+	c := r.cursor
+	start := c.at
+	for {
+		quoted, open, ok := c.next()
+		if ok && r.n < len(r.seen) {
+			r.seen[r.n] = rootField{quoted: quoted, open: open}
+			r.n++
+			r.cursor = c
+		}
+		if !ok || isKey(quoted, key) {
+			return open, c.at - start
+		}
+	}
+}
+
+// child is the value of a field. Those of a whole object are made once for an evaluation, which they do not outlive.
+func (m *mapValue) child(open string, s *shape) ref.Val {
+	root := m.root()
+	if root == nil || open[0] != '{' || s != nil && s.kind != schema.Object && s.kind != schema.Map {
+		return m.meter.shaped(open, s)
+	}
+	for i := range root.n {
+		f := &root.seen[i]
+		if len(f.open) != len(open) {
+			continue
+		}
+		if f.value.meter == nil {
+			f.value = mapValue{open, m.meter, s}
+		}
+		return &f.value
+	}
+	return m.meter.shaped(open, s)
 }
 
 // raw is the text of the whole object.
@@ -118,7 +152,7 @@ func (m *mapValue) Find(key ref.Val) (ref.Val, bool) {
 	switch k := key.(type) {
 	case types.String:
 		if v, s := m.field(string(k)); v != "" {
-			return m.meter.shaped(v, s), true
+			return m.child(v, s), true
 		}
 	case *types.Err, *types.Unknown:
 		return key, false

@@ -133,18 +133,8 @@ func (p *Program) Match(ctx context.Context, in Input) (bool, error) {
 // Keys evaluates an index: the keys that the object has in it, see [canonical]. Of a list each element is one, of a map each of its
 // keys. null, an absent optional, "" and what is empty are none. Errors are as with [Program.Match].
 func (p *Program) Keys(obj *event.Object) ([]string, error) {
-	e := p.start(Input{})
-	defer e.release()
-	e.of = obj
-	v, err := e.runToEnd() // client-go gives an index function no context
-	if err != nil {
-		return nil, err
-	}
-	keys, err := keysOf(unwrap(v))
-	if err != nil {
-		return nil, p.evalError(err)
-	}
-	return keys, nil
+	r := Reader{in: evaluation{of: obj}}
+	return r.Keys(nil, p)
 }
 
 // unwrap is the value of an optional, null if it has none.

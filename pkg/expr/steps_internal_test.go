@@ -1,3 +1,5 @@
+//go:build !race
+
 package expr
 
 import (
@@ -115,18 +117,13 @@ func TestHostileObject(t *testing.T) {
 	if obj.Size() < 5<<20 {
 		t.Fatalf("the object has %d bytes only", obj.Size())
 	}
-	for _, text := range append(loops(), products()...) {
+	for i, text := range append(loops(), products()...) {
 		steps, cost, err := countSteps(t, text, obj)
-		if err != nil && !errors.Is(err, ErrCost) {
+		if long := i >= len(loops()); err != nil && !errors.Is(err, ErrCost) || err == nil && long {
 			t.Errorf("%s: %v", text, err)
 		}
 		if most := costLimit * workPerCost / stepWork; steps > most || cost > costLimit {
 			t.Errorf("%s: %d steps at a cost of %d, want at most %d", text, steps, cost, most)
-		}
-	}
-	for _, text := range products() {
-		if _, _, err := countSteps(t, text, obj); !errors.Is(err, ErrCost) {
-			t.Errorf("%s: %v, want it stopped", text, err)
 		}
 	}
 }

@@ -133,7 +133,7 @@ func fieldType(t *cel.Type, name string, s *shape) *types.FieldType {
 			if open == "" {
 				return nil, missing
 			}
-			v := m.meter.shaped(open, s)
+			v := m.child(open, s)
 			if err, ok := v.(*types.Err); ok {
 				return nil, err
 			}

@@ -279,4 +279,3 @@ func withTrait(b *functions.Overload, impl functions.FunctionOp) functions.Funct
 		return impl(args...)
 	}
 }
-

@@ -47,7 +47,7 @@ func (c *Catalog) Add(name string, stores []*Store, indexes map[string]Spec) {
 // index has none. They are sorted by namespace and name, so that what is made of them is the same each time.
 func (c *Catalog) Lookup(source, index, value string) []*event.Object {
 	src := c.sources[source]
-	var found []*event.Object
+	found := make([]*event.Object, 0, c.Count(source, index, value))
 	for _, store := range src.stores {
 		if index == "" {
 			found = slices.AppendSeq(found, store.all())

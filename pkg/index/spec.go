@@ -49,29 +49,24 @@ func NewSpec(texts []string, programs []*expr.Program, failures counter, log *sl
 	}
 }
 
-// values returns what the object is found under. A failing expression contributes nothing.
-func (s *Spec) values(o *event.Object) []string {
-	var all []string
+// values appends what the object is found under. A failing expression contributes nothing.
+func (s *Spec) values(all []string, r *expr.Reader, o *event.Object) []string {
 	for i, p := range s.programs {
 		if field := s.fields[i]; field != nil {
-			if value, reading := field.ReadIn(o); reading == expr.Known {
+			if value, reading := r.Field(field); reading == expr.Known {
 				if value != "" {
 					all = append(all, value)
 				}
 				continue
 			}
 		}
-		values, err := p.Keys(o)
+		values, err := r.Keys(all, p)
 		if err != nil {
 			s.failures.Inc()
 			s.warn(err, o)
 			continue
 		}
-		if all == nil {
-			all = values
-		} else {
-			all = append(all, values...)
-		}
+		all = values
 	}
 	return all
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
 )
 
 // Store holds the objects of one watch. It implements the store that the informer writes to. It is safe for concurrent use;
@@ -20,18 +21,24 @@ type Store struct {
 
 // view is the objects under one set of indexes. A Store writes to one view at a time; one that was replaced stays as it was then, for
 // expressions that are still being evaluated.
+//
+// The objects and indexes are kept by client-go's thread-safe store, of which its Indexer is made. A look-up reads the indexes directly:
+// ByIndex would copy each set of keys, and the objects, before we copy them again.
 type view struct {
-	indexer cache.Indexer
+	indexer cache.ThreadSafeStore
 	specs   []Spec
-	builtin sync.Mutex // held while a built-in index is being added
+	lock    sync.RWMutex  // of indices: held by whoever changes what is in indexer, whose own lock is its secret
+	indices cache.Indices // those of indexer: index → value → keys
 	count   atomic.Int64
+	readers sync.Pool // of *expr.Reader
 }
 
 // entry is what the Indexer holds: an object, and for each Spec the values it is found under.
 type entry struct {
 	object *event.Object
 	key    string
-	values [][]string
+	all    []string // the values of one Spec behind those of another
+	ends   []int32  // where those of each Spec end
 }
 
 // NewStore returns an empty store with the given indexes. Two Specs of one name are the same index.
@@ -43,16 +50,16 @@ func NewStore(specs ...Spec) *Store {
 
 func newView(specs []Spec) *view {
 	indexers := make(cache.Indexers, len(specs))
-	v := &view{}
+	v := &view{indices: make(cache.Indices, len(specs))}
 	for _, spec := range specs {
 		if _, ok := indexers[spec.Name]; ok {
 			continue
 		}
 		n := len(v.specs)
 		v.specs = append(v.specs, spec)
-		indexers[spec.Name] = func(item any) ([]string, error) { return item.(*entry).values[n], nil }
+		indexers[spec.Name] = func(item any) ([]string, error) { return item.(*entry).values(n), nil }
 	}
-	v.indexer = cache.NewIndexer(func(item any) (string, error) { return item.(*entry).key, nil }, indexers)
+	v.indexer = cache.NewThreadSafeStore(indexers, v.indices)
 	return v
 }
 
@@ -83,7 +90,7 @@ func (s *Store) Reindex(specs ...Spec) (swap func()) {
 		now := s.live.Load().indexer
 		for _, item := range next.indexer.List() {
 			e := item.(*entry)
-			if _, ok, _ := now.GetByKey(e.key); !ok {
+			if _, ok := now.Get(e.key); !ok {
 				next.remove(e)
 			}
 		}
@@ -133,13 +140,33 @@ func (v *view) put(o *event.Object) { v.insert(v.newEntry(o)) }
 
 func (v *view) newEntry(o *event.Object) *entry {
 	e := &entry{object: o, key: o.Key().String()}
-	if len(v.specs) > 0 {
-		e.values = make([][]string, len(v.specs))
-		for i := range v.specs {
-			e.values[i] = v.specs[i].values(o)
-		}
+	if len(v.specs) == 0 {
+		return e
 	}
+	r, _ := v.readers.Get().(*expr.Reader)
+	if r == nil {
+		r = new(expr.Reader)
+	}
+	r.Reset(o)
+	all := make([]string, 0, len(v.specs)+1) // one slice holds the values of all indexes, as most have one
+	e.ends = make([]int32, len(v.specs))
+	for i := range v.specs {
+		all = v.specs[i].values(all, r, o)
+		e.ends[i] = int32(len(all)) //nolint:gosec // an object has fewer values than bytes
+	}
+	e.all = all
+	r.Reset(nil)
+	v.readers.Put(r)
 	return e
+}
+
+// values are what the object is found under in one index.
+func (e *entry) values(spec int) []string {
+	begin := int32(0)
+	if spec > 0 {
+		begin = e.ends[spec-1]
+	}
+	return e.all[begin:e.ends[spec]]
 }
 
 // insert returns the object that was there before.
@@ -150,7 +177,9 @@ func (v *view) insert(e *entry) (before *event.Object) {
 	} else {
 		v.count.Add(1)
 	}
-	_ = v.indexer.Update(e) // fails only if the key function does
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	v.indexer.Update(e.key, e)
 	return before
 }
 
@@ -167,7 +196,9 @@ func (s *Store) Delete(key event.Key) {
 
 func (v *view) remove(e *entry) {
 	v.count.Add(-1)
-	_ = v.indexer.Delete(e)
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	v.indexer.Delete(e.key)
 }
 
 // All yields every object, in no order. It sees the store as it was when the iteration began.
@@ -192,23 +223,23 @@ func (s *Store) Bytes() int64 { return s.bytes.Load() }
 // lookup appends to found the objects that the index has under value. An unknown index has none.
 func (v *view) lookup(found []*event.Object, index, value string) []*event.Object {
 	v.ensureBuiltin(index)
-	items, err := v.indexer.ByIndex(index, value)
-	if err != nil {
-		return found
-	}
-	for _, item := range items {
-		found = append(found, item.(*entry).object)
+	v.lock.RLock()
+	defer v.lock.RUnlock()
+	keys := v.indices[index][value]
+	found = slices.Grow(found, len(keys))
+	for key := range keys {
+		if e := v.entry(key); e != nil {
+			found = append(found, e.object)
+		}
 	}
 	return found
 }
 
 func (v *view) countOf(index, value string) int {
 	v.ensureBuiltin(index)
-	keys, err := v.indexer.IndexKeys(index, value)
-	if err != nil {
-		return 0
-	}
-	return len(keys)
+	v.lock.RLock()
+	defer v.lock.RUnlock()
+	return len(v.indices[index][value])
 }
 
 // ensureBuiltin adds a built-in index when it is first asked for; client-go then goes through the objects once.
@@ -217,18 +248,22 @@ func (v *view) ensureBuiltin(index string) {
 	if !ok {
 		return
 	}
-	v.builtin.Lock()
-	defer v.builtin.Unlock()
-	if _, ok := v.indexer.GetIndexers()[index]; ok {
+	v.lock.RLock()
+	_, ok = v.indexer.GetIndexers()[index]
+	v.lock.RUnlock()
+	if ok {
 		return
 	}
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	// Fails if another has added it meanwhile.
 	_ = v.indexer.AddIndexers(cache.Indexers{index: func(item any) ([]string, error) {
 		return values(item.(*entry).object), nil
 	}})
 }
 
 func (v *view) entry(key string) *entry {
-	item, ok, _ := v.indexer.GetByKey(key)
+	item, ok := v.indexer.Get(key)
 	if !ok {
 		return nil
 	}

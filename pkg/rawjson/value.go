@@ -157,7 +157,7 @@ func skip(s string, i int) int {
 	case '"':
 		return skipString(s, i)
 	case '{', '[':
-		return skipNested(s, i)
+		return Leave(s, i, 0)
 	}
 	for i < len(s) && s[i] != ',' && s[i] != '}' && s[i] != ']' && s[i] > ' ' {
 		i++
@@ -180,24 +180,6 @@ func skipString(s string, i int) int {
 			return i + 1
 		case '\\':
 			i++
-		}
-		i++
-	}
-	return len(s)
-}
-
-func skipNested(s string, i int) int {
-	for depth := 0; i < len(s); {
-		switch class[s[i]] {
-		case quote:
-			i = skipString(s, i)
-			continue
-		case brace, bracket:
-			depth++
-		case closing:
-			if depth--; depth == 0 {
-				return i + 1
-			}
 		}
 		i++
 	}

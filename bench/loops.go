@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+)
+
+// loopLength is how long the lists are; then they are twice as long.
+const loopLength = 20_000
+
+// compareLoops measures the CPU of loops over a list and over one of twice the length: the ratio is about 2 if the time is in proportion.
+func compareLoops(rounds int) error {
+	fmt.Printf("\n%-64s %12s %12s %8s\n", "CPU of a loop over a list", fmt.Sprint(loopLength), fmt.Sprint(2*loopLength), "ratio")
+	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "bench", Sources: map[string][]string{"pods": nil}})
+	if err != nil {
+		return err
+	}
+	short, err := longLists(loopLength)
+	if err != nil {
+		return err
+	}
+	long, err := longLists(2 * loopLength)
+	if err != nil {
+		return err
+	}
+	for _, text := range []string{
+		`object.long.all(a, true)`, `object.long.filter(a, a + 1 == 2).size() > 0`, `object.maps.exists(m, m.name == "z" || m.value == "z")`,
+		`object.maps.map(m, m.name + "/" + m.value).size() > 0`, `object.text.split(",").all(x, x.size() < 9)`,
+	} {
+		program, err := env.Compile(text, expr.Filter, "pods")
+		if err != nil {
+			return err
+		}
+		var times [2][]time.Duration
+		for range 2*rounds + 1 {
+			for i, obj := range []*event.Object{short, long} {
+				begin := cpu()
+				for range 3 {
+					if _, err := program.Match(context.Background(), expr.Input{Delta: &event.Delta{Source: "pods", Op: event.Added, New: obj}}); err != nil {
+						return err
+					}
+				}
+				times[i] = append(times[i], (cpu()-begin)/3)
+			}
+		}
+		one, two := medianTime(times[0]), medianTime(times[1])
+		fmt.Printf("%-64s %12v %12v %8.2f\n", text, one, two, float64(two)/float64(one))
+	}
+	return nil
+}
+
+// longLists is an object with lists of n elements.
+func longLists(n int) (*event.Object, error) {
+	repeat := func(elem string) string { return strings.TrimSuffix(strings.Repeat(elem, n), ",") }
+	return event.ParseObject(&event.Resource{Cluster: "bench"}, `{"metadata":{"name":"x"},"long":[`+repeat("1,")+
+		`],"maps":[`+repeat(`{"name":"a","value":"b"},`)+`],"text":"`+repeat("abc,")+`"}`)
+}
