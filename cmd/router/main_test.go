@@ -85,7 +85,17 @@ func TestShippedConfigs(t *testing.T) {
 		t.Fatal("README.md has no YAML example")
 	}
 	example, _, _ := strings.Cut(rest, "```")
-	for name, text := range map[string]string{"README.md": example, "config.yaml": mustRead(t, "config.yaml")} {
+	texts := map[string]string{"README.md": example, "config.yaml": mustRead(t, "config.yaml")}
+	examples, err := filepath.Glob("examples/configs/*.yaml")
+	if err != nil || len(examples) < 5 {
+		t.Fatal(examples, err)
+	}
+	for _, name := range examples {
+		if !strings.HasSuffix(name, "_test.yaml") {
+			texts[name] = mustRead(t, name)
+		}
+	}
+	for name, text := range texts {
 		t.Run(name, func(t *testing.T) {
 			// The guest is built by make; here it is enough that the file is there.
 			dir := t.TempDir()
@@ -98,8 +108,12 @@ func TestShippedConfigs(t *testing.T) {
 				t.Fatal(err)
 			}
 			var stdout, stderr bytes.Buffer
-			if code := run(t.Context(), []string{"check", "-config", file}, &stdout, &stderr); code != 0 {
+			code := run(t.Context(), []string{"check", "-config", file}, &stdout, &stderr)
+			if code != 0 {
 				t.Errorf("exit code %d: %s", code, &stderr)
+			}
+			if strings.Contains(stdout.String()+stderr.String(), "may cost") {
+				t.Error(&stderr)
 			}
 		})
 	}

@@ -25,7 +25,8 @@ type plan struct {
 	grants  map[string][]plugins.LookupGrant // by handler
 	types   map[string]*schema.Type          // by source: what its objects look like
 	owners  map[string]expr.Owner            // by source: what controls others
-	// What is not wrong, but may not be meant: sources of which too little is known, fields that may be absent.
+	// What is not wrong, but may not be meant: sources of which too little is known, expressions that may cost too much; fields that may be
+	// absent, if that was asked for, and then all that is about expressions.
 	warnings, optional config.Problems
 }
 
@@ -172,7 +173,11 @@ func planOf(ctx context.Context, cfg *config.Config, problems config.Problems, c
 	if advise && len(c.problems) == 0 {
 		c.adviseAll(ctx, p)
 	}
-	p.optional = c.warnings
+	if advise {
+		p.optional = c.warnings
+	} else {
+		p.warnings = slices.Concat(p.warnings, c.warnings)
+	}
 	return p, c.problems.Sorted()
 }
 
@@ -230,8 +235,10 @@ func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) 
 	if err == nil {
 		c.checkLookups(e, program)
 		if c.advise {
-			c.warn(e, program)
+			c.warn(e, program.Warnings())
 			c.used.add(program)
+		} else {
+			c.warn(e, program.CostWarnings())
 		}
 		return program
 	}
@@ -239,9 +246,9 @@ func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) 
 	return nil
 }
 
-// warn notes what the expression takes for granted.
-func (c *compiler) warn(e *config.Expr, program *expr.Program) {
-	for _, w := range program.Warnings() {
+// warn notes what may not be meant, or may cost much.
+func (c *compiler) warn(e *config.Expr, warnings []expr.Warning) {
+	for _, w := range warnings {
 		at := e
 		if define, ok := c.cfg.Define[w.Define]; ok {
 			at = &define

@@ -124,6 +124,9 @@ func (s *scope) compile(text string, usage Usage, source string, of []string) (*
 		p.limit = indexCostLimit
 	}
 	p.inspect(linked)
+	if err := p.estimate(linked); err != nil {
+		return nil, err
+	}
 	if p.program, err = s.cel.Program(linked, p.options(linked)...); err != nil {
 		return nil, p.planError(err)
 	}

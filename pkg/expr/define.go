@@ -243,44 +243,49 @@ func refuseCycles(uses map[string][]string) error {
 	return nil
 }
 
-// walk visits e and all below it, with the names that macros have bound there.
-func walk(e ast.Expr, local []string, visit func(e ast.Expr, local []string)) {
-	visit(e, local)
+// partsOf are what an expression that is no loop is made of.
+func partsOf(e ast.Expr) (parts []ast.Expr) {
 	switch e.Kind() {
-	case ast.ComprehensionKind:
-		c := e.AsComprehension()
-		walk(c.IterRange(), local, visit)
-		walk(c.AccuInit(), local, visit)
-		result := append(slices.Clone(local), c.AccuVar())
-		loop := append(slices.Clone(result), c.IterVar())
-		if c.HasIterVar2() {
-			loop = append(loop, c.IterVar2())
-		}
-		walk(c.LoopCondition(), loop, visit)
-		walk(c.LoopStep(), loop, visit)
-		walk(c.Result(), result, visit)
 	case ast.CallKind:
 		if e.AsCall().IsMemberFunction() {
-			walk(e.AsCall().Target(), local, visit)
+			parts = append(parts, e.AsCall().Target())
 		}
-		for _, arg := range e.AsCall().Args() {
-			walk(arg, local, visit)
-		}
+		parts = append(parts, e.AsCall().Args()...)
 	case ast.SelectKind:
-		walk(e.AsSelect().Operand(), local, visit)
+		parts = append(parts, e.AsSelect().Operand())
 	case ast.ListKind:
-		for _, elem := range e.AsList().Elements() {
-			walk(elem, local, visit)
-		}
+		parts = append(parts, e.AsList().Elements()...)
 	case ast.MapKind:
 		for _, entry := range e.AsMap().Entries() {
-			walk(entry.AsMapEntry().Key(), local, visit)
-			walk(entry.AsMapEntry().Value(), local, visit)
+			parts = append(parts, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
 		}
 	case ast.StructKind:
 		for _, field := range e.AsStruct().Fields() {
-			walk(field.AsStructField().Value(), local, visit)
+			parts = append(parts, field.AsStructField().Value())
 		}
-	case ast.IdentKind, ast.LiteralKind, ast.UnspecifiedExprKind:
+	case ast.ComprehensionKind, ast.IdentKind, ast.LiteralKind, ast.UnspecifiedExprKind:
 	}
+	return parts
+}
+
+// walk visits e and all below it, with the names that macros have bound there.
+func walk(e ast.Expr, local []string, visit func(e ast.Expr, local []string)) {
+	visit(e, local)
+	if e.Kind() != ast.ComprehensionKind {
+		for _, part := range partsOf(e) {
+			walk(part, local, visit)
+		}
+		return
+	}
+	c := e.AsComprehension()
+	walk(c.IterRange(), local, visit)
+	walk(c.AccuInit(), local, visit)
+	result := append(slices.Clone(local), c.AccuVar())
+	loop := append(slices.Clone(result), c.IterVar())
+	if c.HasIterVar2() {
+		loop = append(loop, c.IterVar2())
+	}
+	walk(c.LoopCondition(), loop, visit)
+	walk(c.LoopStep(), loop, visit)
+	walk(c.Result(), result, visit)
 }

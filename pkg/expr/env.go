@@ -140,7 +140,6 @@ func libraries() []cel.EnvOption {
 		cel.CrossTypeNumericComparisons(true),
 		cel.OptionalTypes(),
 		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals()),
-		cel.CostEstimatorOptions(checker.PresenceTestHasCost(false)),
 		ext.Bindings(),
 		ext.Strings(ext.StringsVersion(2)),
 		ext.Sets(),
@@ -154,6 +153,7 @@ func libraries() []cel.EnvOption {
 		library.Format(),
 		library.SemverLib(library.SemverVersion(1)),
 		library.Lists(library.ListsVersion(1)),
+		cel.CostEstimatorOptions(slices.Concat(sortEstimates(), []checker.CostOption{checker.PresenceTestHasCost(false)})...),
 	}
 }
 

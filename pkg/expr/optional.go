@@ -3,6 +3,7 @@ package expr
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,31 +22,52 @@ type Warning struct {
 	Define string // the define whose text it is about; empty: the expression's own
 }
 
-// Warnings are about the fields that the expression takes for granted and that an object need not have: where that is not asked for with
-// has() or .? or in. Each says how to write it instead, in an expression that compiles. Of objects of which nothing is known there are
-// none, and none for an index: an object without the field is not in it, which is how indexes are meant.
+// Warnings are about what the expression may cost, if that is more than an evaluation may, and about the fields that the expression takes for
+// granted and that an object need not have: where that is not asked for with has() or .? or in. Each says how to write it instead, in an
+// expression that compiles. Of objects of which nothing is known there are none of the latter, and none for an index: an object without the
+// field is not in it, which is how indexes are meant.
 func (p *Program) Warnings() (warnings []Warning) {
-	if p.usage == Index {
-		return nil
-	}
 	programs := []*Program{p}
 	for _, other := range p.others {
 		programs = append(programs, other)
 	}
+	add := func(w Warning) {
+		if !slices.Contains(warnings, w) {
+			warnings = append(warnings, w)
+		}
+	}
+	for _, w := range p.CostWarnings() {
+		add(w)
+	}
 	for _, program := range programs {
+		if p.usage == Index {
+			break
+		}
 		for _, u := range program.units {
 			o := optionals{program: program, unit: u, guards: make(map[string]bool)}
 			o.find()
 			for _, w := range o.warnings {
-				if !slices.Contains(warnings, w) {
-					warnings = append(warnings, w)
-				}
+				add(w)
 			}
 		}
 	}
 	slices.SortFunc(warnings, func(a, b Warning) int {
 		return cmp.Or(strings.Compare(a.Define, b.Define), a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Message, b.Message))
 	})
+	return warnings
+}
+
+// CostWarnings are those of [Program.Warnings] about what it may cost. They are known already.
+func (p *Program) CostWarnings() (warnings []Warning) {
+	programs := []*Program{p}
+	for _, source := range slices.Sorted(maps.Keys(p.others)) {
+		programs = append(programs, p.others[source])
+	}
+	for _, program := range programs {
+		if w := program.costly; w != nil && !slices.Contains(warnings, *w) {
+			warnings = append(warnings, *w)
+		}
+	}
 	return warnings
 }
 

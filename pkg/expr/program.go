@@ -31,6 +31,7 @@ type Program struct {
 	source  ref.Val // what `source` is where there is no delta
 	indexes []string
 	sources []string
+	costly  *Warning            // what it may cost; nil: not more than an evaluation may
 	shape   *shape              // of the objects; nil: not known
 	from    string              // the sources that it was compiled for
 	own     string              // the source whose own expression it is, see [BySource]

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -41,6 +42,9 @@ func (s *Set) MarshalJSON() ([]byte, error) {
 		word := ""
 		if t.Nullable {
 			word = "?"
+		}
+		if t.Max > 0 {
+			word += "#" + strconv.Itoa(t.Max)
 		}
 		switch t.Kind {
 		case List:
@@ -147,6 +151,8 @@ func (r *reader) make(word string) (*Type, error) {
 		nullable := *t
 		nullable.Nullable = true
 		return &nullable, nil
+	case strings.HasPrefix(word, "#"):
+		return r.bounded(word[1:])
 	case strings.HasPrefix(word, "@"):
 		if t, ok := r.types[word[1:]]; ok {
 			return t, nil
@@ -173,6 +179,22 @@ func (r *reader) make(word string) (*Type, error) {
 		return &Type{Kind: Kind(kind)}, nil //nolint:gosec // there are ten
 	}
 	return nil, errWord
+}
+
+// bounded reads a number and the type of what is at most that long.
+func (r *reader) bounded(word string) (*Type, error) {
+	digits := len(word) - len(strings.TrimLeft(word, "0123456789"))
+	most, err := strconv.Atoi(word[:digits])
+	if err != nil {
+		return nil, errWord
+	}
+	t, err := r.read(word[digits:])
+	if err != nil || t.Kind != List && t.Kind != Map && t.Kind != String {
+		return nil, cmp.Or(err, errWord)
+	}
+	bounded := *t
+	bounded.Max = most
+	return &bounded, nil
 }
 
 // String writes a name as configurations do.

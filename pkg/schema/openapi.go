@@ -47,6 +47,9 @@ type node struct {
 	ListKeys   []string         `json:"x-kubernetes-list-map-keys"`
 	IntOrStr   bool             `json:"x-kubernetes-int-or-string"`
 	Embedded   bool             `json:"x-kubernetes-embedded-resource"`
+	MaxItems   int              `json:"maxItems"`
+	MaxLength  int              `json:"maxLength"`
+	MaxProps   int              `json:"maxProperties"`
 }
 
 // additional is additionalProperties: a schema or a bool.
@@ -183,6 +186,15 @@ func (p *parser) parse(n *node, name string, depth int) *Type {
 		t.Kind, t.Elem, t.ListType, t.Keys = List, p.parse(n.Items, name, depth+1), n.ListType, n.ListKeys
 	case "object":
 		p.object(t, n, name, depth)
+	}
+	switch t.Kind {
+	case List:
+		t.Max = max(0, n.MaxItems)
+	case Map:
+		t.Max = max(0, n.MaxProps)
+	case String:
+		t.Max = max(0, n.MaxLength)
+	default:
 	}
 	return t
 }

@@ -31,6 +31,7 @@ type Type struct {
 	Nullable bool // null is a value of its own where the value is an element of a list or map
 
 	Elem *Type // of a List or Map
+	Max  int   // how long a List, Map or String may be at most; 0: the schema does not say
 
 	// ListType is what the elements of a List are to each other: "set": each once, in no order; "map": likewise, told apart by Keys;
 	// else the order counts.
