@@ -153,7 +153,7 @@ func libraries() []cel.EnvOption {
 		library.Format(),
 		library.SemverLib(library.SemverVersion(1)),
 		library.Lists(library.ListsVersion(1)),
-		cel.CostEstimatorOptions(slices.Concat(sortEstimates(), []checker.CostOption{checker.PresenceTestHasCost(false)})...),
+		cel.CostEstimatorOptions(slices.Concat(listEstimates(), []checker.CostOption{checker.PresenceTestHasCost(false)})...),
 	}
 }
 

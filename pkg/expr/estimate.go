@@ -71,8 +71,9 @@ func (c *costEstimator) EstimateCallCost(function, overload string, target *chec
 	return estimate
 }
 
-// sortEstimates are of sort() and sortBy(), for which cel-go says the square of the length.
-func sortEstimates() (options []checker.CostOption) {
+// listEstimates are of sort() and sortBy(), for which cel-go says the square of the length, and of lists.range() of a number that is not known,
+// for which it has none.
+func listEstimates() (options []checker.CostOption) {
 	estimate := func(estimator checker.CostEstimator, target *checker.AstNode, _ []checker.AstNode) *checker.CallEstimate {
 		if target == nil {
 			return nil
@@ -87,6 +88,16 @@ func sortEstimates() (options []checker.CostOption) {
 		comparisons := checker.FixedCostEstimate(uint64(bits.Len64(size.Max))) //nolint:gosec // not negative
 		return &checker.CallEstimate{CostEstimate: size.MultiplyByCost(comparisons), ResultSize: size}
 	}
+	options = append(options, checker.OverloadCostEstimate("lists_range",
+		func(_ checker.CostEstimator, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
+			size := checker.SizeEstimate{Max: assumedList}
+			if len(args) == 1 && args[0].Expr().Kind() == ast.LiteralKind {
+				if n, ok := args[0].Expr().AsLiteral().(types.Int); ok {
+					size.Max = uint64(max(0, n))
+				}
+			}
+			return &checker.CallEstimate{CostEstimate: size.AsCost(), ResultSize: &size}
+		}))
 	for _, t := range []*cel.Type{
 		cel.IntType, cel.UintType, cel.DoubleType, cel.BoolType, cel.DurationType, cel.TimestampType, cel.StringType, cel.BytesType,
 	} {
@@ -115,6 +126,9 @@ func resultsOf(function string) uint64 {
 // EstimateSize implements checker.CostEstimator.
 func (c *costEstimator) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 	n := uint64(0)
+	if node.Type() == nil {
+		return nil
+	}
 	switch node.Type().Kind() {
 	case types.StringKind, types.BytesKind:
 		n = assumedText
@@ -123,13 +137,19 @@ func (c *costEstimator) EstimateSize(node checker.AstNode) *checker.SizeEstimate
 		if slices.ContainsFunc(node.Path(), func(step string) bool { return strings.HasPrefix(step, "@") }) { // like @items
 			n = assumedInner
 		}
-	default:
+	case types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.DurationKind, types.TimestampKind, types.NullTypeKind:
 		return nil // of one size
+	case types.TypeKind:
+		n = 1
+	default: // an optional, a quantity
+		n = assumedText
 	}
 	if most := c.most(node.Path()); most > 0 {
 		n = most
 	}
-	c.sizes[node.Expr().ID()] = n
+	if e := node.Expr(); e != nil { // else an element of a list that a function goes through
+		c.sizes[e.ID()] = n
+	}
 	return &checker.SizeEstimate{Max: n}
 }
 
@@ -189,7 +209,7 @@ func (p *Program) estimate(tree *cel.Ast) error {
 	}
 	p.costly.Line = max(1, p.costly.Line)
 	p.costly.Message = fmt.Sprintf("this may cost %s, and an evaluation is stopped at %s%s", grouped(cost.Max), grouped(uint64(p.limit)), explained(loops))
-	if cost.Max/refusedAt <= uint64(p.limit) {
+	if cost.Max/refusedAt <= uint64(p.limit) || p.usage == Value { // who tries something out sees where it ends
 		return nil
 	}
 	return &CompileError{Define: p.costly.Define, Issues: []Issue{p.costly.Issue}}

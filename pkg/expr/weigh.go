@@ -82,7 +82,7 @@ const (
 // constantFunctions take no longer than a step whatever their arguments, or charge what they read themselves.
 func constantFunctions() []string {
 	return []string{
-		operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.Conditional, operators.NotStrictlyFalse, operators.OldNotStrictlyFalse,
+		operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.Conditional, operators.NotStrictlyFalse,
 		operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo, operators.Negate,
 		operators.Index, operators.OptIndex, operators.OptSelect, "dyn", "type", "optional.of", "optional.none", "optional.ofNonZeroValue", "orValue",
 		"or", "hasValue", "value", "cel.@mapInsert", at + fnChanged, at + fnLookup, at + fnCount, at + fnGet, at + fnList,
