@@ -56,6 +56,8 @@ type Surroundings struct {
 func Run(ctx context.Context, opts Options) error {
 	restore := informer.QuietKlog(opts.Log)
 	defer restore()
+	// Before it is read: a change while the router is being opened must not go unnoticed.
+	file := newWatchedFile(opts.Config)
 	var client *informer.Client
 	p, problems := opts.Surroundings.Plans.plan(ctx, opts.Config, opts.Components, func(cluster config.Cluster) (_ *informer.Client, err error) {
 		client, err = opts.client(cluster)
@@ -70,7 +72,7 @@ func Run(ctx context.Context, opts Options) error {
 	r := &router{
 		parts: parts{plan: p}, opts: opts, log: opts.Log, metrics: metrics.New(), client: client, objects: new(atomic.Pointer[inventory]),
 	}
-	r.reloads.asked, r.reloads.ended = make(chan chan<- error), make(chan struct{})
+	r.reloads.asked, r.reloads.ended, r.reloads.file = make(chan chan<- error), make(chan struct{}), file
 	r.metrics.SetBuildInfo(opts.Version)
 	r.metrics.ConfigHash.WithLabelValues(p.config.Hash).Set(1)
 	r.metrics.ConfigReloadOK.Set(1)

@@ -30,9 +30,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // journal remembers what was opened and closed.
 type journal struct {
-	mu    sync.Mutex
-	lines []string
-	file  string // part of the configuration of each handler; empty: none
+	opening func() // when a sink is opened; nil: nothing
+	mu      sync.Mutex
+	lines   []string
+	file    string // part of the configuration of each handler; empty: none
 }
 
 func (j *journal) add(line string) {
@@ -71,6 +72,9 @@ func components(j *journal) app.Components {
 	}
 	return app.Components{
 		Sinks: []plugins.Factory[plugins.Sink]{{Kind: "fake", Check: check, Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Sink, error) {
+			if j.opening != nil {
+				j.opening()
+			}
 			j.add("open " + env.Name)
 			return part{env.Name, j}, nil
 		}}},

@@ -42,6 +42,7 @@ type reloads struct {
 	again  bool                          // try again
 	asked  chan chan<- error             // by the API, which hears what came of it
 	ended  chan struct{}                 // closed when nobody hears asked any more
+	file   *watchedFile                  // the configuration, as it was no later than it was read
 }
 
 // check tells /readyz whether the file is what runs. It holds up nothing: what ran before goes on.
@@ -58,7 +59,7 @@ func (r *router) watchConfig(ctx context.Context) {
 	defer close(r.reloads.ended)
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
-	file := newWatchedFile(r.opts.Config)
+	file := r.reloads.file
 	for {
 		changed := false
 		select {

@@ -40,8 +40,12 @@ func startReloading(t *testing.T, config string) *reloading {
 
 func startReloadingWith(t *testing.T, config string, j *journal) *reloading {
 	t.Helper()
-	r := &reloading{t: t, journal: j, log: &syncBuffer{}, signal: make(chan os.Signal)}
-	r.file = write(t, config)
+	return startReloadingFile(t, write(t, config), j)
+}
+
+func startReloadingFile(t *testing.T, file string, j *journal) *reloading {
+	t.Helper()
+	r := &reloading{t: t, file: file, journal: j, log: &syncBuffer{}, signal: make(chan os.Signal)}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
@@ -180,6 +184,29 @@ routes: [{name: a, from: pods, to: one}]
 	defer r.journal.mu.Unlock()
 	if want := []string{"open one", "open two", "close one"}; !slices.Equal(r.journal.lines, want) {
 		t.Errorf("got %q, want %q", r.journal.lines, want)
+	}
+}
+
+// TestReloadOfAChangeWhileOpening: the file is another one by the time that the router runs.
+func TestReloadOfAChangeWhileOpening(t *testing.T) {
+	config := fmt.Sprintf(reloadable, "test", kubeconfig(t)) + `sources: {pods: {resource: v1/pods}}
+sinks: {one: {fake: {}}}
+routes: [{name: a, from: pods, to: one}]
+`
+	j := &journal{}
+	var file string
+	j.opening = func() {
+		if err := os.WriteFile(file, []byte(strings.ReplaceAll(config, "one", "two")), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	file = write(t, config)
+	r := startReloadingFile(t, file, j)
+	r.logs("msg=reloaded")
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if want := []string{"open one", "open two", "close one"}; !slices.Equal(j.lines, want) {
+		t.Errorf("got %q, want %q", j.lines, want)
 	}
 }
 
