@@ -1,0 +1,445 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// lamp makes an object that is on or off.
+func lamp(t testing.TB, name, uid string, version int, on bool) *event.Object {
+	t.Helper()
+	o, err := event.ParseObject(pods, fmt.Sprintf(
+		`{"metadata":{"namespace":"default","name":%q,"uid":%q,"resourceVersion":"%d"},"spec":{"on":%v}}`, name, uid, version, on))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func isOn(o *event.Object) bool { return o != nil && string(o.Raw().Path("spec", "on")) == "true" }
+
+var whenOn = filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return isOn(d.New), nil })
+
+// tale is an edge that a receiver has.
+type tale struct {
+	event.Event
+
+	at time.Time
+	d  *event.Delta
+}
+
+// listener is what stands behind the sink of a route with a condition, and outlives the router.
+type listener struct {
+	mu  sync.Mutex
+	all []tale
+}
+
+// lampWire is the sink of one life. It is told the deltas by the handler, in whose place it stands too.
+type lampWire struct {
+	to     *listener
+	luck   *chance
+	fails  bool
+	ended  <-chan struct{}
+	mu     sync.Mutex
+	deltas map[string]*event.Delta
+}
+
+func (w *lampWire) Write(_ context.Context, events []event.Event) []error {
+	w.to.mu.Lock()
+	defer w.to.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	errs := make([]error, len(events))
+	for i, e := range events {
+		select {
+		case <-w.ended:
+			errs[i] = errDown
+			continue
+		default:
+		}
+		if w.fails && w.luck.in(4) {
+			errs[i] = errDown
+			continue
+		}
+		w.to.all = append(w.to.all, tale{e, time.Now(), w.deltas[e.ID]})
+	}
+	return errs
+}
+
+func (w *lampWire) Close(context.Context) error { return nil }
+
+// lampWorld is a cluster of lamps, the disk, and a router that has lives.
+type lampWorld struct {
+	t    *testing.T
+	luck *chance
+
+	version int
+	now     map[string]*event.Object
+	began   map[string]time.Time // when what a version says began, by uid/version: of those that turned on, or were listed
+	on      []interval
+	breaks  []time.Time // when the router ended, or its routes were exchanged
+	cuts    []time.Time
+	sent    []*event.Delta
+
+	disk          *flakyDisk
+	written       int
+	cache         map[string]*event.Object
+	cacheMu       sync.Mutex
+	listeners     map[string]*listener
+	b             *bench
+	ended, caught chan struct{}
+	wrong         error
+	batch         pipeline.Batch
+}
+
+// interval is that a lamp was on.
+type interval struct {
+	uid, version string
+	from, to     time.Time
+	disturbed    bool // by something that a list has
+}
+
+func (w *lampWorld) failf(format string, args ...any) {
+	w.wrong = errors.Join(w.wrong, fmt.Errorf(format, args...))
+}
+
+// lampRoutes are the conditions that are tried, by the names of their routes.
+var lampRoutes = map[string]pipeline.When{
+	"now": {}, "now keyed": {}, "now fails": {}, "now fold": {}, "for": {For: time.Minute}, "every": {For: 30 * time.Second, Every: 45 * time.Second},
+	"for fails": {For: 20 * time.Second},
+}
+
+func (w *lampWorld) routes() (routes []pipeline.Route) {
+	for _, name := range slices.Sorted(maps.Keys(lampRoutes)) {
+		when := lampRoutes[name]
+		when.Filter, when.Version, when.CaughtUp = whenOn, "1", w.caught
+		when.Resource = func(string) *event.Resource { return pods }
+		when.Object = func(_ string, key event.Key) *event.Object {
+			w.cacheMu.Lock()
+			defer w.cacheMu.Unlock()
+			return w.cache[key.Name]
+		}
+		if w.listeners[name] == nil {
+			w.listeners[name] = &listener{}
+		}
+		wire := &lampWire{to: w.listeners[name], luck: w.luck, fails: name == "now fails" || name == "for fails", ended: w.ended, deltas: map[string]*event.Delta{}}
+		r := pipeline.Route{
+			Name: name, Sources: []string{"pods"}, Ops: []event.Op{event.Entered, event.Left}, When: when, Existing: true, Batch: w.batch, Concurrency: 2,
+			Sinks: []pipeline.NamedSink{{Name: name, Sink: wire}},
+			Handler: each(func(d *event.Delta) plugins.Result {
+				wire.mu.Lock()
+				defer wire.mu.Unlock()
+				wire.deltas[event.NewID(d, name, 0)] = d
+				return ok(d)
+			}),
+		}
+		switch name {
+		case "now keyed":
+			r.Key = func(_ context.Context, d *event.Delta) (string, error) { return d.Object().ResourceVersion()[:1], nil }
+		case "now fold":
+			r.Capacity = 1
+		}
+		routes = append(routes, r)
+	}
+	return routes
+}
+
+// begin starts the router from what is on disk. gap: what happened since cannot be told any more, only what differs.
+func (w *lampWorld) begin(gap bool) {
+	w.ended, w.caught = make(chan struct{}), make(chan struct{})
+	w.cache = map[string]*event.Object{}
+	for _, d := range w.sent[:w.written] {
+		w.apply(d)
+	}
+	routes := w.routes()
+	w.b = openAs(w.t, pipeline.Config{Store: w.disk}, routes...)
+	for _, r := range routes {
+		w.disk.restore(w.b, r.Name)
+	}
+	w.b.Start(w.t.Context())
+	again := slices.Clone(w.sent[w.written:])
+	if gap {
+		again = w.net()
+	}
+	w.sent = w.sent[:w.written]
+	for _, d := range again {
+		w.admit(d)
+	}
+	close(w.caught)
+}
+
+func (w *lampWorld) apply(d *event.Delta) {
+	w.cacheMu.Lock()
+	defer w.cacheMu.Unlock()
+	if d.New == nil {
+		delete(w.cache, d.Key().Name)
+	} else {
+		w.cache[d.Key().Name] = d.New
+	}
+}
+
+// net is what a list tells: what differs between the cache and what there is.
+func (w *lampWorld) net() (deltas []*event.Delta) {
+	for _, name := range slices.Sorted(maps.Keys(w.cache)) {
+		if is := w.now[name]; is == nil || is.UID() != w.cache[name].UID() {
+			deltas = append(deltas, &event.Delta{Source: "pods", Op: event.Deleted, Old: w.cache[name], Stale: true, Listed: true})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.now)) {
+		was, is := w.cache[name], w.now[name]
+		switch {
+		case was == nil || was.UID() != is.UID():
+			deltas = append(deltas, &event.Delta{Source: "pods", Op: event.Added, New: is, Listed: true})
+		case was.ResourceVersion() != is.ResourceVersion():
+			deltas = append(deltas, &event.Delta{Source: "pods", Op: event.Updated, Old: was, New: is, Listed: true})
+		default:
+			continue
+		}
+		if isOn(is) {
+			w.began[is.UID()+"/"+is.ResourceVersion()] = time.Now()
+		}
+	}
+	return deltas
+}
+
+func (w *lampWorld) admit(d *event.Delta) {
+	again := *d
+	again.Seen = time.Now()
+	w.sent = append(w.sent, &again)
+	commit, err := w.b.Admit(w.t.Context(), &again)
+	if err != nil {
+		w.failf("admit: %w", err)
+		return
+	}
+	w.apply(&again)
+	if commit != nil {
+		commit()
+	}
+}
+
+// turn makes something happen to a lamp.
+func (w *lampWorld) turn(kind, name string) {
+	old := w.now[name]
+	w.version++
+	uid, on := name+"0", kind != "off"
+	d := &event.Delta{Source: "pods", Op: event.Updated, Old: old, Listed: kind == "listed" || kind == "listed off"}
+	switch {
+	case old == nil:
+		d.Op, d.Listed, uid = event.Added, false, fmt.Sprint(name, w.version)
+	case kind == "delete":
+		d.Op = event.Deleted
+	default:
+		uid = old.UID()
+	}
+	on = on && kind != "listed off" && kind != "delete"
+	if d.Op != event.Deleted {
+		d.New = lamp(w.t, name, uid, w.version, on)
+	} else if old == nil {
+		return
+	}
+	w.now[name] = d.New
+	if d.New == nil {
+		delete(w.now, name)
+	}
+	w.remember(old, d)
+	w.admit(d)
+}
+
+// remember notes since when and until when lamps were on.
+func (w *lampWorld) remember(old *event.Object, d *event.Delta) {
+	was, is := isOn(old), isOn(d.New)
+	if is && (!was || d.Listed) {
+		w.began[d.New.UID()+"/"+d.New.ResourceVersion()] = time.Now()
+	}
+	if i := len(w.on); was {
+		for i = range w.on {
+			if w.on[i].uid == old.UID() && w.on[i].to.IsZero() {
+				w.on[i].disturbed = w.on[i].disturbed || d.Listed
+				if !is {
+					w.on[i].to = time.Now()
+				}
+			}
+		}
+	} else if is {
+		w.on = append(w.on, interval{uid: d.New.UID(), version: d.New.ResourceVersion(), from: time.Now(), disturbed: d.Listed})
+	}
+}
+
+func (w *lampWorld) cut() {
+	cuts := w.b.Dirty()
+	w.written = len(w.sent)
+	w.cuts = append(w.cuts, time.Now())
+	w.disk.mu.Lock()
+	w.disk.write(w.t, cuts)
+	w.disk.mu.Unlock()
+	w.b.Saved(w.disk.weigh)
+}
+
+// end ends this life.
+func (w *lampWorld) end(crash bool) {
+	w.breaks = append(w.breaks, time.Now())
+	if crash {
+		close(w.ended)
+	} else {
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
+		_ = w.b.Drain(ctx)
+		cancel()
+	}
+	if err := w.b.Close(w.t.Context()); err != nil {
+		w.failf("%w", err)
+	}
+	if !crash {
+		w.cut()
+	}
+}
+
+func (w *lampWorld) reload() {
+	w.breaks = append(w.breaks, time.Now())
+	change, err := w.b.Prepare(w.routes())
+	if err != nil {
+		w.failf("%w", err)
+		return
+	}
+	change.Swap()
+	if w.luck.in(2) {
+		w.cut()
+	}
+	change.Finish(w.t.Context())
+}
+
+// judge says what is wrong with what was told.
+func (w *lampWorld) judge() {
+	for name, l := range w.listeners {
+		when := lampRoutes[name]
+		known, holds, entered := map[string]bool{}, map[string]bool{}, map[string]time.Time{}
+		for _, e := range l.all {
+			d := e.d
+			began, ok := w.began[d.Object().UID()+"/"+d.Began]
+			if d.Op == event.Entered && (!ok || e.at.Before(began.Add(when.For))) {
+				w.failf("%s: %s of %s at %v, which began at %v (%v)", name, d.Op, d.Began, e.at, began, ok)
+			}
+			if known[e.ID] {
+				continue // again, after a crash
+			}
+			known[e.ID] = true
+			uid := d.Object().UID()
+			if d.Repeat == 0 && holds[uid] == (d.Op == event.Entered) || d.Repeat > 0 && !holds[uid] {
+				w.failf("%s: %s %s of %s (%d) when it is told: %v", name, d.Op, uid, d.Began, d.Repeat, holds[uid])
+			}
+			holds[uid] = d.Op == event.Entered
+			if d.Op == event.Entered && d.Repeat == 0 {
+				entered[uid+"/"+d.Began] = e.at
+			}
+		}
+		for _, o := range w.now {
+			if isOn(o) != holds[o.UID()] {
+				w.failf("%s: in the end %s is on: %v, told: %v", name, o.UID(), isOn(o), holds[o.UID()])
+			}
+			delete(holds, o.UID())
+		}
+		for uid, holds := range holds {
+			if holds {
+				w.failf("%s: the end of %s was not told", name, uid)
+			}
+		}
+		for _, i := range w.on {
+			if name == "now fold" || i.disturbed || !w.quiet(i, when.For) {
+				continue
+			}
+			if _, ok := entered[i.uid+"/"+i.version]; !ok {
+				w.failf("%s: that %s of %s was on from %v to %v was not told", name, i.uid, i.version, i.from, i.to)
+			}
+		}
+	}
+}
+
+// quiet reports whether a lamp was on for longer than that, and the router ran all that time, and until what it had to tell was on disk.
+func (w *lampWorld) quiet(i interval, length time.Duration) bool {
+	due := i.from.Add(length)
+	saved := slices.IndexFunc(w.cuts, func(c time.Time) bool { return c.After(due) })
+	if saved < 0 || !i.to.IsZero() && !i.to.After(due) {
+		return false
+	}
+	return !slices.ContainsFunc(w.breaks, func(b time.Time) bool { return !b.Before(i.from) && !b.After(w.cuts[saved]) })
+}
+
+type lampStep struct {
+	kind, name string
+	wait       int // seconds
+	then       string
+}
+
+func runLamps(t *testing.T, steps []lampStep, seed uint64, batch pipeline.Batch) (wrong error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		luck := &chance{r: rand.New(rand.NewPCG(seed, 0))}
+		w := &lampWorld{
+			t: t, luck: luck, now: map[string]*event.Object{}, began: map[string]time.Time{}, listeners: map[string]*listener{},
+			disk: &flakyDisk{disk: disk{}}, batch: batch,
+		}
+		w.begin(false)
+		for _, step := range steps {
+			if step.kind != "" {
+				w.turn(step.kind, step.name)
+			}
+			pass(time.Duration(step.wait) * time.Second)
+			switch step.then {
+			case "cut":
+				w.cut()
+			case "crash", "gap":
+				w.end(true)
+				pass(time.Duration(w.luck.upTo(60)) * time.Second)
+				w.begin(step.then == "gap")
+			case "stop":
+				w.end(false)
+				pass(time.Duration(w.luck.upTo(60)) * time.Second)
+				w.begin(false)
+			case "reload":
+				w.reload()
+			}
+		}
+		for range 300 {
+			pass(time.Second)
+			w.cut()
+		}
+		w.end(false)
+		w.judge()
+		wrong = w.wrong
+	})
+	return wrong
+}
+
+// TestConditionsSurvive: whatever happens to the objects, and whenever the router crashes, stops, is reloaded, or comes back to an API server
+// that does not remember what happened: of each object and route Entered and Left alternate, nothing comes early, nothing that was due
+// while the router ran is missed, and in the end what was told is what is.
+func TestConditionsSurvive(t *testing.T) {
+	step := rapid.Custom(func(rt *rapid.T) lampStep {
+		return lampStep{
+			kind: rapid.SampledFrom([]string{"on", "on", "on", "off", "off", "delete", "listed", "listed off", ""}).Draw(rt, "kind"),
+			name: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "name"), wait: rapid.SampledFrom([]int{0, 0, 1, 15, 61}).Draw(rt, "wait"),
+			then: rapid.SampledFrom([]string{"", "", "cut", "cut", "crash", "gap", "stop", "reload"}).Draw(rt, "then"),
+		}
+	})
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := rapid.SliceOfN(step, 1, 25).Draw(rt, "steps")
+		batch := pipeline.Batch{Size: rapid.IntRange(1, 4).Draw(rt, "batch"), Wait: 10 * time.Millisecond}
+		if err := runLamps(t, steps, rapid.Uint64().Draw(rt, "seed"), batch); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
