@@ -52,8 +52,12 @@ func (r *router) route(p *routePlan) pipeline.Route {
 	if p.filter != nil {
 		route.Filter = r.filter(p.Name, p.filter, p.Filter, cache)
 	}
-	if p.when != nil {
-		route.When = r.when(p, cache)
+	switch {
+	case p.when != nil:
+		route.When = r.when(p)
+		route.When.Filter, route.When.Version = r.filter(p.Name, p.when, p.When, cache), r.plan.conditionVersion(p)
+	case p.For > 0:
+		route.When, route.Gone = r.when(p), p.For
 	}
 	route.Key = keyOf(p.key, cache)
 	if p.Limit != nil {

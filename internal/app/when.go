@@ -15,7 +15,6 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/filters"
-	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
 )
@@ -33,7 +32,7 @@ const (
 
 // when compiles the condition of a route, and checks what goes with it.
 func (c *compiler) when(r *config.Route, emit *expr.Program) *expr.Program {
-	if emit != nil && r.When == nil {
+	if emit != nil && r.When == nil && r.For == 0 {
 		for _, name := range []string{"since", "late", "repeat"} {
 			if emit.Uses(name) {
 				c.problems = append(c.problems, r.Emit.Problem(1, 0, name+" is about a condition: set when too, or remove it"))
@@ -70,10 +69,10 @@ func (c *compiler) condition(f *config.Filter, usage expr.Usage, from []string) 
 	return expr.BySource(programs)
 }
 
-// when puts together what the condition of a route needs at run time.
-func (r *router) when(p *routePlan, cache *index.Catalog) pipeline.When {
+// when puts together what a rule about time needs at run time.
+func (r *router) when(p *routePlan) pipeline.When {
 	return pipeline.When{
-		Filter: r.filter(p.Name, p.when, p.When, cache), Version: r.plan.conditionVersion(p), For: p.For, Every: p.Every,
+		For: p.For, Every: p.Every,
 		CaughtUp: r.caughtUp(p), Resource: r.resource,
 		Object: func(source string, key event.Key) *event.Object {
 			for _, spec := range r.plan.sources[source].watches {

@@ -171,6 +171,15 @@ func (o *Owed) payload() []byte {
 	return f
 }
 
+// EncodeDelta writes down a delta as one that is owed, for a record of a rule: of a Secret only its identity.
+func EncodeDelta(d *event.Delta) []byte { return (&Owed{Delta: d}).payload() }
+
+// DecodeDelta reads what [EncodeDelta] wrote. resource gives the resource of a source: the second argument is the one that was saved.
+func DecodeDelta(payload []byte, resource func(source string, saved event.Resource) *event.Resource) (*event.Delta, error) {
+	owed, err := parseOwed(0, payload, resource)
+	return owed.Delta, err
+}
+
 func stored(o *event.Object) []byte {
 	if secret(o) {
 		return bare(o)

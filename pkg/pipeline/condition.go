@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -66,7 +67,7 @@ func (r *route) conditionConfig() rules.ConditionConfig {
 
 // newLevel gives a route with a condition what it knows: nothing.
 func (r *route) newLevel() {
-	lv := &level{caughtUp: r.cfg.When.CaughtUp == nil && r.cfg.Ready == nil, looked: r.cfg.Ready == nil, first: true}
+	lv := &level{caughtUp: r.cfg.When.CaughtUp == nil && r.cfg.Ready == nil, looked: r.cfg.Ready == nil && !r.cfg.Known, first: true}
 	lv.Conditions = rules.NewConditions(r.conditionConfig(), r.parent.wheel, r.parent.census, func(_ *rules.Conditions, c *rules.Condition) { lv.due(c) })
 	lv.owner.Store(r)
 	r.level = lv
@@ -271,6 +272,7 @@ func (r *route) catchUp(ctx context.Context) {
 			return
 		}
 	}
+	r.catchUpAbsent()
 	r.mu.Lock()
 	lv := r.level
 	if lv == nil || lv.caughtUp {
@@ -308,6 +310,7 @@ func (r *route) inheritLevel(from *route) {
 	defer from.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.inheritAbsent(from)
 	lv := from.level
 	if lv == nil {
 		if r.level != nil { // it had none, so all objects are looked at, as ones that were there before
@@ -316,7 +319,7 @@ func (r *route) inheritLevel(from *route) {
 		return
 	}
 	if from.cfg.Name != r.cfg.Name {
-		from.farewell = lv.farewell()
+		from.farewell = append(from.farewell, lv.farewell()...)
 	}
 	from.level, r.level = nil, lv
 	lv.owner.Store(r)
@@ -350,8 +353,13 @@ func (r *route) restoreLevel(records []checkpoint.RuleRecord) (failed error) {
 		r.newLevel() // the condition was removed
 		r.level.Configure(rules.ConditionConfig{}, r.now())
 	}
+	for _, record := range records {
+		if record.Kind == kindAbsence {
+			failed = errors.Join(failed, r.restoreAbsent(record))
+		}
+	}
 	if r.level == nil {
-		return nil
+		return failed
 	}
 	r.level.looked = false
 	for _, record := range records {
@@ -384,7 +392,7 @@ func (r *route) resourceOf(source string) *event.Resource {
 
 // dirtyLevel hands over what changed in what the condition knows.
 func (r *route) dirtyLevel() (records []checkpoint.RuleRecord) {
-	records, r.farewell = r.farewell, nil
+	records, r.farewell = append(r.farewell, r.dirtyAbsent()...), nil
 	if r.level == nil {
 		return records
 	}

@@ -41,6 +41,10 @@ type Route struct {
 	Filter  filters.Filter // nil: everything
 	// When, if it has a Filter, takes the place of the route's Filter: see there.
 	When When
+	// Gone is how long an object must be gone that is deleted or deselected: until then the delta is held, and forgotten if an object of that
+	// name comes back, or one of that Key. What is held is part of what [Pipeline.Dirty] hands over. When has what that needs, without a
+	// Filter. 0: it is owed at once.
+	Gone time.Duration
 	// Key names what the delta is ordered by; nil: its object. An error that wraps expr.ErrAbsent means that the object has no key of
 	// that kind, and it is ordered by itself; any other error rejects the delta.
 	Key func(ctx context.Context, d *event.Delta) (string, error)

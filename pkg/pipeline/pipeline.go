@@ -59,9 +59,10 @@ type Pipeline struct {
 
 // routing is the routes at one time, and the table that finds those that want a delta.
 type routing struct {
-	routes []*route
-	levels []*route       // those with a condition
-	table  *filters.Table // in the order of routes
+	routes  []*route
+	levels  []*route       // those with a condition
+	lasting []*route       // those that wait for what comes back
+	table   *filters.Table // in the order of routes
 }
 
 // New makes a pipeline that has not started. The error names the route that cannot work.
@@ -128,6 +129,9 @@ func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (commit func(), er
 	if len(now.levels) > 0 && p.census.May(d.Source, d.Key()) {
 		a = now.addOthers(d, a)
 	}
+	if len(now.lasting) > 0 && d.Op == event.Added {
+		a = now.returns(ctx, d, a)
+	}
 	if a == nil {
 		return nil, nil
 	}
@@ -158,13 +162,17 @@ type verdict struct {
 	level, holds bool // it is about a condition, which holds
 	look         bool // all objects are looked at
 	remind       bool // that it holds is told again
+	returns      bool // the object is there
 }
 
 func (a *admission) commit() {
 	for i := range a.verdicts {
-		if v := &a.verdicts[i]; v.level {
+		switch v := &a.verdicts[i]; {
+		case v.level:
 			v.route.observe(a.delta, v)
-		} else {
+		case v.returns:
+			v.route.comesBack(a.delta, v)
+		default:
 			v.route.owe(a.delta, v)
 		}
 	}
@@ -217,7 +225,7 @@ func (p *Pipeline) run(r *route) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	taking, stop := context.WithCancel(ctx)
 	r.cancel, r.stop = cancel, stop
-	if r.isLevel() {
+	if r.isLevel() || r.cfg.Gone > 0 {
 		r.workers.Add(1)
 		p.workers.Go(func() {
 			defer r.workers.Done()

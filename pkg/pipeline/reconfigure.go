@@ -80,6 +80,9 @@ func (p *Pipeline) Prepare(routes []Route) (*Change, error) {
 		if r.isLevel() {
 			c.next.levels = append(c.next.levels, r)
 		}
+		if r.cfg.Gone > 0 {
+			c.next.lasting = append(c.next.lasting, r)
+		}
 	}
 	return c, c.waits()
 }

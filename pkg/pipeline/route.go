@@ -46,6 +46,7 @@ type route struct {
 	records   []checkpoint.RuleRecord // that were restored
 	limitLess bool                    // the limit is another route's by now
 	level     *level                  // nil: there is no condition, and was none, or it is another route's by now
+	absent    *absent                 // nil: it does not wait for what comes back, and did not, or another route does by now
 	farewell  []checkpoint.RuleRecord // that what the condition knew is known under another name
 	reset     bool                    // what was saved of the route is replaced by what it owes
 	settled   bool                    // the route is ready, and all that came before it was, or was restored, is in its lane
@@ -77,6 +78,9 @@ func newRoute(cfg Route, born int, parent *Pipeline, breakers map[string]*breake
 	r.timer = r.clock.NewTimer(r.awaken)
 	if r.isLevel() {
 		r.newLevel()
+	}
+	if cfg.Gone > 0 {
+		r.newAbsent()
 	}
 	r.table = filters.NewTable([]filters.Entry{r.entry()})
 	r.q.changes.on = all.Store != nil
@@ -147,6 +151,10 @@ func ask(ctx context.Context, of func(context.Context, *event.Delta) (string, er
 func (r *route) owe(d *event.Delta, v *verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !v.unseen && v.err == nil && r.holds(d) {
+		r.hold(d, v.lane)
+		return
+	}
 	r.append(d, v)
 	r.changed()
 }

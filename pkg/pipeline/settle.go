@@ -45,6 +45,9 @@ func (r *route) settle(ctx context.Context) bool {
 		if filtered {
 			r.count.filtered.Inc()
 			r.q.remove(e)
+		} else if unseen && v.err == nil && r.holds(d) {
+			r.q.remove(e)
+			r.hold(d, v.lane)
 		} else if r.limited(e, &v) {
 			r.suppress(e)
 		} else {

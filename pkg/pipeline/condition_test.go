@@ -1,0 +1,448 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// edges are the ops of routes with conditions.
+var edges = []event.Op{event.Entered, event.Left}
+
+// lampDelta is a change of a lamp, whose uid is that of its name.
+func lampDelta(t testing.TB, op event.Op, name string, version int, on bool) *event.Delta {
+	t.Helper()
+	d := &event.Delta{Source: "pods", Op: op, Seen: time.Now()}
+	o := lamp(t, name, "uid-"+name, version, on)
+	if op == event.Deleted || op == event.Deselected {
+		d.Old = o
+	} else {
+		d.New = o
+	}
+	return d
+}
+
+// flags is a handler that shows what the rules say of a delta.
+var flags = each(func(d *event.Delta) plugins.Result {
+	text := fmt.Sprintf("%s %s@%s", d.Op, d.Key().Name, d.Object().ResourceVersion())
+	if d.Repeat > 0 {
+		text += fmt.Sprintf(" repeat %d", d.Repeat)
+	}
+	if d.Late {
+		text += " late"
+	}
+	return plugins.Result{Events: []plugins.Emit{{Data: []byte(text)}}}
+})
+
+func (s *sink) data() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []string{}
+	for _, e := range s.events {
+		list = append(list, string(e.Data))
+	}
+	return list
+}
+
+func expectData(t *testing.T, s *sink, want ...string) {
+	t.Helper()
+	if got := s.data(); !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+// lampCache is a cache of these lamps.
+func lampCache(lamps ...*event.Object) func(string, event.Key) *event.Object {
+	return func(_ string, key event.Key) *event.Object {
+		i := slices.IndexFunc(lamps, func(o *event.Object) bool { return o.Key() == key })
+		if i < 0 {
+			return nil
+		}
+		return lamps[i]
+	}
+}
+
+func resourceOf(string) *event.Resource { return pods }
+
+// life runs a pipeline of one route on a disk, as long as f takes, and ends it abruptly.
+func life(t *testing.T, d *flakyDisk, r pipeline.Route, f func(b *bench)) {
+	t.Helper()
+	b := openAs(t, pipeline.Config{Store: d}, r)
+	d.restore(b, "r")
+	b.Start(t.Context())
+	f(b)
+	if err := b.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Nothing is told before a cut has it; across a restart what is pending is not forgotten, and what was due meanwhile is told late, but
+// only when what happened meanwhile was seen, with the object as it is then.
+func TestConditionRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, s := &flakyDisk{disk: disk{}}, &sink{}
+		route := func(caughtUp chan struct{}) pipeline.Route {
+			return pipeline.Route{Name: "r", Ops: edges, Handler: flags, Sinks: to(s), Existing: true, When: pipeline.When{
+				Filter: whenOn, Version: "1", For: time.Minute, CaughtUp: caughtUp, Resource: resourceOf,
+				Object: lampCache(lamp(t, "a", "uid-a", 7, true), lamp(t, "b", "uid-b", 2, true), lamp(t, "d", "uid-d", 4, true)),
+			}}
+		}
+		life(t, d, route(nil), func(b *bench) {
+			for i, name := range []string{"a", "b", "c", "d"} {
+				b.admit(lampDelta(t, event.Added, name, i+1, true))
+			}
+			pass(30 * time.Second)
+			d.cut(b)
+			if n := b.Owed("r"); n != 0 {
+				t.Errorf("%d are owed", n)
+			}
+		})
+		pass(time.Hour)
+		caughtUp := make(chan struct{})
+		life(t, d, route(caughtUp), func(b *bench) {
+			pass(time.Second)
+			b.admit(lampDelta(t, event.Updated, "b", 9, false))
+			if n := b.Owed("r"); n != 0 {
+				t.Errorf("%d are owed before it is known whether they hold", n)
+			}
+			close(caughtUp)
+			pass(time.Second)
+			expectData(t, s)
+			d.cut(b)
+			pass(time.Second)
+			if got := s.data(); len(got) != 2 || !slices.Contains(got, "entered a@7 late") || !slices.Contains(got, "entered d@4 late") {
+				t.Errorf("told %q", got) // c is not there any more
+			}
+			d.cut(b)
+			s.events = nil
+			b.admit(lampDelta(t, event.Deleted, "d", 4, true))
+		})
+		life(t, d, route(nil), func(b *bench) { // the delete is seen again
+			b.admit(lampDelta(t, event.Deleted, "d", 4, true), lampDelta(t, event.Added, "e", 20, true))
+			d.cut(b)
+			pass(59 * time.Second)
+			expectData(t, s, "left d@4")
+			pass(time.Second)
+			d.cut(b)
+			pass(time.Second)
+			expectData(t, s, "left d@4", "entered e@20")
+		})
+	})
+}
+
+// TestConditionNew: what is there when a route is new counts as existing: delivered, or known and never told.
+func TestConditionNew(t *testing.T) {
+	for _, existing := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &sink{}
+			b := start(t, pipeline.Route{Name: "old", Version: "1", Sinks: to(&sink{})})
+			change, err := b.Prepare([]pipeline.Route{
+				{Name: "old", Version: "1", Sinks: to(&sink{})},
+				{Name: "new", Sources: []string{"pods"}, Ops: edges, Handler: flags, Sinks: []pipeline.NamedSink{{Name: "new", Sink: s}}, Existing: existing, When: pipeline.When{Filter: whenOn, Version: "1"}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			change.Swap()
+			for _, there := range []*event.Delta{lampDelta(t, event.Added, "a", 1, true), lampDelta(t, event.Added, "b", 2, false)} {
+				there.Initial = true
+				if commit := change.Existing(t.Context(), there); commit != nil {
+					commit()
+				}
+			}
+			change.Finish(t.Context())
+			b.admit(lampDelta(t, event.Updated, "b", 3, true), lampDelta(t, event.Updated, "a", 4, false), lampDelta(t, event.Updated, "b", 5, false))
+			pass(time.Minute)
+			want := []string{"entered b@3", "left b@5"}
+			if existing {
+				want = []string{"entered a@1", "left a@4", "entered b@3", "left b@5"}
+			}
+			got := s.data()
+			slices.SortFunc(got, func(a, b string) int { return int(a[len(a)-1]) - int(b[len(b)-1]) })
+			slices.SortFunc(want, func(a, b string) int { return int(a[len(a)-1]) - int(b[len(b)-1]) })
+			if !slices.Equal(got, want) || b.NeedsLook("new") {
+				t.Errorf("existing %v: told %q, want %q", existing, got, want)
+			}
+		})
+	}
+}
+
+// lookAt puts objects through a route in one round.
+func lookAt(t *testing.T, b *bench, complete bool, deltas ...*event.Delta) {
+	t.Helper()
+	look, err := b.Look("r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range deltas {
+		d.Op = event.Sync
+		commit, err := look.Admit(t.Context(), d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if commit != nil {
+			commit()
+		}
+	}
+	look.End(func(string) bool { return complete })
+}
+
+// TestConditionChanged: a condition that a reload changes is asked about all objects anew, and what differs is told; one that it does not
+// change is not. What is pending is not told until then. So it is after a restart with another one, and after one in which it was not looked at.
+func TestConditionChanged(t *testing.T) {
+	whenOff := filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return !isOn(d.New), nil })
+	synctest.Test(t, func(t *testing.T) {
+		d, s := &flakyDisk{disk: disk{}}, &sink{}
+		route := func(when filters.Filter, version string, length time.Duration) pipeline.Route {
+			return pipeline.Route{
+				Name: "r", Version: version + length.String(), Sources: []string{"pods"}, Ops: edges, Handler: flags, Sinks: to(s), Known: true,
+				When: pipeline.When{Filter: when, Version: version, For: length, Resource: resourceOf, Object: lampCache(lamp(t, "b", "uid-b", 2, false))},
+			}
+		}
+		b := openAs(t, pipeline.Config{Store: d}, route(whenOn, "on", 0))
+		b.Start(t.Context())
+		if !b.NeedsLook("r") {
+			t.Error("it was a filter before, and needs no look")
+		}
+		lookAt(t, b, true)
+		b.admit(lampDelta(t, event.Added, "a", 1, true), lampDelta(t, event.Added, "b", 2, false), lampDelta(t, event.Added, "c", 3, true))
+		d.cut(b)
+		pass(time.Second)
+		s.events = nil
+		change := func(r pipeline.Route) {
+			c, err := b.Prepare([]pipeline.Route{r})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Swap()
+			c.Finish(t.Context())
+		}
+		change(route(whenOn, "on", time.Minute))
+		if b.NeedsLook("r") {
+			t.Error("it is as it was, and needs a look")
+		}
+		change(route(whenOff, "off", time.Minute))
+		if !b.NeedsLook("r") {
+			t.Error("it has changed, and needs no look")
+		}
+		b.admit(lampDelta(t, event.Updated, "d", 4, false))
+		pass(2 * time.Minute)
+		d.cut(b)
+		pass(time.Second)
+		expectData(t, s) // not before all is looked at
+		lookAt(t, b, false, lampDelta(t, event.Sync, "a", 1, true), lampDelta(t, event.Sync, "b", 2, false))
+		d.cut(b)
+		pass(time.Second)
+		expectData(t, s, "left a@1", "entered d@4")
+		s.events = nil
+		pass(time.Minute)
+		d.cut(b)
+		pass(time.Second)
+		expectData(t, s, "entered b@2")
+		s.events = nil
+		lookAt(t, b, true, lampDelta(t, event.Sync, "b", 2, false), lampDelta(t, event.Sync, "d", 4, false))
+		d.cut(b)
+		pass(time.Second)
+		expectData(t, s, "left c@3")
+		if err := b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for version, want := range map[string]bool{"off": false, "on": true} {
+			life(t, d, route(whenOff, version, 0), func(b *bench) {
+				if got := b.NeedsLook("r"); got != want {
+					t.Errorf("after a restart as %q: needs a look %v", version, got)
+				}
+			})
+		}
+	})
+}
+
+// TestConditionRenamed: a route of another name goes on with what the condition of the old one knew, also after a crash at any moment.
+func TestConditionRenamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, s := &flakyDisk{disk: disk{}, before: func() {}}, &sink{}
+		route := func(name, was string) pipeline.Route {
+			return pipeline.Route{
+				Name: name, Was: was, Sources: []string{"pods"}, Ops: edges, Handler: flags, Sinks: to(s),
+				When: pipeline.When{Filter: whenOn, Version: "1", Resource: resourceOf},
+			}
+		}
+		b := openAs(t, pipeline.Config{Store: d}, route("old", ""))
+		b.Start(t.Context())
+		b.admit(lampDelta(t, event.Added, "a", 1, true), lampDelta(t, event.Added, "b", 2, true))
+		d.cut(b)
+		pass(time.Second)
+		d.cut(b)
+		c, err := b.Prepare([]pipeline.Route{route("new", "old")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Swap()
+		b.admit(lampDelta(t, event.Updated, "a", 3, false))
+		d.cut(b)
+		if n := len(d.known("old")); n > 0 {
+			t.Errorf("%d are known under the old name", n)
+		}
+		c.Finish(t.Context())
+		pass(time.Second)
+		d.cut(b)
+		s.events = nil
+		if err := b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		b = openAs(t, pipeline.Config{Store: d}, route("new", "old"))
+		d.restore(b, "new")
+		b.Start(t.Context())
+		b.admit(lampDelta(t, event.Updated, "a", 4, false), lampDelta(t, event.Deleted, "b", 2, true))
+		d.cut(b)
+		pass(time.Second)
+		expectData(t, s, "left b@2")
+	})
+}
+
+// TestConditionFails: where it cannot be told whether a condition holds, the delta is put aside, nothing is told, and what is pending waits
+// anew.
+func TestConditionFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, fails := &sink{}, false
+		b := start(t, pipeline.Route{Name: "r", Ops: edges, Handler: flags, Sinks: to(s), When: pipeline.When{For: time.Minute, Filter: filters.Func(
+			func(_ context.Context, d *event.Delta) (bool, error) {
+				if fails {
+					return false, expr.ErrCost
+				}
+				return isOn(d.New), nil
+			})}})
+		b.admit(lampDelta(t, event.Added, "a", 1, true))
+		pass(2 * time.Minute)
+		b.admit(lampDelta(t, event.Added, "b", 2, true))
+		fails = true
+		b.admit(lampDelta(t, event.Updated, "a", 3, true), lampDelta(t, event.Updated, "b", 4, true))
+		pass(2 * time.Minute)
+		fails = false
+		expectData(t, s, "entered a@1")
+		if got := b.letters.got(); !slices.Equal(got, []string{"a@3 ", "b@4 "}) {
+			t.Errorf("put aside: %q", got)
+		}
+		b.admit(lampDelta(t, event.Updated, "a", 5, false))
+		pass(time.Second)
+		expectData(t, s, "entered a@1", "left a@5")
+		b.balanced("r")
+	})
+}
+
+// TestConditionLimit: a limit that suppresses that a condition holds suppresses its end too, and never the end of what was told.
+func TestConditionLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{}
+		all := func(context.Context, *event.Delta) (string, error) { return "all", nil }
+		b := start(t, pipeline.Route{
+			Name: "r", Ops: edges, Handler: flags, Sinks: to(s), When: pipeline.When{Filter: whenOn, For: time.Second}, Limit: pipeline.Limit{Key: all, Every: time.Hour},
+		})
+		b.admit(lampDelta(t, event.Added, "a", 1, true))
+		pass(time.Minute)
+		b.admit(lampDelta(t, event.Added, "b", 2, true))
+		pass(time.Minute)
+		b.admit(lampDelta(t, event.Updated, "b", 3, false), lampDelta(t, event.Updated, "a", 4, false))
+		pass(time.Minute)
+		expectData(t, s, "entered a@1", "left a@4")
+		b.balanced("r")
+	})
+}
+
+// TestConditionTable: a condition hears that it has ended also where the table does not ask it, because a constant differs.
+func TestConditionTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env, err := expr.NewEnv(expr.EnvConfig{Sources: map[string][]string{"pods": nil}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		program, err := env.Compile(`object.spec.on == true && object.metadata.name != "x"`, expr.When, "pods")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &sink{}
+		b := start(t, pipeline.Route{Name: "r", Ops: edges, Handler: flags, Sinks: to(s), When: pipeline.When{Filter: filters.NewCEL(filters.CELConfig{Program: program})}})
+		b.admit(lampDelta(t, event.Added, "a", 1, true), lampDelta(t, event.Updated, "a", 2, false), lampDelta(t, event.Added, "b", 3, true), lampDelta(t, event.Deselected, "b", 4, true))
+		pass(time.Minute)
+		got := s.data()
+		slices.SortFunc(got, func(a, b string) int { return int(a[len(a)-1]) - int(b[len(b)-1]) })
+		if !slices.Equal(got, []string{"entered a@1", "left a@2", "entered b@3", "left b@4"}) {
+			t.Errorf("told %q", got)
+		}
+	})
+}
+
+// TestGone: what is deleted is told of once it has been gone for as long as the route says, unless an object of its name, or of its key,
+// comes back: across restarts, in which it may come back too.
+func TestGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, s := &flakyDisk{disk: disk{}}, &sink{}
+		var there []*event.Object
+		route := func(caughtUp chan struct{}) pipeline.Route {
+			return pipeline.Route{
+				Name: "r", Ops: []event.Op{event.Deleted}, Handler: flags, Sinks: to(s), Gone: time.Hour,
+				Key: func(_ context.Context, d *event.Delta) (string, error) {
+					if name := d.Key().Name; len(name) > 1 {
+						return name[:1], nil
+					}
+					return "", expr.ErrAbsent
+				},
+				When: pipeline.When{CaughtUp: caughtUp, Resource: resourceOf, Object: func(source string, key event.Key) *event.Object { return lampCache(there...)(source, key) }},
+			}
+		}
+		life(t, d, route(nil), func(b *bench) {
+			for i, name := range []string{"a", "b", "c", "d1", "e1", "f"} {
+				b.admit(lampDelta(t, event.Deleted, name, i+1, true))
+			}
+			pass(30 * time.Minute)
+			back := lampDelta(t, event.Added, "b", 10, true)
+			back.New = lamp(t, "b", "another", 10, true)
+			b.admit(back, lampDelta(t, event.Added, "d2", 11, true), lampDelta(t, event.Updated, "a", 12, true))
+			d.cut(b)
+		})
+		caughtUp := make(chan struct{})
+		pass(20 * time.Minute)
+		life(t, d, route(caughtUp), func(b *bench) {
+			b.admit(lampDelta(t, event.Added, "c", 13, true))
+			there = append(there, lamp(t, "f", "uid-f", 14, true)) // it is not told of, but it is there
+			pass(9 * time.Minute)
+			close(caughtUp)
+			pass(time.Minute + time.Second)
+			got := s.data()
+			slices.Sort(got)
+			if !slices.Equal(got, []string{"deleted a@1", "deleted e1@5"}) {
+				t.Errorf("told %q", got)
+			}
+			d.cut(b)
+		})
+		if n := len(d.known("r")); n > 0 {
+			t.Errorf("%d are known still", n)
+		}
+	})
+}
+
+// TestGoneLate: what was due while the router was down is told late.
+func TestGoneLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, s := &flakyDisk{disk: disk{}}, &sink{}
+		r := pipeline.Route{Name: "r", Ops: []event.Op{event.Deleted}, Handler: flags, Sinks: to(s), Gone: time.Hour, When: pipeline.When{Resource: resourceOf}}
+		life(t, d, r, func(b *bench) {
+			b.admit(lampDelta(t, event.Deleted, "a", 1, true))
+			d.cut(b)
+		})
+		pass(2 * time.Hour)
+		life(t, d, r, func(b *bench) {
+			pass(time.Second)
+			expectData(t, s, "deleted a@1 late")
+		})
+	})
+}
