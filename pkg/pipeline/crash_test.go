@@ -16,12 +16,15 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // receiver is what stands behind a sink: it outlives the router.
 type receiver struct {
 	mu   sync.Mutex
 	took []change
+	seen []time.Time // when each was seen first, and
+	at   []time.Time // when it came
 	// born is how much it had taken when the router was started, quiet when nothing was in flight the last time, acked is what quiet
 	// was when the disk was written.
 	born, quiet, acked int
@@ -58,6 +61,7 @@ func (w *wire) Write(ctx context.Context, events []event.Event) []error {
 		}
 		if errs[i] == nil {
 			w.to.took = append(w.to.took, changeOf(w.t, e))
+			w.to.seen, w.to.at = append(w.to.seen, e.Time), append(w.to.at, time.Now())
 		}
 	}
 	return errs
@@ -112,12 +116,25 @@ func (l *ledger) routes() []pipeline.Route {
 		{Name: "net spilled latest", Capacity: 1, Disk: 1 << 20, Deliver: pipeline.Latest},
 		{Name: "net spilled unready", Capacity: 1, Disk: 4 * entryBytes, Key: keyed, Ready: l.ready},
 		{Name: "lossy spilled", Capacity: 2, Disk: 4 * entryBytes, Overflow: pipeline.DropOldest},
+		{Name: "net quiet", Debounce: pipeline.Debounce{Quiet: 300 * time.Millisecond, Max: 2 * time.Second}},
+		{Name: "net quiet spilled", Debounce: pipeline.Debounce{Quiet: time.Second}, Capacity: 2, Disk: 1 << 20, Key: keyed, Handler: handler(l.luck.troubled)},
+		{Name: "every grouped", Grouped: true, Joint: true, Key: keyed, Handler: handler(l.luck.joint)},
+		{Name: "every grouped spilled", Grouped: true, Joint: true, Key: keyed, Handler: handler(l.luck.joint), Capacity: 2, Disk: 1 << 20, Overflow: pipeline.Block},
+		{Name: "lossy limited", Limit: limited},
+		{Name: "lossy limited unready", Limit: limited, Ready: l.ready},
+		{Name: "lossy quiet limited", Limit: limited, Debounce: pipeline.Debounce{Quiet: time.Second}},
 	}
 	for i := range routes {
 		r := &routes[i]
 		r.Batch, r.Concurrency, r.Retry.Attempts = l.p.batch, l.p.workers, 1000
 		r.Filter = filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.Key().Name != "d", nil })
-		for n, w := range []*wire{{}, {slow: 2 * time.Second}, {fails: true}} {
+		wires := []*wire{{}, {slow: 2 * time.Second}, {fails: true}}
+		if r.Joint { // of the events of a group those that a sink refuses come after the others
+			wires, r.Batch.Wait = wires[:2], 500*time.Millisecond
+		} else if r.Limit.Every > 0 { // what is let through comes at once
+			wires = wires[:1]
+		}
+		for n, w := range wires {
 			name := fmt.Sprint(r.Name, " ", n)
 			if l.receivers[name] == nil {
 				l.receivers[name] = &receiver{done: map[change]bool{}}
@@ -125,10 +142,60 @@ func (l *ledger) routes() []pipeline.Route {
 			w.t, w.to, w.luck, w.ended = l.t, l.receivers[name], l.luck, l.ended
 			r.Sinks = append(r.Sinks, pipeline.NamedSink{Name: name, Sink: w})
 		}
-		turn := l.luck.upTo(3) // their order in the configuration may have changed
+		turn := l.luck.upTo(len(r.Sinks)) // their order in the configuration may have changed
 		r.Sinks = append(r.Sinks[turn:], r.Sinks[:turn]...)
 	}
 	return routes
+}
+
+// limited is what the limited routes of a ledger let through: of all objects but one together.
+var limited = pipeline.Limit{
+	Every: 2 * time.Second, Burst: 2,
+	Key: func(_ context.Context, d *event.Delta) (string, error) {
+		if d.Key().Name == "a" {
+			return "a", nil
+		}
+		return "others", nil
+	},
+}
+
+// withinLimit checks when the changes of a key came for the first time: each was let through between when it was seen and when it came.
+// What was let through in a life that crashed, and is not known to the next, may be let through again; then it is the same.
+func (l *ledger) withinLimit(name string, r *receiver) {
+	first, known := map[string][]time.Time{}, map[change]bool{}
+	for i, c := range r.took {
+		if known[c] {
+			continue
+		}
+		known[c] = true
+		key := "others"
+		if c.name == "a" {
+			key = "a"
+		}
+		for n, seen := range first[key] {
+			if came, most := len(first[key])-n+1, limited.Burst+int(r.at[i].Sub(seen)/limited.Every); came > most {
+				l.failf("sink %s: %d changes of %s in %v, at most %d may come", name, came, key, r.at[i].Sub(seen), most)
+			}
+		}
+		first[key] = append(first[key], r.seen[i])
+	}
+}
+
+// joint is like troubled for groups: the last of them has an event for each.
+func (c *chance) joint(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+	if c.in(12) {
+		return nil, errors.New("out of sorts")
+	}
+	results := make([]plugins.Result, len(batch))
+	last := &results[len(batch)-1]
+	if c.in(6) {
+		*last = plugins.Result{Verdict: plugins.Retry, Err: plugins.RetryLater(errDown, time.Second)}
+		return results, nil
+	}
+	for _, d := range batch {
+		last.Events = append(last.Events, plugins.Emit{Data: event.Payload(d)})
+	}
+	return results, nil
 }
 
 func byChange(set map[change]bool) map[string]bool {

@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -137,7 +138,7 @@ func (l *ledger) begin() {
 	for _, r := range routes {
 		head, err := l.disk.disk.ReadRoute(r.Name, checkpoint.Part{Limit: max(0, r.Capacity)})
 		if err == nil {
-			err = l.b.Restore(r.Name, head, l.disk.debt(r.Name))
+			err = errors.Join(l.b.RestoreRules(r.Name, l.disk.known(r.Name)), l.b.Restore(r.Name, head, l.disk.debt(r.Name)))
 		}
 		if err != nil {
 			l.failf("%w", err)
@@ -273,7 +274,7 @@ func (l *ledger) finish() {
 	}
 	ctx, cancel := context.WithTimeout(l.t.Context(), time.Hour)
 	defer cancel()
-	if err := l.b.Drain(ctx); err != nil {
+	if err := errors.Join(l.b.Settle(ctx), l.b.Drain(ctx)); err != nil {
 		l.failf("%w", err)
 		return
 	}
@@ -296,6 +297,9 @@ func (l *ledger) finish() {
 		}
 		if name[:5] == "every" && !equalMaps(byChange(got), byChange(want)) {
 			l.failf("sink %s took %v, want %v", name, got, want)
+		}
+		if strings.HasPrefix(name, "lossy limited") {
+			l.withinLimit(name, r)
 		}
 		if name[:5] != "lossy" && !equalMaps(there, l.cluster.there) {
 			l.failf("sink %s ends with %v, want %v", name, there, l.cluster.there)

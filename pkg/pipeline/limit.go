@@ -114,7 +114,7 @@ func (r *route) suppress(e *entry) {
 func (r *route) inheritLimit(from *route) {
 	from.mu.Lock()
 	limit := from.limit
-	from.limit, from.limitLess = nil, from.cfg.Limit.on() && from.q.shape.rests()
+	from.limit, from.limitLess = nil, from.cfg.Limit.on()
 	from.mu.Unlock()
 	if limit == nil {
 		return

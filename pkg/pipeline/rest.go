@@ -41,7 +41,7 @@ func (q *queue) rest(s *slot, before laneState, now time.Time) (first bool) {
 	}
 	switch before {
 	case ready, blocked, gated:
-		if s.until.IsZero() {
+		if s.until.IsZero() && !s.lane.head.rested {
 			return false
 		}
 	case idle, busy, delayed, resting:

@@ -44,7 +44,7 @@ type route struct {
 	q         queue
 	limit     *rules.Limit            // nil: there is none, and was none
 	records   []checkpoint.RuleRecord // that were restored
-	limitLess bool                    // the limit is another route's by now
+	limitLess bool                    // the limit is another route's by now: it takes nothing more
 	level     *level                  // nil: there is no condition, and was none, or it is another route's by now
 	absent    *absent                 // nil: it does not wait for what comes back, and did not, or another route does by now
 	farewell  []checkpoint.RuleRecord // that what the condition knew is known under another name

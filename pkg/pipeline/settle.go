@@ -38,8 +38,9 @@ func (r *route) settle(ctx context.Context) bool {
 		v, filtered := r.evaluate(ctx, d, unseen)
 
 		r.mu.Lock()
-		if ctx.Err() != nil {
+		if limitLess := r.limitLess; limitLess || ctx.Err() != nil {
 			r.mu.Unlock()
+			<-ctx.Done() // the route has a successor, which goes on with it
 			return false
 		}
 		if filtered {
