@@ -119,6 +119,13 @@ func (c *Config) checkRoute(r *Route) Problems {
 	if r.Handle != "" {
 		problems = append(problems, checkReferences(r.Node.At("handle"), []string{r.Handle}, "handler", sortedKeys(c.Handlers))...)
 	}
+	for _, e := range r.Node.At("requeue").entries() {
+		if c.Sources[e.key] == nil {
+			key := e.value
+			key.at = e.at
+			problems = append(problems, key.Problemf("there is no source %q%s", e.key, Suggest(e.key, sortedKeys(c.Sources))))
+		}
+	}
 	if disk := r.Node.At("queue").At("disk"); c.State.Dir == "" && r.Queue.Disk > 0 && !disk.IsZero() {
 		problems = append(problems, disk.Problemf("has no disk to use: set state.dir, or remove it"))
 	}

@@ -113,6 +113,10 @@ type Route struct {
 	Retry       Retry    `yaml:"retry" doc:"How often and how long a delta is tried."`
 	OnFailure   string   `yaml:"onFailure" default:"deadLetter" enum:"deadLetter drop pause" doc:"What becomes of a delta that failed for good. deadLetter: it is put aside, see router dlq. drop: it is lost, and counted. pause: the route waits."`
 
+	// What else brings it about.
+
+	Requeue map[string]Expr `yaml:"requeue" doc:"By source: a CEL expression about its deltas. The objects that it results in, which are of the sources of from, go through the route once more, as sync."`
+
 	// Rules about time.
 
 	When     *Filter       `yaml:"when" doc:"CEL, bool, over object and now: a condition. The route tells when it begins to hold for an object, and when it ends; one expression, or one by source."`

@@ -16,13 +16,14 @@ type Usage uint8
 
 // The usages.
 const (
-	Filter Usage = iota + 1 // a bool; see [Program.Match]
-	Index                   // a string, number or bool, or a list or map of them, from object, source and cluster alone; see [Program.Keys]
-	Emit                    // a map or a list of maps; see [Program.Emit]
-	Key                     // a string, int or bool; see [Program.Key]
-	Query                   // a bool, as cheap as an Index has to be: it is asked about many objects; see [Program.Match]
-	Value                   // anything; see [Program.Value]
-	When                    // a bool, from object, now, source and cluster alone: what holds as long as the object is as it is; see [Program.Match]
+	Filter  Usage = iota + 1 // a bool; see [Program.Match]
+	Index                    // a string, number or bool, or a list or map of them, from object, source and cluster alone; see [Program.Keys]
+	Emit                     // a map or a list of maps; see [Program.Emit]
+	Key                      // a string, int or bool; see [Program.Key]
+	Query                    // a bool, as cheap as an Index has to be: it is asked about many objects; see [Program.Match]
+	Value                    // anything; see [Program.Value]
+	Objects                  // objects that lookup, list or get has found, or one of them; see [Env.CompileObjects]
+	When                     // a bool, from object, now, source and cluster alone: what holds as long as the object is as it is; see [Program.Match]
 )
 
 // The cost limits of one evaluation, in CEL's units: about one per step.
@@ -196,6 +197,9 @@ func resultProblem(t *cel.Type, usage Usage) string {
 		ok = t.Kind() == types.StringKind || t.Kind() == types.IntKind || t.Kind() == types.UintKind || t.Kind() == types.BoolKind
 	case Value:
 		ok = true
+	case Objects:
+		want = "objects that lookup, list or get has found"
+		ok = t.Kind() == types.StructKind || t.Kind() == types.ListKind && (isA(t.Parameters(), types.StructKind))
 	default:
 		return fmt.Sprintf("unknown usage %d", usage)
 	}

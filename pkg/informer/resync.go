@@ -57,6 +57,36 @@ func (f *Factory) ResyncPaced(ctx context.Context, source string, admit Admit, p
 	return done, err
 }
 
+// ResyncObject is [Factory.Resync] for one object, if the cache of the source has it under this uid; round is the same for all that belong
+// together. It works in a factory that is fed (see [Feed]), too.
+func (f *Factory) ResyncObject(ctx context.Context, source string, key event.Key, uid string, round time.Time, admit Admit) error {
+	once := func(ctx context.Context) error {
+		s, ok := f.source(source)
+		if !ok {
+			return ErrNoSource
+		}
+		for _, w := range s.watches {
+			if !w.awaitLoaded(ctx) {
+				return ctx.Err()
+			}
+			if o := w.store.Get(key); o == nil || o.UID() != uid {
+				continue
+			}
+			if err := w.sync(ctx, s, key, round, admit, &Resynced{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	f.mu.RLock()
+	fed := f.ctx == nil
+	f.mu.RUnlock()
+	if fed {
+		return once(ctx)
+	}
+	return f.during(ctx, once)
+}
+
 // during calls do while the watches run: Run waits for it, and ends its context.
 func (f *Factory) during(ctx context.Context, do func(context.Context) error) error {
 	f.mu.RLock()

@@ -45,6 +45,38 @@ func (p *Pipeline) AdmitTo(ctx context.Context, name string, d *event.Delta) (co
 	return a.commit, nil
 }
 
+// AwaitRoom waits until a route owes less than half of what its memory may hold, whatever its Overflow is: what can come later need not
+// displace anything. It may wait for ever for a route that is paused, or that has left: the caller ends it then. The error is ctx's,
+// [ErrStopped] or [ErrNoRoute].
+func (p *Pipeline) AwaitRoom(ctx context.Context, name string) error {
+	r := p.route(name)
+	if r == nil {
+		return ErrNoRoute
+	}
+	for {
+		r.mu.Lock()
+		if !r.laden() {
+			r.mu.Unlock()
+			return ctx.Err()
+		}
+		if r.calm == nil {
+			r.calm = make(chan struct{})
+		}
+		calm := r.calm
+		r.mu.Unlock()
+		select {
+		case <-calm:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.stopping:
+			return ErrStopped
+		}
+	}
+}
+
+// laden reports whether the route owes so much that what can wait should.
+func (r *route) laden() bool { return r.q.tailed() || 2*r.q.headLen() > r.cfg.Capacity }
+
 // SourcesOf returns where a route gets its deltas from; nil: there is no such route.
 func (p *Pipeline) SourcesOf(name string) []string {
 	if r := p.route(name); r != nil {

@@ -58,6 +58,7 @@ type route struct {
 	until     time.Time               // when the batch that is being put together waits no longer; zero: there is none
 	busy      int                     // batches with workers
 	room      chan struct{}           // closed when there is room again; nil: nobody waits
+	calm      chan struct{}           // closed when the route is not laden any more; nil: nobody waits
 
 	shown        int             // of tail.n, in the metrics
 	frozen       bool            // what it owes is another's by now
@@ -248,6 +249,10 @@ func (r *route) changed() {
 	if r.room != nil && !r.full() {
 		close(r.room)
 		r.room = nil
+	}
+	if r.calm != nil && !r.laden() {
+		close(r.calm)
+		r.calm = nil
 	}
 	if r.q.tailed() && 2*r.q.headLen() <= r.cfg.Capacity {
 		select {
