@@ -99,6 +99,7 @@ func (r *router) run(ctx context.Context) error {
 	watches.Go(func() { r.factory.Run(watching) })
 	r.startWaits(watching, r.waits, nil)
 	r.startLooks(watching, &r.looks, nil)
+	r.requeues.start(watching)
 	r.watchConfig(watching)
 	r.log.Info("stopping", "drainTimeout", r.opts.DrainTimeout.String())
 
@@ -107,6 +108,7 @@ func (r *router) run(ctx context.Context) error {
 	watches.Wait()
 	r.reloads.wait.Wait()
 	r.looks.wait.Wait()
+	r.requeues.ended()
 	r.drain(ctx)
 	err := r.rest(ctx)
 	stopWriting()

@@ -32,6 +32,7 @@ type router struct {
 	pipeline *pipeline.Pipeline
 	factory  *informer.Factory
 	objects  *atomic.Pointer[inventory] // everything that is cached, for the API; exchanged at a reload
+	requeues *requeuer
 	taps     taps
 	closers  []closer // in the order of opening
 	reloads  reloads
@@ -131,7 +132,10 @@ type downstream struct{ r *router }
 
 func (d downstream) Admit(ctx context.Context, delta *event.Delta) (commit func(), err error) {
 	d.r.taps.offer(delta)
-	return d.r.pipeline.Admit(ctx, delta)
+	if commit, err = d.r.pipeline.Admit(ctx, delta); err != nil {
+		return nil, err
+	}
+	return d.r.requeues.after(delta, commit), nil
 }
 
 // cacheFolder is the folder in state.dir of what can be made again.
@@ -151,6 +155,8 @@ func (r *router) env(what, name string, workers int) plugins.Env {
 func (r *router) openPipeline(cfg pipeline.Config) error {
 	cfg.Routes = r.routes()
 	r.fillCaches()
+	r.requeues = newRequeuer(r)
+	r.requeues.use(r.requeue)
 	var err error
 	r.pipeline, err = pipeline.New(cfg)
 	return err

@@ -28,6 +28,7 @@ type parts struct {
 	reindex  []func()                         // gives stores that are in use the indexes that they have in this configuration
 	fill     []func()                         // see fillCaches
 	waits    map[string]func(context.Context) // by route; each ends when what it waits for is there
+	requeue  []*requeue                       // of the routes that declare it
 	opened   int                              // how many components were ever opened
 	known    map[string]bool                  // the routes that the state folder has heard of
 	heirs    map[string]bool                  // the routes that inherit what is owed under the name that they had

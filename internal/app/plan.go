@@ -39,9 +39,10 @@ type sourcePlan struct {
 type routePlan struct {
 	*config.Route
 
-	filter, when, emit, key *expr.Program         // key: that of the route, or of its groups
-	limit                   *expr.Program         // the key of the limit
-	grants                  []plugins.LookupGrant // of its handler
+	filter, when, emit, key *expr.Program            // key: that of the route, or of its groups
+	limit                   *expr.Program            // the key of the limit
+	requeue                 map[string]*expr.Program // by source
+	grants                  []plugins.LookupGrant    // of its handler
 }
 
 // lookups returns the sources that the route's expressions, or its handler, look things up in.
@@ -217,6 +218,7 @@ func (c *compiler) route(r *config.Route) routePlan {
 		emit:   c.compile(r.Emit, expr.Emit, r.From...),
 		key:    c.compile(cmp.Or(r.Key, r.Batch.By), expr.Key, r.From...),
 	}
+	p.requeue = c.requeue(r)
 	p.when = c.when(r, p.emit)
 	if r.Limit != nil {
 		p.limit = c.compile(r.Limit.Key, expr.Key, r.From...)

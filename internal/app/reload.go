@@ -150,7 +150,7 @@ func (r *router) reload(ctx context.Context) error {
 	next := &router{
 		parts: parts{plan: p}, opts: r.opts, log: r.log, metrics: r.metrics, client: r.client, server: r.server,
 		state: r.state, memories: r.memories, pipeline: r.pipeline, factory: r.factory,
-		objects: r.objects,
+		objects: r.objects, requeues: r.requeues,
 	}
 	err := next.openComponents(ctx, &r.parts)
 	var change *pipeline.Change
@@ -267,6 +267,7 @@ func (r *router) swap(ctx context.Context, change *pipeline.Change) error {
 		r.fillCaches()
 		r.showObjects()
 		change.Swap()
+		r.requeues.use(r.requeue)
 		held.Existing(func(d *event.Delta) func() { return change.Existing(context.WithoutCancel(ctx), d) })
 		if r.state == nil {
 			return

@@ -17,6 +17,7 @@ func (r *router) routes() []pipeline.Route {
 	for i := range r.plan.routes {
 		routes[i] = r.route(&r.plan.routes[i])
 	}
+	r.requeue = r.requeuesOf()
 	return routes
 }
 
@@ -78,7 +79,11 @@ func keyOf(p *expr.Program, cache expr.Cache) func(context.Context, *event.Delta
 
 // place says where in the configuration an evaluation failed, as file:line:column.
 func (r *router) place(e *config.Expr, failed *expr.EvalError) string {
-	if define, ok := r.plan.config.Define[failed.Define]; ok {
+	return placeIn(r.plan.config, e, failed)
+}
+
+func placeIn(cfg *config.Config, e *config.Expr, failed *expr.EvalError) string {
+	if define, ok := cfg.Define[failed.Define]; ok {
 		e = &define
 	}
 	p := e.Problem(max(1, failed.Line), failed.Column, "")

@@ -105,6 +105,7 @@ func (o *Offline) Begin(ctx context.Context, kinds map[string]string, start time
 	t.stop = stop
 	r.pipeline.Start(running)
 	r.startWaits(running, r.waits, nil)
+	r.requeues.start(running)
 	return t, nil
 }
 
@@ -135,6 +136,8 @@ func (t *Trial) open(ctx context.Context, kinds map[string]string) error {
 		c.Retry.Exact = true
 	}
 	r.fillCaches()
+	r.requeues = newRequeuer(r)
+	r.requeues.use(r.requeue)
 	var err error
 	r.pipeline, err = pipeline.New(pipeline.Config{Routes: routes, Metrics: r.metrics, Log: r.log, DeadLetters: t.rec, Clock: t.clock})
 	return err
@@ -184,15 +187,19 @@ func (t *Trial) feed(ctx context.Context, resource string, say func(*informer.Fe
 
 // idle waits until there is nothing to do at the time that the clock shows.
 func (t *Trial) idle(ctx context.Context) error {
-	for ; len(t.due) > 0; t.due = t.due[1:] {
-		if err := t.look(ctx, t.due[0]); err != nil {
-			return err
+	for {
+		for ; len(t.due) > 0; t.due = t.due[1:] {
+			if err := t.look(ctx, t.due[0]); err != nil {
+				return err
+			}
+		}
+		if err := t.r.pipeline.Idle(ctx); err != nil {
+			return fmt.Errorf("the routes did not come to an end: %w", err)
+		}
+		if !t.r.requeues.settle(ctx) {
+			return ctx.Err()
 		}
 	}
-	if err := t.r.pipeline.Idle(ctx); err != nil {
-		return fmt.Errorf("the routes did not come to an end: %w", err)
-	}
-	return nil
 }
 
 // lookAt has a route look at all objects, now if it has to, and then as often as it wants to.
@@ -282,5 +289,6 @@ func (t *Trial) Take() []Outcome {
 func (t *Trial) Close(ctx context.Context) error {
 	t.stop()
 	t.r.reloads.wait.Wait()
+	t.r.requeues.wait.Wait()
 	return t.r.close(ctx)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // TestAdmitTo: what is put through for one route reaches that route alone, whatever its ops are, if its filter wants it.
@@ -62,4 +63,50 @@ func TestAdmitTo(t *testing.T) {
 			t.Errorf("error is %v", err)
 		}
 	})
+}
+
+// TestAwaitRoom: what can wait does while a route owes half of what its memory may hold, and goes on when that is less again, whatever the
+// route's overflow is.
+func TestAwaitRoom(t *testing.T) {
+	for _, overflow := range []pipeline.Overflow{pipeline.Fold, pipeline.Block, pipeline.DropOldest} {
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			held := each(func(d *event.Delta) plugins.Result { <-release; return ok(d) })
+			r := routeOf("one", "1", &sink{})
+			r.Handler, r.Capacity, r.Overflow = held, 4, overflow
+			b := start(t, r)
+			await := func(ctx context.Context) chan error {
+				done := make(chan error, 1)
+				go func() { done <- b.AwaitRoom(ctx, "one") }()
+				synctest.Wait()
+				return done
+			}
+			for i, name := range []string{"a", "b", "c"} {
+				if done := await(t.Context()); len(done) != 1 {
+					t.Fatalf("it waits with %d of 4", i)
+				}
+				b.admit(delta(t, event.Added, name, 0, i+1))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			given, waits := await(ctx), await(t.Context())
+			if len(given) > 0 || len(waits) > 0 {
+				t.Fatal("it does not wait with 3 of 4")
+			}
+			cancel()
+			if err := <-given; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			release <- struct{}{}
+			synctest.Wait()
+			if err := <-waits; err != nil {
+				t.Error(err)
+			}
+			if err := b.AwaitRoom(t.Context(), "none"); !errors.Is(err, pipeline.ErrNoRoute) {
+				t.Error(err)
+			}
+			close(release)
+			b.admit(delta(t, event.Added, "d", 0, 9))
+			b.drain()
+		})
+	}
 }
