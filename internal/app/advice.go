@@ -64,7 +64,7 @@ func (c *compiler) adviseAll(ctx context.Context, p *plan) {
 
 // adviseOps warns of ops that no source of a route has.
 func (c *compiler) adviseOps(r *routePlan, p *plan) {
-	selective, resync := false, false
+	selective, resync := false, len(r.Requeue) > 0
 	for _, name := range r.From {
 		for i := range p.sources[name].watches {
 			selective = selective || p.sources[name].watches[i].Selective()
@@ -95,7 +95,11 @@ func (c *compiler) adviseFilter(ctx context.Context, r *config.Route) {
 	var found []config.Problem
 	for _, source := range r.From {
 		e := r.Filter.For(source)
-		never, ok := c.never(ctx, e, source, r.On)
+		on := r.On
+		if len(r.Requeue) > 0 {
+			on = append(slices.Clone(on), event.Sync.String())
+		}
+		never, ok := c.never(ctx, e, source, on)
 		if !ok && r.Filter.By == nil {
 			return
 		}

@@ -393,6 +393,8 @@ func (c *compiler) requeue(r *config.Route) map[string]*expr.Program {
 		}
 		c.checkLookups(&e, program)
 		if c.advise {
+			c.used.add(program)
+			c.used.sources[source] = true
 			c.warn(&e, program)
 		}
 		programs[source] = program
