@@ -395,7 +395,9 @@ func (c *compiler) requeue(r *config.Route) map[string]*expr.Program {
 		if c.advise {
 			c.used.add(program)
 			c.used.sources[source] = true
-			c.warn(&e, program)
+			c.warn(&e, program.Warnings())
+		} else {
+			c.warn(&e, program.CostWarnings())
 		}
 		programs[source] = program
 	}

@@ -199,7 +199,7 @@ func resultProblem(t *cel.Type, usage Usage) string {
 		ok = true
 	case Objects:
 		want = "objects that lookup, list or get has found"
-		ok = t.Kind() == types.StructKind || t.Kind() == types.ListKind && (isA(t.Parameters(), types.StructKind))
+		ok = isObjects(t)
 	default:
 		return fmt.Sprintf("unknown usage %d", usage)
 	}

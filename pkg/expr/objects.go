@@ -43,6 +43,19 @@ func (e *Env) CompileObjects(text, source string, of ...string) (*Program, error
 		cel.FormatCELType(t), strings.Join(of, " or "), source, of[0])}}}
 }
 
+// isObjects reports whether a result of this type may be objects.
+func isObjects(t *cel.Type) bool {
+	if t.Kind() != types.ListKind || len(t.Parameters()) != 1 {
+		return t.Kind() == types.StructKind || t.Kind() == types.ListKind
+	}
+	switch t = unwrapOptional(t.Parameters()[0]); t.Kind() {
+	case types.StructKind, types.DynKind, types.TypeParamKind:
+		return true
+	default:
+		return false
+	}
+}
+
 // Objects evaluates an expression of [Env.CompileObjects]: the objects that it results in. null, and an absent optional, is none. Errors are
 // as with [Program.Match].
 func (p *Program) Objects(ctx context.Context, in Input) ([]Ref, error) {
