@@ -15,6 +15,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/meter"
 )
 
+// slice is what guests burn at most until they pause, as in package wasm.
+const slice = 5_000_000
+
 // parsesPerRun is how often a contender parses the pod in a run.
 const parsesPerRun = 20
 
@@ -28,7 +31,7 @@ func compareMeters(ctx context.Context, dir string, rounds int) error {
 	if err != nil {
 		return err
 	}
-	metered, err := meter.Rewrite(code, meter.Config{Init: math.MaxInt64 / 2})
+	metered, err := meter.Rewrite(code, meter.Config{Init: math.MaxInt64 / 2, Slice: slice})
 	if err != nil {
 		return err
 	}
@@ -51,8 +54,13 @@ func compareMeters(ctx context.Context, dir string, rounds int) error {
 	if !ok {
 		return fmt.Errorf("there is no counter %s", metered.Stack)
 	}
+	mark, ok := fuelled.module.ExportedGlobal(metered.Mark).(api.MutableGlobal)
+	if !ok {
+		return fmt.Errorf("there is no mark %s", metered.Mark)
+	}
 	parseMetered := func() error {
 		fuel.Set(1 << 60)
+		mark.Set(1<<60 - slice)
 		stack.Set(0)
 		return fuelled.parse(ctx)
 	}

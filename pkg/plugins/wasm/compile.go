@@ -21,7 +21,7 @@ import (
 // compile meters the module and compiles it, or takes what an earlier run compiled: a Go program takes a second or two.
 func (e *engine) compile(ctx context.Context) error {
 	var err error
-	if e.metered, err = meter.Rewrite(e.module, meter.Config{Init: int64(e.limits.InitFuel)}); err != nil {
+	if e.metered, err = meter.Rewrite(e.module, meter.Config{Init: int64(e.limits.InitFuel), Slice: sliceFuel}); err != nil {
 		return fmt.Errorf("it cannot be compiled: %w", err)
 	}
 	e.module = nil

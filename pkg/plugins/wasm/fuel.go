@@ -23,7 +23,6 @@ const (
 	fuelPerChar   = 16
 
 	// What a function does beyond that, however little it has to work on.
-	pieceFuel  = 120    // a piece to write, also an empty one
 	clockFuel  = 200    // reading a clock
 	emitFuel   = 1500   // reading an event
 	kvFuel     = 400    // finding a key
@@ -50,15 +49,20 @@ var (
 
 // tank is the fuel of one instance: the counters that its module was given when it was metered.
 type tank struct {
-	fuel, stack api.MutableGlobal
-	limit       int32 // of stack
-	filled      int64 // what there was at first
+	fuel, stack, mark api.MutableGlobal
+	limit             int32 // of stack
+	filled            int64 // what there was at first
 }
+
+// sliceFuel is what a guest burns at most before it pauses, a millisecond or so: Go's garbage collector, which stops all that runs, waits
+// for a guest no longer than that. A pause takes a tenth of a microsecond.
+const sliceFuel = 5_000_000
 
 // newTank finds the counters of a metered module, which it always has.
 func newTank(m api.Module, metered *meter.Module, filled int64) tank {
 	return tank{
 		fuel: m.ExportedGlobal(metered.Fuel).(api.MutableGlobal), stack: m.ExportedGlobal(metered.Stack).(api.MutableGlobal),
+		mark:  m.ExportedGlobal(metered.Mark).(api.MutableGlobal),
 		limit: metered.StackLimit, filled: filled,
 	}
 }
@@ -67,6 +71,7 @@ func newTank(m api.Module, metered *meter.Module, filled int64) tank {
 func (t *tank) fill(fuel int64) {
 	t.filled = fuel
 	t.fuel.Set(uint64(fuel))
+	t.mark.Set(uint64(max(0, fuel-sliceFuel)))
 	t.stack.Set(0)
 }
 

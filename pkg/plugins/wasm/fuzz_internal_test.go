@@ -57,7 +57,7 @@ func FuzzLookup(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	full := tank{fuel: &global{}, stack: &global{}}
+	full := tank{fuel: &global{}, stack: &global{}, mark: &global{}}
 	full.fill(1 << 60)
 	rights := &rights{lookup: onlyPods{f}, granted: map[indexName]bool{{"pods", "byNode"}: true, {"nodes", ""}: true}}
 	f.Fuzz(func(_ *testing.T, text string) {

@@ -220,7 +220,6 @@ func wasiWrite(_ context.Context, c *hostCall) int64 {
 	if !ok {
 		return wasiFault
 	}
-	c.charge(pieceFuel * int64(n))
 	sum := uint32(0)
 	for ; len(pieces) > 0; pieces = pieces[8:] {
 		text, ok := c.memory.Read(binary.LittleEndian.Uint32(pieces), binary.LittleEndian.Uint32(pieces[4:]))

@@ -35,7 +35,7 @@ func goGuest(t testing.TB) []byte {
 // run instantiates a module as it is, and rewritten.
 func bothWays(t testing.TB, module []byte) (plain, metered api.Module, m *meter.Module) {
 	t.Helper()
-	m, err := meter.Rewrite(module, meter.Config{Init: math.MaxInt64 / 2})
+	m, err := meter.Rewrite(module, meter.Config{Init: math.MaxInt64 / 2, Slice: 5_000_000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,11 +76,11 @@ func (f *function) control(at int, op byte) {
 		f.leave()
 	case opBr:
 		f.pay(1)
-		f.jump(at)
+		f.jump(at, op)
 		f.leave()
 	case opBrIf:
 		f.pay(1)
-		f.jump(at)
+		f.jump(at, op)
 		f.branch()
 	case opBrTable:
 		f.pay(3)
@@ -119,10 +119,15 @@ func (f *function) call(at, typ int, cost int64) {
 }
 
 // jump reads the label of a branch.
-func (f *function) jump(at int) {
+func (f *function) jump(at int, op byte) {
 	depth := f.index(len(f.frames), "label")
 	if !f.ok() {
 		return
+	}
+	if op == opBr {
+		f.pauseAt(at, depth, depth)
+	} else {
+		f.pauseAt(at, depth, here)
 	}
 	f.store(at, len(f.frames)-1-depth)
 	f.label(depth)
@@ -138,6 +143,7 @@ func (f *function) table(at int) {
 		if !f.ok() {
 			return
 		}
+		f.pauseAt(at, depth, here)
 		f.label(depth)
 		outermost = min(outermost, len(f.frames)-1-depth)
 		f.targets = append(f.targets, depth)

@@ -14,9 +14,10 @@ import (
 
 // meteredGuest is an instance of a rewritten module.
 type meteredGuest struct {
-	module      api.Module
-	fuel, stack api.MutableGlobal
-	limit       int32
+	module            api.Module
+	fuel, stack, mark api.MutableGlobal
+	slice             int64
+	limit             int32
 }
 
 func instantiate(t *testing.T, module []byte, cfg meter.Config, config wazero.RuntimeConfig) (*meteredGuest, error) {
@@ -31,11 +32,13 @@ func instantiate(t *testing.T, module []byte, cfg meter.Config, config wazero.Ru
 	if err != nil {
 		return nil, err
 	}
-	return &meteredGuest{
-		module: in, limit: m.StackLimit,
+	g := &meteredGuest{
+		module: in, limit: m.StackLimit, slice: m.Slice,
 		fuel:  in.ExportedGlobal(m.Fuel).(api.MutableGlobal),
 		stack: in.ExportedGlobal(m.Stack).(api.MutableGlobal),
-	}, nil
+	}
+	g.mark, _ = in.ExportedGlobal(m.Mark).(api.MutableGlobal)
+	return g, nil
 }
 
 // call gives the guest fuel and says how the call ended, and how much fuel was used.
@@ -43,6 +46,9 @@ func (g *meteredGuest) call(t *testing.T, fuel int64, name string, args ...uint6
 	t.Helper()
 	g.fuel.Set(uint64(fuel))
 	g.stack.Set(0)
+	if g.mark != nil {
+		g.mark.Set(uint64(max(0, fuel-g.slice)))
+	}
 	_, err := g.module.ExportedFunction(name).Call(t.Context(), args...)
 	left := int64(g.fuel.Get())
 	switch {
@@ -62,7 +68,17 @@ func (g *meteredGuest) call(t *testing.T, fuel int64, name string, args ...uint6
 
 func forever(body ...any) []byte { return code(loop, void, code(body...), br, 0, end) }
 
-// TestStopped shows that nothing runs for ever or far beyond its fuel, whatever it does.
+// jumps is a function as Go's compiler writes it, of two blocks: where local 1 says, it goes on.
+func jumps(first, second []byte) []byte {
+	return code(loop, void, block, void, block, void, get, 1, brTable, 1, 0, 1, end, first, end, second, end)
+}
+
+// once are the tests of TestStopped in which one instruction takes more than there is, so that there is no pause before it.
+func once(name string) bool {
+	return name == "memory.fill of all memory" || name == "memory.fill of more than there is" || name == "memory.grow of too much"
+}
+
+// TestStopped shows that nothing runs for ever or far beyond its fuel, whatever it does, and that nothing runs for long without a pause.
 func TestStopped(t *testing.T) {
 	one := func(body ...any) mod {
 		return mod{funcs: []fn{{name: "f", locals: []byte{1, 4, i32}, body: code(body...)}}, memory: []byte{0, 1}, tables: [][]byte{{0x70, 0, 10}}}
@@ -83,6 +99,16 @@ func TestStopped(t *testing.T) {
 		module mod
 		want   string
 	}{
+		{"loop of jumps", one(jumps(code(num(1), set, 1, br, 1), code(num(0), set, 1, br, 0))), "out of fuel"},
+		{"loop of jumps, one of them the default", one(jumps(code(num(2), set, 1, br, 1), code(num(0), set, 1, br, 0))), "out of fuel"},
+		{"jump back to the default", one(num(1), set, 1, loop, void, block, void, block, void, get, 1, brTable, 1, 1, 0, end, num(7), set, 1, br, 1, end, end), "out of fuel"},
+		{"jump back with what seems to be forward", one(jumps(code(num(1), set, 2, br, 1), nil)), "out of fuel"},
+		{"jump back with what was set before", one(jumps(code(num(1), set, 1, num(0), set, 1, br, 1), nil)), "out of fuel"},
+		{"jump back on a condition", one(jumps(code(num(1), brIf, 1), nil)), "out of fuel"},
+		{"jump back by a table", one(jumps(code(num(0), brTable, 1, 1, 1), nil)), "out of fuel"},
+		{"loop with a parameter", mod{
+			funcs: []fn{{name: "f", body: code(num(3), loop, 1, br, 0, end, drop)}, {params: []byte{i32}, results: []byte{i32}, body: code(get, 0)}},
+		}, "out of fuel"},
 		{"endless loop", one(forever()), "out of fuel"},
 		{"endless loop in dead code's place", one(forever(nop, nop, block, void, end)), "out of fuel"},
 		{"loop by br_if", one(loop, void, num(1), brIf, 0, end), "out of fuel"},
@@ -120,7 +146,7 @@ func TestStopped(t *testing.T) {
 				if want == "out of stack" && engine.name == "interpreter" {
 					want = "trapped" // its own limit on frames is lower
 				}
-				g, err := instantiate(t, tt.module.assemble(), meter.Config{}, engine.config)
+				g, err := instantiate(t, tt.module.assemble(), meter.Config{Slice: 200_000}, engine.config)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -131,6 +157,9 @@ func TestStopped(t *testing.T) {
 				}
 				if left := used - fuel; left > 1<<33*8192 {
 					t.Errorf("%d below zero", left)
+				}
+				if mark := g.mark.Get(); got == "out of fuel" && !once(tt.name) && mark != 0 {
+					t.Errorf("it did not pause with its last slice of fuel, but was to do so with less than %d", mark)
 				}
 				if got == "out of fuel" { // and it stays so
 					if _, err := g.module.ExportedFunction("f").Call(t.Context()); err == nil {
@@ -175,7 +204,7 @@ func TestStart(t *testing.T) {
 func TestExact(t *testing.T) {
 	for _, n := range []uint64{1, 2, 100, 100_000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			g, err := instantiate(t, mod{funcs: []fn{fib(), count(), scan()}, memory: []byte{0, 1}}.assemble(), meter.Config{}, wazero.NewRuntimeConfig())
+			g, err := instantiate(t, mod{funcs: []fn{fib(), count(), scan()}, memory: []byte{0, 1}}.assemble(), meter.Config{Slice: int64(n) % 1000}, wazero.NewRuntimeConfig())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -232,7 +261,7 @@ func TestExactShapes(t *testing.T) {
 		name: "calls", params: []byte{i32},
 		body: code(loop, void, num(10), call, 0, get, 0, num(1), sub, tee, 0, brIf, 0, end), // 8 and the call's 6, and 70 in it
 	}
-	g, err := instantiate(t, mod{funcs: []fn{count(), dispatch, calls}}.assemble(), meter.Config{}, wazero.NewRuntimeConfig())
+	g, err := instantiate(t, mod{funcs: []fn{count(), dispatch, calls}}.assemble(), meter.Config{Slice: 7}, wazero.NewRuntimeConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func (p *parser) codeSection(s *reader) []byte {
 		s.fail(at, "%d functions, and %d with code", len(p.funcs)-p.imported.funcs, n)
 		return nil
 	}
-	p.out = appendUint(make([]byte, 0, len(s.b)+len(s.b)/2), uint64(n))
+	p.out = appendUint(make([]byte, 0, len(s.b)+len(s.b)/2), uint64(n+p.pauseFunctions()))
 	for i := range n {
 		at, size := s.at(), s.u32()
 		if size > p.cfg.MaxBody {
@@ -40,6 +40,9 @@ func (p *parser) codeSection(s *reader) []byte {
 			s.failWith(err)
 			return nil
 		}
+	}
+	if p.pauseFunctions() > 0 {
+		p.out = p.appendPause(p.out)
 	}
 	return p.out
 }
@@ -103,7 +106,7 @@ const (
 // write appends the function that was read to the code section.
 func (p *parser) write(groups, start, first int, frame int64) {
 	f := &p.function
-	w := writer{b: p.body[:0], fuel: uint64(p.globals), stack: uint64(p.globals + 1)}
+	w := p.writer(p.body[:0])
 	w.locals(f, groups, f.b[start:first])
 	w.op(opBlock, emptyBlock)
 	if f.cached {
@@ -122,9 +125,7 @@ func (p *parser) write(groups, start, first int, frame int64) {
 		}
 		switch e.kind {
 		case editCharge:
-			if e.weight > 0 {
-				w.charge(e.weight)
-			}
+			w.chargeAt(e, i == 0 && f.calls)
 			if i == 0 && f.calls {
 				w.guard(frame, int64(p.cfg.Stack))
 			}
@@ -136,6 +137,11 @@ func (p *parser) write(groups, start, first int, frame int64) {
 		case editLoad, editStore:
 			if e.cached {
 				w.move(e.kind)
+			}
+		case editPause:
+			if w.pauses {
+				w.get()
+				w.pause(0, int64(e.depth))
 			}
 		}
 	}
@@ -153,7 +159,9 @@ func (p *parser) write(groups, start, first int, frame int64) {
 // writer appends instructions.
 type writer struct {
 	b                  []byte
-	fuel, stack        uint64 // globals
+	fuel, stack, mark  uint64 // globals
+	pauseAt            uint64 // the function
+	pauses             bool   // there is one
 	depth, size, cache uint64 // locals: stack in use with this call, operand that is charged for, fuel
 	cached             bool   // the fuel is in the local
 	trap               int64  // label of the block that ends in a trap
@@ -203,10 +211,15 @@ func (w *writer) move(kind editKind) {
 
 // charge takes a constant from the fuel: fuel -= weight; if fuel < 0 goto trap
 func (w *writer) charge(weight int64) {
+	w.less(weight)
+	w.check()
+}
+
+// less takes a constant from the fuel, and leaves the rest on the stack.
+func (w *writer) less(weight int64) {
 	w.get()
 	w.constant(opI64Const, weight)
 	w.op(opI64Sub)
-	w.check()
 }
 
 func (w *writer) get() {
@@ -217,14 +230,19 @@ func (w *writer) get() {
 	}
 }
 
-// check stores what is left and traps if it is negative.
-func (w *writer) check() {
+// put stores what is left, which stays on the stack.
+func (w *writer) put() {
 	if w.cached {
 		w.local(opLocalTee, w.cache)
 	} else {
 		w.global(opGlobalSet, w.fuel)
 		w.global(opGlobalGet, w.fuel)
 	}
+}
+
+// check stores what is left and traps if it is negative.
+func (w *writer) check() {
+	w.put()
 	w.constant(opI64Const, 0)
 	w.op(opI64LtS, opBrIf)
 	w.b = appendUint(w.b, uint64(w.trap))
@@ -266,6 +284,9 @@ func (w *writer) guard(frame, limit int64) {
 func (p *parser) emit() *Module {
 	m := &Module{Fuel: p.fresh("rtr_fuel"), Tables: p.imported.tables, Globals: p.imported.globals, StackLimit: p.cfg.Stack}
 	m.Stack = p.fresh("rtr_stack")
+	if p.cfg.Slice > 0 {
+		m.Mark, m.Slice = p.fresh("rtr_mark"), p.cfg.Slice
+	}
 	size := 64
 	for _, s := range p.sections {
 		size += len(s.body) + 64
@@ -296,6 +317,11 @@ func (p *parser) emit() *Module {
 		case secCustom:
 		case secType:
 			s.body = p.appendTypes(s.body)
+		case secFunction:
+			add(secFunction)
+			if p.pauseFunctions() > 0 {
+				s.body = appendUint(appendMore(s.body, 1), uint64(p.pauseType()))
+			}
 		default:
 			add(rank(s.id))
 		}
@@ -313,26 +339,32 @@ func (p *parser) fresh(name string) string {
 	return name
 }
 
+// counters is how many globals are added.
+func (p *parser) counters() int {
+	if p.cfg.Slice > 0 {
+		return 3
+	}
+	return 2
+}
+
 func (p *parser) appendGlobals(b, old []byte) []byte {
-	body := append2(old)
+	body := appendMore(old, p.counters())
 	body = appendInt(append(body, typeI64, 1, opI64Const), p.cfg.Init)
 	body = append(body, opEnd, typeI32, 1, opI32Const, 0, opEnd)
+	if p.cfg.Slice > 0 {
+		body = appendInt(append(body, typeI64, 1, opI64Const), markOf(p.cfg.Init, p.cfg.Slice))
+		body = append(body, opEnd)
+	}
 	return appendSection(b, secGlobal, body)
 }
 
 func (p *parser) appendExports(b, old []byte, m *Module) []byte {
-	body := append2(old)
-	for i, name := range []string{m.Fuel, m.Stack} {
+	body := appendMore(old, p.counters())
+	for i, name := range []string{m.Fuel, m.Stack, m.Mark}[:p.counters()] {
 		body = append(appendUint(body, uint64(len(name))), name...)
 		body = appendUint(append(body, 3), uint64(p.globals+i))
 	}
 	return appendSection(b, secExport, body)
-}
-
-// append2 returns a copy of a section's vector that is about to get two more items.
-func append2(section []byte) []byte {
-	n, length := binary.Uvarint(section)
-	return append(appendUint(make([]byte, 0, len(section)+64), n+2), section[length:]...)
 }
 
 func appendSection(b []byte, id byte, body []byte) []byte {
@@ -358,17 +390,23 @@ func (p *parser) resultType(number int) []byte {
 	}
 }
 
-// appendTypes returns the type section with those of blocks.
+// appendTypes returns the type section with those of blocks, and of the pause.
 func (p *parser) appendTypes(old []byte) []byte {
-	if len(p.added) == 0 {
+	pause := p.pauseFunctions() > 0 && p.pauseType() >= len(p.types)
+	if len(p.added) == 0 && !pause {
 		return old
 	}
-	n, length := binary.Uvarint(old)
-	b := appendUint(make([]byte, 0, len(old)+64*len(p.added)), n+uint64(len(p.added)))
-	b = append(b, old[length:]...)
+	n := len(p.added)
+	if pause {
+		n++
+	}
+	b := appendMore(old, n)
 	for _, t := range p.added {
 		from := p.types[t].from
 		b = append(append(b, 0x60, 0), old[from[0]:from[1]]...)
+	}
+	if pause {
+		b = append(b, 0x60, 0, 0)
 	}
 	return b
 }

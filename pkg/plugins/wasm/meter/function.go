@@ -20,6 +20,8 @@ type edit struct {
 	kind   editKind
 	state  chargeState
 	cached bool // the fuel is in a local, see cacheLoops
+	pauses bool // editCharge: the guest may pause here, see pause.go
+	again  bool // then the loop begins anew
 }
 
 type editKind uint8
@@ -30,6 +32,7 @@ const (
 	editCall                   // says how much stack is in use
 	editLoad                   // takes the fuel into a local, if cached
 	editStore                  // puts it back, if cached
+	editPause                  // lets the guest pause, see pause.go
 )
 
 // chargeState: a charge is open while the code after it is read. Then it stays or joins the one before. One that is forced stays.
@@ -54,6 +57,8 @@ type frame struct {
 	owes     int64 // its end has a charge of its own, with this on top: see deferHead
 	start    int   // the values that a branch to it passes
 	index    int   // of a loop, in loops
+	at       int   // where it begins
+	table    *dispatch
 }
 
 // span is a loop: its edits, and what is known of it.
@@ -72,14 +77,15 @@ type function struct {
 	frames  []frame
 	edits   []edit
 	loops   []span
-	charge  int  // the edit that pays for what is read now, or none
-	parent  int  // the charge that it may join
-	values  int  // see Config.MaxValues
-	calls   bool // others
-	sized   bool // has instructions that are charged by size
-	cached  bool // has loops with the fuel in a local
-	blocks  int  // see Config.MaxBlocks
-	seen    int  // instructions
+	charge  int    // the edit that pays for what is read now, or none
+	parent  int    // the charge that it may join
+	values  int    // see Config.MaxValues
+	calls   bool   // others
+	sized   bool   // has instructions that are charged by size
+	cached  bool   // has loops with the fuel in a local
+	blocks  int    // see Config.MaxBlocks
+	seen    int    // instructions
+	before  [2]int // where the last two instructions begin
 	targets []int
 }
 
@@ -154,7 +160,7 @@ func (f *function) leave() {
 
 // push begins a block.
 func (f *function) push(at int, op byte, t signature) {
-	fr := frame{op: op, dead: f.charge == none, charge: f.charge, reach: len(f.frames), start: t.results}
+	fr := frame{op: op, at: at, dead: f.charge == none, charge: f.charge, reach: len(f.frames), start: t.results}
 	fr.noElse = op == opIf
 	if op == opLoop {
 		fr.start = t.params
@@ -176,6 +182,7 @@ func (f *function) push(at int, op byte, t signature) {
 		f.settle()
 		f.begin(f.i, forced, none)
 		f.pay(turnCost)
+		f.edits[f.charge].pauses, f.edits[f.charge].again = true, t.params == 0
 	case opIf:
 		f.branch()
 	}
@@ -274,6 +281,7 @@ func (f *function) deferHead(targets []int, stores int) {
 	for _, depth := range targets {
 		f.frames[top-depth].owes = owes
 	}
+	f.dispatch(top-within, targets)
 }
 
 // store notes a place where loops may be left for the frame at a depth.
@@ -295,7 +303,7 @@ func (f *function) cacheLoops() {
 		f.edits[l.from].cached = true
 		for i := l.from + 1; i < l.to; i++ {
 			e := &f.edits[i]
-			e.cached = e.kind == editCharge || e.kind == editSized || e.kind == editStore && int(e.depth) < l.depth
+			e.cached = e.kind == editCharge || e.kind == editSized || e.kind == editPause || e.kind == editStore && int(e.depth) < l.depth
 		}
 	}
 }
@@ -303,11 +311,13 @@ func (f *function) cacheLoops() {
 // read reads the whole body.
 func (f *function) read(t signature) {
 	f.frames, f.edits, f.loops = f.frames[:0], f.edits[:0], f.loops[:0]
-	f.values, f.calls, f.sized, f.blocks, f.seen = f.locals, false, false, 0, 0
+	f.values, f.calls, f.sized, f.blocks, f.seen, f.before = f.locals, false, false, 0, 0, [2]int{}
 	f.begin(f.i, forced, none)
 	f.push(f.i, opBlock, signature{results: t.results})
 	for f.ok() && len(f.frames) > 0 {
+		at := f.i
 		f.instruction()
+		f.before = [2]int{f.before[1], at}
 		f.seen++
 		if f.values++; f.values > int(min(f.p.cfg.MaxValues, math.MaxInt32)) {
 			f.failAt(f.i, "function %d has more than %d values: too large to compile", f.number, f.p.cfg.MaxValues)

@@ -25,6 +25,14 @@ func (o outcome) equal(p outcome) bool {
 		bytes.Equal(o.memory, p.memory)
 }
 
+// fill gives a guest fuel, as the host does.
+func fill(in api.Module, m *meter.Module, fuel uint64) {
+	in.ExportedGlobal(m.Fuel).(api.MutableGlobal).Set(fuel)
+	if m.Mark != "" {
+		in.ExportedGlobal(m.Mark).(api.MutableGlobal).Set(uint64(max(0, int64(fuel)-m.Slice)))
+	}
+}
+
 func outcomeOf(ctx context.Context, m api.Module, arg uint64) (o outcome) {
 	res, err := m.ExportedFunction("f").Call(ctx, arg, arg*3)
 	if err != nil {
@@ -40,7 +48,7 @@ func outcomeOf(ctx context.Context, m api.Module, arg uint64) (o outcome) {
 }
 
 // compare runs a generated module as it is and rewritten, with fuel for all and for a part.
-func compare(t *testing.T, seed uint64, counting, interpreted bool) {
+func compare(t *testing.T, seed uint64, counting, interpreted bool, slice int64) {
 	t.Helper()
 	ctx := t.Context()
 	config := wazero.NewRuntimeConfigCompiler()
@@ -50,7 +58,7 @@ func compare(t *testing.T, seed uint64, counting, interpreted bool) {
 	r := wazero.NewRuntimeWithConfig(ctx, config)
 	defer func() { _ = r.Close(context.WithoutCancel(ctx)) }()
 	plain := generate(seed, counting)
-	m, err := meter.Rewrite(plain, meter.Config{Init: 5, Stack: 1 << 30})
+	m, err := meter.Rewrite(plain, meter.Config{Init: 5, Stack: 1 << 30, Slice: slice})
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
@@ -72,7 +80,7 @@ func compare(t *testing.T, seed uint64, counting, interpreted bool) {
 		in := start(1)
 		fuel := in.ExportedGlobal(m.Fuel).(api.MutableGlobal)
 		const much = 1 << 50
-		fuel.Set(much)
+		fill(in, m, much)
 		if got := outcomeOf(ctx, in, arg); !got.equal(want) {
 			t.Fatalf("seed %d, %d: plain: %x %s; metered: %x %s", seed, arg, want.results, want.trap, got.results, got.trap)
 		}
@@ -92,7 +100,7 @@ func compare(t *testing.T, seed uint64, counting, interpreted bool) {
 			}
 			in := start(1)
 			fuel := in.ExportedGlobal(m.Fuel).(api.MutableGlobal)
-			fuel.Set(part)
+			fill(in, m, part)
 			got := outcomeOf(ctx, in, arg)
 			if got.trap == "" || int64(fuel.Get()) >= 0 {
 				t.Errorf("seed %d: %d of %d: %q with %d left", seed, part, used, got.trap, int64(fuel.Get()))
@@ -114,13 +122,13 @@ func TestGenerated(t *testing.T) {
 		n = 30
 	}
 	for seed := range n {
-		compare(t, seed, seed%2 == 0, seed%3 == 0)
+		compare(t, seed, seed%2 == 0, seed%3 == 0, []int64{0, 1, 50, 1000}[seed%4])
 	}
 }
 
 // FuzzGenerated is TestGenerated for ever.
 func FuzzGenerated(f *testing.F) {
-	f.Add(uint64(1), true, false)
+	f.Add(uint64(1), true, false, int64(10))
 	f.Fuzz(compare)
 }
 
@@ -130,7 +138,7 @@ func FuzzRewrite(f *testing.F) {
 		f.Add(generate(seed, false))
 	}
 	f.Fuzz(func(t *testing.T, module []byte) {
-		m, err := meter.Rewrite(module, meter.Config{MaxLocals: 500, MaxTable: 1000})
+		m, err := meter.Rewrite(module, meter.Config{MaxLocals: 500, MaxTable: 1000, Slice: int64(len(module) % 2)})
 		if err != nil {
 			return
 		}

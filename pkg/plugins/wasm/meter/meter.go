@@ -10,6 +10,9 @@ import (
 type Config struct {
 	// Init is what the fuel counter starts with, so that a start section is bounded before the host can set the counter.
 	Init int64
+	// Slice is how much fuel is burnt at most until the engine can stop the guest for a moment, as Go's garbage collector does. 0: the
+	// guest never pauses. What an instruction that takes a size does is not cut.
+	Slice int64
 	// Stack is the most stack that the functions that call others may hold at once, in bytes of their frames as estimated.
 	// Default 8 MiB.
 	Stack int32
@@ -42,6 +45,11 @@ type Module struct {
 	// Stack is the name of the exported mutable i32 global that holds the stack in use. The host sets it to 0 before each call
 	// from outside. It is above StackLimit after a call that trapped for its depth, and at no other time.
 	Stack string
+	// Mark is the name of the exported mutable i64 global that says below how much fuel the guest pauses. The host sets it to
+	// Fuel less Slice, or 0 if that is negative, whenever it sets Fuel. It is empty if there is no Slice.
+	Mark string
+	// Slice is the Config's.
+	Slice int64
 	// Tables and Globals are what the module imports of these, as module.name; at most 100 bytes of each name.
 	Tables, Globals []string
 	// StackLimit is the Config's Stack, or its default.

@@ -14,6 +14,8 @@ const (
 	opReturn       = 0x0f
 	opCall         = 0x10
 	opCallIndirect = 0x11
+	opDrop         = 0x1a
+	opSelect       = 0x1b
 	opSelectTyped  = 0x1c
 	opLocalGet     = 0x20
 	opLocalSet     = 0x21
@@ -28,7 +30,9 @@ const (
 	opF64Const     = 0x44
 	opI32GtS       = 0x4a
 	opI64LtS       = 0x53
+	opI64GtS       = 0x55
 	opI32Add       = 0x6a
+	opI64Add       = 0x7c
 	opI64Sub       = 0x7d
 	opI64Mul       = 0x7e
 	opI64ShrU      = 0x88

@@ -3,6 +3,7 @@ package meter_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -65,13 +66,15 @@ func TestSpec(t *testing.T) {
 		name    string
 		version string
 		config  wazero.RuntimeConfig
+		slice   int64
 	}{
-		{"compiler", "v2", wazero.NewRuntimeConfigCompiler()},
-		{"compiler", "v1", wazero.NewRuntimeConfigCompiler().WithCoreFeatures(api.CoreFeaturesV1)},
-		{"interpreter", "v2", wazero.NewRuntimeConfigInterpreter()},
+		{"compiler", "v2", wazero.NewRuntimeConfigCompiler(), 0},
+		{"compiler", "v2", wazero.NewRuntimeConfigCompiler(), 100},
+		{"compiler", "v1", wazero.NewRuntimeConfigCompiler().WithCoreFeatures(api.CoreFeaturesV1), 1},
+		{"interpreter", "v2", wazero.NewRuntimeConfigInterpreter(), 1000},
 	}
 	for _, e := range engines {
-		t.Run(e.name+" "+e.version, func(t *testing.T) {
+		t.Run(fmt.Sprint(e.name, e.version, " ", e.slice), func(t *testing.T) {
 			files, err := filepath.Glob(filepath.Join(dir, e.version, "testdata", "*.json"))
 			if err != nil || len(files) < 50 {
 				t.Fatalf("%d files: %v", len(files), err)
@@ -79,7 +82,7 @@ func TestSpec(t *testing.T) {
 			checks := 0
 			for _, file := range files {
 				t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
-					checks += runScript(t, file, filepath.Join(dir, "testdata", "spectest.wasm"), e.config)
+					checks += runScript(t, file, filepath.Join(dir, "testdata", "spectest.wasm"), e.config, e.slice)
 				})
 			}
 			t.Logf("%d assertions", checks)
@@ -94,14 +97,15 @@ func TestSpec(t *testing.T) {
 type world struct {
 	runtime wazero.Runtime
 	metered bool
+	slice   int64
 	named   map[string]api.Module
 	last    api.Module
 	limit   int32
 	stack   map[api.Module]string
 }
 
-func newWorld(t *testing.T, config wazero.RuntimeConfig, metered bool) *world {
-	w := &world{runtime: wazero.NewRuntimeWithConfig(t.Context(), config), metered: metered, named: map[string]api.Module{}, stack: map[api.Module]string{}}
+func newWorld(t *testing.T, config wazero.RuntimeConfig, metered bool, slice int64) *world {
+	w := &world{runtime: wazero.NewRuntimeWithConfig(t.Context(), config), metered: metered, slice: slice, named: map[string]api.Module{}, stack: map[api.Module]string{}}
 	t.Cleanup(func() { _ = w.runtime.Close(context.WithoutCancel(t.Context())) })
 	return w
 }
@@ -109,7 +113,7 @@ func newWorld(t *testing.T, config wazero.RuntimeConfig, metered bool) *world {
 func (w *world) instantiate(ctx context.Context, code []byte, name string) (api.Module, error) {
 	stack := ""
 	if w.metered {
-		m, err := meter.Rewrite(code, meter.Config{Init: math.MaxInt64 / 2, MaxTables: 100, MaxTable: math.MaxUint32})
+		m, err := meter.Rewrite(code, meter.Config{Init: math.MaxInt64 / 2, Slice: w.slice, MaxTables: 100, MaxTable: math.MaxUint32})
 		if err != nil {
 			return nil, err
 		}
@@ -190,7 +194,7 @@ func parseBits(s, typ string) uint64 {
 	return n
 }
 
-func runScript(t *testing.T, file, host string, config wazero.RuntimeConfig) (checks int) {
+func runScript(t *testing.T, file, host string, config wazero.RuntimeConfig, slice int64) (checks int) {
 	ctx := t.Context()
 	read := func(name string) []byte {
 		b, err := os.ReadFile(name)
@@ -203,7 +207,7 @@ func runScript(t *testing.T, file, host string, config wazero.RuntimeConfig) (ch
 	if err := json.Unmarshal(read(file), &s); err != nil {
 		t.Fatal(err)
 	}
-	worlds := []*world{newWorld(t, config, false), newWorld(t, config, true)}
+	worlds := []*world{newWorld(t, config, false, 0), newWorld(t, config, true, slice)}
 	for _, w := range worlds {
 		if _, err := w.instantiate(ctx, read(host), "spectest"); err != nil {
 			t.Fatal(err)
