@@ -158,13 +158,14 @@ func (p *parser) write(groups, start, first int, frame int64) {
 
 // writer appends instructions.
 type writer struct {
-	b                  []byte
-	fuel, stack, mark  uint64 // globals
-	pauseAt            uint64 // the function
-	pauses             bool   // there is one
-	depth, size, cache uint64 // locals: stack in use with this call, operand that is charged for, fuel
-	cached             bool   // the fuel is in the local
-	trap               int64  // label of the block that ends in a trap
+	b                 []byte
+	fuel, stack, mark uint64 // globals
+	pauseAt           uint64 // the function
+	pauses            bool   // there is one
+	depth, size       uint64 // locals: stack in use with this call, operand that is charged for
+	cache, below      uint64 // locals: fuel, mark
+	cached            bool   // the fuel is in the local
+	trap              int64  // label of the block that ends in a trap
 }
 
 // locals appends the locals of a function, and those that are needed beside them.
@@ -181,9 +182,13 @@ func (w *writer) locals(f *function, groups int, old []byte) {
 	}
 	if f.cached {
 		w.cache = next
-		longs = 1
+		longs, next = 1, next+1
+		if w.pauses {
+			w.below = next
+			longs = 2
+		}
 	}
-	w.b = appendUint(w.b, uint64(groups)+uint64(min(words, 1)+longs))
+	w.b = appendUint(w.b, uint64(groups)+uint64(min(words, 1)+min(longs, 1)))
 	w.b = append(w.b, old...)
 	if words > 0 {
 		w.op(words, typeI32)
@@ -203,6 +208,9 @@ func (w *writer) move(kind editKind) {
 	if kind == editLoad {
 		w.global(opGlobalGet, w.fuel)
 		w.local(opLocalSet, w.cache)
+		if w.pauses {
+			w.moveMark()
+		}
 		return
 	}
 	w.local(opLocalGet, w.cache)

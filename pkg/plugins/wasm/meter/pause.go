@@ -53,13 +53,20 @@ const here = -1
 
 // pause takes the fuel that is on the stack: if fuel < mark { call pause; if to is a label: fuel += weight; goto to }
 func (w *writer) pause(weight, to int64) {
-	w.global(opGlobalGet, w.mark)
+	if w.cached {
+		w.local(opLocalGet, w.below)
+	} else {
+		w.global(opGlobalGet, w.mark)
+	}
 	w.op(opI64LtS, opIf, emptyBlock)
 	if w.cached {
 		w.move(editStore)
 	}
 	w.op(opCall)
 	w.b = appendUint(w.b, w.pauseAt)
+	if w.cached {
+		w.moveMark()
+	}
 	if to != here {
 		if weight > 0 {
 			w.less(-weight)
@@ -70,6 +77,12 @@ func (w *writer) pause(weight, to int64) {
 		w.b = appendUint(w.b, uint64(to+1))
 	}
 	w.op(opEnd)
+}
+
+// moveMark takes the mark into the local.
+func (w *writer) moveMark() {
+	w.global(opGlobalGet, w.mark)
+	w.local(opLocalSet, w.below)
 }
 
 // dispatch is a loop that begins with a table of branches and nothing else: as all of Go's functions, where a jump sets a local and
