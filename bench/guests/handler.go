@@ -103,5 +103,5 @@ func compareCalls(ctx context.Context, dir string, rounds int) error {
 		return err
 	}
 	title := fmt.Sprintf("an empty handler, %d objects of %d bytes a call, CPU per object", batchSize, len(batch[0].New.JSON()))
-	return compare(title, rounds, 2000, []contender{{"Handle", ours, batchSize}, {"a bare call of the plain module, and a copy", bare, batchSize}})
+	return compare(title, rounds, 10_000, []contender{{"Handle", ours, batchSize}, {"a bare call of the plain module, and a copy", bare, batchSize}})
 }

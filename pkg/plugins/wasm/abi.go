@@ -23,9 +23,9 @@ type abi interface {
 
 // session is the talk with one instance. It is used by one goroutine at a time.
 type session interface {
-	// handle gives a batch to the guest and returns one result per delta, or none at all if every delta is ok. After an error other than errTooMuch the instance is in
+	// handle gives a batch, which takes at most size bytes, to the guest and returns one result per delta, or none at all if every delta is ok. After an error other than errTooMuch the instance is in
 	// no known state.
-	handle(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error)
+	handle(ctx context.Context, batch []*event.Delta, size int) ([]plugins.Result, error)
 }
 
 // errTooMuch is wrapped by the error of a batch whose answer is longer than it may be; half the batch may pass.

@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"encoding/binary"
+	"unsafe"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -25,31 +26,31 @@ const (
 // uid, resourceVersion and the time when the delta was seen.
 const sharedFields = 4
 
-// deltaSize returns how many bytes of a batch d takes at most.
-func deltaSize(d *event.Delta) int {
-	o := d.Object()
-	r := o.Resource()
-	n := recordSize + align(metaSize) + 8
-	n += len(d.Source) + len(r.Cluster) + len(r.Group) + len(r.Version) + len(r.Resource) + 2 + len(r.Kind)
-	n += len(o.Key().Namespace) + len(o.Key().Name) + len(o.UID()) + len(o.ResourceVersion())
-	for _, state := range []*event.Object{d.New, d.Old} {
-		if state != nil {
-			n += len(state.JSON()) + 8
-		}
-	}
-	return n + 8
+// sizer says how many bytes deltas take in a batch at most, one after the other.
+type sizer struct {
+	resource *event.Resource
+	source   string
 }
 
-// batchSize returns how many bytes a batch takes at most.
-func batchSize(batch []*event.Delta) int {
-	n := headerSize
-	for _, d := range batch {
-		n += deltaSize(d)
+// delta returns how many bytes more a batch takes with d.
+func (s *sizer) delta(d *event.Delta) int {
+	o := d.Object()
+	n := recordSize + align(metaSize) + 8 + 8
+	if r := o.Resource(); r != s.resource || d.Source != s.source {
+		s.resource, s.source = r, d.Source
+		n += len(d.Source) + len(r.Cluster) + len(r.Group) + len(r.Version) + len(r.Resource) + 2 + len(r.Kind)
+	}
+	n += len(o.Key().Namespace) + len(o.Key().Name) + len(o.UID()) + len(o.ResourceVersion())
+	if d.New != nil {
+		n += len(d.New.JSON()) + 8
+	}
+	if d.Old != nil {
+		n += len(d.Old.JSON()) + 8
 	}
 	return n
 }
 
-// encodeBatch writes the batch into buf, which has at least batchSize bytes, and returns its length. first is the number of the
+// encodeBatch writes the batch into buf, which has room for it as a sizer says, and returns its length. first is the number of the
 // first delta.
 func encodeBatch(buf []byte, batch []*event.Delta, first uint64) int {
 	le := binary.LittleEndian
@@ -82,9 +83,11 @@ func (e *encoder) record(rec []byte, d *event.Delta, number uint64) {
 	rec[8] = byte(d.Op)
 	rec[9] = jsonObjects
 	le.PutUint16(rec[10:], deltaFlags(d))
-	e.object(rec[12:], d.New)
-	e.object(rec[20:], d.Old)
-	le.PutUint32(rec[28:], uint32(e.meta(d)))
+	at := e.object(rec[12:], d.New)
+	if old := e.object(rec[20:], d.Old); d.New == nil {
+		at = old
+	}
+	le.PutUint32(rec[28:], uint32(e.meta(d, at)))
 }
 
 func deltaFlags(d *event.Delta) (flags uint16) {
@@ -100,16 +103,20 @@ func deltaFlags(d *event.Delta) (flags uint16) {
 	return flags
 }
 
-func (e *encoder) object(ref []byte, o *event.Object) {
-	clear(ref[:8])
-	if o != nil {
-		e.pad()
-		put(e, ref, o.JSON())
+// object writes an object, if there is one, and returns its offset.
+func (e *encoder) object(ref []byte, o *event.Object) int {
+	if o == nil {
+		clear(ref[:8])
+		return 0
 	}
+	e.pad()
+	at := e.end
+	put(e, ref, o.JSON())
+	return at
 }
 
-// meta writes the meta table of d and returns its offset.
-func (e *encoder) meta(d *event.Delta) int {
+// meta writes the meta table of d, whose object is at an offset, and returns its own.
+func (e *encoder) meta(d *event.Delta, object int) int {
 	o := d.Object()
 	e.share(d.Source, o.Resource())
 	e.pad()
@@ -119,10 +126,11 @@ func (e *encoder) meta(d *event.Delta) int {
 	binary.LittleEndian.PutUint32(table, metaFields)
 	copy(table[4:], e.shared[:])
 	rest := table[4+len(e.shared):]
-	put(e, rest[0:], o.Key().Namespace)
-	put(e, rest[8:], o.Key().Name)
-	put(e, rest[16:], o.UID())
-	put(e, rest[24:], o.ResourceVersion())
+	text, key := o.JSON(), o.Key()
+	e.piece(rest[0:], key.Namespace, text, object)
+	e.piece(rest[8:], key.Name, text, object)
+	e.piece(rest[16:], o.UID(), text, object)
+	e.piece(rest[24:], o.ResourceVersion(), text, object)
 	e.refer(rest[32:], 8)
 	binary.LittleEndian.PutUint64(e.buf[e.end:], uint64(d.Seen.UnixNano()))
 	e.end += 8
@@ -139,6 +147,15 @@ func (e *encoder) share(source string, r *event.Resource) {
 	put(e, e.shared[8:], r.Cluster)
 	put(e, e.shared[16:], r.String())
 	put(e, e.shared[24:], r.Kind)
+}
+
+// piece refers to a piece that is part of a text, as it lies in memory, and the text is at an offset. If it is not, it appends the piece.
+func (e *encoder) piece(ref []byte, piece string, text []byte, offset int) {
+	if at := uintptr(unsafe.Pointer(unsafe.StringData(piece))) - uintptr(unsafe.Pointer(unsafe.SliceData(text))); at < uintptr(len(text)) && at+uintptr(len(piece)) <= uintptr(len(text)) {
+		binary.LittleEndian.PutUint64(ref, uint64(len(piece))<<32|uint64(uint32(offset+int(at))))
+		return
+	}
+	put(e, ref, piece)
 }
 
 // put appends a piece and refers to it.

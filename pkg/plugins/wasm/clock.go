@@ -19,14 +19,15 @@ type clock struct {
 	wall  int64 // nanoseconds since 1970; 0 before the first call
 	mono  int64 // nanoseconds since some time; never goes back
 	slept int64 // in this call
+	stale bool  // this call has not looked at it yet
 }
 
 // tick is what a look at the monotonic clock takes.
 const tick = int64(time.Microsecond)
 
-// set begins a call. The monotonic clock goes on by as much as the time did.
+// set is called before a call's first look. The monotonic clock goes on by as much as the time did.
 func (c *clock) set(newest time.Time) {
-	c.slept = 0
+	c.slept, c.stale = 0, false
 	if newest.IsZero() {
 		return
 	}
@@ -94,18 +95,32 @@ func (s *scope) wallTime() int64 {
 	if s.rights.allow.Clock {
 		return s.rights.clock.Now().UnixNano()
 	}
-	return s.clock.now()
+	return s.madeUpClock().now()
 }
 
 func (s *scope) monotonicTime() int64 {
 	if s.rights.allow.Clock {
 		return int64(s.rights.clock.Now().Sub(s.rights.began))
 	}
-	return s.clock.nanotime()
+	return s.madeUpClock().nanotime()
 }
 
 // sleep does not wait: that would hold a worker. A clock that is not the real one shows that the time has passed.
-func (s *scope) sleep(ns int64) { s.clock.sleep(ns) }
+func (s *scope) sleep(ns int64) { s.madeUpClock().sleep(ns) }
+
+// madeUpClock returns the clock of a guest that may not see the real one, at the time of this call. Most calls never look.
+func (s *scope) madeUpClock() *clock {
+	if s.clock.stale {
+		var newest time.Time
+		for _, d := range s.batch {
+			if d.Seen.After(newest) {
+				newest = d.Seen
+			}
+		}
+		s.clock.set(newest)
+	}
+	return &s.clock
+}
 
 // hostNow is now_ns().
 func hostNow(_ context.Context, c *hostCall) int64 {

@@ -45,12 +45,16 @@ func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.R
 	defer l.giveBack()
 	results := make([]plugins.Result, len(batch))
 	for from := 0; from < len(batch); {
-		n, wait := h.breaker.allow(h.callLength(batch[from:]))
+		most, size := h.callLength(batch[from:])
+		n, wait := h.breaker.allow(most)
 		if n == 0 {
 			h.leave(batch[from:], results[from:], wait)
 			break
 		}
-		if err := h.call(ctx, l, batch[from:from+n], results[from:from+n]); err != nil {
+		if n < most {
+			_, size = h.callLength(batch[from : from+n])
+		}
+		if err := h.call(ctx, l, batch[from:from+n], size, results[from:from+n]); err != nil {
 			h.breaker.abandoned()
 			return nil, err
 		}
@@ -60,23 +64,25 @@ func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.R
 }
 
 // callLength returns how many deltas go into one call, at least one: no more than will do with one delta's fuel, judged by what
-// deltas burnt of late. So nothing holds up Go's garbage collector, which waits for guests, longer than one delta may.
-func (h *handler) callLength(batch []*event.Delta) int {
+// deltas burnt of late. It returns the bytes that they take at most, too.
+func (h *handler) callLength(batch []*event.Delta) (deltas, size int) {
 	l := &h.engine.limits
 	most := max(1, min(len(batch), l.Batch, int(int64(l.Fuel)/2/h.burn.perDelta())))
-	size := headerSize
+	size = headerSize
+	var sizes sizer
 	for i, d := range batch[:most] {
-		size += deltaSize(d)
-		if i > 0 && size > int(l.Input) {
-			return i
+		more := sizes.delta(d)
+		if i > 0 && size+more > int(l.Input) {
+			return i, size
 		}
+		size += more
 	}
-	return most
+	return most, size
 }
 
-// call gives the deltas to the guest. If that fails it halves them and tries again with a fresh guest, until only the deltas that
+// call gives the deltas, which take at most size bytes, to the guest. If that fails it halves them and tries again with a fresh guest, until only the deltas that
 // it fails at have failed. The error is that of ctx.
-func (h *handler) call(ctx context.Context, l *loan, batch []*event.Delta, results []plugins.Result) error {
+func (h *handler) call(ctx context.Context, l *loan, batch []*event.Delta, size int, results []plugins.Result) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -89,7 +95,7 @@ func (h *handler) call(ctx context.Context, l *loan, batch []*event.Delta, resul
 		return h.noGuest(ctx, batch, results, err)
 	}
 	fresh := in.calls == 0
-	answers, usable, err := in.handle(ctx, batch)
+	answers, usable, err := in.handle(ctx, batch, size)
 	if !usable {
 		h.engine.ended(in, err)
 		l.discard(ctx, err != nil)
@@ -123,8 +129,9 @@ func (h *handler) call(ctx context.Context, l *loan, batch []*event.Delta, resul
 // split gives the deltas to the guest in calls, the first with at most so many of them, and none with more than there were before it.
 func (h *handler) split(ctx context.Context, l *loan, batch []*event.Delta, results []plugins.Result, first int) error {
 	for from := 0; from < len(batch); {
-		to := from + min(h.callLength(batch[from:]), max(first, from))
-		if err := h.call(ctx, l, batch[from:to], results[from:to]); err != nil {
+		n, size := h.callLength(batch[from:min(from+max(first, from), len(batch))])
+		to := from + n
+		if err := h.call(ctx, l, batch[from:to], size, results[from:to]); err != nil {
 			return err
 		}
 		from = to

@@ -65,8 +65,8 @@ func (in *instance) initialize(ctx context.Context) (err error) {
 }
 
 // handle gives the instance a batch. If usable is false it must be closed: it trapped, exited, answered nonsense or is worn out.
-func (in *instance) handle(ctx context.Context, batch []*event.Delta) (results []plugins.Result, usable bool, err error) {
-	results, err = in.scope.handle(ctx, batch, in.session)
+func (in *instance) handle(ctx context.Context, batch []*event.Delta, size int) (results []plugins.Result, usable bool, err error) {
+	results, err = in.scope.handle(ctx, batch, size, in.session)
 	in.engine.fuel.Add(float64(in.scope.tank.used()))
 	in.calls++
 	in.measure()

@@ -66,11 +66,11 @@ func (s *scope) start(ctx context.Context, init func(context.Context) error) err
 }
 
 // handle lets a session handle a batch. What the guest did meanwhile takes effect only if that succeeds.
-func (s *scope) handle(ctx context.Context, batch []*event.Delta, to session) ([]plugins.Result, error) {
+func (s *scope) handle(ctx context.Context, batch []*event.Delta, size int, to session) ([]plugins.Result, error) {
 	ctx = s.begin(ctx, batch, s.limits.Timeout*time.Duration(len(batch)))
 	s.tank.fill(int64(s.limits.Fuel))
 	defer s.end()
-	results, err := to.handle(ctx, batch)
+	results, err := to.handle(ctx, batch, size)
 	switch {
 	case err != nil:
 		return results, err
@@ -90,13 +90,7 @@ func (s *scope) handle(ctx context.Context, batch []*event.Delta, to session) ([
 func (s *scope) begin(ctx context.Context, batch []*event.Delta, timeout time.Duration) context.Context {
 	s.batch = batch
 	s.deadline = time.Now().Add(timeout)
-	var newest time.Time
-	for _, d := range batch {
-		if d.Seen.After(newest) {
-			newest = d.Seen
-		}
-	}
-	s.clock.set(newest)
+	s.clock.stale = true
 	return context.WithValue(ctx, scopeKey{}, s)
 }
 

@@ -106,8 +106,8 @@ func (s *v1Session) init(ctx context.Context, init api.Function) error {
 }
 
 // handle implements session.
-func (s *v1Session) handle(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
-	buf, err := s.reserve(ctx, batchSize(batch))
+func (s *v1Session) handle(ctx context.Context, batch []*event.Delta, size int) ([]plugins.Result, error) {
+	buf, err := s.reserve(ctx, size)
 	if err != nil {
 		return nil, err
 	}
