@@ -50,9 +50,13 @@ func (p *pool) restart(ctx context.Context) (*instance, error) {
 // borrow waits for a slot. The loan may have no instance yet.
 func (p *pool) borrow(ctx context.Context) (*loan, error) {
 	select {
-	case p.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	case p.slots <- struct{}{}: // nearly always, and cheaper than to look at ctx as well
+	default:
+		select {
+		case p.slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

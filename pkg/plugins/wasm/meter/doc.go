@@ -3,7 +3,7 @@
 //
 // # What is added
 //
-// Two mutable globals, behind those of the module, and exported under names that it does not use: Fuel, from which charges are taken,
+// Two or three mutable globals, behind those of the module, and exported under names that it does not use: Fuel, from which charges are taken,
 // and Stack, the stack in use. A charge that cannot be paid leaves Fuel below zero and traps; a call that goes too deep leaves Stack
 // above its limit and traps. So the host can tell the three kinds of traps apart.
 //
@@ -31,6 +31,12 @@
 // A function that calls others adds an estimate of its frame to Stack when it is entered and keeps the sum in a local; before a call
 // it stores that, so nothing is to be done after the call. A function that calls none is not counted.
 //
+// # Pauses
+//
+// With a Slice, a guest pauses whenever it has burnt so much, see pause.go: the engine leaves compiled code, and Go can stop the guest for a
+// moment. Charges at loop heads and function entries compare the fuel with a third global, Mark, instead of 0. A loop of Go's that is
+// charged at the ends of its blocks pauses where it jumps back.
+//
 // # Why the types need not be checked first
 //
 // The module is read whole: each section, index, length, number and immediate is checked, and so is the nesting of blocks. Types are
@@ -38,7 +44,7 @@
 //
 //   - What is put in takes nothing from the operand stack that it has not put there, and leaves nothing. Before an instruction that
 //     takes a size stands a local.tee of an i32, which demands what the instruction demands. This is so in unreachable code too.
-//   - Added globals, locals and types come last, so that no index changes; each index in the module was checked against what it had.
+//   - Added globals, locals, types and the one function come last, so that no index changes; each index in the module was checked against what it had.
 //     So no instruction, constant, segment or export can name them.
 //   - Each body is wrapped in a block with the function's results, and that in one whose end is the trap. Seen from the body, the
 //     former is what the function was, and labels beyond were refused.
