@@ -98,10 +98,20 @@ rules:
 	}
 }
 
-// TestAccessUnknown: an API server that does not tell is no problem of the configuration.
+// TestAccessUnknown: an API server that does not tell, at once or after some questions, is no problem of the configuration.
 func TestAccessUnknown(t *testing.T) {
-	a, roles := accessTo(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotFound) })
-	if len(a.problems) != 0 || roles != "" || len(a.warnings) != 1 || !strings.Contains(a.warnings.Error(), "so its rights were not checked") {
-		t.Error(a.problems, a.warnings, roles)
+	for _, answers := range []int{0, 5} {
+		asked := 0
+		a, roles := accessTo(t, func(w http.ResponseWriter, _ *http.Request) {
+			if asked++; asked > answers {
+				http.Error(w, "no", http.StatusNotFound)
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprint(w, `{"status":{"allowed":false}}`)
+		})
+		if len(a.problems) != 0 || roles != "" || len(a.warnings) != 1 || !strings.Contains(a.warnings.Error(), "so its rights were not checked") {
+			t.Error(answers, a.problems, a.warnings, roles)
+		}
 	}
 }
