@@ -1,0 +1,123 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/timer"
+)
+
+// subjects is a sink that notes what came.
+type subjects struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (s *subjects) Write(_ context.Context, events []event.Event) []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range events {
+		s.list = append(s.list, e.Subject)
+	}
+	return nil
+}
+
+func (s *subjects) Close(context.Context) error { return nil }
+
+// TestLimitOfACut: what a limit knows goes to the state file with what the route owes, and comes back from there, also under another
+// name of the route, and if nothing is owed.
+func TestLimitOfACut(t *testing.T) {
+	path, clock := filepath.Join(t.TempDir(), "state.db"), timer.NewFake(time.Now())
+	out := &subjects{}
+	live := func(route *config.Route, start bool) (*state, func()) {
+		t.Helper()
+		db, err := checkpoint.Open(checkpoint.Config{Path: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &state{db: db, factory: informer.New(informer.Config{Log: slog.New(slog.DiscardHandler)}), log: slog.New(slog.DiscardHandler)}
+		s.memories = newMemories(nil, timer.Real())
+		s.resolve(func(string) *event.Resource { return nil })
+		all := func(context.Context, *event.Delta) (string, error) { return "all", nil }
+		s.pipeline, err = pipeline.New(pipeline.Config{Store: s, Clock: clock, Routes: []pipeline.Route{{
+			Name: route.Name, Sources: []string{"s"}, Ops: event.Ops(), Limit: pipeline.Limit{Key: all, Every: time.Hour},
+			Sinks: []pipeline.NamedSink{{Name: "out", Sink: out}},
+		}}})
+		if err == nil {
+			err = s.restoreRoute(route)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if start {
+			s.pipeline.Start(t.Context())
+		}
+		return s, func() {
+			if err := s.pipeline.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	admit := func(s *state, name string) {
+		t.Helper()
+		commit, err := s.pipeline.Admit(t.Context(), &event.Delta{Source: "s", Op: event.Added, New: thing(t, "things", name, name, "1"), Seen: clock.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		commit()
+	}
+	cut := func(s *state) {
+		t.Helper()
+		if err := s.db.Write(s.Collect()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := &config.Route{Name: "old", Queue: config.Queue{Memory: 10}}
+
+	s, crash := live(old, false)
+	admit(s, "a")
+	admit(s, "b")
+	cut(s)
+	crash()
+
+	s, crash = live(old, true)
+	admit(s, "c")
+	if err := s.pipeline.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cut(s)
+	crash()
+
+	s, crash = live(&config.Route{Name: "new", Was: "old", Queue: config.Queue{Memory: 10}}, true)
+	defer crash()
+	admit(s, "d")
+	clock.Advance(clock.Now().Add(time.Hour))
+	admit(s, "e")
+	cut(s)
+	owed, err := s.db.LoadRoute("new", checkpoint.Part{}, func(string) *event.Resource { return nil })
+	if err != nil || len(owed) > 1 || len(owed) == 1 && owed[0].Delta.Suppressed != 3 {
+		t.Errorf("%d are owed, %v", len(owed), err)
+	}
+	if err := s.pipeline.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"ns/a", "ns/e"}; !slices.Equal(out.list, want) {
+		t.Errorf("got %q, want %q", out.list, want)
+	}
+	if left, err := s.db.LoadRules("old"); err != nil || len(left) > 0 {
+		t.Errorf("under the old name %d records are left, %v", len(left), err)
+	}
+}
