@@ -189,3 +189,31 @@ func TestReplayRefuses(t *testing.T) {
 		t.Errorf("left: %v", files)
 	}
 }
+
+// Rules about time go by the time of the recording, with what the condition looks up, and with looks at what does not change.
+func TestReplayRules(t *testing.T) {
+	node := func(at, op string, version int, ready string) string {
+		return fmt.Sprintf(`{"at":%s,"op":%q,"source":"nodes","object":{"metadata":{"name":"n","uid":"u","resourceVersion":"%d"},"status":{"conditions":[{"type":"Ready","status":%q}]}}}`, at, op, version, ready)
+	}
+	install(t, `version: 1
+sources: {nodes: {resource: v1/nodes}, pods: {resource: v1/pods}}
+sinks: {out: {stdout: {}}}
+routes:
+  - {name: down, from: nodes, when: 'object.status.conditions.exists(c, c.type == "Ready" && c.status != "True")', for: 2m,
+     emit: '{"op": op, "pods": count("pods.name", "x")}', to: out}
+  - {name: late, from: nodes, when: 'now > timestamp("2026-01-02T04:00:00Z")', check: 10m, emit: '{"op": op}', to: out}
+`, strings.Replace(replayHeader, "2026-01-02T03:04:05Z", "2026-01-02T03:00:00Z", 1),
+		node("0", "existing", 1, "True"), `{"at":0,"op":"synced","source":"pods"}`, `{"at":0,"op":"synced","source":"nodes"}`,
+		node("60", "updated", 2, "False"), node("600", "updated", 3, "True"), node("660", "updated", 4, "False"), node("690", "updated", 5, "True"),
+		`{"at":7200,"op":"end"}`, "")
+	came, log := replayed(t, 0, "-config", "config.yaml", "-speed", "3600", "r.ndjson")
+	for route, want := range map[string][]string{"down": {`{"op":"entered","pods":0}`, `{"op":"left","pods":0}`}, "late": {`{"op":"entered"}`}} {
+		var got []string
+		for _, line := range came[route] {
+			got = append(got, line[strings.Index(line, "{"):])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v\n%s", route, came[route], want, log)
+		}
+	}
+}

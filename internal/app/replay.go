@@ -90,6 +90,8 @@ type player struct {
 	feeds   map[string][]*informer.Feed  // likewise; of a source that has had a line
 	deltas  int
 	ready   map[string]chan struct{} // by route that looks things up; closed once that is there
+	looks   fedLooks
+	checks  chan string // routes that are to look again
 }
 
 func (p *player) open(ctx context.Context, o *Offline, opts ReplayOptions) error {
@@ -112,6 +114,13 @@ func (p *player) open(ctx context.Context, o *Offline, opts ReplayOptions) error
 		Cluster: r.plan.config.Cluster.Name, Metrics: r.metrics, Log: r.log, Downstream: downstream{r}, Clock: p.clock,
 	})
 	r.openStores(&parts{})
+	p.checks = make(chan string, len(r.plan.routes)) // each is due once at a time
+	p.looks = fedLooks{r: r, clock: p.clock, due: func(route string) {
+		select {
+		case p.checks <- route:
+		default:
+		}
+	}}
 	p.letters = &countedLetters{log: &pipeline.LogDeadLetters{Log: r.log}}
 	routes := r.routes()
 	if err := p.attach(ctx); err != nil {
@@ -121,6 +130,28 @@ func (p *player) open(ctx context.Context, o *Offline, opts ReplayOptions) error
 	var err error
 	r.pipeline, err = pipeline.New(pipeline.Config{Routes: routes, Metrics: r.metrics, Log: r.log, DeadLetters: p.letters, Clock: p.clock})
 	return err
+}
+
+// look has routes look at all objects, be it for the first time or because their check is due.
+func (p *player) look(ctx context.Context) error {
+	ready := func(route string) {
+		if ready := p.ready[route]; ready != nil {
+			<-ready
+		}
+	}
+	if err := p.looks.begin(ctx, ready); err != nil {
+		return err
+	}
+	for {
+		select {
+		case route := <-p.checks:
+			if err := p.looks.look(ctx, route); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
 }
 
 // startWaits lets routes wait for what they look up.
@@ -203,6 +234,11 @@ func (p *player) play(ctx context.Context) error {
 		if err := p.tell(ctx, &l); err != nil {
 			return err
 		}
+		if l.Op == recording.Synced || len(p.checks) > 0 {
+			if err := p.look(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	return ctx.Err()
 }
@@ -217,11 +253,17 @@ func (p *player) await(ctx context.Context, at time.Duration) error {
 	t := p.clock.NewTimer(func() { close(now) })
 	defer t.Stop()
 	t.Set(due)
-	select {
-	case <-now:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	for {
+		select {
+		case <-now:
+			return nil
+		case route := <-p.checks:
+			if err := p.looks.look(ctx, route); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 
@@ -237,6 +279,7 @@ func (p *player) tell(ctx context.Context, l *recording.Line) error {
 				return fmt.Errorf("sources.%s: %w", l.Source, err)
 			}
 			p.feeds[l.Source] = append(p.feeds[l.Source], feed)
+			p.looks.feeds = append(p.looks.feeds, feed)
 		}
 	}
 	for _, f := range p.feeds[l.Source] {

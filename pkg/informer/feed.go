@@ -1,8 +1,10 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,19 +146,32 @@ func (f *Feed) SyncAt(ctx context.Context, key event.Key, round time.Time) error
 	return nil
 }
 
-// Resync puts all objects through once more, for one source, by admit.
+// Resync puts all objects through once more, for one source, in the order of their names, to admit in the place of Downstream's.
 func (f *Feed) Resync(ctx context.Context, source string, admit Admit) error {
-	for _, s := range *f.w.sources.Load() {
-		var done Resynced
-		if s.Name != source {
-			continue
-		}
-		if err := f.w.syncAll(ctx, s, f.w.factory.cfg.Clock.Now(), admit, nil, &done); err != nil {
+	all := *f.w.sources.Load()
+	i := slices.IndexFunc(all, named(source))
+	if i < 0 {
+		return nil
+	}
+	var keys []event.Key
+	for o := range f.w.store.All() {
+		keys = append(keys, o.Key())
+	}
+	slices.SortFunc(keys, func(a, b event.Key) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	var done Resynced
+	round := f.w.factory.cfg.Clock.Now()
+	for _, key := range keys {
+		if err := f.w.sync(ctx, all[i], key, round, admit, &done); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// named finds a source by its name.
+func named(name string) func(*source) bool { return func(s *source) bool { return s.Name == name } }
 
 // object makes of a text what the watch has of it. seen: it is one of those that are watched.
 func (f *Feed) object(text string) (o *event.Object, seen bool, err error) {

@@ -154,7 +154,7 @@ func (r *route) observe(d *event.Delta, v *verdict) {
 	}
 	var few [2]*event.Delta
 	now := r.now()
-	edges := r.level.Observe(d, v.holds, d.Initial || v.look && r.level.first, now, few[:0])
+	edges := r.level.Observe(d, v.holds, d.Initial || v.look && r.level.first && !r.level.looked, now, few[:0])
 	if v.remind && len(edges) == 0 {
 		if edge := r.level.Remind(d, now); edge != nil {
 			edges = append(edges, edge)
@@ -288,6 +288,14 @@ func (r *route) catchUp(ctx context.Context) {
 	held := lv.release()
 	r.mu.Unlock()
 	lv.dueAll(held)
+}
+
+// caughtUp notes that catchUp has ended.
+func (r *route) caughtUp() {
+	r.mu.Lock()
+	r.catching = false
+	r.mu.Unlock()
+	r.parent.report()
 }
 
 // release returns what became due while time made nothing of it, once it may. It is called under the lock, and followed by dueAll without.

@@ -153,6 +153,8 @@ func (r *route) isIdle() bool {
 		return false
 	case r.paused != "":
 		return true
+	case r.catching && r.ready() && (r.cfg.When.CaughtUp == nil || isClosed(r.cfg.When.CaughtUp)):
+		return false
 	case !r.settled:
 		return !r.ready()
 	case !r.parked || !r.due.IsZero() && !r.due.After(now):

@@ -226,10 +226,14 @@ func (p *Pipeline) run(r *route) {
 	taking, stop := context.WithCancel(ctx)
 	r.cancel, r.stop = cancel, stop
 	if r.isLevel() || r.cfg.Gone > 0 {
+		r.mu.Lock()
+		r.catching = true
+		r.mu.Unlock()
 		r.workers.Add(1)
 		p.workers.Go(func() {
 			defer r.workers.Done()
 			r.catchUp(taking)
+			r.caughtUp()
 		})
 	}
 	if p.cfg.Store != nil {

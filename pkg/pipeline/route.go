@@ -57,6 +57,7 @@ type route struct {
 	due       time.Time               // when it looks again, to which the timer is set; zero: when something changes
 	until     time.Time               // when the batch that is being put together waits no longer; zero: there is none
 	busy      int                     // batches with workers
+	catching  bool                    // time may have made something of a condition meanwhile, see catchUp
 	room      chan struct{}           // closed when there is room again; nil: nobody waits
 	calm      chan struct{}           // closed when the route is not laden any more; nil: nobody waits
 
