@@ -40,16 +40,32 @@ func tableEnv(t testing.TB) *expr.Env {
 	return env
 }
 
+// world is what routes and deltas are made of.
+type world struct {
+	env     *expr.Env
+	sources []string
+	// conditions are those of filters over these sources.
+	conditions func(sources []string) []string
+	object     func(t testing.TB, rt *rapid.T, source string) *event.Object
+}
+
+func untyped(t testing.TB) *world {
+	t.Helper()
+	return &world{
+		env: tableEnv(t), sources: []string{"pods", "nodes"}, object: drawObject, conditions: func([]string) []string { return conditions },
+	}
+}
+
 // drawFilter joins conditions, mostly by &&.
-func drawFilter(rt *rapid.T, depth int) string {
+func drawFilter(rt *rapid.T, conditions []string, depth int) string {
 	if depth == 0 || rapid.IntRange(0, 3).Draw(rt, "leaf") == 0 {
 		return rapid.SampledFrom(conditions).Draw(rt, "condition")
 	}
 	join := rapid.SampledFrom([]string{" && ", " && ", " && ", " || "}).Draw(rt, "join")
-	return "(" + drawFilter(rt, depth-1) + join + drawFilter(rt, depth-1) + ")"
+	return "(" + drawFilter(rt, conditions, depth-1) + join + drawFilter(rt, conditions, depth-1) + ")"
 }
 
-func drawObject(t testing.TB, rt *rapid.T) *event.Object {
+func drawObject(t testing.TB, rt *rapid.T, _ string) *event.Object {
 	t.Helper()
 	fields := func(names ...string) string {
 		var parts []string
@@ -87,39 +103,42 @@ type route struct {
 	absent, turnedDown int
 }
 
-func drawRoutes(t testing.TB, rt *rapid.T, env *expr.Env) []*route {
+func drawRoutes(t testing.TB, rt *rapid.T, w *world) []*route {
 	t.Helper()
 	programs := map[string]*expr.Program{}
 	var routes []*route
 	for range rapid.IntRange(1, 12).Draw(rt, "routes") {
-		r := &route{text: drawFilter(rt, 2), entry: filters.Entry{Initial: rapid.Bool().Draw(rt, "initial"), Born: rapid.IntRange(0, 2).Draw(rt, "born")}}
-		if programs[r.text] == nil {
-			program, err := env.Compile(r.text, expr.Filter, "pods")
+		sources := rapid.SliceOfNDistinct(rapid.SampledFrom(w.sources), 1, len(w.sources), rapid.ID).Draw(rt, "sources")
+		slices.Sort(sources)
+		r := &route{text: drawFilter(rt, w.conditions(sources), 2), entry: filters.Entry{Initial: rapid.Bool().Draw(rt, "initial"), Born: rapid.IntRange(0, 2).Draw(rt, "born")}}
+		key := r.text + strings.Join(sources, " ")
+		if programs[key] == nil {
+			program, err := w.env.Compile(r.text, expr.Filter, sources...)
 			if err != nil {
 				t.Fatal(r.text, err)
 			}
-			programs[r.text] = program
+			programs[key] = program
 		}
-		r.program = programs[r.text]
+		r.program = programs[key]
 		r.entry.Ops = rapid.SliceOfN(rapid.SampledFrom(event.SourceOps()), 1, 5).Draw(rt, "ops")
-		r.entry.Sources = rapid.SampledFrom([][]string{{"pods"}, {"nodes"}, {"pods", "nodes"}}).Draw(rt, "sources")
+		r.entry.Sources = sources
 		r.entry.Filter = filters.NewCEL(filters.CELConfig{Program: r.program, Absent: func() { r.absent++ }})
 		routes = append(routes, r)
 	}
 	return routes
 }
 
-func drawDelta(t testing.TB, rt *rapid.T) *event.Delta {
+func drawDelta(t testing.TB, rt *rapid.T, w *world) *event.Delta {
 	t.Helper()
 	d := &event.Delta{
-		Source: rapid.SampledFrom([]string{"pods", "nodes"}).Draw(rt, "source"), Op: rapid.SampledFrom(event.SourceOps()).Draw(rt, "op"),
+		Source: rapid.SampledFrom(w.sources).Draw(rt, "source"), Op: rapid.SampledFrom(event.SourceOps()).Draw(rt, "op"),
 		Initial: rapid.Bool().Draw(rt, "initial"), Epoch: rapid.IntRange(0, 2).Draw(rt, "epoch"),
 	}
 	if d.Op == event.Updated || d.Op == event.Deleted || d.Op == event.Deselected {
-		d.Old = drawObject(t, rt)
+		d.Old = w.object(t, rt, d.Source)
 	}
 	if d.Op == event.Added || d.Op == event.Updated || d.Op == event.Sync {
-		d.New = drawObject(t, rt)
+		d.New = w.object(t, rt, d.Source)
 	}
 	return d
 }
@@ -157,16 +176,16 @@ func (r *route) check(t testing.TB, d *event.Delta, m filters.Match, absent int)
 
 // checkTable: for any routes and deltas the table says what each expression says, and so does the filter by itself; what is missing and what
 // was turned down is counted alike.
-func checkTable(t *testing.T, env *expr.Env) func(*rapid.T) {
+func checkTable(t *testing.T, w *world) func(*rapid.T) {
 	return func(rt *rapid.T) {
-		routes := drawRoutes(t, rt, env)
+		routes := drawRoutes(t, rt, w)
 		var entries []filters.Entry
 		for _, r := range routes {
 			entries = append(entries, r.entry)
 		}
 		table := filters.NewTable(entries)
 		for range rapid.IntRange(1, 6).Draw(rt, "deltas") {
-			d := drawDelta(t, rt)
+			d := drawDelta(t, rt, w)
 			found := map[int]filters.Match{}
 			last := -1
 			for _, m := range table.Match(t.Context(), d, nil) {
@@ -203,9 +222,9 @@ func checkTable(t *testing.T, env *expr.Env) func(*rapid.T) {
 	}
 }
 
-func TestTableAgrees(t *testing.T) { rapid.Check(t, checkTable(t, tableEnv(t))) }
+func TestTableAgrees(t *testing.T) { rapid.Check(t, checkTable(t, untyped(t))) }
 
 func FuzzTable(f *testing.F) {
-	env := tableEnv(f)
-	f.Fuzz(func(t *testing.T, data []byte) { rapid.MakeFuzz(checkTable(t, env))(t, data) })
+	w := untyped(f)
+	f.Fuzz(func(t *testing.T, data []byte) { rapid.MakeFuzz(checkTable(t, w))(t, data) })
 }
