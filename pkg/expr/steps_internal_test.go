@@ -141,4 +141,7 @@ func TestCostIsLinear(t *testing.T) {
 			t.Errorf("%s: a cost of %d and %d, %d steps and %d", text, cost, cost2, steps, steps2)
 		}
 	}
+	if _, cost, err := countSteps(t, `object.long.size()`, large); err != nil || cost*workPerCost < 40_000 {
+		t.Errorf("a cost of %d for all that was read, %v", cost, err)
+	}
 }

@@ -2,7 +2,9 @@ package filters_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -86,7 +88,8 @@ func typed(t testing.TB) *world {
 		if len(sources) > 1 {
 			return common()
 		}
-		return slices.Concat(common(), kinds[sources[0]].conditions)
+		own := kinds[sources[0]].conditions
+		return slices.Concat(common(), own, own)
 	}
 	w.object = func(t testing.TB, rt *rapid.T, source string) *event.Object { return drawTyped(t, rt, kinds[source]) }
 	return w
@@ -97,12 +100,14 @@ func drawTyped(t testing.TB, rt *rapid.T, kind typedKind) *event.Object {
 	t.Helper()
 	text := fmt.Sprintf(`{"metadata":{"name":"x","namespace":%q`, rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "namespace"))
 	pick := func(from []string) (fields string) {
-		seen := ""
+		byName := map[string][]string{}
 		for _, field := range from {
-			name := field[:slices.Index([]byte(field), ':')]
-			if name != seen && rapid.IntRange(0, 2).Draw(rt, field) == 0 {
-				fields += "," + field
-				seen = name
+			name, _, _ := strings.Cut(field, ":")
+			byName[name] = append(byName[name], field)
+		}
+		for _, name := range slices.Sorted(maps.Keys(byName)) {
+			if n := rapid.IntRange(-1, len(byName[name])-1).Draw(rt, name); n >= 0 {
+				fields += "," + byName[name][n]
 			}
 		}
 		return fields
