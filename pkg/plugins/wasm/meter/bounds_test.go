@@ -101,7 +101,7 @@ func TestStopped(t *testing.T) {
 	}{
 		{"loop of jumps", one(jumps(code(num(1), set, 1, br, 1), code(num(0), set, 1, br, 0))), "out of fuel"},
 		{"loop of jumps, one of them the default", one(jumps(code(num(2), set, 1, br, 1), code(num(0), set, 1, br, 0))), "out of fuel"},
-		{"jump back to the default", one(num(1), set, 1, loop, void, block, void, block, void, get, 1, brTable, 1, 1, 0, end, num(7), set, 1, br, 1, end, end), "out of fuel"},
+		{"jump back to the default", one(num(1), set, 1, loop, void, block, void, block, void, get, 1, brTable, 1, 1, 0, end, num(6), set, 1, br, 1, end, end), "out of fuel"},
 		{"jump back with what seems to be forward", one(jumps(code(num(1), set, 2, br, 1), nil)), "out of fuel"},
 		{"jump back with what was set before", one(jumps(code(num(1), set, 1, num(0), set, 1, br, 1), nil)), "out of fuel"},
 		{"jump back on a condition", one(jumps(code(num(1), brIf, 1), nil)), "out of fuel"},
