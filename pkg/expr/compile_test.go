@@ -110,6 +110,26 @@ func TestDefineErrors(t *testing.T) {
 	}
 }
 
+// TestDefineEverywhere: an expression of any usage can use a define, and a define others.
+func TestDefineEverywhere(t *testing.T) {
+	env := typedEnv(t, map[string]string{
+		"node": `object.spec.nodeName`, "bound": `node != ""`, "others": `list("pods").filter(p, bound && p.spec.nodeName == node)`,
+	})
+	for usage, text := range map[expr.Usage]string{
+		expr.Filter: `bound`, expr.Index: `node`, expr.Emit: `{"is": node, "bound": bound}`, expr.Key: `node`, expr.Query: `bound`, expr.Value: `node`,
+		expr.When: `bound`, expr.Objects: `others`,
+	} {
+		p, err := env.Compile(text, usage, "pods")
+		if err != nil {
+			t.Errorf("usage %d: %v", usage, err)
+			continue
+		}
+		if !slices.Contains(p.Defines(), "node") {
+			t.Errorf("usage %d: it uses %q", usage, p.Defines())
+		}
+	}
+}
+
 // A define may be fine for one source and wrong for another.
 func TestDefineIsCheckedWhereItIsUsed(t *testing.T) {
 	env := environment(t)
