@@ -267,7 +267,7 @@ func (r *router) swap(ctx context.Context, change *pipeline.Change) error {
 		r.fillCaches()
 		r.showObjects()
 		change.Swap()
-		r.requeues.use(r.requeue)
+		r.requeues.use(r.requeue) //nolint:contextcheck // they run as long as start says
 		held.Existing(func(d *event.Delta) func() { return change.Existing(context.WithoutCancel(ctx), d) })
 		if r.state == nil {
 			return

@@ -131,7 +131,7 @@ func (q *requeuer) start(ctx context.Context) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ctx = ctx
-	q.run()
+	q.run() //nolint:contextcheck // it takes what was given
 }
 
 // run starts the workers of all. mu is held.

@@ -137,7 +137,7 @@ func (t *Trial) open(ctx context.Context, kinds map[string]string) error {
 	}
 	r.fillCaches()
 	r.requeues = newRequeuer(r)
-	r.requeues.use(r.requeue)
+	r.requeues.use(r.requeue) //nolint:contextcheck // they run as long as start says
 	var err error
 	r.pipeline, err = pipeline.New(pipeline.Config{Routes: routes, Metrics: r.metrics, Log: r.log, DeadLetters: t.rec, Clock: t.clock})
 	return err
