@@ -63,6 +63,7 @@ func (o *Offline) Replay(ctx context.Context, opts ReplayOptions) (done Replayed
 	defer stop()
 	p.r.pipeline.Start(running)
 	p.startWaits(running)
+	p.r.requeues.start(running)
 	began := time.Now()
 	err = p.play(ctx)
 	done.Took, done.Deltas = time.Since(began), p.deltas
@@ -75,6 +76,7 @@ func (o *Offline) Replay(ctx context.Context, opts ReplayOptions) (done Replayed
 	done.Owed = p.r.pipeline.Drain(draining)
 	stop()
 	p.r.reloads.wait.Wait()
+	p.r.requeues.ended()
 	done.GivenUp = p.letters.n.Load()
 	return done, errors.Join(err, p.r.close(ctx))
 }
@@ -127,6 +129,8 @@ func (p *player) open(ctx context.Context, o *Offline, opts ReplayOptions) error
 		return err
 	}
 	r.fillCaches()
+	r.requeues = newRequeuer(r)
+	r.requeues.use(r.requeue)
 	var err error
 	r.pipeline, err = pipeline.New(pipeline.Config{Routes: routes, Metrics: r.metrics, Log: r.log, DeadLetters: p.letters, Clock: p.clock})
 	return err
