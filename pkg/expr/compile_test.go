@@ -46,7 +46,7 @@ func TestCompileErrors(t *testing.T) {
 		{expr.Emit, `["x"]`, `1:1: the result must be a map or a list of maps, but it is of type list(string)`},
 		{expr.Emit, `event("x")`, `1:7: event() takes a map, the data of the event, and this is of type string`},
 		{expr.Emit, `event({}).withTyp("x")`, `1:18: undeclared reference to 'withTyp'; did you mean "withType"?`},
-		{expr.Emit, `event({}).withType(1)`, `1:19: found no matching overload for 'withType' applied to 'event.(int)'`},
+		{expr.Emit, `event({}).withType(1)`, `1:19: withType() of a event does not take (int)`},
 		{expr.Filter, `event({}) == event({})`, `1:6: event() makes what is emitted: it exists in emit only; 1:19: event() makes what is emitted: it exists in emit only`},
 		{expr.Filter, `suppressed > 1`, `1:1: suppressed exists in emit only`},
 		{expr.Key, `objects[0].metadata.name`, `1:1: objects exists in emit only`},
