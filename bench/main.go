@@ -54,7 +54,7 @@ func main() {
 	n := flag.Int("n", 20_000, "pods")
 	m := flag.Int("m", 60_000, "updates")
 	rounds := flag.Int("rounds", 3, "how often to measure each")
-	only := flag.String("only", "", "measure nothing but: informer, checkpoint, routes, indexes, loops")
+	only := flag.String("only", "", "measure nothing but: informer, checkpoint, routes, indexes, loops, rules")
 	role := flag.String("role", "", "used by the command itself: the contender to measure")
 	url := flag.String("url", "", "used by the command itself: the server")
 	restart := flag.Bool("restart", false, "compare a restart with a cold start instead")
@@ -99,6 +99,7 @@ func parts(only string, n, m, rounds int) error {
 		{"routes", func() error { return compareTables(rounds) }},
 		{"indexes", func() error { return compareIndexes(rounds) }},
 		{"loops", func() error { return compareLoops(rounds) }},
+		{"rules", func() error { return compareRules(rounds) }},
 	} {
 		if only != "" && only != part.name {
 			continue

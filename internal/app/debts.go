@@ -6,6 +6,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
 )
 
 // spillShare is the part of state.maxSize, as 1/n, that the routes' debts may take together: a sink that is down must not fill the
@@ -52,6 +53,13 @@ func (s *state) restoreRules(to interface {
 		records, err := s.db.LoadRules(name)
 		if err != nil {
 			return err
+		}
+		gone, err := s.db.Gone(name)
+		if err != nil {
+			return err
+		}
+		if gone {
+			records = pipeline.Missed(records)
 		}
 		all = append(all, records...)
 	}

@@ -36,6 +36,23 @@ func (db *DB) Owes(name string) (owes bool, err error) {
 	return owes, nil
 }
 
+// Gone reports whether a route that is known was not configured when [DB.Forget] was called last: since then it has been given nothing.
+func (db *DB) Gone(name string) (gone bool, err error) {
+	err = db.view(func(tx *reading) error {
+		s := tx.shelf(routesBucket, bucketName(name))
+		if s.Bucket == nil {
+			return nil
+		}
+		since, err := tx.codec.goneSince(s)
+		gone = !since.IsZero()
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("route %q in the state file: %w", name, err)
+	}
+	return gone, nil
+}
+
 // ExpireDebts forgets the routes that have not been configured for [KeepDebts]. To be called before a route returns, because
 // [DB.Forget] takes one that is configured for known. It writes only if there is such a route.
 func (db *DB) ExpireDebts(now time.Time) error {

@@ -389,6 +389,17 @@ func (r *route) restoreLevel(records []checkpoint.RuleRecord) (failed error) {
 	return failed
 }
 
+// Missed returns what the rules of a route knew that was given nothing for a while: its condition has to be asked about all objects.
+func Missed(records []checkpoint.RuleRecord) []checkpoint.RuleRecord {
+	missed := slices.Clone(records)
+	for i := range missed {
+		if missed[i].Kind == kindLook {
+			missed[i].Value = []byte{}
+		}
+	}
+	return missed
+}
+
 func (r *route) resourceOf(source string) *event.Resource {
 	if r.cfg.When.Resource != nil {
 		if known := r.cfg.When.Resource(source); known != nil {
