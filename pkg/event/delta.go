@@ -14,9 +14,8 @@ const (
 	Updated
 	Deleted
 	Deselected
-	Sync // nothing happened: a resync puts every object through again
-	// Of a route with a condition (when):
-	Entered // it holds, and did not before, or has held for as long as the route says
+	Sync    // nothing happened: a resync puts every object through again
+	Entered // of a route with a condition (when): it holds, and did not before, or has held for as long as the route says
 	Left    // it was told as Entered, and holds no longer
 )
 

@@ -139,7 +139,7 @@ func (in *evaluation) changed(args []ref.Val) ref.Val {
 		return types.Bool(path.exists(in.delta.New, &in.meter))
 	case event.Updated:
 		return types.Bool(path.differs(in.delta.Old, in.delta.New, &in.meter))
-	case event.Deleted, event.Deselected, event.Sync:
+	case event.Deleted, event.Deselected, event.Sync, event.Entered, event.Left:
 	}
 	return types.False
 }

@@ -130,7 +130,7 @@ func FuzzCompile(f *testing.F) {
 				continue
 			}
 			switch usage {
-			case expr.Filter, expr.Query:
+			case expr.Filter, expr.Query, expr.When:
 				_, err = p.Match(t.Context(), in)
 			case expr.Value:
 				_, err = p.Value(t.Context(), in)

@@ -175,9 +175,10 @@ const levelsOnly = "when says what holds, not what happened; use filter for that
 func (l *linker) variable(u unit, e ast.Expr) {
 	switch name := e.AsIdent(); name {
 	case nameOldObject, nameOp:
-		if l.usage == Index {
+		switch l.usage { //nolint:exhaustive // the others see all
+		case Index:
 			l.problem(u, e, "%s does not exist here: an index sees only object, source and cluster", name)
-		} else if l.usage == When {
+		case When:
 			l.problem(u, e, "%s does not exist here: "+levelsOnly, name)
 		}
 	case nameNow:

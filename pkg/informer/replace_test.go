@@ -53,7 +53,7 @@ func (r *replayer) Admit(_ context.Context, d *event.Delta) (func(), error) {
 				r.t.Fatalf("%v of %v, known: %v", d, d.Old, before)
 			}
 			delete(r.known, key)
-		case event.Deselected, event.Sync:
+		case event.Deselected, event.Sync, event.Entered, event.Left:
 			r.t.Fatalf("unexpected %v", d)
 		}
 	}, nil

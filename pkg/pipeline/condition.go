@@ -92,7 +92,7 @@ func (r *route) levelVerdict(ctx context.Context, d *event.Delta, m filters.Matc
 		if !r.knows(d) {
 			return v, false
 		}
-		return r.leaves(d), true
+		return r.leaves(ctx, d), true
 	case filters.Failed:
 		v = r.verdict(ctx, d, m)
 	case filters.Matched:
@@ -115,22 +115,22 @@ func (r *route) knows(d *event.Delta) bool {
 }
 
 // others appends verdicts about the conditions that the table did not mention, and that know the object: they hold no longer.
-func (now *routing) others(d *event.Delta, dst []verdict) []verdict {
+func (now *routing) others(ctx context.Context, d *event.Delta, dst []verdict) []verdict {
 	n := len(dst)
 	for _, r := range now.levels {
 		if slices.ContainsFunc(dst[:n], func(v verdict) bool { return v.route == r }) || !slices.Contains(r.cfg.Sources, d.Source) {
 			continue
 		}
 		if r.ready() && r.knows(d) {
-			dst = append(dst, r.leaves(d))
+			dst = append(dst, r.leaves(ctx, d))
 		}
 	}
 	return dst
 }
 
 // leaves is the verdict that a condition holds no longer.
-func (r *route) leaves(d *event.Delta) verdict {
-	v := r.verdict(context.Background(), d, filters.Match{Verdict: filters.Matched})
+func (r *route) leaves(ctx context.Context, d *event.Delta) verdict {
+	v := r.verdict(ctx, d, filters.Match{Verdict: filters.Matched})
 	if v.err != nil { // it has to be told, whatever its key is
 		r.count.errors(errorKind(v.err)).Inc()
 		v.err = nil
@@ -234,7 +234,7 @@ func (r *route) fire(lv *level, c *rules.Condition) bool {
 	o, source := c.Object(), c.Source()
 	r.mu.Unlock()
 
-	v := r.verdict(context.Background(), &event.Delta{Source: source, Op: event.Entered, New: o, Seen: r.now()}, filters.Match{Verdict: filters.Matched})
+	v := r.verdict(r.parent.timeContext(), &event.Delta{Source: source, Op: event.Entered, New: o, Seen: r.now()}, filters.Match{Verdict: filters.Matched})
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -245,6 +245,11 @@ func (r *route) fire(lv *level, c *rules.Condition) bool {
 		r.tellEdges([]*event.Delta{edge}, &v)
 	}
 	return true
+}
+
+// timeContext is the context of what time does, which nobody calls.
+func (p *Pipeline) timeContext() context.Context {
+	return context.TODO() //nolint:forbidigo // as promised
 }
 
 // learn makes sure that there is more of the object of a restored condition than who it is. If the object is not there any more, without
@@ -272,7 +277,7 @@ func (r *route) catchUp(ctx context.Context) {
 			return
 		}
 	}
-	r.catchUpAbsent()
+	r.catchUpAbsent() //nolint:contextcheck // what is due is due
 	r.mu.Lock()
 	lv := r.level
 	if lv == nil || lv.caughtUp {
@@ -287,7 +292,7 @@ func (r *route) catchUp(ctx context.Context) {
 	lv.caughtUp = true
 	held := lv.release()
 	r.mu.Unlock()
-	lv.dueAll(held)
+	lv.dueAll(held) //nolint:contextcheck // what is due is due
 }
 
 // caughtUp notes that catchUp has ended.

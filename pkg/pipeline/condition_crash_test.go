@@ -266,8 +266,8 @@ func (w *lampWorld) remember(old *event.Object, d *event.Delta) {
 	if is && (!was || d.Listed) {
 		w.began[d.New.UID()+"/"+d.New.ResourceVersion()] = time.Now()
 	}
-	if i := len(w.on); was {
-		for i = range w.on {
+	if was {
+		for i := range w.on {
 			if w.on[i].uid == old.UID() && w.on[i].to.IsZero() {
 				w.on[i].disturbed = w.on[i].disturbed || d.Listed
 				if !is {

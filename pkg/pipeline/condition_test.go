@@ -440,7 +440,7 @@ func TestGoneLate(t *testing.T) {
 			d.cut(b)
 		})
 		pass(2 * time.Hour)
-		life(t, d, r, func(b *bench) {
+		life(t, d, r, func(*bench) {
 			pass(time.Second)
 			expectData(t, s, "deleted a@1 late")
 		})

@@ -127,7 +127,7 @@ func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (commit func(), er
 		a.verdicts = append(a.verdicts, v)
 	}
 	if len(now.levels) > 0 && p.census.May(d.Source, d.Key()) {
-		a = now.addOthers(d, a)
+		a = now.addOthers(ctx, d, a)
 	}
 	if len(now.lasting) > 0 && d.Op == event.Added {
 		a = now.returns(ctx, d, a)
@@ -191,12 +191,12 @@ func (r *route) considered(ctx context.Context, d *event.Delta, m filters.Match)
 }
 
 // addOthers adds the verdicts about conditions that the table did not mention.
-func (now *routing) addOthers(d *event.Delta, a *admission) *admission {
+func (now *routing) addOthers(ctx context.Context, d *event.Delta, a *admission) *admission {
 	if a == nil {
 		a = &admission{delta: d}
 		a.verdicts = a.few[:0]
 	}
-	if a.verdicts = now.others(d, a.verdicts); len(a.verdicts) == 0 {
+	if a.verdicts = now.others(ctx, d, a.verdicts); len(a.verdicts) == 0 {
 		return nil
 	}
 	return a

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -434,7 +435,7 @@ func (r *reference) see(now time.Time, op, name, uid string, version int) {
 }
 
 // restart at a time of the wall clock, which may have gone back.
-func (r *reference) restart(was, now time.Time) {
+func (r *reference) restart(now time.Time) {
 	for _, h := range r.objects {
 		if h.since.After(now) {
 			h.since = now
@@ -481,7 +482,7 @@ func TestConditionsModel(t *testing.T) {
 				b.see(op, name, fmt.Sprint(uids[name]))
 				version := b.number
 				if strings.HasPrefix(op, "sync") {
-					fmt.Sscan(b.last[name].ResourceVersion(), &version)
+					version, _ = strconv.Atoi(b.last[name].ResourceVersion())
 				}
 				r.see(now, op, name, fmt.Sprint(uids[name]), version)
 			case "time":
@@ -492,7 +493,7 @@ func TestConditionsModel(t *testing.T) {
 				b.save()
 				to := now.Add(time.Duration(rapid.SampledFrom([]int{-86400, -30, 0, 30, 120, 86400}).Draw(rt, "jump")) * time.Second)
 				b.restart(cfg, to)
-				r.restart(now, to)
+				r.restart(to)
 			}
 			slices.Sort(b.edges)
 			slices.Sort(r.edges)

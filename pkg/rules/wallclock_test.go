@@ -1,0 +1,89 @@
+package rules_test
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/rules"
+	"github.com/deltarouter/deltarouter/pkg/timer"
+)
+
+// moment is a time as the real clock gives it: wall is what the wall clock shows, and length what has gone by on the other one. Nothing
+// but package time can make such times; this is how it keeps them.
+func moment(wall time.Time, length time.Duration) time.Time {
+	now := time.Now()
+	shape := (*struct {
+		wall uint64
+		ext  int64
+		loc  *time.Location
+	})(unsafe.Pointer(&now))
+	const since1885 = 59453308800 // seconds from the year 1 on
+	seconds := wall.Unix() + 62135596800 - since1885
+	shape.wall = 1<<63 | uint64(seconds)<<30 | uint64(wall.Nanosecond())
+	shape.ext = int64(time.Hour + length)
+	return now
+}
+
+// stepClock is a clock whose wall clock is not bound to the other one.
+type stepClock struct{ now time.Time }
+
+func (c *stepClock) Now() time.Time              { return c.now }
+func (c *stepClock) NewTimer(func()) timer.Timer { return noTimer{} }
+
+type noTimer struct{}
+
+func (noTimer) Set(time.Time) {}
+func (noTimer) Stop()         {}
+
+// TestConditionsWallClock: while the router runs, a wall clock that goes back or ahead by days makes nothing due, and nothing late; what is kept
+// follows it, so that a restart by the new wall clock goes on as if the clock had always been right.
+func TestConditionsWallClock(t *testing.T) {
+	for _, jump := range []time.Duration{-48 * time.Hour, -time.Minute, 0, time.Minute, 48 * time.Hour} {
+		wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		clock := &stepClock{moment(wall, 0)}
+		if again := moment(wall.Add(jump), time.Second).Sub(clock.now); again != time.Second {
+			t.Fatalf("these times are not what they seem: %v", again)
+		}
+		cfg := rules.ConditionConfig{Sources: []string{"pods"}, For: 2 * time.Minute}
+		var due []*rules.Condition
+		heard := func(_ *rules.Conditions, c *rules.Condition) { due = append(due, c) }
+		s := rules.NewConditions(cfg, timer.NewWheel(clock), rules.NewCensus(), heard)
+		d := &event.Delta{Source: "pods", Op: event.Added, New: object(t, "a", "1", 1)}
+		s.Observe(d, true, false, clock.now, nil)
+		saved := map[string][]byte{}
+		keep := func() {
+			for _, r := range s.Dirty(clock.now) {
+				saved[r.Key] = r.Value
+			}
+		}
+		keep()
+		clock.now = moment(wall.Add(time.Minute).Add(jump), time.Minute)
+		keep()
+		for c := range s.All() {
+			if s.IsDue(c, clock.now) {
+				t.Errorf("jump %v: due after a minute", jump)
+			}
+			if !s.IsDue(c, moment(wall.Add(2*time.Minute).Add(jump), 2*time.Minute)) {
+				t.Errorf("jump %v: not due after two minutes", jump)
+			}
+		}
+		restarted := timer.NewFake(wall.Add(90 * time.Second).Add(jump))
+		var told *event.Delta
+		again := rules.NewConditions(cfg, timer.NewWheel(restarted), rules.NewCensus(), func(s *rules.Conditions, c *rules.Condition) { told = s.Fire(c, restarted.Now()) })
+		for key, value := range saved {
+			if err := again.Restore(rules.Record{Key: key, Value: value}, func(string) *event.Resource { return resource }, restarted.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		restarted.Advance(wall.Add(119 * time.Second).Add(jump))
+		if told != nil {
+			t.Errorf("jump %v: told early", jump)
+		}
+		restarted.Advance(wall.Add(121 * time.Second).Add(jump))
+		if told == nil || told.Late {
+			t.Errorf("jump %v: told %v", jump, told)
+		}
+	}
+}
