@@ -27,6 +27,25 @@ type Event struct {
 	K8sUID             string
 	K8sResourceVersion string
 	Redelivered        bool
+
+	// Of is the delta that the event is about, which tells a sink kind, namespace and name of the object whatever the handler made of
+	// the subject. nil: the event was not made by [New].
+	Of *Delta `json:"-"`
+	// Key is what the route's `key` says of the delta; empty: the route has none, so that it keeps the order of each object. See
+	// [Event.OrderKey].
+	Key string `json:"-"`
+}
+
+// OrderKey returns what the order of events is kept by: the route's key, else source/namespace/name of the object (source/name where it
+// has no namespace). The events of one route with one key reach a sink in order, so a sink that keeps order by a key passes this one on.
+func (e *Event) OrderKey() string {
+	switch {
+	case e.Key != "":
+		return e.Key
+	case e.Of != nil:
+		return e.Of.Source + "/" + e.Of.Key().String()
+	}
+	return e.Subject
 }
 
 // New returns the n-th event (from 0) that route makes of d, with the given JSON as its data.
@@ -40,6 +59,7 @@ func New(d *Delta, route string, n int, data []byte) Event {
 		Time:    d.Seen,
 		Data:    data,
 		Route:   route, K8sUID: o.UID(), K8sResourceVersion: o.ResourceVersion(), Redelivered: d.Redelivered,
+		Of: d,
 	}
 }
 

@@ -36,6 +36,12 @@ func TestNew(t *testing.T) {
 	if e.ID == "" || e.ID != event.NewID(d, "r", 0) {
 		t.Error("id", e.ID)
 	}
+	if e.Of != d || e.OrderKey() != "pods/n/a" {
+		t.Errorf("of %v, with the key %s", e.Of, e.OrderKey())
+	}
+	if e.Key = "mine"; e.OrderKey() != "mine" {
+		t.Errorf("the key %s", e.OrderKey())
+	}
 	e.ID = ""
 	want := event.Event{
 		Type: "deltarouter.deleted", Source: "/clusters/prod/sources/pods", Subject: "n/a", Time: seen, Data: []byte(`{}`),

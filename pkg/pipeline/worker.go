@@ -111,7 +111,7 @@ func (w *worker) handle(ctx context.Context) {
 		switch {
 		case e.work.dead != nil || e.work.handled:
 		case w.cfg.Handler == nil:
-			e.work.events = append(e.work.events[:0], event.New(e.delta, w.cfg.Name, 0, event.Payload(e.delta)))
+			e.work.events = append(e.work.events[:0], w.event(e, 0, event.Payload(e.delta)))
 			e.work.handled = true
 		default:
 			w.todo = append(w.todo, e)
@@ -136,6 +136,15 @@ func (w *worker) handle(ctx context.Context) {
 			stopped = e.lane
 		}
 	}
+}
+
+// event makes the n-th event of an entry.
+func (w *worker) event(e *entry, n int, data []byte) event.Event {
+	ev := event.New(e.delta, w.cfg.Name, n, data)
+	if e.lane.id.source == "" {
+		ev.Key = e.lane.id.name
+	}
+	return ev
 }
 
 // call calls the handler and turns every way it can break its contract into an error.
@@ -185,7 +194,7 @@ func (w *worker) judge(ctx context.Context, e *entry, result plugins.Result) {
 	case plugins.OK:
 		e.work.events = e.work.events[:0]
 		for n, emit := range result.Events {
-			ev := event.New(e.delta, w.cfg.Name, n, emit.Data)
+			ev := w.event(e, n, emit.Data)
 			if emit.Type != "" {
 				ev.Type = emit.Type
 			}
