@@ -172,10 +172,11 @@ func (b *breaker) notify() {
 	b.changed = make(chan struct{})
 }
 
-// unavailable returns the longest time that the sink asked for and an error, if it took and rejected none of the events.
+// unavailable returns the longest time that the sink asked for and an error, if it took and rejected none of the events, and said of none
+// what it can only say when it is well.
 func unavailable(errs []error) (later time.Duration, failure error) {
 	for _, err := range errs {
-		if err == nil || plugins.IsRejected(err) {
+		if err == nil || plugins.IsRejected(err) || plugins.IsPause(err) || plugins.IsPostponed(err) {
 			return 0, nil
 		}
 		failure = err

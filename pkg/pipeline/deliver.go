@@ -172,6 +172,12 @@ func (w *worker) settleAt(ctx context.Context, sink int, e *entry, errs []error)
 			after.events = append(after.events, i)
 		}
 	}
+	if halt := stops(errs); halt != nil {
+		w.keep(e, sink, after)
+		w.count.errors("paused").Inc()
+		w.pause(e.delta, w.cfg.Sinks[sink].Name, halt)
+		return
+	}
 	if refusal != nil && !w.expired(ctx, e, refusal) {
 		w.postpone(ctx, e, sink, after, refusal)
 		return
@@ -184,6 +190,16 @@ func (w *worker) settleAt(ctx context.Context, sink int, e *entry, errs []error)
 		return
 	}
 	work.closed |= 1 << sink
+}
+
+// stops returns the first of the errors for which the route has to stop, whatever its onFailure is.
+func stops(errs []error) error {
+	for _, err := range errs {
+		if plugins.IsPause(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // refuse gives up what the sink rejected for good.

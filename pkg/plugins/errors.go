@@ -53,9 +53,42 @@ func RetryAfter(err error) time.Duration {
 	if errors.As(err, &u) {
 		return u.after
 	}
+	var p *postponedError
+	if errors.As(err, &p) {
+		return p.after
+	}
 	var l *laterError
 	if errors.As(err, &l) {
 		return l.after
 	}
 	return 0
+}
+
+// pauseError stops the route.
+type pauseError struct{ err error }
+
+func (e *pauseError) Error() string { return e.err.Error() }
+func (e *pauseError) Unwrap() error { return e.err }
+
+// Pause says that the route of an event must not go on, whatever its onFailure is: it owes the event, and is paused until somebody has
+// looked at it. It is for a sink that finds that a route does harm. The sink itself is well, and other routes go on.
+func Pause(err error) error { return &pauseError{err} }
+
+// IsPause reports whether err was made by [Pause].
+func IsPause(err error) bool {
+	var p *pauseError
+	return errors.As(err, &p)
+}
+
+// postponedError is about one event at a sink that takes others.
+type postponedError struct{ laterError }
+
+// Postpone says that a sink cannot take this event at the moment, not before the given time (0: unknown), although it takes others: the
+// event is tried again like one of a sink that is unavailable, but the sink is not taken for unavailable.
+func Postpone(err error, after time.Duration) error { return &postponedError{laterError{err, after}} }
+
+// IsPostponed reports whether err was made by [Postpone].
+func IsPostponed(err error) bool {
+	var p *postponedError
+	return errors.As(err, &p)
 }

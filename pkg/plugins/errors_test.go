@@ -26,6 +26,8 @@ func TestErrors(t *testing.T) {
 		{"rejected, wrapped", fmt.Errorf("sink: %w", plugins.Reject(cause)), true, 0},
 		{"later", plugins.RetryLater(cause, time.Minute), false, time.Minute},
 		{"later, wrapped", fmt.Errorf("sink: %w", plugins.RetryLater(cause, time.Minute)), false, time.Minute},
+		{"postponed, wrapped", fmt.Errorf("sink: %w", plugins.Postpone(cause, time.Minute)), false, time.Minute},
+		{"pause", plugins.Pause(cause), false, 0},
 		{"both", plugins.Reject(plugins.RetryLater(cause, time.Second)), true, time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -39,6 +41,10 @@ func TestErrors(t *testing.T) {
 				t.Errorf("the cause is lost: %v", c.err)
 			}
 		})
+	}
+	pause, postponed := fmt.Errorf("sink: %w", plugins.Pause(cause)), fmt.Errorf("sink: %w", plugins.Postpone(cause, 0))
+	if !plugins.IsPause(pause) || plugins.IsPause(postponed) || plugins.IsPostponed(pause) || !plugins.IsPostponed(postponed) {
+		t.Error("a pause is taken for what is postponed, or the other way round")
 	}
 	if plugins.IsRejected(nil) || plugins.RetryAfter(nil) != 0 {
 		t.Error("no error is neither")

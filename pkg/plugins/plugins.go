@@ -30,7 +30,7 @@ type Handler interface {
 type Sink interface {
 	// Write delivers events in order. It returns nil if it delivered all of them, else one error per event, nil for each that was
 	// delivered. An error made by [Reject] means that trying again is of no use; any other means that the sink is unavailable at
-	// the moment, see [RetryLater]. The slice must not be modified, nor kept when Write returns: it is used again. A sink that loses
+	// the moment, see [RetryLater], but for [Postpone], which is about one event, and [Pause], which ends its route. The slice must not be modified, nor kept when Write returns: it is used again. A sink that loses
 	// its connection gives up on the rest of the events, with the same error for each: the host knows best when to try again. Write
 	// may be called from several goroutines at once. It returns soon after ctx is done.
 	Write(ctx context.Context, events []event.Event) []error
