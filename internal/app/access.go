@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // access finds out what the router may do in the cluster, and what it lacks.
@@ -23,13 +24,15 @@ type access struct {
 	warnings config.Problems
 }
 
-// checkAccess asks the API server for each right that the sources need. Without list, watch and discovery a source is of no use, which is a
+// checkAccess asks the API server for each right that the sources and components need. Without list, watch and discovery a source is of no use, which is a
 // problem; all else is a warning.
-func checkAccess(ctx context.Context, client *informer.Client, p *plan) *access {
+func checkAccess(ctx context.Context, client *informer.Client, p *plan, components Components) *access {
 	a := &access{client: client, answers: make(map[informer.Right]bool)}
 	for _, name := range slices.Sorted(maps.Keys(p.sources)) {
 		a.source(ctx, p.config.Sources[name], p.sources[name].watches)
 	}
+	askRights(ctx, a, p.config.Handlers, components.Handlers)
+	askRights(ctx, a, p.config.Sinks, components.Sinks)
 	if missing := a.missing(ctx, []informer.Right{informer.IdentityRight()}); len(missing) > 0 {
 		a.warnings = append(a.warnings, config.Problem{Path: "cluster", Warning: true, Message: "the router may not get namespace kube-system, by whose uid it " +
 			"knows a cluster: that the address leads to another cluster is not noticed"})
@@ -80,6 +83,57 @@ func (a *access) source(ctx context.Context, source *config.Source, watches []in
 			informer.OpenAPIRight(group, version).Path)
 		w.Warning = true
 		a.warnings = append(a.warnings, w)
+	}
+}
+
+// askRights asks for what the components of a kind say that they need. Their factories understand what they are given.
+func askRights[T any](ctx context.Context, a *access, configured map[string]*config.Component, factories []plugins.Factory[T]) {
+	for _, name := range slices.Sorted(maps.Keys(configured)) {
+		c := configured[name]
+		f := factoryOf(factories, c.Kind)
+		if f == nil || f.Rights == nil || len(f.Check(c.Config)) > 0 {
+			continue
+		}
+		a.component(ctx, f.Rights(c.Config))
+	}
+}
+
+// component says at each place which of the rights that it needs are missing.
+func (a *access) component(ctx context.Context, rights []plugins.Right) {
+	type of struct {
+		path, namespace, resource string
+		optional                  bool
+	}
+	missing := make(map[of][]informer.Right)
+	places := make(map[of]config.Node)
+	var order []of
+	for _, r := range rights {
+		asked := informer.Right{Verb: r.Verb, Group: r.Group, Resource: r.Resource, Namespace: r.Namespace}
+		if len(a.missing(ctx, []informer.Right{asked})) == 0 {
+			continue
+		}
+		key := of{r.Node.Path(), r.Namespace, r.Group + "/" + r.Resource, r.Optional}
+		if missing[key] == nil {
+			order = append(order, key)
+			places[key] = r.Node
+		}
+		if !slices.Contains(missing[key], asked) {
+			missing[key] = append(missing[key], asked)
+		}
+	}
+	for _, key := range order {
+		in := ""
+		if key.namespace != "" {
+			in = " in " + key.namespace
+		} else if key.optional {
+			in = " everywhere"
+		}
+		problem := places[key].Problemf("the router may not %s%s; the rules below allow it", describeRights(missing[key]), in)
+		if problem.Warning = key.optional; key.optional {
+			a.warnings = append(a.warnings, problem)
+		} else {
+			a.problems = append(a.problems, problem)
+		}
 	}
 }
 

@@ -41,7 +41,7 @@ routes: [{name: r, from: [pods, nodes], to: out}]
 		}
 		p.sources[name] = sourcePlan{watches: specs}
 	}
-	a := checkAccess(t.Context(), client, p)
+	a := checkAccess(t.Context(), client, p, Components{})
 	return a, a.roles(t.Context(), "config.yaml")
 }
 

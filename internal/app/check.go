@@ -85,7 +85,7 @@ func Check(ctx context.Context, path string, components Components, opts CheckOp
 func (f *Findings) connect(ctx context.Context, path string, client *informer.Client, p *plan, components Components) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	a := checkAccess(ctx, client, p)
+	a := checkAccess(ctx, client, p, components)
 	f.Roles = a.roles(ctx, path)
 	for i := range a.warnings {
 		a.warnings[i].File = path

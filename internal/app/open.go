@@ -149,6 +149,9 @@ func (r *router) env(what, name string, workers int) plugins.Env {
 	if dir := r.plan.config.State.Dir; dir != "" {
 		env.Cache = filepath.Join(dir, cacheFolder)
 	}
+	if what == "sink" {
+		env.API = &plugins.API{URL: r.client.Host(), Client: r.client.HTTP()}
+	}
 	return env
 }
 

@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 )
 
 // Right is something that may be done at the API server.
 type Right struct {
 	Verb      string
 	Group     string
-	Resource  string // empty: Path
+	Resource  string // empty: Path; a subresource is written behind it: pods/eviction
 	Name      string // of the one object that it is about; empty: all
 	Namespace string // empty: all, or the resource has none
 	Path      string // of no resource, as /apis/apps/v1
@@ -53,6 +54,7 @@ func (c *Client) Allowed(ctx context.Context, r Right) (bool, error) {
 		Verb      string `json:"verb"`
 		Group     string `json:"group"`
 		Resource  string `json:"resource"`
+		Sub       string `json:"subresource,omitempty"`
 		Name      string `json:"name,omitempty"`
 	}
 	type path struct {
@@ -74,7 +76,8 @@ func (c *Client) Allowed(ctx context.Context, r Right) (bool, error) {
 	if r.Resource == "" {
 		review.Spec.Path = &path{r.Path, r.Verb}
 	} else {
-		review.Spec.Resource = &resource{r.Namespace, r.Verb, r.Group, r.Resource, r.Name}
+		name, sub, _ := strings.Cut(r.Resource, "/")
+		review.Spec.Resource = &resource{r.Namespace, r.Verb, r.Group, name, sub, r.Name}
 	}
 	err := c.post(ctx, "apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review)
 	return review.Status.Allowed, err

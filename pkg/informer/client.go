@@ -109,6 +109,9 @@ func place(cluster config.Cluster, rules *clientcmd.ClientConfigLoadingRules) st
 // Host returns the URL of the API server.
 func (c *Client) Host() string { return c.base.String() }
 
+// HTTP returns the client that requests go through, for those who speak to the same API server. It must not be modified.
+func (c *Client) HTTP() *http.Client { return c.http }
+
 // Close closes connections that are not in use.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -57,4 +58,21 @@ type LookupGrant struct {
 	Source string
 	Index  string      // empty: all of the source
 	Node   config.Node // where it is written
+}
+
+// API is the way to the API server of the router's cluster, with the router's own rights.
+type API struct {
+	URL    string       // https://host:port, or with a path behind it
+	Client *http.Client // says who the router is; it must neither be modified nor closed
+}
+
+// Right is something that a component must be allowed to do at the API server.
+type Right struct {
+	Verb      string // of Kubernetes: get, list, create, update, patch, delete
+	Group     string
+	Resource  string // a subresource is written behind it: pods/eviction
+	Namespace string // empty: all, or the resource has none
+	// Optional: that it lacks everywhere does not say that it lacks where it is needed, or something else is done without it.
+	Optional bool
+	Node     config.Node // where it is written
 }

@@ -104,6 +104,9 @@ type Factory[T any] struct {
 	// Lookups returns what a handler may look up, of a node that Check accepted. The host refuses what there is not, and lets the
 	// handler's routes wait for it. nil: nothing.
 	Lookups func(node config.Node) []LookupGrant
+	// Rights returns what the component must be allowed to do in the router's own cluster, of a node that Check accepted:
+	// `router check -connect` asks for each. nil: nothing.
+	Rights func(node config.Node) []Right
 }
 
 // Describe returns what the configuration's schema and reference say about the kind.
@@ -125,4 +128,5 @@ type Env struct {
 	KV        KV          // what the handler remembers; nil for sinks, and where the host keeps nothing
 	Lookup    Lookup      // what the host's cache holds of the factory's Lookups; nil for sinks
 	APIServer string      // host:port of the cluster's API server; empty: unknown
+	API       *API        // how the router speaks to that API server; nil for handlers, and where there is no cluster
 }

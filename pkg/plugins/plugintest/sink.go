@@ -13,6 +13,8 @@ type Sink struct {
 	Factory plugins.Factory[plugins.Sink]
 	Config  string // YAML with which it works; empty: the factory's example
 	Env     plugins.Env
+	// Data makes the data of the events, for a sink that does not take any JSON. nil: the deltas themselves.
+	Data func(d *event.Delta) []byte
 }
 
 // RunSink tests that a kind of sink keeps the contract of [plugins.Sink] and [plugins.Factory].
@@ -34,7 +36,7 @@ func RunSink(t *testing.T, s Sink) {
 	t.Run("writes", func(t *testing.T) {
 		leakless(t)
 		sink := s.open(t)
-		checkWritten(t, sink, Events(t))
+		checkWritten(t, sink, s.events(t))
 		checkWritten(t, sink, nil)
 		s.close(t, sink)
 	})
@@ -45,7 +47,7 @@ func RunSink(t *testing.T, s Sink) {
 		for range 8 {
 			writers.Go(func() {
 				for range 5 {
-					checkWritten(t, sink, Events(t))
+					checkWritten(t, sink, s.events(t))
 				}
 			})
 		}
@@ -54,7 +56,7 @@ func RunSink(t *testing.T, s Sink) {
 	})
 	t.Run("a context that is done", func(t *testing.T) {
 		leakless(t)
-		sink, events := s.open(t), Events(t)
+		sink, events := s.open(t), s.events(t)
 		within(t, "Write", func() {
 			if errs := sink.Write(cancelled(t), events); errs != nil && len(errs) != len(events) {
 				t.Errorf("Write returned %d errors for %d events", len(errs), len(events))
@@ -63,6 +65,18 @@ func RunSink(t *testing.T, s Sink) {
 		checkWritten(t, sink, events)
 		s.close(t, sink)
 	})
+}
+
+// events returns an event for each of [Deltas].
+func (s *Sink) events(t *testing.T) []event.Event {
+	t.Helper()
+	events := Events(t)
+	for i := range events {
+		if s.Data != nil {
+			events[i].Data = s.Data(events[i].Of)
+		}
+	}
+	return events
 }
 
 func (s *Sink) open(t *testing.T) plugins.Sink {
