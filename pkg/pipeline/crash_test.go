@@ -23,8 +23,10 @@ import (
 type receiver struct {
 	mu   sync.Mutex
 	took []change
-	seen []time.Time // when each was seen first, and
-	at   []time.Time // when it came
+	seen []time.Time  // when each was seen first, and
+	at   []time.Time  // when it came
+	cut  int          // how much it had taken before the last cut
+	lost map[int]bool // what it took after the last cut of a life that crashed: no later life knows of it
 	// born is how much it had taken when the router was started, quiet when nothing was in flight the last time, acked is what quiet
 	// was when the disk was written.
 	born, quiet, acked int
@@ -160,11 +162,11 @@ var limited = pipeline.Limit{
 }
 
 // withinLimit checks when the changes of a key came for the first time: each was let through between when it was seen and when it came.
-// What was let through in a life that crashed, and is not known to the next, may be let through again; then it is the same.
+// What came after the last cut of a life that crashed is not counted: the limit goes on from the cut.
 func (l *ledger) withinLimit(name string, r *receiver) {
 	first, known := map[string][]time.Time{}, map[change]bool{}
 	for i, c := range r.took {
-		if known[c] {
+		if known[c] || r.lost[i] {
 			continue
 		}
 		known[c] = true

@@ -206,6 +206,11 @@ func (l *ledger) admit(d *event.Delta) {
 
 // cut writes the disk.
 func (l *ledger) cut() {
+	for _, r := range l.receivers {
+		r.mu.Lock()
+		r.cut = len(r.took)
+		r.mu.Unlock()
+	}
 	l.source.Lock()
 	cuts := l.b.Dirty()
 	l.written = l.committed
@@ -244,6 +249,15 @@ func (l *ledger) end(crash bool) {
 	if !crash {
 		l.settle(0)
 		l.cut()
+	}
+	for _, r := range l.receivers {
+		for i := r.cut; i < len(r.took); i++ {
+			if r.lost == nil {
+				r.lost = map[int]bool{}
+			}
+			r.lost[i] = true
+		}
+		r.cut = len(r.took)
 	}
 	l.judge()
 }

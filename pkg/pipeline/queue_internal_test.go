@@ -354,3 +354,53 @@ func TestOrderAfterRetry(t *testing.T) {
 		t.Errorf("%v comes before %v", attempts.head.delta, attempts.tail.delta)
 	}
 }
+
+// TestRestBehindRetry: what waits for quiet is not taken along with what stands before it in its lane and is tried again.
+func TestRestBehindRetry(t *testing.T) {
+	q, now := queue{shape: shape{quiet: time.Minute, max: time.Hour}}, time.Unix(1000, 0)
+	o := func(version string) *event.Delta {
+		object, err := event.ParseObject(&event.Resource{}, `{"metadata":{"name":"a","uid":"u","resourceVersion":"`+version+`"}}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &event.Delta{Source: "s", Op: event.Updated, New: object}
+	}
+	add := func(version string) *entry {
+		d := o(version)
+		before := idle
+		if s := q.slots[objectID(d)]; s != nil {
+			before = s.state
+		}
+		e := q.add(d, objectID(d))
+		q.rest(e.lane, before, now)
+		return e
+	}
+	first := add("1")
+	if got := q.take(8, nil, nil); len(got) > 0 {
+		t.Fatal("taken at once")
+	}
+	now = now.Add(time.Minute)
+	q.wake(now)
+	if got := q.take(8, nil, nil); len(got) != 1 || got[0] != first {
+		t.Fatalf("%d are taken after the quiet period", len(got))
+	}
+	second := add("2") // comes while it is with a worker, which gives it back without having tried
+	first.taken = false
+	q.release(first.lane, now.Add(time.Second))
+	now = now.Add(time.Second)
+	q.wake(now)
+	if got := q.take(8, nil, nil); len(got) != 1 || got[0] != first {
+		t.Fatalf("%d are taken, want the one that is tried again", len(got))
+	}
+	lane := first.lane
+	first.taken = false
+	q.remove(first)
+	q.release(lane, time.Time{})
+	if got := q.take(8, nil, nil); len(got) > 0 {
+		t.Fatal("taken before it was quiet")
+	}
+	q.wake(now.Add(time.Minute))
+	if got := q.take(8, nil, nil); len(got) != 1 || got[0] != second || q.restLen != 0 {
+		t.Fatalf("%d are taken in the end, %d rest", len(got), q.restLen)
+	}
+}

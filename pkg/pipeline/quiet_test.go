@@ -224,6 +224,36 @@ func TestDebounceLimit(t *testing.T) {
 	})
 }
 
+// TestDebounceLimitPassed: what the limit let through, and is owed still after a restart, is not asked about again.
+func TestDebounceLimitPassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &times{began: time.Now()}
+		s.refuse = func(event.Event) error { return errDown }
+		k := &flakyDisk{disk: disk{}}
+		r := quiet(s)
+		r.Limit = pipeline.Limit{Key: initials, Every: time.Hour}
+		b := openAs(t, pipeline.Config{Store: k}, r)
+		b.Start(t.Context())
+		b.admit(delta(t, event.Updated, "a1", 1, 2))
+		pass(time.Second)
+		k.cut(b)
+		pass(10 * time.Second)
+		k.cut(b)
+		if err := b.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s = &times{began: time.Now()}
+		r.Sinks = to(s)
+		b = openAs(t, pipeline.Config{Store: k}, r)
+		k.restore(b, "r")
+		b.Start(t.Context())
+		b.admit(delta(t, event.Updated, "a2", 1, 3))
+		pass(time.Minute)
+		equal(t, "sink", s.noted(), "5s a1@2")
+		b.balanced("r")
+	})
+}
+
 // joined is a handler that makes one event of a group, whose data says what is in it.
 func joined(fails func(group string) error) handler {
 	return func(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {
@@ -345,6 +375,36 @@ func TestGroupsRestart(t *testing.T) {
 		b.Start(t.Context())
 		pass(time.Minute)
 		equal(t, "sink", s.noted(), "10s a1 a2 a3+0@4")
+		b.balanced("r")
+	})
+}
+
+// TestGroupsSinks: a sink that has a group does not get it again after a restart, nor what comes later in one with it.
+func TestGroupsSinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		good, bad := &times{began: time.Now()}, &times{began: time.Now()}
+		bad.refuse = func(event.Event) error { return errDown }
+		k := &flakyDisk{disk: disk{}}
+		r := groups(good, nil)
+		r.Sinks = to(good, bad)
+		b := openAs(t, pipeline.Config{Store: k}, r)
+		b.Start(t.Context())
+		b.admit(delta(t, event.Updated, "a1", 1, 2), delta(t, event.Updated, "a2", 1, 3))
+		pass(12 * time.Second)
+		equal(t, "the one that works", good.noted(), "10s a1 a2+0@3")
+		k.cut(b)
+		if err := b.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		good, bad = &times{began: time.Now()}, &times{began: time.Now()}
+		r.Sinks = to(good, bad)
+		b = openAs(t, pipeline.Config{Store: k}, r)
+		k.restore(b, "r")
+		b.Start(t.Context())
+		b.admit(delta(t, event.Updated, "a3", 1, 4))
+		pass(time.Minute)
+		equal(t, "the one that worked before", good.noted(), "20s a3+0@4")
+		equal(t, "the other", bad.noted(), "10s a1 a2+0@3", "20s a3+0@4")
 		b.balanced("r")
 	})
 }

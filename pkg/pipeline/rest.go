@@ -36,9 +36,6 @@ func (s *shape) rests() bool { return s.quiet > 0 || s.grouped && s.wait > 0 }
 // rest has a lane that e was just put in wait for more. before is the state that it was in. What waits for a worker already, or is
 // held up by something else, does not begin anew: e goes with it. It reports whether the lane is the one that is due first.
 func (q *queue) rest(s *slot, before laneState, now time.Time) (first bool) {
-	if !q.shape.rests() {
-		return false
-	}
 	switch before {
 	case ready, blocked, gated:
 		if s.until.IsZero() && !s.lane.head.rested {
@@ -134,6 +131,10 @@ func (r *route) folds() bool { return r.cfg.Deliver == Latest || r.q.shape.quiet
 
 // lay puts an entry in its lane, which may have to wait for more.
 func (r *route) lay(e *entry, lane id) {
+	if !r.q.shape.rests() {
+		r.q.place(e, lane)
+		return
+	}
 	before := idle
 	if s := r.q.slots[lane]; s != nil {
 		before = s.state
