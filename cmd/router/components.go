@@ -5,6 +5,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/discard"
 	"github.com/deltarouter/deltarouter/pkg/plugins/emit"
+	"github.com/deltarouter/deltarouter/pkg/plugins/process"
 	"github.com/deltarouter/deltarouter/pkg/plugins/stdout"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
 	"github.com/deltarouter/deltarouter/pkg/plugins/webhook"
@@ -14,6 +15,7 @@ import (
 func components() app.Components {
 	return app.Components{
 		Handlers: []plugins.Factory[plugins.Handler]{
+			process.Factory(),
 			wasm.Factory(),
 		},
 		Sinks: []plugins.Factory[plugins.Sink]{

@@ -149,6 +149,7 @@ func planOf(ctx context.Context, cfg *config.Config, problems config.Problems, c
 	p := &plan{config: cfg, sources: make(map[string]sourcePlan)}
 	if len(problems) == 0 { // else a factory may not understand what it is given
 		p.grants, problems = grants(cfg, components.Handlers)
+		problems = append(problems, checkPrograms(cfg, components.Handlers)...)
 	}
 	c := compiler{cfg: cfg, advise: advise, used: newUse()}
 	types, warnings := known.types(cfg)

@@ -10,6 +10,7 @@ type Config struct {
 	State    State                 `yaml:"state" doc:"What is kept on disk."`
 	Listen   Listen                `yaml:"listen" doc:"What the router listens on."`
 	Schemas  string                `yaml:"schemas,path" doc:"Folder that router schema pull has saved the cluster's schemas in, for router check, test, explain and eval. A running router asks the cluster."`
+	Plugins  Plugins               `yaml:"plugins" doc:"Which programs handlers may run."`
 	Define   map[string]Expr       `yaml:"define" doc:"CEL expressions that other expressions use by name."`
 	Sources  map[string]*Source    `yaml:"sources,required" min:"1" doc:"What is watched, by name."`
 	Handlers map[string]*Component `yaml:"handlers" doc:"What turns deltas into events, by name: one kind with its configuration."`
@@ -38,6 +39,11 @@ type State struct {
 type DeadLetters struct {
 	Max    int           `yaml:"max" default:"10000" min:"1" doc:"Most dead letters of a route. Beyond it the oldest are lost."`
 	MaxAge time.Duration `yaml:"maxAge" default:"720h" min:"1s" doc:"How long a dead letter is kept."`
+}
+
+// Plugins says which programs handlers may run.
+type Plugins struct {
+	Dirs []string `yaml:"dirs,path" doc:"Folders of the programs that handlers of the kind process run. Absent: they run none."`
 }
 
 // Listen holds the addresses to listen on; an empty one is not listened on.

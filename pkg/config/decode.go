@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -280,8 +279,8 @@ func (d *decoder) checkString(n Node, v reflect.Value, f field) {
 		}
 		d.problemf(n, "must be %s, not %q%s", or(f.enum), n.yaml.Value, hint)
 	}
-	if f.path && text != "" && !filepath.IsAbs(text) && !strings.Contains(text, "://") && n.doc != nil {
-		v.SetString(filepath.Join(n.doc.dir, text))
+	if f.path && text != "" && !strings.Contains(text, "://") {
+		v.SetString(n.File(text))
 	}
 }
 

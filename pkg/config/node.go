@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -73,6 +74,14 @@ func (n Node) Items() []Node {
 		return items
 	}
 	return nil
+}
+
+// File returns the path of a file that the piece names: relative to the folder of the file that the piece stands in.
+func (n Node) File(name string) string {
+	if filepath.IsAbs(name) || n.doc == nil {
+		return name
+	}
+	return filepath.Join(n.doc.dir, name)
 }
 
 // Problemf makes a problem of the piece. The message gives the reason and the remedy.

@@ -107,6 +107,17 @@ type Factory[T any] struct {
 	// Rights returns what the component must be allowed to do in the router's own cluster, of a node that Check accepted:
 	// `router check -connect` asks for each. nil: nothing.
 	Rights func(node config.Node) []Right
+	// Programs returns the files that a handler runs as processes, of a node that Check accepted. The host refuses those that
+	// plugins.dirs does not cover, or whose content is another. nil: none.
+	Programs func(node config.Node) []Program
+}
+
+// Program is a file that is run as a process.
+type Program struct {
+	File   string // its path
+	SHA256 string // of its content, in hexadecimal digits
+
+	Node, Sum config.Node // where they are written
 }
 
 // Describe returns what the configuration's schema and reference say about the kind.

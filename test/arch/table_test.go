@@ -35,6 +35,7 @@ var allowed = map[string][]string{
 	"pkg/plugins/*":          {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson"},
 	"pkg/plugins/wasm":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/timer", "pkg/plugins/wasm/meter"},
 	"pkg/plugins/wasm/meter": {},
+	"pkg/plugins/process":    {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "proto/..."},
 	"pkg/plugins/emit":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/expr"},
 	"pkg/plugins/plugintest": {"pkg/plugins", "pkg/event", "pkg/config"},
 
@@ -51,9 +52,13 @@ var allowed = map[string][]string{
 	"internal/cases": {"internal/app", "pkg/config", "pkg/event"},
 	"cmd/router":     {"internal/app", "internal/cases", "pkg/api", "pkg/config", "pkg/plugins", "pkg/plugins/*", "pkg/recording"},
 
+	// What the author of a native plugin gets: it shares the generated code with the router, and nothing else.
+	"proto/...":       {},
+	"sdk/process/...": {"sdk/process/...", "proto/..."},
+
 	// Modules of their own. A plugin's author gets the SDK and nothing of the router with it.
 	"sdk/go/...":           {"sdk/go/..."},
-	"examples/plugins/...": {"sdk/go/..."},
+	"examples/plugins/...": {"sdk/go/...", "sdk/process/..."},
 	"sdk/conformance/...":  {"sdk/go/..."},
 	"sandbox/...":          {"sandbox/..."},
 	"bench/...":            {anything},

@@ -1,0 +1,251 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
+)
+
+// errLost is wrapped by the error of a call during which the process was lost. Nobody knows what it has done about the call.
+var errLost = errors.New("the plugin was lost")
+
+// errTooMuch is wrapped by the error of a call whose answer is longer than limits.output.
+var errTooMuch = errors.New("too much")
+
+// handler implements plugins.Handler.
+type handler struct {
+	s     *settings
+	sup   *supervisor
+	once  sync.Once
+	slots chan struct{} // one for each call that is under way
+	alone chan struct{} // who has this may take all slots
+}
+
+func newHandler(ctx context.Context, s *settings) (*handler, error) {
+	sup, err := supervise(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return &handler{s: s, sup: sup, slots: make(chan struct{}, max(s.env.Workers, 1)), alone: make(chan struct{}, 1)}, nil
+}
+
+// Handle implements plugins.Handler.
+func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+	results := make([]plugins.Result, len(batch))
+	for from := 0; from < len(batch); {
+		n := h.callLength(batch[from:])
+		if err := h.deliver(ctx, batch[from:from+n], results[from:from+n]); err != nil {
+			return nil, err
+		}
+		from += n
+	}
+	return results, nil
+}
+
+// callLength returns how many deltas go into one call, at least one.
+func (h *handler) callLength(batch []*event.Delta) int {
+	size := 0
+	for i, d := range batch {
+		size += deltaSize(d)
+		if i > 0 && (size > int(h.s.Limits.Input) || i == h.s.Limits.Batch) {
+			return i
+		}
+	}
+	return len(batch)
+}
+
+// deliver gives the deltas to the plugin; if that fails, again, and now in a way that finds the culprit. The error is that of ctx.
+func (h *handler) deliver(ctx context.Context, batch []*event.Delta, results []plugins.Result) error {
+	if size := deltaSize(batch[0]); len(batch) == 1 && size > int(h.s.Limits.Input) {
+		results[0] = reject(h.about(batch[0], fmt.Errorf("it has %d bytes, at most %d (limits.input)", size, h.s.Limits.Input)))
+		return nil
+	}
+	select {
+	case h.slots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err := h.call(ctx, batch, results)
+	<-h.slots
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	release, stopped := h.exclude(ctx)
+	if stopped != nil {
+		return stopped
+	}
+	defer release()
+	if errors.Is(err, errLost) {
+		// Other calls were under way, too, and the batch may be innocent. By itself it shows whether it is.
+		return h.again(ctx, batch, results)
+	}
+	return h.split(ctx, batch, results, err)
+}
+
+// exclude waits until no other call is under way, and lets none begin.
+func (h *handler) exclude(ctx context.Context) (release func(), err error) {
+	select {
+	case h.alone <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	taken := 0
+	release = func() {
+		for range taken {
+			<-h.slots
+		}
+		<-h.alone
+	}
+	for range cap(h.slots) {
+		select {
+		case h.slots <- struct{}{}:
+			taken++
+		case <-ctx.Done():
+			release()
+			return nil, ctx.Err()
+		}
+	}
+	return release, nil
+}
+
+// again gives the deltas to the plugin while no other call is under way.
+func (h *handler) again(ctx context.Context, batch []*event.Delta, results []plugins.Result) error {
+	err := h.call(ctx, batch, results)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return h.split(ctx, batch, results, err)
+}
+
+// split halves a batch that failed, until only the deltas have failed that do so by themselves. No other call is under way.
+func (h *handler) split(ctx context.Context, batch []*event.Delta, results []plugins.Result, err error) error {
+	var down *downError
+	switch {
+	case errors.As(err, &down):
+		h.put(batch, results, down)
+		return nil
+	case len(batch) == 1:
+		results[0] = plugins.Result{Verdict: plugins.Fail, Err: h.about(batch[0], err)}
+		if errors.Is(err, errTooMuch) {
+			results[0] = reject(results[0].Err)
+		}
+		return nil
+	}
+	half := (len(batch) + 1) / 2
+	if err := h.again(ctx, batch[:half], results[:half]); err != nil {
+		return err
+	}
+	return h.again(ctx, batch[half:], results[half:])
+}
+
+// call is one call of the plugin. After an error nothing of it has taken effect but what the plugin itself did.
+func (h *handler) call(ctx context.Context, batch []*event.Delta, results []plugins.Result) error {
+	p, err := h.sup.get(ctx)
+	if err != nil {
+		return err
+	}
+	id, memory := p.host.begin()
+	defer p.host.end(id)
+	answer, err := h.ask(ctx, p, &pluginv1.HandleRequest{Call: id, Deltas: encode(batch)})
+	if err != nil {
+		return err
+	}
+	h.sup.succeeded()
+	decoded, err := decode(answer, len(batch), &h.s.Limits)
+	if err != nil {
+		return err
+	}
+	if err := memory.commit(); err != nil {
+		return err
+	}
+	for i, r := range decoded {
+		if r.Err != nil {
+			r.Err = h.about(batch[i], r.Err)
+		}
+		results[i] = r
+	}
+	return nil
+}
+
+// ask sends the request, and tells what a failure means for the process.
+func (h *handler) ask(ctx context.Context, p *process, request *pluginv1.HandleRequest) (*pluginv1.HandleResponse, error) {
+	bounded, cancel := context.WithTimeout(ctx, h.s.Limits.Timeout)
+	defer cancel()
+	stop := context.AfterFunc(p.ctx, cancel) // the process is ended
+	defer stop()
+	answer, err := p.api.Handle(bounded, request)
+	if err == nil {
+		return answer, nil
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	switch code := status.Code(err); {
+	case bounded.Err() != nil && errors.Is(bounded.Err(), context.DeadlineExceeded):
+		p.lose("timeout", fmt.Errorf("a call took longer than %v (limits.timeout)", h.s.Limits.Timeout))
+	case code == codes.Unavailable || code == codes.Canceled || bounded.Err() != nil:
+		h.unreachable(p, err)
+	case code == codes.ResourceExhausted:
+		h.sup.succeeded()
+		return nil, fmt.Errorf("%w: %w (limits.output is %d)", errTooMuch, cleanStatus(err), h.s.Limits.Output)
+	default:
+		h.sup.succeeded()
+		return nil, fmt.Errorf("the plugin fails: %w", cleanStatus(err))
+	}
+	<-p.lost
+	return nil, fmt.Errorf("%w: %w", errLost, p.err)
+}
+
+// unreachable gives a process up that cannot be reached. Mostly it has ended, and says itself how in a moment.
+func (h *handler) unreachable(p *process, err error) {
+	timer := time.NewTimer(drainTime)
+	defer timer.Stop()
+	select {
+	case <-p.lost:
+	case <-timer.C:
+		p.lose("connection", cleanStatus(err))
+	}
+}
+
+// put puts deltas off: the handler cannot take them at the moment, which is no fault of theirs.
+func (h *handler) put(batch []*event.Delta, results []plugins.Result, down *downError) {
+	for i, d := range batch {
+		results[i] = plugins.Result{Verdict: plugins.Retry, Err: plugins.Unavailable(h.about(d, down), down.wait)}
+	}
+}
+
+func (h *handler) about(d *event.Delta, err error) error {
+	return fmt.Errorf("process %q: %s: %w", h.s.env.Name, d, err)
+}
+
+func reject(err error) plugins.Result {
+	return plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(err)}
+}
+
+// Close implements plugins.Handler.
+func (h *handler) Close(ctx context.Context) error {
+	var err error
+	h.once.Do(func() {
+		err = errors.Join(h.sup.close(ctx), h.s.program.close())
+		h.s.lines.report()
+	})
+	if err != nil {
+		return fmt.Errorf("process %q: %w", h.s.env.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package process_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/pkg/plugins/process"
+)
+
+func TestContract(t *testing.T) {
+	b := newBench(t)
+	plugintest.RunHandler(t, plugintest.Handler{Factory: process.Factory(), Config: config("sdk", ""), Env: b.env})
+	b.nothingLeft()
+}
+
+func TestContractWithoutTLS(t *testing.T) {
+	b := newBench(t)
+	plugintest.RunHandler(t, plugintest.Handler{Factory: process.Factory(), Config: config("sdk", "tls: false"), Env: b.env})
+	b.nothingLeft()
+}
+
+func TestDeltasAndVerdicts(t *testing.T) {
+	b := newBench(t)
+	b.open("")
+	defer b.close()
+	got := b.handle("web", "fail", "retry", "drop", "panic", "nojson", "many", "web.2")
+	about := func(i int, name string) string { return fmt.Sprintf(`process "legacy": added pods default/%s@%d: `, name, i) }
+	for i, want := range []string{
+		`ok {"name":"web","op":"added","version":"1"}`,
+		"fail ", "retry ", "drop", "fail ", "fail ", "fail ",
+		`ok {"name":"web.2","op":"added","version":"8"}`,
+	} {
+		if !strings.HasPrefix(got[i], want) {
+			t.Errorf("%d: got %s, want %s", i, got[i], want)
+		}
+	}
+	contains(t, got[1], "not this one", `process "legacy"`, "default/fail")
+	contains(t, got[2], "later")
+	contains(t, got[4], "panic: on purpose")
+	contains(t, got[5], "event 0 of the plugin")
+	contains(t, got[6], "100 events for one delta, at most 64 (limits.events)")
+	_ = about
+	results, err := b.handler.Handle(t.Context(), deltas(t, "retry", "nojson"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after := plugins.RetryAfter(results[0].Err); after != 3*time.Second {
+		t.Errorf("to be retried after %v", after)
+	}
+	if plugins.IsRejected(results[0].Err) || !plugins.IsRejected(results[1].Err) {
+		t.Errorf("rejected: %v, %v", results[0].Err, results[1].Err)
+	}
+}
+
+// TestOldAndNew: the plugin sees the last state of what is gone.
+func TestOldAndNew(t *testing.T) {
+	b := newBench(t)
+	h := b.open("")
+	defer b.close()
+	results, err := h.Handle(t.Context(), []*event.Delta{{Source: "pods", Op: event.Deleted, Old: plugintest.Pod(t, "gone", 7, 10), Seen: time.Now()}})
+	if err != nil || len(results[0].Events) != 1 {
+		t.Fatal(results, err)
+	}
+	if got := string(results[0].Events[0].Data); got != `{"name":"gone","op":"deleted","version":"7"}` {
+		t.Error(got)
+	}
+}
+
+// TestCrashFindsTheCulprit: a process that ends takes nobody with it but the delta that it ends at.
+func TestCrashFindsTheCulprit(t *testing.T) {
+	b := newBench(t)
+	b.open("")
+	defer b.close()
+	names := []string{"a", "b", "c", "d", "e", "crash", "f", "g", "h"}
+	for i, got := range b.handle(names...) {
+		switch {
+		case names[i] == "crash":
+			contains(t, got, "fail ", "the plugin was lost", "the plugin has ended: exit status 3")
+		case !strings.HasPrefix(got, "ok "):
+			t.Errorf("%s: %s", names[i], got)
+		}
+	}
+}
+
+// TestCrashRedelivers: a crash in the middle of a batch costs no attempt.
+func TestCrashRedelivers(t *testing.T) {
+	b := newBench(t)
+	b.open("env: {ONCE: " + filepath.Join(t.TempDir(), "once") + "}")
+	defer b.close()
+	for i, got := range b.handle("a", "crashonce.1", "b") {
+		if !strings.HasPrefix(got, "ok ") {
+			t.Errorf("%d: %s", i, got)
+		}
+	}
+	if got := ended(t, b, "exit"); got != 1 {
+		t.Errorf("%v processes were lost", got)
+	}
+}
+
+// TestHangRedelivers: a call that takes too long costs the process, and only what hangs fails.
+func TestHangRedelivers(t *testing.T) {
+	b := newBench(t)
+	b.open("limits: {timeout: 3s}")
+	defer b.close()
+	got := b.handle("hang", "a")
+	contains(t, got[0], "fail ", "a call took longer than 3s (limits.timeout)")
+	contains(t, got[1], "ok ")
+	if got := ended(t, b, "timeout"); got < 2 {
+		t.Errorf("%v processes were lost", got)
+	}
+}
+
+// TestStoppedProcess: go-plugin would wait for it for ever, and so would its Ping and its Kill.
+func TestStoppedProcess(t *testing.T) {
+	b := newBench(t)
+	h := b.open("limits: {health: 500ms, timeout: 10m, stopTimeout: 200ms}")
+	results := make(chan []plugins.Result, 1)
+	go func() {
+		r, _ := h.Handle(t.Context(), deltas(t, "stop"))
+		results <- r
+	}()
+	select {
+	case r := <-results:
+		contains(t, r[0].Err.Error(), "health: DeadlineExceeded")
+	case <-time.After(time.Minute):
+		t.Fatal("a stopped process was not noticed")
+	}
+	b.close()
+}
+
+// TestKilledWhileStopped: Close ends a process that does not run.
+func TestKilledWhileStopped(t *testing.T) {
+	b := newBench(t)
+	b.open("limits: {health: 10m, stopTimeout: 200ms}")
+	pid := pidOf(t, b)
+	signal(t, pid, stopSignal)
+	eventually(t, "the process is stopped", func() bool { return stateOf(pid) == "T" })
+	b.close()
+	contains(t, b.log.String(), "plugin does not end by itself and is killed")
+}
+
+// TestGrandchildrenEnd: what a plugin started ends with it, if it ends by itself and if it crashes.
+func TestGrandchildrenEnd(t *testing.T) {
+	b := newBench(t)
+	b.open("")
+	number := func() (pid int) {
+		text := strings.TrimPrefix(b.handle("spawn")[0], "ok ")
+		if err := json.Unmarshal([]byte(text), &pid); err != nil {
+			t.Fatal(text, err)
+		}
+		return pid
+	}
+	first := number()
+	b.handle("crash")
+	gone(t, first)
+	second := number()
+	b.close()
+	gone(t, second)
+}
+
+// TestMessageSize: both sides take what limits.input and limits.output say, which is more than gRPC's 4 MiB.
+func TestMessageSize(t *testing.T) {
+	b := newBench(t)
+	h := b.open("limits: {input: 12Mi, output: 1Mi}")
+	defer b.close()
+	large := func(name string, size int) *event.Delta {
+		return &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Pod(t, name, 1, size)}
+	}
+	results, err := h.Handle(t.Context(), []*event.Delta{
+		large("a", 11<<20), large("b", 11<<20), large("c", 13<<20), large("big", 10), large("d", 10),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"", "", "at most 12582912 (limits.input)", "(limits.output is 1048576)", ""} {
+		switch r := results[i]; {
+		case want == "" && r.Verdict != plugins.OK:
+			t.Errorf("%d: %v", i, r.Err)
+		case want != "" && (r.Verdict != plugins.Fail || !plugins.IsRejected(r.Err) || !strings.Contains(r.Err.Error(), want)):
+			t.Errorf("%d: %v, want %s", i, r.Err, want)
+		}
+	}
+	if n := ended(t, b, "exit") + ended(t, b, "timeout") + ended(t, b, "connection"); n != 0 {
+		t.Errorf("%v processes were lost over sizes", n)
+	}
+}
+
+// TestBatchLimit: no call has more deltas than limits.batch says.
+func TestBatchLimit(t *testing.T) {
+	b := newBench(t)
+	b.open("limits: {batch: 3}")
+	defer b.close()
+	names := make([]string, 20)
+	for i := range names {
+		names[i] = fmt.Sprint("p.", i)
+	}
+	got := b.handle(names...)
+	if slices.ContainsFunc(got, func(line string) bool { return !strings.HasPrefix(line, "ok ") }) {
+		t.Error(got)
+	}
+}
+
+// TestBreaker: a plugin that is lost over and over is left alone, and what waits for it is no attempt of any delta.
+func TestBreaker(t *testing.T) {
+	b := newBench(t)
+	h := b.open("limits: {breaker: 3}")
+	defer b.close()
+	for range 20 {
+		results, err := h.Handle(t.Context(), deltas(t, "crash"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plugins.IsUnavailable(results[0].Err) {
+			contains(t, results[0].Err.Error(), "is left alone for a while", "exit status 3")
+			if plugins.RetryAfter(results[0].Err) <= 0 {
+				t.Error("it does not say when to come back")
+			}
+			return
+		}
+	}
+	t.Error("the breaker never opened")
+}

@@ -1,0 +1,219 @@
+package process_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/kv"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/pkg/plugins/process"
+)
+
+// logged is a log that a test reads.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// bench is what a handler of a test stands on.
+type bench struct {
+	t       testing.TB
+	folder  string // where the handler's folders are
+	log     *logged
+	memory  *kv.Store
+	env     plugins.Env
+	handler plugins.Handler
+}
+
+// newBench gives a test a temporary folder of its own, with a short name: sockets are there.
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "p") //nolint:usetesting // the path of t.TempDir is too long for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	t.Setenv("TMPDIR", folder)
+	b := &bench{t: t, folder: folder, log: &logged{}, memory: kv.New(false)}
+	b.env = plugins.Env{
+		Name: "legacy", Cluster: "test", Log: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Metrics: metrics.New(), Stdout: io.Discard, Workers: 4, KV: b.memory, Lookup: caches{},
+	}
+	return b
+}
+
+// config is the YAML of a handler that runs this binary in a role.
+func config(role, more string) string {
+	file, sum := self()
+	return fmt.Sprintf("command: [%q, %s]\nsha256: %s\n%s", file, role, sum, more)
+}
+
+func (b *bench) tryOpen(role, more string) (plugins.Handler, error) {
+	return process.Factory().Open(b.t.Context(), plugintest.Node(b.t, config(role, more)), b.env)
+}
+
+func (b *bench) open(more string) plugins.Handler {
+	b.t.Helper()
+	h, err := b.tryOpen("sdk", more)
+	if err != nil {
+		b.t.Fatalf("open: %v\n%s", err, b.log)
+	}
+	b.handler = h
+	return h
+}
+
+func (b *bench) close() {
+	b.t.Helper()
+	if err := b.handler.Close(b.t.Context()); err != nil {
+		b.t.Errorf("Close: %v", err)
+	}
+	b.nothingLeft()
+}
+
+// nothingLeft: no process and no folder is.
+func (b *bench) nothingLeft() {
+	b.t.Helper()
+	if left := folders(b.t, b.folder); len(left) > 0 {
+		b.t.Errorf("folders are left: %q", left)
+	}
+	if left := children(b.t); len(left) > 0 {
+		b.t.Errorf("processes are left: %v", left)
+	}
+}
+
+func folders(t testing.TB, in string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(in, "deltarouter-plugin-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// children returns the processes that this one started, zombies included. It does not return those of other tests: there are none.
+func children(t testing.TB) (pids []int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range stats {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		var pid, parent int
+		var state string
+		after := text[bytes.LastIndexByte(text, ')')+1:]
+		if _, err := fmt.Sscan(string(after), &state, &parent); err != nil || parent != os.Getpid() {
+			continue
+		}
+		if _, err := fmt.Sscan(filepath.Base(filepath.Dir(file)), &pid); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func descriptors(t testing.TB) int {
+	t.Helper()
+	found, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skipf("SKIPPED: no /proc: %v", err)
+	}
+	return len(found)
+}
+
+// deltas makes a batch of pods with these names.
+func deltas(t testing.TB, names ...string) []*event.Delta {
+	t.Helper()
+	batch := make([]*event.Delta, len(names))
+	for i, name := range names {
+		batch[i] = &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Pod(t, name, i+1, 20)}
+	}
+	return batch
+}
+
+// handle gives a batch to the handler and returns a line per result.
+func (b *bench) handle(names ...string) []string {
+	b.t.Helper()
+	results, err := b.handler.Handle(b.t.Context(), deltas(b.t, names...))
+	if err != nil {
+		b.t.Fatalf("Handle: %v\n%s", err, b.log)
+	}
+	lines := make([]string, len(results))
+	for i, r := range results {
+		lines[i] = r.Verdict.String()
+		if r.Err != nil {
+			lines[i] += " " + r.Err.Error()
+		}
+		for _, e := range r.Events {
+			lines[i] += " " + string(e.Data)
+		}
+	}
+	return lines
+}
+
+// caches is what there is to look up: two pods on node n1, and the node.
+type caches struct{}
+
+var pods = &event.Resource{Cluster: "test", Kind: "Pod"}
+
+func object(name string) *event.Object {
+	o, err := event.ParseObject(pods, fmt.Sprintf(`{"metadata":{"name":%q,"uid":%q,"resourceVersion":"1"}}`, name, name))
+	if err != nil {
+		return nil
+	}
+	return o
+}
+
+func (caches) Lookup(source, index, value string) []*event.Object {
+	if source == "pods" && index == "byNode" && value == "n1" {
+		return []*event.Object{object("a"), object("b")}
+	}
+	return nil
+}
+
+func (c caches) Count(source, index, value string) int { return len(c.Lookup(source, index, value)) }
+
+func (caches) Get(source, namespace, name string) *event.Object {
+	if source == "nodes" && namespace == "" && name == "n1" {
+		return object("n1")
+	}
+	return nil
+}
+
+// contains fails the test unless text contains each part.
+func contains(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in: %s", part, text)
+		}
+	}
+}
+
+var longAgo = time.Now().Add(-24 * time.Hour)

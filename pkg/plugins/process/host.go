@@ -1,0 +1,212 @@
+package process
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
+)
+
+const (
+	maxKey          = 512     // bytes of a key
+	maxLookupAnswer = 8 << 20 // bytes
+	// maxTTL is as good as for ever.
+	maxTTL = 100 * 365 * 24 * time.Hour
+)
+
+// host is what one process may ask of the router, at a socket in its folder. What it may is decided by its handler's grants, and the token
+// that it was given says that it is the one.
+type host struct {
+	pluginv1.UnimplementedHostServer
+
+	s       *settings
+	granted map[string]bool // source, or source.index
+	address string
+	token   string
+	server  *grpc.Server
+	served  sync.WaitGroup
+
+	mu    sync.Mutex
+	calls map[uint64]*overlay // those that are under way
+	last  uint64
+}
+
+// newHost offers the service. A plugin that is granted nothing gets none.
+func newHost(s *settings, f *folder) (*host, error) {
+	h := &host{s: s, granted: make(map[string]bool), token: rand.Text(), calls: make(map[uint64]*overlay)}
+	for _, name := range s.Allow.Lookup {
+		h.granted[name] = true
+	}
+	if !s.Allow.any() {
+		return h, nil
+	}
+	path := filepath.Join(f.path, "host")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	h.address = "unix:" + path
+	h.server = grpc.NewServer(grpc.MaxRecvMsgSize(int(s.Limits.KV)+64<<10), grpc.UnaryInterceptor(h.authorize), grpc.NumStreamWorkers(0))
+	pluginv1.RegisterHostServer(h.server, h)
+	h.served.Go(func() { _ = h.server.Serve(listener) })
+	return h, nil
+}
+
+func (h *host) close() {
+	if h.server != nil {
+		h.server.Stop()
+		h.served.Wait()
+	}
+}
+
+// authorize lets only the plugin in.
+func (h *host) authorize(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	given := strings.Join(md.Get("authorization"), ",")
+	if subtle.ConstantTimeCompare([]byte(given), []byte("Bearer "+h.token)) != 1 {
+		return nil, status.Error(codes.Unauthenticated, "the token of Configure is missing")
+	}
+	return handle(ctx, request)
+}
+
+// begin notes a call of Handle. What it writes takes effect when commit is called; end forgets it.
+func (h *host) begin() (id uint64, o *overlay) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last++
+	o = &overlay{kv: h.s.env.KV, limit: int64(h.s.Limits.KV)}
+	h.calls[h.last] = o
+	return h.last, o
+}
+
+func (h *host) end(id uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.calls, id)
+}
+
+// call returns a call that is under way.
+func (h *host) call(id uint64) (*overlay, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if o := h.calls[id]; o != nil {
+		return o, nil
+	}
+	return nil, status.Error(codes.FailedPrecondition, "there is no such call of Handle any more")
+}
+
+func denied(what string) error {
+	return status.Errorf(codes.PermissionDenied, "%s is not granted to this handler: see its allow", what)
+}
+
+// Lookup implements pluginv1.HostServer.
+func (h *host) Lookup(_ context.Context, r *pluginv1.LookupRequest) (*pluginv1.LookupResponse, error) {
+	if len(h.granted) == 0 || !h.granted[r.GetSource()] && (r.GetIndex() == "" || !h.granted[r.GetSource()+"."+r.GetIndex()]) {
+		return nil, denied("this look-up")
+	}
+	// Before a call the sources may not have synced: a route waits for them.
+	if _, err := h.call(r.GetCall()); err != nil {
+		return nil, err
+	}
+	from := h.s.env.Lookup
+	var found []*event.Object
+	switch {
+	case r.GetGet() != nil:
+		if o := from.Get(r.GetSource(), r.GetGet().GetNamespace(), r.GetGet().GetName()); o != nil {
+			found = append(found, o)
+		}
+	case r.GetCount():
+		return &pluginv1.LookupResponse{Count: int64(from.Count(r.GetSource(), r.GetIndex(), r.GetKey()))}, nil
+	default:
+		found = from.Lookup(r.GetSource(), r.GetIndex(), r.GetKey())
+	}
+	answer, size := &pluginv1.LookupResponse{Count: int64(len(found))}, 0
+	for _, o := range found {
+		if size += len(o.JSON()); size > maxLookupAnswer {
+			return nil, status.Error(codes.ResourceExhausted, "there are more than 8 MiB of objects")
+		}
+		answer.Objects = append(answer.Objects, o.JSON())
+	}
+	return answer, nil
+}
+
+// Log implements pluginv1.HostServer.
+func (h *host) Log(ctx context.Context, r *pluginv1.LogRequest) (*pluginv1.LogResponse, error) {
+	if !h.s.Allow.Log {
+		return nil, denied("the log")
+	}
+	level := []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError}[min(max(r.GetLevel(), 0), 3)]
+	h.s.lines.line(ctx, level, "log", []byte(r.GetText()))
+	return &pluginv1.LogResponse{}, nil
+}
+
+// memory returns what a call sees of the handler's memory; that of no call writes at once.
+func (h *host) memory(call uint64, key string) (*overlay, error) {
+	switch {
+	case !h.s.Allow.KV:
+		return nil, denied("kv")
+	case key == "" || len(key) > maxKey:
+		return nil, status.Errorf(codes.InvalidArgument, "a key has 1 to %d bytes", maxKey)
+	case call == 0:
+		return &overlay{kv: h.s.env.KV, limit: int64(h.s.Limits.KV), atOnce: true}, nil
+	}
+	return h.call(call)
+}
+
+// KVGet implements pluginv1.HostServer.
+func (h *host) KVGet(_ context.Context, r *pluginv1.KVGetRequest) (*pluginv1.KVGetResponse, error) {
+	o, err := h.memory(r.GetCall(), r.GetKey())
+	if err != nil {
+		return nil, err
+	}
+	value, found := o.get(r.GetKey())
+	return &pluginv1.KVGetResponse{Found: found, Value: value}, nil
+}
+
+// KVSet implements pluginv1.HostServer.
+func (h *host) KVSet(_ context.Context, r *pluginv1.KVSetRequest) (*pluginv1.KVSetResponse, error) {
+	o, err := h.memory(r.GetCall(), r.GetKey())
+	if err != nil {
+		return nil, err
+	}
+	if r.GetTtlMs() < 0 {
+		return nil, status.Error(codes.InvalidArgument, "ttl_ms is negative")
+	}
+	w := plugins.KVWrite{Key: r.GetKey(), Value: slices.Clone(r.GetValue())}
+	if ttl := r.GetTtlMs(); 0 < ttl && ttl < int64(maxTTL/time.Millisecond) {
+		w.Expires = time.Now().Round(0).Add(time.Duration(ttl) * time.Millisecond)
+	}
+	return &pluginv1.KVSetResponse{}, kvError(o.put(w))
+}
+
+// KVDelete implements pluginv1.HostServer.
+func (h *host) KVDelete(_ context.Context, r *pluginv1.KVDeleteRequest) (*pluginv1.KVDeleteResponse, error) {
+	o, err := h.memory(r.GetCall(), r.GetKey())
+	if err != nil {
+		return nil, err
+	}
+	return &pluginv1.KVDeleteResponse{}, kvError(o.put(plugins.KVWrite{Key: r.GetKey(), Delete: true}))
+}
+
+func kvError(err error) error {
+	if errors.Is(err, plugins.ErrKVFull) {
+		return status.Error(codes.ResourceExhausted, err.Error())
+	}
+	return err
+}

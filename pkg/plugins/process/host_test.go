@@ -1,0 +1,91 @@
+package process_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
+)
+
+// TestNothingGranted: there is not even a socket.
+func TestNothingGranted(t *testing.T) {
+	b := newBench(t)
+	b.open("")
+	defer b.close()
+	for _, what := range []string{"ask.kv", "ask.lookup", "ask.log"} {
+		contains(t, b.handle(what)[0], "not granted to this handler")
+	}
+	if found, _ := filepath.Glob(b.folder + "/*/host"); len(found) > 0 {
+		t.Error(found)
+	}
+}
+
+func TestKV(t *testing.T) {
+	b := newBench(t)
+	b.open("allow: {kv: true}\nlimits: {kv: 1Ki}")
+	defer b.close()
+	contains(t, b.handle("ask.kv")[0], `"found":false`, `"set":true`, `"value":"x"`, `"there":true`, `"quota":"kv: over the handler's quota: limits.kv is reached"`,
+		`"delete":true`, `"at once":true`, `"empty key":"kv: rpc error: code = InvalidArgument desc = a key has 1 to 512 bytes"`)
+	contains(t, b.handle("ask.kv")[0], `"found":true`, `"value":"xx"`)
+	contains(t, b.handle("ask.lookup")[0], `"count":"lookup: not granted to this handler`)
+	contains(t, b.handle("ask.log")[0], `"log":"log: not granted to this handler`)
+	if value, ok := b.memory.Get("n"); !ok || string(value) != "xx" {
+		t.Errorf("the router keeps %q", value)
+	}
+}
+
+// TestKVOfALostCall: what a call wrote before it was lost is not kept.
+func TestKVOfALostCall(t *testing.T) {
+	b := newBench(t)
+	b.open("allow: {kv: true}")
+	defer b.close()
+	contains(t, b.handle("ask.kvcrash")[0], "fail ")
+	if _, ok := b.memory.Get("lost"); ok {
+		t.Error("it is kept")
+	}
+}
+
+func TestLookup(t *testing.T) {
+	b := newBench(t)
+	b.open("allow: {lookup: [pods.byNode, nodes]}")
+	defer b.close()
+	contains(t, b.handle("ask.lookup")[0], `"objects":2`, `"count":2`, `"get":{"metadata":{"name":"n1"`,
+		`"other index":"lookup: not granted to this handler`, `"other source":"lookup: not granted to this handler`,
+		`"outside of a call":"lookup: rpc error: code = FailedPrecondition desc = there is no such call of Handle any more"`)
+	contains(t, b.handle("ask.kv")[0], `"found":"kv: not granted`)
+}
+
+func TestLog(t *testing.T) {
+	b := newBench(t)
+	b.open("allow: {log: true}")
+	defer b.close()
+	contains(t, b.handle("ask.log")[0], `"log":true`)
+	contains(t, b.log.String(), `level=ERROR msg=plugin from=log text="said by the plugin"`)
+}
+
+// TestHostToken: who gets at the socket is not yet the plugin.
+func TestHostToken(t *testing.T) {
+	b := newBench(t)
+	b.open("allow: {kv: true}")
+	defer b.close()
+	found := folders(t, b.folder)
+	conn, err := grpc.NewClient("unix:"+found[0]+"/host", grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, token := range []string{"", "Bearer ", "Bearer guessed"} {
+		ctx := metadata.AppendToOutgoingContext(context.WithoutCancel(t.Context()), "authorization", token)
+		_, err := pluginv1.NewHostClient(conn).KVGet(ctx, &pluginv1.KVGetRequest{Key: "n"})
+		if status.Code(err) != codes.Unauthenticated {
+			t.Errorf("%q: %v", token, err)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package process_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// TestKilledOverAndOver kills the plugin at random points while four workers give it batches: PLUGIN_KILLS times (20). Each worker does
+// what a route does: what was not answered with ok it gives again.
+func TestKilledOverAndOver(t *testing.T) {
+	kills := 20
+	if n, err := strconv.Atoi(os.Getenv("PLUGIN_KILLS")); err == nil {
+		kills = n
+	}
+	b := newBench(t)
+	before := descriptors(t)
+	h := b.open("limits: {breaker: 0}")
+	ctx, done := context.WithCancel(t.Context())
+	var given, acked, failed atomic.Int64
+	var workers sync.WaitGroup
+	for worker := range b.env.Workers {
+		workers.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(worker), 1)) //nolint:gosec // a seed that can be used again
+			for round := 0; ctx.Err() == nil; round++ {
+				names := make([]string, 1+random.IntN(64))
+				for i := range names {
+					names[i] = fmt.Sprintf("p.%d.%d.%d", worker, round, i)
+				}
+				given.Add(int64(len(names)))
+				deliver(t, h, deltas(t, names...), &acked, &failed)
+			}
+		})
+	}
+	random := rand.New(rand.NewPCG(7, 7)) //nolint:gosec // a seed that can be used again
+	killed := map[int]bool{}
+	for len(killed) < kills && !t.Failed() {
+		var pids []int
+		eventually(t, "there is a process that was not killed yet", func() bool {
+			pids = children(t)
+			return len(pids) == 1 && !killed[pids[0]]
+		})
+		pause(time.Duration(random.IntN(150)) * time.Millisecond) // also while it starts
+		killed[pids[0]] = true
+		_ = syscall.Kill(pids[0], syscall.SIGKILL)
+	}
+	done()
+	workers.Wait()
+	b.close()
+	if given.Load() != acked.Load() {
+		t.Errorf("%d deltas were given, %d acknowledged", given.Load(), acked.Load())
+	}
+	eventually(t, "no descriptor is left", func() bool { return descriptors(t) <= before })
+	t.Logf("%d kills, %d deltas, %d attempts failed", len(killed), acked.Load(), failed.Load())
+	if t.Failed() || os.Getenv("PLUGIN_LOG") != "" {
+		t.Log(b.log)
+	}
+}
+
+// deliver gives a batch until each of its deltas has its own event.
+func deliver(t *testing.T, h plugins.Handler, batch []*event.Delta, acked, failed *atomic.Int64) {
+	for len(batch) > 0 {
+		results, err := h.Handle(context.WithoutCancel(t.Context()), batch)
+		if err != nil || len(results) != len(batch) {
+			t.Errorf("%d results: %v", len(results), err)
+			return
+		}
+		var again []*event.Delta
+		for i, r := range results {
+			switch {
+			case r.Verdict == plugins.OK:
+				var data struct{ Name string }
+				if len(r.Events) != 1 || json.Unmarshal(r.Events[0].Data, &data) != nil || data.Name != batch[i].New.Key().Name {
+					t.Errorf("%s has the events %v", batch[i], r.Events)
+				}
+				acked.Add(1)
+			case plugins.IsRejected(r.Err):
+				t.Errorf("%s is given up: %v", batch[i], r.Err)
+			default:
+				failed.Add(1)
+				again = append(again, batch[i])
+			}
+		}
+		batch = again
+	}
+}
+
+// pause lets time go by: when the plugin is killed is random anyway.
+func pause(d time.Duration) { <-time.After(d) }

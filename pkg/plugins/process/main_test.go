@@ -1,0 +1,232 @@
+package process_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-plugin"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
+	"github.com/deltarouter/deltarouter/sdk/process"
+)
+
+// The test's binary is the plugin, too: with an argument that names one of these.
+var roles = map[string]func(){
+	"sdk":      func() { process.Serve(testPlugin()) },
+	"silent":   func() { wait() },
+	"garbage":  func() { fmt.Println("hello\x1b[31m, I am starting"); wait() },
+	"endless":  func() { fmt.Print(strings.Repeat("x", 1<<20)); wait() },
+	"ends":     func() { fmt.Fprintln(os.Stderr, "cannot find my licence"); os.Exit(3) },
+	"tcp":      func() { listen("tcp", "127.0.0.1:0") },
+	"outside":  func() { listen("unix", filepath.Join(os.TempDir(), "..", "outside-"+hex.EncodeToString([]byte(os.Getenv("OUTSIDE"))))) },
+	"version9": func() { fmt.Println("1|9|unix|" + os.Getenv("PLUGIN_UNIX_SOCKET_DIR") + "/x|grpc"); wait() },
+	"netrpc":   func() { fmt.Println("1|1|unix|" + os.Getenv("PLUGIN_UNIX_SOCKET_DIR") + "/x|netrpc"); wait() },
+	"plain":    func() { os.Unsetenv("PLUGIN_CLIENT_CERT"); process.Serve(testPlugin()) },
+	"deaf":     func() { listen("unix", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "deaf")) },
+	"sleep":    func() { wait() },
+	"bare":     bare,
+}
+
+// bare serves without the help of the SDK.
+func bare() {
+	plugin.Serve(&plugin.ServeConfig{
+		HandshakeConfig:  plugin.HandshakeConfig{MagicCookieKey: pluginv1.CookieKey, MagicCookieValue: pluginv1.CookieValue},
+		VersionedPlugins: map[int]plugin.PluginSet{1: {"handler": &barePlugin{}}},
+		GRPCServer:       plugin.DefaultGRPCServer,
+	})
+}
+
+type barePlugin struct{ plugin.NetRPCUnsupportedPlugin }
+
+func (*barePlugin) GRPCServer(_ *plugin.GRPCBroker, g *grpc.Server) error {
+	process.NewServer(testPlugin()).Register(g)
+	return nil
+}
+
+func (*barePlugin) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) { return nil, nil }
+
+func wait() { _, _ = io.Copy(io.Discard, os.Stdin); select {} }
+
+func listen(network, address string) {
+	l, err := net.Listen(network, address)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Printf("1|1|%s|%s|grpc\n", network, l.Addr())
+	wait()
+}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		if role := roles[os.Args[1]]; role != nil {
+			role()
+			os.Exit(0)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// self returns this binary and its sha256, which is read once.
+var self = sync.OnceValues(func() (string, string) {
+	file, err := os.Executable()
+	if err != nil {
+		return err.Error(), ""
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err.Error(), ""
+	}
+	defer f.Close()
+	sum := sha256.New()
+	_, _ = io.Copy(sum, f)
+	return file, hex.EncodeToString(sum.Sum(nil))
+})
+
+// testPlugin does what the name of an object says.
+func testPlugin() process.Plugin {
+	var r *process.Router
+	return process.Plugin{
+		Name: "test", Version: "1.2.3", Schema: `{"type": "object"}`,
+		Setup: func(ctx context.Context, router *process.Router) (process.Handler, error) {
+			var cfg struct{ Refuse, Panic, Hang bool }
+			if err := router.Config(&cfg); err != nil {
+				return nil, err
+			}
+			switch {
+			case cfg.Refuse:
+				return nil, errors.New("this configuration is refused")
+			case cfg.Panic:
+				panic("at setup")
+			case cfg.Hang:
+				<-ctx.Done()
+			}
+			r = router
+			return func(ctx context.Context, d process.Delta) ([]process.Event, error) { return act(ctx, r, d) }, nil
+		},
+		Close: func() { fmt.Fprintln(os.Stderr, "closing in good order") },
+	}
+}
+
+// act: a name is a verb, and after a dot what tells objects apart.
+func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Event, error) {
+	one := func(data any) ([]process.Event, error) {
+		return []process.Event{{Data: data, Type: "test", Subject: d.Name}}, nil
+	}
+	verb, rest, _ := strings.Cut(d.Name, ".")
+	switch verb {
+	case "crash":
+		os.Exit(3)
+	case "crashonce": // the file says that it did
+		if f, err := os.OpenFile(os.Getenv("ONCE")+rest, os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			f.Close()
+			os.Exit(4)
+		}
+	case "hang":
+		select {}
+	case "stop":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		select {} // it may take a moment
+	case "panic":
+		panic("on purpose")
+	case "fail":
+		return nil, errors.New("not this one")
+	case "retry":
+		return nil, process.Retry(errors.New("later"), 3*time.Second)
+	case "drop":
+		return nil, process.ErrDrop
+	case "nojson":
+		return one([]byte("{"))
+	case "big":
+		return one(strings.Repeat("x", 2<<20))
+	case "many":
+		return make([]process.Event, 100), nil
+	case "pid":
+		return one(os.Getpid())
+	case "environ":
+		wd, _ := os.Getwd()
+		return one(map[string]any{"environ": os.Environ(), "wd": wd, "args": os.Args})
+	case "print":
+		fmt.Println("printed to stdout " + rest)
+		fmt.Fprintln(os.Stderr, "printed to stderr "+rest)
+	case "flood": // a line far beyond any buffer, then many
+		real := os.NewFile(2, "stderr")
+		_, _ = real.WriteString(strings.Repeat("y", 1<<20) + "\n")
+		fmt.Println(strings.Repeat("z", 1<<20))
+		for i := range 1000 {
+			fmt.Println("line", i)
+			_, _ = fmt.Fprintln(real, "line", i)
+		}
+	case "spawn":
+		cmd := exec.Command("/proc/self/exe", "sleep")
+		if stdin, err := cmd.StdinPipe(); err != nil || stdin == nil {
+			return nil, err
+		}
+		if err := cmd.Start(); err != nil {
+			return nil, err
+		}
+		return one(cmd.Process.Pid)
+	case "ask":
+		return ask(ctx, r, rest)
+	}
+	return one(map[string]string{"name": d.Name, "op": d.Op.String(), "version": d.ResourceVersion})
+}
+
+// ask uses the router.
+func ask(ctx context.Context, r *process.Router, what string) ([]process.Event, error) {
+	answer := map[string]any{}
+	note := func(key string, value any, err error) {
+		if err != nil {
+			value = err.Error()
+		}
+		answer[key] = value
+	}
+	switch what {
+	case "kv":
+		value, ok, err := r.KVGet(ctx, "n")
+		note("found", ok, err)
+		note("set", true, r.KVSet(ctx, "n", append(value, 'x'), 0))
+		value, ok, err = r.KVGet(ctx, "n")
+		note("value", string(value), err)
+		note("there", ok, nil)
+		note("quota", true, r.KVSet(ctx, "big", make([]byte, 2000), time.Hour))
+		note("delete", true, r.KVDelete(ctx, "none"))
+		note("at once", true, r.KVSet(context.WithoutCancel(context.Background()), "other", []byte("1"), time.Hour))
+		note("empty key", true, r.KVSet(ctx, "", nil, 0))
+	case "kvcrash":
+		_ = r.KVSet(ctx, "lost", []byte("x"), 0)
+		os.Exit(5)
+	case "lookup":
+		objects, err := r.Lookup(ctx, "pods", "byNode", "n1")
+		note("objects", len(objects), err)
+		n, err := r.Count(ctx, "pods", "byNode", "n1")
+		note("count", n, err)
+		n, err = r.Count(ctx, "pods", "byUser", "n1")
+		note("other index", n, err)
+		o, err := r.Get(ctx, "nodes", "", "n1")
+		note("get", json.RawMessage(o), err)
+		objects, err = r.Lookup(ctx, "secrets", "", "")
+		note("other source", len(objects), err)
+		n, err = r.Count(context.WithoutCancel(context.Background()), "nodes", "", "")
+		note("outside of a call", n, err)
+	case "log":
+		note("log", true, r.Log(ctx, process.Error, "said by the plugin"))
+	}
+	return []process.Event{{Data: answer}}, nil
+}

@@ -1,0 +1,329 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
+)
+
+const (
+	// killTime is how long a process that was killed may take to be gone. It is long when the disk does not answer.
+	killTime = 10 * time.Second
+	// overhead is what a message has beside what limits.input and limits.output count.
+	overhead = 64 << 10
+	// service is the name under which a plugin's health is asked for.
+	service = "plugin"
+)
+
+// process is a plugin that runs and has taken its configuration.
+type process struct {
+	s      *settings
+	child  *child
+	folder *folder
+	host   *host
+	conn   *grpc.ClientConn
+	api    pluginv1.HandlerClient
+
+	ctx    context.Context // of what goes on beside the calls
+	cancel context.CancelFunc
+	beside sync.WaitGroup
+
+	once   sync.Once
+	lost   chan struct{} // is closed when the process is of no use any more
+	reason string        // of guests_ended_total; after lost
+	err    error         // why; after lost
+}
+
+// start starts a process and makes it ready. When it returns an error nothing is left of it.
+func start(ctx context.Context, s *settings) (*process, error) {
+	f, err := newFolder()
+	if err != nil {
+		return nil, err
+	}
+	p := &process{s: s, folder: f, lost: make(chan struct{})}
+	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if p.host, err = newHost(s, f); err != nil {
+		return nil, errors.Join(err, p.end())
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Limits.StartTimeout, fmt.Errorf("it is not ready after %v (limits.startTimeout)", s.Limits.StartTimeout))
+	defer cancel()
+	if err := p.ready(ctx); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, p.withSaid(errors.Join(err, p.end()))
+	}
+	p.beside.Go(p.watch)
+	return p, nil
+}
+
+// withSaid adds to an error the last that the plugin wrote to stderr.
+func (p *process) withSaid(err error) error {
+	if p.child == nil {
+		return err
+	}
+	if said := p.child.tail.String(); said != "" {
+		return fmt.Errorf("%w; it said: %s", err, said)
+	}
+	return err
+}
+
+// ready starts the program, finds out where it listens and gives it its configuration.
+func (p *process) ready(ctx context.Context) error {
+	cfg, err := p.handshake(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.connect(cfg.addr, cfg.ClientConfig); err != nil {
+		return err
+	}
+	p.beside.Go(func() { copyStdio(p.ctx, p.conn, p.s.lines) })
+	if err := p.check(ctx, grpc.WaitForReady(true)); err != nil {
+		return err
+	}
+	is, err := p.api.Describe(ctx, &pluginv1.DescribeRequest{})
+	if err != nil {
+		return fmt.Errorf("Describe: %w", cleanStatus(err))
+	}
+	p.s.env.Log.Info("plugin started", "plugin", clean(is.GetName(), 100), "plugin_version", clean(is.GetVersion(), 100), "pid", p.child.ID())
+	answer, err := p.api.Configure(ctx, &pluginv1.ConfigureRequest{
+		Config: p.s.text, Handler: p.s.env.Name, Cluster: p.s.env.Cluster, HostAddress: p.host.address, HostToken: p.host.token,
+	})
+	if err != nil {
+		return fmt.Errorf("Configure: %w", cleanStatus(err))
+	}
+	if text := answer.GetError(); text != "" {
+		return fmt.Errorf("config: %s", clean(text, int(p.s.Limits.Message)))
+	}
+	return nil
+}
+
+// shaken is what a handshake came to.
+type shaken struct {
+	*plugin.ClientConfig
+
+	addr net.Addr
+}
+
+// handshake starts the program and reads where it listens. Of go-plugin's client only the start is used, each client for one: its Kill waits
+// for ever for a plugin that hangs, and its connection offers what a handler does not need.
+func (p *process) handshake(ctx context.Context) (shaken, error) {
+	cmd, err := p.command()
+	if err != nil {
+		return shaken{}, err
+	}
+	p.child = newChild(cmd, p.folder.path, p.s.lines)
+	cfg := &plugin.ClientConfig{
+		HandshakeConfig:  plugin.HandshakeConfig{MagicCookieKey: pluginv1.CookieKey, MagicCookieValue: pluginv1.CookieValue},
+		VersionedPlugins: map[int]plugin.PluginSet{pluginv1.Version: {}},
+		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
+		AutoMTLS:         p.s.TLS,
+		SkipHostEnv:      true,
+		StartTimeout:     p.s.Limits.StartTimeout + time.Minute, // ours is sooner
+		Logger:           hclog.NewNullLogger(),
+		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: p.folder.path},
+		RunnerFunc: func(_ hclog.Logger, theirs *exec.Cmd, _ string) (runner.Runner, error) {
+			cmd.Env = append(cmd.Env, theirs.Env...)
+			return p.child, nil
+		},
+	}
+	type result struct {
+		addr net.Addr
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		addr, err := plugin.NewClient(cfg).Start()
+		done <- result{addr, err}
+	}()
+	var r result
+	select {
+	case r = <-done:
+	case <-ctx.Done():
+		err := p.child.kill()
+		<-done
+		return shaken{}, errors.Join(context.Cause(ctx), err)
+	}
+	switch {
+	case r.err != nil && !p.child.spoke && p.child.started:
+		r.err = p.exit()
+	case r.err != nil:
+		r.err = errors.New(strings.ReplaceAll(r.err.Error(), "\n", "; "))
+	case p.s.TLS && !p.child.secured:
+		r.err = errors.New("the plugin does not speak TLS: set tls: false if it is not written in Go")
+	}
+	return shaken{cfg, r.addr}, r.err
+}
+
+// command is the program with its arguments, environment and working folder.
+func (p *process) command() (*exec.Cmd, error) {
+	path, files, err := p.s.program.prepare(p.folder.path)
+	if err != nil {
+		return nil, err
+	}
+	cmd := &exec.Cmd{Path: path, Args: p.s.Command, Dir: p.folder.path, ExtraFiles: files, Env: []string{"TMPDIR=" + p.folder.path}}
+	for name, secret := range p.s.Env {
+		value, err := secret.Value()
+		if err != nil {
+			return nil, fmt.Errorf("env.%s: %w", name, err)
+		}
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	cmd.Env = append(cmd.Env,
+		pluginv1.MaxMessageKey+"="+strconv.Itoa(p.largest()),
+		pluginv1.MaxCallsKey+"="+strconv.Itoa(max(p.s.env.Workers, 1)))
+	return cmd, nil
+}
+
+// largest returns how many bytes a message to the plugin has at most.
+func (p *process) largest() int { return int(p.s.Limits.Input) + overhead }
+
+// connect makes the connection; it is used before it is there.
+func (p *process) connect(addr net.Addr, cfg *plugin.ClientConfig) error {
+	identity := insecure.NewCredentials()
+	if cfg.TLSConfig != nil {
+		identity = credentials.NewTLS(cfg.TLSConfig)
+	}
+	conn, err := grpc.NewClient("passthrough:///plugin",
+		grpc.WithTransportCredentials(identity),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, addr.Network(), addr.String())
+		}),
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallSendMsgSize(p.largest()), grpc.MaxCallRecvMsgSize(int(p.s.Limits.Output)+overhead)),
+		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(), grpc.WithIdleTimeout(0),
+	)
+	if err != nil {
+		return err
+	}
+	p.conn, p.api = conn, pluginv1.NewHandlerClient(conn)
+	return nil
+}
+
+// check asks whether the plugin is well.
+func (p *process) check(ctx context.Context, opts ...grpc.CallOption) error {
+	answer, err := grpc_health_v1.NewHealthClient(p.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service}, opts...)
+	if err != nil {
+		return fmt.Errorf("health: %w", cleanStatus(err))
+	}
+	if is := answer.GetStatus(); is != grpc_health_v1.HealthCheckResponse_SERVING {
+		return fmt.Errorf("health: the plugin says %s", is)
+	}
+	return nil
+}
+
+// watch notices that the process has ended, or is not well.
+func (p *process) watch() {
+	ticker := time.NewTicker(p.s.Limits.Health)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-p.ctx.Done():
+			return
+		case <-p.child.exited:
+			p.lose("exit", p.withSaid(p.exit()))
+			return
+		case <-ticker.C:
+		}
+		ctx, cancel := context.WithTimeout(p.ctx, p.s.Limits.Health)
+		err := p.check(ctx)
+		cancel()
+		if err != nil && p.ctx.Err() == nil {
+			p.lose("health", err)
+		}
+		p.measure()
+	}
+}
+
+// exit says how the process, which is gone, has ended.
+func (p *process) exit() error {
+	p.child.drain()
+	if p.child.err != nil {
+		return fmt.Errorf("the plugin has ended: %w", p.child.err)
+	}
+	return errors.New("the plugin has ended")
+}
+
+// measure reads how much memory the process has.
+func (p *process) measure() {
+	text, err := os.ReadFile(filepath.Join("/proc", p.child.ID(), "statm"))
+	var total, resident int64
+	if _, scanned := fmt.Sscan(string(text), &total, &resident); err == nil && scanned == nil {
+		p.s.env.Metrics.GuestMemory.WithLabelValues(p.s.env.Name).Set(float64(resident * int64(os.Getpagesize())))
+	}
+}
+
+// lose says that the process is of no use any more, the first time that it is called.
+func (p *process) lose(reason string, err error) {
+	p.once.Do(func() {
+		p.reason, p.err = reason, err
+		close(p.lost)
+	})
+}
+
+// stop ends the process: it may end by itself until the time is over.
+func (p *process) stop() error {
+	p.child.stop()
+	timer := time.NewTimer(p.s.Limits.StopTimeout)
+	defer timer.Stop()
+	select {
+	case <-p.child.exited:
+	case <-timer.C:
+		p.s.env.Log.Warn("plugin does not end by itself and is killed", "after", p.s.Limits.StopTimeout)
+	}
+	return p.end()
+}
+
+// end kills the process and removes what there is of it.
+func (p *process) end() (err error) {
+	p.lose("stop", context.Canceled)
+	p.cancel()
+	if p.child != nil {
+		err = p.child.kill()
+	}
+	if p.conn != nil {
+		_ = p.conn.Close()
+	}
+	if p.host != nil {
+		p.host.close()
+	}
+	p.beside.Wait()
+	return errors.Join(err, p.folder.remove())
+}
+
+// cleanStatus makes what a plugin answered fit for an error.
+func cleanStatus(err error) error {
+	if s, ok := status.FromError(err); ok {
+		return &statusError{err, s.Code().String() + ": " + clean(s.Message(), tailSize)}
+	}
+	return err
+}
+
+// statusError is an error of gRPC with a message that is bounded.
+type statusError struct {
+	err  error
+	text string
+}
+
+func (e *statusError) Error() string { return e.text }
+func (e *statusError) Unwrap() error { return e.err }

@@ -1,0 +1,70 @@
+package process_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+const stopSignal = syscall.SIGSTOP
+
+func signal(t testing.TB, pid int, s syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// gone waits until there is no such process, or only its zombie, which is somebody else's to bury.
+func gone(t testing.TB, pid int) {
+	t.Helper()
+	eventually(t, "the process ends", func() bool {
+		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || zombie(pid)
+	})
+}
+
+func pidOf(t testing.TB, b *bench) (pid int) {
+	t.Helper()
+	text := strings.TrimPrefix(b.handle("pid")[0], "ok ")
+	if err := json.Unmarshal([]byte(text), &pid); err != nil {
+		t.Fatal(text, err)
+	}
+	return pid
+}
+
+func ended(t testing.TB, b *bench, reason string) float64 {
+	t.Helper()
+	return testutil.ToFloat64(b.env.Metrics.GuestsEnded.WithLabelValues(b.env.Name, reason))
+}
+
+// eventually waits for something that another process does.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(time.Minute); !is(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+func zombie(pid int) bool { return stateOf(pid) == "Z" }
+
+// stateOf returns the letter of a process's state; empty: there is none.
+func stateOf(pid int) string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	return strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))[0]
+}

@@ -1,0 +1,217 @@
+package process_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/pkg/plugins/process"
+)
+
+// TestStartErrors: what is wrong with a plugin is said when the router starts, and nothing of it is left.
+func TestStartErrors(t *testing.T) {
+	for _, tt := range []struct {
+		role, config string
+		want         []string
+	}{
+		{"sdk", "config: {refuse: true}", []string{"config: this configuration is refused"}},
+		{"sdk", "config: {panic: true}", []string{"config: panic: at setup"}},
+		{"sdk", "config: {unknown: 1}", []string{`config: json: unknown field "unknown"`}},
+		{"sdk", "config: {hang: true}\nlimits: {startTimeout: 2s}", []string{"it is not ready after 2s (limits.startTimeout)"}},
+		{"silent", "limits: {startTimeout: 300ms}", []string{"it is not ready after 300ms (limits.startTimeout)"}},
+		{"garbage", "", []string{"Unrecognized remote plugin message: hello\uFFFD[31m, I am starting", "see docs/PLUGINS.md"}},
+		{"endless", "", []string{"Unrecognized remote plugin message: xxx"}},
+		{"ends", "", []string{"it said: cannot find my licence"}},
+		{"tcp", "tls: false", []string{"listens on tcp 127.0.0.1:", "it must be a unix socket in the folder that PLUGIN_UNIX_SOCKET_DIR names"}},
+		{"outside", "tls: false\nenv: {OUTSIDE: x}", []string{"it must be a unix socket in the folder"}},
+		{"version9", "", []string{"incompatible API version with plugin. Plugin version: 9, Client versions: [1]"}},
+		{"netrpc", "", []string{`unsupported plugin protocol "netrpc". Supported: [grpc]`}},
+		{"plain", "", []string{"the plugin does not speak TLS: set tls: false"}},
+		{"deaf", "tls: false\nlimits: {startTimeout: 1s}", []string{"it is not ready after 1s"}},
+		{"sdk", "env: {TOKEN: {env: NO_SUCH_VARIABLE_HERE}}", []string{"env.TOKEN: environment variable NO_SUCH_VARIABLE_HERE is empty or not set"}},
+	} {
+		t.Run(tt.role+" "+tt.config, func(t *testing.T) {
+			b := newBench(t)
+			h, err := b.tryOpen(tt.role, tt.config)
+			if err == nil {
+				_ = h.Close(t.Context())
+				t.Fatal("it opens")
+			}
+			contains(t, err.Error(), tt.want...)
+			b.nothingLeft()
+		})
+	}
+}
+
+// TestEnvironment: a plugin gets what the configuration lists, what the handshake needs, and nothing of the router's.
+func TestEnvironment(t *testing.T) {
+	b := newBench(t)
+	t.Setenv("ROUTER_SECRET", "do-not-hand-on")
+	t.Setenv("HANDED_ON", "yes")
+	secret := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(secret, []byte("t0ken\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.open("env: {PLAIN: value, HANDED_ON: {env: HANDED_ON}, TOKEN: {file: " + secret + "}}")
+	defer b.close()
+	got := b.handle("environ")[0]
+	contains(t, got, `"PLAIN=value"`, `"HANDED_ON=yes"`, `"TOKEN=t0ken"`, `"TMPDIR=`+b.folder+"/deltarouter-plugin-", `"wd":"`+b.folder+"/deltarouter-plugin-",
+		"PLUGIN_CLIENT_CERT=", "DELTAROUTER_MAX_MESSAGE=", "DELTAROUTER_MAX_CALLS=4")
+	for _, not := range []string{"do-not-hand-on", "PATH=/", "HOME="} {
+		if strings.Contains(got, not) {
+			t.Errorf("the plugin has %s", not)
+		}
+	}
+	if strings.Contains(b.log.String(), "t0ken") {
+		t.Error("the token is in the log")
+	}
+}
+
+// TestPrivateFolder: nobody else may look into the folder of the sockets, TLS or not.
+func TestPrivateFolder(t *testing.T) {
+	b := newBench(t)
+	b.open("tls: false")
+	defer b.close()
+	found := folders(t, b.folder)
+	if len(found) != 1 {
+		t.Fatal(found)
+	}
+	info, err := os.Stat(found[0])
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// TestFolderOfAKilledRouter: its folders are removed by the next one, and those of a living one are not.
+func TestFolderOfAKilledRouter(t *testing.T) {
+	b := newBench(t)
+	b.open("")
+	living := folders(t, b.folder)[0]
+	old := filepath.Join(b.folder, "deltarouter-plugin-1")
+	young := filepath.Join(b.folder, "deltarouter-plugin-2")
+	for _, dir := range []string{old, young} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{old, living} {
+		if err := os.Chtimes(dir, longAgo, longAgo); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.handle("crash") // the next process has a folder of its own
+	b.handle("a")
+	for dir, want := range map[string]bool{old: false, young: true} {
+		if _, err := os.Stat(dir); (err == nil) != want {
+			t.Errorf("%s is there: %v", dir, err == nil)
+		}
+	}
+	_ = os.RemoveAll(young)
+	b.close()
+}
+
+// TestAnotherProgram: what does not have the sum is not run.
+func TestAnotherProgram(t *testing.T) {
+	b := newBench(t)
+	file := filepath.Join(t.TempDir(), "plugin")
+	if err := os.WriteFile(file, []byte("#!/bin/sh\ntouch "+b.folder+"/ran\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	node := plugintest.Node(t, "{command: ["+file+"], sha256: "+strings.Repeat("0", 64)+"}")
+	if _, err := process.Factory().Open(t.Context(), node, b.env); err == nil {
+		t.Fatal("it opens")
+	} else {
+		contains(t, err.Error(), "command: "+file+" is another program than sha256 says: ")
+	}
+	if _, err := os.Stat(filepath.Join(b.folder, "ran")); err == nil {
+		t.Error("it was run")
+	}
+}
+
+// TestReplacedProgram: a process that is started again is the program that was hashed, whatever has become of the file.
+func TestReplacedProgram(t *testing.T) {
+	b := newBench(t)
+	file := filepath.Join(t.TempDir(), "plugin")
+	original, sum := self()
+	if err := os.Link(original, file); err != nil {
+		text, err := os.ReadFile(original)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, text, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := process.Factory().Open(t.Context(), plugintest.Node(t, "{command: ["+file+", sdk], sha256: "+sum+"}"), b.env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.handler = h
+	defer b.close()
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("#!/bin/sh\ntouch "+b.folder+"/ran\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b.handle("crash")
+	contains(t, b.handle("a")[0], "ok ")
+	if _, err := os.Stat(filepath.Join(b.folder, "ran")); err == nil {
+		t.Error("what was put in its place was run")
+	}
+}
+
+// TestStop: a plugin that is told to end may end in good order, and what it says then is logged.
+func TestStop(t *testing.T) {
+	b := newBench(t)
+	b.open("")
+	b.close()
+	contains(t, b.log.String(), "closing in good order")
+	if strings.Contains(b.log.String(), "is killed") {
+		t.Error("it was killed")
+	}
+}
+
+// TestBareGoPlugin: a plugin that serves by go-plugin's own means, whose output comes over its stream.
+func TestBareGoPlugin(t *testing.T) {
+	b := newBench(t)
+	h, err := b.tryOpen("bare", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.handler = h
+	contains(t, b.handle("print.y")[0], "ok ")
+	eventually(t, "what was printed is logged", func() bool {
+		return strings.Contains(b.log.String(), `from=stdout text="printed to stdout y"`) &&
+			strings.Contains(b.log.String(), `from=stderr text="printed to stderr y"`)
+	})
+	b.close()
+}
+
+// TestOutput: lines of any length are read, cut, and no more than so many a second are logged, wherever they are printed.
+func TestOutput(t *testing.T) {
+	b := newBench(t)
+	b.open("limits: {log: 50, logLine: 100}")
+	b.handle("print.x")
+	eventually(t, "what was printed is logged", func() bool {
+		return strings.Contains(b.log.String(), "printed to stdout x") && strings.Contains(b.log.String(), "printed to stderr x")
+	})
+	contains(t, b.handle("flood")[0], "ok ")
+	contains(t, b.handle("a")[0], "ok ")
+	b.close()
+	text := b.log.String()
+	contains(t, text, "lines left out")
+	if n := strings.Count(text, "msg=plugin "); n > 50*60 {
+		t.Errorf("%d lines", n)
+	}
+	for line := range strings.Lines(text) {
+		if len(line) > 500 {
+			t.Errorf("a line of %d bytes", len(line))
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = time.Second // while callers wait
+	longestOpen  = time.Minute // while they are turned away
+)
+
+// supervisor keeps a process running. The first loss is mended at once; each further one without an answer in between takes a pause, longer
+// each time. After limits.breaker of them callers are told to come back later, rather than kept waiting.
+type supervisor struct {
+	s      *settings
+	stop   context.CancelFunc
+	done   chan struct{}
+	result error // of ending the process; after done
+
+	mu       sync.Mutex
+	now      *process      // nil: none is ready
+	changed  chan struct{} // is closed when now or until do
+	failures int           // since the last answer
+	until    time.Time     // the end of the pause
+	last     error         // why there is none
+}
+
+// downError says that there is no process at the moment.
+type downError struct {
+	err  error
+	wait time.Duration
+}
+
+func (e *downError) Error() string {
+	return fmt.Sprintf("the plugin was lost again and again and is left alone for a while: %v", e.err)
+}
+func (e *downError) Unwrap() error { return e.err }
+
+// supervise starts a first process, so that a plugin that cannot start is known at once.
+func supervise(ctx context.Context, s *settings) (*supervisor, error) {
+	first, err := start(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	v := &supervisor{s: s, stop: cancel, done: make(chan struct{}), changed: make(chan struct{})}
+	v.set(first)
+	go v.run(ctx, first)
+	return v, nil
+}
+
+// run is the life of the processes, one after the other.
+func (v *supervisor) run(ctx context.Context, p *process) {
+	defer close(v.done)
+	for {
+		select {
+		case <-ctx.Done():
+			v.result = p.stop()
+			return
+		case <-p.lost:
+		}
+		v.set(nil)
+		v.s.env.Metrics.GuestsEnded.WithLabelValues(v.s.env.Name, p.reason).Inc()
+		if err := p.end(); err != nil {
+			v.s.env.Log.Error("what was left of the plugin could not be removed", "err", err)
+		}
+		if p = v.again(ctx, p.err); p == nil {
+			return
+		}
+		v.set(p)
+	}
+}
+
+// again starts a process after one was lost, however long it takes. It returns nil when the supervisor is to end.
+func (v *supervisor) again(ctx context.Context, err error) *process {
+	for {
+		pause, open := v.failed(err)
+		v.s.lines.report()
+		v.s.env.Log.Warn("plugin was lost and is started again", "pause", pause, "breaker_open", open, "err", err)
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+		var p *process
+		if p, err = start(ctx, v.s); err == nil {
+			return p
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		v.s.env.Metrics.GuestsEnded.WithLabelValues(v.s.env.Name, "start").Inc()
+		err = fmt.Errorf("starting it: %w", err)
+	}
+}
+
+// set announces which process is ready.
+func (v *supervisor) set(p *process) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.now = p
+	v.tell()
+}
+
+// tell wakes those who wait. The lock is held.
+func (v *supervisor) tell() {
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
+// failed counts a loss and returns how long to wait, and whether callers wait no longer.
+func (v *supervisor) failed(err error) (pause time.Duration, open bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.failures++
+	v.last = err
+	longest := longestPause
+	if v.open() {
+		longest = longestOpen
+	}
+	if v.failures > 1 {
+		pause = min(firstPause<<min(v.failures-2, 20), longest)
+	}
+	v.until = time.Now().Add(pause)
+	v.tell()
+	return pause, v.open()
+}
+
+// open says that callers are turned away. The lock is held.
+func (v *supervisor) open() bool { return v.s.Limits.Breaker > 0 && v.failures >= v.s.Limits.Breaker }
+
+// succeeded is called when a call was answered.
+func (v *supervisor) succeeded() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.failures = 0
+}
+
+// get returns the process, and waits for one that is being started. The error is ctx's or a downError.
+func (v *supervisor) get(ctx context.Context) (*process, error) {
+	for {
+		v.mu.Lock()
+		p, changed, open := v.now, v.changed, v.open()
+		down := &downError{v.last, max(time.Until(v.until), firstPause)}
+		v.mu.Unlock()
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case p != nil:
+			return p, nil
+		case open:
+			return nil, down
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// close ends the process. It takes no longer than limits.stopTimeout and what the system needs to kill it.
+func (v *supervisor) close(ctx context.Context) error {
+	v.mu.Lock()
+	p := v.now
+	v.mu.Unlock()
+	v.stop()
+	if p != nil {
+		hurry := context.AfterFunc(ctx, func() { p.child.signal(killGroup) })
+		defer hurry()
+	}
+	<-v.done
+	return v.result
+}

@@ -1,0 +1,161 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
+)
+
+// Server answers the router's calls for a plugin. [Serve] has one; it is exported for processtest.
+type Server struct {
+	pluginv1.UnimplementedHandlerServer
+
+	plugin      Plugin
+	configuring func() // is called before the plugin's own code; nil: nothing
+
+	mu     sync.Mutex
+	router *Router
+	handle Handler // nil: there was no Configure yet
+}
+
+// NewServer returns the server of a plugin.
+func NewServer(p Plugin) *Server { return &Server{plugin: p} }
+
+// Register lets a gRPC server answer for the plugin.
+func (s *Server) Register(g grpc.ServiceRegistrar) { pluginv1.RegisterHandlerServer(g, s) }
+
+// Close ends the plugin. It is called once.
+func (s *Server) Close() {
+	if s.plugin.Close != nil {
+		s.plugin.Close()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.router.close()
+}
+
+// Describe implements pluginv1.HandlerServer.
+func (s *Server) Describe(context.Context, *pluginv1.DescribeRequest) (*pluginv1.DescribeResponse, error) {
+	return &pluginv1.DescribeResponse{Name: s.plugin.Name, Version: s.plugin.Version, ConfigSchema: s.plugin.Schema}, nil
+}
+
+// Configure implements pluginv1.HandlerServer.
+func (s *Server) Configure(ctx context.Context, r *pluginv1.ConfigureRequest) (*pluginv1.ConfigureResponse, error) {
+	if s.configuring != nil {
+		s.configuring()
+	}
+	router, err := newRouter(r)
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	handle, err := s.setup(ctx, router)
+	if err == nil && handle == nil {
+		err = errors.New("the plugin's Setup returns no handler")
+	}
+	if err != nil {
+		router.close()
+		return &pluginv1.ConfigureResponse{Error: err.Error()}, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handle != nil {
+		router.close()
+		return nil, status.Error(codes.FailedPrecondition, "the plugin is configured already")
+	}
+	s.router, s.handle = router, handle
+	return &pluginv1.ConfigureResponse{}, nil
+}
+
+// setup makes the handler; a panic is an error.
+func (s *Server) setup(ctx context.Context, r *Router) (handle Handler, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	if s.plugin.Setup == nil {
+		return nil, errors.New("the plugin has no Setup")
+	}
+	return s.plugin.Setup(ctx, r)
+}
+
+// Handle implements pluginv1.HandlerServer.
+func (s *Server) Handle(ctx context.Context, r *pluginv1.HandleRequest) (*pluginv1.HandleResponse, error) {
+	s.mu.Lock()
+	handle := s.handle
+	s.mu.Unlock()
+	if handle == nil {
+		return nil, status.Error(codes.FailedPrecondition, "Handle before Configure")
+	}
+	ctx = context.WithValue(ctx, callKey{}, r.GetCall())
+	answer := &pluginv1.HandleResponse{}
+	for i, d := range r.GetDeltas() {
+		if err := ctx.Err(); err != nil {
+			return nil, status.FromContextError(err).Err()
+		}
+		events, err := guarded(ctx, handle, delta(d))
+		if result := resultOf(events, err); result != nil {
+			result.Delta = uint32(i)
+			answer.Results = append(answer.Results, result)
+		}
+	}
+	return answer, nil
+}
+
+// guarded calls the handler; a panic is an error, and its stack is printed.
+func guarded(ctx context.Context, handle Handler, d Delta) (events []Event, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+			debug.PrintStack()
+		}
+	}()
+	return handle(ctx, d)
+}
+
+// resultOf makes the answer for one delta; nil: it is ok, without events.
+func resultOf(events []Event, err error) *pluginv1.Result {
+	var retry *retryError
+	switch {
+	case errors.Is(err, ErrDrop):
+		return &pluginv1.Result{Verdict: pluginv1.Verdict_VERDICT_DROP}
+	case errors.As(err, &retry):
+		return &pluginv1.Result{Verdict: pluginv1.Verdict_VERDICT_RETRY, Message: err.Error(), RetryAfterMs: retry.after.Milliseconds()}
+	case err != nil:
+		return &pluginv1.Result{Verdict: pluginv1.Verdict_VERDICT_FAIL, Message: err.Error()}
+	case len(events) == 0:
+		return nil
+	}
+	result := &pluginv1.Result{}
+	for i := range events {
+		data, err := events[i].json()
+		if err != nil {
+			return &pluginv1.Result{Verdict: pluginv1.Verdict_VERDICT_FAIL, Message: fmt.Sprintf("event %d: %v", i, err)}
+		}
+		result.Events = append(result.Events, &pluginv1.Event{Type: events[i].Type, Subject: events[i].Subject, Data: data})
+	}
+	return result
+}
+
+// delta makes the author's view of what is on the wire.
+func delta(d *pluginv1.Delta) Delta {
+	of := Delta{
+		Op: Op(d.GetOp()), Source: d.GetSource(), Cluster: d.GetCluster(), Resource: d.GetResource(), Kind: d.GetKind(),
+		Namespace: d.GetNamespace(), Name: d.GetName(), UID: d.GetUid(), ResourceVersion: d.GetResourceVersion(),
+		Object: d.GetNewObject(), OldObject: d.GetOldObject(),
+		Initial: d.GetInitial(), Stale: d.GetStale(), Redelivered: d.GetRedelivered(), Seen: time.Unix(0, d.GetSeenUnixNano()),
+	}
+	if len(of.Object) == 0 {
+		of.Object = of.OldObject
+	}
+	return of
+}
