@@ -28,7 +28,7 @@ func Serve(p Plugin) {
 	end := func() {
 		once.Do(func() {
 			server.Close()
-			os.Exit(0)
+			os.Exit(0) //nolint:forbidigo // this is the end of a plugin
 		})
 	}
 	if os.Getenv(pluginv1.CookieKey) == pluginv1.CookieValue {

@@ -186,7 +186,7 @@ func (h *handler) call(ctx context.Context, batch []*event.Delta, results []plug
 func (h *handler) ask(ctx context.Context, p *process, request *pluginv1.HandleRequest) (*pluginv1.HandleResponse, error) {
 	bounded, cancel := context.WithTimeout(ctx, h.s.Limits.Timeout)
 	defer cancel()
-	stop := context.AfterFunc(p.ctx, cancel) // the process is ended
+	stop := context.AfterFunc(p.ctx, cancel) //nolint:contextcheck // when the process is ended, so is the call
 	defer stop()
 	answer, err := p.api.Handle(bounded, request)
 	if err == nil {

@@ -32,7 +32,9 @@ func TestDeltasAndVerdicts(t *testing.T) {
 	b.open("")
 	defer b.close()
 	got := b.handle("web", "fail", "retry", "drop", "panic", "nojson", "many", "web.2")
-	about := func(i int, name string) string { return fmt.Sprintf(`process "legacy": added pods default/%s@%d: `, name, i) }
+	about := func(i int, name string) string {
+		return fmt.Sprintf(`process "legacy": added pods default/%s@%d: `, name, i)
+	}
 	for i, want := range []string{
 		`ok {"name":"web","op":"added","version":"1"}`,
 		"fail ", "retry ", "drop", "fail ", "fail ", "fail ",

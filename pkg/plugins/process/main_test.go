@@ -28,17 +28,20 @@ import (
 
 // The test's binary is the plugin, too: with an argument that names one of these.
 var roles = map[string]func(){
-	"sdk":      func() { process.Serve(testPlugin()) },
-	"silent":   func() { wait() },
-	"garbage":  func() { fmt.Println("hello\x1b[31m, I am starting"); wait() },
-	"endless":  func() { fmt.Print(strings.Repeat("x", 1<<20)); wait() },
-	"ends":     func() { fmt.Fprintln(os.Stderr, "cannot find my licence"); os.Exit(3) },
-	"tcp":      func() { listen("tcp", "127.0.0.1:0") },
-	"outside":  func() { listen("unix", filepath.Join(os.TempDir(), "..", "outside-"+hex.EncodeToString([]byte(os.Getenv("OUTSIDE"))))) },
+	"sdk":     func() { process.Serve(testPlugin()) },
+	"silent":  func() { wait() },
+	"garbage": func() { fmt.Println("hello\x1b[31m, I am starting"); wait() },
+	"endless": func() { fmt.Print(strings.Repeat("x", 1<<20)); wait() },
+	"ends":    func() { fmt.Fprintln(os.Stderr, "cannot find my licence"); os.Exit(3) },
+	"tcp":     func() { listen("tcp", "127.0.0.1:0") },
+	"outside": func() {
+		listen("unix", filepath.Join(os.TempDir(), "..", "outside-"+hex.EncodeToString([]byte(os.Getenv("OUTSIDE")))))
+	},
 	"version9": func() { fmt.Println("1|9|unix|" + os.Getenv("PLUGIN_UNIX_SOCKET_DIR") + "/x|grpc"); wait() },
 	"netrpc":   func() { fmt.Println("1|1|unix|" + os.Getenv("PLUGIN_UNIX_SOCKET_DIR") + "/x|netrpc"); wait() },
-	"plain":    func() { os.Unsetenv("PLUGIN_CLIENT_CERT"); process.Serve(testPlugin()) },
+	"plain":    func() { _ = os.Unsetenv("PLUGIN_CLIENT_CERT"); process.Serve(testPlugin()) },
 	"deaf":     func() { listen("unix", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "deaf")) },
+	"leaves":   func() { fmt.Println("1|1|unix|" + os.Getenv("PLUGIN_UNIX_SOCKET_DIR") + "/x|grpc") },
 	"sleep":    func() { wait() },
 	"bare":     bare,
 }
@@ -59,7 +62,9 @@ func (*barePlugin) GRPCServer(_ *plugin.GRPCBroker, g *grpc.Server) error {
 	return nil
 }
 
-func (*barePlugin) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) { return nil, nil }
+func (*barePlugin) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, nil
+}
 
 func wait() { _, _ = io.Copy(io.Discard, os.Stdin); select {} }
 
@@ -166,12 +171,12 @@ func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Eve
 		fmt.Println("printed to stdout " + rest)
 		fmt.Fprintln(os.Stderr, "printed to stderr "+rest)
 	case "flood": // a line far beyond any buffer, then many
-		real := os.NewFile(2, "stderr")
-		_, _ = real.WriteString(strings.Repeat("y", 1<<20) + "\n")
+		direct := os.NewFile(2, "stderr")
+		_, _ = direct.WriteString(strings.Repeat("y", 1<<20) + "\n")
 		fmt.Println(strings.Repeat("z", 1<<20))
 		for i := range 1000 {
 			fmt.Println("line", i)
-			_, _ = fmt.Fprintln(real, "line", i)
+			_, _ = fmt.Fprintln(direct, "line", i)
 		}
 	case "spawn":
 		cmd := exec.Command("/proc/self/exe", "sleep")

@@ -67,9 +67,6 @@ func start(ctx context.Context, s *settings) (*process, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Limits.StartTimeout, fmt.Errorf("it is not ready after %v (limits.startTimeout)", s.Limits.StartTimeout))
 	defer cancel()
 	if err := p.ready(ctx); err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
 		return nil, p.withSaid(errors.Join(err, p.end()))
 	}
 	p.beside.Go(p.watch)
@@ -96,20 +93,40 @@ func (p *process) ready(ctx context.Context) error {
 	if err := p.connect(cfg.addr, cfg.ClientConfig); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p.beside.Go(func() { // else a process that ends now would be waited for until the time is over
+		select {
+		case <-p.child.exited:
+			cancel(p.exit())
+		case <-ctx.Done():
+		}
+	})
+	if err := p.configure(ctx); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	return nil
+}
+
+// configure waits until the plugin answers, and gives it its configuration.
+func (p *process) configure(ctx context.Context) error {
 	p.beside.Go(func() { copyStdio(p.ctx, p.conn, p.s.lines) })
 	if err := p.check(ctx, grpc.WaitForReady(true)); err != nil {
 		return err
 	}
 	is, err := p.api.Describe(ctx, &pluginv1.DescribeRequest{})
 	if err != nil {
-		return fmt.Errorf("Describe: %w", cleanStatus(err))
+		return fmt.Errorf("calling Describe: %w", cleanStatus(err))
 	}
 	p.s.env.Log.Info("plugin started", "plugin", clean(is.GetName(), 100), "plugin_version", clean(is.GetVersion(), 100), "pid", p.child.ID())
 	answer, err := p.api.Configure(ctx, &pluginv1.ConfigureRequest{
 		Config: p.s.text, Handler: p.s.env.Name, Cluster: p.s.env.Cluster, HostAddress: p.host.address, HostToken: p.host.token,
 	})
 	if err != nil {
-		return fmt.Errorf("Configure: %w", cleanStatus(err))
+		return fmt.Errorf("calling Configure: %w", cleanStatus(err))
 	}
 	if text := answer.GetError(); text != "" {
 		return fmt.Errorf("config: %s", clean(text, int(p.s.Limits.Message)))

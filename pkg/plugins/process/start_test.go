@@ -30,6 +30,7 @@ func TestStartErrors(t *testing.T) {
 		{"netrpc", "", []string{`unsupported plugin protocol "netrpc". Supported: [grpc]`}},
 		{"plain", "", []string{"the plugin does not speak TLS: set tls: false"}},
 		{"deaf", "tls: false\nlimits: {startTimeout: 1s}", []string{"it is not ready after 1s"}},
+		{"leaves", "tls: false\nlimits: {startTimeout: 1h}", []string{"the plugin has ended"}},
 		{"sdk", "env: {TOKEN: {env: NO_SUCH_VARIABLE_HERE}}", []string{"env.TOKEN: environment variable NO_SUCH_VARIABLE_HERE is empty or not set"}},
 	} {
 		t.Run(tt.role+" "+tt.config, func(t *testing.T) {

@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"io"
 	"log/slog"
 
 	"google.golang.org/grpc"
@@ -41,7 +40,7 @@ func copyStdio(ctx context.Context, conn *grpc.ClientConn, l *lines) {
 		if channel == stdioStderr {
 			to = stderr
 		}
-		_, _ = io.WriteString(to, string(data))
+		_, _ = to.Write(data)
 	}
 }
 
