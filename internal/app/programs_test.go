@@ -72,11 +72,11 @@ handlers:
 			if err := os.WriteFile(config, []byte(yaml), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			problems, _ := app.Check(t.Context(), config, app.Components{
+			found := app.Check(t.Context(), config, app.Components{
 				Handlers: []plugins.Factory[plugins.Handler]{process.Factory()}, Sinks: []plugins.Factory[plugins.Sink]{discard.Factory()},
 			}, app.CheckOptions{})
 			got := ""
-			for _, p := range problems {
+			for _, p := range found.Problems {
 				got += strings.ReplaceAll(strings.TrimPrefix(p.Error(), config+":"), dir, ".")
 			}
 			want := tt.want

@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 	"pkg/plugins/*":          {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson"},
 	"pkg/plugins/wasm":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/timer", "pkg/plugins/wasm/meter"},
 	"pkg/plugins/wasm/meter": {},
-	"pkg/plugins/process":    {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "proto/..."},
+	"pkg/plugins/process":    {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/timer", "proto/..."},
 	"pkg/plugins/emit":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/expr"},
 	"pkg/plugins/plugintest": {"pkg/plugins", "pkg/event", "pkg/config"},
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // Config is what stands below `process:` in the configuration.
@@ -176,7 +177,10 @@ func open(ctx context.Context, node config.Node, env plugins.Env) (plugins.Handl
 		return nil, err
 	}
 	p := programs(node)[0]
-	s := &settings{Config: c, text: string(pluginConfig), env: env, lines: newLines(env.Log, &c.Limits)}
+	s := &settings{Config: c, text: string(pluginConfig), env: env, lines: newLines(env.Log, &c.Limits), clock: env.Clock}
+	if s.clock == nil {
+		s.clock = timer.Real()
+	}
 	if s.program, err = loadProgram(p.File, p.SHA256); err != nil {
 		return nil, fmt.Errorf("command: %w", err)
 	}
@@ -195,4 +199,5 @@ type settings struct {
 	env     plugins.Env
 	program *program
 	lines   *lines
+	clock   timer.Clock
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // logged is a log that a test reads.
@@ -57,7 +58,7 @@ func newBench(t testing.TB) *bench {
 	}
 	t.Cleanup(func() { os.RemoveAll(folder) })
 	t.Setenv("TMPDIR", folder)
-	b := &bench{t: t, folder: folder, log: &logged{}, memory: kv.New(false)}
+	b := &bench{t: t, folder: folder, log: &logged{}, memory: kv.New(timer.Real(), false)}
 	b.env = plugins.Env{
 		Name: "legacy", Cluster: "test", Log: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Metrics: metrics.New(), Stdout: io.Discard, Workers: 4, KV: b.memory, Lookup: caches{},

@@ -90,7 +90,7 @@ func (h *host) begin() (id uint64, o *overlay) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last++
-	o = &overlay{kv: h.s.env.KV, limit: int64(h.s.Limits.KV)}
+	o = &overlay{kv: h.s.env.KV, clock: h.s.clock, limit: int64(h.s.Limits.KV)}
 	h.calls[h.last] = o
 	return h.last, o
 }
@@ -164,7 +164,7 @@ func (h *host) memory(call uint64, key string) (*overlay, error) {
 	case key == "" || len(key) > maxKey:
 		return nil, status.Errorf(codes.InvalidArgument, "a key has 1 to %d bytes", maxKey)
 	case call == 0:
-		return &overlay{kv: h.s.env.KV, limit: int64(h.s.Limits.KV), atOnce: true}, nil
+		return &overlay{kv: h.s.env.KV, clock: h.s.clock, limit: int64(h.s.Limits.KV), atOnce: true}, nil
 	}
 	return h.call(call)
 }
@@ -190,7 +190,7 @@ func (h *host) KVSet(_ context.Context, r *pluginv1.KVSetRequest) (*pluginv1.KVS
 	}
 	w := plugins.KVWrite{Key: r.GetKey(), Value: slices.Clone(r.GetValue())}
 	if ttl := r.GetTtlMs(); 0 < ttl && ttl < int64(maxTTL/time.Millisecond) {
-		w.Expires = time.Now().Round(0).Add(time.Duration(ttl) * time.Millisecond)
+		w.Expires = h.s.clock.Now().Round(0).Add(time.Duration(ttl) * time.Millisecond)
 	}
 	return &pluginv1.KVSetResponse{}, kvError(o.put(w))
 }

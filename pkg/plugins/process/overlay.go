@@ -3,15 +3,16 @@ package process
 import (
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // overlay is what a call has written to the handler's memory: seen by the call itself, by others once it has succeeded. It is safe for
 // concurrent use.
 type overlay struct {
 	kv     plugins.KV // nil if the handler has none
+	clock  timer.Clock
 	limit  int64
 	atOnce bool // there is no call: what is written takes effect now
 
@@ -28,7 +29,7 @@ func (o *overlay) get(key string) ([]byte, bool) {
 	defer o.mu.Unlock()
 	if i, ok := o.latest[key]; ok {
 		w := &o.writes[i]
-		return w.Value, !w.Delete && (w.Expires.IsZero() || time.Now().Before(w.Expires))
+		return w.Value, !w.Delete && (w.Expires.IsZero() || o.clock.Now().Before(w.Expires))
 	}
 	return o.kv.Get(key)
 }
