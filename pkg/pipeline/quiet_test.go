@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,9 +103,10 @@ func TestDebounceKey(t *testing.T) {
 func TestDebounceRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &times{began: time.Now()}
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		s.refuse = func(event.Event) error {
-			if down {
+			if down.Load() {
 				return errDown
 			}
 			return nil
@@ -117,7 +119,7 @@ func TestDebounceRetry(t *testing.T) {
 		b.admit(delta(t, event.Updated, "a", 2, 3))
 		pass(2 * time.Second)
 		b.admit(delta(t, event.Updated, "a", 3, 4))
-		down = false
+		down.Store(false)
 		pass(2 * time.Second)
 		if got := s.noted(); len(got) != 1 || !strings.HasSuffix(got[0], " a@2") {
 			t.Errorf("before the quiet period is over: %q", got)
@@ -287,9 +289,9 @@ func groups(s *times, fails func(string) error) pipeline.Route {
 func TestGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &times{began: time.Now()}
-		down := false
+		var down atomic.Bool
 		s.refuse = func(event.Event) error {
-			if down {
+			if down.Load() {
 				return errDown
 			}
 			return nil
@@ -305,14 +307,14 @@ func TestGroups(t *testing.T) {
 		pass(10 * time.Second)
 		equal(t, "sink", s.noted(), "5s c0 c1 c2 c3+0@13", "10s a1 a2 a1+0@5", "10s b1+0@4", "15s c4+0@14")
 		b.balanced("r")
-		down = true
+		down.Store(true)
 		b.admit(delta(t, event.Updated, "a1", 5, 20), delta(t, event.Updated, "a2", 3, 21))
 		pass(15 * time.Second)
 		b.admit(delta(t, event.Updated, "a3", 3, 22))
 		if n := b.Owed("r"); n != 3 {
 			t.Errorf("%d are owed while the sink is down", n)
 		}
-		down = false
+		down.Store(false)
 		pass(5 * time.Second)
 		if got := s.noted(); len(got) != 5 || !strings.HasSuffix(got[4], " a1 a2+0@21") {
 			t.Errorf("when the sink is back: %q", got)
@@ -330,9 +332,9 @@ func TestGroups(t *testing.T) {
 func TestGroupsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &times{began: time.Now()}
-		calls := 0
+		var calls atomic.Int32
 		r := groups(s, func(group string) error {
-			if calls++; strings.HasPrefix(group, "a") && calls < 4 {
+			if n := calls.Add(1); strings.HasPrefix(group, "a") && n < 4 {
 				return plugins.Reject(errors.New("no"))
 			}
 			return nil
@@ -342,7 +344,7 @@ func TestGroupsFail(t *testing.T) {
 		pass(time.Minute)
 		equal(t, "sink", s.noted(), "10s b1+0@4")
 		equal(t, "letters", b.letters.got(), "a1@2 ", "a2@3 ")
-		calls = 10
+		calls.Store(10)
 		for _, letter := range b.letters.all {
 			if err := b.Redeliver(t.Context(), letter); err != nil {
 				t.Fatal(err)
@@ -466,9 +468,10 @@ func TestTooOld(t *testing.T) {
 	for _, onFailure := range []pipeline.OnFailure{pipeline.DeadLetter, pipeline.Pause} {
 		synctest.Test(t, func(t *testing.T) {
 			s, ok := &sink{}, &sink{}
-			down := true
+			var down atomic.Bool
+			down.Store(true)
 			s.refuse = func(event.Event) error {
-				if down {
+				if down.Load() {
 					return errDown
 				}
 				return nil
@@ -486,7 +489,7 @@ func TestTooOld(t *testing.T) {
 					t.Errorf("the letter says %q", l.Error)
 				}
 			}
-			down = false
+			down.Store(false)
 			pass(time.Minute)
 			b.admit(delta(t, event.Added, "b", 0, 3))
 			pass(time.Minute)
