@@ -80,7 +80,7 @@ func (r *router) resyncSource(ctx context.Context, name string, ask api.Resync) 
 	var admit informer.Admit
 	if ask.Route != "" {
 		admit = func(ctx context.Context, d *event.Delta) (func(), error) {
-			commit, err := r.pipeline.AdmitTo(ctx, ask.Route, d)
+			commit, err := r.pipeline.RemindTo(ctx, ask.Route, d)
 			if err != nil {
 				err = fmt.Errorf("route %q: %w", ask.Route, err)
 			}

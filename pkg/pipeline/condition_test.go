@@ -381,6 +381,32 @@ func TestConditionTable(t *testing.T) {
 	})
 }
 
+// TestConditionAgain: what is put through a route once more changes nothing where nothing has changed; who asks to be reminded is.
+func TestConditionAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{}
+		b := start(t, pipeline.Route{Name: "r", Ops: edges, Handler: flags, Sinks: to(s), When: pipeline.When{Filter: whenOn}})
+		b.admit(lampDelta(t, event.Added, "a", 1, true), lampDelta(t, event.Added, "b", 2, false))
+		pass(time.Second)
+		for _, admit := range []func(context.Context, string, *event.Delta) (func(), error){b.AdmitTo, b.RemindTo} {
+			for _, d := range []*event.Delta{lampDelta(t, event.Sync, "a", 1, true), lampDelta(t, event.Sync, "b", 2, false)} {
+				commit, err := admit(t.Context(), "r", d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if commit != nil {
+					commit()
+				}
+			}
+			pass(time.Second)
+		}
+		expectData(t, s, "entered a@1", "entered a@1 repeat 1")
+		if all, ok := b.Active("r"); !ok || len(all) != 1 || all[0].Key.Name != "a" || all[0].State != "told" || all[0].Repeat != 1 {
+			t.Errorf("active: %+v, %v", all, ok)
+		}
+	})
+}
+
 // TestGone: what is deleted is told of once it has been gone for as long as the route says, unless an object of its name, or of its key,
 // comes back: across restarts, in which it may come back too.
 func TestGone(t *testing.T) {

@@ -24,7 +24,7 @@ func (p *Pipeline) AdmitTo(ctx context.Context, name string, d *event.Delta) (co
 		return nil, ErrNoRoute
 	}
 	if r.isLevel() {
-		return p.admitLevel(ctx, r, d, verdict{remind: true})
+		return p.admitLevel(ctx, r, d, verdict{})
 	}
 	m := filters.Match{Verdict: filters.Unready}
 	if r.table.Ready(0) {
@@ -76,6 +76,14 @@ func (p *Pipeline) AwaitRoom(ctx context.Context, name string) error {
 
 // laden reports whether the route owes so much that what can wait should.
 func (r *route) laden() bool { return r.q.tailed() || 2*r.q.headLen() > r.cfg.Capacity }
+
+// RemindTo is [Pipeline.AdmitTo], but that a route with a condition tells once more what holds still.
+func (p *Pipeline) RemindTo(ctx context.Context, name string, d *event.Delta) (commit func(), err error) {
+	if r := p.route(name); r != nil && r.isLevel() {
+		return p.admitLevel(ctx, r, d, verdict{remind: true})
+	}
+	return p.AdmitTo(ctx, name, d)
+}
 
 // SourcesOf returns where a route gets its deltas from; nil: there is no such route.
 func (p *Pipeline) SourcesOf(name string) []string {
