@@ -24,7 +24,7 @@ type absent struct {
 }
 
 func (r *route) newAbsent() {
-	ab := &absent{caughtUp: r.cfg.When.CaughtUp == nil}
+	ab := &absent{}
 	ab.Absences = rules.NewAbsences(r.cfg.Gone, r.parent.wheel, ab.due)
 	ab.owner.Store(r)
 	r.absent = ab

@@ -48,7 +48,7 @@ type level struct {
 	*rules.Conditions
 
 	owner    atomic.Pointer[route]
-	caughtUp bool
+	caughtUp bool               // never before Start
 	held     []*rules.Condition // due before it had caught up
 	looked   bool               // all objects were looked at
 	first    bool               // nobody has looked before, so that what holds is not new
@@ -67,7 +67,7 @@ func (r *route) conditionConfig() rules.ConditionConfig {
 
 // newLevel gives a route with a condition what it knows: nothing.
 func (r *route) newLevel() {
-	lv := &level{caughtUp: r.cfg.When.CaughtUp == nil && r.cfg.Ready == nil, looked: r.cfg.Ready == nil && !r.cfg.Known, first: true}
+	lv := &level{looked: r.cfg.Ready == nil && !r.cfg.Known, first: true}
 	lv.Conditions = rules.NewConditions(r.conditionConfig(), r.parent.wheel, r.parent.census, func(_ *rules.Conditions, c *rules.Condition) { lv.due(c) })
 	lv.owner.Store(r)
 	r.level = lv

@@ -20,6 +20,8 @@ const (
 	flagInitial     = 1
 	flagStale       = 2
 	flagRedelivered = 4
+	flagLate        = 8
+	flagRepeat      = 16
 )
 
 // The fields of a delta's meta table.
@@ -33,6 +35,7 @@ const (
 	metaUID
 	metaResourceVersion
 	metaSeen
+	metaSince
 )
 
 // The verdicts.
@@ -187,6 +190,8 @@ func (s *server) delta(in []byte, i uint32) Delta {
 		Initial:     flags&flagInitial != 0,
 		Stale:       flags&flagStale != 0,
 		Redelivered: flags&flagRedelivered != 0,
+		Late:        flags&flagLate != 0,
+		Repeat:      flags&flagRepeat != 0,
 	}
 	if len(d.Object) == 0 {
 		d.Object = d.OldObject
@@ -205,6 +210,9 @@ func (s *server) delta(in []byte, i uint32) Delta {
 	d.UID, d.ResourceVersion = string(field(metaUID)), string(field(metaResourceVersion))
 	if seen := field(metaSeen); len(seen) == 8 {
 		d.Seen = time.Unix(0, int64(le.Uint64(seen))).UTC()
+	}
+	if since := field(metaSince); len(since) == 8 {
+		d.Since = time.Unix(0, int64(le.Uint64(since))).UTC()
 	}
 	return d
 }

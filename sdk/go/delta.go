@@ -14,7 +14,9 @@ const (
 	Updated
 	Deleted
 	Deselected
-	Sync // nothing happened: a resync puts every object through again
+	Sync    // nothing happened: a resync puts every object through again
+	Entered // of a route with a condition (when): it holds
+	Left    // of a route with a condition: it was told as Entered, and holds no longer
 )
 
 // String returns the op as the router's configuration spells it: lower case.
@@ -30,13 +32,17 @@ func (op Op) String() string {
 		return "deselected"
 	case Sync:
 		return "sync"
+	case Entered:
+		return "entered"
+	case Left:
+		return "left"
 	}
 	return fmt.Sprintf("op(%d)", uint8(op))
 }
 
 // ParseOp is the inverse of [Op.String].
 func ParseOp(name string) (Op, bool) {
-	for op := Added; op <= Sync; op++ {
+	for op := Added; op <= Left; op++ {
 		if op.String() == name {
 			return op, true
 		}
@@ -66,6 +72,11 @@ type Delta struct {
 	Initial     bool // the object was there before the router was, and is put through for the first time
 	Stale       bool // the change was inferred from a list: OldObject is the last state known rather than the last there was
 	Redelivered bool // put through again from the dead letters; the object may have moved on since
+
+	// Of a route with a condition: Late says that Entered was due while the router was down, Repeat that it was told before, and Since
+	// when the condition began to hold; zero: the router does not say.
+	Late, Repeat bool
+	Since        time.Time
 
 	Seen time.Time // when the router received the change
 

@@ -20,6 +20,8 @@ const (
 	flagInitial     = 1
 	flagStale       = 2
 	flagRedelivered = 4
+	flagLate        = 8
+	flagRepeat      = 16
 )
 
 // The fields of the meta table that are the same for most deltas of a batch, and come first. They are followed by namespace, name,
@@ -36,6 +38,9 @@ type sizer struct {
 func (s *sizer) delta(d *event.Delta) int {
 	o := d.Object()
 	n := recordSize + align(metaSize) + 8 + 8
+	if !d.Since.IsZero() {
+		n += 8 + 8 + 8
+	}
 	if r := o.Resource(); r != s.resource || d.Source != s.source {
 		s.resource, s.source = r, d.Source
 		n += len(d.Source) + len(r.Cluster) + len(r.Group) + len(r.Version) + len(r.Resource) + 2 + len(r.Kind)
@@ -100,6 +105,12 @@ func deltaFlags(d *event.Delta) (flags uint16) {
 	if d.Redelivered {
 		flags |= flagRedelivered
 	}
+	if d.Late {
+		flags |= flagLate
+	}
+	if d.Repeat > 0 {
+		flags |= flagRepeat
+	}
 	return flags
 }
 
@@ -121,9 +132,13 @@ func (e *encoder) meta(d *event.Delta, object int) int {
 	e.share(d.Source, o.Resource())
 	e.pad()
 	at := e.end
-	table := e.buf[at:][:metaSize]
-	e.end += metaSize
-	binary.LittleEndian.PutUint32(table, metaFields)
+	size, fields := metaSize, uint32(metaFields)
+	if !d.Since.IsZero() { // one more, which others do without
+		size, fields = metaSize+8, metaFields+1
+	}
+	table := e.buf[at:][:size]
+	e.end += size
+	binary.LittleEndian.PutUint32(table, fields)
 	copy(table[4:], e.shared[:])
 	rest := table[4+len(e.shared):]
 	text, key := o.JSON(), o.Key()
@@ -134,6 +149,11 @@ func (e *encoder) meta(d *event.Delta, object int) int {
 	e.refer(rest[32:], 8)
 	binary.LittleEndian.PutUint64(e.buf[e.end:], uint64(d.Seen.UnixNano()))
 	e.end += 8
+	if fields > metaFields {
+		e.refer(rest[40:], 8)
+		binary.LittleEndian.PutUint64(e.buf[e.end:], uint64(d.Since.UnixNano()))
+		e.end += 8
+	}
 	return at
 }
 
