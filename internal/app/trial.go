@@ -233,7 +233,7 @@ func (t *Trial) look(ctx context.Context, route string) error {
 			}
 		}
 	}
-	look.End(func(string) bool { return true }) //nolint:contextcheck // what is due is due
+	look.End(func(string) bool { return true })
 	return nil
 }
 

@@ -236,7 +236,7 @@ func (l *looker) round(ctx context.Context) error {
 			return fmt.Errorf("source %q: %w", source, err)
 		}
 	}
-	look.End(func(source string) bool { //nolint:contextcheck // what is due is due
+	look.End(func(source string) bool {
 		status, ok := l.factory.Status(source)
 		return ok && status.Synced
 	})

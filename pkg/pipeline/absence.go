@@ -95,7 +95,7 @@ func (ab *absent) due(a *rules.Absence) {
 
 // lasts owes what was held long enough. It returns false if it has to be looked at again.
 func (r *route) lasts(ab *absent, a *rules.Absence) bool {
-	v := r.verdict(r.parent.timeContext(), a.Delta(), filters.Match{Verdict: filters.Matched})
+	v := r.verdict(timeContext{}, a.Delta(), filters.Match{Verdict: filters.Matched})
 	there := r.cfg.When.Object != nil && r.cfg.When.Object(a.Delta().Source, a.Delta().Key()) != nil
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -234,7 +234,7 @@ func (r *route) fire(lv *level, c *rules.Condition) bool {
 	o, source := c.Object(), c.Source()
 	r.mu.Unlock()
 
-	v := r.verdict(r.parent.timeContext(), &event.Delta{Source: source, Op: event.Entered, New: o, Seen: r.now()}, filters.Match{Verdict: filters.Matched})
+	v := r.verdict(timeContext{}, &event.Delta{Source: source, Op: event.Entered, New: o, Seen: r.now()}, filters.Match{Verdict: filters.Matched})
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -245,11 +245,6 @@ func (r *route) fire(lv *level, c *rules.Condition) bool {
 		r.tellEdges([]*event.Delta{edge}, &v)
 	}
 	return true
-}
-
-// timeContext is the context of what time does, which nobody calls.
-func (p *Pipeline) timeContext() context.Context {
-	return context.TODO() //nolint:forbidigo // as promised
 }
 
 // learn makes sure that there is more of the object of a restored condition than who it is. If the object is not there any more, without
@@ -277,7 +272,7 @@ func (r *route) catchUp(ctx context.Context) {
 			return
 		}
 	}
-	r.catchUpAbsent() //nolint:contextcheck // what is due is due
+	r.catchUpAbsent()
 	r.mu.Lock()
 	lv := r.level
 	if lv == nil || lv.caughtUp {
@@ -292,7 +287,7 @@ func (r *route) catchUp(ctx context.Context) {
 	lv.caughtUp = true
 	held := lv.release()
 	r.mu.Unlock()
-	lv.dueAll(held) //nolint:contextcheck // what is due is due
+	lv.dueAll(held)
 }
 
 // caughtUp notes that catchUp has ended.
