@@ -94,6 +94,8 @@ func (ab *absent) due(a *rules.Absence) {
 }
 
 // lasts owes what was held long enough. It returns false if it has to be looked at again.
+//
+//nolint:contextcheck,nolintlint // nobody calls what time does; the one linter heeds this where the other does not see it
 func (r *route) lasts(ab *absent, a *rules.Absence) bool {
 	v := r.verdict(timeContext{}, a.Delta(), filters.Match{Verdict: filters.Matched})
 	there := r.cfg.When.Object != nil && r.cfg.When.Object(a.Delta().Source, a.Delta().Key()) != nil

@@ -215,6 +215,8 @@ func (lv *level) due(c *rules.Condition) {
 }
 
 // fire owes what a condition tells whose time has come. It returns false if it has to be looked at again. The keys are asked without the lock.
+//
+//nolint:contextcheck,nolintlint // nobody calls what time does; the one linter heeds this where the other does not see it
 func (r *route) fire(lv *level, c *rules.Condition) bool {
 	r.mu.Lock()
 	if r.level != lv {
