@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestRules runs the cases of every rule in examples/rules. A rule is short, router check has nothing to say about it, and docs/RULES.md has
+// the very text of it.
+func TestRules(t *testing.T) {
+	t.Chdir("../..")
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"test", "-v", "examples/rules/..."}, &stdout, &stderr); code != 0 {
+		t.Errorf("exit code %d\n%s%s", code, &stdout, &stderr)
+	}
+	files, err := filepath.Glob("examples/rules/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, "_test.yaml") })
+	if len(files) < 10 {
+		t.Error("there are only", files)
+	}
+	told := told(t)
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		if !strings.Contains(stdout.String(), "ok   examples/rules/"+name+"_test.yaml ") {
+			t.Errorf("%s has no cases", file)
+		}
+		var out, complaints bytes.Buffer
+		if code := run(t.Context(), []string{"check", "-config", file}, &out, &complaints); code != 0 || complaints.Len() > 0 {
+			t.Errorf("%s: exit code %d\n%s", file, code, &complaints)
+		}
+		_, route, ok := strings.Cut(mustRead(t, file), "\nroutes:\n")
+		if n := strings.Count(route, "\n"); !ok || n > 12 || strings.Count(route, "- name: ") != 1 {
+			t.Errorf("%s: the rule has %d lines: it has at most 12, and stands last", file, n)
+		}
+		if want := ruleOf(t, file); told[name] != want {
+			t.Errorf("docs/RULES.md has of %s\n%s\nnot\n%s", name, told[name], want)
+		}
+		delete(told, name)
+	}
+	for name := range told {
+		t.Errorf("docs/RULES.md has a rule %s that is not in examples/rules", name)
+	}
+}
+
+// ruleOf returns the part of a rule's file that docs/RULES.md shows: from its defines, or its route, on.
+func ruleOf(t *testing.T, file string) string {
+	text := mustRead(t, file)
+	at := regexp.MustCompile(`(?m)^(define|routes):$`).FindStringIndex(text)
+	if at == nil {
+		t.Fatalf("%s has no routes", file)
+	}
+	return text[at[0]:]
+}
+
+// told returns the rules that docs/RULES.md shows, by the name of their files.
+func told(t *testing.T) map[string]string {
+	all := make(map[string]string)
+	rule := regexp.MustCompile("(?s)\n### [^\n]*\n\n[^`]*?\\(\\.\\./examples/rules/([a-z-]+)\\.yaml\\)[^\n]*\n.*?```yaml\n(.*?)```\n")
+	for _, found := range rule.FindAllStringSubmatch(mustRead(t, "docs/RULES.md"), -1) {
+		all[found[1]] = found[2]
+	}
+	return all
+}
