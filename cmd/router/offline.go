@@ -219,5 +219,8 @@ func printExplanation(stdout io.Writer, e app.Explanation) {
 			}
 		}
 		_ = w.Flush()
+		for _, then := range r.Then {
+			fmt.Fprintf(stdout, "  → %s\n", then)
+		}
 	}
 }

@@ -126,7 +126,7 @@ func (c *compiler) adviseFilter(ctx context.Context, r *config.Route) {
 }
 
 func (c *compiler) never(ctx context.Context, e *config.Expr, source string, on []string) (expr.Never, bool) {
-	explainer, err := c.env.Explain(e.Text, source)
+	explainer, err := c.env.Explain(e.Text, expr.Filter, source)
 	if err != nil {
 		return expr.Never{}, false // as for several sources, whose expressions may be compiled otherwise
 	}

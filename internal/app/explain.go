@@ -28,6 +28,9 @@ const (
 	MatchesNot   = "no match"
 	MatchUnknown = "unknown"
 	MatchFails   = "error"
+
+	Holds    = "holds" // of a route with a condition
+	HoldsNot = "does not hold"
 )
 
 // Explanation says why each route wants a delta or not.
@@ -39,15 +42,16 @@ type Explanation struct {
 
 // RouteExplanation says why one route wants a delta or not.
 type RouteExplanation struct {
-	Route   string `json:"route"`
-	Verdict string `json:"verdict"`
-	Tests   []Test `json:"tests"`
+	Route   string   `json:"route"`
+	Verdict string   `json:"verdict"`
+	Tests   []Test   `json:"tests"`
+	Then    []string `json:"then,omitempty"` // what rules about time make of it
 }
 
 // Test is one of the conditions of a route, all of which have to be true.
 type Test struct {
-	What   string  `json:"what"` // from, namespaces, labelSelector, fieldSelector, on or filter
-	Text   string  `json:"text"` // a filter has a Test for each conjunct
+	What   string  `json:"what"` // from, namespaces, labelSelector, fieldSelector, on, filter or when
+	Text   string  `json:"text"` // a filter, or a condition, has a Test for each conjunct
 	At     string  `json:"at,omitempty"`
 	Result string  `json:"result"`
 	Reason string  `json:"reason,omitempty"` // why there is no result
@@ -95,32 +99,48 @@ func (o *offline) route(ctx context.Context, route *config.Route, d *event.Delta
 		return e, nil
 	}
 	e.selected(o.cfg.Sources[d.Source], d.Object())
+	if route.When != nil {
+		return e, o.condition(ctx, route, d, &e)
+	}
 	e.test("on", strings.Join(route.On, ", "), slices.Contains(route.On, d.Op.String()))
-	if route.Filter == nil {
-		return e, nil
+	if route.Filter != nil {
+		filter, err := o.compile(ctx, "filter", route.Filter, expr.Filter, route, d, &e)
+		if err != nil {
+			return e, err
+		}
+		matches, err := filter.Match(ctx, expr.Input{Delta: d})
+		result, _ := resultOf(matches, err, filter.Sources())
+		if e.Verdict == Matches {
+			e.Verdict = map[string]string{Yes: Matches, No: MatchesNot, Absent: MatchesNot, Unknown: MatchUnknown, Fails: MatchFails}[result]
+		}
 	}
-	text, sources := route.Filter.For(d.Source), route.From
-	if route.Filter.By != nil {
-		sources = []string{d.Source}
-	}
-	filter, err := o.env.Compile(text.Text, expr.Filter, sources...)
-	if err != nil {
-		return e, problemsOf(o.cfg, text, sources, err)
-	}
-	explainer, err := o.env.Explain(text.Text, d.Source)
-	if err != nil {
-		return e, problemsOf(o.cfg, text, []string{d.Source}, err)
-	}
-	in := expr.Input{Delta: d}
-	for _, f := range explainer.All(ctx, in) {
-		e.Tests = append(e.Tests, o.conjunct(text, f, filter.Sources()))
-	}
-	matches, err := filter.Match(ctx, in)
-	result, _ := resultOf(matches, err, filter.Sources())
 	if e.Verdict == Matches {
-		e.Verdict = map[string]string{Yes: Matches, No: MatchesNot, Absent: MatchesNot, Unknown: MatchUnknown, Fails: MatchFails}[result]
+		return e, o.waits(ctx, route, d, &e)
 	}
 	return e, nil
+}
+
+// compile compiles a filter or a condition, and adds what becomes of each conjunct.
+func (o *offline) compile(ctx context.Context, what string, f *config.Filter, usage expr.Usage, route *config.Route, d *event.Delta, e *RouteExplanation) (*expr.Program, error) {
+	text, sources := f.For(d.Source), route.From
+	if f.By != nil {
+		sources = []string{d.Source}
+	}
+	program, err := o.env.Compile(text.Text, usage, sources...)
+	if err != nil {
+		return nil, problemsOf(o.cfg, text, sources, err)
+	}
+	if d.New == nil && usage == expr.When {
+		return program, nil // what is gone is not asked
+	}
+	explainer, err := o.env.Explain(text.Text, usage, d.Source)
+	if err != nil {
+		return nil, problemsOf(o.cfg, text, []string{d.Source}, err)
+	}
+	for _, f := range explainer.All(ctx, expr.Input{Delta: d}) {
+		e.Tests = append(e.Tests, o.conjunct(what, text, f, program.Sources()))
+	}
+	return program, nil
 }
 
 func (e *RouteExplanation) test(what, text string, holds bool) {
@@ -160,11 +180,11 @@ func (f fieldsOf) Get(path string) string {
 }
 
 // conjunct makes a test of what was found out about a part of a filter, which looks things up in these sources.
-func (o *offline) conjunct(filter *config.Expr, f expr.Finding, lookups []string) Test {
-	t := Test{What: "filter", Text: f.Text}
+func (o *offline) conjunct(what string, filter *config.Expr, f expr.Finding, lookups []string) Test {
+	t := Test{What: what, Text: f.Text}
 	at := *filter
 	if define, ok := o.cfg.Define[f.Define]; ok {
-		at, t.What = define, "filter: "+f.Define
+		at, t.What = define, what+": "+f.Define
 	}
 	p := at.Problem(f.Line, f.Column, "")
 	t.At = fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -167,7 +168,7 @@ func (o *offline) delta(source string) (*event.Delta, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the object: %w", err)
 	}
-	d := &event.Delta{Source: source, Op: o.op, New: object}
+	d := &event.Delta{Source: source, Op: o.op, New: object, Seen: time.Now()}
 	switch {
 	case o.op == event.Deleted || o.op == event.Deselected:
 		d.New, d.Old = nil, object

@@ -149,7 +149,7 @@ func (t *tap) show(ctx context.Context, d *event.Delta, show func(api.Tapped) er
 		if err := t.judge(ctx, route, d, &tapped); err != nil {
 			return err
 		}
-		if tapped.Verdict == MatchesNot && !t.query.Rejected {
+		if (tapped.Verdict == MatchesNot || tapped.Verdict == HoldsNot) && !t.query.Rejected {
 			continue
 		}
 		tapped.Missed = t.missed.Swap(0)
@@ -163,6 +163,12 @@ func (t *tap) show(ctx context.Context, d *event.Delta, show func(api.Tapped) er
 // judge finds out what a route makes of a delta.
 func (t *tap) judge(ctx context.Context, route *config.Route, d *event.Delta, tapped *api.Tapped) error {
 	switch {
+	case route.When != nil && d.New == nil:
+		tapped.Verdict, tapped.Why = HoldsNot, d.Op.String()
+		return nil
+	case route.When != nil:
+		tapped.Verdict = Holds
+		return t.ask(ctx, route, route.When.For(d.Source), expr.When, d, tapped)
 	case !slices.Contains(route.On, d.Op.String()):
 		tapped.Verdict, tapped.Why = MatchesNot, "on: "+strings.Join(route.On, ", ")
 		return nil
@@ -172,12 +178,17 @@ func (t *tap) judge(ctx context.Context, route *config.Route, d *event.Delta, ta
 	case route.Filter == nil:
 		return nil
 	}
-	filter, key := route.Filter.For(d.Source), [2]string{route.Name, d.Source}
+	return t.ask(ctx, route, route.Filter.For(d.Source), expr.Filter, d, tapped)
+}
+
+// ask asks a filter, or a condition.
+func (t *tap) ask(ctx context.Context, route *config.Route, filter *config.Expr, usage expr.Usage, d *event.Delta, tapped *api.Tapped) error {
+	key := [2]string{route.Name, d.Source}
 	explainer := t.explainers[key]
 	if explainer == nil {
 		env, err := t.inventory.routes()
 		if err == nil {
-			explainer, err = env.Explain(filter.Text, d.Source)
+			explainer, err = env.Explain(filter.Text, usage, d.Source)
 		}
 		if err != nil {
 			return fmt.Errorf("route %q: %w", route.Name, err)
@@ -193,7 +204,10 @@ func (t *tap) judge(ctx context.Context, route *config.Route, d *event.Delta, ta
 		at = define
 	}
 	p := at.Problem(f.Line, f.Column, "")
-	tapped.Verdict, tapped.Why, tapped.At = MatchesNot, f.Text, fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+	if tapped.Verdict = MatchesNot; usage == expr.When {
+		tapped.Verdict = HoldsNot
+	}
+	tapped.Why, tapped.At = f.Text, fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 	if _, tapped.Reason = resultOf(false, f.Err, nil); f.Err != nil && !errors.Is(f.Err, expr.ErrAbsent) {
 		tapped.Verdict = MatchFails
 	}

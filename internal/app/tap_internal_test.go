@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/api"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -26,6 +27,7 @@ routes:
   - {name: gone, from: things, on: deleted, to: out}
   - {name: big, from: things, filter: 'op != "sync" && big', to: out}
   - {name: odd, from: things, filter: 'object.n / object.zero == 1', to: out}
+  - {name: near, from: others, when: 'object.n > 3 && now > timestamp("2020-01-01T00:00:00Z")', check: 1h, to: out}
 `
 
 // tapping is a router that has nothing but a configuration.
@@ -46,7 +48,7 @@ func tapping(t *testing.T) *router {
 
 func added(t *testing.T, source, fields string) *event.Delta {
 	t.Helper()
-	return &event.Delta{Source: source, Op: event.Added, New: parse(t, source, `{"metadata":{"name":"x","uid":"u","resourceVersion":"7"},`+fields+`}`)}
+	return &event.Delta{Source: source, Op: event.Added, New: parse(t, source, `{"metadata":{"name":"x","uid":"u","resourceVersion":"7"},`+fields+`}`), Seen: time.Now()}
 }
 
 // TestTap: of each delta a tap tells what the routes make of it, and which condition was not met.
@@ -57,7 +59,10 @@ func TestTap(t *testing.T) {
 		want  string
 	}{
 		{api.TapQuery{}, added(t, "things", `"n":4,"big":1,"zero":1`), "all: match| big: match|"},
-		{api.TapQuery{}, added(t, "others", `"n":4,"zero":1`), "all: match|"},
+		{api.TapQuery{}, added(t, "others", `"n":4,"zero":1`), "all: match| near: holds|"},
+		{api.TapQuery{Route: "near"}, added(t, "others", `"n":3`), ""},
+		{api.TapQuery{Rejected: true, Route: "near"}, added(t, "others", `"n":3`), "near: does not hold object.n > 3 config.yaml:10:39|"},
+		{api.TapQuery{Rejected: true, Route: "near"}, &event.Delta{Source: "others", Op: event.Deleted, Old: added(t, "others", `"n":4`).New}, "near: does not hold deleted|"},
 		{
 			api.TapQuery{Rejected: true},
 			added(t, "things", `"n":4,"zero":0`),
@@ -74,7 +79,9 @@ func TestTap(t *testing.T) {
 		err := r.tap(ctx, c.query, func(tapped api.Tapped) error {
 			if tapped == (api.Tapped{}) {
 				r.taps.offer(c.delta)
-				r.taps.offer(&event.Delta{Source: "things", Op: event.Deleted, Old: parse(t, "things", `{"metadata":{"name":"end"},"n":1}`)})
+				for _, source := range []string{"things", "others"} {
+					r.taps.offer(&event.Delta{Source: source, Op: event.Added, New: parse(t, source, `{"metadata":{"name":"end"},"n":4}`), Seen: time.Now()})
+				}
 				return nil
 			}
 			if tapped.Key == "end" {

@@ -30,7 +30,7 @@ type Tapped struct {
 	UID             string    `json:"uid,omitempty"`
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
 	Route           string    `json:"route"`
-	Verdict         string    `json:"verdict"`          // match, no match or error
+	Verdict         string    `json:"verdict"`          // match, no match or error; of a condition holds, does not hold or error
 	Why             string    `json:"why,omitempty"`    // the first condition that is not met, as in the configuration
 	At              string    `json:"at,omitempty"`     // file:line:column of it
 	Reason          string    `json:"reason,omitempty"` // why it has no value

@@ -52,8 +52,8 @@ type Operand struct {
 	Err  error  // why it has none
 }
 
-// Explainer evaluates a filter conjunct by conjunct, to tell people why it matches or not. What the filter says is the filter's own
-// business: false && error is false. It is immutable and safe for concurrent use.
+// Explainer evaluates a filter, or a condition, conjunct by conjunct, to tell people why it matches or not. What the filter says is the
+// filter's own business: false && error is false. It is immutable and safe for concurrent use.
 type Explainer struct {
 	terms []term
 }
@@ -66,12 +66,12 @@ type term struct {
 	operands []term // without operands of their own
 }
 
-// Explain takes a filter apart. The error is that of [Env.Compile].
-func (e *Env) Explain(text, source string) (*Explainer, error) {
-	if _, err := e.Compile(text, Filter, source); err != nil {
+// Explain takes a [Filter] or [When] apart. The error is that of [Env.Compile].
+func (e *Env) Explain(text string, usage Usage, source string) (*Explainer, error) {
+	if _, err := e.Compile(text, usage, source); err != nil {
 		return nil, err
 	}
-	s := splitter{env: e, scope: e.scopeOf(source), source: source}
+	s := splitter{env: e, scope: e.scopeOf(source), source: source, usage: usage}
 	if err := s.split("", text); err != nil {
 		return nil, err
 	}
@@ -137,6 +137,7 @@ type splitter struct {
 	env    *Env
 	scope  *scope
 	source string
+	usage  Usage
 	terms  []term
 }
 
@@ -189,7 +190,7 @@ func conjuncts(e ast.Expr, info *ast.SourceInfo) (leaves []ast.Expr, cuts []int)
 
 // add adds the term of a region of the text.
 func (s *splitter) add(region piece, leaf ast.Expr, tree *cel.Ast) error {
-	t, err := s.term(region, Filter)
+	t, err := s.term(region, s.usage)
 	if err != nil {
 		return err
 	}

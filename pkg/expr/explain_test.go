@@ -13,7 +13,7 @@ import (
 // findings prints what an Explainer says of the object web, a line for each conjunct and for each operand.
 func findings(t *testing.T, text string) string {
 	t.Helper()
-	x, err := environment(t).Explain(text, "pods")
+	x, err := environment(t).Explain(text, expr.Filter, "pods")
 	if err != nil {
 		return "refused: " + err.Error()
 	}
@@ -86,7 +86,7 @@ func TestExplainAgrees(t *testing.T) {
 			if err != nil {
 				t.Fatal(text, err)
 			}
-			x, err := env.Explain(text, "pods")
+			x, err := env.Explain(text, expr.Filter, "pods")
 			if err != nil {
 				t.Fatal(text, err)
 			}
@@ -157,7 +157,7 @@ func FuzzExplain(f *testing.F) {
 		if err != nil {
 			return
 		}
-		x, err := env.Explain(text, "pods")
+		x, err := env.Explain(text, expr.Filter, "pods")
 		if err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}

@@ -183,7 +183,7 @@ func (l *linker) variable(u unit, e ast.Expr) {
 		}
 	case nameNow:
 		l.uses = append(l.uses, name)
-		if l.usage != When {
+		if l.usage != When && l.usage != Value {
 			l.problem(u, e, "now exists in when only, whose value is looked at again and again; a delta is the same whenever it is looked at")
 		}
 	case nameSince, nameLate, nameRepeat, nameSuppressed, nameObjects:

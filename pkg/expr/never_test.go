@@ -47,7 +47,7 @@ func TestNever(t *testing.T) {
 		{`changed("spec") || object.a == 1`, expr.Domain{Ops: []event.Op{event.Deleted}}, ""},
 		{`changed("spec")`, expr.Domain{Ops: []event.Op{event.Added}}, ""},
 	} {
-		x, err := environment(t).Explain(c.text, "pods")
+		x, err := environment(t).Explain(c.text, expr.Filter, "pods")
 		if err != nil {
 			t.Fatal(c.text, err)
 		}
@@ -76,7 +76,7 @@ func TestNeverIsTrue(t *testing.T) {
 			Ops:        rapid.SliceOfNDistinct(rapid.SampledFrom(ops), 1, 3, rapid.ID).Draw(rt, "ops"),
 			Namespaces: rapid.SampledFrom([][]string{nil, {"a"}, {"a", "c"}}).Draw(rt, "namespaces"),
 		}
-		x, err := env.Explain(text, "pods")
+		x, err := env.Explain(text, expr.Filter, "pods")
 		if err != nil {
 			rt.Fatal(text, err)
 		}
