@@ -20,6 +20,7 @@ const getUsage = `Usage:
   router get SOURCE [NAME]                     what the router has cached of a source
   router get SOURCE -index INDEX=VALUE         what one of its indexes has under a value
   router get SOURCE -filter EXPRESSION         what matches, as a route's filter with op "sync" would
+  router get -active ROUTE                     for which objects the condition of a route (when) holds: since when, and when it is told
 
 Flags:
   -config FILE         the running router's configuration, to find listen.api
@@ -39,8 +40,9 @@ const getPage = 500
 type get struct {
 	remote
 
-	query api.Query
-	named bool // by NAME: one object is meant
+	query  api.Query
+	named  bool   // by NAME: one object is meant
+	active string // the route that is asked about; empty: none is
 }
 
 // getObjects asks the running router for objects.
@@ -56,7 +58,10 @@ func getObjects(ctx context.Context, args []string, stdout, stderr io.Writer) in
 		return exitUsage
 	}
 	do := g.objects
-	if g.query.Source == "" {
+	switch {
+	case g.active != "":
+		do = g.actives
+	case g.query.Source == "":
 		do = g.sources
 	}
 	if err := do(ctx); err != nil {
@@ -73,12 +78,15 @@ func (g *get) parse(args []string) error {
 	index := flags.String("index", "", "")
 	flags.StringVar(&g.query.Namespace, "n", "", "")
 	flags.StringVar(&g.query.Filter, "filter", "", "")
+	flags.StringVar(&g.active, "active", "", "")
 	names, err := intersperse(flags, args)
 	switch {
 	case err != nil:
 		return err
 	case len(names) == 1 && names[0] == "help":
 		return flag.ErrHelp
+	case g.active != "" && (len(names) > 0 || *index != "" || g.query.Filter != "" || g.query.Namespace != ""):
+		return errors.New("-active ROUTE stands alone: all objects of the route are shown")
 	case len(names) > 2:
 		return fmt.Errorf("unexpected argument %q: one source and one name", names[2])
 	case len(names) == 0 && (*index != "" || g.query.Filter != "" || g.query.Namespace != ""):

@@ -48,9 +48,23 @@ func (s *shelf) Query(_ context.Context, q api.Query) (api.Answer, error) {
 	return answer, nil
 }
 
+// active has two objects of the route down, on two pages.
+func active(q api.ActiveQuery) (items []api.Active, more bool, err error) {
+	now := time.Now()
+	switch {
+	case q.Route == "calm":
+		return nil, false, nil
+	case q.Route != "down":
+		return nil, false, &api.QueryError{Message: "there is no route " + q.Route, Unknown: true}
+	case q.After == (api.Active{}):
+		return []api.Active{{Source: "nodes", Name: "n1", Since: now.Add(-5 * time.Hour), State: "told", Reported: true, Remind: now.Add(150 * time.Minute), Repeats: 2}}, true, nil
+	}
+	return []api.Active{{Source: "pods", Namespace: "ns", Name: "p1", Since: now.Add(-3 * time.Hour), State: "pending", Due: now.Add(-time.Minute)}}, false, nil
+}
+
 func TestGet(t *testing.T) {
 	addr, s := "unix:"+filepath.Join(t.TempDir(), "api.sock"), &shelf{}
-	server := api.NewControl(api.ControlConfig{Addr: addr, Cache: s, Log: slog.New(slog.DiscardHandler)})
+	server := api.NewControl(api.ControlConfig{Addr: addr, Cache: s, Active: active, Log: slog.New(slog.DiscardHandler)})
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -94,6 +108,18 @@ func TestGet(t *testing.T) {
 		},
 		{args: []string{"pods", "-filter", "object.x", "-api", addr}, stderr: "No objects.\n", asked: api.Query{Filter: "object.x"}},
 		{args: []string{"pods", "-index", "byNode=a=b", "-api", addr}, stdout: "p2", asked: api.Query{Index: "byNode", Value: "a=b"}},
+		{
+			args: []string{"-active", "down", "-api", addr},
+			stdout: "SOURCE  NAMESPACE  NAME  STATE    SINCE  DUE    REMINDER  REPEATS\n" +
+				"nodes   -          n1    told     5h     -      in 2h     2\npods    ns         p1    pending  3h     in 0s  -         0\n",
+		},
+		{args: []string{"-active", "down", "-o", "name", "-api", addr}, stdout: "n1\nns/p1\n"},
+		{args: []string{"-active", "down", "-o", "yaml", "-api", addr}, stdout: "\n- due: "},
+		{args: []string{"-active", "down", "-o", "json", "-api", addr}, stdout: ",\n{\"source\":\"pods\",\"namespace\":\"ns\",\"name\":\"p1\",\"since\":"},
+		{args: []string{"-active", "calm", "-o", "json", "-api", addr}, stdout: "[]\n"},
+		{args: []string{"-active", "calm", "-api", addr}, stderr: "It holds for no object.\n"},
+		{args: []string{"-active", "up", "-api", addr}, code: 1, stderr: "router get: there is no route up\n"},
+		{args: []string{"-active", "down", "pods", "-api", addr}, code: 2, stderr: "stands alone"},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			s.asked = api.Query{}
@@ -106,7 +132,7 @@ func TestGet(t *testing.T) {
 			if s.asked != c.asked {
 				t.Errorf("asked %+v, want %+v", s.asked, c.asked)
 			}
-			if out := stdout.Bytes(); code == 0 && bytes.HasPrefix(out, []byte("{")) && !json.Valid(out) {
+			if out := stdout.Bytes(); code == 0 && (bytes.HasPrefix(out, []byte("{")) || bytes.HasPrefix(out, []byte("["))) && !json.Valid(out) {
 				t.Errorf("not JSON: %s", out)
 			}
 		})

@@ -80,7 +80,8 @@ func TestShippedConfigs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, ok := strings.Cut(string(readme), "```yaml\n")
+	_, rest, _ := strings.Cut(string(readme), "## An example\n")
+	_, rest, ok := strings.Cut(rest, "```yaml\n")
 	if !ok {
 		t.Fatal("README.md has no YAML example")
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -46,6 +47,28 @@ func TestRules(t *testing.T) {
 	}
 	for name := range told {
 		t.Errorf("docs/RULES.md has a rule %s that is not in examples/rules", name)
+	}
+}
+
+// TestRuleOfReadme: README.md and docs/RULES.md begin with the same rule, which router check accepts.
+func TestRuleOfReadme(t *testing.T) {
+	var rules []string
+	for _, file := range []string{"../../README.md", "../../docs/RULES.md"} {
+		_, rest, _ := strings.Cut(mustRead(t, file), "```yaml\n")
+		rule, _, _ := strings.Cut(rest, "```\n")
+		rules = append(rules, rule)
+	}
+	if rules[0] != rules[1] || strings.Count(rules[0], "\n") > 10 {
+		t.Errorf("README.md has\n%s\ndocs/RULES.md\n%s", rules[0], rules[1])
+	}
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	text := "version: 1\nsources: {nodes: {resource: v1/nodes}}\nsinks: {pager: {stdout: {}}}\n" + rules[0]
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"check", "-config", file}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+		t.Errorf("exit code %d\n%s", code, &stderr)
 	}
 }
 

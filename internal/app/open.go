@@ -187,7 +187,7 @@ func (r *router) openProbes(ctx context.Context) error {
 }
 
 func (r *router) openAPI(ctx context.Context) error {
-	cfg := api.ControlConfig{Addr: r.plan.config.Listen.API, Status: r.status, Reload: r.askReload, Resync: r.resync, Cache: newStock(r), Tap: r.tap, Log: r.log}
+	cfg := api.ControlConfig{Addr: r.plan.config.Listen.API, Status: r.status, Reload: r.askReload, Resync: r.resync, Cache: newStock(r), Tap: r.tap, Active: r.active, Log: r.log}
 	if r.state != nil {
 		cfg.DeadLetters = letterDesk{r, r.synced}
 	}

@@ -32,6 +32,9 @@ type ControlConfig struct {
 	Resync func(ctx context.Context, ask Resync) (Resynced, error)
 	Cache  Cache // what is cached
 	Tap    Tap   // what goes by. Called from any goroutine
+	// Active returns the objects for which the condition of a route holds, and whether there are more behind. An error that is a
+	// *[QueryError] is the asker's fault, as all are. Called from any goroutine.
+	Active func(q ActiveQuery) (items []Active, more bool, err error)
 	Log    *slog.Logger
 }
 
@@ -43,6 +46,7 @@ type control struct {
 	resync  func(ctx context.Context, ask Resync) (Resynced, error)
 	cache   Cache
 	tap     Tap
+	active  func(q ActiveQuery) (items []Active, more bool, err error)
 	closing chan struct{} // closed when the server closes, for answers that have no end
 }
 
@@ -54,6 +58,7 @@ type control struct {
 //	GET  /api/v1/sources                                       {"sources": [SourceInfo…]}
 //	GET  /api/v1/sources/{source}?namespace=&name=&filter=&limit=&continue=   Answer
 //	GET  /api/v1/sources/{source}/indexes/{index}?value=&…     Answer; the parameters of a source too
+//	GET  /api/v1/routes/{route}/active?limit=&continue=        ActiveAnswer
 //	GET  /api/v1/tap?route=&rejected=                          a Tapped on each line, without an end
 //	GET  /api/v1/deadletters?route=&after=&limit=              {"letters": [Letter…], "next": after-of-the-next-page}
 //	GET  /api/v1/deadletters/{id}                              Letter, with its objects
@@ -63,7 +68,7 @@ type control struct {
 // An error is {"error": text} with a status of 4xx or 5xx. There is no authentication: whoever reaches the socket or the loopback
 // address may use it. Web pages may not: a request has to name a loopback host, and a POST to be of type application/json.
 func NewControl(cfg ControlConfig) *Server {
-	c := &control{letters: cfg.DeadLetters, status: cfg.Status, reload: cfg.Reload, resync: cfg.Resync, cache: cfg.Cache, tap: cfg.Tap, closing: make(chan struct{})}
+	c := &control{letters: cfg.DeadLetters, status: cfg.Status, reload: cfg.Reload, resync: cfg.Resync, cache: cfg.Cache, tap: cfg.Tap, active: cfg.Active, closing: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/tap", c.stream)
 	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, c.status()) })
@@ -72,6 +77,7 @@ func NewControl(cfg ControlConfig) *Server {
 	mux.HandleFunc("GET /api/v1/sources", c.sources)
 	mux.HandleFunc("GET /api/v1/sources/{source}", c.query)
 	mux.HandleFunc("GET /api/v1/sources/{source}/indexes/{index}", c.query)
+	mux.HandleFunc("GET /api/v1/routes/{route}/active", c.actives)
 	mux.HandleFunc("GET /api/v1/deadletters", c.list)
 	mux.HandleFunc("GET /api/v1/deadletters/{id}", c.show)
 	mux.HandleFunc("POST /api/v1/deadletters/retry", c.retry)

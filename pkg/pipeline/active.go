@@ -21,26 +21,45 @@ type Holding struct {
 	Repeat int       // how often it was told again
 }
 
-// Active returns for which objects the condition of a route holds, by source, namespace and name. ok is false if there is no such route, or
-// it has no condition.
-func (p *Pipeline) Active(name string) (all []Holding, ok bool) {
+// compare orders holdings by source, namespace and name.
+func (h *Holding) compare(o *Holding) int {
+	return cmp.Or(strings.Compare(h.Source, o.Source), strings.Compare(h.Key.Namespace, o.Key.Namespace), strings.Compare(h.Key.Name, o.Key.Name))
+}
+
+// Active returns for which objects the condition of a route holds, by source, namespace and name: the first ones behind after, which is
+// that of the page before, at most limit. more: there are others behind these. ok is false if there is no such route, or it has no condition.
+func (p *Pipeline) Active(name string, after Holding, limit int) (page []Holding, more, ok bool) {
 	r := p.route(name)
 	if r == nil || !r.isLevel() {
-		return nil, false
+		return nil, false, false
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.level == nil {
-		return nil, true
+	if r.level != nil {
+		page = r.level.page(after, limit+1, r.now())
 	}
-	now := r.now()
-	for c := range r.level.All() {
-		all = append(all, r.level.holding(c, now))
+	r.mu.Unlock()
+	if more = len(page) > limit; more {
+		page = page[:limit]
 	}
-	slices.SortFunc(all, func(a, b Holding) int {
-		return cmp.Or(strings.Compare(a.Source, b.Source), strings.Compare(a.Key.Namespace, b.Key.Namespace), strings.Compare(a.Key.Name, b.Key.Name))
-	})
-	return all, true
+	return page, more, true
+}
+
+// page returns the first n behind after. It is called under the lock, and keeps few of many.
+func (lv *level) page(after Holding, n int, now time.Time) (found []Holding) {
+	order := func(a, b Holding) int { return a.compare(&b) }
+	full := false // found began with n in order, and what is behind the last of these is no matter
+	for c := range lv.All() {
+		h := lv.holding(c, now)
+		if h.compare(&after) <= 0 || full && h.compare(&found[n-1]) >= 0 {
+			continue
+		}
+		if found = append(found, h); len(found) == 2*n {
+			slices.SortFunc(found, order)
+			found, full = found[:n], true
+		}
+	}
+	slices.SortFunc(found, order)
+	return found[:min(n, len(found))]
 }
 
 func (lv *level) holding(c *rules.Condition, now time.Time) Holding {

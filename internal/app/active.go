@@ -1,0 +1,40 @@
+package app
+
+import (
+	"slices"
+
+	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+)
+
+// active tells the API for which objects the condition of a route holds.
+func (r *router) active(q api.ActiveQuery) (items []api.Active, more bool, err error) {
+	after := pipeline.Holding{Source: q.After.Source, Key: event.Key{Namespace: q.After.Namespace, Name: q.After.Name}}
+	page, more, ok := r.pipeline.Active(q.Route, after, q.Limit)
+	if !ok {
+		var known []string
+		for _, route := range r.objects.Load().config.Routes {
+			known = append(known, route.Name)
+		}
+		if slices.Contains(known, q.Route) {
+			return nil, false, &api.QueryError{Message: "route " + q.Route + " has no condition: it has no when"}
+		}
+		return nil, false, unknown("there is no route %q%s", q.Route, config.Suggest(q.Route, known))
+	}
+	for i := range page {
+		h := &page[i]
+		a := api.Active{
+			Source: h.Source, Namespace: h.Key.Namespace, Name: h.Key.Name, UID: h.UID, Since: h.Since.UTC(), State: h.State,
+			Reported: h.State == "told", Repeats: h.Repeat,
+		}
+		if h.State == "pending" {
+			a.Due = h.Due.UTC()
+		} else if !h.Due.IsZero() {
+			a.Remind = h.Due.UTC()
+		}
+		items = append(items, a)
+	}
+	return items, more, nil
+}

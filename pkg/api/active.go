@@ -1,0 +1,111 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// ActiveQuery asks for which objects the condition of a route holds.
+type ActiveQuery struct {
+	Route string
+	Limit int    // most objects of the answer, 1 to 1000
+	After Active // go on behind this one, of which source, namespace and name count; the zero Active: from the beginning
+}
+
+// Active is one object for which the condition of a route holds.
+type Active struct {
+	Source    string    `json:"source"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name"`
+	UID       string    `json:"uid,omitempty"`
+	Since     time.Time `json:"since"`           // when it began to hold
+	State     string    `json:"state"`           // pending, told, skipped (it held before the route looked) or suppressed (by a limit)
+	Reported  bool      `json:"reported"`        // entered was told, so that left will be
+	Due       time.Time `json:"due,omitzero"`    // when entered is told, if it holds until then
+	Remind    time.Time `json:"remind,omitzero"` // when it is told again
+	Repeats   int       `json:"repeats"`         // how often it was told again
+}
+
+// ActiveAnswer is a page of what an [ActiveQuery] asks for, in the order of sources, namespaces and names. An object for which the condition
+// holds throughout comes once.
+type ActiveAnswer struct {
+	Route    string   `json:"route"`
+	Items    []Active `json:"items"`
+	Continue string   `json:"continue,omitempty"` // the parameter for the next page; empty: this is the last
+}
+
+// token is the parameter continue for what comes behind a.
+func (a *Active) token() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(a.Source + "\x00" + a.Namespace + "\x00" + a.Name))
+}
+
+// parseActive reads the parameters of a request. The route is part of its path.
+func parseActive(route, parameters string) (q ActiveQuery, err error) {
+	q = ActiveQuery{Route: route, Limit: defaultLimit}
+	values, err := url.ParseQuery(parameters)
+	if err != nil {
+		return q, fmt.Errorf("the parameters: %w", err)
+	}
+	for name, all := range values {
+		switch {
+		case name != "limit" && name != "continue":
+			return q, fmt.Errorf("unknown parameter %q; there are limit, continue", name)
+		case len(all) > 1:
+			return q, fmt.Errorf("parameter %s is there twice", name)
+		}
+	}
+	limit, err := number(values.Get("limit"), defaultLimit)
+	if err != nil || limit < 1 || limit > maxLimit {
+		return q, fmt.Errorf("limit: %q is no number from 1 to %d", values.Get("limit"), maxLimit)
+	}
+	q.Limit = int(limit)
+	token := values.Get("continue")
+	if token == "" {
+		return q, nil
+	}
+	text, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	parts := strings.Split(string(text), "\x00")
+	if err != nil || len(parts) != 3 || parts[0] == "" || parts[2] == "" {
+		return q, errors.New("continue: this is no token of a page before")
+	}
+	q.After = Active{Source: parts[0], Namespace: parts[1], Name: parts[2]}
+	return q, nil
+}
+
+func (c *control) actives(w http.ResponseWriter, r *http.Request) {
+	q, err := parseActive(r.PathValue("route"), r.URL.RawQuery)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err)
+		return
+	}
+	items, more, err := c.active(q)
+	wrong, is := errors.AsType[*QueryError](err)
+	switch {
+	case is && wrong.Unknown:
+		fail(w, http.StatusNotFound, err)
+	case err != nil:
+		fail(w, http.StatusBadRequest, err)
+	default:
+		answer := ActiveAnswer{Route: q.Route, Items: append([]Active{}, items...)}
+		if more {
+			answer.Continue = items[len(items)-1].token()
+		}
+		reply(w, http.StatusOK, answer)
+	}
+}
+
+// Active returns one page of the objects for which the condition of a route holds. The next is that with token as the page's Continue; the
+// first has none.
+func (c *Client) Active(ctx context.Context, q ActiveQuery, token string) (answer ActiveAnswer, err error) {
+	values := url.Values{"limit": {fmt.Sprint(min(max(q.Limit, 1), maxLimit))}}
+	if token != "" {
+		values.Set("continue", token)
+	}
+	return answer, c.call(ctx, http.MethodGet, "/api/v1/routes/"+url.PathEscape(q.Route)+"/active?"+values.Encode(), nil, &answer)
+}
