@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the handlers of examples/plugins into bin/plugins: a guest as NAME.wasm, a native plugin (it speaks go-plugin) as NAME.
+# Builds the handlers of examples/plugins into bin/plugins: a guest as NAME.wasm, a native plugin (it imports sdk/process, or is a main.py) as NAME.
 #
 # A module whose language is not Go stands built in the repository, beside its source, so that tests and users need no toolchain but
 # Go's. Its NAME.wasm.sum says of which files it was made, and with what. Where the machine has the toolchain it is built again and
@@ -101,7 +101,7 @@ compile() {
 
 # go_plugin FOLDER
 go_plugin() {
-	if grep -qs hashicorp/go-plugin "$1/go.mod"; then
+	if grep -qs sdk/process "$1"/*.go; then
 		CGO_ENABLED=0 go build -C "$1" -trimpath -ldflags '-s -w' -o "$out/$(basename "$1")" .
 	else
 		# c-shared makes a reactor: it is started once and then called per batch, where a command would end after main.
@@ -164,5 +164,6 @@ for dir in "$@"; do
 		*.ts) other ts "$source" ;;
 		esac
 	done
+	[ ! -f "$dir/main.py" ] || [ "$mode" = checked-in ] || install -m 755 "$dir/main.py" "$out/$(basename "$dir")"
 	case $dir in examples/*) ! ls "$dir"/*.go >/dev/null 2>&1 || [ "$mode" = checked-in ] || go_plugin "$dir" ;; esac
 done

@@ -43,6 +43,7 @@ var roles = map[string]func(){
 	"deaf":     func() { listen("unix", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "deaf")) },
 	"leaves":   func() { fmt.Println("1|1|unix|" + os.Getenv("PLUGIN_UNIX_SOCKET_DIR") + "/x|grpc") },
 	"sleep":    func() { wait() },
+	"router":   asRouter,
 	"bare":     bare,
 }
 

@@ -1,0 +1,32 @@
+// Command native-go is a native plugin: it tells of each change how many objects of that namespace it has seen change so far, which it
+// remembers across restarts.
+package main
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/deltarouter/deltarouter/sdk/process"
+)
+
+func main() {
+	process.Serve(process.Plugin{Name: "native-go", Version: "1.0.0", Setup: setup})
+}
+
+func setup(_ context.Context, router *process.Router) (process.Handler, error) {
+	cfg := struct{ Prefix string }{Prefix: "changes/"}
+	if err := router.Config(&cfg); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, d process.Delta) ([]process.Event, error) {
+		seen, _, err := router.KVGet(ctx, cfg.Prefix+d.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		n, _ := strconv.Atoi(string(seen)) // nothing yet: 0
+		if err := router.KVSet(ctx, cfg.Prefix+d.Namespace, []byte(strconv.Itoa(n+1)), 0); err != nil {
+			return nil, err
+		}
+		return []process.Event{{Data: map[string]any{"change": d.String(), "number": n + 1}}}, nil
+	}, nil
+}

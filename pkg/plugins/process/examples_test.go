@@ -1,0 +1,114 @@
+package process_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/pkg/plugins/process"
+)
+
+const examples = "../../../examples/plugins/"
+
+// openProgram opens a handler that runs a file.
+func (b *bench) openProgram(file, more string) {
+	b.t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	sum := sha256.Sum256(text)
+	yaml := fmt.Sprintf("command: %q\nsha256: %s\n%s", file, hex.EncodeToString(sum[:]), more)
+	if b.handler, err = process.Factory().Open(b.t.Context(), plugintest.Node(b.t, yaml), b.env); err != nil {
+		b.t.Fatalf("open: %v\n%s", err, b.log)
+	}
+}
+
+func TestExampleGo(t *testing.T) {
+	b := newBench(t)
+	file := filepath.Join(t.TempDir(), "native-go")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, ".") // the flags of `make plugins`
+	cmd.Dir = examples + "native-go"
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	b.openProgram(file, "allow: {kv: true}\nconfig: {prefix: n/}")
+	contains(t, b.handle("a")[0], `ok {"change":"added pods default/a","number":1}`)
+	contains(t, b.handle("b")[0], `ok {"change":"added pods default/b","number":2}`)
+	b.close()
+	if value, _ := b.memory.Get("n/default"); string(value) != "2" {
+		t.Errorf("it remembers %q", value)
+	}
+}
+
+// TestExamplePython: a plugin that knows nothing of Go keeps the contract of every handler.
+func TestExamplePython(t *testing.T) {
+	b := newBench(t)
+	if out, err := exec.Command("python3", "-c", "import grpc").CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED: python3 with grpcio is not there (pip install grpcio, or Debian's python3-grpcio): %v %s", err, out)
+	}
+	env := "env: {PATH: {env: PATH}"
+	for _, name := range []string{"PYTHONPATH", "LD_LIBRARY_PATH"} {
+		if os.Getenv(name) != "" {
+			env += ", " + name + ": {env: " + name + "}"
+		}
+	}
+	config := "tls: false\n" + env + "}\n"
+	file, err := filepath.Abs(examples + "native-python/main.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.openProgram(file, config)
+	pod := func(labels string) *event.Object {
+		return plugintest.Object(t, `{"metadata":{"name":"a","namespace":"default","uid":"1","resourceVersion":"1","labels":`+labels+`}}`)
+	}
+	batch := []*event.Delta{
+		{Source: "pods", Op: event.Added, New: pod(`{"app":"web"}`)},
+		{Source: "pods", Op: event.Updated, Old: pod(`{"app":"web"}`), New: pod(`{"app":"web"}`)},
+		{Source: "pods", Op: event.Deleted, Old: pod(`{"app":"web","tier":"ü"}`)},
+	}
+	results, err := b.handler.Handle(t.Context(), batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{
+		`{"name": "a", "labels": {"app": [null, "web"]}}`, "", `{"name": "a", "labels": {"app": ["web", null], "tier": ["\u00fc", null]}}`,
+	} {
+		got := ""
+		if len(results[i].Events) > 0 {
+			got = string(results[i].Events[0].Data)
+		}
+		if results[i].Verdict != plugins.OK || got != want {
+			t.Errorf("%d: %s %v %s, want %s", i, results[i].Verdict, results[i].Err, got, want)
+		}
+	}
+	b.close()
+	if strings.Contains(b.log.String(), "is killed") {
+		t.Error("it does not end by itself")
+	}
+	text, sum := mustRead(t, file), ""
+	digest := sha256.Sum256(text)
+	sum = hex.EncodeToString(digest[:])
+	plugintest.RunHandler(t, plugintest.Handler{
+		Factory: process.Factory(), Config: fmt.Sprintf("command: %q\nsha256: %s\n%s", file, sum, config), Env: b.env,
+	})
+	b.nothingLeft()
+}
+
+func mustRead(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

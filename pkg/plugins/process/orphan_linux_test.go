@@ -1,0 +1,105 @@
+package process_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/pkg/plugins/process"
+	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
+)
+
+// asRouter is the role of a process that opens a handler, says the number of its plugin and waits to be killed.
+func asRouter() {
+	t := &testing.T{}
+	env := plugins.Env{Name: "legacy", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New(), Workers: 1}
+	h, err := process.Factory().Open(context.Background(), plugintest.Node(t, config("sdk", os.Args[2])), env)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	results, err := h.Handle(context.Background(), []*event.Delta{{Op: event.Added, New: plugintest.Pod(t, "pid", 1, 1)}})
+	if err != nil || len(results[0].Events) != 1 {
+		fmt.Println(results, err)
+		os.Exit(1)
+	}
+	fmt.Println(string(results[0].Events[0].Data))
+	wait()
+}
+
+// TestNoOrphans: a router that is killed takes its plugin with it; also one that does not run at the moment, which cannot see that its
+// standard input has ended.
+func TestNoOrphans(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		t.Run(fmt.Sprint("stopped ", stopped), func(t *testing.T) {
+			newBench(t)
+			file, _ := self()
+			cmd := exec.Command(file, "router", "limits: {health: 1h}")
+			stdin, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stdin.Close()
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			line, err := bufio.NewReader(stdout).ReadString('\n')
+			if err != nil && err != io.EOF { //nolint:errorlint // it is not wrapped
+				t.Fatal(err)
+			}
+			pid, err := strconv.Atoi(strings.TrimSpace(line))
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			if stopped {
+				signal(t, pid, stopSignal)
+			}
+			signal(t, cmd.Process.Pid, syscall.SIGKILL)
+			_ = cmd.Wait()
+			gone(t, pid)
+		})
+	}
+}
+
+// TestEndOfStandardInput: where the system does not end the plugin of a router that is gone, it ends by itself.
+func TestEndOfStandardInput(t *testing.T) {
+	b := newBench(t)
+	file, _ := self()
+	cmd := exec.Command(file, "sdk")
+	cmd.Env = []string{pluginv1.CookieKey + "=" + pluginv1.CookieValue, "PLUGIN_PROTOCOL_VERSIONS=1", "PLUGIN_UNIX_SOCKET_DIR=" + b.folder}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "1|1|unix|"+b.folder) {
+		t.Errorf("%q, %v", line, err)
+	}
+	_ = stdin.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ends with %v", err)
+	}
+}

@@ -1,0 +1,107 @@
+package process_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/deltarouter/deltarouter/sdk/process"
+	"github.com/deltarouter/deltarouter/sdk/process/processtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func plugin(h process.Handler) process.Plugin { return process.Plugin{Setup: process.Handle(h)} }
+
+func TestVerdicts(t *testing.T) {
+	p := processtest.Start(t, plugin(func(_ context.Context, d process.Delta) ([]process.Event, error) {
+		switch d.Name {
+		case "fail":
+			return nil, errors.New("not this one")
+		case "retry":
+			return nil, process.Retry(errors.New("later"), time.Second)
+		case "drop":
+			return nil, process.ErrDrop
+		case "panic":
+			panic("on purpose")
+		case "unable":
+			return []process.Event{{Data: func() {}}}, nil
+		case "nothing":
+			return nil, nil
+		}
+		return []process.Event{{Type: "t", Subject: "s", Data: json.RawMessage(`[1]`)}, {Data: string(d.Object)}}, nil
+	}), processtest.Options{})
+	var deltas []process.Delta
+	for _, name := range []string{"a", "fail", "retry", "drop", "panic", "unable", "nothing"} {
+		deltas = append(deltas, process.Delta{Op: process.Deleted, Source: "pods", Name: name, Object: []byte("{}")})
+	}
+	want := []processtest.Result{
+		{Verdict: "ok", Events: []processtest.Event{{Type: "t", Subject: "s", Data: json.RawMessage(`[1]`)}, {Data: json.RawMessage(`"{}"`)}}},
+		{Verdict: "fail", Message: "not this one"},
+		{Verdict: "retry", Message: "later"},
+		{Verdict: "drop"},
+		{Verdict: "fail", Message: "panic: on purpose"},
+		{Verdict: "fail", Message: "event 0: json: unsupported type: func()"},
+		{Verdict: "ok"},
+	}
+	if got := p.Handle(deltas...); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, tt := range []struct {
+		p            process.Plugin
+		config, want string
+	}{
+		{plugin(nil), "", "the plugin's Setup returns no handler"},
+		{process.Plugin{}, "", "the plugin has no Setup"},
+		{plugin(func(context.Context, process.Delta) ([]process.Event, error) { return nil, nil }), `{"a": 1}`, `json: unknown field "a"`},
+	} {
+		if _, got := processtest.Try(t, tt.p, processtest.Options{Config: tt.config}); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+}
+
+func TestRouter(t *testing.T) {
+	var router *process.Router
+	p := processtest.Start(t, process.Plugin{Setup: func(_ context.Context, r *process.Router) (process.Handler, error) {
+		router = r
+		return func(ctx context.Context, _ process.Delta) ([]process.Event, error) {
+			objects, err := r.Lookup(ctx, "pods", "byNode", "n1")
+			if err != nil {
+				return nil, err
+			}
+			one, err := r.Get(ctx, "nodes", "", "n1")
+			if err != nil {
+				return nil, err
+			}
+			return []process.Event{{Data: []any{len(objects), one}}}, errors.Join(r.Log(ctx, process.Warn, "hello"), r.KVDelete(ctx, "k"))
+		}, nil
+	}}, processtest.Options{KV: map[string]string{"k": "v"}, Objects: map[string][]json.RawMessage{
+		"pods/byNode/n1": {json.RawMessage(`{}`), json.RawMessage(`{}`)}, "nodes//n1": {json.RawMessage(`{"a":1}`)},
+	}})
+	got := p.Handle(process.Delta{Op: process.Added, Object: []byte("{}")})[0]
+	if len(got.Events) != 1 || string(got.Events[0].Data) != `[2,{"a":1}]` || len(p.KV()) != 0 || len(p.Logged()) != 1 {
+		t.Errorf("%+v, %v, %v", got, p.KV(), p.Logged())
+	}
+	if router.Handler != "test" || router.Cluster != "test" {
+		t.Errorf("%+v", router)
+	}
+	denied := processtest.Start(t, process.Plugin{Setup: func(_ context.Context, r *process.Router) (process.Handler, error) {
+		return func(ctx context.Context, _ process.Delta) ([]process.Event, error) {
+			_, _, kv := r.KVGet(ctx, "k")
+			_, lookup := r.Count(ctx, "pods", "", "")
+			return []process.Event{{Data: []bool{errors.Is(kv, process.ErrDenied), errors.Is(lookup, process.ErrDenied)}}}, nil
+		}, nil
+	}}, processtest.Options{})
+	if got := denied.Handle(process.Delta{Object: []byte("{}")})[0]; string(got.Events[0].Data) != "[true,true]" {
+		t.Errorf("%+v", got)
+	}
+}
