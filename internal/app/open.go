@@ -90,7 +90,7 @@ func (r *router) open(ctx context.Context) error {
 	if err := r.learnRoutes(ctx, &parts{}); err != nil {
 		return err
 	}
-	if err := r.openPipeline(delivering); err != nil {
+	if err := r.openPipeline(delivering); err != nil { //nolint:contextcheck // requeues run as long as start says
 		return err
 	}
 	if err := r.openSaved(ctx, watches); err != nil {

@@ -130,7 +130,7 @@ func (p *player) open(ctx context.Context, o *Offline, opts ReplayOptions) error
 	}
 	r.fillCaches()
 	r.requeues = newRequeuer(r)
-	r.requeues.use(r.requeue)
+	r.requeues.use(r.requeue) //nolint:contextcheck // they run as long as start says
 	var err error
 	r.pipeline, err = pipeline.New(pipeline.Config{Routes: routes, Metrics: r.metrics, Log: r.log, DeadLetters: p.letters, Clock: p.clock})
 	return err
