@@ -152,7 +152,7 @@ func TestSchemaRefuses(t *testing.T) {
 		{"no such key", "sinks: {out: {webhook: {uri: http://h, url: x}}}", "sinks.out.webhook.uri"},
 		{"a key is missing", "sinks: {out: {webhook: {mode: binary}}}", "sinks.out.webhook.url"},
 		{"all keys are missing", "sinks: {out: {webhook: }}", "sinks.out.webhook"},
-		{"no such value", "sinks: {out: {webhook: {url: x, mode: batched}}}", "sinks.out.webhook.mode"},
+		{"no such value", "sinks: {out: {webhook: {url: x, mode: heaps}}}", "sinks.out.webhook.mode"},
 		{"two ways to a secret", "sinks: {out: {webhook: {url: {env: A, file: b}}}}", "sinks.out.webhook.url"},
 		{"deep below", "sinks: {out: {stdout: {}}}\nhandlers: {h: {wasm: {module: m, allow: {http: [{hots: a}]}}}}", "handlers.h.wasm.allow.http"},
 		{"no count", "sinks: {out: {stdout: {}}}\nhandlers: {h: {wasm: {module: m, limits: {fuel: 10 M}}}}", "handlers.h.wasm.limits.fuel"},

@@ -180,5 +180,8 @@ func (r *router) checks() []api.Check {
 			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: "paused: " + s.Paused})
 		}
 	}
+	for _, s := range r.pipeline.Unavailable() { // its routes wait, and nobody else has to
+		checks = append(checks, api.Check{Name: "sinks/" + s.Name, Message: fmt.Sprintf("unavailable since %s: %s", s.Since.UTC().Format(time.RFC3339), s.Reason)})
+	}
 	return checks
 }

@@ -47,6 +47,8 @@ type scope struct {
 	source  string
 	defines map[string]*define
 	failed  map[string]*CompileError // the defines that are wrong here
+
+	aboutEvents bool // of CompileEvent
 }
 
 // newScope compiles the defines, those first that others use, and declares each as a variable of its type. Those that are wrong are

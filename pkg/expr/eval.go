@@ -52,7 +52,7 @@ func (in *evaluation) run(ctx context.Context) (ref.Val, error) {
 
 // runToEnd evaluates without a context.
 func (in *evaluation) runToEnd() (ref.Val, error) {
-	if in.of == nil {
+	if in.of == nil && in.event == nil {
 		return nil, &EvalError{Reason: "there is no object to evaluate"}
 	}
 	if err := in.budget.overdrawn(); err != nil {
@@ -87,6 +87,9 @@ func (in *evaluation) root(obj *event.Object, fields *rootFields) ref.Val {
 
 // ResolveName implements cel.Activation.
 func (in *evaluation) ResolveName(name string) (any, bool) {
+	if in.event != nil {
+		return in.event.resolve(name, &in.meter)
+	}
 	switch name {
 	case nameObject:
 		if in.object == nil {

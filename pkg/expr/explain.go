@@ -21,11 +21,7 @@ func (p *Program) Value(ctx context.Context, in Input) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := writer{room: maxOutput}
-	if err := w.value(shown(unwrap(v))); err != nil {
-		return nil, p.evalError(err)
-	}
-	return w.take(), nil
+	return p.json(v)
 }
 
 // Conjunct is one of the terms that a filter joins with &&. A define that is a term by itself is taken apart too.

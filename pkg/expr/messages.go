@@ -45,6 +45,9 @@ func (s *scope) message(issue *common.Error) string {
 		if meant, ok := otherNames()[name]; ok {
 			return fmt.Sprintf("%s; did you mean %q?", m, meant)
 		}
+		if s.aboutEvents {
+			return m + "; an expression about an event sees event and secrets"
+		}
 		return m + suggest(name, s.knownNames())
 	}
 	if syntax, ok := strings.CutPrefix(m, "Syntax error: "); ok {

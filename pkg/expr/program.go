@@ -243,6 +243,7 @@ type evaluation struct {
 	program *Program
 	delta   *event.Delta
 	of      *event.Object // object
+	event   *aboutEvent   // in the place of both; nil: it is about a delta or object
 	cache   Cache
 	budget  *Budget
 	group   []*event.Delta

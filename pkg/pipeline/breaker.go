@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +40,8 @@ type breaker struct {
 	until    time.Time
 	probing  bool
 	changed  chan struct{} // closed when trips, until or probing change
+	failure  error         // why it opened
+	since    time.Time     // when
 }
 
 // refusedError says that the breaker did not let an event through.
@@ -162,9 +166,34 @@ func (b *breaker) learn(ctx context.Context, errs []error, probe bool) {
 	b.trips++
 	b.until = b.clock.Now().Add(max(b.backoff.delay(b.trips), min(later, longestPause)))
 	b.notify()
+	b.failure = failure
 	if b.trips == 1 {
+		b.since = b.clock.Now()
 		b.log.Warn("sink is unavailable, its routes wait", slog.String("sink", b.name), slog.Any("error", failure))
 	}
+}
+
+// SinkStatus is a sink that is unavailable.
+type SinkStatus struct {
+	Name   string
+	Reason string    // of the last write that failed
+	Since  time.Time // when it was left alone first
+	Until  time.Time // when it is tried again
+}
+
+// Unavailable returns the sinks that are left alone because they took nothing, by name. Their routes wait.
+func (p *Pipeline) Unavailable() (down []SinkStatus) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(p.breakers)) {
+		b := p.breakers[id]
+		b.mu.Lock()
+		if b.trips > 0 {
+			down = append(down, SinkStatus{Name: b.name, Reason: b.failure.Error(), Since: b.since, Until: b.until})
+		}
+		b.mu.Unlock()
+	}
+	return down
 }
 
 func (b *breaker) notify() {

@@ -160,3 +160,35 @@ func TestBreakerKeepsWhatWaits(t *testing.T) {
 		}
 	})
 }
+
+// TestUnavailable: a sink that is left alone is told with its reason, and no longer once it takes something.
+func TestUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		down.Store(true)
+		s0, s1 := &sink{refuse: func(event.Event) error {
+			if down.Load() {
+				return errDown
+			}
+			return nil
+		}}, &sink{}
+		b := start(t, pipeline.Route{Sinks: to(s0), Retry: pipeline.Retry{Max: time.Minute}}, pipeline.Route{Sinks: to(nil, s1)[1:]})
+		if down := b.Unavailable(); len(down) != 0 {
+			t.Errorf("before anything is written: %+v", down)
+		}
+		begin := time.Now()
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		pass(time.Hour)
+		told := b.Unavailable()
+		if len(told) != 1 || told[0].Name != "s0" || told[0].Reason != errDown.Error() || told[0].Since.Sub(begin) > time.Minute || told[0].Until.Before(time.Now()) {
+			t.Errorf("while it is down: %+v", told)
+		}
+		equal(t, "the other route", s1.got(), "added a@1")
+		down.Store(false)
+		pass(time.Hour)
+		if told := b.Unavailable(); len(told) != 0 {
+			t.Errorf("when it is back: %+v", told)
+		}
+		equal(t, "what waited", s0.got(), "added a@1")
+	})
+}

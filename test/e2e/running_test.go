@@ -126,8 +126,13 @@ routes:
 	maps.Make(routertest.ConfigMap("a", "1"))
 	maps.Make(routertest.ConfigMap("b", "1"))
 	r.Expect(t, "out added "+ns+"/a", "out added "+ns+"/b")
+	routertest.Poll(t, "the webhook in /readyz, which is ready all the same", func() bool {
+		code, body := r.Get(t, "/readyz")
+		return code == http.StatusOK && strings.Contains(body, "sinks/hook") && strings.Contains(body, "answered 503")
+	})
 	h.answer(http.StatusOK)
 	routertest.Poll(t, "the webhook to get what it missed", func() bool { return h.count() == 2 })
+	routertest.Poll(t, "the webhook to be gone from /readyz", func() bool { _, body := r.Get(t, "/readyz"); return !strings.Contains(body, "sinks/hook") })
 
 	h.answer(http.StatusBadRequest)
 	maps.Make(routertest.ConfigMap("rejected", "1"))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
@@ -18,27 +19,45 @@ import (
 const (
 	structured = "structured"
 	binary     = "binary"
+	batched    = "batched"
 )
 
 // Config is what stands below `webhook:` in the configuration.
 type Config struct {
-	URL     config.Secret            `yaml:"url,required" doc:"Where events are posted; not shown in logs and errors beyond its host."`
-	Mode    string                   `yaml:"mode" default:"structured" enum:"structured binary" doc:"structured: the event is the body. binary: its data is the body, its attributes are headers."`
-	Headers map[string]config.Secret `yaml:"headers" doc:"Headers to send."`
-	Timeout time.Duration            `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"How long a request may take, the response included."`
+	URL            config.Secret            `yaml:"url,required" doc:"Where events are posted; not shown in logs and errors beyond its host."`
+	Mode           string                   `yaml:"mode" default:"structured" enum:"structured binary batched" doc:"structured: the event is the body. binary: its data is the body, its attributes are headers. batched: the body is a list of events."`
+	MaxBatch       config.Size              `yaml:"maxBatch" default:"1Mi" min:"1" doc:"With mode batched: how large the body of a request may be; an event that is larger goes alone. How many events there are at most is up to the route's batch.size."`
+	Body           *config.Expr             `yaml:"body" doc:"In place of a CloudEvent: what the body is, an expression over event and secrets. A string is sent as it is, all else as JSON."`
+	Secrets        map[string]config.Secret `yaml:"secrets" doc:"What body may put into it by name, as secrets.name."`
+	ContentType    string                   `yaml:"contentType" doc:"The Content-Type of body, if it is not to be application/json, or text/plain for a string."`
+	Headers        map[string]config.Secret `yaml:"headers" doc:"Headers to send."`
+	TLS            TLS                      `yaml:"tls" doc:"For a URL with https."`
+	Timeout        time.Duration            `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"How long a request may take, the response included."`
+	ConnectTimeout time.Duration            `yaml:"connectTimeout" default:"5s" min:"1ms" max:"10m" doc:"How long it may take to connect, and as long again to agree on TLS."`
 }
 
 // Factory returns the factory of the kind webhook.
 func Factory() plugins.Factory[plugins.Sink] {
 	return plugins.Factory[plugins.Sink]{
 		Kind:   "webhook",
-		Doc:    "Posts each event as a CloudEvent over HTTP. 408, 425, 429, 5xx and no answer mean that the receiver is unavailable; other answers than 2xx reject the event.",
+		Doc:    "Posts events over HTTP, as CloudEvents or as what an expression makes of them. 408, 425, 429, 5xx and no answer mean that the receiver is unavailable; other answers than 2xx reject the event.",
 		Config: Config{},
 		Example: `url: {file: /secrets/url} # or {env: NAME}, or the URL itself
-mode: structured          # or binary
+mode: batched            # or structured, or binary
+maxBatch: 1Mi
+# In place of a CloudEvent, so of mode:
+# body: '{"key": secrets.key, "text": event.subject}'
+# secrets: {key: {file: /secrets/key}}
+# contentType: application/json
 headers:
   Authorization: {file: /secrets/authorization}
+tls:
+  ca: {file: /secrets/ca.pem}
+  cert: {file: /secrets/cert.pem}
+  key: {file: /secrets/key.pem}
+  serverName: hooks.example.com
 timeout: 10s
+connectTimeout: 5s
 `,
 		Check: func(node config.Node) config.Problems { return node.Decode(&Config{}) },
 		Probe: probe,
@@ -47,7 +66,7 @@ timeout: 10s
 			if err := node.Decode(&c).Err(); err != nil {
 				return nil, err
 			}
-			return newSink(c, env), nil
+			return newSink(c, env)
 		},
 	}
 }
@@ -70,6 +89,32 @@ func (c *Config) Validate(n config.Node) config.Problems {
 		case strings.HasPrefix(key, "Ce-") || slices.Contains([]string{"Content-Type", "Content-Length", "Transfer-Encoding", "Connection"}, key):
 			problems = append(problems, at.Problemf("is set by the sink itself: remove it"))
 		}
+	}
+	return append(problems, c.checkBody(n)...)
+}
+
+// checkBody compiles the body, and looks for keys that go with another one.
+func (c *Config) checkBody(n config.Node) (problems config.Problems) {
+	if c.Body == nil {
+		for _, key := range []string{"secrets", "contentType"} {
+			if at := n.At(key); !at.IsZero() {
+				problems = append(problems, at.Problemf("goes with body: add that, or remove it"))
+			}
+		}
+	} else if at := n.At("mode"); !at.IsZero() {
+		problems = append(problems, at.Problemf("is for CloudEvents, and body takes their place: remove one of the two"))
+	} else if _, err := expr.CompileEvent(c.Body.Text); err != nil {
+		for _, failed := range expr.CompileErrors(err) {
+			for _, issue := range failed.Issues {
+				problems = append(problems, c.Body.Problem(issue.Line, issue.Column, issue.Message))
+			}
+		}
+		if len(problems) == 0 {
+			problems = append(problems, c.Body.Problem(1, 0, err.Error()))
+		}
+	}
+	if at := n.At("maxBatch"); !at.IsZero() && c.Mode != batched {
+		problems = append(problems, at.Problemf("goes with mode: batched"))
 	}
 	return problems
 }

@@ -25,6 +25,19 @@ func probe(ctx context.Context, node config.Node) error {
 			return fmt.Errorf("header %s: %w", name, err)
 		}
 	}
+	for name, secret := range c.Secrets {
+		if _, err := secret.Value(); err != nil {
+			return fmt.Errorf("secrets.%s: %w", name, err)
+		}
+	}
+	m, err := c.TLS.material()
+	if err != nil {
+		return err
+	}
+	encrypted, err := c.TLS.config(m)
+	if err != nil {
+		return err
+	}
 	text, err := c.URL.Value()
 	if err != nil {
 		return fmt.Errorf("url: %w", err)
@@ -40,25 +53,25 @@ func probe(ctx context.Context, node config.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	if proxy != nil {
-		if err := dial(ctx, proxy); err != nil {
+		if err := dial(ctx, proxy, nil); err != nil {
 			return fmt.Errorf("proxy %s://%s: %w", proxy.Scheme, proxy.Host, err)
 		}
 		return nil
 	}
-	if err := dial(ctx, u); err != nil {
+	if err := dial(ctx, u, encrypted); err != nil {
 		return fmt.Errorf("%s://%s: %w", u.Scheme, u.Host, err)
 	}
 	return nil
 }
 
-// dial connects to the host of a URL.
-func dial(ctx context.Context, u *url.URL) error {
+// dial connects to the host of a URL; encrypted is for https.
+func dial(ctx context.Context, u *url.URL, encrypted *tls.Config) error {
 	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme], "1080")
 	address := net.JoinHostPort(u.Hostname(), port)
 	var conn net.Conn
 	var err error
 	if u.Scheme == "https" {
-		conn, err = (&tls.Dialer{}).DialContext(ctx, "tcp", address)
+		conn, err = (&tls.Dialer{Config: encrypted}).DialContext(ctx, "tcp", address)
 	} else {
 		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	}

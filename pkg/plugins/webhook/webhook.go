@@ -1,4 +1,4 @@
-// Package webhook is the sink kind `webhook`: it posts each event as a CloudEvent over HTTP.
+// Package webhook is the sink kind `webhook`: it posts events over HTTP, as CloudEvents or with a body that an expression makes.
 //
 // 2xx is delivered. 408, 425, 429, 5xx, no answer in time and every error of the connection mean that the receiver is unavailable:
 // the events are tried again. Any other answer, redirects included, rejects the event. A URL and headers may be secrets: an error
@@ -6,6 +6,7 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,12 +16,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cloudevents/sdk-go/v2/binding"
-	cloudevent "github.com/cloudevents/sdk-go/v2/event"
-	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
-
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
@@ -32,43 +30,54 @@ const (
 	// maxIdle is how many connections to the receiver are kept open while nothing is sent, idleTime for how long.
 	maxIdle  = 16
 	idleTime = 90 * time.Second
+	// keepAlive is how often an open connection is probed, so that a peer that went away is noticed.
+	keepAlive = 15 * time.Second
 )
 
 type sink struct {
-	name    string
-	url     config.Secret
-	headers map[string]config.Secret
-	mode    func(context.Context) context.Context
-	timeout time.Duration
-	client  *http.Client
+	name     string
+	url      config.Secret
+	headers  map[string]config.Secret
+	encode   func(context.Context, *event.Event) (*message, error) // nil: in batches
+	maxBatch config.Size
+	timeout  time.Duration
+	clients  clients
 }
 
-func newSink(c Config, env plugins.Env) *sink {
-	s := &sink{name: env.Name, url: c.URL, headers: c.Headers, timeout: c.Timeout, mode: binding.WithForceStructured}
-	if c.Mode == binary {
-		s.mode = binding.WithForceBinary
+func newSink(c Config, env plugins.Env) (*sink, error) {
+	s := &sink{
+		name: env.Name, url: c.URL, headers: c.Headers, maxBatch: c.MaxBatch, timeout: c.Timeout,
+		clients: clients{tls: c.TLS, connect: c.ConnectTimeout},
 	}
-	s.client = &http.Client{
-		Transport: &http.Transport{
-			Proxy:               http.ProxyFromEnvironment,
-			ForceAttemptHTTP2:   true,
-			MaxIdleConns:        maxIdle,
-			MaxIdleConnsPerHost: maxIdle,
-			IdleConnTimeout:     idleTime,
-			TLSHandshakeTimeout: c.Timeout,
-		},
-		// A redirect would carry the headers, so the secrets, and the event to a place that nobody configured.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	switch {
+	case c.Body != nil:
+		program, err := expr.CompileEvent(c.Body.Text)
+		if err != nil {
+			return nil, fmt.Errorf("body: %w", err)
+		}
+		s.encode = (&body{program, c.Secrets, c.ContentType}).encode
+	case c.Mode == binary:
+		s.encode = encodeBinary
+	case c.Mode == structured:
+		s.encode = encodeStructured
 	}
-	return s
+	return s, nil
 }
 
 // Write implements [plugins.Sink]: a request per event, one after the other. Once the receiver is unavailable the rest is not tried,
 // so that the events of one object stay in order and a dead receiver costs one timeout rather than one per event.
 func (s *sink) Write(ctx context.Context, events []event.Event) []error {
+	if s.encode == nil {
+		return s.writeBatches(ctx, events)
+	}
 	var errs []error
 	for i := range events {
-		err := s.post(ctx, &events[i])
+		m, err := s.encode(ctx, &events[i])
+		if err != nil {
+			err = s.named(err)
+		} else {
+			err = s.post(ctx, m)
+		}
 		if err == nil {
 			continue
 		}
@@ -87,23 +96,30 @@ func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	return errs
 }
 
-// post delivers one event. Its error is made by [plugins.Reject] or means that the receiver is unavailable.
-func (s *sink) post(ctx context.Context, e *event.Event) error {
+// named says whose error it is.
+func (s *sink) named(err error) error { return fmt.Errorf("webhook %q: %w", s.name, err) }
+
+// post sends a request. Its error is made by [plugins.Reject] or means that the receiver is unavailable.
+func (s *sink) post(ctx context.Context, m *message) error {
 	text, err := s.url.Value()
 	if err != nil {
-		return fmt.Errorf("webhook %q: url: %w", s.name, err)
+		return s.named(fmt.Errorf("url: %w", err))
 	}
 	u, err := parseURL(text)
 	if err != nil {
-		return fmt.Errorf("webhook %q: url: %w", s.name, err)
+		return s.named(fmt.Errorf("url: %w", err))
+	}
+	client, err := s.clients.get()
+	if err != nil {
+		return s.named(err)
 	}
 	within, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	req, err := s.request(within, u, e)
+	req, err := s.request(within, u, m)
 	if err != nil {
-		return fmt.Errorf("webhook %q: %w", s.name, err)
+		return s.named(err)
 	}
-	resp, err := s.client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return s.unavailable(ctx, u, err)
 	}
@@ -113,12 +129,13 @@ func (s *sink) post(ctx context.Context, e *event.Event) error {
 	return s.judge(u, resp)
 }
 
-// request makes the request of an event.
-func (s *sink) request(ctx context.Context, u *url.URL, e *event.Event) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), http.NoBody)
+// request makes the request of a message.
+func (s *sink) request(ctx context.Context, u *url.URL, m *message) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(m.body))
 	if err != nil {
 		return nil, errors.New("url: not fit for a request")
 	}
+	req.Header = m.header
 	req.Header.Set("User-Agent", "deltarouter")
 	for name, secret := range s.headers {
 		value, err := secret.Value()
@@ -131,44 +148,7 @@ func (s *sink) request(ctx context.Context, u *url.URL, e *event.Event) (*http.R
 		}
 		req.Header.Set(name, value)
 	}
-	ce := convert(e)
-	if err := ce.Validate(); err != nil {
-		return nil, plugins.Reject(fmt.Errorf("event %s is no CloudEvent: %w", e.ID, err))
-	}
-	if err := cehttp.WriteRequest(s.mode(ctx), binding.ToMessage(ce), req); err != nil {
-		return nil, plugins.Reject(fmt.Errorf("event %s: %w", e.ID, err))
-	}
 	return req, nil
-}
-
-// convert makes the event one of the CloudEvents SDK, which knows the formats.
-func convert(e *event.Event) *cloudevent.Event {
-	ce := cloudevent.New()
-	ce.SetID(e.ID)
-	ce.SetType(e.Type)
-	ce.SetSource(e.Source)
-	if !e.Time.IsZero() {
-		ce.SetTime(e.Time)
-	}
-	if e.Subject != "" {
-		ce.SetSubject(e.Subject)
-	}
-	for name, value := range map[string]string{
-		"route": e.Route, "k8suid": e.K8sUID, "k8sresourceversion": e.K8sResourceVersion,
-	} {
-		if value != "" {
-			ce.SetExtension(name, value)
-		}
-	}
-	if e.Redelivered {
-		ce.SetExtension("redelivered", true)
-	}
-	if len(e.Data) > 0 {
-		// SetData would take bytes for something else than JSON, and write them in base64.
-		ce.SetDataContentType(cloudevent.ApplicationJSON)
-		ce.DataEncoded = e.Data
-	}
-	return &ce
 }
 
 // unavailable makes the error of a request that got no answer. That of net/http quotes the URL.
@@ -183,18 +163,30 @@ func (s *sink) unavailable(ctx context.Context, u *url.URL, err error) error {
 	return fmt.Errorf("webhook %q: %s://%s: %w", s.name, u.Scheme, u.Host, err)
 }
 
+// statusError is an answer that is not 2xx.
+type statusError struct {
+	sink, host string
+	status     int
+}
+
+// Error is the sink, the host and the status.
+func (e *statusError) Error() string {
+	text := fmt.Sprintf("webhook %q: %s answered %d %s", e.sink, e.host, e.status, http.StatusText(e.status))
+	if e.status >= 300 && e.status < 400 {
+		text += ": redirects are not followed, configure where it leads"
+	}
+	return text
+}
+
 // judge says what a status means.
 func (s *sink) judge(u *url.URL, resp *http.Response) error {
 	status := resp.StatusCode
 	if status >= 200 && status < 300 {
 		return nil
 	}
-	err := fmt.Errorf("webhook %q: %s://%s answered %d %s", s.name, u.Scheme, u.Host, status, http.StatusText(status))
-	switch {
-	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests, status >= 500:
+	err := &statusError{s.name, u.Scheme + "://" + u.Host, status}
+	if status == http.StatusRequestTimeout || status == http.StatusTooEarly || status == http.StatusTooManyRequests || status >= 500 {
 		return plugins.RetryLater(err, retryAfter(resp.Header.Get("Retry-After"), time.Now()))
-	case status >= 300 && status < 400:
-		return plugins.Reject(fmt.Errorf("%w: redirects are not followed, configure where it leads", err))
 	}
 	return plugins.Reject(err)
 }
@@ -212,6 +204,6 @@ func retryAfter(value string, now time.Time) time.Duration {
 
 // Close implements [plugins.Sink].
 func (s *sink) Close(context.Context) error {
-	s.client.CloseIdleConnections()
+	s.clients.close()
 	return nil
 }

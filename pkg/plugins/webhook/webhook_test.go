@@ -54,7 +54,7 @@ func TestContract(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.WriteHeader(http.StatusAccepted)
 	})
-	for _, mode := range []string{"structured", "binary"} {
+	for _, mode := range []string{"structured", "binary", "batched"} {
 		t.Run(mode, func(t *testing.T) {
 			plugintest.RunSink(t, plugintest.Sink{
 				Factory: webhook.Factory(), Config: fmt.Sprintf("{url: %q, mode: %s}", s.URL, mode),
@@ -71,7 +71,14 @@ func TestProblems(t *testing.T) {
 		{"another scheme", "url: ftp://example.com", "http://"},
 		{"no host", "url: http:///x", "host"},
 		{"bad url", `url: "http://u:s3cret@exa mple.com"`, "not a URL"},
-		{"mode", "{url: http://h, mode: batched}", "mode"},
+		{"mode", "{url: http://h, mode: heaps}", "mode"},
+		{"body and mode", "{url: http://h, mode: binary, body: event.data}", "remove one of the two"},
+		{"body that does not compile", "{url: http://h, body: object.metadata}", "undeclared reference to 'object'"},
+		{"secrets without body", "{url: http://h, secrets: {a: x}}", "goes with body"},
+		{"contentType without body", "{url: http://h, contentType: text/html}", "goes with body"},
+		{"maxBatch without batches", "{url: http://h, maxBatch: 1Mi}", "goes with mode: batched"},
+		{"half a pair", "{url: https://h, tls: {cert: {file: /x}}}", "add the other"},
+		{"certificate in the file", "{url: https://h, tls: {ca: s3cret}}", "is read from {file: path}"},
 		{"timeout", "{url: http://h, timeout: 0s}", "timeout"},
 		{"header name", `{url: http://h, headers: {"a b": x}}`, "is not a header name"},
 		{"own header", "{url: http://h, headers: {content-type: text/plain}}", "set by the sink"},
@@ -131,7 +138,7 @@ func TestStructured(t *testing.T) {
 		"specversion": `"1.0"`, "id": `"0a1b"`, "type": `"deltarouter.updated"`, "source": `"/clusters/c/sources/pods"`,
 		"subject": `"default/web-0"`, "time": `"2026-03-01T15:04:05.0006Z"`, "datacontenttype": `"application/json"`,
 		"route": `"restarts"`, "k8suid": `"u-1"`, "k8sresourceversion": `"42"`, "redelivered": `true`,
-		"data": `{"big":9007199254740993,"a":[1.0,"\u003cé\u003e"]}`, // the same to a reader
+		"data": `{"big":9007199254740993,"a":[1.0, "<é>"]}`, // to the letter
 	}
 	for name, value := range want {
 		if string(body[name]) != value {

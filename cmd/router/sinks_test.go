@@ -1,0 +1,41 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestSinksExamples: router check finds nothing wrong with any example of docs/SINKS.md, and warns of nothing.
+func TestSinksExamples(t *testing.T) {
+	text := mustRead(t, "../../docs/SINKS.md")
+	section, n := "", 0
+	for _, m := range regexp.MustCompile("(?sm)^##+ ([^\n]*)$|^```yaml\n(.*?)^```").FindAllStringSubmatch(text, -1) {
+		if m[1] != "" {
+			section = m[1]
+			continue
+		}
+		n++
+		config := m[2]
+		if !strings.Contains(config, "\nroutes:") {
+			name := regexp.MustCompile(`(?m)^  ([a-z]+):`).FindStringSubmatch(config)[1]
+			config += "routes: [{name: r, from: pods, to: " + name + "}]\n"
+		}
+		t.Run(section, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "config.yaml")
+			if err := os.WriteFile(file, []byte(complete(config)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var stdout, stderr bytes.Buffer
+			if code := run(t.Context(), []string{"check", "-config", file}, &stdout, &stderr); code != exitOK || stderr.Len() > 0 {
+				t.Errorf("exit code %d: %s", code, &stderr)
+			}
+		})
+	}
+	if want := strings.Count(text, "```yaml"); n != want || n < 6 {
+		t.Errorf("%d of %d examples were checked", n, want)
+	}
+}

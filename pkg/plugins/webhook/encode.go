@@ -1,0 +1,146 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// The content types of what is posted.
+const (
+	typeStructured = "application/cloudevents+json"
+	typeBatch      = "application/cloudevents-batch+json"
+	typeJSON       = "application/json"
+	typeText       = "text/plain; charset=utf-8"
+)
+
+// message is a request's body and the headers that go with it.
+type message struct {
+	body   []byte
+	header http.Header
+}
+
+func newMessage(contentType string, body []byte) *message {
+	return &message{body, http.Header{"Content-Type": {contentType}}}
+}
+
+// checked says why an event is no CloudEvent: its type may come from a guest. Such an event is rejected.
+func checked(e *event.Event) error {
+	if e.ID == "" || e.Type == "" || e.Source == "" {
+		return plugins.Reject(fmt.Errorf("event %s is no CloudEvent: it has no id, type or source", e.ID))
+	}
+	return nil
+}
+
+// encodeStructured makes the event the body.
+func encodeStructured(_ context.Context, e *event.Event) (*message, error) {
+	if err := checked(e); err != nil {
+		return nil, err
+	}
+	return newMessage(typeStructured, e.AppendJSON(make([]byte, 0, len(e.Data)+512))), nil
+}
+
+// encodeBinary makes the event's data the body and its attributes headers, as
+// https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md says.
+func encodeBinary(_ context.Context, e *event.Event) (*message, error) {
+	if err := checked(e); err != nil {
+		return nil, err
+	}
+	h := http.Header{"Ce-Specversion": {"1.0"}}
+	set := func(name, value string) {
+		if value != "" {
+			h[name] = []string{headerValue(value)}
+		}
+	}
+	set("Ce-Id", e.ID)
+	set("Ce-Type", e.Type)
+	set("Ce-Source", e.Source)
+	set("Ce-Subject", e.Subject)
+	if !e.Time.IsZero() {
+		set("Ce-Time", e.Time.UTC().Format(time.RFC3339Nano))
+	}
+	set("Ce-Route", e.Route)
+	set("Ce-K8suid", e.K8sUID)
+	set("Ce-K8sresourceversion", e.K8sResourceVersion)
+	if e.Redelivered {
+		set("Ce-Redelivered", "true")
+	}
+	if len(e.Data) > 0 {
+		h["Content-Type"] = []string{typeJSON}
+	}
+	return &message{e.Data, h}, nil
+}
+
+// headerValue percent-encodes what the binding says cannot stand in a header: all but printable ASCII, and space, " and %.
+func headerValue(s string) string {
+	fits := func(c byte) bool { return '!' <= c && c <= '~' && c != '"' && c != '%' }
+	i := 0
+	for i < len(s) && fits(s[i]) {
+		i++
+	}
+	if i == len(s) {
+		return s
+	}
+	const digits = "0123456789ABCDEF"
+	b := make([]byte, 0, len(s)+16)
+	for _, r := range s { // what is no UTF-8 becomes U+FFFD, as in JSON
+		if r < utf8.RuneSelf && fits(byte(r)) {
+			b = append(b, byte(r))
+			continue
+		}
+		for _, c := range []byte(string(r)) {
+			b = append(b, '%', digits[c>>4], digits[c&15])
+		}
+	}
+	return string(b)
+}
+
+// body makes bodies of an expression.
+type body struct {
+	program     *expr.EventProgram
+	secrets     map[string]config.Secret
+	contentType string // empty: by what the expression results in
+}
+
+// encode makes what the expression results in the body: a string as it is, all else as JSON. An expression is a function of the event, so
+// one that fails, or comes to nothing, rejects it. A secret that cannot be read is there again later.
+func (b *body) encode(ctx context.Context, e *event.Event) (*message, error) {
+	secrets := make(map[string]string, len(b.secrets))
+	for name, s := range b.secrets {
+		value, err := s.Value()
+		if err != nil {
+			return nil, fmt.Errorf("secrets.%s: %w", name, err)
+		}
+		secrets[name] = value
+	}
+	out, err := b.program.Eval(ctx, e, secrets)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, plugins.Reject(fmt.Errorf("event %s: body: %w", e.ID, err))
+	case string(out) == "null":
+		return nil, plugins.Reject(fmt.Errorf("event %s: body: the result is null: let the route's filter or emit leave out what is not to be sent", e.ID))
+	}
+	m := newMessage(typeJSON, out)
+	if out[0] == '"' {
+		var text string
+		if err := json.Unmarshal(out, &text); err != nil {
+			return nil, plugins.Reject(errors.New("body: the result is no text"))
+		}
+		m = newMessage(typeText, []byte(text))
+	}
+	if b.contentType != "" {
+		m.header.Set("Content-Type", b.contentType)
+	}
+	return m, nil
+}

@@ -1,0 +1,386 @@
+package webhook_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+)
+
+// receiver counts what it is sent, and misbehaves.
+type receiver struct {
+	mu       sync.Mutex
+	requests int
+	got      map[string]int // by subject: how often it arrived whole
+	acked    map[string]int // of these, how often 2xx was said
+	times    []time.Time
+	// fault does what is wrong about the n-th request, from 1, whose events have these subjects; false: nothing is.
+	fault func(n int, subjects []string, w http.ResponseWriter) bool
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return
+	}
+	var subjects []string
+	switch req.Header.Get("Content-Type") {
+	case "application/cloudevents-batch+json":
+		var events []struct{ Subject string }
+		if json.Unmarshal(body, &events) == nil {
+			for _, e := range events {
+				subjects = append(subjects, e.Subject)
+			}
+		}
+	case "application/json":
+		subjects = []string{req.Header.Get("Ce-Subject")}
+	default:
+		var e struct{ Subject string }
+		if json.Unmarshal(body, &e) == nil {
+			subjects = []string{e.Subject}
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests++
+	r.times = append(r.times, time.Now())
+	for _, s := range subjects {
+		r.got[s]++
+	}
+	if r.fault != nil && r.fault(r.requests, subjects, w) {
+		return
+	}
+	for _, s := range subjects {
+		r.acked[s]++
+	}
+}
+
+func newReceiver() *receiver {
+	return &receiver{got: make(map[string]int), acked: make(map[string]int)}
+}
+
+// sum returns how many events there are, how many of them more than once, and how often these.
+func sum(counts map[string]int) (events, twice int) {
+	for _, n := range counts {
+		events++
+		if n > 1 {
+			twice += n - 1
+		}
+	}
+	return events, twice
+}
+
+// letters counts dead letters.
+type letters struct {
+	mu  sync.Mutex
+	all []checkpoint.Letter
+}
+
+func (l *letters) Add(_ context.Context, all []checkpoint.Letter) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, all...)
+	return nil
+}
+func (*letters) Remove(context.Context, []uint64) (int, error) { return 0, nil }
+
+// route starts a pipeline of one route to these sinks, gives it n pods, and waits until all are delivered or put aside.
+func route(t *testing.T, n int, sinks ...plugins.Sink) *letters {
+	t.Helper()
+	dead := &letters{}
+	r := pipeline.Route{
+		Name: "r", Sources: []string{"pods"}, Ops: event.Ops(), Batch: pipeline.Batch{Size: 8}, Concurrency: 2,
+		Retry: pipeline.Retry{Backoff: time.Millisecond, Max: 20 * time.Millisecond},
+	}
+	for i, s := range sinks {
+		r.Sinks = append(r.Sinks, pipeline.NamedSink{Name: fmt.Sprintf("s%d", i), Sink: s})
+	}
+	p, err := pipeline.New(pipeline.Config{Routes: []pipeline.Route{r}, DeadLetters: dead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	p.Start(ctx)
+	for i := range n {
+		commit, err := p.Admit(ctx, &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Pod(t, "p"+strconv.Itoa(i), i+1, 10), Seen: time.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		commit()
+	}
+	if err := p.Drain(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := p.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	return dead
+}
+
+// hangUp ends a connection, with a RST if hard, after the beginning of an answer if there is one.
+func hangUp(t *testing.T, w http.ResponseWriter, hard bool, answer string) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok && hard {
+		_ = tcp.SetLinger(0)
+	}
+	_, _ = io.WriteString(conn, answer)
+	_ = conn.Close()
+}
+
+// TestFaults: through a route, to a receiver with each fault: every event is acknowledged, or a dead letter; what arrived twice is what
+// arrived and was not acknowledged.
+func TestFaults(t *testing.T) {
+	const n = 40
+	answer := func(status int) func(int, []string, http.ResponseWriter) bool {
+		return func(k int, _ []string, w http.ResponseWriter) bool {
+			if k%3 != 1 {
+				return false
+			}
+			w.WriteHeader(status)
+			return true
+		}
+	}
+	cut := func(hard bool, text string) func(*testing.T) func(int, []string, http.ResponseWriter) bool {
+		return func(t *testing.T) func(int, []string, http.ResponseWriter) bool {
+			return func(k int, _ []string, w http.ResponseWriter) bool {
+				if k%3 != 1 {
+					return false
+				}
+				hangUp(t, w, hard, text)
+				return true
+			}
+		}
+	}
+	status := func(code int) func(*testing.T) func(int, []string, http.ResponseWriter) bool {
+		return func(*testing.T) func(int, []string, http.ResponseWriter) bool { return answer(code) }
+	}
+	for _, tt := range []struct {
+		name  string
+		fault func(*testing.T) func(int, []string, http.ResponseWriter) bool
+	}{
+		{"500, then 200", status(500)},
+		{"408", status(408)},
+		{"425", status(425)},
+		{"it hangs up", cut(false, "")},
+		{"RST", cut(true, "")},
+		{"RST within the head of the answer", cut(true, "HTTP/1.1 200 OK\r\nContent-Len")},
+		{"no HTTP", cut(false, "220 smtp ready\r\n")},
+	} {
+		for _, mode := range []string{"structured", "binary", "batched"} {
+			t.Run(tt.name+" "+mode, func(t *testing.T) {
+				r := newReceiver()
+				r.fault = tt.fault(t)
+				s := httptest.NewServer(r)
+				defer s.Close()
+				dead := route(t, n, open(t, fmt.Sprintf("{url: %q, mode: %s}", s.URL, mode)))
+				acked, ackedTwice := sum(r.acked)
+				got, gotTwice := sum(r.got)
+				if acked != n || ackedTwice != 0 || got != n || len(dead.all) != 0 {
+					t.Errorf("%d events acknowledged, %d of them twice, %d dead letters, of %d", acked, ackedTwice, len(dead.all), n)
+				}
+				if unacked := total(r.got) - total(r.acked); gotTwice != unacked || unacked == 0 {
+					t.Errorf("%d arrived again, %d arrived and were not acknowledged", gotTwice, unacked)
+				}
+			})
+		}
+	}
+}
+
+func total(counts map[string]int) (sum int) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
+// TestAnswerIsEnough: a RST within the body of a 200 is no failure: the receiver has answered, and nobody wants the body.
+func TestAnswerIsEnough(t *testing.T) {
+	r := newReceiver()
+	r.fault = func(_ int, subjects []string, w http.ResponseWriter) bool {
+		r.acked[subjects[0]]++
+		hangUp(t, w, true, "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nthe beginning")
+		return true
+	}
+	s := httptest.NewServer(r)
+	defer s.Close()
+	errs := open(t, "url: "+s.URL).Write(t.Context(), []event.Event{sample()})
+	// A RST may overtake the head of the answer; then nobody can know of it.
+	if errs != nil && plugins.IsRejected(errs[0]) || r.requests != 1 {
+		t.Errorf("%v after %d requests", errs, r.requests)
+	}
+}
+
+// TestRejected: what is rejected is a dead letter, once, and all else is delivered, once, in each mode.
+func TestRejected(t *testing.T) {
+	const n = 40
+	bad := func(subject string) bool { return subject[len(subject)-1] == '7' }
+	for _, mode := range []string{"structured", "binary", "batched"} {
+		t.Run(mode, func(t *testing.T) {
+			r := newReceiver()
+			r.fault = func(_ int, subjects []string, w http.ResponseWriter) bool {
+				if !slices.ContainsFunc(subjects, bad) {
+					return false
+				}
+				w.WriteHeader(http.StatusUnprocessableEntity)
+				return true
+			}
+			s := httptest.NewServer(r)
+			defer s.Close()
+			dead := route(t, n, open(t, fmt.Sprintf("{url: %q, mode: %s}", s.URL, mode)))
+			acked, twice := sum(r.acked)
+			if acked != n-4 || twice != 0 || len(dead.all) != 4 {
+				t.Errorf("%d acknowledged, %d twice, %d dead letters", acked, twice, len(dead.all))
+			}
+			for _, l := range dead.all {
+				if !bad(l.Delta.Key().Name) {
+					t.Errorf("%s was put aside: %s", l.Delta, l.Error)
+				}
+			}
+		})
+	}
+}
+
+// TestRetryAfterHeeded: after a 429 with Retry-After nothing is sent before that.
+func TestRetryAfterHeeded(t *testing.T) {
+	r := newReceiver()
+	r.fault = func(k int, _ []string, w http.ResponseWriter) bool {
+		if k > 1 {
+			return false
+		}
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return true
+	}
+	s := httptest.NewServer(r)
+	defer s.Close()
+	route(t, 1, open(t, "url: "+s.URL))
+	if acked, twice := sum(r.acked); acked != 1 || twice != 0 || r.requests != 2 {
+		t.Errorf("%d acknowledged, %d twice, after %d requests", acked, twice, r.requests)
+	}
+	if len(r.times) == 2 && r.times[1].Sub(r.times[0]) < 990*time.Millisecond {
+		t.Errorf("asked again after %v", r.times[1].Sub(r.times[0]))
+	}
+}
+
+// TestSlow: a receiver that takes an event and answers too late gets it again, and that is the only duplicate.
+func TestSlow(t *testing.T) {
+	r, release := newReceiver(), make(chan struct{})
+	r.fault = func(k int, _ []string, _ http.ResponseWriter) bool {
+		if k > 1 {
+			return false
+		}
+		<-release
+		return true
+	}
+	s := httptest.NewServer(r)
+	defer s.Close()
+	late := open(t, fmt.Sprintf("{url: %q, timeout: 50ms}", s.URL)).Write(t.Context(), []event.Event{sample()})
+	close(release)
+	if len(late) != 1 || late[0] == nil || plugins.IsRejected(late[0]) {
+		t.Fatalf("got %v", late)
+	}
+	if errs := open(t, fmt.Sprintf("{url: %q, timeout: 5m}", s.URL)).Write(t.Context(), []event.Event{sample()}); errs != nil {
+		t.Error(errs)
+	}
+	if r.got[sample().Subject] != 2 || r.acked[sample().Subject] != 1 {
+		t.Errorf("it arrived %d times, %d acknowledged", r.got[sample().Subject], r.acked[sample().Subject])
+	}
+}
+
+// TestRefusedThenThere: while nobody listens nothing is lost, and all is delivered once somebody does.
+func TestRefusedThenThere(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan struct{})
+	var once sync.Once
+	sink := &watched{Sink: open(t, "url: http://"+address), failed: func() { once.Do(func() { close(refused) }) }}
+	r := newReceiver()
+	served := make(chan func())
+	go func() {
+		<-refused
+		again, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Error(err)
+			served <- func() {}
+			return
+		}
+		s := httptest.NewUnstartedServer(r)
+		_ = s.Listener.Close()
+		s.Listener = again
+		s.Start()
+		served <- s.Close
+	}()
+	dead := route(t, 40, sink)
+	(<-served)()
+	if acked, twice := sum(r.acked); acked != 40 || twice != 0 || len(dead.all) != 0 || r.requests != 40 {
+		t.Errorf("%d acknowledged, %d twice, %d dead, %d requests", acked, twice, len(dead.all), r.requests)
+	}
+}
+
+// watched tells when a write fails.
+type watched struct {
+	plugins.Sink
+	failed func()
+}
+
+func (w *watched) Write(ctx context.Context, events []event.Event) []error {
+	errs := w.Sink.Write(ctx, events)
+	if errs != nil {
+		w.failed()
+	}
+	return errs
+}
+
+// TestTwoSinks: of two receivers one fails again and again; the other gets each event once.
+func TestTwoSinks(t *testing.T) {
+	const n = 100
+	good, bad := newReceiver(), newReceiver()
+	bad.fault = func(k int, _ []string, w http.ResponseWriter) bool {
+		switch k % 4 {
+		case 0:
+			return false
+		case 1:
+			hangUp(t, w, true, "")
+		default:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		return true
+	}
+	one, other := httptest.NewServer(good), httptest.NewServer(bad)
+	defer one.Close()
+	defer other.Close()
+	dead := route(t, n, open(t, "url: "+one.URL), open(t, "url: "+other.URL))
+	for name, r := range map[string]*receiver{"the good one": good, "the bad one": bad} {
+		if acked, twice := sum(r.acked); acked != n || twice != 0 {
+			t.Errorf("%s acknowledged %d, %d twice", name, acked, twice)
+		}
+	}
+	if good.requests != n || len(dead.all) != 0 || total(bad.got) <= n {
+		t.Errorf("the good one was asked %d times for %d events, the bad one %d times; %d dead letters", good.requests, n, bad.requests, len(dead.all))
+	}
+}
