@@ -80,7 +80,7 @@ type Delta struct {
 	Suppressed int
 	// Redelivered: put through again from the dead letters; the object may have moved on since.
 	Redelivered bool
-	// Seen is when the router received the change.
+	// Seen is when the router received the change; of what time made, when it was due.
 	Seen time.Time
 	// Durable is closed once the identity of the object is on disk: nothing about an object is delivered before, because its delete
 	// could not be noticed if the router crashed. nil: there is nothing to wait for.

@@ -149,7 +149,7 @@ func (r *route) inheritAbsent(from *route) {
 	from.absent, r.absent = nil, ab
 	ab.owner.Store(r)
 	if r.cfg.Gone > 0 {
-		ab.Configure(r.cfg.Gone)
+		ab.Configure(r.cfg.Gone, r.now())
 	} else {
 		ab.Abandon()
 	}

@@ -73,7 +73,7 @@ type Route struct {
 	// one fate: none is done with before all are.
 	Joint bool
 	// MaxAge is how old a delta may be that is delivered; older ones are put aside, or dropped if OnFailure says so. Its age is counted from
-	// when it was seen, for one that is redelivered from that on. 0: they may be of any age.
+	// when it was seen, of what time made from when it was due, for one that is redelivered from that on. 0: they may be of any age.
 	MaxAge time.Duration
 
 	Batch       Batch

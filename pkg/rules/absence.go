@@ -98,13 +98,13 @@ func (s *Absences) Return(source string, name event.Key, key string) (n int) {
 	return n
 }
 
-// Fire returns the delta of an absence that has lasted; nil: it has not, by now.
+// Fire returns the delta of an absence that has lasted; nil: it has not, by now. It counts as seen when it was due.
 func (s *Absences) Fire(a *Absence, now time.Time) *event.Delta {
 	if a.over || a.At() > s.wheel.In(now) {
 		return nil
 	}
 	lasted := *a.delta
-	lasted.Since, lasted.Seen, lasted.Late = now.Round(0).Add(a.since-s.wheel.In(now)), now, a.late
+	lasted.Since, lasted.Seen, lasted.Late = now.Round(0).Add(a.since-s.wheel.In(now)), now.Add(a.At()-s.wheel.In(now)), a.late
 	lasted.Durable = nil
 	s.forget(a)
 	return &lasted
@@ -135,14 +135,15 @@ func drop(from map[string][]*Absence, key string, a *Absence) {
 	}
 }
 
-// Configure changes how long an object must be gone, counted from when it went.
-func (s *Absences) Configure(length time.Duration) {
+// Configure changes how long an object must be gone, counted from when it went. What is over by that is due now.
+func (s *Absences) Configure(length time.Duration, now time.Time) {
 	if s.length == length {
 		return
 	}
 	s.length = length
+	at := s.wheel.In(now)
 	for _, a := range s.all {
-		s.wheel.Set(&a.Node, a.since+length, a)
+		s.wheel.Set(&a.Node, max(a.since+length, min(a.At(), at)), a)
 	}
 }
 

@@ -228,7 +228,8 @@ func (s *Conditions) wall(at time.Duration, now time.Time) time.Time {
 	return now.Round(0).Add(at - s.wheel.In(now))
 }
 
-// Fire tells what is due of a condition whose owner has heard that it is; nil: it is not, by now.
+// Fire tells what is due of a condition whose owner has heard that it is; nil: it is not, by now. It counts as seen when it was due, so that
+// what came due while the router was down is as old as it is.
 func (s *Conditions) Fire(c *Condition, now time.Time) *event.Delta {
 	if !s.IsDue(c, now) {
 		return nil
@@ -236,7 +237,10 @@ func (s *Conditions) Fire(c *Condition, now time.Time) *event.Delta {
 	if c.state == told {
 		c.repeat++
 	}
-	return s.tell(c, nil, now)
+	due := now.Add(c.At() - s.wheel.In(now))
+	edge := s.tell(c, nil, now)
+	edge.Seen = due
+	return edge
 }
 
 // Suppress says that an edge that was made just now is not told to anybody. If it is that the condition holds, and that was not told

@@ -10,7 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Configure changes what the conditions are made of. What is pending is due For after it began; what was told is told again Every after it
+// Configure changes what the conditions are made of. What is pending is due For after it began, and now if that is over; what was told is told again Every after it
 // was told last. Conditions about sources that are gone are forgotten.
 func (s *Conditions) Configure(cfg ConditionConfig, now time.Time) {
 	old := s.cfg
@@ -27,7 +27,7 @@ func (s *Conditions) Configure(cfg ConditionConfig, now time.Time) {
 	for c := range s.All() {
 		switch {
 		case c.state == pending && cfg.For != old.For:
-			s.wheel.Set(&c.Node, c.since+cfg.For, c)
+			s.wheel.Set(&c.Node, max(c.since+cfg.For, min(c.At(), s.wheel.In(now))), c)
 		case c.state != pending && c.state != skipped && cfg.Every != old.Every:
 			s.remindAnew(c, old.Every, now)
 		}

@@ -92,6 +92,9 @@ func (b *bench) show(e *event.Delta) string {
 	if e.Late {
 		text += " late"
 	}
+	if seen := e.Seen.Sub(start); !e.Seen.Equal(b.clock.Now()) {
+		text += fmt.Sprintf(" seen %s", seen)
+	}
 	return text
 }
 
@@ -175,16 +178,16 @@ func TestConditions(t *testing.T) {
 			"1m0s entered a/1@1 since 0s",
 		}},
 		"late": {cfg: rules.ConditionConfig{For: time.Minute, Every: time.Hour}, steps: "added a, 30s, save, restart 10m, 0s, save, restart 2h, 0s, deleted a", want: []string{
-			"10m30s entered a/1@1 since 0s late", "2h10m30s entered a/1@1 since 0s repeat 1 late", "2h10m30s left a/1@1 since 0s",
+			"10m30s entered a/1@1 since 0s late seen 1m0s", "2h10m30s entered a/1@1 since 0s repeat 1 late seen 1h10m30s", "2h10m30s left a/1@1 since 0s",
 		}},
 		"a crash forgets nothing that was saved": {cfg: rules.ConditionConfig{For: time.Minute}, steps: "added a, save, 2m, restart 0s, 0s", want: []string{
-			"1m0s entered a/1@1 since 0s", "2m0s entered a/1@1 since 0s late",
+			"1m0s entered a/1@1 since 0s", "2m0s entered a/1@1 since 0s late seen 1m0s",
 		}},
 		"the clock goes back while it is down": {cfg: rules.ConditionConfig{For: time.Minute}, steps: "added a, 30s, save, restart -24h, 59s, 1s", want: []string{
 			"-23h58m30s entered a/1@1 since -23h59m30s",
 		}},
 		"the clock goes far ahead": {cfg: rules.ConditionConfig{For: time.Minute}, steps: "added a, save, restart 87600h, 0s", want: []string{
-			"87600h0m0s entered a/1@1 since 0s late",
+			"87600h0m0s entered a/1@1 since 0s late seen 1m0s",
 		}},
 		"told, skipped and ended stay so": {cfg: rules.ConditionConfig{Skip: true}, steps: "existing a, added b, added c, updated! c, save, restart 1h, 1h, updated a, updated b, deleted a, deleted b, updated c", want: []string{
 			"0s entered b/1@2 since 0s", "0s entered c/1@3 since 0s", "0s left c/1@4 since 0s", "2h0m0s left b/1@6 since 0s", "2h0m0s entered c/1@9 since 2h0m0s",
@@ -239,7 +242,7 @@ func TestConditionsConfigure(t *testing.T) {
 	cfg.For, cfg.Every = 0, 0
 	b.Configure(cfg, b.clock.Now())
 	forward(0)
-	b.expect("1h11m0s entered c/1@4 since 1h10m0s")
+	b.expect("1h11m0s entered c/1@4 since 1h10m0s") // due, and so seen, now
 	cfg.Sources = []string{"nodes", "pods"}
 	b.Configure(cfg, b.clock.Now())
 	b.see("updated!", "c", "1")
@@ -358,6 +361,9 @@ func (r *reference) tell(now time.Time, op, name string, h *held) {
 	if op == "entered" && h.late {
 		text += " late"
 		h.late = false
+	}
+	if op == "entered" && !h.next.IsZero() && h.next.Before(now) { // it is as old as it was due
+		text += fmt.Sprintf(" seen %s", h.next.Sub(start))
 	}
 	r.edges = append(r.edges, text)
 }

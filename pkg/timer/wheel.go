@@ -97,7 +97,7 @@ func (w *Wheel) Set(n *Node, at time.Duration, owner Owner) {
 		n.unlink()
 		w.n--
 	}
-	n.at, n.owner = max(at, 0), owner
+	n.at, n.owner = at, owner
 	w.insert(n)
 	w.n++
 	if n.at < w.wake && !w.expiring {
@@ -125,7 +125,7 @@ func (w *Wheel) Close() {
 
 // insert puts a timer where it belongs. mu is held.
 func (w *Wheel) insert(n *Node) {
-	tick := max(uint64(n.at/tickLength), w.tick) //nolint:gosec // not negative
+	tick := max(uint64(max(n.at, 0)/tickLength), w.tick) //nolint:gosec // not negative
 	level := (63 - bits.LeadingZeros64((tick^w.tick)|1)) / slotBits
 	slot := tick >> (level * slotBits) & (1<<slotBits - 1)
 	w.levels[level].used |= 1 << slot
