@@ -1,0 +1,198 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// rule reads a rule of examples/rules, less its version, with its sink on standard output and these texts exchanged: old, new, old, new, …
+func rule(t *testing.T, name string, exchange ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "examples", "rules", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := strings.Replace(string(text), "version: 1\n", "", 1)
+	config = regexp.MustCompile(`\{webhook: .*\}\n`).ReplaceAllString(config, "{stdout: {}}\n")
+	for i := 0; i < len(exchange); i += 2 {
+		if !strings.Contains(config, exchange[i]) {
+			t.Fatalf("%s has no %q", name, exchange[i])
+		}
+		config = strings.ReplaceAll(config, exchange[i], exchange[i+1])
+	}
+	return config
+}
+
+// told is what the rules' events have in their data.
+type told struct {
+	Action, Text string
+	Since        time.Time
+	Late, Repeat bool
+	Why          []string
+}
+
+func toldBy(t *testing.T, e routertest.Event) (data told) {
+	t.Helper()
+	if err := json.Unmarshal(e.Data, &data); err != nil {
+		t.Fatalf("%s: %v", e, err)
+	}
+	return data
+}
+
+// notEarly checks that a condition held for as long as its rule says when it was told.
+func notEarly(t *testing.T, e routertest.Event, after time.Duration) {
+	t.Helper()
+	if data := toldBy(t, e); e.Time.Sub(data.Since) < after || data.Since.IsZero() {
+		t.Errorf("%s came at %s, %s after it began, which is before %s", e, e.Time, e.Time.Sub(data.Since), after)
+	}
+}
+
+var (
+	nodes       = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	replicaSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
+)
+
+func object(apiVersion, kind, name string, spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
+	}}
+}
+
+func podOf(name string) *unstructured.Unstructured {
+	return object("v1", "Pod", name, map[string]any{"containers": []any{map[string]any{"name": "app", "image": "app"}}})
+}
+
+// TestRuleNodeNotReady: a node is not ready for as long as the rule says, and longer, while the router is down after a SIGKILL: it is told late,
+// once, and resolved when it is ready. In the first life the rule waits for an hour, in the second for a second, which is over by then: a
+// second route has told so.
+func TestRuleNodeNotReady(t *testing.T) {
+	s := sandboxtest.Start(t)
+	name := s.Namespace(t) + "-node"
+	m := routertest.Use(t, s, nodes, "")
+	ready := func(status string) {
+		m.Change(name, fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q}]}}`, status), "status")
+	}
+	m.Make(object("v1", "Node", name, map[string]any{}))
+	defer m.Remove(name)
+	ready("True")
+	source := []string{"{resource: v1/nodes}", "{resource: v1/nodes, fieldSelector: metadata.name=" + name + "}"}
+	short := rule(t, "node-not-ready", append(source, "for: 2m", "for: 1s")...)
+	_, route, _ := strings.Cut(short, "routes:\n")
+	file := routertest.Install(t, s.Kubeconfig(), rule(t, "node-not-ready", append(source, "for: 2m", "for: 1h")...)+
+		strings.Replace(route, "name: node-not-ready", "name: probe", 1))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	ready("Unknown")
+	first := r.Expect(t, "probe entered "+name)[0]
+	notEarly(t, first, time.Second)
+	if data := toldBy(t, first); data.Late || data.Action != "trigger" {
+		t.Errorf("got %+v", data)
+	}
+	if pending := r.Metric(t, `deltarouter_route_pending{route="node-not-ready"}`); pending != 1 {
+		t.Errorf("%v are pending", pending)
+	}
+	r.Saved(t)
+	r.Kill(t)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(strings.Replace(string(text), "for: 1h", "for: 1s", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r = routertest.StartFile(t, file)
+	late := r.Expect(t, "node-not-ready entered "+name)[0]
+	notEarly(t, late, time.Second)
+	if data := toldBy(t, late); !data.Late || data.Repeat || data.Since.After(first.Time) {
+		t.Errorf("got %+v", data)
+	}
+	ready("True")
+	events := r.Expect(t, "node-not-ready left "+name, "probe left "+name)
+	routertest.Exactly(t, routertest.Summary(events), []string{"node-not-ready entered " + name, "node-not-ready left " + name, "probe left " + name})
+	if data := toldBy(t, events[len(events)-1]); data.Action != "resolve" {
+		t.Errorf("got %+v", data)
+	}
+}
+
+// TestRulePodPending: a pod that is pending is told with its reason, and not early; one that runs in time is not.
+func TestRulePodPending(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	const after = 4 * time.Second
+	m := routertest.Use(t, s, routertest.Pods, ns)
+	r := routertest.Start(t, s.Kubeconfig(), rule(t, "pod-pending", "for: 5m", "for: "+after.String(), "{resource: v1/pods}", "{resource: v1/pods, namespaces: "+ns+"}"))
+	r.Ready(t)
+	made := time.Now()
+	m.Make(podOf("runs"))
+	m.Change("runs", `{"status":{"phase":"Running"}}`, "status")
+	inTime := time.Since(made) < after/2
+	m.Make(podOf("waits"))
+	m.Change("waits", `{"status":{"conditions":[{"type":"PodScheduled","status":"False","message":"0/3 nodes are available"}]}}`, "status")
+	events := r.Expect(t, "pod-pending entered "+ns+"/waits") // it began later than the other one, so is due later
+	for _, e := range events {
+		notEarly(t, e, after)
+	}
+	if runs := routertest.Of(events, ns+"/runs"); len(runs) > 0 && inTime {
+		t.Errorf("got %q of a pod that runs", runs)
+	}
+	if data := toldBy(t, routertest.About(events, ns+"/waits")[0]); len(data.Why) != 1 || data.Why[0] != "0/3 nodes are available" {
+		t.Errorf("got %+v", data)
+	}
+}
+
+// TestRuleCrashLoop: of one owner one crash loop is told, of another one another.
+func TestRuleCrashLoop(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	config := rule(t, "crash-loop", "v1/pods}", "v1/pods, namespaces: "+ns+"}")
+	r := routertest.Start(t, s.Kubeconfig(), config)
+	r.Ready(t)
+	owner := object("apps/v1", "ReplicaSet", "web", map[string]any{
+		"selector": map[string]any{"matchLabels": map[string]any{"app": "web"}},
+		"template": map[string]any{
+			"metadata": map[string]any{"labels": map[string]any{"app": "web"}},
+			"spec":     map[string]any{"containers": []any{map[string]any{"name": "app", "image": "app"}}},
+		},
+	})
+	owner = routertest.Use(t, s, replicaSets, ns).Make(owner)
+	m := routertest.Use(t, s, routertest.Pods, ns)
+	crash := func(name, state string) {
+		m.Change(name, fmt.Sprintf(`{"status":{"containerStatuses":[{"name":"app","image":"app","imageID":"","ready":false,"restartCount":3,"state":%s}]}}`, state), "status")
+	}
+	const waiting, running = `{"waiting":{"reason":"CrashLoopBackOff"}}`, `{"running":{}}`
+	for _, name := range []string{"web-1", "web-2", "alone"} {
+		p := podOf(name)
+		if name != "alone" {
+			p.Object["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{
+				"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": string(owner.GetUID()), "controller": true,
+			}}
+		}
+		m.Make(p)
+		crash(name, waiting)
+		crash(name, running)
+		crash(name, waiting)
+	}
+	want := []string{"crash-loop entered " + ns + "/web-1", "crash-loop entered " + ns + "/alone"}
+	r.Expect(t, want...)
+	suppressed := `deltarouter_route_deltas_total{result="suppressed",route="crash-loop"}`
+	routertest.Poll(t, "what is not told to be counted", func() bool { return r.Metric(t, suppressed) == 4 })
+	events := r.Events()
+	routertest.Exactly(t, routertest.Summary(events), want)
+	for subject, text := range map[string]string{"/web-1": "/web crashes, last in web-1; not told: 0", "/alone": "/alone crashes, last in alone; not told: 0"} {
+		if got := toldBy(t, routertest.About(events, ns+subject)[0]).Text; got != ns+text {
+			t.Errorf("got %q, want %q", got, ns+text)
+		}
+	}
+}
