@@ -1,0 +1,233 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/deltarouter/deltarouter/test/routertest"
+)
+
+// ruleBook is what happened to ConfigMaps that are bad or good, and what was told of it.
+type ruleBook struct {
+	maps   routertest.Objects
+	random *rand.Rand
+
+	gate sync.RWMutex // held for writing: nothing happens
+
+	mu    sync.Mutex
+	names map[string]*lampLife // what exists, or has last, under each name
+	all   []*badTime           // in the order in which they began
+	n     int
+
+	told []ruleEvent // each id once, in the order in which they came first
+}
+
+// lampLife is one object of a name.
+type lampLife struct {
+	uid  string
+	gone bool
+	open *badTime
+}
+
+// badTime is a time for which an object was bad.
+type badTime struct {
+	uid, group string
+	begin, end int  // resourceVersions; end is 0 while it lasts, and where gone
+	gone       bool // its object was deleted
+}
+
+func (b *badTime) ended() bool { return b.gone || b.end > 0 }
+
+func groups() []string { return []string{"a", "b", "c"} }
+
+// rulesPace is between two changes: so the times are about as long as the rules want them.
+const rulesPace = 8 * time.Millisecond
+
+// start makes things happen until stop is called.
+func (b *ruleBook) start(t *testing.T) (stop func()) {
+	t.Helper()
+	done := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		pace := time.NewTicker(rulesPace)
+		defer pace.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-pace.C:
+			}
+			group := groups()[b.random.IntN(3)]
+			b.gate.RLock()
+			ok := b.turn(t, fmt.Sprintf("o-%s-%d", group, b.random.IntN(30)), group, b.random.IntN(10))
+			b.gate.RUnlock()
+			if !ok {
+				return
+			}
+		}
+	})
+	stop = sync.OnceFunc(func() { close(done); running.Wait() })
+	t.Cleanup(stop)
+	return stop
+}
+
+// turn does something to an object: it is made, deleted, changed otherwise, or turned from good to bad and back. It returns false if it cannot.
+func (b *ruleBook) turn(t *testing.T, name, group string, dice int) bool {
+	t.Helper()
+	b.mu.Lock()
+	life := b.names[name]
+	b.mu.Unlock()
+	value := "bad"
+	if life != nil && !life.gone && life.open != nil {
+		value = "good"
+	}
+	var err error
+	var uid, version string
+	switch {
+	case life == nil || life.gone:
+		o, failed := b.maps.Create(t.Context(), routertest.ConfigMap(name, value, "group="+group), metav1.CreateOptions{})
+		if err = failed; err == nil {
+			uid, version = string(o.GetUID()), o.GetResourceVersion()
+		}
+	case dice == 0:
+		err = b.maps.Delete(t.Context(), name, metav1.DeleteOptions{})
+	default:
+		patch := fmt.Sprintf(`{"data":{"value":%q}}`, value)
+		if dice < 4 {
+			patch = fmt.Sprintf(`{"data":{"other":"%d"}}`, rand.Uint64()) //nolint:gosec // no secret
+			value = ""
+		}
+		o, failed := b.maps.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err = failed; err == nil {
+			uid, version = life.uid, o.GetResourceVersion()
+		}
+	}
+	if err != nil {
+		t.Errorf("the history ended: %v", err)
+		return false
+	}
+	b.note(name, group, uid, value, number(version))
+	return true
+}
+
+// note writes down what happened; uid is empty if it is gone, value if it is as good or bad as before.
+func (b *ruleBook) note(name, group, uid, value string, version int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.n++
+	life := b.names[name]
+	switch {
+	case uid == "":
+		if life.gone = true; life.open != nil {
+			life.open.gone, life.open = true, nil
+		}
+		return
+	case life == nil || life.gone:
+		life = &lampLife{uid: uid}
+		b.names[name] = life
+	}
+	switch value {
+	case "bad":
+		life.open = &badTime{uid: uid, group: group, begin: version}
+		b.all = append(b.all, life.open)
+	case "good":
+		life.open.end, life.open = version, nil
+	}
+}
+
+// times returns all times, in the order in which they began.
+func (b *ruleBook) times() []*badTime {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]*badTime(nil), b.all...)
+}
+
+// timeOf returns the time at which an object had this version; nil: it was good then.
+func (b *ruleBook) timeOf(uid string, version int) *badTime {
+	for _, when := range b.times() {
+		if when.uid == uid && when.begin <= version && (when.end == 0 || version < when.end) {
+			return when
+		}
+	}
+	return nil
+}
+
+// read takes down what a life of the router has told.
+func (b *ruleBook) read(t *testing.T, events []routertest.Event) {
+	t.Helper()
+	b.told = b.with(t, events)
+}
+
+// with returns what was told before and these events, each id once.
+func (b *ruleBook) with(t *testing.T, events []routertest.Event) []ruleEvent {
+	t.Helper()
+	all := append([]ruleEvent(nil), b.told...)
+	known := make(map[string]bool, len(all))
+	for _, e := range all {
+		known[e.ID] = true
+	}
+	for _, e := range events {
+		r, err := readRuleEvent(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !known[e.ID] {
+			known[e.ID] = true
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// missing says what is not told yet of what is due; empty: nothing. Nothing happens meanwhile.
+func (b *ruleBook) missing(told []ruleEvent) string {
+	last := make(map[string]map[string]string) // by route and uid
+	for _, e := range told {
+		if last[e.Route] == nil {
+			last[e.Route] = make(map[string]string)
+		}
+		last[e.Route][e.K8sUID] = e.op
+	}
+	bad := make(map[string]bool)
+	for _, when := range b.times() {
+		bad[when.uid] = !when.ended()
+	}
+	for uid, is := range bad {
+		for _, route := range []string{"state", "lasting"} {
+			if is != (last[route][uid] == "entered") {
+				return fmt.Sprintf("%s: %s is bad: %t, and the last that was told is %q", route, uid, is, last[route][uid])
+			}
+		}
+		if !is && last["limited"][uid] == "entered" {
+			return fmt.Sprintf("limited: %s is not bad, and its end was not told", uid)
+		}
+	}
+	return ""
+}
+
+// passed is how many of a group were told by the route limited.
+func (b *ruleBook) passed(told []ruleEvent, group string) (n int) {
+	for _, e := range told {
+		if e.Route == "limited" && e.op == "entered" && e.group() == group {
+			n++
+		}
+	}
+	return n
+}
+
+// route returns what a route has told, by uid.
+func (b *ruleBook) route(name string) map[string][]ruleEvent {
+	byUID := make(map[string][]ruleEvent)
+	for _, e := range b.told {
+		if e.Route == name {
+			byUID[e.K8sUID] = append(byUID[e.K8sUID], e)
+		}
+	}
+	return byUID
+}

@@ -1,0 +1,266 @@
+package chaos
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// The routes of TestRulesLedger, all with one condition: told at once; told when it has held for a second, and each second again; and no more
+// than five at once and one a second of each group.
+const rulesRoutes = `
+sources: {maps: {resource: v1/configmaps, namespaces: %s}}
+sinks: {out: {stdout: {}}}
+define: {bad: object.data.value == "bad"}
+routes:
+  - {name: state, from: maps, when: bad, existing: deliver, to: out, batch: {wait: 1ms}}
+  - {name: lasting, from: maps, when: bad, for: 1s, every: 1s, existing: deliver, to: out, batch: {wait: 1ms}}
+  - {name: limited, from: maps, when: bad, limit: {key: object.metadata.labels.group, every: 1s, burst: 5}, existing: deliver, to: out}
+`
+
+// TestRulesLedger kills the router again and again while objects become bad and good, come and go; CHAOS sets how much longer than six kills,
+// CHAOS_SEED which history. Then it compares what happened with what was told. What was told again after a kill has the id that it had, and
+// counts once.
+//
+//   - state: of each object exactly the times that it was bad, in order: entered with the version at which each began, and left if it ended.
+//   - lasting: entered and left alternate, each about one of those times, and none but those; entered comes no earlier than a second after
+//     it began, and reminders no earlier than a second after the last one. Whenever nothing happens for a while, each object that is bad was
+//     told, and no other one.
+//   - limited: entered and left alternate; those that were told and those that they say were suppressed are as many as there were
+//     times in the group, and never more were told than the limit allows.
+func TestRulesLedger(t *testing.T) {
+	seed := rand.Uint64()
+	if text := os.Getenv("CHAOS_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Log("CHAOS_SEED", seed)
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(rulesRoutes, ns))
+	b := &ruleBook{maps: routertest.Use(t, s, routertest.ConfigMaps, ns), random: rand.New(rand.NewPCG(seed, 1)), names: make(map[string]*lampLife)}
+	stop := b.start(t)
+	kills := scaled(t, 6)
+	for range kills {
+		b.live(t, file)
+	}
+	stop()
+	b.finish(t, file)
+	t.Logf("%d changes, %d times, %d events, %d kills", b.n, len(b.times()), len(b.told), kills)
+}
+
+// live is one life of the router, from a start to a kill at a random moment.
+func (b *ruleBook) live(t *testing.T, file string) {
+	t.Helper()
+	wait := func(most time.Duration) { <-time.After(time.Duration(rand.Int64N(int64(most)))) } //nolint:gosec // no secret
+	var r *routertest.Router
+	switch rand.IntN(4) { //nolint:gosec // no secret
+	case 0: // while it starts, or what was pending is looked at
+		r = routertest.Launch(t, file)
+		wait(1500 * time.Millisecond)
+	case 1: // after something was told
+		r = routertest.StartFile(t, file)
+		n := 1 + rand.IntN(100) //nolint:gosec // no secret
+		r.Wait(t, fmt.Sprintf("%d events", n), func(events []routertest.Event) bool { return len(events) >= n })
+	case 2: // after all that is due was told
+		r = routertest.StartFile(t, file)
+		b.settle(t, r)
+	default: // in the middle of it
+		r = routertest.StartFile(t, file)
+		r.Ready(t)
+		wait(3 * time.Second)
+	}
+	r.Kill(t)
+	b.read(t, r.Events())
+}
+
+// settle holds the history until all that is due was told.
+func (b *ruleBook) settle(t *testing.T, r *routertest.Router) {
+	t.Helper()
+	r.Ready(t)
+	b.gate.Lock()
+	defer b.gate.Unlock()
+	missing := ""
+	defer func() {
+		if missing != "" {
+			t.Log(missing)
+		}
+	}()
+	routertest.Poll(t, "all that is due to be told", func() bool {
+		missing = b.missing(b.with(t, r.Events()))
+		return missing == ""
+	})
+}
+
+// finish lets the last life tell everything, and what was suppressed too, and compares.
+func (b *ruleBook) finish(t *testing.T, file string) {
+	t.Helper()
+	last := routertest.StartFile(t, file)
+	b.settle(t, last)
+	for _, group := range groups() { // until one is let through, which says how many were not
+		before := b.passed(b.with(t, last.Events()), group)
+		for n, made := 0, 0; b.passed(b.with(t, last.Events()), group) == before; n++ {
+			if n > 3000 {
+				t.Fatalf("nothing of group %s passes", group)
+			}
+			if made <= n/10 {
+				b.turn(t, fmt.Sprintf("last-%s-%d", group, made), group, 1)
+				made++
+			}
+			<-time.After(20 * time.Millisecond)
+		}
+	}
+	b.settle(t, last)
+	if code := last.Stop(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	b.read(t, last.Events())
+	b.compareState(t)
+	b.compareLasting(t)
+	b.compareLimited(t)
+}
+
+// compareState: exactly what happened.
+func (b *ruleBook) compareState(t *testing.T) {
+	t.Helper()
+	byUID := b.route("state")
+	for _, when := range b.times() {
+		told := byUID[when.uid]
+		if len(told) == 0 || told[0].op != "entered" || number(told[0].K8sResourceVersion) != when.begin {
+			t.Errorf("state: %s, bad from %d on: told %v", when.uid, when.begin, told)
+			continue
+		}
+		told = told[1:]
+		if when.ended() {
+			if len(told) == 0 || told[0].op != "left" {
+				t.Errorf("state: %s, bad from %d to %d: its end was not told, but %v", when.uid, when.begin, when.end, told)
+				continue
+			}
+			told = told[1:]
+		}
+		byUID[when.uid] = told
+	}
+	for uid, told := range byUID {
+		if len(told) > 0 {
+			t.Errorf("state: %s: told %v, which did not happen", uid, told)
+		}
+	}
+}
+
+// compareLasting: each edge belongs to a time, in order, and none is early.
+func (b *ruleBook) compareLasting(t *testing.T) {
+	t.Helper()
+	for uid, told := range b.route("lasting") {
+		b.alternates(t, "lasting", uid, told)
+		for i, e := range told {
+			if e.op != "entered" {
+				continue
+			}
+			if held := e.Time.Sub(e.data.Since); held < time.Second {
+				t.Errorf("lasting: %s: %v was told after %s", uid, e, held)
+			}
+			if b.timeOf(uid, number(e.K8sResourceVersion)) == nil {
+				t.Errorf("lasting: %s: it was not bad at %s", uid, e.K8sResourceVersion)
+			}
+			if last := b.names[e.name()]; i == len(told)-1 && (last.uid != uid || last.open == nil) {
+				t.Errorf("lasting: %s: it is not bad any more, and its end was not told", uid)
+			}
+		}
+	}
+}
+
+// alternates checks that entered and left do, but for reminders, which come each second.
+func (b *ruleBook) alternates(t *testing.T, route, uid string, told []ruleEvent) {
+	t.Helper()
+	in := false
+	for i, e := range told {
+		switch {
+		case e.op == "left" && in:
+			in = false
+		case e.op == "entered" && !in && !e.data.Repeat:
+			in = true
+		case e.op == "entered" && in && e.data.Repeat && e.Time.Sub(told[i-1].Time) >= time.Second:
+		default:
+			t.Errorf("%s: %s: %v comes out of order in %v", route, uid, e, told)
+			return
+		}
+	}
+}
+
+// compareLimited: nothing is lost of what is counted, and never too much was told.
+func (b *ruleBook) compareLimited(t *testing.T) {
+	t.Helper()
+	for uid, told := range b.route("limited") {
+		b.alternates(t, "limited", uid, told)
+	}
+	for _, group := range groups() {
+		happened, counted := 0, 0
+		for _, when := range b.times() {
+			if when.group == group {
+				happened++
+			}
+		}
+		var passed []time.Time
+		for _, e := range b.told {
+			if e.Route == "limited" && e.op == "entered" && e.group() == group {
+				counted += 1 + e.data.Suppressed
+				passed = append(passed, e.data.Since)
+			}
+		}
+		if counted != happened {
+			t.Errorf("limited: group %s was bad %d times, and %d were told or counted, %d of them told", group, happened, counted, len(passed))
+		}
+		for i := range passed {
+			for j := i + 5; j < len(passed); j++ { // one more, for the moment between since and the decision
+				if most := 5 + 1 + int(passed[j].Sub(passed[i])/(time.Second)); j-i+1 > most {
+					t.Fatalf("limited: group %s: %d passed within %s", group, j-i+1, passed[j].Sub(passed[i]))
+				}
+			}
+		}
+	}
+}
+
+// ruleEvent is an event of a route with a condition.
+type ruleEvent struct {
+	routertest.Event
+
+	op   string
+	data ruleData
+}
+
+type ruleData struct {
+	Since      time.Time
+	Repeat     bool
+	Suppressed int
+	Object     struct {
+		Metadata struct {
+			Name   string
+			Labels map[string]string
+		}
+	}
+}
+
+func (e ruleEvent) name() string  { return e.data.Object.Metadata.Name }
+func (e ruleEvent) group() string { return e.data.Object.Metadata.Labels["group"] }
+
+// String tells what is needed to understand a failure.
+func (e ruleEvent) String() string {
+	return fmt.Sprintf("%s@%s %t", e.op, e.K8sResourceVersion, e.data.Repeat)
+}
+
+func readRuleEvent(e routertest.Event) (ruleEvent, error) {
+	r := ruleEvent{Event: e, op: e.Type[len("deltarouter."):]}
+	if err := json.Unmarshal(e.Data, &r.data); err != nil {
+		return r, fmt.Errorf("%s: %w", e, err)
+	}
+	return r, nil
+}
