@@ -221,7 +221,7 @@ func (b *ruleBook) compareLimited(t *testing.T) {
 		}
 		for i := range passed {
 			for j := i + 5; j < len(passed); j++ { // one more, for the moment between since and the decision
-				if most := 5 + 1 + int(passed[j].Sub(passed[i])/(time.Second)); j-i+1 > most {
+				if most := 5 + 1 + int(passed[j].Sub(passed[i])/time.Second); j-i+1 > most {
 					t.Fatalf("limited: group %s: %d passed within %s", group, j-i+1, passed[j].Sub(passed[i]))
 				}
 			}
