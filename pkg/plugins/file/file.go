@@ -1,0 +1,119 @@
+// Package file is the sink kind `file`: it appends events to a file, a CloudEvent in JSON per line.
+//
+// Whoever reads the file finds whole lines. What a full disk, or the end of the process, left of a line is cut off before anything is
+// written behind it, and its event comes again. The file may be renamed or removed while it is written to, as logrotate does: before
+// each write the sink looks whether it has still the file of that name, and opens a new one if not.
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// Config is what stands below `file:` in the configuration.
+type Config struct {
+	Path     string      `yaml:"path,required,path" doc:"The file; its folder has to be there."`
+	MaxSize  config.Size `yaml:"maxSize" default:"100Mi" min:"4Ki" doc:"How large the file may become before it is put aside under a name with the time in it, and a new one begun. A write that is larger goes into a file of its own."`
+	MaxFiles int         `yaml:"maxFiles" default:"10" min:"0" doc:"How many files that were put aside are kept; the oldest goes first. 0: nothing is put aside, the file grows."`
+	Fsync    bool        `yaml:"fsync" doc:"An event counts as delivered when it is on the disk, not only in the system's memory."`
+}
+
+// Factory returns the factory of the kind file.
+func Factory() plugins.Factory[plugins.Sink] {
+	return plugins.Factory[plugins.Sink]{
+		Kind:   "file",
+		Doc:    "Appends a line per event, a CloudEvent in JSON, to a file that it keeps from growing too large, and that may be renamed at any time.",
+		Config: Config{},
+		Example: `path: /var/log/deltarouter/events.jsonl
+maxSize: 100Mi
+maxFiles: 10
+fsync: false
+`,
+		Check: func(node config.Node) config.Problems { return node.Decode(&Config{}) },
+		Probe: probe,
+		Open: func(_ context.Context, node config.Node, env plugins.Env) (plugins.Sink, error) {
+			var c Config
+			if err := node.Decode(&c).Err(); err != nil {
+				return nil, err
+			}
+			return &sink{name: env.Name, lock: make(chan struct{}, 1), log: &log{cfg: c, now: time.Now}}, nil
+		},
+	}
+}
+
+type sink struct {
+	name string
+	lock chan struct{} // holds an element while a write goes on
+	log  *log          // guarded by lock
+}
+
+// Write implements [plugins.Sink]. Every error means that the sink is unavailable: a full disk has room again, a folder comes back. A
+// write to a disk that hangs cannot be called off: when ctx is done it is left to itself, and its events count as not delivered
+// although they may still be.
+func (s *sink) Write(ctx context.Context, events []event.Event) []error {
+	size := 0
+	for i := range events {
+		size += len(events[i].Data) + 512
+	}
+	lines, ends := make([]byte, 0, size), make([]int, len(events))
+	for i := range events {
+		lines = append(events[i].AppendJSON(lines), '\n')
+		ends[i] = len(lines)
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	select {
+	case s.lock <- struct{}{}:
+	case <-ctx.Done():
+		return s.undelivered(ends, 0, ctx.Err())
+	}
+	type result struct {
+		n   int
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		defer func() { <-s.lock }()
+		n, err := s.log.append(lines, ends)
+		done <- result{n, err}
+	}()
+	select {
+	case r := <-done:
+		if r.err == nil {
+			return nil
+		}
+		return s.undelivered(ends, r.n, r.err)
+	case <-ctx.Done():
+		return s.undelivered(ends, 0, ctx.Err())
+	}
+}
+
+// undelivered returns an error for each event whose line does not end within the first n bytes.
+func (s *sink) undelivered(ends []int, n int, err error) []error {
+	err = fmt.Errorf("file %q: %w", s.name, err)
+	errs := make([]error, len(ends))
+	for i, end := range ends {
+		if end > n {
+			errs[i] = err
+		}
+	}
+	return errs
+}
+
+// Close implements [plugins.Sink]. It waits for a write that goes on.
+func (s *sink) Close(ctx context.Context) error {
+	select {
+	case s.lock <- struct{}{}:
+	case <-ctx.Done():
+		return errors.New("the disk does not answer, the last lines may be missing")
+	}
+	defer func() { <-s.lock }()
+	return s.log.close()
+}

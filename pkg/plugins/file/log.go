@@ -1,0 +1,226 @@
+package file
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// mode is that of a new file: whoever ships logs is in the group.
+const mode = 0o640
+
+// maxLine is how long a line may be, far more than that of any event.
+const maxLine = 64 << 20
+
+// log is a file of lines. It belongs to one goroutine at a time.
+type log struct {
+	cfg  Config
+	now  func() time.Time
+	file *os.File // nil: none is open
+	torn bool     // the file may end within a line
+}
+
+// append writes lines, whose ends are given. n is up to where they are in the file, always at the end of a line.
+func (l *log) append(lines []byte, ends []int) (n int, err error) {
+	size, err := l.ready()
+	if err != nil {
+		return 0, err
+	}
+	if l.cfg.MaxFiles > 0 && size > 0 && size+int64(len(lines)) > int64(l.cfg.MaxSize) {
+		if err := l.putAside(); err != nil {
+			return 0, err
+		}
+		if size, err = l.ready(); err != nil {
+			return 0, err
+		}
+	}
+	wrote, err := l.file.Write(lines)
+	if err == nil {
+		if l.cfg.Fsync {
+			if err := l.file.Sync(); err != nil {
+				_ = l.close() // what the system makes of its memory after that is up to it: begin anew
+				return 0, err
+			}
+		}
+		return len(lines), nil
+	}
+	for _, end := range ends {
+		if end <= wrote {
+			n = end
+		}
+	}
+	l.torn = true
+	if cut := l.file.Truncate(size + int64(n)); cut == nil { // else it is tried again before the next write
+		l.torn = false
+	}
+	if l.cfg.Fsync {
+		if l.file.Sync() != nil {
+			n = 0
+		}
+	}
+	return n, err
+}
+
+// ready sees to it that the file of that name is open and ends with a line, and returns its size.
+func (l *log) ready() (int64, error) {
+	if l.file != nil {
+		at, err := os.Stat(l.cfg.Path)
+		own, ownErr := l.file.Stat()
+		if ownErr != nil || errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(at, own) {
+			if err := l.close(); err != nil { // it was renamed, removed or replaced: its writer is done with it
+				return 0, err
+			}
+		}
+	}
+	if l.file == nil {
+		if err := l.open(); err != nil {
+			return 0, errors.Join(err, l.close())
+		}
+	}
+	info, err := l.file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if !l.torn {
+		return info.Size(), nil
+	}
+	return l.mend(info.Size())
+}
+
+// open opens the file, or a new one, and takes it for itself. After an error there may be a file to close.
+func (l *log) open() (err error) {
+	if l.file, err = os.OpenFile(l.cfg.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE, mode); err != nil {
+		l.file = nil
+		return err
+	}
+	l.torn = true
+	if info, err := l.file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file", l.cfg.Path)
+	}
+	if err := lock(l.file); err != nil {
+		return err
+	}
+	return l.syncFolder()
+}
+
+// mend makes the file end with a line: what is behind the last one is cut off, since its event was not delivered, unless it only wants for
+// its end. It returns the new size.
+func (l *log) mend(size int64) (int64, error) {
+	last, err := l.lastLine(size)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case len(last) == 0:
+	case json.Valid(last):
+		if n, err := l.file.Write([]byte{'\n'}); err != nil || n == 0 {
+			return 0, fmt.Errorf("end the last line: %w", err)
+		}
+		size++
+	default:
+		size -= int64(len(last))
+		if err := l.file.Truncate(size); err != nil {
+			return 0, fmt.Errorf("cut off half a line: %w", err)
+		}
+	}
+	l.torn = false
+	return size, nil
+}
+
+// lastLine returns what is behind the last end of a line.
+func (l *log) lastLine(size int64) (last []byte, err error) {
+	const step = 64 << 10
+	for size > 0 {
+		from := max(0, size-step)
+		b := make([]byte, size-from)
+		if _, err := l.file.ReadAt(b, from); err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		i := bytes.LastIndexByte(b, '\n')
+		last = append(b[i+1:len(b):len(b)], last...)
+		if i >= 0 {
+			break
+		}
+		if size = from; len(last) > maxLine {
+			return nil, fmt.Errorf("%s does not consist of lines", l.cfg.Path)
+		}
+	}
+	return last, nil
+}
+
+// stamp is the time in the name of a file that was put aside: these sort by it.
+const stamp = "20060102T150405.000000000Z"
+
+// putAside renames the file and removes the oldest ones.
+func (l *log) putAside() error {
+	if err := l.close(); err != nil {
+		return err
+	}
+	ext := filepath.Ext(l.cfg.Path)
+	aside := strings.TrimSuffix(l.cfg.Path, ext) + "-" + l.now().UTC().Format(stamp) + ext
+	if _, err := os.Lstat(aside); err == nil {
+		return fmt.Errorf("%s is there already", aside)
+	}
+	if err := os.Rename(l.cfg.Path, aside); err != nil {
+		return err
+	}
+	return l.prune()
+}
+
+// prune removes the oldest files that were put aside. Others are not touched, however they are called.
+func (l *log) prune() error {
+	dir, name := filepath.Split(l.cfg.Path)
+	ext := filepath.Ext(name)
+	entries, err := os.ReadDir(filepath.Clean(dir))
+	if err != nil {
+		return err
+	}
+	var aside []string
+	for _, e := range entries {
+		middle, isOurs := strings.CutPrefix(e.Name(), strings.TrimSuffix(name, ext)+"-")
+		middle, ends := strings.CutSuffix(middle, ext)
+		if _, err := time.Parse(stamp, middle); isOurs && ends && err == nil && len(middle) == len(stamp) {
+			aside = append(aside, e.Name())
+		}
+	}
+	slices.Sort(aside)
+	for _, old := range aside[:max(0, len(aside)-l.cfg.MaxFiles)] {
+		if err := os.Remove(filepath.Join(dir, old)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// syncFolder makes a new name survive the end of the machine.
+func (l *log) syncFolder() error {
+	if !l.cfg.Fsync {
+		return nil
+	}
+	d, err := os.Open(filepath.Dir(l.cfg.Path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (l *log) close() error {
+	if l.file == nil {
+		return nil
+	}
+	f := l.file
+	l.file = nil
+	var err error
+	if l.cfg.Fsync {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
