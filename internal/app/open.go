@@ -149,7 +149,7 @@ func (r *router) env(what, name string, workers int) plugins.Env {
 	if dir := r.plan.config.State.Dir; dir != "" {
 		env.Cache = filepath.Join(dir, cacheFolder)
 	}
-	if what == "sink" {
+	if what == "sink" && r.client != nil { // a trial has none
 		env.API = &plugins.API{URL: r.client.Host(), Client: r.client.HTTP()}
 	}
 	return env
