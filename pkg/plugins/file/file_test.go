@@ -111,7 +111,7 @@ func TestContract(t *testing.T) {
 // TestHalfLines: what a crash left of a line is cut off before anything is written behind it; a whole one without its end gets that.
 func TestHalfLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	write(t, open(t, fmt.Sprintf("path: %q", path)), numbered(0, 2))
+	t.Run("before", func(t *testing.T) { write(t, open(t, fmt.Sprintf("path: %q", path)), numbered(0, 2)) })
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
