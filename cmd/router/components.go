@@ -6,6 +6,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/discard"
 	"github.com/deltarouter/deltarouter/pkg/plugins/emit"
 	"github.com/deltarouter/deltarouter/pkg/plugins/file"
+	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process"
 	"github.com/deltarouter/deltarouter/pkg/plugins/stdout"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
@@ -22,6 +23,7 @@ func components() app.Components {
 		Sinks: []plugins.Factory[plugins.Sink]{
 			discard.Factory(),
 			file.Factory(),
+			nats.Factory(),
 			stdout.Factory(),
 			webhook.Factory(),
 		},

@@ -21,6 +21,8 @@ var allowed = map[string][]string{
 	"pkg/schema":  {},
 	"pkg/timer":   {},
 
+	"pkg/tlsfiles": {"pkg/config"},
+
 	"pkg/recording": {"pkg/rawjson"},
 
 	"pkg/expr":       {"pkg/event", "pkg/rawjson", "pkg/schema"},
@@ -33,6 +35,9 @@ var allowed = map[string][]string{
 	// A new kind of handler or sink is a folder under pkg/plugins, and no kind knows another.
 	"pkg/plugins":            {"pkg/event", "pkg/config", "pkg/metrics", "pkg/timer"},
 	"pkg/plugins/*":          {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson"},
+	"pkg/plugins/nats":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/tlsfiles"},
+	"pkg/plugins/kafka":      {"pkg/plugins", "pkg/event", "pkg/config", "pkg/tlsfiles"},
+	"pkg/plugins/otlp":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/rawjson", "pkg/tlsfiles"},
 	"pkg/plugins/wasm":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/timer", "pkg/plugins/wasm/meter"},
 	"pkg/plugins/wasm/meter": {},
 	"pkg/plugins/process":    {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/timer", "proto/..."},
@@ -77,6 +82,9 @@ var homes = map[string][]string{
 	"github.com/hashicorp/go-plugin":      {"pkg/plugins/process"},
 	"k8s.io/client-go":                    {"pkg/informer", "pkg/index", "pkg/plugins/kubernetes"},
 	"go.etcd.io/bbolt":                    {"pkg/checkpoint"},
+	"github.com/nats-io":                  {"pkg/plugins/nats"},
+	"github.com/twmb/franz-go":            {"pkg/plugins/kafka"},
+	"go.opentelemetry.io":                 {"pkg/plugins/otlp"},
 	"gopkg.in/yaml.v3":                    {"pkg/config"},
 	"sigs.k8s.io/yaml":                    {"pkg/config"},
 	"github.com/prometheus/client_golang": {"pkg/metrics", "pkg/api"},

@@ -1,0 +1,149 @@
+package nats
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/tlsfiles"
+)
+
+// Config is what stands below `nats:` in the configuration.
+type Config struct {
+	Servers []string        `yaml:"servers,required" min:"1" doc:"URLs of the servers of one cluster: nats://host:4222, or tls://host:4222."`
+	Subject string          `yaml:"subject" default:"k8s.{source}.{namespace}.{name}" doc:"Where events are published. A token may be {cluster}, {source}, {kind}, {namespace}, {name}, {op}, {route} or {type}; whatever the value, it stays one token."`
+	Stream  Stream          `yaml:"stream" doc:"The JetStream stream that keeps the events."`
+	Auth    Auth            `yaml:"auth" doc:"As whom the router introduces itself: one of creds, nkey, token, and user with password."`
+	TLS     tlsfiles.Config `yaml:"tls" doc:"Who vouches for the server, and a client certificate."`
+	Timeout time.Duration   `yaml:"timeout" default:"10s" min:"10ms" max:"10m" doc:"How long connecting, and the acknowledgement of a batch, may take."`
+}
+
+// Stream says which stream keeps the events, and how to make it.
+type Stream struct {
+	Name       string        `yaml:"name" doc:"The stream that must keep the events; without it whichever takes the subject."`
+	Create     bool          `yaml:"create" doc:"Make the stream if there is none of the name. One that exists is never changed."`
+	Storage    string        `yaml:"storage" default:"file" enum:"file memory" doc:"Of a stream that is made: where it is kept."`
+	Replicas   int           `yaml:"replicas" default:"1" min:"1" max:"5" doc:"Of a stream that is made: how many servers keep it."`
+	MaxAge     time.Duration `yaml:"maxAge" doc:"Of a stream that is made: how long it keeps an event; 0: forever."`
+	MaxBytes   config.Size   `yaml:"maxBytes" doc:"Of a stream that is made: how much it keeps, the oldest go first; 0: no bound."`
+	Duplicates time.Duration `yaml:"duplicates" default:"2m" min:"100ms" doc:"Of a stream that is made: for how long it drops an event whose id it has seen."`
+}
+
+// Auth says as whom the router introduces itself.
+type Auth struct {
+	Creds    config.Secret `yaml:"creds" doc:"The content of a .creds file, as {file: router.creds}."`
+	NKey     config.Secret `yaml:"nkey" doc:"The seed of an NKey (SU…)."`
+	Token    config.Secret `yaml:"token" doc:"A token."`
+	User     string        `yaml:"user" doc:"A user; needs password."`
+	Password config.Secret `yaml:"password" doc:"The password of user."`
+}
+
+// Factory returns the factory of the kind nats.
+func Factory() plugins.Factory[plugins.Sink] {
+	return plugins.Factory[plugins.Sink]{
+		Kind:   "nats",
+		Doc:    "Publishes each event to NATS JetStream as a CloudEvent in binary mode, and waits for the stream's acknowledgement; the event's id is its Nats-Msg-Id, by which the stream drops duplicates.",
+		Config: Config{},
+		Example: `servers: [tls://nats-0.nats:4222, tls://nats-1.nats:4222]
+subject: k8s.{source}.{namespace}.{name}
+stream: {name: k8s, create: true, storage: file, replicas: 3, maxAge: 72h, maxBytes: 10Gi, duplicates: 2m}
+auth: {creds: {file: /secrets/router.creds}} # or nkey: or token:, or user: and password:
+tls: {ca: {file: /secrets/ca.crt}, cert: {file: /secrets/tls.crt}, key: {file: /secrets/tls.key}, serverName: nats.example.com}
+timeout: 10s
+`,
+		Check: func(node config.Node) config.Problems { return node.Decode(&Config{}) },
+		Probe: probe,
+		Open: func(_ context.Context, node config.Node, env plugins.Env) (plugins.Sink, error) {
+			var c Config
+			if err := node.Decode(&c).Err(); err != nil {
+				return nil, err
+			}
+			return newSink(c, env)
+		},
+	}
+}
+
+// Validate implements [config.Validator].
+func (c *Config) Validate(n config.Node) config.Problems {
+	var problems config.Problems
+	for i, server := range n.At("servers").Items() {
+		if i >= len(c.Servers) {
+			break
+		}
+		if reason := badServer(c.Servers[i]); reason != "" {
+			problems = append(problems, server.Problemf("%s", reason))
+		}
+	}
+	if _, err := parseSubject(c.Subject); err != nil {
+		problems = append(problems, n.At("subject").Problemf("%v", err))
+	}
+	return problems
+}
+
+// badServer says what is wrong with the URL of a server. It does not quote it: it may have a password.
+func badServer(text string) string {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "":
+		return "must be like nats://host:4222 or tls://host:4222"
+	case u.User != nil:
+		return "has a user or password: write them below auth, where they can be out of files"
+	}
+	return ""
+}
+
+// Validate implements [config.Validator].
+func (s *Stream) Validate(n config.Node) config.Problems {
+	var problems config.Problems
+	if strings.ContainsAny(s.Name, " \t\r\n.*>/\\") {
+		problems = append(problems, n.At("name").Problemf("must not have blanks, or any of . * > / \\"))
+	}
+	if s.Create && s.Name == "" {
+		problems = append(problems, n.At("create").Problemf("needs the stream's name"))
+	}
+	if s.MaxAge > 0 && s.Duplicates > s.MaxAge {
+		problems = append(problems, n.At("duplicates").Problemf("must not be longer than maxAge: what the stream has forgotten it cannot compare with"))
+	}
+	if s.Create {
+		return problems
+	}
+	for _, key := range []string{"storage", "replicas", "maxAge", "maxBytes", "duplicates"} {
+		if slices.Contains(n.Keys(), key) {
+			problems = append(problems, n.At(key).Problemf("is of a stream that the router makes: add create: true, or remove it"))
+		}
+	}
+	return problems
+}
+
+// Validate implements [config.Validator].
+func (a *Auth) Validate(n config.Node) config.Problems {
+	var ways []string
+	for name, given := range map[string]bool{
+		"creds": !a.Creds.IsZero(), "nkey": !a.NKey.IsZero(), "token": !a.Token.IsZero(), "user": a.User != "" || !a.Password.IsZero(),
+	} {
+		if given {
+			ways = append(ways, name)
+		}
+	}
+	slices.Sort(ways)
+	switch {
+	case len(ways) > 1:
+		return config.Problems{n.Problemf("has %s: keep one of them", strings.Join(ways, " and "))}
+	case (a.User == "") != a.Password.IsZero():
+		return config.Problems{n.Problemf("needs both user and password")}
+	}
+	return nil
+}
+
+// names returns the names of the servers as errors show them.
+func (c *Config) names() string {
+	if len(c.Servers) == 1 {
+		return c.Servers[0]
+	}
+	return fmt.Sprintf("%s and %d more", c.Servers[0], len(c.Servers)-1)
+}

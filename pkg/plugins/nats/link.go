@@ -1,0 +1,208 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
+)
+
+// link is a connection to one of the servers, from its first byte to its end: it does not connect again by itself.
+type link struct {
+	conn     *nats.Conn
+	js       jetstream.JetStream
+	closed   chan struct{}
+	ensured  atomic.Bool           // the stream is there, or the configuration does not ask for it to be made
+	complain atomic.Pointer[error] // what the server said last that belongs to no event, such as a missing permission
+}
+
+// dial connects. Everything that the configuration has in files is read anew.
+func dial(ctx context.Context, c *Config, log *slog.Logger) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	l := &link{closed: make(chan struct{})}
+	d := &dialer{ctx: ctx}
+	options, err := c.options()
+	if err != nil {
+		return nil, err
+	}
+	options = append(options,
+		nats.Name("deltarouter"), nats.NoReconnect(), nats.Timeout(c.Timeout), nats.SetCustomDialer(d), nats.SkipHostLookup(),
+		nats.FlusherTimeout(min(c.Timeout, maxFlush)), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
+		nats.ClosedHandler(func(*nats.Conn) { close(l.closed) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			l.complain.Store(&err)
+			log.Warn("nats: the server complains", "error", err)
+		}))
+	l.conn, err = nats.Connect(strings.Join(c.Servers, ","), options...)
+	if stopped := d.done(); !stopped && err == nil {
+		l.conn.Close() // the context was done in the last moment, and closed the connection
+		err = context.Cause(ctx)
+	}
+	if errors.Is(err, nats.ErrNoServers) && d.err != nil {
+		err = d.err // it says why there are none
+	}
+	if err != nil {
+		return nil, err
+	}
+	if l.js, err = jetstream.New(l.conn, jetstream.WithDefaultTimeout(c.Timeout)); err != nil {
+		l.conn.Close()
+		return nil, err
+	}
+	// The first call starts the goroutine that close ends, which it could not while events are published for the first time. It
+	// publishes nothing, since the subject is empty.
+	_, _ = l.js.PublishMsgAsync(&nats.Msg{})
+	return l, nil
+}
+
+const (
+	// maxFlush is how long a write to a connection that takes no more bytes can block.
+	maxFlush = 4 * time.Second
+	// pingInterval is how often a silent connection is tried; at the third time that there was no answer it is dead.
+	pingInterval = 15 * time.Second
+)
+
+// dialer makes the connections of one nats.Connect end with its context.
+type dialer struct {
+	ctx  context.Context // nats.go calls Dial without one
+	stop func() bool
+	err  error // of the last connection that could not be made
+}
+
+// Dial implements nats.CustomDialer.
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	if d.stop != nil {
+		d.stop()
+	}
+	conn, err := (&net.Dialer{}).DialContext(d.ctx, network, address)
+	if err != nil {
+		d.err = err
+		return nil, err
+	}
+	d.stop = context.AfterFunc(d.ctx, func() { _ = conn.Close() })
+	return conn, nil
+}
+
+// done lets the connection outlive the context; false: it is too late.
+func (d *dialer) done() bool { return d.stop == nil || d.stop() }
+
+// options returns what the configuration says about identity and TLS.
+func (c *Config) options() ([]nats.Option, error) {
+	var options []nats.Option
+	encrypted := !c.TLS.IsZero()
+	for _, server := range c.Servers {
+		encrypted = encrypted || strings.HasPrefix(server, "tls://")
+	}
+	if encrypted {
+		settings, err := c.TLS.Load()
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, nats.Secure(settings))
+	}
+	who, err := c.Auth.option()
+	if err != nil {
+		return nil, err
+	}
+	if who != nil {
+		options = append(options, who)
+	}
+	return options, nil
+}
+
+// option returns who the router is; nil: nobody.
+func (a *Auth) option() (nats.Option, error) {
+	switch {
+	case !a.Creds.IsZero():
+		text, err := a.Creds.Value()
+		if err != nil {
+			return nil, fmt.Errorf("auth.creds: %w", err)
+		}
+		if _, err := nkeys.ParseDecoratedJWT([]byte(text)); err != nil {
+			return nil, errors.New("auth.creds: not the content of a .creds file")
+		}
+		if _, err := nkeys.ParseDecoratedUserNKey([]byte(text)); err != nil {
+			return nil, errors.New("auth.creds: not the content of a .creds file")
+		}
+		return nats.UserCredentialBytes([]byte(text)), nil
+	case !a.NKey.IsZero():
+		seed, err := a.NKey.Value()
+		if err != nil {
+			return nil, fmt.Errorf("auth.nkey: %w", err)
+		}
+		pair, err := nkeys.FromSeed([]byte(strings.TrimSpace(seed)))
+		if err != nil {
+			return nil, errors.New("auth.nkey: not the seed of an NKey, which begins with SU")
+		}
+		public, err := pair.PublicKey()
+		if err != nil {
+			return nil, errors.New("auth.nkey: not the seed of an NKey, which begins with SU")
+		}
+		return nats.Nkey(public, pair.Sign), nil
+	case !a.Token.IsZero():
+		token, err := a.Token.Value()
+		if err != nil {
+			return nil, fmt.Errorf("auth.token: %w", err)
+		}
+		return nats.Token(token), nil
+	case a.User != "":
+		password, err := a.Password.Value()
+		if err != nil {
+			return nil, fmt.Errorf("auth.password: %w", err)
+		}
+		return nats.UserInfo(a.User, password), nil
+	}
+	return nil, nil
+}
+
+// ensure makes the stream if the configuration asks for it and there is none.
+func (l *link) ensure(ctx context.Context, c *Config, s subject) error {
+	if l.ensured.Load() || !c.Stream.Create {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	_, err := l.js.Stream(ctx, c.Stream.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = l.js.CreateStream(ctx, c.Stream.settings(s))
+	}
+	// Another one can have made it meanwhile.
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return fmt.Errorf("stream %s: %w", c.Stream.Name, err)
+	}
+	l.ensured.Store(true)
+	return nil
+}
+
+func (s *Stream) settings(subjects subject) jetstream.StreamConfig {
+	settings := jetstream.StreamConfig{
+		Name: s.Name, Description: "made by deltarouter", Subjects: []string{subjects.all()},
+		Replicas: s.Replicas, MaxAge: s.MaxAge, MaxBytes: -1, Duplicates: s.Duplicates, Storage: jetstream.FileStorage,
+	}
+	if s.MaxBytes > 0 {
+		settings.MaxBytes = int64(s.MaxBytes)
+	}
+	if s.Storage == "memory" {
+		settings.Storage = jetstream.MemoryStorage
+	}
+	return settings
+}
+
+// close ends the connection and waits until its goroutines have heard of it.
+func (l *link) close(ctx context.Context) error {
+	l.conn.Close()
+	select {
+	case <-l.closed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,293 @@
+// Package nats is the sink kind `nats`: it publishes each event to a stream of NATS JetStream and takes it for delivered when the
+// stream has acknowledged it.
+//
+// The Nats-Msg-Id of a message is the event's id, so that the stream drops what comes twice within its window of duplicates. The events
+// of a write are in flight together, but those of one key one after another, so that the stream has them in order whatever fails.
+//
+// A message that is too large is rejected. All else (no connection, no stream that takes the subject, a stream that is full, no
+// acknowledgement in time) means that NATS is unavailable: it says nothing about the event. A connection that is lost is made anew by
+// the next write, so the host's backoff and breaker decide how often; nothing is sent that a write did not wait for.
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// codeHeaderTooLarge is the server's JSStreamHeaderExceedsMaximumErr, which nats.go has no name for.
+const codeHeaderTooLarge jetstream.ErrorCode = 10097
+
+type sink struct {
+	name    string
+	config  Config
+	subject subject
+	log     *slog.Logger
+	dialing chan struct{} // holds one token: who has it may look at link and change it
+	link    *link         // nil: none was made yet
+}
+
+func newSink(c Config, env plugins.Env) (*sink, error) {
+	subject, err := parseSubject(c.Subject)
+	if err != nil {
+		return nil, err
+	}
+	s := &sink{name: env.Name, config: c, subject: subject, log: env.Log, dialing: make(chan struct{}, 1)}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	return s, nil
+}
+
+// Write implements [plugins.Sink].
+func (s *sink) Write(ctx context.Context, events []event.Event) []error {
+	if len(events) == 0 {
+		return nil
+	}
+	w := write{sink: s, events: events}
+	link, err := s.connect(ctx)
+	if err == nil {
+		err = link.ensure(ctx, &s.config, s.subject)
+	}
+	if err != nil {
+		w.failFrom(0, s.named(err))
+		return w.errs
+	}
+	w.link = link
+	w.run(ctx)
+	return w.errs
+}
+
+func (s *sink) named(err error) error {
+	return fmt.Errorf("nats %q: %s: %w", s.name, s.config.names(), err)
+}
+
+// connect returns the connection, and makes one if there is none.
+func (s *sink) connect(ctx context.Context) (*link, error) {
+	select {
+	case s.dialing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-s.dialing }()
+	if s.link != nil && s.link.conn.IsConnected() {
+		return s.link, nil
+	}
+	if s.link != nil {
+		if err := s.link.close(ctx); err != nil {
+			return nil, err
+		}
+		s.link = nil
+	}
+	link, err := dial(ctx, &s.config, s.log)
+	if err != nil {
+		return nil, err
+	}
+	s.link = link
+	return link, nil
+}
+
+// Close implements [plugins.Sink]. Each write has waited for its acknowledgements: nothing is left to flush.
+func (s *sink) Close(ctx context.Context) error {
+	s.dialing <- struct{}{}
+	defer func() { <-s.dialing }()
+	if s.link == nil {
+		return nil
+	}
+	link := s.link
+	s.link = nil
+	return link.close(ctx)
+}
+
+// write is one call of Write.
+type write struct {
+	*sink
+	link   *link
+	events []event.Event
+	errs   []error // nil as long as there is none
+
+	flight []flying
+	keys   map[string]bool // of those in flight; true: one of the key was not delivered
+}
+
+// flying is an event that waits for its acknowledgement.
+type flying struct {
+	index int
+	key   string
+	ack   jetstream.PubAckFuture
+}
+
+// run publishes the events. A flight ends before an event whose key it has already.
+func (w *write) run(ctx context.Context) {
+	w.keys = make(map[string]bool, len(w.events))
+	failed := map[string]error{} // by key: what comes later of the key must not overtake it
+	for i := range w.events {
+		e := &w.events[i]
+		key := e.OrderKey()
+		if w.keys[key] {
+			w.land(ctx, failed)
+		}
+		if err := failed[key]; err != nil {
+			w.fail(i, err)
+			continue
+		}
+		ack, err := w.publish(e)
+		switch {
+		case err == nil:
+			w.flight = append(w.flight, flying{i, key, ack})
+			w.keys[key] = true
+		case plugins.IsRejected(err):
+			w.fail(i, err)
+		default: // the connection is lost, for all that follow too
+			w.land(ctx, failed)
+			w.failFrom(i, err)
+			return
+		}
+	}
+	w.land(ctx, failed)
+}
+
+// publish sends one event.
+func (w *write) publish(e *event.Event) (jetstream.PubAckFuture, error) {
+	message := &nats.Msg{Subject: w.subject.of(e), Data: e.Data, Header: nats.Header{}}
+	for name, value := range e.Attributes {
+		message.Header["ce-"+name] = []string{string(appendHeader(nil, value))}
+	}
+	if len(e.Data) > 0 {
+		message.Header["content-type"] = []string{"application/json"}
+	}
+	// The client's own tries are off: one that it sends later would overtake.
+	options := []jetstream.PublishOpt{jetstream.WithMsgID(e.ID), jetstream.WithRetryAttempts(0)}
+	if w.config.Stream.Name != "" {
+		options = append(options, jetstream.WithExpectStream(w.config.Stream.Name))
+	}
+	ack, err := w.link.js.PublishMsgAsync(message, options...)
+	if err != nil {
+		return nil, w.judge(e, err)
+	}
+	return ack, nil
+}
+
+// land waits until each event in flight is acknowledged or has failed.
+func (w *write) land(ctx context.Context, failed map[string]error) {
+	deadline := time.NewTimer(w.config.Timeout)
+	defer deadline.Stop()
+	var stop error
+	for _, f := range w.flight {
+		e := &w.events[f.index]
+		err := stop
+		select {
+		case <-f.ack.Ok():
+			err = nil
+		case cause := <-f.ack.Err():
+			err = w.judge(e, cause)
+		default:
+			if err == nil {
+				err = w.await(ctx, f, deadline.C)
+			}
+			if err != nil && !plugins.IsRejected(err) && stop == nil && isOver(err) {
+				stop = err
+			}
+		}
+		if err != nil {
+			w.fail(f.index, err)
+			if !plugins.IsRejected(err) {
+				failed[f.key] = err
+			}
+		}
+	}
+	w.flight = w.flight[:0]
+	clear(w.keys)
+}
+
+// overError says that there is no more time to wait.
+type overError struct{ error }
+
+func (e *overError) Unwrap() error { return e.error }
+
+func isOver(err error) bool {
+	var over *overError
+	return errors.As(err, &over)
+}
+
+// await waits for one acknowledgement.
+func (w *write) await(ctx context.Context, f flying, late <-chan time.Time) error {
+	select {
+	case <-f.ack.Ok():
+		return nil
+	case err := <-f.ack.Err():
+		return w.judge(&w.events[f.index], err)
+	case <-ctx.Done():
+		return &overError{w.named(ctx.Err())}
+	case <-w.link.closed:
+		select {
+		case <-f.ack.Ok(): // both have happened
+			return nil
+		default:
+		}
+		return &overError{w.named(errors.New("the connection was lost before the acknowledgement"))}
+	case <-late:
+	}
+	err := fmt.Errorf("no acknowledgement within %v", w.config.Timeout)
+	if complaint := w.link.complain.Load(); complaint != nil {
+		err = fmt.Errorf("%w; the server said last: %w", err, *complaint)
+	}
+	return &overError{w.named(err)}
+}
+
+// judge says what an error of publishing means.
+func (w *write) judge(e *event.Event, err error) error {
+	var api *jetstream.APIError
+	switch {
+	case errors.Is(err, nats.ErrMaxPayload):
+		return plugins.Reject(w.named(fmt.Errorf("event %s of %d bytes: larger than the max_payload of the server", e.ID, len(e.Data))))
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		w.link.ensured.Store(false)
+		return w.named(errors.New("no stream takes the subject: make one, or set stream.create; or JetStream is not ready"))
+	case errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum || api.ErrorCode == codeHeaderTooLarge):
+		return plugins.Reject(w.named(fmt.Errorf("event %s of %d bytes: %w", e.ID, len(e.Data), err)))
+	}
+	return w.named(err)
+}
+
+func (w *write) fail(i int, err error) {
+	if w.errs == nil {
+		w.errs = make([]error, len(w.events))
+	}
+	w.errs[i] = err
+}
+
+func (w *write) failFrom(i int, err error) {
+	for ; i < len(w.events); i++ {
+		w.fail(i, err)
+	}
+}
+
+// probe connects as the sink does and asks for the stream that must be there. Nothing is published.
+func probe(ctx context.Context, node config.Node) error {
+	var c Config
+	if err := node.Decode(&c).Err(); err != nil {
+		return err
+	}
+	link, err := dial(ctx, &c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.names(), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	if c.Stream.Name != "" && !c.Stream.Create {
+		if _, err = link.js.Stream(ctx, c.Stream.Name); err != nil {
+			err = fmt.Errorf("stream %s: %w", c.Stream.Name, err)
+		}
+	}
+	return errors.Join(err, link.close(ctx))
+}

@@ -1,0 +1,313 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+)
+
+func TestContract(t *testing.T) {
+	s := serve(t, nil)
+	stream(t, admin(t, s), jetstream.StreamConfig{})
+	plugintest.RunSink(t, plugintest.Sink{Factory: nats.Factory(), Config: "servers: " + s.ClientURL(), Env: env()})
+}
+
+// TestDelivered: a message is a CloudEvent in binary mode, and what is written again is dropped by the stream.
+func TestDelivered(t *testing.T) {
+	s := serve(t, nil)
+	kept := func(st jetstream.Stream) []*jetstream.RawStreamMsg { return kept(t, st) }
+	st := stream(t, admin(t, s), jetstream.StreamConfig{})
+	sink := open(t, "servers: "+s.ClientURL())
+	all := events(t, "web", 100)
+	all[7].Redelivered, all[7].Subject = true, "a b\r\nce-x: é%"
+	for range 2 {
+		if errs := sink.Write(t.Context(), all); errs != nil {
+			t.Fatal(errs)
+		}
+	}
+	got := kept(st)
+	if len(got) != len(all) {
+		t.Fatalf("the stream has %d messages of %d events that were written twice", len(got), len(all))
+	}
+	for i, m := range got {
+		if m.Subject != fmt.Sprintf("k8s.pods.default.web-%d", i) || string(m.Data) != string(all[i].Data) || m.Header.Get("Nats-Msg-Id") != all[i].ID {
+			t.Errorf("message %d: %s %v", i, m.Subject, m.Header)
+		}
+	}
+	want := map[string]string{
+		"ce-specversion": "1.0", "ce-id": all[7].ID, "ce-source": "/clusters/test/sources/pods", "ce-type": "deltarouter.added",
+		"ce-subject": "a%20b%0D%0Ace-x:%20%C3%A9%25", "ce-time": "1970-01-01T00:00:01Z", "ce-route": "r", "ce-k8suid": "uid-web-7",
+		"ce-k8sresourceversion": "8", "ce-redelivered": "true", "content-type": "application/json", "Nats-Msg-Id": all[7].ID,
+	}
+	for name, value := range want {
+		if got := got[7].Header[name]; len(got) != 1 || got[0] != value {
+			t.Errorf("%s is %q, want %q", name, got, value)
+		}
+	}
+	if len(got[7].Header) != len(want) {
+		t.Errorf("the headers are %v", got[7].Header)
+	}
+}
+
+// TestKilled: while the server is away nothing is delivered and each write dials once; when it is back all is there once.
+func TestKilled(t *testing.T) {
+	store := t.TempDir()
+	with := func(o *server.Options) { o.StoreDir = store }
+	s := serve(t, with)
+	stream(t, admin(t, s), jetstream.StreamConfig{})
+	w := newWire(t, s.Addr().String())
+	sink := open(t, fmt.Sprintf("{servers: %q, timeout: 20s}", w.url()))
+	all := events(t, "web", 90)
+	if errs := sink.Write(t.Context(), all[:30]); errs != nil {
+		t.Fatal(errs)
+	}
+	w.cut("")
+	stop(s)
+	before := w.dials()
+	for range 3 {
+		errs := sink.Write(t.Context(), all[30:60])
+		if v := verdicts(30, errs); v != strings.Repeat("u", 30) || !strings.Contains(errs[0].Error(), `nats "bus": nats://127.0.0.1:`) {
+			t.Fatalf("got %s: %v", v, errs)
+		}
+	}
+	if n := w.dials() - before; n < 2 || n > 3 { // the first can still find the old connection
+		t.Errorf("%d connections for three writes", n)
+	}
+	s = serve(t, with)
+	w.cut(s.Addr().String())
+	if errs := sink.Write(t.Context(), all[30:]); errs != nil {
+		t.Fatal(errs)
+	}
+	st, err := admin(t, s).Stream(t.Context(), "k8s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := kept(t, st); len(got) != 90 {
+		t.Errorf("%d messages of 90 events", len(got))
+	}
+}
+
+// TestLostAcknowledgements: what was published and not acknowledged is unavailable, and coming again it is dropped as a duplicate.
+func TestLostAcknowledgements(t *testing.T) {
+	for name, test := range map[string]struct {
+		timeout string
+		lose    func(*wire, string, context.CancelFunc)
+		want    string
+	}{
+		"no answer":         {"300ms", func(*wire, string, context.CancelFunc) {}, "no acknowledgement within 300ms"},
+		"the context":       {"1m", func(_ *wire, _ string, cancel context.CancelFunc) { cancel() }, "context canceled"},
+		"a lost connection": {"1m", func(w *wire, to string, _ context.CancelFunc) { w.cut(to) }, "the connection was lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, nil)
+			st := stream(t, admin(t, s), jetstream.StreamConfig{})
+			w := newWire(t, s.Addr().String())
+			sink := open(t, fmt.Sprintf("{servers: %q, timeout: %s}", w.url(), test.timeout))
+			all := events(t, "web", 20)
+			if errs := sink.Write(t.Context(), all[:1]); errs != nil {
+				t.Fatal(errs)
+			}
+			w.mute()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			arrived := make(chan struct{})
+			go func() {
+				defer close(arrived)
+				until(t, func() bool { info, err := st.Info(t.Context()); return err == nil && info.State.Msgs == 20 })
+				test.lose(w, s.Addr().String(), cancel)
+			}()
+			errs := sink.Write(ctx, all)
+			<-arrived
+			if v := verdicts(20, errs); v != strings.Repeat("u", 20) || !strings.Contains(errs[19].Error(), test.want) {
+				t.Fatalf("got %s: %v", v, errs)
+			}
+			w.cut(s.Addr().String())
+			errs = sink.Write(t.Context(), all)
+			if errs != nil { // the old connection may not have noticed
+				errs = sink.Write(t.Context(), all)
+			}
+			if got := kept(t, st); errs != nil || len(got) != 20 {
+				t.Errorf("%d messages of 20 events: %v", len(got), errs)
+			}
+		})
+	}
+}
+
+func until(t *testing.T, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(patience); !done(); {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Error("it does not happen")
+			return
+		}
+	}
+}
+
+// TestFull: a stream that takes no more is no fault of the events, and takes the rest when there is room.
+func TestFull(t *testing.T) {
+	s := serve(t, nil)
+	st := stream(t, admin(t, s), jetstream.StreamConfig{MaxMsgs: 3, Discard: jetstream.DiscardNew})
+	sink, all := open(t, "servers: "+s.ClientURL()), events(t, "web", 5)
+	errs := sink.Write(t.Context(), all)
+	if v := verdicts(5, errs); v != "ddduu" || !strings.Contains(errs[4].Error(), "maximum messages exceeded") {
+		t.Fatalf("got %s: %v", v, errs)
+	}
+	if err := st.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if errs := sink.Write(t.Context(), all[3:]); errs != nil || len(kept(t, st)) != 2 {
+		t.Errorf("%d messages: %v", len(kept(t, st)), errs)
+	}
+}
+
+// TestOrder: what comes after an event of the same key that was not taken is not sent, so that it cannot overtake; other keys go on, and a
+// rejected event holds nothing up.
+func TestOrder(t *testing.T) {
+	s := serve(t, nil)
+	js := admin(t, s)
+	st := stream(t, js, jetstream.StreamConfig{MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgSize: 10_000})
+	all := events(t, "web", 3)
+	of := func(e event.Event, id string) event.Event {
+		e.ID = id
+		return e
+	}
+	large := of(all[2], "large")
+	large.Data = []byte(`"` + strings.Repeat("x", 20_000) + `"`)
+	// a2 finds its subject full, so a3, which would find it empty after a purge, must not be sent.
+	batch := []event.Event{of(all[0], "a1"), of(all[0], "a2"), of(all[1], "b1"), of(all[0], "a3"), large, of(all[2], "c1")}
+	errs := open(t, "servers: "+s.ClientURL()).Write(t.Context(), batch)
+	if v := verdicts(6, errs); v != "dudurd" || errs[1] == nil || !errors.Is(errs[3], errs[1]) {
+		t.Errorf("got %s: %v", v, errs)
+	}
+	var got []string
+	for _, m := range kept(t, st) {
+		got = append(got, m.Header.Get("Nats-Msg-Id"))
+	}
+	if strings.Join(got, " ") != "a1 b1 c1" {
+		t.Errorf("the stream has %v", got)
+	}
+}
+
+// TestKeyInOrder: events of one key are in the stream in their order.
+func TestKeyInOrder(t *testing.T) {
+	s := serve(t, nil)
+	st := stream(t, admin(t, s), jetstream.StreamConfig{})
+	all := events(t, "web", 60)
+	for i := range all {
+		all[i].Key = fmt.Sprint(i % 3)
+	}
+	if errs := open(t, "servers: "+s.ClientURL()).Write(t.Context(), all); errs != nil {
+		t.Fatal(errs)
+	}
+	for i, m := range kept(t, st) {
+		if m.Header.Get("Nats-Msg-Id") != all[i].ID {
+			t.Fatalf("message %d is another", i)
+		}
+	}
+}
+
+// TestTooLarge: what the server never takes is rejected without a connection lost.
+func TestTooLarge(t *testing.T) {
+	s := serve(t, func(o *server.Options) { o.MaxPayload = 8 << 10 })
+	st := stream(t, admin(t, s), jetstream.StreamConfig{})
+	all := events(t, "web", 3)
+	all[1].Data = []byte(`"` + strings.Repeat("s3cret", 2<<10) + `"`)
+	errs := open(t, "servers: "+s.ClientURL()).Write(t.Context(), all)
+	if v := verdicts(3, errs); v != "drd" || len(kept(t, st)) != 2 || !strings.Contains(errs[1].Error(), "max_payload") || strings.Contains(errs[1].Error(), "s3cret") {
+		t.Errorf("got %s: %v", v, errs)
+	}
+}
+
+// TestStream: a stream that is missing makes NATS unavailable; it is made only if the configuration says so, and never changed.
+func TestStream(t *testing.T) {
+	s := serve(t, nil)
+	js, all := admin(t, s), events(t, "web", 4)
+	sink := open(t, "servers: "+s.ClientURL())
+	errs := sink.Write(t.Context(), all)
+	if v := verdicts(4, errs); v != "uuuu" || !strings.Contains(errs[0].Error(), "no stream takes the subject") {
+		t.Fatalf("got %s: %v", v, errs)
+	}
+	if _, err := js.Stream(t.Context(), "k8s"); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Fatalf("there is a stream: %v", err)
+	}
+	made := open(t, fmt.Sprintf(
+		"{servers: %q, subject: 'a.{cluster}.{source}.{op}', stream: {name: k8s, create: true, storage: memory, maxAge: 1h, maxBytes: 1Mi, duplicates: 5m}}", s.ClientURL()))
+	for range 2 {
+		if errs := made.Write(t.Context(), all); errs != nil {
+			t.Fatal(errs)
+		}
+		st, err := js.Stream(t.Context(), "k8s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := st.CachedInfo().Config
+		if c.Subjects[0] != "a.*.*.*" || c.Storage != jetstream.MemoryStorage || c.MaxAge != time.Hour || c.MaxBytes != 1<<20 || c.Duplicates != 5*time.Minute || c.Replicas != 1 {
+			t.Errorf("it is %+v", c)
+		}
+		if got := kept(t, st); len(got) != 4 {
+			t.Errorf("%d messages of 4 events", len(got))
+		}
+		if err := js.DeleteStream(t.Context(), "k8s"); err != nil {
+			t.Fatal(err)
+		}
+		if errs := made.Write(t.Context(), all); verdicts(4, errs) != "uuuu" { // the next write makes it anew
+			t.Fatal(errs)
+		}
+	}
+	// Made by somebody else, with other settings: they stay.
+	stream(t, js, jetstream.StreamConfig{Subjects: []string{"a.>"}, MaxMsgs: 100})
+	if errs := open(t, fmt.Sprintf("{servers: %q, subject: 'a.{name}', stream: {name: k8s, create: true}}", s.ClientURL())).Write(t.Context(), all); errs != nil {
+		t.Error(errs)
+	}
+	st, err := js.Stream(t.Context(), "k8s")
+	if err != nil || st.CachedInfo().Config.MaxMsgs != 100 || len(kept(t, st)) != 4 {
+		t.Errorf("%v: %+v", err, st.CachedInfo())
+	}
+	// Another stream takes the subject than the one that must keep it: that can be mended, so nothing is rejected.
+	errs = open(t, fmt.Sprintf("{servers: %q, subject: 'a.{name}', stream: {name: other}}", s.ClientURL())).Write(t.Context(), events(t, "x", 1))
+	if v := verdicts(1, errs); v != "u" {
+		t.Errorf("got %s: %v", v, errs)
+	}
+}
+
+// TestRefused: without a server each event is unavailable, and a context that is done ends a connection that hangs.
+func TestRefused(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	sink := open(t, fmt.Sprintf("{servers: 'nats://%s', timeout: 5m}", l.Addr()))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		conn, err := l.Accept()
+		cancel()
+		if err == nil {
+			t.Cleanup(func() { _ = conn.Close() })
+		}
+	}()
+	if errs := sink.Write(ctx, events(t, "web", 2)); verdicts(2, errs) != "uu" {
+		t.Errorf("got %v", errs)
+	}
+	_ = l.Close()
+	errs := sink.Write(t.Context(), events(t, "web", 2))
+	if verdicts(2, errs) != "uu" || plugins.RetryAfter(errs[0]) != 0 || !strings.Contains(errs[0].Error(), "refused") {
+		t.Errorf("got %v", errs)
+	}
+}

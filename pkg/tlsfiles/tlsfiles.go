@@ -1,0 +1,88 @@
+// Package tlsfiles is the piece of configuration by which a sink speaks TLS: who vouches for the other side, and as whom the router
+// introduces itself. A sink puts [Config] below its key `tls` and calls [Config.Load] for each connection, so that certificates that
+// are renewed while the router runs are used without a reload.
+package tlsfiles
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+)
+
+// Config is what stands below `tls:`. Its zero value means the certificate authorities of the system and no certificate of its own.
+type Config struct {
+	CA         config.Secret `yaml:"ca" doc:"PEM certificates of who vouches for the server, as {file: ca.crt}; without it those of the system do."`
+	Cert       config.Secret `yaml:"cert" doc:"PEM certificate with which the router introduces itself, and what is between it and the root."`
+	Key        config.Secret `yaml:"key" doc:"PEM key of cert."`
+	ServerName string        `yaml:"serverName" doc:"The name that the server's certificate must have; without it the host that is connected to."`
+}
+
+// Validate implements [config.Validator]. What is in files is looked at when it is used: it can change.
+func (c *Config) Validate(n config.Node) config.Problems {
+	if c.Cert.IsZero() != c.Key.IsZero() {
+		return config.Problems{n.Problemf("needs both cert and key, or neither")}
+	}
+	return nil
+}
+
+// IsZero reports whether nothing was configured.
+func (c *Config) IsZero() bool { return *c == Config{} }
+
+// Load reads the files, those that did not change from memory, and returns the settings of one connection, which are the caller's. The
+// error names the key, and the file where there is one, never a content.
+func (c *Config) Load() (*tls.Config, error) {
+	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName}
+	var err error
+	if settings.RootCAs, err = c.Roots(); err != nil {
+		return nil, err
+	}
+	if c.Cert.IsZero() {
+		return settings, nil
+	}
+	own, err := c.Own()
+	if err != nil {
+		return nil, err
+	}
+	settings.Certificates = []tls.Certificate{own}
+	return settings, nil
+}
+
+// Roots returns who vouches for the server; nil: those of the system do. Its error is like that of [Config.Load].
+func (c *Config) Roots() (*x509.CertPool, error) {
+	if c.CA.IsZero() {
+		return nil, nil
+	}
+	text, err := c.CA.Value()
+	if err != nil {
+		return nil, fmt.Errorf("tls.ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(text)) {
+		return nil, errors.New("tls.ca: no PEM certificate in it")
+	}
+	return pool, nil
+}
+
+// Own returns the certificate of the router, the zero value if none is configured. Its error is like that of [Config.Load].
+func (c *Config) Own() (tls.Certificate, error) {
+	if c.Cert.IsZero() {
+		return tls.Certificate{}, nil
+	}
+	cert, err := c.Cert.Value()
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("tls.cert: %w", err)
+	}
+	key, err := c.Key.Value()
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("tls.key: %w", err)
+	}
+	own, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	if err != nil {
+		// The error of crypto/tls says what is wrong and never quotes the input.
+		return tls.Certificate{}, fmt.Errorf("tls.cert and tls.key: %w", err)
+	}
+	return own, nil
+}
