@@ -1,11 +1,13 @@
 package process_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -105,6 +107,34 @@ func TestCrashRedelivers(t *testing.T) {
 	if got := ended(t, b, "exit"); got != 1 {
 		t.Errorf("%v processes were lost", got)
 	}
+}
+
+// TestCrashSparesOthers: calls that were under way when somebody else's delta took the process down do not fail for it, however often.
+func TestCrashSparesOthers(t *testing.T) {
+	b := newBench(t)
+	h := b.open("limits: {breaker: 0}")
+	defer b.close()
+	ctx, done := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	for range b.env.Workers - 1 {
+		others.Go(func() {
+			for ctx.Err() == nil {
+				results, err := h.Handle(context.WithoutCancel(ctx), deltas(t, "slow"))
+				if err != nil || results[0].Verdict != plugins.OK {
+					t.Errorf("an innocent delta: %v, %v", results, err)
+					return
+				}
+			}
+		})
+	}
+	for range 8 {
+		results, err := h.Handle(t.Context(), deltas(t, "crash"))
+		if err != nil || results[0].Verdict != plugins.Fail {
+			t.Errorf("the culprit: %v, %v", results, err)
+		}
+	}
+	done()
+	others.Wait()
 }
 
 // TestHangRedelivers: a call that takes too long costs the process, and only what hangs fails.

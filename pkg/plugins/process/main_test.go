@@ -153,6 +153,8 @@ func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Eve
 		panic("on purpose")
 	case "fail":
 		return nil, errors.New("not this one")
+	case "slow":
+		<-time.After(30 * time.Millisecond)
 	case "retry":
 		return nil, process.Retry(errors.New("later"), 3*time.Second)
 	case "drop":

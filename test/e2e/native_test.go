@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// childrenOf returns the processes that a process started and that still run.
+func childrenOf(t *testing.T, parent int) (pids []int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil || len(stats) == 0 {
+		t.Skip("SKIPPED: there is no /proc")
+	}
+	for _, file := range stats {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err == nil && fields[0] != "Z" && fields[1] == strconv.Itoa(parent) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// TestNativePlugin: a native plugin that is killed again and again costs no event and no dead letter; it remembers what it kept; and a
+// router that is killed leaves none behind.
+func TestNativePlugin(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	dir := t.TempDir()
+	program := filepath.Join(dir, "plugins", "native-go")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, ".")
+	build.Dir = filepath.Join("..", "..", "examples", "plugins", "native-go")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building: %v\n%s", err, out)
+	}
+	text, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "config.yaml")
+	config := fmt.Sprintf(`version: 1
+cluster: {name: test, kubeconfig: %q}
+state: {dir: ./state}
+listen: {probes: "127.0.0.1:0", api: "unix:%s"}
+plugins: {dirs: ./plugins}
+sources: {maps: {resource: v1/configmaps, namespaces: %s}}
+handlers: {count: {process: {command: ./plugins/native-go, sha256: %x, allow: {kv: true}, limits: {breaker: 0}}}}
+sinks: {out: {stdout: {}}}
+routes: [{name: counted, from: maps, handle: count, to: out, concurrency: 1, batch: {size: 8}}]
+`, s.Kubeconfig(), filepath.Join(dir, "api.sock"), ns, sha256.Sum256(text))
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	const n, kills = 60, 10
+	killed := map[int]bool{}
+	for i := range n {
+		maps.Make(routertest.ConfigMap(fmt.Sprintf("m%02d", i), "1"))
+		if i%(n/kills) > 0 {
+			continue
+		}
+		routertest.Poll(t, "a process that was not killed yet", func() bool {
+			pids := childrenOf(t, r.Process().Pid)
+			if len(pids) != 1 || killed[pids[0]] {
+				return false
+			}
+			killed[pids[0]] = true
+			return syscall.Kill(pids[0], syscall.SIGKILL) == nil
+		})
+	}
+	subjects := func() (of []string) {
+		for _, e := range r.Events() {
+			of = append(of, e.Subject)
+		}
+		slices.Sort(of)
+		return slices.Compact(of)
+	}
+	routertest.Poll(t, "an event of each object", func() bool { return len(subjects()) == n })
+	if got := len(r.Events()); got != n {
+		t.Errorf("%d events of %d objects: what is not answered has no events", got, n)
+	}
+	if list := dlq(t, file, "list"); strings.Count(list, "\n") > 1 {
+		t.Errorf("there are dead letters:\n%s", list)
+	}
+	pids := childrenOf(t, r.Process().Pid)
+	r.Kill(t)
+	for _, pid := range pids {
+		routertest.Poll(t, "the plugin to end with its router", func() bool { return syscall.Kill(pid, 0) != nil })
+	}
+}
