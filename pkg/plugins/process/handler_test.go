@@ -104,7 +104,8 @@ func TestCrashRedelivers(t *testing.T) {
 			t.Errorf("%d: %s", i, got)
 		}
 	}
-	if got := ended(t, b, "exit"); got != 1 {
+	contains(t, b.handle("crashonce.2")[0], "ok ")
+	if got := ended(t, b, "exit"); got != 2 {
 		t.Errorf("%v processes were lost", got)
 	}
 }

@@ -42,7 +42,7 @@ var roles = map[string]func(){
 	"plain":    func() { _ = os.Unsetenv("PLUGIN_CLIENT_CERT"); process.Serve(testPlugin()) },
 	"deaf":     func() { listen("unix", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "deaf")) },
 	"leaves":   func() { fmt.Println("1|1|unix|" + os.Getenv("PLUGIN_UNIX_SOCKET_DIR") + "/x|grpc") },
-	"sleep":    func() { wait() },
+	"sleep":    func() { <-time.After(time.Hour) },
 	"router":   asRouter,
 	"bare":     bare,
 }

@@ -298,6 +298,16 @@ func (p *process) lose(reason string, err error) {
 	})
 }
 
+// gone reports whether the process is of no use any more.
+func (p *process) gone() bool {
+	select {
+	case <-p.lost:
+		return true
+	default:
+		return false
+	}
+}
+
 // stop ends the process: it may end by itself until the time is over.
 func (p *process) stop() error {
 	p.child.stop()

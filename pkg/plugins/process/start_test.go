@@ -105,14 +105,20 @@ func TestFolderOfAKilledRouter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.handle("crash") // the next process has a folder of its own
-	b.handle("a")
-	for dir, want := range map[string]bool{old: false, young: true} {
+	other, err := b.tryOpen("sdk", "") // has a folder of its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(t.Context())
+	for dir, want := range map[string]bool{old: false, young: true, living: true} {
 		if _, err := os.Stat(dir); (err == nil) != want {
 			t.Errorf("%s is there: %v", dir, err == nil)
 		}
 	}
 	_ = os.RemoveAll(young)
+	if err := other.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 	b.close()
 }
 

@@ -152,7 +152,7 @@ func (v *supervisor) get(ctx context.Context) (*process, error) {
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case p != nil:
+		case p != nil && !p.gone(): // the supervisor may not have noticed yet
 			return p, nil
 		case open:
 			return nil, down
