@@ -1,7 +1,7 @@
 // Command bench measures the router's informer core beside what a user would write with client-go: the same stream of changes of
 // the same 5 KB pods, from a server of its own, with one index over spec.nodeName and managedFields stripped in both.
 //
-//	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|checkpoint|routes|indexes|loops|process]
+//	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|checkpoint|routes|indexes|loops|process|webhook]
 //	go -C bench run . -restart [-wire-pods N] [-sandbox-pods N] [-rounds ROUNDS]
 //
 // Then it measures what the checkpoint costs: see throughput. With -restart it compares a restart of the router with a cold start instead:
@@ -55,10 +55,14 @@ func main() {
 		servePlugin()
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == receiverRole {
+		receive()
+		return
+	}
 	n := flag.Int("n", 20_000, "pods")
 	m := flag.Int("m", 60_000, "updates")
 	rounds := flag.Int("rounds", 3, "how often to measure each")
-	only := flag.String("only", "", "measure nothing but: informer, checkpoint, routes, indexes, loops, rules, process")
+	only := flag.String("only", "", "measure nothing but: informer, checkpoint, routes, indexes, loops, rules, process, webhook")
 	role := flag.String("role", "", "used by the command itself: the contender to measure")
 	url := flag.String("url", "", "used by the command itself: the server")
 	restart := flag.Bool("restart", false, "compare a restart with a cold start instead")
@@ -105,6 +109,7 @@ func parts(only string, n, m, rounds int) error {
 		{"process", func() error { return compareBatches(rounds) }},
 		{"loops", func() error { return compareLoops(rounds) }},
 		{"rules", func() error { return compareRules(rounds) }},
+		{"webhook", func() error { return compareWebhooks(rounds) }},
 	} {
 		if only != "" && only != part.name {
 			continue
