@@ -1,0 +1,284 @@
+package kubernetes
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// agent is the name of the router in requests and in Events.
+const agent = "deltarouter"
+
+// api speaks to the API server. Bodies go out as they are in the events, and nothing is made of answers but their status.
+type api struct {
+	name    string // of the sink
+	client  *rest.RESTClient
+	own     *http.Client // nil: it is the host's
+	timeout time.Duration
+	manager string
+	force   bool
+	dryRun  bool
+
+	mu    sync.Mutex
+	kinds map[schema.GroupVersion][]metav1.APIResource
+}
+
+func newAPI(c *Config, env plugins.Env) (*api, error) {
+	a := &api{
+		name: env.Name, timeout: c.Timeout, manager: c.FieldManager, force: c.Force, dryRun: c.DryRun,
+		kinds: make(map[schema.GroupVersion][]metav1.APIResource),
+	}
+	cfg, client := &rest.Config{}, (*http.Client)(nil)
+	var err error
+	switch {
+	case c.Kubeconfig != "" || c.Context != "":
+		if cfg, err = load(c); err != nil {
+			return nil, err
+		}
+		if client, err = rest.HTTPClientFor(cfg); err != nil {
+			return nil, fmt.Errorf("kubeconfig: %w", err)
+		}
+		client.Timeout = 0
+		a.own = client
+	case env.API != nil:
+		cfg.Host, client = env.API.URL, env.API.Client
+	default:
+		return nil, errors.New("the router has no cluster here: set kubeconfig")
+	}
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	cfg.QPS, cfg.WarningHandler = -1, rest.NoWarnings{}
+	a.client, err = rest.UnversionedRESTClientForConfigAndClient(cfg, client)
+	return a, err
+}
+
+// load reads a kubeconfig of the sink's own.
+func load(c *Config) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	cfg.UserAgent = agent
+	return cfg, nil
+}
+
+func (a *api) close() {
+	if a.own != nil {
+		a.own.CloseIdleConnections()
+	}
+}
+
+// base returns the path of a group and version.
+func base(group, version string) []string {
+	if group == "" {
+		return []string{"/api", version}
+	}
+	return []string{"/apis", group, version}
+}
+
+// path returns the path of an object, or of its collection if named is false.
+func (t *target) path(named bool) []string {
+	path := base(t.group, t.version)
+	if t.namespace != "" {
+		path = append(path, "namespaces", t.namespace)
+	}
+	if path = append(path, t.resource); named {
+		path = append(path, t.name)
+	}
+	return path
+}
+
+// do sends a request, once.
+func (a *api) do(ctx context.Context, r *rest.Request) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	result := r.MaxRetries(0).Do(ctx)
+	if err := result.Error(); err != nil { // unlike that of Raw it has what the API server says
+		return nil, err
+	}
+	return result.Raw()
+}
+
+// send does an operation of an event.
+func (a *api) send(ctx context.Context, e *event.Event, op *operation, id string) error {
+	r := a.request(e, op, id)
+	if a.dryRun {
+		r.Param("dryRun", metav1.DryRunAll)
+	}
+	_, err := a.do(ctx, r)
+	return err
+}
+
+func (a *api) request(e *event.Event, op *operation, id string) *rest.Request {
+	managed := func(r *rest.Request) *rest.Request {
+		return r.Param("fieldManager", a.manager).Param("fieldValidation", metav1.FieldValidationStrict)
+	}
+	patch := func(kind types.PatchType) *rest.Request {
+		path := op.target.path(true)
+		if op.subresource != "" {
+			path = append(path, op.subresource)
+		}
+		return managed(a.client.Verb(http.MethodPatch).AbsPath(path...)).SetHeader("Content-Type", string(kind)).Body([]byte(op.body))
+	}
+	post := func(path []string, body []byte) *rest.Request {
+		return managed(a.client.Verb(http.MethodPost).AbsPath(path...)).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body)
+	}
+	switch op.verb {
+	case verbApply:
+		return patch(types.ApplyPatchType).Param("force", strconv.FormatBool(a.force))
+	case verbMerge:
+		return patch(types.MergePatchType)
+	case verbJSON:
+		return patch(types.JSONPatchType)
+	case verbCreate:
+		return post(op.target.path(false), op.body)
+	case verbEvict:
+		return post(append(op.target.path(true), "eviction"), op.eviction())
+	case verbEvent:
+		namespace := op.target.namespace
+		if namespace == "" {
+			namespace = metav1.NamespaceDefault
+		}
+		at := target{group: "events.k8s.io", version: "v1", resource: "events", namespace: namespace}
+		return post(at.path(false), op.event(e, at.namespace, a.name, id))
+	}
+	return a.client.Verb(http.MethodDelete).AbsPath(op.target.path(true)...).
+		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(encode(op.deleteOptions(a.dryRun)))
+}
+
+func encode(v any) []byte {
+	b, _ := json.Marshal(v) // structs and strings only: it cannot fail
+	return b
+}
+
+func (o *operation) deleteOptions(dryRun bool) map[string]any {
+	options := map[string]any{"apiVersion": "v1", "kind": "DeleteOptions"}
+	if o.grace != nil {
+		options["gracePeriodSeconds"] = *o.grace
+	}
+	if o.target.uid != "" {
+		options["preconditions"] = map[string]string{"uid": o.target.uid}
+	}
+	if o.propagation != "" {
+		options["propagationPolicy"] = o.propagation
+	}
+	if dryRun {
+		options["dryRun"] = []string{metav1.DryRunAll}
+	}
+	return options
+}
+
+func (o *operation) eviction() []byte {
+	return encode(map[string]any{
+		"apiVersion": "policy/v1", "kind": "Eviction",
+		"metadata":      map[string]string{"name": o.target.name, "namespace": o.target.namespace},
+		"deleteOptions": o.deleteOptions(false),
+	})
+}
+
+// event makes the Event. Its name follows from the id, so that there is one however often it is made.
+func (o *operation) event(e *event.Event, namespace, instance, id string) []byte {
+	const longest = 200
+	name := o.target.name
+	if len(name) > longest || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		name = agent
+	}
+	sum := sha256.Sum256([]byte(id))
+	seen := e.Time
+	if seen.IsZero() {
+		seen = time.Now()
+	}
+	regarding := map[string]string{
+		"apiVersion": schema.GroupVersion{Group: o.target.group, Version: o.target.version}.String(), "kind": o.target.kind,
+		"namespace": o.target.namespace, "name": o.target.name, "uid": o.target.uid,
+	}
+	if o.own {
+		regarding["resourceVersion"] = e.K8sResourceVersion
+	}
+	return encode(map[string]any{
+		"apiVersion": "events.k8s.io/v1", "kind": "Event",
+		"metadata":  map[string]string{"name": name + "." + hex.EncodeToString(sum[:8]), "namespace": namespace},
+		"eventTime": seen.UTC().Format(metav1.RFC3339Micro), "reportingController": agent, "reportingInstance": instance,
+		"type": o.note.kind, "reason": o.note.reason, "action": o.note.action, "note": o.note.text, "regarding": regarding,
+	})
+}
+
+// find asks what a group and version has: for the resource of a kind, or the kind of a resource. Answers are kept; one that does not have
+// it is asked for again.
+func (a *api) find(ctx context.Context, t *target) (metav1.APIResource, error) {
+	gv := schema.GroupVersion{Group: t.group, Version: t.version}
+	is := func(r metav1.APIResource) bool {
+		return !bytes.ContainsRune([]byte(r.Name), '/') && (t.resource == "" || r.Name == t.resource) && (t.kind == "" || r.Kind == t.kind)
+	}
+	a.mu.Lock()
+	known := a.kinds[gv]
+	a.mu.Unlock()
+	if i := slices.IndexFunc(known, is); i >= 0 {
+		return known[i], nil
+	}
+	text, err := a.do(ctx, a.client.Verb(http.MethodGet).AbsPath(base(t.group, t.version)...))
+	var list metav1.APIResourceList
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return metav1.APIResource{}, err
+	}
+	a.mu.Lock()
+	a.kinds[gv] = list.APIResources
+	a.mu.Unlock()
+	if i := slices.IndexFunc(list.APIResources, is); i >= 0 {
+		return list.APIResources[i], nil
+	}
+	return metav1.APIResource{}, plugins.Reject(fmt.Errorf("the API server does not have %s: see `kubectl api-resources`", t.resourceText()))
+}
+
+// metadata gets the metadata of an object.
+func (a *api) metadata(ctx context.Context, t *target) (*metav1.ObjectMeta, error) {
+	r := a.client.Verb(http.MethodGet).AbsPath(t.path(true)...).SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+	text, err := a.do(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	var object metav1.PartialObjectMetadata
+	err = json.Unmarshal(text, &object)
+	return &object.ObjectMeta, err
+}
+
+// labels returns the labels of a namespace; nil: there is none of that name.
+func (a *api) labels(ctx context.Context, namespace string) (labels.Set, error) {
+	found, err := a.metadata(ctx, &target{version: "v1", resource: "namespaces", name: namespace})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return labels.Merge(found.Labels, nil), nil
+}

@@ -1,0 +1,161 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// Config is what stands below `kubernetes:` in the configuration.
+type Config struct {
+	Kubeconfig   string        `yaml:"kubeconfig,path" doc:"Kubeconfig file of the cluster to write to. Without it and context, the one whose changes are routed, with the router's rights."`
+	Context      string        `yaml:"context" doc:"Context of the kubeconfig. Empty: its current context."`
+	Allow        []Grant       `yaml:"allow,required" min:"1" doc:"What may be written. All else is rejected before anything is sent."`
+	FieldManager string        `yaml:"fieldManager" default:"deltarouter" doc:"Name under which the API server notes who has set which field."`
+	Force        bool          `yaml:"force" doc:"Whether apply takes fields over from other managers. Without it such an event is rejected."`
+	DryRun       bool          `yaml:"dryRun" doc:"The API server checks each write, and does none."`
+	MaxDeletes   string        `yaml:"maxDeletes" doc:"Most objects that a route may delete or evict, as in 10/1m: at one more it is paused. Absent: no limit."`
+	MaxWrites    string        `yaml:"maxWrites" doc:"Most writes of a route, deletes included, as in 1000/1m: at one more it is paused. Absent: no limit."`
+	MaxPerObject string        `yaml:"maxPerObject" default:"30/1m" doc:"Most writes of a route to one object: at one more, which is how a loop looks, it is paused."`
+	Timeout      time.Duration `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"How long a request may take."`
+}
+
+// Grant allows verbs on a resource. It is about objects themselves, or about their subresources.
+type Grant struct {
+	Resource          string   `yaml:"resource,required" doc:"[group/]version/resource, as in v1/configmaps. Other versions of the resource are granted with it."`
+	Subresources      []string `yaml:"subresources" enum:"status scale" min:"1" doc:"Grants the verbs on these subresources instead of the objects themselves."`
+	Namespaces        []string `yaml:"namespaces" min:"1" doc:"Only in these namespaces, or these Namespaces themselves. Absent: in all, and objects without one."`
+	NamespaceSelector string   `yaml:"namespaceSelector" doc:"Only in namespaces with these labels, as in team=a,env!=prod; the router looks at them at most 10 s before a write."`
+	Verbs             []string `yaml:"verbs,required" enum:"apply create merge json delete evict event" min:"1" doc:"What events may say. event: Events about such objects may be made."`
+}
+
+const example = `allow:
+  - {resource: v1/configmaps, namespaces: [shop, ops], verbs: [apply, merge, delete]}
+  - {resource: apps/v1/deployments, namespaceSelector: team=shop, verbs: [merge, event]}
+  - {resource: apps/v1/deployments, subresources: [scale], namespaces: [shop], verbs: [merge]}
+kubeconfig: ./kubeconfig     # absent: the cluster whose changes are routed
+context: admin@other
+fieldManager: deltarouter
+force: false
+dryRun: false
+maxDeletes: 10/1m
+maxWrites: 1000/1m
+maxPerObject: 30/1m
+timeout: 10s
+`
+
+// Factory returns the factory of the kind kubernetes.
+func Factory() plugins.Factory[plugins.Sink] {
+	return plugins.Factory[plugins.Sink]{
+		Kind:    "kubernetes",
+		Doc:     "Writes to a cluster what each event says: apply, create, merge or json patch, delete, evict, or an Event about an object. docs/SINKS.md has the form.",
+		Config:  Config{},
+		Example: example,
+		Check:   func(node config.Node) config.Problems { return node.Decode(&Config{}) },
+		Files:   files,
+		Probe:   probe,
+		Rights:  rights,
+		Open: func(_ context.Context, node config.Node, env plugins.Env) (plugins.Sink, error) {
+			var c Config
+			if err := node.Decode(&c).Err(); err != nil {
+				return nil, err
+			}
+			return newSink(c, env)
+		},
+	}
+}
+
+func files(node config.Node) []string {
+	var c Config
+	if node.Decode(&c).Err() != nil || c.Kubeconfig == "" {
+		return nil
+	}
+	return []string{c.Kubeconfig}
+}
+
+// Validate implements [config.Validator].
+func (c *Config) Validate(n config.Node) (problems config.Problems) {
+	for key, text := range map[string]string{"maxDeletes": c.MaxDeletes, "maxWrites": c.MaxWrites, "maxPerObject": c.MaxPerObject} {
+		if _, err := parseRate(text); err != nil {
+			problems = append(problems, n.At(key).Problemf("%v", err))
+		}
+	}
+	if c.FieldManager == "" || len(c.FieldManager) > 128 {
+		problems = append(problems, n.At("fieldManager").Problemf("must have 1 to 128 characters"))
+	}
+	return problems
+}
+
+// Validate implements [config.Validator].
+func (g *Grant) Validate(n config.Node) (problems config.Problems) {
+	problem := func(key, format string, args ...any) {
+		problems = append(problems, n.At(key).Problemf(format, args...))
+	}
+	group, _, resource, err := config.ParseResource(g.Resource)
+	if g.Resource != "" && err != nil {
+		problem("resource", "%v; subresources have a key of their own", err)
+	}
+	if len(g.Namespaces) > 0 && g.NamespaceSelector != "" {
+		problem("namespaceSelector", "a grant has either namespaces or namespaceSelector: remove one, or write two grants")
+	}
+	if _, err := labels.Parse(g.NamespaceSelector); err != nil {
+		problem("namespaceSelector", "is no label selector, as in team=a,env!=prod: %v", err)
+	}
+	for _, verb := range g.Verbs {
+		switch {
+		case verb == "evict" && (group != "" || resource != "pods"):
+			problem("verbs", "evict is for v1/pods")
+		case len(g.Subresources) > 0 && !slices.Contains([]string{"apply", "merge", "json"}, verb):
+			problem("verbs", "%s is not for subresources: they take apply, merge and json", verb)
+		case verb == "apply" && slices.Contains(g.Subresources, "scale"):
+			problem("verbs", "apply is not for the subresource scale: it takes merge and json")
+		}
+	}
+	return problems
+}
+
+// rate is how often something may happen; the zero rate is no limit.
+type rate struct {
+	n   int
+	per time.Duration
+}
+
+func (r rate) String() string { return fmt.Sprintf("%d/%s", r.n, shortly(r.per)) }
+
+// shortly writes 1m rather than 1m0s.
+func shortly(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
+// parseRate reads a rate, empty: the zero one.
+func parseRate(text string) (rate, error) {
+	if text == "" {
+		return rate{}, nil
+	}
+	form := errors.New("must be a whole number and a time from 1s to 24h, as in 10/1m")
+	count, per, ok := strings.Cut(text, "/")
+	n, err := strconv.ParseUint(count, 10, 20)
+	if !ok || err != nil {
+		return rate{}, form
+	}
+	d, err := time.ParseDuration(per)
+	if err != nil || d < time.Second || d > 24*time.Hour {
+		return rate{}, form
+	}
+	return rate{int(n), d}, nil
+}

@@ -1,0 +1,217 @@
+package kubernetes_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/kubernetes"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(sandboxtest.Wrap(m)) }
+
+// kinds are the resources of the tests.
+var kinds = map[string]*event.Resource{
+	"v1/configmaps":       {Cluster: "test", Kind: "ConfigMap", GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}},
+	"v1/secrets":          {Cluster: "test", Kind: "Secret", GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}},
+	"v1/pods":             {Cluster: "test", Kind: "Pod", GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}},
+	"v1/namespaces":       {Cluster: "test", Kind: "Namespace", GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}},
+	"apps/v1/deployments": {Cluster: "test", Kind: "Deployment", GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}},
+	"events.k8s.io/v1/events": {
+		Cluster: "test", Kind: "Event", GroupVersionResource: schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"},
+	},
+	"policy/v1/poddisruptionbudgets": {
+		Cluster: "test", Kind: "PodDisruptionBudget",
+		GroupVersionResource: schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
+	},
+}
+
+// cluster is a sandbox and a namespace of it.
+type cluster struct {
+	*sandboxtest.Sandbox
+
+	t  *testing.T
+	ns string
+}
+
+func start(t *testing.T) *cluster {
+	t.Helper()
+	s := sandboxtest.Start(t)
+	return &cluster{s, t, s.Namespace(t)}
+}
+
+// apply makes objects in the namespace.
+func (c *cluster) apply(manifests string) { c.t.Helper(); c.Apply(c.t, c.ns, manifests) }
+
+// get returns an object of the namespace; nil: there is none.
+func (c *cluster) get(resource, name string) *unstructured.Unstructured {
+	c.t.Helper()
+	return c.find(resource, c.ns, name)
+}
+
+func (c *cluster) find(resource, namespace, name string) *unstructured.Unstructured {
+	c.t.Helper()
+	o, err := c.Dynamic().Resource(kinds[resource].GroupVersionResource).Namespace(namespace).Get(c.t.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return o
+}
+
+// list returns the objects of the namespace.
+func (c *cluster) list(resource string) []unstructured.Unstructured {
+	c.t.Helper()
+	list, err := c.Dynamic().Resource(kinds[resource].GroupVersionResource).Namespace(c.ns).List(c.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// remove deletes an object of the namespace at once.
+func (c *cluster) remove(resource, name string) {
+	c.t.Helper()
+	now := int64(0)
+	err := c.Dynamic().Resource(kinds[resource].GroupVersionResource).Namespace(c.ns).Delete(c.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// configMap makes a ConfigMap with k: v.
+func (c *cluster) configMap(name string) *unstructured.Unstructured {
+	c.t.Helper()
+	c.apply(fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}, data: {k: v}}", name))
+	return c.get("v1/configmaps", name)
+}
+
+// deltaOf returns a delta that says that an object was updated.
+func deltaOf(t testing.TB, resource string, o *unstructured.Unstructured) *event.Delta {
+	t.Helper()
+	text, err := o.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := event.ParseObject(kinds[resource], string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &event.Delta{Source: "src", Op: event.Updated, Old: object, New: object, Seen: time.Date(2026, 1, 2, 3, 4, 5, 678_000, time.UTC)}
+}
+
+// eventOf returns an event of the route r about an object, whose data is JSON with $ns for the namespace.
+func (c *cluster) eventOf(resource string, o *unstructured.Unstructured, data string) event.Event {
+	c.t.Helper()
+	return event.New(deltaOf(c.t, resource, o), "r", 0, []byte(strings.ReplaceAll(data, "$ns", c.ns)))
+}
+
+// env is an environment whose client ends with the test.
+func env(t *testing.T, cfg *rest.Config) plugins.Env {
+	t.Helper()
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(client.Transport) })
+	return plugins.Env{
+		Name: "k", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New(), API: &plugins.API{URL: cfg.Host, Client: &http.Client{Transport: client.Transport}},
+	}
+}
+
+// open opens a sink; $ns in its configuration is the namespace.
+func (c *cluster) open(config string) plugins.Sink {
+	c.t.Helper()
+	return open(c.t, strings.ReplaceAll(config, "$ns", c.ns), env(c.t, c.RESTConfig()))
+}
+
+func open(t *testing.T, config string, env plugins.Env) plugins.Sink {
+	t.Helper()
+	f := kubernetes.Factory()
+	if problems := f.Check(plugintest.Node(t, config)); problems != nil {
+		t.Fatal(problems)
+	}
+	sink, err := f.Open(t.Context(), plugintest.Node(t, config), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sink.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return sink
+}
+
+// all grants everything in the namespace.
+const all = `
+allow:
+  - {resource: v1/configmaps, namespaces: [$ns], verbs: [apply, create, merge, json, delete, event]}
+  - {resource: v1/secrets, namespaces: [$ns], verbs: [apply, create, merge]}
+  - {resource: v1/pods, namespaces: [$ns], verbs: [delete, evict, merge, event]}
+  - {resource: v1/pods, subresources: [status], namespaces: [$ns], verbs: [apply, merge, json]}
+  - {resource: apps/v1/deployments, namespaces: [$ns], verbs: [apply, merge, delete]}
+  - {resource: apps/v1/deployments, subresources: [scale, status], namespaces: [$ns], verbs: [merge, json]}
+  - {resource: v1/namespaces, namespaces: [$ns], verbs: [merge]}
+`
+
+// write delivers one event and returns its error.
+func write(t *testing.T, s plugins.Sink, e event.Event) error {
+	t.Helper()
+	errs := s.Write(t.Context(), []event.Event{e})
+	if errs == nil {
+		return nil
+	}
+	if len(errs) != 1 {
+		t.Fatalf("%d errors for an event", len(errs))
+	}
+	return errs[0]
+}
+
+// kindOf says what the pipeline makes of an error.
+func kindOf(err error) string {
+	switch {
+	case err == nil:
+		return "delivered"
+	case plugins.IsRejected(err):
+		return "rejected"
+	case plugins.IsPause(err):
+		return "paused"
+	case plugins.IsPostponed(err):
+		return "postponed"
+	}
+	return "unavailable"
+}
+
+// field returns a field of an object as JSON; null: it is not there.
+func field(o *unstructured.Unstructured, path ...string) string {
+	if o == nil {
+		return "no object"
+	}
+	v, _, err := unstructured.NestedFieldNoCopy(o.Object, path...)
+	if err != nil {
+		return err.Error()
+	}
+	b, _ := json.Marshal(v)
+	return string(b)
+}
