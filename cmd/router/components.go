@@ -6,6 +6,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/discard"
 	"github.com/deltarouter/deltarouter/pkg/plugins/emit"
 	"github.com/deltarouter/deltarouter/pkg/plugins/file"
+	"github.com/deltarouter/deltarouter/pkg/plugins/kubernetes"
 	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process"
 	"github.com/deltarouter/deltarouter/pkg/plugins/stdout"
@@ -24,6 +25,7 @@ func components() app.Components {
 			discard.Factory(),
 			file.Factory(),
 			nats.Factory(),
+			kubernetes.Factory(),
 			stdout.Factory(),
 			webhook.Factory(),
 		},

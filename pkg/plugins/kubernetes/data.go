@@ -305,10 +305,9 @@ func (o *operation) parseOptions(place string, raw json.RawMessage) error {
 	return nil
 }
 
-// pin puts the uid of the target into a patch: the API server refuses it then for another object of that name. A scale has no uid that
-// would be looked at.
+// pin puts the uid of the target into a patch: the API server refuses it then for another object of that name.
 func (o *operation) pin(all map[string]json.RawMessage) (err error) {
-	if o.target.uid != "" && o.subresource != subScale {
+	if o.target.uid != "" {
 		metadata := map[string]json.RawMessage{}
 		if raw, ok := all["metadata"]; ok {
 			if metadata, err = members(o.verb+".metadata", raw); err != nil {
@@ -352,7 +351,7 @@ func (o *operation) parsePatch(place string, raw json.RawMessage) (err error) {
 			}
 		}
 	}
-	if o.target.uid != "" && o.subresource != subScale {
+	if o.target.uid != "" {
 		test := fmt.Sprintf(`{"op":"test","path":"/metadata/uid","value":%s}`, quote(o.target.uid))
 		list = slices.Insert(list, 0, json.RawMessage(test))
 	}

@@ -54,7 +54,7 @@ func (s *sink) judge(ctx context.Context, op *operation, err error) error {
 	}
 	said := fmt.Errorf("the API server answered %s", describe(op, status))
 	switch code := int(status.Code); {
-	case code == http.StatusConflict && op.verb != verbApply && !op.pinsVersion():
+	case code == http.StatusConflict && op.verb != verbApply && !op.pinsVersion() && !strings.Contains(status.Message, "Precondition failed"):
 		return plugins.Postpone(said, 0)
 	case code == http.StatusTooManyRequests && op.verb == verbEvict && isBudget(status):
 		return plugins.Postpone(said, retryAfter(status))
@@ -137,9 +137,10 @@ func isBudget(status *metav1.Status) bool {
 	return has(status, "DisruptionBudget") || strings.Contains(status.Message, "disruption budget")
 }
 
-// isTyped reports whether an object does not have the form of its kind, which the API server says with a code of its own failures.
+// isTyped reports whether an object to apply does not have the form of its kind, which the API server says with the code of its own
+// failures.
 func isTyped(status *metav1.Status) bool {
-	return strings.Contains(status.Message, "failed to create typed patch object")
+	return strings.HasPrefix(status.Message, "failed to create typed patch object") || strings.HasPrefix(status.Message, "failed to convert new object")
 }
 
 func retryAfter(status *metav1.Status) time.Duration {
@@ -163,7 +164,7 @@ func describe(op *operation, status *metav1.Status) string {
 		var fields []string
 		for _, c := range status.Details.Causes {
 			field := c.Field
-			if m := withoutValue(c.Message); m != "" && !op.target.isSecret() {
+			if m := withoutQuotes(withoutValue(c.Message)); m != "" && !op.target.isSecret() {
 				field += ": " + m
 			}
 			fields = append(fields, field)
@@ -171,6 +172,8 @@ func describe(op *operation, status *metav1.Status) string {
 		return said + ": " + clipTo(strings.Join(fields, ", "), maxSaid)
 	case op.target.isSecret() || status.Message == "":
 		return said
+	case status.Code == http.StatusBadRequest || isTyped(status):
+		return said + ": " + clipTo(withoutQuotes(status.Message), maxSaid)
 	}
 	return said + ": " + clipTo(strings.ReplaceAll(status.Message, "\n", " "), maxSaid)
 }
@@ -188,6 +191,23 @@ func withoutValue(message string) string {
 		return what + " value" + rest[i:]
 	}
 	return what + " value"
+}
+
+// withoutQuotes leaves out of a message about the form of an object what is quoted of it, but for the names of fields.
+func withoutQuotes(message string) string {
+	message, _, _ = strings.Cut(message, ", got ")
+	var b strings.Builder
+	for i, part := range strings.Split(strings.ReplaceAll(message, "\n", " "), `"`) {
+		switch {
+		case i%2 == 0:
+			b.WriteString(part)
+		case strings.HasSuffix(b.String(), "field "):
+			b.WriteString(strconv.Quote(part))
+		default:
+			b.WriteString("…")
+		}
+	}
+	return b.String()
 }
 
 func clipTo(s string, most int) string {

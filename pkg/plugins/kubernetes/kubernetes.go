@@ -151,17 +151,17 @@ const again = 5
 
 // do does one operation, which the limits count under an id.
 func (s *sink) do(ctx context.Context, e *event.Event, op *operation, id string) error {
-	if err := s.limits.take(s.clock.Now(), e.Route, id, op); err != nil {
+	counted, err := s.limits.take(s.clock.Now(), e.Route, id, op)
+	if err != nil {
 		return plugins.Pause(err)
 	}
-	var err error
 	for try := 0; try == 0 || try < again && s.lostRace(op, err); try++ {
 		err = s.api.send(ctx, e, op, id)
 	}
 	if err == nil {
 		return nil
 	}
-	if answered(err) {
+	if counted && answered(err) {
 		s.limits.giveBack(e.Route, id, op)
 	}
 	return s.judge(ctx, op, err)

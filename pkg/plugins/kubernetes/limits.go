@@ -34,24 +34,25 @@ func newLimits(deletes, writes, perObject rate) *limits {
 	return &limits{deletes: deletes, writes: writes, perObject: perObject, windows: make(map[counted]*window)}
 }
 
-// take counts a write of a route under an id. The error names the limit that it would exceed, and the route and the object; then nothing is
-// counted.
-func (l *limits) take(now time.Time, route, id string, op *operation) error {
+// take counts a write of a route under an id, unless it is counted already. The error names the limit that it would exceed, and the route
+// and the object; then nothing is counted.
+func (l *limits) take(now time.Time, route, id string, op *operation) (counted bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sweep(now)
 	kinds := l.of(route, op)
 	for _, k := range kinds {
 		if w := l.window(k); !w.has(now, id) && len(w.marks) >= k.rate.n {
-			return k.exceeded(op)
+			return false, k.exceeded(op)
 		}
 	}
 	for _, k := range kinds {
 		if w := l.window(k); !w.has(now, id) {
 			w.marks = append(w.marks, mark{now, id})
+			counted = true
 		}
 	}
-	return nil
+	return counted, nil
 }
 
 func (l *limits) window(k limit) *window {
@@ -63,7 +64,7 @@ func (l *limits) window(k limit) *window {
 	return w
 }
 
-// giveBack takes back a write that was not done.
+// giveBack takes back a write that was counted, and not done.
 func (l *limits) giveBack(route, id string, op *operation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
@@ -23,6 +25,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/kubernetes"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/pkg/timer"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -48,14 +51,15 @@ var kinds = map[string]*event.Resource{
 type cluster struct {
 	*sandboxtest.Sandbox
 
-	t  *testing.T
-	ns string
+	t    *testing.T
+	ns   string
+	sent atomic.Int64 // writes of the sinks that it opened
 }
 
 func start(t *testing.T) *cluster {
 	t.Helper()
 	s := sandboxtest.Start(t)
-	return &cluster{s, t, s.Namespace(t)}
+	return &cluster{Sandbox: s, t: t, ns: s.Namespace(t)}
 }
 
 // apply makes objects in the namespace.
@@ -87,6 +91,17 @@ func (c *cluster) list(resource string) []unstructured.Unstructured {
 		c.t.Fatal(err)
 	}
 	return list.Items
+}
+
+// maps returns the names of the ConfigMaps of the namespace that begin so.
+func (c *cluster) maps(prefix string) (names []string) {
+	c.t.Helper()
+	for _, o := range c.list("v1/configmaps") {
+		if strings.HasPrefix(o.GetName(), prefix) {
+			names = append(names, o.GetName())
+		}
+	}
+	return names
 }
 
 // remove deletes an object of the namespace at once.
@@ -126,6 +141,44 @@ func (c *cluster) eventOf(resource string, o *unstructured.Unstructured, data st
 	return event.New(deltaOf(c.t, resource, o), "r", 0, []byte(strings.ReplaceAll(data, "$ns", c.ns)))
 }
 
+// events returns an event with an id of its own for each data.
+func (c *cluster) events(o *unstructured.Unstructured, data ...string) (batch []event.Event) {
+	c.t.Helper()
+	for i, d := range data {
+		e := c.eventOf("v1/configmaps", o, d)
+		e.ID = fmt.Sprintf("%s-%d", e.ID, i)
+		batch = append(batch, e)
+	}
+	return batch
+}
+
+// label changes the labels of the namespace.
+func (c *cluster) label(labels string) {
+	c.t.Helper()
+	c.patch("v1/namespaces", "", c.ns, `{"metadata":{"labels":`+labels+`}}`)
+}
+
+// unfinalize lets a ConfigMap go; it may be gone.
+func (c *cluster) unfinalize(name string) {
+	ctx := context.WithoutCancel(c.t.Context())
+	patch := []byte(`{"metadata":{"finalizers":null}}`)
+	client := c.Dynamic().Resource(kinds["v1/configmaps"].GroupVersionResource).Namespace(c.ns)
+	if _, err := client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		c.t.Error(err)
+	}
+}
+
+func (c *cluster) patch(resource, namespace, name, patch string) {
+	c.t.Helper()
+	client := c.Dynamic().Resource(kinds[resource].GroupVersionResource).Namespace(namespace)
+	if _, err := client.Patch(c.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// clockAt returns a clock that stands still.
+func clockAt() *timer.Fake { return timer.NewFake(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) }
+
 // env is an environment whose client ends with the test.
 func env(t *testing.T, cfg *rest.Config) plugins.Env {
 	t.Helper()
@@ -139,10 +192,26 @@ func env(t *testing.T, cfg *rest.Config) plugins.Env {
 	}
 }
 
+// counting counts writes.
+type counting struct {
+	http.RoundTripper
+
+	writes *atomic.Int64
+}
+
+func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet {
+		c.writes.Add(1)
+	}
+	return c.RoundTripper.RoundTrip(r)
+}
+
 // open opens a sink; $ns in its configuration is the namespace.
 func (c *cluster) open(config string) plugins.Sink {
 	c.t.Helper()
-	return open(c.t, strings.ReplaceAll(config, "$ns", c.ns), env(c.t, c.RESTConfig()))
+	environment := env(c.t, c.RESTConfig())
+	environment.API.Client.Transport = counting{environment.API.Client.Transport, &c.sent}
+	return open(c.t, strings.ReplaceAll(config, "$ns", c.ns), environment)
 }
 
 func open(t *testing.T, config string, env plugins.Env) plugins.Sink {

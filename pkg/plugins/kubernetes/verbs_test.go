@@ -23,7 +23,9 @@ func TestVerbs(t *testing.T) {
 	}{
 		"apply": {
 			"v1/configmaps", "a", `{"apply":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b","namespace":"$ns"},"data":{"x":"y"}}}`,
-			"v1/configmaps", "b", []string{"data"}, `{"x":"y"}`,
+			"v1/configmaps", "b",
+			[]string{"data"},
+			`{"x":"y"}`,
 		},
 		"apply to what the delta is of": {
 			"v1/configmaps", "a", `{"apply":{"data":{"x":"y"},"metadata":{"labels":{"l":"1"}}}}`, "v1/configmaps", "a", []string{"data"}, `{"k":"v","x":"y"}`,
@@ -33,24 +35,32 @@ func TestVerbs(t *testing.T) {
 		},
 		"create": {
 			"v1/configmaps", "a", `{"create":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b","namespace":"$ns"},"data":{"x":"y"}}}`,
-			"v1/configmaps", "b", []string{"data"}, `{"x":"y"}`,
+			"v1/configmaps", "b",
+			[]string{"data"},
+			`{"x":"y"}`,
 		},
 		"create what is there": {
 			"v1/configmaps", "a", `{"create":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"$ns"},"data":{"x":"y"}}}`,
-			"v1/configmaps", "a", []string{"data"}, `{"k":"v"}`,
+			"v1/configmaps", "a",
+			[]string{"data"},
+			`{"k":"v"}`,
 		},
 		"merge":          {"v1/configmaps", "a", `{"merge":{"data":{"k":null,"n":"1"}}}`, "v1/configmaps", "a", []string{"data"}, `{"n":"1"}`},
 		"merge metadata": {"v1/configmaps", "a", `{"merge":{"metadata":{"labels":{"l":"1"}}}}`, "v1/configmaps", "a", []string{"metadata", "labels"}, `{"l":"1"}`},
 		"merge another": {
 			"v1/configmaps", "a", `{"target":{"resource":"apps/v1/deployments","namespace":"$ns","name":"web"},"merge":{"spec":{"paused":true}}}`,
-			"apps/v1/deployments", "web", []string{"spec", "paused"}, "true",
+			"apps/v1/deployments", "web",
+			[]string{"spec", "paused"},
+			"true",
 		},
 		"merge scale":  {"apps/v1/deployments", "web", `{"merge":{"spec":{"replicas":5}},"subresource":"scale"}`, "apps/v1/deployments", "web", []string{"spec", "replicas"}, "5"},
 		"merge status": {"v1/pods", "web-0", `{"merge":{"status":{"message":"m"}},"subresource":"status"}`, "v1/pods", "web-0", []string{"status", "message"}, `"m"`},
 		"json":         {"v1/configmaps", "a", `{"json":[{"op":"add","path":"/data/n","value":"1"},{"op":"remove","path":"/data/k"}]}`, "v1/configmaps", "a", []string{"data"}, `{"n":"1"}`},
 		"json scale": {
 			"apps/v1/deployments", "web", `{"json":[{"op":"replace","path":"/spec/replicas","value":3}],"subresource":"scale"}`,
-			"apps/v1/deployments", "web", []string{"spec", "replicas"}, "3",
+			"apps/v1/deployments", "web",
+			[]string{"spec", "replicas"},
+			"3",
 		},
 		"delete":         {"v1/configmaps", "a", `{"delete":{}}`, "v1/configmaps", "a", nil, "no object"},
 		"delete another": {"v1/configmaps", "a", `{"delete":{"propagation":"orphan"},"target":{"resource":"apps/v1/deployments","namespace":"$ns","name":"web"}}`, "apps/v1/deployments", "web", []string{"metadata", "finalizers"}, `["orphan"]`},
@@ -58,11 +68,15 @@ func TestVerbs(t *testing.T) {
 		"evict":          {"v1/pods", "web-0", `{"evict":{"gracePeriodSeconds":0}}`, "v1/pods", "web-0", nil, "no object"},
 		"label a namespace": {
 			"v1/configmaps", "a", `{"merge":{"metadata":{"labels":{"seen":"yes"}}},"target":{"resource":"v1/namespaces","name":"$ns"}}`,
-			"v1/namespaces", "$ns", []string{"metadata", "labels", "seen"}, `"yes"`,
+			"v1/namespaces", "$ns",
+			[]string{"metadata", "labels", "seen"},
+			`"yes"`,
 		},
 		"a list": {
 			"v1/configmaps", "a", `[{"merge":{"data":{"n":"1"}}},{"merge":{"data":{"m":"2"}}},{"delete":{},"target":{"resource":"v1/pods","namespace":"$ns","name":"web-0"}}]`,
-			"v1/configmaps", "a", []string{"data"}, `{"k":"v","m":"2","n":"1"}`,
+			"v1/configmaps", "a",
+			[]string{"data"},
+			`{"k":"v","m":"2","n":"1"}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
