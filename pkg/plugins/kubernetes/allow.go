@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
@@ -43,7 +42,7 @@ type namespaceLabels struct {
 func newAllowance(grants []Grant, clock timer.Clock, ask func(context.Context, string) (labels.Set, error)) (*allowance, error) {
 	a := &allowance{labels: ask, clock: clock, known: make(map[string]namespaceLabels)}
 	for _, g := range grants {
-		group, _, resource, err := config.ParseResource(g.Resource)
+		group, _, resource, err := parseResource(g.Resource)
 		if err != nil {
 			return nil, err
 		}

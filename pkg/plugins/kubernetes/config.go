@@ -100,9 +100,9 @@ func (g *Grant) Validate(n config.Node) (problems config.Problems) {
 	problem := func(key, format string, args ...any) {
 		problems = append(problems, n.At(key).Problemf(format, args...))
 	}
-	group, _, resource, err := config.ParseResource(g.Resource)
+	group, _, resource, err := parseResource(g.Resource)
 	if g.Resource != "" && err != nil {
-		problem("resource", "%v; subresources have a key of their own", err)
+		problem("resource", "%v", err)
 	}
 	if len(g.Namespaces) > 0 && g.NamespaceSelector != "" {
 		problem("namespaceSelector", "a grant has either namespaces or namespaceSelector: remove one, or write two grants")
@@ -121,6 +121,15 @@ func (g *Grant) Validate(n config.Node) (problems config.Problems) {
 		}
 	}
 	return problems
+}
+
+// parseResource reads [group/]version/resource.
+func parseResource(text string) (group, version, resource string, err error) {
+	parts := strings.Split(text, "/")
+	if last := len(parts) - 1; last == 3 || last == 2 && parts[0] == "v1" {
+		return "", "", "", fmt.Errorf("names a subresource: write %s, and %s as the subresource", strings.Join(parts[:last], "/"), parts[last])
+	}
+	return config.ParseResource(text)
 }
 
 // rate is how often something may happen; the zero rate is no limit.

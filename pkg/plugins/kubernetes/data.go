@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -94,7 +94,7 @@ func (t *target) isSecret() bool {
 
 func (t *target) check(place string) error {
 	for what, text := range map[string]string{"name": t.name, "namespace": t.namespace} {
-		if len(text) > 253 || len(path.IsValidPathSegmentName(text)) > 0 {
+		if len(text) > 253 || len(content.IsPathSegmentName(text)) > 0 {
 			return fmt.Errorf("%s.%s: cannot be the %s of an object", place, what, what)
 		}
 	}
@@ -248,7 +248,7 @@ func (t *target) parse(place string, raw json.RawMessage) error {
 	if resource == "" {
 		return fmt.Errorf("%s: resource is missing, as in apps/v1/deployments", place)
 	}
-	if t.group, t.version, t.resource, err = config.ParseResource(resource); err != nil {
+	if t.group, t.version, t.resource, err = parseResource(resource); err != nil {
 		return fmt.Errorf("%s.resource: %w", place, err)
 	}
 	return t.check(place)

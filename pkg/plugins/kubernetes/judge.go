@@ -159,7 +159,7 @@ func describe(op *operation, status *metav1.Status) string {
 		for _, c := range status.Details.Causes {
 			fields = append(fields, c.Field+" ("+c.Message+")")
 		}
-		return said + ": " + clipTo(strings.Join(fields, ", "), maxSaid) + "; force takes them over"
+		return said + ": " + clipSaid(strings.Join(fields, ", ")) + "; force takes them over"
 	case status.Reason == metav1.StatusReasonInvalid && status.Details != nil && len(status.Details.Causes) > 0:
 		var fields []string
 		for _, c := range status.Details.Causes {
@@ -169,13 +169,13 @@ func describe(op *operation, status *metav1.Status) string {
 			}
 			fields = append(fields, field)
 		}
-		return said + ": " + clipTo(strings.Join(fields, ", "), maxSaid)
+		return said + ": " + clipSaid(strings.Join(fields, ", "))
 	case op.target.isSecret() || status.Message == "":
 		return said
 	case status.Code == http.StatusBadRequest || isTyped(status):
-		return said + ": " + clipTo(withoutQuotes(status.Message), maxSaid)
+		return said + ": " + clipSaid(withoutQuotes(status.Message))
 	}
-	return said + ": " + clipTo(strings.ReplaceAll(status.Message, "\n", " "), maxSaid)
+	return said + ": " + clipSaid(strings.ReplaceAll(status.Message, "\n", " "))
 }
 
 // withoutValue leaves out of a message about a field what the field has.
@@ -210,9 +210,9 @@ func withoutQuotes(message string) string {
 	return b.String()
 }
 
-func clipTo(s string, most int) string {
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
+func clipSaid(s string) string {
+	if len(s) > maxSaid {
+		return strings.ToValidUTF8(s[:maxSaid], "") + "…"
 	}
 	return s
 }

@@ -52,7 +52,7 @@ func (c *Config) rights(node config.Node) (all []plugins.Right) {
 
 // rights returns what a grant takes in each namespace. What reads is done without if it is not granted.
 func (g *Grant) rights() (all []plugins.Right) {
-	group, _, resource, err := config.ParseResource(g.Resource)
+	group, _, resource, err := parseResource(g.Resource)
 	if err != nil {
 		return nil
 	}
