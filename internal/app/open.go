@@ -27,7 +27,9 @@ type router struct {
 	client  *informer.Client
 	server  string // the API server's address
 
-	state    *state // nil: nothing outlives the process
+	state *state // nil: nothing outlives the process
+	// seen is closed when what happened while the router was down was seen; nil: that is found out, see caughtUp.
+	seen     <-chan struct{}
 	memories *memories
 	pipeline *pipeline.Pipeline
 	factory  *informer.Factory

@@ -35,7 +35,8 @@ type state struct {
 	letters *checkpoint.Letters
 	log     *slog.Logger
 
-	memories *memories
+	memories  *memories
+	allAtOnce bool // all saved objects are loaded before anything runs
 
 	factory    *informer.Factory
 	pipeline   *pipeline.Pipeline
@@ -92,7 +93,7 @@ func (s *state) check() api.Check {
 func (s *state) restore(ctx context.Context, watches map[string]*informer.Watch, p *plan) error {
 	resources := make(map[string]*event.Resource)
 	keep := checkpoint.Configured{}
-	atOnce := s.needsObjects(p)
+	atOnce := s.allAtOnce || s.needsObjects(p)
 	for _, w := range watches {
 		known, err := s.restoreWatch(w, atOnce)
 		if err != nil {

@@ -65,7 +65,7 @@ type Outcome struct {
 
 // Trial is a router between a test and sinks that record: stores, indexes, filters, handlers and routes are those of the configuration,
 // and so is all that lies between, but that a route works on one batch at a time and does not wait for it to fill, that its retries
-// come at no random times, that what is given up is recorded whatever its onFailure says, and that nothing is kept on disk.
+// come at no random times, that what is given up is recorded whatever its onFailure says, and that nothing is kept on disk but for Restart.
 //
 // Its clock stands still but in Pass and Finish, which move it on as soon as there is nothing to do at that time: so hours take no time,
 // and the same trial comes out the same.
@@ -78,6 +78,10 @@ type Trial struct {
 	feeds []trialFeed
 	due   []string // routes that look at all objects now, see lookAt
 	stop  context.CancelFunc
+
+	offline *Offline
+	kinds   map[string]string
+	dir     string // for Restart; empty: it cannot be
 }
 
 type trialFeed struct {
@@ -86,45 +90,69 @@ type trialFeed struct {
 	resource string // as the configuration writes it
 }
 
-// Begin opens the parts and starts the routes. kinds has the kinds of the objects, by resource; start is what the clock shows. The trial
-// is to be closed also if ctx is done.
-func (o *Offline) Begin(ctx context.Context, kinds map[string]string, start time.Time) (*Trial, error) {
+// Begin opens the parts and starts the routes. kinds has the kinds of the objects, by resource; start is what the clock shows. dir is an empty
+// folder that [Trial.Restart] needs; empty: it is not called. The trial is to be closed also if ctx is done.
+func (o *Offline) Begin(ctx context.Context, kinds map[string]string, start time.Time, dir string) (*Trial, error) {
 	clock := timer.NewFake(start)
-	t := &Trial{rec: &recorder{clock: clock}, clock: clock}
-	opts := o.opts
-	opts.Surroundings.Clock = clock
+	t := &Trial{rec: &recorder{clock: clock}, clock: clock, offline: o, kinds: kinds, dir: dir}
+	seen := make(chan struct{})
+	close(seen)
+	if err := t.begin(ctx, seen); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// begin begins a life of the router. seen is closed when what happened before was seen.
+func (t *Trial) begin(ctx context.Context, seen <-chan struct{}) error {
+	opts := t.offline.opts
+	opts.Surroundings.Clock = t.clock
 	opts.Components.Sinks = t.rec.factories(opts.Components.Sinks)
-	r := &router{parts: parts{plan: o.plan}, opts: opts, log: opts.Log, metrics: metrics.New()}
-	r.memories = newMemories(nil, clock)
+	r := &router{parts: parts{plan: t.offline.plan}, opts: opts, log: opts.Log, metrics: metrics.New()}
 	t.r = r
-	r.onClose("components", func(ctx context.Context) error { return r.closeUnused(ctx, &parts{}) })
-	if err := t.open(ctx, kinds); err != nil {
-		return nil, errors.Join(err, r.close(ctx))
+	if err := t.open(ctx, seen); err != nil {
+		return errors.Join(err, r.close(ctx))
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	t.stop = stop
 	r.pipeline.Start(running)
 	r.startWaits(running, r.waits, nil)
 	r.requeues.start(running)
-	return t, nil
+	return nil
 }
 
-func (t *Trial) open(ctx context.Context, kinds map[string]string) error {
+func (t *Trial) open(ctx context.Context, seen <-chan struct{}) error {
 	r := t.r
+	if err := t.openState(seen); err != nil {
+		return err
+	}
+	r.memories = newMemories(r.state, t.clock)
+	r.onClose("components", func(ctx context.Context) error { return r.closeUnused(ctx, &parts{}) })
 	if err := r.openComponents(ctx, &parts{}); err != nil {
 		return err
 	}
-	r.factory = informer.New(informer.Config{
+	watching := informer.Config{
 		Cluster: r.plan.config.Cluster.Name, Metrics: r.metrics, Log: r.log, Downstream: downstream{r}, Clock: t.clock,
-	})
+	}
+	if r.state != nil {
+		watching.Gate = r.state.writer.Gate
+	}
+	r.factory = informer.New(watching)
 	r.openStores(&parts{})
+	t.feeds = nil
+	watches := make(map[string]*informer.Watch)
 	for _, wanted := range r.watches() {
 		resource := (&event.Resource{GroupVersionResource: wanted.Spec.Resource}).String()
-		feed, err := r.factory.Watch(wanted.Spec, wanted.Store, wanted.Sources...).Feed(kinds[resource])
+		watch := r.factory.Watch(wanted.Spec, wanted.Store, wanted.Sources...)
+		watches[wanted.Spec.ID()] = watch
+		feed, err := watch.Feed(t.kinds[resource])
 		if err != nil {
 			return fmt.Errorf("sources.%s: %w", wanted.Sources[0].Name, err)
 		}
 		t.feeds = append(t.feeds, trialFeed{feed, resource})
+	}
+	if err := r.learnRoutes(ctx, &parts{}); err != nil {
+		return err
 	}
 	routes := r.routes()
 	for i := range routes {
@@ -138,9 +166,15 @@ func (t *Trial) open(ctx context.Context, kinds map[string]string) error {
 	r.fillCaches()
 	r.requeues = newRequeuer(r)
 	r.requeues.use(r.requeue) //nolint:contextcheck // they run as long as start says
+	cfg := pipeline.Config{Routes: routes, Metrics: r.metrics, Log: r.log, DeadLetters: t.rec, Clock: t.clock}
+	if r.state != nil {
+		cfg.Store = r.state
+	}
 	var err error
-	r.pipeline, err = pipeline.New(pipeline.Config{Routes: routes, Metrics: r.metrics, Log: r.log, DeadLetters: t.rec, Clock: t.clock})
-	return err
+	if r.pipeline, err = pipeline.New(cfg); err != nil {
+		return err
+	}
+	return r.openSaved(ctx, watches)
 }
 
 // List says what objects there are at first, by resource, and waits until the routes are idle. Texts are as
@@ -193,7 +227,7 @@ func (t *Trial) idle(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := t.r.pipeline.Idle(ctx); err != nil {
+		if err := t.settle(ctx); err != nil {
 			return fmt.Errorf("the routes did not come to an end: %w", err)
 		}
 		if !t.r.requeues.settle(ctx) {
@@ -212,7 +246,11 @@ func (t *Trial) lookAt(route *routePlan) {
 	}
 	var again timer.Timer
 	next := t.clock.Now().Add(route.Check)
+	life := t.r
 	again = t.clock.NewTimer(func() {
+		if t.r != life {
+			return
+		}
 		t.due = append(t.due, route.Name)
 		next = next.Add(route.Check)
 		again.Set(next)

@@ -110,8 +110,8 @@ func (p *plan) conditionVersion(route *routePlan) string {
 
 // caughtUp returns a channel that is closed when a route has seen what happened while the router was down; nil: there is nothing to wait for.
 func (r *router) caughtUp(p *routePlan) <-chan struct{} {
-	if r.state == nil {
-		return nil
+	if r.state == nil || r.seen != nil {
+		return r.seen
 	}
 	caughtUp, before := make(chan struct{}), r.waits[p.Name]
 	r.waits[p.Name] = func(ctx context.Context) {

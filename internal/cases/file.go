@@ -37,6 +37,7 @@ type testCase struct {
 
 	start    time.Time
 	steps    []step
+	restarts bool                // there is a step that does
 	list     map[string][]string // what there is at first, by resource
 	version  string              // of list
 	expected []*expectation
@@ -60,7 +61,7 @@ func (t *testCase) ends() (end time.Duration) {
 		return *t.Given.Until
 	}
 	for _, d := range t.Given.Deltas {
-		end = max(end, d.At)
+		end = max(end, d.ends())
 	}
 	for _, e := range t.expected {
 		if e.At != nil {
@@ -79,6 +80,20 @@ type delta struct {
 	Updated config.Node   `yaml:"updated"` // a whole object if it has a kind or an apiVersion, else a merge patch
 	Deleted string        `yaml:"deleted"` // namespace/name, or name
 	Sync    string        `yaml:"sync"`
+	Restart *restart      `yaml:"restart"` // of the router; no source
+}
+
+// ends returns when it is over.
+func (d *delta) ends() time.Duration {
+	if d.Restart != nil {
+		return d.At + d.Restart.Down
+	}
+	return d.At
+}
+
+// restart says that the router is down for a while. What happens meanwhile it sees when it is up.
+type restart struct {
+	Down time.Duration `yaml:"down"`
 }
 
 // expectation is an event, or an error, of one route.
@@ -166,8 +181,8 @@ func (c *checker) times(t *testCase) {
 		return
 	}
 	for i, d := range t.Given.Deltas {
-		if d.At > *t.Given.Until {
-			c.problemf(given.At("deltas").Items()[i], "happens after the end of the case, which is until %s", short(*t.Given.Until))
+		if d.ends() > *t.Given.Until {
+			c.problemf(given.At("deltas").Items()[i], "happens, or ends, after the end of the case, which is until %s", short(*t.Given.Until))
 		}
 	}
 	for _, e := range t.expected {

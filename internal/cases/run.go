@@ -169,7 +169,12 @@ func (r *runner) one(ctx context.Context, file string, offline *app.Offline, t *
 func (r *runner) play(ctx context.Context, offline *app.Offline, t *testCase) (came []*result, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	trial, err := offline.Begin(ctx, t.kinds, t.start)
+	dir, remove, err := t.folder()
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	trial, err := offline.Begin(ctx, t.kinds, t.start, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -181,10 +186,13 @@ func (r *runner) play(ctx context.Context, offline *app.Offline, t *testCase) (c
 	if err := trial.List(ctx, t.list, t.version); err != nil {
 		return nil, err
 	}
-	for _, s := range t.steps {
-		if err := s.play(ctx, t.start, trial); err != nil {
+	for steps := t.steps; len(steps) > 0; {
+		n := steps[0].covers(steps[1:])
+		if err := steps[0].play(ctx, t.start, trial, steps[1:1+n]); err != nil {
+			s := steps[0]
 			return nil, fmt.Errorf("at %s, %s %s %s: %w", short(s.at), s.what, s.resource, s.key, err)
 		}
+		steps = steps[1+n:]
 	}
 	if err := trial.Pass(ctx, t.start.Add(t.ends())); err != nil {
 		return nil, err
@@ -197,11 +205,43 @@ func (r *runner) play(ctx context.Context, offline *app.Offline, t *testCase) (c
 	return results(trial.Take(), t.start)
 }
 
-// play lets the step happen at its time.
-func (s *step) play(ctx context.Context, start time.Time, trial *app.Trial) error {
+// folder makes a state folder for a case that needs one.
+func (t *testCase) folder() (dir string, remove func(), err error) {
+	if !t.restarts {
+		return "", func() {}, nil
+	}
+	dir, err = os.MkdirTemp("", "router-test-")
+	return dir, func() { _ = os.RemoveAll(dir) }, err
+}
+
+// covers returns how many of the steps behind it happen while the router is down.
+func (s *step) covers(behind []step) (n int) {
+	for s.what == "restart" && n < len(behind) && behind[n].at < s.at+s.down {
+		n++
+	}
+	return n
+}
+
+// play lets the step happen at its time. meanwhile is what happens while the router is down.
+func (s *step) play(ctx context.Context, start time.Time, trial *app.Trial, meanwhile []step) error {
 	if err := trial.Pass(ctx, start.Add(s.at)); err != nil {
 		return err
 	}
+	if s.what != "restart" {
+		return s.happen(ctx, trial)
+	}
+	return trial.Restart(ctx, start.Add(s.at+s.down), func(ctx context.Context) error {
+		for i := range meanwhile {
+			if err := meanwhile[i].happen(ctx, trial); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// happen lets the step happen now.
+func (s *step) happen(ctx context.Context, trial *app.Trial) error {
 	switch s.what {
 	case "deleted":
 		return trial.Delete(ctx, s.resource, s.text)

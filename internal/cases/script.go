@@ -16,8 +16,9 @@ import (
 // step is something that happens to one object.
 type step struct {
 	at       time.Duration
-	what     string // the key: added, updated, deleted or sync
-	resource string // as the configuration writes it
+	what     string        // the key: added, updated, deleted, sync or restart
+	down     time.Duration // of restart
+	resource string        // as the configuration writes it
 	key      event.Key
 	text     string // the object in JSON; for Deleted its last state
 }
@@ -33,7 +34,8 @@ type script struct {
 	kinds   map[string]string            // by resource, of all cases of the file
 	now     map[string]map[string]object // by resource and key
 	version int
-	made    int // objects that were given a uid
+	made    int           // objects that were given a uid
+	up      time.Duration // when the router is up that was down last
 }
 
 func (s *script) write() {
@@ -74,12 +76,29 @@ func (s *script) source(at config.Node, name string) string {
 	return ""
 }
 
+// restart plays one restart.
+func (s *script) restart(d *delta) {
+	switch keys := d.Node.Keys(); {
+	case slices.ContainsFunc(keys, func(key string) bool { return key != "at" && key != "restart" }):
+		s.problemf(d.Node, "restart is of the router: it stands with nothing but at")
+	case d.At < s.up:
+		s.problemf(d.Node, "the router is down until %s", short(s.up))
+	}
+	s.up = d.At + d.Restart.Down
+	s.t.restarts = true
+	s.t.steps = append(s.t.steps, step{at: d.At, what: "restart", down: d.Restart.Down})
+}
+
 // delta plays one delta.
 func (s *script) delta(d *delta) {
+	if d.Restart != nil {
+		s.restart(d)
+		return
+	}
 	resource := s.sourceOf(d)
 	what := slices.DeleteFunc(d.Node.Keys(), func(key string) bool { return key == "at" || key == "source" })
 	if len(what) != 1 {
-		s.problemf(d.Node, "must have one of added, updated, deleted and sync")
+		s.problemf(d.Node, "must have one of added, updated, deleted, sync and restart")
 		return
 	}
 	if resource == "" {

@@ -20,7 +20,7 @@ import (
 // seen, and deltas are admitted and applied by the same code. A field selector compares with the field of that path in the
 // object, which is what API servers do for most of those that they know.
 //
-// The methods are called one at a time, List first, or Exists for each object that is there at first and then Listed. Their texts are whole objects in JSON, each with a uid and with a
+// The methods are called one at a time, List or Resume first, or Exists for each object that is there at first and then Listed. Their texts are whole objects in JSON, each with a uid and with a
 // resourceVersion that is greater than all before.
 type Feed struct {
 	w        *Watch
@@ -88,6 +88,9 @@ func (f *Feed) Listed(ctx context.Context) error {
 	f.w.replace(ctx, items, f.w.Fed())
 	return ctx.Err()
 }
+
+// Resume has the watch synced as one that was restored, see [Watch.Restore], goes on: nothing is listed. It takes the place of List.
+func (f *Feed) Resume() { f.w.goOn() }
 
 // Put puts through that an object is now as text says: added, updated or, if the selectors stopped to match, deselected.
 func (f *Feed) Put(ctx context.Context, text string) error {

@@ -48,7 +48,13 @@ func TestRulesLedger(t *testing.T) {
 	ns := s.Namespace(t)
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(rulesRoutes, ns))
 	b := &ruleBook{maps: routertest.Use(t, s, routertest.ConfigMaps, ns), random: rand.New(rand.NewPCG(seed, 1)), names: make(map[string]*lampLife)}
+	first := routertest.StartFile(t, file)
+	first.Ready(t) // from here on every version is a delta
+	first.Saved(t)
 	stop := b.start(t)
+	first.Wait(t, "events", func(events []routertest.Event) bool { return len(events) >= 20 })
+	first.Kill(t)
+	b.read(t, first.Events())
 	kills := scaled(t, 6)
 	for range kills {
 		b.live(t, file)
