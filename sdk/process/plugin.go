@@ -18,7 +18,7 @@ type Plugin struct {
 	// Setup makes the handler. It is called once, when the configuration is there; its error ends the start of the router with its
 	// message.
 	Setup func(ctx context.Context, r *Router) (Handler, error)
-	// Close is called before the process ends by order of the router; it has as long as the handler's limits.stopTimeout says. nil:
+	// Close is called, if Setup made a handler, before the process ends by order of the router; it has as long as the handler's limits.stopTimeout says. nil:
 	// nothing is to be done.
 	Close func()
 }

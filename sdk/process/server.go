@@ -35,12 +35,13 @@ func (s *Server) Register(g grpc.ServiceRegistrar) { pluginv1.RegisterHandlerSer
 
 // Close ends the plugin. It is called once.
 func (s *Server) Close() {
-	if s.plugin.Close != nil {
+	s.mu.Lock()
+	configured, router := s.handle != nil, s.router
+	s.mu.Unlock()
+	if configured && s.plugin.Close != nil {
 		s.plugin.Close()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.router.close()
+	router.close()
 }
 
 // Describe implements pluginv1.HandlerServer.
