@@ -7,7 +7,7 @@
 
 import { readFile } from "node:fs/promises";
 
-const ops = ["added", "updated", "deleted", "deselected", "sync"];
+const ops = ["added", "updated", "deleted", "deselected", "sync", "entered", "left"];
 const verdicts = [null, "retry", "drop", "error"];
 const [notFound, denied, invalid] = [-1, -2, -4];
 const utf8 = new TextEncoder();
@@ -90,7 +90,8 @@ export class Guest {
     return new DataView(this.exports.memory.buffer).getUint32(ptr >>> 0, true);
   }
 
-  // handle returns a result per delta {op, object, oldObject, source, cluster, resource, initial, stale, redelivered}. Objects are
+  // handle returns a result per delta {op, object, oldObject, source, cluster, resource, initial, stale, redelivered, late,
+  // repeat, since, suppressed}; since is a text that Date reads. Objects are
   // values, or texts of JSON. A result is {events}, {error}, {retry}, {drop: true} or {}.
   handle(deltas) {
     const batch = encode(deltas);
@@ -154,10 +155,13 @@ function encodeOne(d, put) {
   const meta = ["source", "cluster", "resource"].map((name) => d[name] ?? "test");
   meta.push(object.kind ?? "", m.namespace ?? "", m.name ?? "", m.uid ?? "", m.resourceVersion ?? "");
   const refs = meta.map(ref);
-  refs.push([put(new Uint8Array(8)), 8]);
+  const number = (n) => [put(new Uint8Array(new BigInt64Array([n]).buffer)), 8];
+  refs.push(number(0n));
+  if (d.since || d.suppressed) refs.push(d.since ? number(BigInt(Date.parse(d.since)) * 1000000n) : [0, 0]);
+  if (d.suppressed) refs.push(number(BigInt(d.suppressed)));
   return {
     op: ops.indexOf(d.op) + 1,
-    flags: (d.initial ? 1 : 0) | (d.stale ? 2 : 0) | (d.redelivered ? 4 : 0),
+    flags: (d.initial ? 1 : 0) | (d.stale ? 2 : 0) | (d.redelivered ? 4 : 0) | (d.late ? 8 : 0) | (d.repeat ? 16 : 0),
     new: ref(gone ? "" : json(d.object)),
     old: ref(gone ? json(d.oldObject ?? d.object) : json(d.oldObject)),
     meta: put(new Uint8Array(new Uint32Array([refs.length, ...refs.flat()]).buffer)),

@@ -20,22 +20,26 @@
 
 #include "deltarouter_json.h"
 
-enum { DR_ADDED = 1, DR_UPDATED, DR_DELETED, DR_DESELECTED, DR_SYNC };
+enum { DR_ADDED = 1, DR_UPDATED, DR_DELETED, DR_DESELECTED, DR_SYNC, DR_ENTERED, DR_LEFT };
 enum { DR_OK, DR_RETRY, DR_DROP, DR_FAIL };
 enum { DR_DEBUG, DR_INFO, DR_WARN, DR_ERROR };
 enum { DR_NOTFOUND = -1, DR_DENIED = -2, DR_QUOTA = -3, DR_INVALID = -4, DR_DEADLINE = -5 };
 
 // dr_delta is one change of one object. What it refers to is valid until the handler returns.
 typedef struct {
-	uint8_t op; // DR_ADDED to DR_SYNC. Deleted means gone; an object that merely left the source's selector is deselected
+	uint8_t op; // DR_ADDED to DR_LEFT; entered and left of a route with a condition. Deleted means gone; an object that merely left the source's selector is deselected
 	bool initial;     // the object was there before the router was
 	bool stale;       // inferred from a list: old_object is the last state known
 	bool redelivered; // put through again from the dead letters
+	bool late;        // entered was due while the router was down
+	bool repeat;      // entered was told before
 	dr_str source, cluster, resource, kind; // resource: [group/]version/resource
 	dr_str ns, name, uid, resource_version; // ns is empty for a cluster-scoped object
 	dr_json object;     // after the change; for deleted and deselected its last state
 	dr_json old_object; // before the change; n is 0 for added and sync, and where the source keeps no objects
 	int64_t seen_ns;    // when the router saw the change, since 1970
+	int64_t since_ns;   // when the condition began to hold, likewise; 0: the router does not say
+	int64_t suppressed; // how many deltas the limit of the route held back before this one
 	uint32_t index;     // in the batch
 } dr_delta;
 
@@ -55,6 +59,8 @@ static inline dr_str dr_op(const dr_delta *d) {
 	case DR_UPDATED: return DR("updated");
 	case DR_DELETED: return DR("deleted");
 	case DR_DESELECTED: return DR("deselected");
+	case DR_ENTERED: return DR("entered");
+	case DR_LEFT: return DR("left");
 	}
 	return DR("sync");
 }

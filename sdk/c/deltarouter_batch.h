@@ -86,16 +86,17 @@ static inline dr_str dr__piece(dr_str in, uint32_t at) {
 static inline dr_delta dr__read(dr_str in, uint32_t i) {
 	uint32_t rec = 16 + 32 * i, meta = dr__get32(in.p + rec + 28);
 	uint8_t flags = (uint8_t)in.p[rec + 10];
-	dr_delta d = {(uint8_t)in.p[rec + 8], flags & 1, flags & 2, flags & 4, .index = i};
+	dr_delta d = {(uint8_t)in.p[rec + 8], flags & 1, flags & 2, flags & 4, flags & 8, flags & 16, .index = i};
 	d.object = dr__piece(in, rec + 12), d.old_object = dr__piece(in, rec + 20);
 	if (!d.object.n) d.object = d.old_object;
 	if (meta > in.n - 4) __builtin_trap();
 	uint32_t fields = dr__get32(in.p + meta);
 	dr_str *to[] = {&d.source, &d.cluster, &d.resource, &d.kind, &d.ns, &d.name, &d.uid, &d.resource_version};
 	for (uint32_t f = 0; f < 8 && f < fields; f++) *to[f] = dr__piece(in, meta + 4 + 8 * f);
-	if (fields > 8) {
-		dr_str seen = dr__piece(in, meta + 4 + 64);
-		if (seen.n == 8) d.seen_ns = (int64_t)((uint64_t)dr__get32(seen.p + 4) << 32 | dr__get32(seen.p));
+	int64_t *numbers[] = {&d.seen_ns, &d.since_ns, &d.suppressed};
+	for (uint32_t f = 8; f < 11 && f < fields; f++) {
+		dr_str number = dr__piece(in, meta + 4 + 8 * f);
+		if (number.n == 8) *numbers[f - 8] = (int64_t)((uint64_t)dr__get32(number.p + 4) << 32 | dr__get32(number.p));
 	}
 	return d;
 }

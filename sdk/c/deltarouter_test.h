@@ -28,7 +28,7 @@ static inline const char *dr__test_setup(dr_setup_fn setup, const char *config) 
 
 static inline dr_delta dr__test_delta(dr_str op, dr_json old_object, dr_json object) {
 	dr_delta d = {0};
-	for (d.op = DR_ADDED; d.op < DR_SYNC && !dr_eq(dr_op(&d), op);) d.op++;
+	for (d.op = DR_ADDED; d.op < DR_LEFT && !dr_eq(dr_op(&d), op);) d.op++;
 	d.source = d.cluster = d.resource = DR("test");
 	d.object = object, d.old_object = old_object;
 	if (!old_object.n && (d.op == DR_DELETED || d.op == DR_DESELECTED)) d.old_object = object;
@@ -38,10 +38,30 @@ static inline dr_delta dr__test_delta(dr_str op, dr_json old_object, dr_json obj
 	return d;
 }
 
-// dr__test_run handles a delta and writes what came of it.
-static inline void dr__test_run(dr_handle_fn handle, dr_buf *to, dr_str op, dr_json old_object, dr_json object) {
+// dr__test_time reads a text like 2026-01-02T03:04:05Z as nanoseconds since 1970; 0: it is none.
+static inline int64_t dr__test_time(dr_str text) {
+	int64_t n[6] = {0};
+	uint32_t of = 0;
+	for (uint32_t i = 0; i < text.n && of < 6; i++) {
+		if (text.p[i] < '0' || text.p[i] > '9') of++;
+		else n[of] = 10 * n[of] + (text.p[i] - '0');
+	}
+	if (of < 6) return 0;
+	int64_t year = n[1] > 2 ? n[0] : n[0] - 1, month = n[1] > 2 ? n[1] - 3 : n[1] + 9; // years that begin with March
+	int64_t days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + n[2] - 719469;
+	return (((days * 24 + n[3]) * 60 + n[4]) * 60 + n[5]) * 1000000000;
+}
+
+// dr__test_run handles a delta and writes what came of it. more is what a golden file says of it; NULL: nothing.
+static inline void dr__test_run(dr_handle_fn handle, dr_buf *to, dr_str op, dr_json old_object, dr_json object, const dr_json *more) {
 	dr_buf *bytes = &dr__state.out.bytes;
 	dr_delta d = dr__test_delta(op, old_object, object);
+	if (more) {
+		d.late = dr_get(*more, "late").n == 4;
+		d.repeat = dr_int(dr_get(*more, "repeat"), 0) > 0;
+		d.suppressed = dr_int(dr_get(*more, "suppressed"), 0);
+		d.since_ns = dr__test_time(dr_text(dr_get(*more, "since")));
+	}
 	bytes->kept = dr__state.records.kept = true;
 	bytes->n = dr__state.records.n = 0;
 	int verdict = dr__one(handle, &d) ? dr__state.records.p[4] : DR_OK;
@@ -64,7 +84,7 @@ static inline void dr__test_run(dr_handle_fn handle, dr_buf *to, dr_str op, dr_j
 
 static inline const char *dr__test_string(dr_handle_fn handle, const char *op, const char *old_object, const char *object) {
 	dr_buf text = {.kept = true};
-	dr__test_run(handle, &text, dr_z(op), dr_z(old_object), dr_z(object));
+	dr__test_run(handle, &text, dr_z(op), dr_z(old_object), dr_z(object), NULL);
 	text.p[text.n - 1] = 0;
 	return text.p;
 }
@@ -132,7 +152,7 @@ static inline void dr__test_golden(dr_setup_fn setup, dr_handle_fn handle, const
 	int n = 0;
 	for (dr_iter d = dr_each(deltas), want = dr_each(results); dr_next(&d); n++) {
 		dr_buf got = {.kept = true};
-		dr__test_run(handle, &got, dr_text(dr_get(d.value, "op")), dr_get(d.value, "oldObject"), dr_get(d.value, "object"));
+		dr__test_run(handle, &got, dr_text(dr_get(d.value, "op")), dr_get(d.value, "oldObject"), dr_get(d.value, "object"), &d.value);
 		dr__test_same(path, n + 1, (dr_str){got.p, got.n}, dr_next(&want) ? dr__test_compact(want.value) : DR("no result\n"));
 	}
 	if (n == 0) dr_test.failures++, fprintf(stderr, "%s: no deltas\n", path);

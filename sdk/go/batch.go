@@ -36,6 +36,7 @@ const (
 	metaResourceVersion
 	metaSeen
 	metaSince
+	metaSuppressed
 )
 
 // The verdicts.
@@ -213,6 +214,9 @@ func (s *server) delta(in []byte, i uint32) Delta {
 	}
 	if since := field(metaSince); len(since) == 8 {
 		d.Since = time.Unix(0, int64(le.Uint64(since))).UTC()
+	}
+	if n := field(metaSuppressed); len(n) == 8 {
+		d.Suppressed = int(le.Uint64(n))
 	}
 	return d
 }

@@ -78,6 +78,8 @@ type Delta struct {
 	Late, Repeat bool
 	Since        time.Time
 
+	Suppressed int // how many deltas the limit of the route held back before this one
+
 	Seen time.Time // when the router received the change
 
 	index uint32 // in the batch

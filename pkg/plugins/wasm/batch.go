@@ -34,13 +34,22 @@ type sizer struct {
 	source   string
 }
 
+// metaFieldsOf returns how many fields the meta table of d has. The last ones most deltas do without.
+func metaFieldsOf(d *event.Delta) int {
+	switch {
+	case d.Suppressed > 0:
+		return metaFields + 2
+	case !d.Since.IsZero():
+		return metaFields + 1
+	}
+	return metaFields
+}
+
 // delta returns how many bytes more a batch takes with d.
 func (s *sizer) delta(d *event.Delta) int {
 	o := d.Object()
 	n := recordSize + align(metaSize) + 8 + 8
-	if !d.Since.IsZero() {
-		n += 8 + 8 + 8
-	}
+	n += (8 + 8) * (metaFieldsOf(d) - metaFields)
 	if r := o.Resource(); r != s.resource || d.Source != s.source {
 		s.resource, s.source = r, d.Source
 		n += len(d.Source) + len(r.Cluster) + len(r.Group) + len(r.Version) + len(r.Resource) + 2 + len(r.Kind)
@@ -132,13 +141,10 @@ func (e *encoder) meta(d *event.Delta, object int) int {
 	e.share(d.Source, o.Resource())
 	e.pad()
 	at := e.end
-	size, fields := metaSize, uint32(metaFields)
-	if !d.Since.IsZero() { // one more, which others do without
-		size, fields = metaSize+8, metaFields+1
-	}
-	table := e.buf[at:][:size]
-	e.end += size
-	binary.LittleEndian.PutUint32(table, fields)
+	fields := metaFieldsOf(d)
+	table := e.buf[at:][:4+8*fields]
+	e.end += len(table)
+	binary.LittleEndian.PutUint32(table, uint32(fields)) //nolint:gosec // few
 	copy(table[4:], e.shared[:])
 	rest := table[4+len(e.shared):]
 	text, key := o.JSON(), o.Key()
@@ -146,15 +152,26 @@ func (e *encoder) meta(d *event.Delta, object int) int {
 	e.piece(rest[8:], key.Name, text, object)
 	e.piece(rest[16:], o.UID(), text, object)
 	e.piece(rest[24:], o.ResourceVersion(), text, object)
-	e.refer(rest[32:], 8)
-	binary.LittleEndian.PutUint64(e.buf[e.end:], uint64(d.Seen.UnixNano()))
-	e.end += 8
-	if fields > metaFields {
-		e.refer(rest[40:], 8)
-		binary.LittleEndian.PutUint64(e.buf[e.end:], uint64(d.Since.UnixNano()))
-		e.end += 8
+	e.number(rest[32:], d.Seen.UnixNano())
+	if fields == metaFields {
+		return at
+	}
+	if d.Since.IsZero() {
+		clear(rest[40:48])
+	} else {
+		e.number(rest[40:], d.Since.UnixNano())
+	}
+	if d.Suppressed > 0 {
+		e.number(rest[48:], int64(d.Suppressed))
 	}
 	return at
+}
+
+// number writes a number that ref is to refer to.
+func (e *encoder) number(ref []byte, n int64) {
+	e.refer(ref, 8)
+	binary.LittleEndian.PutUint64(e.buf[e.end:], uint64(n)) //nolint:gosec // its bits
+	e.end += 8
 }
 
 // share writes the shared fields, unless they are those of the delta before.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/tools/txtar"
 
@@ -134,6 +135,10 @@ func parseDeltas(t *testing.T, text string) (deltas []*event.Delta) {
 		var in struct {
 			Op                string
 			Object, OldObject json.RawMessage
+
+			Late               bool
+			Repeat, Suppressed int
+			Since              time.Time
 		}
 		if err := json.Unmarshal(value, &in); err != nil {
 			t.Fatal(err)
@@ -142,7 +147,7 @@ func parseDeltas(t *testing.T, text string) (deltas []*event.Delta) {
 		if !ok {
 			t.Fatalf("no op: %s", in.Op)
 		}
-		d := &event.Delta{Source: "pods", Op: op, New: parseObject(t, in.Object)}
+		d := &event.Delta{Source: "pods", Op: op, New: parseObject(t, in.Object), Late: in.Late, Repeat: in.Repeat, Suppressed: in.Suppressed, Since: in.Since}
 		if in.OldObject != nil {
 			d.Old = parseObject(t, in.OldObject)
 		}

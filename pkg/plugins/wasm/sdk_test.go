@@ -149,6 +149,13 @@ func testEcho(t *testing.T, handler plugins.Handler) {
 		t.Fatal(err)
 	}
 	deltas = append(deltas, &event.Delta{Source: "w", Op: event.Added, New: widget, Seen: deltas[0].Seen})
+	since := deltas[0].Seen.Add(-time.Hour)
+	held := event.Delta{Source: "w", Op: event.Entered, New: plugintest.Pod(t, "echo", 40, 10), Seen: deltas[0].Seen, Since: since, Late: true, Suppressed: 1 << 40}
+	limited, again, left := held, held, held
+	limited.Op, limited.Since, limited.Late = event.Added, time.Time{}, false
+	again.Repeat, again.Late, again.Suppressed = 2, false, 0
+	left.Op, left.Suppressed, left.Late, left.Old, left.New = event.Left, 0, false, held.New, nil
+	deltas = append(deltas, &held, &limited, &again, deltas[0], &left)
 	for i, r := range handle(t, handler, deltas) {
 		d, o := deltas[i], deltas[i].Object()
 		if len(r.Events) != 1 {
@@ -163,6 +170,7 @@ func testEcho(t *testing.T, handler plugins.Handler) {
 			"namespace": o.Key().Namespace, "name": o.Key().Name, "uid": o.UID(), "resourceVersion": o.ResourceVersion(),
 			"object": json.RawMessage(o.JSON()), "oldObject": old,
 			"initial": d.Initial, "stale": d.Stale, "redelivered": d.Redelivered, "seen": d.Seen,
+			"since": d.Since, "late": d.Late, "repeat": d.Repeat > 0, "suppressed": d.Suppressed,
 		})
 		if err != nil {
 			t.Fatal(err)

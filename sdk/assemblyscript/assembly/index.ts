@@ -16,13 +16,16 @@ export { Value, Writer, Member } from "./json";
 export * from "./host";
 
 // Op is what happened to an object. Deleted means gone; an object that merely left a source's selector is Deselected. With Sync
-// nothing happened: a resync puts every object through again.
+// nothing happened: a resync puts every object through again. Entered and Left are of a route with a condition (when): it holds, or what was
+// told to hold does no longer.
 export enum Op {
   Added = 1,
   Updated,
   Deleted,
   Deselected,
   Sync,
+  Entered,
+  Left,
 }
 
 // opName returns the op as the router's configuration spells it.
@@ -32,6 +35,8 @@ export function opName(op: Op): string {
     case Op.Updated: return "updated";
     case Op.Deleted: return "deleted";
     case Op.Deselected: return "deselected";
+    case Op.Entered: return "entered";
+    case Op.Left: return "left";
   }
   return "sync";
 }
@@ -58,6 +63,11 @@ export class Delta {
   // redelivered: put through again from the dead letters; the object may have moved on since.
   get redelivered(): bool { return (load<u16>(this.record, 10) & 4) != 0; }
 
+  // late: Entered was due while the router was down.
+  get late(): bool { return (load<u16>(this.record, 10) & 8) != 0; }
+  // repeat: Entered was told before.
+  get repeat(): bool { return (load<u16>(this.record, 10) & 16) != 0; }
+
   // object is the state after the change; for Deleted and Deselected the last one.
   get object(): Value {
     const object = piece(this.batch, this.record + 12);
@@ -79,9 +89,15 @@ export class Delta {
   get uid(): string { return this.text(6); }
   get resourceVersion(): string { return this.text(7); }
   // seenNs is when the router saw the change, in nanoseconds since 1970.
-  get seenNs(): i64 {
-    const seen = this.field(8);
-    return seen.size == 8 ? load<i64>(seen.start) : 0;
+  get seenNs(): i64 { return this.number(8); }
+  // sinceNs is when the condition of the route began to hold, likewise; 0: the router does not say.
+  get sinceNs(): i64 { return this.number(9); }
+  // suppressed is how many deltas the limit of the route held back before this one.
+  get suppressed(): i64 { return this.number(10); }
+
+  private number(i: u32): i64 {
+    const number = this.field(i);
+    return number.size == 8 ? load<i64>(number.start) : 0;
   }
 
   private field(i: u32): Value {

@@ -25,12 +25,16 @@ onDelta((d: Delta): Result => {
   const says = annotations.get(note).text();
   const data = new Writer().open("{");
   data.key("labels").int(object.path("metadata.labels").members().length);
+  if (d.late) data.key("late").bool(true);
   data.key("note").text(says);
   data.key("object").text(d.namespace.length > 0 ? d.namespace + "/" + d.name : d.name);
   data.key("op").text(opName(d.op));
+  if (d.repeat) data.key("repeat").bool(true);
   const before = replicas(d.oldObject);
   const after = replicas(object);
   if (d.op == Op.Updated && before != after) data.key("replicas").open("[").int(before).int(after).close("]");
+  if (d.sinceNs != 0) data.key("since").int(d.sinceNs / 1000000000);
+  if (d.suppressed != 0) data.key("suppressed").int(d.suppressed);
   data.close("}");
   return Result.ok([new Event(data, "summary", says.length > 0 ? "" : "nothing to say")]);
 });

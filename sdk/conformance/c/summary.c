@@ -24,6 +24,7 @@ static int handle(const dr_delta *d, dr_out *out) {
 	dr_buf *data = dr_event(out, "summary", says.n ? NULL : "nothing to say");
 	dr_open(data, '{');
 	dr_key(data, "labels"), dr_number(data, labels);
+	if (d->late) dr_key(data, "late"), dr_bool(data, true);
 	dr_key(data, "note"), dr_string(data, says);
 	dr_buf name = {0};
 	dr_append(&name, d->ns.p, d->ns.n);
@@ -31,12 +32,15 @@ static int handle(const dr_delta *d, dr_out *out) {
 	dr_append(&name, d->name.p, d->name.n);
 	dr_key(data, "object"), dr_string(data, (dr_str){name.p, name.n});
 	dr_key(data, "op"), dr_string(data, dr_op(d));
+	if (d->repeat) dr_key(data, "repeat"), dr_bool(data, true);
 	if (d->op == DR_UPDATED && replicas(d->old_object) != replicas(d->object)) {
 		dr_key(data, "replicas");
 		dr_open(data, '[');
 		dr_number(data, replicas(d->old_object)), dr_number(data, replicas(d->object));
 		dr_close(data, ']');
 	}
+	if (d->since_ns) dr_key(data, "since"), dr_number(data, d->since_ns / 1000000000);
+	if (d->suppressed) dr_key(data, "suppressed"), dr_number(data, d->suppressed);
 	dr_close(data, '}');
 	return DR_OK;
 }

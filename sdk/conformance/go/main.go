@@ -64,6 +64,18 @@ func summary(d deltarouter.Delta, note string) ([]deltarouter.Event, error) {
 	if d.Op == deltarouter.Updated && before.Spec.Replicas != after.Spec.Replicas {
 		data["replicas"] = []int64{before.Spec.Replicas, after.Spec.Replicas}
 	}
+	if d.Late {
+		data["late"] = true
+	}
+	if d.Repeat {
+		data["repeat"] = true
+	}
+	if !d.Since.IsZero() {
+		data["since"] = d.Since.Unix()
+	}
+	if d.Suppressed > 0 {
+		data["suppressed"] = d.Suppressed
+	}
 	e := deltarouter.Event{Type: "summary", Data: data}
 	if says == "" {
 		e.Subject = "nothing to say"

@@ -27,13 +27,25 @@ fn summary(d: &Delta, note: &str) -> Verdict {
     let mut data = json::Writer::new();
     data.object(|o| {
         o.key("labels").int(d.object.at(&["metadata", "labels"]).members().count() as i64);
+        if d.late {
+            o.key("late").bool(true);
+        }
         o.key("note").string(&says);
         o.key("object").string(&name);
         o.key("op").string(d.op.name());
+        if d.repeat {
+            o.key("repeat").bool(true);
+        }
         if d.op == Op::Updated && before != after {
             o.key("replicas").array(|a| {
                 a.int(before).int(after);
             });
+        }
+        if d.since_ns != 0 {
+            o.key("since").int(d.since_ns / 1_000_000_000);
+        }
+        if d.suppressed != 0 {
+            o.key("suppressed").int(d.suppressed);
         }
     });
     let event = Event::new(data).with_type("summary");

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	deltarouter "github.com/deltarouter/deltarouter/sdk/go"
 )
@@ -22,7 +23,8 @@ import (
 //
 //	config.json  the handler's configuration; absent: none
 //	deltas.json  JSON objects, one after the other, as a route without a handler delivers them: {"op", "object", "oldObject"},
-//	             and "source", "cluster", "resource", "initial", "stale", "redelivered" if the handler looks at them
+//	             and "source", "cluster", "resource", "initial", "stale", "redelivered", "late", "repeat", "since" and "suppressed" if the
+//	             handler looks at them
 //	results.json a JSON object per delta: {"events": [{"type", "subject", "data"}]} with what the handler set, or
 //	             {"error": "…"}, {"retry": "…"} or {"drop": true}
 //
@@ -182,6 +184,11 @@ func parse(text json.RawMessage) (d deltarouter.Delta, err error) {
 		Initial     bool `json:"initial"`
 		Stale       bool `json:"stale"`
 		Redelivered bool `json:"redelivered"`
+
+		Late       bool      `json:"late"`
+		Repeat     int       `json:"repeat"`
+		Since      time.Time `json:"since"`
+		Suppressed int       `json:"suppressed"`
 	}{Source: "test", Cluster: "test"}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
@@ -210,6 +217,7 @@ func parse(text json.RawMessage) (d deltarouter.Delta, err error) {
 		UID: object.Metadata.UID, ResourceVersion: object.Metadata.ResourceVersion,
 		Object: in.Object, OldObject: in.OldObject,
 		Initial: in.Initial, Stale: in.Stale, Redelivered: in.Redelivered,
+		Late: in.Late, Repeat: in.Repeat > 0, Since: in.Since, Suppressed: in.Suppressed,
 	}
 	if d.OldObject == nil && (op == deltarouter.Deleted || op == deltarouter.Deselected) {
 		d.OldObject = d.Object

@@ -166,13 +166,15 @@ fn read(input: &[u8], index: u32) -> Delta<'_> {
     let flags = input[record + 10];
     let old_object = json::Value::new(text(piece(input, record + 20)));
     let object = json::Value::new(text(piece(input, record + 12)));
-    let seen = field(8).try_into().map_or(0, i64::from_le_bytes);
+    let number = |i: usize| field(i).try_into().map_or(0, i64::from_le_bytes);
     Delta {
         op: match input[record + 8] {
             1 => Op::Added,
             2 => Op::Updated,
             3 => Op::Deleted,
             4 => Op::Deselected,
+            6 => Op::Entered,
+            7 => Op::Left,
             _ => Op::Sync,
         },
         source: text(field(0)),
@@ -188,7 +190,11 @@ fn read(input: &[u8], index: u32) -> Delta<'_> {
         initial: flags & 1 != 0,
         stale: flags & 2 != 0,
         redelivered: flags & 4 != 0,
-        seen_ns: seen,
+        late: flags & 8 != 0,
+        repeat: flags & 16 != 0,
+        since_ns: number(9),
+        suppressed: number(10),
+        seen_ns: number(8),
         index,
     }
 }

@@ -41,6 +41,10 @@ pub enum Op {
     Deleted,
     Deselected,
     Sync,
+    /// Of a route with a condition (when): it holds.
+    Entered,
+    /// Of a route with a condition: it was told as Entered, and holds no longer.
+    Left,
 }
 
 impl Op {
@@ -52,12 +56,14 @@ impl Op {
             Op::Deleted => "deleted",
             Op::Deselected => "deselected",
             Op::Sync => "sync",
+            Op::Entered => "entered",
+            Op::Left => "left",
         }
     }
 
     /// The inverse of [`Op::name`].
     pub fn parse(name: &str) -> Option<Op> {
-        [Op::Added, Op::Updated, Op::Deleted, Op::Deselected, Op::Sync].into_iter().find(|op| op.name() == name)
+        [Op::Added, Op::Updated, Op::Deleted, Op::Deselected, Op::Sync, Op::Entered, Op::Left].into_iter().find(|op| op.name() == name)
     }
 }
 
@@ -87,6 +93,14 @@ pub struct Delta<'a> {
     pub stale: bool,
     /// Put through again from the dead letters; the object may have moved on since.
     pub redelivered: bool,
+    /// Entered was due while the router was down.
+    pub late: bool,
+    /// Entered was told before.
+    pub repeat: bool,
+    /// When the condition of the route began to hold, in nanoseconds since 1970; 0: the router does not say.
+    pub since_ns: i64,
+    /// How many deltas the limit of the route held back before this one.
+    pub suppressed: i64,
     /// When the router saw the change, in nanoseconds since 1970.
     pub seen_ns: i64,
     /// In the batch, for [`host::emit`].

@@ -44,6 +44,10 @@ pub fn delta<'a>(op: Op, old_object: &'a str, object: &'a str) -> Delta<'a> {
         initial: false,
         stale: false,
         redelivered: false,
+        late: false,
+        repeat: false,
+        since_ns: 0,
+        suppressed: 0,
         seen_ns: 0,
         index: 0,
     }
@@ -65,12 +69,28 @@ pub fn golden<H: FnMut(&Delta) -> Verdict>(file: &str, setup: impl FnOnce(json::
         .items()
         .map(|d| {
             let op = Op::parse(&d.get("op").text_or_empty()).expect("op");
-            describe(handle(&delta(op, d.get("oldObject").raw(), d.get("object").raw())))
+            let mut delta = delta(op, d.get("oldObject").raw(), d.get("object").raw());
+            delta.late = d.get("late").raw() == "true";
+            delta.repeat = d.get("repeat").int().unwrap_or(0) > 0;
+            delta.suppressed = d.get("suppressed").int().unwrap_or(0);
+            delta.since_ns = nanoseconds(&d.get("since").text_or_empty());
+            describe(handle(&delta))
         })
         .collect();
     let results = format!("[{}]", section("results.json"));
     let want: Vec<String> = json::Value::new(&results).items().map(|r| compact(r.raw())).collect();
     assert!(got == want, "got\n{}\nwant\n{}", got.join("\n"), want.join("\n"));
+}
+
+/// The time that a text like 2026-01-02T03:04:05Z names, in nanoseconds since 1970; 0: none.
+fn nanoseconds(text: &str) -> i64 {
+    let n: Vec<i64> = text.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect();
+    if n.len() < 6 {
+        return 0;
+    }
+    let (year, month) = if n[1] > 2 { (n[0], n[1] - 3) } else { (n[0] - 1, n[1] + 9) }; // years that begin with March
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + n[2] - 719_469;
+    (((days * 24 + n[3]) * 60 + n[4]) * 60 + n[5]) * 1_000_000_000
 }
 
 fn compact(text: &str) -> String {

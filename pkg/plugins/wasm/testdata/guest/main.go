@@ -85,5 +85,6 @@ func echo(d deltarouter.Delta) []deltarouter.Event {
 		"namespace": d.Namespace, "name": d.Name, "uid": d.UID, "resourceVersion": d.ResourceVersion,
 		"object": json.RawMessage(d.Object), "oldObject": string(d.OldObject),
 		"initial": d.Initial, "stale": d.Stale, "redelivered": d.Redelivered, "seen": d.Seen,
+		"since": d.Since, "late": d.Late, "repeat": d.Repeat, "suppressed": d.Suppressed,
 	}}}
 }
