@@ -46,6 +46,7 @@ func (t *Trial) Restart(ctx context.Context, up time.Time, meanwhile func(ctx co
 		return err
 	}
 	t.clock.Advance(up)
+	t.due = nil
 	seen := make(chan struct{})
 	if err := t.begin(ctx, seen); err != nil {
 		return err
@@ -61,6 +62,11 @@ func (t *Trial) Restart(ctx context.Context, up time.Time, meanwhile func(ctx co
 		return err
 	}
 	close(seen)
+	for i := range t.r.plan.routes { // see looker.run
+		if route := &t.r.plan.routes[i]; route.Check > 0 {
+			t.due = append(t.due, route.Name)
+		}
+	}
 	if err := t.idle(ctx); err != nil {
 		return err
 	}
@@ -76,6 +82,5 @@ func (t *Trial) down(ctx context.Context) error {
 	if err = errors.Join(err, t.r.state.writer.Flush(ctx), t.r.close(ctx)); err != nil {
 		return fmt.Errorf("the router could not be stopped: %w", err)
 	}
-	t.due = nil
 	return nil
 }

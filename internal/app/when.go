@@ -177,7 +177,7 @@ type looker struct {
 	check            time.Duration
 }
 
-// run looks once if that is due, and then at each check, until ctx is done.
+// run looks once if that is due, or if a check may have been missed, and then at each check, until ctx is done.
 func (l *looker) run(ctx context.Context) {
 	for _, source := range slices.Concat(l.lookups, l.sources) {
 		select {
@@ -186,13 +186,18 @@ func (l *looker) run(ctx context.Context) {
 			return
 		}
 	}
+	looked := false
 	for l.pipeline.NeedsLook(l.route) {
-		if l.tryRound(ctx) {
+		if looked = l.tryRound(ctx); looked {
 			break
 		}
 		if !l.pause(ctx, lookAgain) {
 			return
 		}
+	}
+	// Whoever is restarted more often than that would never look. What happened while the router was down is seen first.
+	if l.check > 0 && !looked && l.pause(ctx, caughtUpAfter) {
+		l.tryRound(ctx)
 	}
 	for l.check > 0 && l.pause(ctx, l.check) {
 		l.tryRound(ctx)

@@ -196,3 +196,31 @@ func TestRuleCrashLoop(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckAtStart: what became true by time alone while the router was down is told when it is up, however long the check is.
+func TestCheckAtStart(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
+sources: {maps: {resource: v1/configmaps, namespaces: %s}}
+sinks: {out: {stdout: {}}}
+routes:
+  - {name: past, from: maps, when: now > timestamp(object.data.value), check: 1h, to: out}
+  - {name: all, from: maps, to: out}
+`, ns))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	past, soon := time.Now().Add(-time.Hour), time.Now().Add(10*time.Second)
+	m.Make(routertest.ConfigMap("soon", soon.Format(time.RFC3339)))
+	m.Make(routertest.ConfigMap("renewed", soon.Format(time.RFC3339)))
+	m.Make(routertest.ConfigMap("past", past.Format(time.RFC3339)))
+	r.Expect(t, "all added "+ns+"/soon", "all added "+ns+"/renewed", "past entered "+ns+"/past")
+	r.Saved(t)
+	r.Kill(t)
+	m.Change("renewed", fmt.Sprintf(`{"data":{"value":%q}}`, soon.Add(time.Hour).Format(time.RFC3339)))
+	routertest.Poll(t, "the time to come", func() bool { return time.Now().After(soon) })
+	r = routertest.StartFile(t, file)
+	want := []string{"past entered " + ns + "/soon", "all updated " + ns + "/renewed"}
+	routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want)
+}
