@@ -12,6 +12,21 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
+// checkConnect runs check -connect; the file is config.yaml in what it says.
+func checkConnect(t *testing.T, file string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, problems bytes.Buffer
+	cmd := routertest.Command("check", "-config", file, "-connect")
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		code = exit.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return out.String(), strings.ReplaceAll(problems.String(), file, "config.yaml"), code
+}
+
 // TestCheckAccess: check -connect names each right that the user lacks, at the source that needs it, and prints roles that give exactly
 // these: once they are applied, it finds nothing, and the router runs.
 func TestCheckAccess(t *testing.T) {
@@ -28,18 +43,7 @@ sources:
 routes:
   - {name: all, from: [maps, deployments, pods, nodes], to: [out, hook]}
 `, ns, other))
-	check := func() (stdout, stderr string, code int) {
-		var out, problems bytes.Buffer
-		cmd := routertest.Command("check", "-config", file, "-connect")
-		cmd.Stdout, cmd.Stderr = &out, &problems
-		err := cmd.Run()
-		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-			code = exit.ExitCode()
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		return out.String(), strings.ReplaceAll(problems.String(), file, "config.yaml"), code
-	}
+	check := func() (stdout, stderr string, code int) { return checkConnect(t, file) }
 
 	var roles, said string
 	routertest.Poll(t, "the grants to be known", func() bool {

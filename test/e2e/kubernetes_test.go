@@ -1,0 +1,197 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// TestWritesThatSetOffTheirRoute: no write is kept from the route that did it, and one that goes round in a circle is paused after as many
+// writes of the object as it may do, with its name and the object's. It owes what it did not do, other routes of the sink go on, and once
+// it is mended so does it.
+func TestWritesThatSetOffTheirRoute(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	const config = `
+sources: {maps: {resource: v1/configmaps, namespaces: %[1]s}}
+sinks:
+  out: {stdout: {}}
+  cluster: {kubernetes: {maxPerObject: %[2]s, allow: [{resource: v1/configmaps, namespaces: %[1]s, verbs: merge}]}}
+routes:
+  - {name: all, from: maps, to: out}
+  - name: circle
+    from: maps
+    filter: object.metadata.name == "a"
+    emit: '{"merge": {"data": {"seen": %[3]s}}}'
+    to: cluster
+  - name: other
+    from: maps
+    filter: object.metadata.name == "b" && !has(object.data.seen)
+    emit: '{"merge": {"data": {"seen": "yes"}}}'
+    to: cluster
+`
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(config, ns, "5/1h", "object.metadata.resourceVersion"))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	maps.Make(routertest.ConfigMap("a", "1"))
+	var said string
+	routertest.Poll(t, "the route to be paused", func() bool {
+		_, said = r.Get(t, "/readyz")
+		return strings.Contains(said, "routes/circle: paused")
+	})
+	if want := fmt.Sprintf(`route "circle" has written v1/configmaps %s/a 5 times within 1h (maxPerObject)`, ns); !strings.Contains(said, want) {
+		t.Errorf("/readyz says %s, want %s", said, want)
+	}
+	maps.Make(routertest.ConfigMap("b", "1"))
+	want := []string{"all added " + ns + "/a", "all added " + ns + "/b", "all updated " + ns + "/b"}
+	for range 5 {
+		want = append(want, "all updated "+ns+"/a")
+	}
+	r.Expect(t, want...)
+	const delivered = `deltarouter_events_total{result="delivered",route="%s",sink="cluster"}`
+	routertest.Poll(t, "the counts", func() bool {
+		return r.Metric(t, fmt.Sprintf(delivered, "circle")) == 5 && r.Metric(t, fmt.Sprintf(delivered, "other")) == 1
+	})
+	if n := r.Metric(t, `deltarouter_queue_depth{route="circle"}`); n != 1 {
+		t.Errorf("it owes %v", n)
+	}
+	if log := r.Log(); !strings.Contains(log, "route is paused and delivers nothing more") || strings.Contains(log, "dead letters") {
+		t.Errorf("the log says %s", log)
+	}
+
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(string(text), "\nsources:")
+	r.Reload(t, file, head+fmt.Sprintf(config, ns, "30/1m", `"mended"`), true)
+	r.Expect(t, append(want, "all updated "+ns+"/a")...) // what it owed; writing the same once more changes nothing
+	r.Ready(t)
+	routertest.Poll(t, "nothing to be owed", func() bool { return r.Metric(t, `deltarouter_queue_depth{route="circle"}`) == 0 })
+	if _, said := r.Get(t, "/readyz"); strings.Contains(said, "paused") {
+		t.Errorf("/readyz says %s", said)
+	}
+}
+
+// TestWritesToAClusterThatIsDown: what a sink cannot write because its API server is gone it writes when that is back, each once as far as
+// it is known, and routes to other sinks do not wait.
+func TestWritesToAClusterThatIsDown(t *testing.T) {
+	source, target := sandboxtest.Start(t), sandboxtest.New(t, sandboxtest.Options{})
+	ns, there := source.Namespace(t), target.Namespace(t)
+	r := routertest.Start(t, source.Kubeconfig(), fmt.Sprintf(`
+sources: {maps: {resource: v1/configmaps, namespaces: %[1]s}}
+sinks:
+  out: {stdout: {}}
+  far: {kubernetes: {kubeconfig: %[3]q, allow: [{resource: v1/configmaps, namespaces: %[2]s, verbs: apply}]}}
+routes:
+  - {name: all, from: maps, to: out}
+  - name: copy
+    from: maps
+    emit: '{"apply": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": object.metadata.name, "namespace": %[2]q}, "data": object.data}}'
+    retry: {backoff: 100ms, max: 500ms}
+    to: far
+`, ns, there, target.Kubeconfig()))
+	r.Ready(t)
+	maps := routertest.Use(t, source, routertest.ConfigMaps, ns)
+	const n = 60
+	var want []string
+	for i := range n {
+		if i == n/3 {
+			target.KillAPIServer(t)
+		}
+		name := fmt.Sprintf("m%d", i)
+		maps.Make(routertest.ConfigMap(name, fmt.Sprint(i)))
+		want = append(want, "all added "+ns+"/"+name)
+	}
+	r.Expect(t, want...)
+	routertest.Poll(t, "the sink to be called unavailable", func() bool {
+		_, said := r.Get(t, "/readyz")
+		return strings.Contains(said, "sinks/far")
+	})
+	target.StartAPIServer(t)
+	const events = `deltarouter_events_total{result="%s",route="copy",sink="far"}`
+	routertest.Poll(t, "all to be written", func() bool { return r.Metric(t, fmt.Sprintf(events, "delivered")) == n })
+	if rejected, retried := r.Metric(t, fmt.Sprintf(events, "rejected")), r.Metric(t, fmt.Sprintf(events, "retried")); rejected != 0 || retried == 0 {
+		t.Errorf("%v were rejected, %v tried again", rejected, retried)
+	}
+	copies := routertest.Use(t, target, routertest.ConfigMaps, there)
+	for i := range n {
+		o, err := copies.Get(t.Context(), fmt.Sprintf("m%d", i), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, _, _ := unstructured.NestedStringMap(o.Object, "data"); data["value"] != fmt.Sprint(i) {
+			t.Errorf("m%d has %v", i, data)
+		}
+	}
+	// What was on its way when the API server was killed may have been done, and is done once more: at most what was in flight.
+	routertest.Poll(t, "the audit log", func() bool {
+		made := target.Requests(t, func(q sandboxtest.Request) bool { return q.Namespace == there && q.Verb == "patch" && q.Code == 201 })
+		return len(made) <= n && len(made) >= n-4
+	})
+	if left := r.Metric(t, `deltarouter_queue_depth{route="copy"}`); left != 0 {
+		t.Errorf("%v are owed still", left)
+	}
+}
+
+// TestCheckWrites: check -connect asks for what the grants of a sink take, and prints the roles that lack.
+func TestCheckWrites(t *testing.T) {
+	s := sandboxtest.New(t, sandboxtest.Options{})
+	ns := s.Namespace(t)
+	config := `
+sources: {maps: {resource: v1/configmaps, namespaces: %[1]s}}
+sinks:
+  cluster:
+    kubernetes:
+      %[2]s
+      allow:
+        - {resource: v1/configmaps, namespaces: %[1]s, verbs: [apply, delete]}
+        - {resource: v1/pods, namespaces: %[1]s, verbs: [evict, event]}
+        - {resource: apps/v1/deployments, subresources: [scale], namespaceSelector: a=b, verbs: merge}
+routes: [{name: r, from: maps, to: cluster}]
+`
+	s.Grant(t, ns, "", []string{"configmaps"}, []string{"get", "list", "watch", "create", "delete"})
+	file := routertest.Install(t, s.LimitedKubeconfig(), fmt.Sprintf(config, ns, "dryRun: true"))
+	var roles, said string
+	check := func() int {
+		var code int
+		roles, said, code = checkConnect(t, file)
+		return code
+	}
+	routertest.Poll(t, "the grants to be known", func() bool { return check() == 2 && !strings.Contains(said, "sources.maps") })
+	for _, want := range []string{
+		fmt.Sprintf("config.yaml:12:22: sinks.cluster.kubernetes.allow[0].resource: the router may not patch configmaps in %s; the rules below allow it", ns),
+		fmt.Sprintf("config.yaml:13:22: sinks.cluster.kubernetes.allow[1].resource: the router may not create pods/eviction in %s; the rules", ns),
+		fmt.Sprintf("config.yaml:13:22: sinks.cluster.kubernetes.allow[1].resource: the router may not create events.events.k8s.io in %s; the rules", ns),
+		"config.yaml:14:22: sinks.cluster.kubernetes.allow[2].resource: the router may not get namespaces; the rules",
+		"config.yaml:14:22: warning: sinks.cluster.kubernetes.allow[2].resource: the router may not patch deployments/scale.apps everywhere; the rules",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not say %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(said)
+	}
+	s.Apply(t, "", roles)
+	routertest.Poll(t, "the roles to be known", func() bool { return check() == 0 && said == "" })
+
+	// A kubeconfig of the sink's own is asked by itself.
+	own := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(config, ns, "kubeconfig: "+s.LimitedKubeconfig()))
+	if _, said, code := checkConnect(t, own); code != 0 || strings.Contains(said, "sinks.") {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+	another := s.Namespace(t)
+	own = routertest.Install(t, s.Kubeconfig(), strings.ReplaceAll(fmt.Sprintf(config, ns, "kubeconfig: "+s.LimitedKubeconfig()), "v1/pods, namespaces: "+ns, "v1/pods, namespaces: "+another))
+	if _, said, code := checkConnect(t, own); code != 0 || !strings.Contains(said, "allow[1].resource: may not create pods/eviction in "+another) {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+}
