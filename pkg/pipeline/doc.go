@@ -40,6 +40,7 @@
 // With a [Store] each owed delta has a number, and [Pipeline.Dirty] hands over what changed since the last call; what these
 // changes come to is what [Pipeline.Restore] starts from. A worker tells as soon as a sink is done with a delta, so that a crash repeats
 // at a sink only deltas that it was not done with, all events taken, at the last cut. What the handler made of a delta is not kept: it
-// is asked again. A paused route goes on owing, and tries again after the restart.
+// is asked again. A paused route goes on owing, and tries again after the restart;
+// what pauses it is onFailure, or a sink ([plugins.Pause]).
 // No delta is handled before its Durable is closed: until then it holds its key, and no worker.
 package pipeline

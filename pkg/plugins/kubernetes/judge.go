@@ -181,7 +181,7 @@ func describe(op *operation, status *metav1.Status) string {
 // withoutValue leaves out of a message about a field what the field has.
 func withoutValue(message string) string {
 	what, rest, ok := strings.Cut(message, " value: ")
-	if !ok {
+	if !ok || what == "Required" {
 		return message
 	}
 	if quoted, err := strconv.QuotedPrefix(rest); err == nil {
