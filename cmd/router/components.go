@@ -8,6 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/file"
 	"github.com/deltarouter/deltarouter/pkg/plugins/kubernetes"
 	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
+	"github.com/deltarouter/deltarouter/pkg/plugins/otlp"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process"
 	"github.com/deltarouter/deltarouter/pkg/plugins/stdout"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
@@ -26,6 +27,7 @@ func components() app.Components {
 			file.Factory(),
 			nats.Factory(),
 			kubernetes.Factory(),
+			otlp.Factory(),
 			stdout.Factory(),
 			webhook.Factory(),
 		},

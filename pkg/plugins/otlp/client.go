@@ -1,0 +1,241 @@
+package otlp
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/logs/v1"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/tlsfiles"
+)
+
+// client sends requests over one of the protocols.
+type client interface {
+	// send returns the receiver's answer. An error of [plugins.Reject] is about what was sent, any other one means unavailable.
+	send(ctx context.Context, r *collector.ExportLogsServiceRequest, headers http.Header) (*collector.ExportLogsServiceResponse, error)
+	close() error
+}
+
+// blameError is about some of the events of a request, or that there are too many of them.
+type blameError struct{ error }
+
+func (e *blameError) Unwrap() error { return e.error }
+
+// tooMuch rejects a request of which a part may be taken.
+func tooMuch(err error) error { return &blameError{plugins.Reject(err)} }
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 1 << 20
+
+// wakeTime is how long a call waits for a connection after one has failed.
+const wakeTime = 500 * time.Millisecond
+
+// maxRetryAfter bounds what a receiver may ask for.
+const maxRetryAfter = 24 * time.Hour
+
+// dialTLS connects and agrees on TLS, with what the files have now.
+func dialTLS(ctx context.Context, files *tlsfiles.Config, address string, next ...string) (net.Conn, error) {
+	settings, err := files.Load()
+	if err != nil {
+		return nil, err
+	}
+	settings.NextProtos = next
+	return (&tls.Dialer{Config: settings}).DialContext(ctx, "tcp", address)
+}
+
+type grpcClient struct {
+	conn *grpc.ClientConn
+	logs collector.LogsServiceClient
+}
+
+// fresh are gRPC's credentials that read the files anew for each connection.
+type fresh struct {
+	credentials.TransportCredentials
+	files *tlsfiles.Config
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (f fresh) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	settings, err := f.files.Load()
+	if err != nil {
+		return nil, nil, err
+	}
+	return credentials.NewTLS(settings).ClientHandshake(ctx, authority, conn)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (f fresh) Clone() credentials.TransportCredentials { return f }
+
+func newGRPC(c *Config) (*grpcClient, error) {
+	u := c.url()
+	transport := insecure.NewCredentials()
+	if u.Scheme == "https" {
+		transport = fresh{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12}), &c.TLS}
+	}
+	// A short pause: how often is tried is the business of the host's breaker.
+	pause := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
+	conn, err := grpc.NewClient("dns:///"+u.Host, grpc.WithTransportCredentials(transport), grpc.WithUserAgent("deltarouter"), grpc.WithDisableRetry(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: pause, MinConnectTimeout: c.Timeout}))
+	if err != nil {
+		return nil, err
+	}
+	return &grpcClient{conn, collector.NewLogsServiceClient(conn)}, nil
+}
+
+func (g *grpcClient) close() error {
+	if err := g.conn.Close(); status.Code(err) != codes.Canceled { // closed before
+		return err
+	}
+	return nil
+}
+
+func (g *grpcClient) send(ctx context.Context, r *collector.ExportLogsServiceRequest, headers http.Header) (*collector.ExportLogsServiceResponse, error) {
+	for name := range headers {
+		ctx = metadata.AppendToOutgoingContext(ctx, strings.ToLower(name), headers.Get(name))
+	}
+	g.wake(ctx)
+	answer, err := g.logs.Export(ctx, r)
+	if err == nil {
+		return answer, nil
+	}
+	return nil, judge(err)
+}
+
+// wake makes a connection that failed be tried at once: the call after it would only be told how the last try failed.
+func (g *grpcClient) wake(ctx context.Context) {
+	if g.conn.GetState() != connectivity.TransientFailure {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, wakeTime)
+	defer cancel()
+	g.conn.ResetConnectBackoff()
+	for now := g.conn.GetState(); now != connectivity.Ready && g.conn.WaitForStateChange(ctx, now); now = g.conn.GetState() {
+	}
+}
+
+// judge says what the status of gRPC means: as the specification of OTLP has it, but that Internal and Unknown, which say nothing about
+// what was sent, are tried again.
+func judge(err error) error {
+	s := status.Convert(err)
+	var later *errdetails.RetryInfo
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			later = info
+		}
+	}
+	// The message of a server can echo what was sent; that of this side's gRPC, which says why there is no connection, cannot.
+	err = fmt.Errorf("answered %v", s.Code())
+	switch s.Code() {
+	case codes.Unavailable:
+		err = errors.New(firstLine(s.Message()))
+	case codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.DataLoss, codes.Internal, codes.Unknown:
+	case codes.ResourceExhausted:
+		if later == nil {
+			return tooMuch(fmt.Errorf("%w and not when to try again: is a request larger than the receiver takes?", err))
+		}
+	case codes.InvalidArgument:
+		return tooMuch(err)
+	default:
+		return plugins.Reject(err)
+	}
+	return plugins.RetryLater(err, min(max(later.GetRetryDelay().AsDuration(), 0), maxRetryAfter))
+}
+
+func firstLine(s string) string {
+	const most = 300
+	s, _, _ = strings.Cut(s, "\n")
+	return s[:min(len(s), most)]
+}
+
+type httpClient struct {
+	url    *url.URL
+	client *http.Client
+}
+
+func newHTTP(c *Config) *httpClient {
+	return &httpClient{c.url(), &http.Client{
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
+			DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) { return dialTLS(ctx, &c.TLS, address) },
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+func (h *httpClient) close() error {
+	h.client.CloseIdleConnections()
+	return nil
+}
+
+func (h *httpClient) send(ctx context.Context, r *collector.ExportLogsServiceRequest, headers http.Header) (*collector.ExportLogsServiceResponse, error) {
+	body, err := proto.Marshal(r)
+	if err != nil {
+		return nil, plugins.Reject(err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, errors.New("not fit for a request")
+	}
+	req.Header = headers.Clone()
+	req.Header.Set("Content-Type", "application/x-protobuf")
+	req.Header.Set("User-Agent", "deltarouter")
+	resp, err := h.client.Do(req)
+	if err != nil {
+		var of *url.Error
+		if errors.As(err, &of) {
+			err = of.Err
+		}
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	code := resp.StatusCode
+	said := fmt.Errorf("answered %d %s", code, http.StatusText(code))
+	switch {
+	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
+		return nil, plugins.RetryLater(said, retryAfter(resp.Header.Get("Retry-After"), time.Now()))
+	case code == http.StatusBadRequest, code == http.StatusRequestEntityTooLarge, code == http.StatusUnprocessableEntity:
+		return nil, tooMuch(said)
+	case code < 200 || code >= 300:
+		return nil, plugins.Reject(said)
+	case err != nil:
+		return nil, fmt.Errorf("the answer ended early: %w", err)
+	}
+	answer := &collector.ExportLogsServiceResponse{}
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "application/x-protobuf") && proto.Unmarshal(text, answer) != nil {
+		return nil, errors.New("the answer is not that of an OTLP receiver")
+	}
+	return answer, nil
+}
+
+// retryAfter reads the header Retry-After, seconds or a date; 0 if there is none.
+func retryAfter(value string, now time.Time) time.Duration {
+	after := time.Duration(0)
+	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
+		after = time.Duration(seconds) * time.Second
+	} else if date, err := http.ParseTime(value); err == nil {
+		after = date.Sub(now)
+	}
+	return min(max(after, 0), maxRetryAfter)
+}

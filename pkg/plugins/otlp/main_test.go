@@ -1,0 +1,215 @@
+package otlp_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/logs/v1"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/otlp"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type (
+	ask    = *collector.ExportLogsServiceRequest
+	answer = *collector.ExportLogsServiceResponse
+)
+
+// receiver keeps the records that it accepts. refuse may answer in its place, before anything is kept.
+type receiver struct {
+	collector.UnimplementedLogsServiceServer
+	refuse func(ask) (answer, error)
+
+	mu       sync.Mutex
+	requests []ask // accepted
+	asked    int
+	headers  http.Header // of the last
+}
+
+// Export implements the service of gRPC.
+func (r *receiver) Export(ctx context.Context, request ask) (answer, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	h := http.Header{}
+	for name, values := range md {
+		h[http.CanonicalHeaderKey(name)] = values
+	}
+	return r.take(h, request)
+}
+
+func (r *receiver) take(h http.Header, request ask) (answer, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	r.headers = h
+	if r.refuse != nil {
+		if a, err := r.refuse(request); a != nil || err != nil {
+			return a, err
+		}
+	}
+	r.requests = append(r.requests, request)
+	return &collector.ExportLogsServiceResponse{}, nil
+}
+
+func (r *receiver) set(refuse func(ask) (answer, error)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refuse = refuse
+}
+
+// ids lists the ids of the events that were accepted, in order.
+func (r *receiver) ids() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []string
+	for _, request := range r.requests {
+		all = append(all, ids(request)...)
+	}
+	return all
+}
+
+func ids(request ask) []string {
+	var all []string
+	for _, of := range request.GetResourceLogs() {
+		for _, scope := range of.GetScopeLogs() {
+			for _, record := range scope.GetLogRecords() {
+				for _, a := range record.GetAttributes() {
+					if a.GetKey() == "cloudevents.event_id" {
+						all = append(all, a.GetValue().GetStringValue())
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// ServeHTTP implements http.Handler: a status of gRPC is the status of HTTP.
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	request := &collector.ExportLogsServiceRequest{}
+	if err != nil || req.URL.Path != "/v1/logs" || req.Header.Get("Content-Type") != "application/x-protobuf" || proto.Unmarshal(body, request) != nil {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	a, err := r.take(req.Header, request)
+	if err != nil {
+		codes := map[codes.Code]int{
+			codes.Unavailable: 503, codes.InvalidArgument: 400, codes.Unauthenticated: 401, codes.ResourceExhausted: 429, codes.Unknown: 500,
+		}
+		if status.Code(err) == 8 {
+			w.Header().Set("Retry-After", "7")
+		}
+		w.WriteHeader(codes[status.Code(err)])
+		return
+	}
+	text, _ := proto.Marshal(a)
+	w.Header().Set("Content-Type", "application/x-protobuf")
+	_, _ = w.Write(text)
+}
+
+// serveGRPC serves until stop.
+func serveGRPC(t *testing.T, r *receiver, address string, options ...grpc.ServerOption) (at string, stop func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer(options...)
+	collector.RegisterLogsServiceServer(s, r)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = s.Serve(l) })
+	stop = sync.OnceFunc(func() {
+		s.Stop()
+		serving.Wait()
+	})
+	t.Cleanup(stop)
+	return l.Addr().String(), stop
+}
+
+// both runs a test with each protocol; config is the beginning of a configuration, without its last brace.
+func both(t *testing.T, test func(t *testing.T, r *receiver, config string)) {
+	t.Helper()
+	t.Run("grpc", func(t *testing.T) {
+		r := &receiver{}
+		at, _ := serveGRPC(t, r, "127.0.0.1:0")
+		test(t, r, "{endpoint: 'http://"+at+"'")
+	})
+	t.Run("http", func(t *testing.T) {
+		r := &receiver{}
+		s := httptest.NewServer(r)
+		t.Cleanup(s.Close)
+		test(t, r, "{endpoint: '"+s.URL+"', protocol: http")
+	})
+}
+
+func env() plugins.Env {
+	return plugins.Env{Name: "logs", Cluster: "test", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}
+}
+
+func open(t *testing.T, config string) plugins.Sink {
+	t.Helper()
+	f := otlp.Factory()
+	if problems := f.Check(plugintest.Node(t, config)); problems != nil {
+		t.Fatal(problems)
+	}
+	sink, err := f.Open(t.Context(), plugintest.Node(t, config), env())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sink.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return sink
+}
+
+// events returns n events, each of an object of its own, whose data has about size bytes.
+func events(t testing.TB, n, size int) []event.Event {
+	t.Helper()
+	all := make([]event.Event, n)
+	for i := range all {
+		d := &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Pod(t, fmt.Sprintf("web-%d", i), i+1, size), Seen: time.Unix(1, 0)}
+		all[i] = event.New(d, "r", 0, event.Payload(d))
+	}
+	return all
+}
+
+// verdicts spells what Write said: d delivered, r rejected, u unavailable.
+func verdicts(n int, errs []error) string {
+	if errs == nil {
+		errs = make([]error, n)
+	}
+	var s strings.Builder
+	for _, err := range errs {
+		switch {
+		case err == nil:
+			s.WriteByte('d')
+		case plugins.IsRejected(err):
+			s.WriteByte('r')
+		default:
+			s.WriteByte('u')
+		}
+	}
+	return s.String()
+}

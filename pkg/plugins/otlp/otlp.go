@@ -1,0 +1,185 @@
+// Package otlp is the sink kind `otlp`: it sends each event as a log record of OpenTelemetry, over gRPC or HTTP, so that whatever takes
+// OTLP (a collector, Loki, Elastic, Datadog) takes events.
+//
+// The protocol is spoken with its published messages rather than the exporters of the SDK: those try again by themselves and tell of a
+// partial success no more than a log line, while the host has to know what became of each event.
+//
+// What an answer means is as the specification of OTLP has it. A receiver that rejects some records of a request does not say which:
+// the events of that request are rejected. A request that is refused for what is in it, or for its
+// size, is halved until what is at fault stands alone.
+package otlp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// overhead is about how large a log record is beside the event's data.
+const overhead = 1 << 10
+
+type sink struct {
+	name, cluster string
+	config        Config
+	log           *slog.Logger
+	client        client
+}
+
+func newSink(c Config, env plugins.Env) (*sink, error) {
+	s := &sink{name: env.Name, cluster: env.Cluster, config: c, log: env.Log}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if c.Protocol == "http" {
+		s.client = newHTTP(&s.config)
+		return s, nil
+	}
+	over, err := newGRPC(&s.config)
+	if err != nil {
+		return nil, s.named(err)
+	}
+	s.client = over
+	return s, nil
+}
+
+func (s *sink) named(err error) error {
+	u := s.config.url()
+	return fmt.Errorf("otlp %q: %s://%s: %w", s.name, u.Scheme, u.Host, err)
+}
+
+// Write implements [plugins.Sink]: requests one after the other. Once the receiver is unavailable the rest is not tried.
+func (s *sink) Write(ctx context.Context, events []event.Event) []error {
+	errs, failed := make([]error, len(events)), false
+	for start := 0; start < len(events); {
+		end := s.next(events, start)
+		if settled, err := s.deliver(ctx, events[start:end], errs[start:end]); err != nil {
+			for i := start + settled; i < len(events); i++ {
+				errs[i] = err
+			}
+			return errs
+		}
+		start = end
+	}
+	for _, err := range errs {
+		failed = failed || err != nil
+	}
+	if !failed {
+		return nil
+	}
+	return errs
+}
+
+// Close implements [plugins.Sink]. Each write has waited for its answers: nothing is left to flush.
+func (s *sink) Close(context.Context) error {
+	return s.client.close()
+}
+
+// next returns the end of the request that begins at start.
+func (s *sink) next(events []event.Event, start int) int {
+	size, end := 0, start
+	for ; end < len(events) && end-start < s.config.MaxEvents; end++ {
+		if size += len(events[end].Data) + overhead; size > int(s.config.MaxBytes) && end > start {
+			break
+		}
+	}
+	return end
+}
+
+// deliver sends events, and halves what is refused for what is in it. The error means that the receiver is unavailable; only the first so many
+// of the events are settled then.
+func (s *sink) deliver(ctx context.Context, events []event.Event, errs []error) (settled int, unavailable error) {
+	err := s.send(ctx, events)
+	var blame *blameError
+	switch {
+	case err == nil:
+	case !plugins.IsRejected(err):
+		return 0, err
+	case len(events) > 1 && errors.As(err, &blame):
+		half := len(events) / 2
+		if settled, err := s.deliver(ctx, events[:half], errs[:half]); err != nil {
+			return settled, err
+		}
+		settled, err := s.deliver(ctx, events[half:], errs[half:])
+		return half + settled, err
+	default:
+		for i := range errs {
+			errs[i] = err
+		}
+	}
+	return len(events), nil
+}
+
+// partialError says that a receiver rejected records of a request.
+type partialError struct{ rejected, of int64 }
+
+func (e *partialError) Error() string {
+	if e.rejected >= e.of {
+		return fmt.Sprintf("rejected all %d records of the request", e.of)
+	}
+	return fmt.Sprintf("rejected %d of the %d records of the request and does not say which: maxEvents: 1 tells", e.rejected, e.of)
+}
+
+// send sends one request.
+func (s *sink) send(ctx context.Context, events []event.Event) error {
+	headers, err := s.config.read()
+	if err != nil {
+		return s.named(err)
+	}
+	within, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	answer, err := s.client.send(within, request(events, s.cluster), headers)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return s.named(ctx.Err())
+	case within.Err() != nil:
+		return s.named(fmt.Errorf("no answer within %v", s.config.Timeout))
+	default:
+		return s.named(err)
+	}
+	switch partial := answer.GetPartialSuccess(); {
+	case partial.GetRejectedLogRecords() > 0:
+		return plugins.Reject(s.named(&partialError{partial.GetRejectedLogRecords(), int64(len(events))}))
+	case partial.GetErrorMessage() != "":
+		// Not shown: it may quote what was sent.
+		s.log.WarnContext(ctx, "otlp: the receiver took all and has a warning of its own", "events", len(events))
+	}
+	return nil
+}
+
+// probe connects to the receiver, and with https checks its certificate. No request is sent.
+func probe(ctx context.Context, node config.Node) error {
+	var c Config
+	if err := node.Decode(&c).Err(); err != nil {
+		return err
+	}
+	if _, err := c.read(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	u := c.url()
+	address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]))
+	var conn net.Conn
+	var err error
+	if u.Scheme == "https" {
+		next := []string{"http/1.1"}
+		if c.Protocol == "grpc" {
+			next = []string{"h2"}
+		}
+		conn, err = dialTLS(ctx, &c.TLS, address, next...)
+	} else {
+		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	}
+	if err != nil {
+		return fmt.Errorf("%s://%s: %w", u.Scheme, u.Host, err)
+	}
+	return conn.Close()
+}
