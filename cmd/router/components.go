@@ -25,8 +25,8 @@ func components() app.Components {
 		Sinks: []plugins.Factory[plugins.Sink]{
 			discard.Factory(),
 			file.Factory(),
-			nats.Factory(),
 			kubernetes.Factory(),
+			nats.Factory(),
 			otlp.Factory(),
 			stdout.Factory(),
 			webhook.Factory(),

@@ -111,9 +111,11 @@ func (g *grpcClient) close() error {
 }
 
 func (g *grpcClient) send(ctx context.Context, r *collector.ExportLogsServiceRequest, headers http.Header) (*collector.ExportLogsServiceResponse, error) {
-	for name := range headers {
-		ctx = metadata.AppendToOutgoingContext(ctx, strings.ToLower(name), headers.Get(name))
+	md := metadata.MD{}
+	for name, values := range headers {
+		md.Set(name, values...) // in lower case
 	}
+	ctx = metadata.NewOutgoingContext(ctx, md)
 	g.wake(ctx)
 	answer, err := g.logs.Export(ctx, r)
 	if err == nil {

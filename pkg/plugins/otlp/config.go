@@ -65,13 +65,18 @@ func (c *Config) Validate(n config.Node) config.Problems {
 	case u.Scheme == "http" && !c.TLS.IsZero():
 		problems = append(problems, n.At("tls").Problemf("is for an endpoint with https://"))
 	}
+	return append(problems, c.validateHeaders(n.At("headers"))...)
+}
+
+func (c *Config) validateHeaders(n config.Node) config.Problems {
+	var problems config.Problems
 	for name := range c.Headers {
 		key := strings.ToLower(name)
 		switch {
 		case !isToken(name) || strings.HasSuffix(key, "-bin"):
-			problems = append(problems, n.At("headers").At(name).Problemf("is not a header name: it has only letters, digits, - and _, and does not end in -bin"))
+			problems = append(problems, n.At(name).Problemf("is not a header name: it has only letters, digits, - and _, and does not end in -bin"))
 		case strings.HasPrefix(key, "grpc-") || key == "content-type" || key == "content-length" || key == "host" || key == "te" || key == "user-agent":
-			problems = append(problems, n.At("headers").At(name).Problemf("is set by the sink itself: remove it"))
+			problems = append(problems, n.At(name).Problemf("is set by the sink itself: remove it"))
 		}
 	}
 	return problems
