@@ -90,7 +90,7 @@ func TestRuleNodeNotReady(t *testing.T) {
 	source := []string{"{resource: v1/nodes}", "{resource: v1/nodes, fieldSelector: metadata.name=" + name + "}"}
 	short := rule(t, "node-not-ready", append(source, "for: 2m", "for: 1s")...)
 	_, route, _ := strings.Cut(short, "routes:\n")
-	file := routertest.Install(t, s.Kubeconfig(), rule(t, "node-not-ready", append(source, "for: 2m", "for: 1h")...)+
+	file := routertest.InstallAPI(t, s.Kubeconfig(), rule(t, "node-not-ready", append(source, "for: 2m", "for: 1h")...)+
 		strings.Replace(route, "name: node-not-ready", "name: probe", 1))
 	r := routertest.StartFile(t, file)
 	r.Ready(t)
@@ -102,6 +102,15 @@ func TestRuleNodeNotReady(t *testing.T) {
 	}
 	if pending := r.Metric(t, `deltarouter_route_pending{route="node-not-ready"}`); pending != 1 {
 		t.Errorf("%v are pending", pending)
+	}
+	for route, state := range map[string]string{"node-not-ready": `"state":"pending","reported":false,"due":"`, "probe": `"state":"told","reported":true,"remind":"`} {
+		out, code := routertest.Control(t, file, "get", "-active", route, "-o", "json")
+		if code != 0 || !strings.Contains(out, state) || !strings.Contains(out, `"source":"nodes","name":"`+name) {
+			t.Errorf("exit code %d, %s", code, out)
+		}
+	}
+	if out, code := routertest.Control(t, file, "get", "-active", "prob"); code != 1 || !strings.Contains(out, `there is no route "prob"; did you mean "probe"?`) {
+		t.Errorf("exit code %d, %s", code, out)
 	}
 	r.Saved(t)
 	r.Kill(t)
