@@ -182,6 +182,9 @@ func TestRefused(t *testing.T) {
 			if err != nil && strings.Contains(strings.ReplaceAll(err.Error(), "s3crets", ""), "s3cret") && name != "Secret, merge" {
 				t.Errorf("it tells what is in the object: %v", err)
 			}
+			if strings.HasPrefix(name, "Secret") && (strings.Contains(err.Error(), "base64") || strings.Contains(err.Error(), "expected")) {
+				t.Errorf("it repeats what the API server says of a Secret: %v", err)
+			}
 		})
 	}
 	if got := field(k.get("v1/configmaps", "a"), "data"); got != `{"k":"v"}` {
