@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // object is a pod of the simulated cluster. n names the state: no other state of any object ever has it, whatever happens to
@@ -30,6 +31,7 @@ type moment struct {
 	gone   bool
 	web    bool
 	at     int // how many moments there were before, of all names
+	when   time.Time
 }
 
 type happening struct {
@@ -124,7 +126,7 @@ func (c *cluster) end(o object) {
 
 func (c *cluster) remember(name string, m moment) {
 	c.moments++
-	m.at = c.moments
+	m.at, m.when = c.moments, time.Now()
 	c.past[name] = append(c.past[name], m)
 }
 

@@ -19,6 +19,9 @@ func (w *world) check() {
 			w.fail("there is no dead letter %+v", letter)
 		}
 	}
+	if w.timed != nil {
+		w.checkTimed()
+	}
 	for _, r := range w.routes {
 		for _, sink := range r.sinks {
 			v := &view{w: w, r: r, sink: sink, letters: letters, seen: map[string][]seen{}, again: map[int]bool{}}
@@ -225,7 +228,7 @@ func (w *world) checkFile() map[rejection]bool {
 	for _, selector := range []string{"", "app=web"} {
 		w.checkWatch(db, selector)
 	}
-	for _, r := range w.routes {
+	for _, r := range w.all() {
 		owed, err := db.LoadRoute(r.name(), checkpoint.Part{}, func(string) *event.Resource { return nil })
 		if err != nil || len(owed) > 0 && !r.removed {
 			w.fail("route %s owes %d still, %v", r.name(), len(owed), err)
@@ -349,7 +352,7 @@ func show(past []moment) string {
 
 func (w *world) describe() string {
 	var b strings.Builder
-	for _, r := range w.routes {
+	for _, r := range w.all() {
 		fmt.Fprintf(&b, "%s    names %v since %d removed %v\n", r.yaml(), r.names, r.since, r.removed)
 	}
 	return b.String()

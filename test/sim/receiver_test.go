@@ -39,6 +39,8 @@ type delivery struct {
 	id               string
 	doubtful         bool // the router heard that it failed
 	initial, flagged bool
+	seen             time.Time
+	repeat           bool
 }
 
 // rejection is what was refused for good.
@@ -102,10 +104,16 @@ func (r *receiver) refused() bool {
 	return len(r.rejected) > 0
 }
 
-func (r *receiver) took() int {
+// took returns how much was taken, but for reminders, which never end.
+func (r *receiver) took() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.log)
+	for i := range r.log {
+		if !r.log[i].repeat {
+			n++
+		}
+	}
+	return n
 }
 
 func (r *receiver) reject(route, sink string, uid int, op string) {
@@ -192,6 +200,7 @@ func (e *end) record(ev *event.Event, doubtful bool) {
 	d := delivery{
 		life: e.l.number, at: time.Now(), order: order, route: ev.Route, sink: e.name, doubtful: doubtful, op: opOf(ev),
 		id: ev.ID, flagged: ev.Redelivered, initial: strings.Contains(string(ev.Data), `"initial":true`),
+		seen: ev.Time, repeat: strings.Contains(string(ev.Data), `"repeat":`),
 	}
 	_, d.name, _ = strings.Cut(ev.Subject, "/")
 	d.uid, _ = strconv.Atoi(ev.K8sUID)

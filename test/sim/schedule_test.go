@@ -63,6 +63,7 @@ func drawRoute(t *rapid.T) *route {
 // schedule is all that is random about a run of the simulation.
 type schedule struct {
 	routes    []*route
+	timed     *route
 	there     int // how many objects there are at first
 	watchList bool
 	calm      bool // nothing happens until all is well and saved, so that the routes have to tell of everything
@@ -75,6 +76,10 @@ func drawSchedule(t *rapid.T) schedule {
 		r := drawRoute(t)
 		r.names = []string{fmt.Sprintf("r%d", i)}
 		s.routes = append(s.routes, r)
+	}
+	if *timed && rapid.IntRange(0, 2).Draw(t, "timed") == 2 {
+		s.timed = drawTimed(t)
+		s.routes = s.routes[:max(1, len(s.routes)-1)] // so that it costs as much
 	}
 	s.steps = rapid.SliceOfN(rapid.Custom(drawStep), 1, 20).Draw(t, "steps")
 	return s

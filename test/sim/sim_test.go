@@ -7,6 +7,7 @@
 //
 //	go test ./test/sim                                   10,000 schedules (200 under the race detector)
 //	go test ./test/sim -rapid.checks=1000000             any number
+//	go test ./test/sim -sim.timed                        a third of them with when, for, every, limit, or on: deleted with for
 //	go test ./test/sim -rapid.seed=N                     the schedules that a failure names
 //	go test ./test/sim -rapid.failfile=F -sim.trace      the one that failed, cut short, and what happens in it
 //
@@ -35,7 +36,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-var trace = flag.Bool("sim.trace", false, "say what happens")
+var (
+	trace = flag.Bool("sim.trace", false, "say what happens")
+	timed = flag.Bool("sim.timed", false, "a third of the schedules have a route with a rule about time")
+)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -88,7 +92,7 @@ func TestSchedules(t *testing.T) {
 		c := newCluster()
 		w := &world{
 			c: c, r: newReceiver(c), disk: &disk{}, dir: filepath.Join(dir, "state"), file: filepath.Join(dir, "config.yaml"),
-			plans: &plans, routes: s.routes, listed: -1,
+			plans: &plans, routes: s.routes, timed: s.timed, listed: -1,
 		}
 		if *trace {
 			w.trace = func(format string, args ...any) { fmt.Printf(format+"\n", args...) }

@@ -24,6 +24,7 @@ type world struct {
 
 	plans   *app.Plans
 	routes  []*route
+	timed   *route // has a rule about time, and stays as it is; nil: there is none
 	lives   int
 	l       *life       // nil: the router is down
 	past    []*life     // that have ended
@@ -40,6 +41,7 @@ type route struct {
 	sinks        []string
 	handler      string // empty, h or emit
 	filter       bool   // wants nothing of the name c
+	time         string // what it has in the place of its ops
 	rule         string // another filter, of a schedule that is written down
 	existing     bool
 	latest       bool
@@ -71,7 +73,10 @@ func (r *route) yaml() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  - {name: %s, from: %s, to: [%s], overflow: %s, queue: {memory: %d, disk: %s}, batch: {size: %d, wait: %dms}, concurrency: %d, onFailure: %s, ",
 		r.name(), r.from, strings.Join(r.sinks, ", "), r.overflow, r.memory, r.disk, r.batch, r.wait, r.concurrency, r.onFailure)
-	fmt.Fprintf(&b, "on: [added, updated, deleted, deselected], retry: {attempts: %d, backoff: 20ms, max: 500ms}", r.attempts)
+	if r.time == "" {
+		r.time = everything
+	}
+	fmt.Fprintf(&b, "%s, retry: {attempts: %d, backoff: 20ms, max: 500ms}", r.time, r.attempts)
 	if len(r.names) > 1 {
 		fmt.Fprintf(&b, ", was: %s", r.names[len(r.names)-2])
 	}
@@ -97,12 +102,20 @@ func (r *route) yaml() string {
 	return b.String() + "}\n"
 }
 
+// all returns all routes.
+func (w *world) all() []*route {
+	if w.timed == nil {
+		return w.routes
+	}
+	return append(slices.Clone(w.routes), w.timed)
+}
+
 // write writes the configuration.
 func (w *world) write() {
 	var b strings.Builder
 	fmt.Fprintf(&b, "version: 1\ncluster: {name: sim}\nstate: {dir: %s}\nsinks: {a: {sim: {}}, b: {sim: {}}}\nhandlers: {h: {sim: {}}}\n", w.dir)
 	b.WriteString("sources:\n  pods: {resource: v1/pods}\n  web: {resource: v1/pods, labelSelector: app=web}\nroutes:\n")
-	for _, r := range w.routes {
+	for _, r := range w.all() {
 		if !r.removed {
 			b.WriteString(r.yaml())
 		}
@@ -180,7 +193,7 @@ func (w *world) determine() {
 	if w.listed < 0 {
 		w.listed = w.c.listed()
 	}
-	for _, r := range w.routes {
+	for _, r := range w.all() {
 		if r.since == unknown && (!r.bornInReload || w.lives > r.born) {
 			r.since = w.c.now()
 		}
@@ -207,6 +220,9 @@ func (w *world) settle() {
 			w.begin()
 		}
 		w.pass(1500 * time.Millisecond)
+		if w.timed != nil { // what is to hold for a while is told when that is over, and a cut has it
+			w.pass(held)
+		}
 		now := w.r.took()
 		if w.l != nil && took == now && w.c.heard(watches) && w.l.writes() {
 			return
@@ -283,6 +299,9 @@ func (w *world) overtake(a, b int) {
 		if w.settle(); len(w.failed) > 0 || w.relist() {
 			w.pass(6 * time.Second)
 			return
+		}
+		if slices.ContainsFunc(w.routes, func(r *route) bool { return r.onFailure == "pause" && r.overflow == "block" }) {
+			w.stop() // as in settle
 		}
 	}
 	w.fail("life %d is never listed anew", w.lives)

@@ -1,0 +1,177 @@
+package sim_test
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+const everything = "on: [added, updated, deleted, deselected]"
+
+// The rules about time: object web is what their conditions ask for.
+const (
+	whenWeb    = `when: 'object.metadata.labels.app == "web"'`
+	heldWeb    = whenWeb + ", for: 1s"
+	remindsWeb = heldWeb + ", every: 20s"
+	limitedWeb = whenWeb + ", limit: {key: object.metadata.name, every: 5s}"
+	goneLong   = "on: [deleted], for: 1s"
+)
+
+const (
+	held = time.Second     // for
+	rare = 5 * time.Second // every of the limit
+)
+
+func drawTimed(t *rapid.T) *route {
+	return &route{
+		names: []string{"timed"}, since: unknown, from: "pods", existing: true, overflow: "fold", attempts: 1, onFailure: "deadLetter",
+		time:   rapid.SampledFrom([]string{whenWeb, heldWeb, remindsWeb, limitedWeb, goneLong}).Draw(t, "time"),
+		sinks:  rapid.SampledFrom([][]string{{"a"}, {"b"}, {"a", "b"}}).Draw(t, "sinks"),
+		memory: rapid.SampledFrom([]int{1000, 1000, 2}).Draw(t, "memory"), disk: rapid.SampledFrom([]string{"0", "1Gi"}).Draw(t, "disk"),
+		batch: rapid.SampledFrom([]int{1, 64}).Draw(t, "batch"), concurrency: rapid.IntRange(1, 3).Draw(t, "concurrency"),
+	}
+}
+
+// timedView is what a sink took of the route with a rule about time.
+type timedView struct {
+	view
+
+	refused map[int]bool          // the uids of which a sink refused something for good, so that more would confuse
+	byUID   map[int][]delivery    // as they came, but for those that came again
+	byName  map[string][]delivery // likewise
+}
+
+// checkTimed: entered and left alternate, nothing comes early, or more often than a limit says, or again although that it came was saved;
+// and in the end what was told is what is.
+func (w *world) checkTimed() {
+	for _, sink := range w.timed.sinks {
+		v := &timedView{view: view{w: w, r: w.timed, sink: sink}, refused: map[int]bool{}, byUID: map[int][]delivery{}, byName: map[string][]delivery{}}
+		v.take()
+		for _, uid := range slices.Sorted(maps.Keys(v.byUID)) {
+			if !v.refused[uid] && !w.c.rewound { // else resourceVersions, and so ids, mean two things
+				v.checkAlternates(uid)
+				v.checkEarly(v.byUID[uid])
+			}
+		}
+		if w.timed.time == limitedWeb && !w.c.rewound {
+			v.checkLimit()
+		}
+		for _, name := range slices.Sorted(maps.Keys(w.c.past)) {
+			v.checkEnd(w.c.past[name])
+		}
+	}
+}
+
+func (v *timedView) take() {
+	for r := range v.w.r.rejected {
+		v.refused[r.uid] = v.refused[r.uid] || slices.Contains(v.r.names, r.route) && r.sink == v.sink
+	}
+	first := map[string]delivery{}
+	for _, d := range v.w.r.log {
+		if d.sink != v.sink || d.route != v.r.name() || d.flagged {
+			continue
+		}
+		before, again := first[d.id]
+		if again && !v.w.c.rewound {
+			if !before.doubtful && (before.life == d.life || before.at.Before(v.w.past[before.life-1].saved)) {
+				v.fail("%s came, and comes again as %s", before, d)
+			}
+			if before.doubtful {
+				first[d.id] = d
+			}
+			continue
+		}
+		first[d.id] = d
+		v.byUID[d.uid], v.byName[d.name] = append(v.byUID[d.uid], d), append(v.byName[d.name], d)
+	}
+}
+
+func (v *timedView) checkAlternates(uid int) {
+	told := false
+	for i, d := range v.byUID[uid] {
+		switch {
+		case d.op == "deleted" && v.r.time == goneLong && i == 0:
+		case d.op == "entered" && d.repeat == told:
+			told = true
+		case d.op == "left" && told:
+			told = false
+		default:
+			v.fail("%s, when that it holds was told: %v; all: %v", d, told, v.byUID[uid])
+			return
+		}
+	}
+}
+
+// checkEarly: what is to hold for a while has held for that.
+func (v *timedView) checkEarly(all []delivery) {
+	for _, d := range all {
+		past := v.w.c.past[d.name]
+		at := slices.IndexFunc(past, func(m moment) bool { return m.uid == d.uid && (d.op == "deleted" && m.gone || !m.gone && m.n == d.n) })
+		if at < 0 || d.op == "left" || d.repeat || v.r.time == whenWeb || v.r.time == limitedWeb {
+			continue
+		}
+		for d.op == "entered" && at > 0 && past[at-1].uid == d.uid && past[at-1].web && !past[at-1].gone {
+			at--
+		}
+		if began := past[at].when; d.seen.Before(began.Add(held)) {
+			v.fail("%s was due at %v, and began at %v", d, d.seen, began)
+		}
+	}
+}
+
+// checkLimit: where no other route held up the watch, what was seen was at once counted.
+func (v *timedView) checkLimit() {
+	if slices.ContainsFunc(v.w.routes, func(r *route) bool { return r.overflow == "block" }) {
+		return
+	}
+	for _, all := range v.byName {
+		var last delivery
+		for _, d := range all {
+			if d.op != "entered" {
+				continue
+			}
+			if last.id != "" && d.seen.Sub(last.seen) < rare {
+				v.fail("%s was seen %v after %s", d, d.seen.Sub(last.seen), last)
+			}
+			last = d
+		}
+	}
+}
+
+// checkEnd: of each object, what was told last is what is.
+func (v *timedView) checkEnd(past []moment) {
+	final := past[len(past)-1]
+	for i, m := range past {
+		told := ""
+		for _, d := range v.byUID[m.uid] {
+			told = d.op
+		}
+		holds := m == final && m.web && !m.gone
+		switch {
+		case v.refused[m.uid] || slices.ContainsFunc(past[i+1:], func(later moment) bool { return later.uid == m.uid }):
+		case v.r.time == goneLong:
+			if m == final && m.gone && m.at > v.r.since && told == "" && !v.w.c.rewound {
+				v.fail("uid %d is gone, since %d, and that is not told; past %s", m.uid, v.r.since, show(past))
+			}
+		case told == "entered" != holds && !(holds && v.r.time == limitedWeb):
+			v.fail("uid %d: it holds: %v, told last %q: %v; past %s", m.uid, holds, told, v.byUID[m.uid], show(past))
+		}
+	}
+	if v.r.time == whenWeb && v.exact() && !v.w.c.rewound {
+		v.checkEachTime(past)
+	}
+}
+
+// checkEachTime: where nothing was listed but at first, each time that it began to hold was told.
+func (v *timedView) checkEachTime(past []moment) {
+	for i, m := range past {
+		if !m.web || m.gone || m.at <= v.r.since || v.refused[m.uid] || i > 0 && past[i-1].uid == m.uid && past[i-1].web {
+			continue
+		}
+		if !slices.ContainsFunc(v.byUID[m.uid], func(d delivery) bool { return d.op == "entered" && d.n == m.n }) {
+			v.fail("that %d/%d holds is not told, since %d: %v; past %s", m.uid, m.n, v.r.since, v.byUID[m.uid], show(past))
+		}
+	}
+}
