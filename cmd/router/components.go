@@ -6,6 +6,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/discard"
 	"github.com/deltarouter/deltarouter/pkg/plugins/emit"
 	"github.com/deltarouter/deltarouter/pkg/plugins/file"
+	"github.com/deltarouter/deltarouter/pkg/plugins/kafka"
 	"github.com/deltarouter/deltarouter/pkg/plugins/kubernetes"
 	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
 	"github.com/deltarouter/deltarouter/pkg/plugins/otlp"
@@ -26,6 +27,7 @@ func components() app.Components {
 			discard.Factory(),
 			file.Factory(),
 			kubernetes.Factory(),
+			kafka.Factory(),
 			nats.Factory(),
 			otlp.Factory(),
 			stdout.Factory(),
