@@ -152,7 +152,7 @@ func (v *timedView) checkEnd(past []moment) {
 		switch {
 		case v.refused[m.uid] || slices.ContainsFunc(past[i+1:], func(later moment) bool { return later.uid == m.uid }):
 		case v.r.time == goneLong:
-			if m == final && m.gone && m.at > v.r.since && told == "" && !v.w.c.rewound {
+			if m == final && m.gone && m.at > v.r.since && told == "" && v.exact() && !v.w.c.rewound { // else it may have come and gone unseen
 				v.fail("uid %d is gone, since %d, and that is not told; past %s", m.uid, v.r.since, show(past))
 			}
 		case told == "entered" != holds && !(holds && v.r.time == limitedWeb):
