@@ -244,6 +244,9 @@ func (w *world) stop() {
 // quiet stops the router when all is done and starts it again: nothing is to come, and nothing to be listed.
 func (w *world) quiet() {
 	w.settle()
+	if w.l != nil {
+		w.l.arm(0, false) // a crash that was to come at a transaction that has not come yet
+	}
 	w.stop()
 	took, lists := w.r.took(), w.c.listed()
 	w.begin()

@@ -195,8 +195,10 @@ func (h *handler) ask(ctx context.Context, p *process, request *pluginv1.HandleR
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	deadline, _ := bounded.Deadline()
 	switch code := status.Code(err); {
-	case bounded.Err() != nil && errors.Is(bounded.Err(), context.DeadlineExceeded):
+	// The plugin has a timer of its own, which may be seen to be over before ours was looked at.
+	case errors.Is(bounded.Err(), context.DeadlineExceeded), code == codes.DeadlineExceeded && !time.Now().Before(deadline):
 		p.lose("timeout", fmt.Errorf("a call took longer than %v (limits.timeout)", h.s.Limits.Timeout))
 	case code == codes.Unavailable || code == codes.Canceled || bounded.Err() != nil:
 		h.unreachable(p, err)
