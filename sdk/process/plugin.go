@@ -87,7 +87,7 @@ type Delta struct {
 	UID             string
 	ResourceVersion string
 
-	// Object is the JSON of the object after the change; for Deleted and Deselected of its last state. It is never empty.
+	// Object is the JSON of the object after the change; for Deleted and Deselected, and Left because of these, of its last state. It is never empty.
 	Object []byte
 	// OldObject is the JSON of the object before the change; empty for Added and Sync, and where the source keeps no objects.
 	OldObject []byte
@@ -96,7 +96,14 @@ type Delta struct {
 	Stale       bool // the change was inferred from a list: OldObject is the last state known rather than the last there was
 	Redelivered bool // put through again from the dead letters; the object may have moved on since
 
-	Seen time.Time // when the router received the change
+	// Of a route with a condition (when): Late says that Entered was due while the router was down, Repeat that it was told before, and
+	// Since when the condition began to hold. Where `for` waits after Deleted, Since is when the object was gone. Zero: there is nothing to say.
+	Late, Repeat bool
+	Since        time.Time
+
+	Suppressed int // how many deltas of its key the limit of the route held back before this one
+
+	Seen time.Time // when the router received the change; of what time made, when it was due
 }
 
 // String names the delta in logs and errors: "updated pods default/web-0".

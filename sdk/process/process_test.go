@@ -54,6 +54,28 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// TestHarness: a delta reaches the plugin as the test has it.
+func TestHarness(t *testing.T) {
+	var got []process.Delta
+	p := processtest.Start(t, plugin(func(_ context.Context, d process.Delta) ([]process.Event, error) {
+		got = append(got, d)
+		return nil, nil
+	}), processtest.Options{})
+	seen := time.Unix(1e9, 5)
+	want := []process.Delta{
+		{
+			Op: process.Entered, Source: "pods", Cluster: "c", Resource: "v1/pods", Kind: "Pod", Namespace: "n", Name: "a", UID: "u", ResourceVersion: "7",
+			Object: []byte("{}"), OldObject: []byte(`{"a":1}`), Initial: true, Stale: true, Redelivered: true, Late: true, Repeat: true,
+			Since: seen.Add(-time.Hour), Suppressed: 7, Seen: seen,
+		},
+		{Op: process.Updated, Object: []byte("{}"), Seen: seen},
+	}
+	p.Handle(want...)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	for _, tt := range []struct {
 		p            process.Plugin

@@ -154,6 +154,10 @@ func delta(d *pluginv1.Delta) Delta {
 		Namespace: d.GetNamespace(), Name: d.GetName(), UID: d.GetUid(), ResourceVersion: d.GetResourceVersion(),
 		Object: d.GetNewObject(), OldObject: d.GetOldObject(),
 		Initial: d.GetInitial(), Stale: d.GetStale(), Redelivered: d.GetRedelivered(), Seen: time.Unix(0, d.GetSeenUnixNano()),
+		Late: d.GetLate(), Repeat: d.GetRepeat(), Suppressed: int(d.GetSuppressed()),
+	}
+	if since := d.GetSinceUnixNano(); since != 0 {
+		of.Since = time.Unix(0, since)
 	}
 	if len(of.Object) == 0 {
 		of.Object = of.OldObject

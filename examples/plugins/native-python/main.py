@@ -67,7 +67,7 @@ def field(number, value):
 # The service deltarouter.plugin.v1.Handler.
 
 VERDICT_FAIL = 3
-NEW_OBJECT, OLD_OBJECT = 10, 11  # of Delta
+NEW_OBJECT, OLD_OBJECT = 10, 11  # of Delta; what else it says stands in plugin.proto, and may be absent
 
 
 def describe(_request, _context):

@@ -32,6 +32,10 @@ func encode(batch []*event.Delta) []*pluginv1.Delta {
 		to.Source, to.Cluster, to.Resource, to.Kind = d.Source, r.Cluster, r.String(), r.Kind
 		to.Namespace, to.Name, to.Uid, to.ResourceVersion = o.Key().Namespace, o.Key().Name, o.UID(), o.ResourceVersion()
 		to.Initial, to.Stale, to.Redelivered, to.SeenUnixNano = d.Initial, d.Stale, d.Redelivered, d.Seen.UnixNano()
+		to.Late, to.Repeat, to.Suppressed = d.Late, d.Repeat > 0, int64(d.Suppressed)
+		if !d.Since.IsZero() {
+			to.SinceUnixNano = d.Since.UnixNano()
+		}
 		if d.New != nil {
 			to.NewObject = d.New.JSON()
 		}

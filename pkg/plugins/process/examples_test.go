@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -74,7 +75,7 @@ func TestExamplePython(t *testing.T) {
 	batch := []*event.Delta{
 		{Source: "pods", Op: event.Added, New: pod(`{"app":"web"}`)},
 		{Source: "pods", Op: event.Updated, Old: pod(`{"app":"web"}`), New: pod(`{"app":"web"}`)},
-		{Source: "pods", Op: event.Deleted, Old: pod(`{"app":"web","tier":"ü"}`)},
+		{Source: "pods", Op: event.Deleted, Old: pod(`{"app":"web","tier":"ü"}`), Since: time.Unix(1e9, 1), Late: true, Repeat: 1, Suppressed: 1 << 40},
 	}
 	results, err := b.handler.Handle(t.Context(), batch)
 	if err != nil {

@@ -78,6 +78,40 @@ func TestOldAndNew(t *testing.T) {
 	}
 }
 
+// TestRulesAboutTime: the plugin is told what rules about time and limits say of a delta, and nothing where they say nothing.
+func TestRulesAboutTime(t *testing.T) {
+	b := newBench(t)
+	h := b.open("")
+	defer b.close()
+	seen, pod := time.Unix(1e9, 5), plugintest.Pod(t, "time", 1, 10)
+	since := seen.Add(-time.Minute)
+	for _, d := range []event.Delta{
+		{Op: event.Added, New: pod},
+		{Op: event.Entered, New: pod, Since: since, Late: true},
+		{Op: event.Entered, New: pod, Since: since, Repeat: 3, Suppressed: 1 << 40},
+		{Op: event.Left, Old: pod, Since: since},
+		{Op: event.Updated, New: pod, Old: pod, Suppressed: 1},
+	} {
+		d.Source, d.Seen = "pods", seen
+		results, err := h.Handle(t.Context(), []*event.Delta{&d})
+		if err != nil || len(results[0].Events) != 1 {
+			t.Fatal(results, err)
+		}
+		var got struct {
+			Op           string
+			Since, Seen  time.Time
+			Late, Repeat bool
+			Suppressed   int
+		}
+		if err := json.Unmarshal(results[0].Events[0].Data, &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Op != d.Op.String() || !got.Since.Equal(d.Since) || !got.Seen.Equal(seen) || got.Late != d.Late || got.Repeat != (d.Repeat > 0) || got.Suppressed != d.Suppressed {
+			t.Errorf("%s: got %+v", &d, got)
+		}
+	}
+}
+
 // TestCrashFindsTheCulprit: a process that ends takes nobody with it but the delta that it ends at.
 func TestCrashFindsTheCulprit(t *testing.T) {
 	b := newBench(t)

@@ -190,6 +190,8 @@ func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Eve
 			return nil, err
 		}
 		return one(cmd.Process.Pid)
+	case "time":
+		return one(map[string]any{"op": d.Op.String(), "since": d.Since, "late": d.Late, "repeat": d.Repeat, "suppressed": d.Suppressed, "seen": d.Seen})
 	case "ask":
 		return ask(ctx, r, rest)
 	}

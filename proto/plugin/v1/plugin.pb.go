@@ -36,8 +36,8 @@ const (
 	Op_OP_DELETED     Op = 3
 	Op_OP_DESELECTED  Op = 4
 	Op_OP_SYNC        Op = 5
-	Op_OP_ENTERED     Op = 6
-	Op_OP_LEFT        Op = 7
+	Op_OP_ENTERED     Op = 6 // the condition of a route (when) holds; only such routes have entered and left
+	Op_OP_LEFT        Op = 7 // it was told that it holds, and holds no longer
 )
 
 // Enum value maps for Op.
@@ -423,14 +423,19 @@ type Delta struct {
 	Name            string                 `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
 	Uid             string                 `protobuf:"bytes,8,opt,name=uid,proto3" json:"uid,omitempty"`
 	ResourceVersion string                 `protobuf:"bytes,9,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
-	NewObject       []byte                 `protobuf:"bytes,10,opt,name=new_object,json=newObject,proto3" json:"new_object,omitempty"`             // JSON of the object after the change; empty for deleted and deselected
+	NewObject       []byte                 `protobuf:"bytes,10,opt,name=new_object,json=newObject,proto3" json:"new_object,omitempty"`             // JSON of the object after the change; empty for deleted and deselected, and for left because of these
 	OldObject       []byte                 `protobuf:"bytes,11,opt,name=old_object,json=oldObject,proto3" json:"old_object,omitempty"`             // JSON of the object before the change; empty for added and sync, and where the source keeps no objects
 	Initial         bool                   `protobuf:"varint,12,opt,name=initial,proto3" json:"initial,omitempty"`                                 // the object was there before the router was
 	Stale           bool                   `protobuf:"varint,13,opt,name=stale,proto3" json:"stale,omitempty"`                                     // inferred from a list: the old object is the last state known
 	Redelivered     bool                   `protobuf:"varint,14,opt,name=redelivered,proto3" json:"redelivered,omitempty"`                         // from the dead letters: the object may have moved on
-	SeenUnixNano    int64                  `protobuf:"varint,15,opt,name=seen_unix_nano,json=seenUnixNano,proto3" json:"seen_unix_nano,omitempty"` // when the router received the change
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	SeenUnixNano    int64                  `protobuf:"varint,15,opt,name=seen_unix_nano,json=seenUnixNano,proto3" json:"seen_unix_nano,omitempty"` // when the router received the change; of what time made, when it was due
+	// What rules about time and limits say; of a delta of which they say nothing, all of these are absent.
+	SinceUnixNano int64 `protobuf:"varint,16,opt,name=since_unix_nano,json=sinceUnixNano,proto3" json:"since_unix_nano,omitempty"` // when the condition of the route (when) began to hold; of deleted, where `for` waits, when the object was gone
+	Late          bool  `protobuf:"varint,17,opt,name=late,proto3" json:"late,omitempty"`                                          // it was due while the router was down
+	Repeat        bool  `protobuf:"varint,18,opt,name=repeat,proto3" json:"repeat,omitempty"`                                      // entered that was told before: a reminder
+	Suppressed    int64 `protobuf:"varint,19,opt,name=suppressed,proto3" json:"suppressed,omitempty"`                              // how many deltas of its key the limit of the route held back before this one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Delta) Reset() {
@@ -564,6 +569,34 @@ func (x *Delta) GetRedelivered() bool {
 func (x *Delta) GetSeenUnixNano() int64 {
 	if x != nil {
 		return x.SeenUnixNano
+	}
+	return 0
+}
+
+func (x *Delta) GetSinceUnixNano() int64 {
+	if x != nil {
+		return x.SinceUnixNano
+	}
+	return 0
+}
+
+func (x *Delta) GetLate() bool {
+	if x != nil {
+		return x.Late
+	}
+	return false
+}
+
+func (x *Delta) GetRepeat() bool {
+	if x != nil {
+		return x.Repeat
+	}
+	return false
+}
+
+func (x *Delta) GetSuppressed() int64 {
+	if x != nil {
+		return x.Suppressed
 	}
 	return 0
 }
@@ -1391,7 +1424,7 @@ const file_plugin_v1_plugin_proto_rawDesc = "" +
 	"\n" +
 	"host_token\x18\x05 \x01(\tR\thostToken\")\n" +
 	"\x11ConfigureResponse\x12\x14\n" +
-	"\x05error\x18\x01 \x01(\tR\x05error\"\xb9\x03\n" +
+	"\x05error\x18\x01 \x01(\tR\x05error\"\xad\x04\n" +
 	"\x05Delta\x12)\n" +
 	"\x02op\x18\x01 \x01(\x0e2\x19.deltarouter.plugin.v1.OpR\x02op\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x18\n" +
@@ -1410,7 +1443,13 @@ const file_plugin_v1_plugin_proto_rawDesc = "" +
 	"\ainitial\x18\f \x01(\bR\ainitial\x12\x14\n" +
 	"\x05stale\x18\r \x01(\bR\x05stale\x12 \n" +
 	"\vredelivered\x18\x0e \x01(\bR\vredelivered\x12$\n" +
-	"\x0eseen_unix_nano\x18\x0f \x01(\x03R\fseenUnixNano\"Y\n" +
+	"\x0eseen_unix_nano\x18\x0f \x01(\x03R\fseenUnixNano\x12&\n" +
+	"\x0fsince_unix_nano\x18\x10 \x01(\x03R\rsinceUnixNano\x12\x12\n" +
+	"\x04late\x18\x11 \x01(\bR\x04late\x12\x16\n" +
+	"\x06repeat\x18\x12 \x01(\bR\x06repeat\x12\x1e\n" +
+	"\n" +
+	"suppressed\x18\x13 \x01(\x03R\n" +
+	"suppressed\"Y\n" +
 	"\rHandleRequest\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x124\n" +
 	"\x06deltas\x18\x02 \x03(\v2\x1c.deltarouter.plugin.v1.DeltaR\x06deltas\"I\n" +

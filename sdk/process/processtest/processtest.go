@@ -111,7 +111,7 @@ func serve(t testing.TB, path string, register func(*grpc.Server)) {
 	})
 }
 
-// Handle gives the plugin a batch, and returns a result for each delta.
+// Handle gives the plugin a batch, and returns a result for each delta. Of Deleted and Deselected only the Object counts.
 func (p *Plugin) Handle(deltas ...process.Delta) []Result {
 	p.t.Helper()
 	request := &pluginv1.HandleRequest{Call: 1}
@@ -120,6 +120,10 @@ func (p *Plugin) Handle(deltas ...process.Delta) []Result {
 			Op: pluginv1.Op(d.Op), Source: d.Source, Cluster: d.Cluster, Resource: d.Resource, Kind: d.Kind, Namespace: d.Namespace,
 			Name: d.Name, Uid: d.UID, ResourceVersion: d.ResourceVersion, NewObject: d.Object, OldObject: d.OldObject,
 			Initial: d.Initial, Stale: d.Stale, Redelivered: d.Redelivered, SeenUnixNano: d.Seen.UnixNano(),
+			Late: d.Late, Repeat: d.Repeat, Suppressed: int64(d.Suppressed),
+		}
+		if !d.Since.IsZero() {
+			wire.SinceUnixNano = d.Since.UnixNano()
 		}
 		if d.Op == process.Deleted || d.Op == process.Deselected {
 			wire.NewObject, wire.OldObject = nil, d.Object
