@@ -65,7 +65,8 @@ func New(d *Delta, route string, n int, data []byte) Event {
 
 // NewID returns the id of the n-th event that route makes of d: a hash of cluster, uid, resourceVersion, op, route and n. A delete
 // leaves the resourceVersion out, since a delete that is inferred from a list does not know it; a sync has the time of its round instead,
-// and entered and left have what tells since when the condition holds, and the number of the reminder.
+// and entered and left have what tells since when the condition holds, and the number of the reminder. Of what another route made an event
+// of, the id of that event counts too: one delta may come to a route as several of them.
 func NewID(d *Delta, route string, n int) string {
 	o := d.Object()
 	version := o.ResourceVersion()
@@ -81,9 +82,11 @@ func NewID(d *Delta, route string, n int) string {
 		}
 	case Added, Updated, Deselected:
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{
-		o.Resource().Cluster, o.UID(), version, d.Op.String(), route, strconv.Itoa(n),
-	}, "\x00")))
+	parts := []string{o.Resource().Cluster, o.UID(), version, d.Op.String(), route, strconv.Itoa(n)}
+	if d.Event != nil {
+		parts = append(parts, d.Event.ID)
+	}
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
 

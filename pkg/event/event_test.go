@@ -80,6 +80,7 @@ func TestNewID(t *testing.T) {
 		"op":      event.NewID(&event.Delta{Op: event.Added, New: at("u", "7"), Seen: seen}, "r", 0),
 		"route":   event.NewID(&event.Delta{Op: event.Updated, New: at("u", "7"), Seen: seen}, "s", 0),
 		"n":       event.NewID(&event.Delta{Op: event.Updated, New: at("u", "7"), Seen: seen}, "r", 1),
+		"event":   event.NewID(&event.Delta{Op: event.Updated, New: at("u", "7"), Seen: seen, Event: &event.Event{ID: "a"}}, "r", 0),
 	}
 	for what, id := range others {
 		if id == base {

@@ -37,8 +37,10 @@ type Route struct {
 	// Was is the name that the route had before: if there is no route of its own name, it takes over what that one owes.
 	Was     string
 	Sources []string
-	Ops     []event.Op
-	Filter  filters.Filter // nil: everything
+	// Fed: what comes is the events of other routes, by their NamedSink.Feeds, and nothing of Sources comes by itself.
+	Fed    bool
+	Ops    []event.Op
+	Filter filters.Filter // nil: everything
 	// When, if it has a Filter, takes the place of the route's Filter: see there.
 	When When
 	// Gone is how long an object must be gone that is deleted or deselected: until then the delta is held, and forgotten if an object of that
@@ -92,6 +94,8 @@ type NamedSink struct {
 	Name    string
 	Version string // differs for two sinks of one name; they do not share a breaker
 	Sink    plugins.Sink
+	// Feeds is the name of the route that is given the events, each as a delta that has it as its Event; Sink is nil then. Empty: none.
+	Feeds string
 }
 
 // Batch says how many deltas a handler gets at once.
