@@ -20,7 +20,8 @@ const getUsage = `Usage:
   router get SOURCE [NAME]                     what the router has cached of a source
   router get SOURCE -index INDEX=VALUE         what one of its indexes has under a value
   router get SOURCE -filter EXPRESSION         what matches, as a route's filter with op "sync" would
-  router get -active ROUTE                     for which objects the condition of a route (when) holds: since when, and when it is told
+  router get -active ROUTE                     for which objects the condition of a route (when) holds, or which are gone (on: deleted
+                                               with for): since when, and when it is told
 
 Flags:
   -config FILE         the running router's configuration, to find listen.api

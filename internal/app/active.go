@@ -9,7 +9,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
 )
 
-// active tells the API for which objects the condition of a route holds.
+// active tells the API for which objects the condition of a route holds, or which it waits for to come back.
 func (r *router) active(q api.ActiveQuery) (items []api.Active, more bool, err error) {
 	after := pipeline.Holding{Source: q.After.Source, Key: event.Key{Namespace: q.After.Namespace, Name: q.After.Name}}
 	page, more, ok := r.pipeline.Active(q.Route, after, q.Limit)
@@ -19,7 +19,7 @@ func (r *router) active(q api.ActiveQuery) (items []api.Active, more bool, err e
 			known = append(known, route.Name)
 		}
 		if slices.Contains(known, q.Route) {
-			return nil, false, &api.QueryError{Message: "route " + q.Route + " has no condition: it has no when"}
+			return nil, false, &api.QueryError{Message: "route " + q.Route + " has nothing that holds: it has no when, and no for"}
 		}
 		return nil, false, unknown("there is no route %q%s", q.Route, config.Suggest(q.Route, known))
 	}
@@ -29,7 +29,7 @@ func (r *router) active(q api.ActiveQuery) (items []api.Active, more bool, err e
 			Source: h.Source, Namespace: h.Key.Namespace, Name: h.Key.Name, UID: h.UID, Since: h.Since.UTC(), State: h.State,
 			Reported: h.State == "told", Repeats: h.Repeat,
 		}
-		if h.State == "pending" {
+		if h.State == "pending" || h.State == "gone" {
 			a.Due = h.Due.UTC()
 		} else if !h.Due.IsZero() {
 			a.Remind = h.Due.UTC()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ActiveQuery asks for which objects the condition of a route holds.
+// ActiveQuery asks for which objects the condition of a route holds; of a route on: deleted with for, which are gone and may come back.
 type ActiveQuery struct {
 	Route string
 	Limit int    // most objects of the answer, 1 to 1000
@@ -24,10 +24,10 @@ type Active struct {
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
 	UID       string    `json:"uid,omitempty"`
-	Since     time.Time `json:"since"`           // when it began to hold
-	State     string    `json:"state"`           // pending, told, skipped (it held before the route looked) or suppressed (by a limit)
+	Since     time.Time `json:"since"`           // when it began to hold, or was gone
+	State     string    `json:"state"`           // pending, told, skipped (it held before the route looked), suppressed (by a limit) or gone
 	Reported  bool      `json:"reported"`        // entered was told, so that left will be
-	Due       time.Time `json:"due,omitzero"`    // when entered is told, if it holds until then
+	Due       time.Time `json:"due,omitzero"`    // when it is told, if it holds, or is gone, until then
 	Remind    time.Time `json:"remind,omitzero"` // when it is told again
 	Repeats   int       `json:"repeats"`         // how often it was told again
 }

@@ -2,7 +2,11 @@ package pipeline_test
 
 import (
 	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,5 +67,91 @@ func TestActive(t *testing.T) {
 		if err := b.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// TestActiveGone: what is gone, and waited for to come back, is told too, until it is back, or is told.
+func TestActiveGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{}
+		b := start(t, pipeline.Route{Name: "r", Ops: []event.Op{event.Deleted}, Handler: flags, Sinks: to(s), Gone: time.Hour})
+		began := time.Now()
+		for i, name := range []string{"b", "c", "a"} {
+			b.admit(lampDelta(t, event.Deleted, name, i+1, true))
+			pass(time.Minute)
+		}
+		b.admit(lampDelta(t, event.Added, "c", 10, true))
+		first, more, ok := b.Active("r", pipeline.Holding{}, 1)
+		if !ok || !more || len(first) != 1 {
+			t.Fatal(first, more, ok)
+		}
+		second, more, _ := b.Active("r", first[0], 1)
+		if more || len(second) != 1 {
+			t.Fatal(second, more)
+		}
+		for i, h := range append(first, second...) {
+			since := began.Add([]time.Duration{2 * time.Minute, 0}[i])
+			if name := []string{"a", "b"}[i]; h.Key.Name != name || h.UID != "uid-"+name || h.State != "gone" || !h.Since.Equal(since) || !h.Due.Equal(since.Add(time.Hour)) {
+				t.Errorf("got %+v", h)
+			}
+		}
+		pass(time.Hour)
+		expectData(t, s, "deleted b@1", "deleted a@3")
+		if page, _, ok := b.Active("r", pipeline.Holding{}, 10); !ok || len(page) > 0 {
+			t.Errorf("got %+v, %t", page, ok)
+		}
+	})
+}
+
+// TestGauges: the metrics say what the rules of each route know, at each scrape, and nothing once the route has no such rule any more.
+func TestGauges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		level := pipeline.Route{
+			Name: "level", Version: "1", Sources: []string{"pods"}, Ops: edges, Handler: flags, Sinks: to(&sink{}), Existing: true,
+			When: pipeline.When{Filter: whenOn, Version: "1", For: time.Minute},
+		}
+		gone := pipeline.Route{Name: "gone", Version: "1", Sources: []string{"pods"}, Ops: []event.Op{event.Deleted}, Handler: flags, Sinks: to(&sink{}), Gone: time.Minute}
+		limited := pipeline.Route{Name: "limited", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(&sink{}), Limit: pipeline.Limit{Every: time.Hour}}
+		b := start(t, level, gone, limited)
+		expect := func(when string, want map[string]float64) {
+			t.Helper()
+			b.metrics.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+			families, err := b.registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]float64{}
+			for _, f := range families {
+				for _, m := range f.GetMetric() {
+					if name := strings.TrimPrefix(f.GetName(), "deltarouter_route_"); slices.Contains([]string{"pending", "active", "limit_keys"}, name) {
+						got[m.GetLabel()[0].GetValue()+" "+name] = m.GetGauge().GetValue()
+					}
+				}
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("%s: got %v, want %v", when, got, want)
+			}
+		}
+		exchange := func() {
+			t.Helper()
+			change, err := b.Prepare([]pipeline.Route{level, gone, limited})
+			if err != nil {
+				t.Fatal(err)
+			}
+			change.Swap()
+			change.Finish(t.Context())
+		}
+		b.admit(lampDelta(t, event.Added, "a", 1, true), lampDelta(t, event.Added, "b", 2, true), lampDelta(t, event.Deleted, "c", 3, true))
+		expect("at first", map[string]float64{"level pending": 2, "level active": 0, "gone pending": 1, "limited limit_keys": 3})
+		pass(time.Minute)
+		b.admit(lampDelta(t, event.Deleted, "b", 4, true))
+		expect("after a minute", map[string]float64{"level pending": 0, "level active": 1, "gone pending": 1, "limited limit_keys": 3})
+		level.When, level.Ops, level.Version = pipeline.When{}, event.Ops(), "2"
+		gone.Gone, gone.Version = 0, "2"
+		exchange()
+		expect("without these rules", map[string]float64{"limited limit_keys": 3})
+		limited.Limit, limited.Version = pipeline.Limit{}, "2"
+		exchange()
+		expect("without a rule", map[string]float64{})
 	})
 }

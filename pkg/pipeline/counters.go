@@ -20,7 +20,7 @@ type counters struct {
 	delivered, dropped        counter
 	deadLettered, suppressed  counter
 	depth, oldest             gauge
-	waiting, active           gauge // conditions
+	waiting, active, keys     gauge // of rules; nil: it has no such rule
 	onDisk, disk              gauge
 	delivery, handler         observer
 	events                    []eventCounters // by sink
@@ -42,8 +42,14 @@ func newCounters(m *metrics.Metrics, r Route) counters {
 		delivery: m.DeliverySeconds.WithLabelValues(r.Name),
 		errors:   func(kind string) counter { return m.RouteErrors.WithLabelValues(r.Name, kind) },
 	}
+	if r.When.Filter != nil || r.Gone > 0 {
+		c.waiting = m.RoutePending.WithLabelValues(r.Name)
+	}
 	if r.When.Filter != nil {
-		c.waiting, c.active = m.RoutePending.WithLabelValues(r.Name), m.RouteActive.WithLabelValues(r.Name)
+		c.active = m.RouteActive.WithLabelValues(r.Name)
+	}
+	if r.Limit.on() {
+		c.keys = m.RouteLimitKeys.WithLabelValues(r.Name)
 	}
 	if r.Handler != nil {
 		c.handler = m.HandlerSeconds.WithLabelValues(r.HandlerName)
@@ -53,4 +59,34 @@ func newCounters(m *metrics.Metrics, r Route) counters {
 		c.events = append(c.events, eventCounters{result("delivered"), result("retried"), result("rejected")})
 	}
 	return c
+}
+
+// showRules announces what nobody counts as it happens.
+func (r *route) showRules() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cfg.Gone > 0 && r.absent != nil {
+		r.count.waiting.Set(float64(r.absent.Len()))
+	}
+	if r.cfg.Limit.on() && r.limit != nil {
+		r.count.keys.Set(float64(r.limit.Len()))
+	}
+}
+
+// forgetRules removes the series of the rules that a route had, and its successor of the same name has not.
+func (p *Pipeline) forgetRules(from, to *route) {
+	for _, series := range []struct {
+		from, to gauge
+		of       interface {
+			DeleteLabelValues(values ...string) bool
+		}
+	}{
+		{from.count.waiting, to.count.waiting, p.cfg.Metrics.RoutePending},
+		{from.count.active, to.count.active, p.cfg.Metrics.RouteActive},
+		{from.count.keys, to.count.keys, p.cfg.Metrics.RouteLimitKeys},
+	} {
+		if series.from != nil && series.to == nil {
+			series.of.DeleteLabelValues(to.cfg.Name)
+		}
+	}
 }

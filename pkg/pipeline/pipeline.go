@@ -94,7 +94,7 @@ func New(cfg Config) (*Pipeline, error) {
 	}
 	p.now.Store(c.next)
 	p.breakers = c.breakers
-	cfg.Metrics.BeforeScrape(p.countTurnedDown)
+	cfg.Metrics.BeforeScrape(p.countLate)
 	return p, nil
 }
 
@@ -328,7 +328,7 @@ func (p *Pipeline) Close(ctx context.Context) error {
 	if !p.cease() {
 		return nil
 	}
-	p.countTurnedDown()
+	p.countLate()
 	done := make(chan struct{})
 	go func() { p.workers.Wait(); close(done) }()
 	select {
@@ -392,7 +392,7 @@ func (p *Pipeline) measure(ctx context.Context) {
 			return
 		case <-ticker.C:
 			now := p.cfg.Clock.Now()
-			p.countTurnedDown()
+			p.countLate()
 			for _, r := range p.now.Load().routes {
 				age := 0.0
 				if s := r.status(); !s.Oldest.IsZero() {
@@ -404,8 +404,9 @@ func (p *Pipeline) measure(ctx context.Context) {
 	}
 }
 
-// countTurnedDown counts as filtered what the table has turned down by itself since the last time.
-func (p *Pipeline) countTurnedDown() {
+// countLate counts what nobody counts as it happens: as filtered what the table has turned down by itself since the last time, and what
+// the rules know.
+func (p *Pipeline) countLate() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.now.Load().count()
@@ -417,6 +418,7 @@ func (now *routing) count() {
 		if n := now.table.Skipped(i) + r.table.Skipped(0); n > 0 {
 			r.count.filtered.Add(float64(n))
 		}
+		r.showRules()
 	}
 }
 

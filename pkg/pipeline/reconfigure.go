@@ -305,6 +305,8 @@ func (p *Pipeline) handOn(from, to *route) {
 	p.leaving = slices.DeleteFunc(p.leaving, func(r *route) bool { return r == from })
 	if from.cfg.Name != to.cfg.Name {
 		p.forgetMetrics(from)
+	} else {
+		p.forgetRules(from, to)
 	}
 	p.mu.Unlock()
 	p.lifecycle.Lock()

@@ -3,6 +3,8 @@ package rules
 import (
 	"encoding/binary"
 	"errors"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -55,6 +57,15 @@ func (a *Absence) Delta() *event.Delta { return a.delta }
 
 // Len returns how many are held.
 func (s *Absences) Len() int { return len(s.all) }
+
+// All yields what is held, in no order.
+func (s *Absences) All() iter.Seq[*Absence] { return maps.Values(s.all) }
+
+// Describe returns since when the object of a is gone, and when that is told, by the wall clock.
+func (s *Absences) Describe(a *Absence, now time.Time) (since, due time.Time) {
+	at := s.wheel.In(now)
+	return now.Round(0).Add(a.since - at), now.Round(0).Add(a.At() - at)
+}
 
 func nameOf(source string, key event.Key) string {
 	return strings.Join([]string{source, key.Namespace, key.Name}, "\x00")

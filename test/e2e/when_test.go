@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -24,6 +25,7 @@ func TestWhen(t *testing.T) {
 		bad   = "  - {name: bad, from: maps, when: object.data.value == \"bad\", existing: deliver, to: out}\n"
 		lasts = "  - {name: lasts, from: maps, when: object.data.value == \"bad\", for: 8s, to: out}\n"
 		gone  = "  - {name: gone, from: maps, on: deleted, for: 1s, to: out}\n"
+		waits = "  - {name: waits, from: maps, on: deleted, for: 1h, to: out}\n"
 		all   = "  - {name: all, from: maps, to: out}\n"
 	)
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -31,7 +33,7 @@ func TestWhen(t *testing.T) {
 	}
 	set("a", "bad")
 	n := ns + "/"
-	file := routertest.Install(t, s.Kubeconfig(), config(bad, lasts, gone))
+	file := routertest.InstallAPI(t, s.Kubeconfig(), config(bad, lasts, gone, waits))
 	r := routertest.StartFile(t, file)
 	r.Expect(t, "bad entered "+n+"a")
 	r.Ready(t)
@@ -55,6 +57,12 @@ func TestWhen(t *testing.T) {
 		"gone deleted " + n + "b",
 	}
 	routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want)
+	if out, code := routertest.Control(t, file, "get", "-active", "waits"); code != 0 || !regexp.MustCompile(`maps +`+ns+` +b +gone +\d+[sm] +in \d+m `).MatchString(out) {
+		t.Errorf("exit code %d, %s", code, out)
+	}
+	if pending := r.Metric(t, `deltarouter_route_pending{route="waits"}`); pending != 1 {
+		t.Errorf("%v are pending", pending)
+	}
 	r.Saved(t)
 
 	// Another condition, of which the difference is told; then it is taken out, and what happens meanwhile is told when it returns.
