@@ -249,15 +249,15 @@ func (r *route) fire(lv *level, c *rules.Condition) bool {
 	return true
 }
 
-// learn makes sure that there is more of the object of a restored condition than who it is. If the object is not there any more, without
-// anybody having been told, the condition is forgotten. It is called under the lock.
+// learn makes sure that there is more of the object of a restored condition than who it is. It returns false if the object is not in the
+// cache, which may be a moment ahead of what was observed. It is called under the lock.
 func (r *route) learn(c *rules.Condition) bool {
 	if c.Known() || r.cfg.When.Object == nil {
 		return true
 	}
 	c.Learn(r.cfg.When.Object(c.Source(), c.Object().Key()))
 	if !c.Known() {
-		r.level.Forget(c)
+		r.level.Missing(c, r.now())
 	}
 	return c.Known()
 }

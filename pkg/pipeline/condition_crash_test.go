@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -47,14 +48,15 @@ type tale struct {
 
 // listener is what stands behind the sink of a route with a condition, and outlives the router.
 type listener struct {
-	mu  sync.Mutex
-	all []tale
+	mu     sync.Mutex
+	luck   *chance // of its own, so that a seed says what happens
+	failed int     // in a row
+	all    []tale
 }
 
 // lampWire is the sink of one life. It is told the deltas by the handler, in whose place it stands too.
 type lampWire struct {
 	to     *listener
-	luck   *chance
 	fails  bool
 	ended  <-chan struct{}
 	mu     sync.Mutex
@@ -75,10 +77,12 @@ func (w *lampWire) Write(_ context.Context, events []event.Event) []error {
 			continue
 		default:
 		}
-		if w.fails && w.luck.in(4) {
+		if w.fails && w.to.failed < 3 && w.to.luck.in(4) {
+			w.to.failed++
 			errs[i] = errDown
 			continue
 		}
+		w.to.failed = 0
 		w.to.all = append(w.to.all, tale{e, time.Now(), w.deltas[e.ID], w.asked[e.ID]})
 	}
 	return errs
@@ -89,7 +93,8 @@ func (w *lampWire) Close(context.Context) error { return nil }
 // lampWorld is a cluster of lamps, the disk, and a router that has lives.
 type lampWorld struct {
 	t    *testing.T
-	luck *chance
+	seed uint64
+	luck *chance // of what happens to the router
 
 	version int
 	now     map[string]*event.Object
@@ -111,6 +116,8 @@ type lampWorld struct {
 	asked         map[string]*asked
 	wrong         error
 	batch         pipeline.Batch
+	born          time.Time
+	history       []string
 }
 
 // interval is that a lamp was on.
@@ -141,12 +148,13 @@ func (w *lampWorld) routes() (routes []pipeline.Route) {
 			return w.cache[key.Name]
 		}
 		if w.listeners[name] == nil {
-			w.listeners[name] = &listener{}
+			w.listeners[name] = &listener{luck: &chance{r: rand.New(rand.NewPCG(w.seed, uint64(len(w.listeners)+1)))}}
 		}
-		wire := &lampWire{to: w.listeners[name], luck: w.luck, fails: name == "now fails" || name == "for fails", ended: w.ended, deltas: map[string]*event.Delta{}, asked: map[string]time.Duration{}}
+		wire := &lampWire{to: w.listeners[name], fails: name == "now fails" || name == "for fails", ended: w.ended, deltas: map[string]*event.Delta{}, asked: map[string]time.Duration{}}
 		limit := w.limit(name)
 		r := pipeline.Route{
 			Name: name, Sources: []string{"pods"}, Ops: []event.Op{event.Entered, event.Left}, When: when, Existing: true, Batch: w.batch, Concurrency: 2, Limit: limit,
+			Retry: pipeline.Retry{Exact: true},
 			Sinks: []pipeline.NamedSink{{Name: name, Sink: wire}},
 			Handler: each(func(d *event.Delta) plugins.Result {
 				wire.mu.Lock()
@@ -179,6 +187,7 @@ func (w *lampWorld) begin(gap bool) {
 	for _, d := range w.sent[:w.written] {
 		w.apply(d)
 	}
+	w.note("begins, gap %v, the wall clock is off by %v", gap, w.skew)
 	w.lives = append(w.lives, lifetime{from: time.Now(), skew: w.skew})
 	routes := w.routes()
 	w.b = openAs(w.t, pipeline.Config{Store: w.disk, Clock: skewedClock{timer.Real(), w.skew}}, routes...)
@@ -235,14 +244,25 @@ func (w *lampWorld) admit(d *event.Delta) {
 	again := *d
 	again.Seen = time.Now().Add(w.skew)
 	w.sent = append(w.sent, &again)
+	w.note("%s", show(&again))
 	commit, err := w.b.Admit(w.t.Context(), &again)
 	if err != nil {
 		w.failf("admit: %w", err)
 		return
 	}
+	before := w.luck.in(2)
+	w.others(before)
 	w.apply(&again)
+	w.others(!before)
 	if commit != nil {
 		commit()
+	}
+}
+
+// others lets others go on, what time does among them, in the midst of what happens.
+func (w *lampWorld) others(now bool) {
+	for n := w.luck.upTo(40); now && n > 0; n-- {
+		runtime.Gosched()
 	}
 }
 
@@ -296,6 +316,9 @@ func (w *lampWorld) remember(old *event.Object, d *event.Delta) {
 
 func (w *lampWorld) cut() {
 	cuts := w.b.Dirty()
+	if w.written < len(w.sent) || len(cuts) > 0 {
+		w.note("cut")
+	}
 	w.written = len(w.sent)
 	w.cuts = append(w.cuts, time.Now())
 	w.disk.mu.Lock()
@@ -307,6 +330,7 @@ func (w *lampWorld) cut() {
 // end ends this life.
 func (w *lampWorld) end(crash bool) {
 	w.breaks = append(w.breaks, time.Now())
+	w.note("ends, crash %v", crash)
 	if crash {
 		close(w.ended)
 	} else {
@@ -325,6 +349,7 @@ func (w *lampWorld) end(crash bool) {
 
 func (w *lampWorld) reload() {
 	w.breaks = append(w.breaks, time.Now())
+	w.note("reload")
 	change, err := w.b.Prepare(w.routes())
 	if err != nil {
 		w.failf("%w", err)
@@ -339,8 +364,8 @@ func (w *lampWorld) reload() {
 
 // judge says what is wrong with what was told.
 func (w *lampWorld) judge() {
-	for name, l := range w.listeners {
-		when := lampRoutes[name]
+	for _, name := range slices.Sorted(maps.Keys(w.listeners)) {
+		l, when := w.listeners[name], lampRoutes[name]
 		_, limited := lampLimits[name]
 		if limited {
 			w.judgeLimit(name)
@@ -365,14 +390,15 @@ func (w *lampWorld) judge() {
 				entered[uid+"/"+d.Began] = e.at
 			}
 		}
-		for _, o := range w.now {
+		for _, lamp := range slices.Sorted(maps.Keys(w.now)) {
+			o := w.now[lamp]
 			if isOn(o) != holds[o.UID()] && (!limited || !isOn(o)) {
 				w.failf("%s: in the end %s is on: %v, told: %v", name, o.UID(), isOn(o), holds[o.UID()])
 			}
 			delete(holds, o.UID())
 		}
-		for uid, holds := range holds {
-			if holds {
+		for _, uid := range slices.Sorted(maps.Keys(holds)) {
+			if holds[uid] {
 				w.failf("%s: the end of %s was not told", name, uid)
 			}
 		}
@@ -417,8 +443,8 @@ func runLamps(t *testing.T, steps []lampStep, seed uint64, batch pipeline.Batch)
 	synctest.Test(t, func(t *testing.T) {
 		luck := &chance{r: rand.New(rand.NewPCG(seed, 0))}
 		w := &lampWorld{
-			t: t, luck: luck, now: map[string]*event.Object{}, began: map[string]time.Time{}, listeners: map[string]*listener{},
-			disk: &flakyDisk{disk: disk{}}, batch: batch, asked: map[string]*asked{},
+			t: t, seed: seed, luck: luck, now: map[string]*event.Object{}, began: map[string]time.Time{}, listeners: map[string]*listener{},
+			disk: &flakyDisk{disk: disk{}}, batch: batch, asked: map[string]*asked{}, born: time.Now(),
 		}
 		w.begin(false)
 		for _, step := range steps {
@@ -450,7 +476,9 @@ func runLamps(t *testing.T, steps []lampStep, seed uint64, batch pipeline.Batch)
 		w.calm(70)
 		w.end(false)
 		w.judge()
-		wrong = w.wrong
+		if wrong = w.wrong; wrong != nil {
+			wrong = fmt.Errorf("%w\n%s", wrong, w.story())
+		}
 	})
 	return wrong
 }

@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -93,7 +94,8 @@ func (w *lampWorld) judgeLimit(name string) {
 		got[key]++
 		suppressed[key] += e.d.Suppressed
 	})
-	for key, at := range came {
+	for _, key := range slices.Sorted(maps.Keys(came)) {
+		at := came[key]
 		slices.Sort(at)
 		for j := range at {
 			for i := range j {
@@ -107,8 +109,8 @@ func (w *lampWorld) judgeLimit(name string) {
 		return
 	}
 	entered(l.twin, func(e tale) { wanted[l.by(e.d.Key().Name)]++ })
-	for key, n := range wanted {
-		if got[key]+suppressed[key] != n {
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+		if n := wanted[key]; got[key]+suppressed[key] != n {
 			w.failf("%s: of %s %d were told and %d suppressed, want %d together", name, key, got[key], suppressed[key], n)
 		}
 	}

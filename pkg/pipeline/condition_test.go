@@ -139,6 +139,37 @@ func TestConditionRestart(t *testing.T) {
 	})
 }
 
+// TestConditionGoneAtStart: an object leaves the cache before its delete is owed, and in that moment a reminder of it is made up for. It was told, so
+// its end is told too.
+func TestConditionGoneAtStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, s := &flakyDisk{disk: disk{}}, &sink{}
+		caughtUp := make(chan struct{})
+		r := pipeline.Route{Name: "r", Ops: edges, Handler: flags, Sinks: to(s), Existing: true, When: pipeline.When{
+			Filter: whenOn, Version: "1", Every: time.Minute, CaughtUp: caughtUp, Resource: resourceOf, Object: lampCache(),
+		}}
+		life(t, d, r, func(b *bench) {
+			b.admit(lampDelta(t, event.Added, "a", 1, true))
+			d.cut(b)
+			pass(time.Second)
+			d.cut(b)
+		})
+		pass(time.Hour)
+		life(t, d, r, func(b *bench) {
+			commit, err := b.Admit(t.Context(), lampDelta(t, event.Deleted, "a", 1, true))
+			if err != nil || commit == nil {
+				t.Fatalf("commit: %v, %v", commit != nil, err)
+			}
+			close(caughtUp)
+			pass(10 * time.Minute)
+			commit()
+			d.cut(b)
+			pass(time.Second)
+		})
+		expectData(t, s, "entered a@1", "left a@1")
+	})
+}
+
 // TestConditionNew: what is there when a route is new counts as existing: delivered, or known and never told.
 func TestConditionNew(t *testing.T) {
 	for _, existing := range []bool{true, false} {

@@ -269,10 +269,16 @@ func (s *Conditions) Remind(d *event.Delta, now time.Time) *event.Delta {
 	return s.tell(c, nil, now)
 }
 
-// Forget forgets a condition without telling that it ended.
-func (s *Conditions) Forget(c *Condition) {
-	if c.state != over {
+// Missing says that the object of a restored condition is not in the cache when its time has come, though its end was not observed: that may be
+// on its way, or it was forgotten with its source. What is pending is forgotten, as there is nothing to tell of it. What was told stays told
+// until its end comes.
+func (s *Conditions) Missing(c *Condition, now time.Time) {
+	switch {
+	case c.state == pending:
 		s.forget(c)
+	case c.state != over && s.cfg.Every > 0:
+		s.wheel.Set(&c.Node, s.wheel.In(now)+s.cfg.Every, c)
+		s.note(c)
 	}
 }
 
