@@ -314,13 +314,8 @@ func (lv *level) dueAll(held []*rules.Condition) {
 	}
 }
 
-// inheritLevel makes r go on with what the condition of the route that it takes over from knows. It is called when the routes are exchanged.
+// inheritLevel makes r go on with what the condition of the route that it takes over from knows. Both locks are held.
 func (r *route) inheritLevel(from *route) {
-	from.mu.Lock()
-	defer from.mu.Unlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.inheritAbsent(from)
 	lv := from.level
 	if lv == nil {
 		if r.level != nil { // it had none, so all objects are looked at, as ones that were there before

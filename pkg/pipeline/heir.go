@@ -59,11 +59,7 @@ func (r *route) waits() bool {
 func (r *route) follow(from *route) {
 	last := uint64(0)
 	if from != nil {
-		r.inheritLimit(from)
-		r.inheritLevel(from)
-		from.mu.Lock()
-		last = from.q.changes.last
-		from.mu.Unlock()
+		last = r.inheritRules(from)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,6 +85,19 @@ func (r *route) follow(from *route) {
 	}
 	r.q.changes.last = behind
 	r.q.tail = tail{held: true, before: behind, counted: counted}
+}
+
+// inheritRules makes r go on with what the rules of the route know that it takes over from, all in one step: time makes something of them at any
+// moment. It returns the number that from has given last.
+func (r *route) inheritRules(from *route) (last uint64) {
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inheritLimit(from)
+	r.inheritAbsent(from)
+	r.inheritLevel(from)
+	return from.q.changes.last
 }
 
 // inherit puts on disk what is owed first under the name of the route, which then starts to work. It tries until it is done. If ctx is

@@ -110,18 +110,13 @@ func (r *route) suppress(e *entry) {
 	r.q.remove(e)
 }
 
-// inheritLimit makes r go on with what the limit of the route that it takes over from knows. It is called when the routes are exchanged.
+// inheritLimit makes r go on with what the limit of the route that it takes over from knows. Both locks are held.
 func (r *route) inheritLimit(from *route) {
-	from.mu.Lock()
-	limit := from.limit
+	limit, now := from.limit, r.now()
 	from.limit, from.limitLess = nil, from.cfg.Limit.on()
-	from.mu.Unlock()
 	if limit == nil {
 		return
 	}
-	now := r.now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.limit = limit
 	if !r.cfg.Limit.on() {
 		limit.Abandon()
