@@ -70,4 +70,9 @@ else
 	skipped AssemblyScript node
 fi
 
+# pkg/plugins/process runs it, with the python3 that the path finds first or the system's; go test does not say what it leaves out.
+if ! python3 -c 'import grpc' 2>/dev/null && ! /usr/bin/python3 -c 'import grpc' 2>/dev/null; then
+	echo "SKIPPED	examples/plugins/native-python: python3 with grpcio is not installed (pip install grpcio, or Debian's python3-grpcio)"
+fi
+
 [ -z "$failed" ] || { echo "native tests failed in:$failed" >&2; exit 1; }

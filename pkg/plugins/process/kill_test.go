@@ -15,6 +15,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 )
 
 // TestKilledOverAndOver kills the plugin at random points while four workers give it batches: PLUGIN_KILLS times (20). Each worker does
@@ -26,7 +27,20 @@ func TestKilledOverAndOver(t *testing.T) {
 	}
 	b := newBench(t)
 	before := descriptors(t)
-	h := b.open("limits: {breaker: 0}")
+	b.open("limits: {breaker: 0}")
+	b.killOverAndOver(kills)
+	b.close()
+	eventually(t, "no descriptor is left", func() bool { return descriptors(t) <= before })
+	if t.Failed() || os.Getenv("PLUGIN_LOG") != "" {
+		t.Log(b.log)
+	}
+}
+
+// killOverAndOver kills the plugin while it is given batches, each until all of its deltas are acknowledged with an event that names the
+// object.
+func (b *bench) killOverAndOver(kills int) {
+	t, h := b.t, b.handler
+	t.Helper()
 	ctx, done := context.WithCancel(t.Context())
 	var given, acked, failed atomic.Int64
 	var workers sync.WaitGroup
@@ -34,12 +48,13 @@ func TestKilledOverAndOver(t *testing.T) {
 		workers.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(worker), 1)) //nolint:gosec // a seed that can be used again
 			for round := 0; ctx.Err() == nil; round++ {
-				names := make([]string, 1+random.IntN(64))
-				for i := range names {
-					names[i] = fmt.Sprintf("p.%d.%d.%d", worker, round, i)
+				batch := make([]*event.Delta, 1+random.IntN(64))
+				for i := range batch {
+					pod := fmt.Sprintf(`{"metadata":{"name":"p.%d.%d.%d","uid":"1","resourceVersion":"1","labels":{"a":"b"}}}`, worker, round, i)
+					batch[i] = &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Object(t, pod)}
 				}
-				given.Add(int64(len(names)))
-				deliver(t, h, deltas(t, names...), &acked, &failed)
+				given.Add(int64(len(batch)))
+				deliver(t, h, batch, &acked, &failed)
 			}
 		})
 	}
@@ -57,19 +72,14 @@ func TestKilledOverAndOver(t *testing.T) {
 	}
 	done()
 	workers.Wait()
-	b.close()
 	if given.Load() != acked.Load() {
 		t.Errorf("%d deltas were given, %d acknowledged", given.Load(), acked.Load())
 	}
-	eventually(t, "no descriptor is left", func() bool { return descriptors(t) <= before })
 	t.Logf("%d kills, %d deltas, %d attempts failed", len(killed), acked.Load(), failed.Load())
-	if t.Failed() || os.Getenv("PLUGIN_LOG") != "" {
-		t.Log(b.log)
-	}
 }
 
 // deliver gives a batch until each of its deltas has its own event.
-func deliver(t *testing.T, h plugins.Handler, batch []*event.Delta, acked, failed *atomic.Int64) {
+func deliver(t testing.TB, h plugins.Handler, batch []*event.Delta, acked, failed *atomic.Int64) {
 	for len(batch) > 0 {
 		results, err := h.Handle(context.WithoutCancel(t.Context()), batch)
 		if err != nil || len(results) != len(batch) {
