@@ -10,8 +10,11 @@ import (
 )
 
 func main() {
-	process.Serve(process.Plugin{Name: "native-go", Version: "1.0.0", Setup: setup})
+	process.Serve(process.Plugin{Name: "native-go", Version: "1.0.0", Schema: schema, Setup: setup})
 }
+
+// schema lets the router say where in its file a mistake is.
+const schema = `{"type": "object", "additionalProperties": false, "properties": {"prefix": {"type": "string"}}}`
 
 func setup(_ context.Context, router *process.Router) (process.Handler, error) {
 	cfg := struct{ Prefix string }{Prefix: "changes/"}

@@ -20,7 +20,7 @@ type Config struct {
 	SHA256  string                   `yaml:"sha256,required" doc:"SHA-256 of the program, in hexadecimal digits."`
 	Env     map[string]config.Secret `yaml:"env" doc:"The program's environment. It has nothing of the router's: PATH: {env: PATH} hands it on."`
 	TLS     bool                     `yaml:"tls" default:"true" doc:"Both sides prove by certificates who they are. Plugins in Go can; false for others."`
-	Config  config.Node              `yaml:"config" doc:"Anything; the plugin gets it as JSON."`
+	Config  config.Node              `yaml:"config" doc:"Anything; the plugin gets it as JSON. It is compared with the plugin's own schema, if it has one, when the plugin starts: router check runs no plugin."`
 	Allow   Allow                    `yaml:"allow" doc:"What of the router the plugin may use."`
 	Limits  Limits                   `yaml:"limits" doc:"What the plugin may cost the router."`
 }
@@ -177,7 +177,7 @@ func open(ctx context.Context, node config.Node, env plugins.Env) (plugins.Handl
 		return nil, err
 	}
 	p := programs(node)[0]
-	s := &settings{Config: c, text: string(pluginConfig), env: env, lines: newLines(env.Log, &c.Limits), clock: env.Clock}
+	s := &settings{Config: c, text: string(pluginConfig), node: node.At("config"), env: env, lines: newLines(env.Log, &c.Limits), clock: env.Clock}
 	if s.clock == nil {
 		s.clock = timer.Real()
 	}
@@ -195,7 +195,8 @@ func open(ctx context.Context, node config.Node, env plugins.Env) (plugins.Handl
 type settings struct {
 	Config
 
-	text    string // the plugin's configuration, JSON
+	text    string      // the plugin's configuration, JSON
+	node    config.Node // and where it stands
 	env     plugins.Env
 	program *program
 	lines   *lines

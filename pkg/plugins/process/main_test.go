@@ -109,7 +109,7 @@ var self = sync.OnceValues(func() (string, string) {
 func testPlugin() process.Plugin {
 	var r *process.Router
 	return process.Plugin{
-		Name: "test", Version: "1.2.3", Schema: `{"type": "object"}`,
+		Name: "test", Version: "1.2.3", Schema: `{"type": "object", "properties": {"refuse": {"type": "boolean"}}}`,
 		Setup: func(ctx context.Context, router *process.Router) (process.Handler, error) {
 			var cfg struct{ Refuse, Panic, Hang bool }
 			if err := router.Config(&cfg); err != nil {

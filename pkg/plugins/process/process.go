@@ -122,6 +122,9 @@ func (p *process) configure(ctx context.Context) error {
 		return fmt.Errorf("calling Describe: %w", cleanStatus(err))
 	}
 	p.s.env.Log.Info("plugin started", "plugin", clean(is.GetName(), 100), "plugin_version", clean(is.GetVersion(), 100), "pid", p.child.ID())
+	if err := p.checkConfig(is.GetConfigSchema()); err != nil {
+		return err
+	}
 	answer, err := p.api.Configure(ctx, &pluginv1.ConfigureRequest{
 		Config: p.s.text, Handler: p.s.env.Name, Cluster: p.s.env.Cluster, HostAddress: p.host.address, HostToken: p.host.token,
 	})
@@ -132,6 +135,17 @@ func (p *process) configure(ctx context.Context) error {
 		return fmt.Errorf("config: %s", clean(text, int(p.s.Limits.Message)))
 	}
 	return nil
+}
+
+// checkConfig returns what of the configuration is not as the plugin wants it. A schema that is not understood is not the user's mistake:
+// the plugin checks its configuration in any case.
+func (p *process) checkConfig(schema string) error {
+	problems, err := checkConfig(schema, p.s.text, p.s.node)
+	if errors.Is(err, errSchema) {
+		p.s.env.Log.Warn("the plugin's configuration is not compared with its schema", "err", clean(err.Error(), tailSize))
+		return nil
+	}
+	return errors.Join(err, problems.Err())
 }
 
 // shaken is what a handshake came to.

@@ -19,6 +19,8 @@ func TestStartErrors(t *testing.T) {
 		{"sdk", "config: {refuse: true}", []string{"config: this configuration is refused"}},
 		{"sdk", "config: {panic: true}", []string{"config: panic: at setup"}},
 		{"sdk", "config: {unknown: 1}", []string{`config: json: unknown field "unknown"`}},
+		{"sdk", "config: {refuse: 3}", []string{"test.yaml:3:18: config.refuse: must be of type boolean"}},
+		{"sdk", "config: 7", []string{"test.yaml:3:9: config: must be of type object"}},
 		{"sdk", "config: {hang: true}\nlimits: {startTimeout: 2s}", []string{"it is not ready after 2s (limits.startTimeout)"}},
 		{"silent", "limits: {startTimeout: 300ms}", []string{"it is not ready after 300ms (limits.startTimeout)"}},
 		{"garbage", "", []string{"Unrecognized remote plugin message: hello\uFFFD[31m, I am starting", "see docs/PLUGINS.md"}},
