@@ -7,87 +7,32 @@ package kafka
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/sasl"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 type sink struct {
-	name   string
-	config Config
-	client *kgo.Client
+	name    string
+	config  Config
+	gate    gate
+	witness witness
+	client  *kgo.Client // whoever is inside of gate may use it, who is alone there may replace it
 }
 
 func newSink(c Config, env plugins.Env) (*sink, error) {
-	client, err := connect(&c)
-	if err != nil {
+	s := &sink{name: env.Name, config: c, gate: newGate()}
+	var err error
+	if s.client, err = connect(&s.config, &s.witness); err != nil {
 		return nil, fmt.Errorf("kafka %q: %w", env.Name, err)
 	}
-	return &sink{env.Name, c, client}, nil
-}
-
-// connect makes a client, which connects when it is used.
-func connect(c *Config) (*kgo.Client, error) {
-	options := []kgo.Opt{
-		kgo.SeedBrokers(c.Brokers...), kgo.DefaultProduceTopic(c.Topic), kgo.ClientID("deltarouter"), kgo.DisableClientMetrics(),
-		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
-		kgo.ProducerBatchMaxBytes(int32(min(c.MaxBytes, 256<<20))), kgo.ProducerLinger(0),
-		// A write must end when its time is over, though nobody knows then whether what was sent has arrived.
-		kgo.AllowIdempotentProduceCancellation(),
-		kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }), kgo.MetadataMinAge(100 * time.Millisecond),
-		kgo.UnknownTopicRetries(1),
-		kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
-			if c.TLS == nil {
-				return (&net.Dialer{}).DialContext(ctx, network, address)
-			}
-			settings, err := c.TLS.Load()
-			if err != nil {
-				return nil, err
-			}
-			return (&tls.Dialer{Config: settings}).DialContext(ctx, network, address)
-		}),
-	}
-	if c.SASL.User != "" {
-		options = append(options, kgo.SASL(c.SASL.mechanism()))
-	}
-	return kgo.NewClient(options...)
-}
-
-// mechanism reads the password anew for each connection.
-func (s *SASL) mechanism() sasl.Mechanism {
-	read := func() (string, error) {
-		password, err := s.Password.Value()
-		if err != nil {
-			return "", fmt.Errorf("sasl.password: %w", err)
-		}
-		return password, nil
-	}
-	if s.Mechanism == "plain" {
-		return plain.Plain(func(context.Context) (plain.Auth, error) {
-			password, err := read()
-			return plain.Auth{User: s.User, Pass: password}, err
-		})
-	}
-	scrammed := func(context.Context) (scram.Auth, error) {
-		password, err := read()
-		return scram.Auth{User: s.User, Pass: password}, err
-	}
-	if s.Mechanism == "scram-sha-256" {
-		return scram.Sha256(scrammed)
-	}
-	return scram.Sha512(scrammed)
+	return s, nil
 }
 
 // Write implements [plugins.Sink]: all events are in flight together, but those of one key.
@@ -128,26 +73,84 @@ func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	return errs
 }
 
-// produce produces the events of a flight. A batch that is too large for the broker fails as a whole: its events are tried one by one.
+// produce produces the events of a flight.
 func (s *sink) produce(ctx context.Context, events []event.Event, flight []int, errs []error) {
+	if len(flight) == 0 {
+		return
+	}
+	leave, err := s.gate.enter(ctx, false)
+	if err != nil {
+		for _, i := range flight {
+			errs[i] = s.named(err)
+		}
+		return
+	}
+	lost := s.send(ctx, events, flight, errs)
+	leave()
+	for _, i := range flight {
+		if isRefused(errs[i]) {
+			s.alone(ctx, events, i, errs)
+		}
+	}
+	if lost {
+		s.renew(ctx)
+	}
+}
+
+// alone produces one event while no other is under way. Kafka judges a batch as a whole, and the client puts into one what several routes
+// have for a partition: only of an event by itself one can tell that it is at fault.
+func (s *sink) alone(ctx context.Context, events []event.Event, i int, errs []error) {
+	leave, err := s.gate.enter(ctx, true)
+	if err != nil {
+		errs[i] = s.named(err)
+		return
+	}
+	defer leave()
+	if s.send(ctx, events, []int{i}, errs); isRefused(errs[i]) {
+		errs[i] = plugins.Reject(fmt.Errorf("event %s of %d bytes: %w", events[i].ID, len(events[i].Data), errs[i]))
+	}
+}
+
+// isRefused reports whether a batch was refused for what is in it.
+func isRefused(err error) bool {
+	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) || errors.Is(err, kerr.InvalidRecord) ||
+		errors.Is(err, kerr.InvalidTimestamp)
+}
+
+// send produces events, and sets their errors. lost: the brokers do not know the topic that the client knew.
+func (s *sink) send(ctx context.Context, events []event.Event, flight []int, errs []error) (lost bool) {
 	records := make([]*kgo.Record, len(flight))
 	index := make(map[*kgo.Record]int, len(flight))
 	for n, i := range flight {
 		records[n] = record(&events[i])
 		index[records[n]] = i
 	}
+	begin := time.Now()
 	for _, result := range s.client.ProduceSync(ctx, records...) {
 		i := index[result.Record]
-		tooLarge := errors.Is(result.Err, kerr.MessageTooLarge) || errors.Is(result.Err, kerr.RecordListTooLarge)
-		switch {
-		case result.Err == nil:
-		case tooLarge && len(flight) > 1:
-			s.produce(ctx, events, []int{i}, errs)
-		case tooLarge || errors.Is(result.Err, kerr.InvalidRecord):
-			errs[i] = plugins.Reject(s.named(fmt.Errorf("event %s of %d bytes: %w", events[i].ID, len(events[i].Data), result.Err)))
+		switch err := result.Err; {
+		case err == nil:
+			errs[i] = nil
+		case errors.Is(err, context.DeadlineExceeded):
+			errs[i] = s.named(s.witness.explain(fmt.Errorf("no acknowledgement within %v", s.config.Timeout), begin))
 		default:
-			errs[i] = s.named(result.Err)
+			lost = lost || errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownTopicOrPartition)
+			errs[i] = s.named(err)
 		}
+	}
+	return lost
+}
+
+// renew makes a new client, since one does not take a topic that was made anew for the one that it knew.
+func (s *sink) renew(ctx context.Context) {
+	leave, err := s.gate.enter(ctx, true)
+	if err != nil {
+		return // the next write that fails does it
+	}
+	defer leave()
+	if client, err := connect(&s.config, &s.witness); err == nil {
+		s.client.Close()
+		s.client = client
 	}
 }
 
@@ -170,24 +173,5 @@ func record(e *event.Event) *kgo.Record {
 // Close implements [plugins.Sink]. Each write has waited for its acknowledgements: nothing is left to flush.
 func (s *sink) Close(context.Context) error {
 	s.client.Close()
-	return nil
-}
-
-// probe connects to a broker. Nothing is produced.
-func probe(ctx context.Context, node config.Node) error {
-	var c Config
-	if err := node.Decode(&c).Err(); err != nil {
-		return err
-	}
-	client, err := connect(&c)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	if err := client.Ping(ctx); err != nil {
-		return fmt.Errorf("%s: %w", c.Brokers[0], err)
-	}
 	return nil
 }

@@ -1,224 +1,246 @@
 package kafka_test
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
+	"maps"
+	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"go.uber.org/goleak"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
-	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/kafka"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/sinktest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// fake starts what speaks Kafka's protocol and is none.
-func fake(t *testing.T, options ...kfake.Opt) *kfake.Cluster {
-	t.Helper()
-	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(3, "k8s")}, options...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
-}
-
-func env() plugins.Env {
-	return plugins.Env{Name: "bus", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}
-}
-
-func open(t *testing.T, c *kfake.Cluster, more string) plugins.Sink {
-	t.Helper()
-	config := fmt.Sprintf("{brokers: %q, topic: k8s%s}", c.ListenAddrs()[0], more)
-	f := kafka.Factory()
-	if problems := f.Check(plugintest.Node(t, config)); problems != nil {
-		t.Fatal(problems)
-	}
-	sink, err := f.Open(t.Context(), plugintest.Node(t, config), env())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := sink.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
-	return sink
-}
-
-func events(t *testing.T, n int) []event.Event {
-	t.Helper()
-	all := make([]event.Event, n)
-	for i := range all {
-		d := &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Pod(t, fmt.Sprintf("web-%d", i), i+1, 20), Seen: time.Unix(1, 0)}
-		all[i] = event.New(d, "r", 0, event.Payload(d))
-	}
-	return all
-}
-
-// consume reads n records, and looks whether there are more.
-func consume(t *testing.T, c *kfake.Cluster, n int) []*kgo.Record {
-	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics("k8s"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	var all []*kgo.Record
-	for len(all) < n && ctx.Err() == nil {
-		all = append(all, client.PollFetches(ctx).Records()...)
-	}
-	high := int64(0)
-	for p := range int32(3) {
-		high += c.PartitionInfo("k8s", p).HighWatermark
-	}
-	if len(all) != n || high != int64(n) {
-		t.Fatalf("%d records were read, the topic has %d, want %d", len(all), high, n)
-	}
-	return all
-}
-
-func verdicts(n int, errs []error) string {
-	if errs == nil {
-		return strings.Repeat("d", n)
-	}
-	var s strings.Builder
-	for _, err := range errs {
-		switch {
-		case err == nil:
-			s.WriteByte('d')
-		case plugins.IsRejected(err):
-			s.WriteByte('r')
-		default:
-			s.WriteByte('u')
-		}
-	}
-	return s.String()
-}
 
 func TestContract(t *testing.T) {
 	c := fake(t)
-	plugintest.RunSink(t, plugintest.Sink{Factory: kafka.Factory(), Config: fmt.Sprintf("{brokers: %q, topic: k8s}", c.ListenAddrs()[0]), Env: env()})
+	plugintest.RunSink(t, plugintest.Sink{Factory: kafka.Factory(), Config: config(c.ListenAddrs()[0], ""), Env: sinktest.Env("bus")})
 }
 
-// TestRecord: a record is a CloudEvent in binary mode with the route's key.
+// TestRecord: a record is a CloudEvent in binary mode, as the Kafka binding has it, and has the route's key, or the object's.
 func TestRecord(t *testing.T) {
-	c, all := fake(t), events(t, 2)
-	all[1].Key = "team-a"
+	c, all := fake(t), sinktest.Events(t, "web", 2, 20)
+	all[1].Key, all[1].Redelivered, all[1].Subject = "team-a", true, "é a%"
 	if errs := open(t, c, "").Write(t.Context(), all); errs != nil {
 		t.Fatal(errs)
 	}
-	for _, r := range consume(t, c, 2) {
-		e, key := all[0], "pods/default/web-0"
-		if string(r.Key) == "team-a" {
-			e, key = all[1], "team-a"
+	want := map[string]map[string]string{}
+	for key, e := range map[string]event.Event{"pods/default/web-0": all[0], "team-a": all[1]} {
+		want[key] = map[string]string{
+			"ce_specversion": "1.0", "ce_id": e.ID, "ce_source": "/clusters/test/sources/pods", "ce_type": "deltarouter.added", "ce_subject": e.Subject,
+			"ce_time": "1970-01-01T00:00:01Z", "ce_route": "r", "ce_k8suid": e.K8sUID, "ce_k8sresourceversion": e.K8sResourceVersion,
+			"content-type": "application/json",
 		}
+	}
+	want["team-a"]["ce_redelivered"] = "true"
+	for _, r := range consume(t, c, 2) {
 		got := map[string]string{}
 		for _, h := range r.Headers {
 			got[h.Key] = string(h.Value)
 		}
-		if string(r.Key) != key || string(r.Value) != string(e.Data) || got["ce_id"] != e.ID || got["ce_specversion"] != "1.0" ||
-			got["ce_subject"] != e.Subject || got["content-type"] != "application/json" || len(got) != 10 {
-			t.Errorf("%s: %v", r.Key, got)
+		if !maps.Equal(got, want[string(r.Key)]) || len(r.Headers) != len(got) {
+			t.Errorf("%s: the headers are %v, want %v", r.Key, got, want[string(r.Key)])
+		}
+		if !json.Valid(r.Value) || r.Timestamp.Unix() != 1 {
+			t.Errorf("%s: at %v %s", r.Key, r.Timestamp, r.Value)
 		}
 	}
+}
+
+// produced is what the brokers were asked.
+type produced struct {
+	mu         sync.Mutex
+	requests   int
+	acks       []int16
+	duplicates bool // a sequence came twice
+	seen       map[string]bool
+	problems   []string
+}
+
+// spy looks at each request that produces.
+func spy(c *kfake.Cluster) *produced {
+	p := &produced{seen: map[string]bool{}}
+	c.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.requests++
+		r := request.(*kmsg.ProduceRequest)
+		p.acks = append(p.acks, r.Acks)
+		for _, topic := range r.Topics {
+			for _, partition := range topic.Partitions {
+				p.look(partition)
+			}
+		}
+		return nil, nil, false
+	})
+	return p
+}
+
+func (p *produced) look(partition kmsg.ProduceRequestTopicPartition) {
+	var b kmsg.RecordBatch
+	if err := b.ReadFrom(partition.Records); err != nil {
+		p.problems = append(p.problems, err.Error())
+		return
+	}
+	if b.ProducerID < 0 || b.ProducerEpoch < 0 || b.FirstSequence < 0 {
+		p.problems = append(p.problems, fmt.Sprintf("a batch of producer %d, epoch %d, sequence %d", b.ProducerID, b.ProducerEpoch, b.FirstSequence))
+	}
+	at := fmt.Sprintf("%d/%d/%d/%d", partition.Partition, b.ProducerID, b.ProducerEpoch, b.FirstSequence)
+	p.duplicates = p.duplicates || p.seen[at]
+	p.seen[at] = true
+}
+
+// TestIdempotent: all replicas in sync must acknowledge, each batch has a producer and a sequence, and one whose answer is lost is sent again
+// with the same ones: it is there once, without the host knowing.
+func TestIdempotent(t *testing.T) {
+	w := sinktest.NewWire(t, "")
+	c, all := fake(t, behind(w)), sinktest.Keyed(t, 60, "abcde")
+	sink := open(t, c, "")
+	if errs := sink.Write(t.Context(), all[:20]); errs != nil {
+		t.Fatal(errs)
+	}
+	p := spy(c)
+	// It is appended, and the answer says that it may not be.
+	lost := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicasAfterAppend, Count: 3})
+	if errs := sink.Write(t.Context(), all[20:]); errs != nil {
+		t.Fatal(errs)
+	}
+	if lost.Hits() != 3 || !p.duplicates || p.requests < 4 || len(p.problems) > 0 || slices.ContainsFunc(p.acks, func(acks int16) bool { return acks != -1 }) {
+		t.Errorf("%d answers were lost, %d requests with acks %v, sequences twice: %v, %v", lost.Hits(), p.requests, p.acks, p.duplicates, p.problems)
+	}
+	sinktest.Compare(t, ids(consume(t, c, 60)), sinktest.IDs(all))
 }
 
 // TestOrder: under errors that the client tries again, each event is in its partition once and in order.
 func TestOrder(t *testing.T) {
-	c, all := fake(t), events(t, 60)
-	for i := range all {
-		all[i].Key = fmt.Sprint(i % 5)
+	c, all := fake(t), sinktest.Keyed(t, 60, "abcde")
+	fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: 4})
+	if errs := open(t, c, "").Write(t.Context(), all); errs != nil || fault.Hits() != 4 {
+		t.Fatalf("%d errors were met: %v", fault.Hits(), errs)
 	}
-	fails := 4
-	c.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		if fails--; fails < 0 || fails%2 == 0 {
-			return nil, nil, false
-		}
-		response := request.ResponseKind().(*kmsg.ProduceResponse)
-		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
-			rt := kmsg.NewProduceResponseTopic()
-			rt.Topic, rt.TopicID = topic.Topic, topic.TopicID
-			for _, p := range topic.Partitions {
-				rp := kmsg.NewProduceResponseTopicPartition()
-				rp.Partition, rp.ErrorCode = p.Partition, kerr.NotLeaderForPartition.Code
-				rt.Partitions = append(rt.Partitions, rp)
-			}
-			response.Topics = append(response.Topics, rt)
-		}
-		return response, nil, true
-	})
-	if errs := open(t, c, "").Write(t.Context(), all); errs != nil {
-		t.Fatal(errs)
-	}
-	got, want := map[string]string{}, map[string]string{}
+	checkOrder(t, c, all)
+}
+
+// checkOrder tests that the topic has all events once, and those of each key in order.
+func checkOrder(t *testing.T, c *kfake.Cluster, all []event.Event) {
+	t.Helper()
+	want := map[string][]string{}
 	for _, e := range all {
-		want[e.Key] += e.Subject + " "
+		want[e.Key] = append(want[e.Key], e.ID)
 	}
-	for _, r := range consume(t, c, 60) {
-		for _, h := range r.Headers {
-			if h.Key == "ce_subject" {
-				got[string(r.Key)] += string(h.Value) + " "
+	got := byKey(consume(t, c, len(all)))
+	for key := range want {
+		if !slices.Equal(got[key], want[key]) {
+			t.Errorf("key %s: got %v, want %v", key, got[key], want[key])
+		}
+	}
+}
+
+// refuse answers each batch that has an event of one of these ids with an error, and appends nothing of it.
+func refuse(c *kfake.Cluster, with *kerr.Error, ids ...string) *kfake.FaultHandle {
+	return c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: with, Count: -1, When: func(request kmsg.Request) bool {
+		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
+			for _, partition := range topic.Partitions {
+				var b kmsg.RecordBatch
+				if b.ReadFrom(partition.Records) != nil {
+					return true
+				}
+				records, err := kfake.BatchRecords(b)
+				if err != nil || slices.ContainsFunc(records, func(r kmsg.Record) bool {
+					return slices.ContainsFunc(r.Headers, func(h kmsg.Header) bool { return h.Key == "ce_id" && slices.Contains(ids, string(h.Value)) })
+				}) {
+					return true
+				}
 			}
 		}
-	}
-	for key := range want {
-		if got[key] != want[key] {
-			t.Errorf("key %s: got %s, want %s", key, got[key], want[key])
-		}
-	}
-	if fails >= 0 {
-		t.Errorf("%d errors were not met", fails)
-	}
+		return false
+	}})
 }
 
-// TestTooLarge: what is too large is rejected, and takes nothing with it.
-func TestTooLarge(t *testing.T) {
-	c, all := fake(t), events(t, 3)
-	all[1].Data = []byte(`"` + strings.Repeat("s3cret", 1000) + `"`)
-	errs := open(t, c, ", maxBytes: 4Ki").Write(t.Context(), all)
-	if v := verdicts(3, errs); v != "drd" || strings.Contains(errs[1].Error(), "s3cret") {
-		t.Errorf("got %s: %v", v, errs)
-	}
-	consume(t, c, 2)
-}
-
-// TestAway: while the broker is away events are unavailable; when it is back each is there once.
-func TestAway(t *testing.T) {
-	c, all := fake(t), events(t, 20)
-	sink := open(t, c, ", timeout: 300ms")
-	var down atomic.Bool
-	down.Store(true)
-	c.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		return nil, errors.New("down"), down.Load() // the connection is closed
-	})
+// TestNotOvertaken: what comes after an event of the same key that was not taken is not sent, although it would be taken; other keys go on.
+// What is rejected holds nothing up.
+func TestNotOvertaken(t *testing.T) {
+	c, all := fake(t, kfake.SeedTopics(1, "k8s")), sinktest.Keyed(t, 9, "abcabcabd")
+	sink := open(t, c, "")
+	// Flights: a b c, a b c, a b d. Of the first b is at fault, of the second the broker takes nothing, the third it would take.
+	invalid, refusal := refuse(c, kerr.InvalidRecord, all[1].ID), refuse(c, kerr.TopicAuthorizationFailed, all[3].ID)
 	errs := sink.Write(t.Context(), all)
-	if v := verdicts(20, errs); v != strings.Repeat("u", 20) || !strings.Contains(errs[0].Error(), `kafka "bus": topic k8s at 127.0.0.1:`) {
+	if v := sinktest.Verdicts(9, errs); v != "drduuuuud" || !errors.Is(errs[6], errs[3]) || !errors.Is(errs[7], errs[4]) {
 		t.Fatalf("got %s: %v", v, errs)
 	}
-	down.Store(false)
-	for try := 0; errs != nil && try < 50; try++ {
-		errs = sink.Write(t.Context(), all)
-	}
-	if errs != nil {
+	sinktest.Compare(t, ids(consumeAll(t, c)), []string{all[0].ID, all[2].ID, all[8].ID})
+	refusal.Remove()
+	invalid.Remove()
+	if errs := sink.Write(t.Context(), all[3:8]); errs != nil {
 		t.Fatal(errs)
 	}
-	consume(t, c, 20)
+	got := byKey(consume(t, c, 8))
+	for key, want := range map[string][]string{"a": {all[0].ID, all[3].ID, all[6].ID}, "b": {all[4].ID, all[7].ID}} {
+		if !slices.Equal(got[key], want) {
+			t.Errorf("key %s: got %v, want %v", key, got[key], want)
+		}
+	}
+}
+
+// TestTooLarge: what is too large is rejected, whoever says so, and takes nothing with it; nor is a batch that is too large as a whole.
+func TestTooLarge(t *testing.T) {
+	for name, test := range map[string]struct {
+		more  string
+		limit kfake.Opt
+	}{
+		"for the sink":   {", maxBytes: 4Ki", kfake.NumBrokers(1)},
+		"for the broker": {"", kfake.BrokerConfigs(map[string]string{"message.max.bytes": "4096"})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, all := fake(t, test.limit), sinktest.Events(t, "web", 30, 20)
+			for i := range all {
+				all[i].Data = noise(900) // ten of them are more than a batch may have
+			}
+			all[7].Data = noise(6000)
+			errs := open(t, c, test.more).Write(t.Context(), all)
+			want := strings.Repeat("d", 7) + "r" + strings.Repeat("d", 22)
+			if v := sinktest.Verdicts(30, errs); v != want || strings.Contains(errs[7].Error(), string(all[7].Data[1:9])) ||
+				!strings.Contains(errs[7].Error(), "event "+all[7].ID+" of 8002 bytes: ") {
+				t.Errorf("got %s: %v", v, errs)
+			}
+			sinktest.Compare(t, ids(consume(t, c, 29)), append(sinktest.IDs(all[:7]), sinktest.IDs(all[8:])...))
+		})
+	}
+}
+
+// TestBlame: several writes at a time share batches. What the brokers refuse a batch for is found, and nobody else's event is rejected.
+func TestBlame(t *testing.T) {
+	c := fake(t, kfake.SeedTopics(1, "k8s"))
+	sink := open(t, c, "")
+	const writes, each = 8, 20
+	var all [][]event.Event
+	var bad []string
+	for i := range writes {
+		all = append(all, sinktest.Events(t, fmt.Sprint("w", i), each, 20))
+		bad = append(bad, all[i][i].ID)
+	}
+	refuse(c, kerr.MessageTooLarge, bad...)
+	var writers sync.WaitGroup
+	for i, events := range all {
+		writers.Go(func() {
+			for k := range events { // one at a time, so that a batch of several is shared
+				if v := sinktest.Verdicts(1, sink.Write(t.Context(), events[k:k+1])); (v == "r") != (k == i) || v == "u" {
+					t.Errorf("event %d of writer %d: %s", k, i, v)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	if got := ids(consume(t, c, writes*(each-1))); slices.ContainsFunc(bad, func(id string) bool { return slices.Contains(got, id) }) {
+		t.Error("what was rejected is there")
+	}
 }

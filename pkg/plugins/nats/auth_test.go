@@ -3,7 +3,6 @@ package nats_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,16 +14,8 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/sinktest"
 )
-
-func file(t *testing.T, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
 
 // keys makes a key pair.
 func keys(t *testing.T, fresh func() (nkeys.KeyPair, error)) (pair nkeys.KeyPair, public, seed string) {
@@ -73,17 +64,17 @@ func TestAuth(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, test.server)
 			st := stream(t, admin(t, s, test.admin), jetstream.StreamConfig{})
-			secret := file(t, "secret", test.wrong)
+			secret := sinktest.File(t, "secret", test.wrong)
 			sink := open(t, fmt.Sprintf("{servers: %q, auth: %s}", s.ClientURL(), fmt.Sprintf(test.config, secret)))
-			all := events(t, "web", 2)
+			all := sinktest.Events(t, "web", 2, 20)
 			errs := sink.Write(t.Context(), all)
-			if v := verdicts(2, errs); v != "uu" || strings.Contains(errs[0].Error(), "s3cret") {
+			if v := sinktest.Verdicts(2, errs); v != "uu" || strings.Contains(errs[0].Error(), "s3cret") {
 				t.Fatalf("got %s: %v", v, errs)
 			}
 			if err := os.Remove(secret); err != nil {
 				t.Fatal(err)
 			}
-			if errs := sink.Write(t.Context(), all); verdicts(2, errs) != "uu" || !strings.Contains(errs[0].Error(), "read secret") {
+			if errs := sink.Write(t.Context(), all); sinktest.Verdicts(2, errs) != "uu" || !strings.Contains(errs[0].Error(), "read secret") {
 				t.Fatalf("got %v", errs)
 			}
 			if err := os.WriteFile(secret, []byte(test.right+"\n"), 0o600); err != nil {
@@ -126,7 +117,7 @@ func TestCreds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret := file(t, "router.creds", string(creds))
+	secret := sinktest.File(t, "router.creds", string(creds))
 	config := fmt.Sprintf("{servers: %q, auth: {creds: {file: %q}}}", s.ClientURL(), secret)
 	if err := nats.Factory().Probe(t.Context(), plugintest.Node(t, config)); err != nil {
 		t.Error(err)
@@ -147,8 +138,8 @@ func TestPermission(t *testing.T) {
 		o.Users = []*server.User{{Username: "router", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"k8s.>"}}}}}
 	})
 	sink := open(t, fmt.Sprintf("{servers: %q, auth: {user: router, password: p}, timeout: 200ms}", s.ClientURL()))
-	errs := sink.Write(t.Context(), events(t, "web", 1))
-	if v := verdicts(1, errs); v != "u" || !strings.Contains(strings.ToLower(errs[0].Error()), "permissions violation") {
+	errs := sink.Write(t.Context(), sinktest.Events(t, "web", 1, 20))
+	if v := sinktest.Verdicts(1, errs); v != "u" || !strings.Contains(strings.ToLower(errs[0].Error()), "permissions violation") {
 		t.Errorf("got %s: %v", v, errs)
 	}
 }

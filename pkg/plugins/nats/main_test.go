@@ -1,11 +1,6 @@
 package nats_test
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,11 +9,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
-	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
-	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -101,148 +94,9 @@ func kept(t *testing.T, s jetstream.Stream) []*jetstream.RawStreamMsg {
 	return all
 }
 
-func env() plugins.Env {
-	return plugins.Env{Name: "bus", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}
-}
-
 func open(t *testing.T, config string) plugins.Sink {
 	t.Helper()
-	f := nats.Factory()
-	if problems := f.Check(plugintest.Node(t, config)); problems != nil {
-		t.Fatal(problems)
-	}
-	sink, err := f.Open(t.Context(), plugintest.Node(t, config), env())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := sink.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
-	return sink
+	return sinktest.Open(t, nats.Factory(), config)
 }
 
-// events returns n events, each of an object of its own.
-func events(t testing.TB, prefix string, n int) []event.Event {
-	t.Helper()
-	all := make([]event.Event, n)
-	for i := range all {
-		d := &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Pod(t, fmt.Sprintf("%s-%d", prefix, i), i+1, 20), Seen: time.Unix(1, 0)}
-		all[i] = event.New(d, "r", 0, event.Payload(d))
-	}
-	return all
-}
-
-// verdicts spells what Write said: d delivered, r rejected, u unavailable.
-func verdicts(n int, errs []error) string {
-	if errs == nil {
-		errs = make([]error, n)
-	}
-	var s []byte
-	for _, err := range errs {
-		switch {
-		case err == nil:
-			s = append(s, 'd')
-		case plugins.IsRejected(err):
-			s = append(s, 'r')
-		default:
-			s = append(s, 'u')
-		}
-	}
-	return string(s)
-}
-
-// wire stands between the sink and a server, and can be cut.
-type wire struct {
-	net.Listener
-	mu     sync.Mutex
-	target string
-	silent bool // what the server says is swallowed
-	conns  map[net.Conn]bool
-	dialed int
-	all    sync.WaitGroup
-}
-
-func newWire(t *testing.T, target string) *wire {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &wire{Listener: l, target: target, conns: map[net.Conn]bool{}}
-	w.all.Go(w.accept)
-	t.Cleanup(func() {
-		_ = l.Close()
-		w.cut("")
-		w.all.Wait()
-	})
-	return w
-}
-
-func (w *wire) url() string { return "nats://" + w.Addr().String() }
-
-// cut ends what is open, and leads what comes to another server; to none if it is empty.
-func (w *wire) cut(target string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.target, w.silent = target, false
-	for conn := range w.conns {
-		_ = conn.Close()
-	}
-}
-
-func (w *wire) mute() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.silent = true
-}
-
-func (w *wire) dials() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.dialed
-}
-
-func (w *wire) accept() {
-	for {
-		near, err := w.Accept()
-		if err != nil {
-			return
-		}
-		w.mu.Lock()
-		w.dialed++
-		target := w.target
-		w.mu.Unlock()
-		far, err := net.Dial("tcp", target)
-		if target == "" || err != nil {
-			_ = near.Close()
-			continue
-		}
-		w.mu.Lock()
-		w.conns[near], w.conns[far] = true, true
-		w.mu.Unlock()
-		w.all.Go(func() { w.copy(far, near, false) })
-		w.all.Go(func() { w.copy(near, far, true) })
-	}
-}
-
-func (w *wire) copy(to, from net.Conn, mutable bool) {
-	defer to.Close()
-	defer from.Close()
-	b := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(b)
-		w.mu.Lock()
-		drop := mutable && w.silent
-		w.mu.Unlock()
-		if !drop {
-			if _, err := to.Write(b[:n]); err != nil {
-				return
-			}
-		}
-		if err != nil {
-			return
-		}
-	}
-}
+func url(w *sinktest.Wire) string { return "nats://" + w.Addr().String() }

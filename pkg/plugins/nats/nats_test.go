@@ -16,12 +16,13 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
 func TestContract(t *testing.T) {
 	s := serve(t, nil)
 	stream(t, admin(t, s), jetstream.StreamConfig{})
-	plugintest.RunSink(t, plugintest.Sink{Factory: nats.Factory(), Config: "servers: " + s.ClientURL(), Env: env()})
+	plugintest.RunSink(t, plugintest.Sink{Factory: nats.Factory(), Config: "servers: " + s.ClientURL(), Env: sinktest.Env("bus")})
 }
 
 // TestDelivered: a message is a CloudEvent in binary mode, and what is written again is dropped by the stream.
@@ -30,7 +31,7 @@ func TestDelivered(t *testing.T) {
 	kept := func(st jetstream.Stream) []*jetstream.RawStreamMsg { return kept(t, st) }
 	st := stream(t, admin(t, s), jetstream.StreamConfig{})
 	sink := open(t, "servers: "+s.ClientURL())
-	all := events(t, "web", 100)
+	all := sinktest.Events(t, "web", 100, 20)
 	all[7].Redelivered, all[7].Subject = true, "a b\r\nce-x: é%"
 	for range 2 {
 		if errs := sink.Write(t.Context(), all); errs != nil {
@@ -67,26 +68,26 @@ func TestKilled(t *testing.T) {
 	with := func(o *server.Options) { o.StoreDir = store }
 	s := serve(t, with)
 	stream(t, admin(t, s), jetstream.StreamConfig{})
-	w := newWire(t, s.Addr().String())
-	sink := open(t, fmt.Sprintf("{servers: %q, timeout: 20s}", w.url()))
-	all := events(t, "web", 90)
+	w := sinktest.NewWire(t, s.Addr().String())
+	sink := open(t, fmt.Sprintf("{servers: %q, timeout: 20s}", url(w)))
+	all := sinktest.Events(t, "web", 90, 20)
 	if errs := sink.Write(t.Context(), all[:30]); errs != nil {
 		t.Fatal(errs)
 	}
-	w.cut("")
+	w.Cut("")
 	stop(s)
-	before := w.dials()
+	before := w.Dials()
 	for range 3 {
 		errs := sink.Write(t.Context(), all[30:60])
-		if v := verdicts(30, errs); v != strings.Repeat("u", 30) || !strings.Contains(errs[0].Error(), `nats "bus": nats://127.0.0.1:`) {
+		if v := sinktest.Verdicts(30, errs); v != strings.Repeat("u", 30) || !strings.Contains(errs[0].Error(), `nats "bus": nats://127.0.0.1:`) {
 			t.Fatalf("got %s: %v", v, errs)
 		}
 	}
-	if n := w.dials() - before; n < 2 || n > 3 { // the first can still find the old connection
+	if n := w.Dials() - before; n < 2 || n > 3 { // the first can still find the old connection
 		t.Errorf("%d connections for three writes", n)
 	}
 	s = serve(t, with)
-	w.cut(s.Addr().String())
+	w.Cut(s.Addr().String())
 	if errs := sink.Write(t.Context(), all[30:]); errs != nil {
 		t.Fatal(errs)
 	}
@@ -103,37 +104,37 @@ func TestKilled(t *testing.T) {
 func TestLostAcknowledgements(t *testing.T) {
 	for name, test := range map[string]struct {
 		timeout string
-		lose    func(*wire, string, context.CancelFunc)
+		lose    func(*sinktest.Wire, string, context.CancelFunc)
 		want    string
 	}{
-		"no answer":         {"300ms", func(*wire, string, context.CancelFunc) {}, "no acknowledgement within 300ms"},
-		"the context":       {"1m", func(_ *wire, _ string, cancel context.CancelFunc) { cancel() }, "context canceled"},
-		"a lost connection": {"1m", func(w *wire, to string, _ context.CancelFunc) { w.cut(to) }, "the connection was lost"},
+		"no answer":         {"300ms", func(*sinktest.Wire, string, context.CancelFunc) {}, "no acknowledgement within 300ms"},
+		"the context":       {"1m", func(_ *sinktest.Wire, _ string, cancel context.CancelFunc) { cancel() }, "context canceled"},
+		"a lost connection": {"1m", func(w *sinktest.Wire, to string, _ context.CancelFunc) { w.Cut(to) }, "the connection was lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, nil)
 			st := stream(t, admin(t, s), jetstream.StreamConfig{})
-			w := newWire(t, s.Addr().String())
-			sink := open(t, fmt.Sprintf("{servers: %q, timeout: %s}", w.url(), test.timeout))
-			all := events(t, "web", 20)
+			w := sinktest.NewWire(t, s.Addr().String())
+			sink := open(t, fmt.Sprintf("{servers: %q, timeout: %s}", url(w), test.timeout))
+			all := sinktest.Events(t, "web", 20, 20)
 			if errs := sink.Write(t.Context(), all[:1]); errs != nil {
 				t.Fatal(errs)
 			}
-			w.mute()
+			w.Mute()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			arrived := make(chan struct{})
 			go func() {
 				defer close(arrived)
-				until(t, func() bool { info, err := st.Info(t.Context()); return err == nil && info.State.Msgs == 20 })
+				sinktest.Until(t, "the arrival of all messages", func() bool { info, err := st.Info(t.Context()); return err == nil && info.State.Msgs == 20 })
 				test.lose(w, s.Addr().String(), cancel)
 			}()
 			errs := sink.Write(ctx, all)
 			<-arrived
-			if v := verdicts(20, errs); v != strings.Repeat("u", 20) || !strings.Contains(errs[19].Error(), test.want) {
+			if v := sinktest.Verdicts(20, errs); v != strings.Repeat("u", 20) || !strings.Contains(errs[19].Error(), test.want) {
 				t.Fatalf("got %s: %v", v, errs)
 			}
-			w.cut(s.Addr().String())
+			w.Cut(s.Addr().String())
 			errs = sink.Write(t.Context(), all)
 			if errs != nil { // the old connection may not have noticed
 				errs = sink.Write(t.Context(), all)
@@ -145,27 +146,13 @@ func TestLostAcknowledgements(t *testing.T) {
 	}
 }
 
-func until(t *testing.T, done func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for late := time.After(patience); !done(); {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Error("it does not happen")
-			return
-		}
-	}
-}
-
 // TestFull: a stream that takes no more is no fault of the events, and takes the rest when there is room.
 func TestFull(t *testing.T) {
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{MaxMsgs: 3, Discard: jetstream.DiscardNew})
-	sink, all := open(t, "servers: "+s.ClientURL()), events(t, "web", 5)
+	sink, all := open(t, "servers: "+s.ClientURL()), sinktest.Events(t, "web", 5, 20)
 	errs := sink.Write(t.Context(), all)
-	if v := verdicts(5, errs); v != "ddduu" || !strings.Contains(errs[4].Error(), "maximum messages exceeded") {
+	if v := sinktest.Verdicts(5, errs); v != "ddduu" || !strings.Contains(errs[4].Error(), "maximum messages exceeded") {
 		t.Fatalf("got %s: %v", v, errs)
 	}
 	if err := st.Purge(t.Context()); err != nil {
@@ -182,7 +169,7 @@ func TestOrder(t *testing.T) {
 	s := serve(t, nil)
 	js := admin(t, s)
 	st := stream(t, js, jetstream.StreamConfig{MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgSize: 10_000})
-	all := events(t, "web", 3)
+	all := sinktest.Events(t, "web", 3, 20)
 	of := func(e event.Event, id string) event.Event {
 		e.ID = id
 		return e
@@ -192,7 +179,7 @@ func TestOrder(t *testing.T) {
 	// a2 finds its subject full, so a3, which would find it empty after a purge, must not be sent.
 	batch := []event.Event{of(all[0], "a1"), of(all[0], "a2"), of(all[1], "b1"), of(all[0], "a3"), large, of(all[2], "c1")}
 	errs := open(t, "servers: "+s.ClientURL()).Write(t.Context(), batch)
-	if v := verdicts(6, errs); v != "dudurd" || errs[1] == nil || !errors.Is(errs[3], errs[1]) {
+	if v := sinktest.Verdicts(6, errs); v != "dudurd" || errs[1] == nil || !errors.Is(errs[3], errs[1]) {
 		t.Errorf("got %s: %v", v, errs)
 	}
 	var got []string
@@ -208,10 +195,7 @@ func TestOrder(t *testing.T) {
 func TestKeyInOrder(t *testing.T) {
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{})
-	all := events(t, "web", 60)
-	for i := range all {
-		all[i].Key = fmt.Sprint(i % 3)
-	}
+	all := sinktest.Keyed(t, 60, "abc")
 	if errs := open(t, "servers: "+s.ClientURL()).Write(t.Context(), all); errs != nil {
 		t.Fatal(errs)
 	}
@@ -226,10 +210,10 @@ func TestKeyInOrder(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	s := serve(t, func(o *server.Options) { o.MaxPayload = 8 << 10 })
 	st := stream(t, admin(t, s), jetstream.StreamConfig{})
-	all := events(t, "web", 3)
+	all := sinktest.Events(t, "web", 3, 20)
 	all[1].Data = []byte(`"` + strings.Repeat("s3cret", 2<<10) + `"`)
 	errs := open(t, "servers: "+s.ClientURL()).Write(t.Context(), all)
-	if v := verdicts(3, errs); v != "drd" || len(kept(t, st)) != 2 || !strings.Contains(errs[1].Error(), "max_payload") || strings.Contains(errs[1].Error(), "s3cret") {
+	if v := sinktest.Verdicts(3, errs); v != "drd" || len(kept(t, st)) != 2 || !strings.Contains(errs[1].Error(), "max_payload") || strings.Contains(errs[1].Error(), "s3cret") {
 		t.Errorf("got %s: %v", v, errs)
 	}
 }
@@ -237,10 +221,10 @@ func TestTooLarge(t *testing.T) {
 // TestStream: a stream that is missing makes NATS unavailable; it is made only if the configuration says so, and never changed.
 func TestStream(t *testing.T) {
 	s := serve(t, nil)
-	js, all := admin(t, s), events(t, "web", 4)
+	js, all := admin(t, s), sinktest.Events(t, "web", 4, 20)
 	sink := open(t, "servers: "+s.ClientURL())
 	errs := sink.Write(t.Context(), all)
-	if v := verdicts(4, errs); v != "uuuu" || !strings.Contains(errs[0].Error(), "no stream takes the subject") {
+	if v := sinktest.Verdicts(4, errs); v != "uuuu" || !strings.Contains(errs[0].Error(), "no stream takes the subject") {
 		t.Fatalf("got %s: %v", v, errs)
 	}
 	if _, err := js.Stream(t.Context(), "k8s"); !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -266,7 +250,7 @@ func TestStream(t *testing.T) {
 		if err := js.DeleteStream(t.Context(), "k8s"); err != nil {
 			t.Fatal(err)
 		}
-		if errs := made.Write(t.Context(), all); verdicts(4, errs) != "uuuu" { // the next write makes it anew
+		if errs := made.Write(t.Context(), all); sinktest.Verdicts(4, errs) != "uuuu" { // the next write makes it anew
 			t.Fatal(errs)
 		}
 	}
@@ -280,8 +264,8 @@ func TestStream(t *testing.T) {
 		t.Errorf("%v: %+v", err, st.CachedInfo())
 	}
 	// Another stream takes the subject than the one that must keep it: that can be mended, so nothing is rejected.
-	errs = open(t, fmt.Sprintf("{servers: %q, subject: 'a.{name}', stream: {name: other}}", s.ClientURL())).Write(t.Context(), events(t, "x", 1))
-	if v := verdicts(1, errs); v != "u" {
+	errs = open(t, fmt.Sprintf("{servers: %q, subject: 'a.{name}', stream: {name: other}}", s.ClientURL())).Write(t.Context(), sinktest.Events(t, "x", 1, 20))
+	if v := sinktest.Verdicts(1, errs); v != "u" {
 		t.Errorf("got %s: %v", v, errs)
 	}
 }
@@ -302,12 +286,12 @@ func TestRefused(t *testing.T) {
 			t.Cleanup(func() { _ = conn.Close() })
 		}
 	}()
-	if errs := sink.Write(ctx, events(t, "web", 2)); verdicts(2, errs) != "uu" {
+	if errs := sink.Write(ctx, sinktest.Events(t, "web", 2, 20)); sinktest.Verdicts(2, errs) != "uu" {
 		t.Errorf("got %v", errs)
 	}
 	_ = l.Close()
-	errs := sink.Write(t.Context(), events(t, "web", 2))
-	if verdicts(2, errs) != "uu" || plugins.RetryAfter(errs[0]) != 0 || !strings.Contains(errs[0].Error(), "refused") {
+	errs := sink.Write(t.Context(), sinktest.Events(t, "web", 2, 20))
+	if sinktest.Verdicts(2, errs) != "uu" || plugins.RetryAfter(errs[0]) != 0 || !strings.Contains(errs[0].Error(), "refused") {
 		t.Errorf("got %v", errs)
 	}
 }

@@ -2,16 +2,12 @@ package otlp_test
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/logs/v1"
 	"go.uber.org/goleak"
@@ -21,11 +17,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/otlp"
-	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -162,54 +156,7 @@ func both(t *testing.T, test func(t *testing.T, r *receiver, config string)) {
 	})
 }
 
-func env() plugins.Env {
-	return plugins.Env{Name: "logs", Cluster: "test", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}
-}
-
 func open(t *testing.T, config string) plugins.Sink {
 	t.Helper()
-	f := otlp.Factory()
-	if problems := f.Check(plugintest.Node(t, config)); problems != nil {
-		t.Fatal(problems)
-	}
-	sink, err := f.Open(t.Context(), plugintest.Node(t, config), env())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := sink.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
-	return sink
-}
-
-// events returns n events, each of an object of its own, whose data has about size bytes.
-func events(t testing.TB, n, size int) []event.Event {
-	t.Helper()
-	all := make([]event.Event, n)
-	for i := range all {
-		d := &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Pod(t, fmt.Sprintf("web-%d", i), i+1, size), Seen: time.Unix(1, 0)}
-		all[i] = event.New(d, "r", 0, event.Payload(d))
-	}
-	return all
-}
-
-// verdicts spells what Write said: d delivered, r rejected, u unavailable.
-func verdicts(n int, errs []error) string {
-	if errs == nil {
-		errs = make([]error, n)
-	}
-	var s strings.Builder
-	for _, err := range errs {
-		switch {
-		case err == nil:
-			s.WriteByte('d')
-		case plugins.IsRejected(err):
-			s.WriteByte('r')
-		default:
-			s.WriteByte('u')
-		}
-	}
-	return s.String()
+	return sinktest.Open(t, otlp.Factory(), config)
 }

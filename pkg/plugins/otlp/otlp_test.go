@@ -21,20 +21,21 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/otlp"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
 func TestContract(t *testing.T) {
 	both(t, func(t *testing.T, _ *receiver, config string) {
-		plugintest.RunSink(t, plugintest.Sink{Factory: otlp.Factory(), Config: config + "}", Env: env()})
+		plugintest.RunSink(t, plugintest.Sink{Factory: otlp.Factory(), Config: config + "}", Env: sinktest.Env("bus")})
 	})
 }
 
 // TestRecord: what a record says about an event, its object and its cluster.
 func TestRecord(t *testing.T) {
 	both(t, func(t *testing.T, r *receiver, config string) {
-		e := events(t, 1, 10)[0]
+		e := sinktest.Events(t, "web", 1, 10)[0]
 		e.Redelivered, e.Type = true, "a\xffb"
-		if errs := open(t, config+", headers: {Authorization: s3cret}}").Write(t.Context(), []event.Event{e, events(t, 2, 10)[1]}); errs != nil {
+		if errs := open(t, config+", headers: {Authorization: s3cret}}").Write(t.Context(), []event.Event{e, sinktest.Events(t, "web", 2, 10)[1]}); errs != nil {
 			t.Fatal(errs)
 		}
 		if r.headers.Get("Authorization") != "s3cret" || len(r.requests) != 1 || len(r.requests[0].GetResourceLogs()) != 1 {
@@ -77,7 +78,7 @@ func TestVerdicts(t *testing.T) {
 	}
 	fails := func(err error) func(ask) (answer, error) { return func(ask) (answer, error) { return nil, err } }
 	both(t, func(t *testing.T, r *receiver, config string) {
-		sink, all := open(t, config+", maxEvents: 4}"), events(t, 8, 10)
+		sink, all := open(t, config+", maxEvents: 4}"), sinktest.Events(t, "web", 8, 10)
 		bad := all[2].ID
 		for _, test := range []struct {
 			name, want, says string
@@ -119,14 +120,14 @@ func TestVerdicts(t *testing.T) {
 				r.set(test.refuse)
 				r.asked, r.requests = 0, nil
 				errs := sink.Write(t.Context(), all)
-				if v := verdicts(8, errs); v != test.want || r.asked != test.asked {
+				if v := sinktest.Verdicts(8, errs); v != test.want || r.asked != test.asked {
 					t.Fatalf("%s after %d requests, want %s after %d: %v", v, r.asked, test.want, test.asked, errs)
 				}
 				if test.name != "a warning" && len(r.ids()) != strings.Count(test.want, "d") {
 					t.Errorf("%d records are kept", len(r.ids()))
 				}
 				for _, err := range errs {
-					if err != nil && (!strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), `otlp "logs": http://127.0.0.1:`) ||
+					if err != nil && (!strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), `otlp "bus": http://127.0.0.1:`) ||
 						strings.Contains(err.Error(), "s3cret") || plugins.RetryAfter(err) != test.after) {
 						t.Errorf("got %v, after %v", err, plugins.RetryAfter(err))
 					}
@@ -145,7 +146,7 @@ func TestExhausted(t *testing.T) {
 		return nil, nil
 	}}
 	at, _ := serveGRPC(t, r, "127.0.0.1:0")
-	if errs := open(t, "endpoint: http://"+at).Write(t.Context(), events(t, 10, 10)); errs != nil || len(r.ids()) != 10 {
+	if errs := open(t, "endpoint: http://"+at).Write(t.Context(), sinktest.Events(t, "web", 10, 10)); errs != nil || len(r.ids()) != 10 {
 		t.Errorf("%d records: %v", len(r.ids()), errs)
 	}
 }
@@ -154,14 +155,14 @@ func TestExhausted(t *testing.T) {
 func TestAway(t *testing.T) {
 	r := &receiver{}
 	at, stop := serveGRPC(t, r, "127.0.0.1:0")
-	sink, all := open(t, "{endpoint: 'http://"+at+"'}"), events(t, 30, 10)
+	sink, all := open(t, "{endpoint: 'http://"+at+"'}"), sinktest.Events(t, "web", 30, 10)
 	if errs := sink.Write(t.Context(), all[:10]); errs != nil {
 		t.Fatal(errs)
 	}
 	stop()
 	for range 3 {
 		errs := sink.Write(t.Context(), all[10:20])
-		if v := verdicts(10, errs); v != strings.Repeat("u", 10) || !strings.Contains(errs[0].Error(), "http://127.0.0.1:") {
+		if v := sinktest.Verdicts(10, errs); v != strings.Repeat("u", 10) || !strings.Contains(errs[0].Error(), "http://127.0.0.1:") {
 			t.Fatalf("got %s: %v", v, errs)
 		}
 	}
@@ -171,7 +172,7 @@ func TestAway(t *testing.T) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for errs := sink.Write(ctx, all[10:]); errs != nil; errs = sink.Write(ctx, all[10:]) {
-		if v := verdicts(20, errs); v != strings.Repeat("u", 20) || ctx.Err() != nil {
+		if v := sinktest.Verdicts(20, errs); v != strings.Repeat("u", 20) || ctx.Err() != nil {
 			t.Fatalf("got %s: %v", v, errs)
 		}
 		<-tick.C
@@ -190,7 +191,7 @@ func TestAway(t *testing.T) {
 // TestBytes: a request has no more bytes than configured, but one event always goes.
 func TestBytes(t *testing.T) {
 	both(t, func(t *testing.T, r *receiver, config string) {
-		all := append(events(t, 5, 3_000), events(t, 1, 50_000)...)
+		all := append(sinktest.Events(t, "web", 5, 3_000), sinktest.Events(t, "web", 1, 50_000)...)
 		if errs := open(t, config+", maxBytes: 10Ki}").Write(t.Context(), all); errs != nil {
 			t.Fatal(errs)
 		}
@@ -213,14 +214,14 @@ func TestSilence(t *testing.T) {
 	defer l.Close()
 	for _, protocol := range []string{"grpc", "http"} {
 		config := fmt.Sprintf("{endpoint: 'http://%s', protocol: %s, timeout: ", l.Addr(), protocol)
-		errs := open(t, config+"50ms}").Write(t.Context(), events(t, 3, 10))
-		if v := verdicts(3, errs); v != "uuu" || !strings.Contains(errs[0].Error(), "no answer within 50ms") {
+		errs := open(t, config+"50ms}").Write(t.Context(), sinktest.Events(t, "web", 3, 10))
+		if v := sinktest.Verdicts(3, errs); v != "uuu" || !strings.Contains(errs[0].Error(), "no answer within 50ms") {
 			t.Errorf("%s: got %s: %v", protocol, v, errs)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		errs = open(t, config+"5m}").Write(ctx, events(t, 3, 10))
-		if v := verdicts(3, errs); v != "uuu" || !strings.Contains(errs[0].Error(), "context canceled") {
+		errs = open(t, config+"5m}").Write(ctx, sinktest.Events(t, "web", 3, 10))
+		if v := sinktest.Verdicts(3, errs); v != "uuu" || !strings.Contains(errs[0].Error(), "context canceled") {
 			t.Errorf("%s: got %s: %v", protocol, v, errs)
 		}
 	}
@@ -231,14 +232,14 @@ func TestHeaderFile(t *testing.T) {
 	both(t, func(t *testing.T, r *receiver, config string) {
 		file := filepath.Join(t.TempDir(), "token")
 		sink := open(t, fmt.Sprintf("%s, headers: {x-token: {file: %q}}}", config, file))
-		if errs := sink.Write(t.Context(), events(t, 1, 10)); verdicts(1, errs) != "u" || !strings.Contains(errs[0].Error(), "header x-token: read secret") {
+		if errs := sink.Write(t.Context(), sinktest.Events(t, "web", 1, 10)); sinktest.Verdicts(1, errs) != "u" || !strings.Contains(errs[0].Error(), "header x-token: read secret") {
 			t.Errorf("got %v", errs)
 		}
 		for _, token := range []string{"one", "another"} {
 			if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if errs := sink.Write(t.Context(), events(t, 1, 10)); errs != nil || r.headers.Get("X-Token") != token {
+			if errs := sink.Write(t.Context(), sinktest.Events(t, "web", 1, 10)); errs != nil || r.headers.Get("X-Token") != token {
 				t.Errorf("%v: %v", errs, r.headers)
 			}
 		}

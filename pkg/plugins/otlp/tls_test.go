@@ -14,6 +14,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/plugins/otlp"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
 // TestTLS: the receiver's certificate is checked, by a delivery as by a probe, and who vouches for it is read anew.
@@ -35,22 +36,22 @@ func TestTLS(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				errs := sink.Write(t.Context(), events(t, 1, 10))
+				errs := sink.Write(t.Context(), sinktest.Events(t, "web", 1, 10))
 				fits := func() bool {
 					return test.want == "" && errs == nil || errs != nil && test.want != "" && strings.Contains(errs[0].Error(), test.want)
 				}
 				for try := 0; !fits() && try < 20; try++ { // gRPC tells how the last connection failed, not this one
-					errs = sink.Write(t.Context(), events(t, 1, 10))
+					errs = sink.Write(t.Context(), sinktest.Events(t, "web", 1, 10))
 				}
-				if test.want == "" && errs != nil || test.want != "" && (verdicts(1, errs) != "u" || !strings.Contains(errs[0].Error(), test.want)) {
+				if test.want == "" && errs != nil || test.want != "" && (sinktest.Verdicts(1, errs) != "u" || !strings.Contains(errs[0].Error(), test.want)) {
 					t.Errorf("got %v, want %q", errs, test.want)
 				}
 				if err := otlp.Factory().Probe(t.Context(), plugintest.Node(t, config)); (err == nil) != (test.want == "") {
 					t.Errorf("the probe says %v", err)
 				}
 			}
-			errs := open(t, nobody).Write(t.Context(), events(t, 1, 10))
-			if verdicts(1, errs) != "u" || !strings.Contains(errs[0].Error(), "unknown authority") {
+			errs := open(t, nobody).Write(t.Context(), sinktest.Events(t, "web", 1, 10))
+			if sinktest.Verdicts(1, errs) != "u" || !strings.Contains(errs[0].Error(), "unknown authority") {
 				t.Errorf("got %v", errs)
 			}
 		})

@@ -1,0 +1,112 @@
+package kafka_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+
+	"github.com/deltarouter/deltarouter/pkg/plugins/kafka"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/sinktest"
+)
+
+// admitted lets a client in whatever the sink's mechanism is.
+func admitted() kgo.Opt { return kgo.SASL(plain.Auth{User: "reader", Pass: "r"}.AsMechanism()) }
+
+// TestSASL: with each mechanism a wrong password is unavailable, is not shown, and one that is mended is used by the next connection.
+func TestSASL(t *testing.T) {
+	for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
+		t.Run(mechanism, func(t *testing.T) {
+			c := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "reader", "r"), kfake.Superuser(strings.ToUpper(mechanism), "router", "s3cret"))
+			secret := sinktest.File(t, "password", "s3cret-0ld")
+			more := fmt.Sprintf(", sasl: {mechanism: %s, user: router, password: {file: %q}}", mechanism, secret)
+			sink, all := open(t, c, ", timeout: 500ms"+more), sinktest.Events(t, "web", 3, 20)
+			for _, want := range []string{"EOF", "sasl.password: read secret"} { // a fake ends the connection; Kafka says why
+				sinktest.Complains(t, sink, all, want)
+				err := kafka.Factory().Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more)))
+				if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+					t.Errorf("the probe says %v", err)
+				}
+				if want == "EOF" {
+					if err := os.Remove(secret); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			sinktest.Write(t, secret, "s3cret\n")
+			sinktest.Insist(t, sink, all)
+			if err := kafka.Factory().Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more))); err != nil {
+				t.Errorf("the probe says %v", err)
+			}
+			consume(t, c, 3, admitted())
+		})
+	}
+}
+
+// TestDenied: why Kafka does not let the router in, or let it write, is said.
+func TestDenied(t *testing.T) {
+	c, all := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "router", "s3cret")), sinktest.Events(t, "web", 2, 20)
+	says := "Authentication failed: Invalid username or password"
+	c.ControlKey(int16(kmsg.SASLAuthenticate), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		answer := request.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		answer.ErrorCode, answer.ErrorMessage = kerr.SaslAuthenticationFailed.Code, &says
+		return answer, nil, true
+	})
+	more := ", sasl: {mechanism: plain, user: router, password: s3cret}"
+	sinktest.Complains(t, open(t, c, ", timeout: 500ms"+more), all, "SASL_AUTHENTICATION_FAILED")
+	if err := kafka.Factory().Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more))); err == nil || !strings.Contains(err.Error(), "SASL_AUTHENTICATION_FAILED") {
+		t.Errorf("the probe says %v", err)
+	}
+
+	c = fake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.User("PLAIN", "router", "s3cret"))
+	sinktest.Complains(t, open(t, c, ", timeout: 500ms"+more), all, "AUTHORIZATION_FAILED")
+}
+
+// TestTLS: the brokers' certificate is checked, the router shows its own, and files are read anew for each connection.
+func TestTLS(t *testing.T) {
+	a, other := sinktest.NewAuthority(t), sinktest.NewAuthority(t)
+	c := fake(t, kfake.TLS(a.Server(time.Hour, a)))
+	expired := fake(t, kfake.TLS(a.Server(-time.Hour, a)))
+	all, ca := sinktest.Events(t, "web", 2, 20), sinktest.File(t, "ca", a.PEM)
+	for _, test := range []struct {
+		name string
+		at   *kfake.Cluster
+		tls  string
+		want string
+	}{
+		{"no TLS", c, "", "is TLS missing?"},
+		{"nobody vouches", c, ", tls: {" + a.Files() + "}", "certificate signed by unknown authority"},
+		{"another authority", c, fmt.Sprintf(", tls: {ca: {file: %q}, %s}", sinktest.File(t, "ca", other.PEM), a.Files()), "certificate signed by unknown authority"},
+		{"another name", c, fmt.Sprintf(", tls: {ca: {file: %q}, serverName: elsewhere, %s}", ca, a.Files()), "match elsewhere"},
+		{"no own", c, fmt.Sprintf(", tls: {ca: {file: %q}}", ca), "certificate required"},
+		{"its own of another authority", c, fmt.Sprintf(", tls: {ca: {file: %q}, %s}", ca, other.Files()), "tls: "},
+		{"no PEM", c, fmt.Sprintf(", tls: {ca: {file: %q}}", sinktest.File(t, "ca", "s3cret")), "tls.ca: no PEM certificate"},
+		{"expired", expired, fmt.Sprintf(", tls: {ca: {file: %q}, %s}", ca, a.Files()), "expired"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			sinktest.Complains(t, open(t, test.at, ", timeout: 500ms"+test.tls), all, test.want)
+			if err := kafka.Factory().Probe(t.Context(), plugintest.Node(t, config(test.at.ListenAddrs()[0], test.tls))); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the probe says %v, want %q", err, test.want)
+			}
+		})
+	}
+	mended := sinktest.File(t, "ca", other.PEM)
+	more := fmt.Sprintf(", tls: {ca: {file: %q}, %s}", mended, a.Files())
+	sink := open(t, c, ", timeout: 500ms"+more)
+	sinktest.Complains(t, sink, all, "unknown authority")
+	sinktest.Write(t, mended, a.PEM)
+	sinktest.Insist(t, sink, all)
+	if err := kafka.Factory().Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more))); err != nil {
+		t.Errorf("the probe says %v", err)
+	}
+	consume(t, c, 2, kgo.DialTLSConfig(a.Client()))
+}

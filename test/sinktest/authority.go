@@ -1,0 +1,107 @@
+package sinktest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+)
+
+// Authority vouches for certificates.
+type Authority struct {
+	PEM string // its own certificate
+
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// NewAuthority makes one, which nobody knows.
+func NewAuthority(t testing.TB) *Authority {
+	t.Helper()
+	a := &Authority{t: t, key: newKey(t)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-3 * time.Hour), NotAfter: time.Now().Add(3 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	a.PEM = encode("CERTIFICATE", der)
+	return a
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func encode(kind string, der []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+}
+
+// Issue makes a certificate of 127.0.0.1 that is good for that long (negative: it has expired), and its key.
+func (a *Authority) Issue(last time.Duration) (cert, key string) {
+	a.t.Helper()
+	own := newKey(a.t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-2 * time.Hour),
+		NotAfter: time.Now().Add(last), KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &own.PublicKey, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(own)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return encode("CERTIFICATE", der), encode("PRIVATE KEY", secret)
+}
+
+// Server returns the settings of a server whose certificate is good for that long, and which asks its clients for one if clients vouches for
+// theirs.
+func (a *Authority) Server(last time.Duration, clients *Authority) *tls.Config {
+	a.t.Helper()
+	cert, key := a.Issue(last)
+	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	settings := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	if clients != nil {
+		settings.ClientAuth, settings.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+		settings.ClientCAs.AppendCertsFromPEM([]byte(clients.PEM))
+	}
+	return settings
+}
+
+// Client returns the settings of a client that trusts this authority, and shows a certificate of it.
+func (a *Authority) Client() *tls.Config {
+	settings := a.Server(time.Hour, nil)
+	settings.RootCAs = x509.NewCertPool()
+	settings.RootCAs.AppendCertsFromPEM([]byte(a.PEM))
+	return settings
+}
+
+// Files returns the keys cert and key of a configuration that shows a certificate of this authority.
+func (a *Authority) Files() string {
+	cert, key := a.Issue(time.Hour)
+	return fmt.Sprintf("cert: {file: %q}, key: {file: %q}", File(a.t, "cert", cert), File(a.t, "key", key))
+}

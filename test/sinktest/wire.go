@@ -1,0 +1,113 @@
+package sinktest
+
+import (
+	"net"
+	"sync"
+	"testing"
+)
+
+// Wire stands between a sink and a server, and can be cut. It is safe for concurrent use.
+type Wire struct {
+	net.Listener
+	mu     sync.Mutex
+	target string
+	silent bool // what the server says is swallowed
+	conns  map[net.Conn]bool
+	dialed int
+	all    sync.WaitGroup
+}
+
+// NewWire listens on an address of its own, and leads to target.
+func NewWire(t testing.TB, target string) *Wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &Wire{Listener: l, target: target, conns: map[net.Conn]bool{}}
+	w.all.Go(w.accept)
+	t.Cleanup(func() {
+		_ = l.Close()
+		w.Cut("")
+		w.all.Wait()
+	})
+	return w
+}
+
+// Cut ends the connections there are, and leads those that come to another server; to none if it is empty: they end at once.
+func (w *Wire) Cut(target string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.target, w.silent = target, false
+	for conn := range w.conns {
+		_ = conn.Close()
+	}
+	clear(w.conns)
+}
+
+// Mute swallows what the server says from now on.
+func (w *Wire) Mute() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.silent = true
+}
+
+// Dials returns how many connections there have been.
+func (w *Wire) Dials() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dialed
+}
+
+func (w *Wire) accept() {
+	for {
+		near, err := w.Accept()
+		if err != nil {
+			return
+		}
+		w.mu.Lock()
+		w.dialed++
+		target := w.target
+		w.mu.Unlock()
+		far, err := net.Dial("tcp", target)
+		if target == "" || err != nil {
+			_ = near.Close()
+			continue
+		}
+		w.mu.Lock()
+		if w.target != target { // it was cut meanwhile
+			_, _ = near.Close(), far.Close()
+		}
+		w.conns[near], w.conns[far] = true, true
+		w.mu.Unlock()
+		w.all.Go(func() { w.copy(far, near, false) })
+		w.all.Go(func() { w.copy(near, far, true) })
+	}
+}
+
+func (w *Wire) copy(to, from net.Conn, mutable bool) {
+	defer to.Close()
+	defer from.Close()
+	b := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(b)
+		w.mu.Lock()
+		drop := mutable && w.silent
+		w.mu.Unlock()
+		if !drop {
+			if _, err := to.Write(b[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Target returns where connections lead.
+func (w *Wire) Target() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.target
+}
