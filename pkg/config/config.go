@@ -129,7 +129,7 @@ type Route struct {
 	For      time.Duration `yaml:"for" min:"1s" doc:"How long the condition of when must hold until it is told as entered. With on: deleted, how long an object must be gone."`
 	Every    time.Duration `yaml:"every" min:"1s" doc:"How often it is told again, as repeat, that the condition of when still holds. Absent: once."`
 	Check    time.Duration `yaml:"check" min:"1s" doc:"How often when is evaluated anew for every object, whatever changes: for conditions with now."`
-	Limit    *Limit        `yaml:"limit" doc:"How often a key is delivered. What is more is counted, and the next one that is delivered says how many, as suppressed. What tells that a condition ended is always delivered."`
+	Limit    *Limit        `yaml:"limit" doc:"How often a key is delivered. What is more is counted, and the next one that is delivered says how many, as suppressed. What the handler makes no event of does not count. What tells that a condition ended is always delivered."`
 	Debounce Debounce      `yaml:"debounce" doc:"How long nothing may happen to an object, or under the key of the route, until its net change is delivered."`
 	MaxAge   time.Duration `yaml:"maxAge" min:"1s" doc:"How old a change may be that is delivered. What is older is a dead letter, or is dropped if onFailure says so. Absent: of any age."`
 }

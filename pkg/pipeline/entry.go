@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/rules"
 )
 
 // id names what is owed in order: an object of a source, or, with an empty source, a key of the route's own.
@@ -40,8 +41,9 @@ type entry struct {
 	rested       bool // it was taken before: its lane does not wait for more because of it
 	unlimited    bool // the limit was not asked yet, and is when it is taken, by limitKey
 	limitKey     string
-	group        *entry // the last of those that are taken as one; nil: it is taken by itself
-	letter       uint64 // the dead letter that it comes from; 0: none
+	pass         *rules.Pass // of the limit, which takes it back if nothing comes of the entry; nil: it does not
+	group        *entry      // the last of those that are taken as one; nil: it is taken by itself
+	letter       uint64      // the dead letter that it comes from; 0: none
 	work         *work
 
 	// For the checkpoint, see changes.

@@ -168,6 +168,8 @@ func (q *queue) compact(object *slot, st stage) (folded, uncounted int) {
 		case keepNone:
 			after := n.links[byObject].next
 			uncounted += e.uncounted() + n.uncounted()
+			q.unspend(e)
+			q.unspend(n)
 			q.remove(n)
 			q.remove(e)
 			folded += 2
@@ -235,6 +237,9 @@ func (q *queue) merge(a, b *entry, d *event.Delta) *entry {
 		b.since = a.since
 	}
 	q.setDelta(stays, d)
+	if stays.pass = b.pass; b.pass == nil {
+		stays.pass = a.pass
+	}
 	stays.unseen, stays.counted = b.unseen, a.counted && b.counted
 	stays.unlimited, stays.limitKey = a.unlimited && b.unlimited, b.limitKey
 	q.changes.note(stays)

@@ -19,7 +19,8 @@ import (
 //
 // It is asked about a delta that the filter wants, before that is owed. Of a route that waits for more (Debounce, Grouped) it is asked
 // when what waits is taken for the first time: about the net change of an object, or about a group as a whole, which counts as all its
-// deltas. Dead letters that are delivered again are not subject to it, nor is what the filter or a key failed on.
+// deltas. What the handler makes no event of, or what folds to nothing, does not count: another may come in its place, and how many were
+// suppressed is told by that. That is forgotten of what is owed when the router ends or the route changes: it counts then. Dead letters that are delivered again are not subject to it, nor is what the filter or a key failed on.
 type Limit struct {
 	// Key names what is counted; nil: the object. An error that wraps expr.ErrAbsent means that the object has no key of that kind, and is
 	// counted by itself; any other error rejects the delta.
@@ -68,38 +69,63 @@ func (r *route) limitsLater(d *event.Delta) bool {
 
 // wouldOwe is asked, under the lock, whether d may be owed, or else is suppressed. It returns d, or what is to be owed in its place. This
 // is the one place where that is decided before something is owed. Left is owed if what it ends was, so it always may.
-func (r *route) wouldOwe(d *event.Delta, limitKey string) (owed *event.Delta, ok bool) {
+func (r *route) wouldOwe(d *event.Delta, limitKey string) (owed *event.Delta, pass *rules.Pass, ok bool) {
 	if !r.cfg.Limit.on() || r.limitsLater(d) || d.Op == event.Left {
-		return d, true
+		return d, nil, true
 	}
 	return r.allow(d, limitKey, 1)
 }
 
 // allow asks the limit about n deltas that d is the last of. It is called under the lock.
-func (r *route) allow(d *event.Delta, limitKey string, n int) (owed *event.Delta, ok bool) {
-	suppressed, ok := r.limit.Allow(limitKey, n, r.now())
-	if !ok {
+func (r *route) allow(d *event.Delta, limitKey string, n int) (owed *event.Delta, pass *rules.Pass, ok bool) {
+	pass = r.limit.Allow(limitKey, n, r.now())
+	if pass == nil {
 		r.count.suppressed.Add(float64(n))
-		return nil, false
+		return nil, nil, false
 	}
 	if forgotten := r.limit.TakeForgotten(); forgotten > 0 {
 		r.count.errors("limit_keys").Add(float64(forgotten))
 	}
-	if suppressed == 0 {
-		return d, true
+	if pass.Suppressed == 0 {
+		return d, pass, true
 	}
 	owes := *d
-	owes.Suppressed += suppressed
-	return &owes, true
+	owes.Suppressed += pass.Suppressed
+	return &owes, pass, true
 }
 
 // pass is asked, under the lock, about what is taken for the first time.
 func (r *route) pass(last *entry, n int) bool {
-	d, ok := r.allow(last.delta, last.limitKey, n)
-	if ok && d != last.delta {
+	d, pass, ok := r.allow(last.delta, last.limitKey, n)
+	if last.pass = pass; ok && d != last.delta {
 		r.q.setDelta(last, d)
 	}
 	return ok
+}
+
+// unspent is a pass of which nothing came.
+type unspent struct {
+	pass       *rules.Pass
+	suppressed int // what the delta would have told
+}
+
+// unspend notes that nothing comes of e.
+func (q *queue) unspend(e *entry) {
+	if e.pass != nil {
+		q.unspent = append(q.unspent, unspent{e.pass, e.delta.Suppressed})
+	}
+}
+
+// giveBack gives back to the limit what is unspent, the last one first: see [rules.Limit.Return]. It is called under the lock, in the step
+// that makes it so.
+func (r *route) giveBack() {
+	for _, u := range slices.Backward(r.q.unspent) {
+		if r.limit != nil && r.cfg.Limit.on() {
+			r.limit.Return(u.pass, u.suppressed, r.now())
+		}
+	}
+	clear(r.q.unspent)
+	r.q.unspent = r.q.unspent[:0]
 }
 
 // suppress counts a delta that is not owed.

@@ -20,6 +20,7 @@ type queue struct {
 	ready    lanes // those that can be taken
 	readyLen int   // the deltas in them
 	delayed  delays
+	unspent  []unspent
 	gated    lanes
 	shape    shape
 	now      time.Time // of the last wake

@@ -168,8 +168,9 @@ func (r *route) append(d *event.Delta, v *verdict) {
 		r.signal()
 	}
 	spills, unseen, edge := r.spills(), v.unseen || v.err != nil, isEdge(d.Op)
+	var pass *rules.Pass
 	if !unseen && (spills || r.settled || edge) {
-		owed, ok := r.wouldOwe(d, v.limitKey)
+		owed, may, ok := r.wouldOwe(d, v.limitKey)
 		if !ok {
 			r.count.matched.Inc()
 			if edge && r.level != nil {
@@ -177,18 +178,18 @@ func (r *route) append(d *event.Delta, v *verdict) {
 			}
 			return
 		}
-		d = owed
+		d, pass = owed, may
 	}
 	switch {
 	case spills:
 		r.spill(d, unseen)
 	case !r.settled: // filter and keys are asked later, and anew: the order of the deltas counts
 		e := r.q.addPending(d)
-		e.unseen = !edge || unseen
+		e.unseen, e.pass = !edge || unseen, pass
 		r.overflow(e)
 	default:
 		e := r.q.addPending(d)
-		e.unlimited = !unseen && r.limitsLater(d)
+		e.unlimited, e.pass = !unseen && r.limitsLater(d), pass
 		r.place(e, v)
 	}
 }
@@ -238,6 +239,7 @@ func errorKind(err error) string {
 
 // changed is called, under the lock, after the queue changed.
 func (r *route) changed() {
+	r.giveBack()
 	owed := r.q.owed()
 	r.count.depth.Set(float64(owed))
 	if n := r.q.tail.n; n != r.shown {

@@ -68,8 +68,8 @@ func (r *route) limited(e *entry, v *verdict) bool {
 		return false
 	}
 	r.q.changes.note(e)
-	d, ok := r.wouldOwe(e.delta, v.limitKey)
-	if ok && d != e.delta {
+	d, pass, ok := r.wouldOwe(e.delta, v.limitKey)
+	if e.pass = pass; ok && d != e.delta {
 		r.q.setDelta(e, d)
 	}
 	return !ok

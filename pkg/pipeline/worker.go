@@ -287,6 +287,9 @@ func (w *worker) ack(e *entry, now time.Time) {
 	if e.letter != 0 {
 		w.acked = append(w.acked, e.letter)
 	}
+	if e.work.handled && len(e.work.events) == 0 && e.work.outcome == dropped {
+		w.q.unspend(e)
+	}
 	w.q.remove(e)
 }
 

@@ -36,6 +36,16 @@ type Limit struct {
 
 	dirty  map[string]*bucket // what changed since it was handed over; nil: forgotten
 	forgot int                // for want of room
+	passes uint64
+}
+
+// Pass is that something of a key may pass.
+type Pass struct {
+	Suppressed int // how many of the key were suppressed since the last that passed
+
+	bucket     *bucket
+	id, before uint64 // of this pass and of the one before it; 0: none
+	every      time.Duration
 }
 
 // bucket is what is known of a key. full is when Burst may pass at once: each that passes moves it on by Every, and may not move it more
@@ -45,7 +55,8 @@ type bucket struct {
 	full       time.Duration
 	asked      time.Duration
 	suppressed int
-	saved      bool // it was handed over
+	saved      bool   // it was handed over
+	last       uint64 // the id of the last Pass; 0: it is not known
 	prev, next *bucket
 }
 
@@ -73,7 +84,7 @@ func (l *Limit) Configure(cfg LimitConfig, now time.Time) {
 	latest := l.at(now) + l.span()
 	for _, b := range l.keys {
 		if b.full > latest {
-			b.full = latest
+			b.full, b.last = latest, 0
 			l.dirty[b.key] = b
 		}
 	}
@@ -89,9 +100,8 @@ func (l *Limit) span() time.Duration {
 
 func (l *Limit) at(now time.Time) time.Duration { return now.Sub(l.base) }
 
-// Allow reports whether n that come as one may pass, and how many of the key were suppressed since the last that passed. If they may not,
-// they are counted: all n.
-func (l *Limit) Allow(key string, n int, now time.Time) (suppressed int, ok bool) {
+// Allow returns a Pass if n that come as one may pass. nil: they may not, and are counted: all n.
+func (l *Limit) Allow(key string, n int, now time.Time) (pass *Pass) {
 	at := l.at(now)
 	l.expire(at)
 	b := l.keys[key]
@@ -100,15 +110,39 @@ func (l *Limit) Allow(key string, n int, now time.Time) (suppressed int, ok bool
 	}
 	b.list(l).remove(b)
 	full := max(b.full, at) + l.cfg.Every
-	if ok = full-at <= l.span(); ok {
-		suppressed, b.suppressed, b.full = b.suppressed, 0, full
+	if full-at <= l.span() {
+		l.passes++
+		pass = &Pass{Suppressed: b.suppressed, bucket: b, id: l.passes, before: b.last, every: l.cfg.Every}
+		b.suppressed, b.full, b.last = 0, full, l.passes
 	} else {
 		b.suppressed += n
 	}
 	b.asked = at
 	b.list(l).push(b)
 	l.dirty[key] = b
-	return suppressed, ok
+	return pass
+}
+
+// Return takes back a Pass of which nothing came, and with it that so many were suppressed, which nobody was told. Another may pass in
+// its place, unless there was one since that has not been taken back: then it is lost, because that one may have come too early without it.
+func (l *Limit) Return(p *Pass, suppressed int, now time.Time) {
+	at, b := l.at(now), p.bucket
+	if l.keys[b.key] != b { // it was forgotten
+		if suppressed == 0 {
+			return
+		}
+		if b = l.keys[b.key]; b == nil {
+			b = l.add(p.bucket.key)
+		}
+	}
+	b.list(l).remove(b)
+	if b.last == p.id {
+		b.full, b.last = b.full-p.every, p.before
+	}
+	b.suppressed += suppressed
+	b.asked = at
+	b.list(l).push(b)
+	l.dirty[b.key] = b
 }
 
 // Len returns how many keys are known.

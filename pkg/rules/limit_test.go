@@ -14,6 +14,15 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
+// allow asks a limit, and returns what it tells.
+func allow(l *rules.Limit, key string, n int, now time.Time) (suppressed int, ok bool) {
+	pass := l.Allow(key, n, now)
+	if pass == nil {
+		return 0, false
+	}
+	return pass.Suppressed, true
+}
+
 func TestLimit(t *testing.T) {
 	type step struct {
 		at         time.Duration
@@ -60,7 +69,7 @@ func TestLimit(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l := rules.NewLimit(tt.cfg, start)
 			for i, s := range tt.steps {
-				suppressed, ok := l.Allow(s.key, 1, start.Add(s.at))
+				suppressed, ok := allow(l, s.key, 1, start.Add(s.at))
 				if ok != s.ok || suppressed != s.suppressed {
 					t.Errorf("step %d: %v, %d suppressed, want %v, %d", i, ok, suppressed, s.ok, s.suppressed)
 				}
@@ -97,7 +106,7 @@ func TestLimitForgets(t *testing.T) {
 	}
 	now = now.Add(25 * time.Hour)
 	l.Allow("other", 1, now)
-	if suppressed, ok := l.Allow("0", 1, now); !ok || suppressed != 0 {
+	if suppressed, ok := allow(l, "0", 1, now); !ok || suppressed != 0 {
 		t.Errorf("after a day it is told that %d were suppressed", suppressed)
 	}
 }
@@ -136,11 +145,11 @@ func TestLimitClock(t *testing.T) {
 			}
 		}
 		if tt.wait > 0 {
-			if _, ok := next.Allow("a", 1, tt.now.Add(tt.wait-1)); ok {
+			if _, ok := allow(next, "a", 1, tt.now.Add(tt.wait-1)); ok {
 				t.Errorf("%s: it may pass too early", tt.name)
 			}
 		}
-		if _, ok := next.Allow("a", 1, tt.now.Add(tt.wait)); !ok {
+		if _, ok := allow(next, "a", 1, tt.now.Add(tt.wait)); !ok {
 			t.Errorf("%s: it has to wait for more than %v", tt.name, tt.wait)
 		}
 	}
@@ -156,10 +165,10 @@ func TestLimitConfigure(t *testing.T) {
 	if n := len(l.Dirty(start)); n != 1 {
 		t.Errorf("%d records changed", n)
 	}
-	if _, ok := l.Allow("a", 1, start.Add(59*time.Second)); ok {
+	if _, ok := allow(l, "a", 1, start.Add(59*time.Second)); ok {
 		t.Error("it may pass at once")
 	}
-	if suppressed, ok := l.Allow("a", 1, start.Add(time.Minute)); !ok || suppressed != 2 {
+	if suppressed, ok := allow(l, "a", 1, start.Add(time.Minute)); !ok || suppressed != 2 {
 		t.Errorf("after the new time: %v, %d suppressed", ok, suppressed)
 	}
 }
@@ -192,6 +201,13 @@ func TestLimitModel(t *testing.T) {
 		l := rules.NewLimit(cfg, now)
 		disk := map[string][]byte{}
 		passed, waiting := map[string][]time.Time{}, map[string]int{}
+		type open struct { // that something may pass, of which it is not known yet whether it comes to anything
+			pass *rules.Pass
+			key  string
+			at   time.Time
+		}
+		var opened []open
+		unsure := map[string]bool{} // a pass was taken back after another one, or is lost: more could pass than may
 		savedPassed, savedWaiting := map[string][]time.Time{}, map[string]int{}
 		cut := func() {
 			for _, r := range l.Dirty(now) {
@@ -205,6 +221,7 @@ func TestLimitModel(t *testing.T) {
 		}
 		restart := func() {
 			passed, waiting = copyTimes(savedPassed), maps.Clone(savedWaiting)
+			opened = nil
 			l = rules.NewLimit(cfg, now)
 			for _, key := range slices.Sorted(maps.Keys(disk)) {
 				if err := l.Restore(rules.Record{Key: key, Value: disk[key]}, now); err != nil {
@@ -214,25 +231,39 @@ func TestLimitModel(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 8000).Draw(t, "ms")) * time.Millisecond)
-			switch rapid.IntRange(0, 12).Draw(t, "what") {
+			switch rapid.IntRange(0, 14).Draw(t, "what") {
 			case 0:
 				cut()
 			case 1:
 				restart()
+			case 2, 3:
+				if len(opened) == 0 {
+					continue
+				}
+				i := rapid.IntRange(0, len(opened)-1).Draw(t, "which")
+				o := opened[i]
+				opened = slices.Delete(opened, i, i+1)
+				l.Return(o.pass, o.pass.Suppressed, now)
+				waiting[o.key] += o.pass.Suppressed
+				times := passed[o.key]
+				at := slices.Index(times, o.at)
+				unsure[o.key] = unsure[o.key] || at < len(times)-1
+				passed[o.key] = slices.Delete(times, at, at+1)
 			default:
 				key := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key")
 				n := rapid.IntRange(1, 3).Draw(t, "n")
-				suppressed, ok := l.Allow(key, n, now)
-				if !ok {
+				pass := l.Allow(key, n, now)
+				if pass == nil {
 					waiting[key] += n
-					if free(passed[key], now, cfg) {
+					if free(passed[key], now, cfg) && !unsure[key] {
 						t.Fatalf("%q had to wait in vain", key)
 					}
 					continue
 				}
-				if suppressed != waiting[key] {
-					t.Fatalf("of %q %d are told to be suppressed, want %d", key, suppressed, waiting[key])
+				if pass.Suppressed != waiting[key] {
+					t.Fatalf("of %q %d are told to be suppressed, want %d", key, pass.Suppressed, waiting[key])
 				}
+				opened = append(opened, open{pass, key, now})
 				waiting[key] = 0
 				passed[key] = append(passed[key], now)
 				within(t, key, passed[key], cfg)
@@ -267,6 +298,48 @@ func copyTimes(m map[string][]time.Time) map[string][]time.Time {
 		c[key] = slices.Clone(times)
 	}
 	return c
+}
+
+// TestLimitReturn: what comes to nothing does not count, and how many were suppressed is told by the next one, which may come at once.
+func TestLimitReturn(t *testing.T) {
+	l := rules.NewLimit(rules.LimitConfig{Every: 10 * time.Minute}, start)
+	first := l.Allow("a", 1, start)
+	if l.Allow("a", 1, start) != nil {
+		t.Fatal("two pass at once")
+	}
+	l.Return(first, 0, start)
+	second := l.Allow("a", 1, start.Add(time.Minute))
+	if second == nil || second.Suppressed != 1 {
+		t.Fatalf("after the first was taken back: %+v", second)
+	}
+	l.Return(second, 1, start.Add(time.Minute))
+	if third, ok := allow(l, "a", 1, start.Add(2*time.Minute)); !ok || third != 1 {
+		t.Errorf("after the second was taken back: %v, %d suppressed", ok, third)
+	}
+	if l.Return(second, 0, start.Add(2*time.Minute)); l.Allow("a", 1, start.Add(12*time.Minute-1)) != nil {
+		t.Error("what was taken back twice made room")
+	}
+
+	// One that another one came after is lost: without it that may have come too early.
+	l = rules.NewLimit(rules.LimitConfig{Every: 10 * time.Minute}, start)
+	early := l.Allow("a", 1, start)
+	if l.Allow("a", 1, start.Add(10*time.Minute)) == nil {
+		t.Fatal("it has to wait for too long")
+	}
+	if l.Return(early, 0, start.Add(10*time.Minute)); l.Allow("a", 1, start.Add(11*time.Minute)) != nil {
+		t.Error("two pass within a minute")
+	}
+
+	// Of a key that was forgotten meanwhile only what was suppressed is left.
+	l = rules.NewLimit(rules.LimitConfig{Every: time.Minute, MaxKeys: 1}, start)
+	gone, other := l.Allow("a", 1, start), l.Allow("b", 1, start)
+	l.Return(gone, 3, start)
+	if suppressed, ok := allow(l, "a", 1, start); !ok || suppressed != 3 {
+		t.Errorf("of a forgotten key: %v, %d suppressed", ok, suppressed)
+	}
+	if l.Return(other, 0, start); l.Len() != 1 {
+		t.Errorf("%d keys", l.Len())
+	}
 }
 
 func BenchmarkAllow(b *testing.B) {

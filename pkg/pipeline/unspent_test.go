@@ -1,0 +1,163 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// some is a handler that makes no event of what is called "…-none", and drops what is called "…-drop".
+var some = each(func(d *event.Delta) plugins.Result {
+	switch name := d.Key().Name; {
+	case strings.HasSuffix(name, "-none"):
+		return plugins.Result{}
+	case strings.HasSuffix(name, "-drop"):
+		return plugins.Result{Verdict: plugins.Drop}
+	}
+	return plugins.Result{Events: []plugins.Emit{{Data: fmt.Appendf(nil, `{"suppressed":%d}`, d.Suppressed)}}}
+})
+
+// TestLimitUnspent: what the handler makes no event of does not count, and how many were suppressed is told by the next one that is
+// delivered. What is delivered counts as before.
+func TestLimitUnspent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{}
+		b := start(t, pipeline.Route{Sinks: to(s), Handler: some, Limit: pipeline.Limit{Key: initials, Every: 10 * time.Minute, Burst: 2}})
+		version := 0
+		admit := func(names ...string) {
+			for _, name := range names {
+				version++
+				b.admit(delta(t, event.Updated, name, 0, version))
+			}
+			pass(time.Second)
+		}
+		admit("a1-none", "a2-drop", "a3-none") // the third is suppressed: the others may come to something when it is looked at
+		admit("a4-none")
+		admit("a5", "a6", "a7", "a8-none")
+		pass(10 * time.Minute)
+		admit("a9-drop")
+		admit("a10")
+		admit("a11")
+		equal(t, "sink", told(t, s), "a5@5 +1", "a6@6", "a10@10 +2")
+		b.balanced("route0")
+	})
+}
+
+// TestLimitRefused: what a sink refuses counts, and so does what comes to a dead letter.
+func TestLimitRefused(t *testing.T) {
+	for name, onFailure := range map[string]pipeline.OnFailure{"drop": pipeline.Drop, "dead letter": pipeline.DeadLetter} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				refusing := true
+				s := &sink{refuse: func(event.Event) error {
+					if refusing {
+						return plugins.Reject(errBad)
+					}
+					return nil
+				}}
+				b := start(t, pipeline.Route{Sinks: to(s), Handler: some, OnFailure: onFailure, Limit: pipeline.Limit{Key: initials, Every: time.Minute}})
+				b.admit(delta(t, event.Added, "a1", 0, 1))
+				pass(time.Second)
+				refusing = false
+				b.admit(delta(t, event.Added, "a2", 0, 2))
+				pass(time.Minute)
+				b.admit(delta(t, event.Added, "a3", 0, 3))
+				pass(time.Second)
+				equal(t, "sink", told(t, s), "a3@3 +1")
+			})
+		})
+	}
+}
+
+// TestLimitUnspentGroup: likewise of a group.
+func TestLimitUnspentGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{}
+		counts := handler(func(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+			results := make([]plugins.Result, len(batch))
+			if last := batch[len(batch)-1]; len(batch) > 2 {
+				results[len(batch)-1].Events = []plugins.Emit{{Data: fmt.Appendf(nil, `{"suppressed":%d}`, last.Suppressed)}}
+			}
+			return results, nil
+		})
+		b := start(t, pipeline.Route{
+			Name: "r", Sinks: to(s), Key: initials, Grouped: true, Joint: true, Handler: counts,
+			Batch: pipeline.Batch{Size: 10, Wait: time.Minute}, Limit: pipeline.Limit{Key: initials, Every: 5 * time.Minute},
+		})
+		version := 0
+		admit := func(n int) {
+			for i := range n {
+				version++
+				b.admit(delta(t, event.Updated, fmt.Sprint("a", i), 0, version))
+			}
+			pass(time.Minute)
+		}
+		admit(1)
+		admit(2)
+		admit(3)
+		admit(2)
+		admit(4)
+		pass(5 * time.Minute)
+		admit(3)
+		equal(t, "sink", told(t, s), "a2@6", "a2@15 +6")
+		b.balanced("r")
+	})
+}
+
+// TestLimitUnspentFold: that something was let through which folded to nothing does not count.
+func TestLimitUnspentFold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := make(chan struct{})
+		s := &sink{before: func(context.Context) { <-stuck }}
+		b := start(t, pipeline.Route{
+			Sinks: to(s), Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1}, Limit: pipeline.Limit{Key: initials, Every: time.Hour, Burst: 2},
+		})
+		b.admit(delta(t, event.Added, "z", 0, 1)) // holds the worker up
+		pass(time.Second)
+		b.admit(deltaOf(t, event.Added, "a1", "one", 0, 2), deltaOf(t, event.Deleted, "a1", "one", 2, 0))
+		b.admit(delta(t, event.Added, "a2", 0, 3), delta(t, event.Added, "a3", 0, 4), delta(t, event.Added, "a4", 0, 5))
+		close(stuck)
+		pass(time.Second)
+		equal(t, "sink", told(t, s), "z@1", "a2@3", "a3@4")
+		b.balanced("route0")
+	})
+}
+
+// TestLimitUnspentCrash: a cut has what is owed and what counts of one moment. After a crash what was let through counts, if nobody knew
+// yet that nothing comes of it.
+func TestLimitUnspentCrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, s := &flakyDisk{disk: disk{}}, &sink{}
+		stuck := make(chan struct{})
+		r := pipeline.Route{Name: "r", Sinks: to(s), Limit: pipeline.Limit{Key: initials, Every: time.Hour}, Batch: pipeline.Batch{Size: 1}}
+		r.Handler = handler(func(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+			if strings.HasPrefix(batch[0].Key().Name, "b") {
+				select {
+				case <-stuck:
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+			return some(ctx, batch)
+		})
+		life(t, k, r, func(b *bench) {
+			b.admit(delta(t, event.Added, "a-none", 0, 1), delta(t, event.Added, "b-none", 0, 2))
+			pass(time.Second)
+			k.cut(b)
+		})
+		close(stuck)
+		life(t, k, r, func(b *bench) {
+			pass(time.Second)
+			b.admit(delta(t, event.Added, "a1", 0, 3), delta(t, event.Added, "a2", 0, 4), delta(t, event.Added, "b1", 0, 5))
+			pass(time.Second)
+			equal(t, "sink", told(t, s), "a1@3")
+		})
+	})
+}
