@@ -128,6 +128,14 @@ func owes(id uint64, o *event.Object) string {
 	return describe("r", checkpoint.Owed{ID: id, Delta: &event.Delta{Source: "s", Op: event.Added, New: o}})
 }
 
+// fedEvent makes an event that another route made of a delta.
+func fedEvent(data string) *event.Event {
+	return &event.Event{
+		ID: "id", Type: "mine", Source: "/clusters/prod/sources/s", Subject: "ns/a", Time: seen, Data: []byte(data), Route: "first", K8sUID: "u",
+		K8sResourceVersion: "2", Redelivered: true,
+	}
+}
+
 // What a route owes comes back whole, with the resource of its source or, if there is no such source any more, the one that was saved.
 func TestOwed(t *testing.T) {
 	things := resource("example.com", "things")
@@ -138,6 +146,8 @@ func TestOwed(t *testing.T) {
 		{Source: "s", Op: event.Deleted, Old: b, Stale: true, Seen: seen},
 		{Source: "gone", Op: event.Deselected, Old: b, Seen: time.Unix(0, -5)},
 		{Source: "s", Op: event.Sync, New: b, Durable: make(chan struct{})},
+		{Source: "s", Op: event.Updated, Old: a, New: b, Seen: seen, Suppressed: 2, Event: fedEvent(`{"x":["y"]}`)},
+		{Source: "s", Op: event.Deleted, Old: b, Event: &event.Event{}},
 	}
 	path := statePath(t)
 	db := open(t, path)
@@ -183,10 +193,16 @@ func TestSecretsStayOut(t *testing.T) {
 		Watches: []checkpoint.WatchCut{{ID: "w", Put: []*event.Object{s1}}, {ID: "bare", BareOnly: true, Put: []*event.Object{object(t, others, "b", "v", "1", canary)}}},
 		Routes: []checkpoint.RouteCut{{Name: "r", Put: []checkpoint.Owed{
 			{ID: 1, Delta: &event.Delta{Op: event.Updated, Source: "s", Old: s1, New: s2}}, {ID: 2, Delta: &event.Delta{Op: event.Deleted, Source: "s", Old: s2}},
+			{ID: 3, Delta: &event.Delta{Op: event.Added, Source: "s", New: s2, Event: &event.Event{
+				ID: "fed", Type: canary, Subject: canary, Data: []byte(`{"x":"` + canary + `"}`),
+			}}},
 		}}},
 	})
 	got := dump(t, db, []string{"w", "bare"}, []string{"r"})
-	if strings.Contains(got, canary) || strings.Count(got, `"uid":"u"`) != 4 || strings.Count(got, `"name":"a"`) != 4 {
+	if strings.Contains(got, canary) || strings.Count(got, `"uid":"u"`) != 5 || strings.Count(got, `"name":"a"`) != 5 {
+		t.Error(got)
+	}
+	if !strings.Contains(got, "ID:fed Type:deltarouter.added ") || !strings.Contains(got, " Subject:ns/a ") {
 		t.Error(got)
 	}
 	if err := db.Close(); err != nil {

@@ -127,8 +127,14 @@ func describe(route string, o checkpoint.Owed) string {
 	if !d.Seen.IsZero() {
 		seen = d.Seen.UTC().Format(time.RFC3339Nano)
 	}
-	return fmt.Sprintf("route %s owes %d %s (%v %v %v) seen %s closed %q attempts %d unlimited %v suppressed %d since %d began %q repeat %d late %v\n  old %s\n  new %s\n",
-		route, o.ID, d, d.Initial, d.Stale, d.Redelivered, seen, o.Closed, o.Attempts, o.Unlimited, d.Suppressed, d.Since.UnixNano(), d.Began, d.Repeat, d.Late, text(d.Old), text(d.New))
+	fed := "-"
+	if d.Event != nil {
+		e := *d.Event
+		e.Time = e.Time.UTC()
+		fed = fmt.Sprintf("%+v %s", e, e.Data)
+	}
+	return fmt.Sprintf("route %s owes %d %s (%v %v %v) seen %s closed %q attempts %d unlimited %v suppressed %d since %d began %q repeat %d late %v\n  old %s\n  new %s\n  event %s\n",
+		route, o.ID, d, d.Initial, d.Stale, d.Redelivered, seen, o.Closed, o.Attempts, o.Unlimited, d.Suppressed, d.Since.UnixNano(), d.Began, d.Repeat, d.Late, text(d.Old), text(d.New), fed)
 }
 
 // logger collects what is logged.

@@ -31,7 +31,7 @@ func letter(t testing.TB, route, name string, at time.Time) checkpoint.Letter {
 	r := resource("", "pods")
 	return checkpoint.Letter{
 		Time: at, Route: route, Sink: "hook", Error: "HTTP 400", Attempts: 4, Unseen: name == "unseen",
-		Delta: &event.Delta{Source: "s", Op: event.Updated, Old: object(t, r, name, "u", "1", "old"), New: object(t, r, name, "u", "2", "new"), Seen: at},
+		Delta: &event.Delta{Source: "s", Op: event.Updated, Old: object(t, r, name, "u", "1", "old"), New: object(t, r, name, "u", "2", "new"), Seen: at, Event: fedEvent(`{}`)},
 	}
 }
 

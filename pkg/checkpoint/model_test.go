@@ -274,6 +274,9 @@ func drawOwed(t *rapid.T) checkpoint.Owed {
 		d.Began, d.Repeat, d.Late = rapid.StringN(0, 9, -1).Draw(t, "began"), rapid.IntRange(0, 3).Draw(t, "repeat"), rapid.Bool().Draw(t, "late")
 		d.Since = time.Unix(0, rapid.Int64Range(1, 1<<62).Draw(t, "since"))
 	}
+	if rapid.Bool().Draw(t, "fed") {
+		d.Event = fedEvent(rapid.SampledFrom([]string{`{}`, `null`, `{"x":"` + strings.Repeat("long", 100) + `"}`}).Draw(t, "data"))
+	}
 	d.Old = drawObject(t)
 	if rapid.Bool().Draw(t, "both") {
 		d.New = drawObject(t)

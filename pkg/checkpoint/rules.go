@@ -132,9 +132,10 @@ const (
 	moreUnlimited  = 1 // nothing
 	moreSuppressed = 2 // how many
 	moreCondition  = 3 // of entered and left: since when it holds, what tells it apart, how often it was told again, and whether it is late
+	moreEvent      = 4 // what another route made of the delta, see eventPayload
 )
 
-// more returns what the rules say of a delta; empty: nothing.
+// more returns what the rules, and another route, say of a delta; empty: nothing.
 func (o *Owed) more() string {
 	var f fields
 	if o.Unlimited {
@@ -158,6 +159,10 @@ func (o *Owed) more() string {
 		f.uint(moreCondition)
 		f.bytes(condition)
 	}
+	if o.Delta.Event != nil {
+		f.uint(moreEvent)
+		f.bytes(eventPayload(o.Delta))
+	}
 	if len(f) == 0 {
 		return ""
 	}
@@ -176,6 +181,10 @@ func (o *Owed) parseMore(text string) error {
 			o.Delta.Suppressed = int(min(value.uint(), math.MaxInt32))
 		case moreCondition:
 			o.parseCondition(&value)
+		case moreEvent:
+			if err := o.parseEvent(&value); err != nil {
+				return err
+			}
 		}
 		if value.err != nil {
 			return value.err

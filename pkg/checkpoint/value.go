@@ -17,8 +17,8 @@ const (
 )
 
 const (
-	// maxPayload bounds what a value may decompress to: an owed delta holds at most two objects of 16 MiB.
-	maxPayload = 48 << 20
+	// maxPayload bounds what a value may decompress to: an owed delta holds at most two objects of 16 MiB, and an event that may hold both.
+	maxPayload = 80 << 20
 	// minCompressed is the payload from which on compression is tried.
 	minCompressed = 128
 )

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -64,6 +65,34 @@ func TestHostileValue(t *testing.T) {
 	}
 }
 
+// What is no JSON was not written by anybody: the file is damaged.
+func TestDamagedEvent(t *testing.T) {
+	r := &event.Resource{}
+	r.Resource = "pods"
+	o, err := event.ParseObject(r, `{"metadata":{"name":"a"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(e *event.Event, cut int) error {
+		payload := eventPayload(&event.Delta{Op: event.Added, New: o, Event: e})
+		owed := Owed{Delta: &event.Delta{}}
+		var f fields
+		f.uint(moreEvent)
+		f.bytes(payload[:len(payload)-cut])
+		return owed.parseMore(string(f))
+	}
+	if err := read(&event.Event{Data: []byte(`{}`)}, 0); err != nil {
+		t.Error(err)
+	}
+	for what, err := range map[string]error{
+		"no JSON": read(&event.Event{Data: []byte(`{"x`)}, 0), "cut short": read(&event.Event{Data: []byte(`{}`)}, 1), "very short": read(&event.Event{}, 5),
+	} {
+		if !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 func FuzzValue(f *testing.F) {
 	c := testCodec(f)
 	r := &event.Resource{}
@@ -73,7 +102,9 @@ func FuzzValue(f *testing.F) {
 		f.Fatal(err)
 	}
 	owed := Owed{Delta: &event.Delta{Op: event.Updated, Source: "s", Old: o, New: o, Seen: time.Unix(1, 2)}, Closed: []string{"x"}, Attempts: 3}
-	for _, payload := range [][]byte{owed.payload(), Identity{o.Key(), "u"}.payload(), watchState{"5", true}.payload(), objectPayload(o, false), bytes.Repeat(owed.payload(), 9)} {
+	fed := Owed{Delta: event.Feed(owed.Delta, &event.Event{ID: "i", Type: "t", Subject: "n/a", Time: time.Unix(3, 0), Data: []byte(`{"x":1}`), Route: "r"}), Unlimited: true}
+	broken := Owed{Delta: event.Feed(owed.Delta, &event.Event{Data: []byte(`{"x":`)})}
+	for _, payload := range [][]byte{owed.payload(), fed.payload(), broken.payload(), Identity{o.Key(), "u"}.payload(), watchState{"5", true}.payload(), objectPayload(o, false), bytes.Repeat(owed.payload(), 9)} {
 		value := c.append(nil, 7, []byte("key"), payload)
 		f.Add(value[0], value[header:])
 	}

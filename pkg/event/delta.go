@@ -78,8 +78,9 @@ type Delta struct {
 	// Suppressed is how many deltas the limit of the route held back, since the last one that it let through, for the sake of which it
 	// comes now. It belongs to one route: a delta that has it is a copy of the one that others share.
 	Suppressed int
-	// Event is what another route made of the delta before it gave it to this one. It belongs to one route, like Suppressed. nil: the
-	// delta came from its source.
+	// Event is what another route made of the delta before it gave it to this one, without its Of and Key. It belongs to one route, like
+	// Suppressed. nil: the delta came from its source. Of a Secret the disk keeps neither Data nor what a handler named: after a restart
+	// Data is null.
 	Event *Event
 	// Redelivered: put through again from the dead letters; the object may have moved on since.
 	Redelivered bool

@@ -63,6 +63,28 @@ func New(d *Delta, route string, n int, data []byte) Event {
 	}
 }
 
+// Plain returns the event that a route makes of d without a handler: the delta itself, see [Payload], or, of what another route made an
+// event of, that event, with the id and the name of this route.
+func Plain(d *Delta, route string) Event {
+	if d.Event == nil {
+		return New(d, route, 0, Payload(d))
+	}
+	e := New(d, route, 0, d.Event.Data)
+	e.Type, e.Subject = d.Event.Type, d.Event.Subject
+	return e
+}
+
+// Feed returns the delta that a route is given of which another one made the event e: d, with e as its event. It belongs to that route.
+func Feed(d *Delta, e *Event) *Delta {
+	fed := &struct {
+		delta Delta
+		event Event
+	}{*d, *e}
+	fed.event.Of, fed.event.Key = nil, "" // of the other route
+	fed.delta.Event, fed.delta.Durable = &fed.event, nil
+	return &fed.delta
+}
+
 // NewID returns the id of the n-th event that route makes of d: a hash of cluster, uid, resourceVersion, op, route and n. A delete
 // leaves the resourceVersion out, since a delete that is inferred from a list does not know it; a sync has the time of its round instead,
 // and entered and left have what tells since when the condition holds, and the number of the reminder. Of what another route made an event

@@ -101,6 +101,25 @@ func TestNewID(t *testing.T) {
 	}
 }
 
+// A route without a handler passes on what another one made of the delta, as an event of its own.
+func TestPlain(t *testing.T) {
+	o := parse(t, `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7"}}`)
+	d := &event.Delta{Source: "pods", Op: event.Added, New: o, Seen: time.Unix(5, 0), Durable: make(chan struct{})}
+	if e := event.Plain(d, "r"); string(e.Data) != string(event.Payload(d)) || e.ID != event.NewID(d, "r", 0) || e.Type != "deltarouter.added" {
+		t.Errorf("got %+v", e)
+	}
+	first := event.New(d, "first", 1, []byte(`{"x":1}`))
+	first.Type, first.Subject, first.Key = "mine", "what", "key"
+	fed := event.Feed(d, &first)
+	if fed.Event.Of != nil || fed.Event.Key != "" || first.Of != d || fed.Durable != nil || d.Durable == nil || d.Event != nil || fed.New != o {
+		t.Errorf("the delta is %+v, its event %+v", fed, fed.Event)
+	}
+	e := event.Plain(fed, "r")
+	if e.Type != "mine" || e.Subject != "what" || string(e.Data) != `{"x":1}` || e.Route != "r" || e.ID != event.NewID(fed, "r", 0) || e.ID == first.ID {
+		t.Errorf("got %+v", e)
+	}
+}
+
 func TestPayload(t *testing.T) {
 	a, b := parse(t, `{"metadata":{"name":"a"},"v":1}`), parse(t, `{"metadata":{"name":"a"},"v":2}`)
 	tests := []struct {

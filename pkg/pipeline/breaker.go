@@ -44,13 +44,17 @@ type breaker struct {
 	since    time.Time     // when
 }
 
-// refusedError says that the breaker did not let an event through.
+// refusedError says that the breaker did not let an event through, or that the route has no room that the sink stands for.
 type refusedError struct {
 	sink  string
 	until time.Time
+	why   string // of a route; empty: the breaker
 }
 
 func (e *refusedError) Error() string {
+	if e.why != "" {
+		return fmt.Sprintf("%s, it is left alone until %s", e.why, e.until.Format(time.RFC3339))
+	}
 	return fmt.Sprintf("sink %q is unavailable, it is left alone until %s", e.sink, e.until.Format(time.RFC3339))
 }
 
@@ -114,13 +118,13 @@ func (b *breaker) allow(n, first int) (allowed int, probe bool, refused error) {
 	case b.trips == 0:
 		return n, false, nil
 	case b.probing:
-		return 0, false, &refusedError{b.name, now.Add(probeWatch)}
+		return 0, false, &refusedError{sink: b.name, until: now.Add(probeWatch)}
 	case now.Before(b.until):
-		return 0, false, &refusedError{b.name, b.until}
+		return 0, false, &refusedError{sink: b.name, until: b.until}
 	}
 	b.probing = true
 	b.notify()
-	return first, true, &refusedError{b.name, now.Add(b.backoff.Backoff)}
+	return first, true, &refusedError{sink: b.name, until: now.Add(b.backoff.Backoff)}
 }
 
 // call writes to the sink and makes the best of a sink that breaks its contract.

@@ -55,7 +55,7 @@ type Route struct {
 	Ready <-chan struct{}
 	Limit Limit
 
-	Handler     plugins.Handler // nil: the delta itself is the event, see [event.Payload]
+	Handler     plugins.Handler // nil: the delta itself is the event, see [event.Plain]
 	HandlerName string
 	Sinks       []NamedSink
 

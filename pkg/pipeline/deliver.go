@@ -87,38 +87,16 @@ func (w *worker) advance(i int) int {
 	return -1
 }
 
-// write writes the wave to each sink that still wants something of it.
+// write writes the wave to each sink that still wants something of it: last to those that are routes, for which it may have to wait.
 func (w *worker) write(ctx context.Context) {
 	for s, b := range w.sinks {
-		w.events, w.spans = w.events[:0], w.spans[:0]
-		for _, e := range w.wave {
-			if e.work.closed&(1<<s) != 0 {
-				continue
-			}
-			if err := w.tooOld(e); err != nil {
-				w.failures = append(w.failures, failure{e, s, err})
-				continue
-			}
-			start := len(w.events)
-			if w.events = e.work.appendEvents(w.events, s); len(w.events) == start {
-				w.settleAt(ctx, s, e, nil) // only its dead letter is left to be written
-				continue
-			}
-			w.spans = append(w.spans, span{e, start, len(w.events)})
+		if b != nil {
+			w.writeTo(ctx, s, b)
 		}
-		if len(w.spans) > 0 {
-			errs := b.write(ctx, w.events, w.spans[0].end)
-			for _, sp := range w.spans {
-				if errs == nil {
-					w.settleAt(ctx, s, sp.entry, nil)
-				} else {
-					w.settleAt(ctx, s, sp.entry, errs[sp.start:sp.end])
-				}
-			}
-			clear(w.events)
-		}
-		if w.refuse(ctx, s); len(w.spans) > 0 {
-			w.publish()
+	}
+	for s, b := range w.sinks {
+		if b == nil {
+			w.feedWave(ctx, s)
 		}
 	}
 	for _, e := range w.wave {
@@ -126,6 +104,40 @@ func (w *worker) write(ctx context.Context) {
 		if bits.OnesCount64(e.work.closed) == len(w.sinks) {
 			e.work.state = done
 		}
+	}
+}
+
+// writeTo writes the wave to one sink.
+func (w *worker) writeTo(ctx context.Context, s int, b *breaker) {
+	w.events, w.spans = w.events[:0], w.spans[:0]
+	for _, e := range w.wave {
+		if e.work.closed&(1<<s) != 0 {
+			continue
+		}
+		if err := w.tooOld(e); err != nil {
+			w.failures = append(w.failures, failure{e, s, err})
+			continue
+		}
+		start := len(w.events)
+		if w.events = e.work.appendEvents(w.events, s); len(w.events) == start {
+			w.settleAt(ctx, s, e, nil) // only its dead letter is left to be written
+			continue
+		}
+		w.spans = append(w.spans, span{e, start, len(w.events)})
+	}
+	if len(w.spans) > 0 {
+		errs := b.write(ctx, w.events, w.spans[0].end)
+		for _, sp := range w.spans {
+			if errs == nil {
+				w.settleAt(ctx, s, sp.entry, nil)
+			} else {
+				w.settleAt(ctx, s, sp.entry, errs[sp.start:sp.end])
+			}
+		}
+		clear(w.events)
+	}
+	if w.refuse(ctx, s); len(w.spans) > 0 {
+		w.publish()
 	}
 }
 

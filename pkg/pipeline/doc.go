@@ -4,6 +4,8 @@
 //
 //	source ──Admit──► route table ──commit──► delta queue ──► handler ──► sinks ──► ack
 //	                                          (one a route)   (a batch)   (with breaker)
+//	                                                ▲                       │
+//	                                                └──── one route feeds another
 //
 // # What a route can rely on
 //
@@ -20,6 +22,19 @@
 //     but for overflow: block, which is there to make the source wait.
 //   - A delta is seen twice after an attempt whose outcome is unknown (a timeout, a handler that failed as a whole), after a verdict
 //     of retry, and when it stood in a batch behind a delta of the same key that was given such a verdict.
+//
+// # Routes that feed routes
+//
+// A sink may be another route (NamedSink.Feeds, Route.Fed): for each event that route is owed the delta once more, with the event. All
+// events of a delta are given in one step with the note that the sink is done with it, and a cut, an exchange of the routes and the end of
+// a drain see none of that half done. So a crash neither loses nor repeats what one route gives to another. A route that is full holds its feeders
+// back, which go on owing, but for overflow: dropOldest; their other sinks, and the other routes, go on. What is fed never folds.
+//
+// # Locks
+//
+// In the order in which they may be taken: lifecycle, Pipeline.feeds, Pipeline.mu, the lock of a route, that of a breaker or of the
+// wheel. The cut locks of the sources come before all of them. Two routes are locked together only where one takes over from the other: that one
+// first. Nobody waits for room, for a handler or for a sink with a lock held.
 //
 // # Memory
 //

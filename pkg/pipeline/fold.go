@@ -29,7 +29,12 @@ const (
 // never saw it leave. Updated is from the state before a to the state after b. Where the uids differ, b alone is left, but an end is
 // folded into nothing but an end of the same uid: each incarnation that was delivered has to be told gone. So of any number of
 // deltas about one uid at most two are left, an end and what came after it, and those that wait for room are no more than an identity.
+//
+// What another route made an event of stays as it is: two events are two.
 func fold(a, b *event.Delta) (*event.Delta, folding) {
+	if a.Event != nil || b.Event != nil {
+		return nil, keepBoth
+	}
 	if isEdge(a.Op) || isEdge(b.Op) {
 		return foldEdges(a, b)
 	}
@@ -105,9 +110,10 @@ func net(a, b *event.Delta, op event.Op, old *event.Object) *event.Delta {
 // smallDelete is the size, in bytes of JSON, below which cutting an object down to its identity gains nothing.
 const smallDelete = 512
 
-// shrink returns d with only the identity of its object if d ends the object: nobody else holds that state any more.
+// shrink returns d with only the identity of its object if d ends the object: nobody else holds that state any more. What is fed to a
+// route is not there without bound, so that it need not be cut.
 func shrink(d *event.Delta) *event.Delta {
-	if !ends(d.Op) || len(d.Old.JSON()) <= smallDelete {
+	if !ends(d.Op) || d.Event != nil || len(d.Old.JSON()) <= smallDelete {
 		return d
 	}
 	bare, err := identity(d.Old)

@@ -104,6 +104,9 @@ func (r *route) inheritRules(from *route) (last uint64) {
 // done before, all stays where it is, and the next start of the router does it.
 func (p *Pipeline) inherit(ctx context.Context, from, to *route) {
 	if from != nil {
+		p.feeds.Lock()
+		from.bereft = true
+		p.feeds.Unlock()
 		from.freeze()
 	}
 	if !p.rename(ctx, to) {

@@ -174,11 +174,14 @@ func (r *route) nextRetry() (at time.Time) {
 	return at
 }
 
-// gate looks at the breakers. While all sinks are known to be down nothing is taken, so that what waits can still be folded and does
+// gate looks at the breakers, and at the routes that are fed. While all sinks are known to be down, or full, nothing is taken, so that what waits can still be folded and does
 // not fill the memory with events; when one may be probed, a single delta is. due is when; reopened is closed if that changes.
 func (r *route) gate(now time.Time) (open bool, due time.Time, reopened <-chan struct{}) {
-	for _, b := range r.sinks {
-		o, at, c := b.look(now)
+	for i, b := range r.sinks {
+		o, at, c := r.heldBack[i].After(now), r.heldBack[i], (<-chan struct{})(nil)
+		if b != nil {
+			o, at, c = b.look(now)
+		}
 		if !o {
 			return false, time.Time{}, nil
 		}

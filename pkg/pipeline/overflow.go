@@ -14,9 +14,9 @@ func (r *route) waitRoom(ctx context.Context, d *event.Delta) error {
 	for {
 		yield := r.parent.yielding()
 		r.mu.Lock()
-		// Before it is ready, additions and what was found in a list pass: it may be the list of the very source that the route waits
-		// for, the first one or the one after a restart.
-		if !r.full() || !r.ready() && (d.Op == event.Added || d.Listed) {
+		// Before it is ready, and all that it feeds, additions and what was found in a list pass: it may be the list of the very source
+		// that one of them waits for, the first one or the one after a restart.
+		if !r.full() || !r.readyThrough() && (d.Op == event.Added || d.Listed) {
 			r.mu.Unlock()
 			return nil
 		}

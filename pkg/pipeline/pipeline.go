@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,6 +34,11 @@ type Pipeline struct {
 	log *slog.Logger
 	now atomic.Pointer[routing]
 
+	// feeds is read-locked while a route gives something to another one. Who holds it alone sees none of that half done. It is taken
+	// before mu and the locks of the routes, never under one of them.
+	feeds  sync.RWMutex
+	handed atomic.Uint64 // how often that was done
+
 	mu       sync.Mutex // guards what follows; a route's own lock may be taken under it
 	leaving  []*route   // out of use, and still at work on a batch; what they owe has not moved yet
 	left     []*route   // removed, and not yet handed over for the last time
@@ -43,6 +47,8 @@ type Pipeline struct {
 	census   *rules.Census
 	yield    chan struct{} // closed while nobody may wait for room
 	epoch    int           // how often the routes were exchanged
+	passedOn []owing       // done with since the last cut
+	saving   []owing       // done with, and their cut is not on disk yet
 
 	onDisk atomic.Int64 // bytes of what all routes owe, at the last cut
 
@@ -60,9 +66,10 @@ type Pipeline struct {
 // routing is the routes at one time, and the table that finds those that want a delta.
 type routing struct {
 	routes  []*route
-	levels  []*route       // those with a condition
-	lasting []*route       // those that wait for what comes back
-	table   *filters.Table // in the order of routes
+	levels  []*route          // those with a condition
+	lasting []*route          // those that wait for what comes back
+	fed     map[string]*route // those that others feed, by name
+	table   *filters.Table    // in the order of routes
 }
 
 // New makes a pipeline that has not started. The error names the route that cannot work.
@@ -278,14 +285,7 @@ func (p *Pipeline) Settle(ctx context.Context) error {
 	return p.undelivered()
 }
 
-func (p *Pipeline) moving() bool {
-	for _, r := range p.now.Load().routes {
-		if r.moving() {
-			return true
-		}
-	}
-	return false
-}
+func (p *Pipeline) moving() bool { return p.anywhere((*route).moving) }
 
 // Idle waits until the routes have nothing to do unless the clock moves, something comes, or a route becomes ready: what they owe
 // waits for a later time, and the timers for that are set. With a clock that is moved by hand this is the moment to do so. What is on
@@ -304,7 +304,7 @@ func (p *Pipeline) Idle(ctx context.Context) error {
 }
 
 func (p *Pipeline) atWork() bool {
-	return slices.ContainsFunc(p.now.Load().routes, func(r *route) bool { return !r.isIdle() })
+	return p.anywhere(func(r *route) bool { return !r.isIdle() })
 }
 
 func (p *Pipeline) undelivered() error {
@@ -360,6 +360,7 @@ type RouteStatus struct {
 	Oldest  time.Time // when the oldest owed delta was seen; zero: nothing is owed
 	Waiting bool      // for what it looks up
 	Paused  string    // why it stopped; empty: it did not
+	HeldBy  string    // the route that it feeds and that has no room; empty: there is none
 }
 
 // Status returns the state of each route, in the order of the configuration.

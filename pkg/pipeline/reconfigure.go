@@ -47,7 +47,7 @@ func (p *Pipeline) Prepare(routes []Route) (*Change, error) {
 		}
 		return now.routes[i]
 	}
-	c := &Change{pipeline: p, next: &routing{}, breakers: map[string]*breaker{}}
+	c := &Change{pipeline: p, next: &routing{fed: map[string]*route{}}, breakers: map[string]*breaker{}}
 	gone := make(map[*route]bool, len(now.routes))
 	for _, r := range now.routes {
 		gone[r] = true
@@ -56,6 +56,9 @@ func (p *Pipeline) Prepare(routes []Route) (*Change, error) {
 		if r := find(rc.Name); r != nil {
 			delete(gone, r)
 		}
+	}
+	if err := checkFeeds(routes); err != nil {
+		return nil, err
 	}
 	entries := make([]filters.Entry, len(routes))
 	for i, rc := range routes {
@@ -79,6 +82,9 @@ func (p *Pipeline) Prepare(routes []Route) (*Change, error) {
 	for _, r := range c.next.routes {
 		if r.isLevel() {
 			c.next.levels = append(c.next.levels, r)
+		}
+		if r.cfg.Fed {
+			c.next.fed[r.cfg.Name] = r
 		}
 		if r.cfg.Gone > 0 {
 			c.next.lasting = append(c.next.lasting, r)
@@ -114,7 +120,9 @@ func (c *Change) add(rc Route, from *route) *route {
 	if from != nil && from.cfg.Name == rc.Name && from.cfg.Version == rc.Version && rc.Version != "" && !rc.Renew {
 		c.next.routes = append(c.next.routes, from)
 		for i, s := range from.cfg.Sinks {
-			c.breakers[s.Name+"\x00"+s.Version] = from.sinks[i]
+			if from.sinks[i] != nil {
+				c.breakers[s.Name+"\x00"+s.Version] = from.sinks[i]
+			}
 		}
 		return from
 	}
@@ -209,6 +217,8 @@ func (p *Pipeline) yielding() <-chan struct{} {
 // between its Admit and its commit. What the changed routes owe stays where it is until Finish.
 func (c *Change) Swap() {
 	p := c.pipeline
+	p.feeds.Lock()
+	defer p.feeds.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.epoch++
@@ -300,7 +310,9 @@ func (p *Pipeline) end(ctx context.Context, routes []*route) {
 
 // handOn makes what a route owes the debt of its successor, which starts to work.
 func (p *Pipeline) handOn(from, to *route) {
+	p.feeds.Lock()
 	p.mu.Lock()
+	from.bereft = true
 	to.takeOver(from)
 	p.leaving = slices.DeleteFunc(p.leaving, func(r *route) bool { return r == from })
 	if from.cfg.Name != to.cfg.Name {
@@ -309,6 +321,7 @@ func (p *Pipeline) handOn(from, to *route) {
 		p.forgetRules(from, to)
 	}
 	p.mu.Unlock()
+	p.feeds.Unlock()
 	p.lifecycle.Lock()
 	defer p.lifecycle.Unlock()
 	p.run(to)
@@ -316,8 +329,11 @@ func (p *Pipeline) handOn(from, to *route) {
 
 // leave ends a route that is not there any more. What it owes is in the checkpoint, or nowhere.
 func (p *Pipeline) leave(r *route) {
+	p.feeds.Lock()
+	defer p.feeds.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	r.bereft = true
 	p.leaving = slices.DeleteFunc(p.leaving, func(l *route) bool { return l == r })
 	if p.cfg.Store != nil {
 		p.left = append(p.left, r)

@@ -46,9 +46,11 @@ func (p *Pipeline) Restore(name string, owed []checkpoint.Owed, debt checkpoint.
 // caller keeps what it was given until it is written. A route without changes is left out.
 //
 // It may be called at any time, also after Close. The routes are looked at one after another: a caller that holds the cut locks of
-// all sources gets one moment of all of them. Without a [Store] there are no changes.
+// all sources gets one moment of all of them, and what a route gave to another is owed by one of the two, whoever calls. Without a [Store] there are no changes.
 func (p *Pipeline) Dirty() []checkpoint.RouteCut {
 	var cuts []checkpoint.RouteCut
+	p.feeds.Lock()
+	defer p.feeds.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range slices.Concat(p.left, p.leaving, p.now.Load().routes) {
@@ -64,6 +66,7 @@ func (p *Pipeline) Dirty() []checkpoint.RouteCut {
 		cuts = append(cuts, cut)
 	}
 	p.left = nil
+	p.saving, p.passedOn = append(p.saving, p.passedOn...), nil
 	return cuts
 }
 

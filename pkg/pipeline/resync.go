@@ -12,7 +12,7 @@ import (
 // ErrNoRoute is returned for a name that no route has, or none has any more.
 var ErrNoRoute = errors.New("there is no such route")
 
-// AdmitTo is [Pipeline.Admit] for one route, whatever its ops are: its filter alone decides. The error may be [ErrNoRoute] too.
+// AdmitTo is [Pipeline.Admit] for one route, whatever its ops are: its filter alone decides. The error may be [ErrNoRoute] or [ErrFed] too.
 func (p *Pipeline) AdmitTo(ctx context.Context, name string, d *event.Delta) (commit func(), err error) {
 	select {
 	case <-p.stopping:
@@ -22,6 +22,9 @@ func (p *Pipeline) AdmitTo(ctx context.Context, name string, d *event.Delta) (co
 	r := p.route(name)
 	if r == nil {
 		return nil, ErrNoRoute
+	}
+	if r.cfg.Fed {
+		return nil, ErrFed
 	}
 	if r.isLevel() {
 		return p.admitLevel(ctx, r, d, verdict{})
@@ -96,7 +99,7 @@ func (p *Pipeline) SourcesOf(name string) []string {
 // Takers returns the names of the routes that want such deltas of a source, in the order of the configuration.
 func (p *Pipeline) Takers(source string, op event.Op) (names []string) {
 	for _, r := range p.now.Load().routes {
-		if slices.Contains(r.cfg.Sources, source) && slices.Contains(r.cfg.Ops, op) {
+		if !r.cfg.Fed && slices.Contains(r.cfg.Sources, source) && slices.Contains(r.cfg.Ops, op) {
 			names = append(names, r.cfg.Name)
 		}
 	}

@@ -27,7 +27,8 @@ type route struct {
 	parent  *Pipeline
 	heir    heir // until it works
 	letters DeadLetterer
-	sinks   []*breaker // as in cfg.Sinks
+	sinks   []*breaker // as in cfg.Sinks; nil: it feeds a route
+	bereft  bool       // what it owes is another's by now, or nobody's; guarded by the pipeline's feeds
 	count   counters
 	log     *slog.Logger
 
@@ -59,6 +60,8 @@ type route struct {
 	busy      int                     // batches with workers
 	catching  bool                    // time may have made something of a condition meanwhile, see catchUp
 	room      chan struct{}           // closed when there is room again; nil: nobody waits
+	stalled   bool                    // somebody who feeds it waited for room in vain
+	heldBack  []time.Time             // by sink: until when the route that it feeds is left alone; zero: it had room
 	calm      chan struct{}           // closed when the route is not laden any more; nil: nobody waits
 
 	shown        int             // of tail.n, in the metrics
@@ -93,7 +96,12 @@ func newRoute(cfg Route, born int, parent *Pipeline, breakers map[string]*breake
 	if all.Store == nil {
 		r.cfg.Disk = 0
 	}
+	r.heldBack = make([]time.Time, len(cfg.Sinks))
 	for _, s := range cfg.Sinks {
+		if s.Feeds != "" {
+			r.sinks = append(r.sinks, nil)
+			continue
+		}
 		key := s.Name + "\x00" + s.Version
 		b := breakers[key]
 		if b == nil {
@@ -110,8 +118,12 @@ func (r *route) entry() filters.Entry {
 	if r.isLevel() {
 		return r.levelEntry()
 	}
+	sources := r.cfg.Sources
+	if r.cfg.Fed {
+		sources = nil
+	}
 	return filters.Entry{
-		Sources: r.cfg.Sources, Ops: r.cfg.Ops, Initial: r.cfg.Existing, Born: r.born, Filter: r.cfg.Filter, Ready: r.cfg.Ready,
+		Sources: sources, Ops: r.cfg.Ops, Initial: r.cfg.Existing, Born: r.born, Filter: r.cfg.Filter, Ready: r.cfg.Ready,
 	}
 }
 
@@ -249,9 +261,8 @@ func (r *route) changed() {
 	if r.want > 0 && r.q.readyLen >= r.want {
 		r.signal()
 	}
-	if r.room != nil && !r.full() {
-		close(r.room)
-		r.room = nil
+	if (r.room != nil || r.stalled) && !r.full() {
+		r.makeRoom()
 	}
 	if r.calm != nil && !r.laden() {
 		close(r.calm)
@@ -265,6 +276,15 @@ func (r *route) changed() {
 	}
 	if owed == 0 && r.parent.awaited.Load() {
 		r.parent.report()
+	}
+}
+
+// makeRoom tells who waits that there is room.
+func (r *route) makeRoom() {
+	r.stalled = false
+	if r.room != nil {
+		close(r.room)
+		r.room = nil
 	}
 }
 
@@ -310,6 +330,7 @@ func (r *route) status() RouteStatus {
 	}
 	return RouteStatus{
 		Name: r.cfg.Name, Owed: r.q.owed(), Kept: kept, OnDisk: r.q.tail.n, Oldest: r.q.oldest(), Waiting: !r.settled && !r.ready(), Paused: r.paused,
+		HeldBy: r.heldBy(),
 	}
 }
 

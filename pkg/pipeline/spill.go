@@ -144,7 +144,13 @@ func (q *queue) setDelta(e *entry, d *event.Delta) {
 
 // size is what a delta takes in memory. Of an update that is the new state: the old one is most often what the delta before it, which
 // waits too, has as the new one. So it may be twice as much.
-func size(d *event.Delta) int64 { return int64(deltaBytes + len(d.Object().JSON())) }
+func size(d *event.Delta) int64 {
+	n := deltaBytes + len(d.Object().JSON())
+	if d.Event != nil {
+		n += len(d.Event.Data)
+	}
+	return int64(n)
+}
 
 // spills reports whether a delta that comes now goes to the tail.
 func (r *route) spills() bool {
@@ -300,10 +306,13 @@ func (r *route) refilled() {
 // many all of them.
 func (p *Pipeline) Saved(debt func(route string) (bytes, all int64)) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	for _, r := range p.now.Load().routes {
 		bytes, all := debt(r.cfg.Name)
 		p.onDisk.Store(all)
 		r.saved(bytes)
 	}
+	saved := p.saving
+	p.saving = nil
+	p.mu.Unlock()
+	p.forgetPassedOn(saved)
 }

@@ -21,6 +21,7 @@ type work struct {
 	events   []event.Event // what the handler made of it
 	left     []remaining   // by sink; nil: all events at all sinks
 	closed   uint64        // the sinks that are done with it, a bit each
+	fed      bool          // one of them is a route
 	outcome  outcome
 
 	// What this pass came to, for the worker that has the batch.
@@ -76,11 +77,13 @@ type worker struct {
 
 	failures []failure // what is to be given up, see giveUp
 	acked    []uint64  // dead letters whose deltas were acked
+	passedOn []uint64  // of which another route has what came of it
+	leaving  <-chan struct{}
 }
 
 // work works until taking is done, at the latest with ctx: what was taken until then is brought to its end.
 func (r *route) work(ctx, taking context.Context) {
-	w := &worker{route: r}
+	w := &worker{route: r, leaving: taking.Done()}
 	for {
 		if w.batch = r.next(taking, w.batch[:0]); len(w.batch) == 0 {
 			return
@@ -98,6 +101,7 @@ func (r *route) work(ctx, taking context.Context) {
 func (w *worker) forgetLetters(ctx context.Context) {
 	w.forget(ctx, w.acked)
 	w.acked = w.acked[:0]
+	w.keepLetters()
 }
 
 // handle lets the handler see the entries that it has not seen yet.
@@ -111,7 +115,7 @@ func (w *worker) handle(ctx context.Context) {
 		switch {
 		case e.work.dead != nil || e.work.handled:
 		case w.cfg.Handler == nil:
-			e.work.events = append(e.work.events[:0], w.event(e, 0, event.Payload(e.delta)))
+			e.work.events = append(e.work.events[:0], w.keyed(e, event.Plain(e.delta, w.cfg.Name)))
 			e.work.handled = true
 		default:
 			w.todo = append(w.todo, e)
@@ -140,7 +144,11 @@ func (w *worker) handle(ctx context.Context) {
 
 // event makes the n-th event of an entry.
 func (w *worker) event(e *entry, n int, data []byte) event.Event {
-	ev := event.New(e.delta, w.cfg.Name, n, data)
+	return w.keyed(e, event.New(e.delta, w.cfg.Name, n, data))
+}
+
+// keyed gives an event the key of its entry.
+func (w *worker) keyed(e *entry, ev event.Event) event.Event {
 	if e.lane.id.source == "" {
 		ev.Key = e.lane.id.name
 	}
@@ -284,7 +292,11 @@ func (w *worker) ack(e *entry, now time.Time) {
 		w.count.deadLettered.Inc()
 	}
 	w.count.delivery.Observe(now.Sub(e.since).Seconds())
-	if e.letter != 0 {
+	switch {
+	case e.letter == 0:
+	case e.work.fed && w.q.changes.on:
+		w.passedOn = append(w.passedOn, e.letter)
+	default:
 		w.acked = append(w.acked, e.letter)
 	}
 	if e.work.handled && len(e.work.events) == 0 && e.work.outcome == dropped {

@@ -1,0 +1,333 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// feeds makes sinks that are routes, named like them.
+func feeds(routes ...string) (named []pipeline.NamedSink) {
+	for _, name := range routes {
+		named = append(named, pipeline.NamedSink{Name: "to " + name, Version: "1", Feeds: name})
+	}
+	return named
+}
+
+// fedTo makes a route that others feed.
+func fedTo(name string, sinks ...pipeline.NamedSink) pipeline.Route {
+	return pipeline.Route{Name: name, Fed: true, Sinks: sinks}
+}
+
+// out makes a sink of that name.
+func out(name string, s plugins.Sink) pipeline.NamedSink {
+	return pipeline.NamedSink{Name: name, Version: "1", Sink: s}
+}
+
+// emits makes a handler that makes n events of each delta, with what was told of it as data. The type says which way it has come: the
+// names of the routes that made an event of it, and its number in each.
+func emits(name string, n int) handler {
+	return each(func(d *event.Delta) (result plugins.Result) {
+		way := name
+		if d.Event != nil {
+			way = d.Event.Type + " " + name
+		}
+		for i := range n {
+			result.Events = append(result.Events, plugins.Emit{Type: fmt.Sprint(way, i), Subject: "of " + name, Data: event.Payload(d)})
+		}
+		return result
+	})
+}
+
+// types lists what a sink took: type name@resourceVersion.
+func (s *sink) types() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []string{}
+	for _, e := range s.events {
+		list = append(list, e.Type+" "+e.Of.Key().Name+"@"+e.K8sResourceVersion)
+	}
+	return list
+}
+
+// A route without a handler passes on what it is fed: data, type and subject, with an id and the name of its own.
+func TestFedPassesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, last := &sink{}, &sink{}
+		b := start(t,
+			pipeline.Route{Name: "a", Handler: emits("a", 1), Sinks: append(feeds("b"), out("first", first))},
+			fedTo("b", out("last", last)))
+		d := delta(t, event.Updated, "x", 1, 2)
+		d.Stale = true
+		b.admit(d)
+		pass(time.Second)
+		one, two := first.events[0], last.events[0]
+		if two.Route != "b" || two.ID == one.ID || two.ID != event.NewID(two.Of, "b", 0) {
+			t.Errorf("got %+v", two)
+		}
+		if two.Type != "a0" || two.Subject != "of a" || string(two.Data) != string(one.Data) || two.Source != one.Source || !two.Time.Equal(one.Time) {
+			t.Errorf("got %+v of %+v", two, one)
+		}
+		fed := two.Of
+		if fed.Op != event.Updated || fed.Old != d.Old || fed.New != d.New || !fed.Stale || fed.Source != "pods" {
+			t.Errorf("the delta is %+v", fed)
+		}
+		if e := fed.Event; e.ID != one.ID || e.Route != "a" || e.Type != "a0" || e.Of != nil {
+			t.Errorf("its event is %+v", e)
+		}
+		if d.Event != nil {
+			t.Error("the delta of the source was changed")
+		}
+		for _, route := range []string{"a", "b"} {
+			b.balanced(route)
+		}
+		if got := b.value("events_total", "a", "to b", "delivered"); got != 1 {
+			t.Errorf("%v events delivered to the route, want 1", got)
+		}
+	})
+}
+
+// ways counts the events that a sink took by their types. Each event comes once, and of each way the events of an object come in order.
+func (s *sink) ways(t *testing.T) map[string]int {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids, ways, last := map[string]bool{}, map[string]int{}, map[string]int{}
+	for _, e := range s.events {
+		if ids[e.ID] {
+			t.Errorf("%s of %s came twice", e.Type, e.Of)
+		}
+		ids[e.ID] = true
+		ways[e.Type]++
+		version, err := strconv.Atoi(e.K8sResourceVersion)
+		if way := e.Type + " " + e.Of.Key().Name; err != nil || version <= last[way] {
+			t.Errorf("%s: version %d came after %d", way, version, last[way])
+		} else {
+			last[way] = version
+		}
+	}
+	return ways
+}
+
+// What is fed takes every way once: to several routes, along a chain, along two ways to one route.
+func TestFedShapes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		took := map[string]*sink{}
+		at := func(name string) pipeline.NamedSink {
+			took[name] = &sink{}
+			return out(name, took[name])
+		}
+		odd := filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.Event.Type == "a1", nil })
+		b := start(t,
+			pipeline.Route{Name: "a", Handler: emits("a", 2), Concurrency: 3, Sinks: append(feeds("b", "c"), at("a"))},
+			pipeline.Route{Name: "b", Fed: true, Handler: emits("b", 1), Concurrency: 3, Sinks: append(feeds("d"), at("b"))},
+			pipeline.Route{Name: "c", Fed: true, Handler: emits("c", 2), Concurrency: 3, Sinks: append(feeds("d"), at("c")), Filter: odd},
+			pipeline.Route{Name: "d", Fed: true, Concurrency: 3, Sinks: append(feeds("e"), at("d"))},
+			fedTo("e", at("e")),
+		)
+		const n = 50
+		for i := range n {
+			b.admit(delta(t, event.Added, fmt.Sprint("x", i%7), 0, i+1))
+		}
+		b.drain()
+		all := map[string]int{"a0 b0": n, "a1 b0": n, "a1 c0": n, "a1 c1": n}
+		for name, want := range map[string]map[string]int{
+			"a": {"a0": n, "a1": n}, "b": {"a0 b0": n, "a1 b0": n}, "c": {"a1 c0": n, "a1 c1": n}, "d": all, "e": all,
+		} {
+			if got := took[name].ways(t); !maps.Equal(got, want) {
+				t.Errorf("%s took %v, want %v", name, got, want)
+			}
+			b.balanced(name)
+		}
+		if got := b.value("route_deltas_total", "c", "filtered"); got != n {
+			t.Errorf("c filtered %v, want %d", got, n)
+		}
+	})
+}
+
+func TestFedWrongly(t *testing.T) {
+	s := to(&sink{})
+	when := fedTo("b", s...)
+	when.When.Filter = filters.Func(func(context.Context, *event.Delta) (bool, error) { return true, nil })
+	gone := fedTo("b", s...)
+	gone.Gone = time.Minute
+	a := pipeline.Route{Name: "a", Sinks: feeds("b")}
+	for want, routes := range map[string][]pipeline.Route{
+		`route "a" feeds route "b", which is not there`:                                 {a},
+		`route "a" feeds route "b", which is not there or gets its deltas from sources`: {a, {Name: "b", Sinks: s}},
+		`route "b" feeds itself (b → c → b)`:                                            {a, fedTo("b", feeds("c")...), fedTo("c", feeds("b")...)},
+		`route "b" feeds itself (b → b)`:                                                {a, fedTo("b", feeds("b")...)},
+		`route "c" feeds itself (c → d → e → c)`:                                        {a, fedTo("b", feeds("c")...), fedTo("c", feeds("d")...), fedTo("d", append(feeds("e"), s...)...), fedTo("e", feeds("c")...)},
+		`route "b" is fed by other routes and has a condition`:                          {a, when},
+		`route "b" is fed by other routes and has a condition (when, for)`:              {a, gone},
+	} {
+		if _, err := pipeline.New(pipeline.Config{Routes: routes}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	diamond := []pipeline.Route{{Name: "a", Sinks: feeds("b", "c")}, fedTo("b", feeds("d")...), fedTo("c", feeds("d")...), fedTo("d", s...)}
+	p, err := pipeline.New(pipeline.Config{Routes: diamond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.AdmitTo(t.Context(), "b", delta(t, event.Sync, "x", 0, 1)); err == nil {
+		t.Error("a fed route takes what comes from a source")
+	}
+	if got := p.Takers("pods", event.Sync); len(got) > 0 {
+		t.Errorf("%v take what comes from a source", got)
+	}
+}
+
+// A route takes of what it is fed the ops that it is for, and what its filter wants; what the filter fails on is its own affair.
+func TestFedFilter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		took := &sink{}
+		r := fedTo("b", out("out", took))
+		r.Ops = []event.Op{event.Added, event.Updated}
+		r.Filter = filters.Func(func(_ context.Context, d *event.Delta) (bool, error) {
+			if d.Key().Name == "bad" {
+				return false, errBad
+			}
+			return d.Key().Name != "unwanted", nil
+		})
+		b := start(t, pipeline.Route{Name: "a", Sinks: feeds("b")}, r)
+		b.admit(delta(t, event.Added, "x", 0, 1), delta(t, event.Added, "unwanted", 0, 2), delta(t, event.Added, "bad", 0, 3), delta(t, event.Deleted, "x", 1, 0))
+		b.drain()
+		equal(t, "sink", took.got(), "added x@1")
+		equal(t, "dead letters", b.letters.got(), "bad@3 ")
+		letter := b.letters.all[0]
+		if letter.Route != "b" || !letter.Unseen || letter.Delta.Event == nil || letter.Delta.Event.Route != "a" {
+			t.Errorf("the letter is %+v", letter)
+		}
+		for result, want := range map[string]float64{"matched": 2, "filtered": 1, "delivered": 1, "dead_lettered": 1} {
+			if got := b.value("route_deltas_total", "b", result); got != want {
+				t.Errorf("b %s: %v, want %v", result, got, want)
+			}
+		}
+		if got := b.value("route_deltas_total", "a", "delivered"); got != 4 {
+			t.Errorf("a delivered %v, want 4", got)
+		}
+		b.balanced("b")
+	})
+}
+
+// What is fed to a route never folds, whatever the route says.
+func TestFedNeverFolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held, open := gate()
+		r := fedTo("b", out("out", held))
+		r.Deliver, r.Capacity = pipeline.Latest, 3
+		b := start(t, pipeline.Route{Name: "a", Sinks: feeds("b"), Handler: emits("a", 1), Overflow: pipeline.Block, Capacity: 100}, r)
+		want := []string{}
+		for i := range 20 {
+			b.admit(delta(t, event.Updated, "x", i+1, i+2))
+			want = append(want, fmt.Sprint("a0 x@", i+2))
+		}
+		pass(time.Minute)
+		if n := b.Owed("b"); n != 3 {
+			t.Errorf("b owes %d, it has room for 3", n)
+		}
+		open()
+		b.drain()
+		equal(t, "sink", held.types(), want...)
+	})
+}
+
+// A full route holds its feeder back, which goes on owing, to disk if it may: nothing is lost, and the order stays.
+func TestFedIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		down.Store(true)
+		took, beside := &sink{refuse: func(event.Event) error {
+			if down.Load() {
+				return errDown
+			}
+			return nil
+		}}, &sink{}
+		k := &flakyDisk{disk: disk{}}
+		r := fedTo("b", out("out", took))
+		r.Capacity, r.Retry = 5, pipeline.Retry{Max: time.Second}
+		b := openAs(t, pipeline.Config{Store: k},
+			pipeline.Route{Name: "a", Sinks: feeds("b"), Overflow: pipeline.Block, Capacity: 10, Disk: 1 << 20, Concurrency: 2},
+			pipeline.Route{Name: "other", Sinks: []pipeline.NamedSink{out("beside", beside)}}, r)
+		b.Start(t.Context())
+		want := []string{}
+		const n = 60
+		for i := range n {
+			b.admit(delta(t, event.Updated, "x", i+1, i+2))
+			want = append(want, fmt.Sprint("updated x@", i+2))
+		}
+		for range 10 {
+			pass(time.Second)
+			k.cut(b)
+		}
+		equal(t, "the other route", beside.got(), want...)
+		status := b.Status()
+		if a := status[0]; a.Owed != n-5 || a.OnDisk != n-5-10 || a.HeldBy != "b" || status[2].Owed != 5 {
+			t.Errorf("got %+v", status)
+		}
+		down.Store(false)
+		for range 10 {
+			pass(time.Second)
+			k.cut(b)
+		}
+		b.drain()
+		equal(t, "sink", took.got(), want...)
+		if a := b.Status()[0]; a.HeldBy != "" {
+			t.Errorf("got %+v", a)
+		}
+		for _, route := range []string{"a", "b", "other"} {
+			b.balanced(route)
+		}
+		k.cut(b)
+		for route, owed := range k.disk {
+			if len(owed) > 0 {
+				t.Errorf("on disk %s owes %d", route, len(owed))
+			}
+		}
+	})
+}
+
+// While one route that it feeds stands still, and is full, a route goes on with its other sinks, and with the other routes that it feeds.
+func TestFedStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := &sink{refuse: func(event.Event) error { return plugins.Reject(errBad) }}
+		beside, fed := &sink{}, &sink{}
+		r := fedTo("b", out("bad", bad))
+		r.OnFailure, r.Capacity, r.Overflow = pipeline.Pause, 1, pipeline.Block
+		b := start(t, pipeline.Route{Name: "a", Sinks: append(feeds("b", "c"), out("beside", beside))}, r, fedTo("c", out("fed", fed)))
+		want := []string{}
+		for i := range 20 {
+			b.admit(delta(t, event.Added, fmt.Sprint("x", i), 0, i+1))
+			want = append(want, fmt.Sprintf("added x%d@%d", i, i+1))
+		}
+		pass(time.Minute)
+		got, there := beside.got(), fed.got()
+		slices.Sort(got)
+		slices.Sort(there)
+		slices.Sort(want)
+		equal(t, "the other sink", got, want...)
+		equal(t, "the other route", there, want...)
+		status := b.Status()
+		if status[0].Owed != 19 || status[0].HeldBy != "b" || status[1].Owed != 1 || status[1].Paused == "" {
+			t.Errorf("got %+v", status)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := b.Drain(ctx); err == nil || !strings.Contains(err.Error(), `route "a" 19`) {
+			t.Errorf("drained: %v", err)
+		}
+	})
+}
