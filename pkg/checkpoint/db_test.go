@@ -192,7 +192,8 @@ func TestSecretsStayOut(t *testing.T) {
 	write(t, db, checkpoint.Cut{
 		Watches: []checkpoint.WatchCut{{ID: "w", Put: []*event.Object{s1}}, {ID: "bare", BareOnly: true, Put: []*event.Object{object(t, others, "b", "v", "1", canary)}}},
 		Routes: []checkpoint.RouteCut{{Name: "r", Put: []checkpoint.Owed{
-			{ID: 1, Delta: &event.Delta{Op: event.Updated, Source: "s", Old: s1, New: s2}}, {ID: 2, Delta: &event.Delta{Op: event.Deleted, Source: "s", Old: s2}},
+			{ID: 1, Delta: &event.Delta{Op: event.Updated, Source: "s", Old: s1, New: s2}},
+			{ID: 2, Delta: &event.Delta{Op: event.Deleted, Source: "s", Old: s2}},
 			{ID: 3, Delta: &event.Delta{Op: event.Added, Source: "s", New: s2, Event: &event.Event{
 				ID: "fed", Type: canary, Subject: canary, Data: []byte(`{"x":"` + canary + `"}`),
 			}}},
