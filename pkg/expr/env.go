@@ -49,7 +49,7 @@ type Env struct {
 	evaluations     sync.Pool // of *evaluation
 }
 
-// The names that an evaluation gives values to. input is the evaluation itself, which functions get as an argument; it cannot be
+// The names that an evaluation gives values to, beside nameEvent. input is the evaluation itself, which functions get as an argument; it cannot be
 // written in an expression.
 const (
 	nameObject    = "object"
@@ -64,6 +64,7 @@ const (
 
 	nameSuppressed = "suppressed"
 	nameObjects    = "objects"
+	nameEvents     = "events"
 
 	nameInput = "@input"
 )
@@ -170,6 +171,8 @@ func variables(object *cel.Type) []cel.EnvOption {
 		cel.Variable(nameRepeat, cel.BoolType),
 		cel.Variable(nameSuppressed, cel.IntType),
 		cel.Variable(nameObjects, cel.ListType(object)),
+		cel.Variable(nameEvent, cel.ObjectType(eventRecord)),
+		cel.Variable(nameEvents, cel.ListType(cel.ObjectType(eventRecord))),
 		cel.Variable(nameInput, cel.DynType),
 	}
 }

@@ -126,7 +126,7 @@ func (in *evaluation) ResolveName(name string) (any, bool) {
 	return in.ruled(name)
 }
 
-// ruled gives the variables of the rules about time.
+// ruled gives the variables of the rules about time, and the event that another route made of the delta.
 func (in *evaluation) ruled(name string) (any, bool) {
 	switch d := in.delta; name {
 	case nameNow: // as of the delta: all that evaluate it see the same
@@ -144,6 +144,13 @@ func (in *evaluation) ruled(name string) (any, bool) {
 		return types.Int(d.Suppressed), true
 	case nameObjects:
 		return in.objectsOf(in.group), true
+	case nameEvents:
+		return in.eventsOf(in.group), true
+	case nameEvent:
+		if in.fed == nil {
+			in.fed = in.meter.event(d.Event)
+		}
+		return in.fed, true
 	}
 	return nil, false
 }
@@ -156,6 +163,18 @@ func (in *evaluation) objectsOf(group []*event.Delta) ref.Val {
 	vals := make([]ref.Val, len(group))
 	for i, d := range group {
 		vals[i] = in.found(d.Source, d.Object())
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, vals)
+}
+
+// eventsOf is `events`, as objectsOf is `objects`.
+func (in *evaluation) eventsOf(group []*event.Delta) ref.Val {
+	if len(group) == 0 {
+		group = []*event.Delta{in.delta}
+	}
+	vals := make([]ref.Val, len(group))
+	for i, d := range group {
+		vals[i] = in.meter.event(d.Event)
 	}
 	return types.NewRefValList(types.DefaultTypeAdapter, vals)
 }

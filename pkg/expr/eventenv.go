@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"unsafe"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -14,11 +15,27 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/rawjson"
 )
 
-// The variables of an [EventProgram], in the place of those that other expressions have.
+// The variables of an [EventProgram], in the place of those that other expressions have. `event` of a route that another feeds is not as
+// there: a type of its own says what it has, see records.
 const (
 	nameEvent   = "event"
 	nameSecrets = "secrets"
 )
+
+// event is `event` of a route that another feeds; null for nil. Its data stays text, as objects do, and is read at the expense of the meter.
+func (m *meter) event(e *event.Event) ref.Val {
+	if e == nil {
+		return types.NullValue
+	}
+	data := ref.Val(types.NullValue)
+	if text := rawjson.Trim(unsafe.String(unsafe.SliceData(e.Data), len(e.Data))); text != "" { // nobody modifies it
+		data = m.open(string(text))
+	}
+	return newRecord(map[string]ref.Val{
+		"id": types.String(e.ID), "type": types.String(e.Type), "source": types.String(e.Source), "subject": types.String(e.Subject),
+		"route": types.String(e.Route), "time": types.Timestamp{Time: e.Time}, "data": data,
+	})
+}
 
 // EventProgram is an expression about an event, as a sink has them: it sees `event`, with the members that the event has as a
 // structured CloudEvent, `secrets`, and the libraries; there is no object and nothing to look up. It is immutable and safe for concurrent

@@ -29,7 +29,13 @@ type linker struct {
 	paths   []path
 	sources []string
 	indexes []string // as source.index
-	uses    []string // the variables of rules about time
+	uses    []use    // of variables that not every place has
+}
+
+// use is where a variable stands.
+type use struct {
+	variable, define string
+	line, column     int
 }
 
 // edit replaces the arguments of one call. ids are those of the unit's own tree.
@@ -182,16 +188,30 @@ func (l *linker) variable(u unit, e ast.Expr) {
 			l.problem(u, e, "%s does not exist here: "+levelsOnly, name)
 		}
 	case nameNow:
-		l.uses = append(l.uses, name)
+		l.note(u, e)
 		if l.usage != When && l.usage != Value {
 			l.problem(u, e, "now exists in when only, whose value is looked at again and again; a delta is the same whenever it is looked at")
 		}
-	case nameSince, nameLate, nameRepeat, nameSuppressed, nameObjects:
-		l.uses = append(l.uses, name)
+	case nameSince, nameLate, nameRepeat, nameSuppressed, nameObjects, nameEvents:
+		l.note(u, e)
 		if l.usage != Emit {
 			l.problem(u, e, "%s exists in emit only", name)
 		}
+	case nameEvent:
+		l.note(u, e)
+		switch l.usage { //nolint:exhaustive // the others may be of a route that another feeds
+		case Index:
+			l.problem(u, e, "event does not exist here: an index sees only object, source and cluster")
+		case When, Query, Objects:
+			l.problem(u, e, "event does not exist here: it is what another route made, and this is about objects")
+		}
 	}
+}
+
+// note notes where a variable stands.
+func (l *linker) note(u unit, e ast.Expr) {
+	place := u.ast.NativeRep().SourceInfo().GetStartLocation(e.ID())
+	l.uses = append(l.uses, use{e.AsIdent(), u.define, max(1, place.Line()), max(0, place.Column())})
 }
 
 // index takes "source.index" or "index" apart and checks that both exist.

@@ -222,7 +222,7 @@ func afterDot(text string, line, column int) (nameLine, nameColumn int) {
 
 func (s *scope) knownNames() []string {
 	names := slices.Collect(maps.Keys(s.env.texts))
-	names = append(names, nameObject, nameOldObject, nameOp, nameSource, nameCluster, nameNow, nameSince, nameLate, nameRepeat, nameSuppressed, nameObjects)
+	names = append(names, nameObject, nameOldObject, nameOp, nameSource, nameCluster, nameNow, nameSince, nameLate, nameRepeat, nameSuppressed, nameObjects, nameEvent, nameEvents)
 	for name := range s.cel.Functions() {
 		if name[0] >= 'a' && name[0] <= 'z' && !strings.Contains(name, at) {
 			names = append(names, name)

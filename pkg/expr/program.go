@@ -36,7 +36,7 @@ type Program struct {
 	from    string              // the sources that it was compiled for
 	own     string              // the source whose own expression it is, see [BySource]
 	mixed   bool                // others were compiled of other texts
-	uses    []string            // the variables of rules about time
+	uses    []use               // of variables that not every place has
 	others  map[string]*Program // by source, where there are several whose objects are known
 
 	// for errors
@@ -87,17 +87,35 @@ type Cache interface {
 	Get(source, namespace, name string) *event.Object
 }
 
-// Uses reports whether the expression refers to a variable of the rules about time: now, since, late, repeat, suppressed or objects.
+// Uses reports whether the expression refers to a variable of the rules about time (now, since, late, repeat, suppressed or objects), or to
+// event or events.
 func (p *Program) Uses(variable string) bool {
-	if slices.Contains(p.uses, variable) {
-		return true
+	_, uses := p.UseOf(variable)
+	return uses
+}
+
+// UseOf returns where the expression refers to such a variable for the first time: in which define, if it is not its own text, and at which
+// place. False: it does not. What each source has an expression of its own for is looked at in the order of their names.
+func (p *Program) UseOf(variable string) (at Use, ok bool) {
+	programs := []*Program{p}
+	for _, source := range slices.Sorted(maps.Keys(p.others)) {
+		programs = append(programs, p.others[source])
 	}
-	for _, other := range p.others {
-		if slices.Contains(other.uses, variable) {
-			return true
+	for _, program := range programs {
+		for _, u := range program.uses {
+			if u.variable == variable {
+				return Use{Source: program.own, Define: u.define, Line: u.line, Column: u.column}, true
+			}
 		}
 	}
-	return false
+	return Use{}, false
+}
+
+// Use is a place where an expression refers to a variable.
+type Use struct {
+	Source       string // whose expression it is, if each source has its own, see [BySource]
+	Define       string // the define that the place is in; empty: the expression itself
+	Line, Column int    // counted as in [Issue]
 }
 
 // Sources returns the sources that the expression looks things up in, sorted.
@@ -254,6 +272,6 @@ type evaluation struct {
 	interrupted bool
 	cost        int // of the whole evaluation, once it has ended; at most the limit
 	// The values of the variables, made at first use, and what was learned about where their fields are.
-	object, oldObject ref.Val
-	fields, oldFields rootFields
+	object, oldObject, fed ref.Val // fed: `event`
+	fields, oldFields      rootFields
 }

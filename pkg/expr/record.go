@@ -13,11 +13,12 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/schema"
 )
 
-// The types of what our functions make. Their fields are checked as those of objects are.
+// The types of what our functions make, and of `event`. Their fields are checked as those of objects are.
 const (
 	differenceType = "deltarouter.Difference"
 	managerType    = "deltarouter.Manager"
 	controllerType = "deltarouter.Controller"
+	eventRecord    = "deltarouter.Event"
 )
 
 // records are their fields.
@@ -29,6 +30,9 @@ func records() map[string]map[string]*cel.Type {
 			"manager": str, "operation": str, "apiVersion": str, "subresource": str, "time": cel.TimestampType, "fields": cel.ListType(str),
 		},
 		controllerType: {"apiVersion": str, "kind": str, "namespace": str, "name": str, "uid": str, "object": cel.DynType},
+		eventRecord: {
+			"id": str, "type": str, "source": str, "subject": str, "route": str, "time": cel.TimestampType, "data": cel.DynType,
+		},
 	}
 }
 
