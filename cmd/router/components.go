@@ -11,6 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
 	"github.com/deltarouter/deltarouter/pkg/plugins/otlp"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process"
+	"github.com/deltarouter/deltarouter/pkg/plugins/route"
 	"github.com/deltarouter/deltarouter/pkg/plugins/stdout"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
 	"github.com/deltarouter/deltarouter/pkg/plugins/webhook"
@@ -30,6 +31,7 @@ func components() app.Components {
 			kafka.Factory(),
 			nats.Factory(),
 			otlp.Factory(),
+			route.Factory(),
 			stdout.Factory(),
 			webhook.Factory(),
 		},

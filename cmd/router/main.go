@@ -99,7 +99,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		usage(stdout)
 		return exitOK
 	}
-	return route(ctx, args, stdout, stderr)
+	return runRouter(ctx, args, stdout, stderr)
 }
 
 func usage(w io.Writer) {
@@ -128,8 +128,8 @@ Flags of router:
 `)
 }
 
-// route runs the router.
-func route(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// runRouter runs the router.
+func runRouter(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var level slog.Level
 	opts := app.Options{Stdout: stdout, Version: version, Components: components()}
 	flags := newFlags("router", stderr)

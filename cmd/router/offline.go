@@ -58,6 +58,7 @@ func (o *offline) flags(flags *flag.FlagSet) {
 	flags.StringVar(&o.given.Config, "config", "", "")
 	flags.StringVar(&o.given.Source, "source", "", "")
 	flags.StringVar(&o.given.Schemas, "schemas", "", "")
+	o.given.Components = components()
 }
 
 // read reads the files.
@@ -184,12 +185,13 @@ func (o *offline) explain(ctx context.Context) ([]app.Explanation, error) {
 	var known []string
 	for i := range all {
 		known = known[:0]
+		var meant []app.RouteExplanation // a route that others feed may have several events
 		for _, r := range all[i].Routes {
 			if known = append(known, r.Route); r.Route == o.route {
-				all[i].Routes = []app.RouteExplanation{r}
+				meant = append(meant, r)
 			}
 		}
-		if len(all[i].Routes) != 1 || all[i].Routes[0].Route != o.route {
+		if all[i].Routes = meant; len(meant) == 0 {
 			return nil, fmt.Errorf("there is no route %q%s", o.route, config.Suggest(o.route, known))
 		}
 	}
@@ -199,7 +201,11 @@ func (o *offline) explain(ctx context.Context) ([]app.Explanation, error) {
 func printExplanation(stdout io.Writer, e app.Explanation) {
 	fmt.Fprintln(stdout, e.Delta)
 	for _, r := range e.Routes {
-		fmt.Fprintf(stdout, "\nroute %s: %s\n", r.Route, r.Verdict)
+		name := r.Route
+		if r.Event != "" {
+			name += ", event " + r.Event
+		}
+		fmt.Fprintf(stdout, "\nroute %s: %s\n", name, r.Verdict)
 		w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 		for _, t := range r.Tests {
 			at := ""

@@ -62,7 +62,11 @@ func (r *remote) show(t api.Tapped) error {
 	if t.Missed > 0 {
 		fmt.Fprintf(r.stdout, "… %d more\n", t.Missed)
 	}
-	line := fmt.Sprintf("%s %s %s %s  %s: %s", t.Time.Local().Format("15:04:05.000"), t.Op, t.Source, t.Key, t.Route, t.Verdict)
+	line := fmt.Sprintf("%s %s %s %s", t.Time.Local().Format("15:04:05.000"), t.Op, t.Source, t.Key)
+	if t.Event != "" {
+		line += " (" + t.Event + ")"
+	}
+	line += fmt.Sprintf("  %s: %s", t.Route, t.Verdict)
 	if t.Why != "" {
 		line += ": " + short(t.Why)
 	}

@@ -72,6 +72,10 @@ func (c *compiler) adviseOps(r *routePlan, p *plan) {
 		resync = resync || c.cfg.Sources[name].Resync > 0
 	}
 	items := r.Node.At("on").Items()
+	if len(r.FedBy) > 0 {
+		c.adviseFedOps(r.Route, items)
+		return
+	}
 	for i, op := range r.On {
 		if i >= len(items) {
 			break // the default
@@ -83,6 +87,24 @@ func (c *compiler) adviseOps(r *routePlan, p *plan) {
 		case op == event.Sync.String() && !resync:
 			c.warnf(items[i].Problemf("sync comes from router resync only: no source of the route has resync; if it is to come by itself, give %s "+
 				"resync: 10m", r.From[0]))
+		}
+	}
+}
+
+// adviseFedOps warns of ops that no route has that feeds this one.
+func (c *compiler) adviseFedOps(r *config.Route, items []config.Node) {
+	given := make(map[string]bool)
+	for _, feeder := range c.cfg.Routes {
+		if slices.Contains(r.FedBy, feeder.Name) {
+			for _, op := range feeder.On {
+				given[op] = true
+			}
+			given[event.Sync.String()] = given[event.Sync.String()] || len(feeder.Requeue) > 0
+		}
+	}
+	for i, op := range r.On {
+		if i < len(items) && !given[op] {
+			c.warnf(items[i].Problemf("%s never comes: no route that feeds this one (%s) has it under on; remove it, or add it there", op, strings.Join(r.FedBy, ", ")))
 		}
 	}
 }

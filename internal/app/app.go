@@ -71,6 +71,7 @@ func Run(ctx context.Context, opts Options) error {
 	}
 	r := &router{
 		parts: parts{plan: p}, opts: opts, log: opts.Log, metrics: metrics.New(), client: client, objects: new(atomic.Pointer[inventory]),
+		taps: &taps{},
 	}
 	r.reloads.asked, r.reloads.ended, r.reloads.file = make(chan chan<- error), make(chan struct{}), file
 	r.metrics.SetBuildInfo(opts.Version)

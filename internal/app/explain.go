@@ -43,6 +43,7 @@ type Explanation struct {
 // RouteExplanation says why one route wants a delta or not.
 type RouteExplanation struct {
 	Route   string   `json:"route"`
+	Event   string   `json:"event,omitempty"` // that another route makes of the delta: type and route, as in pod.broken of broken-pods
 	Verdict string   `json:"verdict"`
 	Tests   []Test   `json:"tests"`
 	Then    []string `json:"then,omitempty"` // what rules about time make of it
@@ -50,7 +51,7 @@ type RouteExplanation struct {
 
 // Test is one of the conditions of a route, all of which have to be true.
 type Test struct {
-	What   string  `json:"what"` // from, namespaces, labelSelector, fieldSelector, on, filter or when
+	What   string  `json:"what"` // from, fed by, namespaces, labelSelector, fieldSelector, on, filter or when
 	Text   string  `json:"text"` // a filter, or a condition, has a Test for each conjunct
 	At     string  `json:"at,omitempty"`
 	Result string  `json:"result"`
@@ -79,12 +80,8 @@ func Explain(ctx context.Context, given Given) ([]Explanation, error) {
 			return nil, err
 		}
 		e := Explanation{Delta: d.String(), Source: source}
-		for _, route := range o.cfg.Routes {
-			explained, err := o.route(ctx, route, d)
-			if err != nil {
-				return nil, err
-			}
-			e.Routes = append(e.Routes, explained)
+		if e.Routes, err = o.allRoutes(ctx, d); err != nil {
+			return nil, err
 		}
 		all = append(all, e)
 	}
@@ -94,11 +91,15 @@ func Explain(ctx context.Context, given Given) ([]Explanation, error) {
 // route explains one route. A route that has nothing from the source is not looked at any further.
 func (o *offline) route(ctx context.Context, route *config.Route, d *event.Delta) (RouteExplanation, error) {
 	e := RouteExplanation{Route: route.Name, Verdict: Matches}
-	e.test("from", strings.Join(route.From, ", "), slices.Contains(route.From, d.Source))
-	if e.Verdict != Matches {
-		return e, nil
+	if d.Event != nil {
+		e.Event = d.Event.Type + " of " + d.Event.Route
+	} else {
+		e.test("from", strings.Join(route.From, ", "), slices.Contains(route.From, d.Source))
+		if e.Verdict != Matches {
+			return e, nil
+		}
+		e.selected(o.cfg.Sources[d.Source], d.Object())
 	}
-	e.selected(o.cfg.Sources[d.Source], d.Object())
 	if route.When != nil {
 		return e, o.condition(ctx, route, d, &e)
 	}

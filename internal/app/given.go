@@ -26,6 +26,8 @@ type Given struct {
 	Op     string // empty: updated if there is an Old, else added
 	Config string // path of the configuration; empty: none
 	Source string // the source that it comes from; empty: every one that has such objects
+	// Components are the kinds that the configuration may name.
+	Components Components
 	// Schemas is the folder of [PullSchemas]; empty: the one that the configuration names, if any.
 	Schemas string
 }
@@ -52,6 +54,9 @@ func openOffline(given Given) (*offline, error) {
 	if given.Config != "" {
 		var problems config.Problems
 		if o.cfg, problems = config.Load(given.Config); len(problems) > 0 {
+			return nil, problems
+		}
+		if o.cfg, _, problems = feed(o.cfg, given.Components.Sinks); len(problems) > 0 {
 			return nil, problems
 		}
 	}

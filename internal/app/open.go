@@ -35,7 +35,7 @@ type router struct {
 	factory  *informer.Factory
 	objects  *atomic.Pointer[inventory] // everything that is cached, for the API; exchanged at a reload
 	requeues *requeuer
-	taps     taps
+	taps     *taps    // nil: nobody can look on
 	closers  []closer // in the order of opening
 	reloads  reloads
 	looks    looks
@@ -133,7 +133,7 @@ func (r *router) openSaved(ctx context.Context, watches map[string]*informer.Wat
 type downstream struct{ r *router }
 
 func (d downstream) Admit(ctx context.Context, delta *event.Delta) (commit func(), err error) {
-	d.r.taps.offer(delta)
+	d.r.taps.offer(delta, "")
 	if commit, err = d.r.pipeline.Admit(ctx, delta); err != nil {
 		return nil, err
 	}

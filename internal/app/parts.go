@@ -228,12 +228,14 @@ func (r *router) routeVersion(p *routePlan) string {
 	}
 	made := struct {
 		Route   config.Route
+		Fed     bool
 		Defines string
 		Lookups map[string]source
 		Handler string
 		Sinks   []string
 	}{Route: *p.Route, Lookups: make(map[string]source)}
-	made.Route.Was = ""
+	made.Route.Was, made.Route.FedBy = "", nil // as long as another feeds it, it is no other route
+	made.Fed = len(p.FedBy) > 0
 	made.Defines = r.plan.defines()
 	for _, name := range p.lookups() {
 		s := source{Resync: r.plan.config.Sources[name].Resync.String(), Indexes: make(map[string]string), Stores: make(map[string][]string)}

@@ -23,6 +23,7 @@ type plan struct {
 	sources map[string]sourcePlan
 	routes  []routePlan
 	grants  map[string][]plugins.LookupGrant // by handler
+	feeds   map[string]string                // by sink: the route that it feeds
 	types   map[string]*schema.Type          // by source: what its objects look like
 	owners  map[string]expr.Owner            // by source: what controls others
 	// What is not wrong, but may not be meant: sources of which too little is known, expressions that may cost too much; fields that may be
@@ -146,11 +147,13 @@ func (k *Plans) make(ctx context.Context, path string, components Components, cl
 func planOf(ctx context.Context, cfg *config.Config, problems config.Problems, components Components, known *schemas, advise bool) (*plan, config.Problems) {
 	problems = slices.Concat(problems,
 		checkComponents("handler", cfg.Handlers, components.Handlers), checkComponents("sink", cfg.Sinks, components.Sinks))
-	p := &plan{config: cfg, sources: make(map[string]sourcePlan)}
+	cfg, feeds, wrong := feed(cfg, components.Sinks)
+	p := &plan{config: cfg, sources: make(map[string]sourcePlan), feeds: feeds}
 	if len(problems) == 0 { // else a factory may not understand what it is given
 		p.grants, problems = grants(cfg, components.Handlers)
 		problems = append(problems, checkPrograms(cfg, components.Handlers)...)
 	}
+	problems = append(problems, wrong...)
 	c := compiler{cfg: cfg, advise: advise, used: newUse()}
 	types, warnings := known.types(cfg)
 	p.types, p.warnings, p.owners = types, warnings, known.owners(cfg)
@@ -172,6 +175,7 @@ func planOf(ctx context.Context, cfg *config.Config, problems config.Problems, c
 		route.grants = p.grants[r.Handle]
 		p.routes = append(p.routes, route)
 	}
+	c.feeders(p)
 	if advise && len(c.problems) == 0 {
 		c.adviseAll(ctx, p)
 	}
@@ -223,9 +227,15 @@ func (c *compiler) route(r *config.Route) routePlan {
 	p.when = c.when(r, p.emit)
 	if r.Limit != nil {
 		p.limit = c.compile(r.Limit.Key, expr.Key, r.From...)
+		c.eventOf(r, p.limit, func(string) *config.Expr { return r.Limit.Key })
 	}
-	if r.Batch.By == nil && p.emit != nil && p.emit.Uses("objects") {
-		c.problems = append(c.problems, r.Emit.Problem(1, 0, "objects is for groups: set batch.by, or write object"))
+	c.eventOf(r, p.filter, r.Filter.For)
+	c.eventOf(r, p.emit, func(string) *config.Expr { return r.Emit })
+	c.eventOf(r, p.key, func(string) *config.Expr { return cmp.Or(r.Key, r.Batch.By) })
+	for group, one := range map[string]string{"objects": "object", "events": "event"} {
+		if r.Batch.By == nil && p.emit != nil && p.emit.Uses(group) {
+			c.problems = append(c.problems, r.Emit.Problem(1, 0, group+" is for groups: set batch.by, or write "+one))
+		}
 	}
 	return p
 }

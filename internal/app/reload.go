@@ -150,7 +150,7 @@ func (r *router) reload(ctx context.Context) error {
 	next := &router{
 		parts: parts{plan: p}, opts: r.opts, log: r.log, metrics: r.metrics, client: r.client, server: r.server,
 		state: r.state, memories: r.memories, pipeline: r.pipeline, factory: r.factory,
-		objects: r.objects, requeues: r.requeues,
+		objects: r.objects, requeues: r.requeues, taps: r.taps,
 	}
 	err := next.openComponents(ctx, &r.parts)
 	var change *pipeline.Change

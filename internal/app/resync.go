@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/deltarouter/deltarouter/pkg/api"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -50,6 +51,9 @@ func (r *router) resyncSources(ask api.Resync) (sources []string, err error) {
 			}
 			return nil, fmt.Errorf("there is no route %q%s", ask.Route, config.Suggest(ask.Route, routes))
 		}
+		if err := refuseFed(r.objects.Load().config, ask.Route); err != nil && !ask.Relist {
+			return nil, err
+		}
 	}
 	if ask.Source != "" {
 		if !slices.Contains(sources, ask.Source) {
@@ -90,4 +94,15 @@ func (r *router) resyncSource(ctx context.Context, name string, ask api.Resync) 
 	count, err := r.factory.Resync(ctx, name, admit)
 	done.Objects, done.Taken = count.Objects, count.Taken
 	return done, err
+}
+
+// refuseFed says of a route that gets events that objects cannot be put through it, and what to do.
+func refuseFed(cfg *config.Config, name string) error {
+	for _, route := range cfg.Routes {
+		if route.Name == name && len(route.FedBy) > 0 {
+			by := strings.Join(route.FedBy, ", ")
+			return fmt.Errorf("route %q gets what other routes make of objects, not objects: name one that feeds it, which are %s", name, by)
+		}
+	}
+	return nil
 }

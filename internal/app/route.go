@@ -7,6 +7,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
 )
@@ -25,10 +26,10 @@ func (r *router) routes() []pipeline.Route {
 func (r *router) route(p *routePlan) pipeline.Route {
 	cache := r.cache(p.lookups())
 	route := pipeline.Route{
-		Name: p.Name, Version: r.routeVersion(p), Was: p.Was, Sources: p.From, Ready: r.ready(p.Name, p.lookups()),
+		Name: p.Name, Version: r.routeVersion(p), Was: p.Was, Sources: p.From, Fed: len(p.FedBy) > 0, Ready: r.ready(p.Name, p.lookups()),
 		HandlerName: p.Handle,
 		Existing:    p.Existing == config.ExistingDeliver, Known: r.known[p.Name], Renew: r.heirs[p.Name],
-		Deliver: deliver(p.Deliver), Overflow: overflow(p.Overflow), OnFailure: onFailure(p.OnFailure),
+		Deliver: deliver(p.Deliver), Overflow: overflow(p.Route), OnFailure: onFailure(p.OnFailure),
 		Batch:   pipeline.Batch{Size: p.Batch.Size, Wait: p.Batch.Wait},
 		Grouped: p.Batch.By != nil, Joint: p.Batch.By != nil && p.emit != nil,
 		Debounce: pipeline.Debounce(p.Debounce), MaxAge: p.MaxAge,
@@ -45,13 +46,20 @@ func (r *router) route(p *routePlan) pipeline.Route {
 	}
 	for _, name := range p.To {
 		sink := r.sinks[name]
-		route.Sinks = append(route.Sinks, pipeline.NamedSink{Name: name, Version: sink.version, Sink: sink.it})
+		named := pipeline.NamedSink{Name: name, Version: sink.version, Sink: sink.it}
+		if target, feeds := r.plan.feeds[name]; feeds {
+			named.Sink, named.Feeds = nil, target
+		}
+		route.Sinks = append(route.Sinks, named)
 	}
 	if p.emit != nil {
 		route.HandlerName, route.Handler = "emit", r.opts.Components.Emit(p.emit, cache, route.Joint)
 	}
 	if p.filter != nil {
 		route.Filter = r.filter(p.Name, p.filter, p.Filter, cache)
+	}
+	if route.Fed {
+		route.Filter = r.lookedOn(p.Name, route.Filter)
 	}
 	switch {
 	case p.when != nil:
@@ -65,6 +73,18 @@ func (r *router) route(p *routePlan) pipeline.Route {
 		route.Limit = pipeline.Limit{Key: keyOf(p.limit, cache), Every: p.Limit.Every, Burst: p.Limit.Burst}
 	}
 	return route
+}
+
+// lookedOn is the filter of a route that others feed, for taps to see what it is asked about.
+func (r *router) lookedOn(route string, filter filters.Filter) filters.Filter {
+	taps := r.taps
+	return filters.Func(func(ctx context.Context, d *event.Delta) (bool, error) {
+		taps.offer(d, route)
+		if filter == nil {
+			return true, nil
+		}
+		return filter.Match(ctx, d)
+	})
 }
 
 // keyOf returns a function that asks for a key; nil: there is none.
@@ -142,12 +162,13 @@ func deliver(s string) pipeline.Deliver {
 	return pipeline.Every
 }
 
-func overflow(s string) pipeline.Overflow {
-	switch s {
-	case config.OverflowBlock:
-		return pipeline.Block
-	case config.OverflowDropOldest:
+// overflow is what a full queue does. What another route feeds is never folded: by default that one waits.
+func overflow(r *config.Route) pipeline.Overflow {
+	switch {
+	case r.Overflow == config.OverflowDropOldest:
 		return pipeline.DropOldest
+	case r.Overflow == config.OverflowBlock, len(r.FedBy) > 0:
+		return pipeline.Block
 	}
 	return pipeline.Fold
 }

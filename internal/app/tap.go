@@ -28,30 +28,42 @@ type taps struct {
 	active atomic.Pointer[[]*tap] // replaced as a whole; nil: none
 }
 
+// offered is a delta that goes by.
+type offered struct {
+	delta *event.Delta
+	to    string // the route that others feed with it; empty: it comes from its source, for all routes
+}
+
 // tap is one of those who look on.
 type tap struct {
-	deltas chan *event.Delta
+	deltas chan offered
 	missed atomic.Int64
 	query  api.TapQuery
-	wants  atomic.Pointer[[]string] // sources; nil: all
+	wants  atomic.Pointer[[]string] // sources, what routes feed each other with aside; nil: all
 
 	// For the looker-on's goroutine.
 	inventory  *inventory
 	explainers map[[2]string]*expr.Explainer // by route and source
 }
 
-// offer shows a delta to whoever looks on, and never waits.
-func (t *taps) offer(d *event.Delta) {
+// offer shows a delta to whoever looks on, and never waits. to is the route that others feed with it, empty for one from its source.
+func (t *taps) offer(d *event.Delta, to string) {
+	if t == nil {
+		return
+	}
 	active := t.active.Load()
 	if active == nil {
 		return
 	}
 	for _, one := range *active {
-		if wants := one.wants.Load(); wants != nil && !slices.Contains(*wants, d.Source) {
+		switch wants := one.wants.Load(); {
+		case to != "" && one.query.Route != "" && one.query.Route != to:
+			continue
+		case to == "" && wants != nil && !slices.Contains(*wants, d.Source):
 			continue
 		}
 		select {
-		case one.deltas <- d:
+		case one.deltas <- offered{d, to}:
 		default:
 			one.missed.Add(1)
 		}
@@ -76,7 +88,7 @@ func (t *taps) change(edit func([]*tap) []*tap) {
 // tap implements api.Tap. Each filter is evaluated once more, by the one who looks on, a moment after the route has done so: what is
 // looked up may be another object's later state by then.
 func (r *router) tap(ctx context.Context, q api.TapQuery, show func(api.Tapped) error) error {
-	one := &tap{deltas: make(chan *event.Delta, tapBacklog), query: q}
+	one := &tap{deltas: make(chan offered, tapBacklog), query: q}
 	if err := one.prepare(r.objects.Load()); err != nil {
 		return err
 	}
@@ -128,7 +140,11 @@ func (t *tap) prepare(inv *inventory) error {
 	var known []string
 	for _, route := range inv.config.Routes {
 		if known = append(known, route.Name); route.Name == t.query.Route {
-			t.wants.Store(&route.From)
+			wants := route.From
+			if len(route.FedBy) > 0 {
+				wants = []string{}
+			}
+			t.wants.Store(&wants)
 			return nil
 		}
 	}
@@ -136,15 +152,22 @@ func (t *tap) prepare(inv *inventory) error {
 }
 
 // show shows what the routes make of a delta.
-func (t *tap) show(ctx context.Context, d *event.Delta, show func(api.Tapped) error) error {
+func (t *tap) show(ctx context.Context, what offered, show func(api.Tapped) error) error {
+	d := what.delta
 	for _, route := range t.inventory.config.Routes {
 		if t.query.Route != "" && t.query.Route != route.Name || !slices.Contains(route.From, d.Source) {
+			continue
+		}
+		if fed := len(route.FedBy) > 0; fed && what.to != route.Name || !fed && what.to != "" {
 			continue
 		}
 		o := d.Object()
 		tapped := api.Tapped{
 			Time: d.Seen.UTC(), Op: d.Op.String(), Source: d.Source, Key: d.Key().String(), UID: o.UID(),
 			ResourceVersion: o.ResourceVersion(), Route: route.Name, Verdict: Matches,
+		}
+		if d.Event != nil {
+			tapped.Event = d.Event.Type + " of " + d.Event.Route
 		}
 		if err := t.judge(ctx, route, d, &tapped); err != nil {
 			return err
@@ -172,7 +195,7 @@ func (t *tap) judge(ctx context.Context, route *config.Route, d *event.Delta, ta
 	case !slices.Contains(route.On, d.Op.String()):
 		tapped.Verdict, tapped.Why = MatchesNot, "on: "+strings.Join(route.On, ", ")
 		return nil
-	case d.Initial && route.Existing != config.ExistingDeliver:
+	case d.Initial && len(route.FedBy) == 0 && route.Existing != config.ExistingDeliver:
 		tapped.Verdict, tapped.Why = MatchesNot, "existing: "+route.Existing
 		return nil
 	case route.Filter == nil:

@@ -28,6 +28,7 @@ routes:
   - {name: big, from: things, filter: 'op != "sync" && big', to: out}
   - {name: odd, from: things, filter: 'object.n / object.zero == 1', to: out}
   - {name: near, from: others, when: 'object.n > 3 && now > timestamp("2020-01-01T00:00:00Z")', check: 1h, to: out}
+  - {name: fed, on: added, filter: 'event.data.n > 1', to: out}
 `
 
 // tapping is a router that has nothing but a configuration.
@@ -41,7 +42,9 @@ func tapping(t *testing.T) *router {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	r := &router{objects: new(atomic.Pointer[inventory])}
+	fed := cfg.Routes[len(cfg.Routes)-1]
+	fed.From, fed.FedBy = []string{"things"}, []string{"all"}
+	r := &router{objects: new(atomic.Pointer[inventory]), taps: &taps{}}
 	r.objects.Store(&inventory{config: cfg, catalog: index.NewCatalog(), routes: func() (*expr.Env, error) { return expr.NewEnv(environment(cfg, nil, nil)) }})
 	return r
 }
@@ -51,6 +54,22 @@ func added(t *testing.T, source, fields string) *event.Delta {
 	return &event.Delta{Source: source, Op: event.Added, New: parse(t, source, `{"metadata":{"name":"x","uid":"u","resourceVersion":"7"},`+fields+`}`), Seen: time.Now()}
 }
 
+// given is a delta of which another route made an event.
+func given(t *testing.T, op event.Op, n int) *event.Delta {
+	t.Helper()
+	d := added(t, "things", `"n":4`)
+	d.Op, d.Event = op, &event.Event{Type: "e", Route: "all", Data: fmt.Appendf(nil, `{"n":%d}`, n)}
+	return d
+}
+
+// lastGiven is the last that a test gives to the route fed.
+func lastGiven(t *testing.T) *event.Delta {
+	t.Helper()
+	d := given(t, event.Added, 2)
+	d.New = parse(t, "things", `{"metadata":{"name":"end"}}`)
+	return d
+}
+
 // TestTap: of each delta a tap tells what the routes make of it, and which condition was not met.
 func TestTap(t *testing.T) {
 	for _, c := range []struct {
@@ -58,6 +77,11 @@ func TestTap(t *testing.T) {
 		delta *event.Delta
 		want  string
 	}{
+		{api.TapQuery{}, given(t, event.Added, 2), "fed: match (e of all)|"},
+		{api.TapQuery{Route: "fed"}, given(t, event.Added, 2), "fed: match (e of all)|"},
+		{api.TapQuery{Route: "fed", Rejected: true}, given(t, event.Added, 1), "fed: no match event.data.n > 1 config.yaml:11:37 (e of all)|"},
+		{api.TapQuery{Route: "fed", Rejected: true}, given(t, event.Deleted, 2), "fed: no match on: added (e of all)|"},
+		{api.TapQuery{Route: "all", Rejected: true}, given(t, event.Added, 2), ""},
 		{api.TapQuery{}, added(t, "things", `"n":4,"big":1,"zero":1`), "all: match| big: match|"},
 		{api.TapQuery{}, added(t, "others", `"n":4,"zero":1`), "all: match| near: holds|"},
 		{api.TapQuery{Route: "near"}, added(t, "others", `"n":3`), ""},
@@ -78,9 +102,13 @@ func TestTap(t *testing.T) {
 		enough := errors.New("enough")
 		err := r.tap(ctx, c.query, func(tapped api.Tapped) error {
 			if tapped == (api.Tapped{}) {
-				r.taps.offer(c.delta)
+				r.taps.offer(c.delta, map[bool]string{true: "fed"}[c.delta.Event != nil])
+				if c.query.Route == "fed" {
+					r.taps.offer(added(t, "things", `"n":4`), "") // comes from a source, and not from a route
+					r.taps.offer(lastGiven(t), "fed")
+				}
 				for _, source := range []string{"things", "others"} {
-					r.taps.offer(&event.Delta{Source: source, Op: event.Added, New: parse(t, source, `{"metadata":{"name":"end"},"n":4}`), Seen: time.Now()})
+					r.taps.offer(&event.Delta{Source: source, Op: event.Added, New: parse(t, source, `{"metadata":{"name":"end"},"n":4}`), Seen: time.Now()}, "")
 				}
 				return nil
 			}
@@ -93,6 +121,9 @@ func TestTap(t *testing.T) {
 			}
 			if tapped.Reason != "" {
 				line += " " + tapped.Reason
+			}
+			if tapped.Event != "" {
+				line += " (" + tapped.Event + ")"
 			}
 			got = append(got, line+"|")
 			return nil
@@ -114,7 +145,7 @@ func TestTapHoldsUpNothing(t *testing.T) {
 	err := r.tap(t.Context(), api.TapQuery{Route: "all"}, func(tapped api.Tapped) error {
 		if tapped == (api.Tapped{}) {
 			for range 1000 {
-				r.taps.offer(d) // nobody reads meanwhile
+				r.taps.offer(d, "") // nobody reads meanwhile
 			}
 			return nil
 		}

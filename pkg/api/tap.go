@@ -29,6 +29,7 @@ type Tapped struct {
 	Key             string    `json:"key"` // namespace/name
 	UID             string    `json:"uid,omitempty"`
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
+	Event           string    `json:"event,omitempty"` // of a route that others feed: type and route of the event, as in pod.broken of broken-pods
 	Route           string    `json:"route"`
 	Verdict         string    `json:"verdict"`          // match, no match or error; of a condition holds, does not hold or error
 	Why             string    `json:"why,omitempty"`    // the first condition that is not met, as in the configuration

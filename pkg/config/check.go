@@ -94,7 +94,7 @@ func checkNames(n Node, reserved []string) (problems Problems) {
 
 // checkDefines checks that the names are fit for CEL.
 func checkDefines(n Node) (problems Problems) {
-	builtIn := []string{"object", "oldObject", "op", "source", "cluster", "now", "since", "late", "repeat", "suppressed", "objects"}
+	builtIn := []string{"object", "oldObject", "op", "source", "cluster", "now", "since", "late", "repeat", "suppressed", "objects", "event", "events"}
 	reserved := []string{
 		"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop",
 		"package", "namespace", "return", "var", "void", "while",
@@ -162,8 +162,10 @@ func (r *Route) Validate(n Node) (problems Problems) {
 	if r.Retry.Max < r.Retry.Backoff {
 		problems = append(problems, n.At("retry").At("max").Problemf("%s is less than backoff, %s: raise it", r.Retry.Max, r.Retry.Backoff))
 	}
-	problems = append(problems, r.Filter.check(n.At("filter"), r.From)...)
-	problems = append(problems, r.When.check(n.At("when"), r.From)...)
+	if !n.At("from").IsZero() { // else they are not known here
+		problems = append(problems, r.Filter.Check(n.At("filter"), r.From)...)
+		problems = append(problems, r.When.Check(n.At("when"), r.From)...)
+	}
 	problems = append(problems, r.checkTime(n)...)
 	problems = append(problems, r.checkShape(n)...)
 	problems = append(problems, checkOnce(n.At("from"), r.From)...)

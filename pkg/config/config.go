@@ -100,11 +100,15 @@ const (
 
 // Route says which deltas go where, and how.
 type Route struct {
+	// FedBy has the routes whose events this one gets, in the order of the configuration; From has their sources then. It is not decoded:
+	// whoever knows the kinds of sinks fills it in.
+	FedBy []string `yaml:"-"`
+
 	Node        Node     `yaml:",self"`
 	Name        string   `yaml:"name,required" doc:"Name of the route, part of every event."`
 	Was         string   `yaml:"was" doc:"Name that the route had before: it takes over what is owed under that name."`
-	From        []string `yaml:"from,required" min:"1" doc:"Sources."`
-	On          []string `yaml:"on" default:"added updated deleted" enum:"added updated deleted deselected sync entered left" min:"1" doc:"What happened to the object; with when, entered and left (the default then): the condition holds, and holds no longer."`
+	From        []string `yaml:"from" min:"1" doc:"Sources. Absent: the route gets the events of those that name it in a sink of the kind route, and its sources are theirs."`
+	On          []string `yaml:"on" default:"added updated deleted" enum:"added updated deleted deselected sync entered left" min:"1" doc:"What happened to the object; with when, entered and left (the default then): the condition holds, and holds no longer. Without from, the default is all."`
 	Filter      *Filter  `yaml:"filter" doc:"CEL, bool: whether the route wants the delta; one expression, or one by source. Absent: every one."`
 	Emit        *Expr    `yaml:"emit" doc:"CEL, a map or a list of maps: the data of the events; event(map) can say withType(text) and withSubject(text) too."`
 	Key         *Expr    `yaml:"key" doc:"CEL, string, int or bool: deltas of one key stay in order. Absent: the object."`
@@ -112,7 +116,7 @@ type Route struct {
 	To          []string `yaml:"to,required" min:"1" doc:"Sinks."`
 	Existing    string   `yaml:"existing" default:"skip" enum:"skip deliver" doc:"Whether objects that are there at the first start are delivered, as added."`
 	Deliver     string   `yaml:"deliver" default:"every" enum:"every latest" doc:"Every delta, or the net change per object."`
-	Overflow    string   `yaml:"overflow" default:"fold" enum:"fold block dropOldest" doc:"What happens when the queue is full. fold: of each object the net change is kept. block: every route of the source waits. dropOldest: the oldest delta is lost, and counted."`
+	Overflow    string   `yaml:"overflow" default:"fold" enum:"fold block dropOldest" doc:"What happens when the queue is full. fold: of each object the net change is kept. block: every route of the source waits; the routes that feed one without from do so in any case. dropOldest: the oldest delta is lost, and counted."`
 	Batch       Batch    `yaml:"batch" doc:"How many deltas a handler gets at once."`
 	Concurrency int      `yaml:"concurrency" default:"4" min:"1" max:"1024" doc:"How many batches are worked on at the same time."`
 	Queue       Queue    `yaml:"queue" doc:"How much the route may owe."`

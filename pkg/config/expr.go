@@ -109,8 +109,8 @@ func (f *Filter) unmarshal(n Node) (problems Problems) {
 	return problems
 }
 
-// check compares the sources that there are expressions for with those of the route.
-func (f *Filter) check(n Node, from []string) (problems Problems) {
+// Check compares the sources that there are expressions for with those of the route. n is where the filter is written.
+func (f *Filter) Check(n Node, from []string) (problems Problems) {
 	if f == nil || f.By == nil {
 		return nil
 	}

@@ -49,7 +49,7 @@ func TestSchemaDescribesAll(t *testing.T) {
 	s := schema(t)
 	walk("", s)
 	routes := sub(sub(sub(s, "properties"), "routes"), "items")
-	if got := fmt.Sprint(routes["required"]); got != "[name from to]" {
+	if got := fmt.Sprint(routes["required"]); got != "[name to]" {
 		t.Error(got)
 	}
 	if got := sub(sub(routes, "properties"), "on")["default"]; fmt.Sprint(got) != "[added updated deleted]" {

@@ -32,13 +32,17 @@ func (r *Route) checkTime(n Node) (problems Problems) {
 
 // checkNoCondition checks a route without when.
 func (r *Route) checkNoCondition(n Node) (problems Problems) {
+	fed := n.At("from").IsZero()
+	if fed && n.At("on").IsZero() {
+		r.On = []string{"added", "updated", "deleted", "deselected", "sync", OnEntered, OnLeft}
+	}
 	for i, item := range n.At("on").Items() {
-		if i < len(r.On) && (r.On[i] == OnEntered || r.On[i] == OnLeft) {
+		if i < len(r.On) && !fed && (r.On[i] == OnEntered || r.On[i] == OnLeft) {
 			problems = append(problems, item.Problemf("%s is about a condition: set when too", r.On[i]))
 		}
 	}
 	ends := func(op string) bool { return op == "deleted" || op == "deselected" }
-	if length := n.At("for"); !length.IsZero() && slices.ContainsFunc(r.On, func(op string) bool { return !ends(op) }) {
+	if length := n.At("for"); !length.IsZero() && !fed && slices.ContainsFunc(r.On, func(op string) bool { return !ends(op) }) {
 		problems = append(problems, length.Problemf("says how long something lasts: set when too, or on: [deleted]"))
 	}
 	for _, key := range []string{"every", "check"} {

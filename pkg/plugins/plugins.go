@@ -110,6 +110,9 @@ type Factory[T any] struct {
 	// Programs returns the files that a handler runs as processes, of a node that Check accepted. The host refuses those that
 	// plugins.dirs does not cover, or whose content is another. nil: none.
 	Programs func(node config.Node) []Program
+	// Feeds returns the route that a sink gives events to, and where its name is written, of a node that Check accepted. The host refuses
+	// what there is not, and gives it the events by itself: nothing is written to the sink. nil: it is one that is written to.
+	Feeds func(node config.Node) (route string, at config.Node)
 }
 
 // Program is a file that is run as a process.

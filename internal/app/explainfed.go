@@ -1,0 +1,144 @@
+package app
+
+import (
+	"context"
+	"slices"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+)
+
+// explained is what came out about a route.
+type explained struct {
+	all    []RouteExplanation // one for each event, of a route that others feed
+	events []*event.Event     // what it makes of the delta
+	// unknown is why that cannot be told; empty: it can. result is what it comes to then, as of a [Test].
+	unknown, result string
+}
+
+// allRoutes explains all routes, in the order of the configuration. Routes that others feed come with the events that those make.
+func (o *offline) allRoutes(ctx context.Context, d *event.Delta) (all []RouteExplanation, err error) {
+	known := make(map[string]*explained)
+	for _, route := range o.cfg.Routes {
+		if err := o.chain(ctx, route, d, known); err != nil {
+			return nil, err
+		}
+	}
+	for _, route := range o.cfg.Routes {
+		all = append(all, known[route.Name].all...)
+	}
+	return all, nil
+}
+
+// chain explains a route, after those that feed it. There are no circles.
+func (o *offline) chain(ctx context.Context, route *config.Route, d *event.Delta, known map[string]*explained) error {
+	if known[route.Name] != nil {
+		return nil
+	}
+	found := &explained{}
+	known[route.Name] = found
+	if len(route.FedBy) == 0 {
+		e, err := o.route(ctx, route, d)
+		if err != nil {
+			return err
+		}
+		found.all = []RouteExplanation{e}
+		return o.makes(ctx, route, d, e, found)
+	}
+	none := RouteExplanation{Route: route.Name, Verdict: MatchesNot} // if no event comes
+	for _, feeder := range o.cfg.Routes {
+		if !slices.Contains(route.FedBy, feeder.Name) {
+			continue
+		}
+		if err := o.chain(ctx, feeder, d, known); err != nil {
+			return err
+		}
+		by := known[feeder.Name]
+		for _, event := range by.events {
+			fed := *d
+			fed.Event = event
+			e, err := o.route(ctx, route, &fed)
+			if err == nil {
+				found.all = append(found.all, e)
+				err = o.makes(ctx, route, &fed, e, found)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		none.fedBy(feeder.Name, by)
+	}
+	if len(found.all) == 0 {
+		if found.all = append(found.all, none); none.Verdict == MatchUnknown {
+			found.unknown, found.result = "what it gets is not known", Unknown
+		}
+	}
+	return nil
+}
+
+// fedBy adds that a route gave nothing, or that nobody knows.
+func (e *RouteExplanation) fedBy(name string, by *explained) {
+	t := Test{What: "fed by", Text: name, Result: No}
+	if by.unknown != "" {
+		t.Result, t.Reason, e.Verdict = by.result, by.unknown, MatchUnknown
+	}
+	e.Tests = append(e.Tests, t)
+}
+
+// makes finds out what a route makes of a delta that was explained, as far as that can be told without running it.
+func (o *offline) makes(ctx context.Context, route *config.Route, d *event.Delta, e RouteExplanation, found *explained) error {
+	unknown := func(reason string) { found.unknown, found.result = reason, Unknown }
+	switch {
+	case e.Verdict == MatchesNot || e.Verdict == HoldsNot && route.When == nil:
+		return nil
+	case route.When != nil:
+		unknown("it tells when its condition begins to hold, and when it ends")
+		return nil
+	case e.Verdict != Matches:
+		unknown("whether it matches cannot be told")
+		return nil
+	case route.Handle != "":
+		unknown("its handler makes its events: " + route.Handle)
+		return nil
+	case route.Batch.By != nil:
+		unknown("its events are made of all that comes for a key")
+		return nil
+	}
+	if route.Emit == nil {
+		found.events = append(found.events, passedOn(d, route.Name))
+		return nil
+	}
+	program, err := o.env.Compile(route.Emit.Text, expr.Emit, route.From...)
+	if err != nil {
+		return problemsOf(o.cfg, route.Emit, route.From, err)
+	}
+	made, err := program.Emit(ctx, expr.Input{Delta: d})
+	if err != nil {
+		result, reason := resultOf(false, err, program.Sources())
+		found.unknown, found.result = "its emit: "+reason, result
+		return nil
+	}
+	for i, m := range made {
+		one := event.New(d, route.Name, i, m.Data)
+		if m.Type != "" {
+			one.Type = m.Type
+		}
+		if m.Subject != "" {
+			one.Subject = m.Subject
+		}
+		found.events = append(found.events, &one)
+	}
+	return nil
+}
+
+// passedOn is the event of a route without emit and handler: the delta, or the event that another route made of it.
+func passedOn(d *event.Delta, route string) *event.Event {
+	if d.Event == nil {
+		e := event.New(d, route, 0, event.Payload(d))
+		return &e
+	}
+	e := event.New(d, route, 0, d.Event.Data)
+	e.Type, e.Subject = d.Event.Type, d.Event.Subject
+	return &e
+}
