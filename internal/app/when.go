@@ -40,6 +40,16 @@ func (c *compiler) when(r *config.Route, emit *expr.Program) *expr.Program {
 		}
 	}
 	when := c.condition(r.When, expr.When, r.From)
+	for _, name := range r.From {
+		if s := c.cfg.Sources[name]; when != nil && s != nil && s.Cache == config.CacheIdentity {
+			c.problems = append(c.problems, r.Node.At("when").Problemf(
+				"is asked about what is cached, and source %q keeps identities only: give it cache: full or cache: metadata", name))
+		}
+	}
+	if when != nil && c.advise && r.Check == 0 && len(r.Requeue) == 0 && len(when.Sources()) > 0 {
+		c.warnf(r.Node.At("when").Problemf("looks up objects of other sources, and is asked again only when its own object changes: say with " +
+			"requeue which objects depend on them, or with check how often to look"))
+	}
 	if when != nil && when.Uses("now") && r.Check == 0 {
 		c.problems = append(c.problems, r.Node.At("when").Problemf(
 			"depends on now, and nothing happens to an object when time goes by: say with check how often to look, as in check: 1h"))

@@ -167,6 +167,7 @@ func (r *Route) Validate(n Node) (problems Problems) {
 		problems = append(problems, r.When.Check(n.At("when"), r.From)...)
 	}
 	problems = append(problems, r.checkTime(n)...)
+	problems = append(problems, r.checkAge(n)...)
 	problems = append(problems, r.checkShape(n)...)
 	problems = append(problems, checkOnce(n.At("from"), r.From)...)
 	problems = append(problems, checkOnce(n.At("on"), r.On)...)

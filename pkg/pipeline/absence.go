@@ -38,11 +38,16 @@ func (r *route) hold(d *event.Delta, lane id) {
 	if r.absent.Len() >= r.cfg.Capacity {
 		d = shrink(d)
 	}
-	key := ""
-	if lane != objectID(d) {
-		key = lane.name
+	r.absent.Hold(d, r.absenceKey(d, lane), r.now())
+}
+
+// absenceKey returns the key of the route's own under which the object of d may come back; empty: there is none. That it is in a group with
+// another one says nothing.
+func (r *route) absenceKey(d *event.Delta, lane id) string {
+	if r.cfg.Grouped || lane == objectID(d) {
+		return ""
 	}
-	r.absent.Hold(d, key, r.now())
+	return lane.name
 }
 
 // returns adds the verdicts of the routes for which the object of d may have been gone.
@@ -78,11 +83,7 @@ func (r *route) comesBack(d *event.Delta, v *verdict) {
 	if r.absent == nil {
 		return
 	}
-	key := ""
-	if v.lane != objectID(d) {
-		key = v.lane.name
-	}
-	n := r.absent.Return(d.Source, d.Key(), key)
+	n := r.absent.Return(d.Source, d.Key(), r.absenceKey(d, v.lane))
 	r.count.filtered.Add(float64(n))
 }
 
