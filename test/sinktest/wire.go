@@ -14,6 +14,8 @@ type Wire struct {
 	silent bool // what the server says is swallowed
 	conns  map[net.Conn]bool
 	dialed int
+	left   int           // bytes until it is cut by itself; 0: it is not
+	cut    chan struct{} // closed when it is
 	all    sync.WaitGroup
 }
 
@@ -38,11 +40,36 @@ func NewWire(t testing.TB, target string) *Wire {
 func (w *Wire) Cut(target string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.lead(target)
+}
+
+func (w *Wire) lead(target string) {
 	w.target, w.silent = target, false
 	for conn := range w.conns {
 		_ = conn.Close()
 	}
 	clear(w.conns)
+}
+
+// CutAfter makes it cut itself, leading nowhere, when so many bytes have passed in both directions together.
+func (w *Wire) CutAfter(bytes int) (cut <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left, w.cut = bytes, make(chan struct{})
+	return w.cut
+}
+
+// pass counts bytes, and says whether they are swallowed.
+func (w *Wire) pass(n int, mutable bool) (drop bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.left > 0 {
+		if w.left = max(w.left-n, 0); w.left == 0 {
+			w.lead("")
+			close(w.cut)
+		}
+	}
+	return mutable && w.silent
 }
 
 // Mute swallows what the server says from now on.
@@ -91,10 +118,7 @@ func (w *Wire) copy(to, from net.Conn, mutable bool) {
 	b := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(b)
-		w.mu.Lock()
-		drop := mutable && w.silent
-		w.mu.Unlock()
-		if !drop {
+		if !w.pass(n, mutable) {
 			if _, err := to.Write(b[:n]); err != nil {
 				return
 			}

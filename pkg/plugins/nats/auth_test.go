@@ -103,14 +103,17 @@ func TestCreds(t *testing.T) {
 		}
 		return text
 	}
-	accounts := &server.MemAccResolver{}
-	if err := accounts.Store(accountKey, token(jwt.NewAccountClaims(accountKey), operator)); err != nil {
-		t.Fatal(err)
+	_, systemKey, _ := keys(t, nkeys.CreateAccount)
+	accounts, claims := &server.MemAccResolver{}, jwt.NewAccountClaims(accountKey)
+	claims.Limits.DiskStorage, claims.Limits.MemoryStorage = jwt.NoLimit, jwt.NoLimit
+	for key, claims := range map[string]*jwt.AccountClaims{accountKey: claims, systemKey: jwt.NewAccountClaims(systemKey)} {
+		if err := accounts.Store(key, token(claims, operator)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s := serve(t, func(o *server.Options) {
 		o.TrustedOperators = []*jwt.OperatorClaims{jwt.NewOperatorClaims(operatorKey)}
-		o.AccountResolver = accounts
-		o.JetStream = false
+		o.AccountResolver, o.SystemAccount = accounts, systemKey
 	})
 	user := jwt.NewUserClaims(userKey)
 	creds, err := jwt.FormatUserConfig(token(user, account), []byte(seed))
@@ -119,6 +122,10 @@ func TestCreds(t *testing.T) {
 	}
 	secret := sinktest.File(t, "router.creds", string(creds))
 	config := fmt.Sprintf("{servers: %q, auth: {creds: {file: %q}}}", s.ClientURL(), secret)
+	st := stream(t, admin(t, s, client.UserCredentialBytes(creds)), jetstream.StreamConfig{})
+	if errs := open(t, config).Write(t.Context(), sinktest.Events(t, "web", 2, 20)); errs != nil || len(kept(t, st)) != 2 {
+		t.Errorf("got %v", errs)
+	}
 	if err := nats.Factory().Probe(t.Context(), plugintest.Node(t, config)); err != nil {
 		t.Error(err)
 	}
@@ -129,6 +136,7 @@ func TestCreds(t *testing.T) {
 		if err := nats.Factory().Probe(t.Context(), plugintest.Node(t, config)); err == nil || !strings.Contains(err.Error(), "not the content of a .creds file") {
 			t.Error(err)
 		}
+		sinktest.Complains(t, open(t, config), sinktest.Events(t, "web", 2, 20), "not the content of a .creds file")
 	}
 }
 
