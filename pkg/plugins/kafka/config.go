@@ -4,6 +4,9 @@ import (
 	"context"
 	"net"
 	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -62,20 +65,24 @@ func (c *Config) Validate(n config.Node) config.Problems {
 		if i >= len(c.Brokers) {
 			break
 		}
-		if host, port, err := net.SplitHostPort(c.Brokers[i]); err != nil || host == "" || port == "" {
+		host, port, err := net.SplitHostPort(c.Brokers[i])
+		if number, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || number == 0 {
 			problems = append(problems, broker.Problemf("must be host:port, as in kafka:9092"))
 		}
 	}
-	if c.Topic != "" && !topicPattern.MatchString(c.Topic) {
-		problems = append(problems, n.At("topic").Problemf("is no topic: at most 249 letters, digits, dots, - and _"))
+	if c.Topic != "" && (!topicPattern.MatchString(c.Topic) || strings.Trim(c.Topic, ".") == "" && len(c.Topic) < 3) {
+		problems = append(problems, n.At("topic").Problemf("is no topic: at most 249 letters, digits, dots, - and _, and more than one or two dots"))
 	}
 	return problems
 }
 
 // Validate implements [config.Validator].
 func (s *SASL) Validate(n config.Node) config.Problems {
-	if (s.User == "") != s.Password.IsZero() {
+	switch {
+	case (s.User == "") != s.Password.IsZero():
 		return config.Problems{n.Problemf("needs both user and password")}
+	case s.User == "" && slices.Contains(n.Keys(), "mechanism"):
+		return config.Problems{n.Problemf("needs a user and a password: without them nobody introduces itself")}
 	}
 	return nil
 }

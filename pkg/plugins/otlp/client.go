@@ -2,6 +2,7 @@ package otlp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +25,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -81,7 +84,8 @@ func (f fresh) ClientHandshake(ctx context.Context, authority string, conn net.C
 	if err != nil {
 		return nil, nil, err
 	}
-	return credentials.NewTLS(settings).ClientHandshake(ctx, authority, conn)
+	// gRPC checks the certificate for the authority, whatever name the settings have.
+	return credentials.NewTLS(settings).ClientHandshake(ctx, cmp.Or(settings.ServerName, authority), conn)
 }
 
 // Clone implements credentials.TransportCredentials.
@@ -93,10 +97,11 @@ func newGRPC(c *Config) (*grpcClient, error) {
 	if u.Scheme == "https" {
 		transport = fresh{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12}), &c.TLS}
 	}
-	// A short pause: how often is tried is the business of the host's breaker.
+	// A short pause: how often is tried is the business of the host's breaker. A connection may take longer than a request, so that one to
+	// a receiver that says nothing ends like one whose answer does not come.
 	pause := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
 	conn, err := grpc.NewClient("dns:///"+u.Host, grpc.WithTransportCredentials(transport), grpc.WithUserAgent("deltarouter"), grpc.WithDisableRetry(),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: pause, MinConnectTimeout: c.Timeout}))
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: pause, MinConnectTimeout: 2 * c.Timeout}))
 	if err != nil {
 		return nil, err
 	}
@@ -117,11 +122,12 @@ func (g *grpcClient) send(ctx context.Context, r *collector.ExportLogsServiceReq
 	}
 	ctx = metadata.NewOutgoingContext(ctx, md)
 	g.wake(ctx)
-	answer, err := g.logs.Export(ctx, r)
+	var of peer.Peer // of whom the call got as far as
+	answer, err := g.logs.Export(ctx, r, grpc.Peer(&of))
 	if err == nil {
 		return answer, nil
 	}
-	return nil, judge(err)
+	return nil, judge(err, of.Addr == nil)
 }
 
 // wake makes a connection that failed be tried at once: the call after it would only be told how the last try failed.
@@ -136,9 +142,8 @@ func (g *grpcClient) wake(ctx context.Context) {
 	}
 }
 
-// judge says what the status of gRPC means: as the specification of OTLP has it, but that Internal and Unknown, which say nothing about
-// what was sent, are tried again.
-func judge(err error) error {
+// judge says what the status of gRPC means, as the specification of OTLP has it. local: there was no connection.
+func judge(err error, local bool) error {
 	s := status.Convert(err)
 	var later *errdetails.RetryInfo
 	for _, detail := range s.Details() {
@@ -147,16 +152,16 @@ func judge(err error) error {
 		}
 	}
 	// The message of a server can echo what was sent; that of this side's gRPC, which says why there is no connection, cannot.
-	err = fmt.Errorf("answered %v", s.Code())
-	switch s.Code() {
-	case codes.Unavailable:
+	if err = fmt.Errorf("answered %v", s.Code()); local {
 		err = errors.New(firstLine(s.Message()))
-	case codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.DataLoss, codes.Internal, codes.Unknown:
+	}
+	switch s.Code() {
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.DataLoss:
 	case codes.ResourceExhausted:
 		if later == nil {
 			return tooMuch(fmt.Errorf("%w and not when to try again: is a request larger than the receiver takes?", err))
 		}
-	case codes.InvalidArgument:
+	case codes.InvalidArgument, codes.Internal, codes.Unknown: // what a collector makes of an error that its exporters call permanent
 		return tooMuch(err)
 	default:
 		return plugins.Reject(err)
@@ -215,9 +220,9 @@ func (h *httpClient) send(ctx context.Context, r *collector.ExportLogsServiceReq
 	code := resp.StatusCode
 	said := fmt.Errorf("answered %d %s", code, http.StatusText(code))
 	switch {
-	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
+	case slices.Contains(retryable(), code):
 		return nil, plugins.RetryLater(said, retryAfter(resp.Header.Get("Retry-After"), time.Now()))
-	case code == http.StatusBadRequest, code == http.StatusRequestEntityTooLarge, code == http.StatusUnprocessableEntity:
+	case code == http.StatusBadRequest, code == http.StatusRequestEntityTooLarge, code == http.StatusUnprocessableEntity, code >= 500:
 		return nil, tooMuch(said)
 	case code < 200 || code >= 300:
 		return nil, plugins.Reject(said)
@@ -229,6 +234,14 @@ func (h *httpClient) send(ctx context.Context, r *collector.ExportLogsServiceReq
 		return nil, errors.New("the answer is not that of an OTLP receiver")
 	}
 	return answer, nil
+}
+
+// retryable are the codes of the specification of OTLP, and the two that say that nobody has looked at the request yet.
+func retryable() []int {
+	return []int{
+		http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+		http.StatusRequestTimeout, http.StatusTooEarly,
+	}
 }
 
 // retryAfter reads the header Retry-After, seconds or a date; 0 if there is none.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/logs/v1"
+	logs "go.opentelemetry.io/proto/otlp/logs/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -81,18 +82,42 @@ func (r *receiver) ids() []string {
 	return all
 }
 
-func ids(request ask) []string {
-	var all []string
+// records returns the records of a request.
+func records(request ask) (all []*logs.LogRecord) {
 	for _, of := range request.GetResourceLogs() {
 		for _, scope := range of.GetScopeLogs() {
-			for _, record := range scope.GetLogRecords() {
-				for _, a := range record.GetAttributes() {
-					if a.GetKey() == "cloudevents.event_id" {
-						all = append(all, a.GetValue().GetStringValue())
-					}
-				}
+			all = append(all, scope.GetLogRecords()...)
+		}
+	}
+	return all
+}
+
+// values returns an attribute of each record of a request.
+func values(request ask, name string) (all []string) {
+	for _, record := range records(request) {
+		for _, a := range record.GetAttributes() {
+			if a.GetKey() == name {
+				all = append(all, a.GetValue().GetStringValue())
 			}
 		}
+	}
+	return all
+}
+
+func ids(request ask) []string { return values(request, "cloudevents.event_id") }
+
+// routed returns the route and the subject of each record.
+func routed(request ask) []string {
+	all, subjects := values(request, "deltarouter.route"), values(request, "cloudevents.event_subject")
+	for i := range all {
+		all[i] += " " + subjects[i]
+	}
+	return all
+}
+
+func bodies(request ask) (all []string) {
+	for _, record := range records(request) {
+		all = append(all, record.GetBody().GetStringValue())
 	}
 	return all
 }
@@ -108,7 +133,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	a, err := r.take(req.Header, request)
 	if err != nil {
 		codes := map[codes.Code]int{
-			codes.Unavailable: 503, codes.InvalidArgument: 400, codes.Unauthenticated: 401, codes.ResourceExhausted: 429, codes.Unknown: 500,
+			codes.Unavailable: 503, codes.InvalidArgument: 400, codes.Unauthenticated: 401, codes.ResourceExhausted: 429, codes.Internal: 500,
 		}
 		if status.Code(err) == 8 {
 			w.Header().Set("Retry-After", "7")

@@ -1,12 +1,12 @@
 // Package otlp is the sink kind `otlp`: it sends each event as a log record of OpenTelemetry, over gRPC or HTTP, so that whatever takes
 // OTLP (a collector, Loki, Elastic, Datadog) takes events.
 //
-// The protocol is spoken with its published messages rather than the exporters of the SDK: those try again by themselves and tell of a
-// partial success no more than a log line, while the host has to know what became of each event.
+// The protocol is spoken with its published messages rather than the exporters of the SDK, which do not tell the host what became of each
+// event: docs/RATIONALE.md has the figures.
 //
 // What an answer means is as the specification of OTLP has it. A receiver that rejects some records of a request does not say which:
-// the events of that request are rejected. A request that is refused for what is in it, or for its
-// size, is halved until what is at fault stands alone.
+// the events of that request are rejected. A request that is refused for what is in it, for its size, or for no reason that would go away,
+// is halved until what is at fault stands alone.
 package otlp
 
 import (

@@ -91,8 +91,8 @@ func TestVerdicts(t *testing.T) {
 			{"some rejected", "rrrrrrrr", "rejected 1 of the 4 records", partly(1), 2, 0},
 			{"all rejected", "rrrrrrrr", "rejected all 4 records", partly(4), 2, 0},
 			{"not now", "uuuuuuuu", "", fails(exhausted.Err()), 1, 7 * time.Second},
-			{"unavailable", "uuuuuuuu", "", fails(status.Error(codes.Unavailable, "closed for today")), 1, 0},
-			{"unknown", "uuuuuuuu", "", fails(status.Error(codes.Unknown, "s3cret")), 1, 0},
+			{"unavailable", "uuuuuuuu", "", fails(status.Error(codes.Unavailable, "s3cret")), 1, 0},
+			{"permanent", "rrrrrrrr", "", fails(status.Error(codes.Internal, "s3cret")), 14, 0},
 			{"nobody", "rrrrrrrr", "", fails(status.Error(codes.Unauthenticated, "s3cret")), 2, 0},
 			{"one at fault", "ddrddddd", "", func(request ask) (answer, error) {
 				if slices.Contains(ids(request), bad) {

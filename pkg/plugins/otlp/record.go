@@ -12,16 +12,20 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// conventions are the kinds of the built-in API that the semantic conventions have attributes for, and how they call them.
-func conventions(kind, group string) string {
+// conventions returns the attributes that the semantic conventions have for an object of a kind of the built-in API.
+func conventions(kind, group, name, uid string) []*common.KeyValue {
+	of := strings.ToLower(kind)
 	switch group + "/" + kind {
-	case "/Pod", "/Node", "/Namespace", "/Service", "/ReplicationController", "/ResourceQuota", "/PersistentVolume", "/PersistentVolumeClaim",
+	case "/Pod", "/Node", "/Service", "/ReplicationController", "/ResourceQuota", "/PersistentVolume", "/PersistentVolumeClaim",
 		"apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "apps/DaemonSet", "batch/Job", "batch/CronJob":
-		return strings.ToLower(kind)
 	case "autoscaling/HorizontalPodAutoscaler":
-		return "hpa"
+		of = "hpa"
+	case "/Namespace", "storage.k8s.io/StorageClass": // they have no attribute for the uid
+		uid = ""
+	default:
+		return nil
 	}
-	return ""
+	return attributes("k8s."+of+".name", name, "k8s."+of+".uid", uid)
 }
 
 // request makes one of events. They are grouped by cluster, which is an attribute of the resource.
@@ -70,9 +74,7 @@ func recordOf(e *event.Event) *logs.LogRecord {
 	r.Attributes = append(r.Attributes, attributes("deltarouter.source", e.Of.Source, "deltarouter.op", e.Of.Op.String(), "k8s.namespace.name", o.Key().Namespace,
 		"k8s.object.kind", kind, "k8s.object.name", o.Key().Name, "k8s.object.uid", o.UID(), "k8s.object.resource_version", o.ResourceVersion(),
 		"k8s.object.api_version", o.Resource().GroupVersion().String())...)
-	if of := conventions(kind, o.Resource().Group); of != "" {
-		r.Attributes = append(r.Attributes, attributes("k8s."+of+".name", o.Key().Name, "k8s."+of+".uid", o.UID())...)
-	}
+	r.Attributes = append(r.Attributes, conventions(kind, o.Resource().Group, o.Key().Name, o.UID())...)
 	return r
 }
 

@@ -1,13 +1,13 @@
 package otlp_test
 
 import (
-	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -17,46 +17,64 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// TestTLS: the receiver's certificate is checked, by a delivery as by a probe, and who vouches for it is read anew.
-func TestTLS(t *testing.T) {
-	r := &receiver{}
-	s := httptest.NewTLSServer(r)
+// encrypted serves both protocols with a certificate that is good for that long, and asks for one. It returns the URLs.
+func encrypted(t *testing.T, r *receiver, a *sinktest.Authority, last time.Duration) (urls map[string]string) {
+	t.Helper()
+	at, _ := serveGRPC(t, r, "127.0.0.1:0", grpc.Creds(credentials.NewTLS(a.Server(last, a))))
+	s := httptest.NewUnstartedServer(r)
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	s.TLS = a.Server(last, a)
+	s.StartTLS()
 	t.Cleanup(s.Close)
-	at, _ := serveGRPC(t, r, "127.0.0.1:0", grpc.Creds(credentials.NewServerTLSFromCert(&s.TLS.Certificates[0])))
-	cert := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
-	for protocol, url := range map[string]string{"grpc": "https://" + at, "http": s.URL} {
+	return map[string]string{"grpc": "https://" + at, "http": s.URL}
+}
+
+// TestTLS: the receiver's certificate is checked, by a delivery as by a probe, the router shows its own, and files are read anew.
+func TestTLS(t *testing.T) {
+	a, other, r := sinktest.NewAuthority(t), sinktest.NewAuthority(t), &receiver{}
+	expired, ca := encrypted(t, r, a, -time.Hour), sinktest.File(t, "ca", a.PEM)
+	for protocol, url := range encrypted(t, r, a, time.Hour) {
 		t.Run(protocol, func(t *testing.T) {
-			ca := filepath.Join(t.TempDir(), "ca")
-			config := fmt.Sprintf("{endpoint: %q, protocol: %s, tls: {ca: {file: %q}}}", url, protocol, ca)
-			nobody := fmt.Sprintf("{endpoint: %q, protocol: %s}", url, protocol)
-			sink := open(t, config)
-			for _, test := range []struct{ content, want string }{{"", "tls.ca: read secret"}, {"s3cret", "tls.ca: no PEM"}, {cert, ""}} {
-				if test.content != "" {
-					if err := os.WriteFile(ca, []byte(test.content), 0o600); err != nil {
-						t.Fatal(err)
+			config := func(url, tls string) string {
+				return fmt.Sprintf("{endpoint: %q, protocol: %s, timeout: 20s, tls: {%s}}", url, protocol, tls)
+			}
+			all := sinktest.Events(t, "web", 1, 10)
+			for _, test := range []struct{ name, config, want string }{
+				{"nobody vouches", config(url, a.Files()), "unknown authority"},
+				{"another authority", config(url, fmt.Sprintf("ca: {file: %q}", sinktest.File(t, "ca", other.PEM))), "unknown authority"},
+				{"another name", config(url, fmt.Sprintf("ca: {file: %q}, serverName: elsewhere", ca)), "match elsewhere"},
+				{"expired", config(expired[protocol], fmt.Sprintf("ca: {file: %q}, %s", ca, a.Files())), "expired"},
+				{"no PEM", config(url, fmt.Sprintf("ca: {file: %q}", sinktest.File(t, "ca", "s3cret"))), "tls.ca: no PEM"},
+			} {
+				t.Run(test.name, func(t *testing.T) {
+					sinktest.Complains(t, open(t, test.config), all, test.want)
+					if err := otlp.Factory().Probe(t.Context(), plugintest.Node(t, test.config)); err == nil || !strings.Contains(err.Error(), test.want) {
+						t.Errorf("the probe says %v", err)
 					}
-				}
-				errs := sink.Write(t.Context(), sinktest.Events(t, "web", 1, 10))
-				fits := func() bool {
-					return test.want == "" && errs == nil || errs != nil && test.want != "" && strings.Contains(errs[0].Error(), test.want)
-				}
-				for try := 0; !fits() && try < 20; try++ { // gRPC tells how the last connection failed, not this one
-					errs = sink.Write(t.Context(), sinktest.Events(t, "web", 1, 10))
-				}
-				if test.want == "" && errs != nil || test.want != "" && (sinktest.Verdicts(1, errs) != "u" || !strings.Contains(errs[0].Error(), test.want)) {
-					t.Errorf("got %v, want %q", errs, test.want)
-				}
-				if err := otlp.Factory().Probe(t.Context(), plugintest.Node(t, config)); (err == nil) != (test.want == "") {
-					t.Errorf("the probe says %v", err)
+				})
+			}
+			// Without a certificate of its own, or with one of another authority, it is not let in.
+			for _, own := range []string{"", ", " + other.Files()} {
+				if v := sinktest.Verdicts(1, open(t, config(url, fmt.Sprintf("ca: {file: %q}%s", ca, own))).Write(t.Context(), all)); v != "u" {
+					t.Errorf("got %s", v)
 				}
 			}
-			errs := open(t, nobody).Write(t.Context(), sinktest.Events(t, "web", 1, 10))
-			if sinktest.Verdicts(1, errs) != "u" || !strings.Contains(errs[0].Error(), "unknown authority") {
-				t.Errorf("got %v", errs)
+			mended := sinktest.File(t, "ca", other.PEM)
+			sink := open(t, config(url, fmt.Sprintf("ca: {file: %q}, %s", mended, a.Files())))
+			sinktest.Complains(t, sink, all, "unknown authority")
+			if err := os.Remove(mended); err != nil {
+				t.Fatal(err)
 			}
+			sinktest.Complains(t, sink, all, "tls.ca: read secret")
+			sinktest.Write(t, mended, a.PEM)
+			sinktest.Insist(t, sink, all)
+			// The certificate is for 127.0.0.1 and not for localhost.
+			local := strings.Replace(url, "127.0.0.1", "localhost", 1)
+			sinktest.Complains(t, open(t, config(local, fmt.Sprintf("ca: {file: %q}, %s", ca, a.Files()))), all, "match localhost")
+			sinktest.Insist(t, open(t, config(local, fmt.Sprintf("ca: {file: %q}, serverName: 127.0.0.1, %s", ca, a.Files()))), all)
 		})
 	}
-	if n := len(r.ids()); n != 2 {
+	if n := len(r.ids()); n != 4 {
 		t.Errorf("%d records", n)
 	}
 }

@@ -1,0 +1,221 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	collector "go.opentelemetry.io/proto/otlp/collector/logs/v1"
+	"google.golang.org/grpc"
+
+	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+	"github.com/deltarouter/deltarouter/test/sinktest"
+)
+
+// broker is what stands behind a sink: where it listens, and the subjects of the events that it has.
+type broker struct {
+	wire *sinktest.Wire
+	at   string
+	has  func() []string
+}
+
+func natsBroker(t *testing.T) *broker {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("the NATS server does not start")
+	}
+	conn, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &broker{sinktest.NewWire(t, ""), s.Addr().String(), func() (all []string) {
+		stream, err := js.Stream(t.Context(), "k8s")
+		if err != nil {
+			return nil // the router makes it
+		}
+		for n := uint64(1); n <= stream.CachedInfo().State.LastSeq; n++ {
+			if m, err := stream.GetMsg(t.Context(), n); err == nil {
+				all = append(all, m.Header.Get("ce-subject"))
+			}
+		}
+		return all
+	}}
+}
+
+// advertised is a listener that calls itself by another address.
+type advertised struct {
+	net.Listener
+	as net.Addr
+}
+
+// Addr implements net.Listener.
+func (a *advertised) Addr() net.Addr { return a.as }
+
+func kafkaBroker(t *testing.T) *broker {
+	t.Helper()
+	b := &broker{wire: sinktest.NewWire(t, "")}
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "k8s"), kfake.ListenFn(func(network, _ string) (net.Listener, error) {
+		l, err := net.Listen(network, "127.0.0.1:0")
+		if err == nil {
+			b.at = l.Addr().String()
+			l = &advertised{l, b.wire.Addr()}
+		}
+		return l, err
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	b.has = func() (all []string) {
+		high := 0
+		for _, p := range c.PartitionInfos("k8s") {
+			high += int(p.HighWatermark)
+		}
+		client, err := kgo.NewClient(kgo.SeedBrokers(b.at), kgo.ConsumeTopics("k8s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for len(all) < high && ctx.Err() == nil {
+			for _, r := range client.PollFetches(ctx).Records() {
+				for _, h := range r.Headers {
+					if h.Key == "ce_subject" {
+						all = append(all, string(h.Value))
+					}
+				}
+			}
+		}
+		return all
+	}
+	return b
+}
+
+// otlpReceiver keeps the subjects of the records that it takes.
+type otlpReceiver struct {
+	collector.UnimplementedLogsServiceServer
+	mu  sync.Mutex
+	all []string
+}
+
+// Export implements the service of gRPC.
+func (r *otlpReceiver) Export(_ context.Context, request *collector.ExportLogsServiceRequest) (*collector.ExportLogsServiceResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, of := range request.GetResourceLogs() {
+		for _, scope := range of.GetScopeLogs() {
+			for _, record := range scope.GetLogRecords() {
+				for _, a := range record.GetAttributes() {
+					if a.GetKey() == "cloudevents.event_subject" {
+						r.all = append(r.all, a.GetValue().GetStringValue())
+					}
+				}
+			}
+		}
+	}
+	return &collector.ExportLogsServiceResponse{}, nil
+}
+
+func (r *otlpReceiver) has() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.all...)
+}
+
+func otlpBroker(t *testing.T) *broker {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, s := &otlpReceiver{}, grpc.NewServer()
+	collector.RegisterLogsServiceServer(s, r)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = s.Serve(l) })
+	t.Cleanup(func() { s.Stop(); serving.Wait() })
+	return &broker{sinktest.NewWire(t, ""), l.Addr().String(), r.has}
+}
+
+// TestBrokersDown: NATS, Kafka and a receiver of OTLP are away. Each stalls its own route, and /readyz names it; standard output has
+// everything. One after the other comes back, and has each event once; the others go on waiting.
+func TestBrokersDown(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	names := []string{"nats", "kafka", "otlp"}
+	brokers := map[string]*broker{"nats": natsBroker(t), "kafka": kafkaBroker(t), "otlp": otlpBroker(t)}
+	config := fmt.Sprintf(`
+sources:
+  maps: {resource: v1/configmaps, namespaces: %s}
+sinks:
+  out: {stdout: {}}
+  nats: {nats: {servers: "nats://%s", timeout: 5s, stream: {name: k8s, create: true}}}
+  kafka: {kafka: {brokers: %q, topic: k8s, timeout: 500ms}}
+  otlp: {otlp: {endpoint: "http://%s", timeout: 5s}}
+routes:
+  - {name: out, from: maps, to: out}
+`, ns, brokers["nats"].wire.Addr(), brokers["kafka"].wire.Addr(), brokers["otlp"].wire.Addr())
+	for _, name := range names {
+		config += fmt.Sprintf("  - {name: %s, from: maps, on: added, to: %[1]s, batch: {size: 8, wait: 10ms}, retry: {backoff: 10ms, max: 200ms}}\n", name)
+	}
+	r := routertest.Start(t, s.Kubeconfig(), config)
+	r.Ready(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	const n = 40
+	var want, subjects []string
+	for i := range n {
+		name := fmt.Sprintf("m%d", i)
+		maps.Make(routertest.ConfigMap(name, "1"))
+		want, subjects = append(want, "out added "+ns+"/"+name), append(subjects, ns+"/"+name)
+	}
+	r.Expect(t, want...)
+	for i, name := range names {
+		away := names[i:]
+		routertest.Poll(t, fmt.Sprintf("/readyz to name %v and no other sink, and to be ready all the same", away), func() bool {
+			code, said := r.Get(t, "/readyz")
+			named := strings.Count(said, "sinks/")
+			for _, name := range away {
+				if !strings.Contains(said, "sinks/"+name) {
+					return false
+				}
+			}
+			return code == http.StatusOK && named == len(away)
+		})
+		b := brokers[name]
+		b.wire.Cut(b.at)
+		events := func(result string) float64 {
+			return r.Metric(t, fmt.Sprintf(`deltarouter_events_total{result=%q,route=%q,sink=%[2]q}`, result, name))
+		}
+		routertest.Poll(t, name+" to have everything", func() bool { return events("delivered") == n })
+		sinktest.Compare(t, b.has(), subjects)
+		if events("rejected") != 0 || events("retried") == 0 {
+			t.Errorf("%s: %v events were rejected, %v tried again", name, events("rejected"), events("retried"))
+		}
+	}
+	routertest.Poll(t, "/readyz to name none", func() bool { _, said := r.Get(t, "/readyz"); return !strings.Contains(said, "sinks/") })
+	for _, b := range brokers {
+		sinktest.Compare(t, b.has(), subjects)
+	}
+}
