@@ -91,7 +91,7 @@ export class Guest {
   }
 
   // handle returns a result per delta {op, object, oldObject, source, cluster, resource, initial, stale, redelivered, late,
-  // repeat, since, suppressed}; since is a text that Date reads. Objects are
+  // repeat, since, suppressed, event: {id, type, source, subject, route, time, data}}; since and time are texts that Date reads. Objects are
   // values, or texts of JSON. A result is {events}, {error}, {retry}, {drop: true} or {}.
   handle(deltas) {
     const batch = encode(deltas);
@@ -157,8 +157,13 @@ function encodeOne(d, put) {
   const refs = meta.map(ref);
   const number = (n) => [put(new Uint8Array(new BigInt64Array([n]).buffer)), 8];
   refs.push(number(0n));
-  if (d.since || d.suppressed) refs.push(d.since ? number(BigInt(Date.parse(d.since)) * 1000000n) : [0, 0]);
-  if (d.suppressed) refs.push(number(BigInt(d.suppressed)));
+  const time = (text) => number(BigInt(Date.parse(text)) * 1000000n);
+  if (d.since || d.suppressed || d.event) refs.push(d.since ? time(d.since) : [0, 0]);
+  if (d.suppressed || d.event) refs.push(d.suppressed ? number(BigInt(d.suppressed)) : [0, 0]);
+  if (d.event) {
+    const e = d.event;
+    refs.push(...["id", "type", "source", "subject", "route"].map((name) => ref(e[name] ?? "")), time(e.time), ref(json(e.data)));
+  }
   return {
     op: ops.indexOf(d.op) + 1,
     flags: (d.initial ? 1 : 0) | (d.stale ? 2 : 0) | (d.redelivered ? 4 : 0) | (d.late ? 8 : 0) | (d.repeat ? 16 : 0),

@@ -25,6 +25,14 @@ enum { DR_OK, DR_RETRY, DR_DROP, DR_FAIL };
 enum { DR_DEBUG, DR_INFO, DR_WARN, DR_ERROR };
 enum { DR_NOTFOUND = -1, DR_DENIED = -2, DR_QUOTA = -3, DR_INVALID = -4, DR_DEADLINE = -5 };
 
+// dr_made is an event that another route made.
+typedef struct {
+	dr_str id, type, source, subject;
+	dr_str route;    // that made it
+	int64_t time_ns; // since 1970
+	dr_json data;
+} dr_made;
+
 // dr_delta is one change of one object. What it refers to is valid until the handler returns.
 typedef struct {
 	uint8_t op; // DR_ADDED to DR_LEFT; entered and left of a route with a condition. Deleted means gone; an object that merely left the source's selector is deselected
@@ -40,6 +48,7 @@ typedef struct {
 	int64_t seen_ns;    // when the router saw the change, since 1970
 	int64_t since_ns;   // when the condition began to hold, likewise; 0: the router does not say
 	int64_t suppressed; // how many deltas the limit of the route held back before this one
+	dr_made event;      // what another route made of the delta before it gave it to this one; id.n is 0: the delta comes from its source
 	uint32_t index;     // in the batch
 } dr_delta;
 

@@ -98,6 +98,13 @@ static inline dr_delta dr__read(dr_str in, uint32_t i) {
 		dr_str number = dr__piece(in, meta + 4 + 8 * f);
 		if (number.n == 8) *numbers[f - 8] = (int64_t)((uint64_t)dr__get32(number.p + 4) << 32 | dr__get32(number.p));
 	}
+	if (fields > 17) {
+		dr_str *texts[] = {&d.event.id, &d.event.type, &d.event.source, &d.event.subject, &d.event.route};
+		for (uint32_t f = 0; f < 5; f++) *texts[f] = dr__piece(in, meta + 4 + 8 * (11 + f));
+		dr_str time = dr__piece(in, meta + 4 + 8 * 16);
+		if (time.n == 8) d.event.time_ns = (int64_t)((uint64_t)dr__get32(time.p + 4) << 32 | dr__get32(time.p));
+		d.event.data = dr__piece(in, meta + 4 + 8 * 17);
+	}
 	return d;
 }
 

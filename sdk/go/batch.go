@@ -37,6 +37,13 @@ const (
 	metaSeen
 	metaSince
 	metaSuppressed
+	metaEventID
+	metaEventType
+	metaEventSource
+	metaEventSubject
+	metaEventRoute
+	metaEventTime
+	metaEventData
 )
 
 // The verdicts.
@@ -217,6 +224,13 @@ func (s *server) delta(in []byte, i uint32) Delta {
 	}
 	if n := field(metaSuppressed); len(n) == 8 {
 		d.Suppressed = int(le.Uint64(n))
+	}
+	if at := field(metaEventTime); len(at) == 8 {
+		d.Event = &RouteEvent{
+			ID: string(field(metaEventID)), Type: s.name(field(metaEventType)), Source: s.name(field(metaEventSource)),
+			Subject: string(field(metaEventSubject)), Route: s.name(field(metaEventRoute)),
+			Time: time.Unix(0, int64(le.Uint64(at))).UTC(), Data: field(metaEventData),
+		}
 	}
 	return d
 }

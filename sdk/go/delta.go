@@ -80,6 +80,9 @@ type Delta struct {
 
 	Suppressed int // how many deltas the limit of the route held back before this one
 
+	// Event is what another route made of the delta before it gave it to this one; nil: the delta comes from its source.
+	Event *RouteEvent
+
 	Seen time.Time // when the router received the change
 
 	index uint32 // in the batch
@@ -92,6 +95,14 @@ func (d Delta) String() string {
 		name = d.Namespace + "/" + d.Name
 	}
 	return d.Op.String() + " " + d.Source + " " + name
+}
+
+// RouteEvent is an event that another route made.
+type RouteEvent struct {
+	ID, Type, Source, Subject string // as in the CloudEvent that a sink would get
+	Route                     string // that made it
+	Time                      time.Time
+	Data                      []byte // JSON; valid as long as the slices of the delta
 }
 
 // Event is one event to deliver.

@@ -14,6 +14,7 @@ const (
 	headerSize  = 16
 	recordSize  = 32
 	metaFields  = 9
+	eventFields = 7 // behind since and suppressed, of a delta that another route made an event of
 	metaSize    = 4 + 8*metaFields
 	jsonObjects = 0 // the encoding of objects
 
@@ -37,6 +38,8 @@ type sizer struct {
 // metaFieldsOf returns how many fields the meta table of d has. The last ones most deltas do without.
 func metaFieldsOf(d *event.Delta) int {
 	switch {
+	case d.Event != nil:
+		return metaFields + 2 + eventFields
 	case d.Suppressed > 0:
 		return metaFields + 2
 	case !d.Since.IsZero():
@@ -55,6 +58,9 @@ func (s *sizer) delta(d *event.Delta) int {
 		n += len(d.Source) + len(r.Cluster) + len(r.Group) + len(r.Version) + len(r.Resource) + 2 + len(r.Kind)
 	}
 	n += len(o.Key().Namespace) + len(o.Key().Name) + len(o.UID()) + len(o.ResourceVersion())
+	if e := d.Event; e != nil {
+		n += len(e.ID) + len(e.Type) + len(e.Source) + len(e.Subject) + len(e.Route) + len(e.Data)
+	}
 	if d.New != nil {
 		n += len(d.New.JSON()) + 8
 	}
@@ -161,10 +167,25 @@ func (e *encoder) meta(d *event.Delta, object int) int {
 	} else {
 		e.number(rest[40:], d.Since.UnixNano())
 	}
-	if d.Suppressed > 0 {
+	switch {
+	case d.Suppressed > 0:
 		e.number(rest[48:], int64(d.Suppressed))
+	case d.Event != nil:
+		clear(rest[48:56])
+	}
+	if d.Event != nil {
+		e.event(rest[56:], d.Event)
 	}
 	return at
+}
+
+// event writes what another route made of a delta.
+func (e *encoder) event(refs []byte, made *event.Event) {
+	for i, text := range []string{made.ID, made.Type, made.Source, made.Subject, made.Route} {
+		put(e, refs[8*i:], text)
+	}
+	e.number(refs[40:], made.Time.UnixNano())
+	put(e, refs[48:], made.Data)
 }
 
 // number writes a number that ref is to refer to.

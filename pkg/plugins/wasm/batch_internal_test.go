@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"encoding/binary"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ func TestBatchLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen, since := time.Unix(1e9, 5), time.Unix(1e9-60, 7)
+	made := &event.Event{ID: "i", Type: "t", Source: "/s", Subject: "n/a", Route: "r", Time: time.Unix(1e9, 9), Data: []byte(`{"x":1}`)}
 	type numbers [3]int64 // of the fields 8, 9 and 10; -1: of the length 0, -2: not there
 	tests := []struct {
 		d     event.Delta
@@ -30,6 +32,8 @@ func TestBatchLayout(t *testing.T) {
 		{event.Delta{Op: event.Entered, New: o, Since: since, Repeat: 3, Suppressed: 258}, 6, 16, numbers{1e18 + 5, 1e18 - 60e9 + 7, 258}},
 		{event.Delta{Op: event.Left, Old: o, Since: since, Stale: true}, 7, 2, numbers{1e18 + 5, 1e18 - 60e9 + 7, -2}},
 		{event.Delta{Op: event.Updated, New: o, Old: o, Suppressed: 1}, 2, 0, numbers{1e18 + 5, -1, 1}},
+		{event.Delta{Op: event.Updated, New: o, Event: made}, 2, 0, numbers{1e18 + 5, -1, -1}},
+		{event.Delta{Op: event.Left, Old: o, Since: since, Suppressed: 3, Event: made}, 7, 0, numbers{1e18 + 5, 1e18 - 60e9 + 7, 3}},
 	}
 	var batch []*event.Delta
 	room, s := headerSize, sizer{}
@@ -56,8 +60,17 @@ func TestBatchLayout(t *testing.T) {
 				got[f-8] = int64(le.Uint64(buf[le.Uint32(ref):]))
 			}
 		}
-		if record[8] != tt.op || le.Uint16(record[10:]) != tt.flags || got != tt.want || fields > 11 {
+		if record[8] != tt.op || le.Uint16(record[10:]) != tt.flags || got != tt.want || fields > 11 != (tt.d.Event != nil) {
 			t.Errorf("%s: op %d, flags %d, %d fields, of which the last say %v; want %d, %d and %v", &tt.d, record[8], le.Uint16(record[10:]), fields, got, tt.op, tt.flags, tt.want)
+		}
+		var texts []string
+		for f := uint32(11); f < fields; f++ {
+			ref := buf[meta+4+8*f:]
+			texts = append(texts, string(buf[le.Uint32(ref):][:le.Uint32(ref[4:])]))
+		}
+		want := []string{"i", "t", "/s", "n/a", "r", string(le.AppendUint64(nil, 1e18+9)), `{"x":1}`}
+		if tt.d.Event != nil && !slices.Equal(texts, want) {
+			t.Errorf("%s: the event is %q, want %q", &tt.d, texts, want)
 		}
 	}
 }
@@ -69,7 +82,10 @@ func TestBatchRoom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &event.Delta{Op: event.Entered, New: o, Since: time.Unix(1, 0), Suppressed: 1, Source: strings.Repeat("s", pad/8)}
+		d := &event.Delta{
+			Op: event.Entered, New: o, Since: time.Unix(1, 0), Suppressed: 1, Source: strings.Repeat("s", pad/8),
+			Event: &event.Event{ID: "id", Type: "type", Source: "source", Subject: "subject", Route: "route", Data: []byte(`{"a":1}`)},
+		}
 		var s sizer
 		room := headerSize + s.delta(d)
 		if n := encodeBatch(make([]byte, room+64), []*event.Delta{d}, 0); n > room {

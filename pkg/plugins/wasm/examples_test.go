@@ -139,6 +139,11 @@ func parseDeltas(t *testing.T, text string) (deltas []*event.Delta) {
 			Late               bool
 			Repeat, Suppressed int
 			Since              time.Time
+			Event              *struct {
+				event.Event
+
+				Data json.RawMessage
+			}
 		}
 		if err := json.Unmarshal(value, &in); err != nil {
 			t.Fatal(err)
@@ -148,6 +153,10 @@ func parseDeltas(t *testing.T, text string) (deltas []*event.Delta) {
 			t.Fatalf("no op: %s", in.Op)
 		}
 		d := &event.Delta{Source: "pods", Op: op, New: parseObject(t, in.Object), Late: in.Late, Repeat: in.Repeat, Suppressed: in.Suppressed, Since: in.Since}
+		if in.Event != nil {
+			d.Event = &in.Event.Event
+			d.Event.Data = in.Event.Data
+		}
 		if in.OldObject != nil {
 			d.Old = parseObject(t, in.OldObject)
 		}

@@ -155,7 +155,12 @@ func testEcho(t *testing.T, handler plugins.Handler) {
 	limited.Op, limited.Since, limited.Late = event.Added, time.Time{}, false
 	again.Repeat, again.Late, again.Suppressed = 2, false, 0
 	left.Op, left.Suppressed, left.Late, left.Old, left.New = event.Left, 0, false, held.New, nil
-	deltas = append(deltas, &held, &limited, &again, deltas[0], &left)
+	made := &event.Event{
+		ID: "i-1", Type: "pod.broken", Source: "/clusters/c/sources/pods", Subject: "default/ü", Route: "broken-pods", Time: since, Data: []byte(`{"a":[1]}`),
+	}
+	fed, fedAgain := limited, held
+	fed.Event, fed.Suppressed, fedAgain.Event = made, 0, made
+	deltas = append(deltas, &held, &limited, &again, deltas[0], &left, &fed, &held, &fedAgain, deltas[0])
 	for i, r := range handle(t, handler, deltas) {
 		d, o := deltas[i], deltas[i].Object()
 		if len(r.Events) != 1 {
@@ -170,7 +175,7 @@ func testEcho(t *testing.T, handler plugins.Handler) {
 			"namespace": o.Key().Namespace, "name": o.Key().Name, "uid": o.UID(), "resourceVersion": o.ResourceVersion(),
 			"object": json.RawMessage(o.JSON()), "oldObject": old,
 			"initial": d.Initial, "stale": d.Stale, "redelivered": d.Redelivered, "seen": d.Seen,
-			"since": d.Since, "late": d.Late, "repeat": d.Repeat > 0, "suppressed": d.Suppressed,
+			"since": d.Since, "late": d.Late, "repeat": d.Repeat > 0, "suppressed": d.Suppressed, "event": shownEvent(d.Event),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -196,4 +201,12 @@ func skipIfSlow(t *testing.T) {
 	if raceDetector {
 		t.Skip("compiling another guest takes too long under the race detector")
 	}
+}
+
+// shownEvent is what the guest tells of an event that another route made.
+func shownEvent(e *event.Event) any {
+	if e == nil {
+		return nil
+	}
+	return map[string]any{"id": e.ID, "type": e.Type, "source": e.Source, "subject": e.Subject, "route": e.Route, "time": e.Time, "data": json.RawMessage(e.Data)}
 }

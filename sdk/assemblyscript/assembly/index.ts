@@ -95,6 +95,18 @@ export class Delta {
   // suppressed is how many deltas the limit of the route held back before this one.
   get suppressed(): i64 { return this.number(10); }
 
+  // isEvent: another route made an event of the delta before it gave it to this one, and the rest says which. Else the delta comes from its
+  // source.
+  get isEvent(): bool { return this.field(16).size == 8; }
+  get eventId(): string { return this.text(11); }
+  get eventType(): string { return this.text(12); }
+  get eventSource(): string { return this.text(13); }
+  get eventSubject(): string { return this.text(14); }
+  // eventRoute is the route that made it.
+  get eventRoute(): string { return this.text(15); }
+  get eventTimeNs(): i64 { return this.number(16); }
+  get eventData(): Value { return this.field(17); }
+
   private number(i: u32): i64 {
     const number = this.field(i);
     return number.size == 8 ? load<i64>(number.start) : 0;

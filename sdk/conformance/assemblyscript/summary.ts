@@ -24,6 +24,12 @@ onDelta((d: Delta): Result => {
 
   const says = annotations.get(note).text();
   const data = new Writer().open("{");
+  if (d.isEvent) {
+    const seconds = d.eventTimeNs / 1000000000;
+    data.key("event").text([
+      d.eventId, d.eventType, d.eventSource, d.eventSubject, d.eventRoute, seconds.toString(), d.eventData.get("team").text(),
+    ].join(" "));
+  }
   data.key("labels").int(object.path("metadata.labels").members().length);
   if (d.late) data.key("late").bool(true);
   data.key("note").text(says);

@@ -10,6 +10,19 @@ static const char *setup(dr_json config) {
 
 static int64_t replicas(dr_json object) { return dr_int(dr_path(object, "spec.replicas"), 0); }
 
+static void event(dr_buf *data, const dr_made *e) {
+	dr_buf text = {0};
+	dr_str parts[] = {e->id, e->type, e->source, e->subject, e->route};
+	for (int i = 0; i < 5; i++) dr_append(&text, parts[i].p, parts[i].n), dr_append(&text, " ", 1);
+	char digits[20];
+	uint32_t at = sizeof digits;
+	for (int64_t seconds = e->time_ns / 1000000000; seconds > 0; seconds /= 10) digits[--at] = (char)('0' + seconds % 10);
+	dr_append(&text, digits + at, sizeof digits - at), dr_append(&text, " ", 1);
+	dr_str team = dr_text(dr_get(e->data, "team"));
+	dr_append(&text, team.p, team.n);
+	dr_string(data, (dr_str){text.p, text.n});
+}
+
 static int handle(const dr_delta *d, dr_out *out) {
 	dr_json annotations = dr_path(d->object, "metadata.annotations");
 	dr_str verdict = dr_text(dr_get(annotations, "verdict"));
@@ -23,6 +36,7 @@ static int handle(const dr_delta *d, dr_out *out) {
 
 	dr_buf *data = dr_event(out, "summary", says.n ? NULL : "nothing to say");
 	dr_open(data, '{');
+	if (d->event.id.n) dr_key(data, "event"), event(data, &d->event);
 	dr_key(data, "labels"), dr_number(data, labels);
 	if (d->late) dr_key(data, "late"), dr_bool(data, true);
 	dr_key(data, "note"), dr_string(data, says);

@@ -4,6 +4,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	deltarouter "github.com/deltarouter/deltarouter/sdk/go"
@@ -75,6 +76,15 @@ func summary(d deltarouter.Delta, note string) ([]deltarouter.Event, error) {
 	}
 	if d.Suppressed > 0 {
 		data["suppressed"] = d.Suppressed
+	}
+	if e := d.Event; e != nil {
+		var made struct {
+			Team string `json:"team"`
+		}
+		if err := json.Unmarshal(e.Data, &made); err != nil {
+			return nil, err
+		}
+		data["event"] = fmt.Sprint(e.ID, " ", e.Type, " ", e.Source, " ", e.Subject, " ", e.Route, " ", e.Time.Unix(), " ", made.Team)
 	}
 	e := deltarouter.Event{Type: "summary", Data: data}
 	if says == "" {

@@ -26,6 +26,10 @@ fn summary(d: &Delta, note: &str) -> Verdict {
 
     let mut data = json::Writer::new();
     data.object(|o| {
+        if let Some(e) = d.event {
+            let (seconds, team) = (e.time_ns / 1_000_000_000, e.data.get("team").text_or_empty());
+            o.key("event").string(&format!("{} {} {} {} {} {} {}", e.id, e.kind, e.source, e.subject, e.route, seconds, team));
+        }
         o.key("labels").int(d.object.at(&["metadata", "labels"]).members().count() as i64);
         if d.late {
             o.key("late").bool(true);

@@ -23,8 +23,8 @@ import (
 //
 //	config.json  the handler's configuration; absent: none
 //	deltas.json  JSON objects, one after the other, as a route without a handler delivers them: {"op", "object", "oldObject"},
-//	             and "source", "cluster", "resource", "initial", "stale", "redelivered", "late", "repeat", "since" and "suppressed" if the
-//	             handler looks at them
+//	             and "source", "cluster", "resource", "initial", "stale", "redelivered", "late", "repeat", "since", "suppressed" and
+//	             "event" {"id", "type", "source", "subject", "route", "time", "data"} if the handler looks at them
 //	results.json a JSON object per delta: {"events": [{"type", "subject", "data"}]} with what the handler set, or
 //	             {"error": "…"}, {"retry": "…"} or {"drop": true}
 //
@@ -189,6 +189,16 @@ func parse(text json.RawMessage) (d deltarouter.Delta, err error) {
 		Repeat     int       `json:"repeat"`
 		Since      time.Time `json:"since"`
 		Suppressed int       `json:"suppressed"`
+
+		Event *struct {
+			ID      string          `json:"id"`
+			Type    string          `json:"type"`
+			Source  string          `json:"source"`
+			Subject string          `json:"subject"`
+			Route   string          `json:"route"`
+			Time    time.Time       `json:"time"`
+			Data    json.RawMessage `json:"data"`
+		} `json:"event"`
 	}{Source: "test", Cluster: "test"}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
@@ -218,6 +228,9 @@ func parse(text json.RawMessage) (d deltarouter.Delta, err error) {
 		Object: in.Object, OldObject: in.OldObject,
 		Initial: in.Initial, Stale: in.Stale, Redelivered: in.Redelivered,
 		Late: in.Late, Repeat: in.Repeat > 0, Since: in.Since, Suppressed: in.Suppressed,
+	}
+	if e := in.Event; e != nil {
+		d.Event = &deltarouter.RouteEvent{ID: e.ID, Type: e.Type, Source: e.Source, Subject: e.Subject, Route: e.Route, Time: e.Time, Data: e.Data}
 	}
 	if d.OldObject == nil && (op == deltarouter.Deleted || op == deltarouter.Deselected) {
 		d.OldObject = d.Object

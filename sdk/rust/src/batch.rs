@@ -1,6 +1,6 @@
 //! The two ends of the ABI: batches in, answers out. See docs/PLUGINS.md for the layout.
 
-use crate::{host, json, Delta, Op, Stop, Verdict};
+use crate::{host, json, Delta, Op, RouteEvent, Stop, Verdict};
 
 const MAX_MESSAGE: usize = 4096;
 
@@ -158,6 +158,19 @@ fn judge(index: u32, verdict: Verdict, payload: &mut Vec<u8>) -> Option<[u8; 28]
     Some(record)
 }
 
+/// What another route made, of the fields of a meta table.
+fn event<'a>(field: impl Fn(usize) -> &'a [u8]) -> RouteEvent<'a> {
+    RouteEvent {
+        id: text(field(11)),
+        kind: text(field(12)),
+        source: text(field(13)),
+        subject: text(field(14)),
+        route: text(field(15)),
+        time_ns: field(16).try_into().map_or(0, i64::from_le_bytes),
+        data: json::Value::new(text(field(17))),
+    }
+}
+
 fn read(input: &[u8], index: u32) -> Delta<'_> {
     let record = 16 + 32 * index as usize;
     let meta = u32_at(input, record + 28) as usize;
@@ -194,6 +207,7 @@ fn read(input: &[u8], index: u32) -> Delta<'_> {
         repeat: flags & 16 != 0,
         since_ns: number(9),
         suppressed: number(10),
+        event: if fields > 17 { Some(event(field)) } else { None },
         seen_ns: number(8),
         index,
     }

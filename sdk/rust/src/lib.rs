@@ -101,10 +101,27 @@ pub struct Delta<'a> {
     pub since_ns: i64,
     /// How many deltas the limit of the route held back before this one.
     pub suppressed: i64,
+    /// What another route made of the delta before it gave it to this one; None: the delta comes from its source.
+    pub event: Option<RouteEvent<'a>>,
     /// When the router saw the change, in nanoseconds since 1970.
     pub seen_ns: i64,
     /// In the batch, for [`host::emit`].
     pub index: u32,
+}
+
+/// An event that another route made.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteEvent<'a> {
+    pub id: &'a str,
+    /// The CloudEvents type.
+    pub kind: &'a str,
+    pub source: &'a str,
+    pub subject: &'a str,
+    /// The route that made it.
+    pub route: &'a str,
+    /// In nanoseconds since 1970.
+    pub time_ns: i64,
+    pub data: json::Value<'a>,
 }
 
 /// One event to deliver.

@@ -14,7 +14,7 @@
 //!
 //! What the host functions answer is in [`HOST`], one for each test, as each test is a thread.
 
-use crate::{json, Delta, Op, Stop, Verdict};
+use crate::{json, Delta, Op, RouteEvent, Stop, Verdict};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -48,6 +48,7 @@ pub fn delta<'a>(op: Op, old_object: &'a str, object: &'a str) -> Delta<'a> {
         repeat: false,
         since_ns: 0,
         suppressed: 0,
+        event: None,
         seen_ns: 0,
         index: 0,
     }
@@ -74,6 +75,21 @@ pub fn golden<H: FnMut(&Delta) -> Verdict>(file: &str, setup: impl FnOnce(json::
             delta.repeat = d.get("repeat").int().unwrap_or(0) > 0;
             delta.suppressed = d.get("suppressed").int().unwrap_or(0);
             delta.since_ns = nanoseconds(&d.get("since").text_or_empty());
+            let made = d.get("event");
+            let text = |name: &str| made.get(name).text_or_empty();
+            let (id, kind, source) = (text("id"), text("type"), text("source"));
+            let (subject, route) = (text("subject"), text("route"));
+            if !made.is_absent() {
+                delta.event = Some(RouteEvent {
+                    id: &id,
+                    kind: &kind,
+                    source: &source,
+                    subject: &subject,
+                    route: &route,
+                    time_ns: nanoseconds(&text("time")),
+                    data: made.get("data"),
+                });
+            }
             describe(handle(&delta))
         })
         .collect();

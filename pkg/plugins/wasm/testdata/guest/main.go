@@ -85,6 +85,13 @@ func echo(d deltarouter.Delta) []deltarouter.Event {
 		"namespace": d.Namespace, "name": d.Name, "uid": d.UID, "resourceVersion": d.ResourceVersion,
 		"object": json.RawMessage(d.Object), "oldObject": string(d.OldObject),
 		"initial": d.Initial, "stale": d.Stale, "redelivered": d.Redelivered, "seen": d.Seen,
-		"since": d.Since, "late": d.Late, "repeat": d.Repeat, "suppressed": d.Suppressed,
+		"since": d.Since, "late": d.Late, "repeat": d.Repeat, "suppressed": d.Suppressed, "event": made(d.Event),
 	}}}
+}
+
+func made(e *deltarouter.RouteEvent) any {
+	if e == nil {
+		return nil
+	}
+	return map[string]any{"id": e.ID, "type": e.Type, "source": e.Source, "subject": e.Subject, "route": e.Route, "time": e.Time, "data": json.RawMessage(e.Data)}
 }
