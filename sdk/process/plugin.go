@@ -104,7 +104,18 @@ type Delta struct {
 
 	Suppressed int // how many deltas of its key the limit of the route held back before this one
 
+	// Event is what another route made of the delta before it gave it to this one; nil: the delta comes from its source.
+	Event *RouteEvent
+
 	Seen time.Time // when the router received the change; of what time made, when it was due
+}
+
+// RouteEvent is an event that another route made.
+type RouteEvent struct {
+	ID, Type, Source, Subject string // as in the CloudEvent that a sink would get
+	Route                     string // that made it
+	Time                      time.Time
+	Data                      []byte // JSON; must not be modified
 }
 
 // String names the delta in logs and errors: "updated pods default/web-0".

@@ -159,6 +159,12 @@ func delta(d *pluginv1.Delta) Delta {
 	if since := d.GetSinceUnixNano(); since != 0 {
 		of.Since = time.Unix(0, since)
 	}
+	if e := d.GetEvent(); e != nil {
+		of.Event = &RouteEvent{
+			ID: e.GetId(), Type: e.GetType(), Source: e.GetSource(), Subject: e.GetSubject(), Route: e.GetRoute(),
+			Time: time.Unix(0, e.GetTimeUnixNano()), Data: e.GetData(),
+		}
+	}
 	if len(of.Object) == 0 {
 		of.Object = of.OldObject
 	}

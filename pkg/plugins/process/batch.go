@@ -14,6 +14,9 @@ func deltaSize(d *event.Delta) int {
 	r := o.Resource()
 	n := deltaOverhead + len(d.Source) + len(r.Cluster) + len(r.Group) + len(r.Version) + len(r.Resource) + len(r.Kind)
 	n += len(o.Key().Namespace) + len(o.Key().Name) + len(o.UID()) + len(o.ResourceVersion())
+	if e := d.Event; e != nil {
+		n += deltaOverhead + len(e.ID) + len(e.Type) + len(e.Source) + len(e.Subject) + len(e.Route) + len(e.Data)
+	}
 	for _, state := range []*event.Object{d.New, d.Old} {
 		if state != nil {
 			n += len(state.JSON())
@@ -35,6 +38,11 @@ func encode(batch []*event.Delta) []*pluginv1.Delta {
 		to.Late, to.Repeat, to.Suppressed = d.Late, d.Repeat > 0, int64(d.Suppressed)
 		if !d.Since.IsZero() {
 			to.SinceUnixNano = d.Since.UnixNano()
+		}
+		if e := d.Event; e != nil {
+			to.Event = &pluginv1.RouteEvent{
+				Id: e.ID, Type: e.Type, Source: e.Source, Subject: e.Subject, Route: e.Route, TimeUnixNano: e.Time.UnixNano(), Data: e.Data,
+			}
 		}
 		if d.New != nil {
 			to.NewObject = d.New.JSON()

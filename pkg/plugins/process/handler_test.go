@@ -78,7 +78,7 @@ func TestOldAndNew(t *testing.T) {
 	}
 }
 
-// TestRulesAboutTime: the plugin is told what rules about time and limits say of a delta, and nothing where they say nothing.
+// TestRulesAboutTime: the plugin is told what rules about time and limits say of a delta, and what another route made of it, and nothing where they say nothing.
 func TestRulesAboutTime(t *testing.T) {
 	b := newBench(t)
 	h := b.open("")
@@ -91,6 +91,9 @@ func TestRulesAboutTime(t *testing.T) {
 		{Op: event.Entered, New: pod, Since: since, Repeat: 3, Suppressed: 1 << 40},
 		{Op: event.Left, Old: pod, Since: since},
 		{Op: event.Updated, New: pod, Old: pod, Suppressed: 1},
+		{Op: event.Updated, New: pod, Event: &event.Event{
+			ID: "i", Type: "t", Source: "/s", Subject: "n/ü", Route: "r", Time: since, Data: []byte(`{"a":1}`),
+		}},
 	} {
 		d.Source, d.Seen = "pods", seen
 		results, err := h.Handle(t.Context(), []*event.Delta{&d})
@@ -102,12 +105,25 @@ func TestRulesAboutTime(t *testing.T) {
 			Since, Seen  time.Time
 			Late, Repeat bool
 			Suppressed   int
+			Event        *struct {
+				event.Event
+
+				Data json.RawMessage
+			}
 		}
 		if err := json.Unmarshal(results[0].Events[0].Data, &got); err != nil {
 			t.Fatal(err)
 		}
 		if got.Op != d.Op.String() || !got.Since.Equal(d.Since) || !got.Seen.Equal(seen) || got.Late != d.Late || got.Repeat != (d.Repeat > 0) || got.Suppressed != d.Suppressed {
 			t.Errorf("%s: got %+v", &d, got)
+		}
+		if e := got.Event; e != nil {
+			e.Event.Data, e.Event.Time = e.Data, e.Event.Time.Local()
+			if d.Event == nil || !e.Event.Time.Equal(d.Event.Time) || fmt.Sprint(e.Event) != fmt.Sprint(*d.Event) {
+				t.Errorf("%s: the event is %+v, want %+v", &d, e.Event, d.Event)
+			}
+		} else if d.Event != nil {
+			t.Errorf("%s: the event is missing", &d)
 		}
 	}
 }

@@ -191,7 +191,7 @@ func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Eve
 		}
 		return one(cmd.Process.Pid)
 	case "time":
-		return one(map[string]any{"op": d.Op.String(), "since": d.Since, "late": d.Late, "repeat": d.Repeat, "suppressed": d.Suppressed, "seen": d.Seen})
+		return one(map[string]any{"op": d.Op.String(), "since": d.Since, "late": d.Late, "repeat": d.Repeat, "suppressed": d.Suppressed, "seen": d.Seen, "event": made(d.Event)})
 	case "ask":
 		return ask(ctx, r, rest)
 	}
@@ -239,4 +239,11 @@ func ask(ctx context.Context, r *process.Router, what string) ([]process.Event, 
 		note("log", true, r.Log(ctx, process.Error, "said by the plugin"))
 	}
 	return []process.Event{{Data: answer}}, nil
+}
+
+func made(e *process.RouteEvent) any {
+	if e == nil {
+		return nil
+	}
+	return map[string]any{"id": e.ID, "type": e.Type, "source": e.Source, "subject": e.Subject, "route": e.Route, "time": e.Time, "data": json.RawMessage(e.Data)}
 }

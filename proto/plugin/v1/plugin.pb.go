@@ -430,10 +430,11 @@ type Delta struct {
 	Redelivered     bool                   `protobuf:"varint,14,opt,name=redelivered,proto3" json:"redelivered,omitempty"`                         // from the dead letters: the object may have moved on
 	SeenUnixNano    int64                  `protobuf:"varint,15,opt,name=seen_unix_nano,json=seenUnixNano,proto3" json:"seen_unix_nano,omitempty"` // when the router received the change; of what time made, when it was due
 	// What rules about time and limits say; of a delta of which they say nothing, all of these are absent.
-	SinceUnixNano int64 `protobuf:"varint,16,opt,name=since_unix_nano,json=sinceUnixNano,proto3" json:"since_unix_nano,omitempty"` // when the condition of the route (when) began to hold; of deleted, where `for` waits, when the object was gone
-	Late          bool  `protobuf:"varint,17,opt,name=late,proto3" json:"late,omitempty"`                                          // it was due while the router was down
-	Repeat        bool  `protobuf:"varint,18,opt,name=repeat,proto3" json:"repeat,omitempty"`                                      // entered that was told before: a reminder
-	Suppressed    int64 `protobuf:"varint,19,opt,name=suppressed,proto3" json:"suppressed,omitempty"`                              // how many deltas of its key the limit of the route held back before this one
+	SinceUnixNano int64       `protobuf:"varint,16,opt,name=since_unix_nano,json=sinceUnixNano,proto3" json:"since_unix_nano,omitempty"` // when the condition of the route (when) began to hold; of deleted, where `for` waits, when the object was gone
+	Late          bool        `protobuf:"varint,17,opt,name=late,proto3" json:"late,omitempty"`                                          // it was due while the router was down
+	Repeat        bool        `protobuf:"varint,18,opt,name=repeat,proto3" json:"repeat,omitempty"`                                      // entered that was told before: a reminder
+	Suppressed    int64       `protobuf:"varint,19,opt,name=suppressed,proto3" json:"suppressed,omitempty"`                              // how many deltas of its key the limit of the route held back before this one
+	Event         *RouteEvent `protobuf:"bytes,20,opt,name=event,proto3" json:"event,omitempty"`                                         // what another route made of the delta before it gave it to this one; absent: the delta comes from its source
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -601,6 +602,106 @@ func (x *Delta) GetSuppressed() int64 {
 	return 0
 }
 
+func (x *Delta) GetEvent() *RouteEvent {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+// RouteEvent is an event that another route made.
+type RouteEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	Source        string                 `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	Subject       string                 `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
+	Route         string                 `protobuf:"bytes,5,opt,name=route,proto3" json:"route,omitempty"` // that made it
+	TimeUnixNano  int64                  `protobuf:"varint,6,opt,name=time_unix_nano,json=timeUnixNano,proto3" json:"time_unix_nano,omitempty"`
+	Data          []byte                 `protobuf:"bytes,7,opt,name=data,proto3" json:"data,omitempty"` // JSON
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RouteEvent) Reset() {
+	*x = RouteEvent{}
+	mi := &file_plugin_v1_plugin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RouteEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RouteEvent) ProtoMessage() {}
+
+func (x *RouteEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_v1_plugin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RouteEvent.ProtoReflect.Descriptor instead.
+func (*RouteEvent) Descriptor() ([]byte, []int) {
+	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RouteEvent) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RouteEvent) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *RouteEvent) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *RouteEvent) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *RouteEvent) GetRoute() string {
+	if x != nil {
+		return x.Route
+	}
+	return ""
+}
+
+func (x *RouteEvent) GetTimeUnixNano() int64 {
+	if x != nil {
+		return x.TimeUnixNano
+	}
+	return 0
+}
+
+func (x *RouteEvent) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 type HandleRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          uint64                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`    // what requests to the Host during this call name
@@ -611,7 +712,7 @@ type HandleRequest struct {
 
 func (x *HandleRequest) Reset() {
 	*x = HandleRequest{}
-	mi := &file_plugin_v1_plugin_proto_msgTypes[5]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +724,7 @@ func (x *HandleRequest) String() string {
 func (*HandleRequest) ProtoMessage() {}
 
 func (x *HandleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_v1_plugin_proto_msgTypes[5]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +737,7 @@ func (x *HandleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandleRequest.ProtoReflect.Descriptor instead.
 func (*HandleRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{5}
+	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *HandleRequest) GetCall() uint64 {
@@ -662,7 +763,7 @@ type HandleResponse struct {
 
 func (x *HandleResponse) Reset() {
 	*x = HandleResponse{}
-	mi := &file_plugin_v1_plugin_proto_msgTypes[6]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -674,7 +775,7 @@ func (x *HandleResponse) String() string {
 func (*HandleResponse) ProtoMessage() {}
 
 func (x *HandleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_v1_plugin_proto_msgTypes[6]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -687,7 +788,7 @@ func (x *HandleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandleResponse.ProtoReflect.Descriptor instead.
 func (*HandleResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{6}
+	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *HandleResponse) GetResults() []*Result {
@@ -711,7 +812,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_plugin_v1_plugin_proto_msgTypes[7]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +824,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_v1_plugin_proto_msgTypes[7]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +837,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{7}
+	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Result) GetDelta() uint32 {
@@ -785,7 +886,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plugin_v1_plugin_proto_msgTypes[8]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -797,7 +898,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_v1_plugin_proto_msgTypes[8]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -810,7 +911,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{8}
+	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Event) GetType() string {
@@ -848,7 +949,7 @@ type LookupRequest struct {
 
 func (x *LookupRequest) Reset() {
 	*x = LookupRequest{}
-	mi := &file_plugin_v1_plugin_proto_msgTypes[9]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -860,7 +961,7 @@ func (x *LookupRequest) String() string {
 func (*LookupRequest) ProtoMessage() {}
 
 func (x *LookupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_v1_plugin_proto_msgTypes[9]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -873,7 +974,7 @@ func (x *LookupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupRequest.ProtoReflect.Descriptor instead.
 func (*LookupRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{9}
+	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LookupRequest) GetCall() uint64 {
@@ -928,7 +1029,7 @@ type ObjectName struct {
 
 func (x *ObjectName) Reset() {
 	*x = ObjectName{}
-	mi := &file_plugin_v1_plugin_proto_msgTypes[10]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +1041,7 @@ func (x *ObjectName) String() string {
 func (*ObjectName) ProtoMessage() {}
 
 func (x *ObjectName) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_v1_plugin_proto_msgTypes[10]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1054,7 @@ func (x *ObjectName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectName.ProtoReflect.Descriptor instead.
 func (*ObjectName) Descriptor() ([]byte, []int) {
-	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{10}
+	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ObjectName) GetNamespace() string {
@@ -980,7 +1081,7 @@ type LookupResponse struct {
 
 func (x *LookupResponse) Reset() {
 	*x = LookupResponse{}
-	mi := &file_plugin_v1_plugin_proto_msgTypes[11]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1093,7 @@ func (x *LookupResponse) String() string {
 func (*LookupResponse) ProtoMessage() {}
 
 func (x *LookupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_v1_plugin_proto_msgTypes[11]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1106,7 @@ func (x *LookupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupResponse.ProtoReflect.Descriptor instead.
 func (*LookupResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{11}
+	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LookupResponse) GetObjects() [][]byte {
@@ -1032,7 +1133,7 @@ type KVGetRequest struct {
 
 func (x *KVGetRequest) Reset() {
 	*x = KVGetRequest{}
-	mi := &file_plugin_v1_plugin_proto_msgTypes[12]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +1145,7 @@ func (x *KVGetRequest) String() string {
 func (*KVGetRequest) ProtoMessage() {}
 
 func (x *KVGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_v1_plugin_proto_msgTypes[12]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1057,7 +1158,7 @@ func (x *KVGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVGetRequest.ProtoReflect.Descriptor instead.
 func (*KVGetRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{12}
+	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *KVGetRequest) GetCall() uint64 {
@@ -1084,7 +1185,7 @@ type KVGetResponse struct {
 
 func (x *KVGetResponse) Reset() {
 	*x = KVGetResponse{}
-	mi := &file_plugin_v1_plugin_proto_msgTypes[13]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1197,7 @@ func (x *KVGetResponse) String() string {
 func (*KVGetResponse) ProtoMessage() {}
 
 func (x *KVGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_v1_plugin_proto_msgTypes[13]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1210,7 @@ func (x *KVGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVGetResponse.ProtoReflect.Descriptor instead.
 func (*KVGetResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{13}
+	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *KVGetResponse) GetFound() bool {
@@ -1138,7 +1239,7 @@ type KVSetRequest struct {
 
 func (x *KVSetRequest) Reset() {
 	*x = KVSetRequest{}
-	mi := &file_plugin_v1_plugin_proto_msgTypes[14]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1251,7 @@ func (x *KVSetRequest) String() string {
 func (*KVSetRequest) ProtoMessage() {}
 
 func (x *KVSetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_v1_plugin_proto_msgTypes[14]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1264,7 @@ func (x *KVSetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVSetRequest.ProtoReflect.Descriptor instead.
 func (*KVSetRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{14}
+	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *KVSetRequest) GetCall() uint64 {
@@ -1202,7 +1303,7 @@ type KVSetResponse struct {
 
 func (x *KVSetResponse) Reset() {
 	*x = KVSetResponse{}
-	mi := &file_plugin_v1_plugin_proto_msgTypes[15]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1315,7 @@ func (x *KVSetResponse) String() string {
 func (*KVSetResponse) ProtoMessage() {}
 
 func (x *KVSetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_v1_plugin_proto_msgTypes[15]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1328,7 @@ func (x *KVSetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVSetResponse.ProtoReflect.Descriptor instead.
 func (*KVSetResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{15}
+	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{16}
 }
 
 type KVDeleteRequest struct {
@@ -1240,7 +1341,7 @@ type KVDeleteRequest struct {
 
 func (x *KVDeleteRequest) Reset() {
 	*x = KVDeleteRequest{}
-	mi := &file_plugin_v1_plugin_proto_msgTypes[16]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1353,7 @@ func (x *KVDeleteRequest) String() string {
 func (*KVDeleteRequest) ProtoMessage() {}
 
 func (x *KVDeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_v1_plugin_proto_msgTypes[16]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1366,7 @@ func (x *KVDeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRequest.ProtoReflect.Descriptor instead.
 func (*KVDeleteRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{16}
+	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *KVDeleteRequest) GetCall() uint64 {
@@ -1290,7 +1391,7 @@ type KVDeleteResponse struct {
 
 func (x *KVDeleteResponse) Reset() {
 	*x = KVDeleteResponse{}
-	mi := &file_plugin_v1_plugin_proto_msgTypes[17]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +1403,7 @@ func (x *KVDeleteResponse) String() string {
 func (*KVDeleteResponse) ProtoMessage() {}
 
 func (x *KVDeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_v1_plugin_proto_msgTypes[17]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +1416,7 @@ func (x *KVDeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteResponse.ProtoReflect.Descriptor instead.
 func (*KVDeleteResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{17}
+	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{18}
 }
 
 type LogRequest struct {
@@ -1328,7 +1429,7 @@ type LogRequest struct {
 
 func (x *LogRequest) Reset() {
 	*x = LogRequest{}
-	mi := &file_plugin_v1_plugin_proto_msgTypes[18]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1441,7 @@ func (x *LogRequest) String() string {
 func (*LogRequest) ProtoMessage() {}
 
 func (x *LogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_v1_plugin_proto_msgTypes[18]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1454,7 @@ func (x *LogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRequest.ProtoReflect.Descriptor instead.
 func (*LogRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{18}
+	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LogRequest) GetLevel() Level {
@@ -1378,7 +1479,7 @@ type LogResponse struct {
 
 func (x *LogResponse) Reset() {
 	*x = LogResponse{}
-	mi := &file_plugin_v1_plugin_proto_msgTypes[19]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1390,7 +1491,7 @@ func (x *LogResponse) String() string {
 func (*LogResponse) ProtoMessage() {}
 
 func (x *LogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_v1_plugin_proto_msgTypes[19]
+	mi := &file_plugin_v1_plugin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1403,7 +1504,7 @@ func (x *LogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogResponse.ProtoReflect.Descriptor instead.
 func (*LogResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{19}
+	return file_plugin_v1_plugin_proto_rawDescGZIP(), []int{20}
 }
 
 var File_plugin_v1_plugin_proto protoreflect.FileDescriptor
@@ -1424,7 +1525,7 @@ const file_plugin_v1_plugin_proto_rawDesc = "" +
 	"\n" +
 	"host_token\x18\x05 \x01(\tR\thostToken\")\n" +
 	"\x11ConfigureResponse\x12\x14\n" +
-	"\x05error\x18\x01 \x01(\tR\x05error\"\xad\x04\n" +
+	"\x05error\x18\x01 \x01(\tR\x05error\"\xe6\x04\n" +
 	"\x05Delta\x12)\n" +
 	"\x02op\x18\x01 \x01(\x0e2\x19.deltarouter.plugin.v1.OpR\x02op\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x18\n" +
@@ -1449,7 +1550,17 @@ const file_plugin_v1_plugin_proto_rawDesc = "" +
 	"\x06repeat\x18\x12 \x01(\bR\x06repeat\x12\x1e\n" +
 	"\n" +
 	"suppressed\x18\x13 \x01(\x03R\n" +
-	"suppressed\"Y\n" +
+	"suppressed\x127\n" +
+	"\x05event\x18\x14 \x01(\v2!.deltarouter.plugin.v1.RouteEventR\x05event\"\xb2\x01\n" +
+	"\n" +
+	"RouteEvent\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x16\n" +
+	"\x06source\x18\x03 \x01(\tR\x06source\x12\x18\n" +
+	"\asubject\x18\x04 \x01(\tR\asubject\x12\x14\n" +
+	"\x05route\x18\x05 \x01(\tR\x05route\x12$\n" +
+	"\x0etime_unix_nano\x18\x06 \x01(\x03R\ftimeUnixNano\x12\x12\n" +
+	"\x04data\x18\a \x01(\fR\x04data\"Y\n" +
 	"\rHandleRequest\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x124\n" +
 	"\x06deltas\x18\x02 \x03(\v2\x1c.deltarouter.plugin.v1.DeltaR\x06deltas\"I\n" +
@@ -1549,7 +1660,7 @@ func file_plugin_v1_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_plugin_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_plugin_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_plugin_v1_plugin_proto_goTypes = []any{
 	(Op)(0),                   // 0: deltarouter.plugin.v1.Op
 	(Verdict)(0),              // 1: deltarouter.plugin.v1.Verdict
@@ -1559,51 +1670,53 @@ var file_plugin_v1_plugin_proto_goTypes = []any{
 	(*ConfigureRequest)(nil),  // 5: deltarouter.plugin.v1.ConfigureRequest
 	(*ConfigureResponse)(nil), // 6: deltarouter.plugin.v1.ConfigureResponse
 	(*Delta)(nil),             // 7: deltarouter.plugin.v1.Delta
-	(*HandleRequest)(nil),     // 8: deltarouter.plugin.v1.HandleRequest
-	(*HandleResponse)(nil),    // 9: deltarouter.plugin.v1.HandleResponse
-	(*Result)(nil),            // 10: deltarouter.plugin.v1.Result
-	(*Event)(nil),             // 11: deltarouter.plugin.v1.Event
-	(*LookupRequest)(nil),     // 12: deltarouter.plugin.v1.LookupRequest
-	(*ObjectName)(nil),        // 13: deltarouter.plugin.v1.ObjectName
-	(*LookupResponse)(nil),    // 14: deltarouter.plugin.v1.LookupResponse
-	(*KVGetRequest)(nil),      // 15: deltarouter.plugin.v1.KVGetRequest
-	(*KVGetResponse)(nil),     // 16: deltarouter.plugin.v1.KVGetResponse
-	(*KVSetRequest)(nil),      // 17: deltarouter.plugin.v1.KVSetRequest
-	(*KVSetResponse)(nil),     // 18: deltarouter.plugin.v1.KVSetResponse
-	(*KVDeleteRequest)(nil),   // 19: deltarouter.plugin.v1.KVDeleteRequest
-	(*KVDeleteResponse)(nil),  // 20: deltarouter.plugin.v1.KVDeleteResponse
-	(*LogRequest)(nil),        // 21: deltarouter.plugin.v1.LogRequest
-	(*LogResponse)(nil),       // 22: deltarouter.plugin.v1.LogResponse
+	(*RouteEvent)(nil),        // 8: deltarouter.plugin.v1.RouteEvent
+	(*HandleRequest)(nil),     // 9: deltarouter.plugin.v1.HandleRequest
+	(*HandleResponse)(nil),    // 10: deltarouter.plugin.v1.HandleResponse
+	(*Result)(nil),            // 11: deltarouter.plugin.v1.Result
+	(*Event)(nil),             // 12: deltarouter.plugin.v1.Event
+	(*LookupRequest)(nil),     // 13: deltarouter.plugin.v1.LookupRequest
+	(*ObjectName)(nil),        // 14: deltarouter.plugin.v1.ObjectName
+	(*LookupResponse)(nil),    // 15: deltarouter.plugin.v1.LookupResponse
+	(*KVGetRequest)(nil),      // 16: deltarouter.plugin.v1.KVGetRequest
+	(*KVGetResponse)(nil),     // 17: deltarouter.plugin.v1.KVGetResponse
+	(*KVSetRequest)(nil),      // 18: deltarouter.plugin.v1.KVSetRequest
+	(*KVSetResponse)(nil),     // 19: deltarouter.plugin.v1.KVSetResponse
+	(*KVDeleteRequest)(nil),   // 20: deltarouter.plugin.v1.KVDeleteRequest
+	(*KVDeleteResponse)(nil),  // 21: deltarouter.plugin.v1.KVDeleteResponse
+	(*LogRequest)(nil),        // 22: deltarouter.plugin.v1.LogRequest
+	(*LogResponse)(nil),       // 23: deltarouter.plugin.v1.LogResponse
 }
 var file_plugin_v1_plugin_proto_depIdxs = []int32{
 	0,  // 0: deltarouter.plugin.v1.Delta.op:type_name -> deltarouter.plugin.v1.Op
-	7,  // 1: deltarouter.plugin.v1.HandleRequest.deltas:type_name -> deltarouter.plugin.v1.Delta
-	10, // 2: deltarouter.plugin.v1.HandleResponse.results:type_name -> deltarouter.plugin.v1.Result
-	1,  // 3: deltarouter.plugin.v1.Result.verdict:type_name -> deltarouter.plugin.v1.Verdict
-	11, // 4: deltarouter.plugin.v1.Result.events:type_name -> deltarouter.plugin.v1.Event
-	13, // 5: deltarouter.plugin.v1.LookupRequest.get:type_name -> deltarouter.plugin.v1.ObjectName
-	2,  // 6: deltarouter.plugin.v1.LogRequest.level:type_name -> deltarouter.plugin.v1.Level
-	3,  // 7: deltarouter.plugin.v1.Handler.Describe:input_type -> deltarouter.plugin.v1.DescribeRequest
-	5,  // 8: deltarouter.plugin.v1.Handler.Configure:input_type -> deltarouter.plugin.v1.ConfigureRequest
-	8,  // 9: deltarouter.plugin.v1.Handler.Handle:input_type -> deltarouter.plugin.v1.HandleRequest
-	12, // 10: deltarouter.plugin.v1.Host.Lookup:input_type -> deltarouter.plugin.v1.LookupRequest
-	15, // 11: deltarouter.plugin.v1.Host.KVGet:input_type -> deltarouter.plugin.v1.KVGetRequest
-	17, // 12: deltarouter.plugin.v1.Host.KVSet:input_type -> deltarouter.plugin.v1.KVSetRequest
-	19, // 13: deltarouter.plugin.v1.Host.KVDelete:input_type -> deltarouter.plugin.v1.KVDeleteRequest
-	21, // 14: deltarouter.plugin.v1.Host.Log:input_type -> deltarouter.plugin.v1.LogRequest
-	4,  // 15: deltarouter.plugin.v1.Handler.Describe:output_type -> deltarouter.plugin.v1.DescribeResponse
-	6,  // 16: deltarouter.plugin.v1.Handler.Configure:output_type -> deltarouter.plugin.v1.ConfigureResponse
-	9,  // 17: deltarouter.plugin.v1.Handler.Handle:output_type -> deltarouter.plugin.v1.HandleResponse
-	14, // 18: deltarouter.plugin.v1.Host.Lookup:output_type -> deltarouter.plugin.v1.LookupResponse
-	16, // 19: deltarouter.plugin.v1.Host.KVGet:output_type -> deltarouter.plugin.v1.KVGetResponse
-	18, // 20: deltarouter.plugin.v1.Host.KVSet:output_type -> deltarouter.plugin.v1.KVSetResponse
-	20, // 21: deltarouter.plugin.v1.Host.KVDelete:output_type -> deltarouter.plugin.v1.KVDeleteResponse
-	22, // 22: deltarouter.plugin.v1.Host.Log:output_type -> deltarouter.plugin.v1.LogResponse
-	15, // [15:23] is the sub-list for method output_type
-	7,  // [7:15] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	8,  // 1: deltarouter.plugin.v1.Delta.event:type_name -> deltarouter.plugin.v1.RouteEvent
+	7,  // 2: deltarouter.plugin.v1.HandleRequest.deltas:type_name -> deltarouter.plugin.v1.Delta
+	11, // 3: deltarouter.plugin.v1.HandleResponse.results:type_name -> deltarouter.plugin.v1.Result
+	1,  // 4: deltarouter.plugin.v1.Result.verdict:type_name -> deltarouter.plugin.v1.Verdict
+	12, // 5: deltarouter.plugin.v1.Result.events:type_name -> deltarouter.plugin.v1.Event
+	14, // 6: deltarouter.plugin.v1.LookupRequest.get:type_name -> deltarouter.plugin.v1.ObjectName
+	2,  // 7: deltarouter.plugin.v1.LogRequest.level:type_name -> deltarouter.plugin.v1.Level
+	3,  // 8: deltarouter.plugin.v1.Handler.Describe:input_type -> deltarouter.plugin.v1.DescribeRequest
+	5,  // 9: deltarouter.plugin.v1.Handler.Configure:input_type -> deltarouter.plugin.v1.ConfigureRequest
+	9,  // 10: deltarouter.plugin.v1.Handler.Handle:input_type -> deltarouter.plugin.v1.HandleRequest
+	13, // 11: deltarouter.plugin.v1.Host.Lookup:input_type -> deltarouter.plugin.v1.LookupRequest
+	16, // 12: deltarouter.plugin.v1.Host.KVGet:input_type -> deltarouter.plugin.v1.KVGetRequest
+	18, // 13: deltarouter.plugin.v1.Host.KVSet:input_type -> deltarouter.plugin.v1.KVSetRequest
+	20, // 14: deltarouter.plugin.v1.Host.KVDelete:input_type -> deltarouter.plugin.v1.KVDeleteRequest
+	22, // 15: deltarouter.plugin.v1.Host.Log:input_type -> deltarouter.plugin.v1.LogRequest
+	4,  // 16: deltarouter.plugin.v1.Handler.Describe:output_type -> deltarouter.plugin.v1.DescribeResponse
+	6,  // 17: deltarouter.plugin.v1.Handler.Configure:output_type -> deltarouter.plugin.v1.ConfigureResponse
+	10, // 18: deltarouter.plugin.v1.Handler.Handle:output_type -> deltarouter.plugin.v1.HandleResponse
+	15, // 19: deltarouter.plugin.v1.Host.Lookup:output_type -> deltarouter.plugin.v1.LookupResponse
+	17, // 20: deltarouter.plugin.v1.Host.KVGet:output_type -> deltarouter.plugin.v1.KVGetResponse
+	19, // 21: deltarouter.plugin.v1.Host.KVSet:output_type -> deltarouter.plugin.v1.KVSetResponse
+	21, // 22: deltarouter.plugin.v1.Host.KVDelete:output_type -> deltarouter.plugin.v1.KVDeleteResponse
+	23, // 23: deltarouter.plugin.v1.Host.Log:output_type -> deltarouter.plugin.v1.LogResponse
+	16, // [16:24] is the sub-list for method output_type
+	8,  // [8:16] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_plugin_v1_plugin_proto_init() }
@@ -1617,7 +1730,7 @@ func file_plugin_v1_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_v1_plugin_proto_rawDesc), len(file_plugin_v1_plugin_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -125,6 +125,11 @@ func (p *Plugin) Handle(deltas ...process.Delta) []Result {
 		if !d.Since.IsZero() {
 			wire.SinceUnixNano = d.Since.UnixNano()
 		}
+		if e := d.Event; e != nil {
+			wire.Event = &pluginv1.RouteEvent{
+				Id: e.ID, Type: e.Type, Source: e.Source, Subject: e.Subject, Route: e.Route, TimeUnixNano: e.Time.UnixNano(), Data: e.Data,
+			}
+		}
 		if d.Op == process.Deleted || d.Op == process.Deselected {
 			wire.NewObject, wire.OldObject = nil, d.Object
 		}
