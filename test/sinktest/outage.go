@@ -112,11 +112,10 @@ func (o *Outage) Run(t *testing.T, n int) (want []string) {
 	}
 	Until(t, "all that the other routes owe", func() bool { return other.len() == 2*n })
 	var down []pipeline.SinkStatus
-	Until(t, "that the sink is named", func() bool {
+	if !Until(t, "that the sink is named", func() bool {
 		down = p.Unavailable()
 		return len(down) == 1 && down[0].Name == "bus" && strings.Contains(down[0].Reason, o.Why)
-	})
-	if t.Failed() {
+	}) {
 		t.Logf("unavailable: %v", down)
 	}
 	if p.Owed("alone") == 0 || p.Owed("both") == 0 || p.Owed("other") != 0 {

@@ -96,8 +96,8 @@ func Verdicts(n int, errs []error) string {
 	return s.String()
 }
 
-// Until waits until done says so.
-func Until(t testing.TB, what string, done func() bool) {
+// Until waits until done says so, and reports whether it did.
+func Until(t testing.TB, what string, done func() bool) bool {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -106,9 +106,10 @@ func Until(t testing.TB, what string, done func() bool) {
 		case <-tick.C:
 		case <-late:
 			t.Errorf("%s does not happen", what)
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // Insist writes events until the sink takes all of them at once, as many times as it needs while it finds its way back.
@@ -128,16 +129,16 @@ func Insist(t testing.TB, s plugins.Sink, events []event.Event) {
 // timeout may come first. No reason may have the word s3cret.
 func Complains(t testing.TB, s plugins.Sink, events []event.Event, want ...string) {
 	t.Helper()
-	var errs []error
-	Until(t, fmt.Sprintf("an error with %q", want), func() bool {
-		errs = s.Write(t.Context(), events)
+	said := ""
+	if !Until(t, fmt.Sprintf("an error with %q", want), func() bool {
+		errs := s.Write(t.Context(), events)
 		if v := Verdicts(len(events), errs); strings.Trim(v, "u") != "" || strings.Contains(errs[0].Error(), "s3cret") {
 			t.Fatalf("got %s: %v", v, errs)
 		}
-		return !slices.ContainsFunc(want, func(part string) bool { return !strings.Contains(errs[0].Error(), part) })
-	})
-	if t.Failed() {
-		t.Logf("the last errors: %v", errs)
+		said = errs[0].Error()
+		return !slices.ContainsFunc(want, func(part string) bool { return !strings.Contains(said, part) })
+	}) {
+		t.Logf("the last error was: %s", said)
 	}
 }
 

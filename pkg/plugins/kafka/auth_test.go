@@ -67,8 +67,8 @@ func TestDenied(t *testing.T) {
 		t.Errorf("the probe says %v", err)
 	}
 
-	c = fake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.User("PLAIN", "router", "s3cret"))
-	sinktest.Complains(t, open(t, c, ", timeout: 500ms"+more), all, "AUTHORIZATION_FAILED")
+	mute := fake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.User("PLAIN", "router", "s3cret"))
+	sinktest.Complains(t, open(t, mute, ", timeout: 500ms"+more), all, "AUTHORIZATION_FAILED")
 }
 
 // TestTLS: the brokers' certificate is checked, the router shows its own, and files are read anew for each connection.
