@@ -172,7 +172,7 @@ func TestUnavailable(t *testing.T) {
 			}
 			return nil
 		}}, &sink{}
-		b := start(t, pipeline.Route{Sinks: to(s0), Retry: pipeline.Retry{Max: time.Minute}}, pipeline.Route{Sinks: to(nil, s1)[1:]})
+		b := start(t, pipeline.Route{Sinks: to(s0), Retry: pipeline.Retry{Max: time.Minute, Exact: true}}, pipeline.Route{Sinks: to(nil, s1)[1:]})
 		if down := b.Unavailable(); len(down) != 0 {
 			t.Errorf("before anything is written: %+v", down)
 		}
