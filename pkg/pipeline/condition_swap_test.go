@@ -42,3 +42,49 @@ func TestConditionSwap(t *testing.T) {
 		})
 	}
 }
+
+// TestConditionRemoved: of what a route knew that was removed time makes nothing more, once it is on disk, where there is one.
+func TestConditionRemoved(t *testing.T) {
+	for _, store := range []pipeline.Store{nil, &flakyDisk{disk: disk{}}} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := 0
+			counted := func(_ context.Context, d *event.Delta) (string, error) {
+				if d.Op == event.Entered || d.Op == event.Deleted && d.Old.ResourceVersion() == "2" {
+					asked++
+				}
+				return d.Key().Name, nil
+			}
+			r := pipeline.Route{Sources: []string{"pods"}, Key: counted, Sinks: to(&sink{}), Batch: pipeline.Batch{Size: 1}}
+			level, gone := r, r
+			level.Name, level.Ops, level.Existing, level.When = "level", edges, true, pipeline.When{Filter: whenOn, Version: "1", Every: time.Minute}
+			gone.Name, gone.Ops, gone.Gone = "gone", []event.Op{event.Deleted}, time.Hour
+			b := openAs(t, pipeline.Config{Store: store}, level, gone)
+			b.Start(t.Context())
+			b.admit(lampDelta(t, event.Added, "a", 1, true), lampDelta(t, event.Deleted, "b", 2, true))
+			pass(90 * time.Second)
+			if asked < 2 {
+				t.Errorf("asked %d times", asked)
+			}
+			change, err := b.Prepare(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			change.Swap()
+			change.Finish(t.Context())
+			if d, ok := store.(*flakyDisk); ok {
+				d.cut(b)
+				if n := len(d.rules["level"]) + len(d.rules["gone"]); n != 3 {
+					t.Errorf("%d records are on disk, want what is known of an object each, and of the condition", n)
+				}
+			}
+			before := asked
+			pass(24 * time.Hour)
+			if asked != before {
+				t.Errorf("asked %d times more", asked-before)
+			}
+			if cuts := b.Dirty(); len(cuts) != 0 {
+				t.Errorf("%+v is handed over", cuts)
+			}
+		})
+	}
+}

@@ -337,11 +337,27 @@ func (p *Pipeline) leave(r *route) {
 	p.leaving = slices.DeleteFunc(p.leaving, func(l *route) bool { return l == r })
 	if p.cfg.Store != nil {
 		p.left = append(p.left, r)
+	} else {
+		r.retire()
 	}
 	p.forgetMetrics(r)
 	if s := r.status(); s.Owed > 0 {
 		p.log.Warn("a route was removed that owed deltas; without a state folder they are lost, with one they come back with the route",
 			slog.String("route", s.Name), slog.Int("owed", s.Owed), slog.Bool("kept", p.cfg.Store != nil))
+	}
+}
+
+// retire has time make nothing more of what the rules of a route know that was removed, once that was handed over.
+func (r *route) retire() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.level != nil {
+		r.level.Close()
+		r.level = nil
+	}
+	if r.absent != nil {
+		r.absent.Close()
+		r.absent = nil
 	}
 }
 

@@ -65,6 +65,9 @@ func (p *Pipeline) Dirty() []checkpoint.RouteCut {
 		}
 		cuts = append(cuts, cut)
 	}
+	for _, r := range p.left {
+		r.retire()
+	}
 	p.left = nil
 	p.saving, p.passedOn = append(p.saving, p.passedOn...), nil
 	return cuts

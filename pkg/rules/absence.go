@@ -165,6 +165,12 @@ func (s *Absences) Abandon() {
 	}
 }
 
+// Close stops all timers. Nothing is held after it, and nothing says so.
+func (s *Absences) Close() {
+	s.Abandon()
+	s.gone, s.changed = nil, nil
+}
+
 // Keys returns the keys of what was handed over and has not been said to be gone.
 func (s *Absences) Keys() (keys []string) {
 	keys = s.gone

@@ -282,6 +282,14 @@ func (s *Conditions) Missing(c *Condition, now time.Time) {
 	}
 }
 
+// Close stops all timers. Nothing is known after it, and nothing says so.
+func (s *Conditions) Close() {
+	for c := range s.All() {
+		s.forget(c)
+	}
+	s.gone, s.changed = nil, nil
+}
+
 // IsDue reports whether [Conditions.Fire] would tell anything of a condition.
 func (s *Conditions) IsDue(c *Condition, now time.Time) bool {
 	return c.At() <= s.wheel.In(now) && (c.state == pending || (c.state == told || c.state == suppressed) && s.cfg.Every > 0)
