@@ -106,7 +106,7 @@ func (r *route) mostInMemory(w *world, saved bool) int {
 	switch {
 	case r.handler == "emit":
 		return -1
-	case r.disk == "1Gi" && !r.latest && saved: // what does not fit is on disk alone
+	case r.disk == "1Gi" && !r.nets() && saved: // what does not fit is on disk alone
 		return r.memory + there
 	case r.disk == "0" && r.overflow == "block" && w.lives == 1:
 		return r.memory + there

@@ -26,6 +26,7 @@ import (
 // life is one run of the router, from its start to its end.
 type life struct {
 	number int
+	began  time.Time
 	dir    string
 	disk   *disk
 	cancel context.CancelFunc
@@ -238,19 +239,22 @@ func components(r *receiver, l *life) app.Components {
 	return app.Components{
 		Sinks: []plugins.Factory[plugins.Sink]{{
 			Kind: "sim", Check: check, Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Sink, error) {
-				return &end{r, l, env.Name}, nil
+				return &end{r: r, l: l, name: env.Name}, nil
 			},
 		}},
 		Handlers: []plugins.Factory[plugins.Handler]{{
 			Kind: "sim", Check: check, Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Handler, error) {
-				return &end{r, l, env.Name}, nil
+				return &end{r: r, l: l, name: env.Name}, nil
 			},
 		}},
-		Emit: func(_ *expr.Program, cache expr.Cache, _ bool) plugins.Handler {
+		Emit: func(_ *expr.Program, cache expr.Cache, grouped bool) plugins.Handler {
 			r.mu.Lock()
 			defer r.mu.Unlock()
+			if grouped {
+				return &end{r: r, l: l, name: "joint", joint: true}
+			}
 			r.cache = cache
-			return &end{r, l, "emit"}
+			return &end{r: r, l: l, name: "emit"}
 		},
 	}
 }
@@ -259,7 +263,7 @@ func components(r *receiver, l *life) app.Components {
 func (w *world) begin() {
 	w.lives++
 	l := &life{
-		number: w.lives, dir: w.dir, disk: w.disk, done: make(chan error, 1), reload: make(chan os.Signal), ended: make(chan struct{}),
+		number: w.lives, began: time.Now(), dir: w.dir, disk: w.disk, done: make(chan error, 1), reload: make(chan os.Signal), ended: make(chan struct{}),
 		log: &journal{out: w.trace}, looks: map[*route]look{},
 	}
 	client, err := informer.NewClientFor(&rest.Config{Host: "http://cluster", Transport: &transport{w.c, l}})

@@ -19,6 +19,9 @@ func (w *world) check() {
 			w.fail("there is no dead letter %+v", letter)
 		}
 	}
+	for _, wrong := range w.r.wrong {
+		w.fail("%s", wrong)
+	}
 	if w.timed != nil {
 		w.checkTimed()
 	}
@@ -27,6 +30,7 @@ func (w *world) check() {
 			v := &view{w: w, r: r, sink: sink, letters: letters, seen: map[string][]seen{}, again: map[int]bool{}}
 			v.match()
 			v.checkDuplicates()
+			v.checkTimes()
 			if r.removed || v.broken {
 				continue
 			}
@@ -130,7 +134,7 @@ func (v *view) checkDuplicates() {
 				v.fail("%s: %s was delivered and saved in life %d, and comes again as %s", name, before, before.life, s)
 			}
 			if again && before.op == s.op && s.op != "deselected" && // what a list tells of it has no version of its own
-				before.route == s.route && before.id != s.id {
+				before.route == s.route && before.id != s.id && v.r.handler != "joint" {
 				v.fail("%s: %s and %s have different ids", name, before, s)
 			}
 			if !again || !s.doubtful {
@@ -172,7 +176,7 @@ func (v *view) checkFinal(name string, past []moment) {
 
 // exact reports whether the route is to tell of every moment: nothing was folded or dropped, and nothing was listed after the first time.
 func (v *view) exact() bool {
-	return !v.r.latest && v.r.memory >= 100 && v.w.listed == v.w.c.lists && !v.r.bornInReload
+	return !v.r.nets() && v.r.memory >= 100 && v.w.listed == v.w.c.lists && !v.r.bornInReload
 }
 
 func (v *view) checkEvery(name string, past []moment, all []seen) {
@@ -208,7 +212,7 @@ func (v *view) missing(what, name string, m moment, all []seen) {
 			return
 		}
 	}
-	if refused && (v.r.onFailure == "drop" || v.again[m.uid]) {
+	if (refused || v.r.maxAge) && (v.r.onFailure == "drop" || v.again[m.uid]) {
 		return
 	}
 	v.fail("%s of %s is missing: %+v (refused: %v), since %d; told %s; past %s", what, name, m, refused, v.r.since, showSeen(all), show(v.w.c.past[name]))

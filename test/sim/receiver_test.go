@@ -3,6 +3,8 @@ package sim_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,8 +41,11 @@ type delivery struct {
 	id               string
 	doubtful         bool // the router heard that it failed
 	initial, flagged bool
-	seen             time.Time
+	seen, begun      time.Time // when the delta was, and when the sink was asked
 	repeat           bool
+	app              string
+	first            time.Time // when the first of its group was seen; zero: it has none
+	group            int       // how many are in its group
 }
 
 // rejection is what was refused for good.
@@ -57,6 +62,7 @@ type receiver struct {
 
 	log      []delivery
 	rejected map[rejection]bool
+	wrong    []string           // what a handler should not have been given
 	troubles map[string]trouble // by sink or handler
 	heal     chan struct{}      // closed when all troubles end
 	cache    expr.Cache         // of the life at hand, from a route that looks things up
@@ -124,9 +130,10 @@ func (r *receiver) reject(route, sink string, uid int, op string) {
 
 // end is a sink or a handler of one life of the router.
 type end struct {
-	r    *receiver
-	l    *life
-	name string
+	r     *receiver
+	l     *life
+	name  string
+	joint bool // it makes the events of a group together
 }
 
 // Close implements plugins.Sink and plugins.Handler.
@@ -166,23 +173,25 @@ func poison(uid int) bool { return uid%3 == 0 }
 
 // Write implements plugins.Sink.
 func (e *end) Write(ctx context.Context, events []event.Event) []error {
-	errs := make([]error, len(events))
+	begun, errs := time.Now(), make([]error, len(events))
 	t, ok := e.stall(ctx)
 	for i := range events {
-		uid, _ := strconv.Atoi(events[i].K8sUID)
+		of := members(&events[i])
 		switch {
 		case !ok, t == refusing, t == picky && i > 0:
 			errs[i] = errDown
 		case t == panicing && i == 0:
 			panic("the sink panics")
-		case t == poisoned && poison(uid):
-			e.r.reject(events[i].Route, e.name, uid, opOf(&events[i]))
+		case t == poisoned && slices.ContainsFunc(of, func(m delivery) bool { return poison(m.uid) }):
+			for _, m := range of {
+				e.r.reject(events[i].Route, e.name, m.uid, m.op)
+			}
 			errs[i] = errPoison
 		default:
 			if t == forgetful {
 				errs[i] = errDown
 			}
-			e.record(&events[i], t == forgetful)
+			e.record(&events[i], of, begun, t == forgetful)
 		}
 	}
 	return errs
@@ -190,25 +199,48 @@ func (e *end) Write(ctx context.Context, events []event.Event) []error {
 
 func opOf(ev *event.Event) string { return strings.TrimPrefix(ev.Type, event.TypePrefix) }
 
-func (e *end) record(ev *event.Event, doubtful bool) {
+// members are those that an event is about: of a group, all.
+func members(ev *event.Event) (all []delivery) {
+	payloads := strings.Split(strings.TrimSuffix(string(ev.Data), groupEnd), groupNext)
+	for i, data := range payloads {
+		d := delivery{id: ev.ID, op: opOf(ev), seen: ev.Time, initial: strings.Contains(data, `"initial":true`), repeat: strings.Contains(data, `"repeat":`)}
+		_, d.name, _ = strings.Cut(ev.Subject, "/")
+		d.uid, _ = strconv.Atoi(ev.K8sUID)
+		d.app = field(data, "app")
+		d.n, _ = strconv.Atoi(field(data, "n"))
+		if len(payloads) > 1 || strings.HasSuffix(string(ev.Data), groupEnd) {
+			d.id, d.op, d.name, d.group = fmt.Sprint(ev.ID, "/", i), field(data, "op"), field(data, "name"), len(payloads)
+			d.uid, _ = strconv.Atoi(field(data, "uid"))
+			nanos, _ := strconv.ParseInt(field(payloads[0], "seen"), 10, 64)
+			d.first = time.Unix(0, nanos)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// What stands between the payloads of a group, and at its end.
+const groupNext, groupEnd = "\n\n", "\n"
+
+// field returns the first text in a payload that has a name.
+func field(data, name string) string {
+	_, rest, _ := strings.Cut(data, `"`+name+`":"`)
+	text, _, _ := strings.Cut(rest, `"`)
+	return text
+}
+
+func (e *end) record(ev *event.Event, of []delivery, begun time.Time, doubtful bool) {
 	order := e.r.c.now()
 	e.r.mu.Lock()
 	defer e.r.mu.Unlock()
 	if e.l.dead.Load() {
 		return
 	}
-	d := delivery{
-		life: e.l.number, at: time.Now(), order: order, route: ev.Route, sink: e.name, doubtful: doubtful, op: opOf(ev),
-		id: ev.ID, flagged: ev.Redelivered, initial: strings.Contains(string(ev.Data), `"initial":true`),
-		seen: ev.Time, repeat: strings.Contains(string(ev.Data), `"repeat":`),
+	for _, d := range of {
+		d.life, d.at, d.order, d.route, d.sink, d.doubtful = e.l.number, time.Now(), order, ev.Route, e.name, doubtful
+		d.flagged, d.begun = ev.Redelivered, begun
+		e.r.log = append(e.r.log, d)
 	}
-	_, d.name, _ = strings.Cut(ev.Subject, "/")
-	d.uid, _ = strconv.Atoi(ev.K8sUID)
-	if _, rest, ok := strings.Cut(string(ev.Data), `"n":"`); ok {
-		text, _, _ := strings.Cut(rest, `"`)
-		d.n, _ = strconv.Atoi(text)
-	}
-	e.r.log = append(e.r.log, d)
 }
 
 // Handle implements plugins.Handler.
@@ -221,6 +253,10 @@ func (e *end) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Resul
 			e.r.rejectAll(e.name, uid, d.Op.String())
 		}
 		return nil, errors.New("the handler is down")
+	}
+	if e.joint {
+		e.together(t, batch, results)
+		return results, nil
 	}
 	for i, d := range batch {
 		uid, _ := strconv.Atoi(d.Object().UID())
@@ -239,6 +275,40 @@ func (e *end) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Resul
 		}
 	}
 	return results, nil
+}
+
+// together is Handle for a group: what the last one comes to counts.
+func (e *end) together(t trouble, batch []*event.Delta, results []plugins.Result) {
+	last, poisonous := &results[len(results)-1], false
+	var data strings.Builder
+	for i, d := range batch {
+		payload := string(event.Payload(d))
+		if field(payload, "app") != field(string(event.Payload(batch[0])), "app") {
+			e.r.mu.Lock()
+			e.r.wrong = append(e.r.wrong, fmt.Sprintf("a group has %s and %s", batch[0], d))
+			e.r.mu.Unlock()
+		}
+		uid, _ := strconv.Atoi(d.Object().UID())
+		poisonous = poisonous || poison(uid)
+		if i > 0 {
+			data.WriteString(groupNext)
+		}
+		fmt.Fprintf(&data, `{"seen":"%d",%s`, d.Seen.UnixNano(), payload[1:])
+	}
+	data.WriteString(groupEnd)
+	switch {
+	case t == poisoned && poisonous, t == panicing && poisonous:
+		*last = plugins.Result{Verdict: plugins.Fail, Err: errPoison}
+	case t == picky && len(batch) > 1, t == forgetful && poisonous:
+		*last = plugins.Result{Verdict: plugins.Retry}
+	default:
+		last.Events = []plugins.Emit{{Data: []byte(data.String())}}
+		return
+	}
+	for _, d := range batch {
+		uid, _ := strconv.Atoi(d.Object().UID())
+		e.r.rejectAll(e.name, uid, d.Op.String())
+	}
 }
 
 // rejectAll notes that a handler has refused something: that is so for all the routes which have it.

@@ -77,9 +77,13 @@ func drawSchedule(t *rapid.T) schedule {
 		r.names = []string{fmt.Sprintf("r%d", i)}
 		s.routes = append(s.routes, r)
 	}
-	if *timed && rapid.IntRange(0, 2).Draw(t, "timed") == 2 {
+	switch {
+	case !*timed:
+	case rapid.IntRange(0, 3).Draw(t, "timed") == 3:
 		s.timed = drawTimed(t)
 		s.routes = s.routes[:max(1, len(s.routes)-1)] // so that it costs as much
+	case rapid.IntRange(0, 5).Draw(t, "waits") == 5:
+		drawWaits(t, s.routes[len(s.routes)-1])
 	}
 	s.steps = rapid.SliceOfN(rapid.Custom(drawStep), 1, 20).Draw(t, "steps")
 	return s
@@ -163,7 +167,7 @@ func (w *world) do(s step) {
 		w.c.compact()
 		w.c.cut(s.a%2 == 0)
 	case "trouble":
-		w.r.set([]string{"a", "a", "b", "h", "emit"}[s.a%5], trouble(1+s.b%int(troubles-1)))
+		w.r.set([]string{"a", "a", "b", "h", "emit", "joint"}[s.a%6], trouble(1+s.b%int(troubles-1)))
 	case "heal":
 		w.r.healAll()
 	default:

@@ -7,7 +7,7 @@
 //
 //	go test ./test/sim                                   10,000 schedules (200 under the race detector)
 //	go test ./test/sim -rapid.checks=1000000             any number
-//	go test ./test/sim -sim.timed                        a third of them with when, for, every, limit, or on: deleted with for
+//	go test ./test/sim -sim.timed=false                  none with when, for, every, limit, on: deleted with for, debounce, batch.by, maxAge
 //	go test ./test/sim -rapid.seed=N                     the schedules that a failure names
 //	go test ./test/sim -rapid.failfile=F -sim.trace      the one that failed, cut short, and what happens in it
 //
@@ -38,7 +38,7 @@ import (
 
 var (
 	trace = flag.Bool("sim.trace", false, "say what happens")
-	timed = flag.Bool("sim.timed", false, "a third of the schedules have a route with a rule about time")
+	timed = flag.Bool("sim.timed", true, "more than a third of the schedules have a route with a rule about time")
 )
 
 func TestMain(m *testing.M) {

@@ -17,22 +17,85 @@ const (
 	remindsWeb = heldWeb + ", every: 20s"
 	limitedWeb = whenWeb + ", limit: {key: object.metadata.name, every: 5s}"
 	goneLong   = "on: [deleted], for: 1s"
+	goneKey    = goneLong + ", key: object.metadata.labels.app" // what has that label and comes back cancels it
+)
+
+// How a route waits for more.
+const (
+	quietly = "quietly" // until an object is quiet
+	grouped = "grouped" // for other objects of the same label
 )
 
 const (
 	held = time.Second     // for
 	rare = 5 * time.Second // every of the limit
+
+	quietFor, quietMost = 300 * time.Millisecond, 2 * time.Second // of debounce
+	gathered            = 400 * time.Millisecond                  // of batch.by
+	oldest              = 3 * time.Second                         // maxAge
 )
 
 func drawTimed(t *rapid.T) *route {
 	return &route{
 		names: []string{"timed"}, since: unknown, from: "pods", existing: true, overflow: "fold", attempts: 1, onFailure: "deadLetter",
-		time:   rapid.SampledFrom([]string{whenWeb, heldWeb, remindsWeb, limitedWeb, goneLong}).Draw(t, "time"),
+		time:   rapid.SampledFrom([]string{whenWeb, heldWeb, remindsWeb, limitedWeb, goneLong, goneKey}).Draw(t, "time"),
 		sinks:  rapid.SampledFrom([][]string{{"a"}, {"b"}, {"a", "b"}}).Draw(t, "sinks"),
 		memory: rapid.SampledFrom([]int{1000, 1000, 2}).Draw(t, "memory"), disk: rapid.SampledFrom([]string{"0", "1Gi"}).Draw(t, "disk"),
 		batch: rapid.SampledFrom([]int{1, 64}).Draw(t, "batch"), concurrency: rapid.IntRange(1, 3).Draw(t, "concurrency"),
 	}
 }
+
+// drawWaits makes a route wait for more, or not for too long.
+func drawWaits(t *rapid.T, r *route) {
+	switch rapid.IntRange(0, 3).Draw(t, "how") {
+	case 0:
+		r.gathers = quietly
+	case 1:
+		r.gathers, r.handler = grouped, "h"
+	case 2:
+		r.gathers, r.handler, r.batch = grouped, "joint", max(r.batch, 2)
+	}
+	r.maxAge = r.gathers == "" || rapid.IntRange(0, 3).Draw(t, "maxAge") == 3
+}
+
+// checkTimes: nothing came before what it waits for was over, or too late.
+func (v *view) checkTimes() {
+	for _, d := range v.w.r.log {
+		if d.sink != v.sink || !slices.Contains(v.r.names, d.route) || d.flagged {
+			continue
+		}
+		if v.r.maxAge && d.begun.Sub(d.seen) > oldest {
+			v.fail("%s came %v after it was seen", d, d.begun.Sub(d.seen))
+		}
+		begin := v.w.past[d.life-1].began
+		whole := v.r.memory >= 100 && !v.r.nets()  // else a group may have been complete before it was folded
+		whole = whole && v.gathered(d) < v.r.batch // else it was complete, without what is not to be told yet since it is new
+		if whole && d.group > 0 && d.at.Before(d.first.Add(gathered)) && d.first.After(begin) {
+			v.fail("%s came in a group of %d, %v after the first of it", d, d.group, d.at.Sub(d.first))
+		}
+		if v.r.gathers == quietly && d.at.Before(d.seen.Add(quietFor)) && !v.busySince(d) {
+			v.fail("%s came %v after it was seen", d, d.at.Sub(d.seen))
+		}
+	}
+}
+
+// gathered returns how much of the label of a delivery had come by then, from the first of its group on.
+func (v *view) gathered(d delivery) (n int) {
+	for _, other := range v.w.r.log {
+		if other.sink == d.sink && other.route == d.route && other.app == d.app && !other.seen.Before(d.first) && !other.seen.After(d.at) {
+			n++
+		}
+	}
+	return n
+}
+
+// busySince reports whether something has happened to the object of a delivery for so long that it was not waited for any longer.
+func (v *view) busySince(d delivery) bool {
+	return slices.ContainsFunc(v.w.c.past[d.name], func(m moment) bool { return !m.when.After(d.at.Add(-quietMost)) })
+}
+
+// gone reports whether the route tells of what is gone for long.
+func (r *route) gone() bool { return r.time == goneLong || r.time == goneKey }
 
 // timedView is what a sink took of the route with a rule about time.
 type timedView struct {
@@ -92,7 +155,7 @@ func (v *timedView) checkAlternates(uid int) {
 	told := false
 	for i, d := range v.byUID[uid] {
 		switch {
-		case d.op == "deleted" && v.r.time == goneLong && i == 0:
+		case d.op == "deleted" && v.r.gone() && i == 0:
 		case d.op == "entered" && d.repeat == told:
 			told = true
 		case d.op == "left" && told:
@@ -151,6 +214,7 @@ func (v *timedView) checkEnd(past []moment) {
 		holds := m == final && m.web && !m.gone
 		switch {
 		case v.refused[m.uid] || slices.ContainsFunc(past[i+1:], func(later moment) bool { return later.uid == m.uid }):
+		case v.r.time == goneKey:
 		case v.r.time == goneLong:
 			if m == final && m.gone && m.at > v.r.since && told == "" && v.exact() && !v.w.c.rewound { // else it may have come and gone unseen
 				v.fail("uid %d is gone, since %d, and that is not told; past %s", m.uid, v.r.since, show(past))

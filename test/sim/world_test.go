@@ -43,6 +43,8 @@ type route struct {
 	filter       bool   // wants nothing of the name c
 	time         string // what it has in the place of its ops
 	rule         string // another filter, of a schedule that is written down
+	gathers      string // how it waits for more, see time_test.go
+	maxAge       bool
 	existing     bool
 	latest       bool
 	overflow     string
@@ -71,8 +73,8 @@ func (r *route) wants(name string, m moment) bool {
 
 func (r *route) yaml() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "  - {name: %s, from: %s, to: [%s], overflow: %s, queue: {memory: %d, disk: %s}, batch: {size: %d, wait: %dms}, concurrency: %d, onFailure: %s, ",
-		r.name(), r.from, strings.Join(r.sinks, ", "), r.overflow, r.memory, r.disk, r.batch, r.wait, r.concurrency, r.onFailure)
+	fmt.Fprintf(&b, "  - {name: %s, from: %s, to: [%s], overflow: %s, queue: {memory: %d, disk: %s}, batch: {%s}, concurrency: %d, onFailure: %s, ",
+		r.name(), r.from, strings.Join(r.sinks, ", "), r.overflow, r.memory, r.disk, r.batchYAML(), r.concurrency, r.onFailure)
 	if r.time == "" {
 		r.time = everything
 	}
@@ -82,6 +84,8 @@ func (r *route) yaml() string {
 	}
 	switch r.handler {
 	case "":
+	case "joint":
+		b.WriteString(`, emit: '{"all": size(objects)}'`)
 	case "emit":
 		b.WriteString(`, emit: '{"all": list("pods").size()}'`)
 	default:
@@ -99,8 +103,24 @@ func (r *route) yaml() string {
 	if r.latest {
 		b.WriteString(", deliver: latest")
 	}
+	if r.gathers == quietly {
+		fmt.Fprintf(&b, ", debounce: {quiet: %s, max: %s}", quietFor, quietMost)
+	}
+	if r.maxAge {
+		fmt.Fprintf(&b, ", maxAge: %s", oldest)
+	}
 	return b.String() + "}\n"
 }
+
+func (r *route) batchYAML() string {
+	if r.gathers == grouped {
+		return fmt.Sprintf("by: object.metadata.labels.app, size: %d, wait: %s", r.batch, gathered)
+	}
+	return fmt.Sprintf("size: %d, wait: %dms", r.batch, r.wait)
+}
+
+// nets reports whether the route tells of the net change.
+func (r *route) nets() bool { return r.latest || r.gathers == quietly }
 
 // all returns all routes.
 func (w *world) all() []*route {
