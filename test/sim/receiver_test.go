@@ -43,7 +43,6 @@ type delivery struct {
 	initial, flagged bool
 	seen, begun      time.Time // when the delta was, and when the sink was asked
 	repeat           bool
-	app              string
 	first            time.Time // when the first of its group was seen; zero: it has none
 	group            int       // how many are in its group
 }
@@ -206,7 +205,6 @@ func members(ev *event.Event) (all []delivery) {
 		d := delivery{id: ev.ID, op: opOf(ev), seen: ev.Time, initial: strings.Contains(data, `"initial":true`), repeat: strings.Contains(data, `"repeat":`)}
 		_, d.name, _ = strings.Cut(ev.Subject, "/")
 		d.uid, _ = strconv.Atoi(ev.K8sUID)
-		d.app = field(data, "app")
 		d.n, _ = strconv.Atoi(field(data, "n"))
 		if len(payloads) > 1 || strings.HasSuffix(string(ev.Data), groupEnd) {
 			d.id, d.op, d.name, d.group = fmt.Sprint(ev.ID, "/", i), field(data, "op"), field(data, "name"), len(payloads)

@@ -68,25 +68,14 @@ func (v *view) checkTimes() {
 			v.fail("%s came %v after it was seen", d, d.begun.Sub(d.seen))
 		}
 		begin := v.w.past[d.life-1].began
-		whole := v.r.memory >= 100 && !v.r.nets()  // else a group may have been complete before it was folded
-		whole = whole && v.gathered(d) < v.r.batch // else it was complete, without what is not to be told yet since it is new
-		if whole && d.group > 0 && d.at.Before(d.first.Add(gathered)) && d.first.After(begin) {
+		// A smaller one may have been complete, by what was folded then, or is not to be told yet since it is new.
+		if d.group > 0 && v.r.batch >= 64 && d.at.Before(d.first.Add(gathered)) && d.first.After(begin) {
 			v.fail("%s came in a group of %d, %v after the first of it", d, d.group, d.at.Sub(d.first))
 		}
 		if v.r.gathers == quietly && d.at.Before(d.seen.Add(quietFor)) && !v.busySince(d) {
 			v.fail("%s came %v after it was seen", d, d.at.Sub(d.seen))
 		}
 	}
-}
-
-// gathered returns how much of the label of a delivery had come by then, from the first of its group on.
-func (v *view) gathered(d delivery) (n int) {
-	for _, other := range v.w.r.log {
-		if other.sink == d.sink && other.route == d.route && other.app == d.app && !other.seen.Before(d.first) && !other.seen.After(d.at) {
-			n++
-		}
-	}
-	return n
 }
 
 // busySince reports whether something has happened to the object of a delivery for so long that it was not waited for any longer.
