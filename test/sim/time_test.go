@@ -68,8 +68,8 @@ func (v *view) checkTimes() {
 			v.fail("%s came %v after it was seen", d, d.begun.Sub(d.seen))
 		}
 		begin := v.w.past[d.life-1].began
-		// A smaller one may have been complete, by what was folded then, or is not to be told yet since it is new.
-		if d.group > 0 && v.r.batch >= 64 && d.at.Before(d.first.Add(gathered)) && d.first.After(begin) {
+		// A smaller one may have been complete with what is not to be told yet since it is new; and what was folded was seen last.
+		if d.group > 0 && v.r.batch >= 64 && v.r.memory >= 100 && !v.r.nets() && d.at.Before(d.first.Add(gathered)) && d.first.After(begin) {
 			v.fail("%s came in a group of %d, %v after the first of it", d, d.group, d.at.Sub(d.first))
 		}
 		if v.r.gathers == quietly && d.at.Before(d.seen.Add(quietFor)) && !v.busySince(d) {
