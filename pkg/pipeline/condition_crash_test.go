@@ -111,6 +111,7 @@ type lampWorld struct {
 	listeners     map[string]*listener
 	b             *bench
 	ended, caught chan struct{}
+	livesMu       sync.Mutex // time asks for keys while a life ends
 	lives         []lifetime
 	skew          time.Duration // of the wall clock
 	asked         map[string]*asked
@@ -188,7 +189,9 @@ func (w *lampWorld) begin(gap bool) {
 		w.apply(d)
 	}
 	w.note("begins, gap %v, the wall clock is off by %v", gap, w.skew)
+	w.livesMu.Lock()
 	w.lives = append(w.lives, lifetime{from: time.Now(), skew: w.skew})
+	w.livesMu.Unlock()
 	routes := w.routes()
 	w.b = openAs(w.t, pipeline.Config{Store: w.disk, Clock: skewedClock{timer.Real(), w.skew}}, routes...)
 	for _, r := range routes {
@@ -344,7 +347,9 @@ func (w *lampWorld) end(crash bool) {
 	if !crash {
 		w.cut()
 	}
+	w.livesMu.Lock()
 	w.lives[len(w.lives)-1].to = time.Now()
+	w.livesMu.Unlock()
 }
 
 func (w *lampWorld) reload() {

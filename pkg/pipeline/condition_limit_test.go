@@ -60,6 +60,8 @@ func (w *lampWorld) limit(name string) pipeline.Limit {
 
 // refilled is the time of asked.
 func (w *lampWorld) refilled() time.Duration {
+	w.livesMu.Lock()
+	defer w.livesMu.Unlock()
 	var sum time.Duration
 	for i, life := range w.lives {
 		if i > 0 {
