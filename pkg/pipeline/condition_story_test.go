@@ -56,3 +56,64 @@ func show(d *event.Delta) string {
 	}
 	return text
 }
+
+// judge says what is wrong with what was told.
+func (w *lampWorld) judge() {
+	for _, name := range slices.Sorted(maps.Keys(w.listeners)) {
+		l, when := w.listeners[name], lampRoutes[name]
+		_, limited := lampLimits[name]
+		if limited {
+			w.judgeLimit(name)
+		}
+		known, holds, entered := map[string]bool{}, map[string]bool{}, map[string]time.Time{}
+		for _, e := range l.all {
+			d := e.d
+			began, ok := w.began[d.Object().UID()+"/"+d.Began]
+			if d.Op == event.Entered && (!ok || w.early(began, e.at, when.For)) {
+				w.failf("%s: %s of %s at %v, which began at %v (%v)", name, d.Op, d.Began, e.at, began, ok)
+			}
+			if known[e.ID] {
+				continue // again, after a crash
+			}
+			known[e.ID] = true
+			uid := d.Object().UID()
+			if d.Repeat == 0 && holds[uid] == (d.Op == event.Entered) || d.Repeat > 0 && !holds[uid] {
+				w.failf("%s: %s %s of %s (%d) when it is told: %v", name, d.Op, uid, d.Began, d.Repeat, holds[uid])
+			}
+			holds[uid] = d.Op == event.Entered
+			if d.Op == event.Entered && d.Repeat == 0 {
+				entered[uid+"/"+d.Began] = e.at
+			}
+		}
+		for _, lamp := range slices.Sorted(maps.Keys(w.now)) {
+			o := w.now[lamp]
+			if isOn(o) != holds[o.UID()] && (!limited || !isOn(o)) {
+				w.failf("%s: in the end %s is on: %v, told: %v", name, o.UID(), isOn(o), holds[o.UID()])
+			}
+			delete(holds, o.UID())
+		}
+		for _, uid := range slices.Sorted(maps.Keys(holds)) {
+			if holds[uid] {
+				w.failf("%s: the end of %s was not told", name, uid)
+			}
+		}
+		for _, i := range w.on {
+			if name == "now fold" || limited || i.disturbed || !w.quiet(i, when.For) {
+				continue
+			}
+			if _, ok := entered[i.uid+"/"+i.version]; !ok {
+				w.failf("%s: that %s of %s was on from %v to %v was not told", name, i.uid, i.version, i.from, i.to)
+			}
+		}
+	}
+}
+
+// quiet reports whether a lamp was on for longer than that, and the router ran all that time, and until what it had to tell was on disk.
+func (w *lampWorld) quiet(i interval, length time.Duration) bool {
+	due := i.from.Add(length)
+	saved := slices.IndexFunc(w.cuts, func(c time.Time) bool { return c.After(due) })
+	if saved < 0 || !i.to.IsZero() && !i.to.After(due) {
+		return false
+	}
+	return !slices.ContainsFunc(w.breaks, func(b time.Time) bool { return !b.Before(i.from) && !b.After(w.cuts[saved]) })
+}

@@ -384,19 +384,3 @@ func number(version string) uint64 {
 	}
 	return h
 }
-
-// Description is what there is to say of a condition.
-type Description struct {
-	Since, Due time.Time // by the wall clock; Due is zero if nothing is to come
-	State      string
-	Repeat     int
-}
-
-// Describe says what there is to say of a condition, as of now.
-func (s *Conditions) Describe(c *Condition, now time.Time) Description {
-	d := Description{Since: s.wall(c.since, now), State: [...]string{"over", "pending", "told", "skipped", "suppressed"}[c.state], Repeat: int(c.repeat)}
-	if c.state == pending || (c.state == told || c.state == suppressed) && s.cfg.Every > 0 {
-		d.Due = s.wall(c.At(), now)
-	}
-	return d
-}

@@ -1,16 +1,13 @@
 package rules_test
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"pgregory.net/rapid"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/rules"
@@ -98,7 +95,7 @@ func (b *bench) show(e *event.Delta) string {
 	return text
 }
 
-// see has an object observed: op is added, updated, listed (updated, as a list has it), existing or sync, with a ! if the condition does not
+// see has an object observed: op is added, updated, listed (updated, as a list has it), same (listed, and has not changed), existing or sync, with a ! if the condition does not
 // hold, or deleted, or deselected.
 func (b *bench) see(op, name, uid string) {
 	b.t.Helper()
@@ -108,6 +105,9 @@ func (b *bench) see(op, name, uid string) {
 	switch op {
 	case "listed":
 		d.Listed = true
+	case "same":
+		d.Listed = true
+		b.number--
 	case "existing":
 		d.Op, d.Initial, d.Old = event.Added, true, nil
 	case "sync":
@@ -120,7 +120,7 @@ func (b *bench) see(op, name, uid string) {
 		delete(b.last, name)
 	} else {
 		d.New = object(b.t, name, uid, b.number)
-		if op == "sync" {
+		if op == "sync" || op == "same" {
 			d.New = b.last[name]
 		}
 		b.last[name] = d.New
@@ -170,6 +170,18 @@ func TestConditions(t *testing.T) {
 		}},
 		"gap": {cfg: rules.ConditionConfig{For: time.Minute}, steps: "added a, added b, 50s, listed a, 10s, 50s, listed b, updated! b", want: []string{
 			"1m0s entered b/1@2 since 0s", "1m50s entered a/1@3 since 50s", "1m50s left b/1@5 since 0s",
+		}},
+		"a gap is kept": {cfg: rules.ConditionConfig{For: time.Minute}, steps: "added a, save, 50s, listed a, save, restart 0s, 59s, 1s", want: []string{
+			"1m50s entered a/1@2 since 50s",
+		}},
+		"a gap of what is late": {cfg: rules.ConditionConfig{For: time.Minute}, steps: "added a, save, restart 10m, listed a, 59s, 1s", want: []string{
+			"11m0s entered a/1@2 since 10m0s",
+		}},
+		"seen first once more is a gap": {cfg: rules.ConditionConfig{For: time.Minute}, steps: "added a, 50s, added a, 59s, 1s", want: []string{
+			"1m50s entered a/1@2 since 50s",
+		}},
+		"no gap": {cfg: rules.ConditionConfig{For: time.Minute}, steps: "added a, 30s, updated a, 10s, same a, 20s", want: []string{
+			"1m0s entered a/1@2 since 0s",
 		}},
 		"time makes it hold, and end": {steps: "added! a, 1h, sync a, 1h, sync a, sync! a, sync a", want: []string{
 			"1h0m0s entered a/1@1 since 1h0m0s", "2h0m0s left a/1@1 since 1h0m0s", "2h0m0s entered a/1@1 since 2h0m0s",
@@ -267,8 +279,10 @@ func TestConditionsSuppress(t *testing.T) {
 	b.edges = nil
 	b.clock.Advance(start.Add(time.Hour))
 	b.expect("1h0m0s entered a/1@1 since 0s")
+	b.clock.Advance(start.Add(2 * time.Hour))
+	b.Suppress(&event.Delta{Source: "pods", Op: event.Entered, New: b.last["a"], Repeat: 1}) // it is told that it holds
 	b.see("updated!", "a", "1")
-	b.expect("1h0m0s left a/1@4 since 0s")
+	b.expect("2h0m0s entered a/1@1 since 0s repeat 1", "2h0m0s left a/1@4 since 0s")
 }
 
 // After all objects were looked at anew, what was told of one that is not there any more has ended, as far as all were.
@@ -335,181 +349,49 @@ func TestConditionsBroken(t *testing.T) {
 	}
 }
 
-// reference is the same in a way that cannot be wrong, or slow to read: of each object, what holds and what was told.
-type reference struct {
-	cfg     rules.ConditionConfig
-	objects map[string]*held
-	edges   []string
-}
-
-type held struct {
-	uid     string
-	version int
-	since   time.Time
-	told    bool
-	skipped bool
-	next    time.Time // zero: nothing is to come
-	repeat  int
-	late    bool
-}
-
-func (r *reference) tell(now time.Time, op, name string, h *held) {
-	text := fmt.Sprintf("%s %s %s/%s@%d since %s", now.Sub(start), op, name, h.uid, h.version, h.since.Sub(start))
-	if op == "entered" && h.repeat > 0 {
-		text += fmt.Sprintf(" repeat %d", h.repeat)
-	}
-	if op == "entered" && h.late {
-		text += " late"
-		h.late = false
-	}
-	if op == "entered" && !h.next.IsZero() && h.next.Before(now) { // it is as old as it was due
-		text += fmt.Sprintf(" seen %s", h.next.Sub(start))
-	}
-	r.edges = append(r.edges, text)
-}
-
-func (r *reference) enter(now time.Time, name string, h *held) {
-	if h.told {
-		h.repeat++
-	}
-	r.tell(now, "entered", name, h)
-	h.told, h.next = true, time.Time{}
-	if r.cfg.Every > 0 {
-		h.next = now.Add(r.cfg.Every)
-	}
-}
-
-// until lets time go by.
-func (r *reference) until(now, to time.Time) {
-	for {
-		var first string
-		for name, h := range r.objects {
-			if h.next.IsZero() || h.next.After(to) {
-				continue
-			}
-			if first == "" || cmp.Or(h.next.Compare(r.objects[first].next), strings.Compare(name, first)) < 0 {
-				first = name
-			}
-		}
-		if first == "" {
-			return
-		}
-		h := r.objects[first]
-		if h.next.After(now) {
-			now = h.next
-		}
-		r.enter(now, first, h)
-	}
-}
-
-func (r *reference) see(now time.Time, op, name, uid string, version int) {
-	op, not := strings.CutSuffix(op, "!")
-	h := r.objects[name]
-	if op != "deleted" && h != nil && h.uid != uid {
-		if h.told {
-			r.tell(now, "left", name, h)
-		}
-		delete(r.objects, name)
-		h = nil
-	}
-	if op == "deleted" || not {
-		if h != nil && h.told {
-			if op != "deleted" {
-				h.version = version
-			}
-			r.tell(now, "left", name, h)
-		}
-		delete(r.objects, name)
-		return
-	}
-	if h == nil {
-		h = &held{uid: uid, version: version, since: now, skipped: op == "existing" && r.cfg.Skip}
-		r.objects[name] = h
-		switch {
-		case h.skipped:
-		case r.cfg.For == 0:
-			r.enter(now, name, h)
-		default:
-			h.next = now.Add(r.cfg.For)
-		}
-		return
-	}
-	h.version = version
-	if op == "listed" && !h.told && !h.skipped {
-		h.since, h.next, h.late = now, now.Add(r.cfg.For), false
-	}
-}
-
-// restart at a time of the wall clock, which may have gone back.
-func (r *reference) restart(now time.Time) {
-	for _, h := range r.objects {
-		if h.since.After(now) {
-			h.since = now
-		}
-		switch {
-		case h.next.IsZero():
-			continue
-		case !h.told:
-			h.next = h.since.Add(r.cfg.For)
-		case h.next.After(now.Add(r.cfg.Every)):
-			h.next = now.Add(r.cfg.Every)
-		}
-		h.late = !h.next.After(now)
-	}
-}
-
-// TestConditionsModel: whatever happens, in whatever order, with restarts in between and clocks that jump, exactly that is told which a
-// simpler machine tells.
-func TestConditionsModel(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		cfg := rules.ConditionConfig{
-			For:   time.Duration(rapid.SampledFrom([]int{0, 60, 90}).Draw(rt, "for")) * time.Second,
-			Every: time.Duration(rapid.SampledFrom([]int{0, 45, 3600}).Draw(rt, "every")) * time.Second,
-			Skip:  rapid.Bool().Draw(rt, "skip"),
-		}
-		b := newBench(t, cfg)
+// What is forgotten leaves nothing behind: no timer, and no place among what conditions know.
+func TestConditionsForgotten(t *testing.T) {
+	for _, cfg := range []rules.ConditionConfig{{For: time.Minute}, {Every: time.Minute}} {
 		cfg.Sources = []string{"pods"}
-		r := &reference{cfg: cfg, objects: map[string]*held{}}
-		uids := map[string]int{}
-		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
-			now := b.clock.Now()
-			name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "object")
-			switch step := rapid.SampledFrom([]string{"see", "see", "see", "time", "restart"}).Draw(rt, "step"); step {
-			case "see":
-				op := rapid.SampledFrom([]string{"updated", "updated!", "listed", "listed!", "deleted", "sync", "sync!", "recreated"}).Draw(rt, "op")
-				switch {
-				case b.last[name] == nil:
-					op = rapid.SampledFrom([]string{"added", "added!", "existing", "existing!"}).Draw(rt, "new")
-					uids[name]++
-				case op == "recreated":
-					op = "added"
-					uids[name]++
-				}
-				b.see(op, name, fmt.Sprint(uids[name]))
-				version := b.number
-				if strings.HasPrefix(op, "sync") {
-					version, _ = strconv.Atoi(b.last[name].ResourceVersion())
-				}
-				r.see(now, op, name, fmt.Sprint(uids[name]), version)
-			case "time":
-				to := now.Add(time.Duration(rapid.IntRange(0, 120).Draw(rt, "seconds")) * time.Second)
-				b.clock.Advance(to)
-				r.until(now, to)
-			case "restart":
-				b.save()
-				to := now.Add(time.Duration(rapid.SampledFrom([]int{-86400, -30, 0, 30, 120, 86400}).Draw(rt, "jump")) * time.Second)
-				b.restart(cfg, to)
-				r.restart(to)
+		wheel, census := timer.NewWheel(timer.NewFake(start)), rules.NewCensus()
+		s := rules.NewConditions(cfg, wheel, census, nil)
+		o := object(t, "a", "1", 1)
+		for _, closes := range []bool{false, true} {
+			s.Observe(&event.Delta{Source: "pods", Op: event.Added, New: o}, true, false, start, nil)
+			if wheel.Len() != 1 || !census.May("pods", o.Key()) {
+				t.Fatalf("%d timers are set", wheel.Len())
 			}
-			slices.Sort(b.edges)
-			slices.Sort(r.edges)
-			if !slices.Equal(b.edges, r.edges) {
-				rt.Fatalf("told\n\t%s\nwant\n\t%s", strings.Join(b.edges, "\n\t"), strings.Join(r.edges, "\n\t"))
+			if closes {
+				s.Close()
+			} else {
+				s.Observe(&event.Delta{Source: "pods", Op: event.Deleted, Old: o}, false, false, start, nil)
+			}
+			if waiting, active := s.Counts(); wheel.Len() != 0 || census.May("pods", o.Key()) || s.Knows("pods", o.Key()) || waiting+active > 0 {
+				t.Errorf("%d timers are set, it may be known: %v", wheel.Len(), census.May("pods", o.Key()))
+			}
+			if records := s.Dirty(start); len(records) > 0 {
+				t.Errorf("%v is handed over", records)
 			}
 		}
-		b.save()
-		if len(b.saved) != len(r.objects) {
-			rt.Fatalf("%d are saved, and %d hold", len(b.saved), len(r.objects))
-		}
-	})
+	}
+}
+
+// An object is not in the cache when the time of what was restored has come: its end may be on its way.
+func TestConditionsMissing(t *testing.T) {
+	b := newBench(t, rules.ConditionConfig{Every: time.Hour})
+	b.see("added", "a", "1")
+	for c := range b.All() {
+		b.Missing(c, start.Add(10*time.Minute))
+	}
+	b.clock.Advance(start.Add(2 * time.Hour))
+	b.see("deleted", "a", "1")
+	b.expect("0s entered a/1@1 since 0s", "1h10m0s entered a/1@1 since 0s repeat 1", "2h0m0s left a/1@1 since 0s")
+	b = newBench(t, rules.ConditionConfig{For: time.Hour})
+	b.see("added", "a", "1")
+	for c := range b.All() {
+		b.Missing(c, start)
+	}
+	b.clock.Advance(start.Add(2 * time.Hour))
+	b.see("deleted", "a", "1")
+	b.expect()
 }

@@ -1,0 +1,79 @@
+package pipeline_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+)
+
+// TestGone: what is deleted is told of once it has been gone for as long as the route says, unless an object of its name, or of its key,
+// comes back: across restarts, in which it may come back too.
+func TestGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, s := &flakyDisk{disk: disk{}}, &sink{}
+		var there []*event.Object
+		route := func(caughtUp chan struct{}) pipeline.Route {
+			return pipeline.Route{
+				Name: "r", Ops: []event.Op{event.Deleted}, Handler: flags, Sinks: to(s), Gone: time.Hour,
+				Key: func(_ context.Context, d *event.Delta) (string, error) {
+					if name := d.Key().Name; len(name) > 1 {
+						return name[:1], nil
+					}
+					return "", expr.ErrAbsent
+				},
+				When: pipeline.When{CaughtUp: caughtUp, Resource: resourceOf, Object: func(source string, key event.Key) *event.Object { return lampCache(there...)(source, key) }},
+			}
+		}
+		life(t, d, route(nil), func(b *bench) {
+			for i, name := range []string{"a", "b", "c", "d1", "e1", "f"} {
+				b.admit(lampDelta(t, event.Deleted, name, i+1, true))
+			}
+			pass(30 * time.Minute)
+			back := lampDelta(t, event.Added, "b", 10, true)
+			back.New = lamp(t, "b", "another", 10, true)
+			b.admit(back, lampDelta(t, event.Added, "d2", 11, true), lampDelta(t, event.Updated, "a", 12, true))
+			d.cut(b)
+		})
+		caughtUp := make(chan struct{})
+		pass(20 * time.Minute)
+		life(t, d, route(caughtUp), func(b *bench) {
+			b.admit(lampDelta(t, event.Added, "c", 13, true))
+			there = append(there, lamp(t, "f", "uid-f", 14, true)) // it is not told of, but it is there
+			pass(9 * time.Minute)
+			close(caughtUp)
+			pass(time.Minute + time.Second)
+			got := s.data()
+			slices.Sort(got)
+			if !slices.Equal(got, []string{"deleted a@1", "deleted e1@5"}) {
+				t.Errorf("told %q", got)
+			}
+			d.cut(b)
+		})
+		if n := len(d.known("r")); n > 0 {
+			t.Errorf("%d are known still", n)
+		}
+	})
+}
+
+// TestGoneLate: what was due while the router was down is told late.
+func TestGoneLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, s := &flakyDisk{disk: disk{}}, &sink{}
+		r := pipeline.Route{Name: "r", Ops: []event.Op{event.Deleted}, Handler: flags, Sinks: to(s), Gone: time.Hour, When: pipeline.When{Resource: resourceOf}}
+		life(t, d, r, func(b *bench) {
+			b.admit(lampDelta(t, event.Deleted, "a", 1, true))
+			d.cut(b)
+		})
+		pass(2 * time.Hour)
+		life(t, d, r, func(*bench) {
+			pass(time.Second)
+			expectData(t, s, "deleted a@1 late")
+		})
+	})
+}
