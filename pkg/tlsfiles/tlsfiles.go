@@ -1,13 +1,15 @@
 // Package tlsfiles is the piece of configuration by which a sink speaks TLS: who vouches for the other side, and as whom the router
-// introduces itself. A sink puts [Config] below its key `tls` and calls [Config.Load] for each connection, so that certificates that
-// are renewed while the router runs are used without a reload.
+// introduces itself. A sink puts [Config] below its key `tls` and calls [Config.Load] for each connection, or asks [Config.Print] whether
+// it has to, so that certificates that are renewed while the router runs are used without a reload.
 package tlsfiles
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
@@ -21,11 +23,44 @@ type Config struct {
 }
 
 // Validate implements [config.Validator]. What is in files is looked at when it is used: it can change.
-func (c *Config) Validate(n config.Node) config.Problems {
+func (c *Config) Validate(n config.Node) (problems config.Problems) {
 	if c.Cert.IsZero() != c.Key.IsZero() {
-		return config.Problems{n.Problemf("needs both cert and key, or neither")}
+		problems = append(problems, n.Problemf("needs both cert and key, or neither"))
 	}
-	return nil
+	for _, one := range c.all() {
+		at := n.At(one.key)
+		if one.value.IsZero() || len(at.Keys()) > 0 { // it is in a file or a variable
+			continue
+		}
+		if text, err := one.value.Value(); err == nil && !strings.Contains(text, "-----BEGIN ") {
+			problems = append(problems, at.Problemf("is no PEM: write {file: path} to have it read from a file"))
+		}
+	}
+	return problems
+}
+
+// secret is a value below `tls:`.
+type secret struct {
+	key   string
+	value config.Secret
+}
+
+func (c *Config) all() [3]secret { return [3]secret{{"ca", c.CA}, {"cert", c.Cert}, {"key", c.Key}} }
+
+// Print returns what tells the present content of the files from any other. Its error is like that of [Config.Load].
+func (c *Config) Print() (sum [sha256.Size]byte, err error) {
+	hash := sha256.New()
+	for _, one := range c.all() {
+		text := ""
+		if !one.value.IsZero() {
+			if text, err = one.value.Value(); err != nil {
+				return sum, fmt.Errorf("tls.%s: %w", one.key, err)
+			}
+		}
+		hash.Write([]byte(text + "\x00"))
+	}
+	hash.Sum(sum[:0])
+	return sum, nil
 }
 
 // IsZero reports whether nothing was configured.

@@ -261,10 +261,11 @@ func TestClientCertificate(t *testing.T) {
 const proxyEnv = "DELTAROUTER_TEST_RECEIVER"
 
 // TestProxy: the proxy of the environment is used, which is read once in a process, so the test runs in one of its own. Without the proxy
-// the receiver's name leads nowhere. With https the proxy sees no more than the name.
+// the receiver's name leads nowhere. With https the proxy sees no more than the name. A probe connects to the proxy and asks nothing of it.
 func TestProxy(t *testing.T) {
 	if config := os.Getenv(proxyEnv); config != "" {
 		fmt.Println("result:", one(t, open(t, config)))
+		fmt.Println("probe:", webhook.Factory().Probe(t.Context(), plugintest.Node(t, config)))
 		return
 	}
 	ca := filepath.Join(t.TempDir(), "ca")
@@ -285,19 +286,32 @@ func TestProxy(t *testing.T) {
 		r.ServeHTTP(w, req)
 	}))
 	defer proxy.Close()
-	for url, want := range map[string]string{"http://hooks.invalid/x": "POST hooks.invalid", "https://hooks.invalid/x": "CONNECT hooks.invalid:443"} {
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	const here, there = "http://hooks.invalid/s3cret", "https://hooks.invalid/s3cret"
+	for _, c := range []struct{ url, proxy, except, want, result, probe string }{
+		{here, proxy.URL, "", "POST hooks.invalid", "delivered", "<nil>"},
+		{there, proxy.URL, "", "CONNECT hooks.invalid:443", "delivered", "<nil>"},
+		{here, proxy.URL, "other.invalid", "POST hooks.invalid", "delivered", "<nil>"},
+		{here, proxy.URL, "hooks.invalid", "", `webhook "hook": http://hooks.invalid: `, "http://hooks.invalid: "},
+		{there, gone.URL, "", "", `webhook "hook": https://hooks.invalid: `, "proxy " + gone.URL + ": dial"},
+	} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProxy$", "-test.count=1")
-		cmd.Env = append(os.Environ(), fmt.Sprintf("%s={url: %q, tls: {ca: {file: %q}}}", proxyEnv, url, ca),
-			"HTTP_PROXY="+proxy.URL, "HTTPS_PROXY="+proxy.URL, "NO_PROXY=", "no_proxy=")
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s={url: %q, tls: {ca: {file: %q}}}", proxyEnv, c.url, ca),
+			"HTTP_PROXY="+c.proxy, "HTTPS_PROXY="+c.proxy, "NO_PROXY="+c.except, "no_proxy=")
 		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "result: delivered") {
-			t.Fatalf("%s: %v: %s", url, err, out)
+		if err != nil || !strings.Contains(string(out), "result: "+c.result) || !strings.Contains(string(out), "probe: "+c.probe) || strings.Contains(string(out), "s3cret") {
+			t.Fatalf("%s: %v: %s", c.url, err, out)
 		}
-		if got := <-asked; got != want {
-			t.Errorf("the proxy was asked for %s, want %s", got, want)
+		got := ""
+		if len(asked) > 0 { // it has answered: what was asked is there
+			got = <-asked
+		}
+		if got != c.want {
+			t.Errorf("the proxy was asked for %q, want %q", got, c.want)
 		}
 	}
-	if len(asked) != 0 || r.requests != 2 {
+	if len(asked) != 0 || r.requests != 3 {
 		t.Errorf("the proxy was asked %d times more, %d requests arrived", len(asked), r.requests)
 	}
 }

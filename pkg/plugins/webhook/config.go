@@ -13,6 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/tlsfiles"
 )
 
 // The values of [Config].Mode.
@@ -31,7 +32,7 @@ type Config struct {
 	Secrets        map[string]config.Secret `yaml:"secrets" doc:"What body may put into it by name, as secrets.name."`
 	ContentType    string                   `yaml:"contentType" doc:"The Content-Type of body, if it is not to be application/json, or text/plain for a string."`
 	Headers        map[string]config.Secret `yaml:"headers" doc:"Headers to send."`
-	TLS            TLS                      `yaml:"tls" doc:"For a URL with https."`
+	TLS            tlsfiles.Config          `yaml:"tls" doc:"Of a URL with https: who vouches for the receiver, and a client certificate. Files are read again when they change."`
 	Timeout        time.Duration            `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"How long a request may take, the response included."`
 	ConnectTimeout time.Duration            `yaml:"connectTimeout" default:"5s" min:"1ms" max:"10m" doc:"How long it may take to connect, and as long again to agree on TLS."`
 }

@@ -30,11 +30,7 @@ func probe(ctx context.Context, node config.Node) error {
 			return fmt.Errorf("secrets.%s: %w", name, err)
 		}
 	}
-	m, err := c.TLS.material()
-	if err != nil {
-		return err
-	}
-	encrypted, err := c.TLS.config(m)
+	encrypted, err := c.TLS.Load()
 	if err != nil {
 		return err
 	}
@@ -53,7 +49,7 @@ func probe(ctx context.Context, node config.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	if proxy != nil {
-		if err := dial(ctx, proxy, nil); err != nil {
+		if err := dial(ctx, proxy, encrypted); err != nil {
 			return fmt.Errorf("proxy %s://%s: %w", proxy.Scheme, proxy.Host, err)
 		}
 		return nil

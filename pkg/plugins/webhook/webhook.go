@@ -121,7 +121,7 @@ func (s *sink) post(ctx context.Context, m *message) error {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return s.unavailable(ctx, u, err)
+		return s.unavailable(ctx, within, u, err)
 	}
 	defer resp.Body.Close()
 	// An error here says nothing about the event: the receiver has answered.
@@ -151,13 +151,14 @@ func (s *sink) request(ctx context.Context, u *url.URL, m *message) (*http.Reque
 	return req, nil
 }
 
-// unavailable makes the error of a request that got no answer. That of net/http quotes the URL.
-func (s *sink) unavailable(ctx context.Context, u *url.URL, err error) error {
+// unavailable makes the error of a request that got no answer within the time of the second context. That of net/http quotes the URL, and
+// that of a connection that took too long passes for one of a context.
+func (s *sink) unavailable(ctx, within context.Context, u *url.URL, err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {
 		err = of.Err
 	}
-	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+	if ctx.Err() == nil && within.Err() != nil {
 		return fmt.Errorf("webhook %q: %s://%s: no answer within %v", s.name, u.Scheme, u.Host, s.timeout)
 	}
 	return fmt.Errorf("webhook %q: %s://%s: %w", s.name, u.Scheme, u.Host, err)

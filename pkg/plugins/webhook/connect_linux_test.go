@@ -1,0 +1,48 @@
+package webhook_test
+
+import (
+	"fmt"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestNoConnect: a receiver whose queue is full, so that no connection comes about, is unavailable after connectTimeout.
+func TestNoConnect(t *testing.T) {
+	refusedSoon(t, "http://"+fullListener(t), "i/o timeout")
+}
+
+// fullListener returns the address of a listener that nobody accepts from and whose queue is full.
+func fullListener(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound, ok := name.(*syscall.SockaddrInet4)
+	if !ok {
+		t.Fatalf("it listens on %v", name)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", bound.Port)
+	for range 64 {
+		conn, err := net.DialTimeout("tcp", address, time.Second) // within this machine it takes no time, or does not come about
+		if err != nil {
+			return address
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+	t.Fatal("64 connections do not fill a queue of one")
+	return ""
+}

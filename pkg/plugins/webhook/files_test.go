@@ -1,0 +1,59 @@
+package webhook_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// A URL out of a file is read again when the file changes, and what is wrong with it is temporary.
+func TestURLFile(t *testing.T) {
+	s := server(t, func(http.ResponseWriter, *http.Request) {})
+	file := filepath.Join(t.TempDir(), "url")
+	sink := open(t, fmt.Sprintf("url: {file: %q}", file))
+	for i, tt := range []struct {
+		content string
+		ok      bool
+	}{{"", false}, {"no url", false}, {s.URL + "\n", true}} {
+		if tt.content != "" {
+			if err := os.WriteFile(file, []byte(tt.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		errs := sink.Write(t.Context(), []event.Event{sample()})
+		if ok := errs == nil; ok != tt.ok || !ok && plugins.IsRejected(errs[0]) {
+			t.Errorf("%d: got %v", i, errs)
+		}
+	}
+}
+
+// TestHeaderFile: a header out of a file is read again when the file changes. One that cannot be sent is the file's fault, not the event's,
+// and not shown.
+func TestHeaderFile(t *testing.T) {
+	var got []string
+	s := server(t, func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.Header.Get("Authorization")) })
+	file := filepath.Join(t.TempDir(), "token")
+	sink := open(t, fmt.Sprintf("{url: %q, headers: {Authorization: {file: %q}}}", s.URL, file))
+	for i, content := range []string{"", "Bearer 1\n", "s3cret\nX-More: s3cret", "", "Bearer 2"} {
+		if content == "" {
+			_ = os.Remove(file)
+		} else {
+			write(t, file, []byte(content))
+		}
+		errs := sink.Write(t.Context(), []event.Event{sample()})
+		if ok := strings.HasPrefix(content, "Bearer"); ok != (errs == nil) || !ok && plugins.IsRejected(errs[0]) {
+			t.Errorf("%d: %v", i, errs)
+		} else if !ok && (strings.Contains(errs[0].Error(), "s3cret") || !strings.Contains(errs[0].Error(), "header")) {
+			t.Errorf("%d: %v", i, errs)
+		}
+	}
+	if strings.Join(got, ", ") != "Bearer 1, Bearer 2" {
+		t.Errorf("it arrived with %q", got)
+	}
+}
