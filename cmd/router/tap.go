@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/api"
 )
@@ -14,7 +15,8 @@ import (
 const tapUsage = `Usage:
   router tap [-route R] [-rejected]     shows what goes by in the running router, and what the routes make of it, until it is interrupted
 
-At most 50 changes a second are shown; what goes by faster is counted. Nothing of the objects is shown but who they are.
+At most 50 changes a second are shown; what goes by faster is counted. Nothing of the objects is shown but who they are,
+and of a route with a rule about time since when it holds, or the object is gone, and when that is told.
 
 Flags:
   -config FILE   the running router's configuration, to find listen.api
@@ -76,6 +78,20 @@ func (r *remote) show(t api.Tapped) error {
 	if t.Reason != "" {
 		line += ": " + t.Reason
 	}
+	if t.State != "" {
+		line += ", " + t.State + " since " + clock(t.Since, t.Time)
+	}
+	if !t.Due.IsZero() {
+		line += ", due at " + clock(t.Due, t.Time)
+	}
 	_, err := fmt.Fprintln(r.stdout, line)
 	return err
+}
+
+// clock writes a time, with its day if that is not the day of now.
+func clock(at, now time.Time) string {
+	if at, now = at.Local(), now.Local(); at.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return at.Format(time.TimeOnly)
+	}
+	return at.Format(time.DateTime)
 }

@@ -22,6 +22,8 @@ func TestTap(t *testing.T) {
 		at := time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.Local)
 		return errors.Join(show(api.Tapped{}), show(api.Tapped{
 			Time: at, Op: "added", Source: "pods", Key: "ns/a", Route: "r", Verdict: "no match", Why: "a ==\n  1", At: "c.yaml:1:2", Reason: "no such key", Missed: 2,
+		}), show(api.Tapped{
+			Time: at, Op: "updated", Source: "nodes", Key: "n", Route: "down", Verdict: "holds", State: "told", Since: at.Add(-time.Minute).UTC(), Due: at.Add(24 * time.Hour).UTC(),
 		}))
 	}
 	server := api.NewControl(api.ControlConfig{Addr: addr, Tap: show, Log: slog.New(slog.DiscardHandler)})
@@ -44,6 +46,7 @@ func TestTap(t *testing.T) {
 		{"-o yaml -api " + addr, 2, "", `-o is text or json, not "yaml"`},
 		{"-route r -api " + addr, 1, "", "there is no route r"},
 		{"-api " + addr, 1, "… 2 more\n03:04:05.006 added pods ns/a  r: no match: a == 1  (c.yaml:1:2): no such key\n", "the router ended the tap"},
+		{"-api " + addr, 1, "updated nodes n  down: holds, told since 03:03:05, due at 2026-01-03 03:04:05\n", "the router ended the tap"},
 		{"-o json -api " + addr, 1, `"key":"ns/a","route":"r","verdict":"no match"`, "the router ended the tap"},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -14,6 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
 )
 
 const (
@@ -40,6 +41,8 @@ type tap struct {
 	missed atomic.Int64
 	query  api.TapQuery
 	wants  atomic.Pointer[[]string] // sources, what routes feed each other with aside; nil: all
+
+	pipeline *pipeline.Pipeline // nil: nobody knows what holds
 
 	// For the looker-on's goroutine.
 	inventory  *inventory
@@ -88,7 +91,7 @@ func (t *taps) change(edit func([]*tap) []*tap) {
 // tap implements api.Tap. Each filter is evaluated once more, by the one who looks on, a moment after the route has done so: what is
 // looked up may be another object's later state by then.
 func (r *router) tap(ctx context.Context, q api.TapQuery, show func(api.Tapped) error) error {
-	one := &tap{deltas: make(chan offered, tapBacklog), query: q}
+	one := &tap{deltas: make(chan offered, tapBacklog), query: q, pipeline: r.pipeline}
 	if err := one.prepare(r.objects.Load()); err != nil {
 		return err
 	}
@@ -106,11 +109,12 @@ func (r *router) tap(ctx context.Context, q api.TapQuery, show func(api.Tapped) 
 	if err := show(api.Tapped{}); err != nil {
 		return err
 	}
-	pace := time.NewTicker(tapPace)
-	defer pace.Stop()
 	for {
 		select {
 		case d := <-one.deltas:
+			if err := pause(ctx, tapPace); err != nil { // the routes have it by then, unless one has no room
+				return err
+			}
 			if err := one.prepare(r.objects.Load()); err != nil {
 				return err
 			}
@@ -120,11 +124,18 @@ func (r *router) tap(ctx context.Context, q api.TapQuery, show func(api.Tapped) 
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		select {
-		case <-pace.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	}
+}
+
+// pause waits; its error is that of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -175,12 +186,26 @@ func (t *tap) show(ctx context.Context, what offered, show func(api.Tapped) erro
 		if (tapped.Verdict == MatchesNot || tapped.Verdict == HoldsNot) && !t.query.Rejected {
 			continue
 		}
+		t.since(route, d, &tapped)
 		tapped.Missed = t.missed.Swap(0)
 		if err := show(tapped); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// since says what the route knows of the object, if it is one with a rule about time.
+func (t *tap) since(route *config.Route, d *event.Delta, tapped *api.Tapped) {
+	if t.pipeline == nil || route.When == nil && route.For == 0 || tapped.Verdict != Holds && tapped.Verdict != Matches {
+		return
+	}
+	if h, ok := t.pipeline.Holds(route.Name, d.Source, d.Key()); ok {
+		tapped.State, tapped.Since = h.State, h.Since.UTC()
+		if !h.Due.IsZero() {
+			tapped.Due = h.Due.UTC()
+		}
+	}
 }
 
 // judge finds out what a route makes of a delta.

@@ -135,12 +135,8 @@ func (r *router) caughtUp(p *routePlan) <-chan struct{} {
 				return
 			}
 		}
-		pause := time.NewTimer(caughtUpAfter)
-		defer pause.Stop()
-		select {
-		case <-pause.C:
+		if pause(ctx, caughtUpAfter) == nil {
 			close(caughtUp)
-		case <-ctx.Done():
 		}
 	}
 	return caughtUp
@@ -201,27 +197,16 @@ func (l *looker) run(ctx context.Context) {
 		if looked = l.tryRound(ctx); looked {
 			break
 		}
-		if !l.pause(ctx, lookAgain) {
+		if pause(ctx, lookAgain) != nil {
 			return
 		}
 	}
 	// Whoever is restarted more often than that would never look. What happened while the router was down is seen first.
-	if l.check > 0 && !looked && l.pause(ctx, caughtUpAfter) {
+	if l.check > 0 && !looked && pause(ctx, caughtUpAfter) == nil {
 		l.tryRound(ctx)
 	}
-	for l.check > 0 && l.pause(ctx, l.check) {
+	for l.check > 0 && pause(ctx, l.check) == nil {
 		l.tryRound(ctx)
-	}
-}
-
-func (l *looker) pause(ctx context.Context, d time.Duration) bool {
-	pause := time.NewTimer(d)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -242,7 +227,7 @@ func (l *looker) round(ctx context.Context) error {
 	began, n := time.Now(), 0
 	pace := func(ctx context.Context) {
 		if n++; n%lookStride == 0 {
-			l.pause(ctx, time.Since(began)*(lookShare-1))
+			_ = pause(ctx, time.Since(began)*(lookShare-1)) // who calls it looks at ctx, too
 			began = time.Now()
 		}
 	}

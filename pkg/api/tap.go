@@ -35,6 +35,9 @@ type Tapped struct {
 	Why             string    `json:"why,omitempty"`    // the first condition that is not met, as in the configuration
 	At              string    `json:"at,omitempty"`     // file:line:column of it
 	Reason          string    `json:"reason,omitempty"` // why it has no value
+	State           string    `json:"state,omitempty"`  // what the route knows of the object by now, as in an [Active]; empty: nothing
+	Since           time.Time `json:"since,omitzero"`   // since when that is so
+	Due             time.Time `json:"due,omitzero"`     // when it is told, or told again
 	Missed          int64     `json:"missed,omitempty"` // deltas before this one that went by too fast to be shown
 }
 

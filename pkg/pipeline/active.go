@@ -44,6 +44,27 @@ func (p *Pipeline) Active(name string, after Holding, limit int) (page []Holding
 	return page, more, true
 }
 
+// Holds returns what [Pipeline.Active] says of one object. ok is false if it says nothing of it.
+func (p *Pipeline) Holds(name, source string, key event.Key) (h Holding, ok bool) {
+	r := p.route(name)
+	if r == nil {
+		return h, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.isLevel() && r.level != nil {
+		if c := r.level.Of(source, key); c != nil {
+			return r.level.holding(c, r.now()), true
+		}
+	}
+	if r.cfg.Gone > 0 && r.absent != nil {
+		if a := r.absent.Of(source, key); a != nil {
+			return r.absent.holding(a, r.now()), true
+		}
+	}
+	return h, false
+}
+
 // holdings yields all, in no order. It is called, and gone through, under the lock.
 func (r *route) holdings() iter.Seq[Holding] {
 	now := r.now()

@@ -61,6 +61,15 @@ func (s *Absences) Len() int { return len(s.all) }
 // All yields what is held, in no order.
 func (s *Absences) All() iter.Seq[*Absence] { return maps.Values(s.all) }
 
+// Of returns the last object of a name that is held; nil: none is.
+func (s *Absences) Of(source string, key event.Key) *Absence {
+	all := s.byName[nameOf(source, key)]
+	if len(all) == 0 {
+		return nil
+	}
+	return all[len(all)-1]
+}
+
 // Describe returns since when the object of a is gone, and when that is told, by the wall clock.
 func (s *Absences) Describe(a *Absence, now time.Time) (since, due time.Time) {
 	at := s.wheel.In(now)

@@ -107,9 +107,12 @@ func (s *Conditions) find(source string, key event.Key) (at int, h uint64, c *Co
 }
 
 // Knows reports whether the condition holds for an object, as far as was seen.
-func (s *Conditions) Knows(source string, key event.Key) bool {
+func (s *Conditions) Knows(source string, key event.Key) bool { return s.Of(source, key) != nil }
+
+// Of returns what is known of an object; nil: the condition does not hold for it.
+func (s *Conditions) Of(source string, key event.Key) *Condition {
 	_, _, c := s.find(source, key)
-	return c != nil
+	return c
 }
 
 // Observe takes what has happened to an object and whether the condition holds for it now, and appends the edges that this makes to edges.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/api"
 	"github.com/deltarouter/deltarouter/test/routertest"
@@ -22,7 +23,9 @@ func TestTap(t *testing.T) {
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(`
 sources: {maps: {resource: v1/configmaps, namespaces: %s}}
 sinks: {out: {stdout: {}}}
-routes: [{name: ones, from: maps, filter: 'op == "added" && object.data.value == "hunter1"', to: out}]
+routes:
+  - {name: ones, from: maps, filter: 'op == "added" && object.data.value == "hunter1"', to: out}
+  - {name: lasts, from: maps, when: object.data.value == "hunter1", for: 1h, to: out}
 `, ns))
 	r := routertest.StartFile(t, file)
 	r.Ready(t)
@@ -55,11 +58,17 @@ routes: [{name: ones, from: maps, filter: 'op == "added" && object.data.value ==
 	}
 	m.Make(routertest.ConfigMap("one", "hunter1"))
 	for l := range lines {
-		if l.Key == ns+"/one" {
-			if l.Verdict != "match" || l.Op != "added" || l.Route != "ones" || l.UID == "" || l.ResourceVersion == "" {
+		if l.Key == ns+"/one" && l.Route == "lasts" {
+			if l.Verdict != "holds" || l.State != "pending" || l.Since.Before(l.Time.Add(-time.Second)) || !l.Due.Equal(l.Since.Add(time.Hour)) {
 				t.Errorf("got %+v", l)
 			}
 			break
+		}
+		if l.Key == ns+"/one" {
+			if l.Verdict != "match" || l.Op != "added" || l.Route != "ones" || l.UID == "" || l.ResourceVersion == "" || l.State != "" {
+				t.Errorf("got %+v", l)
+			}
+			continue
 		}
 		if strings.Contains(fmt.Sprint(l), "hunter2") {
 			t.Errorf("got %+v", l)
