@@ -69,16 +69,18 @@ func newBench(t testing.TB) *bench {
 // config is the YAML of a handler that runs this binary in a role.
 func config(role, more string) string {
 	file, sum := self()
-	return fmt.Sprintf("command: [%q, %s]\nsha256: %s\n%s", file, role, sum, more)
+	return fmt.Sprintf("command: [%q, %s]\nsha256: %s\n%s", file, role, sum, more) // role may have arguments behind commas
 }
 
 func (b *bench) tryOpen(role, more string) (plugins.Handler, error) {
 	return process.Factory().Open(b.t.Context(), plugintest.Node(b.t, config(role, more)), b.env)
 }
 
-func (b *bench) open(more string) plugins.Handler {
+func (b *bench) open(more string) plugins.Handler { return b.openRole("sdk", more) }
+
+func (b *bench) openRole(role, more string) plugins.Handler {
 	b.t.Helper()
-	h, err := b.tryOpen("sdk", more)
+	h, err := b.tryOpen(role, more)
 	if err != nil {
 		b.t.Fatalf("open: %v\n%s", err, b.log)
 	}

@@ -32,6 +32,9 @@ var roles = map[string]func(){
 	"silent":  func() { wait() },
 	"garbage": func() { fmt.Println("hello\x1b[31m, I am starting"); wait() },
 	"endless": func() { fmt.Print(strings.Repeat("x", 1<<20)); wait() },
+	"flood":   func() { flood(os.Stdout, "x") },
+	"drowned": func() { flood(os.Stderr, "line\n") },
+	"core2":   func() { fmt.Println("2|1|unix|" + os.Getenv("PLUGIN_UNIX_SOCKET_DIR") + "/x|grpc"); wait() },
 	"ends":    func() { fmt.Fprintln(os.Stderr, "cannot find my licence"); os.Exit(3) },
 	"tcp":     func() { listen("tcp", "127.0.0.1:0") },
 	"outside": func() {
@@ -45,6 +48,7 @@ var roles = map[string]func(){
 	"sleep":    func() { <-time.After(time.Hour) },
 	"router":   asRouter,
 	"bare":     bare,
+	"raw":      asRaw,
 }
 
 // bare serves without the help of the SDK.
@@ -65,6 +69,13 @@ func (*barePlugin) GRPCServer(_ *plugin.GRPCBroker, g *grpc.Server) error {
 
 func (*barePlugin) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) {
 	return nil, nil
+}
+
+// flood writes for ever.
+func flood(to io.Writer, text string) {
+	for {
+		_, _ = io.WriteString(to, strings.Repeat(text, 10_000))
+	}
 }
 
 func wait() { _, _ = io.Copy(io.Discard, os.Stdin); select {} }
@@ -181,8 +192,17 @@ func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Eve
 			fmt.Println("line", i)
 			_, _ = fmt.Fprintln(direct, "line", i)
 		}
-	case "spawn":
+	case "endless": // no line ever ends
+		for _, to := range []*os.File{os.Stdout, os.Stderr} {
+			for range 64 {
+				_, _ = to.WriteString(strings.Repeat("\xff\x1b", 64<<10))
+			}
+		}
+	case "spawn", "daemon":
 		cmd := exec.Command("/proc/self/exe", "sleep")
+		if verb == "daemon" { // it leaves the group and keeps the output
+			cmd.SysProcAttr, cmd.Stdout, cmd.Stderr = &syscall.SysProcAttr{Setsid: true}, os.Stdout, os.Stderr
+		}
 		if stdin, err := cmd.StdinPipe(); err != nil || stdin == nil {
 			return nil, err
 		}

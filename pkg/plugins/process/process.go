@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/go-plugin/runner"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -102,13 +103,19 @@ func (p *process) ready(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	})
-	if err := p.configure(ctx); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+	err = p.configure(ctx)
+	if status.Code(err) == codes.Unavailable { // mostly it has ended, and says itself how in a moment
+		timer := time.NewTimer(drainTime)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
 		}
-		return err
 	}
-	return nil
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // configure waits until the plugin answers, and gives it its configuration.

@@ -13,7 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-const stopSignal = syscall.SIGSTOP
+const (
+	stopSignal = syscall.SIGSTOP
+	killSignal = syscall.SIGKILL
+)
 
 func signal(t testing.TB, pid int, s syscall.Signal) {
 	t.Helper()
@@ -42,6 +45,14 @@ func pidOf(t testing.TB, b *bench) (pid int) {
 func ended(t testing.TB, b *bench, reason string) float64 {
 	t.Helper()
 	return testutil.ToFloat64(b.env.Metrics.GuestsEnded.WithLabelValues(b.env.Name, reason))
+}
+
+// lost returns how many processes were.
+func (b *bench) lost() (n float64) {
+	for _, reason := range []string{"exit", "timeout", "connection", "health", "start"} {
+		n += ended(b.t, b, reason)
+	}
+	return n
 }
 
 // eventually waits for something that another process does.

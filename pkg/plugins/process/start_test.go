@@ -25,6 +25,14 @@ func TestStartErrors(t *testing.T) {
 		{"silent", "limits: {startTimeout: 300ms}", []string{"it is not ready after 300ms (limits.startTimeout)"}},
 		{"garbage", "", []string{"Unrecognized remote plugin message: hello\uFFFD[31m, I am starting", "see docs/PLUGINS.md"}},
 		{"endless", "", []string{"Unrecognized remote plugin message: xxx"}},
+		{"flood", "", []string{"Unrecognized remote plugin message: xxx"}},
+		{"drowned", "limits: {startTimeout: 300ms}", []string{"it is not ready after 300ms (limits.startTimeout)"}},
+		{"core2", "", []string{"incompatible core API version with plugin. Plugin version: 2, Core version: 1"}},
+		{"raw, no health", "tls: false", []string{"health: Unimplemented: unknown service grpc.health.v1.Health"}},
+		{"raw, ill", "tls: false", []string{"health: the plugin says NOT_SERVING"}},
+		{"raw, no description", "tls: false", []string{"calling Describe: Internal: xxx", "…"}},
+		{"raw, ends at Configure", "tls: false", []string{"the plugin has ended: exit status 7"}},
+		{"raw, refuses at length", "tls: false", []string{"config: no \uFFFDno \uFFFD", "…"}},
 		{"ends", "", []string{"it said: cannot find my licence"}},
 		{"tcp", "tls: false", []string{"listens on tcp 127.0.0.1:", "it must be a unix socket in the folder that PLUGIN_UNIX_SOCKET_DIR names"}},
 		{"outside", "tls: false\nenv: {OUTSIDE: x}", []string{"it must be a unix socket in the folder"}},
@@ -43,6 +51,9 @@ func TestStartErrors(t *testing.T) {
 				t.Fatal("it opens")
 			}
 			contains(t, err.Error(), tt.want...)
+			if len(err.Error()) > 10_000 {
+				t.Errorf("an error of %d bytes", len(err.Error()))
+			}
 			b.nothingLeft()
 		})
 	}
