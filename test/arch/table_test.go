@@ -20,6 +20,7 @@ var allowed = map[string][]string{
 	"pkg/config":  {},
 	"pkg/schema":  {},
 	"pkg/timer":   {},
+	"pkg/lines":   {},
 
 	"pkg/tlsfiles": {"pkg/config"},
 
@@ -38,9 +39,9 @@ var allowed = map[string][]string{
 	"pkg/plugins/nats":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/tlsfiles"},
 	"pkg/plugins/kafka":      {"pkg/plugins", "pkg/event", "pkg/config", "pkg/tlsfiles"},
 	"pkg/plugins/otlp":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/rawjson", "pkg/tlsfiles"},
-	"pkg/plugins/wasm":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/timer", "pkg/plugins/wasm/meter"},
+	"pkg/plugins/wasm":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/timer", "pkg/lines", "pkg/plugins/wasm/meter"},
 	"pkg/plugins/wasm/meter": {},
-	"pkg/plugins/process":    {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/timer", "proto/..."},
+	"pkg/plugins/process":    {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/timer", "pkg/lines", "proto/..."},
 	"pkg/plugins/webhook":    {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/expr", "pkg/tlsfiles"},
 	"pkg/plugins/kubernetes": {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/timer"},
 	"pkg/plugins/emit":       {"pkg/plugins", "pkg/event", "pkg/config", "pkg/metrics", "pkg/rawjson", "pkg/expr"},

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/deltarouter/deltarouter/pkg/lines"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/rawjson"
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
@@ -47,7 +48,7 @@ func decode(answer *pluginv1.HandleResponse, n int, limits *Limits) ([]plugins.R
 
 // result makes the result of one delta.
 func (l *Limits) result(r *pluginv1.Result) (plugins.Result, error) {
-	message := clean(r.GetMessage(), int(l.Message))
+	message := lines.Clean(r.GetMessage(), int(l.Message))
 	verdict := r.GetVerdict()
 	if verdict != pluginv1.Verdict_VERDICT_OK && len(r.GetEvents()) > 0 {
 		return plugins.Result{}, malformed("%d events with %s", len(r.GetEvents()), verdict)

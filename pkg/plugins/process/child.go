@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/lines"
 )
 
 const (
@@ -30,7 +32,7 @@ const (
 type child struct {
 	cmd    *exec.Cmd
 	folder string // where the plugin may listen
-	lines  *lines
+	lines  *lines.Log
 	tail   *tail // of what it wrote to stderr
 
 	stdin     *os.File // open as long as the router wants the plugin to run
@@ -49,7 +51,7 @@ type child struct {
 	over    bool // its number is not its own any more
 }
 
-func newChild(cmd *exec.Cmd, folder string, l *lines) *child {
+func newChild(cmd *exec.Cmd, folder string, l *lines.Log) *child {
 	return &child{cmd: cmd, folder: folder, lines: l, tail: &tail{}, exited: make(chan struct{})}
 }
 
@@ -82,7 +84,9 @@ func (c *child) Start(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	c.drained.Go(func() { c.drainStdout(ctx, stdout, writer) })
 	c.drained.Go(func() {
-		_, _ = io.Copy(io.MultiWriter(c.tail, c.lines.writer(ctx, "stderr", slog.LevelWarn)), stderr)
+		to := c.lines.Writer(ctx, "stderr", slog.LevelWarn)
+		_, _ = io.Copy(io.MultiWriter(c.tail, to), stderr)
+		to.Flush()
 	})
 	return nil
 }
@@ -182,13 +186,15 @@ func (c *child) drainStdout(ctx context.Context, stdout io.Reader, handshake *io
 		c.spoke = true
 		c.secured = strings.Count(string(line), "|") >= 5 && len(line)-strings.LastIndexByte(string(line), '|') > 50
 		if err != nil || !strings.Contains(string(line), "|") {
-			line = []byte(clean(strings.TrimSpace(string(line)), 100) + "\n") // it will be quoted
+			line = []byte(lines.Clean(strings.TrimSpace(string(line)), 100) + "\n") // it will be quoted
 		}
 		if _, err := handshake.Write(line); err != nil {
 			return
 		}
 	}
-	_, _ = io.Copy(c.lines.writer(ctx, "stdout", slog.LevelInfo), buffered)
+	to := c.lines.Writer(ctx, "stdout", slog.LevelInfo)
+	_, _ = io.Copy(to, buffered)
+	to.Flush()
 }
 
 // Diagnose implements runner.Runner.
@@ -229,7 +235,7 @@ func (c *child) PluginToHost(network, address string) (string, string, error) {
 	inside, err := filepath.Rel(c.folder, address)
 	if network != "unix" || err != nil || !filepath.IsLocal(inside) {
 		return "", "", fmt.Errorf("the plugin listens on %s %s: it must be a unix socket in the folder that PLUGIN_UNIX_SOCKET_DIR names",
-			clean(network, 10), clean(address, 100))
+			lines.Clean(network, 10), lines.Clean(address, 100))
 	}
 	return network, address, nil
 }

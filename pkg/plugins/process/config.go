@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/lines"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/timer"
 )
@@ -177,7 +178,7 @@ func open(ctx context.Context, node config.Node, env plugins.Env) (plugins.Handl
 		return nil, err
 	}
 	p := programs(node)[0]
-	s := &settings{Config: c, text: string(pluginConfig), node: node.At("config"), env: env, lines: newLines(env.Log, &c.Limits), clock: env.Clock}
+	s := &settings{Config: c, text: string(pluginConfig), node: node.At("config"), env: env, lines: lines.New(env.Log, c.Limits.Log, int(c.Limits.LogLine)), clock: env.Clock}
 	if s.clock == nil {
 		s.clock = timer.Real()
 	}
@@ -199,6 +200,6 @@ type settings struct {
 	node    config.Node // and where it stands
 	env     plugins.Env
 	program *program
-	lines   *lines
+	lines   *lines.Log
 	clock   timer.Clock
 }

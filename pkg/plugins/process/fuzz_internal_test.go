@@ -58,22 +58,3 @@ func FuzzStdio(f *testing.F) {
 		}
 	})
 }
-
-// FuzzLines: whatever is printed, in whatever pieces, comes out in lines that are no longer than allowed.
-func FuzzLines(f *testing.F) {
-	f.Add([]byte("a\nb\r\n\n\x00"), 1)
-	f.Fuzz(func(t *testing.T, text []byte, piece int) {
-		w := &lineWriter{longest: 16, line: func(line []byte) {
-			if s := clean(line, 16); len(line) > 17 || len(s) > 3*16+3 {
-				t.Errorf("%q", line)
-			}
-		}}
-		for piece = max(1, piece%7); len(text) > 0; {
-			n, err := w.Write(text[:min(piece, len(text))])
-			if err != nil {
-				t.Fatal(err)
-			}
-			text = text[n:]
-		}
-	})
-}

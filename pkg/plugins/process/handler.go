@@ -244,7 +244,7 @@ func (h *handler) Close(ctx context.Context) error {
 	var err error
 	h.once.Do(func() {
 		err = errors.Join(h.sup.close(ctx), h.s.program.close())
-		h.s.lines.report()
+		h.s.lines.Report()
 	})
 	if err != nil {
 		return fmt.Errorf("process %q: %w", h.s.env.Name, err)

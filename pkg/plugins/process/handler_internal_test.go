@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,5 +47,36 @@ func TestWhoseDeadline(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestCause: a call that fails because the plugin has ended or the time is over says so, even if it fails a moment before that is known.
+func TestCause(t *testing.T) {
+	why := errors.New("it has ended")
+	for _, tt := range []struct {
+		err  error
+		told time.Duration // when the reason is known; 0: there is none
+		want error
+	}{
+		{nil, time.Millisecond, nil},
+		{fmt.Errorf("calling: %w", cleanStatus(status.Error(codes.Unavailable, "EOF"))), drainTime - 1, why},
+		{cleanStatus(status.Error(codes.DeadlineExceeded, "RST_STREAM")), time.Millisecond, why},
+		{status.Error(codes.DeadlineExceeded, "its own"), 0, nil},
+		{errors.New("its health"), time.Millisecond, nil}, // which nobody waits for
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			if tt.told > 0 {
+				time.AfterFunc(tt.told, func() { cancel(why) })
+			}
+			want := tt.want
+			if want == nil {
+				want = tt.err
+			}
+			if err := cause(ctx, tt.err); !errors.Is(err, want) || err != nil && errors.Is(err, why) != (tt.want != nil) {
+				t.Errorf("%v: got %v, want %v", tt.err, err, want)
+			}
+		})
 	}
 }

@@ -152,7 +152,7 @@ func (h *host) Log(ctx context.Context, r *pluginv1.LogRequest) (*pluginv1.LogRe
 		return nil, denied("the log")
 	}
 	level := []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError}[min(max(r.GetLevel(), 0), 3)]
-	h.s.lines.line(ctx, level, "log", []byte(r.GetText()))
+	h.s.lines.Line(ctx, level, "log", []byte(r.GetText()))
 	return &pluginv1.LogResponse{}, nil
 }
 

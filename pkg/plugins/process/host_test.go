@@ -67,7 +67,7 @@ func TestLog(t *testing.T) {
 	b.open("allow: {log: true}")
 	defer b.close()
 	contains(t, b.handle("ask.log")[0], `"log":true`)
-	contains(t, b.log.String(), `level=ERROR msg=plugin from=log text="said by the plugin"`)
+	contains(t, b.log.String(), `level=ERROR msg="handler says" from=log text="said by the plugin"`)
 }
 
 // TestHostToken: who gets at the socket is not yet the plugin.

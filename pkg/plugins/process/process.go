@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/deltarouter/deltarouter/pkg/lines"
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
@@ -103,8 +104,15 @@ func (p *process) ready(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	})
-	err = p.configure(ctx)
-	if status.Code(err) == codes.Unavailable { // mostly it has ended, and says itself how in a moment
+	return cause(ctx, p.configure(ctx))
+}
+
+// cause returns why a call failed. That the plugin ends, or that the time is over, may be seen at the call a moment before ctx tells it.
+func cause(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if code := status.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded {
 		timer := time.NewTimer(drainTime)
 		defer timer.Stop()
 		select {
@@ -112,7 +120,7 @@ func (p *process) ready(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
-	if err != nil && ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
@@ -128,7 +136,7 @@ func (p *process) configure(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("calling Describe: %w", cleanStatus(err))
 	}
-	p.s.env.Log.Info("plugin started", "plugin", clean(is.GetName(), 100), "plugin_version", clean(is.GetVersion(), 100), "pid", p.child.ID())
+	p.s.env.Log.Info("plugin started", "plugin", lines.Clean(is.GetName(), 100), "plugin_version", lines.Clean(is.GetVersion(), 100), "pid", p.child.ID())
 	if err := p.checkConfig(is.GetConfigSchema()); err != nil {
 		return err
 	}
@@ -139,7 +147,7 @@ func (p *process) configure(ctx context.Context) error {
 		return fmt.Errorf("calling Configure: %w", cleanStatus(err))
 	}
 	if text := answer.GetError(); text != "" {
-		return fmt.Errorf("config: %s", clean(text, int(p.s.Limits.Message)))
+		return fmt.Errorf("config: %s", lines.Clean(text, int(p.s.Limits.Message)))
 	}
 	return nil
 }
@@ -149,7 +157,7 @@ func (p *process) configure(ctx context.Context) error {
 func (p *process) checkConfig(schema string) error {
 	problems, err := checkConfig(schema, p.s.text, p.s.node)
 	if errors.Is(err, errSchema) {
-		p.s.env.Log.Warn("the plugin's configuration is not compared with its schema", "err", clean(err.Error(), tailSize))
+		p.s.env.Log.Warn("the plugin's configuration is not compared with its schema", "err", lines.Clean(err.Error(), tailSize))
 		return nil
 	}
 	return errors.Join(err, problems.Err())
@@ -362,7 +370,7 @@ func (p *process) end() (err error) {
 // cleanStatus makes what a plugin answered fit for an error.
 func cleanStatus(err error) error {
 	if s, ok := status.FromError(err); ok {
-		return &statusError{err, s.Code().String() + ": " + clean(s.Message(), tailSize)}
+		return &statusError{err, s.Code().String() + ": " + lines.Clean(s.Message(), tailSize)}
 	}
 	return err
 }

@@ -91,11 +91,11 @@ func (r *raw) Configure(context.Context, *pluginv1.ConfigureRequest) (*pluginv1.
 	case r.says("ends at Configure"):
 		os.Exit(7)
 	case r.says("ends at the second Configure"):
-		if f, err := os.OpenFile(os.Getenv("ONCE"), os.O_CREATE|os.O_EXCL, 0o600); err == nil {
-			f.Close()
-		} else {
+		f, err := os.OpenFile(os.Getenv("ONCE"), os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
 			os.Exit(8)
 		}
+		f.Close()
 	case r.says("refuses at length"):
 		return &pluginv1.ConfigureResponse{Error: strings.Repeat("no \x1b", 1<<20)}, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/lines"
 )
 
 // errSchema is wrapped by what keeps a plugin's schema from being used.
@@ -56,7 +57,7 @@ func problem(e error, node config.Node) (p config.Problem, ok bool) {
 		if about.Code() == invalid.InvalidTypeCode { // must be of type email: "what it is"
 			message, _, _ = strings.Cut(message, `: "`)
 		}
-		return find(node, name).Problemf("%s", clean(message, tailSize)), true
+		return find(node, name).Problemf("%s", lines.Clean(message, tailSize)), true
 	}
 	var coded invalid.Error
 	if !errors.As(e, &coded) {
@@ -68,7 +69,7 @@ func problem(e error, node config.Node) (p config.Problem, ok bool) {
 		name, _ := strconv.Unquote(quoted)
 		node = find(node, name)
 	}
-	return node.Problemf("%s", clean(message, tailSize)), true
+	return node.Problemf("%s", lines.Clean(message, tailSize)), true
 }
 
 // find returns the piece below node that the validator calls by a name like names[0].key; keys may contain dots. It returns the last piece

@@ -226,7 +226,7 @@ func TestOutput(t *testing.T) {
 	b.close()
 	text := b.log.String()
 	contains(t, text, "lines left out")
-	if n := strings.Count(text, "msg=plugin "); n > 50*60 {
+	if n := strings.Count(text, `msg="handler says" `); n > 50*60 {
 		t.Errorf("%d lines", n)
 	}
 	for line := range strings.Lines(text) {

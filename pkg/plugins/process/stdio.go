@@ -8,6 +8,8 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/deltarouter/deltarouter/pkg/lines"
 )
 
 // The stream on which go-plugin's server sends what a plugin in Go prints. Its messages are internal to go-plugin, so they are read here:
@@ -21,7 +23,7 @@ const (
 
 // copyStdio logs what the plugin prints until the process ends. A plugin in another language has no such stream; who prints there writes to
 // the real stdout and stderr.
-func copyStdio(ctx context.Context, conn *grpc.ClientConn, l *lines) {
+func copyStdio(ctx context.Context, conn *grpc.ClientConn, l *lines.Log) {
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, stdioMethod, grpc.ForceCodecV2(rawCodec{}), grpc.WaitForReady(true))
 	if err != nil {
 		return
@@ -29,10 +31,12 @@ func copyStdio(ctx context.Context, conn *grpc.ClientConn, l *lines) {
 	if stream.SendMsg(&[]byte{}) != nil || stream.CloseSend() != nil {
 		return
 	}
-	stdout, stderr := l.writer(ctx, "stdout", slog.LevelInfo), l.writer(ctx, "stderr", slog.LevelWarn)
+	stdout, stderr := l.Writer(ctx, "stdout", slog.LevelInfo), l.Writer(ctx, "stderr", slog.LevelWarn)
 	for {
 		var message []byte
 		if stream.RecvMsg(&message) != nil {
+			stdout.Flush()
+			stderr.Flush()
 			return
 		}
 		channel, data := parseStdio(message)

@@ -79,7 +79,7 @@ func (v *supervisor) run(ctx context.Context, p *process) {
 func (v *supervisor) again(ctx context.Context, err error) *process {
 	for {
 		pause, open := v.failed(err)
-		v.s.lines.report()
+		v.s.lines.Report()
 		v.s.env.Log.Warn("plugin was lost and is started again", "pause", pause, "breaker_open", open, "err", err)
 		timer := time.NewTimer(pause)
 		select {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/deltarouter/deltarouter/pkg/lines"
 )
 
 // TestThreadsMayEnd: a plugin does not end with a thread of the router. The kernel's signal at the parent's death is about the thread that
@@ -22,7 +24,7 @@ func TestThreadsMayEnd(t *testing.T) {
 		t.Skip("SKIPPED: there is no cat")
 	}
 	plugin := &exec.Cmd{Path: program, Args: []string{program}}
-	c := newChild(plugin, t.TempDir(), newLines(slog.New(slog.DiscardHandler), &Limits{LogLine: 16}))
+	c := newChild(plugin, t.TempDir(), lines.New(slog.New(slog.DiscardHandler), 1, 16))
 	thread := make(chan int)
 	var start func()
 	start = func() {

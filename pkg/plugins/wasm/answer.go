@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/deltarouter/deltarouter/pkg/lines"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/rawjson"
 )
@@ -128,7 +129,7 @@ func (a reader) record(at int) (plugins.Result, error) {
 		if events != 0 {
 			return plugins.Result{}, malformed("%d events with the verdict %s", events, verdict)
 		}
-		return judge(verdict, time.Duration(a.u32(at+8))*time.Millisecond, clean(message, int(a.Message))), nil
+		return judge(verdict, time.Duration(a.u32(at+8))*time.Millisecond, lines.Clean(message, int(a.Message))), nil
 	}
 	envelopes, err := emitted.envelopes(events)
 	if err != nil {
@@ -240,31 +241,13 @@ func reason(message, otherwise string) error {
 	return errors.New(message)
 }
 
-// clean makes a guest's text fit for an error or a log: bounded, UTF-8, a copy.
-func clean[T ~string | ~[]byte](text T, longest int) string {
-	cut := text[:min(len(text), longest)]
-	s := strings.Map(printable, strings.ToValidUTF8(strings.Clone(string(cut)), "\uFFFD"))
-	if len(text) > longest {
-		s += "…"
-	}
-	return s
-}
-
-// printable replaces what would move a terminal's cursor or ring its bell.
-func printable(r rune) rune {
-	if unicode.IsControl(r) && r != '\n' && r != '\t' {
-		return unicode.ReplacementChar
-	}
-	return r
-}
-
 // initMessage reads why rtr_init failed: the address of a length and so many bytes, or else just a number.
 func initMessage(mem memory, code uint32, limits *Limits) string {
 	if code%4 == 0 {
 		if size, ok := mem.Read(code, 4); ok {
 			if n := binary.LittleEndian.Uint32(size); n > 0 && int64(n) <= int64(limits.Message) {
 				if text, ok := mem.Read(code+4, n); ok {
-					return clean(text, int(limits.Message))
+					return lines.Clean(text, int(limits.Message))
 				}
 			}
 		}

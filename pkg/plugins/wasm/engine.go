@@ -14,6 +14,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/sys"
 
+	"github.com/deltarouter/deltarouter/pkg/lines"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/meter"
 )
@@ -37,7 +38,7 @@ type engine struct {
 	compiled wazero.CompiledModule
 	cache    wazero.CompilationCache // nil: none
 	abi      abi
-	log      *guestLog
+	log      *lines.Log
 	memory   adder // bytes of all instances
 	fuel     adder // burnt by all instances
 	tight    sync.Once
@@ -70,7 +71,7 @@ func newEngine(ctx context.Context, s settings) (*engine, error) {
 	e := &engine{
 		settings: s,
 		abi:      v1{},
-		log:      newGuestLog(s.env.Log, &s.limits),
+		log:      lines.New(s.env.Log, s.limits.Log, int(s.limits.LogLine)),
 		memory:   s.env.Metrics.GuestMemory.WithLabelValues(s.env.Name),
 		fuel:     s.env.Metrics.GuestFuel.WithLabelValues(s.env.Name),
 	}
@@ -119,7 +120,7 @@ func (e *engine) checkImports() error {
 	var missing []string
 	for _, f := range e.compiled.ImportedFunctions() {
 		module, name, _ := f.Import()
-		shown := clean(module, longestName) + "." + clean(name, longestName)
+		shown := lines.Clean(module, longestName) + "." + lines.Clean(name, longestName)
 		var have api.FunctionDefinition
 		if host := e.runtime.Module(module); host != nil {
 			have = host.ExportedFunctionDefinitions()[name]
@@ -133,13 +134,13 @@ func (e *engine) checkImports() error {
 	}
 	for _, m := range e.compiled.ImportedMemories() {
 		module, name, _ := m.Import()
-		missing = append(missing, clean(module, longestName)+"."+clean(name, longestName)+" (a memory)")
+		missing = append(missing, lines.Clean(module, longestName)+"."+lines.Clean(name, longestName)+" (a memory)")
 	}
 	for _, name := range e.metered.Tables {
-		missing = append(missing, clean(name, 2*longestName+1)+" (a table)")
+		missing = append(missing, lines.Clean(name, 2*longestName+1)+" (a table)")
 	}
 	for _, name := range e.metered.Globals {
-		missing = append(missing, clean(name, 2*longestName+1)+" (a global)")
+		missing = append(missing, lines.Clean(name, 2*longestName+1)+" (a global)")
 	}
 	if more := len(missing) - mostMissing; more > 0 {
 		missing = append(missing[:mostMissing], fmt.Sprintf("and %d more", more))
@@ -224,7 +225,7 @@ func (in *instance) interpreted() bool {
 
 // close frees the module and all its instances.
 func (e *engine) close(ctx context.Context) error {
-	e.log.report()
+	e.log.Report()
 	e.rights.close()
 	err := e.runtime.Close(ctx)
 	if e.cache != nil {

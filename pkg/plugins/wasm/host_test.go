@@ -39,9 +39,9 @@ func TestHostFunctions(t *testing.T) {
 		guest module
 		log   string // what is logged, part of it
 	}{
-		{"log", calling(hostLog(), 0, 1, 0x100, 5), `level=INFO msg=guest from=log text=hello`},
-		{"log a warning", calling(hostLog(), 0, 2, 0x100, 5), `level=WARN msg=guest`},
-		{"log an error", calling(hostLog(), 0, 3, 0x100, 5), `level=ERROR msg=guest`},
+		{"log", calling(hostLog(), 0, 1, 0x100, 5), `level=INFO msg="handler says" from=log text=hello`},
+		{"log a warning", calling(hostLog(), 0, 2, 0x100, 5), `level=WARN msg="handler says"`},
+		{"log an error", calling(hostLog(), 0, 3, 0x100, 5), `level=ERROR msg="handler says"`},
 		{"log nothing that is not logged", calling(hostLog(), 0, 0, 0x100, 5), ""},
 		{"log without a level", calling(hostLog(), -4, 4, 0x100, 5), ""},
 		{"log out of bounds", calling(hostLog(), -4, 1, -10, 100), ""},
@@ -61,7 +61,7 @@ func TestHostFunctions(t *testing.T) {
 			if err != nil || verdicts(results) != "ok" {
 				t.Errorf("the function returned something else: %v", err)
 			}
-			if !strings.Contains(h.log.String(), tt.log) || tt.log == "" && strings.Contains(h.log.String(), "guest") {
+			if !strings.Contains(h.log.String(), tt.log) || tt.log == "" && strings.Contains(h.log.String(), "handler says") {
 				t.Errorf("the log is %q, want %q", h.log, tt.log)
 			}
 		})
@@ -106,11 +106,11 @@ func TestPrint(t *testing.T) {
 		guest module
 		want  []string // lines of the log
 	}{
-		{"stdout", printing(1, 1, "one\ntwo\r\n\n"), []string{"level=INFO msg=guest from=stdout text=one", "level=INFO msg=guest from=stdout text=two"}},
-		{"stderr", printing(2, 1, "panic: oh\n"), []string{`level=WARN msg=guest from=stderr text="panic: oh"`}},
-		{"a line in pieces", printing(1, 3, "ab"), []string{"level=INFO msg=guest from=stdout text=ababab"}},
-		{"not UTF-8", printing(1, 1, "a\xff\n"), []string{"level=INFO msg=guest from=stdout text=\"a\uFFFD\""}},
-		{"a long line", printing(1, 3, strings.Repeat("x", 2000)), []string{"level=INFO msg=guest from=stdout text=" + strings.Repeat("x", 4096) + "…"}},
+		{"stdout", printing(1, 1, "one\ntwo\r\n\n"), []string{"level=INFO msg=\"handler says\" from=stdout text=one", "level=INFO msg=\"handler says\" from=stdout text=two"}},
+		{"stderr", printing(2, 1, "panic: oh\n"), []string{`level=WARN msg="handler says" from=stderr text="panic: oh"`}},
+		{"a line in pieces", printing(1, 3, "ab"), []string{"level=INFO msg=\"handler says\" from=stdout text=ababab"}},
+		{"not UTF-8", printing(1, 1, "a\xff\n"), []string{"level=INFO msg=\"handler says\" from=stdout text=\"a\uFFFD\""}},
+		{"a long line", printing(1, 3, strings.Repeat("x", 2000)), []string{"level=INFO msg=\"handler says\" from=stdout text=" + strings.Repeat("x", 4096) + "…"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -165,7 +165,7 @@ func hostLog(ctx context.Context, c *hostCall) int64 {
 		return statusInvalid
 	}
 	c.charge(lineFuel + textFuel(min(len(text), int(c.engine.limits.LogLine))))
-	c.engine.log.line(ctx, slog.Level(4*int(level)-4), "log", text)
+	c.engine.log.Line(ctx, slog.Level(4*int(level)-4), "log", text)
 	return statusOK
 }
 

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/lines"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
@@ -28,7 +30,7 @@ type instance struct {
 func (e *engine) start(ctx context.Context) (*instance, error) {
 	in := &instance{engine: e, scope: newScope(e.rights, &e.limits)}
 	logging := context.WithoutCancel(ctx)
-	in.scope.output = [2]*lineWriter{e.log.writer(logging, "stdout", logInfo), e.log.writer(logging, "stderr", logWarn)}
+	in.scope.output = [2]*lines.Writer{e.log.Writer(logging, "stdout", slog.LevelInfo), e.log.Writer(logging, "stderr", slog.LevelWarn)}
 	if err := in.scope.start(ctx, in.init); err != nil {
 		return nil, err
 	}
@@ -109,7 +111,7 @@ func (in *instance) account(size uint64) {
 
 func (in *instance) flush() {
 	for _, w := range in.scope.output {
-		w.flush()
+		w.Flush()
 	}
 }
 

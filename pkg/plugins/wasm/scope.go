@@ -8,6 +8,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/lines"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
@@ -20,8 +21,8 @@ type scope struct {
 	rights *rights
 	limits *Limits
 	clock  clock
-	tank   tank           // how much the guest may do yet
-	output [2]*lineWriter // stdout and stderr
+	tank   tank             // how much the guest may do yet
+	output [2]*lines.Writer // stdout and stderr
 
 	batch    []*event.Delta // of the call; empty while the instance starts
 	deadline time.Time      // for what the host functions wait for

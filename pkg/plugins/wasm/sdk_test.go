@@ -119,8 +119,8 @@ func testBatch(t *testing.T, handler plugins.Handler) {
 func testSlog(t *testing.T, h *host, handler plugins.Handler) {
 	handle(t, handler, one(t, "log"))
 	for _, want := range []string{
-		`level=WARN msg=guest from=log text="something is odd n=1 g.k=\"v w\""`,
-		`level=INFO msg=guest from=stdout text=printed`,
+		`level=WARN msg="handler says" from=log text="something is odd n=1 g.k=\"v w\""`,
+		`level=INFO msg="handler says" from=stdout text=printed`,
 	} {
 		if !strings.Contains(h.log.String(), want) {
 			t.Errorf("the log has no %s:\n%s", want, h.log)

@@ -227,7 +227,7 @@ func wasiWrite(_ context.Context, c *hostCall) int64 {
 			return wasiFault
 		}
 		c.charge(linesFuel(text))
-		c.scope.output[fd-1].write(text)
+		_, _ = c.scope.output[fd-1].Write(text)
 		sum += uint32(len(text))
 	}
 	return written(c.memory.WriteUint32Le(c.u32(3), sum))
