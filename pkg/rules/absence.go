@@ -27,6 +27,7 @@ type Absences struct {
 	byKey   map[string][]*Absence
 	changed []*Absence
 	gone    []string
+	clock   wallClock
 }
 
 // Absence is an object that is gone, and may come back.
@@ -209,6 +210,11 @@ func (s *Absences) note(a *Absence) {
 
 // Dirty hands over what changed since the last call, as of now; of one key the last one counts. encode writes a delta down.
 func (s *Absences) Dirty(now time.Time, encode func(*event.Delta) []byte) (records []Record) {
+	if s.clock.jumped(now, s.wheel.In(now)) {
+		for _, a := range s.all {
+			s.note(a)
+		}
+	}
 	for _, key := range s.gone {
 		records = append(records, Record{Key: key})
 	}

@@ -44,8 +44,7 @@ type Conditions struct {
 	counts  [suppressed + 1]int   // by state
 	changed []*Condition          // since they were handed over; some may be gone by now
 	gone    []string              // the keys of those that were handed over and are gone
-	jump    time.Duration         // by how much the wall clock has gone ahead of the other
-	jumped  bool                  // it is known
+	clock   wallClock
 }
 
 // Condition is one object for which the condition holds. It is what a pending `for` costs, so that it has no more than it needs.

@@ -106,13 +106,14 @@ func (s *Conditions) Renew() {
 	}
 }
 
-// jumpy is by how much the wall clock must have jumped for what was handed over to be corrected.
-const jumpy = time.Second
-
 // Dirty hands over what changed since the last call, as of now; of one key the last one counts. What comes and goes in between appears
 // nowhere.
 func (s *Conditions) Dirty(now time.Time) (records []Record) {
-	s.followWall(now)
+	if s.clock.jumped(now, s.wheel.In(now)) {
+		for c := range s.All() {
+			s.note(c)
+		}
+	}
 	for _, key := range s.gone {
 		records = append(records, Record{Key: key})
 	}
@@ -126,19 +127,6 @@ func (s *Conditions) Dirty(now time.Time) (records []Record) {
 	clear(s.changed)
 	s.gone, s.changed = nil, s.changed[:0]
 	return records
-}
-
-// followWall corrects what was handed over, after the wall clock has jumped: a restart would take it for time that has gone by.
-func (s *Conditions) followWall(now time.Time) {
-	jump := now.Round(0).Sub(time.Unix(0, 0)) - s.wheel.In(now)
-	if d := jump - s.jump; s.jumped && (d > jumpy || d < -jumpy) {
-		for c := range s.All() {
-			s.note(c)
-		}
-	} else if s.jumped {
-		return
-	}
-	s.jump, s.jumped = jump, true
 }
 
 func (c *Condition) recordKey() string {

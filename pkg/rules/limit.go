@@ -3,6 +3,7 @@ package rules
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
 	"time"
 )
 
@@ -21,8 +22,8 @@ const keepSuppressed = 24 * time.Hour
 // Limit lets only so many pass of each key, and counts the others. Of a key, in any time t no more than Burst + t/Every pass.
 //
 // It has no clock and no lock: now is that of the caller, who goes forward with it. Times are told apart by the monotonic clock if now
-// has its reading (that of time.Now has), so that a wall clock that jumps changes nothing. What [Limit.Dirty] hands over are wall times:
-// across a restart the wall clock counts, and where that has gone back a key waits Burst times Every at most.
+// has its reading (that of time.Now has), so that a wall clock that jumps changes nothing. What [Limit.Dirty] hands over are wall times, which
+// follow such a jump: across a restart the wall clock counts, and where that has gone back a key waits Burst times Every at most.
 //
 // A key is forgotten when it is as one that was never seen: when Burst could pass at once, and none was suppressed since the last that
 // passed. With some suppressed it is known for a day (and no less than for ten times Every) after the last. That happens when Allow is
@@ -37,6 +38,7 @@ type Limit struct {
 	dirty  map[string]*bucket // what changed since it was handed over; nil: forgotten
 	forgot int                // for want of room
 	passes uint64
+	clock  wallClock
 }
 
 // Pass is that something of a key may pass.
@@ -199,6 +201,9 @@ func (l *Limit) expire(at time.Duration) {
 // Dirty hands over what changed since the last call, as of now. What comes and goes in between appears nowhere.
 func (l *Limit) Dirty(now time.Time) (records []Record) {
 	at, wall := l.at(now), now.Round(0)
+	if l.clock.jumped(now, at) {
+		maps.Copy(l.dirty, l.keys)
+	}
 	for key, b := range l.dirty {
 		r := Record{Key: key}
 		if b != nil {

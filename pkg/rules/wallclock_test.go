@@ -87,3 +87,69 @@ func TestConditionsWallClock(t *testing.T) {
 		}
 	}
 }
+
+// TestAbsencesWallClock: likewise of what is gone.
+func TestAbsencesWallClock(t *testing.T) {
+	for _, jump := range []time.Duration{-48 * time.Hour, 0, 48 * time.Hour} {
+		wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		clock := &stepClock{moment(wall, 0)}
+		d := &event.Delta{Source: "pods", Op: event.Deleted, Old: object(t, "a", "1", 1)}
+		s := rules.NewAbsences(2*time.Minute, timer.NewWheel(clock), func(*rules.Absence) {})
+		s.Hold(d, "", clock.now)
+		saved := map[string][]byte{}
+		keep := func() {
+			for _, r := range s.Dirty(clock.now, func(*event.Delta) []byte { return nil }) {
+				saved[r.Key] = r.Value
+			}
+		}
+		keep()
+		clock.now = moment(wall.Add(time.Minute).Add(jump), time.Minute)
+		keep()
+		restarted := timer.NewFake(wall.Add(90 * time.Second).Add(jump))
+		var told *event.Delta
+		var again *rules.Absences
+		again = rules.NewAbsences(2*time.Minute, timer.NewWheel(restarted), func(a *rules.Absence) { told = again.Fire(a, restarted.Now()) })
+		for key, value := range saved {
+			if err := again.Restore(rules.Record{Key: key, Value: value}, func([]byte) (*event.Delta, error) { return d, nil }, restarted.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		restarted.Advance(wall.Add(119 * time.Second).Add(jump))
+		if told != nil {
+			t.Errorf("jump %v: told early", jump)
+		}
+		restarted.Advance(wall.Add(121 * time.Second).Add(jump))
+		if told == nil || told.Late {
+			t.Errorf("jump %v: told %v", jump, told)
+		}
+	}
+}
+
+// TestLimitWallClock: likewise of what a limit has let through.
+func TestLimitWallClock(t *testing.T) {
+	for _, jump := range []time.Duration{-30 * time.Second, 0, 48 * time.Hour} {
+		wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		cfg := rules.LimitConfig{Every: 2 * time.Minute}
+		now := moment(wall, 0)
+		l := rules.NewLimit(cfg, now)
+		l.Allow("a", 1, now)
+		saved := map[string][]byte{}
+		for _, now := range []time.Time{now, moment(wall.Add(time.Minute).Add(jump), time.Minute)} {
+			for _, r := range l.Dirty(now) {
+				saved[r.Key] = r.Value
+			}
+		}
+		again := rules.NewLimit(cfg, wall.Add(90*time.Second).Add(jump))
+		for key, value := range saved {
+			if err := again.Restore(rules.Record{Key: key, Value: value}, wall.Add(90*time.Second).Add(jump)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, ok := allow(again, "a", 1, wall.Add(2*time.Minute-1).Add(jump)); ok {
+			t.Errorf("jump %v: it passes early", jump)
+		}
+		if _, ok := allow(again, "a", 1, wall.Add(2*time.Minute).Add(jump)); !ok {
+			t.Errorf("jump %v: it has to wait too long", jump)
+		}
+	}
+}
