@@ -136,6 +136,9 @@ func (w *worker) writeTo(ctx context.Context, s int, b *breaker) {
 		}
 		clear(w.events)
 	}
+	if len(w.spans) > 0 && len(w.failures) > 0 {
+		w.publish() // dead letters may take their time
+	}
 	if w.refuse(ctx, s); len(w.spans) > 0 {
 		w.publish()
 	}

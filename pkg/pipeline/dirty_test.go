@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -278,5 +279,35 @@ func TestNothingIsTrackedUnlessAsked(t *testing.T) {
 		open()
 		b.drain()
 		b.dirty("not durable")
+	})
+}
+
+// TestDirtyBeforeLetters: while a dead letter is being written, what the sink took together with what it refused is known to be delivered.
+func TestDirtyBeforeLetters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := errors.New("never")
+		s := &sink{refuse: func(e event.Event) error {
+			if e.K8sUID == "uid-bad" {
+				return plugins.Reject(refused)
+			}
+			return nil
+		}}
+		k, written := disk{}, make(chan struct{})
+		b := openAs(t, pipeline.Config{Store: k}, pipeline.Route{Name: "r", Sinks: to(s)})
+		b.letters.refuse = func(checkpoint.Letter) error { <-written; return nil }
+		b.Start(t.Context())
+		b.admit(delta(t, event.Added, "bad", 0, 1), delta(t, event.Added, "good", 0, 2))
+		pass(time.Second)
+		k.write(t, b.Dirty())
+		close(written)
+		for _, o := range k.owed("r") {
+			if good := o.Delta.Key().Name == "good"; slices.Contains(o.Closed, "s0") != good {
+				t.Errorf("%s is closed at %q", o.Delta, o.Closed)
+			}
+		}
+		if n := len(k.owed("r")); n != 2 {
+			t.Errorf("%d are owed", n)
+		}
+		pass(time.Second)
 	})
 }
