@@ -150,6 +150,9 @@ func TestConditionGoneAtStart(t *testing.T) {
 		}}
 		life(t, d, r, func(b *bench) {
 			b.admit(lampDelta(t, event.Added, "a", 1, true))
+			if d.soon == 0 {
+				t.Error("nobody is asked for a cut, which what is told waits for")
+			}
 			d.cut(b)
 			pass(time.Second)
 			d.cut(b)

@@ -395,3 +395,52 @@ func TestConditionsMissing(t *testing.T) {
 	b.see("deleted", "a", "1")
 	b.expect()
 }
+
+// What a restart brings back is counted, is reminded of in its time, and is given up where its source is gone or somebody knows it better.
+func TestConditionsRestored(t *testing.T) {
+	cfg := rules.ConditionConfig{For: time.Minute, Every: time.Hour}
+	b := newBench(t, cfg)
+	cfg.Sources = []string{"pods"}
+	b.see("added", "a", "1")
+	b.see("added", "b", "1")
+	b.clock.Advance(start.Add(time.Minute))
+	b.Suppress(&event.Delta{Source: "pods", Op: event.Entered, New: b.last["a"]})
+	b.see("added", "c", "1")
+	b.save()
+	b.edges = nil
+	b.restart(cfg, start.Add(50*time.Minute))
+	if waiting, active := b.Counts(); waiting != 1 || active != 2 {
+		t.Errorf("%d wait, %d are active", waiting, active)
+	}
+	b.see("deleted", "c", "1")
+	b.see("deleted", "b", "1")
+	b.edges = nil
+	b.clock.Advance(start.Add(3 * time.Hour / 2))
+	b.expect("1h1m0s entered a/1@1 since 0s")
+
+	for _, r := range []rules.Record{{Key: "nodes\x00\x00x"}, {Key: "pods\x00\x00a"}} {
+		for _, value := range b.saved {
+			r.Value = []byte(value)
+		}
+		if err := b.Restore(r, func(string) *event.Resource { return resource }, b.clock.Now()); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, active := b.Counts(); active != 1 || b.wheel.Len() != 1 {
+		t.Errorf("%d are active, %d timers set", active, b.wheel.Len())
+	}
+	var gone []string
+	for _, r := range b.Dirty(b.clock.Now()) {
+		if r.Value == nil {
+			gone = append(gone, r.Key)
+		}
+	}
+	if slices.Sort(gone); !slices.Equal(gone, []string{"nodes\x00\x00x", "pods\x00\x00b", "pods\x00\x00c"}) {
+		t.Errorf("gone are %q", gone)
+	}
+	b.Renew()
+	b.see("deleted", "a", "1")
+	if records := b.Dirty(b.clock.Now()); len(records) > 0 {
+		t.Errorf("what was not handed over since is handed over as gone: %v", records)
+	}
+}

@@ -355,3 +355,25 @@ func BenchmarkAllow(b *testing.B) {
 		l.Allow(keys[i%len(keys)], 1, now)
 	}
 }
+
+// What is known of a key by now counts more than what is brought back.
+func TestLimitKnown(t *testing.T) {
+	cfg := rules.LimitConfig{Every: time.Hour}
+	old := rules.NewLimit(cfg, start)
+	allow(old, "a", 1, start)
+	records := old.Dirty(start)
+	l := rules.NewLimit(cfg, start)
+	allow(l, "a", 1, start.Add(50*time.Minute))
+	allow(l, "a", 3, start.Add(50*time.Minute))
+	for _, r := range records {
+		if err := l.Restore(r, start.Add(50*time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, ok := allow(l, "a", 1, start.Add(time.Hour)); ok || l.Len() != 1 {
+		t.Errorf("passes: %v, of %d keys", ok, l.Len())
+	}
+	if n, ok := allow(l, "a", 1, start.Add(2*time.Hour)); !ok || n != 4 {
+		t.Errorf("passes: %v, %d were suppressed", ok, n)
+	}
+}
