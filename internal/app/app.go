@@ -180,6 +180,9 @@ func (r *router) checks() []api.Check {
 		if s.Paused != "" {
 			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: "paused: " + s.Paused})
 		}
+		if s.HeldBy != "" {
+			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: fmt.Sprintf("it feeds route %q, which takes nothing more at the moment", s.HeldBy)})
+		}
 	}
 	for _, s := range r.pipeline.Unavailable() { // its routes wait, and nobody else has to
 		checks = append(checks, api.Check{Name: "sinks/" + s.Name, Message: fmt.Sprintf("unavailable since %s: %s", s.Since.UTC().Format(time.RFC3339), s.Reason)})

@@ -106,7 +106,8 @@ func (o *offline) makes(ctx context.Context, route *config.Route, d *event.Delta
 		return nil
 	}
 	if route.Emit == nil {
-		found.events = append(found.events, passedOn(d, route.Name))
+		plain := event.Plain(d, route.Name)
+		found.events = append(found.events, &plain)
 		return nil
 	}
 	program, err := o.env.Compile(route.Emit.Text, expr.Emit, route.From...)
@@ -130,15 +131,4 @@ func (o *offline) makes(ctx context.Context, route *config.Route, d *event.Delta
 		found.events = append(found.events, &one)
 	}
 	return nil
-}
-
-// passedOn is the event of a route without emit and handler: the delta, or the event that another route made of it.
-func passedOn(d *event.Delta, route string) *event.Event {
-	if d.Event == nil {
-		e := event.New(d, route, 0, event.Payload(d))
-		return &e
-	}
-	e := event.New(d, route, 0, d.Event.Data)
-	e.Type, e.Subject = d.Event.Type, d.Event.Subject
-	return &e
 }

@@ -223,7 +223,7 @@ func (r *router) status() api.Status {
 		s.Sources = append(s.Sources, api.SourceStatus{Name: source.Source, Synced: source.Synced, Reason: source.Reason})
 	}
 	for _, route := range r.pipeline.Status() {
-		shown := api.RouteStatus{Name: route.Name, Owed: route.Owed, OnDisk: route.OnDisk, Waiting: route.Waiting, Paused: route.Paused}
+		shown := api.RouteStatus{Name: route.Name, Owed: route.Owed, OnDisk: route.OnDisk, Waiting: route.Waiting, Paused: route.Paused, HeldBy: route.HeldBy}
 		if !route.Oldest.IsZero() {
 			shown.Oldest = &route.Oldest
 		}

@@ -77,7 +77,7 @@ func (r *router) open(ctx context.Context) error {
 		Client: r.client, Cluster: r.plan.config.Cluster.Name, Metrics: r.metrics, Log: r.log, Downstream: downstream{r},
 		Clock: r.opts.clock(),
 	}
-	delivering := pipeline.Config{Metrics: r.metrics, Log: r.log, Clock: r.opts.clock()}
+	delivering := pipeline.Config{Metrics: r.metrics, Log: r.log, Clock: r.opts.clock(), Given: r.taps.given}
 	if r.state != nil {
 		watching.Gate = r.state.writer.Gate
 		delivering.Store, delivering.DeadLetters = r.state, r.state.letters

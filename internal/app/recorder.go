@@ -37,6 +37,16 @@ func (r *recorder) factories(actual []plugins.Factory[plugins.Sink]) []plugins.F
 	return recording
 }
 
+// given remembers what a route gave to another.
+func (r *recorder) given(route string, sink pipeline.NamedSink, events []event.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range events {
+		e.Data = slices.Clone(e.Data)
+		r.came = append(r.came, Outcome{Time: r.clock.Now(), Route: route, Sink: sink.Name, Event: e})
+	}
+}
+
 func (r *recorder) take() []Outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,7 +7,6 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/expr"
-	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
 )
@@ -58,9 +57,6 @@ func (r *router) route(p *routePlan) pipeline.Route {
 	if p.filter != nil {
 		route.Filter = r.filter(p.Name, p.filter, p.Filter, cache)
 	}
-	if route.Fed {
-		route.Filter = r.lookedOn(p.Name, route.Filter)
-	}
 	switch {
 	case p.when != nil:
 		route.When = r.when(p)
@@ -73,18 +69,6 @@ func (r *router) route(p *routePlan) pipeline.Route {
 		route.Limit = pipeline.Limit{Key: keyOf(p.limit, cache), Every: p.Limit.Every, Burst: p.Limit.Burst}
 	}
 	return route
-}
-
-// lookedOn is the filter of a route that others feed, for taps to see what it is asked about.
-func (r *router) lookedOn(route string, filter filters.Filter) filters.Filter {
-	taps := r.taps
-	return filters.Func(func(ctx context.Context, d *event.Delta) (bool, error) {
-		taps.offer(d, route)
-		if filter == nil {
-			return true, nil
-		}
-		return filter.Match(ctx, d)
-	})
 }
 
 // keyOf returns a function that asks for a key; nil: there is none.

@@ -73,6 +73,16 @@ func (t *taps) offer(d *event.Delta, to string) {
 	}
 }
 
+// given offers what a route gave to another.
+func (t *taps) given(_ string, sink pipeline.NamedSink, events []event.Event) {
+	if t.active.Load() == nil {
+		return
+	}
+	for i := range events {
+		t.offer(event.Feed(events[i].Of, &events[i]), sink.Feeds)
+	}
+}
+
 // change adds a tap or removes it.
 func (t *taps) change(edit func([]*tap) []*tap) {
 	t.mu.Lock()

@@ -166,7 +166,7 @@ func (t *Trial) open(ctx context.Context, seen <-chan struct{}) error {
 	r.fillCaches()
 	r.requeues = newRequeuer(r)
 	r.requeues.use(r.requeue) //nolint:contextcheck // they run as long as start says
-	cfg := pipeline.Config{Routes: routes, Metrics: r.metrics, Log: r.log, DeadLetters: t.rec, Clock: t.clock}
+	cfg := pipeline.Config{Routes: routes, Metrics: r.metrics, Log: r.log, DeadLetters: t.rec, Clock: t.clock, Given: t.rec.given}
 	if r.state != nil {
 		cfg.Store = r.state
 	}

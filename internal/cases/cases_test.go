@@ -25,6 +25,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/emit"
+	"github.com/deltarouter/deltarouter/pkg/plugins/route"
 	"github.com/deltarouter/deltarouter/pkg/plugins/stdout"
 	"github.com/deltarouter/deltarouter/pkg/plugins/webhook"
 )
@@ -87,7 +88,7 @@ func components() app.Components {
 				return &counter{env: env, tries: make(map[string]int)}, nil
 			},
 		}},
-		Sinks: []plugins.Factory[plugins.Sink]{stdout.Factory(), webhook.Factory()},
+		Sinks: []plugins.Factory[plugins.Sink]{route.Factory(), stdout.Factory(), webhook.Factory()},
 		Emit:  emit.New,
 	}
 }

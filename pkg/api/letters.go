@@ -106,5 +106,6 @@ type RouteStatus struct {
 	Oldest      *time.Time `json:"oldest,omitempty"`  // when the oldest owed delta was seen
 	Waiting     bool       `json:"waiting,omitempty"` // for sources that it looks things up in
 	Paused      string     `json:"paused,omitempty"`  // why
+	HeldBy      string     `json:"heldBy,omitempty"`  // the route that it feeds and that has no room
 	DeadLetters int        `json:"deadLetters"`
 }

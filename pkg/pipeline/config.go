@@ -27,6 +27,9 @@ type Config struct {
 	// Clock is what batches, retries and ages go by; what has to do with the disk, or with the end of a route, takes real time. nil: the
 	// real one.
 	Clock timer.Clock
+	// Given is called with the events that a route has given to another, by the sink that feeds it. It returns at once, and neither modifies
+	// nor keeps the slice. nil: nobody wants to know.
+	Given func(route string, sink NamedSink, events []event.Event)
 }
 
 // Route says which deltas to take, what to make of them and where to deliver it.

@@ -60,6 +60,9 @@ func (w *worker) feedWave(ctx context.Context, sink int) {
 		switch {
 		case refusal == nil:
 			w.count.events[sink].delivered.Add(float64(len(e.work.events)))
+			if given := w.parent.cfg.Given; given != nil {
+				given(w.cfg.Name, w.cfg.Sinks[sink], e.work.events)
+			}
 		case w.expired(ctx, e, refusal):
 			w.failures = append(w.failures, failure{e, sink, refusal})
 		default:

@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// fedRoutes has a chain: what split makes of each change, two events, goes through a guest at step to web and all, of which the first takes
+// one of the two. The guest says which event it was made of. %[3]s is what web becomes.
+const fedRoutes = `
+sources: {maps: {resource: v1/configmaps, namespaces: %[1]s}}
+handlers: {summary: {wasm: {module: %[2]q, config: {note: none}}}}
+sinks:
+  hook: {webhook: {url: %[4]q}}
+  one: {route: {name: step}}
+  web: {route: {name: %[3]s}}
+  both: {route: {name: all}}
+routes:
+  - name: split
+    from: maps
+    filter: object.metadata.name != "kube-root-ca.crt"
+    emit: '[event({"team": "web"}).withType("one"), event({"team": "data"}).withType("two")]'
+    to: one
+  - {name: step, handle: summary, key: event.data.team, to: [web, both]}
+  - name: %[3]s
+    was: %[5]s
+    filter: event.data.event.contains(" one ")
+    emit: '{"of": event.data.event, "op": op, "name": object.metadata.name, "value": object.data.value}'
+    retry: {backoff: 10ms, max: 50ms}
+    to: hook
+  - name: all
+    emit: '{"of": event.data.event, "op": op, "name": object.metadata.name, "value": object.data.value}'
+    retry: {backoff: 10ms, max: 50ms}
+    to: hook
+`
+
+// fedEvent is what the webhook gets of an event.
+type fedEvent struct {
+	ID, Route string
+	Data      struct{ Of, Op, Name, Value string }
+}
+
+func (h *hook) fedEvents(t *testing.T) (all []fedEvent) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, text := range h.got {
+		var one fedEvent
+		if err := json.Unmarshal([]byte(text), &one); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// sum says how often each route told what of each object: "all added a-1 team web", as often as it was told. ids are those of the events.
+func sum(all []fedEvent) (what []string, ids map[string]int) {
+	ids = make(map[string]int)
+	for _, one := range all {
+		of := strings.Fields(one.Data.Of) // id type source subject route seconds team
+		route := strings.Replace(one.Route, "mobile", "web", 1)
+		what = append(what, fmt.Sprintf("%s %s %s=%s %s of %s", route, one.Data.Op, one.Data.Name, one.Data.Value, of[len(of)-1], of[1]))
+		ids[one.ID]++
+	}
+	slices.Sort(what)
+	return what, ids
+}
+
+// TestFedRoutes: what goes through a chain of routes arrives once at the end of each, also if the router is killed at any moment while it is
+// on its way, and if a reload gives the routes another target meanwhile.
+func TestFedRoutes(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	h := newHook(t)
+	module, err := filepath.Abs("../../sdk/conformance/c/summary.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := func(web, was string) string { return fmt.Sprintf(fedRoutes, ns, module, web, h.URL, was) }
+	file := routertest.Install(t, s.Kubeconfig(), config("web", "before"))
+	h.answer(http.StatusServiceUnavailable)
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	r.Saved(t) // else a start knows of nothing that was there before
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	var want []string
+	change := func(life int) {
+		for i := range 12 {
+			name := fmt.Sprintf("m-%d-%d", life, i)
+			maps.Make(routertest.ConfigMap(name, "1"))
+			maps.Change(name, `{"data":{"value":"2"}}`)
+			for op, value := range map[string]string{"added": "1", "updated": "2"} {
+				want = append(want, fmt.Sprintf("web %s %s=%s web of one", op, name, value),
+					fmt.Sprintf("all %s %s=%s web of one", op, name, value), fmt.Sprintf("all %s %s=%s data of two", op, name, value))
+			}
+		}
+	}
+	for life := range 3 { // nothing arrives, and nothing is waited for: what was seen, fed and saved differs from one route to the next
+		change(life)
+		r.Kill(t)
+		r = routertest.StartFile(t, file)
+	}
+	r.Ready(t)
+	change(3)
+
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(string(text), "\nsources:")
+	r.Reload(t, file, head+config("mobile", "web"), true)
+	change(4)
+	slices.Sort(want)
+	owes := func(routes ...string) (n float64) {
+		for _, route := range routes {
+			n += r.Metric(t, fmt.Sprintf(`deltarouter_queue_depth{route=%q}`, route))
+		}
+		return n
+	}
+	routertest.Poll(t, "the ends to owe all of it", func() bool { return owes("split", "step") == 0 && owes("mobile", "all") == float64(len(want)) })
+	r.Saved(t)
+	r.Kill(t)
+	r = routertest.StartFile(t, file)
+	h.answer(http.StatusOK)
+	routertest.Poll(t, "all of it to be told", func() bool { return h.count() >= len(want) })
+	r.Ready(t)
+	routertest.Poll(t, "nothing to be owed", func() bool { return owes("split", "step", "mobile", "all") == 0 })
+	what, ids := sum(h.fedEvents(t))
+	routertest.Exactly(t, what, want)
+	if len(ids) != len(want) {
+		t.Errorf("%d ids for %d events", len(ids), len(want))
+	}
+	if n := r.Metric(t, `deltarouter_events_total{result="delivered",route="mobile",sink="hook"}`); n != float64(len(want)/3) {
+		t.Errorf("mobile delivered %v events, want %d", n, len(want)/3)
+	}
+	if code := r.Stop(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
