@@ -64,30 +64,22 @@ func natsBroker(t *testing.T) *broker {
 	}}
 }
 
-// advertised is a listener that calls itself by another address.
-type advertised struct {
-	net.Listener
-	as net.Addr
-}
-
-// Addr implements net.Listener.
-func (a *advertised) Addr() net.Addr { return a.as }
-
 func kafkaBroker(t *testing.T) *broker {
 	t.Helper()
 	b := &broker{wire: sinktest.NewWire(t, "")}
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "k8s"), kfake.ListenFn(func(network, _ string) (net.Listener, error) {
 		l, err := net.Listen(network, "127.0.0.1:0")
-		if err == nil {
-			b.at = l.Addr().String()
-			l = &advertised{l, b.wire.Addr()}
+		if err != nil {
+			return nil, err
 		}
-		return l, err
+		b.at = l.Addr().String()
+		return b.wire.Hide(l), nil
 	}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
+	b.wire.Cut("") // it is away
 	b.has = func() (all []string) {
 		high := 0
 		for _, p := range c.PartitionInfos("k8s") {

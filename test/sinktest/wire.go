@@ -135,3 +135,18 @@ func (w *Wire) Target() string {
 	defer w.mu.Unlock()
 	return w.target
 }
+
+// Hide makes the wire lead to a listener that tells its clients to come by the wire.
+func (w *Wire) Hide(l net.Listener) net.Listener {
+	w.Cut(l.Addr().String())
+	return &hidden{l, w.Addr()}
+}
+
+// hidden is a listener that calls itself by another address.
+type hidden struct {
+	net.Listener
+	as net.Addr
+}
+
+// Addr implements net.Listener.
+func (h *hidden) Addr() net.Addr { return h.as }

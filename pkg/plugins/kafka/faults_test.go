@@ -149,9 +149,7 @@ func TestTopicComesAndGoes(t *testing.T) {
 	c, all := fake(t, kfake.AllowAutoTopicCreation()), sinktest.Events(t, "web", 10, 20)
 	sink := open(t, c, ", timeout: 5s")
 	for range 2 {
-		if errs := sink.Write(t.Context(), all); errs != nil {
-			t.Fatal(errs)
-		}
+		sinktest.Insist(t, sink, all)
 		consume(t, c, 10)
 		if err := c.DeleteTopic("k8s"); err != nil {
 			t.Fatal(err)

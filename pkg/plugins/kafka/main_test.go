@@ -31,26 +31,16 @@ func fake(t *testing.T, options ...kfake.Opt) *kfake.Cluster {
 	return c
 }
 
-// behind makes the broker of a cluster reachable by a wire alone: that is the address which it tells its clients.
+// behind makes the broker of a cluster reachable by a wire alone.
 func behind(w *sinktest.Wire) kfake.Opt {
 	return kfake.ListenFn(func(network, _ string) (net.Listener, error) {
 		l, err := net.Listen(network, "127.0.0.1:0")
 		if err != nil {
 			return nil, err
 		}
-		w.Cut(l.Addr().String())
-		return &hidden{l, w.Addr()}, nil
+		return w.Hide(l), nil
 	})
 }
-
-// hidden is a listener that calls itself by another address.
-type hidden struct {
-	net.Listener
-	as net.Addr
-}
-
-// Addr implements net.Listener.
-func (h *hidden) Addr() net.Addr { return h.as }
 
 func config(address, more string) string {
 	return fmt.Sprintf("{brokers: %q, topic: k8s%s}", address, more)
