@@ -172,7 +172,7 @@ func TestNotOvertaken(t *testing.T) {
 	c, all := fake(t, kfake.SeedTopics(1, "k8s")), sinktest.Keyed(t, 9, "abcabcabd")
 	sink := open(t, c, "")
 	// Flights: a b c, a b c, a b d. Of the first b is at fault, of the second the broker takes nothing, the third it would take.
-	invalid, refusal := refuse(c, kerr.InvalidRecord, all[1].ID), refuse(c, kerr.TopicAuthorizationFailed, all[3].ID)
+	invalid, refusal := refuse(c, kerr.InvalidRecord, all[1].ID), refuse(c, kerr.TopicAuthorizationFailed, sinktest.IDs(all[3:6])...)
 	errs := sink.Write(t.Context(), all)
 	if v := sinktest.Verdicts(9, errs); v != "drduuuuud" || !errors.Is(errs[6], errs[3]) || !errors.Is(errs[7], errs[4]) {
 		t.Fatalf("got %s: %v", v, errs)
@@ -213,6 +213,31 @@ func TestTooLarge(t *testing.T) {
 				t.Errorf("got %s: %v", v, errs)
 			}
 			sinktest.Compare(t, ids(consume(t, c, 29)), append(sinktest.IDs(all[:7]), sinktest.IDs(all[8:])...))
+		})
+	}
+}
+
+// TestRefusals: what Kafka can refuse a batch for is found in it and rejected, and what would go away is not.
+func TestRefusals(t *testing.T) {
+	for of, rejected := range map[*kerr.Error]bool{
+		kerr.MessageTooLarge: true, kerr.RecordListTooLarge: true, kerr.InvalidRecord: true, kerr.InvalidTimestamp: true,
+		kerr.TopicAuthorizationFailed: false, kerr.PolicyViolation: false, kerr.InvalidRequiredAcks: false, kerr.UnsupportedForMessageFormat: false,
+	} {
+		t.Run(of.Message, func(t *testing.T) {
+			c, all := fake(t, kfake.SeedTopics(1, "k8s")), sinktest.Events(t, "web", 3, 20)
+			sink, refusal := open(t, c, ""), refuse(c, of, all[1].ID)
+			errs := sink.Write(t.Context(), all)
+			v := sinktest.Verdicts(3, errs) // whether the others are unavailable depends on whether the client has sent them together
+			if rejected && v != "drd" || !rejected && (v[1] != 'u' || strings.Contains(v, "r")) || !strings.Contains(errs[1].Error(), of.Message) {
+				t.Fatalf("got %s: %v", v, errs)
+			}
+			refusal.Remove()
+			for i := range all {
+				if v[i] == 'u' {
+					sinktest.Insist(t, sink, all[i:i+1])
+				}
+			}
+			consume(t, c, 3-strings.Count(v, "r"))
 		})
 	}
 }
