@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -107,6 +108,9 @@ func (c *child) run() error {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := c.cmd.Start()
+		if errors.Is(err, fs.ErrPermission) && filepath.Dir(c.cmd.Path) == c.folder {
+			err = fmt.Errorf("%w: if %s is mounted noexec, set TMPDIR to a folder that is not", err, filepath.Dir(c.folder))
+		}
 		started <- err
 		if err != nil {
 			return

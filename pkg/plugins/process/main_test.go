@@ -198,6 +198,10 @@ func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Eve
 				_, _ = to.WriteString(strings.Repeat("\xff\x1b", 64<<10))
 			}
 		}
+	case "rewrite": // what it runs as
+		_, inherited := syscall.Write(3, []byte("#!/bin/sh\n"))
+		_, again := os.OpenFile("/proc/self/exe", os.O_RDWR, 0)
+		return one([]bool{inherited == nil, again == nil})
 	case "spawn", "daemon":
 		cmd := exec.Command("/proc/self/exe", "sleep")
 		if verb == "daemon" { // it leaves the group and keeps the output

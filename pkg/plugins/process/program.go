@@ -46,6 +46,13 @@ func (p *program) copyTo(to io.Writer) error {
 		return err
 	}
 	defer from.Close()
+	info, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() { // a device may have no end
+		return fmt.Errorf("%s is not a file", p.file)
+	}
 	sum := sha256.New()
 	if _, err := io.Copy(to, io.TeeReader(from, sum)); err != nil {
 		return err

@@ -1,8 +1,10 @@
 package process_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -71,13 +73,18 @@ func TestEnvironment(t *testing.T) {
 	b.open("env: {PLAIN: value, HANDED_ON: {env: HANDED_ON}, TOKEN: {file: " + secret + "}}")
 	defer b.close()
 	got := b.handle("environ")[0]
-	contains(t, got, `"PLAIN=value"`, `"HANDED_ON=yes"`, `"TOKEN=t0ken"`, `"TMPDIR=`+b.folder+"/deltarouter-plugin-", `"wd":"`+b.folder+"/deltarouter-plugin-",
-		"PLUGIN_CLIENT_CERT=", "DELTAROUTER_MAX_MESSAGE=", "DELTAROUTER_MAX_CALLS=4")
-	for _, not := range []string{"do-not-hand-on", "PATH=/", "HOME="} {
-		if strings.Contains(got, not) {
-			t.Errorf("the plugin has %s", not)
+	var answer struct{ Environ []string }
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(got, "ok ")), &answer); err != nil {
+		t.Fatal(got, err)
+	}
+	listed := regexp.MustCompile(`^(PLAIN|HANDED_ON|TOKEN|TMPDIR|DELTAROUTER_[A-Z_]+|PLUGIN_[A-Z_]+)=`)
+	for _, variable := range answer.Environ {
+		if !listed.MatchString(variable) {
+			t.Errorf("the plugin has %s", variable)
 		}
 	}
+	contains(t, got, `"PLAIN=value"`, `"HANDED_ON=yes"`, `"TOKEN=t0ken"`, `"TMPDIR=`+b.folder+"/deltarouter-plugin-", `"wd":"`+b.folder+"/deltarouter-plugin-",
+		"PLUGIN_CLIENT_CERT=", "DELTAROUTER_MAX_MESSAGE=", "DELTAROUTER_MAX_CALLS=4")
 	if strings.Contains(b.log.String(), "t0ken") {
 		t.Error("the token is in the log")
 	}
@@ -151,6 +158,11 @@ func TestAnotherProgram(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(b.folder, "ran")); err == nil {
 		t.Error("it was run")
 	}
+	node = plugintest.Node(t, "{command: [/dev/zero], sha256: "+strings.Repeat("0", 64)+"}")
+	if _, err := process.Factory().Open(t.Context(), node, b.env); err == nil || err.Error() != "command: /dev/zero is not a file" {
+		t.Error(err)
+	}
+	b.nothingLeft()
 }
 
 // TestReplacedProgram: a process that is started again is the program that was hashed, whatever has become of the file.

@@ -1,0 +1,13 @@
+package process_test
+
+import "testing"
+
+// TestSealed: not even the plugin can change what is run when it is started again.
+func TestSealed(t *testing.T) {
+	b := newBench(t)
+	b.open("")
+	contains(t, b.handle("rewrite")[0], "ok [false,false]")
+	contains(t, b.handle("crash")[0], "fail ")
+	contains(t, b.handle("a")[0], "ok ")
+	b.close()
+}
