@@ -55,12 +55,14 @@ type disk struct {
 	before time.Duration // how long a transaction waits
 	later  time.Duration // how long nobody hears that it was written
 	full   bool
+	ever   bool // it was slow or full
 }
 
 func (d *disk) set(before, later time.Duration, full bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.before, d.later, d.full = before, later, full
+	d.ever = d.ever || before > 0 || later > 0 || full
 }
 
 func (d *disk) get() (before, later time.Duration, full bool) {

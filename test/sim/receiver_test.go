@@ -63,6 +63,7 @@ type receiver struct {
 	rejected map[rejection]bool
 	wrong    []string           // what a handler should not have been given
 	troubles map[string]trouble // by sink or handler
+	ever     bool               // there were troubles
 	heal     chan struct{}      // closed when all troubles end
 	cache    expr.Cache         // of the life at hand, from a route that looks things up
 }
@@ -74,7 +75,7 @@ func newReceiver(c *cluster) *receiver {
 func (r *receiver) set(name string, t trouble) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.troubles[name] = t
+	r.troubles[name], r.ever = t, true
 	r.release()
 }
 
