@@ -331,12 +331,13 @@ func (r *route) inheritLevel(from *route) {
 	}
 	if !r.isLevel() { // Dirty says that nothing of it is known any more
 		lv.Configure(rules.ConditionConfig{}, r.now())
-		lv.looked, lv.noted = false, false
+		lv.looked, lv.first, lv.noted = false, true, false
 		return
 	}
 	lv.Configure(r.conditionConfig(), r.now())
 	if r.cfg.When.Version != from.cfg.When.Version {
-		lv.looked, lv.first, lv.noted = false, false, false
+		lv.first = lv.first && !lv.looked
+		lv.looked, lv.noted = false, false
 	}
 	r.showLevel()
 }

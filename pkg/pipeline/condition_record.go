@@ -72,6 +72,17 @@ func (r *route) resourceOf(source string) *event.Resource {
 	return &event.Resource{}
 }
 
+// lookedWith returns which condition all objects were looked at with: empty if another one than that of now, nil if none.
+func (r *route) lookedWith() []byte {
+	switch {
+	case r.level.looked:
+		return []byte(r.cfg.When.Version)
+	case !r.level.first:
+		return []byte{}
+	}
+	return nil
+}
+
 // dirtyLevel hands over what changed in what the condition knows.
 func (r *route) dirtyLevel() (records []checkpoint.RuleRecord) {
 	records, r.farewell = append(r.farewell, r.dirtyAbsent()...), nil
@@ -86,11 +97,7 @@ func (r *route) dirtyLevel() (records []checkpoint.RuleRecord) {
 	}
 	if !r.level.noted {
 		r.level.noted = true
-		look := checkpoint.RuleRecord{Kind: kindLook}
-		if r.level.looked {
-			look.Value = []byte(r.cfg.When.Version)
-		}
-		records = append(records, look)
+		records = append(records, checkpoint.RuleRecord{Kind: kindLook, Value: r.lookedWith()})
 	}
 	return records
 }

@@ -335,6 +335,9 @@ func TestConditionRenamed(t *testing.T) {
 		}
 		b = openAs(t, pipeline.Config{Store: d}, route("new", "old"))
 		d.restore(b, "new")
+		if b.NeedsLook("new") {
+			t.Error("nothing has changed but the name, and it needs a look")
+		}
 		b.Start(t.Context())
 		b.admit(lampDelta(t, event.Updated, "a", 4, false), lampDelta(t, event.Deleted, "b", 2, true))
 		d.cut(b)
