@@ -217,3 +217,31 @@ routes:
 		}
 	}
 }
+
+// What routes give to each other in a replay they give to each other, and the ends are printed; with each route that a recording ends in.
+func TestReplayChain(t *testing.T) {
+	install(t, `version: 1
+sources: {pods: {resource: v1/pods}}
+sinks: {next: {route: {name: next}}, last: {route: {name: last}}, hook: {webhook: {url: "http://127.0.0.1:1"}}}
+routes:
+  - {name: last, emit: '{"of": event.route, "n": event.data.n}', to: hook}
+  - {name: first, from: pods, emit: '[{"n": 1}, {"n": 2}]', to: [next, last]}
+  - {name: next, filter: event.data.n == 2, to: [hook, last]}
+`, replayHeader, recorded("1", "added", "pods", "a", "x", 1), recorded("2", "deleted", "pods", "a", "x", 2), "")
+	for _, speed := range []string{"max", "100"} {
+		came, log := replayed(t, 0, "-config", "config.yaml", "-speed", speed, "r.ndjson")
+		for route, want := range map[string][]string{
+			"first": nil, "next": {`{"n":2}`, `{"n":2}`},
+			"last": {`{"n":1,"of":"first"}`, `{"n":1,"of":"first"}`, `{"n":2,"of":"first"}`, `{"n":2,"of":"first"}`, `{"n":2,"of":"next"}`, `{"n":2,"of":"next"}`},
+		} {
+			var got []string
+			for _, line := range came[route] {
+				got = append(got, line[strings.Index(line, "{"):])
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s at speed %s: got %v, want %v\n%s", route, speed, got, want, log)
+			}
+		}
+	}
+}

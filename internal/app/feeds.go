@@ -197,7 +197,7 @@ func (f *feeding) checkUnfed(r *config.Route) {
 	}
 }
 
-// feeders checks what only a compiled plan shows: that nothing of Secrets would get to the disk as the data of an event.
+// feeders checks what only a compiled plan shows: that nothing of Secrets has to get to the disk as the data of an event.
 func (c *compiler) feeders(p *plan) {
 	if c.cfg.State.Dir == "" {
 		return
@@ -210,15 +210,28 @@ func (c *compiler) feeders(p *plan) {
 			if !feeds || k >= len(items) {
 				continue
 			}
-			for _, source := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.From, r.lookups())))) {
-				if s := c.cfg.Sources[source]; s != nil && s.Secrets && (len(r.FedBy) == 0 || !slices.Contains(r.From, source)) {
-					c.problems = append(c.problems, items[k].Problemf("what route %q owes is kept in state.dir, events of this route included, and the route sees "+
-						"the data of Secrets (source %q), which is never written to disk: do the work of both in one route, or remove secrets: true of the source, or state.dir",
-						target, source))
-				}
+			for _, source := range c.secretsOf(r) {
+				c.problems = append(c.problems, items[k].Problemf("what route %q owes is kept in state.dir, events of this route included, and what is made of "+
+					"Secrets (source %q) is never written to disk: do the work of both in one route, or do without state.dir", target, source))
 			}
 		}
 	}
+}
+
+// secretsOf returns the sources with Secrets that a route makes its events of: its own, even if their data is cut out, since of what is owed
+// about them only the identity is written; and those with data that it looks things up in. Those of what feeds it are told there.
+func (c *compiler) secretsOf(r *routePlan) (sources []string) {
+	for _, source := range r.From {
+		if s := c.cfg.Sources[source]; s != nil && s.Resource == "v1/secrets" && len(r.FedBy) == 0 {
+			sources = append(sources, source)
+		}
+	}
+	for _, source := range r.lookups() {
+		if s := c.cfg.Sources[source]; s != nil && s.Secrets && !slices.Contains(r.From, source) {
+			sources = append(sources, source)
+		}
+	}
+	return sources
 }
 
 // eventOf refuses `event` and `events` in an expression of a route that no other feeds.

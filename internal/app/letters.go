@@ -68,6 +68,9 @@ func (d letterDesk) Letters(ctx context.Context, route string, after uint64, lim
 	err := d.each(ctx, ids, func(letter checkpoint.Letter) {
 		s := show(letter)
 		s.Delta.Object, s.Delta.OldObject = nil, nil
+		if s.Delta.Event != nil {
+			s.Delta.Event.Data = nil
+		}
 		shown = append(shown, s)
 	})
 	return shown, err
@@ -111,6 +114,9 @@ func show(l checkpoint.Letter) api.Letter {
 	}
 	if d.New != nil && d.Old != nil {
 		shown.Delta.OldObject = d.Old.JSON()
+	}
+	if e := d.Event; e != nil {
+		shown.Delta.Event = &api.Event{ID: e.ID, Type: e.Type, Subject: e.Subject, Route: e.Route, Data: e.Data}
 	}
 	return shown
 }
@@ -196,7 +202,7 @@ func identityOnly(d *event.Delta) bool {
 func ended(d *event.Delta) bool { return d.New == nil }
 
 // refresh puts the present state of its object into a letter, as an update. It returns false if the object is not there any more; the
-// letter of a delete is left as it is then. The error says that nobody knows.
+// letter of a delete is left as it is then, and what another route made of the delta stays in any case. The error says that nobody knows.
 func (d letterDesk) refresh(letter *checkpoint.Letter) (there bool, err error) {
 	was := letter.Delta
 	if !d.synced(was.Source) {
@@ -207,7 +213,7 @@ func (d letterDesk) refresh(letter *checkpoint.Letter) (there bool, err error) {
 	if now == nil || now.UID() != was.Object().UID() {
 		return ended(was), nil
 	}
-	letter.Delta = &event.Delta{Source: was.Source, Op: event.Updated, Old: was.Old, New: now, Seen: time.Now()}
+	letter.Delta = &event.Delta{Source: was.Source, Op: event.Updated, Old: was.Old, New: now, Seen: time.Now(), Event: was.Event}
 	return true, nil
 }
 

@@ -197,3 +197,33 @@ func TestLetterDeskShowsAndDrops(t *testing.T) {
 		t.Errorf("got %+v, %v", o, err)
 	}
 }
+
+// TestLetterDeskOfAnEvent: what another route made of a delta is shown, and comes again with it, whatever its object is by now.
+func TestLetterDeskOfAnEvent(t *testing.T) {
+	for _, current := range []bool{false, true} {
+		d, sink := newDesk(t, true, thing(t, "pods", "there", "u1", "7"), thing(t, "secrets", "secret", "u5", "9"))
+		letters := sixLetters(t)
+		letters = []checkpoint.Letter{letters[0], letters[4]} // of what was made of a Secret nothing is kept
+		for i := range letters {
+			letters[i].Delta.Event = &event.Event{ID: "i", Type: "made", Subject: letters[i].Delta.Key().String(), Route: "first", Data: []byte(`{"a":1}`)}
+		}
+		if err := d.r.state.letters.Add(t.Context(), letters); err != nil {
+			t.Fatal(err)
+		}
+		one, err := d.Letter(1)
+		if err != nil || one.Delta.Event == nil || one.Delta.Event.Type != "made" || one.Delta.Event.Route != "first" || string(one.Delta.Event.Data) != `{"a":1}` {
+			t.Errorf("got %+v, %v", one, err)
+		}
+		list, err := d.Letters(t.Context(), "r", 0, 9)
+		if err != nil || len(list) != 2 || list[0].Delta.Event == nil || list[0].Delta.Event.Type != "made" || list[0].Delta.Event.Data != nil {
+			t.Errorf("got %+v, %v", list, err)
+		}
+		if o, err := d.Retry(t.Context(), api.Selection{Route: "r"}, current); err != nil || o.Done != 2 {
+			t.Errorf("got %+v, %v", o, err)
+		}
+		there := map[bool]string{false: "made ns/there@1 true", true: "made ns/there@7 true"}[current]
+		if got, want := drained(t, d, sink), []string{"deltarouter.added ns/secret@9 true", there}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/index"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
 )
 
 const tapConfig = `version: 1
@@ -102,10 +103,21 @@ func TestTap(t *testing.T) {
 		enough := errors.New("enough")
 		err := r.tap(ctx, c.query, func(tapped api.Tapped) error {
 			if tapped == (api.Tapped{}) {
-				r.taps.offer(c.delta, map[bool]string{true: "fed"}[c.delta.Event != nil])
+				give := func(d *event.Delta) {
+					of := *d
+					of.Event = nil
+					made := *d.Event
+					made.Of = &of
+					r.taps.given("all", pipeline.NamedSink{Name: "back", Feeds: "fed"}, []event.Event{made})
+				}
+				if c.delta.Event != nil {
+					give(c.delta)
+				} else {
+					r.taps.offer(c.delta, "")
+				}
 				if c.query.Route == "fed" {
 					r.taps.offer(added(t, "things", `"n":4`), "") // comes from a source, and not from a route
-					r.taps.offer(lastGiven(t), "fed")
+					give(lastGiven(t))
 				}
 				for _, source := range []string{"things", "others"} {
 					r.taps.offer(&event.Delta{Source: source, Op: event.Added, New: parse(t, source, `{"metadata":{"name":"end"},"n":4}`), Seen: time.Now()}, "")

@@ -32,7 +32,7 @@ const (
 
 // when compiles the condition of a route, and checks what goes with it.
 func (c *compiler) when(r *config.Route, emit *expr.Program) *expr.Program {
-	if emit != nil && r.When == nil && r.For == 0 {
+	if emit != nil && r.When == nil && r.For == 0 && len(r.FedBy) == 0 { // whoever feeds it may have one
 		for _, name := range []string{"since", "late", "repeat"} {
 			if emit.Uses(name) {
 				c.problems = append(c.problems, r.Emit.Problem(1, 0, name+" is about a condition: set when too, or remove it"))

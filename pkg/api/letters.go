@@ -34,6 +34,16 @@ type Delta struct {
 	Redelivered     bool            `json:"redelivered,omitempty"`
 	Object          json.RawMessage `json:"object,omitempty"`
 	OldObject       json.RawMessage `json:"oldObject,omitempty"`
+	Event           *Event          `json:"event,omitempty"` // what another route made of it; absent: it came from its source
+}
+
+// Event is what a route has made of a delta, and given to another one.
+type Event struct {
+	ID      string          `json:"id"`
+	Type    string          `json:"type"`
+	Subject string          `json:"subject"`
+	Route   string          `json:"route"`
+	Data    json.RawMessage `json:"data,omitempty"`
 }
 
 // Selection names dead letters: by their ids, or all that a route has at the moment.

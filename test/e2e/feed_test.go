@@ -147,3 +147,60 @@ func TestFedRoutes(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
+
+// TestFedRoutesExchanged: a reload that changes nothing but which route a sink feeds has the routes fed so from then on, and what was fed
+// before stays where it is. Each event is told once.
+func TestFedRoutesExchanged(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	h := newHook(t)
+	h.answer(http.StatusServiceUnavailable)
+	config := func(first, second string) string {
+		return fmt.Sprintf(`
+sources: {maps: {resource: v1/configmaps, namespaces: %s}}
+sinks:
+  hook: {webhook: {url: %q}}
+  ones: {route: {name: %s}}
+  others: {route: {name: %s}}
+routes:
+  - {name: makes, from: maps, filter: 'object.metadata.name.startsWith("m-")', to: ones}
+  - {name: idle, from: maps, filter: 'object.metadata.name == "never"', to: others}
+  - {name: left, emit: '{"name": object.metadata.name}', retry: {backoff: 10ms, max: 50ms}, to: hook}
+  - {name: right, emit: '{"name": object.metadata.name}', retry: {backoff: 10ms, max: 50ms}, to: hook}
+`, ns, h.URL, first, second)
+	}
+	file := routertest.Install(t, s.Kubeconfig(), config("left", "right"))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(string(text), "\nsources:")
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	var want []string
+	for round, target := range []string{"left", "right", "left", "right"} {
+		if round > 0 {
+			r.Reload(t, file, head+config(target, map[string]string{"left": "right", "right": "left"}[target]), true)
+		}
+		for i := range 5 {
+			name := fmt.Sprintf("m-%d-%d", round, i)
+			maps.Make(routertest.ConfigMap(name, "1"))
+			want = append(want, target+" "+name)
+		}
+		routertest.Poll(t, "the route to be fed", func() bool { // before the next reload, or it would be fed by that
+			return r.Metric(t, fmt.Sprintf(`deltarouter_queue_depth{route=%q}`, target)) == float64(5*(round/2+1))
+		})
+	}
+	h.answer(http.StatusOK)
+	routertest.Poll(t, "all of it to be told", func() bool { return h.count() >= len(want) })
+	r.Ready(t)
+	var got []string
+	for _, e := range h.fedEvents(t) {
+		got = append(got, e.Route+" "+e.Data.Name)
+	}
+	routertest.Exactly(t, got, want)
+	if log := r.Log(); strings.Contains(log, "not reloaded") {
+		t.Error("a reload was refused")
+	}
+}
