@@ -33,6 +33,36 @@ func (b *bench) openProgram(file, more string) {
 	}
 }
 
+// TestDocumentedMain: the program in docs/PLUGINS.md, which sdk/process has in its documentation, is a plugin of 20 lines.
+func TestDocumentedMain(t *testing.T) {
+	_, text, _ := strings.Cut(string(mustRead(t, "../../../docs/PLUGINS.md")), "# Native plugins\n")
+	_, text, _ = strings.Cut(text, "```go\n")
+	text, _, _ = strings.Cut(text, "```\n")
+	if n := strings.Count(text, "\n"); n < 10 || n > 20 {
+		t.Errorf("%d lines:\n%s", n, text)
+	}
+	documentation := strings.ReplaceAll(string(mustRead(t, "../../../sdk/process/doc.go")), "//\n", "//\t\n")
+	if commented := "//\t" + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n//\t"); !strings.Contains(documentation, commented) {
+		t.Errorf("sdk/process has another one than\n%s", commented)
+	}
+	folder := t.TempDir()
+	source := filepath.Join(folder, "main.go")
+	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t)
+	program := filepath.Join(folder, "names")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, source) // in this module
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	b.openProgram(program, "")
+	contains(t, b.handle("a")[0], `ok {"pod":"a"}`)
+	b.close()
+	contains(t, b.log.String(), "plugin=names plugin_version=1.0.0")
+}
+
 func TestExampleGo(t *testing.T) {
 	b := newBench(t)
 	file := filepath.Join(t.TempDir(), "native-go")

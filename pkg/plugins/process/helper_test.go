@@ -47,6 +47,7 @@ type bench struct {
 	memory  *kv.Store
 	env     plugins.Env
 	handler plugins.Handler
+	before  int // descriptors before
 }
 
 // newBench gives a test a temporary folder of its own, with a short name: sockets are there.
@@ -58,7 +59,7 @@ func newBench(t testing.TB) *bench {
 	}
 	t.Cleanup(func() { os.RemoveAll(folder) })
 	t.Setenv("TMPDIR", folder)
-	b := &bench{t: t, folder: folder, log: &logged{}, memory: kv.New(timer.Real(), false)}
+	b := &bench{t: t, before: descriptors(t), folder: folder, log: &logged{}, memory: kv.New(timer.Real(), false)}
 	b.env = plugins.Env{
 		Name: "legacy", Cluster: "test", Log: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Metrics: metrics.New(), Stdout: io.Discard, Workers: 4, KV: b.memory, Lookup: caches{},
@@ -96,7 +97,7 @@ func (b *bench) close() {
 	b.nothingLeft()
 }
 
-// nothingLeft: no process and no folder is.
+// nothingLeft: no process, no folder and no descriptor is.
 func (b *bench) nothingLeft() {
 	b.t.Helper()
 	if left := folders(b.t, b.folder); len(left) > 0 {
@@ -105,6 +106,7 @@ func (b *bench) nothingLeft() {
 	if left := children(b.t); len(left) > 0 {
 		b.t.Errorf("processes are left: %v", left)
 	}
+	eventually(b.t, "no descriptor is left", func() bool { return descriptors(b.t) <= b.before })
 }
 
 func folders(t testing.TB, in string) []string {

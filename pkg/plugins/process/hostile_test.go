@@ -95,6 +95,18 @@ func TestStubborn(t *testing.T) {
 	contains(t, b.log.String(), "plugin does not end by itself and is killed")
 }
 
+// TestToldTwice: a plugin is told to end by a signal and by its standard input, and may heed either.
+func TestToldTwice(t *testing.T) {
+	for _, role := range []string{"raw, deaf to signals", "bare"} {
+		b := newBench(t)
+		b.openRole(role, "tls: "+map[bool]string{true: "true", false: "false"}[role == "bare"]+"\nlimits: {stopTimeout: 1m}")
+		b.close()
+		if strings.Contains(b.log.String(), "is killed") {
+			t.Errorf("%s was killed", role)
+		}
+	}
+}
+
 // TestEndsAtConfigure: so does one that took its configuration before; callers are told to come back, not that their deltas are bad.
 func TestEndsAtConfigure(t *testing.T) {
 	b := newBench(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	ossignal "os/signal"
@@ -64,11 +65,15 @@ func asRaw() {
 	} else {
 		r.health.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_SERVING)
 	}
-	if r.says("stubborn") {
+	if r.says("stubborn") || r.says("deaf to signals") {
 		ossignal.Ignore(syscall.SIGTERM)
 	}
 	go func() { _ = r.server.Serve(l) }()
 	fmt.Printf("1|1|unix|%s|grpc\n", l.Addr())
+	if r.says("deaf to signals") {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return
+	}
 	wait()
 }
 
