@@ -199,7 +199,7 @@ func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Eve
 			}
 		}
 	case "rewrite": // what it runs as
-		_, inherited := syscall.Write(3, []byte("#!/bin/sh\n"))
+		_, inherited := syscall.Pwrite(3, []byte("#!/bin/sh\n"), 0)
 		_, again := os.OpenFile("/proc/self/exe", os.O_RDWR, 0)
 		return one([]bool{inherited == nil, again == nil})
 	case "spawn", "daemon":
