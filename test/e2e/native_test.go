@@ -38,7 +38,7 @@ func childrenOf(t *testing.T, parent int) (pids []int) {
 }
 
 // TestNativePlugin: a native plugin that is killed again and again costs no event and no dead letter; it remembers what it kept; and a
-// router that is killed leaves none behind.
+// router that is killed leaves none behind. A configuration that it refuses neither starts nor replaces one that runs.
 func TestNativePlugin(t *testing.T) {
 	s := sandboxtest.Start(t)
 	ns := s.Namespace(t)
@@ -68,8 +68,17 @@ routes: [{name: counted, from: maps, handle: count, to: out, concurrency: 1, bat
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	wrong := strings.Replace(config, "allow: {kv", "config: {prefix: 3}, allow: {kv", 1)
+	if out, code := exitOf(t, dir, wrong); code != 2 || !strings.Contains(out, "config.yaml:7:") || !strings.Contains(out, ": handlers.count.process.config.prefix: must be of type string") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
 	r := routertest.StartFile(t, file)
 	r.Ready(t)
+	r.Reload(t, file, wrong, true)
+	if log := r.Log(); !strings.Contains(log, "handlers.count.process.config.prefix: must be of type string") {
+		t.Errorf("the reload was not refused:\n%s", log)
+	}
+	routertest.Exchange(t, file, config)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	const n, kills = 60, 10
 	killed := map[int]bool{}
@@ -106,4 +115,26 @@ routes: [{name: counted, from: maps, handle: count, to: out, concurrency: 1, bat
 	for _, pid := range pids {
 		routertest.Poll(t, "the plugin to end with its router", func() bool { return syscall.Kill(pid, 0) != nil })
 	}
+}
+
+// exitOf runs a router whose configuration a plugin refuses, which router check could not know.
+func exitOf(t *testing.T, dir, config string) (out string, code int) {
+	t.Helper()
+	file := filepath.Join(dir, "wrong", "config.yaml")
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	config = strings.NewReplacer("./plugins", "../plugins", "api.sock", "wrong.sock").Replace(config)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := routertest.Command("check", "-config", file).CombinedOutput(); err != nil {
+		t.Fatalf("check: %v\n%s", err, said)
+	}
+	cmd := routertest.Command("-config", file)
+	said, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(said), cmd.ProcessState.ExitCode()
 }

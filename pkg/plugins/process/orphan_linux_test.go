@@ -40,11 +40,11 @@ func asRouter() {
 }
 
 // TestNoOrphans: a router that is killed takes its plugin with it; also one that does not look at its standard
-// input, which Linux ends.
+// input, which Linux ends. What it leaves of files the next one removes.
 func TestNoOrphans(t *testing.T) {
 	for _, role := range []string{"sdk", "bare"} {
 		t.Run(role, func(t *testing.T) {
-			newBench(t)
+			b := newBench(t)
 			file, _ := self()
 			cmd := exec.Command(file, "router", role)
 			stdin, err := cmd.StdinPipe()
@@ -70,6 +70,18 @@ func TestNoOrphans(t *testing.T) {
 			signal(t, cmd.Process.Pid, syscall.SIGKILL)
 			_ = cmd.Wait()
 			gone(t, pid)
+			left := folders(t, b.folder)
+			if len(left) != 1 {
+				t.Fatalf("it leaves the folders %q", left)
+			}
+			if err := os.Chtimes(left[0], longAgo, longAgo); err != nil {
+				t.Fatal(err)
+			}
+			b.open("")
+			if now := folders(t, b.folder); len(now) != 1 || now[0] == left[0] {
+				t.Errorf("the next router leaves the folders %q", now)
+			}
+			b.close()
 		})
 	}
 }
