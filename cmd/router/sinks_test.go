@@ -20,6 +20,9 @@ func TestSinksExamples(t *testing.T) {
 		}
 		n++
 		config := m[2]
+		if strings.HasPrefix(config, "apiVersion:") { // is for the cluster: test/e2e applies it
+			continue
+		}
 		if !strings.Contains(config, "\nroutes:") {
 			name := regexp.MustCompile(`(?m)^  ([a-z]+):`).FindStringSubmatch(config)[1]
 			config += "routes: [{name: r, from: pods, to: " + name + "}]\n"

@@ -36,6 +36,7 @@ type Metrics struct {
 	RoutePending    *prometheus.GaugeVec     // route: objects for which its condition holds, or that are gone, and for is not over
 	RouteActive     *prometheus.GaugeVec     // route: other objects for which its condition holds
 	RouteLimitKeys  *prometheus.GaugeVec     // route: keys that its limit knows
+	RoutePaused     *prometheus.GaugeVec     // route: 1 if it is paused
 	QueueOnDisk     *prometheus.GaugeVec     // route: deltas owed that are not in memory
 	QueueDiskBytes  *prometheus.GaugeVec     // route: what it owes takes on disk
 	DeadLetters     *prometheus.GaugeVec     // route: how many are kept
@@ -70,6 +71,7 @@ func New() *Metrics {
 	m.RoutePending = m.gauge("route_pending", "Objects for which the condition of a route holds, or that are gone, but not yet for as long as it says.", "route")
 	m.RouteActive = m.gauge("route_active", "Objects for which the condition of a route holds, but for those that are pending.", "route")
 	m.RouteLimitKeys = m.gauge("route_limit_keys", "Keys that the limit of a route knows.", "route")
+	m.RoutePaused = m.gauge("route_paused", "1 while a route delivers nothing more, until it is changed or the router starts anew; /readyz says why.", "route")
 	m.QueueOnDisk = m.gauge("queue_on_disk", "Deltas that a route owes, of those in queue_depth, that are on disk alone.", "route")
 	m.QueueDiskBytes = m.gauge("queue_disk_bytes", "Bytes that what a route owes takes in the state file, at the last cut.", "route")
 	m.DeadLetters = m.gauge("dead_letters", "Dead letters that are kept.", "route")
@@ -112,8 +114,8 @@ func (m *Metrics) ForgetRoute(name string) {
 	for _, v := range []interface {
 		DeletePartialMatch(labels prometheus.Labels) int
 	}{
-		m.RouteDeltas, m.RouteErrors, m.Events, m.QueueDepth, m.RoutePending, m.RouteActive, m.RouteLimitKeys, m.QueueOnDisk, m.QueueDiskBytes, m.OldestOwed,
-		m.DeliverySeconds,
+		m.RouteDeltas, m.RouteErrors, m.Events, m.QueueDepth, m.RoutePending, m.RouteActive, m.RouteLimitKeys, m.RoutePaused, m.QueueOnDisk, m.QueueDiskBytes,
+		m.OldestOwed, m.DeliverySeconds,
 	} {
 		v.DeletePartialMatch(route)
 	}

@@ -21,7 +21,7 @@ type counters struct {
 	deadLettered, suppressed  counter
 	depth, oldest             gauge
 	waiting, active, keys     gauge // of rules; nil: it has no such rule
-	onDisk, disk              gauge
+	onDisk, disk, paused      gauge
 	delivery, handler         observer
 	events                    []eventCounters // by sink
 	errors                    func(kind string) counter
@@ -39,6 +39,7 @@ func newCounters(m *metrics.Metrics, r Route) counters {
 		depth:      m.QueueDepth.WithLabelValues(r.Name), oldest: m.OldestOwed.WithLabelValues(r.Name),
 		onDisk:   m.QueueOnDisk.WithLabelValues(r.Name),
 		disk:     m.QueueDiskBytes.WithLabelValues(r.Name),
+		paused:   m.RoutePaused.WithLabelValues(r.Name),
 		delivery: m.DeliverySeconds.WithLabelValues(r.Name),
 		errors:   func(kind string) counter { return m.RouteErrors.WithLabelValues(r.Name, kind) },
 	}
@@ -61,10 +62,15 @@ func newCounters(m *metrics.Metrics, r Route) counters {
 	return c
 }
 
-// showRules announces what nobody counts as it happens.
-func (r *route) showRules() {
+// show announces what nobody counts as it happens.
+func (r *route) show() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.paused != "" {
+		r.count.paused.Set(1)
+	} else {
+		r.count.paused.Set(0)
+	}
 	if r.cfg.Gone > 0 && r.absent != nil {
 		r.count.waiting.Set(float64(r.absent.Len()))
 	}

@@ -40,6 +40,9 @@ func TestSinkPausesARoute(t *testing.T) {
 				if status.Owed != 2 || asked != 1 || !strings.Contains(status.Paused, "added pods default/b") || !strings.Contains(status.Paused, "too much of it") {
 					t.Errorf("asked %d times, %+v", asked, status)
 				}
+				if b.value("route_paused", "route0") != 1 || b.value("route_paused", "route1") != 0 {
+					t.Error("the metric says something else")
+				}
 				if b.Status()[1].Paused != "" || b.value("route_deltas_total", "route1", metrics.Delivered) != 3 {
 					t.Errorf("the other route: %+v", b.Status()[1])
 				}

@@ -202,7 +202,8 @@ func openAs(t testing.TB, cfg pipeline.Config, routes ...pipeline.Route) *bench 
 	t.Helper()
 	m := metrics.New()
 	b := &bench{t: t, letters: &letters{}, registry: prometheus.NewRegistry(), metrics: m}
-	b.registry.MustRegister(m.RouteDeltas, m.RouteErrors, m.Events, m.QueueDepth, m.RoutePending, m.RouteActive, m.RouteLimitKeys, m.QueueOnDisk, m.QueueDiskBytes, m.OldestOwed, m.DeliverySeconds, m.HandlerSeconds)
+	b.registry.MustRegister(m.RouteDeltas, m.RouteErrors, m.Events, m.QueueDepth, m.RoutePending, m.RouteActive, m.RouteLimitKeys, m.RoutePaused, m.QueueOnDisk,
+		m.QueueDiskBytes, m.OldestOwed, m.DeliverySeconds, m.HandlerSeconds)
 	for i := range routes {
 		r := &routes[i]
 		if r.Name == "" {

@@ -314,7 +314,7 @@ func (now *routing) count() {
 		if n := now.table.Skipped(i) + r.table.Skipped(0); n > 0 {
 			r.count.filtered.Add(float64(n))
 		}
-		r.showRules()
+		r.show()
 	}
 }
 

@@ -229,8 +229,8 @@ func (o *operation) event(e *event.Event, namespace, instance, id string) []byte
 	})
 }
 
-// find asks what a group and version has: for the resource of a kind, or the kind of a resource. Answers are kept; one that does not have
-// it is asked for again.
+// find asks what a group and version has: for the resource of a kind, or the kind of a resource. Answers are kept, but not that there is
+// nothing, since events may name any version; one that does not have it is asked for again.
 func (a *api) find(ctx context.Context, t *target) (metav1.APIResource, error) {
 	gv := schema.GroupVersion{Group: t.group, Version: t.version}
 	is := func(r metav1.APIResource) bool {
@@ -250,9 +250,11 @@ func (a *api) find(ctx context.Context, t *target) (metav1.APIResource, error) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return metav1.APIResource{}, err
 	}
-	a.mu.Lock()
-	a.kinds[gv] = list.APIResources
-	a.mu.Unlock()
+	if len(list.APIResources) > 0 {
+		a.mu.Lock()
+		a.kinds[gv] = list.APIResources
+		a.mu.Unlock()
+	}
 	if i := slices.IndexFunc(list.APIResources, is); i >= 0 {
 		return list.APIResources[i], nil
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -109,6 +110,11 @@ func (g *Grant) Validate(n config.Node) (problems config.Problems) {
 	}
 	if _, err := labels.Parse(g.NamespaceSelector); err != nil {
 		problem("namespaceSelector", "is no label selector, as in team=a,env!=prod: %v", err)
+	}
+	for _, namespace := range g.Namespaces {
+		if len(validation.IsDNS1123Label(namespace)) > 0 {
+			problem("namespaces", "%q is no name of a namespace: leave namespaces out for all, or write namespaceSelector", namespace)
+		}
 	}
 	for _, verb := range g.Verbs {
 		switch {

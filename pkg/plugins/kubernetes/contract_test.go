@@ -43,6 +43,8 @@ func TestProblems(t *testing.T) {
 		{"allow: [{resource: v1/pods, subresources: [status], verbs: delete}]", "allow[0].verbs", "delete is not for subresources"},
 		{"allow: [{resource: apps/v1/deployments, subresources: [scale], verbs: apply}]", "allow[0].verbs", "apply is not for the subresource scale"},
 		{"allow: [{resource: v1/nodes, verbs: evict}]", "allow[0].verbs", "evict is for v1/pods"},
+		{"allow: [{resource: v1/pods, namespaces: ['*'], verbs: merge}]", "allow[0].namespaces", "leave namespaces out for all"},
+		{"allow: [{resource: v1/pods, namespaces: [a, ''], verbs: merge}]", "allow[0].namespaces", "is no name of a namespace"},
 		{"allow: [{resource: v1/pods, namespaces: a, namespaceSelector: b=c, verbs: merge}]", "allow[0].namespaceSelector", "either namespaces or namespaceSelector"},
 		{"allow: [{resource: v1/pods, namespaceSelector: 'b in', verbs: merge}]", "allow[0].namespaceSelector", "is no label selector"},
 		{"{allow: [{resource: v1/pods, verbs: merge}], maxDeletes: 10}", "maxDeletes", "as in 10/1m"},
@@ -183,5 +185,32 @@ func TestNoCluster(t *testing.T) {
 	}
 	if rights := f.Rights(plugintest.Node(t, grants+"kubeconfig: /none/such")); rights != nil {
 		t.Errorf("the router's own rights are asked for: %v", rights)
+	}
+}
+
+// TestProbe: with a kubeconfig of its own, what the grants take in any case is asked for, and said where it lacks; what may be had in some
+// namespaces only is not.
+func TestProbe(t *testing.T) {
+	k := start(t)
+	probe := func(kubeconfig, grants string) string {
+		config := fmt.Sprintf("kubeconfig: %q\nallow: [%s]\n", kubeconfig, grants)
+		if err := kubernetes.Factory().Probe(t.Context(), plugintest.Node(t, config)); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	const selected = "{resource: apps/v1/deployments, namespaceSelector: a=b, verbs: merge}"
+	if said := probe(k.LimitedKubeconfig(), selected); said != "allow[0].resource: may not get namespaces" {
+		t.Errorf("it says %q", said)
+	}
+	if said := probe(k.LimitedKubeconfig(), "{resource: v1/pods, namespaces: "+k.ns+", verbs: [evict, delete]}"); !strings.Contains(said, "may not create pods/eviction in "+k.ns+"; ") ||
+		!strings.Contains(said, "may not delete pods in "+k.ns) || strings.Contains(said, "get") {
+		t.Errorf("it says %q", said)
+	}
+	if said := probe(k.Kubeconfig(), selected); said != "" {
+		t.Errorf("it says %q", said)
+	}
+	if said := probe(k.Kubeconfig()+".none", selected); !strings.Contains(said, "kubeconfig") {
+		t.Errorf("without a kubeconfig it says %q", said)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/rawjson"
 )
 
 // The verbs of an event's data.
@@ -79,6 +80,11 @@ func (t target) String() string {
 	return t.resourceText() + " " + key.String()
 }
 
+// object tells objects apart. One that is written in several versions is one.
+func (t *target) object() string {
+	return strings.Join([]string{t.group, t.resource, t.namespace, t.name}, "/") // none of them has a slash
+}
+
 // where returns the namespace that grants go by: a Namespace is in itself.
 func (t *target) where() string {
 	if t.group == "" && t.resource == "namespaces" {
@@ -104,6 +110,9 @@ func (t *target) check(place string) error {
 // parse reads the operations of an event. Its errors name the place and never quote a value.
 func parse(e *event.Event) ([]operation, error) {
 	data := bytes.TrimSpace(e.Data)
+	if err := rawjson.Check(string(data)); err != nil { // what was allowed is to be what the API server reads
+		return nil, fmt.Errorf("data: %w", err)
+	}
 	if !bytes.HasPrefix(data, []byte("[")) {
 		op, err := parseOperation("data", data, e)
 		return []operation{op}, err

@@ -143,11 +143,14 @@ func isTyped(status *metav1.Status) bool {
 	return strings.HasPrefix(status.Message, "failed to create typed patch object") || strings.HasPrefix(status.Message, "failed to convert new object")
 }
 
+// maxRetryAfter bounds what an API server may ask for.
+const maxRetryAfter = 24 * time.Hour
+
 func retryAfter(status *metav1.Status) time.Duration {
 	if status.Details == nil {
 		return 0
 	}
-	return time.Duration(status.Details.RetryAfterSeconds) * time.Second
+	return min(max(time.Duration(status.Details.RetryAfterSeconds)*time.Second, 0), maxRetryAfter)
 }
 
 // describe says what the API server answered without what is in objects.

@@ -90,7 +90,7 @@ func (l *limits) of(route string, op *operation) []limit {
 		kinds = append(kinds, limit{counted{route, "", "maxDeletes"}, l.deletes})
 	}
 	if l.perObject.per > 0 && op.verb != verbEvent { // each makes an object of its own
-		kinds = append(kinds, limit{counted{route, op.target.String(), "maxPerObject"}, l.perObject})
+		kinds = append(kinds, limit{counted{route, op.target.object(), "maxPerObject"}, l.perObject})
 	}
 	return kinds
 }

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -15,6 +16,10 @@ import (
 
 // parseObject reads the object of an apply or create. One to apply that does not say which it is, is the delta's.
 func (o *operation) parseObject(place string, raw json.RawMessage) error {
+	raw, err := plain(raw)
+	if err != nil {
+		return fmt.Errorf("%s: is no JSON", place)
+	}
 	all, err := members(place, raw)
 	if err != nil {
 		return err
@@ -152,6 +157,38 @@ func (n *note) parse(place string, raw json.RawMessage) error {
 		n.text = n.text[:len(n.text)-size]
 	}
 	return nil
+}
+
+// plain writes JSON in a way that is YAML, too, which the API server reads apply as: without white space, without surrogates, and without
+// characters in strings that mean something else there, or a mistake.
+func plain(raw json.RawMessage) (json.RawMessage, error) {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	var out []byte // nil: text is good as it is
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRune(text[i:])
+		if 0x7f <= r && r <= 0x9f || r == 0xfeff || r == 0xfffe || r == 0xffff {
+			if out == nil {
+				out = append(make([]byte, 0, len(text)+64), text[:i]...)
+			}
+			out = fmt.Appendf(out, `\u%04x`, r)
+		} else if out != nil {
+			out = append(out, text[i:i+size]...)
+		}
+		i += size
+	}
+	if out == nil {
+		out = text
+	}
+	return out, nil
 }
 
 // The rest reads JSON by its exact keys, and says where something is wrong.

@@ -1,0 +1,172 @@
+package kubernetes_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// others says what there is outside of what the sinks of a test may write: the namespaces, all of another one, and the Secrets of its own.
+func (c *cluster) others(namespace string) string {
+	c.t.Helper()
+	var all []string
+	add := func(resource, namespace string) {
+		list, err := c.Dynamic().Resource(kinds[resource].GroupVersionResource).Namespace(namespace).List(c.t.Context(), metav1.ListOptions{})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			version := o.GetResourceVersion()
+			if resource == "v1/namespaces" && o.GetName() != namespace {
+				version = "" // of the others somebody else may change something
+			}
+			all = append(all, strings.Join([]string{resource, o.GetNamespace(), o.GetName(), version}, " "))
+		}
+	}
+	add("v1/namespaces", "")
+	for _, resource := range []string{"v1/configmaps", "v1/secrets", "v1/pods", "apps/v1/deployments", "events.k8s.io/v1/events"} {
+		add(resource, namespace)
+	}
+	add("v1/secrets", c.ns)
+	return strings.Join(all, "\n")
+}
+
+// TestHostileData: whatever an event says, and however it says it, nothing is written but what is granted. What it does within that is the
+// API server's business; here it is asked for real.
+func TestHostileData(t *testing.T) {
+	k := start(t)
+	other := k.Namespace(t)
+	o := k.configMap("a")
+	k.apply(deployment)
+	k.apply(`{apiVersion: v1, kind: Secret, metadata: {name: s}, data: {k: dg==}}`)
+	k.Apply(t, other, `{apiVersion: v1, kind: ConfigMap, metadata: {name: victim}, data: {k: v}}`)
+	k.Apply(t, other, `{apiVersion: v1, kind: Secret, metadata: {name: victim}, data: {k: dg==}}`)
+	sink := k.open(`
+allow:
+  - {resource: v1/configmaps, namespaces: [$ns], verbs: [apply, create, merge, json, delete, event]}
+  - {resource: v1/namespaces, namespaces: [$ns], verbs: [apply, create, merge, json, delete]}
+  - {resource: apps/v1/deployments, subresources: [scale], namespaces: [$ns], verbs: [merge, json]}
+`)
+	const cm = `"apiVersion":"v1","kind":"ConfigMap"`
+	deep := strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000)
+	before := k.others(other)
+	for name, data := range map[string]string{
+		// Who reads which of two keys.
+		"metadata twice":      `{"create":{` + cm + `,"metadata":{"name":"victim","namespace":"$other"},"metadata":{"name":"x","namespace":"$ns"}}}`,
+		"metadata twice, new": `{"create":{` + cm + `,"metadata":{"name":"x","namespace":"$ns"},"metadata":{"name":"new","namespace":"$other"}}}`,
+		"namespace twice":     `{"apply":{` + cm + `,"metadata":{"name":"victim","namespace":"$other","namespace":"$ns"},"data":{"k":"w"}}}`,
+		"kind twice":          `{"create":{"apiVersion":"v1","kind":"Secret","kind":"ConfigMap","metadata":{"name":"x","namespace":"$ns"}}}`,
+		"kind twice, last":    `{"create":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","namespace":"$ns"},"kind":"Secret"}}`,
+		"name twice":          `{"create":{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"$other-new","name":"$ns"}}}`,
+		"target twice":        `{"delete":{},"target":{"resource":"v1/configmaps","namespace":"$ns","name":"x"},"target":{"resource":"v1/configmaps","namespace":"$other","name":"victim"}}`,
+		"verb twice":          `{"delete":{},"delete":{},"target":{"resource":"v1/secrets","namespace":"$other","name":"victim"}}`,
+		"another case":        `{"create":{` + cm + `,"Metadata":{"name":"victim","namespace":"$other"},"metadata":{"name":"x","namespace":"$ns"}}}`,
+		"case of a name":      `{"create":{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"$ns","Name":"$other-new"}}}`,
+		"YAML's merge key":    `{"apply":{` + cm + `,"metadata":{"name":"x","namespace":"$ns","<<":{"namespace":"$other","name":"victim"}}}}`,
+		"YAML's alias":        `{"apply":{` + cm + `,"metadata":{"name":"x","namespace":"$ns"},"data":{"*a":"&a","k":"!!binary dg=="}}}`,
+		// Ways out of a path.
+		"name with a path":       `{"merge":{},"target":{"resource":"v1/configmaps","namespace":"$ns","name":"../../$other/configmaps/victim"}}`,
+		"escaped path":           `{"merge":{"data":{"k":"w"}},"target":{"resource":"v1/configmaps","namespace":"$ns","name":"..%2f..%2f$other%2fconfigmaps%2fvictim"}}`,
+		"query":                  `{"delete":{},"target":{"resource":"v1/configmaps","namespace":"$ns","name":"x?a=b#c"}}`,
+		"line end":               `{"delete":{},"target":{"resource":"v1/configmaps","namespace":"$ns","name":"x\r\nHost: y\u0000"}}`,
+		"no name":                `{"delete":{},"target":{"resource":"v1/configmaps","namespace":"$ns","name":""}}`,
+		"dots":                   `{"delete":{},"target":{"resource":"v1/configmaps","namespace":"$ns","name":"."}}`,
+		"namespace with a path":  `{"delete":{},"target":{"resource":"v1/configmaps","namespace":"$ns/../$other","name":"victim"}}`,
+		"resource with a path":   `{"delete":{},"target":{"resource":"v1/namespaces/$other/configmaps","name":"victim"}}`,
+		"version with dots":      `{"merge":{},"target":{"resource":"apps/../deployments","namespace":"$ns","name":"web"},"subresource":"scale"}`,
+		"apiVersion with a path": `{"create":{"apiVersion":"v1/namespaces/$other","kind":"Secret","metadata":{"name":"x","namespace":"$ns"}}}`,
+		"apiVersion of dots":     `{"create":{"apiVersion":"..","kind":"ConfigMap","metadata":{"name":"x","namespace":"$other"}}}`,
+		"apiVersion of a group":  `{"create":{"apiVersion":"apps/..","kind":"Secret","metadata":{"name":"x","namespace":"$ns"}}}`,
+		"subresource as path":    `{"merge":{},"subresource":"scale/../../..","target":{"resource":"apps/v1/deployments","namespace":"$ns","name":"web"}}`,
+		"subresource as name":    `{"merge":{},"target":{"resource":"v1/configmaps","namespace":"$ns","name":"a/status"}}`,
+		// Other places, kinds and subresources.
+		"another namespace":           `{"apply":{` + cm + `,"metadata":{"name":"victim","namespace":"$other"},"data":{"k":"w"}}}`,
+		"merge of a namespace":        `{"merge":{"metadata":{"namespace":"$other","name":"victim"},"data":{"k":"w"}}}`,
+		"patch of a namespace":        `{"json":[{"op":"replace","path":"/metadata/namespace","value":"$other"},{"op":"replace","path":"/metadata/name","value":"victim"}]}`,
+		"patch of a kind":             `{"json":[{"op":"replace","path":"/kind","value":"Secret"}]}`,
+		"Namespace within another":    `{"delete":{},"target":{"resource":"v1/namespaces","namespace":"$ns","name":"$other"}}`,
+		"Namespace of another":        `{"merge":{"metadata":{"labels":{"x":"y"}}},"target":{"resource":"v1/namespaces","namespace":"$other","name":"$ns"}}`,
+		"no namespace":                `{"delete":{},"target":{"resource":"v1/configmaps","name":"victim"}}`,
+		"capitals":                    `{"delete":{},"target":{"resource":"v1/ConfigMaps","namespace":"$other","name":"victim"}}`,
+		"singular":                    `{"delete":{},"target":{"resource":"v1/configmap","namespace":"$ns","name":"a"}}`,
+		"kind for a resource":         `{"create":{"apiVersion":"v1","kind":"configmaps","metadata":{"name":"x","namespace":"$ns"}}}`,
+		"a List":                      `{"create":{"apiVersion":"v1","kind":"List","metadata":{"name":"x","namespace":"$ns"},"items":[{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x","namespace":"$ns"}}]}}`,
+		"a ConfigMapList":             `{"create":{"apiVersion":"v1","kind":"ConfigMapList","metadata":{"name":"x","namespace":"$ns"},"items":[]}}`,
+		"kind of a subresource":       `{"create":{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"x","namespace":"$ns"}}}`,
+		"status":                      `{"merge":{"status":{"replicas":7}},"subresource":"status","target":{"resource":"apps/v1/deployments","namespace":"$ns","name":"web"}}`,
+		"the object of a subresource": `{"merge":{"spec":{"replicas":7}},"target":{"resource":"apps/v1/deployments","namespace":"$ns","name":"web"}}`,
+		"finalize":                    `{"merge":{},"subresource":"finalize","target":{"resource":"v1/namespaces","name":"$ns"}}`,
+		"generateName":                `{"create":{` + cm + `,"metadata":{"name":"x","generateName":"y","namespace":"$other"}}}`,
+		"generateName alone":          `{"apply":{` + cm + `,"metadata":{"generateName":"y","namespace":"$other"}}}`,
+		"Event about another":         `{"event":{"reason":"R"},"target":{"resource":"v1/configmaps","namespace":"$other","name":"victim"}}`,
+		"Event about a Secret":        `{"event":{"reason":"R"},"target":{"resource":"v1/secrets","namespace":"$ns","name":"s"}}`,
+		"Secret by uid":               `{"merge":{"data":{"k":"dw=="}},"target":{"resource":"v1/secrets","namespace":"$ns","name":"s","uid":"\",\"x\":\""}}`,
+		"a good one, then a bad one":  `[{"merge":{"data":{"k":"w"}}},{"delete":{},"target":{"resource":"v1/secrets","namespace":"$ns","name":"s"}}]`,
+		// Size and form.
+		"deep":       `{"merge":{"data":` + deep + `}}`,
+		"too deep":   `{"merge":{"data":` + deep[:len(deep)/2] + deep + strings.Repeat("}", 9000) + `}}`,
+		"huge":       `{"merge":{"data":{"k":"` + strings.Repeat("x", 4<<20) + `"}}}`,
+		"no JSON":    `{"delete":{}`,
+		"two values": `{"delete":{}}{"delete":{}}`,
+		"a number":   `7`,
+		"nothing":    ``,
+	} {
+		t.Run(name, func(t *testing.T) {
+			data = strings.ReplaceAll(data, "$other", other)
+			err := write(t, sink, k.eventOf("v1/configmaps", o, data))
+			if now := k.others(other); now != before {
+				t.Errorf("it has written (%v): there is now\n%s\nbefore\n%s", err, now, before)
+			}
+			want := "rejected"
+			if name == "query" || name == "line end" { // there is no object of that name: it is deleted
+				want = "delivered"
+			}
+			if kind := kindOf(err); kind != want && name != "YAML's alias" {
+				t.Errorf("it is %s: %v", kind, err)
+			}
+			if err != nil && len(err.Error()) > 1000 {
+				t.Errorf("the error has %d bytes", len(err.Error()))
+			}
+		})
+	}
+	if now := k.get("v1/configmaps", "a"); now.GetResourceVersion() != o.GetResourceVersion() {
+		t.Errorf("the object itself was written: %v", now.Object)
+	}
+	// What is meant for the object of a delta is granted where that object is.
+	victim := k.find("v1/configmaps", other, "victim")
+	for _, data := range []string{`{"merge":{}}`, `{"delete":{}}`, `{"apply":{"data":{"k":"w"}}}`, `{"event":{"reason":"R"}}`} {
+		if err := write(t, sink, k.eventOf("v1/configmaps", victim, data)); kindOf(err) != "rejected" || !strings.Contains(err.Error(), "in namespace") {
+			t.Errorf("%s is %s: %v", data, kindOf(err), err)
+		}
+	}
+	if k.others(other) != before {
+		t.Error("the other namespace was written to")
+	}
+}
+
+// TestText: what is in strings arrives as it is, also where JSON writes it in another way than YAML, which apply is read as.
+func TestText(t *testing.T) {
+	k := start(t)
+	o := k.configMap("a")
+	sink := k.open(all)
+	const text = `"\ud83d\ude00 \u00e9 \/ \\ \" \n\t\u0001\u007f\u0085\u2028 : # - {x} & *a !!int 012 <<"`
+	for i, data := range []string{`{"apply":{"data":{"x":%s}}}`, `{"merge":{"data":{"x":%s}}}`, `{"json":[{"op":"add","path":"/data/x","value":%s}]}`} {
+		if err := write(t, sink, k.eventOf("v1/configmaps", o, fmt.Sprintf(data, text))); err != nil {
+			t.Error(err)
+		}
+		const want = "\U0001f600 é / \\ \" \n\t\u0001\u007f\u0085\u2028 : # - {x} & *a !!int 012 <<"
+		got, _, _ := nested(k.get("v1/configmaps", "a"), "data", "x")
+		if got != want {
+			t.Errorf("%d: it is %q, want %q", i, got, want)
+		}
+		k.patch("v1/configmaps", k.ns, "a", `{"data":{"x":null}}`)
+	}
+}
+
+func nested(o *unstructured.Unstructured, path ...string) (string, bool, error) {
+	return unstructured.NestedString(o.Object, path...)
+}
