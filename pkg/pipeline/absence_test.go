@@ -61,17 +61,23 @@ func TestGone(t *testing.T) {
 	})
 }
 
-// TestGoneLate: what was due while the router was down is told late.
+// TestGoneLate: what was due while the router was down is told late, but only when what happened meanwhile was seen.
 func TestGoneLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyDisk{disk: disk{}}, &sink{}
+		caughtUp := make(chan struct{})
 		r := pipeline.Route{Name: "r", Ops: []event.Op{event.Deleted}, Handler: flags, Sinks: to(s), Gone: time.Hour, When: pipeline.When{Resource: resourceOf}}
 		life(t, d, r, func(b *bench) {
-			b.admit(lampDelta(t, event.Deleted, "a", 1, true))
+			b.admit(lampDelta(t, event.Deleted, "a", 1, true), lampDelta(t, event.Deleted, "b", 2, true))
 			d.cut(b)
 		})
 		pass(2 * time.Hour)
-		life(t, d, r, func(*bench) {
+		r.When.CaughtUp = caughtUp
+		life(t, d, r, func(b *bench) {
+			pass(time.Minute)
+			expectData(t, s)
+			b.admit(lampDelta(t, event.Added, "b", 3, true))
+			close(caughtUp)
 			pass(time.Second)
 			expectData(t, s, "deleted a@1 late")
 		})

@@ -125,6 +125,30 @@ func TestAbsencesWallClock(t *testing.T) {
 	}
 }
 
+// TestAbsencesClockBack: where the wall clock has gone back between two lives, nothing waits for longer than it has to from the start on.
+func TestAbsencesClockBack(t *testing.T) {
+	clock := timer.NewFake(start)
+	d := &event.Delta{Source: "pods", Op: event.Deleted, Old: object(t, "a", "1", 1)}
+	s := rules.NewAbsences(2*time.Minute, timer.NewWheel(clock), func(*rules.Absence) {})
+	s.Hold(d, "", start)
+	records := s.Dirty(start, func(*event.Delta) []byte { return nil })
+	back := timer.NewFake(start.Add(-time.Hour))
+	var told *event.Delta
+	var again *rules.Absences
+	again = rules.NewAbsences(2*time.Minute, timer.NewWheel(back), func(a *rules.Absence) { told = again.Fire(a, back.Now()) })
+	if err := again.Restore(records[0], func([]byte) (*event.Delta, error) { return d, nil }, back.Now()); err != nil {
+		t.Fatal(err)
+	}
+	back.Advance(start.Add(-time.Hour + 2*time.Minute - 1))
+	if told != nil {
+		t.Error("told early")
+	}
+	back.Advance(start.Add(-time.Hour + 2*time.Minute))
+	if told == nil || told.Late {
+		t.Errorf("told %v", told)
+	}
+}
+
 // TestLimitWallClock: likewise of what a limit has let through.
 func TestLimitWallClock(t *testing.T) {
 	for _, jump := range []time.Duration{-30 * time.Second, 0, 48 * time.Hour} {
