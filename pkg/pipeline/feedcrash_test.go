@@ -1,0 +1,352 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/pkg/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// fedWorld is what outlives a router whose routes feed each other: what happened, the disk, and the sinks.
+//
+//	a ──► b ──► d ──► y
+//	 \     └──► x    ↗
+//	  └──► c ──► d ─┘
+//
+// The sinks of x and y take nothing before the last life of the router, which does not crash: until then these two owe all that they were
+// ever given.
+type fedWorld struct {
+	t       *testing.T
+	luck    *chance
+	p       fedPlan
+	disk    *flakyDisk
+	sent    []*event.Delta
+	written int // how many of sent the disk knows of
+	opened  atomic.Bool
+	sinks   map[string]*sink // of x and y, exact; and of a and d, which may get something again after a crash
+
+	b         *bench
+	cutting   sync.Mutex   // as the cut locks of the sources
+	admitting sync.RWMutex // held alone while routes are exchanged
+	committed int
+	version   int
+	wrong     error
+}
+
+type fedPlan struct {
+	seed     uint64
+	lives    []fedLife
+	workers  int
+	batch    int
+	inFlight int64
+	tight    bool // x and y have little room
+}
+
+// fedLife is one life of the router: what is sent, how many cuts are written before it crashes, and how often it is reloaded.
+type fedLife struct{ deltas, cuts, reloads int }
+
+func (w *fedWorld) routes() []pipeline.Route {
+	w.version++
+	version := strconv.Itoa(w.version)
+	keyed := func(_ context.Context, d *event.Delta) (string, error) { return d.Object().ResourceVersion()[:1], nil }
+	second := filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.Event.Type == "a1", nil })
+	room := func(r pipeline.Route) pipeline.Route {
+		r.Capacity, r.Disk = 4, 1<<30
+		if w.p.tight {
+			r.Disk = 0
+		}
+		return r
+	}
+	routes := []pipeline.Route{
+		{Name: "a", Handler: w.troubled(emits("a", 2)), Capacity: 3, Disk: 1 << 30, Overflow: pipeline.Block, Sinks: append(feeds("b", "c"), out("a", w.sinks["a"]))},
+		{Name: "b", Fed: true, Capacity: 2, Disk: 1 << 20, Sinks: feeds("d", "x")},
+		{Name: "c", Fed: true, Handler: w.troubled(emits("c", 1)), Key: keyed, Capacity: 3, Filter: second, Sinks: feeds("d")},
+		{Name: "d", Fed: true, Capacity: 5, Sinks: append(feeds("y"), out("d", w.sinks["d"]))},
+		room(fedTo("x", out("x", w.sinks["x"]))),
+		room(fedTo("y", out("y", w.sinks["y"]))),
+	}
+	for i := range routes {
+		r := &routes[i]
+		r.Version, r.Sources, r.Ops = version, []string{"pods"}, event.Ops()
+		r.Batch, r.Concurrency = pipeline.Batch{Size: w.p.batch}, w.p.workers
+		r.Retry = pipeline.Retry{Attempts: 1000, Backoff: time.Millisecond, Max: 5 * time.Millisecond}
+		turn := w.luck.upTo(len(r.Sinks))
+		r.Sinks = append(r.Sinks[turn:], r.Sinks[:turn]...)
+	}
+	return routes
+}
+
+// troubled makes a handler say retry at times.
+func (w *fedWorld) troubled(h handler) handler {
+	return func(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+		results, err := h(ctx, batch)
+		for i := range results {
+			if w.luck.in(10) {
+				results[i] = plugins.Result{Verdict: plugins.Retry, Err: errDown}
+			}
+		}
+		return results, err
+	}
+}
+
+// begin starts the router with what is on disk.
+func (w *fedWorld) begin() {
+	w.t.Helper()
+	routes := w.routes()
+	w.b = openAs(w.t, pipeline.Config{Store: w.disk, InFlight: w.p.inFlight}, routes...)
+	for _, r := range routes {
+		owed := w.disk.owed(r.Name)
+		if err := w.b.Restore(r.Name, owed, w.disk.debt(r.Name)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.committed = w.written
+	w.b.Start(w.t.Context())
+}
+
+// admit puts through what the disk does not know of, and then what is new.
+func (w *fedWorld) admit(n int) {
+	for range n {
+		v := len(w.sent) + 1
+		w.sent = append(w.sent, delta(w.t, event.Updated, fmt.Sprint("x", v%4), v, v+1))
+	}
+	for _, d := range w.sent[w.committed:] {
+		w.admitting.RLock()
+		commit, err := w.b.Admit(w.t.Context(), d)
+		if err != nil { // it was closed meanwhile
+			w.admitting.RUnlock()
+			return
+		}
+		w.cutting.Lock()
+		commit()
+		w.committed++
+		w.cutting.Unlock()
+		w.admitting.RUnlock()
+		if w.luck.in(3) {
+			time.Sleep(time.Duration(w.luck.upTo(4)) * time.Millisecond)
+		}
+	}
+}
+
+// cut writes the disk, whatever the routes are at.
+func (w *fedWorld) cut() {
+	w.cutting.Lock()
+	cuts, committed := w.b.Dirty(), w.committed
+	w.cutting.Unlock()
+	w.disk.mu.Lock()
+	w.disk.write(w.t, cuts)
+	w.disk.mu.Unlock()
+	w.written = committed
+	if !w.opened.Load() && w.wrong == nil {
+		w.wrong = w.conserved()
+	}
+	w.b.Saved(w.disk.weigh)
+}
+
+// conserved checks that what the disk has is right if the router crashes now: all that x and y are to get of what the disk knows is owed in
+// one place, by these or by one that is on the way to them.
+func (w *fedWorld) conserved() (wrong error) {
+	owed := map[string]int{}
+	for route, entries := range w.disk.disk {
+		for _, o := range entries {
+			way, key := "", " "+o.Delta.Key().Name+"@"+o.Delta.Object().ResourceVersion()
+			if o.Delta.Event != nil {
+				way = o.Delta.Event.Type
+			}
+			for _, to := range map[string][][2]string{
+				"a": {{"to b", "x a0"}, {"to b", "x a1"}, {"to b", "y a0"}, {"to b", "y a1"}, {"to c", "y a1 c0"}},
+				"b": {{"to x", "x " + way}, {"to d", "y " + way}}, "c": {{"to d", "y " + way + " c0"}}, "d": {{"to y", "y " + way}},
+				"x": {{"", "x " + way}}, "y": {{"", "y " + way}},
+			}[route] {
+				if to[0] == "" || !slices.Contains(o.Closed, to[0]) {
+					owed[to[1]+key]++
+				}
+			}
+		}
+	}
+	for _, d := range w.sent[:w.written] {
+		for _, way := range []string{"x a0", "x a1", "y a0", "y a1", "y a1 c0"} {
+			what := way + " " + d.Key().Name + "@" + d.Object().ResourceVersion()
+			if owed[what] != 1 {
+				wrong = errors.Join(wrong, fmt.Errorf("a cut has %q %d times", what, owed[what]))
+			}
+		}
+	}
+	return wrong
+}
+
+func (w *fedWorld) reload() {
+	change, err := w.b.Prepare(w.routes())
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	end := w.b.Yield()
+	w.admitting.Lock()
+	change.Swap()
+	w.admitting.Unlock()
+	end()
+	change.Finish(w.t.Context())
+}
+
+// live is one life. It ends abruptly: what was written last is all that is left.
+func (w *fedWorld) live(l fedLife) {
+	w.begin()
+	var done sync.WaitGroup
+	done.Go(func() { w.admit(l.deltas) })
+	done.Go(func() {
+		for range l.reloads {
+			time.Sleep(time.Duration(w.luck.upTo(20)) * time.Millisecond)
+			w.reload()
+		}
+	})
+	for range l.cuts {
+		if w.luck.in(4) {
+			time.Sleep(time.Duration(w.luck.upTo(4)) * time.Millisecond)
+		}
+		w.cut()
+	}
+	if err := w.b.Close(w.t.Context()); err != nil {
+		w.t.Error(err)
+	}
+	done.Wait()
+}
+
+// finish delivers everything.
+func (w *fedWorld) finish() (wrong error) {
+	w.opened.Store(true)
+	w.begin()
+	w.admit(0)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Hour)
+	defer cancel()
+	stop := make(chan struct{})
+	var cutter sync.WaitGroup
+	cutter.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Second):
+				w.cut()
+			}
+		}
+	})
+	wrong = errors.Join(w.wrong, w.b.Settle(ctx), w.b.Drain(ctx))
+	close(stop)
+	cutter.Wait()
+	w.cut()
+	for route, owed := range w.disk.disk {
+		if len(owed) > 0 {
+			wrong = errors.Join(wrong, fmt.Errorf("on disk %s owes %d deltas", route, len(owed)))
+		}
+	}
+	for _, exact := range []string{"x", "y"} {
+		wrong = errors.Join(wrong, w.exactly(exact))
+	}
+	for _, name := range []string{"a", "d"} {
+		if got, want := w.atLeast(name), w.wanted(name); !maps.Equal(got, want) {
+			wrong = errors.Join(wrong, fmt.Errorf("%s took %d different events of %d", name, len(got), len(want)))
+		}
+	}
+	return wrong
+}
+
+// wanted lists the events that a sink has to get.
+func (w *fedWorld) wanted(name string) map[string]bool {
+	ways := map[string][]string{"a": {"a0", "a1"}, "x": {"a0", "a1"}, "d": {"a0", "a1", "a1 c0"}, "y": {"a0", "a1", "a1 c0"}}[name]
+	want := map[string]bool{}
+	for _, d := range w.sent {
+		for _, way := range ways {
+			want[fmt.Sprint(way, " ", d.Key().Name, "@", d.Object().ResourceVersion())] = true
+		}
+	}
+	return want
+}
+
+func (w *fedWorld) atLeast(name string) map[string]bool {
+	got := map[string]bool{}
+	for _, e := range w.sinks[name].types() {
+		got[e] = true
+	}
+	return got
+}
+
+// exactly checks that what came to a sink came once, and in the order of each way and object.
+func (w *fedWorld) exactly(name string) (wrong error) {
+	got, last := map[string]bool{}, map[string]int{}
+	for _, e := range w.sinks[name].events {
+		way := e.Type + " " + e.Of.Key().Name
+		version, err := strconv.Atoi(e.K8sResourceVersion)
+		what := fmt.Sprint(way, "@", version)
+		if got[what] {
+			wrong = errors.Join(wrong, fmt.Errorf("%s was given %s twice", name, what))
+		} else if version <= last[way] && name == "x" { // y gets what c orders by another key
+			wrong = errors.Join(wrong, fmt.Errorf("%s was given %s after version %d", name, what, last[way]))
+		}
+		wrong = errors.Join(wrong, err)
+		got[what] = true
+		last[way] = max(last[way], version)
+	}
+	if want := w.wanted(name); !maps.Equal(got, want) {
+		wrong = errors.Join(wrong, fmt.Errorf("%s was given %d events of %d", name, len(got), len(want)))
+	}
+	return wrong
+}
+
+func (p fedPlan) run(t *testing.T) (wrong error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &fedWorld{t: t, p: p, luck: &chance{r: rand.New(rand.NewPCG(p.seed, 1))}, disk: &flakyDisk{disk: disk{}}}
+		w.disk.before = func() {}
+		shut := func(event.Event) error {
+			if w.opened.Load() {
+				return nil
+			}
+			return errDown
+		}
+		w.sinks = map[string]*sink{
+			"a": {refuse: w.luck.refuse}, "d": {before: w.luck.sleep(10 * time.Millisecond)}, "x": {refuse: shut}, "y": {refuse: shut},
+		}
+		for _, l := range p.lives {
+			w.live(l)
+		}
+		wrong = w.finish()
+	})
+	return wrong
+}
+
+// TestFedExactlyOnceInACrash: whenever the disk is written and the router crashes, and whatever is reloaded meanwhile, what one route gave
+// to another is neither lost nor given again: along a chain, along two ways, to routes that have no room and to some that spill.
+func TestFedExactlyOnceInACrash(t *testing.T) {
+	life := rapid.Custom(func(rt *rapid.T) fedLife {
+		return fedLife{
+			deltas: rapid.IntRange(0, 30).Draw(rt, "deltas"), cuts: rapid.IntRange(0, 150).Draw(rt, "cuts"),
+			reloads: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(rt, "reloads"),
+		}
+	})
+	rapid.Check(t, func(rt *rapid.T) {
+		p := fedPlan{
+			seed: rapid.Uint64().Draw(rt, "seed"), lives: rapid.SliceOfN(life, 1, 5).Draw(rt, "lives"),
+			workers: rapid.IntRange(1, 3).Draw(rt, "workers"), batch: rapid.IntRange(1, 4).Draw(rt, "batch"),
+			inFlight: rapid.SampledFrom([]int64{2 * entryBytes, 1 << 20}).Draw(rt, "in flight"), tight: rapid.Bool().Draw(rt, "tight"),
+		}
+		if err := p.run(t); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
