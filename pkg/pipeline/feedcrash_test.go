@@ -41,8 +41,8 @@ type fedWorld struct {
 	sinks   map[string]*sink // of x and y, exact; and of a and d, which may get something again after a crash
 
 	b         *bench
-	cutting   sync.Mutex   // as the cut locks of the sources
-	admitting sync.RWMutex // held alone while routes are exchanged
+	cutting   sync.Mutex    // as the cut locks of the sources
+	admitting chan struct{} // full while a delta is between Admit and its commit, or routes are exchanged
 	committed int
 	version   int
 	wrong     error
@@ -64,7 +64,6 @@ func (w *fedWorld) routes() []pipeline.Route {
 	w.version++
 	version := strconv.Itoa(w.version)
 	keyed := func(_ context.Context, d *event.Delta) (string, error) { return d.Object().ResourceVersion()[:1], nil }
-	second := filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.Event.Type == "a1", nil })
 	room := func(r pipeline.Route) pipeline.Route {
 		r.Capacity, r.Disk = 4, 1<<30
 		if w.p.tight {
@@ -75,20 +74,30 @@ func (w *fedWorld) routes() []pipeline.Route {
 	routes := []pipeline.Route{
 		{Name: "a", Handler: w.troubled(emits("a", 2)), Capacity: 3, Disk: 1 << 30, Overflow: pipeline.Block, Sinks: append(feeds("b", "c"), out("a", w.sinks["a"]))},
 		{Name: "b", Fed: true, Capacity: 2, Disk: 1 << 20, Sinks: feeds("d", "x")},
-		{Name: "c", Fed: true, Handler: w.troubled(emits("c", 1)), Key: keyed, Capacity: 3, Filter: second, Sinks: feeds("d")},
+		{Name: "c", Fed: true, Handler: w.troubled(emits("c", 1)), Key: keyed, Capacity: 3, Sinks: feeds("d")},
 		{Name: "d", Fed: true, Capacity: 5, Sinks: append(feeds("y"), out("d", w.sinks["d"]))},
 		room(fedTo("x", out("x", w.sinks["x"]))),
 		room(fedTo("y", out("y", w.sinks["y"]))),
 	}
 	for i := range routes {
 		r := &routes[i]
-		r.Version, r.Sources, r.Ops = version, []string{"pods"}, event.Ops()
+		r.Version, r.Sources, r.Ops, r.Filter = version, []string{"pods"}, event.Ops(), w.filter(r.Name)
 		r.Batch, r.Concurrency = pipeline.Batch{Size: w.p.batch}, w.p.workers
 		r.Retry = pipeline.Retry{Attempts: 1000, Backoff: time.Millisecond, Max: 5 * time.Millisecond}
 		turn := w.luck.upTo(len(r.Sinks))
 		r.Sinks = append(r.Sinks[turn:], r.Sinks[:turn]...)
 	}
 	return routes
+}
+
+// filter makes the filter of a route. It takes its time, so that much can happen between the question and the answer.
+func (w *fedWorld) filter(route string) filters.Func {
+	return func(_ context.Context, d *event.Delta) (bool, error) {
+		if w.luck.in(8) {
+			time.Sleep(time.Duration(w.luck.upTo(3)) * time.Millisecond)
+		}
+		return route != "c" || d.Event.Type == "a1", nil
+	}
 }
 
 // troubled makes a handler say retry at times.
@@ -126,17 +135,17 @@ func (w *fedWorld) admit(n int) {
 		w.sent = append(w.sent, delta(w.t, event.Updated, fmt.Sprint("x", v%4), v, v+1))
 	}
 	for _, d := range w.sent[w.committed:] {
-		w.admitting.RLock()
+		w.admitting <- struct{}{}
 		commit, err := w.b.Admit(w.t.Context(), d)
 		if err != nil { // it was closed meanwhile
-			w.admitting.RUnlock()
+			<-w.admitting
 			return
 		}
 		w.cutting.Lock()
 		commit()
 		w.committed++
 		w.cutting.Unlock()
-		w.admitting.RUnlock()
+		<-w.admitting
 		if w.luck.in(3) {
 			time.Sleep(time.Duration(w.luck.upTo(4)) * time.Millisecond)
 		}
@@ -197,9 +206,9 @@ func (w *fedWorld) reload() {
 		return
 	}
 	end := w.b.Yield()
-	w.admitting.Lock()
+	w.admitting <- struct{}{}
 	change.Swap()
-	w.admitting.Unlock()
+	<-w.admitting
 	end()
 	change.Finish(w.t.Context())
 }
@@ -209,6 +218,8 @@ func (w *fedWorld) live(l fedLife) {
 	w.begin()
 	var done sync.WaitGroup
 	done.Go(func() { w.admit(l.deltas) })
+	closed := make(chan struct{})
+	done.Go(func() { w.look(closed) })
 	done.Go(func() {
 		for range l.reloads {
 			time.Sleep(time.Duration(w.luck.upTo(20)) * time.Millisecond)
@@ -224,7 +235,23 @@ func (w *fedWorld) live(l fedLife) {
 	if err := w.b.Close(w.t.Context()); err != nil {
 		w.t.Error(err)
 	}
+	close(closed)
 	done.Wait()
+}
+
+// look asks the routes how they are, over and over, so that they wait for each other.
+func (w *fedWorld) look(until <-chan struct{}) {
+	for n := 0; ; n++ {
+		select {
+		case <-until:
+			return
+		default:
+			w.b.Status()
+		}
+		if n%50 == 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
 }
 
 // finish delivers everything.
@@ -311,7 +338,7 @@ func (w *fedWorld) exactly(name string) (wrong error) {
 func (p fedPlan) run(t *testing.T) (wrong error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &fedWorld{t: t, p: p, luck: &chance{r: rand.New(rand.NewPCG(p.seed, 1))}, disk: &flakyDisk{disk: disk{}}}
+		w := &fedWorld{t: t, p: p, luck: &chance{r: rand.New(rand.NewPCG(p.seed, 1))}, disk: &flakyDisk{disk: disk{}}, admitting: make(chan struct{}, 1)}
 		w.disk.before = func() {}
 		shut := func(event.Event) error {
 			if w.opened.Load() {
