@@ -124,6 +124,12 @@ func (l *ledger) routes() []pipeline.Route {
 		{Name: "every grouped spilled", Grouped: true, Joint: true, Key: keyed, Handler: handler(l.luck.joint), Capacity: 2, Disk: 1 << 20, Overflow: pipeline.Block},
 		{Name: "lossy limited", Limit: limited},
 		{Name: "lossy limited unready", Limit: limited, Ready: l.ready},
+		{Name: "every feeding", Overflow: pipeline.Block, Capacity: 2, Disk: 1 << 20, Sinks: feeds("every fed", "every fed troubled", "every fed unready", "lossy fed")},
+		{Name: "every fed", Fed: true, Capacity: 2, Deliver: pipeline.Latest},
+		{Name: "every fed troubled", Fed: true, Capacity: 1, Disk: 1 << 20, Handler: handler(l.luck.troubled), Sinks: feeds("every fed last")},
+		{Name: "every fed unready", Fed: true, Capacity: 3, Ready: l.ready, Key: keyed},
+		{Name: "every fed last", Fed: true, Disk: 3 * entryBytes},
+		{Name: "lossy fed", Fed: true, Capacity: 2, Overflow: pipeline.DropOldest},
 		{Name: "lossy quiet limited", Limit: limited, Debounce: pipeline.Debounce{Quiet: time.Second}},
 	}
 	for i := range routes {

@@ -331,3 +331,28 @@ func TestFedStandsStill(t *testing.T) {
 		}
 	})
 }
+
+// What has left one route and is owed by another is seen by whoever waits for the end, wherever it looks first.
+func TestFedDrains(t *testing.T) {
+	took := &sink{}
+	routes := []pipeline.Route{fedTo("c", out("out", took)), fedTo("b", feeds("c")...), {Name: "a", Sinks: feeds("b")}}
+	for i := range routes {
+		routes[i].Batch.Size = 1
+	}
+	b := start(t, routes...)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	const rounds = 3000
+	for i := range rounds {
+		b.admit(delta(t, event.Added, "x", 0, i+1))
+		if err := b.Settle(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(took.got()); n != i+1 {
+			t.Fatalf("nothing is owed, but %d of %d came", n, i+1)
+		}
+	}
+	for _, route := range []string{"a", "b", "c"} {
+		b.balanced(route)
+	}
+}
