@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,22 @@ func TestAnywhere(t *testing.T) {
 	}
 	if p.anywhere(func(*route) bool { looked++; return false }) || looked != 5 {
 		t.Errorf("%d looks", looked)
+	}
+}
+
+// An event counts as memory, and what is fed is not cut down, since nothing folds it.
+func TestFedSize(t *testing.T) {
+	o, err := event.ParseObject(&event.Resource{}, `{"metadata":{"name":"x"},"x":"`+strings.Repeat("x", 1000)+`"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &event.Delta{Source: "s", Op: event.Deleted, Old: o}
+	fed := event.Feed(d, &event.Event{Data: make([]byte, 5000)})
+	if size(fed)-size(d) != 5000 {
+		t.Errorf("%d and %d bytes", size(fed), size(d))
+	}
+	if shrink(d) == d || shrink(fed) != fed {
+		t.Error("what is fed is cut down, or what is not is not")
 	}
 }
 

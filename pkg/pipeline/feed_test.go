@@ -307,13 +307,14 @@ func TestFedStandsStill(t *testing.T) {
 		beside, fed := &sink{}, &sink{}
 		r := fedTo("b", out("bad", bad))
 		r.OnFailure, r.Capacity, r.Overflow = pipeline.Pause, 1, pipeline.Block
-		b := start(t, pipeline.Route{Name: "a", Sinks: append(feeds("b", "c"), out("beside", beside))}, r, fedTo("c", out("fed", fed)))
+		a := pipeline.Route{Name: "a", Sinks: append(feeds("b", "c"), out("beside", beside)), Batch: pipeline.Batch{Size: 1}}
+		b := start(t, a, r, fedTo("c", out("fed", fed)))
 		want := []string{}
 		for i := range 20 {
 			b.admit(delta(t, event.Added, fmt.Sprint("x", i), 0, i+1))
 			want = append(want, fmt.Sprintf("added x%d@%d", i, i+1))
 		}
-		pass(time.Minute)
+		pass(3 * time.Second) // one worker, and it waits for b once
 		got, there := beside.got(), fed.got()
 		slices.Sort(got)
 		slices.Sort(there)
@@ -355,4 +356,62 @@ func TestFedDrains(t *testing.T) {
 	for _, route := range []string{"a", "b", "c"} {
 		b.balanced(route)
 	}
+}
+
+// While the one that it feeds has no room, a route takes nothing up that can still be folded.
+func TestFedFoldsBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held, open := gate()
+		r := fedTo("b", out("out", held))
+		r.Capacity = 1
+		b := start(t, pipeline.Route{Name: "a", Sinks: feeds("b"), Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1}}, r)
+		b.admit(delta(t, event.Added, "first", 0, 1), delta(t, event.Added, "second", 0, 2))
+		pass(2500 * time.Millisecond)
+		const n = 20
+		for round := range 3 {
+			for i := range n {
+				b.admit(delta(t, event.Updated, fmt.Sprint("x", i), 3+round, 4+round))
+			}
+			pass(100 * time.Millisecond)
+		}
+		if owed := b.Owed("a"); owed > n+3 {
+			t.Errorf("a owes %d", owed)
+		}
+		open()
+		b.drain()
+		got := held.got()
+		for i := range n {
+			if !slices.Contains(got, fmt.Sprintf("updated x%d@6", i)) {
+				t.Errorf("x%d did not come as it is now", i)
+			}
+		}
+		if len(got) > n+4 {
+			t.Errorf("got %q", got)
+		}
+		b.balanced("a")
+	})
+}
+
+// A source is not held up by a route that waits for what the same source has yet to bring, not even behind one that feeds it.
+func TestFedWaitsForItsSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		took, ready := &sink{}, make(chan struct{})
+		r := fedTo("c", out("out", took))
+		r.Ready, r.Capacity, r.Overflow = ready, 1, pipeline.Block
+		between := fedTo("b", feeds("c")...)
+		between.Capacity, between.Overflow = 1, pipeline.Block
+		b := start(t, pipeline.Route{Name: "a", Sinks: feeds("b"), Overflow: pipeline.Block, Capacity: 1}, between, r)
+		for i := range 10 {
+			b.admit(delta(t, event.Added, fmt.Sprint("x", i), 0, i+1))
+		}
+		pass(time.Minute)
+		if a := b.Status(); a[0].Owed+a[1].Owed+a[2].Owed != 10 || a[2].Owed != 1 || !a[2].Waiting {
+			t.Errorf("got %+v", a)
+		}
+		close(ready)
+		b.drain()
+		if n := len(took.got()); n != 10 {
+			t.Errorf("%d came", n)
+		}
+	})
 }
