@@ -106,3 +106,26 @@ func BenchmarkDurable(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkChain measures a delta through a route that feeds another one, against two routes of which each takes it from its source: either
+// way it comes to two sinks. Each delta is of 1 KB, and the second route passes on what it is fed.
+func BenchmarkChain(b *testing.B) {
+	deltas := benchDeltas(b)
+	to := func(name string) pipeline.NamedSink { return pipeline.NamedSink{Name: name, Sink: discard{}} }
+	first, second := benchRoute(64), benchRoute(64)
+	first.Name, second.Name = "first", "second"
+	first.Sinks, second.Sinks = []pipeline.NamedSink{to("one")}, []pipeline.NamedSink{to("two")}
+	chained, fed := first, second
+	chained.Sinks, fed.Fed = append(feeds("second"), to("one")), true
+	for name, routes := range map[string][]pipeline.Route{"chain": {chained, fed}, "two-sources": {first, second}} {
+		b.Run(name, func(b *testing.B) {
+			p := start(b, routes...)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				p.admit(deltas[i%len(deltas)])
+			}
+			p.drain()
+		})
+	}
+}
