@@ -128,12 +128,8 @@ func (w *fedWorld) begin() {
 	w.b.Start(w.t.Context())
 }
 
-// admit puts through what the disk does not know of, and then what is new.
-func (w *fedWorld) admit(n int) {
-	for range n {
-		v := len(w.sent) + 1
-		w.sent = append(w.sent, delta(w.t, event.Updated, fmt.Sprint("x", v%4), v, v+1))
-	}
+// admit puts through what the disk does not know of, and what is new.
+func (w *fedWorld) admit() {
 	for _, d := range w.sent[w.committed:] {
 		w.admitting <- struct{}{}
 		commit, err := w.b.Admit(w.t.Context(), d)
@@ -216,8 +212,12 @@ func (w *fedWorld) reload() {
 // live is one life. It ends abruptly: what was written last is all that is left.
 func (w *fedWorld) live(l fedLife) {
 	w.begin()
+	for range l.deltas {
+		v := len(w.sent) + 1
+		w.sent = append(w.sent, delta(w.t, event.Updated, fmt.Sprint("x", v%4), v, v+1))
+	}
 	var done sync.WaitGroup
-	done.Go(func() { w.admit(l.deltas) })
+	done.Go(w.admit)
 	closed := make(chan struct{})
 	done.Go(func() { w.look(closed) })
 	done.Go(func() {
@@ -258,7 +258,7 @@ func (w *fedWorld) look(until <-chan struct{}) {
 func (w *fedWorld) finish() (wrong error) {
 	w.opened.Store(true)
 	w.begin()
-	w.admit(0)
+	w.admit()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Hour)
 	defer cancel()
 	stop := make(chan struct{})
