@@ -81,17 +81,30 @@ func (o *offline) entered(ctx context.Context, route *config.Route, d *event.Del
 	}
 	edge := *d
 	edge.Op = event.Entered
-	return o.limits(ctx, route, &edge, e)
+	return o.bounds(ctx, route, &edge, e)
 }
 
 // waits says what rules about time make of a delta that the route wants.
 func (o *offline) waits(ctx context.Context, route *config.Route, d *event.Delta, e *RouteExplanation) error {
 	if route.For > 0 && d.New == nil {
-		e.then("%s after %s, unless an object of that name comes back", d.Op, brief(route.For))
+		back := "an object of that name"
+		if route.Key != nil {
+			key, err := o.key(ctx, route, route.Key, d)
+			if err != nil {
+				return err
+			}
+			back += ", or of key " + key + ","
+		}
+		e.then("%s after %s, unless %s comes back", d.Op, brief(route.For), back)
 	}
 	if route.Debounce.Quiet > 0 {
 		e.then("when nothing has happened to it for %s", brief(route.Debounce.Quiet))
 	}
+	return o.bounds(ctx, route, d, e)
+}
+
+// bounds says what group a delta comes to, and what may hold it back.
+func (o *offline) bounds(ctx context.Context, route *config.Route, d *event.Delta, e *RouteExplanation) error {
 	if route.Batch.By != nil {
 		key, err := o.key(ctx, route, route.Batch.By, d)
 		if err != nil {
@@ -99,7 +112,13 @@ func (o *offline) waits(ctx context.Context, route *config.Route, d *event.Delta
 		}
 		e.then("in one batch with what comes for %s within %s, up to %d", key, brief(route.Batch.Wait), route.Batch.Size)
 	}
-	return o.limits(ctx, route, d, e)
+	if err := o.limits(ctx, route, d, e); err != nil {
+		return err
+	}
+	if route.MaxAge > 0 {
+		e.then("maxAge: if it is older than %s by then, onFailure (%s) instead", brief(route.MaxAge), route.OnFailure)
+	}
+	return nil
 }
 
 // limits says what a limit counts.
