@@ -21,6 +21,7 @@ type Config struct {
 	Path     string      `yaml:"path,required,path" doc:"The file; its folder has to be there."`
 	MaxSize  config.Size `yaml:"maxSize" default:"100Mi" min:"4Ki" doc:"How large the file may become before it is put aside under a name with the time in it, and a new one begun. A write that is larger goes into a file of its own."`
 	MaxFiles int         `yaml:"maxFiles" default:"10" min:"0" doc:"How many files that were put aside are kept; the oldest goes first. 0: nothing is put aside, the file grows."`
+	Compress string      `yaml:"compress" default:"none" enum:"none gzip zstd" doc:"How files that were put aside are compressed, beside the writing: gzip (.gz) or zstd (.zst)."`
 	Fsync    bool        `yaml:"fsync" doc:"An event counts as delivered when it is on the disk, not only in the system's memory."`
 }
 
@@ -33,16 +34,18 @@ func Factory() plugins.Factory[plugins.Sink] {
 		Example: `path: /var/log/deltarouter/events.jsonl
 maxSize: 100Mi
 maxFiles: 10
+compress: zstd
 fsync: false
 `,
 		Check: func(node config.Node) config.Problems { return node.Decode(&Config{}) },
 		Probe: probe,
-		Open: func(_ context.Context, node config.Node, env plugins.Env) (plugins.Sink, error) {
+		Open: func(ctx context.Context, node config.Node, env plugins.Env) (plugins.Sink, error) {
 			var c Config
 			if err := node.Decode(&c).Err(); err != nil {
 				return nil, err
 			}
-			return &sink{name: env.Name, lock: make(chan struct{}, 1), log: &log{cfg: c, now: time.Now}}, nil
+			l := &log{cfg: c, now: time.Now, compressor: newCompressor(ctx, c, env.Log)}
+			return &sink{name: env.Name, lock: make(chan struct{}, 1), log: l}, nil
 		},
 	}
 }
@@ -107,8 +110,9 @@ func (s *sink) undelivered(ends []int, n int, err error) []error {
 	return errs
 }
 
-// Close implements [plugins.Sink]. It waits for a write that goes on.
+// Close implements [plugins.Sink]. It waits for a write that goes on, and not for files that are compressed: that goes on another time.
 func (s *sink) Close(ctx context.Context) error {
+	s.log.compressor.close()
 	select {
 	case s.lock <- struct{}{}:
 	case <-ctx.Done():

@@ -4,11 +4,14 @@ package file_test
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,8 +20,10 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/file"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 )
 
@@ -170,4 +175,42 @@ func TestTwoSinks(t *testing.T) {
 	}
 	write(t, second, numbered(2, 1))
 	equal(t, "the file", ids(t, path), count(0, 3))
+}
+
+// TestFullDiskAtCompression: what there is no room for compressed stays as it was put aside, nothing half is left, and it is compressed once
+// there is room.
+func TestFullDiskAtCompression(t *testing.T) {
+	if !full(t) {
+		return
+	}
+	dir := t.TempDir()
+	var lines []byte
+	for _, e := range numbered(0, 2000) {
+		e.Subject = rand.Text() + rand.Text() // does not become much smaller
+		lines = append(e.AppendJSON(lines), '\n')
+	}
+	if err := os.WriteFile(filepath.Join(dir, asideName), lines, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said := make(chan string, 100)
+	s, err := file.Factory().Open(t.Context(), plugintest.Node(t, fmt.Sprintf("{path: %q, compress: zstd}", filepath.Join(dir, "events.jsonl"))),
+		plugins.Env{Name: "log", Log: slog.New(slog.NewTextHandler(lineWriter(said), nil)), Metrics: metrics.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	room(t, 20<<10)
+	write(t, s, numbered(2000, 1))
+	if got := <-said; !strings.Contains(got, "is not compressed") {
+		t.Errorf("the log says %q", got)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := names(t, dir); !slices.Equal(got, []string{asideName, "events.jsonl"}) {
+		t.Errorf("there are %v", got)
+	}
+	room(t, 1<<62)
+	write(t, open(t, fmt.Sprintf("{path: %q, compress: zstd}", filepath.Join(dir, "events.jsonl"))), numbered(2001, 1))
+	soon(t, "it to be compressed", func() bool { return compressed(t, dir, ".zst") })
+	equal(t, "all files", everything(t, dir), count(0, 2002))
 }

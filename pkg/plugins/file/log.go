@@ -8,9 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -22,10 +19,11 @@ const maxLine = 64 << 20
 
 // log is a file of lines. It belongs to one goroutine at a time.
 type log struct {
-	cfg  Config
-	now  func() time.Time
-	file *os.File // nil: none is open
-	torn bool     // the file may end within a line
+	cfg        Config
+	now        func() time.Time
+	compressor *compressor // nil: nothing is compressed
+	file       *os.File    // nil: none is open
+	torn       bool        // the file may end within a line
 }
 
 // append writes lines, whose ends are given. n is up to where they are in the file, always at the end of a line.
@@ -108,7 +106,11 @@ func (l *log) open() (err error) {
 	if err := lock(l.file); err != nil {
 		return err
 	}
-	return l.syncFolder()
+	if l.cfg.Fsync {
+		err = syncFolder(l.cfg.Path)
+	}
+	l.compressor.look() // nobody else writes to the file now
+	return err
 }
 
 // mend makes the file end with a line: what is behind the last one is cut off, since its event was not delivered, unless it only wants for
@@ -156,60 +158,19 @@ func (l *log) lastLine(size int64) (last []byte, err error) {
 	return last, nil
 }
 
-// stamp is the time in the name of a file that was put aside: these sort by it.
-const stamp = "20060102T150405.000000000Z"
-
 // putAside renames the file and removes the oldest ones.
 func (l *log) putAside() error {
 	if err := l.close(); err != nil {
 		return err
 	}
-	ext := filepath.Ext(l.cfg.Path)
-	aside := strings.TrimSuffix(l.cfg.Path, ext) + "-" + l.now().UTC().Format(stamp) + ext
-	if _, err := os.Lstat(aside); err == nil {
-		return fmt.Errorf("%s is there already", aside)
+	to := nameAside(l.cfg.Path, l.now())
+	if _, err := os.Lstat(to); err == nil {
+		return fmt.Errorf("%s is there already", to)
 	}
-	if err := os.Rename(l.cfg.Path, aside); err != nil {
+	if err := os.Rename(l.cfg.Path, to); err != nil {
 		return err
 	}
-	return l.prune()
-}
-
-// prune removes the oldest files that were put aside. Others are not touched, however they are called.
-func (l *log) prune() error {
-	dir, name := filepath.Split(l.cfg.Path)
-	ext := filepath.Ext(name)
-	entries, err := os.ReadDir(filepath.Clean(dir))
-	if err != nil {
-		return err
-	}
-	var aside []string
-	for _, e := range entries {
-		middle, isOurs := strings.CutPrefix(e.Name(), strings.TrimSuffix(name, ext)+"-")
-		middle, ends := strings.CutSuffix(middle, ext)
-		if _, err := time.Parse(stamp, middle); isOurs && ends && err == nil && len(middle) == len(stamp) {
-			aside = append(aside, e.Name())
-		}
-	}
-	slices.Sort(aside)
-	for _, old := range aside[:max(0, len(aside)-l.cfg.MaxFiles)] {
-		if err := os.Remove(filepath.Join(dir, old)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
-}
-
-// syncFolder makes a new name survive the end of the machine.
-func (l *log) syncFolder() error {
-	if !l.cfg.Fsync {
-		return nil
-	}
-	d, err := os.Open(filepath.Dir(l.cfg.Path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return prune(l.cfg.Path, l.cfg.MaxFiles)
 }
 
 func (l *log) close() error {

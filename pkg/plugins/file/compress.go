@@ -1,0 +1,205 @@
+package file
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// The values of [Config].Compress.
+const (
+	compressNone = "none"
+	compressGzip = "gzip"
+	compressZstd = "zstd"
+)
+
+// half is the end of the name of a file that is being written.
+const half = ".tmp"
+
+func isHalf(rest string) bool {
+	return strings.HasSuffix(rest, half) && (strings.HasPrefix(rest, gzipped+".") || strings.HasPrefix(rest, zstded+"."))
+}
+
+// compressor compresses what was put aside, beside the writing. A file has its name only when all of it is on the disk, and only then the
+// one that it was made of is removed: whatever ends the router in between, the next run goes on from there.
+type compressor struct {
+	cfg  Config
+	log  *slog.Logger
+	wake chan struct{}
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// newCompressor starts one; nil: nothing is compressed.
+func newCompressor(ctx context.Context, cfg Config, log *slog.Logger) *compressor {
+	if cfg.Compress == compressNone {
+		return nil
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c := &compressor{cfg: cfg, log: log, wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{})}
+	go c.run(ctx)
+	return c
+}
+
+// look makes it look for what there is to compress, soon.
+func (c *compressor) look() {
+	if c == nil {
+		return
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close ends it, in the middle of a file if need be. It may be called more than once.
+func (c *compressor) close() {
+	if c != nil {
+		c.stop()
+		<-c.done
+	}
+}
+
+func (c *compressor) run(ctx context.Context) {
+	defer close(c.done)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.wake:
+			if err := c.all(ctx); err != nil && ctx.Err() == nil {
+				c.log.WarnContext(ctx, "a file that was put aside is not compressed: it is tried again after the next one", slog.Any("error", err))
+			}
+		}
+	}
+}
+
+// all compresses what is not compressed yet, and removes what a run that was interrupted has left.
+func (c *compressor) all(ctx context.Context) error {
+	found, err := listAside(c.cfg.Path)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for i := range found {
+		switch one := &found[i]; {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case isHalf(one.rest):
+			failed = errors.Join(failed, remove(one.file()))
+		case one.rest == "":
+			failed = errors.Join(failed, c.one(ctx, one.path))
+		}
+	}
+	return failed
+}
+
+// one compresses a file, unless that was done already and only its removal is left.
+func (c *compressor) one(ctx context.Context, path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) { // it is the turn of the oldest to go
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, end := range []string{gzipped, zstded} {
+		if n, err := expanded(path + end); err == nil && n == info.Size() {
+			return remove(path)
+		}
+	}
+	end := gzipped
+	if c.cfg.Compress == compressZstd {
+		end = zstded
+	}
+	if err := c.write(ctx, path, path+end, info.Mode().Perm()); err != nil {
+		return err
+	}
+	return remove(path)
+}
+
+// write makes the compressed file of another one.
+func (c *compressor) write(ctx context.Context, from, to string, mode fs.FileMode) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.CreateTemp(filepath.Dir(to), filepath.Base(to)+".*"+half) // a name of its own: another router may be at it, too
+	if err != nil {
+		return err
+	}
+	err = errors.Join(c.copy(out, &interruptible{ctx, in}), out.Chmod(mode), out.Sync(), out.Close())
+	if err == nil {
+		err = os.Rename(out.Name(), to)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("compress %s: %w", from, err), remove(out.Name()))
+	}
+	return syncFolder(to)
+}
+
+func (c *compressor) copy(to io.Writer, from io.Reader) error {
+	var w io.WriteCloser = gzip.NewWriter(to)
+	if c.cfg.Compress == compressZstd {
+		var err error
+		if w, err = zstd.NewWriter(to, zstd.WithEncoderConcurrency(1)); err != nil {
+			return err
+		}
+	}
+	_, err := io.Copy(w, from)
+	return errors.Join(err, w.Close())
+}
+
+// expanded returns how much a compressed file has in it. The error says that it is not whole, or not there.
+func expanded(path string) (int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	if strings.HasSuffix(path, zstded) {
+		r, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return 0, err
+		}
+		defer r.Close()
+		return io.Copy(io.Discard, r)
+	}
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		return 0, err
+	}
+	return io.Copy(io.Discard, r)
+}
+
+// interruptible ends when its context does.
+type interruptible struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+// Read implements io.Reader.
+func (r *interruptible) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.from.Read(b)
+}
+
+// remove removes a file that may be gone.
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package file_test
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// killedEnv has the folder that the process of TestKilledWhileRotating writes to, and the id that it begins with.
+const killedEnv = "DELTAROUTER_TEST_KILLED"
+
+// TestKilledWhileRotating: a process that is killed at any moment of a rotation or a compression has lost no line that it said was written,
+// and left no half one to be read. What is there twice was on its way when it was killed.
+func TestKilledWhileRotating(t *testing.T) {
+	config := func(dir string) string {
+		return fmt.Sprintf("{path: %q, maxSize: 4Ki, maxFiles: 10000, compress: gzip}", filepath.Join(dir, "events.jsonl"))
+	}
+	if dir, from, ok := strings.Cut(os.Getenv(killedEnv), "="); ok {
+		next, err := strconv.Atoi(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := open(t, config(dir))
+		for ; ; next++ {
+			write(t, s, numbered(next, 1))
+			fmt.Println(next)
+		}
+	}
+	dir := t.TempDir()
+	unclear := make(map[int]bool) // what may be there twice
+	next := 0
+	for range 12 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledWhileRotating$", "-test.count=1")
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s=%d", killedEnv, dir, next))
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		enough := next + 50 + rand.IntN(150)
+		for said := bufio.NewScanner(out); said.Scan(); {
+			n, err := strconv.Atoi(said.Text())
+			if err != nil || n != next {
+				t.Fatalf("it says %q after %d", said.Text(), next-1)
+			}
+			if next++; next == enough {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			} // what it has said until then is read to the end
+		}
+		_ = cmd.Wait()
+		if next < enough {
+			t.Fatalf("it ended by itself after %d", next)
+		}
+		unclear[next] = true
+	}
+	write(t, open(t, config(dir)), numbered(next, 1))
+	soon(t, "the folder to be tidy", func() bool { return compressed(t, dir, ".gz") })
+	had := make(map[int]int)
+	for _, id := range everything(t, dir) {
+		had[id]++
+	}
+	for id := range next + 1 {
+		if had[id] == 0 || had[id] > 1 && !unclear[id] || had[id] > 2 {
+			t.Errorf("event %d is there %d times", id, had[id])
+		}
+	}
+	if len(had) != next+1 || len(names(t, dir)) < 20 {
+		t.Errorf("there are %d events of %d in %d files", len(had), next+1, len(names(t, dir)))
+	}
+}
