@@ -28,8 +28,14 @@ const asideName = "events-20260102T030405.000000000Z.jsonl"
 // soon waits until something holds, which it does unless something is wrong.
 func soon(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
 			t.Fatalf("waited in vain for %s", what)
 		}
 	}
