@@ -415,3 +415,30 @@ func TestFedWaitsForItsSource(t *testing.T) {
 		}
 	})
 }
+
+// A route that is changed while it waits for room in another one does not keep the reload waiting, and its successor goes on.
+func TestFedReloadIsPrompt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held, open := gate()
+		feeder := pipeline.Route{Name: "a", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: feeds("b"), Batch: pipeline.Batch{Size: 4}}
+		full := fedTo("b", out("out", held))
+		full.Version, full.Capacity, full.Batch = "1", 1, pipeline.Batch{Size: 1}
+		b := openAs(t, pipeline.Config{Store: disk{}}, feeder, full)
+		b.Start(t.Context())
+		for i := range 8 {
+			b.admit(delta(t, event.Added, fmt.Sprint("x", i), 0, i+1))
+		}
+		pass(100 * time.Millisecond)
+		began := time.Now()
+		feeder.Version, full.Ops = "2", event.Ops()
+		b.exchange(nil, feeder, full)
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+		open()
+		b.drain()
+		if n := len(held.got()); n != 8 {
+			t.Errorf("%d came", n)
+		}
+	})
+}
