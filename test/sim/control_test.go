@@ -25,7 +25,7 @@ func (w *world) resync(a, b int) {
 	w.ask(func(ctx context.Context, c *api.ControlConfig) {
 		ask := api.Resync{Relist: true}
 		if r := w.routes[b%len(w.routes)]; a%3 > 0 && !r.removed {
-			ask = api.Resync{Route: r.name()}
+			ask = api.Resync{Route: r.intake()}
 		}
 		_, err := c.Resync(ctx, ask)
 		w.say("resync %+v: %v", ask, err)

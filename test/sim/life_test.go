@@ -21,6 +21,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	routesink "github.com/deltarouter/deltarouter/pkg/plugins/route"
 )
 
 // life is one run of the router, from its start to its end.
@@ -243,7 +244,7 @@ func components(r *receiver, l *life) app.Components {
 			Kind: "sim", Check: check, Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Sink, error) {
 				return &end{r: r, l: l, name: env.Name}, nil
 			},
-		}},
+		}, routesink.Factory()},
 		Handlers: []plugins.Factory[plugins.Handler]{{
 			Kind: "sim", Check: check, Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Handler, error) {
 				return &end{r: r, l: l, name: env.Name}, nil

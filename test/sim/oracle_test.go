@@ -233,6 +233,9 @@ func (w *world) checkFile() map[rejection]bool {
 		w.checkWatch(db, selector)
 	}
 	for _, r := range w.all() {
+		if between, err := db.LoadRoute(r.intake(), checkpoint.Part{}, func(string) *event.Resource { return nil }); err != nil || len(between) > 0 && !r.removed {
+			w.fail("route %s owes %d still, %v", r.intake(), len(between), err)
+		}
 		owed, err := db.LoadRoute(r.name(), checkpoint.Part{}, func(string) *event.Resource { return nil })
 		if err != nil || len(owed) > 0 && !r.removed {
 			w.fail("route %s owes %d still, %v", r.name(), len(owed), err)

@@ -56,6 +56,7 @@ func drawRoute(t *rapid.T) *route {
 	r.wait = rapid.SampledFrom([]int{0, 10}).Draw(t, "wait")
 	r.concurrency = rapid.IntRange(1, 3).Draw(t, "concurrency")
 	r.attempts = rapid.IntRange(0, 2).Draw(t, "attempts")
+	r.relayed = rapid.IntRange(0, 4).Draw(t, "relayed") == 4
 	r.onFailure = rapid.SampledFrom([]string{"deadLetter", "deadLetter", "drop", "pause"}).Draw(t, "onFailure")
 	return r
 }

@@ -45,6 +45,7 @@ type route struct {
 	rule         string // another filter, of a schedule that is written down
 	gathers      string // how it waits for more, see time_test.go
 	maxAge       bool
+	relayed      bool // another route, of its from, filter and existing, feeds it
 	existing     bool
 	latest       bool
 	overflow     string
@@ -71,12 +72,48 @@ func (r *route) wants(name string, m moment) bool {
 	return !m.gone && (m.web || r.from != "web") && (!r.filter || name != "c")
 }
 
+// relays reports whether the route stands in the configuration as two, of which the first feeds the second.
+func (r *route) relays() bool {
+	return r.relayed && r.gathers == "" && !r.maxAge && r.rule == "" && (r.time == "" || r.time == everything)
+}
+
+// intake is the name of the route that gets the deltas of the source.
+func (r *route) intake() string {
+	if r.relays() {
+		return r.name() + intake
+	}
+	return r.name()
+}
+
+// intake is what the name of a route ends with that feeds another one.
+const intake = "-in"
+
+// feeder is the name of the sink that the route is, for the one that feeds it.
+func (r *route) feeder() string { return "feed-" + r.names[0] }
+
 func (r *route) yaml() string {
+	if !r.relays() {
+		return r.yamlOf()
+	}
+	in := *r
+	in.relayed, in.names, in.sinks, in.handler, in.onFailure = false, slices.Clone(r.names), []string{r.feeder()}, "", "deadLetter"
+	for i := range in.names {
+		in.names[i] += intake
+	}
+	fed := *r
+	fed.from, fed.filter, fed.existing, fed.latest = "", false, false, false
+	return in.yamlOf() + fed.yamlOf()
+}
+
+func (r *route) yamlOf() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "  - {name: %s, from: %s, to: [%s], overflow: %s, queue: {memory: %d, disk: %s}, batch: {%s}, concurrency: %d, onFailure: %s, ",
-		r.name(), r.from, strings.Join(r.sinks, ", "), r.overflow, r.memory, r.disk, r.batchYAML(), r.concurrency, r.onFailure)
+	fmt.Fprintf(&b, "  - {name: %s, to: [%s], queue: {memory: %d, disk: %s}, batch: {%s}, concurrency: %d, onFailure: %s, ",
+		r.name(), strings.Join(r.sinks, ", "), r.memory, r.disk, r.batchYAML(), r.concurrency, r.onFailure)
 	if r.time == "" {
 		r.time = everything
+	}
+	if r.from != "" {
+		fmt.Fprintf(&b, "from: %s, overflow: %s, ", r.from, r.overflow)
 	}
 	fmt.Fprintf(&b, "%s, retry: {attempts: %d, backoff: 20ms, max: 500ms}", r.time, r.attempts)
 	if len(r.names) > 1 {
@@ -133,7 +170,12 @@ func (w *world) all() []*route {
 // write writes the configuration.
 func (w *world) write() {
 	var b strings.Builder
-	fmt.Fprintf(&b, "version: 1\ncluster: {name: sim}\nstate: {dir: %s}\nsinks: {a: {sim: {}}, b: {sim: {}}}\nhandlers: {h: {sim: {}}}\n", w.dir)
+	fmt.Fprintf(&b, "version: 1\ncluster: {name: sim}\nstate: {dir: %s}\nhandlers: {h: {sim: {}}}\nsinks:\n  a: {sim: {}}\n  b: {sim: {}}\n", w.dir)
+	for _, r := range w.all() {
+		if r.relays() && !r.removed {
+			fmt.Fprintf(&b, "  %s: {route: {name: %s}}\n", r.feeder(), r.name())
+		}
+	}
 	b.WriteString("sources:\n  pods: {resource: v1/pods}\n  web: {resource: v1/pods, labelSelector: app=web}\nroutes:\n")
 	for _, r := range w.all() {
 		if !r.removed {
