@@ -11,19 +11,21 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// failing makes a handler that rejects everything while broken is true, and a sink likewise.
-func failing(broken *atomic.Bool) (handler, *sink) {
-	return each(func(d *event.Delta) plugins.Result {
-			if broken.Load() {
-				return plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(errBad)}
-			}
-			return plugins.Result{Events: []plugins.Emit{{Type: "made", Data: []byte(`{"of":"` + d.Key().Name + `"}`)}}}
-		}), &sink{refuse: func(event.Event) error {
-			if broken.Load() {
-				return plugins.Reject(errBad)
-			}
-			return nil
-		}}
+// failing makes a handler and a sink that reject everything while broken is true.
+func failing(broken *atomic.Bool) (h handler, s *sink) {
+	h = each(func(d *event.Delta) plugins.Result {
+		if broken.Load() {
+			return plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(errBad)}
+		}
+		return plugins.Result{Events: []plugins.Emit{{Type: "made", Data: []byte(`{"of":"` + d.Key().Name + `"}`)}}}
+	})
+	s = &sink{refuse: func(event.Event) error {
+		if broken.Load() {
+			return plugins.Reject(errBad)
+		}
+		return nil
+	}}
+	return h, s
 }
 
 // A dead letter of a route that others feed has the event, and is delivered again with it; nobody else gets anything again.
