@@ -243,6 +243,14 @@ func TestTooLarge(t *testing.T) {
 	if v := sinktest.Verdicts(3, errs); v != "drd" || len(kept(t, st)) != 2 || !strings.Contains(errs[1].Error(), "max_payload") || strings.Contains(errs[1].Error(), "s3cret") {
 		t.Errorf("got %s: %v", v, errs)
 	}
+	// A stream takes 64 KiB of headers, whatever the payload may be.
+	s = serve(t, nil)
+	st = stream(t, admin(t, s), jetstream.StreamConfig{})
+	all[1].Subject = strings.Repeat("s3cret", 12<<10)
+	errs = open(t, "servers: "+s.ClientURL()).Write(t.Context(), all)
+	if v := sinktest.Verdicts(3, errs); v != "drd" || len(kept(t, st)) != 2 || strings.Contains(errs[1].Error(), "s3cret") {
+		t.Errorf("got %s: %.300v", v, errs)
+	}
 }
 
 // TestStream: a stream that is missing makes NATS unavailable; it is made only if the configuration says so, and never changed.

@@ -130,15 +130,22 @@ func (g *grpcClient) send(ctx context.Context, r *collector.ExportLogsServiceReq
 	return nil, judge(err, of.Addr == nil)
 }
 
-// wake makes a connection that failed be tried at once: the call after it would only be told how the last try failed.
+// wake makes a connection that is lost, or failed, be tried at once: the call after it would only be told how the last try failed.
 func (g *grpcClient) wake(ctx context.Context) {
-	if g.conn.GetState() != connectivity.TransientFailure {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, wakeTime)
 	defer cancel()
-	g.conn.ResetConnectBackoff()
-	for now := g.conn.GetState(); now != connectivity.Ready && g.conn.WaitForStateChange(ctx, now); now = g.conn.GetState() {
+	tried := false
+	for now := g.conn.GetState(); now != connectivity.Ready; now = g.conn.GetState() {
+		switch {
+		case now == connectivity.Idle:
+			g.conn.Connect()
+		case now == connectivity.TransientFailure && !tried:
+			g.conn.ResetConnectBackoff()
+			tried = true
+		}
+		if !g.conn.WaitForStateChange(ctx, now) {
+			return
+		}
 	}
 }
 

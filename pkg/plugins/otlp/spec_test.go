@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -236,4 +237,66 @@ func TestLostAnswer(t *testing.T) {
 		sinktest.Insist(t, sink, all[1:])
 		sinktest.Compare(t, r.ids(), append(sinktest.IDs(all), sinktest.IDs(all[1:])...))
 	})
+}
+
+// TestBrokenAnswers: an answer that ends early, or is none of OTLP, says nothing about the records: they come again.
+func TestBrokenAnswers(t *testing.T) {
+	for name, answer := range map[string]string{
+		"half":    "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/x-protobuf\r\nContent-Length: 100\r\n\r\n\x0a",
+		"garbage": "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/x-protobuf\r\nContent-Length: 6\r\n\r\ns3cret",
+		"none":    "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &receiver{}
+			var mended atomic.Bool
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if mended.Load() {
+					r.ServeHTTP(w, req)
+					return
+				}
+				r.ServeHTTP(httptest.NewRecorder(), req)
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = conn.Write([]byte(answer))
+				_ = conn.Close()
+			}))
+			t.Cleanup(s.Close)
+			sink, all := open(t, "{endpoint: '"+s.URL+"', protocol: http}"), sinktest.Events(t, "web", 2, 10)
+			errs := sink.Write(t.Context(), all)
+			if v := sinktest.Verdicts(2, errs); v != "uu" || strings.Contains(errs[0].Error(), "s3cret") {
+				t.Fatalf("got %s: %v", v, errs)
+			}
+			mended.Store(true)
+			if errs := sink.Write(t.Context(), all); errs != nil {
+				t.Fatal(errs)
+			}
+			sinktest.Compare(t, r.ids(), append(sinktest.IDs(all), sinktest.IDs(all)...))
+		})
+	}
+}
+
+// TestWritesConnect: how often a receiver that is away is tried is the host's business: a write connects, and is not told how a former one
+// failed.
+func TestWritesConnect(t *testing.T) {
+	r := &receiver{}
+	at, _ := serveGRPC(t, r, "127.0.0.1:0")
+	w := sinktest.NewWire(t, at)
+	sink, all := open(t, fmt.Sprintf("{endpoint: 'http://%s', timeout: 20s}", w.Addr())), sinktest.Events(t, "web", 2, 10)
+	if errs := sink.Write(t.Context(), all); errs != nil {
+		t.Fatal(errs)
+	}
+	w.Cut("")
+	sinktest.Complains(t, sink, all, "http://")
+	before := w.Dials()
+	for range 4 {
+		if v := sinktest.Verdicts(2, sink.Write(t.Context(), all)); v != "uu" {
+			t.Errorf("got %s", v)
+		}
+	}
+	if n := w.Dials() - before; n < 2 { // gRPC by itself would still be waiting to try again
+		t.Errorf("%d connections in 4 writes", n)
+	}
 }
