@@ -97,7 +97,10 @@ func (r *route) allow(d *event.Delta, limitKey string, n int) (owed *event.Delta
 // pass is asked, under the lock, about what is taken for the first time.
 func (r *route) pass(last *entry, n int) bool {
 	d, pass, ok := r.allow(last.delta, last.limitKey, n)
-	if last.pass = pass; ok && d != last.delta {
+	if n == 1 || r.cfg.Joint { // else something may come of the others
+		last.pass = pass
+	}
+	if ok && d != last.delta {
 		r.q.setDelta(last, d)
 	}
 	return ok

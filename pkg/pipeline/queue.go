@@ -272,7 +272,7 @@ func (q *queue) take(limit int, batch []*entry, pass func(last *entry, n int) bo
 			break
 		}
 		n := 1
-		if q.shape.joint {
+		if q.shape.joint || q.shape.grouped && e.unlimited { // the limit is asked about a group as a whole
 			n = q.group(e)
 		}
 		if !q.passes(e, n, pass) {

@@ -111,6 +111,32 @@ func TestLimitUnspentGroup(t *testing.T) {
 	})
 }
 
+// TestLimitHandlerGroup: of a handler, too, the limit counts a group as one, and lets all of it pass or nothing. It counts if something comes of any
+// of its deltas.
+func TestLimitHandlerGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{}
+		b := start(t, pipeline.Route{
+			Name: "r", Sinks: to(s), Key: initials, Grouped: true, Handler: some,
+			Batch: pipeline.Batch{Size: 10, Wait: time.Minute}, Limit: pipeline.Limit{Key: initials, Every: 5 * time.Minute},
+		})
+		version := 0
+		admit := func(names ...string) {
+			for _, name := range names {
+				version++
+				b.admit(delta(t, event.Updated, name, 0, version))
+			}
+			pass(time.Minute)
+		}
+		admit("a1", "a2", "b1", "a3-none")
+		admit("a4", "a5-none")
+		pass(3 * time.Minute)
+		admit("a6", "a7", "a8")
+		equal(t, "sink", told(t, s), "a1@1", "a2@2", "b1@3", "a6@7", "a7@8", "a8@9 +2")
+		b.balanced("r")
+	})
+}
+
 // TestLimitUnspentFold: that something was let through which folded to nothing does not count.
 func TestLimitUnspentFold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
