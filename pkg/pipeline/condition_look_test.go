@@ -98,3 +98,51 @@ func TestConditionChangedEarly(t *testing.T) {
 		expectData(t, s, "entered b@2")
 	})
 }
+
+// TestConditionMissed: of a route that was given nothing for a while all objects are looked at when it returns: the difference is told.
+func TestConditionMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, s := &flakyDisk{disk: disk{}}, &sink{}
+		route := pipeline.Route{Name: "r", Ops: edges, Handler: flags, Sinks: to(s), When: pipeline.When{Filter: whenOn, Version: "1", Resource: resourceOf}}
+		life(t, d, route, func(b *bench) {
+			b.admit(lampDelta(t, event.Added, "a", 1, true), lampDelta(t, event.Added, "b", 2, true))
+			d.cut(b)
+			pass(time.Second)
+			d.cut(b)
+			s.events = nil
+		})
+		b := openAs(t, pipeline.Config{Store: d}, route)
+		if err := b.RestoreRules("r", pipeline.Missed(d.known("r"))); err != nil {
+			t.Fatal(err)
+		}
+		b.Start(t.Context())
+		if !b.NeedsLook("r") {
+			t.Error("it needs no look")
+		}
+		lookAt(t, b, true, lampDelta(t, event.Sync, "a", 3, false), lampDelta(t, event.Sync, "b", 2, true), lampDelta(t, event.Sync, "c", 4, true))
+		d.cut(b)
+		pass(time.Second)
+		expectData(t, s, "left a@3", "entered c@4")
+	})
+}
+
+// TestConditionKeyless: that it ended is told, though the object has no key that could be told any more.
+func TestConditionKeyless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{}
+		b := start(t, pipeline.Route{Name: "r", Ops: edges, Handler: flags, Sinks: to(s), When: pipeline.When{Filter: whenOn}, Key: func(_ context.Context, d *event.Delta) (string, error) {
+			if d.New == nil || !isOn(d.New) {
+				return "", errDown
+			}
+			return "key", nil
+		}})
+		b.admit(lampDelta(t, event.Added, "a", 1, true), lampDelta(t, event.Updated, "a", 2, false))
+		pass(time.Second)
+		b.admit(lampDelta(t, event.Added, "b", 3, true), lampDelta(t, event.Deleted, "b", 3, true))
+		pass(time.Second)
+		expectData(t, s, "entered a@1", "left a@2", "entered b@3", "left b@3")
+		if got := b.letters.got(); len(got) > 0 {
+			t.Errorf("put aside: %q", got)
+		}
+	})
+}
