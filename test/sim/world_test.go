@@ -270,7 +270,8 @@ func (w *world) settle() {
 		w.disk.set(0, 0, false)
 		w.pass(6 * time.Second) // for a transaction that is on its way
 	}
-	took := -1
+	took, heard := -1, false
+	gathers := slices.ContainsFunc(w.routes, func(r *route) bool { return r.gathers != "" })
 	for round := range 60 {
 		if len(w.failed) > 0 {
 			return
@@ -286,7 +287,9 @@ func (w *world) settle() {
 			w.pass(held)
 		}
 		now := w.r.took()
-		if w.l != nil && took == now && w.c.heard(watches) && w.l.writes() {
+		before := heard || !gathers // else what was heard last may be waiting for more
+		heard = w.c.heard(watches)
+		if w.l != nil && took == now && before && heard && w.l.writes() {
 			return
 		}
 		took = now
