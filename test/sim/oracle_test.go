@@ -80,6 +80,9 @@ func (v *view) match() {
 			if from = before[n-1].moment; !before[n-1].doubtful && d.op != "sync" {
 				from++
 			}
+			for i := n - 1; v.r.handler == "joint" && i >= 0 && before[i].doubtful && before[i].life == d.life; i-- {
+				from = before[i].moment // all of a group comes again
+			}
 		}
 		past := v.w.c.past[d.name]
 		at := slices.IndexFunc(past[from:], func(m moment) bool { return d.tells(m) && m.at <= d.order })
