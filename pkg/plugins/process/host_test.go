@@ -52,6 +52,33 @@ func TestKVOfALostCall(t *testing.T) {
 	}
 }
 
+// TestKVOfAMalformedAnswer: what a call wrote whose answer makes no sense is not kept either.
+func TestKVOfAMalformedAnswer(t *testing.T) {
+	b := newBench(t)
+	b.openRole("raw", "tls: false\nallow: {kv: true}")
+	contains(t, b.handle("keeptwice")[0], "fail ", "malformed answer")
+	contains(t, b.handle("keep")[0], "ok ")
+	for key, want := range map[string]bool{"keep": true, "keeptwice": false} {
+		if _, ok := b.memory.Get(key); ok != want {
+			t.Errorf("%s is kept: %v", key, ok)
+		}
+	}
+	b.close()
+}
+
+// TestKVOfAnOldCall: a call that is over can do no more.
+func TestKVOfAnOldCall(t *testing.T) {
+	b := newBench(t)
+	b.open("allow: {kv: true, lookup: [pods.byNode]}")
+	contains(t, b.handle("ask.now")[0], `{"kv":true,"lookup":2}`)
+	contains(t, b.handle("ask.later")[0], `"kv":"kv: rpc error: code = FailedPrecondition desc = there is no such call of Handle any more"`,
+		`"lookup":"lookup: rpc error: code = FailedPrecondition desc = there is no such call of Handle any more"`)
+	if value, _ := b.memory.Get("when"); string(value) != "now" {
+		t.Errorf("it is %q", value)
+	}
+	b.close()
+}
+
 func TestLookup(t *testing.T) {
 	b := newBench(t)
 	b.open("allow: {lookup: [pods.byNode, nodes]}")

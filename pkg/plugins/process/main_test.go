@@ -222,6 +222,9 @@ func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Eve
 	return one(map[string]string{"name": d.Name, "op": d.Op.String(), "version": d.ResourceVersion})
 }
 
+// earlier is the context of a call, for the next one.
+var earlier context.Context
+
 // ask uses the router.
 func ask(ctx context.Context, r *process.Router, what string) ([]process.Event, error) {
 	answer := map[string]any{}
@@ -259,6 +262,13 @@ func ask(ctx context.Context, r *process.Router, what string) ([]process.Event, 
 		note("other source", len(objects), err)
 		n, err = r.Count(context.WithoutCancel(context.Background()), "nodes", "", "")
 		note("outside of a call", n, err)
+	case "now", "later": // with the number of the first call
+		if what == "now" {
+			earlier = context.WithoutCancel(ctx)
+		}
+		note("kv", true, r.KVSet(earlier, "when", []byte(what), 0))
+		objects, err := r.Lookup(earlier, "pods", "byNode", "n1")
+		note("lookup", len(objects), err)
 	case "log":
 		note("log", true, r.Log(ctx, process.Error, "said by the plugin"))
 	}

@@ -15,10 +15,12 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -33,6 +35,7 @@ type raw struct {
 	server *grpc.Server
 	health *health.Server
 	words  []string
+	asked  *pluginv1.ConfigureRequest
 }
 
 // asRaw serves until it is told to end.
@@ -91,7 +94,8 @@ func (r *raw) Describe(context.Context, *pluginv1.DescribeRequest) (*pluginv1.De
 }
 
 // Configure implements pluginv1.HandlerServer.
-func (r *raw) Configure(context.Context, *pluginv1.ConfigureRequest) (*pluginv1.ConfigureResponse, error) {
+func (r *raw) Configure(_ context.Context, asked *pluginv1.ConfigureRequest) (*pluginv1.ConfigureResponse, error) {
+	r.asked = asked
 	switch {
 	case r.says("ends at Configure"):
 		os.Exit(7)
@@ -123,6 +127,13 @@ func (r *raw) answer(request *pluginv1.HandleRequest) (any, error) {
 			ok.Delta = 1<<32 - 1
 		case "twice":
 			add(ok)
+		case "keep", "keeptwice": // and answers twice
+			if err := r.keep(request.GetCall(), verb); err != nil {
+				return nil, err
+			}
+			if verb == "keeptwice" {
+				add(ok)
+			}
 		case "verdict":
 			ok = &pluginv1.Result{Delta: uint32(i), Verdict: 9}
 		case "eventful":
@@ -155,6 +166,18 @@ func (r *raw) answer(request *pluginv1.HandleRequest) (any, error) {
 		add(ok)
 	}
 	return answer, nil
+}
+
+// keep asks the router to remember something.
+func (r *raw) keep(call uint64, key string) error {
+	conn, err := grpc.NewClient(r.asked.GetHostAddress(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx := metadata.AppendToOutgoingContext(context.Background(), "authorization", "Bearer "+r.asked.GetHostToken())
+	_, err = pluginv1.NewHostClient(conn).KVSet(ctx, &pluginv1.KVSetRequest{Call: call, Key: key, Value: []byte("x")})
+	return err
 }
 
 // halfMessage is sent as it is.
