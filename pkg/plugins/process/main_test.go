@@ -264,7 +264,7 @@ func ask(ctx context.Context, r *process.Router, what string) ([]process.Event, 
 		note("outside of a call", n, err)
 	case "now", "later": // with the number of the first call
 		if what == "now" {
-			earlier = context.WithoutCancel(ctx)
+			earlier = context.WithoutCancel(ctx) //nolint:fatcontext // that is the mistake
 		}
 		note("kv", true, r.KVSet(earlier, "when", []byte(what), 0))
 		objects, err := r.Lookup(earlier, "pods", "byNode", "n1")

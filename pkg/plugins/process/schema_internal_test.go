@@ -34,6 +34,7 @@ func TestConfigSchema(t *testing.T) {
 		{`{"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "array"}]}}}`, "a: 1", []string{
 			"1:4: a: must be of type string", "1:4: a: must validate at least one schema (anyOf)",
 		}},
+		{`{"properties": {"a.b": {"minimum": 2}}}`, "{a: {c: 1}, a.b: 1}", []string{`1:18: ["a.b"]: should be greater than or equal to 2`}},
 		{`{"not": {"required": ["a"]}}`, "a: 1", []string{"1:1: must not validate the schema (not)"}},
 	} {
 		node := plugintest.Node(t, tt.yaml)
