@@ -327,8 +327,9 @@ func TestFedStandsStill(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := b.Drain(ctx); err == nil || !strings.Contains(err.Error(), `route "a" 19`) {
-			t.Errorf("drained: %v", err)
+		began := time.Now()
+		if err := b.Drain(ctx); err == nil || !strings.Contains(err.Error(), `route "a" 19`) || time.Since(began) > time.Second {
+			t.Errorf("drained after %v: %v", time.Since(began), err)
 		}
 	})
 }
@@ -439,6 +440,36 @@ func TestFedReloadIsPrompt(t *testing.T) {
 		b.drain()
 		if n := len(held.got()); n != 8 {
 			t.Errorf("%d came", n)
+		}
+	})
+}
+
+// A drain does not wait for what waits behind a route that stands still, however far, but for everything else that its feeders owe.
+func TestFedDrainsAround(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		beside := &sink{refuse: func(event.Event) error {
+			if time.Since(began) < 20*time.Second {
+				return errDown
+			}
+			return nil
+		}}
+		unready := fedTo("c", out("out", &sink{}))
+		unready.Ready, unready.Capacity, unready.Overflow = make(chan struct{}), 1, pipeline.Block
+		between := fedTo("b", feeds("c")...)
+		between.Capacity, between.Overflow = 2, pipeline.Block
+		b := start(t, pipeline.Route{Name: "a", Sinks: append(feeds("b"), out("beside", beside)), Retry: pipeline.Retry{Max: time.Second}}, between, unready)
+		for i := range 10 {
+			b.admit(delta(t, event.Added, fmt.Sprint("x", i), 0, i+1))
+		}
+		pass(10 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := b.Drain(ctx); err == nil || !strings.Contains(err.Error(), `route "a" 7, route "b" 2, route "c" 1`) {
+			t.Errorf("drained: %v", err)
+		}
+		if n, took := len(beside.got()), time.Since(began); n != 10 || took < 20*time.Second || took > time.Minute {
+			t.Errorf("%d came to the other sink in %v", n, took)
 		}
 	})
 }

@@ -155,7 +155,7 @@ func (p *Pipeline) run(r *route) {
 }
 
 // Drain takes no more deltas and delivers what is owed, trying again what waits for a retry. Routes that are paused, or not ready, are
-// not waited for. What waits for more (see Debounce and Grouped) stays owed if there is a [Store], and is delivered at once if not. The error, if something is owed in the end or when ctx is done, says how much by which route.
+// not waited for, nor those that owe nothing but what one of these has no room for. What waits for more (see Debounce and Grouped) stays owed if there is a [Store], and is delivered at once if not. The error, if something is owed in the end or when ctx is done, says how much by which route.
 func (p *Pipeline) Drain(ctx context.Context) error {
 	p.stopOnce.Do(func() { close(p.stopping) })
 	for _, r := range p.now.Load().routes {
@@ -180,7 +180,9 @@ func (p *Pipeline) Settle(ctx context.Context) error {
 	return p.undelivered()
 }
 
-func (p *Pipeline) moving() bool { return p.anywhere((*route).moving) }
+func (p *Pipeline) moving() bool {
+	return p.anywhere(func(r *route) bool { return r.moving() && !p.stands(r) })
+}
 
 // Idle waits until the routes have nothing to do unless the clock moves, something comes, or a route becomes ready: what they owe
 // waits for a later time, and the timers for that are set. With a clock that is moved by hand this is the moment to do so. What is on
