@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -138,7 +139,13 @@ func (w *witness) OnBrokerRead(_ kgo.BrokerMetadata, _ int16, _ int, _, _ time.D
 	}
 }
 
-func (w *witness) keep(err error) { w.last.Store(&trouble{time.Now(), err}) }
+// keep keeps what is a reason: that a connection took too long is one, that a write has given up is none.
+func (w *witness) keep(err error) {
+	var network *net.OpError
+	if errors.As(err, &network) || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		w.last.Store(&trouble{time.Now(), err})
+	}
+}
 
 // explain adds to err what went wrong since.
 func (w *witness) explain(err error, since time.Time) error {
