@@ -9,8 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// others says what there is outside of what the sinks of a test may write: the namespaces, all of another one, and the Secrets of its own.
-func (c *cluster) others(namespace string) string {
+// others says what there is outside of what the sinks of a test may write: another namespace and all of it, others that its name begins
+// or that are called x, and the Secrets of its own. Namespaces of other tests come and go.
+func (c *cluster) others(other string) string {
 	c.t.Helper()
 	var all []string
 	add := func(resource, namespace string) {
@@ -20,16 +21,15 @@ func (c *cluster) others(namespace string) string {
 		}
 		for i := range list.Items {
 			o := &list.Items[i]
-			version := o.GetResourceVersion()
-			if resource == "v1/namespaces" && o.GetName() != namespace {
-				version = "" // of the others somebody else may change something
+			if resource == "v1/namespaces" && o.GetName() != "x" && !strings.HasPrefix(o.GetName(), other) {
+				continue
 			}
-			all = append(all, strings.Join([]string{resource, o.GetNamespace(), o.GetName(), version}, " "))
+			all = append(all, strings.Join([]string{resource, o.GetNamespace(), o.GetName(), o.GetResourceVersion()}, " "))
 		}
 	}
 	add("v1/namespaces", "")
 	for _, resource := range []string{"v1/configmaps", "v1/secrets", "v1/pods", "apps/v1/deployments", "events.k8s.io/v1/events"} {
-		add(resource, namespace)
+		add(resource, other)
 	}
 	add("v1/secrets", c.ns)
 	return strings.Join(all, "\n")
