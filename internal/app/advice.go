@@ -91,22 +91,36 @@ func (c *compiler) adviseOps(r *routePlan, p *plan) {
 	}
 }
 
-// adviseFedOps warns of ops that no route has that feeds this one.
+// adviseFedOps warns of ops that no route gives to this one.
 func (c *compiler) adviseFedOps(r *config.Route, items []config.Node) {
+	given := c.given(r)
+	by := strings.Join(r.FedBy, ", ")
+	for i, op := range r.On {
+		switch {
+		case i >= len(items) || given[op]:
+		case op == event.Sync.String():
+			c.warnf(items[i].Problemf("sync comes from router resync only: no route that feeds this one (%s) gives it any; if it is to come by itself, add it to "+
+				"their on", by))
+		default:
+			c.warnf(items[i].Problemf("%s never comes: no route that feeds this one (%s) gives it any; remove it, or add it to their on", op, by))
+		}
+	}
+}
+
+// given returns the ops that those give to a route that feed it. There are no circles.
+func (c *compiler) given(r *config.Route) map[string]bool {
 	given := make(map[string]bool)
 	for _, feeder := range c.cfg.Routes {
-		if slices.Contains(r.FedBy, feeder.Name) {
-			for _, op := range feeder.On {
-				given[op] = true
-			}
-			given[event.Sync.String()] = given[event.Sync.String()] || len(feeder.Requeue) > 0
+		if !slices.Contains(r.FedBy, feeder.Name) {
+			continue
 		}
-	}
-	for i, op := range r.On {
-		if i < len(items) && !given[op] {
-			c.warnf(items[i].Problemf("%s never comes: no route that feeds this one (%s) has it under on; remove it, or add it there", op, strings.Join(r.FedBy, ", ")))
+		gets := c.given(feeder)
+		for _, op := range feeder.On {
+			given[op] = given[op] || len(feeder.FedBy) == 0 || gets[op]
 		}
+		given[event.Sync.String()] = given[event.Sync.String()] || len(feeder.Requeue) > 0
 	}
+	return given
 }
 
 // adviseFilter warns of a filter that is false for all deltas that the route can get. A filter for several sources may be false for some.

@@ -169,7 +169,7 @@ routes:
   - {name: right, emit: '{"name": object.metadata.name}', retry: {backoff: 10ms, max: 50ms}, to: hook}
 `, ns, h.URL, first, second)
 	}
-	file := routertest.Install(t, s.Kubeconfig(), config("left", "right"))
+	file := routertest.InstallAPI(t, s.Kubeconfig(), config("left", "right"))
 	r := routertest.StartFile(t, file)
 	r.Ready(t)
 	text, err := os.ReadFile(file)
@@ -192,6 +192,9 @@ routes:
 			return r.Metric(t, fmt.Sprintf(`deltarouter_queue_depth{route=%q}`, target)) == float64(5*(round/2+1))
 		})
 	}
+	if said, code := routertest.Control(t, file, "resync", "-route", "right"); code == 0 || !strings.Contains(said, "name one that feeds it, which are makes") {
+		t.Errorf("router resync -route right: %d, %s", code, said)
+	}
 	h.answer(http.StatusOK)
 	routertest.Poll(t, "all of it to be told", func() bool { return h.count() >= len(want) })
 	r.Ready(t)
@@ -202,5 +205,51 @@ routes:
 	routertest.Exactly(t, got, want)
 	if log := r.Log(); strings.Contains(log, "not reloaded") {
 		t.Error("a reload was refused")
+	}
+}
+
+// TestFedRouteIsFull: a route without room holds up the one that feeds it, at that sink and at no other, and is named; nothing is lost.
+func TestFedRouteIsFull(t *testing.T) {
+	s := sandboxtest.Start(t)
+	ns := s.Namespace(t)
+	h := newHook(t)
+	h.answer(http.StatusServiceUnavailable)
+	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
+sources: {maps: {resource: v1/configmaps, namespaces: %s}}
+sinks:
+  out: {stdout: {}}
+  hook: {webhook: {url: %q}}
+  far: {route: {name: slow}}
+  near: {route: {name: quick}}
+routes:
+  - {name: makes, from: maps, filter: 'object.metadata.name.startsWith("m-")', to: [far, near]}
+  - {name: slow, queue: {memory: 2, disk: 0}, emit: '{"name": object.metadata.name}', retry: {backoff: 10ms, max: 50ms}, to: hook}
+  - {name: quick, to: out}
+`, ns, h.URL))
+	r.Ready(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	var want []string
+	for i := range 10 {
+		maps.Make(routertest.ConfigMap(fmt.Sprintf("m-%d", i), "1"))
+		want = append(want, fmt.Sprintf("quick added %s/m-%d", ns, i))
+	}
+	r.Expect(t, want...)
+	var said string
+	routertest.Poll(t, "the routes to be named", func() bool {
+		_, said = r.Get(t, "/readyz")
+		return strings.Contains(said, `routes/makes: it feeds route "slow", which takes nothing more at the moment`)
+	})
+	if n := r.Metric(t, `deltarouter_queue_depth{route="slow"}`); n > 3 { // what was let in as it filled up
+		t.Errorf("a route with room for 2 owes %v", n)
+	}
+	h.answer(http.StatusOK)
+	routertest.Poll(t, "all of it to be told", func() bool { return h.count() >= 10 })
+	routertest.Poll(t, "nothing to be named", func() bool { _, said = r.Get(t, "/readyz"); return !strings.Contains(said, "routes/makes") })
+	names := make(map[string]int)
+	for _, e := range h.fedEvents(t) {
+		names[e.Data.Name]++
+	}
+	if len(names) != 10 || h.count() != 10 {
+		t.Errorf("%d events about %d objects, want 10 each", h.count(), len(names))
 	}
 }
