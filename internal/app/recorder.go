@@ -28,7 +28,7 @@ func (r *recorder) factories(actual []plugins.Factory[plugins.Sink]) []plugins.F
 	recording := make([]plugins.Factory[plugins.Sink], len(actual))
 	for i, f := range actual {
 		recording[i] = plugins.Factory[plugins.Sink]{
-			Kind: f.Kind, Example: f.Example, Check: f.Check, Feeds: f.Feeds,
+			Kind: f.Kind, Example: f.Example, Check: f.Check,
 			Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Sink, error) {
 				return recordingSink{r, env.Name}, nil
 			},

@@ -191,3 +191,28 @@ func TestTapRefuses(t *testing.T) {
 		t.Errorf("%d taps, %v, want %s", depth, last, want)
 	}
 }
+
+// TestTapOfAFedRoute: who looks at a route that others feed misses nothing of it because of what is not for it.
+func TestTapOfAFedRoute(t *testing.T) {
+	r := tapping(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	enough := errors.New("enough")
+	err := r.tap(ctx, api.TapQuery{Route: "fed"}, func(tapped api.Tapped) error {
+		if tapped != (api.Tapped{}) {
+			if tapped.Route != "fed" || tapped.Missed > 0 {
+				t.Errorf("got %+v", tapped)
+			}
+			return enough
+		}
+		for range 2 * tapBacklog {
+			r.taps.offer(added(t, "things", `"n":4`), "")
+			r.taps.offer(given(t, event.Added, 2), "other")
+		}
+		r.taps.offer(given(t, event.Added, 2), "fed")
+		return nil
+	})
+	if !errors.Is(err, enough) {
+		t.Error(err)
+	}
+}

@@ -77,6 +77,7 @@ func TestBatchLayout(t *testing.T) {
 
 // TestBatchRoom: a batch takes no more room than is made for it, however its pieces are aligned.
 func TestBatchRoom(t *testing.T) {
+	long := strings.Repeat("x", 200)
 	for pad := range 64 {
 		o, err := event.ParseObject(&event.Resource{}, `{"metadata":{"name":"a"},"x":"`+strings.Repeat("x", pad%8)+`"}`)
 		if err != nil {
@@ -84,7 +85,7 @@ func TestBatchRoom(t *testing.T) {
 		}
 		d := &event.Delta{
 			Op: event.Entered, New: o, Since: time.Unix(1, 0), Suppressed: 1, Source: strings.Repeat("s", pad/8),
-			Event: &event.Event{ID: "id", Type: "type", Source: "source", Subject: "subject", Route: "route", Data: []byte(`{"a":1}`)},
+			Event: &event.Event{ID: long, Type: long, Source: long, Subject: long, Route: long, Data: []byte(`"` + long + `"`)},
 		}
 		var s sizer
 		room := headerSize + s.delta(d)
