@@ -83,3 +83,48 @@ func TestGoneLate(t *testing.T) {
 		})
 	})
 }
+
+// TestGoneReload: with another name what is gone is still waited for, and the old name knows nothing of it; without `for` nothing is.
+func TestGoneReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, s := &flakyDisk{disk: disk{}, before: func() {}}, &sink{}
+		route := func(name, was string, gone time.Duration) pipeline.Route {
+			return pipeline.Route{
+				Name: name, Was: was, Sources: []string{"pods"}, Ops: []event.Op{event.Deleted}, Handler: flags, Sinks: to(s), Gone: gone,
+				When: pipeline.When{Resource: resourceOf, Object: lampCache(lamp(t, "there", "uid-there", 9, true))},
+			}
+		}
+		b := openAs(t, pipeline.Config{Store: d}, route("old", "", time.Hour))
+		b.Start(t.Context())
+		b.admit(lampDelta(t, event.Deleted, "a", 1, true), lampDelta(t, event.Deleted, "there", 2, true))
+		d.cut(b)
+		exchange := func(r pipeline.Route) {
+			c, err := b.Prepare([]pipeline.Route{r})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Swap()
+			d.cut(b)
+			c.Finish(t.Context())
+			pass(time.Second)
+			d.cut(b)
+		}
+		exchange(route("new", "old", time.Hour))
+		if old, now := len(d.known("old")), len(d.known("new")); old != 0 || now != 2 {
+			t.Errorf("%d are known under the old name, %d under the new one", old, now)
+		}
+		pass(time.Hour)
+		expectData(t, s, "deleted a@1") // the other is back, though nobody said so
+		b.admit(lampDelta(t, event.Deleted, "b", 3, true))
+		d.cut(b)
+		if n := len(d.known("new")); n != 1 {
+			t.Errorf("%d are known", n)
+		}
+		exchange(route("new", "", 0))
+		if n := len(d.known("new")); n != 0 {
+			t.Errorf("%d are known of a route that waits for nothing", n)
+		}
+		pass(2 * time.Hour)
+		expectData(t, s, "deleted a@1")
+	})
+}

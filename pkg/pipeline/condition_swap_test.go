@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,4 +88,39 @@ func TestConditionRemoved(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLimitQuietReload: what waits in a route with a limit is looked at after the routes were exchanged, by the new one, and by what that says.
+func TestLimitQuietReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{}
+		route := func(every time.Duration) pipeline.Route {
+			return pipeline.Route{
+				Name: "r", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s), Debounce: pipeline.Debounce{Quiet: 5 * time.Second},
+				Limit: pipeline.Limit{Every: every, Key: initials}, Batch: pipeline.Batch{Size: 1},
+			}
+		}
+		b := start(t, route(time.Hour))
+		b.admit(delta(t, event.Added, "a1", 0, 1))
+		pass(time.Minute)
+		b.admit(delta(t, event.Added, "a2", 0, 2), delta(t, event.Added, "b1", 0, 3))
+		change, err := b.Prepare([]pipeline.Route{route(time.Minute)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		change.Swap()
+		pass(10 * time.Second)
+		equal(t, "between", s.got(), "added a1@1")
+		change.Finish(t.Context())
+		pass(time.Minute)
+		b.admit(delta(t, event.Added, "a3", 0, 4))
+		pass(time.Minute)
+		if n := b.value("route_deltas_total", "r", "suppressed"); n > 1 {
+			t.Errorf("%v were suppressed", n)
+		}
+		if got := s.got(); !slices.Contains(got, "added b1@3") || !slices.Contains(got, "added a3@4") {
+			t.Errorf("told %q", got)
+		}
+		b.balanced("r")
+	})
 }
