@@ -14,6 +14,7 @@ func FuzzAnswer(f *testing.F) {
 	for _, answer := range []*pluginv1.HandleResponse{
 		{},
 		{Results: []*pluginv1.Result{{Delta: 1, Verdict: pluginv1.Verdict_VERDICT_RETRY, Message: "m", RetryAfterMs: 1 << 62}}},
+		{Results: []*pluginv1.Result{{Verdict: pluginv1.Verdict_VERDICT_RETRY, RetryAfterMs: -5}, {Delta: 1, Verdict: pluginv1.Verdict_VERDICT_RETRY, RetryAfterMs: 1<<63 - 1}}},
 		{Results: []*pluginv1.Result{{Delta: 2, Events: []*pluginv1.Event{{Type: "t", Subject: "s", Data: []byte(`{}`)}, {Data: []byte(`{`)}}}}},
 		{Results: []*pluginv1.Result{{Delta: 3}, {Verdict: 9}, {Verdict: pluginv1.Verdict_VERDICT_DROP, Events: []*pluginv1.Event{{}}}}},
 	} {

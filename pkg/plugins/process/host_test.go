@@ -52,6 +52,14 @@ func TestKVOfALostCall(t *testing.T) {
 	}
 }
 
+// TestLargeKV: a value may be larger than gRPC's 4 MiB.
+func TestLargeKV(t *testing.T) {
+	b := newBench(t)
+	b.open("allow: {kv: true}\nlimits: {kv: 16Mi}")
+	contains(t, b.handle("ask.large")[0], `{"large":6291456,"set":true}`)
+	b.close()
+}
+
 // TestKVOfAMalformedAnswer: what a call wrote whose answer makes no sense is not kept either.
 func TestKVOfAMalformedAnswer(t *testing.T) {
 	b := newBench(t)

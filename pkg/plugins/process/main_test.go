@@ -262,6 +262,10 @@ func ask(ctx context.Context, r *process.Router, what string) ([]process.Event, 
 		note("other source", len(objects), err)
 		n, err = r.Count(context.WithoutCancel(context.Background()), "nodes", "", "")
 		note("outside of a call", n, err)
+	case "large":
+		note("set", true, r.KVSet(ctx, "large", make([]byte, 6<<20), 0))
+		value, _, err := r.KVGet(ctx, "large")
+		note("large", len(value), err)
 	case "now", "later": // with the number of the first call
 		if what == "now" {
 			earlier = context.WithoutCancel(ctx) //nolint:fatcontext // that is the mistake

@@ -157,6 +157,8 @@ func (r *raw) answer(request *pluginv1.HandleRequest) (any, error) {
 			select {}
 		case "ill":
 			r.health.SetServingStatus("plugin", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+		case "count":
+			ok.Events[0].Data = fmt.Append(nil, len(request.GetDeltas()))
 		case "size": // size.N: an event of N bytes
 			var n int
 			if _, err := fmt.Sscanf(d.GetName(), "size.%d", &n); err == nil {
