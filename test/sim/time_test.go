@@ -30,7 +30,7 @@ const (
 	held = time.Second     // for
 	rare = 5 * time.Second // every of the limit
 
-	quietFor, quietMost = 300 * time.Millisecond, 2 * time.Second // of debounce
+	quietFor, quietMost = 270 * time.Millisecond, 2 * time.Second // of debounce
 	gathered            = 400 * time.Millisecond                  // of batch.by
 	oldest              = 3 * time.Second                         // maxAge
 )
@@ -47,6 +47,9 @@ func drawTimed(t *rapid.T) *route {
 
 // drawWaits makes a route wait for more, or not for too long.
 func drawWaits(t *rapid.T, r *route) {
+	if r.overflow == "block" {
+		r.overflow = "fold" // else a source that waits may not have seen for long what happened
+	}
 	switch rapid.IntRange(0, 3).Draw(t, "how") {
 	case 0:
 		r.gathers = quietly
@@ -73,10 +76,16 @@ func (v *view) checkTimes() {
 			v.fail("%s came in a group of %d, %v after the first of it", d, d.group, d.at.Sub(d.first))
 		}
 		// What waits for a worker, or for the disk, does not begin anew.
-		if v.r.gathers == quietly && !v.w.r.ever && !v.w.disk.ever && d.at.Before(d.seen.Add(quietFor)) && !v.busySince(d) {
+		if v.r.gathers == quietly && !v.w.r.ever && !v.w.disk.ever && d.at.Before(d.seen.Add(quietFor)) && !v.busySince(d) && !v.goesAlong(d) {
 			v.fail("%s came %v after it was seen", d, d.at.Sub(d.seen))
 		}
 	}
+}
+
+// goesAlong reports whether a delivery may be of what came when its object had just been quiet for long enough, and was about to be taken.
+func (v *view) goesAlong(d delivery) bool {
+	return d.at.Sub(d.seen) <= time.Duration(v.r.wait)*time.Millisecond &&
+		slices.ContainsFunc(v.w.c.past[d.name], func(m moment) bool { return !m.when.After(d.seen.Add(-quietFor)) })
 }
 
 // busySince reports whether something has happened to the object of a delivery for so long that it was not waited for any longer.
