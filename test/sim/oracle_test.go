@@ -155,7 +155,7 @@ func (v *view) checkFinal(name string, past []moment) {
 	}
 	all := v.seen[name]
 	final := past[len(past)-1]
-	if v.r.wants(name, final) && (v.r.existing || final.at > v.r.since) {
+	if v.r.wants(name, final) && (v.r.existing || final.at > v.r.since) && !v.unmoved(past, all) {
 		if len(all) == 0 || all[len(all)-1].ends() || all[len(all)-1].n != final.n {
 			v.missing("the last state", name, final, all)
 		}
@@ -175,6 +175,22 @@ func (v *view) checkFinal(name string, past []moment) {
 	if v.exact() {
 		v.checkEvery(name, past, all)
 	}
+}
+
+// unmoved reports whether the route has nothing to tell, because its source never saw that anything happened: a route that was paused and
+// full held it up, and then a backup brought back what was there when the route began.
+func (v *view) unmoved(past []moment, all []seen) bool {
+	heldUp := func(r *route) bool { return r.onFailure == "pause" && r.overflow == "block" }
+	if len(all) > 0 || !v.w.c.rewound || !slices.ContainsFunc(v.w.all(), heldUp) {
+		return false
+	}
+	final := past[len(past)-1]
+	for _, m := range slices.Backward(past) {
+		if m.at <= v.r.since {
+			return m.uid == final.uid && m.n == final.n && m.web == final.web && m.gone == final.gone
+		}
+	}
+	return false
 }
 
 // exact reports whether the route is to tell of every moment: nothing was folded or dropped, and nothing was listed after the first time.
