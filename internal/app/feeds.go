@@ -37,8 +37,9 @@ func feed(cfg *config.Config, factories []plugins.Factory[plugins.Sink]) (fed *c
 		f.findFed(r)
 	}
 	f.refuseCircles()
+	known := make(map[*config.Route][]string)
 	for _, r := range copied.Routes {
-		r.From = f.sourcesOf(r, nil)
+		r.From = f.sourcesOf(r, known)
 	}
 	for _, r := range copied.Routes {
 		f.check(r)
@@ -135,19 +136,24 @@ func (f *feeding) refuseCircles() {
 	}
 }
 
-// sourcesOf returns the sources of a route: of one that others feed, theirs. around has the routes on the way, for those that go round in a
-// circle.
-func (f *feeding) sourcesOf(r *config.Route, around []string) (sources []string) {
-	if len(r.FedBy) == 0 || slices.Contains(around, r.Name) {
+// sourcesOf returns the sources of a route: of one that others feed, theirs. known has those of the routes that were asked about, so that
+// each is asked about once, and those on the way when they go round in a circle.
+func (f *feeding) sourcesOf(r *config.Route, known map[*config.Route][]string) (sources []string) {
+	if len(r.FedBy) == 0 {
 		return r.From
 	}
+	if sources, asked := known[r]; asked {
+		return sources
+	}
+	known[r] = r.From
 	for _, name := range r.FedBy {
-		for _, source := range f.sourcesOf(f.routes[name], append(around, r.Name)) {
+		for _, source := range f.sourcesOf(f.routes[name], known) {
 			if !slices.Contains(sources, source) {
 				sources = append(sources, source)
 			}
 		}
 	}
+	known[r] = sources
 	return sources
 }
 

@@ -309,25 +309,27 @@ func checkFeeds(routes []Route) error {
 				return fmt.Errorf("route %q feeds route %q, which is not there or gets its deltas from sources: name another one", r.Name, s.Feeds)
 			}
 		}
-		if chain := r.circle(byName, nil); chain != nil {
+		if chain := r.circle(byName, nil, map[string]bool{}); chain != nil {
 			return fmt.Errorf("route %q feeds itself (%s): take one of these out of the sinks", r.Name, strings.Join(chain, " → "))
 		}
 	}
 	return nil
 }
 
-// circle returns the names of a way from the first of the way back to it, of which way is the beginning; nil: there is none.
-func (r *Route) circle(byName map[string]*Route, way []string) []string {
+// circle returns the names of a way from the first of the way back to it, of which way is the beginning; nil: there is none. What was
+// passed leads nowhere, or is on the way.
+func (r *Route) circle(byName map[string]*Route, way []string, passed map[string]bool) []string {
 	way = append(way[:len(way):len(way)], r.Name)
 	if len(way) > 1 && r.Name == way[0] {
 		return way
 	}
-	if slices.Contains(way[:len(way)-1], r.Name) {
-		return nil // another circle, which is found from one of its own
+	if passed[r.Name] {
+		return nil // a circle without the first is found from one of its own
 	}
+	passed[r.Name] = true
 	for _, s := range r.Sinks {
 		if fed := byName[s.Feeds]; s.Feeds != "" && fed != nil {
-			if found := fed.circle(byName, way); found != nil {
+			if found := fed.circle(byName, way, passed); found != nil {
 				return found
 			}
 		}

@@ -1,6 +1,6 @@
 // Package tlsfiles is the piece of configuration by which a sink speaks TLS: who vouches for the other side, and as whom the router
-// introduces itself. A sink puts [Config] below its key `tls` and calls [Config.Load] for each connection, or asks [Config.Print] whether
-// it has to, so that certificates that are renewed while the router runs are used without a reload.
+// introduces itself. A sink puts [Config] below its key `tls` and calls [Config.Load] for each connection, or, over HTTP, has
+// [Clients] do what comes to the same, so that certificates that are renewed while the router runs are used without a reload.
 package tlsfiles
 
 import (

@@ -87,7 +87,7 @@ func (w *world) checkBounds() {
 			}
 			now, before := look{time.Now(), s.Owed, w.r.took()}, w.l.looks[r]
 			same := before.owed == now.owed && before.took == now.took
-			if most := r.mostInMemory(w, same && w.l.savedAfter(before.at)); most >= 0 && s.Owed-s.OnDisk > most {
+			if most := r.mostInMemory(w, same && w.l.heardAfter(before.at)); most >= 0 && s.Owed-s.OnDisk > most {
 				w.fail("route %s has %d deltas in memory, %d of %d owed are on disk", s.Name, s.Owed-s.OnDisk, s.OnDisk, s.Owed)
 			}
 			if !same {
@@ -97,7 +97,7 @@ func (w *world) checkBounds() {
 	}
 }
 
-// mostInMemory returns how many deltas a route may have in memory; -1: that depends. saved: nothing came since the last cut.
+// mostInMemory returns how many deltas a route may have in memory; -1: that depends. saved: nothing came since the last cut that the router knows of.
 func (r *route) mostInMemory(w *world, saved bool) int {
 	there := 0
 	if r.existing || w.lives > 1 {

@@ -46,6 +46,7 @@ type life struct {
 	snapshot []byte     // what it left on the disk
 	ended    chan struct{}
 	saved    time.Time // the moment of the last cut that is on the disk
+	heard    time.Time // and of the last one of which the router knows
 	failed   time.Time // the first one that failed since; zero: none did
 	failing  bool      // the last write failed, so that the next is some time away
 }
@@ -75,6 +76,13 @@ func (d *disk) get() (before, later time.Duration, full bool) {
 func (d *disk) troubled() bool {
 	before, later, full := d.get()
 	return before > 0 || later > 0 || full
+}
+
+// heardAfter reports whether the router knows of a cut after a time.
+func (l *life) heardAfter(t time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.heard.After(t)
 }
 
 // savedAfter reports whether there was a cut after a time.
@@ -113,6 +121,11 @@ func (l *life) transaction(what string, write func() error) error {
 	err := l.boundary(what, write, began, full)
 	if later > 0 && err == nil {
 		l.wait(later)
+	}
+	if err == nil && what == checkpoint.TransactionCut {
+		l.mu.Lock()
+		l.heard = l.saved
+		l.mu.Unlock()
 	}
 	return err
 }

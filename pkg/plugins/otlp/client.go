@@ -183,22 +183,23 @@ func firstLine(s string) string {
 }
 
 type httpClient struct {
-	url    *url.URL
-	client *http.Client
+	url     *url.URL
+	clients tlsfiles.Clients
 }
 
 func newHTTP(c *Config) *httpClient {
-	return &httpClient{c.url(), &http.Client{
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
-			DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) { return dialTLS(ctx, &c.TLS, address) },
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	return &httpClient{c.url(), tlsfiles.Clients{Files: &c.TLS, New: func(settings *tls.Config) *http.Client {
+		return &http.Client{
+			Transport: &http.Transport{
+				Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second, TLSClientConfig: settings,
+			},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+	}}}
 }
 
 func (h *httpClient) close() error {
-	h.client.CloseIdleConnections()
+	h.clients.Close()
 	return nil
 }
 
@@ -214,7 +215,11 @@ func (h *httpClient) send(ctx context.Context, r *collector.ExportLogsServiceReq
 	req.Header = headers.Clone()
 	req.Header.Set("Content-Type", "application/x-protobuf")
 	req.Header.Set("User-Agent", "deltarouter")
-	resp, err := h.client.Do(req)
+	client, err := h.clients.Get()
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		var of *url.Error
 		if errors.As(err, &of) {

@@ -8,6 +8,7 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/tlsfiles"
 )
 
 const (
@@ -41,13 +43,13 @@ type sink struct {
 	encode   func(context.Context, *event.Event) (*message, error) // nil: in batches
 	maxBatch config.Size
 	timeout  time.Duration
-	clients  clients
+	clients  tlsfiles.Clients
 }
 
 func newSink(c Config, env plugins.Env) (*sink, error) {
 	s := &sink{
 		name: env.Name, url: c.URL, headers: c.Headers, maxBatch: c.MaxBatch, timeout: c.Timeout,
-		clients: clients{tls: c.TLS, connect: c.ConnectTimeout},
+		clients: tlsfiles.Clients{Files: &c.TLS, New: func(t *tls.Config) *http.Client { return newClient(t, c.ConnectTimeout) }},
 	}
 	switch {
 	case c.Body != nil:
@@ -109,7 +111,7 @@ func (s *sink) post(ctx context.Context, m *message) error {
 	if err != nil {
 		return s.named(fmt.Errorf("url: %w", err))
 	}
-	client, err := s.clients.get()
+	client, err := s.clients.Get()
 	if err != nil {
 		return s.named(err)
 	}
@@ -205,6 +207,6 @@ func retryAfter(value string, now time.Time) time.Duration {
 
 // Close implements [plugins.Sink].
 func (s *sink) Close(context.Context) error {
-	s.clients.close()
+	s.clients.Close()
 	return nil
 }
