@@ -324,3 +324,43 @@ func TestSpilledUnderAnotherName(t *testing.T) {
 		})
 	}
 }
+
+// What came for a changed route before it took over, and went to the disk, is not passed by what came after it.
+func TestSpilledBeforeTakeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &flakyDisk{disk: disk{}}
+		s, open := gate()
+		route := func(version string) pipeline.Route {
+			return pipeline.Route{Name: "r", Version: version, Sources: []string{"pods"}, Ops: event.Ops(), Capacity: 2, Disk: 1 << 30, Sinks: to(s)}
+		}
+		b := openAs(t, pipeline.Config{Store: d}, route("1"))
+		b.Start(t.Context())
+		version := 0
+		admit := func(n int) {
+			for range n {
+				version++
+				b.admit(delta(t, event.Updated, "x", version, version+1))
+			}
+		}
+		admit(1)
+		pass(time.Second)
+		change, err := b.Prepare([]pipeline.Route{route("2")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		change.Swap()
+		admit(4)
+		d.cut(b)
+		admit(1)
+		open()
+		change.Finish(t.Context())
+		b.drain()
+		var got []string
+		for _, e := range s.events {
+			got = append(got, e.K8sResourceVersion)
+		}
+		if want := []string{"2", "3", "4", "5", "6", "7"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}

@@ -28,7 +28,8 @@ func (r *route) takeOver(from *route) {
 			}
 		}
 	}
-	if !r.q.tailed() {
+	first := !r.q.tailed()
+	if first {
 		r.q.tail.after, r.q.tail.since = own.tail.after, own.tail.since
 	}
 	tailed := r.q.tailed() || r.cfg.Disk > 0 && r.q.headLen()+own.ages[pending].len > r.cfg.Capacity
@@ -42,6 +43,9 @@ func (r *route) takeOver(from *route) {
 		}
 	}
 	r.q.tail.n += own.tail.n
+	if t := &r.q.tail; first && own.tailed() && own.tail.after < t.after { // what is on disk alone comes before the first in memory
+		t.after, t.since = own.tail.after, own.tail.since
+	}
 	r.settled = false
 	r.changed()
 }
