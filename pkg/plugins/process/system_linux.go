@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,11 +26,26 @@ func seal(name string, fill func(io.Writer) error) (*os.File, error) {
 	if err := fill(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	const all = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, all); err != nil {
-		return nil, errors.Join(err, f.Close())
+	if err := addSeals(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("seal: %w", err), f.Close())
 	}
 	return f, nil
+}
+
+// sealPatience is about how long a file may be busy, beside what the kernel waits by itself.
+const sealPatience = 5 * time.Second
+
+// addSeals makes the file one that nobody can change. The kernel refuses while somebody has one of its pages in hand, which it may have
+// itself for a while on a busy machine.
+func addSeals(f *os.File) error {
+	const all = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	for pause := 5 * time.Millisecond; ; pause *= 2 {
+		_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, all)
+		if !errors.Is(err, unix.EBUSY) || pause > sealPatience/2 {
+			return err
+		}
+		<-time.After(pause)
+	}
 }
 
 // attributes makes the child the leader of a process group, and lets the kernel kill it when the thread that started it ends: see child.run.
