@@ -59,9 +59,11 @@ routes:
 	m.Change("home", `{"data": {"value": "shut"}}`)
 	m.Change("home", `{"data": {"value": "open"}}`)
 	r.Wait(t, "all children", func(events []routertest.Event) bool { return len(routertest.Of(events, n+"c")) > 0 })
+	m.Change("a", `{"data": {"value": "nowhere"}}`)
+	m.Make(routertest.ConfigMap("d", "home", "role=child")) // after a, in the same watch: between watches there is no order
+	r.Wait(t, "the last child", func(events []routertest.Event) bool { return len(routertest.Of(events, n+"d")) > 0 })
 	r.Saved(t)
 	r.Kill(t)
-	m.Change("a", `{"data": {"value": "nowhere"}}`)
 	m.Change("home", `{"data": {"value": "open", "more": "z"}}`)
 	r = routertest.StartFile(t, file)
 	r.Wait(t, "what depends on the home", func(events []routertest.Event) bool {
