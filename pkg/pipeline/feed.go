@@ -40,7 +40,7 @@ type handing uint8
 
 const (
 	handed    handing = iota
-	noRoom            // wait is closed when there is
+	noRoom            // room is closed when there is
 	exchanged         // another route has the name by now: it is to be asked
 	bereft            // what this route owes is another's by now, or nobody's
 )
