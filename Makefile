@@ -14,13 +14,13 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 each = @failed=; for m in $(1); do echo "--- $@ $$m"; (cd $$m && $(2)) || failed="$$failed $$m"; done; \
 	[ -z "$$failed" ] || { echo "$@ failed in:$$failed" >&2; exit 1; }
 
-.PHONY: help run build router plugins plugins-checked-in test e2e chaos arch bench fuzz fmt fmt-check tidy tidy-check generate lint check clean
+.PHONY: help run build router plugins plugins-go plugins-checked-in test e2e chaos arch bench fuzz fmt fmt-check tidy tidy-check generate lint check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
 
-run: build ## run config.yaml on a throw-away cluster, or with CLUSTER=current on the current kubeconfig context
+run: router plugins-go bin/sandbox ## run config.yaml on a throw-away cluster, or with CLUSTER=current on the current kubeconfig context
 	@bash hack/run.sh
 
 build: router plugins bin/sandbox ## build bin/router, bin/sandbox and the example plugins
@@ -30,6 +30,9 @@ router: ## build bin/router alone
 
 plugins: ## build examples/plugins into bin/plugins, and compare with the modules that are checked in
 	@sh hack/guests.sh
+
+plugins-go: # examples/plugins without any compiler but Go's: the modules in other languages are those that are checked in
+	@sh hack/guests.sh go-only
 
 plugins-checked-in: ## build the modules that are checked in anew: Rust, C and AssemblyScript
 	@sh hack/guests.sh checked-in
@@ -49,7 +52,7 @@ e2e: build ## run the tests against the sandbox alone
 CHAOS ?= 20
 chaos: build ## the tests that kill, cut and damage, in a form CHAOS (20) times as long
 	CHAOS=$(CHAOS) go test -count=1 -timeout 3h ./test/chaos/...
-	CHECKPOINT_DAMAGE=2000 go test -count=1 -run Damage ./pkg/checkpoint
+	CHECKPOINT_DAMAGE=2000 go test -count=1 -run Damage ./internal/checkpoint
 
 arch: ## check who imports whom
 	go test ./test/arch/

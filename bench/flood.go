@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -11,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// flood is a server for whole routers: it has a cluster's identity, says at any time how far it is, and sends as many updates as it is
-// asked for, as fast as they are read.
+// flood is a server for whole routers: it has a cluster's identity, says at any time how far it is,
+// and sends as many updates as it is asked for, as fast as they are read.
 type flood struct {
 	*server
 
@@ -27,21 +26,13 @@ func startFlood(objects int) (*flood, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	f := &flood{server: &server{pod: pod, objects: objects}, asks: make(chan int, 1)}
+	f.version.Store(int64(objects))
+	mux, err := f.listen(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"flood"}}`)
 	if err != nil {
 		return nil, err
 	}
-	f := &flood{server: &server{pod: pod, objects: objects, url: "http://" + listener.Addr().String()}, asks: make(chan int, 1)}
-	f.version.Store(int64(objects))
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api", text(`{"kind":"APIVersions","versions":["v1"]}`))
-	mux.HandleFunc("GET /apis", text(`{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`))
-	mux.HandleFunc("GET /api/v1", text(`{"kind":"APIResourceList","groupVersion":"v1","resources":[`+
-		`{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"]}]}`))
-	mux.HandleFunc("GET /api/v1/namespaces/kube-system", text(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"flood"}}`))
 	mux.HandleFunc("GET /api/v1/pods", f.pods)
-	f.http = &http.Server{Handler: mux}
-	go func() { _ = f.http.Serve(listener) }()
 	return f, nil
 }
 

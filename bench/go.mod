@@ -2,6 +2,8 @@ module github.com/deltarouter/deltarouter/bench
 
 go 1.26.0
 
+toolchain go1.26.8
+
 replace github.com/deltarouter/deltarouter => ../
 
 require (

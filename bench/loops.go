@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 )
 
 // loopLength is how long the lists are; then they are twice as long.

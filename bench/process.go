@@ -5,15 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	native "github.com/deltarouter/deltarouter/pkg/plugins/process"
 	sdk "github.com/deltarouter/deltarouter/sdk/process"
@@ -73,9 +72,9 @@ func openPlugin() (plugins.Handler, error) {
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
-	return native.Factory().Open(context.Background(), node, plugins.Env{
-		Name: "bench", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New(), Stdout: io.Discard, Workers: 1,
-	})
+	return native.Kind().Open(context.Background(), node, plugins.HandlerEnv{Env: plugins.Env{
+		Name: "bench", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New(),
+	}, Workers: 1})
 }
 
 // timeBatches returns how many µs a delta takes.

@@ -25,7 +25,7 @@ sources:
   pods: {resource: v1/pods%s, indexes: {byNode: object.spec.nodeName}}
 sinks: {out: {stdout: {}}}
 routes:
-  - {name: all, from: pods, on: updated, to: out}
+  - {name: all, from: pods, ops: updated, to: out}
 `
 
 // cluster is where pods change all the time, from begin on until end.

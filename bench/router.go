@@ -8,11 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
 )
 
 // consumeRouter is the router's informer core: wire → cache with one CEL index.
@@ -62,7 +62,7 @@ type updateCounter struct {
 	done chan struct{}
 }
 
-func (u *updateCounter) Admit(_ context.Context, d *event.Delta) (func(), error) {
+func (u *updateCounter) Admit(_ context.Context, d *event.Delta) (event.Admission, error) {
 	if d.Op == event.Updated && u.seen.Add(1) == u.last {
 		close(u.done)
 	}

@@ -9,13 +9,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/rules"
+	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/filters"
-	"github.com/deltarouter/deltarouter/pkg/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/rules"
-	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 // manyPending is how many objects wait for `for` to be over.
@@ -55,7 +55,7 @@ func pendingConditions(n int) (bytes float64, pair time.Duration, err error) {
 	now := time.Now()
 	for i, o := range objects[:n] {
 		d := event.Delta{Source: "pods", Op: event.Added, New: o}
-		conditions.Observe(&d, true, false, now.Add(time.Duration(i)*time.Millisecond), nil)
+		conditions.Observe(&d, true, false, "", now.Add(time.Duration(i)*time.Millisecond), nil)
 	}
 	_ = conditions.Dirty(now) // as after a cut
 	bytes = float64(heap()-before) / float64(n)
@@ -63,8 +63,8 @@ func pendingConditions(n int) (bytes float64, pair time.Duration, err error) {
 	for _, o := range objects[n:] {
 		begins, ends := event.Delta{Source: "pods", Op: event.Added, New: o}, event.Delta{Source: "pods", Op: event.Deleted, Old: o}
 		begin := time.Now()
-		conditions.Observe(&begins, true, false, now, nil)
-		conditions.Observe(&ends, false, false, now, nil)
+		conditions.Observe(&begins, true, false, "", now, nil)
+		conditions.Observe(&ends, false, false, "", now, nil)
 		times = append(times, time.Since(begin))
 	}
 	runtime.KeepAlive(conditions)
@@ -137,7 +137,7 @@ func routeCost(kind, condition string) (time.Duration, error) {
 				return 0, err
 			}
 			if commit != nil {
-				commit()
+				commit.Commit()
 			}
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// server speaks as much of the Kubernetes API as a watch of pods needs: the pods first, then, once told to go, the updates, as fast
-// as the consumer reads them.
+// server speaks as much of the Kubernetes API as a watch of pods needs: the pods first, then, once
+// told to go, the updates, as fast as the consumer reads them.
 type server struct {
 	http    *http.Server
 	url     string
@@ -35,22 +35,32 @@ func startServer(objects, updates int) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	s := &server{pod: pod, objects: objects, updates: updates, started: make(chan struct{})}
+	mux, err := s.listen(`{"kind":"Namespace","metadata":{"name":"kube-system","uid":"wire"}}`)
+	if err != nil {
+		return nil, err
+	}
+	mux.HandleFunc("GET /api/v1/pods", s.pods)
+	mux.HandleFunc("POST /go", s.start)
+	return s, nil
+}
+
+// listen serves what all consumers ask first: the resources, and the namespace by which a cluster
+// is known. The caller adds the rest.
+func (s *server) listen(identity string) (*http.ServeMux, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	s := &server{pod: pod, objects: objects, updates: updates, url: "http://" + listener.Addr().String(), started: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api", text(`{"kind":"APIVersions","versions":["v1"]}`))
 	mux.HandleFunc("GET /apis", text(`{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`))
 	mux.HandleFunc("GET /api/v1", text(`{"kind":"APIResourceList","groupVersion":"v1","resources":[`+
 		`{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"]}]}`))
-	mux.HandleFunc("GET /api/v1/namespaces/kube-system", text(`{"kind":"Namespace","metadata":{"name":"kube-system","uid":"wire"}}`))
-	mux.HandleFunc("GET /api/v1/pods", s.pods)
-	mux.HandleFunc("POST /go", s.start)
-	s.http = &http.Server{Handler: mux}
+	mux.HandleFunc("GET /api/v1/namespaces/kube-system", text(identity))
+	s.url, s.http = "http://"+listener.Addr().String(), &http.Server{Handler: mux}
 	go func() { _ = s.http.Serve(listener) }()
-	return s, nil
+	return mux, nil
 }
 
 func (s *server) close() { _ = s.http.Close() }

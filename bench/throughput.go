@@ -97,13 +97,13 @@ func workloads() []workload {
 	return []workload{
 		{
 			"handler restart-alert, batch 64",
-			"handlers: {alert: {wasm: {module: restart-alert.wasm}}}\n" + fmt.Sprintf(route, "on: updated, handle: alert, batch: {size: 64}"),
+			"handlers: {alert: {wasm: {module: restart-alert.wasm}}}\n" + fmt.Sprintf(route, "ops: updated, handler: alert, batch: {size: 64}"),
 			`deltarouter_route_deltas_total{result="d`, // delivered, dropped, dead_lettered
 		},
 		{
 			"cache only (ingest)",
-			fmt.Sprintf(route, "on: deleted"),
-			`deltarouter_deltas_total{op="updated"`,
+			fmt.Sprintf(route, "ops: deleted"),
+			`deltarouter_source_deltas_total{op="updated"`,
 		},
 	}
 }
@@ -176,7 +176,7 @@ func (p *process) measure(w workload, n int) (speed, error) {
 	}
 	took := time.Since(began)
 	used = p.metric("process_cpu_seconds_total") - used
-	if odd := p.metric(`deltarouter_route_deltas_total{result="folded"`) + p.metric(`deltarouter_relists_total`); odd > 0 {
+	if odd := p.metric(`deltarouter_route_deltas_total{result="folded"`) + p.metric(`deltarouter_source_relists_total`); odd > 0 {
 		return speed{}, fmt.Errorf("%v updates were folded or lists begun anew", odd)
 	}
 	return speed{float64(n) / took.Seconds(), used * 1e6 / float64(n)}, nil

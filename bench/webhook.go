@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/webhook"
 )
@@ -107,7 +107,7 @@ func openHook(url, line string) (write func([]event.Event) error, end func(), er
 		return nil, nil, err
 	}
 	ctx := context.Background()
-	sink, err := webhook.Factory().Open(ctx, node, plugins.Env{Name: "bench", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()})
+	sink, err := webhook.Kind().Open(ctx, node, plugins.SinkEnv{Env: plugins.Env{Name: "bench", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -138,7 +138,7 @@ func timeHook(write func([]event.Event) error) (float64, error) {
 	events := make([]event.Event, hookBatch)
 	for i := range events {
 		events[i] = event.Event{
-			ID: fmt.Sprintf("%032x", i), Type: "deltarouter.updated", Source: "/clusters/bench/sources/pods", Subject: "default/web-0", Time: time.Now(),
+			ID: fmt.Sprintf("%032x", i), Type: "io.deltarouter.updated", Source: "/clusters/bench/sources/pods", Subject: "default/web-0", Time: time.Now(),
 			Data: fmt.Appendf(nil, `{"x":%q}`, strings.Repeat("x", hookData-8)), Route: "r", K8sUID: "u", K8sResourceVersion: "1",
 		}
 	}

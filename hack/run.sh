@@ -8,6 +8,7 @@ dir=
 sandbox=
 router=
 forced=
+flag=
 
 say() { printf '%s\n' "run: $*" >&2; }
 
@@ -81,6 +82,7 @@ start_sandbox() {
 case ${CLUSTER:-sandbox} in
 sandbox) start_sandbox ;;
 current)
+	flag=-allow-exec # the kubeconfig is that of who runs this, and may run what kubectl would
 	if context=$(current_context); then
 		say "cluster: context \"$context\" of ${KUBECONFIG:-$HOME/.kube/config}"
 	elif [ -n "${KUBERNETES_SERVICE_HOST:-}" ]; then
@@ -96,15 +98,27 @@ current)
 	;;
 esac
 
-say "router -config config.yaml; Ctrl-C stops it"
+say "router -config config.yaml${flag:+ $flag}; Ctrl-C stops it"
 # Job control gives a child a process group of its own: Ctrl-C reaches this script only, which then stops them in order.
 set -m
-bin/router -config config.yaml </dev/null 3>&- &
+bin/router -config config.yaml ${flag:+"$flag"} </dev/null 3>&- &
 router=$!
 set +m
 
+# suggest prints the next commands as soon as the router answers, once. They read its cache; nothing is changed.
+suggest() {
+	[ -z "$suggested" ] && bin/router get -config config.yaml >/dev/null 2>&1 || return 0
+	suggested=1
+	say "the router is ready; try in another terminal, in this folder:"
+	say "  bin/router get pods -config config.yaml          # its cache"
+	say "  bin/router tap -rejected -config config.yaml     # each change, and why routes pass it over"
+	say "then change config.yaml: a saved change takes effect at once, and a mistake changes nothing"
+}
+suggested=
+
 # If the sandbox ends first, so does this. bash 3.2 has no wait -n.
 while kill -0 "$router" 2>/dev/null; do
+	suggest
 	if [ -n "$sandbox" ] && ! kill -0 "$sandbox" 2>/dev/null; then
 		say "the sandbox ended:"
 		tail -n 20 "$dir/sandbox.log" >&2

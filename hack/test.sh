@@ -21,7 +21,7 @@ for module in "$@"; do
 	.)
 		# test/chaos waits for processes to start and to be killed: ten minutes, the default, are too few on a machine that is busy.
 		go test $race -shuffle=on -timeout 30m ./... || failed="$failed $module"
-		[ -z "$race" ] || CGO_ENABLED=0 go test -trimpath -shuffle=on ./pkg/expr ./pkg/filters ./pkg/index ./pkg/plugins/wasm ./test/sim || failed="$failed $module"
+		[ -z "$race" ] || CGO_ENABLED=0 go test -trimpath -shuffle=on ./internal/expr ./pkg/filters ./pkg/index ./pkg/plugins/wasm ./test/sim || failed="$failed $module"
 		;;
 	*) (cd "$module" && go test $race -shuffle=on ./...) || failed="$failed $module" ;;
 	esac

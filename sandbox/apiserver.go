@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"time"
@@ -38,6 +39,10 @@ rules:
 // startAPIServer starts kube-apiserver in this process. The function it returns stops it and
 // waits for it, for a bounded time.
 func startAPIServer(ctx context.Context, d *dir, opts options, failed chan<- error) (func(), error) {
+	listener, err := d.listenAPIServer(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("kube-apiserver: %w", err)
+	}
 	args := apiserverArgs(d)
 	if opts.audit {
 		if err := os.WriteFile(d.file(auditRules), []byte(auditPolicy), 0o600); err != nil {
@@ -46,7 +51,7 @@ func startAPIServer(ctx context.Context, d *dir, opts options, failed chan<- err
 		args = append(args, "--audit-policy-file="+d.file(auditRules), "--audit-log-path="+d.file(auditLogFile))
 	}
 	// Last, so that they win.
-	completed, err := apiserverOptions(ctx, append(args, opts.apiserverArgs...))
+	completed, err := apiserverOptions(ctx, listener, append(args, opts.apiserverArgs...))
 	if err != nil {
 		return nil, fmt.Errorf("kube-apiserver: %w", err)
 	}
@@ -71,7 +76,8 @@ func startAPIServer(ctx context.Context, d *dir, opts options, failed chan<- err
 
 // apiserverOptions parses flags the way the kube-apiserver command does. The command itself
 // is not used, as it installs signal handlers.
-func apiserverOptions(ctx context.Context, args []string) (kubeoptions.CompletedOptions, error) {
+// With a listener, the server uses it instead of the port of the flags.
+func apiserverOptions(ctx context.Context, listener net.Listener, args []string) (kubeoptions.CompletedOptions, error) {
 	s := kubeoptions.NewServerRunOptions()
 	fs := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
 	namedFlagSets := s.Flags()
@@ -85,6 +91,9 @@ func apiserverOptions(ctx context.Context, args []string) (kubeoptions.Completed
 	// Makes the feature gates and emulated versions of the flags take effect.
 	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
 		return none, err
+	}
+	if listener != nil {
+		s.SecureServing.Listener = listener
 	}
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 	completed, err := s.Complete(ctx)

@@ -2,15 +2,11 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,17 +27,11 @@ const (
 	prepareLock   = "lock"
 )
 
-// ports are chosen once and kept in DIR, so that a restart is found where it was.
-type ports struct {
-	Etcd      int `json:"etcd"`
-	EtcdPeer  int `json:"etcdPeer"`
-	APIServer int `json:"apiserver"`
-}
-
 // dir is the folder of one sandbox, prepared and locked.
 type dir struct {
 	path   string
 	ports  ports
+	fresh  bool              // this process chose the ports
 	tokens map[string]string // user to token
 	locks  []*os.File
 }
@@ -88,6 +78,11 @@ func (d *dir) prepare() error {
 	if err := d.loadTokens(); err != nil {
 		return err
 	}
+	return d.writeAddresses()
+}
+
+// writeAddresses writes the files that name the ports.
+func (d *dir) writeAddresses() error {
 	if err := replaceFile(d.file(etcdURLFile), []byte(d.etcdURL()+"\n"), 0o600); err != nil {
 		return err
 	}
@@ -98,14 +93,6 @@ func (d *dir) prepare() error {
 }
 
 func (d *dir) file(name string) string { return filepath.Join(d.path, name) }
-
-func (d *dir) etcdURL() string { return loopbackURL("http", d.ports.Etcd) }
-
-func (d *dir) serverURL() string { return loopbackURL("https", d.ports.APIServer) }
-
-func loopbackURL(scheme string, port int) string {
-	return scheme + "://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-}
 
 // lock takes a lock file and holds it until unlock.
 func (d *dir) lock(name string, how int) error {
@@ -146,26 +133,6 @@ func (d *dir) close(keep bool) error {
 	return errors.Join(errs...)
 }
 
-// loadPorts reads the ports of an earlier start, or picks free ones.
-func (d *dir) loadPorts() error {
-	data, err := os.ReadFile(d.file(portsFile))
-	if err == nil {
-		return json.Unmarshal(data, &d.ports)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, p := range []*int{&d.ports.Etcd, &d.ports.EtcdPeer, &d.ports.APIServer} {
-		if *p, err = freePort(); err != nil {
-			return err
-		}
-	}
-	if data, err = json.Marshal(d.ports); err != nil {
-		return err
-	}
-	return replaceFile(d.file(portsFile), data, 0o600)
-}
-
 // replaceFile writes a file as a whole, and not at all if it says the same already: a process
 // that is killed leaves no half, and who reads a kubeconfig during a restart sees no half.
 func replaceFile(path string, data []byte, mode fs.FileMode) error {
@@ -177,22 +144,4 @@ func replaceFile(path string, data []byte, mode fs.FileMode) error {
 		return err
 	}
 	return os.Rename(part, path)
-}
-
-// freePort picks a port below the range that the kernel takes client ports from. Inside
-// that range an outgoing connection could take the port while the server is stopped, and a
-// client that redials it could even be connected to itself.
-func freePort() (int, error) {
-	const first, last, attempts = 20000, 30000, 100
-	var lastErr error
-	for range attempts {
-		port := first + rand.IntN(last-first)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			lastErr = err
-			continue
-		}
-		return port, l.Close()
-	}
-	return 0, fmt.Errorf("no free port from %d to %d: %w", first, last, lastErr)
 }

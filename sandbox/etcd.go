@@ -19,7 +19,33 @@ const (
 
 // startEtcd starts a single member on the data in DIR/etcd and waits until it serves. Its
 // clients need no credentials: it listens on loopback only, and holds nothing of worth.
-func startEtcd(ctx context.Context, d *dir) (*embed.Etcd, error) {
+func startEtcd(ctx context.Context, d *dir) (etcd *embed.Etcd, err error) {
+	var choose func() error
+	if d.fresh {
+		choose = func() error { return errors.Join(d.choose(&d.ports.Etcd, &d.ports.EtcdPeer), d.writeAddresses()) }
+	}
+	err = onFreePort(ctx, choose, func() (err error) {
+		etcd, err = newEtcd(d)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	select {
+	case <-etcd.Server.ReadyNotify():
+		return etcd, nil
+	case err = <-etcd.Err():
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-time.After(etcdStartTimeout):
+		err = errors.New("not ready after " + etcdStartTimeout.String())
+	}
+	etcd.Close()
+	return nil, fmt.Errorf("etcd: %w", err)
+}
+
+// newEtcd opens the data and listens.
+func newEtcd(d *dir) (*embed.Etcd, error) {
 	client, err := url.Parse(d.etcdURL())
 	if err != nil {
 		return nil, err
@@ -41,21 +67,7 @@ func startEtcd(ctx context.Context, d *dir) (*embed.Etcd, error) {
 	cfg.LogLevel = "warn"
 	cfg.LogOutputs = []string{"stderr"}
 
-	etcd, err := embed.StartEtcd(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("etcd: %w", err)
-	}
-	select {
-	case <-etcd.Server.ReadyNotify():
-		return etcd, nil
-	case err = <-etcd.Err():
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-time.After(etcdStartTimeout):
-		err = errors.New("not ready after " + etcdStartTimeout.String())
-	}
-	etcd.Close()
-	return nil, fmt.Errorf("etcd: %w", err)
+	return embed.StartEtcd(cfg)
 }
 
 // stopEtcd stops it and waits for it, for a bounded time.

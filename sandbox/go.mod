@@ -2,6 +2,8 @@ module github.com/deltarouter/deltarouter/sandbox
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/spf13/pflag v1.0.9
 	go.etcd.io/etcd/server/v3 v3.6.8

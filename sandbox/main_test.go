@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -133,5 +136,56 @@ func TestDirIsRemoved(t *testing.T) {
 	}
 	if _, err := os.Stat(folder); !os.IsNotExist(err) {
 		t.Errorf("still there: %v", err)
+	}
+}
+
+// A port that another process took since it was chosen is chosen anew, unless clients know it.
+func TestPortIsTaken(t *testing.T) {
+	d, err := openDir(options{dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close(false)
+	for _, port := range []int{d.ports.EtcdPeer, d.ports.APIServer} {
+		l, err := listen(port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+	}
+	chosen := d.ports
+
+	etcd, err := startEtcd(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stopEtcd(etcd)
+	l, err := d.listenAPIServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if d.ports.EtcdPeer == chosen.EtcdPeer || d.ports.APIServer == chosen.APIServer {
+		t.Errorf("ports %+v, of which two were taken, became %+v", chosen, d.ports)
+	}
+	for name, want := range map[string]string{adminConfig: d.serverURL(), etcdURLFile: d.etcdURL()} {
+		data, err := os.ReadFile(d.file(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(data), want) {
+			t.Errorf("%s does not name %s", name, want)
+		}
+	}
+
+	var known dir
+	known.path = d.path
+	if err := known.loadPorts(); err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := known.listenAPIServer(ended); !errors.Is(err, syscall.EADDRINUSE) || known.ports != d.ports {
+		t.Errorf("a known port that is taken: error %v, ports %+v became %+v", err, d.ports, known.ports)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	routermetrics "github.com/deltarouter/deltarouter/pkg/metrics"
+	routermetrics "github.com/deltarouter/deltarouter/internal/metrics"
 )
 
 // stopLoops says how much CPU an endless loop takes until it is stopped, for each call, and how long Go's garbage collector waited for it to
@@ -24,7 +24,7 @@ func stopLoops(ctx context.Context, dir string, rounds int) error {
 	fmt.Printf("\nan endless loop at the default fuel\n")
 	for _, n := range []int{1, batchSize} {
 		var cpu, wall []time.Duration
-		longest, before := time.Duration(0), stops()
+		longest, before := time.Duration(0), readPauses(stopping)
 		for range rounds {
 			took, lasted, collected, err := stopLoop(ctx, file, n)
 			if err != nil {
@@ -35,7 +35,7 @@ func stopLoops(ctx context.Context, dir string, rounds int) error {
 		}
 		fmt.Printf("  batch of %-2d: %6.1f ms CPU and %.1f ms per call; meanwhile the garbage collector %s\n", n, median(cpu).Seconds()*1e3, median(wall).Seconds()*1e3, waited(before, longest))
 	}
-	longest, before := time.Duration(0), stops()
+	longest, before := time.Duration(0), readPauses(stopping)
 	for range 50 {
 		longest = max(longest, collect())
 	}
@@ -45,9 +45,9 @@ func stopLoops(ctx context.Context, dir string, rounds int) error {
 
 // waited says how long the collector waited since a reading.
 func waited(before *metrics.Float64Histogram, longest time.Duration) string {
-	after := stops()
+	h := since(before, readPauses(stopping))
 	return fmt.Sprintf("waited up to %.2f ms for all to stop (99 %%: %.2f ms), and the longest runtime.GC() took %.1f ms",
-		stopsWithin(1, before, after)*1e3, stopsWithin(0.99, before, after)*1e3, longest.Seconds()*1e3)
+		h.within(1)*1e3, h.within(0.99)*1e3, longest.Seconds()*1e3)
 }
 
 // stopLoop handles a batch. It returns the CPU per call of the guest without the collector's, measured first, and then the time per call
@@ -93,27 +93,6 @@ func stopLoop(ctx context.Context, file string, n int) (perCall, lasted, collect
 
 func outOfFuel(m *routermetrics.Metrics) int {
 	return int(testutil.ToFloat64(m.GuestsEnded.WithLabelValues("bench", "fuel")))
-}
-
-// stops is how often the garbage collector had to wait so long until all had stopped.
-func stops() *metrics.Float64Histogram {
-	sample := []metrics.Sample{{Name: "/sched/pauses/stopping/gc:seconds"}}
-	metrics.Read(sample)
-	return sample[0].Value.Float64Histogram()
-}
-
-// stopsWithin returns how long the garbage collector waited at most in such a share of the times between two readings, in seconds.
-func stopsWithin(share float64, before, after *metrics.Float64Histogram) float64 {
-	all, sum := uint64(0), uint64(0)
-	for i := range after.Counts {
-		all += after.Counts[i] - before.Counts[i]
-	}
-	for i := range after.Counts {
-		if sum += after.Counts[i] - before.Counts[i]; float64(sum) >= share*float64(all) {
-			return after.Buckets[i+1]
-		}
-	}
-	return 0
 }
 
 func collect() time.Duration {

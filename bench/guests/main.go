@@ -1,7 +1,8 @@
 // Command guests measures what running guests costs: the way into a handler and back beside a bare call, what counting a guest's
-// instructions costs beside other ways to stop it, how soon an endless loop is stopped, and how long a guest takes to start.
+// instructions costs beside other ways to stop it, how soon an endless loop is stopped, for how long a hostile guest lets the whole
+// process stand still, and how long a guest takes to start.
 //
-//	go -C bench run ./guests [-rounds ROUNDS]
+//	go -C bench run ./guests [-rounds ROUNDS] [-only calls|meters|loops|pauses|start]
 //
 // The contenders take turns, and the medians of the rounds are compared. What counts are the ratios: the machine's other load moves both
 // sides.
@@ -19,25 +20,40 @@ import (
 	"time"
 )
 
+// parts are the measurements in their order.
+var parts = []struct {
+	name string
+	run  func(ctx context.Context, dir string, rounds int) error
+}{{"calls", compareCalls}, {"meters", compareMeters}, {"loops", stopLoops}, {"pauses", comparePauses}, {"start", startGuests}}
+
 func main() {
 	rounds := flag.Int("rounds", 7, "how often to measure each")
+	only := flag.String("only", "", "measure this part alone: calls, meters, loops, pauses or start")
 	flag.Parse()
-	if err := run(context.Background(), *rounds); err != nil {
+	if err := run(context.Background(), *only, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "guests:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, rounds int) error {
+func run(ctx context.Context, only string, rounds int) error {
 	dir, err := os.MkdirTemp("", "guests-*")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	for _, part := range []func(context.Context, string, int) error{compareCalls, compareMeters, stopLoops, startGuests} {
-		if err := part(ctx, dir, rounds); err != nil {
+	known := false
+	for _, part := range parts {
+		if only != "" && only != part.name {
+			continue
+		}
+		known = true
+		if err := part.run(ctx, dir, rounds); err != nil {
 			return err
 		}
+	}
+	if !known {
+		return fmt.Errorf("-only: there is no part %q", only)
 	}
 	return nil
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
-	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/meter"
+	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
 // slice is what guests burn at most until they pause, as in package wasm.
-const slice = 5_000_000
+const slice = 40_000
 
 // parsesPerRun is how often a contender parses the pod in a run.
 const parsesPerRun = 20
@@ -36,12 +36,12 @@ func compareMeters(ctx context.Context, dir string, rounds int) error {
 		return err
 	}
 	text := []byte(podJSON(1))
-	plain, err := newBare(ctx, code, wazero.NewRuntimeConfig(), text)
+	plain, err := newBare(ctx, code, "", wazero.NewRuntimeConfig(), text)
 	if err != nil {
 		return err
 	}
 	defer plain.close(ctx)
-	fuelled, err := newBare(ctx, metered.Code, wazero.NewRuntimeConfig(), text)
+	fuelled, err := newBare(ctx, metered.Code, metered.Arm, wazero.NewRuntimeConfig(), text)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func compareMeters(ctx context.Context, dir string, rounds int) error {
 		stack.Set(0)
 		return fuelled.parse(ctx)
 	}
-	closing, err := newBare(ctx, code, wazero.NewRuntimeConfig().WithCloseOnContextDone(true), text)
+	closing, err := newBare(ctx, code, "", wazero.NewRuntimeConfig().WithCloseOnContextDone(true), text)
 	if err != nil {
 		return err
 	}
@@ -108,12 +108,21 @@ type bare struct {
 	stack    [1]uint64
 }
 
-func newBare(ctx context.Context, code []byte, conf wazero.RuntimeConfig, text []byte) (*bare, error) {
+// newBare makes the guest; arm is the function of a metered one that takes what its pauses call.
+func newBare(ctx context.Context, code []byte, arm string, conf wazero.RuntimeConfig, text []byte) (*bare, error) {
 	b := &bare{runtime: wazero.NewRuntimeWithConfig(ctx, conf), text: text}
 	wasi_snapshot_preview1.MustInstantiate(ctx, b.runtime)
 	var err error
-	b.module, err = b.runtime.InstantiateWithConfig(ctx, code, wazero.NewModuleConfig().WithStartFunctions("_initialize"))
+	b.module, err = b.runtime.InstantiateWithConfig(ctx, code, wazero.NewModuleConfig().WithStartFunctions())
 	if err != nil {
+		return nil, err
+	}
+	if arm != "" {
+		if err := armWith(ctx, b.runtime, b.module.ExportedFunction(arm)); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := b.module.ExportedFunction("_initialize").Call(ctx); err != nil {
 		return nil, err
 	}
 	at, err := b.module.ExportedFunction("alloc").Call(ctx, uint64(len(text)))
@@ -122,6 +131,31 @@ func newBare(ctx context.Context, code []byte, conf wazero.RuntimeConfig, text [
 	}
 	b.buffer, b.restarts = uint32(at[0]), b.module.ExportedFunction("restarts")
 	return b, nil
+}
+
+// armWith gives a guest a function for its pauses that looks at the clock, as the router's does.
+func armWith(ctx context.Context, r wazero.Runtime, arm api.Function) error {
+	deadline := time.Now().Add(time.Hour)
+	pause := api.GoModuleFunc(func(_ context.Context, _ api.Module, stack []uint64) {
+		if time.Now().Before(deadline) {
+			stack[0] = uint64(max(0, int64(stack[0])-slice))
+		}
+	})
+	i64 := []api.ValueType{api.ValueTypeI64}
+	_, err := r.NewHostModuleBuilder(meter.PauseModule).NewFunctionBuilder().WithGoModuleFunction(pause, i64, i64).Export(meter.PauseFunction).Instantiate(ctx)
+	if err != nil {
+		return err
+	}
+	helper, err := r.InstantiateWithConfig(ctx, meter.PauseHelper(), wazero.NewModuleConfig().WithName(""))
+	if err != nil {
+		return err
+	}
+	ref, err := helper.ExportedFunction(meter.PauseRef).Call(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = arm.Call(ctx, ref...)
+	return err
 }
 
 func (b *bare) parse(ctx context.Context) error {

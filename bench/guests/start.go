@@ -11,7 +11,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
-	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/meter"
+	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
 // startGuests says how long the example in Go takes to be ready: compiled, taken from the cache on disk, and one more instance of it.

@@ -8,15 +8,16 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/internal/cli"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
 // actives shows for which objects the condition of a route holds, page after page.
 func (g *get) actives(ctx context.Context) error {
-	table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(g.Stdout, 0, 0, 2, ' ', 0)
 	n := 0
 	for token := ""; ; {
-		answer, err := g.client.Active(ctx, api.ActiveQuery{Route: g.active, Limit: getPage}, token)
+		answer, err := g.Client.Active(ctx, api.ActiveQuery{Route: g.active, Limit: getPage}, token)
 		if err != nil {
 			return err
 		}
@@ -31,37 +32,37 @@ func (g *get) actives(ctx context.Context) error {
 		}
 	}
 	switch {
-	case g.output == "json" && n == 0:
-		fmt.Fprintln(g.stdout, "[]")
-	case g.output == "json":
-		fmt.Fprintln(g.stdout, "\n]")
-	case g.output == "table" && n == 0:
-		fmt.Fprintln(g.stderr, "It holds for no object.")
+	case g.Output == "json" && n == 0:
+		fmt.Fprintln(g.Stdout, "[]")
+	case g.Output == "json":
+		fmt.Fprintln(g.Stdout, "\n]")
+	case g.Output == "table" && n == 0:
+		fmt.Fprintln(g.Stderr, "It holds for no object.")
 	}
 	return table.Flush()
 }
 
 // printActive prints the object of number n.
 func (g *get) printActive(table *tabwriter.Writer, a *api.Active, n int) error {
-	switch g.output {
+	switch g.Output {
 	case "json":
 		opening := ",\n"
 		if n == 0 {
 			opening = "[\n"
 		}
 		text, err := json.Marshal(a)
-		fmt.Fprintf(g.stdout, "%s%s", opening, text)
+		fmt.Fprintf(g.Stdout, "%s%s", opening, text)
 		return err
 	case "yaml":
-		return g.yaml([]*api.Active{a}) // lists, one behind the other, are one list
+		return g.PrintYAML([]*api.Active{a}) // lists, one behind the other, are one list
 	case "name":
-		fmt.Fprintln(g.stdout, strings.TrimPrefix(a.Namespace+"/"+a.Name, "/"))
+		cli.Printf(g.Stdout, "%s\n", strings.TrimPrefix(a.Namespace+"/"+a.Name, "/"))
 		return nil
 	}
 	if n == 0 {
 		fmt.Fprintln(table, "SOURCE\tNAMESPACE\tNAME\tSTATE\tSINCE\tDUE\tREMINDER\tREPEATS")
 	}
-	fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n",
+	cli.Printf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n",
 		a.Source, dash(a.Namespace), a.Name, a.State, age(time.Since(a.Since)), inTime(a.Due), inTime(a.Remind), a.Repeats)
 	return nil
 }

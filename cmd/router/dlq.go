@@ -12,7 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/internal/cli"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
 const dlqUsage = `Usage:
@@ -31,7 +32,7 @@ Flags:
 
 // dlq is the command about dead letters.
 type dlq struct {
-	remote
+	cli.Remote
 
 	route   string
 	current bool
@@ -41,7 +42,7 @@ type dlq struct {
 
 // deadLetters talks to the running router about its dead letters.
 func deadLetters(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	d := &dlq{remote: remote{stdout: stdout, stderr: stderr}}
+	d := &dlq{Remote: cli.Remote{Stdout: stdout, Stderr: stderr}}
 	if len(args) == 0 {
 		fmt.Fprint(stderr, dlqUsage)
 		return exitUsage
@@ -52,7 +53,7 @@ func deadLetters(ctx context.Context, args []string, stdout, stderr io.Writer) i
 			fmt.Fprint(stdout, dlqUsage)
 			return exitOK
 		}
-		fmt.Fprintf(stderr, "router dlq: unknown command %q\n%s", args[0], dlqUsage)
+		cli.Printf(stderr, "router dlq: unknown command %q\n%s", args[0], dlqUsage)
 		return exitUsage
 	}
 	err := d.parse(args[0], args[1:])
@@ -61,11 +62,11 @@ func deadLetters(ctx context.Context, args []string, stdout, stderr io.Writer) i
 		return exitOK
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "router dlq %s: %v\n", args[0], err)
+		cli.Printf(stderr, "router dlq %s: %v\n", args[0], err)
 		return exitUsage
 	}
 	if err := do(ctx); err != nil {
-		fmt.Fprintf(stderr, "router dlq %s: %v\n", args[0], err)
+		cli.Printf(stderr, "router dlq %s: %v\n", args[0], err)
 		return exitFailed
 	}
 	return exitOK
@@ -74,7 +75,7 @@ func deadLetters(ctx context.Context, args []string, stdout, stderr io.Writer) i
 // parse reads flags and ids, in any order, and finds the router.
 func (d *dlq) parse(command string, args []string) error {
 	flags := newFlags("router dlq "+command, io.Discard)
-	d.flags(flags)
+	d.AddFlags(flags)
 	flags.StringVar(&d.route, "route", "", "")
 	if command == "retry" {
 		flags.BoolVar(&d.current, "current", false, "")
@@ -100,26 +101,26 @@ func (d *dlq) parse(command string, args []string) error {
 	case command != "list" && command != "show" && (len(d.ids) == 0) == (d.route == ""):
 		return errors.New("name either ids, see router dlq list, or -route R for all of a route")
 	}
-	return d.connect()
+	return d.Connect()
 }
 
 func (d *dlq) list(ctx context.Context) error {
-	letters, err := d.client.Letters(ctx, d.route)
+	letters, err := d.Client.Letters(ctx, d.route)
 	if err != nil {
 		return err
 	}
-	if d.output == "json" {
-		return d.json(append([]api.Letter{}, letters...))
+	if d.Output == "json" {
+		return d.PrintJSON(append([]api.Letter{}, letters...))
 	}
 	if len(letters) == 0 {
-		fmt.Fprintln(d.stderr, "There are no dead letters.")
+		fmt.Fprintln(d.Stderr, "There are no dead letters.")
 		return nil
 	}
-	w := tabwriter.NewWriter(d.stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(d.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tAGE\tROUTE\tSINK\tDELTA\tATTEMPTS\tERROR")
 	for i := range letters {
 		l := &letters[i]
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s %s %s\t%d\t%s\n", l.ID, age(time.Since(l.Time)), l.Route, dash(l.Sink),
+		cli.Printf(w, "%d\t%s\t%s\t%s\t%s %s %s\t%d\t%s\n", l.ID, age(time.Since(l.Time)), l.Route, dash(l.Sink),
 			l.Delta.Op, l.Delta.Source, l.Delta.Key, l.Attempts, short(l.Error))
 	}
 	return w.Flush()
@@ -145,32 +146,24 @@ func dash(s string) string {
 	return s
 }
 
-// short makes one line of an error, fit for a terminal.
+// short makes one short line of an error.
 func short(s string) string {
 	const most = 80
-	s = strings.Join(strings.Fields(strings.Map(printable, s)), " ")
+	s = strings.Join(strings.Fields(s), " ")
 	if utf8.RuneCountInString(s) > most {
 		s = string([]rune(s)[:most-1]) + "…"
 	}
 	return s
 }
 
-// printable keeps what others wrote from steering the terminal.
-func printable(r rune) rune {
-	if strconv.IsPrint(r) {
-		return r
-	}
-	return ' '
-}
-
 // show prints JSON in any case: it has objects in it.
 func (d *dlq) show(ctx context.Context) error {
 	for _, id := range d.ids {
-		letter, err := d.client.Letter(ctx, id)
+		letter, err := d.Client.Letter(ctx, id)
 		if err != nil {
 			return err
 		}
-		if err := d.json(letter); err != nil {
+		if err := d.PrintJSON(letter); err != nil {
 			return err
 		}
 	}
@@ -178,13 +171,13 @@ func (d *dlq) show(ctx context.Context) error {
 }
 
 func (d *dlq) retry(ctx context.Context) error {
-	outcome, err := d.client.Retry(ctx, api.Selection{IDs: d.ids, Route: d.route}, d.current)
-	return d.conclude(outcome, err, "go to their routes again")
+	outcome, err := d.Client.Retry(ctx, api.Selection{IDs: d.ids, Route: d.route}, d.current)
+	return d.conclude(outcome, err, "Retrying")
 }
 
 func (d *dlq) drop(ctx context.Context) error {
-	outcome, err := d.client.Drop(ctx, api.Selection{IDs: d.ids, Route: d.route})
-	return d.conclude(outcome, err, "were dropped")
+	outcome, err := d.Client.Drop(ctx, api.Selection{IDs: d.ids, Route: d.route})
+	return d.conclude(outcome, err, "Dropped")
 }
 
 // conclude says what was done. It is an error if anything was not.
@@ -192,19 +185,19 @@ func (d *dlq) conclude(outcome api.Outcome, err error, done string) error {
 	if err != nil {
 		return err
 	}
-	if d.output == "json" {
-		err = d.json(outcome)
+	if d.Output == "json" {
+		err = d.PrintJSON(outcome)
 	} else {
-		fmt.Fprintf(d.stdout, "%d dead letters %s.\n", outcome.Done, done)
+		cli.Printf(d.Stdout, "%s %s.\n", done, cli.Count(outcome.Done, "dead letter"))
 		if outcome.Gone > 0 {
-			fmt.Fprintf(d.stdout, "%d were dropped: their objects are not there any more.\n", outcome.Gone)
+			cli.Printf(d.Stdout, "Dropped %s: the object is not there any more.\n", cli.Count(outcome.Gone, "dead letter"))
 		}
 	}
 	for _, f := range outcome.Failed {
-		fmt.Fprintf(d.stderr, "dead letter %d: %s\n", f.ID, f.Error)
+		cli.Printf(d.Stderr, "dead letter %d: %s\n", f.ID, f.Error)
 	}
 	if outcome.NotDone > 0 {
-		return fmt.Errorf("%d dead letters are as they were", outcome.NotDone)
+		return fmt.Errorf("%s left unchanged", cli.Count(outcome.NotDone, "dead letter"))
 	}
 	return err
 }

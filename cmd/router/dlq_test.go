@@ -1,17 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // desk has the letters 1 and 2.
@@ -45,21 +44,10 @@ func (desk) Drop(context.Context, api.Selection) (api.Outcome, error) {
 
 func TestDeadLetters(t *testing.T) {
 	dir := t.TempDir()
-	addr := "unix:" + filepath.Join(dir, "api.sock")
-	server := api.NewControl(api.ControlConfig{Addr: addr, DeadLetters: desk{}, Log: slog.New(slog.DiscardHandler)})
-	if err := server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := server.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	}()
+	addr := serveControl(t, api.ControlConfig{DeadLetters: desk{}})
 	with, without := filepath.Join(dir, "with.yaml"), filepath.Join(dir, "without.yaml")
 	for file, text := range map[string]string{with: good + "listen: {api: \"" + addr + "\"}\n", without: good} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	for _, c := range []struct {
 		args           string
@@ -74,7 +62,7 @@ func TestDeadLetters(t *testing.T) {
 		{"list -config " + without, 2, "", `add listen: {api: "127.0.0.1:8484"}`},
 		{"list -config " + filepath.Join(dir, "none.yaml"), 2, "", "none.yaml"},
 		{"list -api unix:" + filepath.Join(dir, "none.sock"), 1, "", "is it running"},
-		{"list -config " + with, 0, "1   3h   r      hook  added pods ns/a    4         HTTP 400 [31mred\n2   3d   r      -     deleted pods ns/b  1         üü", ""},
+		{"list -config " + with, 0, "1   3h   r      hook  added pods ns/a    4         HTTP 400 \\u001b[31mred\n2   3d   r      -     deleted pods ns/b  1         üü", ""},
 		{"list -o json -api " + addr, 0, `"error": "HTTP 400\n\u001b[31mred"`, ""},
 		{"list -o yaml -api " + addr, 2, "", "table or json"},
 		{"list 3 -api " + addr, 2, "", "takes no ids"},
@@ -82,19 +70,15 @@ func TestDeadLetters(t *testing.T) {
 		{"show x -api " + addr, 2, "", `"x" is no id`},
 		{"retry -api " + addr, 2, "", "-route R"},
 		{"retry 1 -route r -api " + addr, 2, "", "either ids"},
-		{"retry 1 -api " + addr, 0, "1 dead letters go to their routes again.\n", ""},
-		{"retry -current -route r -api " + addr, 0, "1 were dropped: their objects", ""},
-		{"retry 1 -api " + addr + " 2", 1, "1 dead letters go", "dead letter 2: route is paused\nrouter dlq retry: 1 dead letters are as they were\n"},
+		{"retry 1 -api " + addr, 0, "Retrying 1 dead letter.\n", ""},
+		{"retry -current -route r -api " + addr, 0, "Dropped 1 dead letter: the object", ""},
+		{"retry 1 -api " + addr + " 2", 1, "Retrying 1 dead letter.\n", "dead letter 2: route is paused\nrouter dlq retry: 1 dead letter left unchanged\n"},
 		{"drop -current 1", 2, "", "-current"},
-		{"drop 1 2 -api " + addr, 0, "2 dead letters were dropped.\n", ""},
+		{"drop 1 2 -api " + addr, 0, "Dropped 2 dead letters.\n", ""},
 	} {
 		t.Run(c.args, func(t *testing.T) {
-			var stdout, stderr bytes.Buffer
-			code := run(t.Context(), append([]string{"dlq"}, strings.Fields(c.args)...), &stdout, &stderr)
-			if code != c.code || !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
-				t.Errorf("exit code %d, want %d\nstdout: %s\nstderr: %s", code, c.code, &stdout, &stderr)
-			}
-			if strings.Contains(stdout.String(), "\x1b") {
+			stdout := checkRun(t, append([]string{"dlq"}, strings.Fields(c.args)...), c.code, c.stdout, c.stderr)
+			if strings.Contains(stdout, "\x1b") {
 				t.Error("the terminal was steered")
 			}
 		})

@@ -11,8 +11,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/deltarouter/deltarouter/pkg/api"
-	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/internal/cli"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
 const getUsage = `Usage:
@@ -20,7 +20,7 @@ const getUsage = `Usage:
   router get SOURCE [NAME]                     what the router has cached of a source
   router get SOURCE -index INDEX=VALUE         what one of its indexes has under a value
   router get SOURCE -filter EXPRESSION         what matches, as a route's filter with op "sync" would
-  router get -active ROUTE                     for which objects the condition of a route (when) holds, or which are gone (on: deleted
+  router get -active ROUTE                     for which objects the condition of a route (when) holds, or which are gone (ops: deleted
                                                with for): since when, and when it is told
 
 Flags:
@@ -39,7 +39,7 @@ const getPage = 500
 
 // get shows what the running router has cached.
 type get struct {
-	remote
+	cli.Remote
 
 	query  api.Query
 	named  bool   // by NAME: one object is meant
@@ -48,14 +48,14 @@ type get struct {
 
 // getObjects asks the running router for objects.
 func getObjects(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	g := &get{remote: remote{stdout: stdout, stderr: stderr, formats: []string{"table", "json", "yaml", "name"}}}
+	g := &get{Remote: cli.Remote{Stdout: stdout, Stderr: stderr, Formats: []string{"table", "json", "yaml", "name"}}}
 	err := g.parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(stdout, getUsage)
 		return exitOK
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "router get: %v\n", err)
+		cli.Printf(stderr, "router get: %v\n", err)
 		return exitUsage
 	}
 	do := g.objects
@@ -66,7 +66,7 @@ func getObjects(ctx context.Context, args []string, stdout, stderr io.Writer) in
 		do = g.sources
 	}
 	if err := do(ctx); err != nil {
-		fmt.Fprintf(stderr, "router get: %v\n", err)
+		cli.Printf(stderr, "router get: %v\n", err)
 		return exitFailed
 	}
 	return exitOK
@@ -75,7 +75,7 @@ func getObjects(ctx context.Context, args []string, stdout, stderr io.Writer) in
 // parse reads flags and names, in any order, and finds the router.
 func (g *get) parse(args []string) error {
 	flags := newFlags("router get", io.Discard)
-	g.flags(flags)
+	g.AddFlags(flags)
 	index := flags.String("index", "", "")
 	flags.StringVar(&g.query.Namespace, "n", "", "")
 	flags.StringVar(&g.query.Filter, "filter", "", "")
@@ -107,7 +107,7 @@ func (g *get) parse(args []string) error {
 		}
 	}
 	g.query.Limit = getPage
-	return g.connect()
+	return g.Connect()
 }
 
 // name reads NAME or NAMESPACE/NAME.
@@ -134,45 +134,45 @@ func intersperse(flags *flag.FlagSet, args []string) (rest []string, err error) 
 }
 
 func (g *get) sources(ctx context.Context) error {
-	sources, err := g.client.Sources(ctx)
+	sources, err := g.Client.Sources(ctx)
 	if err != nil {
 		return err
 	}
-	switch g.output {
+	switch g.Output {
 	case "json":
-		return g.json(sources)
+		return g.PrintJSON(sources)
 	case "yaml":
-		return g.yaml(sources)
+		return g.PrintYAML(sources)
 	case "name":
 		for _, s := range sources {
-			fmt.Fprintln(g.stdout, s.Name)
+			cli.Printf(g.Stdout, "%s\n", s.Name)
 		}
 		return nil
 	}
-	w := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(g.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SOURCE\tRESOURCE\tNAMESPACES\tOBJECTS\tSYNCED\tINDEXES")
 	for _, s := range sources {
 		namespaces := "all"
 		if len(s.Namespaces) > 0 {
 			namespaces = strings.Join(s.Namespaces, ",")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%t\t%s\n", s.Name, s.Resource, namespaces, s.Objects, s.Synced, strings.Join(s.Indexes, ","))
+		cli.Printf(w, "%s\t%s\t%s\t%d\t%t\t%s\n", s.Name, s.Resource, namespaces, s.Objects, s.Synced, strings.Join(s.Indexes, ","))
 	}
 	return w.Flush()
 }
 
 // objects asks for page after page, and prints each as it comes.
 func (g *get) objects(ctx context.Context) error {
-	p := printer{get: g, table: tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)}
+	p := printer{get: g, table: tabwriter.NewWriter(g.Stdout, 0, 0, 2, ' ', 0)}
 	token, absent := "", 0
 	var answer api.Answer
 	for {
 		var err error
-		if answer, err = g.client.Query(ctx, g.query, token); err != nil {
+		if answer, err = g.Client.Query(ctx, g.query, token); err != nil {
 			return err
 		}
 		if token == "" && !answer.Synced {
-			fmt.Fprintf(g.stderr, "source %s is not complete yet: %s\n", answer.Source, answer.Reason)
+			cli.Printf(g.Stderr, "source %s is not complete yet: %s\n", answer.Source, answer.Reason)
 		}
 		absent += answer.Absent
 		for _, item := range answer.Items {
@@ -185,7 +185,7 @@ func (g *get) objects(ctx context.Context) error {
 		}
 	}
 	if absent > 0 {
-		fmt.Fprintf(g.stderr, "%d objects lack a field that the filter needs, so they do not match: write has(), or .? with orValue()\n", absent)
+		cli.Printf(g.Stderr, "%s without a field that the filter needs, which is no match: write has(), or .? with orValue()\n", cli.Count(absent, "object"))
 	}
 	return p.end(answer)
 }
@@ -214,43 +214,43 @@ func (p *printer) print(item json.RawMessage) error {
 	var s shown
 	_ = json.Unmarshal(item, &s) // of what is not as it should be, as much as is
 	m := s.Metadata
-	switch p.output {
+	switch p.Output {
 	case "json":
 		return p.printJSON(item)
 	case "yaml":
 		if p.n > 1 {
-			fmt.Fprintln(p.stdout, "---")
+			fmt.Fprintln(p.Stdout, "---")
 		}
-		return p.yaml(item)
+		return p.PrintYAML(item)
 	case "name":
 		key := m.Name
 		if m.Namespace != "" {
 			key = m.Namespace + "/" + m.Name
 		}
-		fmt.Fprintln(p.stdout, key)
+		cli.Printf(p.Stdout, "%s\n", key)
 		return nil
 	}
 	if p.n == 1 {
-		fmt.Fprintf(p.table, "NAMESPACE\tNAME\tAGE\tVERSION\n")
+		cli.Printf(p.table, "NAMESPACE\tNAME\tAGE\tVERSION\n")
 	}
 	born := "-"
 	if !m.CreationTimestamp.IsZero() {
 		born = age(time.Since(m.CreationTimestamp))
 	}
-	fmt.Fprintf(p.table, "%s\t%s\t%s\t%s\n", dash(m.Namespace), m.Name, born, dash(m.ResourceVersion))
+	cli.Printf(p.table, "%s\t%s\t%s\t%s\n", dash(m.Namespace), m.Name, born, dash(m.ResourceVersion))
 	return nil
 }
 
 // printJSON prints one object as it is, and several as a list that kubectl understands.
 func (p *printer) printJSON(item json.RawMessage) error {
 	if p.named {
-		return p.json(item)
+		return p.PrintJSON(item)
 	}
 	opening := ",\n"
 	if p.n == 1 {
 		opening = `{"apiVersion": "v1", "kind": "List", "items": [` + "\n"
 	}
-	_, err := fmt.Fprintf(p.stdout, "%s%s", opening, item)
+	_, err := fmt.Fprintf(p.Stdout, "%s%s", opening, item)
 	return err
 }
 
@@ -260,24 +260,12 @@ func (p *printer) end(answer api.Answer) error {
 		return fmt.Errorf("source %s has no object %q", answer.Source, strings.TrimPrefix(p.query.Namespace+"/"+p.query.Name, "/"))
 	}
 	switch {
-	case p.output == "json" && p.n == 0:
-		fmt.Fprintf(p.stdout, `{"apiVersion": "v1", "kind": "List", "items": [], "metadata": {"resourceVersion": %q}}`+"\n", answer.ResourceVersion)
-	case p.output == "json" && !p.named:
-		fmt.Fprintf(p.stdout, "\n], \"metadata\": {\"resourceVersion\": %q}}\n", answer.ResourceVersion)
-	case p.output == "table" && p.n == 0:
-		fmt.Fprintln(p.stderr, "No objects.")
+	case p.Output == "json" && p.n == 0:
+		fmt.Fprintf(p.Stdout, `{"apiVersion": "v1", "kind": "List", "items": [], "metadata": {"resourceVersion": %q}}`+"\n", answer.ResourceVersion)
+	case p.Output == "json" && !p.named:
+		fmt.Fprintf(p.Stdout, "\n], \"metadata\": {\"resourceVersion\": %q}}\n", answer.ResourceVersion)
+	case p.Output == "table" && p.n == 0:
+		fmt.Fprintln(p.Stderr, "No objects.")
 	}
 	return p.table.Flush()
-}
-
-// yaml prints a value, or the JSON of one, as YAML.
-func (r *remote) yaml(value any) error {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	if text, err = config.ObjectYAML(text); err == nil {
-		_, err = r.stdout.Write(text)
-	}
-	return err
 }

@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -63,16 +60,8 @@ func active(q api.ActiveQuery) (items []api.Active, more bool, err error) {
 }
 
 func TestGet(t *testing.T) {
-	addr, s := "unix:"+filepath.Join(t.TempDir(), "api.sock"), &shelf{}
-	server := api.NewControl(api.ControlConfig{Addr: addr, Cache: s, Active: active, Log: slog.New(slog.DiscardHandler)})
-	if err := server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := server.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	}()
+	s := &shelf{}
+	addr := serveControl(t, api.ControlConfig{Cache: s, Active: active})
 	for _, c := range []struct {
 		args           []string
 		code           int
@@ -104,7 +93,7 @@ func TestGet(t *testing.T) {
 		{args: []string{"-api", addr, "-n", "x", "pods", "none"}, code: 1, stderr: `source pods has no object "x/none"`, asked: api.Query{Namespace: "x", Name: "none"}},
 		{
 			args: []string{"pods", "-filter", "object.x", "-o", "json", "-api", addr}, stdout: `"items": []`,
-			stderr: "2 objects lack a field", asked: api.Query{Filter: "object.x"},
+			stderr: "2 objects without a field", asked: api.Query{Filter: "object.x"},
 		},
 		{args: []string{"pods", "-filter", "object.x", "-api", addr}, stderr: "No objects.\n", asked: api.Query{Filter: "object.x"}},
 		{args: []string{"pods", "-index", "byNode=a=b", "-api", addr}, stdout: "p2", asked: api.Query{Index: "byNode", Value: "a=b"}},
@@ -123,17 +112,13 @@ func TestGet(t *testing.T) {
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			s.asked = api.Query{}
-			var stdout, stderr bytes.Buffer
-			code := run(t.Context(), append([]string{"get"}, c.args...), &stdout, &stderr)
-			if code != c.code || !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
-				t.Errorf("exit code %d, want %d\nstdout: %s\nstderr: %s", code, c.code, &stdout, &stderr)
-			}
+			stdout := checkRun(t, append([]string{"get"}, c.args...), c.code, c.stdout, c.stderr)
 			s.asked.Source, s.asked.Limit, s.asked.After = "", 0, event.Key{}
 			if s.asked != c.asked {
 				t.Errorf("asked %+v, want %+v", s.asked, c.asked)
 			}
-			if out := stdout.Bytes(); code == 0 && (bytes.HasPrefix(out, []byte("{")) || bytes.HasPrefix(out, []byte("["))) && !json.Valid(out) {
-				t.Errorf("not JSON: %s", out)
+			if c.code == 0 && (strings.HasPrefix(stdout, "{") || strings.HasPrefix(stdout, "[")) && !json.Valid([]byte(stdout)) {
+				t.Errorf("not JSON: %s", stdout)
 			}
 		})
 	}

@@ -2,12 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,9 +47,7 @@ func TestRun(t *testing.T) {
 			args := c.args
 			if c.config != "" {
 				file := filepath.Join(t.TempDir(), "config.yaml")
-				if err := os.WriteFile(file, []byte(c.config), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(file, []byte(c.config), 0o600))
 				args = append(args, "-config", file)
 			}
 			var stdout, stderr bytes.Buffer
@@ -77,9 +80,7 @@ routes: [{name: r, from: pods, filter: obj.metadata.name == "a", to: out}]
 func TestShippedConfigs(t *testing.T) {
 	t.Chdir("../..")
 	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, rest, _ := strings.Cut(string(readme), "## An example\n")
 	_, rest, ok := strings.Cut(rest, "```yaml\n")
 	if !ok {
@@ -98,16 +99,12 @@ func TestShippedConfigs(t *testing.T) {
 	}
 	for name, text := range texts {
 		t.Run(name, func(t *testing.T) {
-			// The guest is built by make; here it is enough that the file is there.
+			// The guest is built by make; here it is enough that one is there.
 			dir := t.TempDir()
 			module := filepath.Join(dir, "guest.wasm")
-			if err := os.WriteFile(module, []byte("\x00asm\x01\x00\x00\x00"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(module, working(), 0o600))
 			file := filepath.Join(dir, "config.yaml")
-			if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "./bin/plugins/restart-alert.wasm", module)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "./bin/plugins/restart-alert.wasm", module)), 0o600))
 			var stdout, stderr bytes.Buffer
 			code := run(t.Context(), []string{"check", "-config", file}, &stdout, &stderr)
 			if code != 0 {
@@ -116,16 +113,38 @@ func TestShippedConfigs(t *testing.T) {
 			if strings.Contains(stdout.String()+stderr.String(), "may cost") {
 				t.Error(&stderr)
 			}
+			if name == "config.yaml" && strings.Contains(stdout.String()+stderr.String(), "warning") {
+				t.Errorf("the configuration of make run has warnings:\n%s%s", &stdout, &stderr)
+			}
 		})
 	}
+}
+
+// checkRun runs a command and tests its exit code and its output.
+func checkRun(t *testing.T, args []string, code int, inStdout, inStderr string) (stdout string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	got := run(t.Context(), args, &out, &errs)
+	if got != code || !strings.Contains(out.String(), inStdout) || !strings.Contains(errs.String(), inStderr) {
+		t.Errorf("router %s: exit code %d, want %d\nstdout: %s\nstderr: %s", strings.Join(args, " "), got, code, &out, &errs)
+	}
+	return out.String()
+}
+
+// serveControl serves the control API on a socket, until the test ends.
+func serveControl(t *testing.T, cfg api.ControlConfig) (addr string) {
+	t.Helper()
+	cfg.Addr, cfg.Log = "unix:"+filepath.Join(t.TempDir(), "api.sock"), slog.New(slog.DiscardHandler)
+	server := api.NewControl(cfg)
+	must.Succeed(t, server.Start(t.Context()))
+	t.Cleanup(func() { must.Report(t, server.Close(context.WithoutCancel(t.Context()))) })
+	return cfg.Addr
 }
 
 func mustRead(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
@@ -169,21 +188,17 @@ config.yaml:22:47: warning: routes[4].filter: object.spec.nodeName may be absent
                                                 ^^^^^^^^
 `
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("config.yaml", []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile("config.yaml", []byte(config), 0o600))
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &stdout, &stderr); code != exitUsage || stderr.String() != want {
 		t.Errorf("exit code %d\n%s\nwant\n%s", code, &stderr, want)
 	}
 	// Warnings alone are no mistakes.
 	fine := strings.NewReplacer("restartCont ", "restartCount ", "[pods, nodes]", "nodes", "podCIDRS", "podCIDRs").Replace(config)
-	if err := os.WriteFile("config.yaml", []byte(fine), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile("config.yaml", []byte(fine), 0o600))
 	stderr.Reset()
 	code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &stdout, &stderr)
-	if code != exitOK || strings.Count(stderr.String(), ": warning: ") != 6 || stdout.String() != "config.yaml: ok\n" {
+	if code != exitOK || strings.Count(stderr.String(), ": warning: ") != 7 || stdout.String() != "config.yaml: ok\n" {
 		t.Errorf("exit code %d\n%s%s", code, &stdout, &stderr)
 	}
 }

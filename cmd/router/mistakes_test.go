@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // mistakesFile has the mistakes, each with what router check says about it.
@@ -42,15 +44,11 @@ var mistakePattern = regexp.MustCompile("(?s)### ([^\n]*)\n\n```yaml\n(.*?)```\n
 // TestMistakes: docs/MISTAKES.md shows what router check says, to the letter; with -update it is written anew.
 func TestMistakes(t *testing.T) {
 	file, err := filepath.Abs(mistakesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	text := mustRead(t, file)
 	t.Chdir(t.TempDir())
 	t.Setenv("REGION", "eu")
-	if err := os.WriteFile("guest.wasm", []byte("\x00asm\x01\x00\x00\x00"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile("guest.wasm", working(), 0o600))
 	distinct := make(map[string]bool)
 	now := mistakePattern.ReplaceAllStringFunc(text, func(section string) string {
 		parts := mistakePattern.FindStringSubmatch(section)
@@ -73,18 +71,14 @@ func TestMistakes(t *testing.T) {
 		t.Errorf("there are only %d different messages", len(distinct))
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(now), 0o644))
 	}
 }
 
 // check returns what router check says.
 func (m *mistake) check(t *testing.T) string {
 	t.Helper()
-	if err := os.WriteFile("config.yaml", []byte(complete(m.config)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile("config.yaml", []byte(complete(m.config)), 0o600))
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &stdout, &stderr)
 	warned := stdout.String() == "config.yaml: ok\n"
@@ -112,7 +106,7 @@ routes:
     filter: |
       object.spec.nodeName == "n1"%s
       && object.metadata.namespace == "a"
-    on: [added, sync]%s
+    ops: [added, sync]%s
     to: out
 `
 	for _, c := range []struct {
@@ -127,21 +121,38 @@ routes:
 		{"", " # check this", 2},
 	} {
 		m := mistake{config: fmt.Sprintf(config, c.block, c.line)}
-		if err := os.WriteFile("config.yaml", []byte(complete(m.config)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile("config.yaml", []byte(complete(m.config)), 0o600))
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &stdout, &stderr); code != exitOK {
 			t.Errorf("exit code %d", code)
+		}
+		if code := run(t.Context(), []string{"check", "-strict", "-config", "config.yaml"}, &bytes.Buffer{}, &bytes.Buffer{}); (code == exitOK) != (c.warnings == 0) {
+			t.Errorf("%q %q: exit code %d with -strict", c.block, c.line, code)
 		}
 		if n := strings.Count(stderr.String(), ": warning: "); n != c.warnings {
 			t.Errorf("%q %q: %d warnings, want %d\n%s", c.block, c.line, n, c.warnings, &stderr)
 		}
 	}
-	// Mistakes stay mistakes.
-	if err := os.WriteFile("config.yaml", []byte(complete("state: 1 # check: ok\n")), 0o600); err != nil {
-		t.Fatal(err)
+	// An expression that may cost too much is refused unless its line says that it is meant.
+	for _, c := range []struct {
+		comment string
+		code    int
+	}{{"", exitUsage}, {" // check: ok", exitOK}} {
+		m := mistake{config: `routes:
+  - name: r
+    from: pods
+    filter: |
+      object.spec.volumes.exists(v, object.spec.containers.exists(c, object.spec.tolerations.exists(t, v.name == c.name && t.key == v.name)))` + c.comment + `
+    to: out
+`}
+		must.Succeed(t, os.WriteFile("config.yaml", []byte(complete(m.config)), 0o600))
+		var stderr bytes.Buffer
+		if code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &bytes.Buffer{}, &stderr); code != c.code {
+			t.Errorf("%q: exit code %d, want %d\n%s", c.comment, code, c.code, &stderr)
+		}
 	}
+	// Mistakes stay mistakes.
+	must.Succeed(t, os.WriteFile("config.yaml", []byte(complete("state: 1 # check: ok\n")), 0o600))
 	if code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &bytes.Buffer{}, &bytes.Buffer{}); code != exitUsage {
 		t.Errorf("exit code %d", code)
 	}

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/deltarouter/deltarouter/internal/app"
+	"github.com/deltarouter/deltarouter/internal/cli"
+	"github.com/deltarouter/deltarouter/internal/explain"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -45,7 +46,7 @@ Flags:
 
 // offline is what the commands that need no cluster have in common.
 type offline struct {
-	given       app.Given
+	input       explain.Input
 	object, old string // paths
 	output      string
 	route       string
@@ -54,11 +55,11 @@ type offline struct {
 func (o *offline) flags(flags *flag.FlagSet) {
 	flags.StringVar(&o.object, "object", "", "")
 	flags.StringVar(&o.old, "old", "", "")
-	flags.StringVar(&o.given.Op, "op", "", "")
-	flags.StringVar(&o.given.Config, "config", "", "")
-	flags.StringVar(&o.given.Source, "source", "", "")
-	flags.StringVar(&o.given.Schemas, "schemas", "", "")
-	o.given.Components = components()
+	flags.StringVar(&o.input.Op, "op", "", "")
+	flags.StringVar(&o.input.Config, "config", "", "")
+	flags.StringVar(&o.input.Source, "source", "", "")
+	flags.StringVar(&o.input.Schemas, "schemas", "", "")
+	o.input.Components = components()
 }
 
 // read reads the files.
@@ -66,8 +67,8 @@ func (o *offline) read() (err error) {
 	if o.object == "" {
 		return errors.New("-object FILE is missing")
 	}
-	if o.given.Object, err = readFile(o.object); err == nil && o.old != "" {
-		o.given.Old, err = readFile(o.old)
+	if o.input.Object, err = readFile(o.object); err == nil && o.old != "" {
+		o.input.Old, err = readFile(o.old)
 	}
 	return err
 }
@@ -99,7 +100,7 @@ func eval(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	var value []byte
 	if err == nil {
-		value, err = app.Eval(ctx, texts[0], o.given)
+		value, err = explain.Eval(ctx, texts[0], o.input)
 	}
 	if err != nil {
 		return refuse("router eval", err, stderr)
@@ -122,7 +123,7 @@ func indented(value []byte) []byte {
 // refuse says what is wrong, with the line that it is in.
 func refuse(command string, err error, stderr io.Writer) int {
 	var problems config.Problems
-	var failed app.EvalError
+	var failed explain.EvalError
 	switch {
 	case errors.As(err, &failed):
 		fmt.Fprintln(stderr, failed.Quoted())
@@ -135,8 +136,8 @@ func refuse(command string, err error, stderr io.Writer) int {
 	return exitUsage
 }
 
-// explain says why routes want an object or not.
-func explain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// runExplain says why routes want an object or not.
+func runExplain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o := &offline{}
 	flags := newFlags("router explain", io.Discard)
 	o.flags(flags)
@@ -150,14 +151,14 @@ func explain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 	case flags.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case o.given.Config == "":
+	case o.input.Config == "":
 		err = errors.New("-config FILE is missing")
 	case o.output != "text" && o.output != "json":
 		err = fmt.Errorf("-o is text or json, not %q", o.output)
 	default:
 		err = o.read()
 	}
-	var all []app.Explanation
+	var all []explain.Explanation
 	if err == nil {
 		all, err = o.explain(ctx)
 	}
@@ -165,7 +166,7 @@ func explain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return refuse("router explain", err, stderr)
 	}
 	if o.output == "json" {
-		_ = (&remote{stdout: stdout}).json(all) // what it is made of always has a JSON text
+		_ = (&cli.Remote{Stdout: stdout}).PrintJSON(all) // what it is made of always has a JSON text
 		return exitOK
 	}
 	for i, e := range all {
@@ -177,15 +178,15 @@ func explain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-func (o *offline) explain(ctx context.Context) ([]app.Explanation, error) {
-	all, err := app.Explain(ctx, o.given)
+func (o *offline) explain(ctx context.Context) ([]explain.Explanation, error) {
+	all, err := explain.Routes(ctx, o.input)
 	if err != nil || o.route == "" {
 		return all, err
 	}
 	var known []string
 	for i := range all {
 		known = known[:0]
-		var meant []app.RouteExplanation // a route that others feed may have several events
+		var meant []explain.RouteExplanation // a downstream route may have several events
 		for _, r := range all[i].Routes {
 			if known = append(known, r.Route); r.Route == o.route {
 				meant = append(meant, r)
@@ -198,35 +199,35 @@ func (o *offline) explain(ctx context.Context) ([]app.Explanation, error) {
 	return all, nil
 }
 
-func printExplanation(stdout io.Writer, e app.Explanation) {
-	fmt.Fprintln(stdout, e.Delta)
+func printExplanation(stdout io.Writer, e explain.Explanation) {
+	cli.Printf(stdout, "%s\n", e.Delta)
 	for _, r := range e.Routes {
 		name := r.Route
 		if r.Event != "" {
 			name += ", event " + r.Event
 		}
-		fmt.Fprintf(stdout, "\nroute %s: %s\n", name, r.Verdict)
+		cli.Printf(stdout, "\nroute %s: %s\n", name, r.Verdict)
 		w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 		for _, t := range r.Tests {
 			at := ""
 			if t.At != "" {
 				at = "  (" + t.At + ")"
 			}
-			fmt.Fprintf(w, "  %s\t%s: %s%s\n", t.Result, t.What, short(t.Text), at)
+			cli.Printf(w, "  %s\t%s: %s%s\n", t.Result, t.What, short(t.Text), at)
 			if t.Reason != "" {
-				fmt.Fprintf(w, "  \t  %s\n", t.Reason)
+				cli.Printf(w, "  \t  %s\n", t.Reason)
 			}
 			for _, v := range t.Values {
 				if v.Reason == "" {
-					fmt.Fprintf(w, "  \t  %s = %s\n", short(v.Text), short(v.JSON))
+					cli.Printf(w, "  \t  %s = %s\n", short(v.Text), short(v.JSON))
 				} else if v.Reason != t.Reason {
-					fmt.Fprintf(w, "  \t  %s: %s\n", short(v.Text), v.Reason)
+					cli.Printf(w, "  \t  %s: %s\n", short(v.Text), v.Reason)
 				}
 			}
 		}
 		_ = w.Flush()
 		for _, then := range r.Then {
-			fmt.Fprintf(stdout, "  → %s\n", then)
+			cli.Printf(stdout, "  → %s\n", then)
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
@@ -23,9 +25,7 @@ func TestOffline(t *testing.T) {
 	}
 	for _, file := range files {
 		name, err := filepath.Abs(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { golden(t, name) })
 	}
 }
@@ -33,9 +33,7 @@ func TestOffline(t *testing.T) {
 func golden(t *testing.T, file string) {
 	t.Helper()
 	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Chdir(t.TempDir())
 	var kept []txtar.File
 	for i, f := range archive.Files {
@@ -43,9 +41,7 @@ func golden(t *testing.T, file string) {
 			continue
 		}
 		if kept = append(kept, f); f.Name != "run" {
-			if err := os.WriteFile(f.Name, f.Data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(f.Name, f.Data, 0o600))
 			continue
 		}
 		var stdout, stderr bytes.Buffer
@@ -60,8 +56,6 @@ func golden(t *testing.T, file string) {
 		}
 	}
 	if archive.Files = kept; *update {
-		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, txtar.Format(archive), 0o644))
 	}
 }

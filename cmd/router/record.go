@@ -11,7 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/app"
+	"github.com/deltarouter/deltarouter/internal/cli"
+	"github.com/deltarouter/deltarouter/internal/simulate"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -25,6 +26,8 @@ Flags:
   -for DURATION       stop after this time
   -drop PATH          leave this out of every object, as in -drop 'spec.containers[*].env'; may be given several times
   -log-level LEVEL    debug, info, warn or error (default info)
+  -allow-exec, -secret-dir FOLDER, -file-dir FOLDER
+                      which programs and files the configuration may use, see router help
 
 Of Secrets it is written down what their data is called, and never what it is. All else is written as the source keeps it: drop what
 others must not see. What is written can be read up to the last second if the program is killed.
@@ -35,12 +38,13 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var level slog.Level
 	var file string
 	var length time.Duration
-	opts := app.RecordOptions{Version: version, Components: components()}
+	opts := simulate.RecordOptions{Version: version, Components: components()}
 	flags := newFlags("router record", io.Discard)
 	flags.StringVar(&file, "o", "", "")
 	flags.StringVar(&opts.Config, "config", "config.yaml", "")
 	flags.DurationVar(&length, "for", 0, "")
 	flags.TextVar(&level, "log-level", slog.LevelInfo, "")
+	cli.PolicyFlags(flags, &opts.Components.Policy)
 	flags.Func("source", "", func(name string) error {
 		opts.Sources = append(opts.Sources, name)
 		return nil
@@ -76,7 +80,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 // recordTo records into a file that is not there yet.
-func recordTo(ctx context.Context, file string, opts app.RecordOptions, stdout, stderr io.Writer) int {
+func recordTo(ctx context.Context, file string, opts simulate.RecordOptions, stdout, stderr io.Writer) int {
 	opts.Out = stdout
 	end := func() error { return nil }
 	if file != "-" {
@@ -87,7 +91,7 @@ func recordTo(ctx context.Context, file string, opts app.RecordOptions, stdout, 
 		}
 		opts.Out, opts.Compress, end = f, strings.HasSuffix(file, ".zst"), f.Close
 	}
-	lines, err := app.Record(ctx, opts)
+	lines, err := simulate.Record(ctx, opts)
 	err = errors.Join(err, end())
 	var problems config.Problems
 	if err != nil && lines == 0 && file != "-" {

@@ -12,9 +12,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/app"
+	"github.com/deltarouter/deltarouter/internal/cli"
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/recording"
+	"github.com/deltarouter/deltarouter/internal/simulate"
 	"github.com/deltarouter/deltarouter/pkg/config"
-	"github.com/deltarouter/deltarouter/pkg/recording"
 )
 
 const replayUsage = `Usage:
@@ -24,22 +26,27 @@ Flags:
   -config FILE              the configuration; it has no state folder and opens no ports
   -speed N                  how many times as fast as it was recorded (default 1): time passes so for all rules, too. max, or 0: as fast
                             as the routes take it, at the present time
-  -deliver                  write to the sinks of the configuration; without it all events are printed
-  -drain-timeout DURATION   how long to deliver what is owed at the end (default 30s)
+  -deliver                  write to the sinks of the configuration, and send the HTTP requests of its handlers; without it all events
+                            are printed, and requests fail
+  -drain-timeout DURATION   how long to deliver the backlog at the end (default 20s)
   -log-level LEVEL          debug, info, warn or error (default warn)
+  -plugin-dir FOLDER, -allow-exec, -require-digests, -secret-dir FOLDER, -file-dir FOLDER
+                            which programs and files the configuration may use, see router help
 
-RECORDING may be - for standard input. Handlers are those of the configuration: one that is allowed http does send requests.
+RECORDING may be - for standard input.
 `
 
 // replay plays a recording.
 func replay(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	level := slog.LevelWarn
 	var path string
-	opts := app.ReplayOptions{Speed: 1, Stdout: stdout}
+	opts := simulate.ReplayOptions{Speed: 1, Stdout: stdout}
+	made := components()
 	flags := newFlags("router replay", io.Discard)
 	flags.StringVar(&path, "config", "", "")
 	flags.BoolVar(&opts.Deliver, "deliver", false, "")
-	flags.DurationVar(&opts.Drain, "drain-timeout", 30*time.Second, "")
+	cli.PolicyFlags(flags, &made.Policy)
+	flags.DurationVar(&opts.Drain, "drain-timeout", drainTimeout, "")
 	flags.TextVar(&level, "log-level", level, "")
 	flags.Func("speed", "", func(text string) (err error) {
 		opts.Speed, err = parseSpeed(text)
@@ -70,7 +77,7 @@ func replay(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		defer func() { _ = f.Close() }() // it was only read
 		opts.Recording = f
 	}
-	return replayFrom(ctx, path, opts, newLogger(stderr, level), stderr)
+	return replayFrom(ctx, path, made, opts, newLogger(stderr, level), stderr)
 }
 
 // fastest is faster than any machine.
@@ -87,8 +94,8 @@ func parseSpeed(text string) (float64, error) {
 	return speed, nil
 }
 
-func replayFrom(ctx context.Context, path string, opts app.ReplayOptions, log *slog.Logger, stderr io.Writer) int {
-	o, problems := app.NewOffline(ctx, path, "", components(), "", log)
+func replayFrom(ctx context.Context, path string, made compile.Components, opts simulate.ReplayOptions, log *slog.Logger, stderr io.Writer) int {
+	o, problems := simulate.NewOffline(ctx, path, "", made, "", log)
 	if len(problems) > 0 {
 		fmt.Fprintln(stderr, problems)
 		return exitUsage
@@ -106,13 +113,13 @@ func replayFrom(ctx context.Context, path string, opts app.ReplayOptions, log *s
 	if done.CutOff != nil {
 		fmt.Fprintf(stderr, "router replay: %v: who wrote it was killed, or it was not copied whole. All up to there was played.\n", done.CutOff)
 	}
-	fmt.Fprintf(stderr, "%d deltas of cluster %s, recorded at %s, were played in %s\n",
-		done.Deltas, done.Header.Cluster, done.Header.Time.Format(time.RFC3339), done.Took.Round(time.Millisecond))
+	fmt.Fprintf(stderr, "played %s of cluster %s, recorded at %s, in %s\n",
+		cli.Count(done.Deltas, "delta"), done.Header.Cluster, done.Header.Time.Format(time.RFC3339), done.Took.Round(time.Millisecond))
 	if done.GivenUp > 0 {
-		fmt.Fprintf(stderr, "%d deltas were given up\n", done.GivenUp)
+		fmt.Fprintf(stderr, "given up: %s\n", cli.Count(int(done.GivenUp), "delta"))
 	}
-	if done.Owed != nil {
-		fmt.Fprintf(stderr, "router replay: %v\n", done.Owed)
+	if done.Pending != nil {
+		fmt.Fprintf(stderr, "router replay: %v\n", done.Pending)
 	}
 	if err != nil && ctx.Err() == nil {
 		fmt.Fprintf(stderr, "router replay: %v\n", err)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 const replayConfig = `version: 1
@@ -23,7 +25,7 @@ sources:
   jobs: {resource: batch/v1/jobs}
 sinks: {hook: {webhook: {url: "http://127.0.0.1:1"}}}
 routes:
-  - {name: pods, from: pods, on: [added, updated, deleted, deselected, sync], to: hook, existing: deliver,
+  - {name: pods, from: pods, ops: [added, updated, deleted, deselected, sync], to: hook, existing: deliver,
      emit: '{"name": object.metadata.name, "op": op, "on": lookup("pods.byNode", object.spec.nodeName).size()}'}
   - {name: again, from: again, to: hook, emit: '{"name": object.metadata.name}'}
   - {name: nodes, from: nodes, to: hook, filter: 'count("jobs.name", "x") == 0', emit: '{"now": object.metadata.name}'}
@@ -41,9 +43,7 @@ func install(t *testing.T, config string, lines ...string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{"config.yaml": config, "r.ndjson": strings.Join(lines, "\n")} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 }
 
@@ -131,7 +131,7 @@ func TestReplayCutOff(t *testing.T) {
 	lines := []string{replayHeader, `{"at":0,"op":"synced","source":"nodes"}`, `{"at":0,"op":"synced","source":"pods"}`, recorded("1e6", "added", "pods", "a", "one", 1)}
 	install(t, replayConfig, append(lines, recorded("1e6", "added", "pods", "a", "two", 2)[:50])...)
 	came, log := replayed(t, 0, "r.ndjson", "-config", "config.yaml", "-speed", "max")
-	if len(came["pods"]) != 1 || !strings.Contains(log, "the recording is cut off within line 5") || !strings.Contains(log, "1 deltas of cluster here") {
+	if len(came["pods"]) != 1 || !strings.Contains(log, "the recording is cut off within line 5") || !strings.Contains(log, "played 1 delta of cluster here") {
 		t.Errorf("got %v\n%s", came, log)
 	}
 	install(t, replayConfig, append(lines, `{"at":`, "")...)
@@ -146,19 +146,15 @@ func TestReplayDelivers(t *testing.T) {
 	lines := []string{replayHeader, `{"at":0,"op":"synced","source":"nodes"}`, `{"at":0,"op":"synced","source":"pods"}`, recorded("0", "added", "pods", "a", "one", 1), `{"at":0,"op":"end"}`, ""}
 	install(t, replayConfig, lines...)
 	came, log := replayed(t, 0, "r.ndjson", "-config", "config.yaml", "-deliver", "-drain-timeout", "10ms")
-	if len(came) > 0 || !strings.Contains(log, "deltas still owed") {
+	if len(came) > 0 || !strings.Contains(log, "deltas still pending") {
 		t.Errorf("got %v\n%s", came, log)
 	}
 }
 
 func TestReplayRefuses(t *testing.T) {
 	install(t, replayConfig, "no recording", "")
-	if err := os.WriteFile("other.ndjson", []byte(strings.Replace(replayHeader, "v1/pods", "v1/services", 1)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile("bad.yaml", []byte("version: 7\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile("other.ndjson", []byte(strings.Replace(replayHeader, "v1/pods", "v1/services", 1)+"\n"), 0o600))
+	must.Succeed(t, os.WriteFile("bad.yaml", []byte("version: 7\n"), 0o600))
 	for _, test := range []struct {
 		args string
 		code int
@@ -201,7 +197,7 @@ sinks: {out: {stdout: {}}}
 routes:
   - {name: down, from: nodes, when: 'object.status.conditions.exists(c, c.type == "Ready" && c.status != "True")', for: 2m,
      emit: '{"op": op, "pods": count("pods.name", "x")}', to: out}
-  - {name: late, from: nodes, when: 'now > timestamp("2026-01-02T04:00:00Z")', check: 10m, emit: '{"op": op}', to: out}
+  - {name: late, from: nodes, when: 'now > timestamp("2026-01-02T04:00:00Z")', reevaluate: 10m, emit: '{"op": op}', to: out}
 `, strings.Replace(replayHeader, "2026-01-02T03:04:05Z", "2026-01-02T03:00:00Z", 1),
 		node("0", "existing", 1, "True"), `{"at":0,"op":"synced","source":"pods"}`, `{"at":0,"op":"synced","source":"nodes"}`,
 		node("60", "updated", 2, "False"), node("600", "updated", 3, "True"), node("660", "updated", 4, "False"), node("690", "updated", 5, "True"),
@@ -222,11 +218,11 @@ routes:
 func TestReplayChain(t *testing.T) {
 	install(t, `version: 1
 sources: {pods: {resource: v1/pods}}
-sinks: {next: {route: {name: next}}, last: {route: {name: last}}, hook: {webhook: {url: "http://127.0.0.1:1"}}}
+sinks: {hook: {webhook: {url: "http://127.0.0.1:1"}}}
 routes:
   - {name: last, emit: '{"of": event.route, "n": event.data.n}', to: hook}
-  - {name: first, from: pods, emit: '[{"n": 1}, {"n": 2}]', to: [next, last]}
-  - {name: next, filter: event.data.n == 2, to: [hook, last]}
+  - {name: first, from: pods, emit: '[{"n": 1}, {"n": 2}]', to: [{route: next}, {route: last}]}
+  - {name: next, filter: event.data.n == 2, to: [hook, {route: last}]}
 `, replayHeader, recorded("1", "added", "pods", "a", "x", 1), recorded("2", "deleted", "pods", "a", "x", 2), "")
 	for _, speed := range []string{"max", "100"} {
 		came, log := replayed(t, 0, "-config", "config.yaml", "-speed", speed, "r.ndjson")

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 
-	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/internal/cli"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
 const resyncUsage = `Usage:
@@ -23,18 +27,22 @@ Flags:
   -source SOURCE  only this source
   -route ROUTE    only this route, and only the sources that it has
   -relist         ask the API server, not the cache; what differs goes to all routes of the sources
+  -dry-run        with -route: say how much it would get, and give it nothing
+  -yes            do not ask before a route with a condition (when) tells once more what holds
   -o FORMAT       table or json (default table)
 `
 
-// resync asks the running router to put everything through once more.
+// resyncAll asks the running router to put everything through once more.
 func resync(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	r := &remote{stdout: stdout, stderr: stderr}
+	r := &cli.Remote{Stdout: stdout, Stderr: stderr}
 	var ask api.Resync
 	flags := newFlags("router resync", io.Discard)
-	r.flags(flags)
+	r.AddFlags(flags)
 	flags.StringVar(&ask.Source, "source", "", "")
 	flags.StringVar(&ask.Route, "route", "", "")
 	flags.BoolVar(&ask.Relist, "relist", false, "")
+	flags.BoolVar(&ask.DryRun, "dry-run", false, "")
+	yes := flags.Bool("yes", false, "")
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp) || err == nil && flags.NArg() == 1 && flags.Arg(0) == "help":
@@ -42,40 +50,71 @@ func resync(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	case err == nil && flags.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q: name a source with -source, a route with -route", flags.Arg(0))
+	case err == nil && ask.DryRun && (ask.Route == "" || ask.Relist):
+		err = errors.New("-dry-run is for -route R without -relist")
 	case err == nil:
-		err = r.connect()
+		err = r.Connect()
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "router resync: %v\n", err)
+		cli.Printf(stderr, "router resync: %v\n", err)
 		return exitUsage
 	}
-	if err := r.resync(ctx, ask); err != nil {
-		fmt.Fprintf(stderr, "router resync: %v\n", err)
+	err = nil
+	if ask.Route != "" && !ask.Relist && !ask.DryRun && !*yes {
+		err = confirmRepeats(ctx, r, ask, os.Stdin)
+	}
+	if err == nil {
+		err = resyncAll(ctx, r, ask)
+	}
+	if err != nil {
+		cli.Printf(stderr, "router resync: %v\n", err)
 		return exitFailed
 	}
 	return exitOK
 }
 
-// resync asks, and says what came of it. It is an error if a source was not put through.
-func (r *remote) resync(ctx context.Context, ask api.Resync) error {
-	done, err := r.client.Resync(ctx, ask)
+// confirmRepeats asks whoever sits there, if the route would tell once more what it has told. The error says that nothing was done.
+func confirmRepeats(ctx context.Context, r *cli.Remote, ask api.Resync, answers io.Reader) error {
+	ask.DryRun = true
+	would, err := r.Client.Resync(ctx, ask)
+	n := 0
+	for _, s := range would.Sources {
+		n += s.Taken
+	}
+	if err != nil || !would.Repeats || n == 0 {
+		return err
+	}
+	cli.Printf(r.Stderr, "Route %s has a condition, and would repeat %s. Go on? [y/N] ", ask.Route, cli.Count(n, "notification"))
+	answer, _ := bufio.NewReader(io.LimitReader(answers, 100)).ReadString('\n') // the end without a word is no
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("nothing was done: answer y, or give -yes")
+}
+
+// resyncAll asks, and says what came of it. It is an error if a source was not put through.
+func resyncAll(ctx context.Context, r *cli.Remote, ask api.Resync) error {
+	done, err := r.Client.Resync(ctx, ask)
 	if err != nil {
 		return err
 	}
-	if r.output == "json" {
-		err = r.json(done)
+	if r.Output == "json" {
+		err = r.PrintJSON(done)
+	} else if ask.DryRun && done.Repeats {
+		cli.Printf(r.Stdout, "route %s has a condition: it would repeat notifications\n", ask.Route)
 	}
 	failed := 0
 	for _, s := range done.Sources {
-		if r.output != "json" {
-			fmt.Fprintf(r.stdout, "source %s: %s\n", s.Name, outcomeOf(s, ask))
+		if r.Output != "json" {
+			cli.Printf(r.Stdout, "source %s: %s\n", s.Name, outcomeOf(s, ask))
 		}
 		switch {
 		case s.Error != "":
 			failed++
-			fmt.Fprintf(r.stderr, "source %s: %s\n", s.Name, s.Error)
+			cli.Printf(r.Stderr, "source %s: %s\n", s.Name, s.Error)
 		case s.Unsynced != "" && !ask.Relist:
-			fmt.Fprintf(r.stderr, "source %s is not complete yet: %s\n", s.Name, s.Unsynced)
+			cli.Printf(r.Stderr, "source %s is not complete yet: %s\n", s.Name, s.Unsynced)
 		}
 	}
 	if failed > 0 {
@@ -89,9 +128,11 @@ func outcomeOf(s api.ResyncedSource, ask api.Resync) string {
 	case ask.Relist && s.Error != "":
 		return "not listed"
 	case ask.Relist:
-		return fmt.Sprintf("%d objects listed, %d deltas of what differs", s.Objects, s.Deltas)
+		return fmt.Sprintf("%s listed, %s of what differs", cli.Count(s.Objects, "object"), cli.Count(s.Deltas, "delta"))
+	case ask.DryRun:
+		return fmt.Sprintf("%s would be put through, %d of them would go to route %s", cli.Count(s.Objects, "object"), s.Taken, ask.Route)
 	case ask.Route != "":
-		return fmt.Sprintf("%d objects put through, %d go to route %s", s.Objects, s.Taken, ask.Route)
+		return fmt.Sprintf("%s put through, %d of them to route %s", cli.Count(s.Objects, "object"), s.Taken, ask.Route)
 	}
-	return fmt.Sprintf("%d objects put through, %d go to a route", s.Objects, s.Taken)
+	return fmt.Sprintf("%s put through, %d of them to a route", cli.Count(s.Objects, "object"), s.Taken)
 }

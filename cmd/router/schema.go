@@ -6,8 +6,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
-	"github.com/deltarouter/deltarouter/internal/app"
+	"github.com/deltarouter/deltarouter/internal/cli"
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/config/reference"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -22,6 +26,7 @@ Flags of pull:
   -config FILE      the configuration whose cluster is asked, or else:
   -kubeconfig FILE  the kubeconfig (default: $KUBECONFIG, in-cluster, ~/.kube/config)
   -context NAME     its context (default: the current one)
+  -allow-exec       run the credential plugin that the kubeconfig names
 `
 
 // schema prints what there is to know about the configuration, or saves what there is to know about a cluster.
@@ -43,9 +48,9 @@ func schema(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var text []byte
 	switch what {
 	case "config":
-		text = config.Schema(components().Kinds())
+		text = reference.Schema(components().Kinds())
 	case "reference":
-		text = config.Reference(components().Kinds())
+		text = reference.Reference(components().Kinds())
 	default:
 		fmt.Fprintf(stderr, "router schema: there is no %q%s\n", what, config.Suggest(what, []string{"config", "reference", "pull"}))
 		return exitUsage
@@ -61,7 +66,9 @@ func schema(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func pull(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var dir, file string
 	var cluster config.Cluster
+	var policy config.Policy
 	flags := newFlags("router schema pull", io.Discard)
+	cli.PolicyFlags(flags, &policy)
 	flags.StringVar(&dir, "o", "", "")
 	flags.StringVar(&file, "config", "", "")
 	flags.StringVar(&cluster.Kubeconfig, "kubeconfig", "", "")
@@ -79,17 +86,22 @@ func pull(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case file != "" && cluster != config.Cluster{}:
 		err = errors.New("-config says which cluster it is: leave out -kubeconfig and -context")
 	case file != "":
-		cfg, problems := config.Load(file)
+		cfg, problems := config.Load(file, policy)
+		// Mistakes elsewhere do not matter here; some may be found only with the schemas.
+		of := slices.DeleteFunc(slices.Clone(problems), func(p config.Problem) bool { return !strings.HasPrefix(p.Path, "cluster") })
 		if cfg == nil {
-			return refuse("router schema pull", problems, stderr)
+			of = problems
 		}
-		cluster = cfg.Cluster // mistakes elsewhere do not matter here; some may be found only with the schemas
+		if len(of) > 0 {
+			return refuse("router schema pull", of, stderr)
+		}
+		cluster = cfg.Cluster
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "router schema pull: %v\n", err)
 		return exitUsage
 	}
-	path, n, err := app.PullSchemas(ctx, cluster, dir)
+	path, n, err := compile.PullSchemas(ctx, cluster, policy, dir)
 	if err != nil {
 		fmt.Fprintf(stderr, "router schema pull: %v\n", err)
 		return exitFailed

@@ -15,7 +15,9 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 	"k8s.io/kube-openapi/pkg/validation/validate"
 
+	"github.com/deltarouter/deltarouter/internal/config/reference"
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestGeneratedDocs keeps up to date what is made of the structs of the configuration: the JSON Schema that editors complete it from, and
@@ -43,9 +45,7 @@ func TestGeneratedDocs(t *testing.T) {
 func validator(t *testing.T) func(name string, text []byte) (problems []string) {
 	t.Helper()
 	var s spec.Schema
-	if err := json.Unmarshal(config.Schema(components().Kinds()), &s); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(reference.Schema(components().Kinds()), &s))
 	v := validate.NewSchemaValidator(&s, nil, "", strfmt.Default)
 	return func(name string, text []byte) (problems []string) {
 		var value any
@@ -70,13 +70,9 @@ func validator(t *testing.T) func(name string, text []byte) (problems []string) 
 func TestSchemaAccepts(t *testing.T) {
 	valid := validator(t)
 	files, err := filepath.Glob("../../examples/configs/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rules, err := filepath.Glob("../../examples/rules/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	files = slices.DeleteFunc(append(files, rules...), func(f string) bool { return strings.HasSuffix(f, "_test.yaml") })
 	if len(files) < 15 {
 		t.Fatal("there are only", files)
@@ -89,7 +85,7 @@ func TestSchemaAccepts(t *testing.T) {
 			t.Errorf("%s: the first line does not name the schema", file)
 		}
 	}
-	files = append(files, "../../pkg/config/example.yaml")
+	files = append(files, "../../internal/config/reference/example.yaml")
 	texts := make(map[string]string)
 	for _, file := range files {
 		texts[file] = mustRead(t, file)
@@ -118,9 +114,7 @@ type sample struct {
 func goldens(t *testing.T) (all []sample) {
 	t.Helper()
 	files, err := filepath.Glob("../../pkg/config/testdata/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, file := range files {
 		archive, err := txtar.ParseFile(file)
 		if err != nil || len(archive.Files) != 2 {
@@ -226,10 +220,6 @@ func TestSchemaCommand(t *testing.T) {
 		{args: "schema pull -d d", code: 2, stderr: "-d"},
 		{args: "check -config x -connect -schemas d", code: 2, stderr: "leave one out"},
 	} {
-		var stdout, stderr bytes.Buffer
-		code := run(t.Context(), strings.Fields(c.args), &stdout, &stderr)
-		if code != c.code || !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
-			t.Errorf("%s: exit code %d\n%s%s", c.args, code, &stdout, &stderr)
-		}
+		checkRun(t, strings.Fields(c.args), c.code, c.stdout, c.stderr)
 	}
 }

@@ -9,7 +9,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/internal/cli"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/printable"
 )
 
 const tapUsage = `Usage:
@@ -28,11 +30,11 @@ Flags:
 
 // tap shows what goes by in the running router.
 func tap(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	r := &remote{stdout: stdout, stderr: stderr, formats: []string{"text", "json"}}
+	r := &cli.Remote{Stdout: stdout, Stderr: stderr, Formats: []string{"text", "json"}}
 	var q api.TapQuery
 	flags := newFlags("router tap", io.Discard)
-	r.flags(flags)
-	r.output = "text"
+	r.AddFlags(flags)
+	r.Output = "text"
 	flags.StringVar(&q.Route, "route", "", "")
 	flags.BoolVar(&q.Rejected, "rejected", false, "")
 	err := flags.Parse(args)
@@ -43,26 +45,26 @@ func tap(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err == nil && flags.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q: name a route with -route", flags.Arg(0))
 	case err == nil:
-		err = r.connect()
+		err = r.Connect()
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "router tap: %v\n", err)
+		cli.Printf(stderr, "router tap: %v\n", err)
 		return exitUsage
 	}
-	if err := r.client.Tap(ctx, q, r.show); err != nil && ctx.Err() == nil {
-		fmt.Fprintf(stderr, "router tap: %v\n", err)
+	if err := r.Client.Tap(ctx, q, func(t api.Tapped) error { return showTapped(r, t) }); err != nil && ctx.Err() == nil {
+		cli.Printf(stderr, "router tap: %v\n", err)
 		return exitFailed
 	}
 	return exitOK
 }
 
-// show prints one line.
-func (r *remote) show(t api.Tapped) error {
-	if r.output == "json" {
-		return json.NewEncoder(r.stdout).Encode(t)
+// showTapped prints one line.
+func showTapped(r *cli.Remote, t api.Tapped) error {
+	if r.Output == "json" {
+		return json.NewEncoder(r.Stdout).Encode(t)
 	}
 	if t.Missed > 0 {
-		fmt.Fprintf(r.stdout, "… %d more\n", t.Missed)
+		cli.Printf(r.Stdout, "… %d more\n", t.Missed)
 	}
 	line := fmt.Sprintf("%s %s %s %s", t.Time.Local().Format("15:04:05.000"), t.Op, t.Source, t.Key)
 	if t.Event != "" {
@@ -84,7 +86,7 @@ func (r *remote) show(t api.Tapped) error {
 	if !t.Due.IsZero() {
 		line += ", due at " + clock(t.Due, t.Time)
 	}
-	_, err := fmt.Fprintln(r.stdout, line)
+	_, err := fmt.Fprintln(r.Stdout, printable.Line(line))
 	return err
 }
 

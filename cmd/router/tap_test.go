@@ -1,20 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
 func TestTap(t *testing.T) {
-	addr := "unix:" + filepath.Join(t.TempDir(), "api.sock")
 	show := func(_ context.Context, q api.TapQuery, show func(api.Tapped) error) error {
 		if q.Route != "" {
 			return &api.QueryError{Message: "there is no route " + q.Route, Unknown: true}
@@ -26,15 +22,7 @@ func TestTap(t *testing.T) {
 			Time: at, Op: "updated", Source: "nodes", Key: "n", Route: "down", Verdict: "holds", State: "told", Since: at.Add(-time.Minute).UTC(), Due: at.Add(24 * time.Hour).UTC(),
 		}))
 	}
-	server := api.NewControl(api.ControlConfig{Addr: addr, Tap: show, Log: slog.New(slog.DiscardHandler)})
-	if err := server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := server.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	}()
+	addr := serveControl(t, api.ControlConfig{Tap: show})
 	for _, c := range []struct {
 		args           string
 		code           int
@@ -49,10 +37,6 @@ func TestTap(t *testing.T) {
 		{"-api " + addr, 1, "updated nodes n  down: holds, told since 03:03:05, due at 2026-01-03 03:04:05\n", "the router ended the tap"},
 		{"-o json -api " + addr, 1, `"key":"ns/a","route":"r","verdict":"no match"`, "the router ended the tap"},
 	} {
-		var stdout, stderr bytes.Buffer
-		code := run(t.Context(), append([]string{"tap"}, strings.Fields(c.args)...), &stdout, &stderr)
-		if code != c.code || !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
-			t.Errorf("router tap %s: exit code %d, want %d\nstdout: %s\nstderr: %s", c.args, code, c.code, &stdout, &stderr)
-		}
+		checkRun(t, append([]string{"tap"}, strings.Fields(c.args)...), c.code, c.stdout, c.stderr)
 	}
 }

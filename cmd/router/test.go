@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/cases"
+	"github.com/deltarouter/deltarouter/internal/cli"
 )
 
 const testUsage = `Usage:
@@ -22,6 +23,8 @@ Flags:
   -v                 name every case, and show the log of the router and its handlers
   -timeout DURATION  of one case (default 30s)
   -schemas FOLDER    what router schema pull has saved (default: what each configuration says)
+  -plugin-dir FOLDER, -require-digests, -secret-dir FOLDER, -file-dir FOLDER
+                     which programs and files the configurations may use, see router help
 
 It exits with 0 if all cases passed, 1 if one failed, 2 for bad flags, files or configurations. docs/TESTING.md says how to write cases.
 `
@@ -35,6 +38,7 @@ func test(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return err
 	})
 	flags.StringVar(&opts.Schemas, "schemas", "", "")
+	cli.PolicyFlags(flags, &opts.Components.Policy)
 	flags.BoolVar(&opts.Update, "update", false, "")
 	flags.BoolVar(&opts.Verbose, "v", false, "")
 	flags.DurationVar(&opts.Timeout, "timeout", 30*time.Second, "")

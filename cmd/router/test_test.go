@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 )
 
@@ -43,9 +44,7 @@ func TestConfigCases(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"config.yaml", "config_test.yaml"} {
 		text := strings.ReplaceAll(mustRead(t, "../../"+name), "./bin/plugins/restart-alert.wasm", module)
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	t.Chdir(dir)
 	var stdout, stderr bytes.Buffer
@@ -66,9 +65,7 @@ func TestTestExitCodes(t *testing.T) {
 		"fail_test.yaml": "config: good.yaml\ncases: [{name: some, expect: [{route: r}]}, {name: none, expect: none}]",
 		"bad_test.yaml":  "cases: [{name: none, expect: none}]",
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	for _, c := range []struct {
 		args           string
@@ -89,11 +86,7 @@ func TestTestExitCodes(t *testing.T) {
 		{"none_test.yaml", 2, "", "no such file"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
-			var stdout, stderr bytes.Buffer
-			code := run(t.Context(), append([]string{"test"}, strings.Fields(c.args)...), &stdout, &stderr)
-			if code != c.code || !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
-				t.Errorf("exit code %d, want %d\nstdout: %s\nstderr: %s", code, c.code, &stdout, &stderr)
-			}
+			checkRun(t, append([]string{"test"}, strings.Fields(c.args)...), c.code, c.stdout, c.stderr)
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,25 +20,26 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/tools/txtar"
 
-	"github.com/deltarouter/deltarouter/internal/app"
 	"github.com/deltarouter/deltarouter/internal/cases"
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/emit"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/plugins/emit"
-	"github.com/deltarouter/deltarouter/pkg/plugins/route"
 	"github.com/deltarouter/deltarouter/pkg/plugins/stdout"
 	"github.com/deltarouter/deltarouter/pkg/plugins/webhook"
+	"github.com/deltarouter/deltarouter/test/fakekind"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expectations in testdata")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// counter is a handler that says how many deltas it has had, by what it keeps itself, and fails where an object is labelled so: after
-// `fail` tries it goes well.
+// counter is a handler that says how many deltas it has had, by what it keeps itself, and fails
+// where an object is labelled so: after `fail` tries it goes well.
 type counter struct {
-	env   plugins.Env
+	env   plugins.HandlerEnv
 	had   int
 	tries map[string]int
 }
@@ -45,8 +47,10 @@ type counter struct {
 func (c *counter) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
 	results := make([]plugins.Result, len(batch))
 	for i, d := range batch {
-		labels := d.Object().GetLabels()
+		labels := d.Object().Labels()
 		switch {
+		case labels["ask"] != "":
+			results[i] = c.ask(ctx, d)
 		case labels["hang"] != "":
 			<-ctx.Done()
 			return nil, ctx.Err()
@@ -74,28 +78,49 @@ func (c *counter) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.R
 	return results, nil
 }
 
+// ask sends the request that an object is annotated with, as a guest that is allowed to does.
+func (c *counter) ask(ctx context.Context, d *event.Delta) plugins.Result {
+	request, err := http.NewRequestWithContext(ctx, d.Object().Labels()["ask"], d.Object().GetObjectMeta().GetAnnotations()["url"], nil)
+	if err != nil {
+		return plugins.Result{Verdict: plugins.Fail, Err: err}
+	}
+	response, err := c.env.HTTP.RoundTrip(request)
+	if err != nil {
+		return plugins.Result{Verdict: plugins.Retry, Err: err}
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	data := fmt.Sprintf(`{"status":%d,"type":%q,"body":%q}`, response.StatusCode, response.Header.Get("Content-Type"), body)
+	return plugins.Result{Events: []plugins.Emit{{Data: []byte(data)}}, Err: err}
+}
+
 func (c *counter) Close(context.Context) error { return nil }
 
-func components() app.Components {
-	return app.Components{
-		Handlers: []plugins.Factory[plugins.Handler]{{
-			Kind:  "counter",
-			Check: func(n config.Node) config.Problems { return n.Decode(&struct{}{}) },
-			Lookups: func(n config.Node) []plugins.LookupGrant {
-				return []plugins.LookupGrant{{Source: "nodes", Node: n}}
-			},
-			Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Handler, error) {
-				return &counter{env: env, tries: make(map[string]int)}, nil
-			},
-		}},
-		Sinks: []plugins.Factory[plugins.Sink]{route.Factory(), stdout.Factory(), webhook.Factory()},
+// counterKind is a kind of handlers that look nodes up.
+type counterKind struct{ fakekind.Handler }
+
+func (counterKind) Lookups(n config.Node) []plugins.LookupGrant {
+	return []plugins.LookupGrant{{Source: "nodes", Node: n}}
+}
+
+func counters(open func(context.Context, config.Node, plugins.HandlerEnv) (plugins.Handler, error)) plugins.HandlerKind {
+	return counterKind{fakekind.Handler{Definition: fakekind.Define("counter"), OpenFunc: open}}
+}
+
+func components() compile.Components {
+	return compile.Components{
+		Handlers: []plugins.HandlerKind{counters(func(_ context.Context, _ config.Node, env plugins.HandlerEnv) (plugins.Handler, error) {
+			return &counter{env: env, tries: make(map[string]int)}, nil
+		})},
+		Sinks: []plugins.SinkKind{stdout.Kind(), webhook.Kind()},
 		Emit:  emit.New,
 	}
 }
 
 var took = regexp.MustCompile(`\d+\.\d+s`)
 
-// run runs cases as the command line does and returns what it prints, without times, and how it went.
+// run runs cases as the command line does and returns what it prints, without times, and how it
+// went.
 func run(t *testing.T, args []string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -105,9 +130,7 @@ func run(t *testing.T, args []string) string {
 	flags.BoolVar(&opts.Verbose, "v", false, "")
 	flags.DurationVar(&opts.Timeout, "timeout", time.Minute, "")
 	flags.Func("run", "", func(text string) (err error) { opts.Run, err = regexp.Compile(text); return err })
-	if err := flags.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, flags.Parse(args))
 	opts.Files = flags.Args()
 	sum, err := cases.Run(t.Context(), opts)
 	fmt.Fprintf(&out, "failed %d, invalid %d", sum.Failed, len(sum.Invalid))
@@ -117,8 +140,8 @@ func run(t *testing.T, args []string) string {
 	return took.ReplaceAllString(out.String(), "0.0s") + "\n"
 }
 
-// TestGolden runs archives: what stands before their first file is the command line, the file "out" is what is printed, and
-// "updated" what config_test.yaml is afterwards, if it is another.
+// TestGolden runs archives: what stands before their first file is the command line, the file "out"
+// is what is printed, and "updated" what config_test.yaml is afterwards, if it is another.
 func TestGolden(t *testing.T) {
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(archives) == 0 {
@@ -127,13 +150,9 @@ func TestGolden(t *testing.T) {
 	for _, name := range archives {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
 			name, err := filepath.Abs(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			archive, err := txtar.ParseFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			golden(t, name, archive)
 		})
 	}
@@ -153,12 +172,8 @@ func golden(t *testing.T, name string, archive *txtar.Archive) {
 		if f.Name == "config_test.yaml" {
 			before = string(f.Data)
 		}
-		if err := os.MkdirAll(filepath.Dir(f.Name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(f.Name, f.Data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(f.Name), 0o700))
+		must.Succeed(t, os.WriteFile(f.Name, f.Data, 0o600))
 	}
 	got = append(got, txtar.File{Name: "out", Data: []byte(run(t, strings.Fields(string(archive.Comment))))})
 	if after, err := os.ReadFile("config_test.yaml"); err == nil && string(after) != before {
@@ -169,9 +184,7 @@ func golden(t *testing.T, name string, archive *txtar.Archive) {
 	}
 	if *rewrite {
 		archive.Files = slices.Concat(given, got)
-		if err := os.WriteFile(name, txtar.Format(archive), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(name, txtar.Format(archive), 0o600))
 		return
 	}
 	if want, got := txtar.Format(&txtar.Archive{Files: wanted}), txtar.Format(&txtar.Archive{Files: got}); !bytes.Equal(want, got) {
@@ -179,7 +192,8 @@ func golden(t *testing.T, name string, archive *txtar.Archive) {
 	}
 }
 
-// Handlers are given one folder for what they compile, for all cases of a run, and it is gone afterwards.
+// Handlers are given one folder for what they compile, for all cases of a run, and it is gone
+// afterwards.
 func TestCompiledOnce(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
@@ -188,24 +202,22 @@ state: {dir: ./state}
 sources: {pods: {resource: v1/pods}, nodes: {resource: v1/nodes}}
 handlers: {h: {counter: {}}}
 sinks: {out: {stdout: {}}}
-routes: [{name: r, from: pods, handle: h, to: out}]
+routes: [{name: r, from: pods, handler: h, to: out}]
 `, "a_test.yaml": "cases: [{name: a, expect: none}, {name: b, expect: none}]", "b_test.yaml": "config: a.yaml\ncases: [{name: a, expect: none}]",
 	} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	var folders []string
 	with := components()
 	open := with.Handlers[0].Open
-	with.Handlers[0].Open = func(ctx context.Context, n config.Node, env plugins.Env) (plugins.Handler, error) {
+	with.Handlers[0] = counters(func(ctx context.Context, n config.Node, env plugins.HandlerEnv) (plugins.Handler, error) {
 		info, err := os.Stat(env.Cache)
 		if err != nil || info.Mode().Perm() != 0o700 {
 			t.Errorf("%v, %v", info, err)
 		}
 		folders = append(folders, env.Cache)
 		return open(ctx, n, env)
-	}
+	})
 	sum, err := cases.Run(t.Context(), cases.Options{Components: with, Out: io.Discard, Log: slog.New(slog.DiscardHandler), Timeout: time.Minute})
 	if err != nil || sum.Failed > 0 || len(sum.Invalid) > 0 {
 		t.Fatal(sum, err)
@@ -217,5 +229,34 @@ routes: [{name: r, from: pods, handle: h, to: out}]
 		if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left: %v", folder, err)
 		}
+	}
+}
+
+// What a handler takes to open, which may be to compile a guest, is not of the time that a case may
+// take.
+func TestTimeoutBeginsWithTheCase(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"a.yaml": `version: 1
+sources: {pods: {resource: v1/pods}, nodes: {resource: v1/nodes}}
+handlers: {h: {counter: {}}}
+sinks: {out: {stdout: {}}}
+routes: [{name: r, from: pods, handler: h, to: out}]
+`, "a_test.yaml": `cases: [{name: a, given: {deltas: [{source: pods, added: {metadata: {name: a}}}]}, expect: [{route: r}]}]`,
+	} {
+		must.Succeed(t, os.WriteFile(name, []byte(text), 0o600))
+	}
+	with, opened := components(), 0
+	open := with.Handlers[0].Open
+	with.Handlers[0] = counters(func(ctx context.Context, n config.Node, env plugins.HandlerEnv) (plugins.Handler, error) {
+		opened++
+		if at, timed := ctx.Deadline(); timed {
+			t.Errorf("it has to be open by %v", at)
+		}
+		return open(ctx, n, env)
+	})
+	sum, err := cases.Run(t.Context(), cases.Options{Components: with, Out: io.Discard, Log: slog.New(slog.DiscardHandler), Timeout: time.Minute})
+	if err != nil || sum.Failed > 0 || len(sum.Invalid) > 0 || opened != 1 {
+		t.Fatal(sum, err, opened)
 	}
 }

@@ -7,40 +7,48 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// stream is what one route gives to one sink, or gives up (sink is empty), and what was expected of it.
+// stream is what one route gives to one target, or gives up, and what was expected of it.
 type stream struct {
-	route *config.Route
-	sink  string
-	pairs []pair
+	route  *config.Route
+	target *config.Target // nil: it gave the deltas up
+	pairs  []pair
 
-	common bool // it stands for all sinks of the route
+	common bool // it stands for all targets of the route
 }
 
-// streams sorts what came and what was expected by route and sink. Where nothing came and nothing was expected there is none.
+// streams sorts what came and what was expected by route and target. Where nothing came and nothing
+// was expected there is none.
 func (t *testCase) streams(cfg *config.Config, came []*result) (all []stream) {
 	for _, route := range cfg.Routes {
 		if len(t.Routes) > 0 && !slices.Contains(t.Routes, route.Name) {
 			continue
 		}
-		for _, sink := range append(slices.Clone(route.To), "") {
-			var want []*expectation
-			var got []*result
-			for _, e := range t.expected {
-				if e.Route == route.Name && (e.Error != "") == (sink == "") && (e.Sink == "" || e.Sink == sink) {
-					want = append(want, e)
-				}
-			}
-			for _, r := range came {
-				if r.route == route.Name && r.failed() == (sink == "") && (r.sink == sink || sink == "") {
-					got = append(got, r)
-				}
-			}
-			if len(want)+len(got) > 0 {
-				all = append(all, stream{route: route, sink: sink, pairs: align(want, got)})
-			}
+		for i := range route.To {
+			all = t.stream(all, route, &route.To[i], came)
 		}
+		all = t.stream(all, route, nil, came)
 	}
 	return all
+}
+
+// stream appends the stream of one target, nil for errors, if anything came or was expected.
+func (t *testCase) stream(all []stream, route *config.Route, target *config.Target, came []*result) []stream {
+	var want []*expectation
+	var got []*result
+	for _, e := range t.expected {
+		if e.Route == route.Name && (e.Error != "") == (target == nil) && (!e.hasSink() || e.Sink.Is(target)) {
+			want = append(want, e)
+		}
+	}
+	for _, r := range came {
+		if r.route == route.Name && r.failed() == (target == nil) && (target == nil || r.sink == target.Name()) {
+			got = append(got, r)
+		}
+	}
+	if len(want)+len(got) == 0 {
+		return all
+	}
+	return append(all, stream{route: route, target: target, pairs: align(want, got)})
 }
 
 // diff compares all streams; empty: all came that was expected, and nothing else.
@@ -70,12 +78,13 @@ func (s stream) texts() (want, got []string) {
 	return want, got
 }
 
-// shownOnce puts one stream without a sink in the place of those of a route whose sinks all got the same.
+// shownOnce puts one stream without a target in the place of those of a route whose targets all got
+// the same.
 func shownOnce(streams []stream) (shown []stream) {
 	for len(streams) > 0 {
 		route := streams[0].route
 		n := 0
-		for n < len(streams) && streams[n].route == route && streams[n].sink != "" {
+		for n < len(streams) && streams[n].route == route && streams[n].target != nil {
 			n++
 		}
 		if n > 1 && n == len(route.To) && alike(streams[:n]) {
@@ -91,7 +100,7 @@ func shownOnce(streams []stream) (shown []stream) {
 	return shown
 }
 
-// alike reports whether streams differ in nothing but their sink.
+// alike reports whether streams differ in nothing but their target.
 func alike(streams []stream) bool {
 	var want, got []string
 	for i, s := range streams {
@@ -114,13 +123,12 @@ func allOK(streams []stream) bool {
 	return true
 }
 
-// named adds the sink, where the route has more than one and they are not shown as one.
+// named adds the target, where the route has more than one and they are not shown as one.
 func (s stream) named(e entry) entry {
-	e = slices.DeleteFunc(slices.Clone(e), func(f field) bool { return f.key == "sink" })
-	if s.sink == "" || s.common || len(s.route.To) < 2 {
+	if s.target == nil || s.common || len(s.route.To) < 2 {
 		return e
 	}
-	return slices.Insert(e, 1, field{"sink", s.sink})
+	return slices.Insert(e, 1, field{"sink", s.target})
 }
 
 // expectLines writes what came as the value of `expect`. What was expected rightly stays as it was.

@@ -14,7 +14,8 @@ type edit struct {
 	line string
 }
 
-// route returns the route whose entry begins in this line, as a heading; if none does, it is still the one before.
+// route returns the route whose entry begins in this line, as a heading; if none does, it is still
+// the one before.
 func (e edit) route(before string) string {
 	if route, ok := strings.CutPrefix(e.line, "- route: "); ok {
 		return " route " + route

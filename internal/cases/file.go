@@ -1,10 +1,12 @@
-// Package cases is `router test`: it reads cases from a YAML file beside a configuration, runs each through the real routes and handlers
-// with [app.Trial], and compares what came out with what was expected. docs/TESTING.md is the manual.
+// Package cases is `router test`: it reads cases from a YAML file beside a configuration, runs each
+// through the real routes and handlers with [simulate.Trial], and compares what came out with what
+// was expected. docs/TESTING.md is the manual.
 //
 //	file ──decode──► cases ──script──► steps ──Trial──► outcomes ──compare──► report, or the file brought up to date
 //
-// A case has a clock of its own, which goes from one moment at which something happens to the next without waiting: the deltas happen
-// at their `at`, and retries and all that a route does later at theirs.
+// A case has a clock of its own, which goes from one moment at which something happens to the next
+// without waiting: the deltas happen at their `at`, and retries and all that a route does later at
+// theirs.
 package cases
 
 import (
@@ -48,6 +50,7 @@ type testCase struct {
 type given struct {
 	Objects map[string][]config.Node `yaml:"objects"` // by source
 	Deltas  []*delta                 `yaml:"deltas"`
+	HTTP    []*answer                `yaml:"http"`  // to the requests of handlers
 	Start   string                   `yaml:"start"` // what the clock shows at 0s; empty: defaultStart
 	Until   *time.Duration           `yaml:"until"` // when the case ends; nil: see testCase.ends
 }
@@ -55,7 +58,7 @@ type given struct {
 // defaultStart is what the clock of a case shows at 0s.
 var defaultStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// ends returns until when time passes in a case, whatever the routes owe.
+// ends returns until when time passes in a case, whatever is pending.
 func (t *testCase) ends() (end time.Duration) {
 	if t.Given.Until != nil {
 		return *t.Given.Until
@@ -100,7 +103,7 @@ type restart struct {
 type expectation struct {
 	Node    config.Node    `yaml:",self"`
 	Route   string         `yaml:"route,required"`
-	Sink    string         `yaml:"sink"` // absent: each sink of the route
+	Sink    config.Target  `yaml:"sink"` // zero: each target of the route
 	At      *time.Duration `yaml:"at"`   // when it comes
 	Type    string         `yaml:"type"`
 	Subject string         `yaml:"subject"`
@@ -110,6 +113,9 @@ type expectation struct {
 
 	data any // of Data
 }
+
+// hasSink reports whether an event is expected at one target only.
+func (e *expectation) hasSink() bool { return e.Sink.Sink+e.Sink.Route != "" }
 
 // nothing is how `expect` says that nothing comes, beside an empty list.
 const nothing = "none"
@@ -144,7 +150,8 @@ func (c *checker) problemf(n config.Node, format string, args ...any) {
 	c.problems = append(c.problems, n.Problemf(format, args...))
 }
 
-// check finds all problems of a document and makes its cases ready to run. update: expect may be missing.
+// check finds all problems of a document and makes its cases ready to run. update: expect may be
+// missing.
 func (c *checker) check(doc *document, update bool) {
 	names := make(map[string]bool)
 	kinds := make(map[string]string)
@@ -234,12 +241,8 @@ func (c *checker) expectation(t *testCase, e *expectation) {
 	if len(t.Routes) > 0 && !slices.Contains(t.Routes, e.Route) {
 		c.problemf(e.Node.At("route"), "route %q is not looked at: add it to the routes of the case", e.Route)
 	}
-	if e.Sink != "" && !slices.Contains(r.To, e.Sink) {
-		if _, known := c.cfg.Sinks[e.Sink]; known {
-			c.problemf(e.Node.At("sink"), "route %q does not write to sink %q%s", r.Name, e.Sink, config.Suggest(e.Sink, r.To))
-		} else {
-			c.problemf(e.Node.At("sink"), "unknown sink %q%s", e.Sink, config.Suggest(e.Sink, r.To))
-		}
+	if e.hasSink() && !slices.ContainsFunc(r.To, func(t config.Target) bool { return t.Is(&e.Sink) }) {
+		c.noTarget(r, &e.Sink)
 	}
 	keys := e.Node.Keys()
 	if slices.Contains(keys, "error") {
@@ -258,6 +261,27 @@ func (c *checker) expectation(t *testCase, e *expectation) {
 	var err error
 	if e.data, err = valueOf(e.Data); err != nil {
 		c.problems = append(c.problems, problemsOf(e.Data, err)...)
+	}
+}
+
+// noTarget reports an expectation at a target that the route does not have.
+func (c *checker) noTarget(r *config.Route, t *config.Target) {
+	var known []string // of the same form
+	for i := range r.To {
+		if (r.To[i].Sink == "") == (t.Sink == "") {
+			known = append(known, r.To[i].Sink+r.To[i].Route)
+		}
+	}
+	there := c.cfg.Sinks[t.Sink] != nil || slices.ContainsFunc(c.cfg.Routes, func(r *config.Route) bool { return r.Name == t.Route })
+	switch {
+	case slices.ContainsFunc(r.To, func(o config.Target) bool { return o.Sink == "" && o.Route == t.Sink }):
+		c.problemf(t.Node, "route %q delivers to a route of that name and to no sink: write {route: %s}", r.Name, t.Sink)
+	case !there:
+		c.problemf(t.Node, "unknown %s%s", t, config.Suggest(t.Sink+t.Route, known))
+	case len(known) == 0:
+		c.problemf(t.Node, "route %q does not deliver to %s: it delivers to %s", r.Name, t, &r.To[0])
+	default:
+		c.problemf(t.Node, "route %q does not deliver to %s%s", r.Name, t, config.Suggest(t.Sink+t.Route, known))
 	}
 }
 

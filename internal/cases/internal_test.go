@@ -52,7 +52,8 @@ func TestRenderIsRead(t *testing.T) {
 	})
 }
 
-// A value is within itself, and so is any part of it; what is shown of a value that matches is what was wanted.
+// A value is within itself, and so is any part of it; what is shown of a value that matches is what
+// was wanted.
 func TestWithin(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		value := values(3).Draw(rt, "value")
@@ -161,12 +162,13 @@ sinks: {out: {stdout: {}}, hook: {stdout: {}}}
 routes: [{name: r, from: pods, to: [out, hook]}, {name: s, from: nodes, to: out}]
 `
 
-// FuzzFile reads any file. One that has no problem can be rewritten, or refuses, and nothing but what is expected changes.
+// FuzzFile reads any file. One that has no problem can be rewritten, or refuses, and nothing but
+// what is expected changes.
 func FuzzFile(f *testing.F) {
 	f.Add("cases:\n  - name: a\n    given: {objects: {pods: [{metadata: {name: a}}]}, deltas: [{source: pods, updated: {metadata: {name: a}}}]}\n    expect: none\n")
 	f.Add("cases:\n  - expect:\n    - {route: r, data: {a: 1}}\n    name: a\n  # x\n\n  - name: b\n    expect: [\n]\n")
 	f.Add("shared: &a [{route: s}]\ncases:\n- name: a\n  expect: *a\n-   name: 'b'\n    given: {deltas: [{source: pods, deleted: x}]}\n")
-	cfg, problems := config.Parse("config.yaml", []byte(fuzzed))
+	cfg, problems := config.Parse("config.yaml", []byte(fuzzed), config.Policy{})
 	if len(problems) > 0 {
 		f.Fatal(problems)
 	}

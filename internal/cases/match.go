@@ -30,8 +30,8 @@ func (e *expectation) meets(r *result) bool {
 		(e.Data.IsZero() || within(e.data, r.data, e.Exact))
 }
 
-// within reports whether all that is wanted is there, in lists at the same place. A wanted null is also what is absent. exact:
-// and nothing else is there.
+// within reports whether all that is wanted is there, in lists at the same place. A wanted null is
+// also what is absent. exact: and nothing else is there.
 func within(want, got any, exact bool) bool {
 	switch want := want.(type) {
 	case object:
@@ -67,7 +67,8 @@ func isContainer(v any) bool {
 	return false
 }
 
-// sameNumber compares numbers rather than how they are written: 1 is 1.0. Whole numbers of up to 64 bits are compared exactly.
+// sameNumber compares numbers rather than how they are written: 1 is 1.0. Whole numbers of up to 64
+// bits are compared exactly.
 func sameNumber(a, b string) bool {
 	if a == b {
 		return true
@@ -82,7 +83,8 @@ func sameNumber(a, b string) bool {
 	return errX == nil && errY == nil && x == y
 }
 
-// shown returns of what came what the wanted value speaks of, for a comparison that people read. What is wrong is shown whole.
+// shown returns of what came what the wanted value speaks of, for a comparison that people read.
+// What is wrong is shown whole.
 func shown(want, got any) any {
 	switch want := want.(type) {
 	case object:
@@ -125,7 +127,8 @@ type pair struct {
 
 func (p pair) ok() bool { return p.want != nil && p.got != nil && p.want.meets(p.got) }
 
-// align finds the longest run of expectations that are met in order, and pairs what lies between one by one.
+// align finds the longest run of expectations that are met in order, and pairs what lies between
+// one by one.
 func align(want []*expectation, got []*result) (pairs []pair) {
 	best := table(len(want), len(got), func(i, j int) bool { return want[i].meets(got[j]) })
 	i, j := 0, 0

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
 // field is a key and its value, in the order in which people read them.
@@ -19,7 +21,7 @@ type field struct {
 // entry is one event or error as a file has it.
 type entry []field
 
-// fields returns an expectation as it is written.
+// fields returns an expectation as it is written, but for its sink, which is that of its stream.
 func (e *expectation) fields() entry {
 	fields := entry{{"route", e.Route}}
 	add := func(key, value string) {
@@ -27,7 +29,6 @@ func (e *expectation) fields() entry {
 			fields = append(fields, field{key, value})
 		}
 	}
-	add("sink", e.Sink)
 	if e.At != nil {
 		fields = append(fields, field{"at", *e.At})
 	}
@@ -43,7 +44,8 @@ func (e *expectation) fields() entry {
 	return fields
 }
 
-// fields returns what came in the words of what was expected: only what was asked for, unless that was nothing.
+// fields returns what came in the words of what was expected: only what was asked for, unless that
+// was nothing.
 func (p pair) fields() entry {
 	if p.want == nil {
 		return p.got.fields()
@@ -51,7 +53,7 @@ func (p pair) fields() entry {
 	if p.ok() {
 		return p.want.fields()
 	}
-	came := map[string]any{"route": p.got.route, "sink": p.got.sink, "at": p.got.at, "type": p.got.kind, "subject": p.got.subject, "error": p.got.text}
+	came := map[string]any{"route": p.got.route, "at": p.got.at, "type": p.got.kind, "subject": p.got.subject, "error": p.got.text}
 	fields := p.want.fields()
 	for i := range fields {
 		f := &fields[i]
@@ -157,6 +159,11 @@ func block(value any) (lines []string) {
 		return lines
 	case time.Duration:
 		return []string{short(value)}
+	case *config.Target:
+		if value.Sink != "" {
+			return []string{plain(value.Sink)}
+		}
+		return []string{"{route: " + plain(value.Route) + "}"}
 	case string:
 		return []string{plain(strings.ReplaceAll(value, "${", "$${"))} // a ${ would be expanded, but for one in a key
 	}
@@ -165,7 +172,8 @@ func block(value any) (lines []string) {
 }
 
 var (
-	// unquoted is text that needs no quotes: one that looks like a number, a time or another YAML type is not among it.
+	// unquoted is text that needs no quotes: one that looks like a number, a time or another YAML
+	// type is not among it.
 	unquoted = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./@+=-]*( [A-Za-z0-9_./@+=(][A-Za-z0-9_./@+=()-]*)*$`)
 	reserved = regexp.MustCompile(`^(?i:true|false|null|yes|no|on|off|y|n)$`)
 )

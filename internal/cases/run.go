@@ -2,6 +2,7 @@ package cases
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/app"
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/simulate"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -22,8 +24,8 @@ const closeTimeout = 5 * time.Second
 // Options is what the command line says.
 type Options struct {
 	Files      []string // or folders, of which the files named *_test.yaml are taken; none: those of the current folder
-	Schemas    string   // the folder of app.PullSchemas; empty: the one that each configuration names, if any
-	Components app.Components
+	Schemas    string   // the folder of compile.PullSchemas; empty: the one that each configuration names, if any
+	Components compile.Components
 	Run        *regexp.Regexp // only cases whose names match; nil: all
 	Update     bool           // write what came into the files, where it is not what was expected
 	Verbose    bool           // name every case
@@ -38,7 +40,8 @@ type Summary struct {
 	Invalid config.Problems // of files that could not be run
 }
 
-// Run runs the cases of all files and reports on Out, as go test does. The error says that nothing could be run at all.
+// Run runs the cases of all files and reports on Out, as go test does. The error says that nothing
+// could be run at all.
 func Run(ctx context.Context, opts Options) (sum Summary, err error) {
 	files, err := find(opts.Files)
 	if err != nil {
@@ -49,7 +52,7 @@ func Run(ctx context.Context, opts Options) (sum Summary, err error) {
 		return sum, fmt.Errorf("a folder for compiled handlers: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(cache)) }()
-	r := &runner{Options: opts, cache: cache, configs: make(map[string]*app.Offline)}
+	r := &runner{Options: opts, cache: cache, configs: make(map[string]*simulate.Offline)}
 	for _, file := range files {
 		failed, problems := r.file(ctx, file)
 		sum.Failed += failed
@@ -62,15 +65,15 @@ type runner struct {
 	Options
 
 	cache   string
-	configs map[string]*app.Offline
+	configs map[string]*simulate.Offline
 }
 
 // open reads a configuration, once.
-func (r *runner) open(ctx context.Context, path string) (*app.Offline, config.Problems) {
+func (r *runner) open(ctx context.Context, path string) (*simulate.Offline, config.Problems) {
 	if o := r.configs[path]; o != nil {
 		return o, nil
 	}
-	o, problems := app.NewOffline(ctx, path, r.Schemas, r.Components, r.cache, r.Log)
+	o, problems := simulate.NewOffline(ctx, path, r.Schemas, r.Components, r.cache, r.Log)
 	if len(problems) == 0 {
 		r.configs[path] = o
 	}
@@ -143,8 +146,9 @@ func count(cases int) string {
 	return fmt.Sprintf("%d cases", cases)
 }
 
-// one runs a case and reports it. Where the file is to be updated, a case that is not as expected does not fail.
-func (r *runner) one(ctx context.Context, file string, offline *app.Offline, t *testCase, updates map[*testCase][]string) (ok bool) {
+// one runs a case and reports it. Where the file is to be updated, a case that is not as expected
+// does not fail.
+func (r *runner) one(ctx context.Context, file string, offline *simulate.Offline, t *testCase, updates map[*testCase][]string) (ok bool) {
 	began := time.Now()
 	came, err := r.play(ctx, offline, t)
 	streams := t.streams(offline.Config(), came)
@@ -166,23 +170,34 @@ func (r *runner) one(ctx context.Context, file string, offline *app.Offline, t *
 }
 
 // play runs a case and returns what came out, step by step.
-func (r *runner) play(ctx context.Context, offline *app.Offline, t *testCase) (came []*result, err error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
-	defer cancel()
+func (r *runner) play(ctx context.Context, offline *simulate.Offline, t *testCase) (came []*result, err error) {
 	dir, remove, err := t.folder()
 	if err != nil {
 		return nil, err
 	}
 	defer remove()
-	trial, err := offline.Begin(ctx, t.kinds, t.start, dir)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	web := &web{answers: t.Given.HTTP, end: end, used: make(map[*answer]int)}
+	// The timeout begins behind this: how long a guest takes to compile says nothing about the
+	// case.
+	trial, err := offline.Begin(ctx, simulate.Scene{Kinds: t.kinds, Start: t.start, Dir: dir, HTTP: web.of})
 	if err != nil {
-		return nil, err
+		return nil, cmp.Or(web.unanswered(), err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		err = errors.Join(err, trial.Close(ctx))
 	}()
+	came, err = t.perform(ctx, trial)
+	return came, cmp.Or(web.unanswered(), err)
+}
+
+// perform lets everything happen that a case gives, and returns what came out.
+func (t *testCase) perform(ctx context.Context, trial *simulate.Trial) ([]*result, error) {
 	if err := trial.List(ctx, t.list, t.version); err != nil {
 		return nil, err
 	}
@@ -223,7 +238,7 @@ func (s *step) covers(behind []step) (n int) {
 }
 
 // play lets the step happen at its time. meanwhile is what happens while the router is down.
-func (s *step) play(ctx context.Context, start time.Time, trial *app.Trial, meanwhile []step) error {
+func (s *step) play(ctx context.Context, start time.Time, trial *simulate.Trial, meanwhile []step) error {
 	if err := trial.Pass(ctx, start.Add(s.at)); err != nil {
 		return err
 	}
@@ -241,7 +256,7 @@ func (s *step) play(ctx context.Context, start time.Time, trial *app.Trial, mean
 }
 
 // happen lets the step happen now.
-func (s *step) happen(ctx context.Context, trial *app.Trial) error {
+func (s *step) happen(ctx context.Context, trial *simulate.Trial) error {
 	switch s.what {
 	case "deleted":
 		return trial.Delete(ctx, s.resource, s.text)
@@ -253,7 +268,7 @@ func (s *step) happen(ctx context.Context, trial *app.Trial) error {
 }
 
 // results makes outcomes comparable.
-func results(outcomes []app.Outcome, start time.Time) (all []*result, err error) {
+func results(outcomes []simulate.Outcome, start time.Time) (all []*result, err error) {
 	for i := range outcomes {
 		o := &outcomes[i]
 		r := &result{at: o.Time.Sub(start), route: o.Route, sink: o.Sink, kind: o.Event.Type, subject: o.Event.Subject, text: o.Error}

@@ -26,7 +26,8 @@ type step struct {
 // object is an object in memory.
 type object = map[string]any
 
-// script plays what is given in a case, to find what is impossible and to know the state of each object at each step.
+// script plays what is given in a case, to find what is impossible and to know the state of each
+// object at each step.
 type script struct {
 	*checker
 
@@ -243,7 +244,8 @@ func (s *script) mapping(n config.Node) (object, bool) {
 	return o, ok
 }
 
-// put makes an object the present state, with a uid if it has none and a resourceVersion of its own.
+// put makes an object the present state, with a uid if it has none and a resourceVersion of its
+// own.
 func (s *script) put(resource string, o object) {
 	metadata := o["metadata"].(object)
 	if metadata["uid"] == nil {
@@ -257,7 +259,8 @@ func (s *script) put(resource string, o object) {
 	s.now[resource][keyOf(o).String()] = o
 }
 
-// number gives an object the next resourceVersion. The one of the file is not kept: versions have to grow.
+// number gives an object the next resourceVersion. The one of the file is not kept: versions have
+// to grow.
 func (s *script) number(o object) {
 	s.version++
 	o["metadata"].(object)["resourceVersion"] = strconv.Itoa(s.version)

@@ -9,7 +9,8 @@ import (
 
 var errBraces = errors.New("is written in braces and cannot be brought up to date: write it as an indented block")
 
-// rewrite replaces the value of `expect` in the text of a file, or adds it to a case that has none. Everything else stays as it is.
+// rewrite replaces the value of `expect` in the text of a file, or adds it to a case that has none.
+// Everything else stays as it is.
 func (t *testCase) rewrite(lines, expect []string) ([]string, error) {
 	from, indentation, err := t.place(lines)
 	if err != nil {
@@ -36,7 +37,8 @@ func (t *testCase) rewrite(lines, expect []string) ([]string, error) {
 	return slices.Concat(lines[:first], fresh, lines[last:]), nil
 }
 
-// place finds the line of the key `expect` and its indentation, which is negative if there is no such key.
+// place finds the line of the key `expect` and its indentation, which is negative if there is no
+// such key.
 func (t *testCase) place(lines []string) (line, indentation int, err error) {
 	at := t.Node.Problemf("")
 	if at.Line > len(lines) || strings.HasPrefix(string([]rune(lines[at.Line-1])[at.Column-1:]), "{") {
@@ -60,8 +62,8 @@ func (t *testCase) end(lines []string, indentation int) int {
 	return endOf(lines, t.Node.Problemf("").Line-1, indentation-1)
 }
 
-// endOf returns the line after a block that begins at from and whose key is indented so far. Blank lines and comments after it do not
-// belong to it.
+// endOf returns the line after a block that begins at from and whose key is indented so far. Blank
+// lines and comments after it do not belong to it.
 func endOf(lines []string, from, indentation int) int {
 	end := from + 1
 	for i := from + 1; i < len(lines); i++ {

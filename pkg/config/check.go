@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"path/filepath"
 	"regexp"
@@ -12,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/deltarouter/deltarouter/internal/config/tags"
+	"github.com/deltarouter/deltarouter/internal/similar"
 )
 
 // The rules below are found by Node.Decode where it decodes the part that they are about, so that they hold wherever it stands;
@@ -52,7 +56,7 @@ func (c *Config) checkAll(n Node) Problems {
 		problems = append(problems, checkNames(n.At(part), nil)...)
 	}
 	problems = append(problems, checkDefines(n.At("define"))...)
-	seen, was := map[string]int{}, map[string]bool{}
+	seen, ids := map[string]int{}, map[string]int{}
 	items := n.At("routes").Items()
 	for i, r := range c.Routes {
 		if r == nil || i >= len(items) {
@@ -63,19 +67,19 @@ func (c *Config) checkAll(n Node) Problems {
 		if first, ok := seen[r.Name]; ok {
 			problems = append(problems, name.Problemf("route %q is there twice, first in line %d: choose another name", r.Name, first))
 		} else if r.Name != "" {
-			seen[r.Name] = name.at.line
+			seen[r.Name] = name.at.Line
 		}
-		if r.Was != "" && was[r.Was] {
-			problems = append(problems, items[i].At("was").Problemf("two routes cannot both have been %q: remove one", r.Was))
+		id := items[i].At("id")
+		if id.IsZero() {
+			id = name
 		}
-		was[r.Was] = true
+		if first, ok := ids[r.ID]; !ok {
+			ids[r.ID] = name.at.Line
+		} else if r.ID != "" && first != seen[r.Name] { // else the name is reported
+			problems = append(problems, id.Problemf("the route in line %d has the id %q: an id is the name, unless it is set; set another one", first, r.ID))
+		}
 	}
-	for i, r := range c.Routes {
-		if r != nil && i < len(items) && r.Was != "" && seen[r.Was] > 0 {
-			problems = append(problems, items[i].At("was").Problemf("there still is a route %q: remove was, or that route", r.Was))
-		}
-	}
-	return problems
+	return append(problems, c.linkRoutes()...)
 }
 
 // checkNames checks the keys of a mapping of named things.
@@ -115,27 +119,43 @@ func checkDefines(n Node) (problems Problems) {
 // checkRoute checks that what a route refers to is there.
 func (c *Config) checkRoute(r *Route) Problems {
 	problems := checkReferences(r.Node.At("from"), r.From, "source", sortedKeys(c.Sources))
-	problems = append(problems, checkReferences(r.Node.At("to"), r.To, "sink", sortedKeys(c.Sinks))...)
-	if r.Handle != "" {
-		problems = append(problems, checkReferences(r.Node.At("handle"), []string{r.Handle}, "handler", sortedKeys(c.Handlers))...)
+	if r.Handler != "" {
+		problems = append(problems, checkReferences(r.Node.At("handler"), []string{r.Handler}, "handler", sortedKeys(c.Handlers))...)
 	}
-	for _, e := range r.Node.At("requeue").entries() {
+	for _, e := range r.Node.At("watches").entries() {
 		if c.Sources[e.key] == nil {
 			key := e.value
 			key.at = e.at
-			problems = append(problems, key.Problemf("there is no source %q%s", e.key, Suggest(e.key, sortedKeys(c.Sources))))
+			problems = append(problems, key.Problemf("there is no source %q%s", e.key, similar.Suggest(e.key, sortedKeys(c.Sources))))
 		}
 	}
 	if disk := r.Node.At("queue").At("disk"); c.State.Dir == "" && r.Queue.Disk > 0 && !disk.IsZero() {
 		problems = append(problems, disk.Problemf("has no disk to use: set state.dir, or remove it"))
 	}
-	return problems
+	return append(problems, c.checkRoom(r)...)
+}
+
+// checkRoom checks that a batch has room to become full: one that waits for more than the queue holds would lose its own oldest delta for
+// each that comes, although the sinks are well.
+func (c *Config) checkRoom(r *Route) Problems {
+	spills := c.State.Dir != "" && r.Queue.Disk > 0
+	if r.Overflow != OverflowDropOldest || spills || r.Batch.Wait == 0 || r.Batch.Size == 1 || r.Batch.Size < r.Queue.Memory {
+		return nil
+	}
+	at, most := r.Node.At("batch").At("size"), max(1, r.Queue.Memory/2)
+	if at.IsZero() {
+		at = r.Node.At("queue").At("memory")
+		return Problems{at.Problemf("a batch waits for batch.size deltas, %d by default, and with overflow: dropOldest the queue loses them before there are so many: "+
+			"set batch: {size: %d}, or raise it above %d", r.Batch.Size, most, r.Batch.Size)}
+	}
+	return Problems{at.Problemf("a batch waits for that many deltas, and with overflow: dropOldest the queue loses them before: queue.memory is %d; set size: %d, "+
+		"or raise queue.memory above %d", r.Queue.Memory, most, r.Batch.Size)}
 }
 
 func checkReferences(n Node, names []string, what string, known []string) (problems Problems) {
 	for i, item := range n.Items() {
 		if i < len(names) && names[i] != "" && !slices.Contains(known, names[i]) {
-			problems = append(problems, item.Problemf("there is no %s %q%s", what, names[i], Suggest(names[i], known)))
+			problems = append(problems, item.Problemf("there is no %s %q%s", what, names[i], similar.Suggest(names[i], known)))
 		}
 	}
 	return problems
@@ -149,29 +169,6 @@ func checkOnce(n Node, values []string) (problems Problems) {
 		}
 	}
 	return problems
-}
-
-// Validate checks what the tags cannot say.
-func (r *Route) Validate(n Node) (problems Problems) {
-	if r.Name != "" && !nameSyntax.MatchString(r.Name) {
-		problems = append(problems, n.At("name").Problemf("%q is no name: %s", r.Name, nameRule))
-	}
-	if r.Emit != nil && r.Handle != "" {
-		problems = append(problems, n.At("emit").Problemf("a route has either emit or handle: remove one"))
-	}
-	if r.Retry.Max < r.Retry.Backoff {
-		problems = append(problems, n.At("retry").At("max").Problemf("%s is less than backoff, %s: raise it", r.Retry.Max, r.Retry.Backoff))
-	}
-	if !n.At("from").IsZero() { // else they are not known here
-		problems = append(problems, r.Filter.Check(n.At("filter"), r.From)...)
-		problems = append(problems, r.When.Check(n.At("when"), r.From)...)
-	}
-	problems = append(problems, r.checkTime(n)...)
-	problems = append(problems, r.checkAge(n)...)
-	problems = append(problems, r.checkShape(n)...)
-	problems = append(problems, checkOnce(n.At("from"), r.From)...)
-	problems = append(problems, checkOnce(n.At("on"), r.On)...)
-	return append(problems, checkOnce(n.At("to"), r.To)...)
 }
 
 // Validate checks what the tags cannot say.
@@ -196,6 +193,11 @@ func (l *Listen) Validate(n Node) (problems Problems) {
 	if path, ok := strings.CutPrefix(l.API, "unix:"); ok {
 		if !filepath.IsAbs(path) {
 			problems = append(problems, n.At("api").Problemf(`must be an absolute path, as in "unix:/run/router/api.sock", not %q`, l.API))
+			return problems
+		}
+		policy := n.Policy()
+		if err := policy.check(tags.PathWritten, path); err != nil {
+			problems = append(problems, n.At("api").Problemf("%v", err))
 		}
 		return problems
 	}
@@ -238,7 +240,7 @@ func (s *Source) Validate(n Node) Problems {
 		}
 	}
 	problems = append(problems, checkOnce(n.At("namespaces"), s.Namespaces)...)
-	problems = append(problems, s.checkDrop(n.At("drop"))...)
+	problems = append(problems, s.checkExcludeFields(n.At("excludeFields"))...)
 	for _, e := range n.At("indexes").entries() {
 		if e.value.describe() == "a list" && len(e.value.Items()) == 0 {
 			problems = append(problems, e.value.Problemf("is empty: write an expression, or remove the key"))
@@ -247,19 +249,19 @@ func (s *Source) Validate(n Node) Problems {
 	return append(problems, checkNames(n.At("indexes"), []string{"name", "namespace", "owner"})...)
 }
 
-// checkDrop refuses paths that are none, and what identifies an object.
-func (s *Source) checkDrop(n Node) (problems Problems) {
+// checkExcludeFields refuses paths that are none, and what identifies an object.
+func (s *Source) checkExcludeFields(n Node) (problems Problems) {
 	kept := []string{
 		"apiVersion", "kind", "metadata", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion",
 	}
 	for i, item := range n.Items() {
-		if i >= len(s.Drop) {
+		if i >= len(s.ExcludeFields) {
 			break
 		}
-		path := s.Drop[i]
+		path := s.ExcludeFields[i]
 		switch {
 		case slices.Contains(kept, path):
-			problems = append(problems, item.Problemf("%s identifies the object and cannot be dropped: remove it", path))
+			problems = append(problems, item.Problemf("%s identifies the object and cannot be excluded: remove it", path))
 		case slices.Contains(strings.Split(path, "."), ""), strings.ContainsAny(path, " \t\n"):
 			problems = append(problems, item.Problemf("%q is no path: write the keys with dots between them, as in status.conditions", path))
 		}
@@ -291,4 +293,8 @@ func ParseResource(s string) (group, version, resource string, err error) {
 		return "", "", "", form
 	}
 	return group, version, last, nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	return slices.Sorted(maps.Keys(m))
 }

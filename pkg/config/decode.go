@@ -1,15 +1,17 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/deltarouter/deltarouter/internal/config/scalar"
+	"github.com/deltarouter/deltarouter/internal/config/tags"
+	"github.com/deltarouter/deltarouter/internal/similar"
 )
 
 // Validator is implemented by a struct that has rules beyond its tags. [Node.Decode] calls it, on the pointer, when the struct was
@@ -29,7 +31,7 @@ func (n Node) Decode(into any) Problems {
 		return Problems{n.Problemf("the router cannot decode into %T: this is a bug of the router", into)}
 	}
 	var d decoder
-	d.value(n, v.Elem(), field{})
+	d.value(n, v.Elem(), tags.Field{})
 	return d.problems
 }
 
@@ -40,7 +42,7 @@ func (d *decoder) problemf(n Node, format string, args ...any) {
 }
 
 // value decodes n into v, by the rules of the field that v is, or is an element of.
-func (d *decoder) value(n Node, v reflect.Value, f field) {
+func (d *decoder) value(n Node, v reflect.Value, f tags.Field) {
 	if len(d.problems) >= maxProblems {
 		return
 	}
@@ -76,21 +78,21 @@ func (d *decoder) structure(n Node, v reflect.Value) {
 		d.problemf(n, "must be a mapping, not %s", n.describe())
 		return
 	}
-	fields := fieldsOf(v.Type())
+	fields := tags.Of(v.Type())
 	guessed := d.unknownKeys(n, fields)
 	for _, f := range fields {
-		fv := v.Field(f.index)
-		child := n.At(f.key)
+		fv := v.Field(f.Index)
+		child := n.At(f.Key)
 		switch {
-		case f.self:
+		case f.Self:
 			d.value(n, fv, f)
 		case child.yaml != nil:
 			d.present(child, fv, f)
-		case f.required && n.yaml != nil && !slices.Contains(guessed, f.key):
-			d.problemf(n, "%s is missing", f.key)
-		case f.byDefault != "":
+		case f.Required && n.yaml != nil && !slices.Contains(guessed, f.Key):
+			d.problemf(n, "%s is missing", f.Key)
+		case f.Default != "":
 			d.byDefault(child, fv, f)
-		case fv.Kind() == reflect.Struct && !isScalar(fv.Type()):
+		case fv.Kind() == reflect.Struct && !IsScalar(fv.Type()):
 			d.value(child, fv, f)
 		}
 	}
@@ -101,21 +103,21 @@ func (d *decoder) structure(n Node, v reflect.Value) {
 
 // present decodes a field that is there. One that cannot be decoded falls back to its default, so that a rule which compares it
 // with another field does not complain about it too.
-func (d *decoder) present(n Node, v reflect.Value, f field) {
+func (d *decoder) present(n Node, v reflect.Value, f tags.Field) {
 	before := len(d.problems)
 	d.value(n, v, f)
-	if len(d.problems) > before && f.byDefault != "" && v.IsZero() {
+	if len(d.problems) > before && f.Default != "" && v.IsZero() {
 		var ignored decoder
 		ignored.byDefault(n, v, f)
 	}
 }
 
 // unknownKeys reports the keys that are no field, and returns the fields that they were probably meant to be.
-func (d *decoder) unknownKeys(n Node, fields []field) (guessed []string) {
+func (d *decoder) unknownKeys(n Node, fields []tags.Field) (guessed []string) {
 	var known []string
 	for _, f := range fields {
-		if !f.self {
-			known = append(known, f.key)
+		if !f.Self {
+			known = append(known, f.Key)
 		}
 	}
 	for _, e := range n.entries() {
@@ -127,8 +129,16 @@ func (d *decoder) unknownKeys(n Node, fields []field) (guessed []string) {
 		}
 		key := e.value
 		key.at = e.at
-		d.problemf(key, "unknown key%s", Suggest(e.key, known))
-		if near, ok := nearest(e.key, known); ok {
+		if key.path == "plugins" { // of earlier versions
+			d.problemf(key, "is no key any more: start the router with -plugin-dir FOLDER for each folder of programs, and remove it")
+			continue
+		}
+		if e.key == "was" && strings.HasPrefix(key.path, "routes[") { // likewise
+			d.problemf(key, "is no key any more: if the router has not run with this name yet, write id in its place; else remove it")
+			continue
+		}
+		d.problemf(key, "unknown key%s", similar.Suggest(e.key, known))
+		if near, ok := similar.Nearest(e.key, known); ok {
 			guessed = append(guessed, near)
 		}
 	}
@@ -136,25 +146,13 @@ func (d *decoder) unknownKeys(n Node, fields []field) (guessed []string) {
 }
 
 // byDefault sets a field that is absent, or cannot be decoded, to the default of its tag.
-func (d *decoder) byDefault(n Node, v reflect.Value, f field) {
-	words := []string{f.byDefault}
-	into := v
-	if v.Kind() == reflect.Slice {
-		words = strings.Fields(f.byDefault)
-		into = reflect.New(v.Type().Elem()).Elem()
-	}
-	for _, word := range words {
-		if err := setScalar(into, word); err != nil {
-			d.problemf(n, "the default must be %v: this is a bug of the router", err)
-			return
-		}
-		if v.Kind() == reflect.Slice {
-			v.Set(reflect.Append(v, into))
-		}
+func (d *decoder) byDefault(n Node, v reflect.Value, f tags.Field) {
+	if err := scalar.SetDefault(v, f.Default); err != nil {
+		d.problemf(n, "the default must be %v: this is a bug of the router", err)
 	}
 }
 
-func (d *decoder) mapping(n Node, v reflect.Value, f field) {
+func (d *decoder) mapping(n Node, v reflect.Value, f tags.Field) {
 	if !n.IsZero() && n.yaml.Kind != yaml.MappingNode {
 		d.problemf(n, "must be a mapping of names to values, not %s", n.describe())
 		return
@@ -163,7 +161,7 @@ func (d *decoder) mapping(n Node, v reflect.Value, f field) {
 	v.Set(reflect.MakeMapWithSize(v.Type(), len(entries)))
 	for _, e := range entries {
 		element := reflect.New(v.Type().Elem()).Elem()
-		d.value(e.value, element, f.element())
+		d.value(e.value, element, f.Element())
 		if isBroken(element) {
 			continue
 		}
@@ -172,23 +170,26 @@ func (d *decoder) mapping(n Node, v reflect.Value, f field) {
 	d.bounds(n, f, v.Len())
 }
 
-func (d *decoder) list(n Node, v reflect.Value, f field) {
+func (d *decoder) list(n Node, v reflect.Value, f tags.Field) {
 	switch {
-	case n.IsZero() && f.required:
+	case n.IsZero() && f.Required:
 		d.problemf(n, "has no value: write a list")
 		return
 	case n.IsZero():
 		d.problemf(n, "has no value: write a list, or remove the key")
 		return
-	case n.yaml.Kind == yaml.MappingNode, n.yaml.Kind == yaml.ScalarNode && !isScalar(v.Type().Elem()):
+	case !mayStandAlone(n, v.Type().Elem()):
 		d.problemf(n, "must be a list, not %s: begin each element with `- `", n.describe())
 		return
 	}
 	items := n.Items()
+	if n.yaml.Kind == yaml.MappingNode {
+		items = []Node{n}
+	}
 	list := reflect.MakeSlice(v.Type(), 0, len(items))
 	for _, item := range items {
 		element := reflect.New(v.Type().Elem()).Elem()
-		if d.value(item, element, f.element()); !isBroken(element) {
+		if d.value(item, element, f.Element()); !isBroken(element) {
 			list = reflect.Append(list, element)
 		}
 	}
@@ -207,10 +208,22 @@ func isBroken(v reflect.Value) bool {
 	return false
 }
 
-// isScalar reports whether values of a type are written as scalars, so that one can stand for a list of one.
-func isScalar(t reflect.Type) bool {
+// mayStandAlone reports whether a piece may stand for a list of one element of a type, or is a list.
+func mayStandAlone(n Node, element reflect.Type) bool {
+	switch n.yaml.Kind {
+	case yaml.MappingNode:
+		return element == reflect.TypeFor[Target]()
+	case yaml.ScalarNode:
+		return IsScalar(element)
+	}
+	return true
+}
+
+// IsScalar reports whether values of a type are written as scalars, or may be, so that one can stand
+// for a list of one.
+func IsScalar(t reflect.Type) bool {
 	switch t {
-	case reflect.TypeFor[Expr](), reflect.TypeFor[Secret](), reflect.TypeFor[Node]():
+	case reflect.TypeFor[Expr](), reflect.TypeFor[Secret](), reflect.TypeFor[Node](), reflect.TypeFor[Target]():
 		return true
 	}
 	switch t.Kind() {
@@ -221,9 +234,9 @@ func isScalar(t reflect.Type) bool {
 }
 
 // bounds checks the length of a list or map.
-func (d *decoder) bounds(n Node, f field, length int) {
-	if low, err := strconv.Atoi(f.min); err == nil && length < low {
-		if length == 0 && f.required {
+func (d *decoder) bounds(n Node, f tags.Field, length int) {
+	if low, err := strconv.Atoi(f.Min); err == nil && length < low {
+		if length == 0 && f.Required {
 			d.problemf(n, "is empty: it needs at least one element")
 			return
 		}
@@ -233,15 +246,15 @@ func (d *decoder) bounds(n Node, f field, length int) {
 		}
 		d.problemf(n, "needs at least %d elements, and has %d", low, length)
 	}
-	if high, err := strconv.Atoi(f.max); err == nil && length > high {
+	if high, err := strconv.Atoi(f.Max); err == nil && length > high {
 		d.problemf(n, "has %d elements, and at most %d are possible", length, high)
 	}
 }
 
 // scalar decodes text, numbers and true or false.
-func (d *decoder) scalar(n Node, v reflect.Value, f field) {
+func (d *decoder) scalar(n Node, v reflect.Value, f tags.Field) {
 	if !n.IsZero() && n.yaml.Kind != yaml.ScalarNode {
-		d.problemf(n, "must be %s, not %s", kindName(v.Type()), n.describe())
+		d.problemf(n, "must be %s, not %s", scalar.Describe(v.Type()), n.describe())
 		return
 	}
 	text, problems := n.text()
@@ -249,11 +262,11 @@ func (d *decoder) scalar(n Node, v reflect.Value, f field) {
 		d.problems = append(d.problems, problems...)
 		return
 	}
-	if n.isQuoted() && text == n.yaml.Value && isNumeric(v.Type()) {
-		d.problemf(n, "must be %s, not text: remove the quotes", kindName(v.Type()))
+	if n.isQuoted() && text == n.yaml.Value && scalar.IsNumeric(v.Type()) {
+		d.problemf(n, "must be %s, not text: remove the quotes", scalar.Describe(v.Type()))
 		return
 	}
-	if err := setScalar(v, text); err != nil {
+	if err := scalar.Set(v, text); err != nil {
 		d.problemf(n, "must be %v, not %q", err, n.yaml.Value)
 		return
 	}
@@ -261,123 +274,36 @@ func (d *decoder) scalar(n Node, v reflect.Value, f field) {
 		d.checkString(n, v, f)
 		return
 	}
-	if low := f.bound(v.Type(), f.min); low.IsValid() && less(v, low) {
-		d.problemf(n, "must be at least %s, not %s", f.min, n.yaml.Value)
+	if low := scalar.Bound(v.Type(), f.Min); low.IsValid() && scalar.Less(v, low) {
+		d.problemf(n, "must be at least %s, not %s", f.Min, n.yaml.Value)
 	}
-	if high := f.bound(v.Type(), f.max); high.IsValid() && less(high, v) {
-		d.problemf(n, "must be at most %s, not %s", f.max, n.yaml.Value)
+	if high := scalar.Bound(v.Type(), f.Max); high.IsValid() && scalar.Less(high, v) {
+		d.problemf(n, "must be at most %s, not %s", f.Max, n.yaml.Value)
 	}
 }
 
 // checkString applies the options of a field to its text.
-func (d *decoder) checkString(n Node, v reflect.Value, f field) {
+func (d *decoder) checkString(n Node, v reflect.Value, f tags.Field) {
 	text := v.String()
-	if len(f.enum) > 0 && !slices.Contains(f.enum, text) {
+	if len(f.Enum) > 0 && !slices.Contains(f.Enum, text) {
 		hint := ""
-		if near, ok := nearest(text, f.enum); ok {
+		if near, ok := similar.Nearest(text, f.Enum); ok {
 			hint = fmt.Sprintf("; did you mean %q?", near)
 		}
-		d.problemf(n, "must be %s, not %q%s", or(f.enum), n.yaml.Value, hint)
+		d.problemf(n, "must be %s, not %q%s", tags.Or(f.Enum), n.yaml.Value, hint)
 	}
-	if f.path && text != "" && !strings.Contains(text, "://") {
-		v.SetString(n.File(text))
+	if f.Path != "" && text != "" {
+		d.path(n, v, f.Path)
 	}
 }
 
-// setScalar sets v from its text. The error completes "must be …".
-func setScalar(v reflect.Value, text string) error {
-	switch into := v.Addr().Interface().(type) {
-	case *Size:
-		return assign(into, text, parseSize)
-	case *Count:
-		return assign(into, text, parseCount)
-	case *time.Duration:
-		return assign(into, text, parseDuration)
+// path makes v the path of a file, which the configuration must be allowed to name.
+func (d *decoder) path(n Node, v reflect.Value, class string) {
+	if !strings.Contains(v.String(), "://") {
+		v.SetString(n.File(v.String()))
 	}
-	var err error
-	switch v.Kind() {
-	case reflect.String:
-		v.SetString(text)
-	case reflect.Bool:
-		if text != "true" && text != "false" {
-			return errors.New("true or false")
-		}
-		v.SetBool(text == "true")
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		var i int64
-		if i, err = strconv.ParseInt(text, 10, v.Type().Bits()); err == nil {
-			v.SetInt(i)
-		}
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		var u uint64
-		if u, err = strconv.ParseUint(text, 10, v.Type().Bits()); err == nil {
-			v.SetUint(u)
-		}
-	case reflect.Float32, reflect.Float64:
-		var f float64
-		if f, err = strconv.ParseFloat(text, v.Type().Bits()); err == nil && (f-f == 0) {
-			v.SetFloat(f)
-		} else {
-			err = strconv.ErrSyntax
-		}
-	default:
-		return fmt.Errorf("something that the router can decode (%s is a bug of the router)", v.Type())
+	policy := n.Policy()
+	if err := policy.check(class, v.String()); err != nil {
+		d.problemf(n, "%v", err)
 	}
-	if errors.Is(err, strconv.ErrRange) {
-		return fmt.Errorf("%s of at most %d bits", kindName(v.Type()), v.Type().Bits())
-	}
-	if err != nil {
-		return errors.New(kindName(v.Type()))
-	}
-	return nil
-}
-
-func assign[T any](into *T, text string, parse func(string) (T, error)) error {
-	value, err := parse(text)
-	if err == nil {
-		*into = value
-	}
-	return err
-}
-
-// kindName says what a scalar of a type must be.
-func kindName(t reflect.Type) string {
-	switch t {
-	case reflect.TypeFor[Size]():
-		return "a size in bytes"
-	case reflect.TypeFor[Count]():
-		return "a whole number"
-	case reflect.TypeFor[time.Duration]():
-		return "a duration"
-	}
-	switch {
-	case t.Kind() == reflect.Bool:
-		return "true or false"
-	case t.Kind() == reflect.Float32, t.Kind() == reflect.Float64:
-		return "a number"
-	case isNumeric(t):
-		return "a whole number"
-	}
-	return "text"
-}
-
-// isNumeric reports whether values of a type are written without quotes. A size or a duration may be quoted.
-func isNumeric(t reflect.Type) bool {
-	switch t {
-	case reflect.TypeFor[Size](), reflect.TypeFor[Count](), reflect.TypeFor[time.Duration]():
-		return false
-	}
-	return t.Kind() >= reflect.Bool && t.Kind() <= reflect.Float64
-}
-
-func less(a, b reflect.Value) bool {
-	switch {
-	case a.CanInt():
-		return a.Int() < b.Int()
-	case a.CanUint():
-		return a.Uint() < b.Uint()
-	case a.CanFloat():
-		return a.Float() < b.Float()
-	}
-	return false
 }

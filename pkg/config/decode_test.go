@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 type everything struct {
@@ -53,9 +54,7 @@ func (n *nested) Validate(node config.Node) config.Problems {
 
 func TestDecodeDefaults(t *testing.T) {
 	var got everything
-	if err := node(t, "{}").Decode(&got).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, node(t, "{}").Decode(&got).Err())
 	got.Self = config.Node{}
 	want := everything{Text: "some", Ratio: 0.5, Wait: time.Second, Size: 64 << 20, Count: 10_000_000, Nested: nested{Level: 7}}
 	if !reflect.DeepEqual(got, want) {
@@ -86,13 +85,9 @@ map: {x: 1, y: 2}
 lists: {one: a, two: [a, b]}
 exprs: {e: 1 + 1}
 `))
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, problems.Err())
 	var got everything
-	if err := root.Decode(&got).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, root.Decode(&got).Err())
 	if raw, err := got.Raw.JSON(); err != nil || string(raw) != `{"b":1,"a":["x"]}` || got.Raw.Path() != "raw" {
 		t.Errorf("%s %v", raw, err)
 	}
@@ -231,13 +226,9 @@ func TestSecret(t *testing.T) {
 	write(t, path, "one\r\n")
 	t.Setenv("TOKEN", "two")
 	root, problems := config.ParseNode(filepath.Join(dir, "config.yaml"), []byte("file: {file: token}\nenv: {env: TOKEN}\nplain: ${TOKEN}2\ngone: {file: nothing}\nunset: {env: NOT_SET}"))
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, problems.Err())
 	var s map[string]config.Secret
-	if err := root.Decode(&s).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, root.Decode(&s).Err())
 	expect(t, s["file"], "one", "")
 	expect(t, s["file"], "one", "")
 	expect(t, s["env"], "two", "")
@@ -248,16 +239,10 @@ func TestSecret(t *testing.T) {
 
 	// A new file takes the place of the old one, as the kubelet does it, with the same time and length.
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	write(t, path+".new", "NEW\r\n")
-	if err := os.Chtimes(path+".new", info.ModTime(), info.ModTime()); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Chtimes(path+".new", info.ModTime(), info.ModTime()))
+	must.Succeed(t, os.Rename(path+".new", path))
 	copied := s["file"]
 	expect(t, copied, "NEW", "")
 	write(t, path, "longer")
@@ -278,9 +263,7 @@ func expect(t *testing.T, s config.Secret, value, message string) {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // TestSecretIsHidden prints a secret in all ways that come to mind.
@@ -288,16 +271,12 @@ func TestSecretIsHidden(t *testing.T) {
 	var into struct {
 		S config.Secret `yaml:"s"`
 	}
-	if err := node(t, "s: hunter2").Decode(&into).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, node(t, "s: hunter2").Decode(&into).Err())
 	var log strings.Builder
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "s", into.S, "all", into)
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "s", into.S, "all", into)
 	encoded, err := json.Marshal(into)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all := fmt.Sprintf("%v %+v %#v %s %q %v %s %s", into.S, into, into, into.S, into.S, &into.S, log.String(), encoded)
 	if strings.Contains(all, "hunter2") || !strings.Contains(all, "[secret]") {
 		t.Error(all)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestLimits gives documents that are no configuration of anybody, and must not cost time or memory.
@@ -30,6 +31,7 @@ func TestLimits(t *testing.T) {
 		"merge cycle":   {"a: &a\n  <<: *a", "config.yaml:1:4: the value of anchor &a contains itself: remove the alias *a inside of it"},
 		"empty":         {"", "config.yaml: is empty: it needs at least version, sources, sinks and routes"},
 		"blank":         {" \n\t\n", "config.yaml: is empty: it needs at least version, sources, sinks and routes"},
+		"no content":    {"\n---", "config.yaml: is empty: it needs at least version, sources, sinks and routes"}, // it ends in a line that is not there
 		"not UTF-8":     {"a: 1\nb: \xff", "config.yaml:2: is not UTF-8: save the file as UTF-8"},
 		"old Mac":       {"a: 1\rb: 2", "config.yaml:1: has a carriage return that ends no line: save the file with \\n line ends"},
 		"separator":     {"a: \"x\u2028y\"", "config.yaml:1: has an invisible line separator, U+2028: write \\n, or an escape in double quotes"},
@@ -55,36 +57,32 @@ func TestLoad(t *testing.T) {
 	path := filepath.Join(dir, "config.yaml")
 	text := "version: 1\nstate: {dir: state}\nsources: {pods: {resource: v1/pods}}\nsinks: {out: {stdout: {}}}\nroutes: [{name: r, from: pods, to: out}]\n"
 	write(t, path, text)
-	cfg, problems := config.Load(path)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
-	}
+	cfg, problems := config.Load(path, config.Policy{})
+	must.Succeed(t, problems.Err())
 	if cfg.State.Dir != filepath.Join(dir, "state") || len(cfg.Hash) != 12 {
 		t.Errorf("%+v", cfg)
 	}
 	write(t, path, text+"# more\n")
-	if again, _ := config.Load(path); again == nil || again.Hash == cfg.Hash {
+	if again, _ := config.Load(path, config.Policy{}); again == nil || again.Hash == cfg.Hash {
 		t.Error("another text has the same hash")
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	cfg, problems = config.Load(path)
+	must.Succeed(t, os.Remove(path))
+	cfg, problems = config.Load(path, config.Policy{})
 	if cfg != nil || problems.Error() != path+": cannot be read: open "+path+": no such file or directory" {
 		t.Error(problems)
 	}
-	if _, problems = config.Load(dir); len(problems) != 1 {
+	if _, problems = config.Load(dir, config.Policy{}); len(problems) != 1 {
 		t.Error(problems)
 	}
 }
 
 // TestPartial: with problems, the configuration is there for checks that go on.
 func TestPartial(t *testing.T) {
-	cfg, problems := config.Parse("config.yaml", []byte("version: 3\nsinks: {out: {stdout: {a: 1}}, bad: {}}\nroutes: [{filter: {}}, 1]"))
+	cfg, problems := config.Parse("config.yaml", []byte("version: 3\nsinks: {out: {stdout: {a: 1}}, bad: {}}\nroutes: [{filter: {}}, 1]"), config.Policy{})
 	if len(problems) == 0 || cfg == nil || cfg.Sinks["out"].Kind != "stdout" || len(cfg.Routes) != 2 || cfg.Routes[0].Filter != nil {
 		t.Errorf("%+v\n%v", cfg, problems)
 	}
-	if cfg, problems := config.Parse("config.yaml", []byte("a: [")); cfg != nil || len(problems) != 1 {
+	if cfg, problems := config.Parse("config.yaml", []byte("a: ["), config.Policy{}); cfg != nil || len(problems) != 1 {
 		t.Error(cfg, problems)
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/deltarouter/deltarouter/internal/config/yamlfile"
+	"github.com/deltarouter/deltarouter/internal/similar"
 )
 
 // Expr is a CEL expression. ${…} is not expanded in it.
@@ -35,10 +38,10 @@ func (e *Expr) unmarshal(n Node) Problems {
 // folded (>) block. A position outside of the expression becomes that of its nearest end.
 func (e Expr) Problem(line, column int, message string) Problem {
 	if e.node.yaml == nil {
-		return e.node.problem(place{line, column + 1}, message)
+		return e.node.problem(yamlfile.Place{Line: line, Column: column + 1}, message)
 	}
 	p := e.node.problem(e.node.placeOf(runeIndex(e.Text, line, column)), message)
-	p.Text = e.node.doc.line(p.Line)
+	p.Text = e.node.doc.file.Line(p.Line)
 	return p
 }
 
@@ -116,7 +119,7 @@ func (f *Filter) Check(n Node, from []string) (problems Problems) {
 	}
 	for _, source := range n.Keys() {
 		if !slices.Contains(from, source) {
-			problems = append(problems, n.At(source).Problemf("the route has no source %q%s", source, Suggest(source, from)))
+			problems = append(problems, n.At(source).Problemf("the route has no source %q%s", source, similar.Suggest(source, from)))
 		}
 	}
 	for _, source := range from {

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func TestExprProblem(t *testing.T) {
@@ -43,9 +44,7 @@ func TestExprProblem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := node(t, tt.yaml)
 			var e config.Expr
-			if err := root.At("k").Decode(&e).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, root.At("k").Decode(&e).Err())
 			p := e.Problem(tt.line, tt.column, "is wrong")
 			if got, want := p.Error(), "config.yaml:"+tt.want+": k: is wrong"; got != want {
 				t.Errorf("got  %s\nwant %s\nexpression %q", got, want, e.Text)

@@ -8,23 +8,21 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // FuzzParse: whatever the text, Parse returns; its problems have places inside of the file; what has no problem can be used.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	for _, file := range files {
 		archive, err := txtar.ParseFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Succeed(f, err)
 		f.Add(archive.Files[0].Data)
 	}
+	f.Add([]byte("---")) // the end is in a line that is not there
 	f.Fuzz(func(t *testing.T, data []byte) {
-		cfg, problems := config.Parse("config.yaml", data)
+		cfg, problems := config.Parse("config.yaml", data, config.Policy{})
 		lines := 1
 		for _, b := range data {
 			if b == '\n' {

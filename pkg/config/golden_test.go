@@ -11,6 +11,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
@@ -28,9 +29,7 @@ func TestGolden(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			golden(t, file, archive)
 		})
 	}
@@ -41,16 +40,14 @@ func golden(t *testing.T, file string, archive *txtar.Archive) {
 	if len(archive.Files) == 0 || archive.Files[0].Name != "config.yaml" {
 		t.Fatal("the first file is not config.yaml")
 	}
-	cfg, problems := config.Parse("config.yaml", archive.Files[0].Data)
+	cfg, problems := config.Parse("config.yaml", archive.Files[0].Data, config.Policy{})
 	want := txtar.File{Name: "problems", Data: []byte(problems.Error() + "\n")}
 	if len(problems) == 0 {
 		want = txtar.File{Name: "config", Data: []byte(describe(cfg))}
 	}
 	if *update {
 		archive.Files = []txtar.File{archive.Files[0], want}
-		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, txtar.Format(archive), 0o644))
 		return
 	}
 	if len(archive.Files) != 2 || archive.Files[1].Name != want.Name {
@@ -69,8 +66,8 @@ func describe(cfg *config.Config) string {
 		fmt.Fprintf(&b, "define %s: %q\n", name, e.Text)
 	}
 	for name, s := range inOrder(cfg.Sources) {
-		fmt.Fprintf(&b, "source %s: %s %q labels=%q fields=%q drop=%q managedFields=%t resync=%s cache=%s secrets=%t\n", name, s.Resource,
-			s.Namespaces, s.LabelSelector, s.FieldSelector, s.Drop, s.ManagedFields, s.Resync, s.Cache, s.Secrets)
+		fmt.Fprintf(&b, "source %s: %s %q labels=%q fields=%q excludeFields=%q managedFields=%t resync=%s cache=%s secrets=%t\n", name, s.Resource,
+			s.Namespaces, s.LabelSelector, s.FieldSelector, s.ExcludeFields, s.ManagedFields, s.Resync, s.Cache, s.Secrets)
 		for index, exprs := range inOrder(s.Indexes) {
 			for _, e := range exprs {
 				fmt.Fprintf(&b, "  index %s: %q\n", index, e.Text)
@@ -80,7 +77,7 @@ func describe(cfg *config.Config) string {
 	describeComponents(&b, "handler", cfg.Handlers)
 	describeComponents(&b, "sink", cfg.Sinks)
 	for _, r := range cfg.Routes {
-		fmt.Fprintf(&b, "route %s: from %q on %q handle %q to %q\n", r.Name, r.From, r.On, r.Handle, r.To)
+		fmt.Fprintf(&b, "route %s: from %q ops %q handler %q to %q\n", r.Name, r.From, r.Ops, r.Handler, targets(r.To))
 		expressions := map[string]*config.Expr{"emit": r.Emit, "key": r.Key}
 		if r.Filter != nil {
 			expressions["filter"] = &r.Filter.Expr
@@ -117,4 +114,16 @@ func describeComponents(b *strings.Builder, what string, components map[string]*
 		data, err := c.Config.JSON()
 		fmt.Fprintf(b, "%s %s: %s %s %v\n", what, name, c.Kind, data, err)
 	}
+}
+
+// targets returns the names of targets, with those of the routes that they stand for.
+func targets(all []config.Target) (names []string) {
+	for i := range all {
+		name := all[i].Name()
+		if all[i].Route != "" {
+			name += " = " + all[i].Route
+		}
+		names = append(names, name)
+	}
+	return names
 }

@@ -6,15 +6,21 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"sync"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/deltarouter/deltarouter/internal/config/yamlfile"
 )
 
 // Load reads a configuration file. See [Parse].
-func Load(path string) (*Config, Problems) {
+func Load(path string, policy Policy) (*Config, Problems) {
 	data, err := readFile(path)
 	if err != nil {
 		return nil, Problems{{File: path, Message: fmt.Sprintf("cannot be read: %v", err)}}
 	}
-	return Parse(path, data)
+	return Parse(path, data, policy)
 }
 
 // readFile reads no more than one byte beyond what Parse accepts.
@@ -24,21 +30,27 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxDocument+1))
+	return io.ReadAll(io.LimitReader(f, yamlfile.MaxDocument+1))
 }
 
 // Parse reads a configuration and finds all its problems, in the order of the file. The file is for problems, and relative paths
-// are relative to its folder.
+// are relative to its folder. The policy says which of them may be named.
 //
 // Beside problems, the Config holds what could be read, for checks that want to go on: it must not be run. It is nil if
 // nothing could.
-func Parse(file string, data []byte) (*Config, Problems) {
-	root, problems := ParseNode(file, data)
+func Parse(file string, data []byte, policy Policy) (*Config, Problems) {
+	root, problems := parseNode(file, data, policy)
 	if root.yaml == nil {
 		return nil, problems
 	}
-	cfg := &Config{}
+	cfg := &Config{Policy: policy, doc: root.doc}
+	problems = append(problems, reportRenamed(root)...)
+	routeSinks, old := reportRouteSinks(root)
+	problems = append(problems, old...)
 	problems = append(problems, root.Decode(cfg)...)
+	for _, name := range routeSinks {
+		delete(cfg.Sinks, name)
+	}
 	problems = append(problems, cfg.checkAll(root)...)
 	sum := sha256.Sum256(data)
 	cfg.Hash = hex.EncodeToString(sum[:6])
@@ -47,4 +59,112 @@ func Parse(file string, data []byte) (*Config, Problems) {
 		problems = append(problems[:maxProblems], Problem{File: file, Message: "has more problems than these: is it the right file?"})
 	}
 	return cfg, problems
+}
+
+// maxProblems is how many problems are reported; finding more helps nobody and takes memory.
+const maxProblems = 1000
+
+// document is the file that nodes come from, and what is known of it.
+type document struct {
+	file   *yamlfile.File
+	policy Policy
+
+	mu      sync.Mutex // parts are decoded from several goroutines at once
+	secrets map[yamlfile.Place]located
+}
+
+// located is a Secret and where it is written.
+type located struct {
+	node   Node
+	secret Secret
+}
+
+// ParseNode reads the YAML of one document. The file is for problems, and relative paths are relative to its folder.
+// Any path may be named, and no program run.
+func ParseNode(file string, data []byte) (Node, Problems) {
+	return parseNode(file, data, Policy{})
+}
+
+func parseNode(name string, data []byte, policy Policy) (Node, Problems) {
+	f, root, m := yamlfile.Parse(name, data)
+	if m != nil {
+		return Node{}, Problems{{File: name, Line: m.At.Line, Column: m.At.Column, Message: m.Message}}
+	}
+	doc := &document{file: f, policy: policy}
+	return newNode(doc, root, ""), audit(Node{doc: doc}, root, nil)
+}
+
+// audit finds the mistakes of form that YAML itself lets pass, in every mapping, whoever decodes it: duplicate keys, keys that are
+// no text, merges of something else than mappings, tags.
+func audit(at Node, y *yaml.Node, problems Problems) Problems {
+	n := Node{at.doc, y, yamlfile.Place{Line: y.Line, Column: y.Column}, at.path}
+	if y.Style&yaml.TaggedStyle != 0 && !standardTag(y.Tag) {
+		problems = append(problems, n.Problemf("has the tag %s, which has no meaning here: remove it", y.Tag))
+	}
+	switch y.Kind {
+	case yaml.SequenceNode:
+		for i, child := range y.Content {
+			n.path = at.path + "[" + strconv.Itoa(i) + "]"
+			problems = audit(n, child, problems)
+		}
+	case yaml.MappingNode:
+		problems = auditMapping(n, problems)
+	}
+	return problems
+}
+
+func auditMapping(n Node, problems Problems) Problems {
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.yaml.Content); i += 2 {
+		k, v := n.yaml.Content[i], n.yaml.Content[i+1]
+		key := newNode(n.doc, k, n.path)
+		key.at = yamlfile.Place{Line: k.Line, Column: k.Column}
+		if key.yaml.Kind != yaml.ScalarNode {
+			problems = append(problems, key.Problemf("a key must be text, not %s", key.describe()))
+			continue
+		}
+		if yamlfile.IsMerge(k) {
+			if !mergeable(v) {
+				problems = append(problems, key.Problemf("<< needs a mapping or a list of mappings: write <<: *anchor"))
+			}
+			problems = audit(n, v, problems)
+			continue
+		}
+		child := Node{doc: n.doc, path: keyPath(n.path, key.yaml.Value)}
+		key.path = child.path
+		if first, ok := seen[key.yaml.Value]; ok {
+			problems = append(problems, key.Problemf("is there twice, first in line %d: remove one", first))
+		} else {
+			seen[key.yaml.Value] = k.Line
+		}
+		problems = audit(child, v, problems)
+	}
+	return problems
+}
+
+// mergeable reports whether a value can be merged into a mapping.
+func mergeable(v *yaml.Node) bool {
+	for v.Kind == yaml.AliasNode {
+		v = v.Alias
+	}
+	if v.Kind == yaml.SequenceNode {
+		for _, y := range v.Content {
+			for y.Kind == yaml.AliasNode {
+				y = y.Alias
+			}
+			if y.Kind != yaml.MappingNode {
+				return false
+			}
+		}
+		return true
+	}
+	return v.Kind == yaml.MappingNode
+}
+
+func standardTag(tag string) bool {
+	switch tag {
+	case "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq", "!!merge", "":
+		return true
+	}
+	return false
 }

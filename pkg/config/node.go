@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/deltarouter/deltarouter/internal/config/yamlfile"
 )
 
 // Node is a piece of YAML that knows its place. Aliases are resolved: a piece reached through one has the place where it was
@@ -16,18 +18,15 @@ import (
 type Node struct {
 	doc  *document
 	yaml *yaml.Node // nil: absent
-	at   place
+	at   yamlfile.Place
 	path string
 }
-
-// place is a position in a file, from 1, the column in characters.
-type place struct{ line, column int }
 
 func newNode(doc *document, y *yaml.Node, path string) Node {
 	for y.Kind == yaml.AliasNode {
 		y = y.Alias
 	}
-	return Node{doc, y, place{y.Line, y.Column}, path}
+	return Node{doc, y, yamlfile.Place{Line: y.Line, Column: y.Column}, path}
 }
 
 // Path returns how the piece is reached, as in routes[2].filter.
@@ -81,7 +80,15 @@ func (n Node) File(name string) string {
 	if filepath.IsAbs(name) || n.doc == nil {
 		return name
 	}
-	return filepath.Join(n.doc.dir, name)
+	return filepath.Join(n.doc.file.Dir, name)
+}
+
+// Policy returns the policy that the file was read under.
+func (n Node) Policy() Policy {
+	if n.doc == nil {
+		return Policy{}
+	}
+	return n.doc.policy
 }
 
 // Problemf makes a problem of the piece. The message gives the reason and the remedy.
@@ -89,10 +96,10 @@ func (n Node) Problemf(format string, args ...any) Problem {
 	return n.problem(n.at, fmt.Sprintf(format, args...))
 }
 
-func (n Node) problem(at place, message string) Problem {
-	p := Problem{Line: at.line, Column: at.column, Path: n.path, Message: message}
+func (n Node) problem(at yamlfile.Place, message string) Problem {
+	p := Problem{Line: at.Line, Column: at.Column, Path: n.path, Message: message}
 	if n.doc != nil {
-		p.File = n.doc.file
+		p.File = n.doc.file.Name
 	}
 	return p
 }
@@ -100,7 +107,7 @@ func (n Node) problem(at place, message string) Problem {
 // entry is a key of a mapping and its value.
 type entry struct {
 	key   string
-	at    place // of the key
+	at    yamlfile.Place // of the key
 	value Node
 }
 
@@ -113,13 +120,13 @@ func (n Node) entries() []entry {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.yaml.Content); i += 2 {
 		k, v := n.yaml.Content[i], n.yaml.Content[i+1]
-		key := scalarKey(k)
+		key := yamlfile.Key(k)
 		switch {
-		case isMerge(k):
+		case yamlfile.IsMerge(k):
 			merged = append(merged, n.merged(v)...)
 		case !seen[key]:
 			seen[key] = true
-			own = append(own, entry{key, place{k.Line, k.Column}, newNode(n.doc, v, keyPath(n.path, key))})
+			own = append(own, entry{key, yamlfile.Place{Line: k.Line, Column: k.Column}, newNode(n.doc, v, keyPath(n.path, key))})
 		}
 	}
 	for _, e := range merged {
@@ -142,16 +149,6 @@ func (n Node) merged(v *yaml.Node) []entry {
 		entries = append(entries, newNode(n.doc, y, n.path).entries()...)
 	}
 	return entries
-}
-
-func isMerge(key *yaml.Node) bool { return key.Kind == yaml.ScalarNode && key.Tag == "!!merge" }
-
-// scalarKey returns the text of a key. Keys that are no scalars have been reported when the document was read.
-func scalarKey(k *yaml.Node) string {
-	for k.Kind == yaml.AliasNode {
-		k = k.Alias
-	}
-	return k.Value
 }
 
 // keyPath returns the path of a key: sources.pods, or labels["a.b/c"] if the key would not be one step.
@@ -187,4 +184,39 @@ func (n Node) describe() string {
 		return "true or false"
 	}
 	return "text"
+}
+
+// placeOf returns the place in the file of a character of a scalar's value, counted from 0 in code points; that of the scalar if it
+// cannot be told.
+func (n Node) placeOf(index int) yamlfile.Place {
+	if n.doc == nil || n.yaml == nil || n.yaml.Kind != yaml.ScalarNode {
+		return n.at
+	}
+	places := yamlfile.Trace(n.doc.file, n.yaml)
+	if len(places) == 0 {
+		return n.at
+	}
+	return places[min(max(index, 0), len(places)-1)]
+}
+
+// text returns the scalar with its ${…} expanded. A problem has the place of the ${ that it is about, and quotes no variable's value.
+func (n Node) text() (string, Problems) {
+	if n.IsZero() {
+		return "", Problems{n.Problemf("has no value: write one, or remove the key")}
+	}
+	if n.yaml.Kind != yaml.ScalarNode {
+		return "", Problems{n.Problemf("must be text, not %s", n.describe())}
+	}
+	text, failed := yamlfile.Expand(n.yaml.Value)
+	var problems Problems
+	for _, f := range failed {
+		problems = append(problems, n.problem(n.placeOf(f.Index), f.Message))
+	}
+	return text, problems
+}
+
+// isQuoted reports whether a scalar is text whatever it looks like.
+func (n Node) isQuoted() bool {
+	const quoted = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
+	return n.yaml.Style&quoted != 0 || n.yaml.Style&yaml.TaggedStyle != 0 && n.yaml.Tag == "!!str"
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/deltarouter/deltarouter/internal/config/yamlfile"
 )
 
 // maxSecret bounds a secret's file: whoever names a device or a log by mistake gets an error.
@@ -26,9 +28,9 @@ type secretSource struct {
 	value            string
 }
 
-// secretForm is a Secret that says where the value is.
-type secretForm struct {
-	File string `yaml:"file,path" doc:"File that holds the value; it is read again when it changes."`
+// SecretForm is a Secret that says where the value is.
+type SecretForm struct {
+	File string `yaml:"file,secret" doc:"File that holds the value; it is read again when it changes."`
 	Env  string `yaml:"env" doc:"Environment variable that holds the value."`
 }
 
@@ -43,14 +45,40 @@ func (s *Secret) unmarshal(n Node) Problems {
 		s.from = src
 		return problems
 	}
-	var form secretForm
+	var form SecretForm
 	problems := n.Decode(&form)
 	if len(problems) == 0 && (form.File == "") == (form.Env == "") {
 		problems = Problems{n.Problemf("needs exactly one of file and env")}
 	}
 	src.file, src.env = form.File, form.Env
 	s.from = src
+	if len(problems) == 0 {
+		n.doc.mu.Lock()
+		defer n.doc.mu.Unlock()
+		if n.doc.secrets == nil {
+			n.doc.secrets = make(map[yamlfile.Place]located)
+		}
+		n.doc.secrets[n.at] = located{n, *s}
+	}
 	return problems
+}
+
+// MissingSecrets warns of each file and variable whose value cannot be read here and now: the router may run elsewhere. Those of
+// handlers and sinks are known once these were decoded.
+func (c *Config) MissingSecrets() (warnings Problems) {
+	if c.doc == nil {
+		return nil
+	}
+	c.doc.mu.Lock()
+	defer c.doc.mu.Unlock()
+	for _, s := range c.doc.secrets {
+		if _, err := s.secret.Value(); err != nil {
+			w := s.node.Problemf("has no value here: %v", err)
+			w.Warning = true
+			warnings = append(warnings, w)
+		}
+	}
+	return warnings.Sorted()
 }
 
 // IsZero reports whether no value was configured.

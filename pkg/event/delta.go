@@ -3,6 +3,8 @@ package event
 import (
 	"fmt"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/transit"
 )
 
 // Op is what happened to an object.
@@ -51,45 +53,43 @@ func ParseOp(s string) (Op, bool) {
 // objects. While the watch can be resumed every change becomes a delta; across a gap (410 Gone) the net change does.
 type Delta struct {
 	Source string // the name that the configuration gives the source
-	Op     Op
-	// Old is the state before and New the state after. Old is nil for Added, and for Updated where the source keeps identities
-	// only. New is nil for Deleted and Deselected, whose last state is Old. Sync has only New. Entered and Left have what the change has that
-	// made them; where time did, only New.
+	// Old is the state before and New the state after. Old is nil for Added, and for Updated where the
+	// source keeps identities only. New is nil for Deleted and Deselected, whose last state is Old. Sync
+	// has only New. Entered and Left have the states of the change that made them; those that time made
+	// have only New.
 	Old, New *Object
+	Op       Op
 	// Initial: an object that was there before, put through for the first time (existing: deliver).
 	Initial bool
-	// Epoch says, of an Initial delta, how often the configuration had been reloaded when its watch was added; -1: it was there before
-	// the router started. A route that is older than the watch does not take it: it is not new to the route that the object exists.
-	Epoch int
-	// Stale: the change was inferred from a list, and Old is the last state known rather than the last there was.
+	// Stale: the change was inferred from a list, and Old is the last known state rather than the last
+	// state.
 	Stale bool
-	// Listed: the change was found in a list rather than told by a watch. A list has few of them for each object.
-	Listed bool
-	// Selective: an object that is Added may have been there before. It left the source's selector, which this route may not have
-	// seen, or it was delivered before a crash. So if it is deleted at once, that has to be told.
-	Selective bool
-	// Of Entered and Left, which belong to one route: Since is when the condition began to hold, and Began tells the times apart at which
-	// it did, in event ids: it is the resourceVersion from which on it held, and more where that does not say it.
+	// Late: Entered or Left was due while the router was down.
+	Late bool
+	// Redelivered: put through again from the dead letters; the object may have changed since.
+	Redelivered bool
+	// Since is when the condition of Entered and Left began to hold, which belong to one route. Began
+	// identifies that time in event IDs: it is the resourceVersion from which on the condition held, and
+	// more where the resourceVersion is ambiguous.
 	Since time.Time
 	Began string
-	// Repeat says that Entered was told before: how often. Late: it was due while the router was down.
+	// Repeat is how often Entered was delivered before.
 	Repeat int
-	Late   bool
-	// Suppressed is how many deltas the limit of the route held back, since the last one that it let through, for the sake of which it
-	// comes now. It belongs to one route: a delta that has it is a copy of the one that others share.
+	// Suppressed is the number of deltas that the route's limit held back since the last that it let
+	// through. It belongs to one route: a delta that has it is a copy of the shared one.
 	Suppressed int
-	// Event is what another route made of the delta before it gave it to this one, without its Of and Key. It belongs to one route, like
-	// Suppressed. nil: the delta came from its source. Of a Secret the disk keeps neither Data nor what a handler named: after a restart
-	// Data is null.
+	// Event is the event that an upstream route made of the delta, without its Of and Key. It belongs to
+	// one route, like Suppressed. nil: the delta came from its source. Of a Secret the disk keeps neither
+	// Data nor attributes that a handler chose: after a restart Data is null.
 	Event *Event
-	// Redelivered: put through again from the dead letters; the object may have moved on since.
-	Redelivered bool
-	// Seen is when the router received the change; of what time made, when it was due.
+	// Seen is when the router received the change; of Entered and Left that time made, when it was due.
 	Seen time.Time
-	// Durable is closed once the identity of the object is on disk: nothing about an object is delivered before, because its delete
-	// could not be noticed if the router crashed. nil: there is nothing to wait for.
-	Durable <-chan struct{}
+
+	transit transit.State
 }
+
+// Transit returns the part of the delta that the router keeps for itself. Plugins have no use for it.
+func (d *Delta) Transit() *transit.State { return &d.transit }
 
 // Object returns the state that the delta is about: New, or for Deleted and Deselected the last state. It is never nil.
 func (d *Delta) Object() *Object {
@@ -104,3 +104,16 @@ func (d *Delta) Key() Key { return d.Object().Key() }
 
 // String names the delta in logs and errors: "updated pods default/web-0".
 func (d *Delta) String() string { return d.Op.String() + " " + d.Source + " " + d.Key().String() }
+
+// Admission is a delta that was evaluated and is about to be handed to those that want it.
+type Admission interface {
+	// Commit hands the delta on. It is called once, under the lock of its source, and does not block. The
+	// delta's transit.State.Durable is set only then.
+	Commit()
+}
+
+// CommitFunc is a function as an Admission.
+type CommitFunc func()
+
+// Commit implements Admission.
+func (f CommitFunc) Commit() { f() }

@@ -6,16 +6,20 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/rawjson"
 )
 
 // TypePrefix is what the type of an event starts with unless its handler names another type.
-const TypePrefix = "deltarouter."
+const TypePrefix = "io.deltarouter."
 
-// Event is what a sink delivers: a CloudEvent (https://cloudevents.io, version 1.0) about one delta. It is immutable once made.
+// Event is what a sink delivers: a CloudEvent (https://cloudevents.io, version 1.0) about one
+// delta. It is immutable once made.
 type Event struct {
-	// ID is the same whenever the same event is made again, so that a receiver can drop duplicates; see [NewID].
+	// ID is the same whenever the same event is made again, so that a receiver can drop duplicates;
+	// see [New].
 	ID      string
-	Type    string // deltarouter.added, or what the handler named
+	Type    string // io.deltarouter.added, or what the handler named
 	Source  string // /clusters/<cluster>/sources/<source>
 	Subject string // namespace/name, or name
 	Time    time.Time
@@ -28,16 +32,17 @@ type Event struct {
 	K8sResourceVersion string
 	Redelivered        bool
 
-	// Of is the delta that the event is about, which tells a sink kind, namespace and name of the object whatever the handler made of
-	// the subject. nil: the event was not made by [New].
+	// Of is the delta that the event is about, which tells a sink kind, namespace and name of the
+	// object whatever the handler made of the subject. nil: the event was not made by [New].
 	Of *Delta `json:"-"`
-	// Key is what the route's `key` says of the delta; empty: the route has none, so that it keeps the order of each object. See
-	// [Event.OrderKey].
+	// Key is what the route's `key` says of the delta; empty: the route has none, so that it keeps
+	// the order of each object. See [Event.OrderKey].
 	Key string `json:"-"`
 }
 
-// OrderKey returns what the order of events is kept by: the route's key, else source/namespace/name of the object (source/name where it
-// has no namespace). The events of one route with one key reach a sink in order, so a sink that keeps order by a key passes this one on.
+// OrderKey returns what the order of events is kept by: the route's key, else source/namespace/name
+// of the object (source/name where it has no namespace). The events of one route with one key reach
+// a sink in order, so a sink that keeps order by a key passes this one on.
 func (e *Event) OrderKey() string {
 	switch {
 	case e.Key != "":
@@ -49,10 +54,16 @@ func (e *Event) OrderKey() string {
 }
 
 // New returns the n-th event (from 0) that route makes of d, with the given JSON as its data.
+//
+// Its ID is a hash of cluster, uid, resourceVersion, op, route and n. A delete leaves the
+// resourceVersion out, since a delete that is inferred from a list does not know it. A sync has the
+// time of its round instead. Entered and left have the time since when the condition holds, and the
+// number of the reminder. If another route made an event of the delta, the ID of that event counts
+// too: one delta may come to a route as several of them.
 func New(d *Delta, route string, n int, data []byte) Event {
 	o := d.Object()
 	return Event{
-		ID:      NewID(d, route, n),
+		ID:      newID(d, route, n),
 		Type:    TypePrefix + d.Op.String(),
 		Source:  "/clusters/" + o.Resource().Cluster + "/sources/" + d.Source,
 		Subject: o.Key().String(),
@@ -63,33 +74,8 @@ func New(d *Delta, route string, n int, data []byte) Event {
 	}
 }
 
-// Plain returns the event that a route makes of d without a handler: the delta itself, see [Payload], or, of what another route made an
-// event of, that event, with the id and the name of this route.
-func Plain(d *Delta, route string) Event {
-	if d.Event == nil {
-		return New(d, route, 0, Payload(d))
-	}
-	e := New(d, route, 0, d.Event.Data)
-	e.Type, e.Subject = d.Event.Type, d.Event.Subject
-	return e
-}
-
-// Feed returns the delta that a route is given of which another one made the event e: d, with e as its event. It belongs to that route.
-func Feed(d *Delta, e *Event) *Delta {
-	fed := &struct {
-		delta Delta
-		event Event
-	}{*d, *e}
-	fed.event.Of, fed.event.Key = nil, "" // of the other route
-	fed.delta.Event, fed.delta.Durable = &fed.event, nil
-	return &fed.delta
-}
-
-// NewID returns the id of the n-th event that route makes of d: a hash of cluster, uid, resourceVersion, op, route and n. A delete
-// leaves the resourceVersion out, since a delete that is inferred from a list does not know it; a sync has the time of its round instead,
-// and entered and left have what tells since when the condition holds, and the number of the reminder. Of what another route made an event
-// of, the id of that event counts too: one delta may come to a route as several of them.
-func NewID(d *Delta, route string, n int) string {
+// newID returns the ID that [New] documents.
+func newID(d *Delta, route string, n int) string {
 	o := d.Object()
 	version := o.ResourceVersion()
 	switch d.Op {
@@ -112,9 +98,9 @@ func NewID(d *Delta, route string, n int) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Payload returns the data of an event whose route has no handler: the delta itself, as
-// {"op", "object", "oldObject", "initial", "stale", "since", "repeat", "late", "suppressed"} with null, false and 0 left out. For a
-// delete, object is the last state.
+// Payload returns the data of an event whose route has no handler: the delta itself, as {"op",
+// "object", "oldObject", "initial", "stale", "since", "repeat", "late", "suppressed"} with null,
+// false and 0 left out. For a delete, object is the last state.
 func Payload(d *Delta) []byte {
 	size := 64 + len(d.Object().json)
 	if d.Old != nil {
@@ -151,4 +137,70 @@ func Payload(d *Delta) []byte {
 		b = strconv.AppendInt(b, int64(d.Suppressed), 10)
 	}
 	return append(b, '}')
+}
+
+// Attributes calls yield with each attribute of the event that is not empty, as CloudEvents names
+// and spells them, until it returns false: what a protocol carries beside the data. The first is
+// specversion; the content type of the data is not among them.
+func (e *Event) Attributes(yield func(name, value string) bool) {
+	all := [...]struct{ name, value string }{
+		{"specversion", "1.0"},
+		{"id", e.ID},
+		{"source", e.Source},
+		{"type", e.Type},
+		{"subject", e.Subject},
+		{"time", ""},
+		{"route", e.Route},
+		{"k8suid", e.K8sUID},
+		{"k8sresourceversion", e.K8sResourceVersion},
+		{"redelivered", ""},
+	}
+	if !e.Time.IsZero() {
+		all[5].value = e.Time.UTC().Format(time.RFC3339Nano)
+	}
+	if e.Redelivered {
+		all[9].value = "true"
+	}
+	for _, a := range all {
+		if a.value != "" && !yield(a.name, a.value) {
+			return
+		}
+	}
+}
+
+// AppendJSON appends the event as a structured CloudEvent, in one line without its end:
+// https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
+func (e *Event) AppendJSON(b []byte) []byte {
+	b = append(b, `{"specversion":"1.0","id":`...)
+	b = rawjson.AppendString(b, e.ID)
+	b = appendMember(b, "source", e.Source)
+	b = appendMember(b, "type", e.Type)
+	b = appendMember(b, "subject", e.Subject)
+	if !e.Time.IsZero() {
+		b = append(b, `,"time":"`...)
+		b = e.Time.UTC().AppendFormat(b, time.RFC3339Nano)
+		b = append(b, '"')
+	}
+	b = appendMember(b, "route", e.Route)
+	b = appendMember(b, "k8suid", e.K8sUID)
+	b = appendMember(b, "k8sresourceversion", e.K8sResourceVersion)
+	if e.Redelivered {
+		b = append(b, `,"redelivered":true`...)
+	}
+	if len(e.Data) > 0 {
+		b = append(b, `,"datacontenttype":"application/json","data":`...)
+		b = rawjson.AppendLine(b, e.Data)
+	}
+	return append(b, '}')
+}
+
+// appendMember leaves out what is empty: the attributes of a CloudEvent must not be.
+func appendMember(b []byte, name, value string) []byte {
+	if value == "" {
+		return b
+	}
+	b = append(b, `,"`...)
+	b = append(b, name...)
+	b = append(b, `":`...)
+	return rawjson.AppendString(b, value)
 }

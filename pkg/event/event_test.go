@@ -2,10 +2,14 @@ package event_test
 
 import (
 	"encoding/json"
+	"maps"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func TestOps(t *testing.T) {
@@ -33,7 +37,7 @@ func TestNew(t *testing.T) {
 	o := parse(t, `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7"}}`)
 	d := &event.Delta{Source: "pods", Op: event.Deleted, Old: o, Seen: seen, Redelivered: true}
 	e := event.New(d, "r", 0, []byte(`{}`))
-	if e.ID == "" || e.ID != event.NewID(d, "r", 0) {
+	if e.ID == "" || e.ID != event.New(d, "r", 0, nil).ID {
 		t.Error("id", e.ID)
 	}
 	if e.Of != d || e.OrderKey() != "pods/n/a" {
@@ -44,7 +48,7 @@ func TestNew(t *testing.T) {
 	}
 	e.ID = ""
 	want := event.Event{
-		Type: "deltarouter.deleted", Source: "/clusters/prod/sources/pods", Subject: "n/a", Time: seen, Data: []byte(`{}`),
+		Type: "io.deltarouter.deleted", Source: "/clusters/prod/sources/pods", Subject: "n/a", Time: seen, Data: []byte(`{}`),
 		Route: "r", K8sUID: "u", K8sResourceVersion: "7", Redelivered: true,
 	}
 	if got, want := asJSON(t, e), asJSON(t, want); got != want {
@@ -58,9 +62,7 @@ func TestNew(t *testing.T) {
 func asJSON(t *testing.T, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
@@ -70,17 +72,17 @@ func TestNewID(t *testing.T) {
 		return parse(t, `{"metadata":{"name":"a","uid":"`+uid+`","resourceVersion":"`+version+`"}}`)
 	}
 	seen := time.Unix(1, 0)
-	base := event.NewID(&event.Delta{Op: event.Updated, New: at("u", "7"), Seen: seen}, "r", 0)
-	if event.NewID(&event.Delta{Op: event.Updated, Old: at("u", "6"), New: at("u", "7"), Seen: time.Unix(2, 0)}, "r", 0) != base {
+	base := event.New(&event.Delta{Op: event.Updated, New: at("u", "7"), Seen: seen}, "r", 0, nil).ID
+	if event.New(&event.Delta{Op: event.Updated, Old: at("u", "6"), New: at("u", "7"), Seen: time.Unix(2, 0)}, "r", 0, nil).ID != base {
 		t.Error("the id depends on more than it should")
 	}
 	others := map[string]string{
-		"uid":     event.NewID(&event.Delta{Op: event.Updated, New: at("v", "7"), Seen: seen}, "r", 0),
-		"version": event.NewID(&event.Delta{Op: event.Updated, New: at("u", "8"), Seen: seen}, "r", 0),
-		"op":      event.NewID(&event.Delta{Op: event.Added, New: at("u", "7"), Seen: seen}, "r", 0),
-		"route":   event.NewID(&event.Delta{Op: event.Updated, New: at("u", "7"), Seen: seen}, "s", 0),
-		"n":       event.NewID(&event.Delta{Op: event.Updated, New: at("u", "7"), Seen: seen}, "r", 1),
-		"event":   event.NewID(&event.Delta{Op: event.Updated, New: at("u", "7"), Seen: seen, Event: &event.Event{ID: "a"}}, "r", 0),
+		"uid":     event.New(&event.Delta{Op: event.Updated, New: at("v", "7"), Seen: seen}, "r", 0, nil).ID,
+		"version": event.New(&event.Delta{Op: event.Updated, New: at("u", "8"), Seen: seen}, "r", 0, nil).ID,
+		"op":      event.New(&event.Delta{Op: event.Added, New: at("u", "7"), Seen: seen}, "r", 0, nil).ID,
+		"route":   event.New(&event.Delta{Op: event.Updated, New: at("u", "7"), Seen: seen}, "s", 0, nil).ID,
+		"n":       event.New(&event.Delta{Op: event.Updated, New: at("u", "7"), Seen: seen}, "r", 1, nil).ID,
+		"event":   event.New(&event.Delta{Op: event.Updated, New: at("u", "7"), Seen: seen, Event: &event.Event{ID: "a"}}, "r", 0, nil).ID,
 	}
 	for what, id := range others {
 		if id == base {
@@ -88,35 +90,16 @@ func TestNewID(t *testing.T) {
 		}
 	}
 	gone := func(version string) string {
-		return event.NewID(&event.Delta{Op: event.Deleted, Old: at("u", version), Seen: seen}, "r", 0)
+		return event.New(&event.Delta{Op: event.Deleted, Old: at("u", version), Seen: seen}, "r", 0, nil).ID
 	}
 	if gone("7") != gone("8") {
 		t.Error("a delete depends on the version")
 	}
 	sync := func(round time.Time) string {
-		return event.NewID(&event.Delta{Op: event.Sync, New: at("u", "7"), Seen: round}, "r", 0)
+		return event.New(&event.Delta{Op: event.Sync, New: at("u", "7"), Seen: round}, "r", 0, nil).ID
 	}
 	if sync(seen) == sync(seen.Add(time.Second)) {
 		t.Error("two rounds of sync are one")
-	}
-}
-
-// A route without a handler passes on what another one made of the delta, as an event of its own.
-func TestPlain(t *testing.T) {
-	o := parse(t, `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7"}}`)
-	d := &event.Delta{Source: "pods", Op: event.Added, New: o, Seen: time.Unix(5, 0), Durable: make(chan struct{})}
-	if e := event.Plain(d, "r"); string(e.Data) != string(event.Payload(d)) || e.ID != event.NewID(d, "r", 0) || e.Type != "deltarouter.added" {
-		t.Errorf("got %+v", e)
-	}
-	first := event.New(d, "first", 1, []byte(`{"x":1}`))
-	first.Type, first.Subject, first.Key = "mine", "what", "key"
-	fed := event.Feed(d, &first)
-	if fed.Event.Of != nil || fed.Event.Key != "" || first.Of != d || fed.Durable != nil || d.Durable == nil || d.Event != nil || fed.New != o {
-		t.Errorf("the delta is %+v, its event %+v", fed, fed.Event)
-	}
-	e := event.Plain(fed, "r")
-	if e.Type != "mine" || e.Subject != "what" || string(e.Data) != `{"x":1}` || e.Route != "r" || e.ID != event.NewID(fed, "r", 0) || e.ID == first.ID {
-		t.Errorf("got %+v", e)
 	}
 }
 
@@ -135,5 +118,36 @@ func TestPayload(t *testing.T) {
 		if got := string(event.Payload(&test.delta)); got != test.want {
 			t.Errorf("got  %s\nwant %s", got, test.want)
 		}
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestAttributes: what is empty is no attribute, and the rest is spelled as CloudEvents says.
+func TestAttributes(t *testing.T) {
+	bare := event.Event{ID: "1", Source: "/s", Type: "t"}
+	full := event.Event{
+		ID: "1", Source: "/s", Type: "t", Subject: "n/a", Time: time.Date(2026, 3, 1, 16, 4, 5, 600_000, time.FixedZone("", 3600)),
+		Route: "r", K8sUID: "u", K8sResourceVersion: "7", Redelivered: true, Data: []byte("{}"),
+	}
+	for _, test := range []struct {
+		event event.Event
+		want  map[string]string
+	}{
+		{bare, map[string]string{"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}},
+		{full, map[string]string{
+			"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "subject": "n/a", "time": "2026-03-01T15:04:05.0006Z",
+			"route": "r", "k8suid": "u", "k8sresourceversion": "7", "redelivered": "true",
+		}},
+	} {
+		if got := maps.Collect(test.event.Attributes); !maps.Equal(got, test.want) {
+			t.Errorf("got  %v\nwant %v", got, test.want)
+		}
+	}
+	for name := range full.Attributes {
+		if name != "specversion" {
+			t.Errorf("%s comes after the end", name)
+		}
+		break
 	}
 }

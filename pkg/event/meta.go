@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/deltarouter/deltarouter/pkg/rawjson"
+	"github.com/deltarouter/deltarouter/internal/rawjson"
 )
 
-// client-go handles objects through these two interfaces. Its Reflector and Indexer only ever read from them; the setters do
-// nothing, because an Object is immutable.
+// client-go handles objects through these interfaces. Its Reflector and Indexer only read from them.
 var (
-	_ runtime.Object = (*Object)(nil)
-	_ metav1.Object  = (*Object)(nil)
+	_ runtime.Object            = (*Object)(nil)
+	_ metav1.ObjectMetaAccessor = (*Object)(nil)
+	_ metav1.Object             = (*metadata)(nil)
 )
 
 // GetObjectKind implements runtime.Object; the kind comes from the text.
@@ -26,50 +26,62 @@ func (o *Object) GetObjectKind() schema.ObjectKind {
 // DeepCopyObject implements runtime.Object. An immutable value is its own copy.
 func (o *Object) DeepCopyObject() runtime.Object { return o }
 
-func (o *Object) meta(name string) rawjson.Value { return o.Raw().Path("metadata", name) }
+// GetObjectMeta implements metav1.ObjectMetaAccessor. The result is the object itself, not a copy.
+func (o *Object) GetObjectMeta() metav1.Object { return (*metadata)(o) }
 
-// The getters of metav1.Object.
+// Labels returns a copy of metadata.labels; nil: there are none.
+func (o *Object) Labels() map[string]string { return stringMap(metadataField(o.json, "labels")) }
 
-func (o *Object) GetNamespace() string       { return o.key.Namespace }
-func (o *Object) GetName() string            { return o.key.Name }
-func (o *Object) GetUID() types.UID          { return types.UID(o.uid) }
-func (o *Object) GetResourceVersion() string { return o.resourceVersion }
-func (o *Object) GetGenerateName() string    { return o.meta("generateName").Str() }
-func (o *Object) GetSelfLink() string        { return "" }
-func (o *Object) GetGeneration() int64       { return 0 }
-func (o *Object) GetCreationTimestamp() metav1.Time {
-	if t := parseTime(o.meta("creationTimestamp")); t != nil {
+// metadata is an Object as client-go sees its metadata. It has the fields that the Reflector and the
+// Indexer read; the other getters return nothing. The setters do nothing: an Object is immutable.
+type metadata Object
+
+func metadataField(json, name string) rawjson.Value {
+	return rawjson.Value(json).Path("metadata", name)
+}
+
+func (m *metadata) GetNamespace() string       { return m.key.Namespace }
+func (m *metadata) GetName() string            { return m.key.Name }
+func (m *metadata) GetUID() types.UID          { return types.UID(m.uid) }
+func (m *metadata) GetResourceVersion() string { return m.resourceVersion }
+func (m *metadata) GetGenerateName() string    { return metadataField(m.json, "generateName").Str() }
+func (m *metadata) GetSelfLink() string        { return "" }
+func (m *metadata) GetGeneration() int64       { return 0 }
+func (m *metadata) GetCreationTimestamp() metav1.Time {
+	if t := parseTime(metadataField(m.json, "creationTimestamp")); t != nil {
 		return *t
 	}
 	return metav1.Time{}
 }
 
-func (o *Object) GetDeletionTimestamp() *metav1.Time    { return parseTime(o.meta("deletionTimestamp")) }
-func (o *Object) GetDeletionGracePeriodSeconds() *int64 { return nil }
-func (o *Object) GetLabels() map[string]string          { return stringMap(o.meta("labels")) }
+func (m *metadata) GetDeletionTimestamp() *metav1.Time {
+	return parseTime(metadataField(m.json, "deletionTimestamp"))
+}
+func (m *metadata) GetDeletionGracePeriodSeconds() *int64 { return nil }
+func (m *metadata) GetLabels() map[string]string          { return stringMap(metadataField(m.json, "labels")) }
 
-func (o *Object) GetAnnotations() map[string]string             { return stringMap(o.meta("annotations")) }
-func (o *Object) GetFinalizers() []string                       { return nil }
-func (o *Object) GetOwnerReferences() []metav1.OwnerReference   { return nil }
-func (o *Object) GetManagedFields() []metav1.ManagedFieldsEntry { return nil }
+func (m *metadata) GetAnnotations() map[string]string {
+	return stringMap(metadataField(m.json, "annotations"))
+}
+func (m *metadata) GetFinalizers() []string                       { return nil }
+func (m *metadata) GetOwnerReferences() []metav1.OwnerReference   { return nil }
+func (m *metadata) GetManagedFields() []metav1.ManagedFieldsEntry { return nil }
 
-// The setters of metav1.Object, which do nothing.
-
-func (o *Object) SetNamespace(string)                          {}
-func (o *Object) SetName(string)                               {}
-func (o *Object) SetGenerateName(string)                       {}
-func (o *Object) SetUID(types.UID)                             {}
-func (o *Object) SetResourceVersion(string)                    {}
-func (o *Object) SetGeneration(int64)                          {}
-func (o *Object) SetSelfLink(string)                           {}
-func (o *Object) SetCreationTimestamp(metav1.Time)             {}
-func (o *Object) SetDeletionTimestamp(*metav1.Time)            {}
-func (o *Object) SetDeletionGracePeriodSeconds(*int64)         {}
-func (o *Object) SetLabels(map[string]string)                  {}
-func (o *Object) SetAnnotations(map[string]string)             {}
-func (o *Object) SetFinalizers([]string)                       {}
-func (o *Object) SetOwnerReferences([]metav1.OwnerReference)   {}
-func (o *Object) SetManagedFields([]metav1.ManagedFieldsEntry) {}
+func (m *metadata) SetNamespace(string)                          {}
+func (m *metadata) SetName(string)                               {}
+func (m *metadata) SetGenerateName(string)                       {}
+func (m *metadata) SetUID(types.UID)                             {}
+func (m *metadata) SetResourceVersion(string)                    {}
+func (m *metadata) SetGeneration(int64)                          {}
+func (m *metadata) SetSelfLink(string)                           {}
+func (m *metadata) SetCreationTimestamp(metav1.Time)             {}
+func (m *metadata) SetDeletionTimestamp(*metav1.Time)            {}
+func (m *metadata) SetDeletionGracePeriodSeconds(*int64)         {}
+func (m *metadata) SetLabels(map[string]string)                  {}
+func (m *metadata) SetAnnotations(map[string]string)             {}
+func (m *metadata) SetFinalizers([]string)                       {}
+func (m *metadata) SetOwnerReferences([]metav1.OwnerReference)   {}
+func (m *metadata) SetManagedFields([]metav1.ManagedFieldsEntry) {}
 
 func stringMap(v rawjson.Value) map[string]string {
 	var m map[string]string

@@ -1,7 +1,6 @@
 package event
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/deltarouter/deltarouter/pkg/rawjson"
+	"github.com/deltarouter/deltarouter/internal/rawjson"
 )
 
 // Resource says what kind of object something is and which cluster it lives in. One Resource is shared by all objects of a watch.
@@ -45,7 +44,7 @@ func (k Key) String() string {
 // Object is the state of an object of the cluster at one resourceVersion: the JSON that the API server sent (less what the source
 // drops) and its identity. It is immutable and safe for concurrent use; all holders share one copy.
 //
-// It implements the parts of runtime.Object and metav1.Object that client-go's Reflector and Indexer use, see meta.go.
+// client-go's Reflector and Indexer take it as a runtime.Object, see meta.go.
 type Object struct {
 	resource *Resource
 	json     string
@@ -81,14 +80,8 @@ func ParseObject(resource *Resource, text string) (*Object, error) {
 // Identity returns an Object of which nothing is known but who it is: it has no resourceVersion.
 func Identity(resource *Resource, key Key, uid string) *Object {
 	o := &Object{resource: resource, key: key, uid: uid}
-	o.json = fmt.Sprintf(`{"metadata":{"name":%s,"namespace":%s,"uid":%s}}`, quote(key.Name), quote(key.Namespace), quote(uid))
+	o.json = fmt.Sprintf(`{"metadata":{"name":%s,"namespace":%s,"uid":%s}}`, rawjson.Quote(key.Name), rawjson.Quote(key.Namespace), rawjson.Quote(uid))
 	return o
-}
-
-// quote writes a JSON string.
-func quote(s string) []byte {
-	b, _ := json.Marshal(s) // cannot fail
-	return b
 }
 
 func (o *Object) identityField(name string) *string {
@@ -126,12 +119,13 @@ func (o *Object) Raw() rawjson.Value { return rawjson.Value(o.json) }
 // Size returns about how many bytes of memory the object takes.
 func (o *Object) Size() int { return len(o.json) + int(unsafe.Sizeof(*o)) }
 
-// Same reports whether a and b are the same incarnation at the same resourceVersion. Two nil objects are the same.
-func Same(a, b *Object) bool {
-	if a == nil || b == nil {
-		return a == b
+// Same reports whether o and other are the same incarnation at the same resourceVersion. Two nil
+// objects are the same.
+func (o *Object) Same(other *Object) bool {
+	if o == nil || other == nil {
+		return o == other
 	}
-	return a.uid == b.uid && a.resourceVersion == b.resourceVersion && a.key == b.key
+	return o.uid == other.uid && o.resourceVersion == other.resourceVersion && o.key == other.key
 }
 
 // String names the object in logs and errors: namespace/name, never its content.

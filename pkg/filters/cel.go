@@ -6,8 +6,9 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/expr/equality"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 )
 
 // CELConfig is what a [CEL] filter is made of.
@@ -15,19 +16,23 @@ type CELConfig struct {
 	Program *expr.Program
 	Cache   expr.Cache // where the program looks things up; nil if it does not
 	Log     *slog.Logger
-	// Absent is called each time that the object lacks a field which the expression needs; nil: not wanted.
+	// Absent is called each time that the object lacks a field which the expression needs; nil: not
+	// wanted.
 	Absent func()
-	// Place says where in the configuration an evaluation failed, as file:line:column; nil: unknown.
+	// Place says where in the configuration an evaluation failed, as file:line:column; nil:
+	// unknown.
 	Place func(*expr.EvalError) string
 }
 
 // CEL is a filter that evaluates an expression, one for each route.
 //
-// A field that the object does not have means no match. It may be what the author wants, or a slip of the pen: it is counted each time,
-// and logged the first time. What else can go wrong, the cost limit and types that do not fit, is an error and comes again.
+// A field that the object does not have means no match. It may be what the author wants, or a slip
+// of the pen: it is counted each time, and logged the first time. What else can go wrong, the cost
+// limit and types that do not fit, is an error and comes again.
 //
-// Conditions that compare a field with constants, joined with the rest by &&, are looked at first, wherever they stand in the text, and
-// without evaluating anything. That gives the answer that evaluating gives, by these rules:
+// Conditions that compare a field with constants, joined with the rest by &&, are looked at first,
+// wherever they stand in the text, and without evaluating anything. That gives the answer that
+// evaluating gives, by these rules:
 //
 //   - One of them is false: no match. In CEL, && is false if one side is, in whatever order they stand, and whatever is wrong with the
 //     other side, so there is no error to hide. (The cost limit is not a matter of CEL: what is not evaluated costs nothing.)
@@ -38,7 +43,7 @@ type CELConfig struct {
 //   - Else the expression is evaluated: a value of another kind than the constant's, and a missing field behind something that may fail.
 type CEL struct {
 	cfg        CELConfig
-	equalities []expr.Equality
+	equalities []equality.Equality
 	rest       bool
 	logged     atomic.Bool
 }
@@ -75,7 +80,8 @@ func (f *CEL) evaluate(ctx context.Context, d *event.Delta, budget *expr.Budget)
 	return answer{ok, err}
 }
 
-// settle makes an absent field no match. The answer may be about a filter that is equal to this one.
+// settle makes an absent field no match. The answer may be about a filter that is equal to this
+// one.
 func (f *CEL) settle(d *event.Delta, a answer) (bool, error) {
 	if a.err == nil || !errors.Is(a.err, expr.ErrAbsent) {
 		return a.ok, a.err
@@ -96,7 +102,7 @@ func (f *CEL) absent() bool {
 
 func (f *CEL) log(d *event.Delta, err error) {
 	f.cfg.Log.Info("an object lacks a field that the filter needs, so it does not match; write has(), or .? with orValue(), if that is not meant",
-		slog.String("at", f.place(err)), slog.String("delta", d.String()), slog.Any("reason", err))
+		slog.String("at", f.place(err)), slog.String("delta", d.String()), slog.Any("err", err))
 }
 
 func (f *CEL) place(err error) string {
@@ -106,3 +112,17 @@ func (f *CEL) place(err error) string {
 	}
 	return f.cfg.Place(at)
 }
+
+// Filter decides whether a route wants a delta. It is safe for concurrent use.
+type Filter interface {
+	// Match reports whether the route wants d. An error says that it cannot be told, and that
+	// asking again gives the same error: the route treats the delta as rejected. A field that the
+	// object does not have is no error but no match.
+	Match(ctx context.Context, d *event.Delta) (bool, error)
+}
+
+// Func makes a Filter of a function.
+type Func func(ctx context.Context, d *event.Delta) (bool, error)
+
+// Match implements [Filter].
+func (f Func) Match(ctx context.Context, d *event.Delta) (bool, error) { return f(ctx, d) }

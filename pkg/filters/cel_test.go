@@ -8,9 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // oneNode is a cache that holds one node.
@@ -28,13 +29,9 @@ func (c oneNode) Get(_, _, name string) *event.Object {
 func compile(t *testing.T, text string) *expr.Program {
 	t.Helper()
 	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "c", Sources: map[string][]string{"pods": {"name"}, "nodes": {"name"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	program, err := env.Compile(text, expr.Filter, "pods")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return program
 }
 

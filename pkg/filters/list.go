@@ -5,8 +5,9 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/expr/equality"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 )
 
 // list is the entries that want an op of a source.
@@ -20,7 +21,7 @@ type list struct {
 
 // group is the entries of a list that are looked up by one field. An entry is in one group of a list only.
 type group struct {
-	field   *expr.Field
+	field   *equality.Field
 	number  int
 	byValue map[string][]int
 	all     []int

@@ -4,22 +4,19 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func tableOf(t *testing.T, texts ...string) *Table {
 	t.Helper()
 	env, err := expr.NewEnv(expr.EnvConfig{Sources: map[string][]string{"pods": {"name"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var entries []Entry
 	for _, text := range texts {
 		program, err := env.Compile(text, expr.Filter, "pods")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		entries = append(entries, Entry{Sources: []string{"pods"}, Ops: []event.Op{event.Updated, event.Deleted}, Filter: NewCEL(CELConfig{Program: program})})
 	}
 	return NewTable(entries)

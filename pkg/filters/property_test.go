@@ -9,9 +9,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // conditions are what the generated filters are made of: those that a table takes, those that it does not, and some that fail.
@@ -34,9 +35,7 @@ func tableEnv(t testing.TB) *expr.Env {
 		Cluster: "c", Sources: map[string][]string{"pods": nil, "nodes": nil},
 		Define: map[string]string{"inTeam": `object.metadata.namespace == "a" && object.spec.count == 1`, "tardy": `size(object.spec.node) == 1 || inTeam`},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return env
 }
 
@@ -89,9 +88,7 @@ func drawObject(t testing.TB, rt *rapid.T, _ string) *event.Object {
 		text += `,"spec":{` + fields("node", "count", "on") + `}`
 	}
 	o, err := event.ParseObject(&event.Resource{Cluster: "c"}, text+"}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return o
 }
 
@@ -132,8 +129,9 @@ func drawDelta(t testing.TB, rt *rapid.T, w *world) *event.Delta {
 	t.Helper()
 	d := &event.Delta{
 		Source: rapid.SampledFrom(w.sources).Draw(rt, "source"), Op: rapid.SampledFrom(event.SourceOps()).Draw(rt, "op"),
-		Initial: rapid.Bool().Draw(rt, "initial"), Epoch: rapid.IntRange(0, 2).Draw(rt, "epoch"),
+		Initial: rapid.Bool().Draw(rt, "initial"),
 	}
+	d.Transit().Epoch = rapid.IntRange(0, 2).Draw(rt, "epoch")
 	if d.Op == event.Updated || d.Op == event.Deleted || d.Op == event.Deselected {
 		d.Old = w.object(t, rt, d.Source)
 	}
@@ -144,7 +142,7 @@ func drawDelta(t testing.TB, rt *rapid.T, w *world) *event.Delta {
 }
 
 func (r *route) wants(d *event.Delta) bool {
-	return slices.Contains(r.entry.Sources, d.Source) && slices.Contains(r.entry.Ops, d.Op) && (!d.Initial || r.entry.Initial && r.entry.Born >= d.Epoch)
+	return slices.Contains(r.entry.Sources, d.Source) && slices.Contains(r.entry.Ops, d.Op) && (!d.Initial || r.entry.Initial && r.entry.Born >= d.Transit().Epoch)
 }
 
 // check compares what came out of a table with what the expression alone says.

@@ -1,8 +1,9 @@
 package filters
 
 import (
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/expr/equality"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 )
 
 // readings are the values that the fields of a delta have. A table reads each field once per delta, and evaluates equal filters once;
@@ -18,7 +19,7 @@ type readings struct {
 
 type reading struct {
 	value string
-	state expr.Reading
+	state equality.Reading
 	done  bool
 }
 
@@ -27,7 +28,7 @@ type answered struct {
 	done bool
 }
 
-func (r *readings) of(f *expr.Field, number int) (string, expr.Reading) {
+func (r *readings) of(f *equality.Field, number int) (string, equality.Reading) {
 	if number < 0 {
 		return f.Read(r.delta)
 	}
@@ -71,12 +72,12 @@ func (f *CEL) judge(r *readings, numbers []int) judgement {
 		}
 		value, state := r.of(&e.Field, number)
 		switch {
-		case state == expr.Known:
+		case state == equality.Known:
 			if !e.Holds(value) {
 				return no
 			}
-		case state == expr.Missing && missing >= 0: // the first one counts
-		case state == expr.Missing && e.Leading:
+		case state == equality.Missing && missing >= 0: // the first one counts
+		case state == equality.Missing && e.Leading:
 			missing, missed = i, value
 		default:
 			unclear = true

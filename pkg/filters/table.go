@@ -1,14 +1,20 @@
+// Package filters decides which routes want a delta. A [Table] finds the candidates by source and
+// op and by what their filters compare with constants, and then asks the [Filter] of each. It
+// stands between a source and the delta queues of the routes (see internal/pipeline): what it lets
+// through is pending.
 package filters
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"sync"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/expr/equality"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 )
 
 // Entry is what a route wants.
@@ -16,11 +22,13 @@ type Entry struct {
 	Sources []string
 	Ops     []event.Op
 	Initial bool // also objects that were there before the router first looked
-	// Born is how often the configuration had been reloaded when the route appeared; -1: it was there before the router started. Of a
-	// watch that was added later (see [event.Delta.Epoch]) it does not take what is Initial.
+	// Born is how often the configuration had been reloaded when the route appeared; -1: it was
+	// there before the router started. Of a watch that was added later (see transit.State.Epoch) it
+	// does not take what is Initial.
 	Born   int
 	Filter Filter // nil: everything of these sources and ops
-	// Ready is closed once Filter may be asked: it looks things up, and what it looks up must be there first. nil: at any time.
+	// Ready is closed once Filter may be asked: it looks things up, and what it looks up must be
+	// there first. nil: at any time.
 	Ready <-chan struct{}
 }
 
@@ -42,10 +50,12 @@ type Match struct {
 	Err     error
 }
 
-// Table finds the routes that want a delta. It is safe for concurrent use; only its counters change.
+// Table finds the routes that want a delta. It is safe for concurrent use; only its counters
+// change.
 //
-// Of a [CEL] filter it knows the equalities with constants. A route that has some stands in a hash table under the values of the one that
-// fewest other routes share, so that it is not even looked at for deltas with other values. Equal filters are evaluated once per delta.
+// Of a [CEL] filter it knows the equalities with constants. A route that has some stands in a hash
+// table under the values of the one that fewest other routes share, so that it is not even looked
+// at for deltas with other values. Equal filters are evaluated once per delta.
 type Table struct {
 	entries  []Entry
 	rules    []rule // by entry
@@ -61,7 +71,8 @@ type rule struct {
 	shared  int   // the number of its answer, which equal filters share; -1: there is no other
 }
 
-// lists has, for each op, the entries that want it of one source, and apart those that want objects that were there before.
+// lists has, for each op, the entries that want it of one source, and apart those that want objects
+// that were there before.
 type lists struct {
 	live, initial [event.Left + 1][]*list
 }
@@ -92,7 +103,8 @@ func NewTable(entries []Entry) *Table {
 // always is when the entries of a list of live deltas were born: it does not matter.
 const always = math.MaxInt
 
-// add appends i to the list of those that were born then, unless it is the last already: a source or op that is named twice is one.
+// add appends i to the list of those that were born then, unless it is the last already: a source
+// or op that is named twice is one.
 func add(all []*list, i, born int) []*list {
 	at := slices.IndexFunc(all, func(l *list) bool { return l.born == born })
 	if at < 0 {
@@ -105,10 +117,11 @@ func add(all []*list, i, born int) []*list {
 	return all
 }
 
-// Match appends to dst, which the caller may reuse for the next delta, the verdicts about the routes that may want d, in the order of the
-// entries. Of those that are not mentioned the equalities have said no, or a source, op or Initial; see [Table.Skipped]. What the filters
-// cost together is bounded, see [expr.Budget]: those that are evaluated after it was used up fail. Match allocates nothing itself while dst
-// has room.
+// Match appends to dst, which the caller may reuse for the next delta, the verdicts about the
+// routes that may want d, in the order of the entries. Of those that are not mentioned the
+// equalities have said no, or a source, op or Initial; see [Table.Skipped]. What the filters cost
+// together is bounded, see [expr.Budget]: those that are evaluated after it was used up fail. Match
+// allocates nothing itself while dst has room.
 func (t *Table) Match(ctx context.Context, d *event.Delta, dst []Match) []Match {
 	source := t.bySource[d.Source]
 	if source == nil || int(d.Op) >= len(source.live) {
@@ -125,7 +138,7 @@ func (t *Table) Match(ctx context.Context, d *event.Delta, dst []Match) []Match 
 	r.delta = d
 	first := len(dst)
 	for _, l := range wanted {
-		if d.Initial && l.born < d.Epoch {
+		if d.Initial && l.born < d.Transit().Epoch {
 			continue
 		}
 		dst = t.look(ctx, l, r, dst)
@@ -145,7 +158,7 @@ func (t *Table) look(ctx context.Context, l *list, r *readings, dst []Match) []M
 	for g := range l.groups {
 		group := &l.groups[g]
 		entries := group.all // it cannot be told
-		if value, state := r.of(group.field, group.number); state == expr.Known {
+		if value, state := r.of(group.field, group.number); state == equality.Known {
 			entries = group.byValue[value]
 		}
 		for _, i := range entries {
@@ -195,8 +208,8 @@ func (t *Table) answer(ctx context.Context, rule *rule, r *readings) answer {
 // Ready reports whether the filter of one entry may be asked.
 func (t *Table) Ready(entry int) bool { return ready(t.entries[entry].Ready) }
 
-// Evaluate asks the filter of one entry, whether it is ready or not: for deltas that were put aside as Unready. A filter that panics
-// has failed: the content of an object must not end the process.
+// Evaluate asks the filter of one entry, whether it is ready or not: for deltas that were put aside
+// as Unready. A filter that panics has failed: the content of an object must not end the process.
 func (t *Table) Evaluate(ctx context.Context, entry int, d *event.Delta) Match {
 	f := t.entries[entry].Filter
 	if f == nil {
@@ -232,4 +245,37 @@ func ready(c <-chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// Enters reports whether an entry that an update was matched for would be told of the delete of the
+// object as it is now, and not as it was before: after a crash the filter is asked about the state
+// on disk. An answer that costs too much counts as yes. The budget is shared by all that is asked
+// about one delta. Nothing is counted or logged: it is not a delta that anybody gets.
+func (t *Table) Enters(ctx context.Context, entry int, d *event.Delta, budget *expr.Budget) bool {
+	e := &t.entries[entry]
+	if d.Op != event.Updated || d.Old == nil || e.Filter == nil || !slices.Contains(e.Ops, event.Deleted) {
+		return false
+	}
+	wants := func(last *event.Object) (wants, known bool) {
+		gone := &event.Delta{Source: d.Source, Op: event.Deleted, Old: last, Seen: d.Seen}
+		m := t.ask(entry, func() (bool, error) { return t.rules[entry].match(ctx, e.Filter, gone, budget) })
+		return m.Verdict == Matched, m.Verdict != Failed
+	}
+	if before, known := wants(d.Old); before && known {
+		return false // the usual case: one look
+	}
+	now, known := wants(d.New)
+	return now || !known
+}
+
+// match asks a filter without counting what is absent.
+func (r *rule) match(ctx context.Context, f Filter, d *event.Delta, budget *expr.Budget) (bool, error) {
+	if r.cel == nil {
+		return f.Match(ctx, d)
+	}
+	a := r.cel.evaluate(ctx, d, budget)
+	if errors.Is(a.err, expr.ErrAbsent) {
+		return false, nil
+	}
+	return a.ok, a.err
 }

@@ -9,9 +9,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,9 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func delta(t testing.TB, source string, op event.Op, name string) *event.Delta {
 	t.Helper()
 	o, err := event.ParseObject(&event.Resource{Cluster: "c"}, `{"metadata":{"namespace":"default","name":"`+name+`","uid":"u","resourceVersion":"1"}}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	d := &event.Delta{Source: source, Op: op}
 	if op == event.Deleted || op == event.Deselected {
 		d.Old = o
@@ -44,7 +43,7 @@ func TestBorn(t *testing.T) {
 	})
 	for epoch, want := range []int{2, 2, 1, 0} {
 		d := delta(t, "pods", event.Added, "a")
-		d.Initial, d.Epoch = true, epoch
+		d.Initial, d.Transit().Epoch = true, epoch
 		if got := table.Match(t.Context(), d, nil); len(got) != want {
 			t.Errorf("epoch %d: %d routes want it, want %d", epoch, len(got), want)
 		}
@@ -184,5 +183,43 @@ func TestBudget(t *testing.T) {
 	}
 	if m := table.Match(t.Context(), delta(t, "pods", event.Updated, "a"), nil); len(m) != 1 || m[0].Verdict != filters.Matched {
 		t.Error("the next delta", m)
+	}
+}
+
+// TestEnters: an update enters where the delete would be told of the state after it, and not of the one before.
+func TestEnters(t *testing.T) {
+	object := func(text string) *event.Object {
+		o, err := event.ParseObject(&event.Resource{}, `{"metadata":{"name":"a","uid":"u","resourceVersion":"1"},"spec":`+text+`}`)
+		must.Succeed(t, err)
+		return o
+	}
+	hot, cold, bare := object(`{"hot":"yes"}`), object(`{"hot":"no"}`), object(`{}`)
+	all := []event.Op{event.Added, event.Updated, event.Deleted}
+	for _, test := range []struct {
+		filter   string
+		ops      []event.Op
+		old, now *event.Object
+		want     bool
+	}{
+		{`object.spec.hot == "yes"`, all, cold, hot, true},
+		{`object.spec.hot == "yes"`, all, bare, hot, true},
+		{`object.spec.hot == "yes"`, all, hot, hot, false},
+		{`object.spec.hot == "yes"`, all[:2], cold, hot, false},
+		{`object.spec.hot.startsWith("y")`, all, bare, hot, true},
+		{`object.spec.hot.startsWith("y")`, all, hot, hot, false},
+		{`op == "updated" && object.spec.hot.startsWith("y")`, all, cold, hot, false},
+		{`changed("spec.hot")`, all, cold, hot, false},
+	} {
+		program := compile(t, test.filter)
+		table := filters.NewTable([]filters.Entry{{Sources: []string{"pods"}, Ops: test.ops, Filter: filters.NewCEL(filters.CELConfig{Program: program, Absent: func() { t.Error("counted") }})}})
+		d := &event.Delta{Source: "pods", Op: event.Updated, Old: test.old, New: test.now}
+		var budget expr.Budget
+		if got := table.Enters(t.Context(), 0, d, &budget); got != test.want {
+			t.Errorf("%s, from %s to %s: %v", test.filter, test.old.JSON(), test.now.JSON(), got)
+		}
+		d.Op = event.Added
+		if table.Enters(t.Context(), 0, d, &budget) {
+			t.Errorf("%s: what is added enters", test.filter)
+		}
 	}
 }

@@ -9,9 +9,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/schema"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
-	"github.com/deltarouter/deltarouter/pkg/schema"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // typedKinds are resources whose schemas are built in, with conditions that only their objects can have, and the JSON of their parts.
@@ -62,9 +63,7 @@ func common() []string {
 func typed(t testing.TB) *world {
 	t.Helper()
 	builtin, err := schema.Builtin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	kinds := typedKinds()
 	cfg := expr.EnvConfig{
 		Cluster: "c", Sources: map[string][]string{}, Types: map[string]*schema.Type{},
@@ -81,9 +80,7 @@ func typed(t testing.TB) *world {
 	}
 	slices.Sort(w.sources)
 	w.env, err = expr.NewEnv(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w.conditions = func(sources []string) []string {
 		if len(sources) > 1 {
 			return common()
@@ -118,9 +115,7 @@ func drawTyped(t testing.TB, rt *rapid.T, kind typedKind) *event.Object {
 		text += `,"spec":{` + spec[1:] + `}`
 	}
 	o, err := event.ParseObject(&event.Resource{Cluster: "c"}, text+"}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return o
 }
 

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 )
 
 // Catalog answers look-ups over all sources; it is the cache that expressions and handlers see. Fill it with [Catalog.Add] before

@@ -13,10 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/index"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,16 +36,12 @@ func newFixture(t testing.TB, stores int, indexes map[string]string) *fixture {
 	t.Helper()
 	f := &fixture{catalog: index.NewCatalog(), metrics: metrics.New()}
 	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "test", Sources: map[string][]string{"pods": index.Builtins()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	specs := make(map[string]index.Spec)
 	var all []index.Spec
 	for name, text := range indexes {
 		program, err := env.Compile(text, expr.Index, "pods")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		specs[name] = index.NewSpec([]string{text}, []*expr.Program{program},
 			f.metrics.IndexErrors.WithLabelValues("pods", name), slog.New(slog.NewTextHandler(&f.log, nil)), name)
 		all = append(all, specs[name])
@@ -62,9 +59,7 @@ func pod(t testing.TB, ns, name, metadata, rest string) *event.Object {
 	t.Helper()
 	o, err := event.ParseObject(&event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}},
 		fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q%s}%s}`, ns, name, metadata, rest))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return o
 }
 

@@ -6,8 +6,9 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/expr/equality"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 )
 
 // Spec is one index: a name and the expressions whose values an object is found under.
@@ -15,7 +16,7 @@ type Spec struct {
 	// Name is the hash of the expressions, see [NewSpec], so that sources which share a watch share equal indexes.
 	Name     string
 	programs []*expr.Program
-	fields   []*expr.Field // beside the programs; nil: it is more than a field
+	fields   []*equality.Field // beside the programs; nil: it is more than a field
 	failures counter
 	warn     func(error, *event.Object)
 }
@@ -31,7 +32,7 @@ func NewSpec(texts []string, programs []*expr.Program, failures counter, log *sl
 		hash.Write([]byte(text))
 		hash.Write([]byte{0})
 	}
-	fields := make([]*expr.Field, len(programs))
+	fields := make([]*equality.Field, len(programs))
 	for i, p := range programs {
 		if field, ok := p.Plain(); ok {
 			fields[i] = field
@@ -53,7 +54,7 @@ func NewSpec(texts []string, programs []*expr.Program, failures counter, log *sl
 func (s *Spec) values(all []string, r *expr.Reader, o *event.Object) []string {
 	for i, p := range s.programs {
 		if field := s.fields[i]; field != nil {
-			if value, reading := r.Field(field); reading == expr.Known {
+			if value, reading := r.Field(field); reading == equality.Known {
 				if value != "" {
 					all = append(all, value)
 				}

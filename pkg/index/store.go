@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 )
 
 // Store holds the objects of one watch. It implements the store that the informer writes to. It is safe for concurrent use;

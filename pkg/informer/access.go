@@ -1,12 +1,7 @@
 package informer
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
 	"strings"
 )
 
@@ -79,7 +74,7 @@ func (c *Client) Allowed(ctx context.Context, r Right) (bool, error) {
 		name, sub, _ := strings.Cut(r.Resource, "/")
 		review.Spec.Resource = &resource{r.Namespace, r.Verb, r.Group, name, sub, r.Name}
 	}
-	err := c.post(ctx, "apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review)
+	err := c.api.Post(ctx, "apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review)
 	return review.Status.Allowed, err
 }
 
@@ -95,39 +90,6 @@ func (c *Client) User(ctx context.Context) (string, error) {
 		} `json:"status"`
 	}
 	review.APIVersion, review.Kind = "authentication.k8s.io/v1", "SelfSubjectReview"
-	err := c.post(ctx, "apis/authentication.k8s.io/v1/selfsubjectreviews", &review)
+	err := c.api.Post(ctx, "apis/authentication.k8s.io/v1/selfsubjectreviews", &review)
 	return review.Status.UserInfo.Username, err
-}
-
-// post sends a question and reads the answer over it. Nothing is made of it in the cluster.
-func (c *Client) post(ctx context.Context, path string, question any) error {
-	if c.limit != nil {
-		if err := c.limit.Wait(ctx); err != nil {
-			return err
-		}
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, headerTimeout, errSlow)
-	defer cancel()
-	text, err := json.Marshal(question)
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.JoinPath(path).String(), bytes.NewReader(text))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusCreated && resp.StatusCode != http.StatusOK {
-		return statusError(resp)
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, MaxObject)).Decode(question); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
-	}
-	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // api is an API server with one resource, v1/pods, that keeps the whole history of its objects.
@@ -57,9 +58,7 @@ func newAPI(t *testing.T) *api {
 
 func (a *api) client() *informer.Client {
 	c, err := informer.NewClientFor(&rest.Config{Host: a.server.URL})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	a.t.Cleanup(c.Close)
 	return c
 }

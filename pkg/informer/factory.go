@@ -3,44 +3,40 @@ package informer
 import (
 	"cmp"
 	"context"
-	"iter"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
+	"github.com/deltarouter/deltarouter/internal/backoff"
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
-	"github.com/deltarouter/deltarouter/pkg/timer"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/apply"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
 )
 
-// Store is where a watch keeps its objects. Put and Delete are called under the watch's cut lock, by one goroutine at a time; Get may
-// be called at the same time by others.
-type Store interface {
-	Get(key event.Key) *event.Object // nil: there is none
-	Put(o *event.Object)             // adds or replaces
-	Delete(key event.Key)
-}
+type (
+	// Cache is where a watch keeps its objects. Put and Delete are called under the watch's cut
+	// lock, by one goroutine at a time; Get may be called at the same time by others.
+	Cache = persist.Cache
+	// Changes is what changed in a watch between two calls of Dirty.
+	Changes = persist.Changes
+	// Incarnation is one object of those that have had a name.
+	Incarnation = persist.Incarnation
+	// Restored is what was saved of a watch: the sum of its [Changes].
+	Restored = persist.Restored
+	// Saved is where a watch finds what was saved of its objects and not restored yet.
+	Saved = persist.Saved
+)
 
-// Contents is the other half of a store: everything in it, in any order, as it was when the iteration began.
-type Contents interface {
-	All() iter.Seq[*event.Object]
-}
-
-// Cache is both halves.
-type Cache interface {
-	Store
-	Contents
-}
-
-// Downstream takes the deltas. It must be safe for concurrent use; deltas of one watch come one after the other.
+// Downstream takes the deltas. It must be safe for concurrent use; deltas of one watch come one
+// after the other.
 type Downstream interface {
-	// Admit decides who wants the delta, and waits, no longer than ctx, until all of them have room for it. commit then hands it
-	// to them; it is called under the cut lock and must not block. A nil commit: nobody wants it. An error means that ctx is done.
-	// The delta's Durable is set only when commit is called.
-	Admit(ctx context.Context, d *event.Delta) (commit func(), err error)
+	// Admit decides who wants the delta, and waits, no longer than ctx, until all of them have room
+	// for it. It returns nil if nobody does. An error means that ctx is done.
+	Admit(ctx context.Context, d *event.Delta) (event.Admission, error)
 }
 
 // Config is what a Factory needs.
@@ -51,34 +47,41 @@ type Config struct {
 	Log        *slog.Logger
 	Downstream Downstream
 
-	// Gate is set where there is a checkpoint. It is called with the [Spec.ID] of a watch and with an object whose identity is not
-	// known to be on disk, before the first delta of it that somebody wants is committed. The channel that it returns becomes
-	// [event.Delta.Durable] of this delta and of those that follow it; it is to be closed when the identity is on disk. It is
-	// called under the cut lock, so it must not block and not call a Watch or the Factory. nil: nothing is kept for a checkpoint.
-	Gate func(watchID string, key event.Key, uid string) <-chan struct{}
-	// PageSize makes every list come in pages of that many objects, and no other way. 0: the Reflector decides, which streams
-	// where the API server can and lists else.
+	// Gate is set where there is a checkpoint. It is called with the [Spec.ID] of a watch and with
+	// an object that no cut on disk is known to have, before a delta of it that somebody wants is
+	// committed: with the first state, and with each that differs from the one before. It is called
+	// with an object that a cut has where a delta has transit.State.Enters. The channel that it
+	// returns becomes transit.State.Durable of this delta and of those that follow it; it is to be
+	// closed when that state is on disk. It is called under the cut lock, so it must not block and
+	// not call a Watch or the Factory. nil: nothing is kept for a checkpoint.
+	Gate func(watchID string, o *event.Object) <-chan struct{}
+	// PageSize makes every list come in pages of that many objects, and no other way. 0: the
+	// Reflector decides, which streams where the API server can and lists else.
 	PageSize int64
 	// Backoff is between tries. Defaults to 500ms to 30s.
-	Backoff Backoff
-	// ProbeInterval is within what time the API server is asked again, for each watch, whether it has gone back in time or is another
-	// cluster's. Defaults to a minute.
+	Backoff backoff.Policy
+	// ProbeInterval is within what time the API server is asked again, for each watch, whether it
+	// has gone back in time or is another cluster's, and whether it would still let the watch be
+	// opened. Defaults to half a minute.
 	ProbeInterval time.Duration
-	// Silence is how long a watch over HTTP/1.1 may bring nothing, not even a bookmark, before it is opened anew. API servers send
-	// bookmarks about once a minute, so most of those who end so were in order, which costs three small requests. Over HTTP/2, where
-	// pings notice a dead connection, it is four times that, for what answers pings and passes nothing on. Defaults to 45s.
+	// Silence is how long a watch over HTTP/1.1 may bring nothing, not even a bookmark, before it
+	// is opened anew. API servers send bookmarks about once a minute, so most of those who end so
+	// were in order, which costs three small requests. Over HTTP/2, where pings notice a dead
+	// connection, it is four times that, for what answers pings and passes nothing on. Defaults to
+	// 45s.
 	Silence time.Duration
-	// Clock is what deltas are dated by. What has to do with the API server takes real time. nil: the real one.
+	// Clock is what deltas are dated by. What has to do with the API server takes real time. nil:
+	// the real one.
 	Clock timer.Clock
-	// BookmarkWait is how long a stream of initial events may be silent before it is taken for one that never says where they end.
-	// Defaults to 30s.
+	// BookmarkWait is how long a stream of initial events may be silent before it is taken for one
+	// that never says where they end. Defaults to 30s.
 	BookmarkWait time.Duration
 }
 
 // Factory runs watches and knows how they are.
 type Factory struct {
 	cfg      Config
-	census   *census
+	identity *client.IdentityCache
 	changing sync.Mutex // held by Reconfigure
 
 	mu      sync.RWMutex // guards what follows
@@ -95,49 +98,41 @@ func New(cfg Config) *Factory {
 	cfg.Backoff.Max = cmp.Or(cfg.Backoff.Max, 30*time.Second)
 	cfg.BookmarkWait = cmp.Or(cfg.BookmarkWait, 30*time.Second)
 	cfg.Silence = cmp.Or(cfg.Silence, 45*time.Second)
-	cfg.ProbeInterval = cmp.Or(cfg.ProbeInterval, time.Minute)
+	cfg.ProbeInterval = cmp.Or(cfg.ProbeInterval, 30*time.Second)
 	if cfg.Clock == nil {
 		cfg.Clock = timer.Real()
 	}
-	return &Factory{cfg: cfg, sources: make(map[string]*source), census: newCensus(cfg.Client, cfg.Log)}
+	f := &Factory{cfg: cfg, sources: make(map[string]*source)}
+	if cfg.Client != nil { // one whose watches are fed by hand has none
+		f.identity = client.NewIdentityCache(cfg.Client.api, cfg.Log)
+	}
+	return f
 }
 
-// Watch adds a watch, whose deltas are put through once for each of the sources. A source may have several watches. All watches
-// are added before Run; later there is [Factory.Reconfigure]. Where there is a checkpoint their Specs differ.
+// Watch adds a watch, whose deltas are put through once for each of the sources. A source may have
+// several watches. All watches are added before Run; later there is [Factory.Reconfigure]. Where
+// there is a checkpoint their Specs differ.
 func (f *Factory) Watch(spec Spec, store Cache, sources ...Source) *Watch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w := f.newWatch(spec, store)
-	var all []*source
+	w := f.newWatch(spec, store, 0)
+	var all []*apply.Source
 	for _, config := range sources {
 		s := f.sources[config.Name]
 		if s == nil {
 			s = f.newSource(config)
 			f.sources[config.Name] = s
 		}
-		s.watches = append(s.watches, w)
-		all = append(all, s)
+		s.add(w)
+		all = append(all, s.Source)
 	}
-	w.sources.Store(&all)
+	w.sources.Set(all)
 	f.watches = append(f.watches, w)
 	return w
 }
 
-func (f *Factory) newWatch(spec Spec, store Cache) *Watch {
-	w := &Watch{factory: f, spec: spec, id: spec.ID(), store: store, log: f.cfg.Log, name: nameOf(&spec), order: newTurn()}
-	if gate := f.cfg.Gate; gate != nil {
-		w.ledger = newLedger(func(key event.Key, uid string) <-chan struct{} { return gate(w.id, key, uid) })
-	}
-	w.resource.Store(f.resource(&spec, ""))
-	w.sources.Store(&[]*source{})
-	return w
-}
-
-func (f *Factory) resource(spec *Spec, kind string) *event.Resource {
-	return &event.Resource{GroupVersionResource: spec.Resource, Cluster: f.cfg.Cluster, Kind: kind}
-}
-
-// Resource returns what a watch of that Spec watches, as its objects have it if there is such a watch.
+// Resource returns what a watch of that Spec watches, as its objects have it if there is such a
+// watch.
 func (f *Factory) Resource(spec Spec) *event.Resource {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -146,12 +141,13 @@ func (f *Factory) Resource(spec Spec) *event.Resource {
 			return w.Resource()
 		}
 	}
-	return f.resource(&spec, "")
+	return &event.Resource{GroupVersionResource: spec.Resource, Cluster: f.cfg.Cluster}
 }
 
-// Cut calls read at a moment when the store of the watch of that Spec is what it was at the resourceVersion that is returned (see
-// [Watch.Cut]; while a list is being applied, parts of it are newer). read must be quick: the watch waits. ok is false, and read is not
-// called, if there is no such watch.
+// Cut calls read at a moment when the store of the watch of that Spec is what it was at the
+// resourceVersion that is returned (see [Watch.Cut]; while a list is being applied, parts of it are
+// newer). read must be quick: the watch waits. ok is false, and read is not called, if there is no
+// such watch.
 func (f *Factory) Cut(spec Spec, read func()) (fed string, ok bool) {
 	f.mu.RLock()
 	i := slices.IndexFunc(f.watches, func(w *Watch) bool { return w.spec == spec })
@@ -170,7 +166,7 @@ func (f *Factory) Cut(spec Spec, read func()) (fed string, ok bool) {
 
 // nameOf names a watch in logs.
 func nameOf(spec *Spec) string {
-	name := resourceName(spec.Resource)
+	name := client.ResourceName(spec.Resource)
 	if spec.Namespace != "" {
 		name += " in " + spec.Namespace
 	}
@@ -183,12 +179,8 @@ func nameOf(spec *Spec) string {
 	return name
 }
 
-func resourceName(gvr schema.GroupVersionResource) string {
-	return (&event.Resource{GroupVersionResource: gvr}).String()
-}
-
-// Run runs the watches until ctx is done, and returns once all of them have stopped, which takes no longer than the store and
-// Downstream do.
+// Run runs the watches until ctx is done, and returns once all of them have stopped, which takes no
+// longer than the store and Downstream do.
 func (f *Factory) Run(ctx context.Context) {
 	f.mu.Lock()
 	f.ctx = ctx
@@ -216,14 +208,14 @@ func (f *Factory) start(w *Watch) {
 			w.run(ctx)
 		})
 	}
-	for _, s := range *w.sources.Load() {
-		if s.Resync > 0 && w.resyncs[s] == nil {
+	for _, s := range f.sources {
+		if s.config.Resync > 0 && w.resyncs[s] == nil && slices.Contains(s.watches, w) {
 			ctx, stop := context.WithCancel(f.ctx)
 			if w.resyncs == nil {
 				w.resyncs = make(map[*source]context.CancelFunc)
 			}
 			w.resyncs[s] = stop
-			f.running.Go(func() { w.resync(ctx, s) })
+			f.running.Go(func() { f.resync(ctx, w, s) })
 		}
 	}
 }
@@ -235,7 +227,7 @@ func (f *Factory) age(ctx context.Context) {
 	for {
 		f.mu.RLock()
 		for _, s := range f.sources {
-			s.age()
+			s.Age()
 		}
 		f.mu.RUnlock()
 		select {
@@ -244,4 +236,106 @@ func (f *Factory) age(ctx context.Context) {
 			return
 		}
 	}
+}
+
+func (f *Factory) admit(ctx context.Context, d *event.Delta) (event.Admission, error) {
+	return f.cfg.Downstream.Admit(ctx, d)
+}
+
+// Dirty hands over what changed in each watch, see [Watch.Dirty], all at one moment: it calls also
+// while it holds all of them there, so that what is collected in it (the backlogs of the routes)
+// agrees with what Dirty returns. also must not call a Watch.
+func (f *Factory) Dirty(also func()) []Changes {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return persist.HandOver(statesOf(f.watches), also)
+}
+
+// Saved calls [Watch.Saved] of each watch.
+func (f *Factory) Saved() {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for _, w := range f.watches {
+		w.Saved()
+	}
+}
+
+// AwaitLoaded waits until the watches have restored all that was saved of them, see
+// [Restored.Later], or until ctx is done.
+func (f *Factory) AwaitLoaded(ctx context.Context) error {
+	f.mu.RLock()
+	watches := f.watches
+	f.mu.RUnlock()
+	for _, w := range watches {
+		if !w.state.Loader().Wait(ctx) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func statesOf(watches []*Watch) []*persist.State {
+	states := make([]*persist.State, len(watches))
+	for i, w := range watches {
+		states[i] = w.state
+	}
+	return states
+}
+
+// Status says how a source is.
+type Status = apply.Status
+
+// Statuses returns the status of every source, in the order of their names.
+func (f *Factory) Statuses() []Status {
+	f.mu.RLock()
+	all := make([]Status, 0, len(f.sources))
+	for _, s := range f.sources {
+		all = append(all, s.Status())
+	}
+	f.mu.RUnlock()
+	slices.SortFunc(all, func(a, b Status) int { return cmp.Compare(a.Source, b.Source) })
+	return all
+}
+
+// Status returns the status of the source of that name.
+func (f *Factory) Status(name string) (status Status, ok bool) {
+	s, ok := f.source(name)
+	if !ok {
+		return Status{Source: name, Reason: "there is no such source"}, false
+	}
+	return s.Status(), true
+}
+
+// Synced returns a channel that is closed once the source has had all its objects, and the deltas
+// of its first list were all put through; nil if there is no such source.
+func (f *Factory) Synced(name string) <-chan struct{} {
+	s, ok := f.source(name)
+	if !ok {
+		return nil
+	}
+	return s.Synced()
+}
+
+// source is one source and the watches that it has.
+type source struct {
+	*apply.Source
+
+	config  Source
+	watches []*Watch // not changed once the factory runs
+}
+
+func (f *Factory) source(name string) (*source, bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	s, ok := f.sources[name]
+	return s, ok
+}
+
+func (f *Factory) newSource(config Source) *source {
+	return &source{Source: apply.NewSource(config.Name, f.cfg.Metrics), config: config}
+}
+
+func (s *source) add(w *Watch) {
+	s.watches = append(s.watches, w)
+	s.Add(w.health)
 }

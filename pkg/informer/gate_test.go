@@ -15,7 +15,7 @@ import (
 func (s *sink) gates() (all []string) {
 	for _, d := range s.peek() {
 		text := d.Op.String() + " " + d.Key().Name
-		if d.Durable != nil {
+		if d.Transit().Durable != nil {
 			text += " waits"
 		}
 		all = append(all, text)
@@ -23,7 +23,7 @@ func (s *sink) gates() (all []string) {
 	return all
 }
 
-// The gate is asked for once, when somebody wants an object whose identity is not on disk, and no more once it is.
+// The gate is asked for with each state of an object that somebody wants, as long as the object is not on disk, and no more once it is.
 func TestGate(t *testing.T) {
 	a, d := newAPI(t), newDisk()
 	a.put("default/wanted", "web")
@@ -46,11 +46,17 @@ func TestGate(t *testing.T) {
 	if got := r.sink.gates(); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := d.uids(); !slices.Equal(got, []string{"uid-1", "uid-2", "uid-4"}) {
+	if got := d.uids(); !slices.Equal(got, []string{"uid-1", "uid-1", "uid-2", "uid-4"}) {
 		t.Errorf("asked for %v", got)
 	}
-	if deltas := r.sink.peek(); deltas[0].Durable != deltas[1].Durable || deltas[0].Durable == deltas[2].Durable {
+	deltas := r.sink.peek()
+	if deltas[0].Transit().Durable == deltas[1].Transit().Durable || deltas[0].Transit().Durable == deltas[2].Transit().Durable || deltas[3].Transit().Durable != deltas[4].Transit().Durable {
 		t.Error("gates mixed up")
+	}
+	for i, asked := range d.asked[:2] {
+		if deltas[i].New != asked {
+			t.Errorf("asked for with %s, delivered %v", asked.JSON(), deltas[i])
+		}
 	}
 
 	// Handed over is not saved: who is wanted now has to ask.
@@ -85,10 +91,8 @@ func TestGate(t *testing.T) {
 func TestNoGate(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
-	r := newRig(t, a, options{})
-	r.start()
-	r.synced()
-	if c := r.watch.Dirty(); c.Changed || c.Fed != "101" || len(c.Put) > 0 || r.sink.peek()[0].Durable != nil {
+	r := syncedRig(t, a, options{})
+	if c := r.watch.Dirty(); c.Changed || c.Applied != "101" || len(c.Put) > 0 || r.sink.peek()[0].Transit().Durable != nil {
 		t.Errorf("changes %+v", c)
 	}
 	r.watch.Saved()
@@ -97,7 +101,7 @@ func TestNoGate(t *testing.T) {
 // Of what a former run may have delivered, and did not save, the end is told too.
 func TestIntents(t *testing.T) {
 	intend := func(d *disk, name, uid string) {
-		d.asked = append(d.asked, informer.Incarnation{Key: event.Key{Namespace: "default", Name: name}, UID: uid})
+		d.asked = append(d.asked, event.Identity(nil, event.Key{Namespace: "default", Name: name}, uid))
 	}
 	modes(t, func(t *testing.T, o options) {
 		t.Run("listed", func(t *testing.T) {

@@ -12,9 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/test/logged"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // memory is a store over a map.
@@ -74,7 +78,7 @@ type sink struct {
 
 func newSink() *sink { return &sink{came: make(chan struct{}, 1)} }
 
-func (s *sink) Admit(ctx context.Context, d *event.Delta) (func(), error) {
+func (s *sink) Admit(ctx context.Context, d *event.Delta) (event.Admission, error) {
 	if s.admit != nil {
 		if err := s.admit(ctx, d); err != nil {
 			return nil, err
@@ -83,7 +87,7 @@ func (s *sink) Admit(ctx context.Context, d *event.Delta) (func(), error) {
 	if s.ignore != nil && s.ignore(d) {
 		return nil, nil
 	}
-	return func() {
+	return event.CommitFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.deltas = append(s.deltas, d)
@@ -91,7 +95,7 @@ func (s *sink) Admit(ctx context.Context, d *event.Delta) (func(), error) {
 		case s.came <- struct{}{}:
 		default:
 		}
-	}, nil
+	}), nil
 }
 
 // take returns what came since the last time, as "updated pods default/a@5 (was 4)".
@@ -152,7 +156,7 @@ type rig struct {
 	factory *informer.Factory
 	watch   *informer.Watch
 	metrics *metrics.Metrics
-	log     *logs
+	log     *logged.Buffer
 	stop    func()
 }
 
@@ -166,11 +170,11 @@ type options struct {
 
 func newRig(t *testing.T, a *api, o options) *rig {
 	t.Helper()
-	r := &rig{t: t, api: a, sink: newSink(), store: newMemory(), metrics: metrics.New(), log: &logs{}}
+	r := &rig{t: t, api: a, sink: newSink(), store: newMemory(), metrics: metrics.New(), log: &logged.Buffer{}}
 	cfg := o.config
 	cfg.Client, cfg.Cluster, cfg.Metrics, cfg.Downstream = a.client(), "test", r.metrics, r.sink
 	cfg.Log = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	cfg.Backoff = informer.Backoff{Min: 5 * time.Millisecond, Max: 20 * time.Millisecond}
+	cfg.Backoff.Min, cfg.Backoff.Max = 5*time.Millisecond, 20*time.Millisecond
 	r.factory = informer.New(cfg)
 	if o.spec.Resource.Resource == "" {
 		o.spec.Resource.Version, o.spec.Resource.Resource = "v1", "pods"
@@ -183,6 +187,15 @@ func newRig(t *testing.T, a *api, o options) *rig {
 		sources = append(sources, informer.Source{Name: name, Resync: o.resync})
 	}
 	r.watch = r.factory.Watch(o.spec, r.store, sources...)
+	return r
+}
+
+// syncedRig is newRig, started and synced.
+func syncedRig(t *testing.T, a *api, o options) *rig {
+	t.Helper()
+	r := newRig(t, a, o)
+	r.start()
+	r.synced()
 	return r
 }
 
@@ -221,9 +234,7 @@ func (r *rig) synced() {
 func (r *rig) metric(texts ...string) float64 {
 	r.t.Helper()
 	families, err := r.metrics.Registry().Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			line := family.GetName() + " " + fmt.Sprint(m.GetLabel())
@@ -249,27 +260,11 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// logs is a log to look into.
-type logs struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // peek returns what came since take.
 func (s *sink) peek() []*event.Delta {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.deltas)
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -16,9 +16,10 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // canned answers discovery, and a watch with initial events by 1000 pods and then as many updates as are asked for.
@@ -109,12 +110,12 @@ type counting struct {
 	done chan struct{}
 }
 
-func (c *counting) Admit(context.Context, *event.Delta) (func(), error) {
-	return func() {
+func (c *counting) Admit(context.Context, *event.Delta) (event.Admission, error) {
+	return event.CommitFunc(func() {
 		if c.left.Add(-1) == 0 {
 			close(c.done)
 		}
-	}, nil
+	}), nil
 }
 
 // BenchmarkIngest measures the way from the wire, without the network, through the Reflector into a map: CPU of all goroutines per
@@ -124,21 +125,17 @@ func BenchmarkIngest(b *testing.B) {
 	b.Run("checkpoint", func(b *testing.B) {
 		onDisk := make(chan struct{})
 		close(onDisk)
-		ingest(b, func(string, event.Key, string) <-chan struct{} { return onDisk })
+		ingest(b, func(string, *event.Object) <-chan struct{} { return onDisk })
 	})
 }
 
-func ingest(b *testing.B, gate func(string, event.Key, string) <-chan struct{}) {
+func ingest(b *testing.B, gate func(string, *event.Object) <-chan struct{}) {
 	b.Helper()
-	pod, err := os.ReadFile("testdata/pod.json")
-	if err != nil {
-		b.Fatal(err)
-	}
+	pod, err := os.ReadFile("internal/wire/testdata/pod.json")
+	must.Succeed(b, err)
 	transport := &canned{pod: bytes.TrimSpace(pod), updates: b.N}
 	client, err := informer.NewClientFor(&rest.Config{Host: "http://localhost", Transport: transport})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	down := &counting{done: make(chan struct{})}
 	down.left.Store(int64(cannedPods + b.N))
 	f := informer.New(informer.Config{
@@ -176,8 +173,42 @@ func ingest(b *testing.B, gate func(string, event.Key, string) <-chan struct{}) 
 func cpu(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// An object that is nested deeper than is read does not hide from rules: its identity and labels come, and say why there is no more. The rest
+// of it goes on where it can be read again.
+func TestNestedTooDeep(t *testing.T) {
+	deep := `,"spec":` + strings.Repeat("[", 600) + strings.Repeat("]", 600)
+	for name, config := range map[string]informer.Config{"streamed": {}, "paged": {PageSize: 2}} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t)
+			a.put("default/deep", "web", deep)
+			a.put("default/good", "web")
+			o := options{config: config}
+			o.spec.Drop = "metadata.annotations"
+			r := syncedRig(t, a, o)
+			r.sink.want(t, true, "added pods default/deep initial", "added pods default/good initial")
+			const want = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"deep","namespace":"default","uid":"uid-1","resourceVersion":"101","labels":{"app":"web"},` +
+				`"annotations":{"deltarouter.io/unreadable":"nested deeper than 512 levels"}}}`
+			stored := r.store.Get(event.Key{Namespace: "default", Name: "deep"})
+			if got := string(stored.JSON()); got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+			a.put("default/good", "db", deep)
+			a.put("default/good", "web")
+			r.sink.want(t, false, "updated pods default/good", "updated pods default/good")
+			a.put("default/good", "db", deep)
+			a.delete("default/good")
+			r.sink.want(t, false, "updated pods default/good", "deleted pods default/good stale")
+			if got := r.metric("source_object_errors_total"); got != 4 {
+				t.Errorf("source_object_errors_total = %v, want 4", got)
+			}
+			a.compact()
+			a.dropWatches()
+			a.put("default/last", "web")
+			r.sink.want(t, false, "added pods default/last") // what has not changed does not come again
+		})
+	}
 }

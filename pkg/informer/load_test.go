@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
-	"github.com/deltarouter/deltarouter/pkg/rawjson"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // later is what is restored while the watch goes on already.
@@ -33,7 +34,7 @@ func (l *later) take(r *informer.Restored) {
 	bare := slices.ContainsFunc(l.objects, func(o *event.Object) bool { // identities are never put off
 		return o.Raw().Get("metadata").Get("labels").Kind() == rawjson.Absent
 	})
-	if len(l.objects) > 0 && r.Fed != "" && !bare {
+	if len(l.objects) > 0 && r.Applied != "" && !bare {
 		r.Later = l
 		return
 	}
@@ -87,9 +88,7 @@ func TestWatchesOnWhileLoading(t *testing.T) {
 	resynced := make(chan informer.Resynced, 1)
 	go func() {
 		done, err := r.factory.Resync(t.Context(), "pods", nil)
-		if err != nil {
-			t.Error(err)
-		}
+		must.Report(t, err)
 		resynced <- done
 	}()
 	close(l.hold)
@@ -100,9 +99,7 @@ func TestWatchesOnWhileLoading(t *testing.T) {
 	if got := r.metric("source_objects", "pods"); got != 3 {
 		t.Errorf("source_objects = %v, want 3", got)
 	}
-	if err := r.factory.AwaitLoaded(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, r.factory.AwaitLoaded(t.Context()))
 	a.delete("default/a") // 109
 	eventually(t, "the end of a", func() bool { return slices.Contains(r.sink.versions(), "deleted a 109>") })
 	r.shutdown(d)

@@ -51,8 +51,8 @@ func TestRestartInAnotherCluster(t *testing.T) {
 		r.sink.want(t, true, "added pods default/a", "added pods default/b", "added pods default/d",
 			"deleted pods default/a stale", "deleted pods default/b stale", "deleted pods default/c stale")
 		r.synced()
-		if got := r.metric("relists_total", "moved"); got != 1 {
-			t.Errorf("relists_total = %v, want 1", got)
+		if got := r.metric("source_relists_total", "moved"); got != 1 {
+			t.Errorf("source_relists_total = %v, want 1", got)
 		}
 		r.shutdown(d)
 		if d.cluster != "two" || d.fed != "500" || d.relisting {
@@ -114,9 +114,7 @@ func TestPatrol(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			a := newAPI(t)
 			a.exchange("one", 103, podsOf("one", 101, "a", "b", "c"))
-			r := newRig(t, a, options{config: informer.Config{ProbeInterval: 20 * time.Millisecond}})
-			r.start()
-			r.synced()
+			r := syncedRig(t, a, options{config: informer.Config{ProbeInterval: 20 * time.Millisecond}})
 			r.sink.take()
 			before := a.seen("PROBE")
 			eventually(t, "probes without a reason", func() bool { return a.seen("PROBE") > before+5 })
@@ -130,7 +128,7 @@ func TestPatrol(t *testing.T) {
 			} else {
 				r.sink.want(t, true, "added pods default/d", "deleted pods default/b stale", "deleted pods default/c stale")
 			}
-			eventually(t, "relist counted", func() bool { return r.metric("relists_total", reason) == 1 })
+			eventually(t, "relist counted", func() bool { return r.metric("source_relists_total", reason) == 1 })
 			before = a.seen("PROBE")
 			eventually(t, "probes of what is there now", func() bool { return a.seen("PROBE") > before+5 })
 			if n := a.lists(); n != 2 {
@@ -153,9 +151,7 @@ func TestProbeIsQuorumRead(t *testing.T) {
 		}
 		return false
 	})
-	r := newRig(t, a, options{config: informer.Config{ProbeInterval: 10 * time.Millisecond}})
-	r.start()
-	r.synced()
+	syncedRig(t, a, options{config: informer.Config{ProbeInterval: 10 * time.Millisecond}})
 	a.dropWatches()
 	for range 5 {
 		if got := <-queries; got != "limit=1" {
@@ -209,5 +205,50 @@ func TestIdentityIsShared(t *testing.T) {
 	}
 	if n := a.seen("IDENTITY"); n > watches/2 {
 		t.Errorf("asked %d times for %d watches", n, watches)
+	}
+}
+
+// A watch that is open goes on when the API server begins to refuse requests; the source says so all the same, and when it is over.
+func TestRefusedWhileOpen(t *testing.T) {
+	for reason, code := range map[string]int{"Forbidden": 403, "Unauthorized": 401, "ServiceUnavailable": 503} {
+		t.Run(reason, func(t *testing.T) {
+			a := newAPI(t)
+			a.put("default/a", "web")
+			r := syncedRig(t, a, options{config: informer.Config{ProbeInterval: 20 * time.Millisecond}})
+			r.sink.take()
+			probes := a.seen("PROBE")
+			eventually(t, "two probes", func() bool { return a.seen("PROBE") >= probes+2 }) // so that one is over
+			a.onRequest(func(w http.ResponseWriter, _ *http.Request) bool {
+				fail(w, code, reason, "no "+reason)
+				return true
+			})
+			eventually(t, "the reason is named", func() bool {
+				s, _ := r.factory.Status("pods")
+				return strings.Contains(s.Reason, "the watch is open, but would not be opened again: no "+reason) && s.Synced && s.Refused == (code == 403)
+			})
+			a.put("default/a", "db")
+			r.sink.want(t, false, "updated pods default/a")
+			a.onRequest(nil)
+			eventually(t, "it is over", func() bool { s, _ := r.factory.Status("pods"); return s.Reason == "" })
+		})
+	}
+}
+
+// Who may watch and not list is refused each probe, which does not matter to the watch.
+func TestMayNotProbe(t *testing.T) {
+	a := newAPI(t)
+	var refused atomic.Int32
+	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+		if kindOf(r) != "PROBE" {
+			return false
+		}
+		refused.Add(1)
+		fail(w, http.StatusForbidden, "Forbidden", "no")
+		return true
+	})
+	r := syncedRig(t, a, options{config: informer.Config{ProbeInterval: 10 * time.Millisecond}})
+	eventually(t, "some probes", func() bool { return refused.Load() > 3 })
+	if s, _ := r.factory.Status("pods"); s.Reason != "" {
+		t.Error(s.Reason)
 	}
 }

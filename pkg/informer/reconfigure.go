@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/timer"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/apply"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
 )
 
 // Wanted is a watch that there shall be, and the sources that it has.
@@ -39,14 +41,10 @@ func (f *Factory) Reconfigure(ctx context.Context, wanted []Wanted, swap func(*H
 		return err
 	}
 	f.mu.Lock()
-	for _, w := range old {
-		w.cut.Lock()
-	}
+	letGo := persist.Hold(statesOf(old))
 	removed := f.exchange(wanted)
 	swap(&Held{slices.DeleteFunc(slices.Clone(old), func(w *Watch) bool { return slices.Contains(removed, w) }), f.cfg.Clock})
-	for _, w := range old {
-		w.cut.Unlock()
-	}
+	letGo()
 	for _, w := range removed {
 		if w.stop != nil {
 			w.stop()
@@ -67,18 +65,19 @@ func (f *Factory) Reconfigure(ctx context.Context, wanted []Wanted, swap func(*H
 
 // hold stops the watches between two deltas.
 func hold(ctx context.Context, watches []*Watch) (release func(), err error) {
-	var held []*Watch
+	var held []func()
 	release = func() {
-		for _, w := range held {
-			w.order.give()
+		for _, letGo := range held {
+			letGo()
 		}
 	}
 	for _, w := range watches {
-		if !w.order.take(ctx) {
+		letGo, ok := w.applier.Hold(ctx)
+		if !ok {
 			release()
 			return nil, fmt.Errorf("watch of %s: a delta is being worked on, which waits for the API server: %w", w.name, ctx.Err())
 		}
-		held = append(held, w)
+		held = append(held, letGo)
 	}
 	return release, nil
 }
@@ -97,8 +96,7 @@ func (f *Factory) exchange(wanted []Wanted) (removed []*Watch) {
 			w = f.watches[i]
 			removed = slices.DeleteFunc(slices.Clone(removed), func(r *Watch) bool { return r == w })
 		} else {
-			w = f.newWatch(want.Spec, want.Store)
-			w.epoch = f.epoch
+			w = f.newWatch(want.Spec, want.Store, f.epoch)
 		}
 		watches = append(watches, w)
 		for _, s := range want.Sources {
@@ -124,21 +122,22 @@ func (f *Factory) exchangeSources(configs map[string]Source, attached map[string
 	}
 	for name, config := range configs {
 		s := f.sources[name]
-		if s != nil && s.Source == config && sameWatches(s.watches, attached[name]) {
+		if s != nil && s.config == config && sameWatches(s.watches, attached[name]) {
 			continue
 		}
 		s = f.newSource(config)
-		s.watches = attached[name]
+		for _, w := range attached[name] {
+			s.add(w)
+		}
 		f.sources[name] = s
 		objects, bytes := 0, 0
 		for _, w := range s.watches {
-			for o := range w.store.All() {
+			for o := range w.state.All() {
 				objects, bytes = objects+1, bytes+o.Size()
 			}
 		}
-		s.objects.Set(float64(objects))
-		s.bytes.Set(float64(bytes))
-		s.changed()
+		s.Measure(objects, bytes)
+		s.Refresh()
 	}
 }
 
@@ -155,7 +154,11 @@ func (f *Factory) attach(w *Watch) {
 		}
 	}
 	slices.SortFunc(all, func(a, b *source) int { return strings.Compare(a.Name, b.Name) })
-	w.sources.Store(&all)
+	sources := make([]*apply.Source, len(all))
+	for i, s := range all {
+		sources[i] = s.Source
+	}
+	w.sources.Set(sources)
 	for s, stop := range w.resyncs {
 		if !slices.Contains(all, s) {
 			stop()
@@ -166,36 +169,26 @@ func (f *Factory) attach(w *Watch) {
 
 // Existing makes an Initial delta of every object that the watches have, for each of their sources, and commits what admit returns
 // for it. All of it is in the checkpoint, or nothing is.
-func (h *Held) Existing(admit func(d *event.Delta) (commit func())) {
+func (h *Held) Existing(admit func(d *event.Delta) event.Admission) {
 	seen := h.clock.Now()
 	for _, w := range h.watches {
-		for _, s := range *w.sources.Load() {
-			for o := range w.store.All() {
+		for _, s := range w.sources.All() {
+			for o := range w.state.All() {
 				d := &event.Delta{Source: s.Name, Op: event.Added, New: o, Initial: true, Seen: seen}
-				commit := admit(d)
-				if commit == nil {
-					continue
+				if admission := admit(d); admission != nil {
+					w.state.CommitHeld(d, admission)
 				}
-				if w.ledger != nil {
-					w.ledger.hold(o, []*event.Delta{d})
-				}
-				commit()
 			}
 		}
 	}
 }
 
 // Existing is [Held.Existing] for what was restored. It is called before [Factory.Run].
-func (f *Factory) Existing(admit func(d *event.Delta) (commit func())) {
+func (f *Factory) Existing(admit func(d *event.Delta) event.Admission) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	for _, w := range f.watches {
-		w.cut.Lock()
-	}
+	defer persist.Hold(statesOf(f.watches))()
 	(&Held{f.watches, f.cfg.Clock}).Existing(admit)
-	for _, w := range f.watches {
-		w.cut.Unlock()
-	}
 }
 
 // Specs returns what is watched.

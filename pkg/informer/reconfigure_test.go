@@ -8,6 +8,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestReconfigure: a watch that is wanted still goes on without a request, under its new name; one that is not ends; a new one lists.
@@ -15,9 +16,7 @@ func TestReconfigure(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
 	a.put("other/b", "web")
-	r := newRig(t, a, options{})
-	r.start()
-	r.synced()
+	r := syncedRig(t, a, options{})
 	r.sink.want(t, true, "added pods default/a initial", "added pods other/b initial")
 	requests := a.seen("list") + a.seen("watch")
 
@@ -25,14 +24,12 @@ func TestReconfigure(t *testing.T) {
 	var existing []string
 	err := r.factory.Reconfigure(t.Context(), []informer.Wanted{{Spec: spec, Sources: []informer.Source{{Name: "renamed"}, {Name: "too"}}}},
 		func(h *informer.Held) {
-			h.Existing(func(d *event.Delta) func() {
+			h.Existing(func(d *event.Delta) event.Admission {
 				existing = append(existing, describe(d))
 				return nil
 			})
 		})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	slices.Sort(existing)
 	if want := []string{
 		"added renamed default/a initial", "added renamed other/b initial", "added too default/a initial", "added too other/b initial",
@@ -55,13 +52,11 @@ func TestReconfigure(t *testing.T) {
 	other := spec
 	other.Namespace = "other"
 	wanted := []informer.Wanted{{Spec: other, Store: newMemory(), Sources: []informer.Source{{Name: "pods"}}}}
-	if err := r.factory.Reconfigure(t.Context(), wanted, func(*informer.Held) {}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.factory.Reconfigure(t.Context(), wanted, func(*informer.Held) {}))
 	eventually(t, "the new watch", func() bool { return len(r.sink.peek()) > 0 })
 	r.synced()
-	if d := r.sink.peek()[0]; describe(d) != "added pods other/b initial" || d.Epoch != 2 {
-		t.Errorf("got %s of epoch %d", describe(d), d.Epoch)
+	if d := r.sink.peek()[0]; describe(d) != "added pods other/b initial" || d.Transit().Epoch != 2 {
+		t.Errorf("got %s of epoch %d", describe(d), d.Transit().Epoch)
 	}
 	if specs := r.factory.Specs(); len(specs) != 1 || specs[0] != other {
 		t.Errorf("watched are %+v", specs)
@@ -103,7 +98,5 @@ func TestReconfigureWaits(t *testing.T) {
 		})
 	}()
 	close(leave)
-	if err := <-exchanged; err != nil {
-		t.Error(err)
-	}
+	must.Report(t, <-exchanged)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestRelist: the versions that a restored API server gives out have passed those that were seen, so that nothing tells of the
@@ -35,7 +36,7 @@ func TestRelist(t *testing.T) {
 		}
 		r.sink.want(t, true, "updated pods default/a", "deleted pods default/b stale", "added pods default/b", "added pods default/n",
 			"deleted pods default/c stale")
-		if a.lists() == lists || r.metric("relists_total", "asked") != 1 {
+		if a.lists() == lists || r.metric("source_relists_total", "asked") != 1 {
 			t.Error("there was no list, or it is not counted")
 		}
 		if found, err := r.factory.Relist(t.Context(), "pods"); err != nil || found.Deltas != 0 {
@@ -94,7 +95,7 @@ func TestResyncAsked(t *testing.T) {
 			t.Errorf("resynced %+v, %v", done, err)
 		}
 		for _, d := range r.sink.peek() {
-			ids[event.NewID(d, "r", 0)] = true
+			ids[event.New(d, "r", 0, nil).ID] = true
 		}
 		r.sink.want(t, true, "sync pods default/a", "sync pods other/b")
 	}
@@ -102,11 +103,11 @@ func TestResyncAsked(t *testing.T) {
 		t.Errorf("%d ids of 3 rounds of 2 objects", len(ids))
 	}
 	var got []string
-	done, err := r.factory.Resync(t.Context(), "again", func(_ context.Context, d *event.Delta) (func(), error) {
+	done, err := r.factory.Resync(t.Context(), "again", func(_ context.Context, d *event.Delta) (event.Admission, error) {
 		if d.Key().Name == "b" {
 			return nil, nil
 		}
-		return func() { got = append(got, describe(d)) }, nil
+		return event.CommitFunc(func() { got = append(got, describe(d)) }), nil
 	})
 	if err != nil || done != (informer.Resynced{Objects: 2, Taken: 1}) || !slices.Equal(got, []string{"sync again default/a"}) || len(r.sink.take()) > 0 {
 		t.Errorf("got %q, %+v, %v", got, done, err)
@@ -123,9 +124,7 @@ func TestResyncIsInterrupted(t *testing.T) {
 		want    error
 	}{
 		"a reload": {func(r *rig, _ func()) {
-			if err := r.factory.Reconfigure(r.t.Context(), nil, func(*informer.Held) {}); err != nil {
-				r.t.Error(err)
-			}
+			must.Report(r.t, r.factory.Reconfigure(r.t.Context(), nil, func(*informer.Held) {}))
 		}, informer.ErrSourceChanged},
 		"a stop": {func(r *rig, _ func()) {
 			go r.stop()
@@ -140,9 +139,7 @@ func TestResyncIsInterrupted(t *testing.T) {
 			a := newAPI(t)
 			a.put("default/a", "web")
 			a.put("default/b", "web")
-			r := newRig(t, a, options{})
-			r.start()
-			r.synced()
+			r := syncedRig(t, a, options{})
 			r.sink.take()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -169,8 +166,37 @@ func TestRestoredEpoch(t *testing.T) {
 			}
 			r.start()
 			r.synced()
-			if d := r.sink.peek()[0]; !d.Initial || d.Epoch != want {
-				t.Errorf("%s, epoch %d, want %d", describe(d), d.Epoch, want)
+			if d := r.sink.peek()[0]; !d.Initial || d.Transit().Epoch != want {
+				t.Errorf("%s, epoch %d, want %d", describe(d), d.Transit().Epoch, want)
+			}
+		})
+	}
+}
+
+// TestTransit: a delta knows whether a list found it, and whether its object may have been there before.
+func TestTransit(t *testing.T) {
+	for selector, selective := range map[string]bool{"": false, "app=web": true} {
+		t.Run(selector, func(t *testing.T) {
+			a := newAPI(t)
+			r := syncedRig(t, a, options{spec: informer.Spec{LabelSelector: selector}})
+			a.put("default/watched", "web")
+			eventually(t, "it is reported", func() bool { return len(r.sink.peek()) > 0 })
+			if d := r.sink.peek()[0]; d.Transit().Listed || d.Transit().Selective != selective {
+				t.Errorf("reported by a watch: %+v", *d.Transit())
+			}
+			r.sink.take()
+			a.rewind(200, map[string]pod{"default/listed": {namespace: "default", name: "listed", uid: "uid-9", version: 160, app: "web"}})
+			if _, err := r.factory.Relist(t.Context(), "pods"); err != nil {
+				t.Fatal(err)
+			}
+			found := r.sink.peek()
+			if len(found) != 2 {
+				t.Fatalf("found %d deltas", len(found))
+			}
+			for _, d := range found {
+				if !d.Transit().Listed || d.Transit().Selective != (selective && d.Op == event.Added) {
+					t.Errorf("%s: %+v", describe(d), *d.Transit())
+				}
 			}
 		})
 	}

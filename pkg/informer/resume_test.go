@@ -14,6 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // disk is a checkpoint. It keeps texts, as a file does.
@@ -24,7 +25,7 @@ type disk struct {
 	objects   map[event.Key]string
 
 	mu    sync.Mutex
-	asked []informer.Incarnation // at the gate
+	asked []*event.Object // at the gate
 	gates map[string]chan struct{}
 }
 
@@ -32,16 +33,16 @@ func newDisk() *disk {
 	return &disk{objects: make(map[event.Key]string), gates: make(map[string]chan struct{})}
 }
 
-func (d *disk) gate(_ string, key event.Key, uid string) <-chan struct{} {
+func (d *disk) gate(_ string, o *event.Object) <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.asked = append(d.asked, informer.Incarnation{Key: key, UID: uid})
-	d.gates[uid] = make(chan struct{})
-	return d.gates[uid]
+	d.asked = append(d.asked, o)
+	d.gates[o.UID()] = make(chan struct{})
+	return d.gates[o.UID()]
 }
 
 func (d *disk) write(c informer.Changes) {
-	d.cluster, d.fed, d.relisting = c.Cluster, c.Fed, c.Relisting
+	d.cluster, d.fed, d.relisting = c.Cluster, c.Applied, c.Relisting
 	for _, key := range c.Deleted {
 		delete(d.objects, key)
 	}
@@ -58,14 +59,14 @@ func (d *disk) write(c informer.Changes) {
 func (d *disk) settle(uid string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.asked = slices.DeleteFunc(d.asked, func(i informer.Incarnation) bool { return i.UID == uid })
+	d.asked = slices.DeleteFunc(d.asked, func(o *event.Object) bool { return o.UID() == uid })
 }
 
 func (d *disk) uids() (uids []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, i := range d.asked {
-		uids = append(uids, i.UID)
+	for _, o := range d.asked {
+		uids = append(uids, o.UID())
 	}
 	return uids
 }
@@ -104,20 +105,16 @@ func restart(t *testing.T, a *api, o options, d *disk) *rig {
 // restoredFrom returns what is on the disk.
 func restoredFrom(t *testing.T, r *rig, d *disk) informer.Restored {
 	t.Helper()
-	restored := informer.Restored{Cluster: d.cluster, Fed: d.fed, Relisting: d.relisting, Listed: d.fed != ""}
+	restored := informer.Restored{Cluster: d.cluster, Applied: d.fed, Relisting: d.relisting, Listed: d.fed != ""}
 	add := func(text string) {
 		o, err := event.ParseObject(r.watch.Resource(), text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		restored.Objects = append(restored.Objects, o)
 	}
 	for _, text := range d.objects {
 		add(text)
 	}
-	for _, i := range d.asked {
-		add(fmt.Sprintf(`{"metadata":{"name":%q,"namespace":%q,"uid":%q}}`, i.Key.Name, i.Key.Namespace, i.UID))
-	}
+	restored.Intents = slices.Clone(d.asked)
 	return restored
 }
 
@@ -171,7 +168,7 @@ func TestRestartUnchanged(t *testing.T) {
 		if got := r.metric("source_objects", "pods"); got != 3 {
 			t.Errorf("source_objects = %v, want 3", got)
 		}
-		if c := r.save(d); c.Changed || c.Fed != "103" || c.ID != r.watch.Spec().ID() {
+		if c := r.save(d); c.Changed || c.Applied != "103" || c.ID != r.watch.Spec().ID() {
 			t.Errorf("changes %+v", c)
 		}
 		a.put("default/a", "db")
@@ -251,9 +248,9 @@ func TestRestartExpired(t *testing.T) {
 				t.Error(describe(d))
 			}
 		}
-		eventually(t, "counted", func() bool { return r.metric("relists_total", "expired") == 1 })
+		eventually(t, "counted", func() bool { return r.metric("source_relists_total", "expired") == 1 })
 		r.synced()
-		if c := r.save(d); c.Relisting || c.Fed != "109" || len(c.Put) != 3 || len(c.Deleted) != 1 {
+		if c := r.save(d); c.Relisting || c.Applied != "109" || len(c.Put) != 3 || len(c.Deleted) != 1 {
 			t.Errorf("changes %+v", c)
 		}
 	}
@@ -296,11 +293,11 @@ func TestDirtyInList(t *testing.T) {
 	r.sink.admit = func(context.Context, *event.Delta) error { cuts = append(cuts, r.watch.Dirty()); return nil }
 	r.start()
 	r.synced()
-	if cuts[1].Fed != "" || !cuts[1].Relisting || len(cuts[1].Put) != 1 {
+	if cuts[1].Applied != "" || !cuts[1].Relisting || len(cuts[1].Put) != 1 {
 		t.Errorf("%+v", cuts[1])
 	}
 	all := r.factory.Dirty(func() {})
-	if c := all[0]; len(all) != 1 || c.Fed != "102" || c.Relisting || len(c.Put) != 1 {
+	if c := all[0]; len(all) != 1 || c.Applied != "102" || c.Relisting || len(c.Put) != 1 {
 		t.Errorf("%+v", c)
 	}
 	r.factory.Saved()
@@ -326,9 +323,9 @@ func TestWentBack(t *testing.T) {
 			a.rewind(70, older)
 			r := restart(t, a, o, d)
 			r.sink.want(t, true, want...)
-			eventually(t, "counted", func() bool { return r.metric("relists_total", "rewound") == 1 })
-			if r.synced(); r.watch.Fed() != "70" {
-				t.Errorf("fed %s", r.watch.Fed())
+			eventually(t, "counted", func() bool { return r.metric("source_relists_total", "rewound") == 1 })
+			if r.synced(); r.watch.Applied() != "70" {
+				t.Errorf("fed %s", r.watch.Applied())
 			}
 		})
 		t.Run("while running", func(t *testing.T) {
@@ -338,7 +335,7 @@ func TestWentBack(t *testing.T) {
 			a.rewind(70, older)
 			a.dropWatches()
 			r.sink.want(t, true, want...)
-			eventually(t, "counted", func() bool { return r.metric("relists_total", "rewound") == 1 })
+			eventually(t, "counted", func() bool { return r.metric("source_relists_total", "rewound") == 1 })
 			a.put("default/b", "db")
 			r.sink.want(t, false, "updated pods default/b")
 		})
@@ -422,7 +419,7 @@ func TestRestartWithoutResource(t *testing.T) {
 		a, d := newAPI(t), newDisk()
 		a.setResources(gone)
 		r := restart(t, a, options{}, d)
-		eventually(t, "looked", func() bool { return r.watch.Fed() == "0" })
+		eventually(t, "looked", func() bool { return r.watch.Applied() == "0" })
 		r.shutdown(d)
 		a.setResources("")
 		a.put("default/a", "web")

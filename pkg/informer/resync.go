@@ -3,40 +3,43 @@ package informer
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/apply"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/reflector"
 )
 
 var (
 	// ErrNotRunning is returned for what needs watches at work before [Factory.Run] and after.
 	ErrNotRunning = errors.New("nothing is watched: the router is starting or stopping")
-	// ErrSourceChanged is returned when a [Factory.Reconfigure] has changed a source while something was done with it.
-	ErrSourceChanged = errors.New("a reload has changed the source meanwhile: ask again")
+	// ErrSourceChanged is returned when a [Factory.Reconfigure] has changed a source while
+	// something was done with it.
+	ErrSourceChanged = apply.ErrSourceChanged
 	// ErrNoSource is returned for a name that no source has.
 	ErrNoSource = errors.New("there is no such source")
 )
 
 // Admit is like [Downstream]'s method.
-type Admit func(ctx context.Context, d *event.Delta) (commit func(), err error)
+type Admit = apply.Admit
 
 // Resynced counts what was put through by a [Factory.Resync].
-type Resynced struct {
-	Objects int // that the cache has
-	Taken   int // of them, those that somebody wanted
-}
+type Resynced = apply.Resynced
 
-// Resync puts every object that the cache holds of a source through once more, as Sync, and as one round: see [event.NewID]. The deltas
-// go the way of all others, so none overtakes a change of its object, but for admit in the place of Downstream's; nil: that one.
+// Resync puts every object that the cache holds of a source through once more, as Sync, and as one
+// round: see [event.New]. The deltas go the way of all others, so none overtakes a change of its
+// object, but for admit in the place of Downstream's; nil: that one.
 //
-// It returns when all are put through, or with the error of ctx or of admit, [ErrSourceChanged], [ErrNotRunning] or [ErrNoSource]; what
-// was put through until then stays so. A source that has not synced has in its cache what it has had so far.
+// It returns when all are put through, or with the error of ctx or of admit, [ErrSourceChanged],
+// [ErrNotRunning] or [ErrNoSource]; what was put through until then stays so. A source that has not
+// synced has in its cache what it has had so far.
 func (f *Factory) Resync(ctx context.Context, source string, admit Admit) (done Resynced, err error) {
 	return f.ResyncPaced(ctx, source, admit, nil)
 }
 
-// ResyncPaced is [Factory.Resync], and calls pace after each object, which may wait there: it holds nothing up.
+// ResyncPaced is [Factory.Resync], and calls pace after each object, which may wait there: it holds
+// nothing up.
 func (f *Factory) ResyncPaced(ctx context.Context, source string, admit Admit, pace func(context.Context)) (done Resynced, err error) {
 	if admit == nil {
 		admit = f.cfg.Downstream.Admit
@@ -46,9 +49,10 @@ func (f *Factory) ResyncPaced(ctx context.Context, source string, admit Admit, p
 		if !ok {
 			return ErrNoSource
 		}
-		round := f.cfg.Clock.Now()
+		round := &apply.Round{Source: s.Source, Began: f.cfg.Clock.Now(), Admit: admit, Pace: pace}
+		defer func() { done = round.Done }()
 		for _, w := range s.watches {
-			if err := w.syncAll(ctx, s, round, admit, pace, &done); err != nil {
+			if err := w.applier.SyncAll(ctx, round); err != nil {
 				return err
 			}
 		}
@@ -57,8 +61,9 @@ func (f *Factory) ResyncPaced(ctx context.Context, source string, admit Admit, p
 	return done, err
 }
 
-// ResyncObject is [Factory.Resync] for one object, if the cache of the source has it under this uid; round is the same for all that belong
-// together. It works in a factory that is fed (see [Feed]), too.
+// ResyncObject is [Factory.Resync] for one object, if the cache of the source has it under this
+// uid; round is the same for all that belong together. It works in a factory that is fed (see
+// [Injector]), too.
 func (f *Factory) ResyncObject(ctx context.Context, source string, key event.Key, uid string, round time.Time, admit Admit) error {
 	once := func(ctx context.Context) error {
 		s, ok := f.source(source)
@@ -66,13 +71,13 @@ func (f *Factory) ResyncObject(ctx context.Context, source string, key event.Key
 			return ErrNoSource
 		}
 		for _, w := range s.watches {
-			if !w.awaitLoaded(ctx) {
+			if !w.state.Loader().Wait(ctx) {
 				return ctx.Err()
 			}
-			if o := w.store.Get(key); o == nil || o.UID() != uid {
+			if o := w.state.Get(key); o == nil || o.UID() != uid {
 				continue
 			}
-			if err := w.sync(ctx, s, key, round, admit, &Resynced{}); err != nil {
+			if err := w.applier.Sync(ctx, &apply.Round{Source: s.Source, Began: round, Admit: admit}, key); err != nil {
 				return err
 			}
 		}
@@ -108,9 +113,10 @@ func (f *Factory) during(ctx context.Context, do func(context.Context) error) er
 	return err
 }
 
-// resync puts every cached object through again, for one source, each time its period has passed.
-func (w *Watch) resync(ctx context.Context, s *source) {
-	tick := time.NewTicker(s.Resync)
+// resync puts every cached object of a watch through again, for one source, each time its period
+// has passed.
+func (f *Factory) resync(ctx context.Context, w *Watch, s *source) {
+	tick := time.NewTicker(s.config.Resync)
 	defer tick.Stop()
 	for {
 		select {
@@ -118,64 +124,70 @@ func (w *Watch) resync(ctx context.Context, s *source) {
 		case <-ctx.Done():
 			return
 		}
-		var done Resynced
-		err := w.syncAll(ctx, s, w.factory.cfg.Clock.Now(), w.factory.cfg.Downstream.Admit, nil, &done)
+		round := w.applier.NewRound(s.Source)
+		err := w.applier.SyncAll(ctx, round)
 		switch {
 		case ctx.Err() != nil || errors.Is(err, ErrSourceChanged):
 			return
 		case err != nil:
-			w.log.Error("a resync was not completed", "watch", w.name, "source", s.Name, "objects", done.Objects, "err", err)
+			f.cfg.Log.Error("a resync was not completed", "watch", w.name, "source", s.Name, "objects", round.Done.Objects, "err", err)
 		}
 	}
 }
 
-// syncAll puts through what the cache holds at this moment. The deltas go one at a time in the order of the watch.
-func (w *Watch) syncAll(ctx context.Context, s *source, round time.Time, admit Admit, pace func(context.Context), done *Resynced) error {
-	if !w.awaitLoaded(ctx) {
-		return ctx.Err()
-	}
-	for o := range w.store.All() {
-		if err := w.sync(ctx, s, o.Key(), round, admit, done); err != nil {
-			return err
-		}
-		if pace != nil {
-			pace(ctx)
-		}
-	}
-	return nil
-}
+// relistLook is how often a [Factory.Relist] looks whether what it waits for is of no avail.
+const relistLook = 200 * time.Millisecond
 
-// sync puts one object through as it is by now.
-func (w *Watch) sync(ctx context.Context, s *source, key event.Key, round time.Time, admit Admit, done *Resynced) error {
-	if !w.order.take(ctx) {
-		return ctx.Err()
-	}
-	defer w.order.give()
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if !slices.Contains(*w.sources.Load(), s) {
-		return ErrSourceChanged
-	}
-	o := w.store.Get(key)
-	if o == nil {
+// Relisted counts what a [Factory.Relist] has found.
+type Relisted = reflector.Relisted
+
+// Relist lists what a source watches anew, whatever the cache has, and takes what the API server
+// says for the truth, older states too. What differs is put through, for all sources of the
+// watches. It is the remedy where the versions that a restored etcd gives out have passed those
+// that were seen: see docs/GUARANTEES.md.
+//
+// It returns when that is done. An error that is not one of [Factory.Resync]'s says why the API
+// server cannot be asked now; it is asked as soon as it can be.
+func (f *Factory) Relist(ctx context.Context, source string) (found Relisted, err error) {
+	err = f.during(ctx, func(ctx context.Context) error {
+		s, ok := f.source(source)
+		if !ok {
+			return ErrNoSource
+		}
+		asked := make([]*reflector.Relist, len(s.watches))
+		for i, w := range s.watches {
+			asked[i] = w.relists.Ask()
+		}
+		for i, w := range s.watches {
+			if err := w.awaitRelist(ctx, asked[i]); err != nil {
+				return err
+			}
+			one := asked[i].Found()
+			found.Objects += one.Objects
+			found.Deltas += one.Deltas
+		}
 		return nil
-	}
-	d := &event.Delta{Source: s.Name, Op: event.Sync, New: o, Seen: round}
-	commit, err := admit(ctx, d)
-	if err != nil {
-		return err
-	}
-	done.Objects++
-	if commit != nil {
-		done.Taken++
-		w.cut.Lock()
-		if w.ledger != nil {
-			w.ledger.hold(o, []*event.Delta{d})
+	})
+	return found, err
+}
+
+// awaitRelist waits until the list is complete, the watch has ended, or it is clear that it will
+// take a while.
+func (w *Watch) awaitRelist(ctx context.Context, r *reflector.Relist) error {
+	look := time.NewTicker(relistLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-r.Done():
+			return nil
+		case <-w.stopped:
+			return ErrSourceChanged
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-look.C:
 		}
-		commit()
-		w.cut.Unlock()
+		if _, reason, _ := w.health.State(); reason != "" {
+			return fmt.Errorf("%s is listed as soon as that is possible, now it is not: %s", w.name, reason)
+		}
 	}
-	s.deltas[event.Sync].Inc()
-	return nil
 }

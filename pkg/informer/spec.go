@@ -11,7 +11,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
 // Spec says what a watch watches and what it keeps. Specs are comparable: sources with equal Specs can share a watch.
@@ -49,11 +52,11 @@ func (s Spec) ID() string {
 
 // SpecsOf returns what has to be watched for a configured source: one Spec, or one per namespace.
 func SpecsOf(source *config.Source) ([]Spec, error) {
-	gvr, err := ParseResource(source.Resource)
+	gvr, err := parseResource(source.Resource)
 	if err != nil {
 		return nil, err
 	}
-	drop, err := JoinDrop(source.Drop)
+	drop, err := JoinDrop(source.ExcludeFields)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +78,8 @@ func SpecsOf(source *config.Source) ([]Spec, error) {
 	return specs, nil
 }
 
-// ParseResource reads [group/]version/resource, as in v1/pods or apps/v1/deployments.
-func ParseResource(s string) (schema.GroupVersionResource, error) {
+// parseResource reads [group/]version/resource, as in v1/pods or apps/v1/deployments.
+func parseResource(s string) (schema.GroupVersionResource, error) {
 	parts := strings.Split(s, "/")
 	if len(parts) == 2 {
 		parts = append([]string{""}, parts...)
@@ -97,7 +100,7 @@ func JoinDrop(paths []string) (string, error) {
 			return "", err
 		}
 		if isIdentity(keys) {
-			return "", fmt.Errorf("drop: %s identifies the object and cannot be dropped", path)
+			return "", fmt.Errorf("excludeFields: %s identifies the object and cannot be excluded", path)
 		}
 	}
 	return strings.Join(slices.Compact(slices.Sorted(slices.Values(paths))), "\n"), nil
@@ -121,7 +124,7 @@ func parsePath(path string) (keys []string, err error) {
 			key, rest = rest[:n], rest[n:]
 		}
 		if key == "" || strings.ContainsAny(key, "\n") {
-			return nil, fmt.Errorf(`drop: %q is no path: want keys joined by dots, as in status.conditions or metadata.annotations["a.b/c"]`, path)
+			return nil, fmt.Errorf(`excludeFields: %q is no path: want keys joined by dots, as in status.conditions or metadata.annotations["a.b/c"]`, path)
 		}
 		keys = append(keys, key)
 		if rest == "" {
@@ -140,7 +143,7 @@ func quotedKey(path, rest string) (key, after string, err error) {
 			return rest[2 : 2+end], rest[2+end+2:], nil
 		}
 	}
-	return "", "", fmt.Errorf(`drop: %q: after [ comes a quoted key and ], as in metadata.annotations["a.b/c"]`, path)
+	return "", "", fmt.Errorf(`excludeFields: %q: after [ comes a quoted key and ], as in metadata.annotations["a.b/c"]`, path)
 }
 
 func isIdentity(keys []string) bool {
@@ -151,14 +154,37 @@ func isIdentity(keys []string) bool {
 	return false
 }
 
+// format returns what is kept of the objects.
+func (s *Spec) format() *wire.Format {
+	format := &wire.Format{MetadataOnly: s.metadataOnly(), Drop: s.dropped()}
+	if s.redacted() {
+		format.Annotations = SecretAnnotations()
+	}
+	return format
+}
+
+// identityFormat returns what is read of the objects where only their identity counts.
+func (s *Spec) identityFormat() *wire.Format {
+	return (&Spec{Resource: s.Resource, Cache: config.CacheMetadata}).format()
+}
+
+// Keep makes an object of its JSON text as a watch of this Spec would keep it: without what it drops.
+// The error never quotes the text.
+func Keep(spec Spec, cluster, text string) (*event.Object, error) {
+	if err := rawjson.Check(text); err != nil {
+		return nil, err
+	}
+	resource := &event.Resource{GroupVersionResource: spec.Resource, Cluster: cluster, Kind: rawjson.Trim(text).Get("kind").Str()}
+	return wire.NewDecoder(spec.format(), resource).Keep(text)
+}
+
 // dropped returns the keys of each path that the Spec does not keep.
 func (s *Spec) dropped() (paths [][]string) {
 	if !s.ManagedFields {
 		paths = append(paths, []string{"metadata", "managedFields"})
 	}
-	if s.Resource.Group == "" && s.Resource.Resource == "secrets" && !s.Secrets {
-		paths = append(paths, []string{"data"}, []string{"stringData"},
-			[]string{"metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"}) // holds the data too
+	if s.redacted() {
+		paths = append(paths, []string{"data"}, []string{"stringData"})
 	}
 	for path := range strings.SplitSeq(s.Drop, "\n") {
 		if keys, err := parsePath(path); err == nil && !isIdentity(keys) {
@@ -166,6 +192,29 @@ func (s *Spec) dropped() (paths [][]string) {
 		}
 	}
 	return paths
+}
+
+// redacted reports whether nothing that is in confidence may be kept: of the annotations of such an object only those that are known not
+// to hold its data, see SecretAnnotations.
+func (s *Spec) redacted() bool {
+	return s.Resource.Group == "" && s.Resource.Resource == "secrets" && !s.Secrets
+}
+
+// SecretAnnotations returns the annotations of a Secret that are known to say where it is from and what it is for, and not what is in it.
+// Tools keep whole copies of what they apply in annotations of their own (kubectl, kapp, Rancher, Banzai Cloud's operators, and others to
+// come), and some keep hashes, by which short values can be guessed. So all others are taken for confidential.
+func SecretAnnotations() []string {
+	return []string{
+		wire.Unreadable,
+		"kubernetes.io/service-account.name", "kubernetes.io/service-account.uid",
+		"meta.helm.sh/release-name", "meta.helm.sh/release-namespace", "helm.sh/resource-policy", "helm.sh/hook",
+		"argocd.argoproj.io/tracking-id", "argocd.argoproj.io/sync-wave",
+		"kustomize.toolkit.fluxcd.io/prune", "kustomize.toolkit.fluxcd.io/reconcile",
+		"cert-manager.io/alt-names", "cert-manager.io/certificate-name", "cert-manager.io/common-name", "cert-manager.io/ip-sans",
+		"cert-manager.io/issuer-group", "cert-manager.io/issuer-kind", "cert-manager.io/issuer-name", "cert-manager.io/uri-sans",
+		"sealedsecrets.bitnami.com/cluster-wide", "sealedsecrets.bitnami.com/managed", "sealedsecrets.bitnami.com/namespace-wide",
+		"reflector.v1.k8s.emberstack.com/reflects", "replicator.v1.mittwald.de/replicated-from-version",
+	}
 }
 
 // metadataOnly reports whether only the metadata of objects shall go over the wire.

@@ -2,208 +2,125 @@ package informer
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"sync"
-	"sync/atomic"
-	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/apply"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/reflector"
 )
 
-// absentPoll is the longest time between two looks for a resource that does not exist yet.
-const absentPoll = 5 * time.Second
-
-// confirmations is how often in a row discovery has to say that a resource is gone before its objects are deleted: an API server
-// that is starting may not know all of its resources yet.
-const confirmations = 3
-
-// Watch is one watch: a Reflector, what it feeds, and how far that got.
+// Watch is one watch: what it has seen, how it hears of changes, and how it applies them.
 type Watch struct {
-	factory *Factory
-	spec    Spec
-	id      string // of spec
-	name    string // in logs
-	store   Cache
-	sources atomic.Pointer[[]*source]
-	epoch   int // of the factory, when the watch was added; -1: in a former run
-	log     *slog.Logger
+	spec Spec
+	name string // in logs
 
-	resource   atomic.Pointer[event.Resource]
-	namespaced atomic.Bool
-	heardAt    atomic.Int64 // nanoseconds since 1970; 0: never
-	is         state
-	// noInitialEvents: the API server cannot stream them. unnamed: since the last list, something came of which not even the
-	// name could be read.
-	noInitialEvents, unnamed atomic.Bool
-	// listed: there was a complete list. absent: the resource was confirmed not to exist before. For run and what it calls.
-	listed, absent bool
-	// resumable: the first list need not be asked for, the store has what was saved. resumed: the Reflector is about to replace
-	// the store by an empty list that stands for it. latest: the next list is the truth, also where it is older than the store.
-	resumable, resumed, latest atomic.Bool
-	// bare: some of the objects in the store were restored as identities only, and the next list fills them in. Until then, and
-	// for reading, as listed.
-	bare    bool
-	loading *loading // nil: the store has all that was saved
-	applied int      // changes, ever
-	relists relists
+	target  *reflector.Target
+	state   *persist.State
+	health  *reflector.Health
+	plan    *reflector.Plan
+	relists *reflector.Relists
+	applier *apply.Applier
+	sources *apply.Sources
+	run     func(ctx context.Context) // watches until ctx is done
+
 	// For the factory, under its lock. stop is nil before the watch runs.
 	stop    context.CancelFunc
 	stopped chan struct{}
 	resyncs map[*source]context.CancelFunc
-	// stream is the watch that is open; nil: none. suspect is what was found out about it that makes it useless.
-	stream  atomic.Pointer[reader]
-	suspect atomic.Pointer[error]
-	// running is held for reading by everything that may still run when the Reflector has returned.
-	running sync.RWMutex
+}
 
-	// order is held while a delta is admitted and applied: one at a time, the Reflector's and those of a resync.
-	order   turn
-	commits []func()
-	wanted  []*event.Delta // what commits are about
+func (f *Factory) newWatch(spec Spec, store Cache, epoch int) *Watch {
+	w := &Watch{
+		spec: spec, name: nameOf(&spec),
+		target: &reflector.Target{
+			GVR: spec.Resource, Cluster: f.cfg.Cluster, Namespace: spec.Namespace,
+			LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector,
+			Format: spec.format(), Metadata: spec.identityFormat(),
+		},
+		plan: &reflector.Plan{}, relists: &reflector.Relists{}, sources: &apply.Sources{},
+	}
+	w.target.SetKind("")
+	w.sources.Set(nil)
+	w.health = reflector.NewHealth(w.name, f.cfg.Log)
+	w.state = persist.New(w.persisted(f, store))
+	reflected := &reflector.Config{
+		Name: w.name, Log: f.cfg.Log, Client: f.cfg.Client.server(), Identity: f.identity,
+		Target: w.target, State: w.state, Health: w.health, Plan: w.plan, Relists: w.relists,
+		PageSize: f.cfg.PageSize, Backoff: f.cfg.Backoff, ProbeInterval: f.cfg.ProbeInterval, Silence: f.cfg.Silence,
+		BookmarkWait: f.cfg.BookmarkWait,
+	}
+	inquiry := reflector.NewInquiry(reflected)
+	w.applier = apply.New(apply.Config{
+		Watch: w.name, Log: f.cfg.Log, Clock: f.cfg.Clock, Admit: f.admit,
+		IdentityOnly: spec.identityOnly(), Selective: spec.Selective(),
+		State: w.state, Sources: w.sources, Health: w.health, Plan: w.plan, Relists: w.relists, Inquiry: inquiry,
+	}, epoch)
+	reflected.Sink = w.applier
+	w.run = reflector.New(reflected, inquiry).Run
+	return w
+}
 
-	// cut guards the store against the rest: what the routes owe, fed, and what is kept for the checkpoint.
-	cut       sync.Mutex
-	cluster   string  // that the objects and intents are of; empty: not known
-	listing   string  // the cluster that is being listed
-	fed       string  // the resourceVersion that the store and the routes have seen everything up to; see also neverThere
-	relisting bool    // some of a list was applied and some not
-	ledger    *ledger // nil: there is no checkpoint
-	// intents are incarnations that a former run may have delivered deltas of, by uid. Only the watch's own goroutine changes them.
-	intents map[string]intent
-	told    string // where the API server was when the watch was resumed; empty: it was not
+// persisted returns the configuration of the watch's state.
+func (w *Watch) persisted(f *Factory, store Cache) persist.Config {
+	id := w.spec.ID()
+	cfg := persist.Config{
+		ID: id, Store: store, IdentityOnly: w.spec.identityOnly(), Measure: w.sources.Measure, Learn: w.target.LearnKind,
+		// The state file was whole when it was opened, and is not any more.
+		Unreadable: func(err error) {
+			f.cfg.Log.Error("saved objects cannot be read; the resource is listed", "watch", w.name, "err", err)
+			w.relists.Ask()
+		},
+	}
+	if gate := f.cfg.Gate; gate != nil {
+		cfg.Gate = func(o *event.Object) <-chan struct{} { return gate(id, o) }
+	}
+	return cfg
 }
 
 // Spec returns what is watched.
 func (w *Watch) Spec() Spec { return w.spec }
 
-// Fed returns the resourceVersion up to which everything was applied; empty before the first list, and 0 if the resource was found
-// not to exist before it.
-func (w *Watch) Fed() string {
-	w.cut.Lock()
-	defer w.cut.Unlock()
-	return w.fed
+// Resource returns what is watched, as all objects of the watch have it. Its Kind may be empty until
+// discovery has answered.
+func (w *Watch) Resource() *event.Resource { return w.target.Resource() }
+
+// Applied returns the resourceVersion up to which everything was applied; empty before the first list, and
+// 0 if the resource was found not to exist before it.
+func (w *Watch) Applied() string { return w.state.Position.Applied() }
+
+// Cut calls f at a moment when the store, what was committed downstream and fed agree with each other,
+// and holds the watch there while f runs. relisting: some of a list is applied and some is not, so fed
+// alone does not say how to go on.
+func (w *Watch) Cut(f func(fed string, relisting bool)) { w.state.Cut(f) }
+
+// Restore makes the watch go on from what was saved, be it nothing but that there was such a watch. It is
+// called before [Factory.Run], once. Nothing that is restored becomes a delta. The watch then resumes at
+// Applied and lists nothing, and what happened meanwhile becomes deltas as if it happened now.
+//
+// Where that cannot be (the list at hand was not complete, the API server no longer knows what happened,
+// has gone back in time, or is another cluster's) it lists, and the difference becomes deltas; what is
+// gone is Deleted and Stale, intents too.
+func (w *Watch) Restore(r Restored) {
+	w.state.Restore(&r)
+	w.applier.Restore(r.Listed || r.Applied != "")
+	w.plan.Restore(w.state.CanResume())
 }
 
-// Cut calls f at a moment when the store, what was committed downstream and fed agree with each other, and holds the watch there
-// while f runs. relisting: some of a list is applied and some is not, so fed alone does not say how to go on.
-func (w *Watch) Cut(f func(fed string, relisting bool)) {
-	w.cut.Lock()
-	defer w.cut.Unlock()
-	f(w.fed, w.relisting)
-}
+// RestoreObject is Restore for one state, and comes before it. It may be called from several goroutines
+// at the same time, which is how many objects are restored fast.
+func (w *Watch) RestoreObject(o *event.Object) { w.state.RestoreObject(o) }
 
-// run watches until ctx is done.
-func (w *Watch) run(ctx context.Context) {
-	defer w.load(ctx).Wait()
-	pause := pause{Backoff: w.factory.cfg.Backoff}
-	for w.resolve(ctx) {
-		began := time.Now()
-		w.reflect(ctx)
-		if time.Since(began) > time.Minute {
-			pause.next = 0
-		}
-		if !w.relistAsked() && pause.wait(ctx, 0) != nil {
-			return
-		}
-	}
-}
+// Dirty hands over what changed since the last call, for good: who cannot write it keeps it, and writes
+// it before or together with what the next call returns. Without a Gate nothing is kept, and nothing has
+// changed.
+func (w *Watch) Dirty() Changes { return persist.HandOver([]*persist.State{w.state}, func() {})[0] }
 
-// resolve waits until discovery knows the resource. It returns false when ctx is done.
-func (w *Watch) resolve(ctx context.Context) bool {
-	backoff := w.factory.cfg.Backoff
-	pause, gone := pause{Backoff: backoff}, 0
-	for ctx.Err() == nil {
-		found, err := w.factory.cfg.Client.discover(ctx, w.spec.Resource)
-		if err == nil && w.spec.Namespace != "" && !found.namespaced {
-			err = errors.New("the resource has no namespaces: leave namespaces out")
-		}
-		if err == nil {
-			w.reached()
-			w.resource.Store(w.factory.resource(&w.spec, found.kind))
-			w.namespaced.Store(found.namespaced)
-			return true
-		}
-		if ctx.Err() != nil {
-			return false
-		}
-		pause.Max = backoff.Max
-		if errors.Is(err, errAbsent) {
-			pause.Max = min(backoff.Max, absentPoll)
-			if gone++; gone >= confirmations || w.knowsNothing() {
-				w.vanish(ctx)
-			}
-		} else {
-			gone = 0
-		}
-		w.failing(fmt.Errorf("resource %s: %w", resourceName(w.spec.Resource), err))
-		if pause.wait(ctx, retryAfter(err)) != nil {
-			return false
-		}
-	}
-	return false
-}
+// Saved says that everything that Dirty has handed over so far is on disk. Call it after every write that
+// succeeded, before the next Dirty.
+func (w *Watch) Saved() { w.state.Saved() }
 
-// knowsNothing reports whether there never was a list, not even the beginning of one.
-func (w *Watch) knowsNothing() bool {
-	for range w.store.All() {
-		return false
-	}
-	return w.Fed() == "" && len(w.intents) == 0
-}
-
-// reflect runs a Reflector until ctx is done, the API server no longer knows the resource, or a list is asked for.
-func (w *Watch) reflect(ctx context.Context) {
-	ctx, gone := context.WithCancel(ctx)
-	defer gone()
-	w.beginRelists(gone)
-	logger := klogTo(w.log)
-	r := cache.NewReflectorWithOptions(&listerWatcher{w, gone}, nil, &reflectorStore{w, ctx}, cache.ReflectorOptions{
-		Name: w.name, TypeDescription: resourceName(w.spec.Resource), Logger: &logger, Clock: stopClock{ctx: ctx},
-		Backoff: &wait.Backoff{
-			Duration: w.factory.cfg.Backoff.Min, Cap: w.factory.cfg.Backoff.Max, Steps: 40, Factor: 2, Jitter: 0.5,
-		},
-	})
-	r.WatchListPageSize = w.factory.cfg.PageSize
-	var patrol sync.WaitGroup
-	patrol.Go(func() { w.patrol(ctx) })
-	r.RunWithContext(klog.NewContext(ctx, logger))
-	gone()
-	patrol.Wait()
-	w.running.Lock() // until requests that the Reflector did not wait for have ended
-	defer w.running.Unlock()
-}
-
-// leftOutOfList reports an item that could not be read, and returns what stands for it in the list.
-func (w *Watch) leftOutOfList(e *objectError) runtime.Object {
-	w.leftOut(e)
-	o := e.placeholder(w.resource.Load())
-	if o == nil {
-		w.unnamed.Store(true)
-	}
-	return o
-}
-
-// known returns the object that the store has, if o is the same, so that a relist does not hold everything twice.
-func (w *Watch) known(o *event.Object) *event.Object {
-	if old := w.store.Get(o.Key()); old != nil && o.ResourceVersion() != "" && event.Same(old, o) && !w.differs(old, o) {
-		return old
-	}
-	return o
-}
-
-// differs reports whether two objects of one uid and resourceVersion are not the same all the same: a restored backup gives versions
-// out for the second time, and of some objects (bare) only the identity was saved. Where only identities are kept nobody can tell.
-func (w *Watch) differs(old, o *event.Object) bool {
-	return !w.spec.identityOnly() && old.Raw() != o.Raw()
-}
-
-// statusOf makes an error of the object of an ERROR event.
-func statusOf(o runtime.Object) error { return apierrors.FromObject(o) }
+// QuietKlog sends what client-go logs to log, without the objects that it likes to add: of the values
+// only texts, numbers, times and errors are kept, of all others the type. client-go's logging is global;
+// restore gives it back.
+func QuietKlog(log *slog.Logger) (restore func()) { return reflector.QuietKlog(log) }

@@ -21,9 +21,7 @@ func TestLifeOfObjects(t *testing.T) {
 			for _, key := range []string{"default/a", "default/b", "other/a", "other/b", "other/c"} {
 				a.put(key, "web")
 			}
-			r := newRig(t, a, options{config: config})
-			r.start()
-			r.synced()
+			r := syncedRig(t, a, options{config: config})
 			r.sink.want(t, true,
 				"added pods default/a initial", "added pods default/b initial", "added pods other/a initial",
 				"added pods other/b initial", "added pods other/c initial")
@@ -44,14 +42,14 @@ func TestLifeOfObjects(t *testing.T) {
 			if got := r.metric("source_objects", "pods"); got != 5 {
 				t.Errorf("source_objects = %v, want 5", got)
 			}
-			if got := r.metric("deltas_total", "updated"); got != 2 {
-				t.Errorf("deltas_total{op=updated} = %v, want 2", got)
+			if got := r.metric("source_deltas_total", "updated"); got != 2 {
+				t.Errorf("source_deltas_total{op=updated} = %v, want 2", got)
 			}
 			text := string(r.store.Get(event.Key{Namespace: "default", Name: "a"}).JSON())
 			if strings.Contains(text, "managedFields") || !strings.Contains(text, `"kind":"Pod"`) || !strings.Contains(text, `"apiVersion":"v1"`) {
 				t.Errorf("cached text %s", text)
 			}
-			if got := r.watch.Fed(); got != "111" {
+			if got := r.watch.Applied(); got != "111" {
 				t.Errorf("fed = %s, want 111", got)
 			}
 		})
@@ -66,9 +64,7 @@ func TestGap(t *testing.T) {
 			for _, name := range []string{"same", "changed", "recreated", "gone"} {
 				a.put("default/"+name, "web")
 			}
-			r := newRig(t, a, options{config: config})
-			r.start()
-			r.synced()
+			r := syncedRig(t, a, options{config: config})
 			r.sink.take()
 			defer func() {
 				if t.Failed() {
@@ -95,7 +91,7 @@ func TestGap(t *testing.T) {
 			close(down)
 			r.sink.want(t, true, "updated pods default/changed", "deleted pods default/recreated stale", "added pods default/recreated",
 				"deleted pods default/gone stale", "added pods default/new")
-			eventually(t, "relist counted", func() bool { return r.metric("relists_total", "expired") == 1 })
+			eventually(t, "relist counted", func() bool { return r.metric("source_relists_total", "expired") == 1 })
 			a.put("default/same", "db")
 			r.sink.want(t, false, "updated pods default/same")
 		})
@@ -107,9 +103,7 @@ func TestSelector(t *testing.T) {
 	for i := range 40 {
 		a.put(fmt.Sprintf("default/p%02d", i), "web")
 	}
-	r := newRig(t, a, options{spec: informer.Spec{LabelSelector: "app=web"}})
-	r.start()
-	r.synced()
+	r := syncedRig(t, a, options{spec: informer.Spec{LabelSelector: "app=web"}})
 	r.sink.take()
 	a.put("default/p00", "db")
 	a.delete("default/p01")
@@ -155,9 +149,7 @@ func TestSelector(t *testing.T) {
 func TestCacheIdentity(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web", `,"spec":{"x":1}`)
-	r := newRig(t, a, options{spec: informer.Spec{Cache: config.CacheIdentity}})
-	r.start()
-	r.synced()
+	r := syncedRig(t, a, options{spec: informer.Spec{Cache: config.CacheIdentity}})
 	a.put("default/a", "web", `,"spec":{"x":2}`)
 	eventually(t, "two deltas", func() bool { return len(r.sink.peek()) == 2 })
 	d := r.sink.peek()[1]
@@ -203,9 +195,7 @@ func TestCacheMetadata(t *testing.T) {
 func TestSharedWatch(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
-	r := newRig(t, a, options{names: []string{"pods", "again"}})
-	r.start()
-	r.synced()
+	r := syncedRig(t, a, options{names: []string{"pods", "again"}})
 	r.sink.want(t, false, "added pods default/a initial", "added again default/a initial")
 	if a.seen("WATCHLIST") != 1 {
 		t.Error("not shared")
@@ -277,7 +267,7 @@ func TestStopWhileBlocked(t *testing.T) {
 	r.start()
 	<-waiting
 	r.stop()
-	if r.watch.Fed() != "" || r.store.Get(event.Key{Namespace: "default", Name: "a"}) != nil {
+	if r.watch.Applied() != "" || r.store.Get(event.Key{Namespace: "default", Name: "a"}) != nil {
 		t.Error("something was applied that was not admitted")
 	}
 }

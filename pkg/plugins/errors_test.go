@@ -1,10 +1,13 @@
 package plugins_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 
@@ -13,26 +16,30 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// TestErrors: an error has the class and the time of its outermost mark, and keeps its cause.
 func TestErrors(t *testing.T) {
 	cause := errors.New("cause")
 	for _, c := range []struct {
-		name     string
-		err      error
-		rejected bool
-		after    time.Duration
+		name  string
+		err   error
+		class plugins.Class
+		after time.Duration
 	}{
-		{"plain", cause, false, 0},
-		{"rejected", plugins.Reject(cause), true, 0},
-		{"rejected, wrapped", fmt.Errorf("sink: %w", plugins.Reject(cause)), true, 0},
-		{"later", plugins.RetryLater(cause, time.Minute), false, time.Minute},
-		{"later, wrapped", fmt.Errorf("sink: %w", plugins.RetryLater(cause, time.Minute)), false, time.Minute},
-		{"postponed, wrapped", fmt.Errorf("sink: %w", plugins.Postpone(cause, time.Minute)), false, time.Minute},
-		{"pause", plugins.Pause(cause), false, 0},
-		{"both", plugins.Reject(plugins.RetryLater(cause, time.Second)), true, time.Second},
+		{"unmarked", cause, plugins.Failed, 0},
+		{"later", plugins.RetryLater(cause, time.Minute), plugins.Failed, time.Minute},
+		{"later, wrapped", fmt.Errorf("sink: %w", plugins.RetryLater(cause, time.Minute)), plugins.Failed, time.Minute},
+		{"postponed", plugins.Postpone(cause, time.Minute), plugins.Postponed, time.Minute},
+		{"postponed, wrapped", fmt.Errorf("sink: %w", plugins.Postpone(cause, 0)), plugins.Postponed, 0},
+		{"rejected", plugins.Reject(cause), plugins.Rejected, 0},
+		{"rejected, wrapped", fmt.Errorf("sink: %w", plugins.Reject(cause)), plugins.Rejected, 0},
+		{"paused", plugins.Pause(cause), plugins.Paused, 0},
+		{"paused, wrapped", fmt.Errorf("sink: %w", plugins.Pause(cause)), plugins.Paused, 0},
+		{"rejected after all", plugins.Reject(plugins.RetryLater(cause, time.Second)), plugins.Rejected, 0},
+		{"postponed after all", plugins.Postpone(fmt.Errorf("sink: %w", plugins.Reject(cause)), time.Second), plugins.Postponed, time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := plugins.IsRejected(c.err); got != c.rejected {
-				t.Errorf("rejected: %v", got)
+			if got := plugins.ClassOf(c.err); got != c.class {
+				t.Errorf("class %d, want %d", got, c.class)
 			}
 			if got := plugins.RetryAfter(c.err); got != c.after {
 				t.Errorf("retry after %v", got)
@@ -42,12 +49,8 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
-	pause, postponed := fmt.Errorf("sink: %w", plugins.Pause(cause)), fmt.Errorf("sink: %w", plugins.Postpone(cause, 0))
-	if !plugins.IsPause(pause) || plugins.IsPause(postponed) || plugins.IsPostponed(pause) || !plugins.IsPostponed(postponed) {
-		t.Error("a pause is taken for what is postponed, or the other way round")
-	}
-	if plugins.IsRejected(nil) || plugins.RetryAfter(nil) != 0 {
-		t.Error("no error is neither")
+	if plugins.ClassOf(nil) != plugins.Failed || plugins.RetryAfter(nil) != 0 {
+		t.Error("nil has a mark")
 	}
 }
 
@@ -58,5 +61,36 @@ func TestVerdictNames(t *testing.T) {
 		if got := verdict.String(); got != want {
 			t.Errorf("verdict %d is %q, want %q", verdict, got, want)
 		}
+	}
+}
+
+// TestBound: whatever a stranger wrote, the text of an error is short, on one line and harmless, and its marks stay.
+func TestBound(t *testing.T) {
+	long := strings.Repeat("\x01é\u202e\x1b[31m\n", 1<<20)
+	marks := map[string]func(error) error{
+		"plain":     func(err error) error { return err },
+		"rejected":  plugins.Reject,
+		"later":     func(err error) error { return plugins.RetryLater(err, time.Minute) },
+		"pause":     plugins.Pause,
+		"postponed": func(err error) error { return plugins.Postpone(err, time.Second) },
+		"twice":     func(err error) error { return plugins.Postpone(plugins.Reject(err), time.Second) },
+		"said":      func(err error) error { return plugins.Reject(plugins.Explain(err, "why")) },
+		"over":      func(err error) error { return fmt.Errorf("%w: %w", err, context.Canceled) },
+	}
+	for name, mark := range marks {
+		for _, text := range []string{"short", "two\nlines", long} {
+			was := mark(errors.New(text))
+			err := plugins.Bound(was)
+			if got := err.Error(); len(got) > 1<<10 || !utf8.ValidString(got) || strings.ContainsAny(got, "\x01\x1b\n\u202e") {
+				t.Errorf("%s: %d bytes: %.100q", name, len(got), got)
+			}
+			if plugins.ClassOf(err) != plugins.ClassOf(was) || plugins.RetryAfter(err) != plugins.RetryAfter(was) || plugins.Said(err) != plugins.Said(was) ||
+				errors.Is(err, context.Canceled) != errors.Is(was, context.Canceled) {
+				t.Errorf("%s: a mark is lost", name)
+			}
+		}
+	}
+	if plugins.Bound(nil) != nil {
+		t.Error("nil is no error")
 	}
 }

@@ -92,7 +92,7 @@ static inline void dr__end(dr_out *out) {
 	dr__put32(out->bytes.p + out->from, out->bytes.n - out->from - 4);
 }
 
-// dr_event begins an event; what is then written is its data: one JSON value. Without a type (NULL) it is deltarouter.<op>, without a
+// dr_event begins an event; what is then written is its data: one JSON value. Without a type (NULL) it is io.deltarouter.<op>, without a
 // subject namespace/name.
 static inline dr_buf *dr_event(dr_out *out, const char *type, const char *subject) {
 	dr_buf *b = &out->bytes;

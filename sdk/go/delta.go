@@ -107,7 +107,7 @@ type RouteEvent struct {
 
 // Event is one event to deliver.
 type Event struct {
-	// Type is the CloudEvents type; empty: deltarouter.<op>.
+	// Type is the CloudEvents type; empty: io.deltarouter.<op>.
 	Type string
 	// Subject is the CloudEvents subject; empty: namespace/name of the delta's object.
 	Subject string

@@ -192,8 +192,8 @@ func TestLog(t *testing.T) {
 	log.Debug("one")
 	log.With("a", 1).WithGroup("g").Info("two", "b", "c d", slog.Group("h", "m", true))
 	log.Warn("three", "n", 3)
-	log.Error("four", "error", errors.New("x"))
-	want := "0 one\n1 two a=1 g.b=\"c d\" g.h.m=true\n2 three n=3\n3 four error=x\n"
+	log.Error("four", "err", errors.New("x"))
+	want := "0 one\n1 two a=1 g.b=\"c d\" g.h.m=true\n2 three n=3\n3 four err=x\n"
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
 	}

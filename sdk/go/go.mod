@@ -1,3 +1,5 @@
 module github.com/deltarouter/deltarouter/sdk/go
 
 go 1.26.0
+
+toolchain go1.26.8

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // root is the repository as seen from this folder.
@@ -49,9 +51,7 @@ func TestRepository(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if files < 5 {
 		t.Errorf("only %d Go files found: this test looks at the wrong folder", files)
 	}
@@ -67,26 +67,26 @@ func TestPlanted(t *testing.T) {
 		name, file, src string
 		want            string // part of the one problem; empty: none
 	}{
-		{"allowed import", "pkg/event/x.go", own("pkg/rawjson"), ""},
-		{"forbidden import", "pkg/event/x.go", own("pkg/pipeline"), "x.go:2: pkg/event must not import pkg/pipeline"},
-		{"what is imported does not pass on its rights", "pkg/filters/x.go", own("pkg/rawjson"), "pkg/filters must not import pkg/rawjson"},
+		{"allowed import", "pkg/event/x.go", own("internal/rawjson"), ""},
+		{"forbidden import", "pkg/event/x.go", own("internal/pipeline"), "x.go:2: pkg/event must not import internal/pipeline"},
+		{"what is imported does not pass on its rights", "pkg/filters/x.go", own("internal/rawjson"), "pkg/filters must not import internal/rawjson"},
 		{"a kind imports another", "pkg/plugins/stdout/x.go", own("pkg/plugins/webhook"), "must not import pkg/plugins/webhook"},
-		{"a kind imports the pipeline", "pkg/plugins/stdout/x.go", own("pkg/pipeline"), "must not import pkg/pipeline"},
+		{"a kind imports the pipeline", "pkg/plugins/stdout/x.go", own("internal/pipeline"), "must not import internal/pipeline"},
 		{"a new kind needs no line", "pkg/plugins/kafka/x.go", own("pkg/plugins"), ""},
-		{"a kind with a line of its own", "pkg/plugins/emit/x.go", own("pkg/expr"), ""},
-		{"that line is not for the others", "pkg/plugins/kafka/x.go", own("pkg/expr"), "must not import pkg/expr"},
-		{"the root imports a kind", "internal/app/x.go", own("pkg/plugins/wasm"), "must not import pkg/plugins/wasm"},
+		{"a kind with a line of its own", "pkg/plugins/webhook/x.go", own("internal/expr"), ""},
+		{"that line is not for the others", "pkg/plugins/kafka/x.go", own("internal/expr"), "must not import internal/expr"},
+		{"the root imports a kind", "internal/router/x.go", own("pkg/plugins/wasm"), "must not import pkg/plugins/wasm"},
 		{"the command imports a kind", "cmd/router/x.go", own("pkg/plugins/wasm"), ""},
 		{"a guest imports the router", "examples/plugins/a/x.go", own("pkg/event"), "must not import pkg/event"},
 		{"a guest imports the SDK", "examples/plugins/a/x.go", own("sdk/go"), ""},
-		{"a test may import anything", "pkg/event/x_test.go", own("pkg/pipeline"), ""},
+		{"a test may import anything", "pkg/event/x_test.go", own("internal/pipeline"), ""},
 		{"unknown package", "pkg/util/x.go", "package p\n", "pkg/util is not in the table"},
 		{"unknown package below a kind", "pkg/plugins/wasm/deep/x.go", "package p\n", "is not in the table"},
 
-		{"a library at home", "pkg/expr/x.go", other("github.com/google/cel-go/cel"), ""},
+		{"a library at home", "internal/expr/x.go", other("github.com/google/cel-go/cel"), ""},
 		{"a library away from home", "pkg/filters/x.go", other("github.com/google/cel-go/cel"), "must not import github.com/google/cel-go/cel"},
 		{"a library whose name only begins alike", "pkg/filters/x.go", other("github.com/google/cel-go2"), ""},
-		{"a library that is welcome nowhere", "pkg/rawjson/x.go", other("github.com/tidwall/gjson"), "must not import github.com/tidwall/gjson"},
+		{"a library that is welcome nowhere", "internal/rawjson/x.go", other("github.com/tidwall/gjson"), "must not import github.com/tidwall/gjson"},
 		{"a library in a test", "pkg/filters/x_test.go", other("github.com/google/cel-go/cel"), ""},
 		{"a library in a program", "bench/x.go", other("k8s.io/client-go/rest"), ""},
 
@@ -103,9 +103,7 @@ func TestPlanted(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f, err := parse(tt.file, []byte(tt.src))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got := f.check()
 			switch {
 			case tt.want == "" && len(got) > 0:
@@ -128,7 +126,7 @@ func TestTable(t *testing.T) {
 	}
 	for dep, dirs := range homes {
 		for _, dir := range dirs {
-			if _, known := ruleOf(dir); !known {
+			if _, known := ruleOf(strings.TrimSuffix(dir, "/...")); !known {
 				t.Errorf("%s lives in %s, which is not in the table", dep, dir)
 			}
 		}
@@ -150,12 +148,8 @@ func TestLinterAgrees(t *testing.T) {
 		}
 	}
 	src, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(src, &conf); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, yaml.Unmarshal(src, &conf))
 
 	denied := map[string][]string{}
 	for rule, r := range conf.Linters.Settings.Depguard.Rules {
@@ -175,8 +169,12 @@ func TestLinterAgrees(t *testing.T) {
 		}
 	}
 	for dep, dirs := range homes {
-		if got, ok := denied[dep]; !ok || !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(dirs))) {
-			t.Errorf("%s: test/arch has its home in %q, depguard in %q", dep, dirs, got)
+		want := make([]string, len(dirs))
+		for i, dir := range dirs {
+			want[i] = strings.TrimSuffix(dir, "/...") // depguard's globs hold for the folders below as well
+		}
+		if got, ok := denied[dep]; !ok || !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+			t.Errorf("%s: test/arch has its home in %q, depguard in %q", dep, want, got)
 		}
 	}
 	for dep := range denied {

@@ -1,50 +1,157 @@
 package arch
 
 import (
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
-var testName = regexp.MustCompile(`\bTest[A-Z]\w+`)
+var (
+	// cited is a folder, a test in it, or a script, in the last cell of a row.
+	cited = regexp.MustCompile("`([a-z][\\w-]*/[\\w/-]*)`|\\b((?:Test|Fuzz)[A-Z]\\w*)|([\\w-]+\\.txtar)")
+	// anywhere is a name of a test outside of the tables.
+	anywhere = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`)
+)
 
-// TestGuaranteesAreShown: the tests that docs/GUARANTEES.md names exist. A name may be the beginning of several.
+// TestGuaranteesAreShown: each row of the tables of docs/GUARANTEES.md names tests, each of which
+// is in the folder that stands before it, and what its text names exists.
 func TestGuaranteesAreShown(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "GUARANTEES.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	tests := declaredTests(t)
-	names := testName.FindAllString(string(text), -1)
-	if len(names) < 10 {
-		t.Errorf("only %d tests are named", len(names))
+	rows, inTable := 0, false
+	for i, line := range strings.Split(string(text), "\n") {
+		switch {
+		case !strings.HasPrefix(line, "|"):
+			inTable = false
+			for _, name := range anywhere.FindAllString(line, -1) {
+				if !slices.ContainsFunc(slices.Collect(maps.Values(tests)), func(in map[string]bool) bool { return in[name] }) {
+					t.Errorf("docs/GUARANTEES.md:%d names %s, which does not exist", i+1, name)
+				}
+			}
+		case strings.HasSuffix(line, "| shown by |"):
+			inTable = true
+		case inTable && !strings.HasPrefix(line, "|---"):
+			rows++
+			cells := strings.Split(strings.Trim(line, "| "), " | ")
+			for _, wrong := range wrongCitations(tests, cells[len(cells)-1]) {
+				t.Errorf("docs/GUARANTEES.md:%d: %s", i+1, wrong)
+			}
+		}
 	}
-	for _, name := range names {
-		if !strings.Contains(tests, "\nfunc "+name) {
-			t.Errorf("docs/GUARANTEES.md names %s, which does not exist", name)
+	if rows < 100 {
+		t.Errorf("only %d rows were found", rows)
+	}
+}
+
+// wrongCitations says what is wrong with what a row names: tests by folder, several folders for the
+// same tests, and test/sim where no folder is named.
+func wrongCitations(tests map[string]map[string]bool, cell string) (wrong []string) {
+	folders, named := []string{"test/sim"}, 0
+	begun := true // the folders have tests, so that the next folder begins anew
+	for _, m := range cited.FindAllStringSubmatch(cell, -1) {
+		folder, test, script := m[1], m[2], m[3]
+		switch {
+		case folder != "" && begun:
+			folders, begun = []string{folder}, false
+		case folder != "":
+			folders = append(folders, folder)
+		default:
+			begun = true
+			named++
+		}
+		for _, folder := range folders {
+			if test != "" && !tests[folder][test] {
+				wrong = append(wrong, fmt.Sprintf("%s is not in %s", test, folder))
+			}
+			if _, err := os.Stat(filepath.Join(root, folder, "testdata", script)); script != "" && err != nil {
+				wrong = append(wrong, fmt.Sprintf("%s is not in %s/testdata", script, folder))
+			}
+		}
+	}
+	if named == 0 || !begun {
+		wrong = append(wrong, "names no test, or a folder without one")
+	}
+	return wrong
+}
+
+// TestCitations: what the check says about rows that are wrong, so that it can be relied on.
+func TestCitations(t *testing.T) {
+	tests := map[string]map[string]bool{"test/sim": {"TestA": true}, "pkg/x": {"TestB": true, "FuzzC": true}, "pkg/y": {"TestB": true}}
+	for cell, want := range map[string]string{
+		"TestA": "", "`pkg/x` TestB, FuzzC, `pkg/y` TestB": "", "`pkg/x`, `pkg/y` TestB (it counts)": "",
+		"TestB":                  "TestB is not in test/sim",
+		"`pkg/x` TestA":          "TestA is not in pkg/x",
+		"`pkg/x`, `pkg/y` FuzzC": "FuzzC is not in pkg/y",
+		"`pkg/x` tests":          "names no test, or a folder without one",
+		"`pkg/x` TestB, `pkg/y`": "names no test, or a folder without one",
+		"see below":              "names no test, or a folder without one",
+		"`pkg/x` none.txtar":     "none.txtar is not in pkg/x/testdata",
+	} {
+		if got := strings.Join(wrongCitations(tests, cell), "; "); got != want {
+			t.Errorf("%s: %q, want %q", cell, got, want)
 		}
 	}
 }
 
-// declaredTests returns the text of all test files.
-func declaredTests(t *testing.T) string {
+var testDeclaration = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z]\w*)`)
+
+// declaredTests returns the names of all tests by folder.
+func declaredTests(t *testing.T) map[string]map[string]bool {
 	t.Helper()
-	var all strings.Builder
+	all := map[string]map[string]bool{}
 	for _, dir := range []string{"cmd", "pkg", "internal", "test"} {
 		err := fs.WalkDir(os.DirFS(root), dir, func(name string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(name, "_test.go") {
 				return err
 			}
 			src, err := os.ReadFile(filepath.Join(root, name))
-			all.Write(src)
+			folder := path.Dir(name)
+			if all[folder] == nil {
+				all[folder] = map[string]bool{}
+			}
+			for _, m := range testDeclaration.FindAllSubmatch(src, -1) {
+				all[folder][string(m[1])] = true
+			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
+		must.Succeed(t, err)
+	}
+	return all
+}
+
+var architectureRow = regexp.MustCompile("(?m)^\\| `([a-z][^`]*)` \\|")
+
+// TestArchitectureListsPackages: the table of docs/ARCHITECTURE.md has a row for each package that
+// the router consists of, and no row for a package that does not exist.
+func TestArchitectureListsPackages(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "ARCHITECTURE.md"))
+	must.Succeed(t, err)
+	rows := map[string]bool{}
+	for _, match := range architectureRow.FindAllStringSubmatch(string(text), -1) {
+		row := strings.TrimSuffix(match[1], "/")
+		rows[row] = true
+		if strings.Contains(row, "<") { // a pattern
+			continue
+		}
+		if info, err := os.Stat(filepath.Join(root, row)); err != nil || !info.IsDir() {
+			t.Errorf("docs/ARCHITECTURE.md has a row for %s, which does not exist", row)
 		}
 	}
-	return all.String()
+	for pattern := range allowed {
+		dir := strings.TrimSuffix(strings.TrimSuffix(pattern, "/..."), "/*")
+		if (&file{dir: dir}).program() || rows[dir] || path.Dir(dir) == "pkg/plugins" || strings.HasSuffix(pattern, "/*") {
+			continue
+		}
+		t.Errorf("docs/ARCHITECTURE.md has no row for %s", dir)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -18,8 +19,7 @@ import (
 // TestSpilledSurvivesAKill: a sink takes nothing, so that most of what its route owes is on disk alone. The router is killed, and
 // killed again while it delivers; then everything has arrived, and in order.
 func TestSpilledSurvivesAKill(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	h := newReceiver(t, answer(http.StatusServiceUnavailable))
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
@@ -38,9 +38,9 @@ routes:
 	each(t, objects, func(i int) error { return change(t, s, ns, fmt.Sprintf("m-%d", i), updates) })
 	const all = objects * (updates + 1)
 	r.Wait(t, "the other route to have it all", func(events []routertest.Event) bool { return len(events) >= all })
-	onDisk := func() float64 { return r.Metric(t, `deltarouter_queue_on_disk{route="blocked"}`) }
+	onDisk := func() float64 { return r.Metric(t, `deltarouter_route_queue_disk_deltas{route="blocked"}`) }
 	routertest.Poll(t, "the tail to be on disk alone", func() bool { return onDisk() >= all-8 })
-	if depth := r.Metric(t, `deltarouter_queue_depth{route="blocked"}`); depth != all {
+	if depth := r.Metric(t, `deltarouter_route_queue_deltas{route="blocked"}`); depth != all {
 		t.Errorf("%v owed, want %d", depth, all)
 	}
 	r.Kill(t)
@@ -54,7 +54,7 @@ routes:
 	r.Kill(t)
 	r = routertest.StartFile(t, file)
 	routertest.Poll(t, "the end of the debt", func() bool {
-		return r.Metric(t, `deltarouter_queue_depth{route="blocked"}`) == 0 && h.count() >= all
+		return r.Metric(t, `deltarouter_route_queue_deltas{route="blocked"}`) == 0 && h.count() >= all
 	})
 	checkFlow(t, h.delivered(), objects, updates+1, true)
 }
@@ -116,8 +116,8 @@ sinks:
   out: {stdout: {}}
   hook: {webhook: {url: %q}}
 routes:
-  - {name: fine, from: maps, to: out, on: updated, emit: '{"n": 1}'}
-  - {name: blocked, from: maps, to: hook, on: updated, emit: '{"n": 1}', queue: {memory: %d, disk: 1Gi}, concurrency: 16, retry: {backoff: 10ms, max: 100ms}}
+  - {name: fine, from: maps, to: out, ops: updated, emit: '{"n": 1}'}
+  - {name: blocked, from: maps, to: hook, ops: updated, emit: '{"n": 1}', queue: {memory: %d, disk: 1Gi}, concurrency: 16, retry: {backoff: 10ms, max: 100ms}}
 `, h.URL, memory)))
 	r.Ready(t)
 	server.open()
@@ -125,8 +125,8 @@ routes:
 	before := pass(t, r, blocked/5)
 	h.now(answer(http.StatusServiceUnavailable))
 	during := pass(t, r, blocked)
-	depth, onDisk := r.Metric(t, `deltarouter_queue_depth{route="blocked"}`), r.Metric(t, `deltarouter_queue_on_disk{route="blocked"}`)
-	bytes := r.Metric(t, `deltarouter_queue_disk_bytes{route="blocked"}`)
+	depth, onDisk := r.Metric(t, `deltarouter_route_queue_deltas{route="blocked"}`), r.Metric(t, `deltarouter_route_queue_disk_deltas{route="blocked"}`)
+	bytes := r.Metric(t, `deltarouter_route_queue_disk_bytes{route="blocked"}`)
 	t.Logf("before %+v, blocked for %v %+v; %v owed, %v on disk alone, %v bytes", before, blocked, during, depth, onDisk, bytes)
 	if inMemory := depth - onDisk; inMemory > memory+server.inFlight() {
 		t.Errorf("%v of %v deltas are in memory", inMemory, depth)
@@ -146,16 +146,16 @@ routes:
 	h.now(answer(http.StatusOK))
 	began := time.Now()
 	routertest.PollEvery(t, 100*time.Millisecond, "the debt to shrink", func() bool {
-		return r.Metric(t, `deltarouter_queue_depth{route="blocked"}`) < depth
+		return r.Metric(t, `deltarouter_route_queue_deltas{route="blocked"}`) < depth
 	})
-	for r.Metric(t, `deltarouter_queue_depth{route="blocked"}`) > 0 && time.Since(began) < 10*time.Minute {
+	for r.Metric(t, `deltarouter_route_queue_deltas{route="blocked"}`) > 0 && time.Since(began) < 10*time.Minute {
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-t.Context().Done():
 		}
 	}
 	t.Logf("%d deltas arrived, the last of them %v after the sink was back", h.count(), time.Since(began))
-	for _, result := range []string{"folded", "dropped", "dead_lettered"} {
+	for _, result := range []string{"coalesced", "dropped", "dead_lettered"} {
 		if n := r.Metric(t, fmt.Sprintf(`deltarouter_route_deltas_total{result=%q,route="blocked"}`, result)); n > 0 {
 			t.Errorf("%v deltas were %s", n, result)
 		}
@@ -216,9 +216,7 @@ func memoryOf(t *testing.T, pid int, name string) int {
 	for line := range strings.SplitSeq(string(text), "\n") {
 		if rest, ok := strings.CutPrefix(line, name); ok {
 			n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(rest, "kB")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return n
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -22,56 +23,42 @@ const oneWorker = keepConfigMaps + "    concurrency: 1\n"
 // TestFullDisk: the disk of state.dir is full. What is new is not delivered, and /readyz says why; what is known goes on, of the
 // same route too. With room again everything is delivered.
 func TestFullDisk(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
-	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(oneWorker, ns))
-	disk := mount(t, filepath.Join(filepath.Dir(file), "state"), "size=20m")
+	s, ns := sandboxtest.StartNamespace(t)
+	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(oneWorker, ns))
+	disk := mount(t, filepath.Join(filepath.Dir(file), "state"), "size=20m,mode=0700")
 	f := &fullDisk{s: s, ns: ns, maps: routertest.Use(t, s, routertest.ConfigMaps, ns), file: file}
 	f.run(t, routertest.StartFile(t, file), func() {
 		if err := os.WriteFile(filepath.Join(disk, "filler"), make([]byte, 20<<20), 0o600); err == nil {
 			t.Fatal("there was room for 20 MiB")
 		}
 	}, func() {
-		if err := os.Remove(filepath.Join(disk, "filler")); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Remove(filepath.Join(disk, "filler")))
 	})
 }
 
 // mount puts a tmpfs of its own in the place of a folder, where that is allowed.
 func mount(t *testing.T, folder, options string) string {
 	t.Helper()
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(folder, 0o700))
 	if err := syscall.Mount("none", folder, "tmpfs", 0, options); err != nil {
 		t.Skipf("a file system cannot be mounted here: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(folder, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Report(t, syscall.Unmount(folder, syscall.MNT_DETACH)) })
 	return folder
 }
 
 // TestReadOnlyState: with a state folder that cannot be written the router does not start, says why, and leaves what is there as it is.
 // (A file system that turns read-only while the router runs is a disk that takes nothing more, see TestFullDisk.)
 func TestReadOnlyState(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
-	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
+	s, ns := sandboxtest.StartNamespace(t)
+	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
 	folder := filepath.Dir(stateOf(file))
-	mount(t, folder, "size=20m")
+	mount(t, folder, "size=20m,mode=0700")
 	fill(t, s, ns, file)
 	before, err := os.ReadFile(stateOf(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	remount := func(flags uintptr) {
-		if err := syscall.Mount("none", folder, "tmpfs", syscall.MS_REMOUNT|flags, "size=20m"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, syscall.Mount("none", folder, "tmpfs", syscall.MS_REMOUNT|flags, "size=20m"))
 	}
 	remount(syscall.MS_RDONLY)
 	for range 2 {
@@ -97,9 +84,8 @@ func TestFileSizeLimit(t *testing.T) {
 	if _, err := exec.LookPath("prlimit"); err != nil {
 		t.Skip(err)
 	}
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
-	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(oneWorker, ns))
+	s, ns := sandboxtest.StartNamespace(t)
+	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(oneWorker, ns))
 	f := &fullDisk{s: s, ns: ns, maps: routertest.Use(t, s, routertest.ConfigMaps, ns), file: file}
 	r := routertest.StartFile(t, file)
 	limit := func(to string) {
@@ -131,8 +117,8 @@ func (f *fullDisk) run(t *testing.T, r *routertest.Router, full, roomy func()) {
 	f.fill(t, r)
 	code, body := 0, ""
 	routertest.Poll(t, "/readyz to say no", func() bool { code, body = r.Get(t, "/readyz"); return code != http.StatusOK })
-	if !strings.Contains(body, "no room") {
-		t.Errorf("/readyz does not say why: %s", body)
+	if said := r.Status(t); !strings.Contains(body, "[-]state: ") || !strings.Contains(said, "no room") {
+		t.Errorf("/readyz says %s, and the status not why: %s", body, said)
 	}
 	f.maps.Change("known", `{"data":{"value":"2"}}`)
 	f.maps.Make(routertest.ConfigMap("waits", "1"))

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // flood is an API server that has ConfigMaps and nothing else, and changes them at a rate.
@@ -134,8 +136,6 @@ func (f *flood) kubeconfig(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
 clusters: [{name: c, cluster: {server: %q}}], users: [{name: u, user: {}}]}`, f.URL)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }

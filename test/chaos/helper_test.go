@@ -1,3 +1,5 @@
+// Package chaos runs the router's binary on the sandbox, and kills, cuts off, damages and fills up what it depends on. In the environment,
+// CHAOS=20 makes the tests that many times as long, as `make chaos` does.
 package chaos
 
 import (
@@ -17,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -72,9 +75,7 @@ func each(t *testing.T, n int, f func(i int) error) {
 		})
 	}
 	running.Wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(errs...))
 }
 
 // spend moves the resourceVersion of the cluster on by at least n, and returns the last one.
@@ -95,9 +96,7 @@ func number(version string) int {
 func current(t *testing.T, maps routertest.Objects) int {
 	t.Helper()
 	list, err := maps.List(t.Context(), metav1.ListOptions{Limit: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return number(list.GetResourceVersion())
 }
 
@@ -191,16 +190,12 @@ func slowly(d time.Duration) func(*http.Request) int {
 func valueOf(t *testing.T, e routertest.Event, member string) string {
 	t.Helper()
 	var data map[string]json.RawMessage
-	if err := json.Unmarshal(e.Data, &data); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(e.Data, &data))
 	if len(data[member]) == 0 {
 		return ""
 	}
 	var o unstructured.Unstructured
-	if err := json.Unmarshal(data[member], &o.Object); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(data[member], &o.Object))
 	value, _, _ := unstructured.NestedString(o.Object, "data", "value")
 	return value
 }
@@ -214,3 +209,5 @@ func incompressible(n int) string {
 	}
 	return string(text)
 }
+
+func TestMain(m *testing.M) { routertest.Main(m) }

@@ -59,8 +59,7 @@ func TestRestartAgainstColdStart(t *testing.T) {
 	if long(t) > 0 {
 		n = 10_000
 	}
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	createMany(t, s, ns, "m", n)
 	config := fmt.Sprintf(`

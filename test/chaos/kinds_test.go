@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -85,7 +84,7 @@ sources:
   secrets: {resource: v1/secrets, namespaces: %[1]s}
 sinks: {out: {stdout: {}}}
 routes:
-  - {name: web, from: web, on: [added, updated, deleted, deselected], to: out}
+  - {name: web, from: web, ops: [added, updated, deleted, deselected], to: out}
   - {name: meta, from: meta, to: out}
   - {name: ids, from: ids, to: out}
   - {name: secrets, from: secrets, to: out}
@@ -114,44 +113,4 @@ func (k *kinds) change() (want []string) {
 		}
 	}
 	return want
-}
-
-// TestAnotherCluster: the kubeconfig leads to another cluster than before. What differs is delivered: what the other does not have is
-// gone, what it has is new.
-func TestAnotherCluster(t *testing.T) {
-	one, two := sandboxtest.New(t, sandboxtest.Options{}), sandboxtest.New(t, sandboxtest.Options{})
-	ns := one.Namespace(t)
-	two.Apply(t, "", "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+ns+"}\n---\n")
-	for _, s := range []*sandboxtest.Sandbox{one, two} {
-		maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
-		maps.Make(routertest.ConfigMap("both", "1"))
-		maps.Make(routertest.ConfigMap("noise", "1"))
-	}
-	routertest.Use(t, one, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("one", "1"))
-	routertest.Use(t, two, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("two", "1"))
-	spend(t, routertest.Use(t, two, routertest.ConfigMaps, ns), "noise", 200) // its resourceVersions are higher
-	file := routertest.Install(t, one.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
-	r := routertest.StartFile(t, file)
-	r.Expect(t, "all added "+ns+"/both", "all added "+ns+"/one")
-	r.Ready(t)
-	r.Stop(t)
-
-	config, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(config), one.Kubeconfig(), two.Kubeconfig())), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r = routertest.StartFile(t, file)
-	want := []string{"all deleted " + ns + "/both", "all added " + ns + "/both", "all deleted " + ns + "/one", "all added " + ns + "/two"}
-	routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want)
-	r.Ready(t)
-	r.Stop(t)
-	r = routertest.StartFile(t, file)
-	r.Ready(t)
-	routertest.Use(t, two, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("last", "1"))
-	if events := r.Expect(t, "all added "+ns+"/last"); len(events) != 1 {
-		t.Errorf("after that: %q", routertest.Summary(events))
-	}
 }

@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -106,13 +107,10 @@ func markOf(e routertest.Event) mark {
 
 func newLives(t *testing.T, seed uint64) *lives {
 	t.Helper()
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.Install(t, s.Kubeconfig(), "")
 	head, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	down := &atomic.Bool{}
 	flaky := func(r *http.Request) int {
 		if rand.IntN(10) == 0 || down.Load() && strings.HasPrefix(r.URL.Path, "/every/") { //nolint:gosec // no secret
@@ -132,9 +130,7 @@ func (l *lives) configure(t *testing.T) {
 	t.Helper()
 	n := len(l.ended)
 	config := l.head + fmt.Sprintf(ledgerRoutes, l.ns, l.hook.URL+hookPath("every", n), l.hook.URL+hookPath("narrow", n))
-	if err := os.WriteFile(l.file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(l.file, []byte(config), 0o600))
 }
 
 func hookPath(route string, life int) string { return fmt.Sprintf("/%s/%d", route, life) }
@@ -195,13 +191,13 @@ func (l *lives) settle(t *testing.T, r *routertest.Router) map[string]int {
 	r.Ready(t)
 	l.history.gate.Lock()
 	defer l.history.gate.Unlock()
-	routertest.Poll(t, "empty queues", func() bool { return r.Metric(t, "deltarouter_queue_depth") == 0 })
+	routertest.Poll(t, "empty queues", func() bool { return r.Metric(t, "deltarouter_route_queue_deltas") == 0 })
 	n := len(l.ended)
 	sure := map[string]int{
 		"all": len(r.Events()), "every": len(l.hook.life(hookPath("every", n))), "narrow": len(l.hook.life(hookPath("narrow", n))),
 	}
 	// What was on its way to the sinks when this was counted is not done.
-	routertest.Poll(t, "empty queues", func() bool { return r.Metric(t, "deltarouter_queue_depth") == 0 })
+	routertest.Poll(t, "empty queues", func() bool { return r.Metric(t, "deltarouter_route_queue_deltas") == 0 })
 	r.Saved(t)
 	return sure
 }
@@ -210,17 +206,11 @@ func (l *lives) settle(t *testing.T, r *routertest.Router) map[string]int {
 func (l *lives) left(t *testing.T, r *routertest.Router, sure map[string]int) life {
 	t.Helper()
 	data, err := os.ReadFile(stateOf(l.file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	path := filepath.Join(t.TempDir(), "state.db")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, data, 0o600))
 	db, err := checkpoint.Open(checkpoint.Config{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = db.Close(); _ = os.Remove(path) }()
 	if db.Quarantined() != "" {
 		t.Fatalf("a kill has damaged the state file after %d lives", len(l.ended))
@@ -233,9 +223,7 @@ func (l *lives) left(t *testing.T, r *routertest.Router, sure map[string]int) li
 	saved.fed = number(watch.Fed)
 	for _, route := range ledgerNames {
 		owed, err := db.LoadRoute(route, checkpoint.Part{}, func(string) *event.Resource { return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		saved.owed[route] = make(map[mark]bool)
 		for _, o := range owed {
 			object := o.Delta.Object()

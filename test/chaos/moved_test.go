@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -31,6 +32,37 @@ func twoClusters(t *testing.T) (one, two *sandboxtest.Sandbox, ns string, change
 	}
 }
 
+// lead puts another kubeconfig into a configuration.
+func lead(t *testing.T, file, from, to string) {
+	t.Helper()
+	config, err := os.ReadFile(file)
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(file, []byte(strings.ReplaceAll(string(config), from, to)), 0o600))
+}
+
+// TestAnotherCluster: the kubeconfig leads to another cluster than before. What differs is delivered: what the other does not have is
+// gone, what it has is new.
+func TestAnotherCluster(t *testing.T) {
+	one, two, ns, want := twoClusters(t)
+	file := routertest.Install(t, one.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
+	r := routertest.StartFile(t, file)
+	r.Expect(t, "all added "+ns+"/both", "all added "+ns+"/one")
+	r.Ready(t)
+	r.Stop(t)
+
+	lead(t, file, one.Kubeconfig(), two.Kubeconfig())
+	r = routertest.StartFile(t, file)
+	routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want)
+	r.Ready(t)
+	r.Stop(t)
+	r = routertest.StartFile(t, file)
+	r.Ready(t)
+	routertest.Use(t, two, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("last", "1"))
+	if events := r.Expect(t, "all added "+ns+"/last"); len(events) != 1 {
+		t.Errorf("after that: %q", routertest.Summary(events))
+	}
+}
+
 // TestAnotherClusterLate: another cluster than before, and its API server is not there yet when the router starts.
 func TestAnotherClusterLate(t *testing.T) {
 	one, two, ns, want := twoClusters(t)
@@ -42,13 +74,7 @@ func TestAnotherClusterLate(t *testing.T) {
 	r.Ready(t)
 	r.Stop(t)
 
-	config, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(config), one.Kubeconfig(), proxy.Kubeconfig())), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	lead(t, file, one.Kubeconfig(), proxy.Kubeconfig())
 	r = routertest.StartFile(t, file)
 	r.WaitLog(t, "a complaint", func(log string) bool { return strings.Contains(log, "trying again") })
 	proxy.Unblock()
@@ -69,7 +95,7 @@ func TestServerExchanged(t *testing.T) {
 	proxy.CloseClientConnections()
 	all := append(before, want...)
 	routertest.Exactly(t, routertest.Summary(r.Expect(t, all...)), all)
-	if n := r.Metric(t, "deltarouter_relists_total"); n != 1 {
+	if n := r.Metric(t, "deltarouter_source_relists_total"); n != 1 {
 		t.Errorf("%v relists, want one", n)
 	}
 	if long(t) == 0 {

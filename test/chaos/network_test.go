@@ -15,10 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -69,7 +70,7 @@ func TestCutAfterEachByte(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", ns, got, want)
 		}
 	}
-	if n := r.Metric(t, "deltarouter_relists_total"); n != 0 {
+	if n := r.Metric(t, "deltarouter_source_relists_total"); n != 0 {
 		t.Errorf("%v relists, want none: a watch that was cut goes on where it was", n)
 	}
 }
@@ -116,8 +117,7 @@ routes:
 
 // TestCutUnderLoad cuts all connections at random moments while an object changes all the time.
 func TestCutUnderLoad(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	proxy := s.Proxy(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	r := routertest.Start(t, proxy.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns))
@@ -161,7 +161,7 @@ func TestCutUnderLoad(t *testing.T) {
 			t.Errorf("m-%d: got %q, want %q", i, got, want)
 		}
 	}
-	if n := r.Metric(t, "deltarouter_relists_total"); n != 0 {
+	if n := r.Metric(t, "deltarouter_source_relists_total"); n != 0 {
 		t.Errorf("%v relists, want none", n)
 	}
 }
@@ -187,8 +187,7 @@ func TestHalfOpenConnection(t *testing.T) {
 
 func halfOpen(t *testing.T) {
 	t.Helper()
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	hole := newBlackHole(t, s)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	maps.Make(routertest.ConfigMap("same", "1"))
@@ -206,25 +205,20 @@ func halfOpen(t *testing.T) {
 	want := []string{"all added " + ns + "/before", "all added " + ns + "/meanwhile", "all deleted " + ns + "/before"}
 	routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want)
 	t.Logf("noticed after %v", time.Since(began).Round(100*time.Millisecond))
-	if n := r.Metric(t, "deltarouter_relists_total"); n != 0 {
+	if n := r.Metric(t, "deltarouter_source_relists_total"); n != 0 {
 		t.Errorf("%v relists, want none", n)
 	}
 }
 
 // TestHalfOpenWatch is TestHalfOpenConnection over HTTP/1.1 with less patience, which only the part of the router that watches can be given.
 func TestHalfOpenWatch(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	hole := newBlackHole(t, s)
 	config, err := clientcmd.BuildConfigFromFlags("", hole.kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config.NextProtos = []string{"http/1.1"}
 	client, err := informer.NewClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer client.Close()
 	seen := deltas{all: make(chan string, 100)}
 	factory := informer.New(informer.Config{
@@ -251,12 +245,12 @@ func TestHalfOpenWatch(t *testing.T) {
 type deltas struct{ all chan string }
 
 // Admit implements informer.Downstream.
-func (d deltas) Admit(_ context.Context, delta *event.Delta) (commit func(), err error) {
-	return func() {
+func (d deltas) Admit(_ context.Context, delta *event.Delta) (event.Admission, error) {
+	return event.CommitFunc(func() {
 		if name := delta.Key().String(); !strings.HasSuffix(name, "/kube-root-ca.crt") {
 			d.all <- delta.Op.String() + " " + name
 		}
-	}, nil
+	}), nil
 }
 
 func (d deltas) want(t *testing.T, op, name string) {

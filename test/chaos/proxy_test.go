@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -47,9 +48,7 @@ func newScissors(t *testing.T, s *sandboxtest.Sandbox) *scissors {
 		Contexts:       map[string]*api.Context{"c": {Cluster: "c"}},
 		CurrentContext: "c",
 	}
-	if err := clientcmd.WriteToFile(config, p.kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, clientcmd.WriteToFile(config, p.kubeconfig))
 	return p
 }
 
@@ -57,13 +56,9 @@ func newScissors(t *testing.T, s *sandboxtest.Sandbox) *scissors {
 func (p *scissors) lead(t *testing.T, s *sandboxtest.Sandbox) {
 	t.Helper()
 	transport, err := rest.TransportFor(s.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	target, err := url.Parse(s.RESTConfig().Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target, p.transport = target, transport
@@ -178,21 +173,15 @@ type blackHole struct {
 func newBlackHole(t *testing.T, s *sandboxtest.Sandbox) *blackHole {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // ends with the test
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config, err := clientcmd.LoadFromFile(s.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b := &blackHole{listener: listener, frozen: make(chan struct{}), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	b.target = strings.TrimPrefix(s.RESTConfig().Host, "https://")
 	for _, cluster := range config.Clusters {
 		cluster.Server = "https://" + listener.Addr().String()
 	}
-	if err := clientcmd.WriteToFile(*config, b.kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, clientcmd.WriteToFile(*config, b.kubeconfig))
 	b.running.Go(b.accept)
 	t.Cleanup(b.close)
 	return b

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -95,11 +96,11 @@ func (c reloaded) good(n int) string {
 	text += "sinks: {out: {stdout: {}}}\n" + c.handlers(1+n/4) + "routes:\n" +
 		`  - {name: always, from: maps, filter: 'object.metadata.name.startsWith("churn")', to: out}` + "\n" +
 		fmt.Sprintf(`  - {name: changing, from: maps, filter: 'object.metadata.name.startsWith("churn") && %d > 0', to: out}`, n+1) + "\n" +
-		fmt.Sprintf("  - {name: named%d, was: named%d, from: maps, to: out}\n", n, n-1) +
-		"  - {name: handled, from: maps, handle: alert, concurrency: 1, to: out}\n"
+		fmt.Sprintf("  - {name: named%d, id: named, from: maps, to: out}\n", n) +
+		"  - {name: handled, from: maps, handler: alert, concurrency: 1, to: out}\n"
 	switch n % 4 {
 	case 0:
-		text += `  - {name: counting, from: maps, on: updated, emit: '{"n": count("byValue", object.data.value)}', to: out}` + "\n"
+		text += `  - {name: counting, from: maps, ops: updated, emit: '{"n": count("byValue", object.data.value)}', to: out}` + "\n"
 	case 2:
 		text += "  - {name: sometimes, from: [maps, secrets], existing: deliver, to: out}\n"
 	}
@@ -119,7 +120,7 @@ func (c reloaded) bad(n, kind int) string {
 	case 2: // another one opens, and this one does not
 		return strings.Replace(strings.Replace(good, c.handlers(1+n/4), fmt.Sprintf(
 			"handlers: {another: {wasm: {module: %q, config: {threshold: 99}}}, broken: {wasm: {module: %[1]q, config: {threshold: 0}}}}\n", c.guest), 1),
-			"handle: alert, concurrency: 1", "handle: another", 1) + "  - {name: broken, from: maps, handle: broken, to: out}\n"
+			"handler: alert, concurrency: 1", "handler: another", 1) + "  - {name: broken, from: maps, handler: broken, to: out}\n"
 	default:
 		return strings.Replace(good, "cluster: {name: test", "cluster: {name: other", 1)
 	}
@@ -135,9 +136,7 @@ func TestReloads(t *testing.T) {
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	file := routertest.Install(t, s.Kubeconfig(), "")
 	head, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := reloaded{head: string(head), ns: ns, guest: routertest.Guest(t, "restart-alert")}
 	routertest.Exchange(t, file, c.good(1))
 	began := time.Now()
@@ -164,8 +163,8 @@ func TestReloads(t *testing.T) {
 			r.Reload(t, file, c.good(last), i == reloads-1 || random.IntN(4) > 0) // now and then the file alone tells
 			ok = 1
 		}
-		if v := r.Metric(t, "deltarouter_config_reload_success"); v != ok {
-			t.Errorf("deltarouter_config_reload_success is %v after configuration %d, want %v", v, last, ok)
+		if v := r.Metric(t, "deltarouter_config_last_reload_successful"); v != ok {
+			t.Errorf("deltarouter_config_last_reload_successful is %v after configuration %d, want %v", v, last, ok)
 		}
 	}
 	for last%4 != 3 { // as when the goroutines were counted
@@ -212,8 +211,7 @@ func (c *churn) check(t *testing.T, r *routertest.Router, m routertest.Objects, 
 // after. Each reload adds a route that gets what exists, removes one and renames one, while a webhook that all deliver to is unavailable
 // one time in four. After the restart nothing is missing anywhere.
 func TestKilledInAReload(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	h := newReceiver(t, func(*http.Request) int {
 		if rand.IntN(4) == 0 { //nolint:gosec // no secret
@@ -223,9 +221,7 @@ func TestKilledInAReload(t *testing.T) {
 	})
 	file := routertest.Install(t, s.Kubeconfig(), "")
 	head, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config := func(n int) string {
 		text := string(head) + fmt.Sprintf("sources: {maps: {resource: v1/configmaps, namespaces: %s}}\nsinks:\n", ns)
 		routes := "routes:\n"
@@ -234,7 +230,7 @@ func TestKilledInAReload(t *testing.T) {
 			routes += fmt.Sprintf("  - {%s, from: maps, filter: 'object.metadata.name.startsWith(\"o-\")', existing: deliver, to: %s, retry: {backoff: 1ms, max: 20ms}}\n", route, sink)
 		}
 		add("always", "name: always")
-		add("named", fmt.Sprintf("name: named%d, was: named%d", n, n-1))
+		add("named", fmt.Sprintf("name: named%d, id: named", n))
 		for i := max(n-1, 0); i <= n; i++ {
 			add(fmt.Sprintf("fresh%d", i), fmt.Sprintf("name: fresh%d", i))
 		}
@@ -268,9 +264,7 @@ func dieReloading(t *testing.T, r *routertest.Router, file, config string, n int
 		r.WaitLog(t, text, func(log string) bool { return strings.Contains(log, text) })
 	}
 	routertest.Exchange(t, file, config)
-	if err := r.Process().Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.Process().Signal(syscall.SIGHUP))
 	switch n % 4 {
 	case 0: // at once
 	case 1:

@@ -26,7 +26,7 @@ sources:
 sinks: {out: {stdout: {}}}
 routes:
   - {name: all, from: maps, existing: deliver, to: out}
-  - {name: same, from: maps, on: updated, filter: 'count("byValue", object.data.value) > 1', emit: '{"n": count("byValue", "1")}', to: out}
+  - {name: same, from: maps, ops: updated, filter: 'count("byValue", object.data.value) > 1', emit: '{"n": count("byValue", "1")}', to: out}
 `, ns))
 	for _, end := range []string{"stopped", "killed"} {
 		r := routertest.StartFile(t, file)
@@ -61,8 +61,7 @@ routes:
 // state: 2,000 deleted, 1,000 added.
 func TestDeletedWhileDown(t *testing.T) {
 	const n = 1000
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	createMany(t, s, ns, "gone", n)
 	before := createMany(t, s, ns, "again", n)
@@ -107,10 +106,9 @@ func TestDeletedWhileDown(t *testing.T) {
 	}
 }
 
-// TestOwedSurvivesAKill: what a sink did not take is owed still after a crash.
-func TestOwedSurvivesAKill(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+// TestPendingSurvivesAKill: what a sink did not take is owed still after a crash.
+func TestPendingSurvivesAKill(t *testing.T) {
+	s, ns := sandboxtest.StartNamespace(t)
 	h := newReceiver(t, answer(http.StatusServiceUnavailable))
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
@@ -136,7 +134,7 @@ routes:
 	routertest.Poll(t, "the webhook to get what was owed", func() bool { return h.count() >= 3 })
 	checkOrder(t, h.delivered(), ns+"/a", "both added "+ns+"/a", "both updated "+ns+"/a", "both deleted "+ns+"/a")
 	for _, e := range again.Events() {
-		if e.Type == "deltarouter.added" {
+		if e.Type == "io.deltarouter.added" {
 			t.Errorf("the sink that had it got it again: %s", e)
 		}
 	}

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/deltarouter/deltarouter/test/routertest"
@@ -30,15 +31,20 @@ type rewindable struct {
 	marks  int
 }
 
-func newRewindable(t *testing.T) *rewindable {
+// newRewindable makes the cluster and its backup, and starts a router that sees all of it.
+func newRewindable(t *testing.T) (c *rewindable, file string, r *routertest.Router) {
 	t.Helper()
 	s := sandboxtest.New(t, sandboxtest.Options{})
-	c := &rewindable{Sandbox: s, ns: s.Namespace(t)}
+	c = &rewindable{Sandbox: s, ns: s.Namespace(t)}
 	c.maps = routertest.Use(t, s, routertest.ConfigMaps, c.ns)
 	for _, name := range []string{"same", "changed", "gone", "again", "noise"} {
 		c.maps.Make(routertest.ConfigMap(name, "1"))
 	}
-	return c
+	c.backup = c.SaveEtcd(t)
+	file = routertest.InstallAPI(t, c.Kubeconfig(), fmt.Sprintf(keepConfigMaps, c.ns))
+	r = routertest.StartFile(t, file)
+	r.Ready(t)
+	return c, file, r
 }
 
 // goOn makes the history that the restored backup will know nothing about.
@@ -66,11 +72,7 @@ func (c *rewindable) history() (before, back []string) {
 
 // TestBackupRestoredWhileDown: etcd is restored from an older backup while the router is down. What differs is delivered, nothing else.
 func TestBackupRestoredWhileDown(t *testing.T) {
-	c := newRewindable(t)
-	c.backup = c.SaveEtcd(t)
-	file := routertest.Install(t, c.Kubeconfig(), fmt.Sprintf(keepConfigMaps, c.ns))
-	r := routertest.StartFile(t, file)
-	r.Ready(t)
+	c, file, r := newRewindable(t)
 	c.goOn(t)
 	before, back := c.history()
 	routertest.Exactly(t, routertest.Summary(r.Expect(t, before...)), before)
@@ -86,18 +88,14 @@ func TestBackupRestoredWhileDown(t *testing.T) {
 
 // TestBackupRestoredWhileRunning is the same while the router runs.
 func TestBackupRestoredWhileRunning(t *testing.T) {
-	c := newRewindable(t)
-	c.backup = c.SaveEtcd(t)
-	file := routertest.Install(t, c.Kubeconfig(), fmt.Sprintf(keepConfigMaps, c.ns))
-	r := routertest.StartFile(t, file)
-	r.Ready(t)
+	c, file, r := newRewindable(t)
 	c.goOn(t)
 	before, back := c.history()
 	r.Expect(t, before...)
 	c.RestoreEtcd(t, c.backup)
 	r.Expect(t, append(before, back...)...)
 	c.checkAfter(t, r, append(before, back...))
-	if n := r.Metric(t, "deltarouter_relists_total"); n != 1 {
+	if n := r.Metric(t, "deltarouter_source_relists_total"); n != 1 {
 		t.Errorf("%v relists, want one", n)
 	}
 	r.Saved(t)
@@ -128,4 +126,77 @@ func (c *rewindable) checkAfter(t *testing.T, r *routertest.Router, want []strin
 	}
 	c.maps.Make(routertest.ConfigMap("gone", "1"))
 	r.Expect(t, append(want, "all added "+n+"gone")...)
+}
+
+// TestBackupRestoredSameVersion: after the restore, an object is changed and gets the very resourceVersion that it had before.
+func TestBackupRestoredSameVersion(t *testing.T) {
+	c, file, r := newRewindable(t)
+	spend(t, c.maps, "noise", 300)
+	c.maps.Change("changed", `{"data":{"value":"before"}}`)
+	version := number(c.maps.Version("changed"))
+	c.maps.Make(routertest.ConfigMap("last", "1"))
+	spend(t, c.maps, "noise", 300)
+	r.Expect(t, "all updated "+c.ns+"/changed", "all added "+c.ns+"/last")
+	r.Stop(t)
+
+	c.RestoreEtcd(t, c.backup)
+	for current(t, c.maps) < version-1 {
+		c.maps.Change("noise", fmt.Sprintf(`{"data":{"value":"again-%d"}}`, current(t, c.maps)))
+	}
+	c.maps.Change("changed", `{"data":{"value":"after"}}`)
+	if got := number(c.maps.Version("changed")); got != version {
+		t.Skipf("somebody else wrote at that moment: the object is at %d, not at %d", got, version)
+	}
+	r = routertest.StartFile(t, file)
+	r.Expect(t, "all deleted "+c.ns+"/last")
+	r.Ready(t)
+	c.maps.Make(routertest.ConfigMap("mark", "1"))
+	events := r.Expect(t, "all added "+c.ns+"/mark")
+	changed := routertest.About(events, c.ns+"/changed")
+	if len(changed) != 1 || valueOf(t, changed[0], "object") != "after" {
+		t.Errorf("got %q: the object differs from what was delivered of it", routertest.Summary(events))
+	}
+}
+
+// TestBackupRestoredPastOurs: etcd is restored from an older backup, and when the router looks again, the versions that it gives out have
+// passed those that the router had seen. Nothing tells of it. A list that is asked for finds what differs, and delivers that and nothing
+// else; after it, cache, state folder and cluster agree.
+func TestBackupRestoredPastOurs(t *testing.T) {
+	c, file, r := newRewindable(t)
+	c.goOn(t)
+	before, back := c.history()
+	r.Expect(t, before...)
+	seen := current(t, c.maps)
+	if code := r.Stop(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	c.RestoreEtcd(t, c.backup)
+	if now := current(t, c.maps); now > seen {
+		t.Fatalf("the restored cluster is at %d, and was at %d: the backup is too young", now, seen)
+	}
+	for current(t, c.maps) <= seen {
+		spend(t, c.maps, "noise", 50)
+	}
+
+	r = routertest.StartFile(t, file)
+	r.Ready(t)
+	n := c.ns + "/"
+	c.maps.Make(routertest.ConfigMap("sign", "1"))
+	want := []string{"all added " + n + "sign"}
+	routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want) // it noticed nothing
+
+	out, code := routertest.Control(t, file, "resync", "-relist")
+	if code != 0 || !strings.Contains(out, fmt.Sprintf("%d deltas of what differs", len(back))) {
+		t.Errorf("router resync -relist: exit code %d\n%s", code, out)
+	}
+	want = append(want, back...)
+	r.Expect(t, want...)
+	c.checkAfter(t, r, want)
+	if n := r.Metric(t, "deltarouter_source_relists_total"); n != 1 {
+		t.Errorf("%v relists, want one", n)
+	}
+	r.Saved(t)
+	r.Kill(t)
+	r = routertest.StartFile(t, file)
+	c.checkAfter(t, r, nil)
 }

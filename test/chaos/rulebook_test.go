@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 )
 
@@ -176,9 +177,7 @@ func (b *ruleBook) with(t *testing.T, events []routertest.Event) []ruleEvent {
 	}
 	for _, e := range events {
 		r, err := readRuleEvent(e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !known[e.ID] {
 			known[e.ID] = true
 			all = append(all, r)
@@ -206,8 +205,50 @@ func (b *ruleBook) missing(told []ruleEvent) string {
 				return fmt.Sprintf("%s: %s is bad: %t, and the last that was told is %q", route, uid, is, last[route][uid])
 			}
 		}
-		if !is && last["limited"][uid] == "entered" {
-			return fmt.Sprintf("limited: %s is not bad, and its end was not told", uid)
+	}
+	return b.missingLimited(told, bad)
+}
+
+// missingLimited is missing for the route that tells of groups. bad has all objects.
+func (b *ruleBook) missingLimited(told []ruleEvent, bad map[string]bool) string {
+	since := make(map[string]map[string]bool) // by group, which objects since it was told
+	for _, e := range told {
+		if e.Route != "limited" {
+			continue
+		}
+		group := b.groupOf(e.K8sUID)
+		switch {
+		case e.op == "left":
+			delete(since, group)
+		case since[group] == nil:
+			since[group] = map[string]bool{e.K8sUID: true}
+		default:
+			since[group][e.K8sUID] = true
+		}
+	}
+	anyBad := make(map[string]bool)
+	for uid, is := range bad {
+		if !is {
+			continue
+		}
+		group := b.groupOf(uid)
+		if anyBad[group] = true; !since[group][uid] {
+			return fmt.Sprintf("limited: %s is bad, and that was not told", uid)
+		}
+	}
+	for group := range since {
+		if !anyBad[group] {
+			return fmt.Sprintf("limited: none of group %s is bad, and its end was not told", group)
+		}
+	}
+	return ""
+}
+
+// groupOf returns the group of an object that was bad.
+func (b *ruleBook) groupOf(uid string) string {
+	for _, when := range b.times() {
+		if when.uid == uid {
+			return when.group
 		}
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -119,8 +120,7 @@ func TestServerKilledWhileDown(t *testing.T) {
 // TestKilledInTheFirstList kills the router in the middle of its first list, which a slow webhook holds up: after the restart every
 // object is delivered, in its last state, and so is every delete of what had been delivered.
 func TestKilledInTheFirstList(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	n := 1000
 	if long(t) > 0 {
 		n = 5000
@@ -220,9 +220,7 @@ func (c *crowd) change(t *testing.T, round int) {
 		return nil
 	})
 	list, err := maps.List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	clear(c.alive)
 	for _, o := range list.Items {
 		if strings.HasPrefix(o.GetName(), "m-") {
@@ -256,8 +254,7 @@ func TestStopWhileAllIsDead(t *testing.T) {
 		"silent":      slowly(time.Hour),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := sandboxtest.Start(t)
-			ns := s.Namespace(t)
+			s, ns := sandboxtest.StartNamespace(t)
 			maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 			proxy := s.Proxy(t)
 			h := newReceiver(t, dead)
@@ -278,9 +275,7 @@ routes:
 			proxy.Refuse()
 			maps.Remove("m-8")
 			began := time.Now()
-			if err := r.Process().Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.Process().Signal(syscall.SIGTERM))
 			code := r.Ended(t)
 			if took := time.Since(began); took > 6*time.Second || code != 0 {
 				t.Errorf("ended after %v with exit code %d, want 0 within 6 s", took, code)

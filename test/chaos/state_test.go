@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -21,8 +22,7 @@ func stateOf(file string) string { return filepath.Join(filepath.Dir(file), "sta
 
 // TestTwoOnOneFolder: the second router refuses to start and says who is there; the first does not notice.
 func TestTwoOnOneFolder(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
 	r := routertest.StartFile(t, file)
@@ -74,12 +74,8 @@ func TestDamagedState(t *testing.T) {
 			file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
 			fill(t, s, ns, file)
 			data, err := os.ReadFile(stateOf(file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(stateOf(file), damage.harm(data), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
+			must.Succeed(t, os.WriteFile(stateOf(file), damage.harm(data), 0o600))
 			checkDamaged(t, s, ns, file, damage.quarantine)
 		})
 	}
@@ -153,15 +149,12 @@ func checkDamaged(t *testing.T, s *sandboxtest.Sandbox, ns, file string, mustQua
 
 // TestNewerState: a file of a newer version is refused and left as it is.
 func TestNewerState(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
 	fill(t, s, ns, file)
 	setFormat(t, stateOf(file), 7)
 	before, err := os.ReadFile(stateOf(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for range 2 {
 		code, log := routertest.RunToEnd(t, file)
 		if code != 1 || !strings.Contains(log, "format 7") || !strings.Contains(log, "state.db") {
@@ -185,14 +178,8 @@ func setFormat(t *testing.T, path string, format uint16) {
 	value := encoding.BigEndian.AppendUint16(encoding.BigEndian.AppendUint16(nil, format), format)
 	value = encoding.BigEndian.AppendUint32(value, crc32.Checksum(value, crc32.MakeTable(crc32.Castagnoli)))
 	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("format"), value) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, db.Close())
 }

@@ -77,8 +77,7 @@ func TestAPIServerKilled(t *testing.T) {
 
 // TestStopWhileTheServerIsDead: client-go's waits ignore contexts; ours do not.
 func TestStopWhileTheServerIsDead(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	proxy := s.Proxy(t)
 	r := routertest.Start(t, proxy.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns))
 	r.Ready(t)

@@ -18,6 +18,7 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/logs/v1"
 	"google.golang.org/grpc"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 	"github.com/deltarouter/deltarouter/test/sinktest"
@@ -33,23 +34,17 @@ type broker struct {
 func natsBroker(t *testing.T) *broker {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the NATS server does not start")
 	}
 	conn, err := nats.Connect(s.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(conn.Close)
 	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &broker{sinktest.NewWire(t, ""), s.Addr().String(), func() (all []string) {
 		stream, err := js.Stream(t.Context(), "k8s")
 		if err != nil {
@@ -75,9 +70,7 @@ func kafkaBroker(t *testing.T) *broker {
 		b.at = l.Addr().String()
 		return b.wire.Hide(l), nil
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(c.Close)
 	b.wire.Cut("") // it is away
 	b.has = func() (all []string) {
@@ -86,9 +79,7 @@ func kafkaBroker(t *testing.T) *broker {
 			high += int(p.HighWatermark)
 		}
 		client, err := kgo.NewClient(kgo.SeedBrokers(b.at), kgo.ConsumeTopics("k8s"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer client.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -140,9 +131,7 @@ func (r *otlpReceiver) has() []string {
 func otlpBroker(t *testing.T) *broker {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r, s := &otlpReceiver{}, grpc.NewServer()
 	collector.RegisterLogsServiceServer(s, r)
 	var serving sync.WaitGroup
@@ -154,8 +143,7 @@ func otlpBroker(t *testing.T) *broker {
 // TestBrokersDown: NATS, Kafka and a receiver of OTLP are away. Each stalls its own route, and /readyz names it; standard output has
 // everything. One after the other comes back, and has each event once; the others go on waiting.
 func TestBrokersDown(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	names := []string{"nats", "kafka", "otlp"}
 	brokers := map[string]*broker{"nats": natsBroker(t), "kafka": kafkaBroker(t), "otlp": otlpBroker(t)}
 	config := fmt.Sprintf(`
@@ -170,7 +158,7 @@ routes:
   - {name: out, from: maps, to: out}
 `, ns, brokers["nats"].wire.Addr(), brokers["kafka"].wire.Addr(), brokers["otlp"].wire.Addr())
 	for _, name := range names {
-		config += fmt.Sprintf("  - {name: %s, from: maps, on: added, to: %[1]s, batch: {size: 8, wait: 10ms}, retry: {backoff: 10ms, max: 200ms}}\n", name)
+		config += fmt.Sprintf("  - {name: %s, from: maps, ops: added, to: %[1]s, batch: {size: 8, wait: 10ms}, retry: {backoff: 10ms, max: 200ms}}\n", name)
 	}
 	r := routertest.Start(t, s.Kubeconfig(), config)
 	r.Ready(t)
@@ -198,7 +186,7 @@ routes:
 		b := brokers[name]
 		b.wire.Cut(b.at)
 		events := func(result string) float64 {
-			return r.Metric(t, fmt.Sprintf(`deltarouter_events_total{result=%q,route=%q,sink=%[2]q}`, result, name))
+			return r.Metric(t, fmt.Sprintf(`deltarouter_route_events_total{result=%q,route=%q,sink=%[2]q}`, result, name))
 		}
 		routertest.Poll(t, name+" to have everything", func() bool { return events("delivered") == n })
 		sinktest.Compare(t, b.has(), subjects)

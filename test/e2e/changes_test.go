@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -22,8 +23,7 @@ routes:
 `
 
 func TestCreateUpdateDelete(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns))
 	r.Ready(t)
 
@@ -73,9 +73,7 @@ func checkPayloads(t *testing.T, events []routertest.Event) {
 			Object, OldObject *state
 			Initial, Stale    bool
 		}
-		if err := json.Unmarshal(events[i].Data, &payload); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(events[i].Data, &payload))
 		before := ""
 		if payload.OldObject != nil {
 			before = payload.OldObject.Data.Value
@@ -90,8 +88,7 @@ func checkPayloads(t *testing.T, events []routertest.Event) {
 }
 
 func TestStatusPatchReachesTheGuest(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	s.Apply(t, ns, pod("web", "n1", "", 0))
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
@@ -99,8 +96,8 @@ sources:
 handlers:
   alert: {wasm: {module: %q, config: {threshold: 2}}}
 routes:
-  - {name: restarts, from: pods, on: updated, filter: 'changed("status.containerStatuses")', handle: alert, to: out}
-  - {name: labels, from: pods, on: updated, filter: 'changed("metadata.labels")', to: out}
+  - {name: restarts, from: pods, ops: updated, filter: 'changed("status.containerStatuses")', handler: alert, to: out}
+  - {name: labels, from: pods, ops: updated, filter: 'changed("metadata.labels")', to: out}
 `, ns, routertest.Guest(t, "restart-alert")))
 	r.Ready(t)
 
@@ -124,8 +121,7 @@ routes:
 
 // TestByUser is client-go's classical index: pods by the comma-separated annotation users.
 func TestByUser(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	s.Apply(t, ns, pod("one", "n1", "ernie,bert", 0)+pod("two", "n2", "bert,oscar", 0)+pod("three", "n1", "ernie,elmo", 0)+pod("four", "n1", "", 0))
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
@@ -155,9 +151,7 @@ routes:
 		None    []any
 		One     string
 	}
-	if err := json.Unmarshal(routertest.About(events, ns+"/ask")[0].Data, &answer); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(routertest.About(events, ns+"/ask")[0].Data, &answer))
 	slices.Sort(answer.Ernie)
 	if !slices.Equal(answer.Ernie, []string{"one", "three"}) || answer.N1 != 3 || answer.All != 4 || len(answer.None) != 0 || answer.One != "n1" {
 		t.Errorf("got %+v", answer)
@@ -165,8 +159,7 @@ routes:
 }
 
 func TestDeselectedIsNotDeleted(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	maps.Make(routertest.ConfigMap("a", "1", "app=web"))
 	maps.Make(routertest.ConfigMap("b", "1", "app=web"))
@@ -174,7 +167,7 @@ func TestDeselectedIsNotDeleted(t *testing.T) {
 sources:
   maps: {resource: v1/configmaps, namespaces: %s, labelSelector: app=web}
 routes:
-  - {name: all, from: maps, on: [added, updated, deleted, deselected], to: out}
+  - {name: all, from: maps, ops: [added, updated, deleted, deselected], to: out}
 `, ns))
 	r.Ready(t)
 	maps.Change("a", `{"metadata":{"labels":{"app":"db"}}}`)
@@ -190,8 +183,7 @@ routes:
 }
 
 func TestExisting(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	maps.Make(routertest.ConfigMap("there", "1"))
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
@@ -210,8 +202,7 @@ routes:
 }
 
 func TestMetadataAndIdentity(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
   meta: {resource: v1/configmaps, namespaces: %[1]s, cache: metadata}
@@ -239,8 +230,7 @@ routes:
 
 func TestSecretsDataStaysOut(t *testing.T) {
 	const canary = "Y2FuYXJ5LWluLXRoZS1jb2FsLW1pbmU="
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
   cut: {resource: v1/secrets, namespaces: %[1]s}
@@ -253,7 +243,11 @@ routes:
 	s.Apply(t, ns, fmt.Sprintf(`
 apiVersion: v1
 kind: Secret
-metadata: {name: token, annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"data":{"t":"%[1]s"}}'}}
+metadata:
+  name: token
+  annotations:
+    kubectl.kubernetes.io/last-applied-configuration: '{"data":{"t":"%[1]s"}}'
+    kapp.k14s.io/original: '{"data":{"t":"%[1]s"}}'
 data: {t: %[1]s}
 ---
 `, canary))
@@ -269,8 +263,7 @@ data: {t: %[1]s}
 
 func TestManyObjects(t *testing.T) {
 	const n = 2000
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	for i := range n {
 		maps.Make(routertest.ConfigMap(fmt.Sprintf("m-%d", i), "1"))
@@ -289,8 +282,6 @@ routes:
 	if len(seen) != n {
 		t.Errorf("%d different objects, want %d", len(seen), n)
 	}
-	if err := maps.DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, maps.DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	r.Wait(t, "all deletes", func(events []routertest.Event) bool { return len(events) >= 2*n })
 }

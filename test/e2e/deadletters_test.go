@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -26,8 +27,7 @@ func dlq(t *testing.T, file string, args ...string) string {
 
 // TestDeadLetters: what a webhook rejects is listed, survives a restart and a kill, and is delivered once the webhook is mended.
 func TestDeadLetters(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
@@ -43,9 +43,7 @@ sinks:
 routes:
   - {name: both, from: maps, to: [out, hook], retry: {backoff: 10ms, max: 50ms, attempts: 1}}
 `, s.Kubeconfig(), filepath.Join(dir, "state"), filepath.Join(dir, "api.sock"), ns, h.URL)
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(config), 0o600))
 	h.answer(http.StatusBadRequest)
 	r := routertest.StartFile(t, file)
 	r.Ready(t)
@@ -81,7 +79,7 @@ routes:
 	dlq(t, file, "drop", "4")
 	routertest.Poll(t, "the letter to be gone", func() bool { return strings.Count(dlq(t, file, "list"), "\n") == 3 })
 	first := h.events(t)[0]
-	if first.Subject != ns+"/kept" || first.Type != "deltarouter.added" || !first.Redelivered {
+	if first.Subject != ns+"/kept" || first.Type != "io.deltarouter.added" || !first.Redelivered {
 		t.Errorf("got %+v", first)
 	}
 	if got := r.Events(); len(got) != out {
@@ -95,7 +93,7 @@ routes:
 	dlq(t, file, "retry", "-route", "both", "-current")
 	routertest.Poll(t, "the redelivery", func() bool { return h.count() == 4 })
 	last := h.events(t)[3]
-	if last.Subject != ns+"/changed" || last.Type != "deltarouter.updated" || !last.Redelivered || !strings.Contains(string(last.Data), `"2"`) {
+	if last.Subject != ns+"/changed" || last.Type != "io.deltarouter.updated" || !last.Redelivered || !strings.Contains(string(last.Data), `"2"`) {
 		t.Errorf("got %+v", last)
 	}
 	routertest.Poll(t, "the list to be empty", func() bool { return dlq(t, file, "list", "-o", "json") == "[]\n" })
@@ -114,9 +112,7 @@ func (h *hook) events(t *testing.T) []hookEvent {
 	defer h.mu.Unlock()
 	events := make([]hookEvent, len(h.got))
 	for i, text := range h.got {
-		if err := json.Unmarshal([]byte(text), &events[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(text), &events[i]))
 	}
 	return events
 }

@@ -6,6 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -38,31 +42,66 @@ routes:
 }
 
 func TestOneForbiddenOfThree(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	s.Grant(t, ns, "", []string{"configmaps", "services"}, []string{"get", "list", "watch"})
-	r := routertest.Start(t, s.LimitedKubeconfig(), fmt.Sprintf(`
+	r := routertest.StartFile(t, routertest.InstallAPI(t, s.LimitedKubeconfig(), fmt.Sprintf(`
+sinks: {out: {stdout: {}}}
 sources:
   maps: {resource: v1/configmaps, namespaces: %[1]s}
   services: {resource: v1/services, namespaces: %[1]s}
   pods: {resource: v1/pods, namespaces: %[1]s}
 routes:
   - {name: all, from: [maps, services, pods], to: out}
-`, ns))
+`, ns)))
 	body := ""
 	routertest.Poll(t, "the forbidden source in /readyz", func() bool {
 		code := 0
 		code, body = r.Get(t, "/readyz")
-		return code == http.StatusOK && strings.Contains(body, "forbidden")
+		return code == http.StatusOK && strings.Contains(body, "[-]sources/pods: not ok\n")
 	})
-	if !strings.Contains(body, "pods") {
-		t.Errorf("/readyz does not name the source:\n%s", body)
+	if body := r.Status(t); !strings.Contains(body, "sources/pods: ") || !strings.Contains(body, "forbidden") {
+		t.Errorf("the status does not say why:\n%s", body)
 	}
 	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("a", "1"))
 	r.Expect(t, "all added "+ns+"/a")
 
 	s.Grant(t, ns, "", []string{"pods"}, []string{"get", "list", "watch"})
-	routertest.Poll(t, "the source to be allowed", func() bool { _, body = r.Get(t, "/readyz"); return !strings.Contains(body, "forbidden") })
+	routertest.Poll(t, "the source to be allowed", func() bool { _, body = r.Get(t, "/readyz"); return !strings.Contains(body, "sources/pods") })
 	s.Apply(t, ns, pod("late", "n1", "", 0))
 	r.Expect(t, "all added "+ns+"/late")
+}
+
+// When a version of a custom resource is not served any more and another one is, its objects are not deleted, and when it is served again
+// the watch goes on.
+func TestVersionNotServed(t *testing.T) {
+	s := sandboxtest.New(t, sandboxtest.Options{})
+	ns := s.Namespace(t)
+	const both = "      schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}\n"
+	s.Apply(t, ns, strings.Replace(gizmoDefinition, both, both+"    - name: v2\n      served: true\n      storage: false\n"+both, 1))
+	s.Apply(t, ns, "apiVersion: example.org/v1\nkind: Gizmo\nmetadata: {name: g}\nspec: {size: 1}\n---\n")
+	r := routertest.Start(t, s.Kubeconfig(), `
+sources: {gizmos: {resource: example.org/v1/gizmos}}
+routes: [{name: gizmos, from: gizmos, to: out, existing: deliver}]
+`)
+	want := []string{"gizmos added " + ns + "/g"}
+	r.Expect(t, want...)
+
+	serve := func(served bool) {
+		t.Helper()
+		patch := fmt.Sprintf(`[{"op": "replace", "path": "/spec/versions/0/served", "value": %v}]`, served)
+		if _, err := s.Dynamic().Resource(definitionResource).Patch(t.Context(), "gizmos.example.org", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	serve(false)
+	routertest.Poll(t, "the reason in the log", func() bool {
+		return strings.Contains(r.Log(), "version v1 is not served any more, v2 is: write resource: example.org/v2/gizmos")
+	})
+	serve(true)
+	gizmos := s.Dynamic().Resource(schema.GroupVersionResource{Group: "example.org", Version: "v2", Resource: "gizmos"}).Namespace(ns)
+	if _, err := gizmos.Patch(t.Context(), "g", types.MergePatchType, []byte(`{"spec":{"size":2}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, "gizmos updated "+ns+"/g")
+	routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want)
 }

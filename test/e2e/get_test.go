@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -68,9 +69,7 @@ func TestGet(t *testing.T) {
 	out, code := get("maps", one+"/m2", "-o", "json")
 	var got, want unstructured.Unstructured
 	live, err := routertest.Use(t, s, routertest.ConfigMaps, one).Get(t.Context(), "m2", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want = *live
 	want.SetManagedFields(nil)
 	if err := got.UnmarshalJSON([]byte(out)); err != nil || code != 0 || fmt.Sprint(got.Object) != fmt.Sprint(want.Object) {
@@ -87,7 +86,7 @@ func TestGet(t *testing.T) {
 			t.Errorf("router get %s: exit code %d, %s", c.args, code, out)
 		}
 	}
-	if out, code := get("maps", "-filter", `object.data.nope == "1"`); code != 0 || !strings.Contains(out, "5 objects lack a field") {
+	if out, code := get("maps", "-filter", `object.data.nope == "1"`); code != 0 || !strings.Contains(out, "5 objects without a field") {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 	pages(t, s, file, one, names)
@@ -118,9 +117,7 @@ func pages(t *testing.T, s *sandboxtest.Sandbox, file, ns string, names []string
 		}
 		for _, item := range a.Items {
 			var o unstructured.Unstructured
-			if err := json.Unmarshal(item, &o.Object); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal(item, &o.Object))
 			got = append(got, o.GetNamespace()+"/"+o.GetName())
 		}
 		token = a.Continue
@@ -138,9 +135,7 @@ func pages(t *testing.T, s *sandboxtest.Sandbox, file, ns string, names []string
 func reindexed(t *testing.T, r *routertest.Router, file, config string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	changed := strings.Replace(string(text), "byValue: object.data.value", "byFirst: object.metadata.name", 1)
 	if !strings.Contains(config, "byValue") || os.WriteFile(file, []byte(changed), 0o600) != nil {
 		t.Fatal("the configuration could not be changed")
@@ -157,13 +152,12 @@ func reindexed(t *testing.T, r *routertest.Router, file, config string) {
 // TestGetSecrets: the values in Secrets cannot be got, nor guessed with the help of an index or an expression, also where the router has
 // them.
 func TestGetSecrets(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	secrets := routertest.Use(t, s, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, ns)
 	const token = "aHVudGVyMg=="
 	secrets.Make(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": map[string]any{"token": token},
-		"metadata": map[string]any{"name": "s", "annotations": map[string]any{"kubectl.kubernetes.io/last-applied-configuration": token, "a": "b"}},
+		"metadata": map[string]any{"name": "s", "annotations": map[string]any{"kapp.k14s.io/original": token, "a": "b"}},
 	}})
 	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("m", token))
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(getConfig, ns, s.Namespace(t)))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -31,9 +32,7 @@ func guestModule(t *testing.T, data string, handle ...byte) string {
 		section(11, []byte{1, 0, 0x41, 16, end}, sized([]byte(data))),
 	)
 	file := filepath.Join(t.TempDir(), "guest.wasm")
-	if err := os.WriteFile(file, module, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, module, 0o600))
 	return file
 }
 
@@ -56,8 +55,7 @@ func mended(t *testing.T) string {
 // TestHostileHandler: a handler that never stops does not hold up the route beside it. What it broke at is put aside, with the names of handler and
 // object; what it was not asked about any more waits, and is handled when a reload brings a good module.
 func TestHostileHandler(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
 	config := func(module string) string {
@@ -70,12 +68,10 @@ handlers: {bad: {wasm: {module: %q, limits: {batch: 1}}}}
 sinks: {out: {stdout: {}}}
 routes:
   - {name: good, from: maps, to: out}
-  - {name: bad, from: maps, handle: bad, to: out, retry: {attempts: 0, backoff: 10ms, max: 50ms}}
+  - {name: bad, from: maps, handler: bad, to: out, retry: {attempts: 0, backoff: 10ms, max: 50ms}}
 `, s.Kubeconfig(), filepath.Join(dir, "state"), filepath.Join(dir, "api.sock"), ns, module)
 	}
-	if err := os.WriteFile(file, []byte(config(endless(t))), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(config(endless(t))), 0o600))
 	r := routertest.StartFile(t, file)
 	r.Ready(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -17,8 +18,7 @@ import (
 // writes of the object as it may do, with its name and the object's. It owes what it did not do, other routes of the sink go on, and once
 // it is mended so does it.
 func TestWritesThatSetOffTheirRoute(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	const config = `
 sources: {maps: {resource: v1/configmaps, namespaces: %[1]s}}
 sinks:
@@ -37,18 +37,18 @@ routes:
     emit: '{"merge": {"data": {"seen": "yes"}}}'
     to: cluster
 `
-	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(config, ns, "5/1h", "object.metadata.resourceVersion"))
+	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(config, ns, "5/1h", "object.metadata.resourceVersion"))
 	r := routertest.StartFile(t, file)
 	r.Ready(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	maps.Make(routertest.ConfigMap("a", "1"))
 	var said string
 	routertest.Poll(t, "the route to be paused", func() bool {
-		_, said = r.Get(t, "/readyz")
+		said = r.Status(t)
 		return strings.Contains(said, "routes/circle: paused")
 	})
 	if want := fmt.Sprintf(`route "circle" has written v1/configmaps %s/a 5 times within 1h (maxPerObject)`, ns); !strings.Contains(said, want) {
-		t.Errorf("/readyz says %s, want %s", said, want)
+		t.Errorf("the status says %s, want %s", said, want)
 	}
 	maps.Make(routertest.ConfigMap("b", "1"))
 	want := []string{"all added " + ns + "/a", "all added " + ns + "/b", "all updated " + ns + "/b"}
@@ -56,11 +56,11 @@ routes:
 		want = append(want, "all updated "+ns+"/a")
 	}
 	r.Expect(t, want...)
-	const delivered = `deltarouter_events_total{result="delivered",route="%s",sink="cluster"}`
+	const delivered = `deltarouter_route_events_total{result="delivered",route="%s",sink="cluster"}`
 	routertest.Poll(t, "the counts", func() bool {
 		return r.Metric(t, fmt.Sprintf(delivered, "circle")) == 5 && r.Metric(t, fmt.Sprintf(delivered, "other")) == 1
 	})
-	if n := r.Metric(t, `deltarouter_queue_depth{route="circle"}`); n != 1 {
+	if n := r.Metric(t, `deltarouter_route_queue_deltas{route="circle"}`); n != 1 {
 		t.Errorf("it owes %v", n)
 	}
 	if log := r.Log(); !strings.Contains(log, "route is paused and delivers nothing more") || strings.Contains(log, "dead letters") {
@@ -68,15 +68,13 @@ routes:
 	}
 
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	head, _, _ := strings.Cut(string(text), "\nsources:")
 	r.Reload(t, file, head+fmt.Sprintf(config, ns, "30/1m", `"mended"`), true)
 	r.Expect(t, append(want, "all updated "+ns+"/a")...) // what it owed; writing the same once more changes nothing
 	r.Ready(t)
-	routertest.Poll(t, "nothing to be owed", func() bool { return r.Metric(t, `deltarouter_queue_depth{route="circle"}`) == 0 })
-	if _, said := r.Get(t, "/readyz"); strings.Contains(said, "paused") {
+	routertest.Poll(t, "nothing to be owed", func() bool { return r.Metric(t, `deltarouter_route_queue_deltas{route="circle"}`) == 0 })
+	if _, said := r.Get(t, "/readyz"); strings.Contains(said, "routes/") {
 		t.Errorf("/readyz says %s", said)
 	}
 }
@@ -117,7 +115,7 @@ routes:
 		return strings.Contains(said, "sinks/far")
 	})
 	target.StartAPIServer(t)
-	const events = `deltarouter_events_total{result="%s",route="copy",sink="far"}`
+	const events = `deltarouter_route_events_total{result="%s",route="copy",sink="far"}`
 	routertest.Poll(t, "all to be written", func() bool { return r.Metric(t, fmt.Sprintf(events, "delivered")) == n })
 	if rejected, retried := r.Metric(t, fmt.Sprintf(events, "rejected")), r.Metric(t, fmt.Sprintf(events, "retried")); rejected != 0 || retried == 0 {
 		t.Errorf("%v were rejected, %v tried again", rejected, retried)
@@ -125,9 +123,7 @@ routes:
 	copies := routertest.Use(t, target, routertest.ConfigMaps, there)
 	for i := range n {
 		o, err := copies.Get(t.Context(), fmt.Sprintf("m%d", i), metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if data, _, _ := unstructured.NestedStringMap(o.Object, "data"); data["value"] != fmt.Sprint(i) {
 			t.Errorf("m%d has %v", i, data)
 		}
@@ -137,7 +133,7 @@ routes:
 		made := target.Requests(t, func(q sandboxtest.Request) bool { return q.Namespace == there && q.Verb == "patch" && q.Code == 201 })
 		return len(made) <= n && len(made) >= n-4
 	})
-	if left := r.Metric(t, `deltarouter_queue_depth{route="copy"}`); left != 0 {
+	if left := r.Metric(t, `deltarouter_route_queue_deltas{route="copy"}`); left != 0 {
 		t.Errorf("%v are owed still", left)
 	}
 }

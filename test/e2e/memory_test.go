@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -44,7 +45,7 @@ func (c counter) config(index string) string {
 sources: {maps: {resource: v1/configmaps, namespaces: %s, indexes: {byValue: '%s'}}}
 handlers: {counter: {wasm: {module: %q, allow: {kv: true, lookup: maps.byValue}}}}
 routes:
-  - {name: counts, from: maps, handle: counter, filter: object.metadata.name.startsWith("c"), to: out}
+  - {name: counts, from: maps, handler: counter, filter: object.metadata.name.startsWith("c"), to: out}
 `, c.ns, index, c.module)
 }
 
@@ -77,9 +78,7 @@ func TestHandlersRemember(t *testing.T) {
 	c := newCounter(t)
 	const byValue, byOther = "object.data.value", `object.data.value + "z"`
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte(c.config(byValue)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(c.config(byValue)), 0o600))
 	expect := func(r *routertest.Router, version string, want counted) {
 		t.Helper()
 		if got := c.count(t, r, "c1", version); got != want {
@@ -101,7 +100,7 @@ func TestHandlersRemember(t *testing.T) {
 
 	r.Reload(t, file, c.config(byOther), true) // the handler stays as it is
 	expect(r, c.set("c1", "xz"), counted{4, 1})
-	r.Reload(t, file, c.config(byValue)+"  - {name: more, from: maps, handle: counter, filter: object.metadata.name == \"d\", to: out}\n", true) // it is opened for more workers
+	r.Reload(t, file, c.config(byValue)+"  - {name: more, from: maps, handler: counter, filter: object.metadata.name == \"d\", to: out}\n", true) // it is opened for more workers
 	expect(r, c.set("c1", "x"), counted{5, 2})
 	r.Reload(t, file, c.without(), true)
 	r.Reload(t, file, c.config(byValue), true)
@@ -112,9 +111,7 @@ func TestHandlersRemember(t *testing.T) {
 func TestHandlersRememberKill(t *testing.T) {
 	c := newCounter(t)
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte(c.config("object.data.value")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(c.config("object.data.value")), 0o600))
 	const objects, kills = 10, 4
 	seen := make(map[string]map[string]bool) // the versions that were delivered, by object
 	for i := range objects {

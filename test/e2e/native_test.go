@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -40,8 +41,7 @@ func childrenOf(t *testing.T, parent int) (pids []int) {
 // TestNativePlugin: a native plugin that is killed again and again costs no event and no dead letter; it remembers what it kept; and a
 // router that is killed leaves none behind. A configuration that it refuses neither starts nor replaces one that runs.
 func TestNativePlugin(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "plugins", "native-go")
 	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, ".")
@@ -51,29 +51,27 @@ func TestNativePlugin(t *testing.T) {
 		t.Fatalf("building: %v\n%s", err, out)
 	}
 	text, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	file := filepath.Join(dir, "config.yaml")
 	config := fmt.Sprintf(`version: 1
 cluster: {name: test, kubeconfig: %q}
 state: {dir: ./state}
 listen: {probes: "127.0.0.1:0", api: "unix:%s"}
-plugins: {dirs: ./plugins}
 sources: {maps: {resource: v1/configmaps, namespaces: %s}}
 handlers: {count: {process: {command: ./plugins/native-go, sha256: %x, allow: {kv: true}, limits: {breaker: 0}}}}
 sinks: {out: {stdout: {}}}
-routes: [{name: counted, from: maps, handle: count, to: out, concurrency: 1, batch: {size: 8}}]
+routes: [{name: counted, from: maps, handler: count, to: out, concurrency: 1, batch: {size: 8}}]
 `, s.Kubeconfig(), filepath.Join(dir, "api.sock"), ns, sha256.Sum256(text))
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(config), 0o600))
 	wrong := strings.Replace(config, "allow: {kv", "config: {prefix: 3}, allow: {kv", 1)
-	if out, code := exitOf(t, dir, wrong); code != 2 || !strings.Contains(out, "config.yaml:7:") || !strings.Contains(out, ": handlers.count.process.config.prefix: must be of type string") {
+	if out, code := exitOf(t, dir, wrong); code != 2 || !strings.Contains(out, "config.yaml:6:") || !strings.Contains(out, ": handlers.count.process.config.prefix: must be of type string") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
-	r := routertest.StartFile(t, file)
+	r := routertest.StartFile(t, file, "-plugin-dir", filepath.Dir(program))
 	r.Ready(t)
+	if said := r.Status(t); !strings.Contains(said, fmt.Sprintf("count    process  %x\n", sha256.Sum256(text))) {
+		t.Errorf("the status does not say what runs: %s", said)
+	}
 	r.Reload(t, file, wrong, true)
 	if log := r.Log(); !strings.Contains(log, "handlers.count.process.config.prefix: must be of type string") {
 		t.Errorf("the reload was not refused:\n%s", log)
@@ -121,17 +119,13 @@ routes: [{name: counted, from: maps, handle: count, to: out, concurrency: 1, bat
 func exitOf(t *testing.T, dir, config string) (out string, code int) {
 	t.Helper()
 	file := filepath.Join(dir, "wrong", "config.yaml")
-	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(filepath.Dir(file), 0o700))
 	config = strings.NewReplacer("./plugins", "../plugins", "api.sock", "wrong.sock").Replace(config)
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if said, err := routertest.Command("check", "-config", file).CombinedOutput(); err != nil {
+	must.Succeed(t, os.WriteFile(file, []byte(config), 0o600))
+	if said, err := routertest.Command("check", "-config", file, "-plugin-dir", filepath.Join(dir, "plugins")).CombinedOutput(); err != nil {
 		t.Fatalf("check: %v\n%s", err, said)
 	}
-	cmd := routertest.Command("-config", file)
+	cmd := routertest.Command("-config", file, "-plugin-dir", filepath.Join(dir, "plugins"))
 	said, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // pod returns the manifest of a pod that runs on a node, with the annotation users unless that is empty.
@@ -48,9 +50,7 @@ spec:
 
 func remove(t *testing.T, objects dynamic.ResourceInterface, name string) {
 	t.Helper()
-	if err := objects.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, objects.Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
 func exists(t *testing.T, objects dynamic.ResourceInterface, name string) bool {

@@ -14,10 +14,11 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -30,12 +31,12 @@ type recorder struct {
 	deltas []string
 }
 
-func (r *recorder) Admit(_ context.Context, d *event.Delta) (func(), error) {
-	return func() {
+func (r *recorder) Admit(_ context.Context, d *event.Delta) (event.Admission, error) {
+	return event.CommitFunc(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.deltas = append(r.deltas, d.Op.String()+" "+d.Key().Name)
-	}, nil
+	}), nil
 }
 
 func (r *recorder) all() []string {
@@ -101,9 +102,7 @@ func listInPages(t *testing.T, s *sandboxtest.Sandbox, ns string, n int, disturb
 	config := rest.CopyConfig(s.RESTConfig())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { l.RoundTripper = next; return l })
 	client, err := informer.NewClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer client.Close()
 	var seen recorder
 	store := index.NewStore()

@@ -15,7 +15,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/deltarouter/deltarouter/pkg/recording"
+	"github.com/deltarouter/deltarouter/internal/recording"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -32,9 +33,7 @@ func startRecorder(t *testing.T, config string, args ...string) *recordingRun {
 	r := &recordingRun{file: filepath.Join(t.TempDir(), "deltas.ndjson.zst")}
 	r.cmd = routertest.Command(append([]string{"record", "-config", config, "-o", r.file}, args...)...)
 	r.cmd.Stderr = &r.stderr
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.cmd.Start())
 	t.Cleanup(func() {
 		if r.cmd.ProcessState == nil {
 			_ = r.cmd.Process.Kill()
@@ -80,9 +79,7 @@ func (r *recordingRun) synced(t *testing.T, sources ...string) {
 // end ends the program with a signal and returns its exit code.
 func (r *recordingRun) end(t *testing.T, with os.Signal) int {
 	t.Helper()
-	if err := r.cmd.Process.Signal(with); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.cmd.Process.Signal(with))
 	var exit *exec.ExitError
 	if err := r.cmd.Wait(); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
@@ -94,13 +91,9 @@ func (r *recordingRun) end(t *testing.T, with os.Signal) int {
 func (r *recordingRun) text(t *testing.T) string {
 	t.Helper()
 	packed, err := os.ReadFile(r.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	in, err := zstd.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer in.Close()
 	var text bytes.Buffer
 	if _, err := text.ReadFrom(in); err != nil {
@@ -113,15 +106,11 @@ func (r *recordingRun) text(t *testing.T) string {
 func replay(t *testing.T, config, file string) (events []routertest.Event, log string) {
 	t.Helper()
 	text, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	before, after, _ := strings.Cut(string(text), "kubeconfig: ")
 	_, after, _ = strings.Cut(after, "}")
 	alone := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(alone, []byte(before+"kubeconfig: /nowhere}"+after), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(alone, []byte(before+"kubeconfig: /nowhere}"+after), 0o600))
 	var stdout, stderr bytes.Buffer
 	cmd := routertest.Command("replay", "-config", alone, "-speed", "100", file)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -151,8 +140,7 @@ func ids(events []routertest.Event) map[string][]string {
 // order of each object; also what was recorded until the recorder was killed. The data of a Secret is in no recording.
 func TestRecordAndReplay(t *testing.T) {
 	const secret, dropped = "aHVudGVyMmh1bnRlcjI", "nobody-shall-see-this"
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	maps.Make(routertest.ConfigMap("before", "1", "app=web"))
 	apply := func(version string) {
@@ -161,7 +149,7 @@ apiVersion: v1
 kind: Secret
 metadata:
   name: token
-  annotations: {version: "%s", kubectl.kubernetes.io/last-applied-configuration: '{"data":{"password":"%s"}}'}
+  annotations: {meta.helm.sh/release-name: "%s", kubectl.kubernetes.io/last-applied-configuration: '{"data":{"password":"%s"}}'}
 data: {password: %s=}
 `, version, secret, secret))
 	}
@@ -174,8 +162,8 @@ sources:
 sinks: {out: {stdout: {}}, hook: {webhook: {url: "http://127.0.0.1:1"}}}
 routes:
   - {name: maps, from: maps, to: out, emit: '{"name": object.metadata.name, "webs": count("maps.byApp", "web")}'}
-  - {name: web, from: web, on: [added, updated, deleted, deselected], to: out}
-  - {name: secrets, from: secrets, to: out, filter: 'changed("metadata.annotations")', emit: '{"version": object.metadata.annotations["version"]}'}
+  - {name: web, from: web, ops: [added, updated, deleted, deselected], to: out}
+  - {name: secrets, from: secrets, to: out, filter: 'changed("metadata.annotations")', emit: '{"version": object.metadata.annotations["meta.helm.sh/release-name"]}'}
 `, ns))
 	live := routertest.StartFile(t, config)
 	live.Ready(t)
@@ -235,14 +223,10 @@ routes:
 func (r *recordingRun) never(t *testing.T, text string) {
 	t.Helper()
 	f, err := os.Open(r.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer f.Close()
 	in, err := recording.NewReader(f, recording.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer in.Close()
 	for {
 		l, err := in.Next()
@@ -269,8 +253,7 @@ func sameIDs(a, b map[string][]string) bool {
 
 // A recording of one source ends by itself after its time, and goes to standard output as plain lines.
 func TestRecordToStdout(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("one", "1"))
 	config := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
 sources: {maps: {resource: v1/configmaps, namespaces: %[1]s}, others: {resource: v1/pods, namespaces: %[1]s}}
@@ -284,9 +267,7 @@ routes: [{name: maps, from: maps, to: out}, {name: others, from: others, to: out
 		t.Fatalf("%v\n%s", err, &stderr)
 	}
 	in, err := recording.NewReader(&stdout, recording.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer in.Close()
 	if h := in.Header(); h.Cluster != "test" || len(h.Sources) != 1 || h.Sources["maps"].Resource != "v1/configmaps" {
 		t.Errorf("header %+v", h)

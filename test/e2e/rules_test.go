@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -21,9 +22,7 @@ import (
 func rule(t *testing.T, name string, exchange ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "examples", "rules", name+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config := strings.Replace(string(text), "version: 1\n", "", 1)
 	config = regexp.MustCompile(`\{webhook: .*\}\n`).ReplaceAllString(config, "{stdout: {}}\n")
 	for i := 0; i < len(exchange); i += 2 {
@@ -100,7 +99,7 @@ func TestRuleNodeNotReady(t *testing.T) {
 	if data := toldBy(t, first); data.Late || data.Action != "trigger" {
 		t.Errorf("got %+v", data)
 	}
-	if pending := r.Metric(t, `deltarouter_route_pending{route="node-not-ready"}`); pending != 1 {
+	if pending := r.Metric(t, `deltarouter_route_pending_objects{route="node-not-ready"}`); pending != 1 {
 		t.Errorf("%v are pending", pending)
 	}
 	for route, state := range map[string]string{"node-not-ready": `"state":"pending","reported":false,"due":"`, "probe": `"state":"told","reported":true,"remind":"`} {
@@ -115,12 +114,8 @@ func TestRuleNodeNotReady(t *testing.T) {
 	r.Saved(t)
 	r.Kill(t)
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(strings.Replace(string(text), "for: 1h", "for: 1s", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(file, []byte(strings.Replace(string(text), "for: 1h", "for: 1s", 1)), 0o600))
 	r = routertest.StartFile(t, file)
 	late := r.Expect(t, "node-not-ready entered "+name)[0]
 	notEarly(t, late, time.Second)
@@ -137,8 +132,7 @@ func TestRuleNodeNotReady(t *testing.T) {
 
 // TestRulePodPending: a pod that is pending is told with its reason, and not early; one that runs in time is not.
 func TestRulePodPending(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	const after = 4 * time.Second
 	m := routertest.Use(t, s, routertest.Pods, ns)
 	r := routertest.Start(t, s.Kubeconfig(), rule(t, "pod-pending", "for: 5m", "for: "+after.String(), "{resource: v1/pods}", "{resource: v1/pods, namespaces: "+ns+"}"))
@@ -163,8 +157,7 @@ func TestRulePodPending(t *testing.T) {
 
 // TestRuleCrashLoop: of one owner one crash loop is told, of another one another.
 func TestRuleCrashLoop(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	config := rule(t, "crash-loop", "v1/pods}", "v1/pods, namespaces: "+ns+"}")
 	r := routertest.Start(t, s.Kubeconfig(), config)
 	r.Ready(t)
@@ -208,14 +201,13 @@ func TestRuleCrashLoop(t *testing.T) {
 
 // TestCheckAtStart: what became true by time alone while the router was down is told when it is up, however long the check is.
 func TestCheckAtStart(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
 sources: {maps: {resource: v1/configmaps, namespaces: %s}}
 sinks: {out: {stdout: {}}}
 routes:
-  - {name: past, from: maps, when: now > timestamp(object.data.value), check: 1h, to: out}
+  - {name: past, from: maps, when: now > timestamp(object.data.value), reevaluate: 1h, to: out}
   - {name: all, from: maps, to: out}
 `, ns))
 	r := routertest.StartFile(t, file)

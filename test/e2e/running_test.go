@@ -11,14 +11,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
 // TestMetricNames: the names are relied on by dashboards and alerts.
 func TestMetricNames(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	s.Apply(t, ns, pod("web", "n1", "", 0))
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
@@ -26,36 +26,36 @@ sources:
 handlers:
   alert: {wasm: {module: %q}}
 routes:
-  - {name: restarts, from: pods, on: updated, handle: alert, to: out}
-  - {name: all, from: pods, on: [added, updated], filter: 'object.status.containerStatuses[0].restartCount > 0', to: out}
+  - {name: restarts, from: pods, ops: updated, handler: alert, to: out}
+  - {name: all, from: pods, ops: [added, updated], filter: 'object.status.containerStatuses[0].restartCount > 0', to: out}
 `, ns, routertest.Guest(t, "restart-alert")))
 	r.Ready(t)
 	routertest.Use(t, s, routertest.Pods, ns).Change("web",
 		`{"status":{"containerStatuses":[{"name":"web","image":"i","imageID":"","ready":true,"restartCount":9}]}}`, "status")
-	r.Expect(t, "all updated "+ns+"/web", "restarts restart-alert "+ns+"/web")
+	r.Expect(t, "all updated "+ns+"/web", "restarts deltarouter.restart-alert "+ns+"/web")
 	var body string
 	routertest.Poll(t, "the deliveries to be counted", func() bool {
 		_, body = r.Get(t, "/metrics")
 		return strings.Contains(body, `deltarouter_route_deltas_total{result="delivered",route="restarts"} 1`)
 	})
 	for _, want := range []string{
-		`deltarouter_deltas_total{op="updated",source="pods"}`,
+		`deltarouter_source_deltas_total{op="updated",source="pods"}`,
 		`deltarouter_route_deltas_total{result="matched",route="all"}`,
 		`deltarouter_route_deltas_total{result="filtered",route="all"}`,
 		`deltarouter_route_deltas_total{result="dropped",route="all"}`,
 		`deltarouter_route_deltas_total{result="dead_lettered",route="all"}`,
-		`deltarouter_route_deltas_total{result="folded",route="all"}`,
-		`deltarouter_events_total{result="delivered",route="all",sink="out"}`,
-		`deltarouter_queue_depth{route="all"}`,
-		`deltarouter_oldest_owed_seconds{route="all"}`,
-		`deltarouter_delivery_seconds_count{route="all"}`,
-		`deltarouter_handler_seconds_count{handler="alert"}`,
+		`deltarouter_route_deltas_total{result="coalesced",route="all"}`,
+		`deltarouter_route_events_total{result="delivered",route="all",sink="out"}`,
+		`deltarouter_route_queue_deltas{route="all"}`,
+		`deltarouter_route_oldest_pending_seconds{route="all"}`,
+		`deltarouter_route_delivery_duration_seconds_count{route="all"}`,
+		`deltarouter_handler_call_duration_seconds_count{handler="alert"}`,
 		`deltarouter_source_synced{source="pods"} 1`,
 		`deltarouter_source_objects{source="pods"} 1`,
 		`deltarouter_source_bytes{source="pods"}`,
-		`deltarouter_source_stale_seconds{source="pods"}`,
+		`deltarouter_source_last_contact_seconds{source="pods"}`,
 		`deltarouter_guest_memory_bytes{handler="alert"}`,
-		`deltarouter_config_reload_success 1`,
+		`deltarouter_config_last_reload_successful 1`,
 		`deltarouter_config_hash{hash="`,
 		`deltarouter_build_info{version="`,
 	} {
@@ -107,8 +107,7 @@ func (h *hook) count() int {
 
 // TestSinkDown: a sink that is down stalls its own route only, and gets what it missed when it is back; what it rejects is a dead letter.
 func TestSinkDown(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
 	h.answer(http.StatusServiceUnavailable)
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
@@ -119,7 +118,7 @@ sinks:
   hook: {webhook: {url: %q}}
 routes:
   - {name: out, from: maps, to: out}
-  - {name: hook, from: maps, on: added, emit: '{"n": object.metadata.name}', to: hook, retry: {backoff: 10ms, max: 50ms, attempts: 1}}
+  - {name: hook, from: maps, ops: added, emit: '{"n": object.metadata.name}', to: hook, retry: {backoff: 10ms, max: 50ms, attempts: 1}}
 `, ns, h.URL))
 	r.Ready(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -128,7 +127,7 @@ routes:
 	r.Expect(t, "out added "+ns+"/a", "out added "+ns+"/b")
 	routertest.Poll(t, "the webhook in /readyz, which is ready all the same", func() bool {
 		code, body := r.Get(t, "/readyz")
-		return code == http.StatusOK && strings.Contains(body, "sinks/hook") && strings.Contains(body, "answered 503")
+		return code == http.StatusOK && strings.Contains(body, "[-]sinks/hook: not ok\n")
 	})
 	h.answer(http.StatusOK)
 	routertest.Poll(t, "the webhook to get what it missed", func() bool { return h.count() == 2 })
@@ -144,15 +143,14 @@ routes:
 		return strings.Contains(metrics, `deltarouter_dead_letters{route="hook"} 1`)
 	})
 	var event struct{ Type, Subject string }
-	if err := json.Unmarshal([]byte(h.got[0]), &event); err != nil || event.Type != "deltarouter.added" || !strings.HasPrefix(event.Subject, ns+"/") {
+	if err := json.Unmarshal([]byte(h.got[0]), &event); err != nil || event.Type != "io.deltarouter.added" || !strings.HasPrefix(event.Subject, ns+"/") {
 		t.Errorf("the webhook got %s (%v)", h.got[0], err)
 	}
 }
 
 // TestStopDrains: what is owed when the router is told to stop is delivered, as far as the timeout allows.
 func TestStopDrains(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
 	config := fmt.Sprintf(`
 sources:
@@ -162,16 +160,14 @@ sinks:
   hook: {webhook: {url: %q}}
 routes:
   - {name: out, from: maps, to: out}
-  - {name: hook, from: maps, on: added, to: hook, retry: {backoff: 10ms, max: 20ms}}
+  - {name: hook, from: maps, ops: added, to: hook, retry: {backoff: 10ms, max: 20ms}}
 `, ns, h.URL)
 	h.answer(http.StatusServiceUnavailable)
 	r := routertest.Start(t, s.Kubeconfig(), config)
 	r.Ready(t)
 	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("a", "1"))
 	r.Expect(t, "out added "+ns+"/a")
-	if err := r.Process().Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.Process().Signal(syscall.SIGTERM))
 	r.WaitLog(t, "the router to be stopping", func(log string) bool { return strings.Contains(log, `"msg":"stopping"`) })
 	h.answer(http.StatusOK)
 	state, err := r.Process().Wait()
@@ -180,27 +176,25 @@ routes:
 	}
 }
 
-// TestSecondSignal: a sink that never comes back, and somebody who does not want to wait.
+// TestSecondSignal: a sink that does not answer, and somebody who does not want to wait.
 func TestSecondSignal(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
-	h := newHook(t)
-	h.answer(http.StatusServiceUnavailable)
+	s, ns := sandboxtest.StartNamespace(t)
+	silent := make(chan struct{})
+	h := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-silent }))
+	t.Cleanup(func() { close(silent); h.Close() })
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
   maps: {resource: v1/configmaps, namespaces: %s}
 sinks:
   out: {stdout: {}}
-  hook: {webhook: {url: %q}}
+  hook: {webhook: {url: %q, timeout: 10m}}
 routes:
-  - {name: all, from: maps, on: added, to: [out, hook]}
+  - {name: all, from: maps, ops: added, to: [out, hook]}
 `, ns, h.URL), "-drain-timeout", "10m")
 	r.Ready(t)
 	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("a", "1"))
 	r.Expect(t, "all added "+ns+"/a")
-	if err := r.Process().Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.Process().Signal(syscall.SIGINT))
 	r.WaitLog(t, "the router to be stopping", func(log string) bool { return strings.Contains(log, `"msg":"stopping"`) })
 	if code := r.Stop(t); code != 1 {
 		t.Errorf("exit code %d, want 1: deltas were not delivered", code)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -39,9 +40,7 @@ func TestPulledSchemas(t *testing.T) {
 		return bytes.Contains(text, []byte(`"password": "string"`)) && bytes.Contains(text, []byte("example.org/v1/widgets"))
 	})
 	kubeconfig, err := os.ReadFile(s.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for word := range strings.FieldsSeq(string(kubeconfig)) {
 		if word = strings.Trim(word, `"`); len(word) > 20 && bytes.Contains(text, []byte(word)) {
 			t.Error("the file holds what the kubeconfig does")
@@ -54,9 +53,7 @@ func TestPulledSchemas(t *testing.T) {
 	// From here on there is no cluster.
 	write := func(name, format string, args ...any) string {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, fmt.Appendf(nil, format, args...), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, fmt.Appendf(nil, format, args...), 0o600))
 		return file
 	}
 	const config = `version: 1
@@ -109,5 +106,83 @@ current-context: c
 	}
 	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(after, text) {
 		t.Error("the file is another one after a pull that failed", err)
+	}
+}
+
+// TestSchemasOfTheCluster: the fields of a custom resource are checked by its definition, by `check -connect` and when the router starts;
+// without a cluster they are not known, which is a warning.
+func TestSchemasOfTheCluster(t *testing.T) {
+	s := sandboxtest.New(t, sandboxtest.Options{})
+	ns := s.Namespace(t)
+	s.Apply(t, ns, gizmoDefinition)
+	config := func(filter string) string {
+		return routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`sinks: {out: {stdout: {}}}
+sources:
+  gizmos: {resource: example.org/v1/gizmos, namespaces: %s}
+  pods: {resource: v1/pods}
+routes:
+  - {name: gizmos, from: gizmos, filter: %q, to: out}
+  - {name: pods, from: pods, filter: 'list("gizmos").exists(g, g.spec.size == 1)', to: out}
+`, ns, filter))
+	}
+	check := func(file string, args ...string) string {
+		out, _ := routertest.Command(append([]string{"check", "-config", file}, args...)...).CombinedOutput()
+		return string(out)
+	}
+	const mistake = `org.example.v1.Gizmo.spec has no field "sise"; did you mean "size"?`
+	wrong, right := config("object.spec.sise == 1"), config("object.spec.size == 1")
+	// The definition may have been published a moment ago.
+	routertest.Poll(t, "the mistake to be found", func() bool { return strings.Contains(check(wrong, "-connect"), mistake) })
+	if out := check(wrong); !strings.Contains(out, ": ok") || !strings.Contains(out, "warning: sources.gizmos.resource: what example.org/v1/gizmos look like is not known") {
+		t.Errorf("without a cluster: %s", out)
+	}
+	if out := check(right, "-connect"); !strings.Contains(out, ": ok") || strings.Contains(out, "not known") {
+		t.Errorf("with a cluster: %s", out)
+	}
+	if out, err := routertest.Command("-config", wrong).CombinedOutput(); err == nil || !strings.Contains(string(out), mistake) {
+		t.Errorf("the router started: %v %s", err, out)
+	}
+	r := routertest.StartFile(t, right)
+	r.Ready(t)
+	s.Apply(t, ns, "apiVersion: example.org/v1\nkind: Gizmo\nmetadata: {name: small}\nspec: {size: 2}\n---\n")
+	s.Apply(t, ns, "apiVersion: example.org/v1\nkind: Gizmo\nmetadata: {name: g}\nspec: {size: 1}\n---\n")
+	r.Expect(t, "gizmos added "+ns+"/g")
+}
+
+// TestUnknownResources: check -connect names the resource of the cluster, its custom ones included, that a source most likely means. Of one
+// that is like none it warns: the cluster may have it later.
+func TestUnknownResources(t *testing.T) {
+	s := sandboxtest.New(t, sandboxtest.Options{})
+	ns := s.Namespace(t)
+	s.Apply(t, ns, gizmoDefinition)
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`sinks: {out: {stdout: {}}}
+sources:
+  deployments: {resource: v1/deployments, namespaces: %[1]s}
+  gizmos: {resource: example.org/v1/gizmoss, namespaces: %[1]s}
+  mistyped: {resource: apps/v1/deploymnts, namespaces: %[1]s}
+  others: {resource: example.org/v1/others, namespaces: %[1]s}
+  secret: {resource: v1/secret, namespaces: %[1]s}
+routes:
+  - {name: r, from: [deployments, gizmos, mistyped, others, secret], to: out}
+`, ns))
+	var said string
+	routertest.Poll(t, "the definition to be published", func() bool { // a moment ago
+		var code int
+		if _, said, code = checkConnect(t, file); code != 2 {
+			t.Fatalf("exit code %d: %s", code, said)
+		}
+		return strings.Contains(said, "there is no example.org/v1/gizmoss")
+	})
+	for _, want := range []string{
+		`sources.deployments.resource: there is no v1/deployments; did you mean "apps/v1/deployments"?`,
+		`sources.gizmos.resource: there is no example.org/v1/gizmoss; did you mean "example.org/v1/gizmos"?`,
+		`sources.mistyped.resource: there is no apps/v1/deploymnts; did you mean "apps/v1/deployments"?`,
+		`warning: sources.others.resource: what example.org/v1/others look like is not known`,
+		`the cluster does not have them (yet)`,
+		`sources.secret.resource: there is no v1/secret; did you mean "v1/secrets"?`,
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not say %q:\n%s", want, said)
+		}
 	}
 }

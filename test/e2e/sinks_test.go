@@ -14,23 +14,24 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestPausedRouteAcrossRestarts: a route that has deleted as much as it may owes the rest, also after a SIGKILL. A start is a new beginning
-// for it: it deletes as much again, and is paused again. Each object is deleted once.
+// TestPausedRouteAcrossRestarts: a route that has deleted as much as it may owes the rest, also after a SIGKILL. After a
+// start it is paused still, until it is resumed: then it deletes as much again. Each object is deleted once.
 func TestPausedRouteAcrossRestarts(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
-	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
+	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(`
 sources: {maps: {resource: v1/configmaps, namespaces: %[1]s}}
 sinks:
   out: {stdout: {}}
   cluster: {kubernetes: {maxDeletes: 3/1h, allow: [{resource: v1/configmaps, namespaces: %[1]s, verbs: delete}]}}
 routes:
-  - {name: all, from: maps, on: added, to: out}
-  - {name: purge, from: maps, on: added, filter: object.metadata.name.startsWith("x"), emit: '{"delete": {}}', onFailure: drop, to: cluster}
+  - {name: all, from: maps, ops: added, to: out}
+  - {name: purge, from: maps, ops: added, filter: object.metadata.name.startsWith("x"), emit: '{"delete": {}}', onFailure: drop, to: cluster}
 `, ns))
 	deleted := func() int {
 		names := make(map[string]int)
@@ -47,20 +48,20 @@ routes:
 		t.Helper()
 		var said string
 		routertest.Poll(t, "the route to be paused", func() bool {
-			_, said = r.Get(t, "/readyz")
-			return strings.Contains(said, "routes/purge: paused") && strings.Contains(r.Log(), "route is paused and delivers nothing more")
+			said = r.Status(t)
+			return strings.Contains(said, "routes/purge: paused") && strings.Contains(r.Log(), "route is paused") &&
+				deleted() >= sum && r.Metric(t, `deltarouter_route_paused{route="purge"}`) == 1
 		})
 		if !strings.Contains(said, `route "purge" has deleted 3 objects within 1h (maxDeletes), and would delete v1/configmaps `+ns+"/x") {
-			t.Errorf("/readyz says %s", said)
+			t.Errorf("the status says %s", said)
 		}
-		routertest.Poll(t, fmt.Sprintf("%d to be deleted", sum), func() bool { return deleted() >= sum })
 		if n := deleted(); n != sum {
 			t.Errorf("%d were deleted, want %d", n, sum)
 		}
-		if r.Metric(t, `deltarouter_route_paused{route="purge"}`) != 1 || r.Metric(t, `deltarouter_route_paused{route="all"}`) != 0 {
+		if r.Metric(t, `deltarouter_route_paused{route="all"}`) != 0 {
 			t.Error("the metric does not say which route is paused")
 		}
-		if n := r.Metric(t, `deltarouter_queue_depth{route="purge"}`); n != float64(8-sum) {
+		if n := r.Metric(t, `deltarouter_route_queue_deltas{route="purge"}`); n != float64(8-sum) {
 			t.Errorf("it owes %v of 8, and has deleted %d", n, sum)
 		}
 	}
@@ -78,6 +79,15 @@ routes:
 	first.Kill(t)
 
 	second := routertest.StartFile(t, file)
+	second.Ready(t)
+	paused(second, 3)
+	resume := func() {
+		t.Helper()
+		if out, code := routertest.Control(t, file, "resume", "purge"); code != 0 || out != "route purge goes on\n" {
+			t.Errorf("exit code %d, %q", code, out)
+		}
+	}
+	resume()
 	paused(second, 6)
 	if code := second.Stop(t); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -85,11 +95,15 @@ routes:
 
 	third := routertest.StartFile(t, file)
 	third.Ready(t)
-	routertest.Poll(t, "all to be deleted", func() bool { return deleted() == 8 && third.Metric(t, `deltarouter_queue_depth{route="purge"}`) == 0 })
+	paused(third, 6)
+	resume()
+	routertest.Poll(t, "all to be deleted", func() bool {
+		return deleted() == 8 && third.Metric(t, `deltarouter_route_queue_deltas{route="purge"}`) == 0
+	})
 	if third.Metric(t, `deltarouter_route_paused{route="purge"}`) != 0 {
 		t.Error("the metric says that the route is paused")
 	}
-	if _, said := third.Get(t, "/readyz"); strings.Contains(said, "paused") {
+	if _, said := third.Get(t, "/readyz"); strings.Contains(said, "routes/") {
 		t.Errorf("/readyz says %s", said)
 	}
 }
@@ -162,9 +176,7 @@ routes: [{name: r, from: maps, to: [hook, log, there, far]}]
 // of their rules it does.
 func TestRightsOfTheExample(t *testing.T) {
 	text, err := os.ReadFile("../../docs/SINKS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, section, _ := strings.Cut(string(text), "\n## kubernetes\n")
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(section, 2)
 	config := blocks[0][1]
@@ -210,7 +222,11 @@ sinks:
         - {resource: v1/configmaps, namespaces: %[1]s, verbs: [apply, delete]}
         - {resource: v1/pods, namespaces: %[1]s, verbs: [evict, event]}
         - {resource: apps/v1/deployments, subresources: [scale], namespaceSelector: a=b, verbs: merge}
-routes: [{name: r, from: maps, to: cluster}]
+routes:
+  - name: r
+    from: maps
+    emit: '{"delete": {}, "target": {"resource": "v1/configmaps", "namespace": object.metadata.namespace, "name": object.metadata.name}}'
+    to: cluster
 `
 	s.Grant(t, ns, "", []string{"configmaps"}, []string{"get", "list", "watch", "create", "delete"})
 	file := routertest.Install(t, s.LimitedKubeconfig(), fmt.Sprintf(config, ns, "dryRun: true"))

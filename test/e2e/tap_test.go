@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -17,8 +17,7 @@ import (
 // TestTap: what goes by in a running router is shown with the condition that a route does not find met, and nothing of the objects with
 // it; a tap keeps the router neither from delivering nor from stopping.
 func TestTap(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(`
 sources: {maps: {resource: v1/configmaps, namespaces: %s}}

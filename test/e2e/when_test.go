@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -14,8 +15,7 @@ import (
 // TestWhen: routes with conditions on a real API server, across a SIGKILL, what happens while the router is down, a reload that changes a
 // condition, and one that takes a route out for a while. What was told is told once, and its end is told.
 func TestWhen(t *testing.T) {
-	s := sandboxtest.Start(t)
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	set := func(name, value string) { m.Change(name, fmt.Sprintf(`{"data":{"value":%q}}`, value)) }
 	config := func(routes ...string) string {
@@ -23,9 +23,9 @@ func TestWhen(t *testing.T) {
 	}
 	const (
 		bad   = "  - {name: bad, from: maps, when: object.data.value == \"bad\", existing: deliver, to: out}\n"
-		lasts = "  - {name: lasts, from: maps, when: object.data.value == \"bad\", for: 8s, to: out}\n"
-		gone  = "  - {name: gone, from: maps, on: deleted, for: 1s, to: out}\n"
-		waits = "  - {name: waits, from: maps, on: deleted, for: 1h, to: out}\n"
+		lasts = "  - {name: lasts, from: maps, when: object.data.value == \"bad\", for: 8s, existing: skip, to: out}\n"
+		gone  = "  - {name: gone, from: maps, ops: deleted, for: 1s, to: out}\n"
+		waits = "  - {name: waits, from: maps, ops: deleted, for: 1h, to: out}\n"
 		all   = "  - {name: all, from: maps, to: out}\n"
 	)
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -39,7 +39,7 @@ func TestWhen(t *testing.T) {
 	r.Ready(t)
 	set("b", "bad")
 	r.Expect(t, "bad entered "+n+"a", "bad entered "+n+"b", "lasts entered "+n+"b")
-	if pending, active := r.Metric(t, `deltarouter_route_pending{route="lasts"}`), r.Metric(t, `deltarouter_route_active{route="bad"}`); pending != 0 || active != 2 {
+	if pending, active := r.Metric(t, `deltarouter_route_pending_objects{route="lasts"}`), r.Metric(t, `deltarouter_route_active_objects{route="bad"}`); pending != 0 || active != 2 {
 		t.Errorf("pending %v, active %v", pending, active)
 	}
 	set("c", "bad")
@@ -60,7 +60,7 @@ func TestWhen(t *testing.T) {
 	if out, code := routertest.Control(t, file, "get", "-active", "waits"); code != 0 || !regexp.MustCompile(`maps +`+ns+` +b +gone +\d+[sm] +in \d+m `).MatchString(out) {
 		t.Errorf("exit code %d, %s", code, out)
 	}
-	if pending := r.Metric(t, `deltarouter_route_pending{route="waits"}`); pending != 1 {
+	if pending := r.Metric(t, `deltarouter_route_pending_objects{route="waits"}`); pending != 1 {
 		t.Errorf("%v are pending", pending)
 	}
 	r.Saved(t)
@@ -69,9 +69,7 @@ func TestWhen(t *testing.T) {
 	reload := func(more []string, routes ...string) {
 		t.Helper()
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		head, _, _ := strings.Cut(string(text), "sources:")
 		r.Reload(t, file, head+config(routes...), true)
 		want = append(want, more...)
@@ -85,4 +83,68 @@ func TestWhen(t *testing.T) {
 	want = append(want, "all updated "+n+"d", "all deleted "+n+"a")
 	r.Expect(t, want...)
 	reload([]string{"bad left " + n + "d", "bad left " + n + "a", "bad entered " + n + "c"}, bad)
+}
+
+// TestWatches: when an object changes that others are filtered by, those go through their route once more, each as it is by then, also after
+// a reload, and after the router was killed. What the expression cannot say is counted, and logged once.
+func TestWatches(t *testing.T) {
+	s, ns := sandboxtest.StartNamespace(t)
+	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	m.Make(routertest.ConfigMap("home", "closed", "role=home"))
+	for _, child := range []string{"a", "b"} {
+		m.Make(routertest.ConfigMap(child, "home", "role=child"))
+	}
+	m.Make(routertest.ConfigMap("c", "elsewhere", "role=child"))
+	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(`
+sources:
+  homes: {resource: v1/configmaps, namespaces: %s, labelSelector: role=home}
+  children: {resource: v1/configmaps, namespaces: %[1]s, labelSelector: role=child, indexes: {byHome: object.data.value}}
+sinks: {out: {stdout: {}}}
+define: {home: 'get("homes", object.metadata.namespace, object.data.value)'}
+routes:
+  - name: open
+    from: children
+    ops: [added]
+    filter: home.data.value == "open"
+    watches: {homes: 'lookup("children.byHome", object.data.name)'}
+    to: out
+`, ns))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	m.Change("home", `{"data": {"value": "open"}}`)
+	r.WaitLog(t, "what cannot be said", func(log string) bool { return strings.Contains(log, "watches does not say what depends on an object") })
+	m.Change("home", `{"data": {"value": "open", "more": "x"}}`)
+	routertest.Poll(t, "the count", func() bool {
+		return r.Metric(t, `deltarouter_route_errors_total{kind="absent",route="open"}`) == 2
+	})
+	if n := strings.Count(r.Log(), "watches does not say"); n != 1 {
+		t.Errorf("it was logged %d times", n)
+	}
+	text, err := os.ReadFile(file)
+	must.Succeed(t, err)
+	r.Reload(t, file, strings.Replace(string(text), "object.data.name", "object.metadata.name", 1), true)
+	n := ns + "/"
+	want := []string{"open sync " + n + "a", "open sync " + n + "b"}
+	m.Change("home", `{"data": {"value": "open", "more": "y"}}`)
+	r.Expect(t, want...)
+	m.Change("c", `{"data": {"value": "home"}}`)
+	m.Change("home", `{"data": {"value": "shut"}}`)
+	m.Change("home", `{"data": {"value": "open"}}`)
+	r.Wait(t, "all children", func(events []routertest.Event) bool { return len(routertest.Of(events, n+"c")) > 0 })
+	m.Change("a", `{"data": {"value": "nowhere"}}`)
+	m.Make(routertest.ConfigMap("d", "home", "role=child")) // after a, in the same watch: between watches there is no order
+	r.Wait(t, "the last child", func(events []routertest.Event) bool { return len(routertest.Of(events, n+"d")) > 0 })
+	r.Saved(t)
+	r.Kill(t)
+	m.Change("home", `{"data": {"value": "open", "more": "z"}}`)
+	r = routertest.StartFile(t, file)
+	r.Wait(t, "what depends on the home", func(events []routertest.Event) bool {
+		return len(routertest.Of(events, n+"b")) > 0 && len(routertest.Of(events, n+"c")) > 0
+	})
+	if got := routertest.Of(r.Events(), n+"a"); len(got) > 0 {
+		t.Errorf("what does not depend on it any more: %q", got)
+	}
+	if code := r.Stop(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
 }

@@ -13,7 +13,8 @@ import (
 // binary is the path of the router that was built for this run.
 var binary string
 
-// Main is the TestMain of a package that starts routers: it builds the router, runs the tests, and stops the sandbox that they share.
+// Main is the TestMain of a package that starts routers: it builds the router, runs the tests, and
+// stops the sandbox that they share.
 func Main(m *testing.M) { os.Exit(buildAndRun(m)) }
 
 func buildAndRun(m *testing.M) int {
@@ -35,3 +36,16 @@ func buildAndRun(m *testing.M) int {
 
 // Command returns a command of the router that was built, to be run by the caller.
 func Command(args ...string) *exec.Cmd { return exec.Command(binary, args...) }
+
+// Guest builds an example plugin and returns the path of the module.
+func Guest(t *testing.T, name string) string {
+	t.Helper()
+	module := filepath.Join(t.TempDir(), name+".wasm")
+	build := exec.Command("go", "build", "-buildmode=c-shared", "-o", module, ".")
+	build.Dir = filepath.Join("..", "..", "examples", "plugins", name)
+	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", name, err, out)
+	}
+	return module
+}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // InstallAPI is Install with the control API on the socket api.sock beside the file.
@@ -15,18 +17,23 @@ func InstallAPI(t *testing.T, kubeconfig, config string) (file string) {
 	t.Helper()
 	file = Install(t, kubeconfig, config)
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const listen = `listen: {probes: "127.0.0.1:0"`
 	with := strings.Replace(string(text), listen, listen+fmt.Sprintf(`, api: "unix:%s"`, filepath.Join(filepath.Dir(file), "api.sock")), 1)
-	if err := os.WriteFile(file, []byte(with), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(with), 0o600))
 	return file
 }
 
-// Control runs a command that talks to the router of a configuration file, and returns what it prints and its exit code.
+// Status returns what `router status` prints: what is not well, and why. The configuration is one
+// of InstallAPI.
+func (r *Router) Status(t *testing.T) string {
+	t.Helper()
+	out, _ := Control(t, r.file, "status")
+	return out
+}
+
+// Control runs a command that talks to the router of a configuration file, and returns what it
+// prints and its exit code.
 func Control(t *testing.T, file string, args ...string) (out string, code int) {
 	t.Helper()
 	text, err := Command(append(args, "-config", file)...).CombinedOutput()

@@ -24,7 +24,7 @@ type Event struct {
 
 // String is what tests compare: "route updated ns/name".
 func (e Event) String() string {
-	return e.Route + " " + strings.TrimPrefix(e.Type, "deltarouter.") + " " + e.Subject
+	return e.Route + " " + strings.TrimPrefix(e.Type, "io.deltarouter.") + " " + e.Subject
 }
 
 // Summary returns the events as strings; see Event.String.

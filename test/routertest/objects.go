@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -34,7 +35,8 @@ func ConfigMap(name, value string, labels ...string) *unstructured.Unstructured 
 	return o
 }
 
-// Objects is a client for one resource of one namespace, with short forms of its methods whose errors end the test.
+// Objects is a client for one resource of one namespace, with short forms of its methods whose
+// errors end the test.
 type Objects struct {
 	dynamic.ResourceInterface
 
@@ -51,9 +53,7 @@ func Use(t *testing.T, s *sandboxtest.Sandbox, resource schema.GroupVersionResou
 func (o Objects) Make(object *unstructured.Unstructured) *unstructured.Unstructured {
 	o.t.Helper()
 	created, err := o.Create(o.t.Context(), object, metav1.CreateOptions{})
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must.Succeed(o.t, err)
 	return created
 }
 
@@ -61,9 +61,7 @@ func (o Objects) Make(object *unstructured.Unstructured) *unstructured.Unstructu
 func (o Objects) Change(name, patch string, subresources ...string) (version string) {
 	o.t.Helper()
 	object, err := o.Patch(o.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must.Succeed(o.t, err)
 	return object.GetResourceVersion()
 }
 
@@ -71,9 +69,7 @@ func (o Objects) Change(name, patch string, subresources ...string) (version str
 func (o Objects) Version(name string) string {
 	o.t.Helper()
 	object, err := o.Get(o.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	must.Succeed(o.t, err)
 	return object.GetResourceVersion()
 }
 
@@ -81,9 +77,7 @@ func (o Objects) Version(name string) string {
 func (o Objects) Remove(name string) {
 	o.t.Helper()
 	now := int64(0)
-	if err := o.Delete(o.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
-		o.t.Fatal(err)
-	}
+	must.Succeed(o.t, o.Delete(o.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
 }
 
 // Lists counts the requests that list a resource as a whole.
@@ -94,7 +88,8 @@ func Lists(t *testing.T, s *sandboxtest.Sandbox, resource string) int {
 	}))
 }
 
-// IsProbe reports whether a list is one of a single object, by which the router asks how far the API server is.
+// IsProbe reports whether a list is one of a single object, by which the router asks how far the
+// API server is.
 func IsProbe(r sandboxtest.Request) bool {
 	return strings.Contains(r.URI, "limit=1&") || strings.HasSuffix(r.URI, "limit=1")
 }

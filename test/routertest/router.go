@@ -1,5 +1,6 @@
-// Package routertest runs the router's binary the way a user does, for tests: a configuration file, what comes out on standard output,
-// the log, the probes and metrics. What it is run on is in sandboxtest.
+// Package routertest runs the router's binary the way a user does, for tests: a configuration file,
+// what comes out on standard output, the log, the probes and metrics. What it is run on is in
+// sandboxtest.
 //
 //	func TestMain(m *testing.M) { routertest.Main(m) }
 //
@@ -29,6 +30,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // Patience is how long a test waits for something that comes.
@@ -37,9 +40,11 @@ const Patience = 30 * time.Second
 // maxLog is how much of the log of each router, in bytes, is shown if the test fails.
 const maxLog = 16 << 10
 
-// Router is a running router and what it has written so far. Its methods may be called from several goroutines.
+// Router is a running router and what it has written so far. Its methods may be called from several
+// goroutines.
 type Router struct {
 	cmd    *exec.Cmd
+	file   string // the configuration
 	probes string // URL
 
 	mu      sync.Mutex
@@ -49,21 +54,20 @@ type Router struct {
 	exited  bool
 }
 
-// Install writes a configuration, to which version, cluster, probes and a state folder are added, and returns its path. Several routers
-// can use it, one after the other.
+// Install writes a configuration, to which version, cluster, probes and a state folder are added,
+// and returns its path. Several routers can use it, one after the other.
 func Install(t *testing.T, kubeconfig, config string) (file string) {
 	t.Helper()
 	dir := t.TempDir()
 	file = filepath.Join(dir, "config.yaml")
 	head := fmt.Sprintf("version: 1\ncluster: {name: test, kubeconfig: %q}\nstate: {dir: %q}\nlisten: {probes: \"127.0.0.1:0\"}\n",
 		kubeconfig, filepath.Join(dir, "state"))
-	if err := os.WriteFile(file, []byte(head+config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(head+config), 0o600))
 	return file
 }
 
-// Start runs the router with a configuration as Install writes it, and the sink out on standard output unless it has sinks.
+// Start runs the router with a configuration as Install writes it, and the sink out on standard
+// output unless it has sinks.
 func Start(t *testing.T, kubeconfig, config string, args ...string) *Router {
 	t.Helper()
 	if !strings.Contains(config, "sinks:") {
@@ -72,7 +76,8 @@ func Start(t *testing.T, kubeconfig, config string, args ...string) *Router {
 	return StartFile(t, Install(t, kubeconfig, config), args...)
 }
 
-// StartFile runs the router with a configuration file and returns when its probes are served. It is killed at the end of the test.
+// StartFile runs the router with a configuration file and returns when its probes are served. It is
+// killed at the end of the test.
 func StartFile(t *testing.T, file string, args ...string) *Router {
 	t.Helper()
 	r := Launch(t, file, args...)
@@ -83,19 +88,13 @@ func StartFile(t *testing.T, file string, args ...string) *Router {
 // Launch is StartFile without the wait.
 func Launch(t *testing.T, file string, args ...string) *Router {
 	t.Helper()
-	r := &Router{cmd: Command(append([]string{"-config", file}, args...)...)}
+	r := &Router{file: file, cmd: Command(append([]string{"-config", file}, args...)...)}
 	r.changed = sync.NewCond(&r.mu)
 	stdout, err := r.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stderr, err := r.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, r.cmd.Start())
 	var readers sync.WaitGroup
 	readers.Go(func() { r.readEvents(stdout) })
 	readers.Go(func() { r.readLog(stderr) })
@@ -111,7 +110,8 @@ func Launch(t *testing.T, file string, args ...string) *Router {
 	return r
 }
 
-// readEvents reads standard output. A last line without an end, as a SIGKILL can leave it, is no event.
+// readEvents reads standard output. A last line without an end, as a SIGKILL can leave it, is no
+// event.
 func (r *Router) readEvents(out io.Reader) {
 	lines := bufio.NewReader(out)
 	for {
@@ -154,7 +154,8 @@ func (r *Router) readLog(out io.Reader) {
 	}
 }
 
-// wait waits until the condition holds, which is tried, under the lock, whenever the router writes something.
+// wait waits until the condition holds, which is tried, under the lock, whenever the router writes
+// something.
 func (r *Router) wait(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	timeout := time.AfterFunc(Patience, func() { r.mu.Lock(); r.changed.Broadcast(); r.mu.Unlock() })
@@ -185,7 +186,8 @@ func (r *Router) WaitLog(t *testing.T, what string, holds func(log string) bool)
 	r.wait(t, what, func() bool { return holds(r.stderr.String()) })
 }
 
-// Expect waits until all the given events (see Event.String) have come, in any order, and returns every event so far.
+// Expect waits until all the given events (see Event.String) have come, in any order, and returns
+// every event so far.
 func (r *Router) Expect(t *testing.T, want ...string) []Event {
 	t.Helper()
 	r.wait(t, fmt.Sprintf("%d events, %q", len(want), want[:min(len(want), 100)]), func() bool {
@@ -226,18 +228,14 @@ func (r *Router) Process() *os.Process { return r.cmd.Process }
 // Stop ends the router with SIGTERM and returns its exit code.
 func (r *Router) Stop(t *testing.T) int {
 	t.Helper()
-	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.cmd.Process.Signal(syscall.SIGTERM))
 	return r.Ended(t)
 }
 
 // Kill ends the router with SIGKILL and returns when all that it had written has been read.
 func (r *Router) Kill(t *testing.T) {
 	t.Helper()
-	if err := r.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.cmd.Process.Kill())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for !r.exited {
@@ -262,7 +260,8 @@ func (r *Router) Ended(t *testing.T) int {
 	}
 }
 
-// RunToEnd runs a router that is expected not to start, and returns its exit code and what it wrote.
+// RunToEnd runs a router that is expected not to start, and returns its exit code and what it
+// wrote.
 func RunToEnd(t *testing.T, file string) (code int, log string) {
 	t.Helper()
 	cmd := Command("-config", file)
@@ -273,4 +272,27 @@ func RunToEnd(t *testing.T, file string) (code int, log string) {
 		t.Fatal(err)
 	}
 	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+// Reload exchanges the configuration as a ConfigMap mount does, or, with SIGHUP, as an editor does,
+// and waits until the router has taken or refused it.
+func (r *Router) Reload(t *testing.T, file, config string, signal bool) {
+	t.Helper()
+	done := func(log string) int {
+		return strings.Count(log, `"msg":"reloaded"`) + strings.Count(log, `"msg":"the configuration is not reloaded"`)
+	}
+	before := done(r.Log())
+	Exchange(t, file, config)
+	if signal {
+		must.Succeed(t, r.Process().Signal(syscall.SIGHUP))
+	}
+	r.WaitLog(t, "the reload", func(log string) bool { return done(log) > before })
+}
+
+// Exchange puts another file in the place of one, in one step.
+func Exchange(t *testing.T, file, text string) {
+	t.Helper()
+	beside := file + ".new"
+	must.Succeed(t, os.WriteFile(beside, []byte(text), 0o600))
+	must.Succeed(t, os.Rename(beside, file))
 }

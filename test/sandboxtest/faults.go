@@ -59,6 +59,20 @@ func (s *Sandbox) StartAPIServer(tb testing.TB) {
 	}
 }
 
+// RotateKeys starts the API server anew with another certificate authority, and writes kubeconfigs with other credentials. Clients that were
+// made before do not know it.
+func (s *Sandbox) RotateKeys(tb testing.TB) {
+	tb.Helper()
+	s.StopAPIServer(tb)
+	if err := os.RemoveAll(filepath.Join(s.dir, "keys")); err != nil {
+		tb.Fatalf("sandboxtest: %v", err)
+	}
+	s.StartAPIServer(tb)
+	if err := s.connect(); err != nil {
+		tb.Fatalf("sandboxtest: %v", err)
+	}
+}
+
 // CompactEtcd forgets all history before the latest change, and returns its revision. A running API
 // server still serves watches from its watch cache: to have 410 for sure, compact while it is
 // stopped, or start it with the flag --watch-cache=false.

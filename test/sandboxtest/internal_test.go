@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func TestSumMetric(t *testing.T) {
@@ -49,17 +51,11 @@ func TestNamespaceName(t *testing.T) {
 func TestIsStale(t *testing.T) {
 	dir := t.TempDir()
 	bin, sources := filepath.Join(dir, "bin"), filepath.Join(dir, "src")
-	if err := os.Mkdir(sources, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(sources, 0o755))
 	now := time.Now()
 	touch := func(path string, at time.Time) {
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, nil, 0o600))
+		must.Succeed(t, os.Chtimes(path, at, at))
 	}
 	check := func(what string, want bool) {
 		if got, err := isStale(bin, sources); err != nil || got != want {

@@ -101,6 +101,13 @@ func Start(tb testing.TB) *Sandbox {
 	return shared.sandbox
 }
 
+// StartNamespace returns the shared sandbox, and a namespace of it for this test.
+func StartNamespace(tb testing.TB) (s *Sandbox, namespace string) {
+	tb.Helper()
+	s = Start(tb)
+	return s, s.Namespace(tb)
+}
+
 func startShared() (*Sandbox, error) {
 	dir, err := os.MkdirTemp("", "sandbox-")
 	if err != nil {
@@ -210,9 +217,6 @@ func (s *Sandbox) close() {
 		utilnet.CloseIdleConnectionsFor(s.http.Transport)
 	}
 }
-
-// Dir is the folder with the kubeconfigs, the log and the data.
-func (s *Sandbox) Dir() string { return s.dir }
 
 // Kubeconfig is the path of the administrator's kubeconfig.
 func (s *Sandbox) Kubeconfig() string { return filepath.Join(s.dir, "kubeconfig") }

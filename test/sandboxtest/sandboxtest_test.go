@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -26,9 +27,7 @@ var (
 func client(t *testing.T, cfg *rest.Config) dynamic.Interface {
 	t.Helper()
 	c, err := dynamic.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return c
 }
 
@@ -66,9 +65,7 @@ status: {phase: Running, containerStatuses: [{name: c, image: i, imageID: "", re
 ---
 `+configMap)
 	pod, err := s.Dynamic().Resource(pods).Namespace(ns).Get(t.Context(), "p", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	status, _ := pod.Object["status"].(map[string]any)
 	if statuses, _ := status["containerStatuses"].([]any); len(statuses) != 1 || status["phase"] != "Running" {
 		t.Errorf("got status %v", status)
@@ -108,13 +105,9 @@ func TestRequests(t *testing.T) {
 	c := client(t, cfg).Resource(configMaps).Namespace(ns)
 	before := s.RequestCount(t, "LIST", "configmaps")
 	list, err := c.List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w, err := c.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer w.Stop()
 	mine := func(verb string) func(sandboxtest.Request) bool {
 		return func(r sandboxtest.Request) bool {
@@ -144,15 +137,11 @@ func startWatch(ctx context.Context, t *testing.T, cfg *rest.Config, ns, rv stri
 	c := client(t, cfg).Resource(configMaps).Namespace(ns)
 	if rv == "" {
 		list, err := c.List(ctx, metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		rv = list.GetResourceVersion()
 	}
 	w, err := c.Watch(ctx, metav1.ListOptions{ResourceVersion: rv})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(w.Stop)
 	return w, rv
 }

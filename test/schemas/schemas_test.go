@@ -1,4 +1,4 @@
-// Package schemas compares the built-in schemas of pkg/schema with those of the sandbox's API server, and writes them anew when told
+// Package schemas compares the built-in schemas of internal/schema with those of the sandbox's API server, and writes them anew when told
 // to: `make generate`.
 package schemas
 
@@ -15,7 +15,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/deltarouter/deltarouter/pkg/schema"
+	"github.com/deltarouter/deltarouter/internal/schema"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -23,19 +24,15 @@ var update = flag.Bool("update", false, "write the schemas of the API server to 
 
 func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
-const file = "../../pkg/schema/builtin.json.gz"
+const file = "../../internal/schema/builtin.json.gz"
 
 // TestBuiltin: the file holds exactly what the API server says. It is compared decompressed, because the next version of the compressor
 // may write other bytes.
 func TestBuiltin(t *testing.T) {
 	want, err := json.Marshal(fetch(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	old, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got, err := schema.Decompress(old); err == nil && bytes.Equal(got, want) {
 		return
 	}
@@ -44,18 +41,12 @@ func TestBuiltin(t *testing.T) {
 	}
 	var compressed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := w.Write(want); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, compressed.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Close())
+	must.Succeed(t, os.WriteFile(file, compressed.Bytes(), 0o600))
 	t.Logf("%d bytes, %d compressed", len(want), compressed.Len())
 }
 
@@ -64,14 +55,10 @@ func fetch(t *testing.T) *schema.Set {
 	t.Helper()
 	cfg := sandboxtest.Start(t).RESTConfig()
 	client, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	get := func(path string) []byte {
 		resp, err := client.Get(cfg.Host + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != http.StatusOK {
@@ -84,9 +71,7 @@ func fetch(t *testing.T) *schema.Set {
 			URL string `json:"serverRelativeURL"`
 		} `json:"paths"`
 	}
-	if err := json.Unmarshal(get("/openapi/v3"), &root); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(get("/openapi/v3"), &root))
 	all := &schema.Set{}
 	for path, at := range root.Paths {
 		if path != "api/v1" && (!strings.HasPrefix(path, "apis/") || strings.Count(path, "/") != 2) {

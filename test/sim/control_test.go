@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/deltarouter/deltarouter/pkg/api"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
 // patience is how long somebody waits for an answer of the API.
@@ -85,10 +85,10 @@ func (w *world) checkBounds() {
 			if r.name() != s.Name {
 				continue
 			}
-			now, before := look{time.Now(), s.Owed, w.r.took()}, w.l.looks[r]
+			now, before := look{time.Now(), s.Pending, w.r.took()}, w.l.looks[r]
 			same := before.owed == now.owed && before.took == now.took
-			if most := r.mostInMemory(w, same && w.l.heardAfter(before.at)); most >= 0 && s.Owed-s.OnDisk > most {
-				w.fail("route %s has %d deltas in memory, %d of %d owed are on disk", s.Name, s.Owed-s.OnDisk, s.OnDisk, s.Owed)
+			if most := r.mostInMemory(w, same && w.l.heardAfter(before.at)); most >= 0 && s.Pending-s.OnDisk > most {
+				w.fail("route %s has %d deltas in memory, %d of %d owed are on disk", s.Name, s.Pending-s.OnDisk, s.OnDisk, s.Pending)
 			}
 			if !same {
 				w.l.looks[r] = now

@@ -18,7 +18,7 @@ import (
 // plain is a route without peculiarities.
 func plain(name string, sinks ...string) *route {
 	return &route{
-		names: []string{name}, from: "pods", sinks: sinks, overflow: "fold", memory: 1000, disk: "0", batch: 64, concurrency: 2, onFailure: "deadLetter",
+		names: []string{name}, from: "pods", sinks: sinks, overflow: "coalesce", memory: 1000, disk: "0", batch: 64, concurrency: 2, onFailure: "deadLetter",
 		since: unknown,
 	}
 }
@@ -173,6 +173,46 @@ func TestFilterDoesNotDropATombstone(t *testing.T) {
 		w.settle()
 		w.want("r", "a", "added a", "deleted a")
 	}, r)
+}
+
+// A filter, or an expression that reads a field, did not get the delete of an object that was deleted after a crash, because no more than
+// its identity had been saved before it was first delivered.
+func TestFilterGetsADeleteAfterACrash(t *testing.T) {
+	for name, becomes := range map[string]func(w *world){
+		"new": func(w *world) { w.c.happen("a", update, true) },
+		"new, and wanted later": func(w *world) {
+			w.c.happen("a", update, false)
+			w.pass(50 * time.Millisecond)
+			w.c.happen("a", relabel, false)
+		},
+		"saved, and wanted later": func(w *world) {
+			w.c.happen("a", update, false)
+			for made := time.Now(); !w.l.savedAfter(made); {
+				w.pass(10 * time.Millisecond)
+			}
+			w.c.happen("a", relabel, false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := plain("r", "a")
+			r.rule = `object.metadata.labels.app == "web"`
+			script(t, func(w *world) {
+				becomes(w)
+				wanted := time.Now()
+				w.pass(50 * time.Millisecond)
+				if w.l.savedAfter(wanted) {
+					w.fail("a cut came between")
+				}
+				w.crash()
+				w.gap(func() { w.c.happen("a", remove, false) })
+				w.settle()
+				all := w.told("r", "a")
+				if len(all) != 2 || all[1] != "deleted a" {
+					w.fail("told %v", all)
+				}
+			}, r, plain("plain", "b"))
+		})
+	}
 }
 
 // A rule that failed on an object was logged, and the object counted as no match.

@@ -14,14 +14,15 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/deltarouter/deltarouter/internal/app"
-	"github.com/deltarouter/deltarouter/pkg/api"
-	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/router"
 	"github.com/deltarouter/deltarouter/pkg/config"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	routesink "github.com/deltarouter/deltarouter/pkg/plugins/route"
+	"github.com/deltarouter/deltarouter/test/fakekind"
 )
 
 // life is one run of the router, from its start to its end.
@@ -250,16 +251,15 @@ func (j *journal) reloads() int {
 }
 
 // components are sinks and handlers whose other end is the receiver.
-func components(r *receiver, l *life) app.Components {
-	check := func(n config.Node) config.Problems { return n.Decode(&struct{}{}) }
-	return app.Components{
-		Sinks: []plugins.Factory[plugins.Sink]{{
-			Kind: "sim", Check: check, Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Sink, error) {
+func components(r *receiver, l *life) compile.Components {
+	return compile.Components{
+		Sinks: []plugins.SinkKind{fakekind.Sink{
+			Definition: fakekind.Define("sim"), OpenFunc: func(_ context.Context, _ config.Node, env plugins.SinkEnv) (plugins.Sink, error) {
 				return &end{r: r, l: l, name: env.Name}, nil
 			},
-		}, routesink.Factory()},
-		Handlers: []plugins.Factory[plugins.Handler]{{
-			Kind: "sim", Check: check, Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Handler, error) {
+		}},
+		Handlers: []plugins.HandlerKind{fakekind.Handler{
+			Definition: fakekind.Define("sim"), OpenFunc: func(_ context.Context, _ config.Node, env plugins.HandlerEnv) (plugins.Handler, error) {
 				return &end{r: r, l: l, name: env.Name}, nil
 			},
 		}},
@@ -291,9 +291,9 @@ func (w *world) begin() {
 	w.l, w.well = l, time.Time{}
 	w.write()
 	go func() {
-		l.done <- app.Run(ctx, app.Options{
+		l.done <- router.Run(ctx, router.Options{
 			Config: w.file, Components: components(w.r, l), Version: "sim", Log: slog.New(l.log), DrainTimeout: 5 * time.Second,
-			Reload: l.reload, Surroundings: app.Surroundings{
+			Reload: l.reload, Dependencies: router.Dependencies{
 				Client: client, Disk: l.transaction, Plans: w.plans, Control: func(c api.ControlConfig) { l.control.Store(&c) },
 			},
 		})

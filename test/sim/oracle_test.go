@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
@@ -178,19 +178,17 @@ func (v *view) checkFinal(name string, past []moment) {
 }
 
 // unmoved reports whether the route has nothing to tell, because its source never saw that anything happened: a route that was paused and
-// full held it up, and then a backup brought back what was there when the route began.
+// full held it up, and then a backup brought back a state that the source had seen. Which of the states up to the beginning of the route
+// that was is not known: the source may have been held up before.
 func (v *view) unmoved(past []moment, all []seen) bool {
 	heldUp := func(r *route) bool { return r.onFailure == "pause" && r.overflow == "block" }
 	if len(all) > 0 || !v.w.c.rewound || !slices.ContainsFunc(v.w.all(), heldUp) {
 		return false
 	}
 	final := past[len(past)-1]
-	for _, m := range slices.Backward(past) {
-		if m.at <= v.r.since {
-			return m.uid == final.uid && m.n == final.n && m.web == final.web && m.gone == final.gone
-		}
-	}
-	return false
+	return slices.ContainsFunc(past, func(m moment) bool {
+		return m.at <= v.r.since && m.uid == final.uid && m.n == final.n && m.web == final.web && m.gone == final.gone
+	})
 }
 
 // exact reports whether the route is to tell of every moment: nothing was folded or dropped, and nothing was listed after the first time.

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 

@@ -8,14 +8,13 @@ import (
 
 // alter changes the configuration: a route's settings, its name, whether it is there, or that there is another one. It returns the route;
 // nil: nothing was changed.
-func (w *world) alter(what, which int, running bool) *route {
+func (w *world) alter(what, which int) *route {
 	r := w.routes[which%len(w.routes)]
 	switch {
 	case what%5 == 0 && !r.removed:
 		r.concurrency = 1 + r.concurrency%3
-	case what%5 == 1 && !r.removed && (running || !r.edited && len(r.names) == 1): // a name that was never used is not the one before
+	case what%5 == 1 && !r.removed:
 		r.names = append(r.names, fmt.Sprintf("%s%d", r.names[0], len(r.names)))
-		r.edited = r.edited || !running
 	case what%5 == 2 && !r.removed && r != w.routes[0]: // there is always one
 		r.removed = true
 	case what%5 == 3 && r.removed:
@@ -24,7 +23,7 @@ func (w *world) alter(what, which int, running bool) *route {
 	case what%5 == 4 && len(w.routes) < 6:
 		added := *w.routes[0]
 		added.names, added.removed, added.since = []string{fmt.Sprintf("new%d", len(w.routes))}, false, unknown
-		added.born, added.bornInReload, added.existing, added.edited = w.lives, true, which%2 == 0, true
+		added.born, added.bornInReload, added.existing = w.lives, true, which%2 == 0
 		w.routes = append(w.routes, &added)
 		return &added
 	default:
@@ -36,7 +35,7 @@ func (w *world) alter(what, which int, running bool) *route {
 // edit changes the configuration while nobody reads it.
 func (w *world) edit(what, which int) {
 	if w.l == nil {
-		w.alter(what, which, false)
+		w.alter(what, which)
 	}
 }
 
@@ -47,12 +46,12 @@ func (w *world) reload(what, which int) {
 	}
 	if w.disk.troubled() {
 		w.disk.set(0, 0, false) // a route that comes back has to be read
-		w.pass(2 * time.Second) // and what was renamed has to be so before it is renamed again
+		w.pass(2 * time.Second)
 	}
 	if w.l == nil {
 		return
 	}
-	r := w.alter(what, which, true)
+	r := w.alter(what, which)
 	if r == nil {
 		return
 	}

@@ -49,10 +49,13 @@ func drawRoute(t *rapid.T) *route {
 	r.filter = rapid.IntRange(0, 3).Draw(t, "filter") == 3
 	r.existing = rapid.Bool().Draw(t, "existing")
 	r.latest = rapid.IntRange(0, 3).Draw(t, "latest") == 3
-	r.overflow = rapid.SampledFrom([]string{"fold", "fold", "block", "dropOldest"}).Draw(t, "overflow")
+	r.overflow = rapid.SampledFrom([]string{"coalesce", "coalesce", "block", "dropOldest"}).Draw(t, "overflow")
 	r.memory = rapid.SampledFrom([]int{1000, 1000, 1, 2, 5}).Draw(t, "memory")
 	r.disk = rapid.SampledFrom([]string{"0", "0", "2Ki", "1Gi"}).Draw(t, "disk")
 	r.batch = rapid.SampledFrom([]int{1, 3, 64}).Draw(t, "batch")
+	if r.overflow == "dropOldest" && r.disk == "0" && r.batch >= r.memory {
+		r.batch = 1 // else the configuration is refused
+	}
 	r.wait = rapid.SampledFrom([]int{0, 10}).Draw(t, "wait")
 	r.concurrency = rapid.IntRange(1, 3).Draw(t, "concurrency")
 	r.attempts = rapid.IntRange(0, 2).Draw(t, "attempts")

@@ -1,4 +1,4 @@
-// Package sim runs whole routers through random schedules: [app.Run] with its real configuration, watches, stores, routes, queues and
+// Package sim runs whole routers through random schedules: [router.Run] with its real configuration, watches, stores, routes, queues and
 // state file, between an API server that is a model (lists, streams of what there is, watches, bookmarks, 410, breaks in the middle of a
 // word, restored backups) and sinks and handlers that are blocked, slow, down, forgetful or refuse some objects for good. The clock is that
 // of testing/synctest. The process is killed at any moment, or before or after any transaction of the state file, which may also be slow
@@ -7,7 +7,7 @@
 //
 //	go test ./test/sim                                   10,000 schedules (200 under the race detector)
 //	go test ./test/sim -rapid.checks=1000000             any number
-//	go test ./test/sim -sim.timed=false                  none with when, for, every, limit, on: deleted with for, debounce, batch.by, maxAge
+//	go test ./test/sim -sim.timed=false                  none with when, for, every, limit, ops: deleted with for, debounce, batch.by, maxAge
 //	go test ./test/sim -rapid.seed=N                     the schedules that a failure names
 //	go test ./test/sim -rapid.failfile=F -sim.trace      the one that failed, cut short, and what happens in it
 //
@@ -32,8 +32,9 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"pgregory.net/rapid"
 
-	"github.com/deltarouter/deltarouter/internal/app"
+	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 var (
@@ -83,12 +84,10 @@ func folder(t *testing.T) string {
 func TestSchedules(t *testing.T) {
 	dir := folder(t)
 	t.Cleanup(informer.QuietKlog(slog.New(slog.DiscardHandler)))
-	var plans app.Plans
+	var plans compile.Plans
 	rapid.Check(t, func(rt *rapid.T) {
 		s := drawSchedule(rt)
-		if err := clean(dir); err != nil {
-			rt.Fatal(err)
-		}
+		must.Succeed(rt, clean(dir))
 		c := newCluster()
 		w := &world{
 			c: c, r: newReceiver(c), disk: &disk{}, dir: filepath.Join(dir, "state"), file: filepath.Join(dir, "config.yaml"),

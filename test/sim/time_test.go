@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-const everything = "on: [added, updated, deleted, deselected]"
+const everything = "ops: [added, updated, deleted, deselected]"
 
 // The rules about time: object web is what their conditions ask for.
 const (
@@ -16,7 +16,8 @@ const (
 	heldWeb    = whenWeb + ", for: 1s"
 	remindsWeb = heldWeb + ", every: 20s"
 	limitedWeb = whenWeb + ", limit: {key: object.metadata.name, every: 5s}"
-	goneLong   = "on: [deleted], for: 1s"
+	limitedAll = whenWeb + ", limit: {key: '\"all\"', every: 5s}" // one key for all objects
+	goneLong   = "ops: [deleted], for: 1s"
 	goneKey    = goneLong + ", key: object.metadata.labels.app" // what has that label and comes back cancels it
 )
 
@@ -37,8 +38,8 @@ const (
 
 func drawTimed(t *rapid.T) *route {
 	return &route{
-		names: []string{"timed"}, since: unknown, from: "pods", existing: true, overflow: "fold", attempts: 1, onFailure: "deadLetter",
-		time:   rapid.SampledFrom([]string{whenWeb, heldWeb, remindsWeb, limitedWeb, goneLong, goneKey}).Draw(t, "time"),
+		names: []string{"timed"}, since: unknown, from: "pods", existing: true, overflow: "coalesce", attempts: 1, onFailure: "deadLetter",
+		time:   rapid.SampledFrom([]string{whenWeb, heldWeb, remindsWeb, limitedWeb, limitedAll, goneLong, goneKey}).Draw(t, "time"),
 		sinks:  rapid.SampledFrom([][]string{{"a"}, {"b"}, {"a", "b"}}).Draw(t, "sinks"),
 		memory: rapid.SampledFrom([]int{1000, 1000, 2}).Draw(t, "memory"), disk: rapid.SampledFrom([]string{"0", "1Gi"}).Draw(t, "disk"),
 		batch: rapid.SampledFrom([]int{1, 64}).Draw(t, "batch"), concurrency: rapid.IntRange(1, 3).Draw(t, "concurrency"),
@@ -48,7 +49,7 @@ func drawTimed(t *rapid.T) *route {
 // drawWaits makes a route wait for more, or not for too long.
 func drawWaits(t *rapid.T, r *route) {
 	if r.overflow == "block" {
-		r.overflow = "fold" // else a source that waits may not have seen for long what happened
+		r.overflow = "coalesce" // else a source that waits may not have seen for long what happened
 	}
 	switch rapid.IntRange(0, 3).Draw(t, "how") {
 	case 0:
@@ -57,6 +58,9 @@ func drawWaits(t *rapid.T, r *route) {
 		r.gathers, r.handler = grouped, "h"
 	case 2:
 		r.gathers, r.handler, r.batch = grouped, "joint", max(r.batch, 2)
+		if r.overflow == "dropOldest" && r.batch >= r.memory {
+			r.overflow = "coalesce" // else the configuration may be refused
+		}
 	}
 	r.maxAge = r.gathers == "" || rapid.IntRange(0, 3).Draw(t, "maxAge") == 3
 }
@@ -93,6 +97,9 @@ func (v *view) busySince(d delivery) bool {
 	return slices.ContainsFunc(v.w.c.past[d.name], func(m moment) bool { return !m.when.After(d.at.Add(-quietMost)) })
 }
 
+// limited reports whether the route has a condition and a limit.
+func (r *route) limited() bool { return r.time == limitedWeb || r.time == limitedAll }
+
 // gone reports whether the route tells of what is gone for long.
 func (r *route) gone() bool { return r.time == goneLong || r.time == goneKey }
 
@@ -101,7 +108,8 @@ type timedView struct {
 	view
 
 	refused map[int]bool          // the uids of which a sink refused something for good, so that more would confuse
-	byUID   map[int][]delivery    // as they came, but for those that came again
+	all     []delivery            // as they came, but for those that came again
+	byUID   map[int][]delivery    // likewise
 	byName  map[string][]delivery // likewise
 }
 
@@ -112,13 +120,17 @@ func (w *world) checkTimed() {
 		v := &timedView{view: view{w: w, r: w.timed, sink: sink}, refused: map[int]bool{}, byUID: map[int][]delivery{}, byName: map[string][]delivery{}}
 		v.take()
 		for _, uid := range slices.Sorted(maps.Keys(v.byUID)) {
-			if !v.refused[uid] && !w.c.rewound { // else resourceVersions, and so ids, mean two things
+			if !v.refused[uid] && !w.c.rewound && w.timed.time != limitedAll { // else resourceVersions, and so ids, mean two things
 				v.checkAlternates(uid)
 				v.checkEarly(v.byUID[uid])
 			}
 		}
-		if w.timed.time == limitedWeb && !w.c.rewound {
+		if w.timed.limited() && !w.c.rewound {
 			v.checkLimit()
+		}
+		if w.timed.time == limitedAll {
+			v.checkKey()
+			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(w.c.past)) {
 			v.checkEnd(w.c.past[name])
@@ -146,6 +158,7 @@ func (v *timedView) take() {
 			continue
 		}
 		first[d.id] = d
+		v.all = append(v.all, d)
 		v.byUID[d.uid], v.byName[d.name] = append(v.byUID[d.uid], d), append(v.byName[d.name], d)
 	}
 }
@@ -171,7 +184,7 @@ func (v *timedView) checkEarly(all []delivery) {
 	for _, d := range all {
 		past := v.w.c.past[d.name]
 		at := slices.IndexFunc(past, func(m moment) bool { return m.uid == d.uid && (d.op == "deleted" && m.gone || !m.gone && m.n == d.n) })
-		if at < 0 || d.op == "left" || d.repeat || v.r.time == whenWeb || v.r.time == limitedWeb {
+		if at < 0 || d.op == "left" || d.repeat || v.r.time == whenWeb || v.r.limited() {
 			continue
 		}
 		for d.op == "entered" && at > 0 && past[at-1].uid == d.uid && past[at-1].web && !past[at-1].gone {
@@ -188,17 +201,57 @@ func (v *timedView) checkLimit() {
 	if slices.ContainsFunc(v.w.routes, func(r *route) bool { return r.overflow == "block" }) {
 		return
 	}
-	for _, all := range v.byName {
-		var last delivery
-		for _, d := range all {
-			if d.op != "entered" {
-				continue
-			}
-			if last.id != "" && d.seen.Sub(last.seen) < rare {
-				v.fail("%s was seen %v after %s", d, d.seen.Sub(last.seen), last)
-			}
-			last = d
+	last := map[string]delivery{}
+	// In the order in which they were seen: one that the sink rejected, and of which a crash forgot that it is a dead
+	// letter, is delivered in the next life, behind what came after it.
+	bySeen := func(a, b delivery) int { return a.seen.Compare(b.seen) }
+	for _, d := range slices.SortedStableFunc(slices.Values(v.all), bySeen) {
+		key := d.name
+		if v.r.time == limitedAll {
+			key = ""
 		}
+		if d.op != "entered" {
+			continue
+		}
+		if before, ok := last[key]; ok && d.seen.Sub(before.seen) < rare {
+			v.fail("%s was seen %v after %s", d, d.seen.Sub(before.seen), before)
+		}
+		last[key] = d
+	}
+}
+
+// checkKey: of a key that stands for all objects, the end is told of what was told, and only when it holds for none of them; and in the end all
+// that holds was told.
+func (v *timedView) checkKey() {
+	if v.w.c.rewound || slices.Contains(slices.Collect(maps.Values(v.refused)), true) {
+		return
+	}
+	var told map[int]bool // the uids since it is reported
+	for _, d := range v.all {
+		switch {
+		case d.op == "left" && told == nil:
+			v.fail("%s, when nothing was told to hold: %v", d, v.all)
+			return
+		case d.op == "left":
+			told = nil
+		case told == nil:
+			told = map[int]bool{d.uid: true}
+		default:
+			told[d.uid] = true
+		}
+	}
+	holds := false
+	for name, past := range v.w.c.past {
+		final := past[len(past)-1]
+		if !final.web || final.gone {
+			continue
+		}
+		if holds = true; !told[final.uid] {
+			v.fail("%s: uid %d holds, and that is not told: %v; past %s", name, final.uid, v.all, show(past))
+		}
+	}
+	if !holds && told != nil {
+		v.fail("it holds for none, and that is not told: %v", v.all)
 	}
 }
 
@@ -218,7 +271,7 @@ func (v *timedView) checkEnd(past []moment) {
 			if m == final && m.gone && m.at > v.r.since && told == "" && v.exact() && !v.w.c.rewound { // else it may have come and gone unseen
 				v.fail("uid %d is gone, since %d, and that is not told; past %s", m.uid, v.r.since, show(past))
 			}
-		case told == "entered" != holds && !(holds && v.r.time == limitedWeb):
+		case told == "entered" != holds:
 			v.fail("uid %d: it holds: %v, told last %q: %v; past %s", m.uid, holds, told, v.byUID[m.uid], show(past))
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/app"
+	"github.com/deltarouter/deltarouter/internal/compile"
 )
 
 // world is one schedule at work.
@@ -22,7 +22,7 @@ type world struct {
 	file  string // the configuration
 	trace func(format string, args ...any)
 
-	plans   *app.Plans
+	plans   *compile.Plans
 	routes  []*route
 	timed   *route // has a rule about time, and stays as it is; nil: there is none
 	lives   int
@@ -59,7 +59,6 @@ type route struct {
 	since        int // what happened after so many moments it has to tell; unknown: not determined yet
 	born         int // the life in which it was added
 	bornInReload bool
-	edited       bool // while the router was down
 	returned     bool // it was away, and back
 }
 
@@ -72,7 +71,7 @@ func (r *route) wants(name string, m moment) bool {
 	return !m.gone && (m.web || r.from != "web") && (!r.filter || name != "c")
 }
 
-// relays reports whether the route stands in the configuration as two, of which the first feeds the second.
+// relays reports whether the route stands in the configuration as two, of which the first delivers to the second.
 func (r *route) relays() bool {
 	return r.relayed && r.gathers == "" && !r.maxAge && r.rule == "" && (r.time == "" || r.time == everything)
 }
@@ -85,18 +84,15 @@ func (r *route) intake() string {
 	return r.name()
 }
 
-// intake is what the name of a route ends with that feeds another one.
+// intake is what the name of a route ends with that delivers to another one.
 const intake = "-in"
-
-// feeder is the name of the sink that the route is, for the one that feeds it.
-func (r *route) feeder() string { return "feed-" + r.names[0] }
 
 func (r *route) yaml() string {
 	if !r.relays() {
 		return r.yamlOf()
 	}
 	in := *r
-	in.relayed, in.names, in.sinks, in.handler, in.onFailure = false, slices.Clone(r.names), []string{r.feeder()}, "", "deadLetter"
+	in.relayed, in.names, in.sinks, in.handler, in.onFailure = false, slices.Clone(r.names), []string{"{route: " + r.name() + "}", "b"}, "", "deadLetter"
 	for i := range in.names {
 		in.names[i] += intake
 	}
@@ -117,7 +113,7 @@ func (r *route) yamlOf() string {
 	}
 	fmt.Fprintf(&b, "%s, retry: {attempts: %d, backoff: 20ms, max: 500ms}", r.time, r.attempts)
 	if len(r.names) > 1 {
-		fmt.Fprintf(&b, ", was: %s", r.names[len(r.names)-2])
+		fmt.Fprintf(&b, ", id: %s", r.names[0])
 	}
 	switch r.handler {
 	case "":
@@ -126,7 +122,7 @@ func (r *route) yamlOf() string {
 	case "emit":
 		b.WriteString(`, emit: '{"all": list("pods").size()}'`)
 	default:
-		b.WriteString(", handle: " + r.handler)
+		b.WriteString(", handler: " + r.handler)
 	}
 	if r.filter {
 		b.WriteString(`, filter: object.metadata.name != "c"`)
@@ -171,11 +167,6 @@ func (w *world) all() []*route {
 func (w *world) write() {
 	var b strings.Builder
 	fmt.Fprintf(&b, "version: 1\ncluster: {name: sim}\nstate: {dir: %s}\nhandlers: {h: {sim: {}}}\nsinks:\n  a: {sim: {}}\n  b: {sim: {}}\n", w.dir)
-	for _, r := range w.all() {
-		if r.relays() && !r.removed {
-			fmt.Fprintf(&b, "  %s: {route: {name: %s}}\n", r.feeder(), r.name())
-		}
-	}
 	b.WriteString("sources:\n  pods: {resource: v1/pods}\n  web: {resource: v1/pods, labelSelector: app=web}\nroutes:\n")
 	for _, r := range w.all() {
 		if !r.removed {
@@ -285,6 +276,9 @@ func (w *world) settle() {
 		w.pass(1500 * time.Millisecond)
 		if w.timed != nil { // what is to hold for a while is told when that is over, and a cut has it
 			w.pass(held)
+		}
+		if w.timed != nil && w.timed.limited() { // likewise, what a limit held back
+			w.pass(rare)
 		}
 		now := w.r.took()
 		before := heard || !gathers // else what was heard last may be waiting for more

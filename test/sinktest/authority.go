@@ -13,6 +13,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // Authority vouches for certificates.
@@ -33,9 +35,7 @@ func NewAuthority(t testing.TB) *Authority {
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if a.cert, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
 	}
@@ -46,9 +46,7 @@ func NewAuthority(t testing.TB) *Authority {
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return key
 }
 
@@ -56,7 +54,8 @@ func encode(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-// Issue makes a certificate of 127.0.0.1 that is good for that long (negative: it has expired), and its key.
+// Issue makes a certificate of 127.0.0.1 that is good for that long (negative: it has expired), and
+// its key.
 func (a *Authority) Issue(last time.Duration) (cert, key string) {
 	a.t.Helper()
 	own := newKey(a.t)
@@ -65,25 +64,19 @@ func (a *Authority) Issue(last time.Duration) (cert, key string) {
 		NotAfter: time.Now().Add(last), KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &own.PublicKey, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(own)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	return encode("CERTIFICATE", der), encode("PRIVATE KEY", secret)
 }
 
-// Server returns the settings of a server whose certificate is good for that long, and which asks its clients for one if clients vouches for
-// theirs.
+// Server returns the settings of a server whose certificate is good for that long, and which asks
+// its clients for one if clients vouches for theirs.
 func (a *Authority) Server(last time.Duration, clients *Authority) *tls.Config {
 	a.t.Helper()
 	cert, key := a.Issue(last)
 	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	settings := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	if clients != nil {
 		settings.ClientAuth, settings.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
@@ -92,7 +85,8 @@ func (a *Authority) Server(last time.Duration, clients *Authority) *tls.Config {
 	return settings
 }
 
-// Client returns the settings of a client that trusts this authority, and shows a certificate of it.
+// Client returns the settings of a client that trusts this authority, and shows a certificate of
+// it.
 func (a *Authority) Client() *tls.Config {
 	settings := a.Server(time.Hour, nil)
 	settings.RootCAs = x509.NewCertPool()
@@ -100,7 +94,8 @@ func (a *Authority) Client() *tls.Config {
 	return settings
 }
 
-// Files returns the keys cert and key of a configuration that shows a certificate of this authority.
+// Files returns the keys cert and key of a configuration that shows a certificate of this
+// authority.
 func (a *Authority) Files() string {
 	cert, key := a.Issue(time.Hour)
 	return fmt.Sprintf("cert: {file: %q}, key: {file: %q}", File(a.t, "cert", cert), File(a.t, "key", key))

@@ -8,15 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// Outage is a time in which the server behind a sink is away. The sink is that of the route `alone` and one of two of the route `both`;
-// the route `other` has nothing to do with it.
+// Outage is a time in which the server behind a sink is away. The sink is that of the route `alone`
+// and one of two of the route `both`; the route `other` has nothing to do with it.
 type Outage struct {
 	Sink   plugins.Sink
 	Why    string // part of the reason that the host is told
@@ -67,9 +68,10 @@ func (l *Letters) Add(_ context.Context, all []checkpoint.Letter) error {
 // Remove implements [pipeline.DeadLetterer].
 func (*Letters) Remove(context.Context, []uint64) (int, error) { return 0, nil }
 
-// Run gives n deltas to each route. While the server is away the route `other`, and the other sink of `both`, get all, and the pipeline
-// names the sink, as /readyz does; when it is back all else is delivered, but what is too large, which is two dead letters, one of each
-// route. It returns the events that the server must have, as "route namespace/name".
+// Run gives n deltas to each route. While the server is away the route `other`, and the other sink
+// of `both`, get all, and the pipeline names the sink, as /readyz does; when it is back all else is
+// delivered, but what is too large, which is two dead letters, one of each route. It returns the
+// events that the server must have, as "route namespace/name".
 func (o *Outage) Run(t *testing.T, n int) (want []string) {
 	t.Helper()
 	other, dead := &counts{all: map[string]int{}}, &Letters{}
@@ -82,17 +84,11 @@ func (o *Outage) Run(t *testing.T, n int) (want []string) {
 		})
 	}
 	p, err := pipeline.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	p.Start(ctx)
-	defer func() {
-		if err := p.Close(context.WithoutCancel(ctx)); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Report(t, p.Close(context.WithoutCancel(ctx))) }()
 	large := n / 2
 	for i := range n {
 		if i == n/3 && o.Before != nil {
@@ -105,12 +101,10 @@ func (o *Outage) Run(t *testing.T, n int) (want []string) {
 			want = append(want, "alone default/"+name, "both default/"+name)
 		}
 		commit, err := p.Admit(ctx, &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Pod(t, name, i+1, size), Seen: time.Now()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		commit()
+		must.Succeed(t, err)
+		commit.Commit()
 	}
-	Until(t, "all that the other routes owe", func() bool { return other.len() == 2*n })
+	Until(t, "the backlogs of the other routes", func() bool { return other.len() == 2*n })
 	var down []pipeline.SinkStatus
 	if !Until(t, "that the sink is named", func() bool {
 		down = p.Unavailable()
@@ -118,13 +112,11 @@ func (o *Outage) Run(t *testing.T, n int) (want []string) {
 	}) {
 		t.Logf("unavailable: %v", down)
 	}
-	if p.Owed("alone") == 0 || p.Owed("both") == 0 || p.Owed("other") != 0 {
-		t.Errorf("owed: %d, %d, and %d by the route that has nothing to do with it", p.Owed("alone"), p.Owed("both"), p.Owed("other"))
+	if p.Pending("alone") == 0 || p.Pending("both") == 0 || p.Pending("other") != 0 {
+		t.Errorf("pending: %d, %d, and %d by the route that has nothing to do with it", p.Pending("alone"), p.Pending("both"), p.Pending("other"))
 	}
 	o.After()
-	if err := p.Drain(ctx); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, p.Drain(ctx))
 	if down = p.Unavailable(); len(down) != 0 {
 		t.Errorf("still called unavailable: %v", down)
 	}

@@ -1,7 +1,9 @@
-// Package sinktest is a bench for sinks that speak to a broker or a receiver: it opens them, gives them events, says what became of
-// each, cuts their connections, vouches for certificates, and puts them behind the routes of a pipeline ([Outage]).
+// Package sinktest is a bench for sinks that speak to a broker or a receiver: it opens them, gives
+// them events, says what became of each, cuts their connections, vouches for certificates, and puts
+// them behind the routes of a pipeline ([Outage]).
 //
-// The contract that every kind keeps is plugins/plugintest; here is what a test of one kind needs to show more than that.
+// The contract that every kind keeps is plugins/plugintest; here is what a test of one kind needs
+// to show more than that.
 package sinktest
 
 import (
@@ -15,39 +17,41 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // patience is how long a test waits for what must come; none waits so long when all is well.
 const patience = 60 * time.Second
 
 // Env returns what the host gives to a sink of that name.
-func Env(name string) plugins.Env {
-	return plugins.Env{Name: name, Cluster: "test", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}
+func Env(name string) plugins.SinkEnv {
+	return plugins.SinkEnv{Env: plugins.Env{Name: name, Cluster: "test", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}}
 }
 
-// Open checks a configuration, opens the sink, and closes it when the test ends. Its name is sink.
-func Open(t testing.TB, f plugins.Factory[plugins.Sink], config string) plugins.Sink {
+// Open checks a configuration, opens the sink, and closes it when the test ends. Its name is bus.
+func Open(t testing.TB, f plugins.SinkKind, config string) plugins.Sink {
+	t.Helper()
+	return OpenIn(t, f, config, Env("bus"))
+}
+
+// OpenIn is Open with what the host gives.
+func OpenIn(t testing.TB, f plugins.SinkKind, config string, env plugins.SinkEnv) plugins.Sink {
 	t.Helper()
 	if problems := f.Check(plugintest.Node(t, config)); problems != nil {
 		t.Fatal(problems)
 	}
-	sink, err := f.Open(t.Context(), plugintest.Node(t, config), Env("bus"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := sink.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
+	sink, err := f.Open(t.Context(), plugintest.Node(t, config), env)
+	must.Succeed(t, err)
+	t.Cleanup(func() { must.Report(t, sink.Close(context.WithoutCancel(t.Context()))) })
 	return sink
 }
 
-// Events returns n events, each of a pod of its own (prefix-0, prefix-1, …), whose data has about size bytes.
+// Events returns n events, each of a pod of its own (prefix-0, prefix-1, …), whose data has about
+// size bytes.
 func Events(t testing.TB, prefix string, n, size int) []event.Event {
 	t.Helper()
 	all := make([]event.Event, n)
@@ -87,7 +91,7 @@ func Verdicts(n int, errs []error) string {
 		switch {
 		case err == nil:
 			s.WriteByte('d')
-		case plugins.IsRejected(err):
+		case plugins.ClassOf(err) == plugins.Rejected:
 			s.WriteByte('r')
 		default:
 			s.WriteByte('u')
@@ -112,7 +116,8 @@ func Until(t testing.TB, what string, done func() bool) bool {
 	return true
 }
 
-// Insist writes events until the sink takes all of them at once, as many times as it needs while it finds its way back.
+// Insist writes events until the sink takes all of them at once, as many times as it needs while it
+// finds its way back.
 func Insist(t testing.TB, s plugins.Sink, events []event.Event) {
 	t.Helper()
 	var errs []error
@@ -125,8 +130,9 @@ func Insist(t testing.TB, s plugins.Sink, events []event.Event) {
 	}
 }
 
-// Complains writes events, none of which may be delivered or rejected, until the reason has all that want lists; on a slow machine a short
-// timeout may come first. No reason may have the word s3cret.
+// Complains writes events, none of which may be delivered or rejected, until the reason has all
+// that want lists; on a slow machine a short timeout may come first. No reason may have the word
+// s3cret.
 func Complains(t testing.TB, s plugins.Sink, events []event.Event, want ...string) {
 	t.Helper()
 	said := ""
@@ -153,10 +159,6 @@ func File(t testing.TB, name, content string) string {
 // Write replaces the content of a file at once: who reads finds the old or the new one.
 func Write(t testing.TB, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path+".next", []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".next", path); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path+".next", []byte(content), 0o600))
+	must.Succeed(t, os.Rename(path+".next", path))
 }

@@ -4,6 +4,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // Wire stands between a sink and a server, and can be cut. It is safe for concurrent use.
@@ -23,9 +25,7 @@ type Wire struct {
 func NewWire(t testing.TB, target string) *Wire {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w := &Wire{Listener: l, target: target, conns: map[net.Conn]bool{}}
 	w.all.Go(w.accept)
 	t.Cleanup(func() {
@@ -36,7 +36,8 @@ func NewWire(t testing.TB, target string) *Wire {
 	return w
 }
 
-// Cut ends the connections there are, and leads those that come to another server; to none if it is empty: they end at once.
+// Cut ends the connections there are, and leads those that come to another server; to none if it is
+// empty: they end at once.
 func (w *Wire) Cut(target string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,7 +52,8 @@ func (w *Wire) lead(target string) {
 	clear(w.conns)
 }
 
-// CutAfter makes it cut itself, leading nowhere, when so many bytes have passed in both directions together.
+// CutAfter makes it cut itself, leading nowhere, when so many bytes have passed in both directions
+// together.
 func (w *Wire) CutAfter(bytes int) (cut <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

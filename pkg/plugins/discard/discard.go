@@ -1,5 +1,5 @@
-// Package discard is the sink kind `discard`: it counts events and drops them. It is for measurements, and for trying out a route
-// whose handler does the work.
+// Package discard is the sink kind `discard`: it counts events and drops them. It is for
+// measurements, and for trying out a route whose handler does the work.
 package discard
 
 import (
@@ -7,26 +7,24 @@ import (
 	"log/slog"
 	"sync/atomic"
 
-	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Config is what stands below `discard:` in the configuration: nothing.
-type Config struct{}
+// sinkConfig is the configuration below `discard:`: nothing.
+type sinkConfig struct{}
 
-// Factory returns the factory of the kind discard.
-func Factory() plugins.Factory[plugins.Sink] {
-	return plugins.Factory[plugins.Sink]{
-		Kind:    "discard",
+// Kind returns the kind of sink `discard`.
+func Kind() plugins.SinkKind {
+	return plugins.SinkDefinition[sinkConfig]{New: newSink, Definition: plugins.Definition[sinkConfig]{
+		Name:    "discard",
 		Doc:     "Counts events and drops them, for measurements.",
-		Config:  Config{},
 		Example: "{}\n",
-		Check:   func(node config.Node) config.Problems { return node.Decode(&Config{}) },
-		Open: func(_ context.Context, _ config.Node, env plugins.Env) (plugins.Sink, error) {
-			return &sink{log: env.Log}, nil
-		},
-	}
+	}}
+}
+
+func newSink(_ context.Context, _ sinkConfig, env plugins.SinkEnv) (plugins.Sink, error) {
+	return &sink{log: env.Log}, nil
 }
 
 type sink struct {
@@ -34,7 +32,8 @@ type sink struct {
 	count atomic.Int64
 }
 
-// Write implements [plugins.Sink]; it never fails. What it drops is counted as delivered by the pipeline, per route.
+// Write implements [plugins.Sink]; it never fails. What it drops is counted as delivered by the
+// pipeline, per route.
 func (s *sink) Write(_ context.Context, events []event.Event) []error {
 	s.count.Add(int64(len(events)))
 	return nil

@@ -6,32 +6,33 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"go.uber.org/goleak"
+
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/discard"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func TestContract(t *testing.T) {
 	plugintest.RunSink(t, plugintest.Sink{
-		Factory: discard.Factory(),
-		Env:     plugins.Env{Name: "none", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()},
+		Kind: discard.Kind(),
+		Env:  plugins.SinkEnv{Env: plugins.Env{Name: "none", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}},
 	})
 }
 
 func TestCounts(t *testing.T) {
 	var log bytes.Buffer
-	sink, err := discard.Factory().Open(t.Context(), plugintest.Node(t, "{}"), plugins.Env{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sink, err := discard.Kind().Open(t.Context(), plugintest.Node(t, "{}"), plugins.SinkEnv{Env: plugins.Env{Log: slog.New(slog.NewTextHandler(&log, nil))}})
+	must.Succeed(t, err)
 	events := plugintest.Events(t)
 	sink.Write(t.Context(), events)
 	sink.Write(t.Context(), events[:1])
-	if err := sink.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, sink.Close(t.Context()))
 	if !strings.Contains(log.String(), "count=8") {
 		t.Errorf("the log does not say count=8: %s", log.String())
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

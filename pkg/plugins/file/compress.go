@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The values of [Config].Compress.
+// The values of [sinkConfig].Compress.
 const (
 	compressNone = "none"
 	compressGzip = "gzip"
@@ -32,7 +32,7 @@ func isHalf(rest string) bool {
 // compressor compresses what was put aside, beside the writing. A file has its name only when all of it is on the disk, and only then the
 // one that it was made of is removed: whatever ends the router in between, the next run goes on from there.
 type compressor struct {
-	cfg  Config
+	cfg  sinkConfig
 	log  *slog.Logger
 	wake chan struct{}
 	stop context.CancelFunc
@@ -40,7 +40,7 @@ type compressor struct {
 }
 
 // newCompressor starts one; nil: nothing is compressed.
-func newCompressor(ctx context.Context, cfg Config, log *slog.Logger) *compressor {
+func newCompressor(ctx context.Context, cfg sinkConfig, log *slog.Logger) *compressor {
 	if cfg.Compress == compressNone {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (c *compressor) run(ctx context.Context) {
 			return
 		case <-c.wake:
 			if err := c.all(ctx); err != nil && ctx.Err() == nil {
-				c.log.WarnContext(ctx, "a file that was put aside is not compressed: it is tried again after the next one", slog.Any("error", err))
+				c.log.WarnContext(ctx, "a file that was put aside is not compressed: it is tried again after the next one", slog.Any("err", err))
 			}
 		}
 	}

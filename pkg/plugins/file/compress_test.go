@@ -16,10 +16,11 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/deltarouter/deltarouter/pkg/metrics"
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/file"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // asideName is one that a file could have been put aside under.
@@ -45,9 +46,7 @@ func soon(t *testing.T, what string, holds func() bool) {
 func names(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, e := range entries {
 		all = append(all, e.Name())
 	}
@@ -58,9 +57,7 @@ func names(t *testing.T, dir string) (all []string) {
 func expand(t *testing.T, path string) []byte {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer f.Close()
 	var r io.Reader = f
 	switch filepath.Ext(path) {
@@ -73,9 +70,7 @@ func expand(t *testing.T, path string) []byte {
 			r = d
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	content, err := io.ReadAll(r)
 	if err != nil {
 		t.Errorf("%s: %v", filepath.Base(path), err)
@@ -92,9 +87,7 @@ func everything(t *testing.T, dir string) (all []int) {
 	})
 	plain := filepath.Join(t.TempDir(), "plain")
 	for _, name := range list {
-		if err := os.WriteFile(plain, expand(t, filepath.Join(dir, name)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(plain, expand(t, filepath.Join(dir, name)), 0o600))
 		all = append(all, ids(t, plain)...)
 	}
 	return all
@@ -125,16 +118,12 @@ func TestCompressed(t *testing.T) {
 			}
 			for _, name := range names(t, dir) {
 				info, err := os.Stat(filepath.Join(dir, name))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if own, err := os.Stat(path); err != nil || info.Mode() != own.Mode() {
 					t.Errorf("%s has the mode %v (%v)", name, info.Mode(), err)
 				}
 			}
-			if err := s.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must.Report(t, s.Close(t.Context()))
 			few := open(t, fmt.Sprintf("{path: %q, maxSize: 4Ki, maxFiles: 3, compress: %s}", path, kind))
 			for i := range 50 {
 				write(t, few, numbered(n+i, 1))
@@ -178,15 +167,11 @@ func TestInterruptedCompression(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			for end, content := range c.left {
-				if err := os.WriteFile(filepath.Join(dir, asideName+end), content, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(filepath.Join(dir, asideName+end), content, 0o600))
 			}
 			others := []string{"events-2026.jsonl.gz.1.tmp", asideName + ".bak", asideName + ".tmp", "other-20260102T030405.000000000Z.jsonl"}
 			for _, name := range others {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte("mine"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte("mine"), 0o600))
 			}
 			kind := "gzip"
 			if strings.HasPrefix(name, "the other kind") {
@@ -215,16 +200,12 @@ func TestCloseInterrupts(t *testing.T) {
 		lines = append(e.AppendJSON(lines), '\n')
 	}
 	large := bytes.Repeat(lines, 200)
-	if err := os.WriteFile(filepath.Join(dir, asideName), large, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, asideName), large, 0o600))
 	config := fmt.Sprintf("{path: %q, compress: gzip}", filepath.Join(dir, "events.jsonl"))
 	s := open(t, config)
 	write(t, s, numbered(0, 1))
 	soon(t, "it to begin", func() bool { return len(names(t, dir)) > 2 || compressed(t, dir, ".gz") })
-	if err := s.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, s.Close(t.Context()))
 	for _, name := range names(t, dir) {
 		if strings.HasSuffix(name, ".tmp") {
 			t.Errorf("%s is left", name)
@@ -241,29 +222,21 @@ func TestCloseInterrupts(t *testing.T) {
 func TestCompressionFails(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{asideName + ".gz", asideName + ".gz/x"} { // a folder that cannot be replaced by a file
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 	}
 	line := append(numbered(0, 1)[0].AppendJSON(nil), '\n')
-	if err := os.WriteFile(filepath.Join(dir, asideName), line, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, asideName), line, 0o600))
 	said := make(chan string, 100)
-	f := file.Factory()
+	f := file.Kind()
 	s, err := f.Open(t.Context(), plugintest.Node(t, fmt.Sprintf("{path: %q, compress: gzip}", filepath.Join(dir, "events.jsonl"))),
-		plugins.Env{Name: "log", Log: slog.New(slog.NewTextHandler(lineWriter(said), nil)), Metrics: metrics.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+		plugins.SinkEnv{Env: plugins.Env{Name: "log", Log: slog.New(slog.NewTextHandler(lineWriter(said), nil)), Metrics: metrics.New()}})
+	must.Succeed(t, err)
 	write(t, s, numbered(1, 1))
 	if got := <-said; !strings.Contains(got, "level=WARN") || !strings.Contains(got, "is not compressed") || !strings.Contains(got, asideName) {
 		t.Errorf("the log says %q", got)
 	}
 	write(t, s, numbered(2, 1))
-	if err := s.Close(context.WithoutCancel(t.Context())); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, s.Close(context.WithoutCancel(t.Context())))
 	if got := names(t, dir); !slices.Equal(got, []string{asideName, asideName + ".gz", "events.jsonl"}) {
 		t.Errorf("there are %v", got)
 	}

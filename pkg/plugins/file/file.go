@@ -1,14 +1,18 @@
 // Package file is the sink kind `file`: it appends events to a file, a CloudEvent in JSON per line.
 //
-// Whoever reads the file finds whole lines. What a full disk, or the end of the process, left of a line is cut off before anything is
-// written behind it, and its event comes again. The file may be renamed or removed while it is written to, as logrotate does: before
-// each write the sink looks whether it has still the file of that name, and opens a new one if not.
+// Whoever reads the file finds whole lines. What a full disk, or the end of the process, left of a
+// line is cut off before anything is written behind it, and its event comes again. The file may be
+// renamed or removed while it is written to, as logrotate does: before each write the sink looks
+// whether it has still the file of that name, and opens a new one if not.
 package file
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -16,38 +20,38 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Config is what stands below `file:` in the configuration.
-type Config struct {
-	Path     string      `yaml:"path,required,path" doc:"The file; its folder has to be there."`
+// sinkConfig is the configuration below `file:`.
+type sinkConfig struct {
+	Path     string      `yaml:"path,required,written" doc:"The file; its folder has to be there."`
 	MaxSize  config.Size `yaml:"maxSize" default:"100Mi" min:"4Ki" doc:"How large the file may become before it is put aside under a name with the time in it, and a new one begun. A write that is larger goes into a file of its own."`
 	MaxFiles int         `yaml:"maxFiles" default:"10" min:"0" doc:"How many files that were put aside are kept; the oldest goes first. 0: nothing is put aside, the file grows."`
 	Compress string      `yaml:"compress" default:"none" enum:"none gzip zstd" doc:"How files that were put aside are compressed, beside the writing: gzip (.gz) or zstd (.zst)."`
 	Fsync    bool        `yaml:"fsync" doc:"An event counts as delivered when it is on the disk, not only in the system's memory."`
 }
 
-// Factory returns the factory of the kind file.
-func Factory() plugins.Factory[plugins.Sink] {
-	return plugins.Factory[plugins.Sink]{
-		Kind:   "file",
-		Doc:    "Appends a line per event, a CloudEvent in JSON, to a file that it keeps from growing too large, and that may be renamed at any time.",
-		Config: Config{},
+// Kind returns the kind of sink `file`.
+func Kind() plugins.SinkKind {
+	return kind{plugins.SinkDefinition[sinkConfig]{New: newSink, Definition: plugins.Definition[sinkConfig]{
+		Name: "file",
+		Doc:  "Appends a line per event, a CloudEvent in JSON, to a file that it keeps from growing too large, and that may be renamed at any time.",
 		Example: `path: /var/log/deltarouter/events.jsonl
 maxSize: 100Mi
 maxFiles: 10
 compress: zstd
 fsync: false
 `,
-		Check: func(node config.Node) config.Problems { return node.Decode(&Config{}) },
-		Probe: probe,
-		Open: func(ctx context.Context, node config.Node, env plugins.Env) (plugins.Sink, error) {
-			var c Config
-			if err := node.Decode(&c).Err(); err != nil {
-				return nil, err
-			}
-			l := &log{cfg: c, now: time.Now, compressor: newCompressor(ctx, c, env.Log)}
-			return &sink{name: env.Name, lock: make(chan struct{}, 1), log: l}, nil
-		},
-	}
+	}}}
+}
+
+type kind struct {
+	plugins.SinkDefinition[sinkConfig]
+}
+
+var _ plugins.Prober = kind{}
+
+func newSink(ctx context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink, error) {
+	l := &log{cfg: c, now: time.Now, compressor: newCompressor(ctx, c, env.Log)}
+	return &sink{name: env.Name, lock: make(chan struct{}, 1), log: l}, nil
 }
 
 type sink struct {
@@ -56,9 +60,9 @@ type sink struct {
 	log  *log          // guarded by lock
 }
 
-// Write implements [plugins.Sink]. Every error means that the sink is unavailable: a full disk has room again, a folder comes back. A
-// write to a disk that hangs cannot be called off: when ctx is done it is left to itself, and its events count as not delivered
-// although they may still be.
+// Write implements [plugins.Sink]. Every error means that the sink is unavailable: a full disk has
+// room again, a folder comes back. A write to a disk that hangs cannot be called off: when ctx is
+// done it is left to itself, and its events count as not delivered although they may still be.
 func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	size := 0
 	for i := range events {
@@ -110,7 +114,8 @@ func (s *sink) undelivered(ends []int, n int, err error) []error {
 	return errs
 }
 
-// Close implements [plugins.Sink]. It waits for a write that goes on, and not for files that are compressed: that goes on another time.
+// Close implements [plugins.Sink]. It waits for a write that goes on, and not for files that are
+// compressed: that goes on another time.
 func (s *sink) Close(ctx context.Context) error {
 	s.log.compressor.close()
 	select {
@@ -120,4 +125,29 @@ func (s *sink) Close(ctx context.Context) error {
 	}
 	defer func() { <-s.lock }()
 	return s.log.close()
+}
+
+// Probe implements [plugins.Prober]. It finds out whether the file can be written to, and made if
+// it is not there, without leaving a trace.
+func (kind) Probe(_ context.Context, node config.Node) error {
+	var c sinkConfig
+	if err := node.Decode(&c).Err(); err != nil {
+		return err
+	}
+	f, err := openOwn(c.Path, os.O_WRONLY|os.O_APPEND)
+	if err == nil {
+		info, err := f.Stat()
+		if err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is no regular file", c.Path)
+		}
+		return errors.Join(err, f.Close())
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	made, err := os.CreateTemp(filepath.Dir(c.Path), ".probe-")
+	if err != nil {
+		return fmt.Errorf("the folder of the file: %w", err)
+	}
+	return errors.Join(made.Close(), os.Remove(made.Name()))
 }

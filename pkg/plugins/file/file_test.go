@@ -1,8 +1,8 @@
 package file_test
 
 import (
-	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,33 +13,24 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/file"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-func env() plugins.Env {
-	return plugins.Env{Name: "log", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}
+func env() plugins.SinkEnv {
+	return plugins.SinkEnv{Env: plugins.Env{Name: "log", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}}
 }
 
 func open(t *testing.T, config string) plugins.Sink {
 	t.Helper()
-	f := file.Factory()
-	if problems := f.Check(plugintest.Node(t, config)); problems != nil {
-		t.Fatal(problems)
-	}
-	s, err := f.Open(t.Context(), plugintest.Node(t, config), env())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return sinktest.OpenIn(t, file.Kind(), config, env())
 }
 
 // numbered makes events with the ids from n on.
@@ -64,9 +55,7 @@ func write(t *testing.T, s plugins.Sink, events []event.Event) {
 func ids(t *testing.T, path string) (all []int) {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if n := len(content); n > 0 && content[n-1] != '\n' {
 		t.Errorf("%s ends within a line", filepath.Base(path))
 	}
@@ -103,7 +92,7 @@ func equal(t *testing.T, what string, got, want []int) {
 func TestContract(t *testing.T) {
 	for _, more := range []string{"", ", fsync: true", ", maxSize: 4Ki, maxFiles: 3"} {
 		plugintest.RunSink(t, plugintest.Sink{
-			Factory: file.Factory(), Config: fmt.Sprintf("{path: %q%s}", filepath.Join(t.TempDir(), "events.jsonl"), more), Env: env(),
+			Kind: file.Kind(), Config: fmt.Sprintf("{path: %q%s}", filepath.Join(t.TempDir(), "events.jsonl"), more), Env: env(),
 		})
 	}
 }
@@ -113,9 +102,7 @@ func TestHalfLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	t.Run("before", func(t *testing.T) { write(t, open(t, fmt.Sprintf("path: %q", path)), numbered(0, 2)) })
 	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	first := strings.IndexByte(string(whole), '\n') + 1
 	for _, tt := range []struct {
 		name    string
@@ -127,16 +114,48 @@ func TestHalfLines(t *testing.T) {
 		{"without its end", string(whole[:len(whole)-1]), []int{0, 1, 7}},
 		{"half of the only one", string(whole[:first-5]), []int{7}},
 		{"one byte", string(whole[:first+1]), []int{0, 7}},
-		{"a long half", string(whole) + `{"id":"` + strings.Repeat("x", 200_000), []int{0, 1, 7}},
+		{"a long half", string(whole) + `{"specversion":"1.0","id":"` + strings.Repeat("x", 200_000), []int{0, 1, 7}},
 		{"empty", "", []int{7}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := os.WriteFile(path, []byte(tt.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(path, []byte(tt.content), 0o600))
 			write(t, open(t, fmt.Sprintf("path: %q", path)), numbered(7, 1))
 			equal(t, "the file", ids(t, path), tt.want)
 		})
+	}
+}
+
+// TestForeignLine: the last line of a file that another program wrote is kept whole, although it has no end and is no JSON.
+func TestForeignLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	for _, line := range []string{"root:x:0:0", `{"spectrum":`, `{"specversion":"0.3","id":"`} {
+		must.Succeed(t, os.WriteFile(path, []byte(line), 0o600))
+		t.Run("write", func(t *testing.T) { write(t, open(t, fmt.Sprintf("path: %q", path)), numbered(7, 1)) })
+		got, err := os.ReadFile(path)
+		if err != nil || !strings.HasPrefix(string(got), line+"\n{") {
+			t.Errorf("%s became %.80s (%v)", line, got, err)
+		}
+	}
+}
+
+// TestSymbolicLink: the sink writes to no file that a link at its path points to, not even where a link takes the place of its file.
+func TestSymbolicLink(t *testing.T) {
+	dir := t.TempDir()
+	path, target := filepath.Join(dir, "events.jsonl"), filepath.Join(dir, "target")
+	must.Succeed(t, os.WriteFile(target, []byte("kept"), 0o600))
+	s := open(t, fmt.Sprintf("path: %q", path))
+	write(t, s, numbered(0, 1))
+	moved := filepath.Join(dir, "moved")
+	must.Succeed(t, errors.Join(os.Rename(path, moved), os.Symlink(moved, path)))
+	if errs := s.Write(t.Context(), numbered(1, 1)); len(errs) != 1 || errs[0] == nil || !strings.Contains(errs[0].Error(), "symbolic link") {
+		t.Errorf("a link to the file that the sink wrote: %v", errs)
+	}
+	must.Succeed(t, errors.Join(os.Remove(path), os.Symlink(target, path)))
+	if errs := s.Write(t.Context(), numbered(1, 1)); len(errs) != 1 || errs[0] == nil || !strings.Contains(errs[0].Error(), "symbolic link") {
+		t.Errorf("a link to another file: %v", errs)
+	}
+	if got, err := os.ReadFile(target); err != nil || string(got) != "kept" {
+		t.Errorf("the other file holds %q (%v)", got, err)
 	}
 }
 
@@ -146,9 +165,7 @@ func TestRotation(t *testing.T) {
 	path := filepath.Join(dir, "events.jsonl")
 	others := []string{"events-2026.jsonl", "events-20260101T000000.000000000Z.txt", "other-20260101T000000.000000000Z.jsonl", "events.jsonl.1"}
 	for _, name := range others {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("mine"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte("mine"), 0o600))
 	}
 	s := open(t, fmt.Sprintf("{path: %q, maxSize: 4Ki, maxFiles: 3}", path))
 	const n = 200
@@ -201,9 +218,7 @@ func TestMoved(t *testing.T) {
 	equal(t, "renamed", ids(t, path+".1"), count(0, 3))
 	equal(t, "after the renaming", ids(t, path), count(3, 2))
 
-	if err := os.Rename(path, path+".2"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Rename(path, path+".2"))
 	if err := os.WriteFile(path, nil, 0o600); err != nil { // create, by logrotate
 		t.Fatal(err)
 	}
@@ -217,9 +232,7 @@ func TestMoved(t *testing.T) {
 	write(t, s, numbered(7, 2))
 	equal(t, "after copytruncate", ids(t, path), count(7, 2))
 
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(path))
 	write(t, s, numbered(9, 1))
 	equal(t, "after its removal", ids(t, path), count(9, 1))
 }
@@ -229,12 +242,10 @@ func TestFolderGone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")
 	s := open(t, fmt.Sprintf("path: %q", filepath.Join(dir, "events")))
 	errs := s.Write(t.Context(), numbered(0, 2))
-	if len(errs) != 2 || errs[0] == nil || errs[1] == nil || plugins.IsRejected(errs[0]) {
+	if len(errs) != 2 || errs[0] == nil || errs[1] == nil || plugins.ClassOf(errs[0]) == plugins.Rejected {
 		t.Fatalf("got %v", errs)
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(dir, 0o700))
 	write(t, s, numbered(0, 2))
 	equal(t, "the file", ids(t, filepath.Join(dir, "events")), count(0, 2))
 }
@@ -250,11 +261,9 @@ func TestNoFile(t *testing.T) {
 func TestProbe(t *testing.T) {
 	dir := t.TempDir()
 	probe := func(path string) error {
-		return file.Factory().Probe(t.Context(), plugintest.Node(t, fmt.Sprintf("path: %q", path)))
+		return file.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, fmt.Sprintf("path: %q", path)))
 	}
-	if err := probe(filepath.Join(dir, "events")); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, probe(filepath.Join(dir, "events")))
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("it leaves %v (%v)", left, err)
 	}
@@ -264,12 +273,8 @@ func TestProbe(t *testing.T) {
 	if err := probe(dir); err == nil {
 		t.Error("a folder will do")
 	}
-	if err := os.WriteFile(filepath.Join(dir, "there"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := probe(filepath.Join(dir, "there")); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "there"), []byte("x"), 0o600))
+	must.Report(t, probe(filepath.Join(dir, "there")))
 	if content, _ := os.ReadFile(filepath.Join(dir, "there")); string(content) != "x" {
 		t.Errorf("it left %q", content)
 	}
@@ -279,7 +284,7 @@ func TestProblems(t *testing.T) {
 	for config, want := range map[string]string{
 		"{}": "path is missing", "{path: x, maxSize: 10}": "maxSize", "{path: x, maxFiles: -1}": "maxFiles", "{path: x, rotate: 1}": "unknown key",
 	} {
-		problems := file.Factory().Check(plugintest.Node(t, config))
+		problems := file.Kind().Check(plugintest.Node(t, config))
 		if len(problems) != 1 || !strings.Contains(problems[0].Error(), want) {
 			t.Errorf("%s: %v, want %q", config, problems, want)
 		}
@@ -290,9 +295,7 @@ func TestProblems(t *testing.T) {
 func subjects(t *testing.T, path string) map[string]int {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all := make(map[string]int)
 	for line := range strings.Lines(string(content)) {
 		var e struct{ Subject string }
@@ -303,3 +306,5 @@ func subjects(t *testing.T, path string) map[string]int {
 	}
 	return all
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

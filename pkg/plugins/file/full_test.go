@@ -19,25 +19,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
-	"github.com/deltarouter/deltarouter/pkg/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/file"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // room bounds how large a file of this process may become; beyond it a write fails as on a full disk, after a part of it.
 func room(t *testing.T, bytes uint64) {
 	t.Helper()
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit))
 	limit.Cur = min(bytes, limit.Max)
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
 }
 
 // limitedEnv says that this process may be limited.
@@ -79,7 +76,7 @@ func TestFullDisk(t *testing.T) {
 		for i, err := range errs {
 			if err == nil {
 				delivered++
-			} else if plugins.IsRejected(err) || i < delivered {
+			} else if plugins.ClassOf(err) == plugins.Rejected || i < delivered {
 				t.Errorf("event %d: %v", i, err)
 			}
 		}
@@ -128,26 +125,18 @@ func TestFullDiskThroughARoute(t *testing.T) {
 		Name: "r", Sources: []string{"pods"}, Ops: event.Ops(), Batch: pipeline.Batch{Size: 8}, Concurrency: 2,
 		Sinks: []pipeline.NamedSink{{Name: "log", Sink: f}}, Retry: pipeline.Retry{Backoff: time.Millisecond, Max: 5 * time.Millisecond},
 	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	p.Start(ctx)
 	const n = 100
 	for i := range n {
 		commit, err := p.Admit(ctx, &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Pod(t, strconv.Itoa(i), i+1, 100), Seen: time.Now()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		commit()
+		must.Succeed(t, err)
+		commit.Commit()
 	}
-	if err := p.Drain(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := p.Close(ctx); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, p.Drain(ctx))
+	must.Report(t, p.Close(ctx))
 	room(t, 1<<62)
 	got := subjects(t, path)
 	if len(got) != n || f.failed < 10 {
@@ -166,13 +155,11 @@ func TestTwoSinks(t *testing.T) {
 	config := fmt.Sprintf("path: %q", path)
 	first, second := open(t, config), open(t, config)
 	write(t, first, numbered(0, 1))
-	if errs := second.Write(t.Context(), numbered(1, 1)); errs == nil || plugins.IsRejected(errs[0]) || !strings.Contains(errs[0].Error(), "another sink") {
+	if errs := second.Write(t.Context(), numbered(1, 1)); errs == nil || plugins.ClassOf(errs[0]) == plugins.Rejected || !strings.Contains(errs[0].Error(), "another sink") {
 		t.Errorf("the second: %v", errs)
 	}
 	write(t, first, numbered(1, 1))
-	if err := first.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, first.Close(t.Context()))
 	write(t, second, numbered(2, 1))
 	equal(t, "the file", ids(t, path), count(0, 3))
 }
@@ -189,23 +176,17 @@ func TestFullDiskAtCompression(t *testing.T) {
 		e.Subject = rand.Text() + rand.Text() // does not become much smaller
 		lines = append(e.AppendJSON(lines), '\n')
 	}
-	if err := os.WriteFile(filepath.Join(dir, asideName), lines, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, asideName), lines, 0o600))
 	said := make(chan string, 100)
-	s, err := file.Factory().Open(t.Context(), plugintest.Node(t, fmt.Sprintf("{path: %q, compress: zstd}", filepath.Join(dir, "events.jsonl"))),
-		plugins.Env{Name: "log", Log: slog.New(slog.NewTextHandler(lineWriter(said), nil)), Metrics: metrics.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, err := file.Kind().Open(t.Context(), plugintest.Node(t, fmt.Sprintf("{path: %q, compress: zstd}", filepath.Join(dir, "events.jsonl"))),
+		plugins.SinkEnv{Env: plugins.Env{Name: "log", Log: slog.New(slog.NewTextHandler(lineWriter(said), nil)), Metrics: metrics.New()}})
+	must.Succeed(t, err)
 	room(t, 20<<10)
 	write(t, s, numbered(2000, 1))
 	if got := <-said; !strings.Contains(got, "is not compressed") {
 		t.Errorf("the log says %q", got)
 	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, s.Close(t.Context()))
 	if got := names(t, dir); !slices.Equal(got, []string{asideName, "events.jsonl"}) {
 		t.Errorf("there are %v", got)
 	}

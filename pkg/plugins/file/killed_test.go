@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // killedEnv has the folder that the process of TestKilledWhileRotating writes to, and the id that it begins with.
@@ -23,9 +25,7 @@ func TestKilledWhileRotating(t *testing.T) {
 	}
 	if dir, from, ok := strings.Cut(os.Getenv(killedEnv), "="); ok {
 		next, err := strconv.Atoi(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s := open(t, config(dir))
 		for ; ; next++ {
 			write(t, s, numbered(next, 1))
@@ -39,12 +39,8 @@ func TestKilledWhileRotating(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledWhileRotating$", "-test.count=1")
 		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s=%d", killedEnv, dir, next))
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, cmd.Start())
 		enough := next + 50 + rand.IntN(150)
 		for said := bufio.NewScanner(out); said.Scan(); {
 			n, err := strconv.Atoi(said.Text())
@@ -52,9 +48,7 @@ func TestKilledWhileRotating(t *testing.T) {
 				t.Fatalf("it says %q after %d", said.Text(), next-1)
 			}
 			if next++; next == enough {
-				if err := cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, cmd.Process.Kill())
 			} // what it has said until then is read to the end
 		}
 		_ = cmd.Wait()

@@ -19,7 +19,7 @@ const maxLine = 64 << 20
 
 // log is a file of lines. It belongs to one goroutine at a time.
 type log struct {
-	cfg        Config
+	cfg        sinkConfig
 	now        func() time.Time
 	compressor *compressor // nil: nothing is compressed
 	file       *os.File    // nil: none is open
@@ -70,7 +70,7 @@ func (l *log) append(lines []byte, ends []int) (n int, err error) {
 // ready sees to it that the file of that name is open and ends with a line, and returns its size.
 func (l *log) ready() (int64, error) {
 	if l.file != nil {
-		at, err := os.Stat(l.cfg.Path)
+		at, err := os.Lstat(l.cfg.Path)
 		own, ownErr := l.file.Stat()
 		if ownErr != nil || errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(at, own) {
 			if err := l.close(); err != nil { // it was renamed, removed or replaced: its writer is done with it
@@ -95,7 +95,7 @@ func (l *log) ready() (int64, error) {
 
 // open opens the file, or a new one, and takes it for itself. After an error there may be a file to close.
 func (l *log) open() (err error) {
-	if l.file, err = os.OpenFile(l.cfg.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE, mode); err != nil {
+	if l.file, err = openOwn(l.cfg.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE); err != nil {
 		l.file = nil
 		return err
 	}
@@ -113,8 +113,11 @@ func (l *log) open() (err error) {
 	return err
 }
 
-// mend makes the file end with a line: what is behind the last one is cut off, since its event was not delivered, unless it only wants for
-// its end. It returns the new size.
+// lineStart begins every line that this sink writes.
+const lineStart = `{"specversion":"1.0",`
+
+// mend makes the file end with a line, and returns the new size. The beginning of an event is cut off, since the event was not
+// delivered. A line that only lacks its end gets it, and so does a line that another program wrote.
 func (l *log) mend(size int64) (int64, error) {
 	last, err := l.lastLine(size)
 	if err != nil {
@@ -122,7 +125,7 @@ func (l *log) mend(size int64) (int64, error) {
 	}
 	switch {
 	case len(last) == 0:
-	case json.Valid(last):
+	case json.Valid(last) || !ownLine(last):
 		if n, err := l.file.Write([]byte{'\n'}); err != nil || n == 0 {
 			return 0, fmt.Errorf("end the last line: %w", err)
 		}
@@ -135,6 +138,12 @@ func (l *log) mend(size int64) (int64, error) {
 	}
 	l.torn = false
 	return size, nil
+}
+
+// ownLine reports whether a line, or the beginning of one, may be this sink's.
+func ownLine(line []byte) bool {
+	n := min(len(line), len(lineStart))
+	return string(line[:n]) == lineStart[:n]
 }
 
 // lastLine returns what is behind the last end of a line.

@@ -13,8 +13,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/kafka"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
@@ -31,19 +33,17 @@ func TestSASL(t *testing.T) {
 			sink, all := open(t, c, ", timeout: 500ms"+more), sinktest.Events(t, "web", 3, 20)
 			for _, want := range []string{"EOF", "sasl.password: read secret"} { // a fake ends the connection; Kafka says why
 				sinktest.Complains(t, sink, all, want)
-				err := kafka.Factory().Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more)))
+				err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more)))
 				if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
 					t.Errorf("the probe says %v", err)
 				}
 				if want == "EOF" {
-					if err := os.Remove(secret); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, os.Remove(secret))
 				}
 			}
 			sinktest.Write(t, secret, "s3cret\n")
 			sinktest.Insist(t, sink, all)
-			if err := kafka.Factory().Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more))); err != nil {
+			if err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more))); err != nil {
 				t.Errorf("the probe says %v", err)
 			}
 			consume(t, c, 3, admitted())
@@ -63,9 +63,7 @@ func TestDenied(t *testing.T) {
 	})
 	more := ", sasl: {mechanism: plain, user: router, password: s3cret}"
 	sinktest.Complains(t, open(t, c, ", timeout: 500ms"+more), all, "SASL_AUTHENTICATION_FAILED")
-	if err := kafka.Factory().Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more))); err == nil || !strings.Contains(err.Error(), "SASL_AUTHENTICATION_FAILED") {
-		t.Errorf("the probe says %v", err)
-	}
+	must.Fail(t, kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more))), "SASL_AUTHENTICATION_FAILED")
 
 	mute := fake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.User("PLAIN", "router", "s3cret"))
 	sinktest.Complains(t, open(t, mute, ", timeout: 500ms"+more), all, "AUTHORIZATION_FAILED")
@@ -94,9 +92,7 @@ func TestTLS(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			sinktest.Complains(t, open(t, test.at, ", timeout: 500ms"+test.tls), all, test.want)
-			if err := kafka.Factory().Probe(t.Context(), plugintest.Node(t, config(test.at.ListenAddrs()[0], test.tls))); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("the probe says %v, want %q", err, test.want)
-			}
+			must.Fail(t, kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(test.at.ListenAddrs()[0], test.tls))), test.want)
 		})
 	}
 	mended := sinktest.File(t, "ca", other.PEM)
@@ -105,7 +101,7 @@ func TestTLS(t *testing.T) {
 	sinktest.Complains(t, sink, all, "unknown authority")
 	sinktest.Write(t, mended, a.PEM)
 	sinktest.Insist(t, sink, all)
-	if err := kafka.Factory().Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more))); err != nil {
+	if err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more))); err != nil {
 		t.Errorf("the probe says %v", err)
 	}
 	consume(t, c, 2, kgo.DialTLSConfig(a.Client()))

@@ -24,7 +24,7 @@ import (
 const leastTimeout = 100 * time.Millisecond
 
 // connect makes a client, which connects when it is used.
-func connect(c *Config, w *witness, more ...kgo.Opt) (*kgo.Client, error) {
+func connect(c *sinkConfig, w *witness, more ...kgo.Opt) (*kgo.Client, error) {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...), kgo.DefaultProduceTopic(c.Topic), kgo.ClientID("deltarouter"), kgo.DisableClientMetrics(),
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
@@ -43,7 +43,7 @@ func connect(c *Config, w *witness, more ...kgo.Opt) (*kgo.Client, error) {
 }
 
 // mechanism reads the password anew for each connection.
-func (s *SASL) mechanism() sasl.Mechanism {
+func (s *saslConfig) mechanism() sasl.Mechanism {
 	read := func() (string, error) {
 		password, err := s.Password.Value()
 		if err != nil {
@@ -68,7 +68,7 @@ func (s *SASL) mechanism() sasl.Mechanism {
 }
 
 // dial connects, with what the files of tls have now. It ends in time: until it does the client tries nothing else with the broker.
-func (c *Config) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (c *sinkConfig) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	if c.TLS == nil {
@@ -81,9 +81,10 @@ func (c *Config) dial(ctx context.Context, network, address string) (net.Conn, e
 	return (&tls.Dialer{Config: settings}).DialContext(ctx, network, address)
 }
 
-// probe connects to a broker, as whom the configuration says, and asks for the topic. Nothing is produced.
-func probe(ctx context.Context, node config.Node) error {
-	var c Config
+// Probe implements [plugins.Prober]. It connects to a broker, as whom the configuration says, and
+// asks for the topic. Nothing is produced.
+func (kind) Probe(ctx context.Context, node config.Node) error {
+	var c sinkConfig
 	if err := node.Decode(&c).Err(); err != nil {
 		return err
 	}

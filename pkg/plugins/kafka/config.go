@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"net"
 	"regexp"
 	"slices"
@@ -9,34 +8,33 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/tlsfiles"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/tlsfiles"
 )
 
-// Config is what stands below `kafka:` in the configuration.
-type Config struct {
+// sinkConfig is the configuration below `kafka:`.
+type sinkConfig struct {
 	Brokers  []string         `yaml:"brokers,required" min:"1" doc:"host:port of brokers of one cluster; the others are found through them."`
 	Topic    string           `yaml:"topic,required" doc:"The topic; it must be there."`
-	SASL     SASL             `yaml:"sasl" doc:"As whom the router introduces itself."`
+	SASL     saslConfig       `yaml:"sasl" doc:"As whom the router introduces itself."`
 	TLS      *tlsfiles.Config `yaml:"tls" doc:"Speak TLS ({}: with the certificate authorities of the system); who vouches for the brokers, and a client certificate."`
 	MaxBytes config.Size      `yaml:"maxBytes" default:"1000000" min:"1Ki" max:"256Mi" doc:"Largest message; not more than the topic's max.message.bytes."`
 	Timeout  time.Duration    `yaml:"timeout" default:"10s" min:"10ms" max:"10m" doc:"How long the acknowledgement of a batch may take."`
 }
 
-// SASL says as whom the router introduces itself.
-type SASL struct {
+// saslConfig says as whom the router introduces itself.
+type saslConfig struct {
 	Mechanism string        `yaml:"mechanism" default:"scram-sha-512" enum:"plain scram-sha-256 scram-sha-512" doc:"How the password is shown."`
 	User      string        `yaml:"user" doc:"A user; needs password."`
 	Password  config.Secret `yaml:"password" doc:"The password of user."`
 }
 
-// Factory returns the factory of the kind kafka.
-func Factory() plugins.Factory[plugins.Sink] {
-	return plugins.Factory[plugins.Sink]{
-		Kind:   "kafka",
-		Doc:    "Produces each event to a topic of Kafka as a CloudEvent in binary mode, with the route's key as the record's key, idempotently and acknowledged by all replicas in sync.",
-		Config: Config{},
+// Kind returns the kind of sink `kafka`.
+func Kind() plugins.SinkKind {
+	return kind{plugins.SinkDefinition[sinkConfig]{New: newSink, Definition: plugins.Definition[sinkConfig]{
+		Name: "kafka",
+		Doc:  "Produces each event to a topic of Kafka as a CloudEvent in binary mode, with the route's key as the record's key, idempotently and acknowledged by all replicas in sync.",
 		Example: `brokers: [kafka-0.kafka:9092, kafka-1.kafka:9092]
 topic: k8s
 sasl: {mechanism: scram-sha-512, user: router, password: {file: /secrets/password}}
@@ -44,22 +42,22 @@ tls: {ca: {file: /secrets/ca.crt}, cert: {file: /secrets/tls.crt}, key: {file: /
 maxBytes: 1000000
 timeout: 10s
 `,
-		Check: func(node config.Node) config.Problems { return node.Decode(&Config{}) },
-		Probe: probe,
-		Open: func(_ context.Context, node config.Node, env plugins.Env) (plugins.Sink, error) {
-			var c Config
-			if err := node.Decode(&c).Err(); err != nil {
-				return nil, err
-			}
-			return newSink(c, env)
-		},
-	}
+	}}}
 }
+
+type kind struct {
+	plugins.SinkDefinition[sinkConfig]
+}
+
+var _ interface {
+	plugins.Warner
+	plugins.Prober
+} = kind{}
 
 var topicPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`)
 
 // Validate implements [config.Validator].
-func (c *Config) Validate(n config.Node) config.Problems {
+func (c *sinkConfig) Validate(n config.Node) config.Problems {
 	var problems config.Problems
 	for i, broker := range n.At("brokers").Items() {
 		if i >= len(c.Brokers) {
@@ -76,8 +74,25 @@ func (c *Config) Validate(n config.Node) config.Problems {
 	return problems
 }
 
+// Warn implements [plugins.Warner]. It finds a password that the sink would send without
+// encryption.
+func (kind) Warn(n config.Node) config.Problems {
+	var c sinkConfig
+	_ = n.Decode(&c) // Check has accepted it
+	if c.TLS != nil || c.SASL.Mechanism != "plain" || c.SASL.User == "" {
+		return nil
+	}
+	for _, broker := range c.Brokers {
+		host, _, _ := net.SplitHostPort(broker) // Validate has accepted it
+		if found := plugins.Plaintext(n.At("sasl"), "the password goes", host, "add tls, or use scram-sha-512"); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
 // Validate implements [config.Validator].
-func (s *SASL) Validate(n config.Node) config.Problems {
+func (s *saslConfig) Validate(n config.Node) config.Problems {
 	switch {
 	case (s.User == "") != s.Password.IsZero():
 		return config.Problems{n.Problemf("needs both user and password")}

@@ -30,13 +30,13 @@ func TestProblems(t *testing.T) {
 		{"{brokers: 'h:9092', topic: k, tls: {key: {file: a}}}", "tls", "needs both cert and key"},
 		{"{brokers: 'h:9092', topic: k, maxBytes: 1Gi}", "maxBytes", "at most 256Mi"},
 	} {
-		problems := kafka.Factory().Check(plugintest.Node(t, test.config))
+		problems := kafka.Kind().Check(plugintest.Node(t, test.config))
 		if len(problems) != 1 || problems[0].Path != test.path || !strings.Contains(problems[0].Message, test.want) || strings.Contains(problems.Error(), "s3cret") {
 			t.Errorf("%s: got %v, want one problem at %s with %q", test.config, problems, test.path, test.want)
 		}
 	}
 	for _, good := range []string{"{brokers: '[::1]:9092', topic: '...'}", "{brokers: h:1, topic: a.b_c-D, sasl: {}, tls: {}}"} {
-		if problems := kafka.Factory().Check(plugintest.Node(t, good)); problems != nil {
+		if problems := kafka.Kind().Check(plugintest.Node(t, good)); problems != nil {
 			t.Errorf("%s: %v", good, problems)
 		}
 	}

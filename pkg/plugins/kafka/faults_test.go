@@ -16,8 +16,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/kafka"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
@@ -28,7 +30,7 @@ func TestOutage(t *testing.T) {
 	at := c.ListenAddrs()[0]
 	var broker string
 	o := sinktest.Outage{
-		Sink: sinktest.Open(t, kafka.Factory(), config(at, ", timeout: 500ms, maxBytes: 64Ki")), Why: `kafka "bus": topic k8s at ` + at, Large: 200_000,
+		Sink: sinktest.Open(t, kafka.Kind(), config(at, ", timeout: 500ms, maxBytes: 64Ki")), Why: `kafka "bus": topic k8s at ` + at, Large: 200_000,
 		Before: func() { broker = w.Target(); w.Cut("") },
 		After:  func() { w.Cut(broker) },
 	}
@@ -155,9 +157,7 @@ func TestTopicComesAndGoes(t *testing.T) {
 	for range 2 {
 		sinktest.Insist(t, sink, all)
 		consume(t, c, 10)
-		if err := c.DeleteTopic("k8s"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.DeleteTopic("k8s"))
 		for range 2 {
 			errs := sink.Write(t.Context(), all)
 			if v := sinktest.Verdicts(10, errs); v != strings.Repeat("u", 10) || !strings.Contains(errs[0].Error(), "UNKNOWN_TOPIC") {
@@ -167,9 +167,7 @@ func TestTopicComesAndGoes(t *testing.T) {
 		if c.TopicInfo("k8s") != nil {
 			t.Fatal("the topic was made")
 		}
-		if err := c.CreateTopic("k8s", 3, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.CreateTopic("k8s", 3, nil))
 	}
 	sinktest.Insist(t, sink, all)
 	consume(t, c, 10)
@@ -178,17 +176,15 @@ func TestTopicComesAndGoes(t *testing.T) {
 // TestRefused: without a broker each event is unavailable, and the reason is named; a context that is done ends the wait.
 func TestRefused(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	at := l.Addr().String()
 	_ = l.Close()
 	all := sinktest.Events(t, "web", 2, 20)
-	sinktest.Complains(t, sinktest.Open(t, kafka.Factory(), config(at, ", timeout: 300ms")), all,
+	sinktest.Complains(t, sinktest.Open(t, kafka.Kind(), config(at, ", timeout: 300ms")), all,
 		`kafka "bus": topic k8s at `+at+": no acknowledgement within 300ms; the last error was: ", "refused")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	errs := sinktest.Open(t, kafka.Factory(), config(at, ", timeout: 5m")).Write(ctx, all)
+	errs := sinktest.Open(t, kafka.Kind(), config(at, ", timeout: 5m")).Write(ctx, all)
 	if sinktest.Verdicts(2, errs) != "uu" || !strings.Contains(errs[0].Error(), "context canceled") {
 		t.Errorf("got %v", errs)
 	}
@@ -199,9 +195,7 @@ func TestSilence(t *testing.T) {
 	for name, tls := range map[string]string{"plain": "", "TLS": ", tls: {}"} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var accepted atomic.Int32
 			done := make(chan struct{})
 			go func() {
@@ -215,7 +209,7 @@ func TestSilence(t *testing.T) {
 					defer conn.Close()
 				}
 			}()
-			sink := sinktest.Open(t, kafka.Factory(), config(l.Addr().String(), ", timeout: 300ms"+tls))
+			sink := sinktest.Open(t, kafka.Kind(), config(l.Addr().String(), ", timeout: 300ms"+tls))
 			writes := int32(0)
 			sinktest.Until(t, "a second connection", func() bool {
 				writes++
@@ -243,13 +237,13 @@ func TestProbe(t *testing.T) {
 		{config(at, ", tls: {ca: {file: /none}}"), "tls.ca: "},
 		{config("127.0.0.1:1", ""), "refused"},
 	} {
-		err := kafka.Factory().Probe(t.Context(), plugintest.Node(t, test.config))
+		err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, test.config))
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", test.config, err, test.want)
 		}
 	}
 	fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "k8s", Err: kerr.TopicAuthorizationFailed})
-	if err := kafka.Factory().Probe(t.Context(), plugintest.Node(t, config(at, ""))); err == nil || !strings.Contains(err.Error(), "TOPIC_AUTHORIZATION_FAILED") || fault.Hits() != 1 {
+	if err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(at, ""))); err == nil || !strings.Contains(err.Error(), "TOPIC_AUTHORIZATION_FAILED") || fault.Hits() != 1 {
 		t.Errorf("got %v", err)
 	}
 	if p.requests != 0 || c.TopicInfo("other") != nil {

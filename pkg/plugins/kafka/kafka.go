@@ -1,8 +1,10 @@
-// Package kafka is the sink kind `kafka`: it produces each event to a topic and takes it for delivered when all replicas in sync have it.
+// Package kafka is the sink kind `kafka`: it produces each event to a topic and takes it for
+// delivered when all replicas in sync have it.
 //
-// The producer is idempotent: what the client itself tries again is in the topic once, and in order. The key of a record is the
-// route's key (else the object), so that its events are in one partition, and those of one key go one after another: one that fails is not
-// overtaken. A message that is too large is rejected; all else means that Kafka is unavailable.
+// The producer is idempotent: what the client itself tries again is in the topic once, and in
+// order. The key of a record is the route's key (else the object), so that its events are in one
+// partition, and those of one key go one after another: one that fails is not overtaken. A message
+// that is too large is rejected; all else means that Kafka is unavailable.
 package kafka
 
 import (
@@ -14,19 +16,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/deltarouter/deltarouter/internal/inorder"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 type sink struct {
 	name    string
-	config  Config
+	config  sinkConfig
 	gate    gate
 	witness witness
 	client  *kgo.Client // whoever is inside of gate may use it, who is alone there may replace it
 }
 
-func newSink(c Config, env plugins.Env) (*sink, error) {
+func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink, error) {
 	s := &sink{name: env.Name, config: c, gate: newGate()}
 	var err error
 	if s.client, err = connect(&s.config, &s.witness); err != nil {
@@ -39,45 +42,14 @@ func newSink(c Config, env plugins.Env) (*sink, error) {
 func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
-	errs, failed, some := make([]error, len(events)), map[string]error{}, false
-	var flight []int
-	keys := map[string]bool{}
-	land := func() {
+	return inorder.Flights(events, func(flight []int, errs []error) error {
 		s.produce(ctx, events, flight, errs)
-		for _, i := range flight {
-			if err := errs[i]; err != nil && !plugins.IsRejected(err) {
-				failed[events[i].OrderKey()] = err
-			}
-		}
-		flight = flight[:0]
-		clear(keys)
-	}
-	for i := range events {
-		key := events[i].OrderKey()
-		if keys[key] {
-			land()
-		}
-		if errs[i] = failed[key]; errs[i] != nil {
-			continue // it must not overtake
-		}
-		keys[key] = true
-		flight = append(flight, i)
-	}
-	land()
-	for _, err := range errs {
-		some = some || err != nil
-	}
-	if !some {
 		return nil
-	}
-	return errs
+	})
 }
 
 // produce produces the events of a flight.
 func (s *sink) produce(ctx context.Context, events []event.Event, flight []int, errs []error) {
-	if len(flight) == 0 {
-		return
-	}
 	leave, err := s.gate.enter(ctx, false)
 	if err != nil {
 		for _, i := range flight {
@@ -97,8 +69,9 @@ func (s *sink) produce(ctx context.Context, events []event.Event, flight []int, 
 	}
 }
 
-// alone produces one event while no other is under way. Kafka judges a batch as a whole, and the client puts into one what several routes
-// have for a partition: only of an event by itself one can tell that it is at fault.
+// alone produces one event while no other is under way. Kafka judges a batch as a whole, and the
+// client puts into one what several routes have for a partition: only of an event by itself one can
+// tell that it is at fault.
 func (s *sink) alone(ctx context.Context, events []event.Event, i int, errs []error) {
 	leave, err := s.gate.enter(ctx, true)
 	if err != nil {
@@ -117,7 +90,8 @@ func isRefused(err error) bool {
 		errors.Is(err, kerr.InvalidTimestamp)
 }
 
-// send produces events, and sets their errors. lost: the brokers do not know the topic that the client knew.
+// send produces events, and sets their errors. lost: the brokers do not know the topic that the
+// client knew.
 func (s *sink) send(ctx context.Context, events []event.Event, flight []int, errs []error) (lost bool) {
 	records := make([]*kgo.Record, len(flight))
 	index := make(map[*kgo.Record]int, len(flight))
@@ -141,7 +115,8 @@ func (s *sink) send(ctx context.Context, events []event.Event, flight []int, err
 	return lost
 }
 
-// renew makes a new client, since one does not take a topic that was made anew for the one that it knew.
+// renew makes a new client, since one does not take a topic that was made anew for the one that it
+// knew.
 func (s *sink) renew(ctx context.Context) {
 	leave, err := s.gate.enter(ctx, true)
 	if err != nil {
@@ -170,7 +145,8 @@ func record(e *event.Event) *kgo.Record {
 	return r
 }
 
-// Close implements [plugins.Sink]. Each write has waited for its acknowledgements: nothing is left to flush.
+// Close implements [plugins.Sink]. Each write has waited for its acknowledgements: nothing is left
+// to flush.
 func (s *sink) Close(context.Context) error {
 	s.client.Close()
 	return nil

@@ -22,7 +22,7 @@ import (
 
 func TestContract(t *testing.T) {
 	c := fake(t)
-	plugintest.RunSink(t, plugintest.Sink{Factory: kafka.Factory(), Config: config(c.ListenAddrs()[0], ""), Env: sinktest.Env("bus")})
+	plugintest.RunSink(t, plugintest.Sink{Kind: kafka.Kind(), Config: config(c.ListenAddrs()[0], ""), Env: sinktest.Env("bus")})
 }
 
 // TestRecord: a record is a CloudEvent in binary mode, as the Kafka binding has it, and has the route's key, or the object's.
@@ -35,7 +35,7 @@ func TestRecord(t *testing.T) {
 	want := map[string]map[string]string{}
 	for key, e := range map[string]event.Event{"pods/default/web-0": all[0], "team-a": all[1]} {
 		want[key] = map[string]string{
-			"ce_specversion": "1.0", "ce_id": e.ID, "ce_source": "/clusters/test/sources/pods", "ce_type": "deltarouter.added", "ce_subject": e.Subject,
+			"ce_specversion": "1.0", "ce_id": e.ID, "ce_source": "/clusters/test/sources/pods", "ce_type": "io.deltarouter.added", "ce_subject": e.Subject,
 			"ce_time": "1970-01-01T00:00:01Z", "ce_route": "r", "ce_k8suid": e.K8sUID, "ce_k8sresourceversion": e.K8sResourceVersion,
 			"content-type": "application/json",
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/kafka"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
@@ -24,9 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func fake(t *testing.T, options ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(3, "k8s")}, options...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -48,7 +47,7 @@ func config(address, more string) string {
 
 func open(t *testing.T, c *kfake.Cluster, more string) plugins.Sink {
 	t.Helper()
-	return sinktest.Open(t, kafka.Factory(), config(c.ListenAddrs()[0], more))
+	return sinktest.Open(t, kafka.Kind(), config(c.ListenAddrs()[0], more))
 }
 
 // consume reads all records, which must be n. Those of one partition are in order.
@@ -64,9 +63,7 @@ func consume(t *testing.T, c *kfake.Cluster, n int, options ...kgo.Opt) []*kgo.R
 func consumeAll(t *testing.T, c *kfake.Cluster, options ...kgo.Opt) []*kgo.Record {
 	t.Helper()
 	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics("k8s"), kgo.DisableClientMetrics()}, options...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer client.Close()
 	high := 0
 	for _, p := range c.PartitionInfos("k8s") {

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/deltarouter/deltarouter/pkg/timer"
+	"github.com/deltarouter/deltarouter/internal/timer"
 )
 
 // labelsAge is how old the labels of a namespace may be that a grant goes by.
@@ -39,7 +39,7 @@ type namespaceLabels struct {
 	at     time.Time
 }
 
-func newAllowance(grants []Grant, clock timer.Clock, ask func(context.Context, string) (labels.Set, error)) (*allowance, error) {
+func newAllowance(grants []grantConfig, clock timer.Clock, ask func(context.Context, string) (labels.Set, error)) (*allowance, error) {
 	a := &allowance{labels: ask, clock: clock, known: make(map[string]namespaceLabels)}
 	for _, g := range grants {
 		group, _, resource, err := parseResource(g.Resource)

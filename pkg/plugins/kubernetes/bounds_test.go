@@ -12,11 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestObjectOfSeveralVersions: an object that is written in several versions of its resource is one in maxPerObject, and others are others.
 func TestObjectOfSeveralVersions(t *testing.T) {
-	l := newLimits(rate{}, rate{}, rate{1, time.Minute})
+	l := newLimits(rate{}, rate{}, rate{1, time.Minute}, nil)
 	at := time.Unix(0, 0)
 	for i, c := range []struct {
 		target target
@@ -59,17 +60,15 @@ func TestNoSuchVersion(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	a, err := newAPI(&Config{Timeout: time.Minute}, plugins.Env{API: &plugins.API{URL: s.URL, Client: s.Client()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, err := newAPI(&sinkConfig{Timeout: time.Minute}, plugins.SinkEnv{API: &plugins.API{URL: s.URL, Client: s.Client()}})
+	must.Succeed(t, err)
 	for _, version := range []string{"v0", "v2", "empty", "v1"} {
 		found, err := a.find(t.Context(), &target{group: "apps", version: version, kind: "Deployment"})
-		if version == "v1" != (err == nil && found.Name == "deployments") || err != nil && !plugins.IsRejected(err) {
+		if version == "v1" != (err == nil && found.Name == "deployments") || err != nil && plugins.ClassOf(err) != plugins.Rejected {
 			t.Errorf("%s: %v %v", version, found.Name, err)
 		}
 	}
-	if _, err := a.find(t.Context(), &target{group: "apps", version: "v1", kind: "Scale"}); !plugins.IsRejected(err) {
+	if _, err := a.find(t.Context(), &target{group: "apps", version: "v1", kind: "Scale"}); plugins.ClassOf(err) != plugins.Rejected {
 		t.Errorf("a subresource: %v", err)
 	}
 	if len(a.kinds) != 1 {

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/deltarouter/deltarouter/internal/kubehttp"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -46,7 +47,7 @@ type api struct {
 	kinds map[schema.GroupVersion][]metav1.APIResource
 }
 
-func newAPI(c *Config, env plugins.Env) (*api, error) {
+func newAPI(c *sinkConfig, env plugins.SinkEnv) (*api, error) {
 	a := &api{
 		name: env.Name, timeout: c.Timeout, manager: c.FieldManager, force: c.Force, dryRun: c.DryRun,
 		kinds: make(map[schema.GroupVersion][]metav1.APIResource),
@@ -58,10 +59,11 @@ func newAPI(c *Config, env plugins.Env) (*api, error) {
 		if cfg, err = load(c); err != nil {
 			return nil, err
 		}
-		if client, err = rest.HTTPClientFor(cfg); err != nil {
+		transport, err := kubehttp.TransportFor(cfg)
+		if err != nil {
 			return nil, fmt.Errorf("kubeconfig: %w", err)
 		}
-		client.Timeout = 0
+		client = &http.Client{Transport: transport} // no timeout: each request has its own
 		a.own = client
 	case env.API != nil:
 		cfg.Host, client = env.API.URL, env.API.Client
@@ -77,11 +79,14 @@ func newAPI(c *Config, env plugins.Env) (*api, error) {
 }
 
 // load reads a kubeconfig of the sink's own.
-func load(c *Config) (*rest.Config, error) {
+func load(c *sinkConfig) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.Kubeconfig
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context}).ClientConfig()
 	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	if err := c.policy.Credentials(cfg.ExecProvider != nil, cfg.AuthProvider != nil); err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	cfg.UserAgent = agent

@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,26 +11,30 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/deltarouter/deltarouter/internal/outline"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Config is what stands below `kubernetes:` in the configuration.
-type Config struct {
+// sinkConfig is the configuration below `kubernetes:`.
+type sinkConfig struct {
 	Kubeconfig   string        `yaml:"kubeconfig,path" doc:"Kubeconfig file of the cluster to write to. Without it and context, the one whose changes are routed, with the router's rights."`
 	Context      string        `yaml:"context" doc:"Context of the kubeconfig. Empty: its current context."`
-	Allow        []Grant       `yaml:"allow,required" min:"1" doc:"What may be written. All else is rejected before anything is sent."`
+	Allow        []grantConfig `yaml:"allow,required" min:"1" doc:"What may be written. All else is rejected before anything is sent."`
 	FieldManager string        `yaml:"fieldManager" default:"deltarouter" doc:"Name under which the API server notes who has set which field."`
 	Force        bool          `yaml:"force" doc:"Whether apply takes fields over from other managers. Without it such an event is rejected."`
 	DryRun       bool          `yaml:"dryRun" doc:"The API server checks each write, and does none."`
-	MaxDeletes   string        `yaml:"maxDeletes" doc:"Most objects that a route may delete or evict, as in 10/1m: at one more it is paused. Absent: no limit."`
-	MaxWrites    string        `yaml:"maxWrites" doc:"Most writes of a route, deletes included, as in 1000/1m: at one more it is paused. Absent: no limit."`
-	MaxPerObject string        `yaml:"maxPerObject" default:"30/1m" doc:"Most writes of a route to one object: at one more, which is how a loop looks, it is paused."`
+	MaxDeletes   string        `yaml:"maxDeletes" default:"1000/10m" doc:"Most objects that a route may delete or evict, as in 10/1m: at one more it is paused. none: no limit."`
+	MaxWrites    string        `yaml:"maxWrites" default:"10000/10m" doc:"Most writes of a route, deletes included, as in 1000/1m: at one more it is paused. none: no limit."`
+	MaxPerObject string        `yaml:"maxPerObject" default:"30/1m" doc:"Most writes of a route to one object: at one more, which is how a loop looks, it is paused. none: no limit."`
 	Timeout      time.Duration `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"How long a request may take."`
+
+	policy config.Policy
 }
 
-// Grant allows verbs on a resource. It is about objects themselves, or about their subresources.
-type Grant struct {
+// grantConfig allows verbs on a resource. It is about objects themselves, or about their
+// subresources.
+type grantConfig struct {
 	Resource          string   `yaml:"resource,required" doc:"[group/]version/resource, as in v1/configmaps. Other versions of the resource are granted with it."`
 	Subresources      []string `yaml:"subresources" enum:"status scale" min:"1" doc:"Grants the verbs on these subresources instead of the objects themselves."`
 	Namespaces        []string `yaml:"namespaces" min:"1" doc:"Only in these namespaces, or these Namespaces themselves. Absent: in all, and objects without one."`
@@ -54,29 +57,29 @@ maxPerObject: 30/1m
 timeout: 10s
 `
 
-// Factory returns the factory of the kind kubernetes.
-func Factory() plugins.Factory[plugins.Sink] {
-	return plugins.Factory[plugins.Sink]{
-		Kind:    "kubernetes",
+// Kind returns the kind of sink `kubernetes`.
+func Kind() plugins.SinkKind {
+	return kind{plugins.SinkDefinition[sinkConfig]{New: newSink, Definition: plugins.Definition[sinkConfig]{
+		Name:    "kubernetes",
 		Doc:     "Writes to a cluster what each event says: apply, create, merge or json patch, delete, evict, or an Event about an object. docs/SINKS.md has the form.",
-		Config:  Config{},
 		Example: example,
-		Check:   func(node config.Node) config.Problems { return node.Decode(&Config{}) },
-		Files:   files,
-		Probe:   probe,
-		Rights:  rights,
-		Open: func(_ context.Context, node config.Node, env plugins.Env) (plugins.Sink, error) {
-			var c Config
-			if err := node.Decode(&c).Err(); err != nil {
-				return nil, err
-			}
-			return newSink(c, env)
-		},
-	}
+	}}}
 }
 
-func files(node config.Node) []string {
-	var c Config
+type kind struct {
+	plugins.SinkDefinition[sinkConfig]
+}
+
+var _ interface {
+	plugins.FileReader
+	plugins.Prober
+	plugins.RightsRequester
+	outline.Outliner
+} = kind{}
+
+// Files implements [plugins.FileReader].
+func (kind) Files(node config.Node) []string {
+	var c sinkConfig
 	if node.Decode(&c).Err() != nil || c.Kubeconfig == "" {
 		return nil
 	}
@@ -84,7 +87,8 @@ func files(node config.Node) []string {
 }
 
 // Validate implements [config.Validator].
-func (c *Config) Validate(n config.Node) (problems config.Problems) {
+func (c *sinkConfig) Validate(n config.Node) (problems config.Problems) {
+	c.policy = n.Policy()
 	for key, text := range map[string]string{"maxDeletes": c.MaxDeletes, "maxWrites": c.MaxWrites, "maxPerObject": c.MaxPerObject} {
 		if _, err := parseRate(text); err != nil {
 			problems = append(problems, n.At(key).Problemf("%v", err))
@@ -97,7 +101,7 @@ func (c *Config) Validate(n config.Node) (problems config.Problems) {
 }
 
 // Validate implements [config.Validator].
-func (g *Grant) Validate(n config.Node) (problems config.Problems) {
+func (g *grantConfig) Validate(n config.Node) (problems config.Problems) {
 	problem := func(key, format string, args ...any) {
 		problems = append(problems, n.At(key).Problemf(format, args...))
 	}
@@ -157,12 +161,22 @@ func shortly(d time.Duration) string {
 	return text
 }
 
-// parseRate reads a rate, empty: the zero one.
+// rates returns the limits: of deletes, of writes and of writes to one object.
+func (c *sinkConfig) rates() (rates [3]rate, err error) {
+	for i, text := range []string{c.MaxDeletes, c.MaxWrites, c.MaxPerObject} {
+		if rates[i], err = parseRate(text); err != nil {
+			return rates, err
+		}
+	}
+	return rates, nil
+}
+
+// parseRate reads a rate; the zero one is no limit.
 func parseRate(text string) (rate, error) {
-	if text == "" {
+	if text == "" || text == "none" {
 		return rate{}, nil
 	}
-	form := errors.New("must be a whole number and a time from 1s to 24h, as in 10/1m")
+	form := errors.New("must be a whole number and a time from 1s to 24h, as in 10/1m, or none")
 	count, per, ok := strings.Cut(text, "/")
 	n, err := strconv.ParseUint(count, 10, 20)
 	if !ok || err != nil {

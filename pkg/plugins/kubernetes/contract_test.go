@@ -19,7 +19,7 @@ import (
 func TestContract(t *testing.T) {
 	k := start(t)
 	plugintest.RunSink(t, plugintest.Sink{
-		Factory: kubernetes.Factory(), Config: strings.ReplaceAll(all, "$ns", k.ns), Env: env(t, k.RESTConfig()),
+		Kind: kubernetes.Kind(), Config: strings.ReplaceAll(all, "$ns", k.ns), Env: env(t, k.RESTConfig()),
 		Data: func(d *event.Delta) []byte {
 			return fmt.Appendf(nil, `{"apply":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":%q},"data":{"k":"v"}}}`, d.Key().Name, k.ns)
 		},
@@ -54,7 +54,7 @@ func TestProblems(t *testing.T) {
 		{"{allow: [{resource: v1/pods, verbs: merge}], fieldManager: ''}", "fieldManager", "1 to 128"},
 		{"{allow: [{resource: v1/pods, verbs: merge}], timeout: 0s}", "timeout", "at least"},
 	} {
-		problems := kubernetes.Factory().Check(plugintest.Node(t, c.config))
+		problems := kubernetes.Kind().Check(plugintest.Node(t, c.config))
 		if len(problems) != 1 || !strings.HasPrefix(problems[0].Path, c.place) || !strings.Contains(problems[0].Error(), c.want) {
 			t.Errorf("%s: %v, want %s: %s", c.config, problems, c.place, c.want)
 		}
@@ -79,7 +79,7 @@ func (l losing) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := l.RoundTripper.RoundTrip(r)
 	if err == nil {
 		_, _ = io.Copy(io.Discard, resp.Body)
-		err = errors.Join(resp.Body.Close(), errors.New("the answer is lost"))
+		err = errors.Join(resp.Body.Close(), io.ErrUnexpectedEOF)
 	}
 	return nil, err
 }
@@ -102,7 +102,7 @@ func TestLostAnswers(t *testing.T) {
 			lose.Store(3)
 			for range 3 {
 				errs := sink.Write(t.Context(), batch)
-				if len(errs) != 2 || kindOf(errs[0]) != "unavailable" || kindOf(errs[1]) != "unavailable" || !strings.Contains(errs[0].Error(), "the answer is lost") {
+				if len(errs) != 2 || kindOf(errs[0]) != "unavailable" || kindOf(errs[1]) != "unavailable" || !strings.Contains(errs[0].Error(), "closed before the answer") {
 					t.Fatal(errs)
 				}
 			}
@@ -175,15 +175,15 @@ func TestTimeout(t *testing.T) {
 func TestNoCluster(t *testing.T) {
 	const grants = "allow: [{resource: v1/pods, verbs: merge}]\n"
 	for config, want := range map[string]string{grants: "set kubeconfig", grants + "kubeconfig: /none/such": "kubeconfig: "} {
-		if _, err := kubernetes.Factory().Open(t.Context(), plugintest.Node(t, config), plugins.Env{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := kubernetes.Kind().Open(t.Context(), plugintest.Node(t, config), plugins.SinkEnv{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	f := kubernetes.Factory()
-	if files := f.Files(plugintest.Node(t, grants+"kubeconfig: /none/such")); len(files) != 1 {
+	f := kubernetes.Kind()
+	if files := f.(plugins.FileReader).Files(plugintest.Node(t, grants+"kubeconfig: /none/such")); len(files) != 1 {
 		t.Errorf("its files are %q", files)
 	}
-	if rights := f.Rights(plugintest.Node(t, grants+"kubeconfig: /none/such")); rights != nil {
+	if rights := f.(plugins.RightsRequester).Rights(plugintest.Node(t, grants+"kubeconfig: /none/such")); rights != nil {
 		t.Errorf("the router's own rights are asked for: %v", rights)
 	}
 }
@@ -194,7 +194,7 @@ func TestProbe(t *testing.T) {
 	k := start(t)
 	probe := func(kubeconfig, grants string) string {
 		config := fmt.Sprintf("kubeconfig: %q\nallow: [%s]\n", kubeconfig, grants)
-		if err := kubernetes.Factory().Probe(t.Context(), plugintest.Node(t, config)); err != nil {
+		if err := kubernetes.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config)); err != nil {
 			return err.Error()
 		}
 		return ""

@@ -11,9 +11,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
+	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/rawjson"
 )
 
 // The verbs of an event's data.
@@ -361,7 +361,7 @@ func (o *operation) parsePatch(place string, raw json.RawMessage) (err error) {
 		}
 	}
 	if o.target.uid != "" {
-		test := fmt.Sprintf(`{"op":"test","path":"/metadata/uid","value":%s}`, quote(o.target.uid))
+		test := fmt.Sprintf(`{"op":"test","path":"/metadata/uid","value":%s}`, rawjson.Quote(o.target.uid))
 		list = slices.Insert(list, 0, json.RawMessage(test))
 	}
 	o.body, err = json.Marshal(list)

@@ -8,15 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func deltaEvent(t testing.TB, data string) *event.Event {
 	t.Helper()
 	resource := &event.Resource{Cluster: "c", Kind: "Deployment", GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}}
 	o, err := event.ParseObject(resource, `{"metadata":{"name":"web","namespace":"shop","uid":"u1","resourceVersion":"7"}}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	e := event.New(&event.Delta{Source: "s", Op: event.Added, New: o}, "r", 0, []byte(data))
 	return &e
 }
@@ -49,9 +48,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v", c.data, err)
 			continue
 		}
-		if err := ops[0].complete(); err != nil {
-			t.Error(err)
-		}
+		must.Report(t, ops[0].complete())
 		body := string(ops[0].body)
 		switch ops[0].verb {
 		case verbDelete:
@@ -168,9 +165,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for i := range ops {
 			op := &ops[i]
-			if err := op.complete(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, op.complete())
 			if op.body != nil && !json.Valid(op.body) || !json.Valid(op.event(e, "n", "i", "id")) || !json.Valid(encode(op.deleteOptions(true))) {
 				t.Fatalf("%s: a body is no JSON", op)
 			}

@@ -2,11 +2,20 @@ package kubernetes_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
 // others says what there is outside of what the sinks of a test may write: another namespace and all of it, others that its name begins
@@ -16,9 +25,7 @@ func (c *cluster) others(other string) string {
 	var all []string
 	add := func(resource, namespace string) {
 		list, err := c.Dynamic().Resource(kinds[resource].GroupVersionResource).Namespace(namespace).List(c.t.Context(), metav1.ListOptions{})
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		must.Succeed(c.t, err)
 		for i := range list.Items {
 			o := &list.Items[i]
 			if resource == "v1/namespaces" && o.GetName() != "x" && !strings.HasPrefix(o.GetName(), other) {
@@ -155,9 +162,7 @@ func TestText(t *testing.T) {
 	sink := k.open(all)
 	const text = `"\ud83d\ude00 \u00e9 \/ \\ \" \n\t\u0001\u007f\u0085\u2028 : # - {x} & *a !!int 012 <<"`
 	for i, data := range []string{`{"apply":{"data":{"x":%s}}}`, `{"merge":{"data":{"x":%s}}}`, `{"json":[{"op":"add","path":"/data/x","value":%s}]}`} {
-		if err := write(t, sink, k.eventOf("v1/configmaps", o, fmt.Sprintf(data, text))); err != nil {
-			t.Error(err)
-		}
+		must.Report(t, write(t, sink, k.eventOf("v1/configmaps", o, fmt.Sprintf(data, text))))
 		const want = "\U0001f600 é / \\ \" \n\t\u0001\u007f\u0085\u2028 : # - {x} & *a !!int 012 <<"
 		got, _, _ := nested(k.get("v1/configmaps", "a"), "data", "x")
 		if got != want {
@@ -169,4 +174,52 @@ func TestText(t *testing.T) {
 
 func nested(o *unstructured.Unstructured, path ...string) (string, bool, error) {
 	return unstructured.NestedString(o.Object, path...)
+}
+
+// TestEchoedToken: an API server, or what stands in its place, that echoes the token of a request puts it into no error.
+func TestEchoedToken(t *testing.T) {
+	for name, beginning := range map[string]string{"no HTTP": "", "in a header": "HTTP/1.1 200 OK\r\n", "in a length": "HTTP/1.1 200 OK\r\nContent-Length: "} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			_, _ = conn.Write([]byte(beginning + r.Header.Get("Authorization") + "\r\n\r\n"))
+		}))
+		defer s.Close()
+		sink := open(t, "allow: [{resource: v1/configmaps, namespaces: [default], verbs: [delete]}]", env(t, &rest.Config{Host: s.URL, BearerToken: "s3cr3t"}))
+		e := plugintest.Events(t)[0]
+		e.Data = []byte(`{"delete":{},"target":{"resource":"v1/configmaps","namespace":"default","name":"a"}}`)
+		err := write(t, sink, e)
+		if err == nil || plugins.ClassOf(err) == plugins.Rejected || strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// TestHostileHeaders: a sink with a kubeconfig of its own does not read a header of 1 MiB, and the
+// API server counts as unavailable.
+func TestHostileHeaders(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Warning", strings.Repeat("x", 1<<20))
+		_, _ = w.Write([]byte(`{"kind":"ConfigMap","apiVersion":"v1"}`))
+	}))
+	t.Cleanup(server.Close)
+	file := sinktest.File(t, "kubeconfig", fmt.Sprintf(`
+apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{name: k, cluster: {server: %q}}]
+users: [{name: u, user: {token: secret}}]
+contexts: [{name: c, context: {cluster: k, user: u}}]
+`, server.URL))
+	sink := open(t, fmt.Sprintf("kubeconfig: %q\nallow: [{resource: v1/configmaps, verbs: [merge]}]\n", file), plugins.SinkEnv{Env: plugins.Env{Name: "k"}})
+	err := write(t, sink, event.Event{
+		ID: "1", Data: []byte(`{"merge":{"data":{"k":"v"}},"target":{"resource":"v1/configmaps","namespace":"n","name":"x"}}`),
+	})
+	if err == nil || plugins.ClassOf(err) == plugins.Rejected || !strings.Contains(err.Error(), "headers of the answer are too large") {
+		t.Errorf("error %v", err)
+	}
 }

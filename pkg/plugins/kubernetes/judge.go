@@ -220,13 +220,17 @@ func clipSaid(s string) string {
 	return s
 }
 
-// unavailable makes the error of a request that got no answer.
+// unavailable makes the error of a request that got no answer. What net/http says of an answer that is none quotes it, so the token of the
+// request if that is echoed; why there is no token is said on this side.
 func (s *sink) unavailable(ctx context.Context, err error) error {
-	if of, ok := errors.AsType[*url.Error](err); ok {
-		err = of.Err
-	}
-	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+	of, ok := errors.AsType[*url.Error](err)
+	switch {
+	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer within %v", s.api.timeout)
+	case !ok:
+		return err
+	case strings.HasPrefix(of.Err.Error(), "getting credentials"):
+		return of.Err
 	}
-	return err
+	return plugins.Transport(of.Err)
 }

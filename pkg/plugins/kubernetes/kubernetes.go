@@ -1,16 +1,19 @@
-// Package kubernetes is the sink kind `kubernetes`: it does in a cluster what the data of each event says. docs/SINKS.md has the form of
-// the data, byte for byte.
+// Package kubernetes is the sink kind `kubernetes`: it does in a cluster what the data of each
+// event says. docs/SINKS.md has the form of the data, byte for byte.
 //
 //	data ──parse──► operations ──allow──► limits ──► API server ──judge──► delivered, rejected, tried again, or the route paused
 //
-// Nothing of an event is sent before all of its operations were read and are allowed. An operation that finds its work done (the object
-// is deleted already, or made already) is done: an event may come twice. What cannot be done now is tried again, with all operations of
-// its event from the first on.
+// Nothing of an event is sent before all of its operations were read and are allowed. An operation
+// that finds its work done (the object is deleted already, or made already) is done: an event may
+// come twice. What cannot be done now is tried again, with all operations of its event from the
+// first on.
 //
-// A write is never taken for "our own" and kept from the routes: a route that is set off by what it writes is paused when it has written one
-// object too often, and so is one that deletes or writes more than its limits allow.
+// A write is never taken for "our own" and kept from the routes: a route that is set off by what it
+// writes is paused when it has written one object too often, and so is one that deletes or writes
+// more than its limits allow.
 //
-// Errors name the object and never what is in it; what the API server says of Secrets is not repeated at all.
+// Errors name the object and never what is in it; what the API server says of Secrets is not
+// repeated at all.
 package kubernetes
 
 import (
@@ -20,9 +23,10 @@ import (
 	"log/slog"
 	"strconv"
 
+	"github.com/deltarouter/deltarouter/internal/inorder"
+	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/timer"
 )
 
 type sink struct {
@@ -34,7 +38,7 @@ type sink struct {
 	log    *slog.Logger
 }
 
-func newSink(c Config, env plugins.Env) (*sink, error) {
+func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink, error) {
 	s := &sink{name: env.Name, clock: env.Clock, log: env.Log}
 	if s.clock == nil {
 		s.clock = timer.Real()
@@ -42,15 +46,11 @@ func newSink(c Config, env plugins.Env) (*sink, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	var rates [3]rate
-	for i, text := range []string{c.MaxDeletes, c.MaxWrites, c.MaxPerObject} {
-		var err error
-		if rates[i], err = parseRate(text); err != nil {
-			return nil, err
-		}
+	rates, err := c.rates()
+	if err != nil {
+		return nil, err
 	}
-	s.limits = newLimits(rates[0], rates[1], rates[2])
-	var err error
+	s.limits = newLimits(rates[0], rates[1], rates[2], env.KV)
 	if s.api, err = newAPI(&c, env); err != nil {
 		return nil, err
 	}
@@ -58,28 +58,11 @@ func newSink(c Config, env plugins.Env) (*sink, error) {
 	return s, err
 }
 
-// Write implements [plugins.Sink]: an event after the other. Once the API server is unavailable, or the route is paused, the rest is
-// not tried.
+// Write implements [plugins.Sink]: an event after the other. Once the API server is unavailable, or
+// the route is paused, the rest is not tried; behind an event that is postponed, the rest of its
+// key.
 func (s *sink) Write(ctx context.Context, events []event.Event) []error {
-	var errs []error
-	for i := range events {
-		err := s.deliver(ctx, &events[i])
-		if err == nil {
-			continue
-		}
-		if errs == nil {
-			errs = make([]error, len(events))
-		}
-		errs[i] = err
-		if plugins.IsRejected(err) || plugins.IsPostponed(err) {
-			continue
-		}
-		for k := i + 1; k < len(events); k++ {
-			errs[k] = err
-		}
-		break
-	}
-	return errs
+	return inorder.Each(events, func(e *event.Event) error { return s.deliver(ctx, e) })
 }
 
 // deliver does what an event says.
@@ -116,7 +99,7 @@ func (s *sink) permit(ctx context.Context, op *operation) error {
 	if errors.As(err, &refused) {
 		return plugins.Reject(err)
 	}
-	if err == nil || plugins.IsRejected(err) {
+	if err == nil || plugins.ClassOf(err) == plugins.Rejected {
 		return err
 	}
 	return s.judge(ctx, op, err)
@@ -166,6 +149,9 @@ func (s *sink) do(ctx context.Context, e *event.Event, op *operation, id string)
 	}
 	return s.judge(ctx, op, err)
 }
+
+// Resume implements [plugins.Resumer].
+func (s *sink) Resume(route string) { s.limits.resume(route) }
 
 // Close implements [plugins.Sink].
 func (s *sink) Close(context.Context) error {

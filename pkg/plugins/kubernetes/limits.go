@@ -1,20 +1,29 @@
 package kubernetes
 
 import (
+	"encoding/binary"
 	"fmt"
+	"hash/fnv"
+	"math"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// limits counts what routes write. A write that is tried again is counted once.
+// limits counts what routes write. A write that is tried again is counted once. What routes delete is remembered across restarts.
 type limits struct {
 	deletes, writes, perObject rate
+	memory                     plugins.KV // nil: nothing is remembered
 
 	mu      sync.Mutex
 	windows map[counted]*window
 	swept   time.Time
 }
+
+// whatDeletes is the kind of a window that is remembered.
+const whatDeletes = "maxDeletes"
 
 // counted is what has a window: the deletes or writes of a route, or its writes to an object.
 type counted struct{ route, object, what string }
@@ -27,52 +36,76 @@ type window struct {
 
 type mark struct {
 	at time.Time
-	id string
+	id uint64 // a hash
 }
 
-func newLimits(deletes, writes, perObject rate) *limits {
-	return &limits{deletes: deletes, writes: writes, perObject: perObject, windows: make(map[counted]*window)}
+func newLimits(deletes, writes, perObject rate, memory plugins.KV) *limits {
+	return &limits{deletes: deletes, writes: writes, perObject: perObject, memory: memory, windows: make(map[counted]*window)}
+}
+
+func idOf(id string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id))
+	return h.Sum64()
 }
 
 // take counts a write of a route under an id, unless it is counted already. The error names the limit that it would exceed, and the route
 // and the object; then nothing is counted.
-func (l *limits) take(now time.Time, route, id string, op *operation) (counted bool, err error) {
+func (l *limits) take(now time.Time, route, name string, op *operation) (counted bool, err error) {
+	id := idOf(name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sweep(now)
 	kinds := l.of(route, op)
 	for _, k := range kinds {
-		if w := l.window(k); !w.has(now, id) && len(w.marks) >= k.rate.n {
+		if w := l.window(k, now); !w.has(now, id) && len(w.marks) >= k.rate.n {
 			return false, k.exceeded(op)
 		}
 	}
 	for _, k := range kinds {
-		if w := l.window(k); !w.has(now, id) {
+		if w := l.window(k, now); !w.has(now, id) {
 			w.marks = append(w.marks, mark{now, id})
+			l.remember(k.counted, w)
 			counted = true
 		}
 	}
 	return counted, nil
 }
 
-func (l *limits) window(k limit) *window {
+func (l *limits) window(k limit, now time.Time) *window {
 	w := l.windows[k.counted]
 	if w == nil {
-		w = &window{rate: k.rate}
+		w = &window{rate: k.rate, marks: l.recall(k.counted, now)}
 		l.windows[k.counted] = w
 	}
 	return w
 }
 
 // giveBack takes back a write that was counted, and not done.
-func (l *limits) giveBack(route, id string, op *operation) {
+func (l *limits) giveBack(route, name string, op *operation) {
+	id := idOf(name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range l.of(route, op) {
 		if w := l.windows[k.counted]; w != nil {
 			w.marks = slices.DeleteFunc(w.marks, func(m mark) bool { return m.id == id })
+			l.remember(k.counted, w)
 		}
 	}
+}
+
+// resume forgets what was counted of a route.
+func (l *limits) resume(route string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, w := range l.windows {
+		if k.route == route {
+			w.marks = nil
+			l.remember(k, w)
+		}
+	}
+	deletes := counted{route, "", whatDeletes} // it may not have been looked at since the start
+	l.remember(deletes, &window{})
 }
 
 // limit is a limit that a write falls under.
@@ -87,7 +120,7 @@ func (l *limits) of(route string, op *operation) []limit {
 		kinds = append(kinds, limit{counted{route, "", "maxWrites"}, l.writes})
 	}
 	if l.deletes.per > 0 && op.removes() {
-		kinds = append(kinds, limit{counted{route, "", "maxDeletes"}, l.deletes})
+		kinds = append(kinds, limit{counted{route, "", whatDeletes}, l.deletes})
 	}
 	if l.perObject.per > 0 && op.verb != verbEvent { // each makes an object of its own
 		kinds = append(kinds, limit{counted{route, op.target.object(), "maxPerObject"}, l.perObject})
@@ -100,14 +133,14 @@ func (k *limit) exceeded(op *operation) error {
 	case "maxPerObject":
 		return fmt.Errorf("route %q has written %s %d times within %s (maxPerObject), which is what a route does that is set off by its own writes",
 			k.route, op.target, k.rate.n, shortly(k.rate.per))
-	case "maxDeletes":
+	case whatDeletes:
 		return fmt.Errorf("route %q has deleted %d objects within %s (maxDeletes), and would delete %s next", k.route, k.rate.n, shortly(k.rate.per), op.target)
 	}
 	return fmt.Errorf("route %q has written %d times within %s (maxWrites), and would write %s next", k.route, k.rate.n, shortly(k.rate.per), op.target)
 }
 
 // has forgets what is too old and reports whether an id is there.
-func (w *window) has(now time.Time, id string) bool {
+func (w *window) has(now time.Time, id uint64) bool {
 	old := 0
 	for old < len(w.marks) && now.Sub(w.marks[old].at) >= w.rate.per {
 		old++
@@ -123,8 +156,52 @@ func (l *limits) sweep(now time.Time) {
 	}
 	l.swept = now
 	for k, w := range l.windows {
-		if w.has(now, ""); len(w.marks) == 0 {
+		if w.has(now, 0); len(w.marks) == 0 {
 			delete(l.windows, k)
+			l.remember(k, w)
 		}
 	}
+}
+
+// memoryKey is where a window is remembered; empty: nowhere.
+func (l *limits) memoryKey(k counted) string {
+	if l.memory == nil || k.what != whatDeletes {
+		return ""
+	}
+	return k.what + "\x00" + k.route
+}
+
+// remember keeps a window: of each mark 16 bytes, when it was and its id.
+func (l *limits) remember(k counted, w *window) {
+	key := l.memoryKey(k)
+	if key == "" {
+		return
+	}
+	write := plugins.KVWrite{Key: key, Delete: len(w.marks) == 0}
+	write.Value = make([]byte, 0, 16*len(w.marks))
+	for _, m := range w.marks {
+		write.Value = binary.BigEndian.AppendUint64(write.Value, uint64(m.at.UnixNano())) //nolint:gosec // back in recall
+		write.Value = binary.BigEndian.AppendUint64(write.Value, m.id)
+	}
+	if n := len(w.marks); n > 0 {
+		write.Expires = w.marks[n-1].at.Add(w.rate.per)
+	}
+	_ = l.memory.Commit([]plugins.KVWrite{write}, math.MaxInt64) // it has no limit
+}
+
+// recall returns what is remembered of a window. Where the wall clock has gone back, a mark is as old as now.
+func (l *limits) recall(k counted, now time.Time) (marks []mark) {
+	key := l.memoryKey(k)
+	if key == "" {
+		return nil
+	}
+	value, _ := l.memory.Get(key)
+	for ; len(value) >= 16; value = value[16:] {
+		at := time.Unix(0, int64(binary.BigEndian.Uint64(value))) //nolint:gosec // it was one
+		if at.After(now) {
+			at = now
+		}
+		marks = append(marks, mark{at, binary.BigEndian.Uint64(value[8:])})
+	}
+	return marks
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // openAt opens a sink with a clock that stands still.
@@ -51,12 +52,8 @@ func TestMaxDeletes(t *testing.T) {
 		t.Errorf("%d are left after %d writes", n, k.sent.Load())
 	}
 	// What was deleted is not counted once more, what is no delete not at all, and each route by itself.
-	if err := write(t, sink, batch[0]); err != nil {
-		t.Error(err)
-	}
-	if err := write(t, sink, k.eventOf("v1/configmaps", k.configMap("b"), `{"merge":{"data":{"x":"y"}}}`)); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, write(t, sink, batch[0]))
+	must.Report(t, write(t, sink, k.eventOf("v1/configmaps", k.configMap("b"), `{"merge":{"data":{"x":"y"}}}`)))
 	other := k.deletes("c", 1)
 	if other[0].Route = "other"; write(t, sink, other[0]) != nil {
 		t.Error("the other route is paused too")
@@ -120,9 +117,7 @@ func TestMaxPerObject(t *testing.T) {
 	if len(errs) != 3 || errs[0] != nil || errs[1] != nil || kindOf(errs[2]) != "paused" || !strings.Contains(errs[2].Error(), want) {
 		t.Fatal(errs)
 	}
-	if err := write(t, sink, k.eventOf("v1/configmaps", other, `{"merge":{"data":{"x":"1"}}}`)); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, write(t, sink, k.eventOf("v1/configmaps", other, `{"merge":{"data":{"x":"1"}}}`)))
 	clock.Advance(clock.Now().Add(time.Minute))
 	if err := write(t, sink, batch[2]); err != nil || field(k.get("v1/configmaps", "a"), "data", "x") != `"3"` {
 		t.Error(err)

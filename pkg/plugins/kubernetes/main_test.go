@@ -20,13 +20,14 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/kubernetes"
-	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
-	"github.com/deltarouter/deltarouter/pkg/timer"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
+	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(sandboxtest.Wrap(m)) }
@@ -77,9 +78,7 @@ func (c *cluster) find(resource, namespace, name string) *unstructured.Unstructu
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	return o
 }
 
@@ -87,9 +86,7 @@ func (c *cluster) find(resource, namespace, name string) *unstructured.Unstructu
 func (c *cluster) list(resource string) []unstructured.Unstructured {
 	c.t.Helper()
 	list, err := c.Dynamic().Resource(kinds[resource].GroupVersionResource).Namespace(c.ns).List(c.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	return list.Items
 }
 
@@ -109,9 +106,7 @@ func (c *cluster) remove(resource, name string) {
 	c.t.Helper()
 	now := int64(0)
 	err := c.Dynamic().Resource(kinds[resource].GroupVersionResource).Namespace(c.ns).Delete(c.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 }
 
 // configMap makes a ConfigMap with k: v.
@@ -125,13 +120,9 @@ func (c *cluster) configMap(name string) *unstructured.Unstructured {
 func deltaOf(t testing.TB, resource string, o *unstructured.Unstructured) *event.Delta {
 	t.Helper()
 	text, err := o.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	object, err := event.ParseObject(kinds[resource], string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &event.Delta{Source: "src", Op: event.Updated, Old: object, New: object, Seen: time.Date(2026, 1, 2, 3, 4, 5, 678_000, time.UTC)}
 }
 
@@ -180,15 +171,13 @@ func (c *cluster) patch(resource, namespace, name, patch string) {
 func clockAt() *timer.Fake { return timer.NewFake(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) }
 
 // env is an environment whose client ends with the test.
-func env(t *testing.T, cfg *rest.Config) plugins.Env {
+func env(t *testing.T, cfg *rest.Config) plugins.SinkEnv {
 	t.Helper()
 	client, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(client.Transport) })
-	return plugins.Env{
-		Name: "k", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New(), API: &plugins.API{URL: cfg.Host, Client: &http.Client{Transport: client.Transport}},
+	return plugins.SinkEnv{
+		Env: plugins.Env{Name: "k", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}, API: &plugins.API{URL: cfg.Host, Client: &http.Client{Transport: client.Transport}},
 	}
 }
 
@@ -214,22 +203,9 @@ func (c *cluster) open(config string) plugins.Sink {
 	return open(c.t, strings.ReplaceAll(config, "$ns", c.ns), environment)
 }
 
-func open(t *testing.T, config string, env plugins.Env) plugins.Sink {
+func open(t *testing.T, config string, env plugins.SinkEnv) plugins.Sink {
 	t.Helper()
-	f := kubernetes.Factory()
-	if problems := f.Check(plugintest.Node(t, config)); problems != nil {
-		t.Fatal(problems)
-	}
-	sink, err := f.Open(t.Context(), plugintest.Node(t, config), env)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := sink.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
-	return sink
+	return sinktest.OpenIn(t, kubernetes.Kind(), config, env)
 }
 
 // all grants everything in the namespace.
@@ -262,11 +238,11 @@ func kindOf(err error) string {
 	switch {
 	case err == nil:
 		return "delivered"
-	case plugins.IsRejected(err):
+	case plugins.ClassOf(err) == plugins.Rejected:
 		return "rejected"
-	case plugins.IsPause(err):
+	case plugins.ClassOf(err) == plugins.Paused:
 		return "paused"
-	case plugins.IsPostponed(err):
+	case plugins.ClassOf(err) == plugins.Postponed:
 		return "postponed"
 	}
 	return "unavailable"

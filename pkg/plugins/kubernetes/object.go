@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -104,7 +105,7 @@ func (o *operation) complete() error {
 	}
 	set := func(in map[string]json.RawMessage, key, value string) {
 		if value != "" {
-			in[key] = quote(value)
+			in[key] = json.RawMessage(rawjson.Quote(value))
 		}
 	}
 	set(all, "apiVersion", schema.GroupVersion{Group: o.target.group, Version: o.target.version}.String())
@@ -232,11 +233,6 @@ func whole(place string, raw json.RawMessage) (n int64, err error) {
 		return 0, fmt.Errorf("%s: must be a whole number, 0 or more", place)
 	}
 	return n, nil
-}
-
-func quote(s string) json.RawMessage {
-	b, _ := json.Marshal(s) // cannot fail
-	return b
 }
 
 // clip shortens what somebody has written as a key.

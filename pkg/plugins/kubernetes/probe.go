@@ -14,9 +14,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// rights returns what the router needs in its own cluster; nothing if the sink has a kubeconfig of its own, which probe looks at.
-func rights(node config.Node) []plugins.Right {
-	var c Config
+// Rights implements [plugins.RightsRequester]. It returns what the router needs in its own
+// cluster; nothing if the sink has a kubeconfig of its own, which probe looks at.
+func (kind) Rights(node config.Node) []plugins.Right {
+	var c sinkConfig
 	if len(node.Decode(&c)) > 0 || c.Kubeconfig != "" || c.Context != "" {
 		return nil
 	}
@@ -24,7 +25,7 @@ func rights(node config.Node) []plugins.Right {
 }
 
 // rights returns what the grants take.
-func (c *Config) rights(node config.Node) (all []plugins.Right) {
+func (c *sinkConfig) rights(node config.Node) (all []plugins.Right) {
 	items := node.At("allow").Items()
 	for i := range c.Allow {
 		g := &c.Allow[i]
@@ -51,7 +52,7 @@ func (c *Config) rights(node config.Node) (all []plugins.Right) {
 }
 
 // rights returns what a grant takes in each namespace. What reads is done without if it is not granted.
-func (g *Grant) rights() (all []plugins.Right) {
+func (g *grantConfig) rights() (all []plugins.Right) {
 	group, _, resource, err := parseResource(g.Resource)
 	if err != nil {
 		return nil
@@ -90,16 +91,17 @@ func (g *Grant) rights() (all []plugins.Right) {
 	return all
 }
 
-// probe asks the API server of a kubeconfig of the sink's own for each right that the grants take. Nothing is made of it there.
-func probe(ctx context.Context, node config.Node) error {
-	var c Config
+// Probe implements [plugins.Prober]. It asks the API server of a kubeconfig of the sink's own for
+// each right that the grants take. Nothing is made of it there.
+func (kind) Probe(ctx context.Context, node config.Node) error {
+	var c sinkConfig
 	if err := node.Decode(&c).Err(); err != nil {
 		return err
 	}
 	if c.Kubeconfig == "" && c.Context == "" {
 		return nil
 	}
-	a, err := newAPI(&c, plugins.Env{})
+	a, err := newAPI(&c, plugins.SinkEnv{})
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestAllow: what no grant allows is rejected, with the reason, and nothing of its event is sent.
@@ -99,9 +101,7 @@ func TestAnotherOfTheName(t *testing.T) {
 				t.Error("the other one was written to")
 			}
 			// Its own does what it says.
-			if err := write(t, sink, k.eventOf("v1/configmaps", made, data)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, write(t, sink, k.eventOf("v1/configmaps", made, data)))
 			if now := k.get("v1/configmaps", "a"); now != nil && field(now, "data") != `{"k":"v","x":"y"}` {
 				t.Error("it was not written", field(now, "data"))
 			}
@@ -117,9 +117,7 @@ func TestAnotherOfTheName(t *testing.T) {
 			e := k.eventOf("apps/v1/deployments", k.get("apps/v1/deployments", "web"), data)
 			k.remove("apps/v1/deployments", "web")
 			k.apply(deployment)
-			if err := write(t, sink, e); err != nil {
-				t.Error(err)
-			}
+			must.Report(t, write(t, sink, e))
 			if now := field(k.get("apps/v1/deployments", "web"), "spec", "replicas"); now != "1" {
 				t.Errorf("it has %s replicas", now)
 			}
@@ -200,9 +198,7 @@ func TestForce(t *testing.T) {
 	if err := write(t, k.open(all), e); kindOf(err) != "rejected" {
 		t.Errorf("without force it is %s: %v", kindOf(err), err)
 	}
-	if err := write(t, k.open(all+"force: true\nfieldManager: me\n"), e); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, write(t, k.open(all+"force: true\nfieldManager: me\n"), e))
 	now := k.get("v1/configmaps", "a")
 	if field(now, "data") != `{"k":"mine"}` || !strings.Contains(field(now, "metadata", "managedFields"), `"manager":"me"`) {
 		t.Errorf("it has %s", field(now, "data"))
@@ -239,16 +235,23 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestPartOfABatch: what is rejected or postponed does not keep the other events of a batch.
+// TestPartOfABatch: what is rejected or postponed does not keep the other events of a batch, but what is postponed those of its key.
 func TestPartOfABatch(t *testing.T) {
 	k := start(t)
 	o := k.configMap("a")
 	k.apply(strings.TrimSuffix(pod, "}") + ", status: {phase: Running}}")
 	k.apply(`{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: b}, spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}}`)
-	batch := k.events(o, `{"delete":7}`, `{"evict":{},"target":{"resource":"v1/pods","namespace":"$ns","name":"web-0"}}`, `{"merge":{"data":{"x":"y"}}}`, `{"apply":[]}`)
+	batch := k.events(o, `{"delete":7}`, `{"evict":{},"target":{"resource":"v1/pods","namespace":"$ns","name":"web-0"}}`, `{"merge":{"data":{"x":"y"}}}`, `{"apply":[]}`, `{"merge":{"data":{"x":"z"}}}`)
+	for i := 2; i < 4; i++ {
+		batch[i].Key = "another"
+	}
 	errs := k.open(all).Write(t.Context(), batch)
-	for i, want := range []string{"rejected", "postponed", "delivered", "rejected"} {
-		if len(errs) != 4 || kindOf(errs[i]) != want {
+	plugintest.CheckOrder(t, batch, errs)
+	if got := field(k.get("v1/configmaps", "a"), "data", "x"); got != `"y"` {
+		t.Errorf("the object has %s", got)
+	}
+	for i, want := range []string{"rejected", "postponed", "delivered", "rejected", "postponed"} {
+		if len(errs) != 5 || kindOf(errs[i]) != want {
 			t.Fatalf("event %d: %v, want %s", i, errs, want)
 		}
 	}

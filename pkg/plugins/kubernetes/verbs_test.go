@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 const (
@@ -117,9 +118,7 @@ func TestEvent(t *testing.T) {
 	other.ID = "other"
 	for range 3 {
 		for _, e := range []event.Event{own, other} {
-			if err := write(t, sink, e); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, write(t, sink, e))
 		}
 	}
 	list := k.list("events.k8s.io/v1/events")

@@ -1,10 +1,12 @@
 package nats_test
 
 import (
+	"crypto/tls"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
@@ -12,8 +14,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
@@ -21,17 +25,11 @@ import (
 func keys(t *testing.T, fresh func() (nkeys.KeyPair, error)) (pair nkeys.KeyPair, public, seed string) {
 	t.Helper()
 	pair, err := fresh()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	public, err = pair.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	text, err := pair.Seed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return pair, public, string(text)
 }
 
@@ -71,15 +69,11 @@ func TestAuth(t *testing.T) {
 			if v := sinktest.Verdicts(2, errs); v != "uu" || strings.Contains(errs[0].Error(), "s3cret") {
 				t.Fatalf("got %s: %v", v, errs)
 			}
-			if err := os.Remove(secret); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.Remove(secret))
 			if errs := sink.Write(t.Context(), all); sinktest.Verdicts(2, errs) != "uu" || !strings.Contains(errs[0].Error(), "read secret") {
 				t.Fatalf("got %v", errs)
 			}
-			if err := os.WriteFile(secret, []byte(test.right+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(secret, []byte(test.right+"\n"), 0o600))
 			if errs := sink.Write(t.Context(), all); errs != nil || len(kept(t, st)) != 2 {
 				t.Errorf("got %v", errs)
 			}
@@ -98,18 +92,14 @@ func TestCreds(t *testing.T) {
 	) string {
 		t.Helper()
 		text, err := claims.Encode(signer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return text
 	}
 	_, systemKey, _ := keys(t, nkeys.CreateAccount)
 	accounts, claims := &server.MemAccResolver{}, jwt.NewAccountClaims(accountKey)
 	claims.Limits.DiskStorage, claims.Limits.MemoryStorage = jwt.NoLimit, jwt.NoLimit
 	for key, claims := range map[string]*jwt.AccountClaims{accountKey: claims, systemKey: jwt.NewAccountClaims(systemKey)} {
-		if err := accounts.Store(key, token(claims, operator)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, accounts.Store(key, token(claims, operator)))
 	}
 	s := serve(t, func(o *server.Options) {
 		o.TrustedOperators = []*jwt.OperatorClaims{jwt.NewOperatorClaims(operatorKey)}
@@ -117,25 +107,17 @@ func TestCreds(t *testing.T) {
 	})
 	user := jwt.NewUserClaims(userKey)
 	creds, err := jwt.FormatUserConfig(token(user, account), []byte(seed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	secret := sinktest.File(t, "router.creds", string(creds))
 	config := fmt.Sprintf("{servers: %q, auth: {creds: {file: %q}}}", s.ClientURL(), secret)
 	st := stream(t, admin(t, s, client.UserCredentialBytes(creds)), jetstream.StreamConfig{})
 	if errs := open(t, config).Write(t.Context(), sinktest.Events(t, "web", 2, 20)); errs != nil || len(kept(t, st)) != 2 {
 		t.Errorf("got %v", errs)
 	}
-	if err := nats.Factory().Probe(t.Context(), plugintest.Node(t, config)); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, nats.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config)))
 	for _, bad := range []string{"s3cret", token(user, account)} {
-		if err := os.WriteFile(secret, []byte(bad), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := nats.Factory().Probe(t.Context(), plugintest.Node(t, config)); err == nil || !strings.Contains(err.Error(), "not the content of a .creds file") {
-			t.Error(err)
-		}
+		must.Succeed(t, os.WriteFile(secret, []byte(bad), 0o600))
+		must.Fail(t, nats.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config)), "not the content of a .creds file")
 		sinktest.Complains(t, open(t, config), sinktest.Events(t, "web", 2, 20), "not the content of a .creds file")
 	}
 }
@@ -168,7 +150,7 @@ func TestProbe(t *testing.T) {
 		{"no TLS", "{servers: %q, tls: {serverName: x}}", "secure"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := nats.Factory().Probe(t.Context(), plugintest.Node(t, fmt.Sprintf(test.config, url)))
+			err := nats.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, fmt.Sprintf(test.config, url)))
 			if (err == nil) != (test.want == "") || err != nil && (!strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "s3cret")) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
@@ -178,7 +160,47 @@ func TestProbe(t *testing.T) {
 		t.Errorf("%d messages were published", n)
 	}
 	stop(s)
-	if err := nats.Factory().Probe(t.Context(), plugintest.Node(t, "servers: "+url)); err == nil || !strings.Contains(err.Error(), "refused") {
-		t.Error(err)
+	must.Fail(t, nats.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, "servers: "+url)), "refused")
+}
+
+// encrypted starts a server that asks for certificates of clients, and returns its tls:// URL.
+func encrypted(t *testing.T, settings *tls.Config) (s *server.Server, url string) {
+	t.Helper()
+	s = serve(t, func(o *server.Options) { o.TLSConfig, o.TLSTimeout = settings, 20 })
+	return s, "tls://" + s.Addr().String()
+}
+
+// TestTLS: the server's certificate is checked, the router shows its own, and files are read anew for each connection.
+func TestTLS(t *testing.T) {
+	a, other := sinktest.NewAuthority(t), sinktest.NewAuthority(t)
+	s, url := encrypted(t, a.Server(time.Hour, a))
+	st := stream(t, admin(t, s, client.Secure(a.Client())), jetstream.StreamConfig{})
+	_, expired := encrypted(t, a.Server(-time.Hour, a))
+	all, ca := sinktest.Events(t, "web", 2, 20), sinktest.File(t, "ca", a.PEM)
+	for _, test := range []struct{ name, url, tls, want string }{
+		{"nobody vouches", url, "{" + a.Files() + "}", "certificate signed by unknown authority"},
+		{"another name", url, fmt.Sprintf("{ca: {file: %q}, serverName: elsewhere, %s}", ca, a.Files()), "match elsewhere"},
+		{"no own", url, fmt.Sprintf("{ca: {file: %q}}", ca), "tls"},
+		{"a certificate of another authority", url, fmt.Sprintf("{ca: {file: %q}, %s}", ca, other.Files()), "tls"},
+		{"no PEM", url, fmt.Sprintf("{ca: {file: %q}}", sinktest.File(t, "ca", "s3cret")), "tls.ca: no PEM certificate"},
+		{"expired", expired, fmt.Sprintf("{ca: {file: %q}, %s}", ca, a.Files()), "expired"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			config := fmt.Sprintf("{servers: %q, tls: %s}", test.url, test.tls)
+			errs := open(t, config).Write(t.Context(), all)
+			if sinktest.Verdicts(2, errs) != "uu" || !strings.Contains(errs[0].Error(), test.want) || strings.Contains(errs[0].Error(), "s3cret") {
+				t.Errorf("got %v, want %q", errs, test.want)
+			}
+			must.Fail(t, nats.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config)), test.want)
+		})
+	}
+	mended := sinktest.File(t, "ca", other.PEM)
+	sink := open(t, fmt.Sprintf("{servers: %q, tls: {ca: {file: %q}, %s}}", url, mended, a.Files()))
+	if errs := sink.Write(t.Context(), all); sinktest.Verdicts(2, errs) != "uu" {
+		t.Fatalf("got %v", errs)
+	}
+	sinktest.Write(t, mended, a.PEM+"\n")
+	if errs := sink.Write(t.Context(), all); errs != nil || len(kept(t, st)) != 2 {
+		t.Errorf("got %v", errs)
 	}
 }

@@ -1,30 +1,29 @@
 package nats
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/tlsfiles"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/tlsfiles"
 )
 
-// Config is what stands below `nats:` in the configuration.
-type Config struct {
+// sinkConfig is the configuration below `nats:`.
+type sinkConfig struct {
 	Servers []string        `yaml:"servers,required" min:"1" doc:"URLs of the servers of one cluster: nats://host:4222, or tls://host:4222."`
 	Subject string          `yaml:"subject" default:"k8s.{source}.{namespace}.{name}" doc:"Where events are published. A token may be {cluster}, {source}, {kind}, {namespace}, {name}, {op}, {route} or {type}; whatever the value, it stays one token."`
-	Stream  Stream          `yaml:"stream" doc:"The JetStream stream that keeps the events."`
-	Auth    Auth            `yaml:"auth" doc:"As whom the router introduces itself: one of creds, nkey, token, and user with password."`
+	Stream  streamConfig    `yaml:"stream" doc:"The JetStream stream that keeps the events."`
+	Auth    authConfig      `yaml:"auth" doc:"As whom the router introduces itself: one of creds, nkey, token, and user with password."`
 	TLS     tlsfiles.Config `yaml:"tls" doc:"Who vouches for the server, and a client certificate."`
 	Timeout time.Duration   `yaml:"timeout" default:"10s" min:"10ms" max:"10m" doc:"How long connecting, and the acknowledgement of a batch, may take."`
 }
 
-// Stream says which stream keeps the events, and how to make it.
-type Stream struct {
+// streamConfig says which stream keeps the events, and how to make it.
+type streamConfig struct {
 	Name       string        `yaml:"name" doc:"The stream that must keep the events; without it whichever takes the subject."`
 	Create     bool          `yaml:"create" doc:"Make the stream if there is none of the name. One that exists is never changed."`
 	Storage    string        `yaml:"storage" default:"file" enum:"file memory" doc:"Of a stream that is made: where it is kept."`
@@ -34,8 +33,8 @@ type Stream struct {
 	Duplicates time.Duration `yaml:"duplicates" default:"2m" min:"100ms" doc:"Of a stream that is made: for how long it drops an event whose id it has seen."`
 }
 
-// Auth says as whom the router introduces itself.
-type Auth struct {
+// authConfig says as whom the router introduces itself.
+type authConfig struct {
 	Creds    config.Secret `yaml:"creds" doc:"The content of a .creds file, as {file: router.creds}."`
 	NKey     config.Secret `yaml:"nkey" doc:"The seed of an NKey (SU…)."`
 	Token    config.Secret `yaml:"token" doc:"A token."`
@@ -43,12 +42,11 @@ type Auth struct {
 	Password config.Secret `yaml:"password" doc:"The password of user."`
 }
 
-// Factory returns the factory of the kind nats.
-func Factory() plugins.Factory[plugins.Sink] {
-	return plugins.Factory[plugins.Sink]{
-		Kind:   "nats",
-		Doc:    "Publishes each event to NATS JetStream as a CloudEvent in binary mode, and waits for the stream's acknowledgement; the event's id is its Nats-Msg-Id, by which the stream drops duplicates.",
-		Config: Config{},
+// Kind returns the kind of sink `nats`.
+func Kind() plugins.SinkKind {
+	return kind{plugins.SinkDefinition[sinkConfig]{New: newSink, Definition: plugins.Definition[sinkConfig]{
+		Name: "nats",
+		Doc:  "Publishes each event to NATS JetStream as a CloudEvent in binary mode, and waits for the stream's acknowledgement; the event's id is its Nats-Msg-Id, by which the stream drops duplicates.",
 		Example: `servers: [tls://nats-0.nats:4222, tls://nats-1.nats:4222]
 subject: k8s.{source}.{namespace}.{name}
 stream: {name: k8s, create: true, storage: file, replicas: 3, maxAge: 72h, maxBytes: 10Gi, duplicates: 2m}
@@ -56,20 +54,20 @@ auth: {creds: {file: /secrets/router.creds}} # or nkey: or token:, or user: and 
 tls: {ca: {file: /secrets/ca.crt}, cert: {file: /secrets/tls.crt}, key: {file: /secrets/tls.key}, serverName: nats.example.com}
 timeout: 10s
 `,
-		Check: func(node config.Node) config.Problems { return node.Decode(&Config{}) },
-		Probe: probe,
-		Open: func(_ context.Context, node config.Node, env plugins.Env) (plugins.Sink, error) {
-			var c Config
-			if err := node.Decode(&c).Err(); err != nil {
-				return nil, err
-			}
-			return newSink(c, env)
-		},
-	}
+	}}}
 }
 
+type kind struct {
+	plugins.SinkDefinition[sinkConfig]
+}
+
+var _ interface {
+	plugins.Warner
+	plugins.Prober
+} = kind{}
+
 // Validate implements [config.Validator].
-func (c *Config) Validate(n config.Node) config.Problems {
+func (c *sinkConfig) Validate(n config.Node) config.Problems {
 	var problems config.Problems
 	for i, server := range n.At("servers").Items() {
 		if i >= len(c.Servers) {
@@ -85,7 +83,25 @@ func (c *Config) Validate(n config.Node) config.Problems {
 	return problems
 }
 
-// badServer says what is wrong with the URL of a server. It does not quote it: it may have a password.
+// Warn implements [plugins.Warner]. It finds credentials that the sink would send without
+// encryption. A server with nats:// may insist on TLS, which the configuration does not show. The
+// seed of an NKey never leaves the router, and neither does that in creds.
+func (kind) Warn(n config.Node) (problems config.Problems) {
+	var c sinkConfig
+	_ = n.Decode(&c) // Check has accepted it
+	if !c.TLS.IsZero() || c.Auth.Token.IsZero() && c.Auth.Password.IsZero() {
+		return nil
+	}
+	for i, server := range n.At("servers").Items() {
+		if u, err := url.Parse(c.Servers[i]); err == nil && u.Scheme == "nats" {
+			problems = append(problems, plugins.Plaintext(server, "the token or password goes", u.Hostname(), "write tls://, or use nkey or creds")...)
+		}
+	}
+	return problems
+}
+
+// badServer says what is wrong with the URL of a server. It does not quote it: it may have a
+// password.
 func badServer(text string) string {
 	u, err := url.Parse(text)
 	switch {
@@ -98,7 +114,7 @@ func badServer(text string) string {
 }
 
 // Validate implements [config.Validator].
-func (s *Stream) Validate(n config.Node) config.Problems {
+func (s *streamConfig) Validate(n config.Node) config.Problems {
 	var problems config.Problems
 	if strings.ContainsAny(s.Name, " \t\r\n.*>/\\") {
 		problems = append(problems, n.At("name").Problemf("must not have blanks, or any of . * > / \\"))
@@ -121,7 +137,7 @@ func (s *Stream) Validate(n config.Node) config.Problems {
 }
 
 // Validate implements [config.Validator].
-func (a *Auth) Validate(n config.Node) config.Problems {
+func (a *authConfig) Validate(n config.Node) config.Problems {
 	var ways []string
 	for name, given := range map[string]bool{
 		"creds": !a.Creds.IsZero(), "nkey": !a.NKey.IsZero(), "token": !a.Token.IsZero(), "user": a.User != "" || !a.Password.IsZero(),
@@ -141,7 +157,7 @@ func (a *Auth) Validate(n config.Node) config.Problems {
 }
 
 // names returns the names of the servers as errors show them.
-func (c *Config) names() string {
+func (c *sinkConfig) names() string {
 	if len(c.Servers) == 1 {
 		return c.Servers[0]
 	}

@@ -29,7 +29,7 @@ func TestProblems(t *testing.T) {
 		{"no key", "{servers: nats://h, tls: {cert: {file: a}}}", "tls", "needs both cert and key"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			problems := nats.Factory().Check(plugintest.Node(t, test.config))
+			problems := nats.Kind().Check(plugintest.Node(t, test.config))
 			if len(problems) != 1 || problems[0].Path != test.path || !strings.Contains(problems[0].Message, test.want) {
 				t.Errorf("got %v, want one problem at %s with %q", problems, test.path, test.want)
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
@@ -62,9 +63,7 @@ func TestRestart(t *testing.T) {
 	}
 	sinktest.Insist(t, sink, again)
 	st, err := admin(t, s).Stream(t.Context(), "k8s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, want := byKey(kept(t, st)), map[string]string{}
 	for _, e := range all {
 		want[e.Key] += e.ID + " "
@@ -135,7 +134,7 @@ func TestPublishedSubject(t *testing.T) {
 	if errs := open(t, config).Write(t.Context(), all); errs != nil {
 		t.Fatal(errs)
 	}
-	if got, want := kept(t, st)[0].Subject, "c.test.Pod.added.r.deltarouter%2Eadded.default.node%2E1%3E-0"; got != want {
+	if got, want := kept(t, st)[0].Subject, "c.test.Pod.added.r.io%2Edeltarouter%2Eadded.default.node%2E1%3E-0"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

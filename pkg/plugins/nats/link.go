@@ -7,12 +7,15 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
+
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // link is a connection to one of the servers, from its first byte to its end: it does not connect again by itself.
@@ -24,8 +27,33 @@ type link struct {
 	complain atomic.Pointer[error] // what the server said last that belongs to no event, such as a missing permission
 }
 
-// dial connects. Everything that the configuration has in files is read anew.
-func dial(ctx context.Context, c *Config, log *slog.Logger) (*link, error) {
+// complainInterval is how often what a server says is logged.
+const complainInterval = time.Minute
+
+// complaints says in the log what servers say, once in an interval: a server may say something about each event, or as often as it likes.
+type complaints struct {
+	mu      sync.Mutex
+	last    time.Time
+	skipped int
+}
+
+func (c *complaints) log(log *slog.Logger, err error) {
+	c.mu.Lock()
+	now := time.Now()
+	if !c.last.IsZero() && now.Sub(c.last) < complainInterval {
+		c.skipped++
+		c.mu.Unlock()
+		return
+	}
+	skipped := c.skipped
+	c.last, c.skipped = now, 0
+	c.mu.Unlock()
+	log.Warn("nats: the server complains", slog.Any("err", err), slog.Int("notLogged", skipped))
+}
+
+// dial connects. Everything that the configuration has in files is read anew. complain is told what the server says that belongs to no
+// event.
+func dial(ctx context.Context, c *sinkConfig, complain func(error)) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	l := &link{closed: make(chan struct{})}
@@ -39,8 +67,9 @@ func dial(ctx context.Context, c *Config, log *slog.Logger) (*link, error) {
 		nats.FlusherTimeout(min(c.Timeout, maxFlush)), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
 		nats.ClosedHandler(func(*nats.Conn) { close(l.closed) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			err = plugins.Bound(err)
 			l.complain.Store(&err)
-			log.Warn("nats: the server complains", "error", err)
+			complain(err)
 		}))
 	l.conn, err = nats.Connect(strings.Join(c.Servers, ","), options...)
 	if stopped := d.done(); !stopped && err == nil {
@@ -95,7 +124,7 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 func (d *dialer) done() bool { return d.stop == nil || d.stop() }
 
 // options returns what the configuration says about identity and TLS.
-func (c *Config) options() ([]nats.Option, error) {
+func (c *sinkConfig) options() ([]nats.Option, error) {
 	var options []nats.Option
 	encrypted := !c.TLS.IsZero()
 	for _, server := range c.Servers {
@@ -119,7 +148,7 @@ func (c *Config) options() ([]nats.Option, error) {
 }
 
 // option returns who the router is; nil: nobody.
-func (a *Auth) option() (nats.Option, error) {
+func (a *authConfig) option() (nats.Option, error) {
 	switch {
 	case !a.Creds.IsZero():
 		text, err := a.Creds.Value()
@@ -164,7 +193,7 @@ func (a *Auth) option() (nats.Option, error) {
 }
 
 // ensure makes the stream if the configuration asks for it and there is none.
-func (l *link) ensure(ctx context.Context, c *Config, s subject) error {
+func (l *link) ensure(ctx context.Context, c *sinkConfig, s subject) error {
 	if l.ensured.Load() || !c.Stream.Create {
 		return nil
 	}
@@ -182,7 +211,7 @@ func (l *link) ensure(ctx context.Context, c *Config, s subject) error {
 	return nil
 }
 
-func (s *Stream) settings(subjects subject) jetstream.StreamConfig {
+func (s *streamConfig) settings(subjects subject) jetstream.StreamConfig {
 	settings := jetstream.StreamConfig{
 		Name: s.Name, Description: "made by deltarouter", Subjects: []string{subjects.all()},
 		Replicas: s.Replicas, MaxAge: s.MaxAge, MaxBytes: -1, Duplicates: s.Duplicates, Storage: jetstream.FileStorage,

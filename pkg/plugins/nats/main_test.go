@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
@@ -30,9 +31,7 @@ func serve(t *testing.T, change func(*server.Options)) *server.Server {
 		change(options)
 	}
 	s, err := server.NewServer(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.Start()
 	t.Cleanup(func() { stop(s) })
 	if !s.ReadyForConnections(patience) {
@@ -50,14 +49,10 @@ func stop(s *server.Server) {
 func admin(t *testing.T, s *server.Server, options ...client.Option) jetstream.JetStream {
 	t.Helper()
 	conn, err := client.Connect(s.ClientURL(), options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(conn.Close)
 	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return js
 }
 
@@ -70,9 +65,7 @@ func stream(t *testing.T, js jetstream.JetStream, config jetstream.StreamConfig)
 		config.Subjects = []string{"k8s.>"}
 	}
 	s, err := js.CreateStream(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return s
 }
 
@@ -80,15 +73,11 @@ func stream(t *testing.T, js jetstream.JetStream, config jetstream.StreamConfig)
 func kept(t *testing.T, s jetstream.Stream) []*jetstream.RawStreamMsg {
 	t.Helper()
 	info, err := s.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var all []*jetstream.RawStreamMsg
 	for n := info.State.FirstSeq; n <= info.State.LastSeq && info.State.Msgs > 0; n++ {
 		m, err := s.GetMsg(t.Context(), n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		all = append(all, m)
 	}
 	return all
@@ -96,7 +85,7 @@ func kept(t *testing.T, s jetstream.Stream) []*jetstream.RawStreamMsg {
 
 func open(t *testing.T, config string) plugins.Sink {
 	t.Helper()
-	return sinktest.Open(t, nats.Factory(), config)
+	return sinktest.Open(t, nats.Kind(), config)
 }
 
 func url(w *sinktest.Wire) string { return "nats://" + w.Addr().String() }

@@ -1,12 +1,14 @@
-// Package nats is the sink kind `nats`: it publishes each event to a stream of NATS JetStream and takes it for delivered when the
-// stream has acknowledged it.
+// Package nats is the sink kind `nats`: it publishes each event to a stream of NATS JetStream and
+// takes it for delivered when the stream has acknowledged it.
 //
-// The Nats-Msg-Id of a message is the event's id, so that the stream drops what comes twice within its window of duplicates. The events
-// of a write are in flight together, but those of one key one after another, so that the stream has them in order whatever fails.
+// The Nats-Msg-Id of a message is the event's id, so that the stream drops what comes twice within
+// its window of duplicates. The events of a write are in flight together, but those of one key one
+// after another, so that the stream has them in order whatever fails.
 //
-// A message that is too large is rejected. All else (no connection, no stream that takes the subject, a stream that is full, no
-// acknowledgement in time) means that NATS is unavailable: it says nothing about the event. A connection that is lost is made anew by
-// the next write, so the host's backoff and breaker decide how often; nothing is sent that a write did not wait for.
+// A message that is too large is rejected. All else (no connection, no stream that takes the
+// subject, a stream that is full, no acknowledgement in time) means that NATS is unavailable: it
+// says nothing about the event. A connection that is lost is made anew by the next write, so the
+// host's backoff and breaker decide how often; nothing is sent that a write did not wait for.
 package nats
 
 import (
@@ -14,29 +16,33 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltarouter/deltarouter/internal/inorder"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// codeHeaderTooLarge is the server's JSStreamHeaderExceedsMaximumErr, which nats.go has no name for.
+// codeHeaderTooLarge is the server's JSStreamHeaderExceedsMaximumErr, which nats.go has no name
+// for.
 const codeHeaderTooLarge jetstream.ErrorCode = 10097
 
 type sink struct {
 	name    string
-	config  Config
+	config  sinkConfig
 	subject subject
 	log     *slog.Logger
 	dialing chan struct{} // holds one token: who has it may look at link and change it
 	link    *link         // nil: none was made yet
+	said    complaints
 }
 
-func newSink(c Config, env plugins.Env) (*sink, error) {
+func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink, error) {
 	subject, err := parseSubject(c.Subject)
 	if err != nil {
 		return nil, err
@@ -53,18 +59,15 @@ func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	if len(events) == 0 {
 		return nil
 	}
-	w := write{sink: s, events: events}
 	link, err := s.connect(ctx)
 	if err == nil {
 		err = link.ensure(ctx, &s.config, s.subject)
 	}
 	if err != nil {
-		w.failFrom(0, s.named(err))
-		return w.errs
+		return slices.Repeat([]error{s.named(err)}, len(events))
 	}
-	w.link = link
-	w.run(ctx)
-	return w.errs
+	w := write{sink: s, link: link, events: events}
+	return inorder.Flights(events, func(flight []int, errs []error) error { return w.send(ctx, flight, errs) })
 }
 
 func (s *sink) named(err error) error {
@@ -88,7 +91,7 @@ func (s *sink) connect(ctx context.Context) (*link, error) {
 		}
 		s.link = nil
 	}
-	link, err := dial(ctx, &s.config, s.log)
+	link, err := dial(ctx, &s.config, func(err error) { s.said.log(s.log, err) })
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +99,8 @@ func (s *sink) connect(ctx context.Context) (*link, error) {
 	return link, nil
 }
 
-// Close implements [plugins.Sink]. Each write has waited for its acknowledgements: nothing is left to flush.
+// Close implements [plugins.Sink]. Each write has waited for its acknowledgements: nothing is left
+// to flush.
 func (s *sink) Close(ctx context.Context) error {
 	s.dialing <- struct{}{}
 	defer func() { <-s.dialing }()
@@ -113,52 +117,44 @@ type write struct {
 	*sink
 	link   *link
 	events []event.Event
-	errs   []error // nil as long as there is none
-
-	flight []flying
-	keys   map[string]bool // of those in flight; true: one of the key was not delivered
 }
 
 // flying is an event that waits for its acknowledgement.
 type flying struct {
 	index int
-	key   string
 	ack   jetstream.PubAckFuture
 }
 
-// run publishes the events. A flight ends before an event whose key it has already.
-func (w *write) run(ctx context.Context) {
-	w.keys = make(map[string]bool, len(w.events))
-	failed := map[string]error{} // by key: what comes later of the key must not overtake it
-	for i := range w.events {
-		e := &w.events[i]
-		key := e.OrderKey()
-		if w.keys[key] {
-			w.land(ctx, failed)
-		}
-		if err := failed[key]; err != nil {
-			w.fail(i, err)
+// send publishes the events of a flight, and sets the errors of those that failed. Its error is
+// that the connection is lost.
+func (w *write) send(ctx context.Context, flight []int, errs []error) (lost error) {
+	sent := make([]flying, 0, len(flight))
+	for _, i := range flight {
+		if errs[i] = lost; lost != nil {
 			continue
 		}
-		ack, err := w.publish(e)
+		ack, err := w.publish(&w.events[i])
 		switch {
 		case err == nil:
-			w.flight = append(w.flight, flying{i, key, ack})
-			w.keys[key] = true
-		case plugins.IsRejected(err):
-			w.fail(i, err)
-		default: // the connection is lost, for all that follow too
-			w.land(ctx, failed)
-			w.failFrom(i, err)
-			return
+			sent = append(sent, flying{i, ack})
+		case plugins.ClassOf(err) != plugins.Rejected:
+			lost = err
+			fallthrough
+		default:
+			errs[i] = err
 		}
 	}
-	w.land(ctx, failed)
+	w.land(ctx, sent, errs)
+	return lost
 }
 
 // publish sends one event.
 func (w *write) publish(e *event.Event) (jetstream.PubAckFuture, error) {
-	message := &nats.Msg{Subject: w.subject.of(e), Data: e.Data, Header: nats.Header{}}
+	subject := w.subject.of(e)
+	if len(subject) > maxSubject {
+		return nil, plugins.Reject(w.named(fmt.Errorf("event %s: its subject has %d bytes, at most %d are possible: use a shorter template", e.ID, len(subject), maxSubject)))
+	}
+	message := &nats.Msg{Subject: subject, Data: e.Data, Header: nats.Header{}}
 	for name, value := range e.Attributes {
 		message.Header["ce-"+name] = []string{string(appendHeader(nil, value))}
 	}
@@ -178,35 +174,27 @@ func (w *write) publish(e *event.Event) (jetstream.PubAckFuture, error) {
 }
 
 // land waits until each event in flight is acknowledged or has failed.
-func (w *write) land(ctx context.Context, failed map[string]error) {
+func (w *write) land(ctx context.Context, flight []flying, errs []error) {
 	deadline := time.NewTimer(w.config.Timeout)
 	defer deadline.Stop()
 	var stop error
-	for _, f := range w.flight {
-		e := &w.events[f.index]
+	for _, f := range flight {
 		err := stop
 		select {
 		case <-f.ack.Ok():
 			err = nil
 		case cause := <-f.ack.Err():
-			err = w.judge(e, cause)
+			err = w.judge(&w.events[f.index], cause)
 		default:
 			if err == nil {
 				err = w.await(ctx, f, deadline.C)
 			}
-			if err != nil && !plugins.IsRejected(err) && stop == nil && isOver(err) {
+			if err != nil && plugins.ClassOf(err) != plugins.Rejected && stop == nil && isOver(err) {
 				stop = err
 			}
 		}
-		if err != nil {
-			w.fail(f.index, err)
-			if !plugins.IsRejected(err) {
-				failed[f.key] = err
-			}
-		}
+		errs[f.index] = err
 	}
-	w.flight = w.flight[:0]
-	clear(w.keys)
 }
 
 // overError says that there is no more time to wait.
@@ -259,26 +247,14 @@ func (w *write) judge(e *event.Event, err error) error {
 	return w.named(err)
 }
 
-func (w *write) fail(i int, err error) {
-	if w.errs == nil {
-		w.errs = make([]error, len(w.events))
-	}
-	w.errs[i] = err
-}
-
-func (w *write) failFrom(i int, err error) {
-	for ; i < len(w.events); i++ {
-		w.fail(i, err)
-	}
-}
-
-// probe connects as the sink does and asks for the stream that must be there. Nothing is published.
-func probe(ctx context.Context, node config.Node) error {
-	var c Config
+// Probe implements [plugins.Prober]. It connects as the sink does and asks for the stream that
+// must be there. Nothing is published.
+func (kind) Probe(ctx context.Context, node config.Node) error {
+	var c sinkConfig
 	if err := node.Decode(&c).Err(); err != nil {
 		return err
 	}
-	link, err := dial(ctx, &c, slog.New(slog.DiscardHandler))
+	link, err := dial(ctx, &c, func(error) {})
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.names(), err)
 	}

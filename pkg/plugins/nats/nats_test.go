@@ -16,13 +16,14 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
 func TestContract(t *testing.T) {
 	s := serve(t, nil)
 	stream(t, admin(t, s), jetstream.StreamConfig{})
-	plugintest.RunSink(t, plugintest.Sink{Factory: nats.Factory(), Config: "servers: " + s.ClientURL(), Env: sinktest.Env("bus")})
+	plugintest.RunSink(t, plugintest.Sink{Kind: nats.Kind(), Config: "servers: " + s.ClientURL(), Env: sinktest.Env("bus")})
 }
 
 // TestDelivered: a message is a CloudEvent in binary mode, and what is written again is dropped by the stream.
@@ -48,7 +49,7 @@ func TestDelivered(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"ce-specversion": "1.0", "ce-id": all[7].ID, "ce-source": "/clusters/test/sources/pods", "ce-type": "deltarouter.added",
+		"ce-specversion": "1.0", "ce-id": all[7].ID, "ce-source": "/clusters/test/sources/pods", "ce-type": "io.deltarouter.added",
 		"ce-subject": "a%20b%0D%0Ace-x:%20%C3%A9%25", "ce-time": "1970-01-01T00:00:01Z", "ce-route": "r", "ce-k8suid": "uid-web-7",
 		"ce-k8sresourceversion": "8", "ce-redelivered": "true", "content-type": "application/json", "Nats-Msg-Id": all[7].ID,
 	}
@@ -92,9 +93,7 @@ func TestKilled(t *testing.T) {
 		t.Fatal(errs)
 	}
 	st, err := admin(t, s).Stream(t.Context(), "k8s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := kept(t, st); len(got) != 90 {
 		t.Errorf("%d messages of 90 events", len(got))
 	}
@@ -155,9 +154,7 @@ func TestFull(t *testing.T) {
 	if v := sinktest.Verdicts(5, errs); v != "ddduu" || !strings.Contains(errs[4].Error(), "maximum messages exceeded") {
 		t.Fatalf("got %s: %v", v, errs)
 	}
-	if err := st.Purge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, st.Purge(t.Context()))
 	if errs := sink.Write(t.Context(), all[3:]); errs != nil || len(kept(t, st)) != 2 {
 		t.Errorf("%d messages: %v", len(kept(t, st)), errs)
 	}
@@ -190,9 +187,7 @@ func TestOrder(t *testing.T) {
 		return got
 	}
 	sinktest.Compare(t, has(), []string{"a1", "b1", "c1"})
-	if err := st.Purge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, st.Purge(t.Context()))
 	if errs := sink.Write(t.Context(), []event.Event{batch[2], batch[4]}); errs != nil {
 		t.Error(errs)
 	}
@@ -273,9 +268,7 @@ func TestStream(t *testing.T) {
 			t.Fatal(errs)
 		}
 		st, err := js.Stream(t.Context(), "k8s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		c := st.CachedInfo().Config
 		if c.Subjects[0] != "a.*.*.*" || c.Storage != jetstream.MemoryStorage || c.MaxAge != time.Hour || c.MaxBytes != 1<<20 || c.Duplicates != 5*time.Minute || c.Replicas != 1 {
 			t.Errorf("it is %+v", c)
@@ -283,9 +276,7 @@ func TestStream(t *testing.T) {
 		if got := kept(t, st); len(got) != 4 {
 			t.Errorf("%d messages of 4 events", len(got))
 		}
-		if err := js.DeleteStream(t.Context(), "k8s"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, js.DeleteStream(t.Context(), "k8s"))
 		if errs := made.Write(t.Context(), all); sinktest.Verdicts(4, errs) != "uuuu" { // the next write makes it anew
 			t.Fatal(errs)
 		}
@@ -309,9 +300,7 @@ func TestStream(t *testing.T) {
 // TestRefused: without a server each event is unavailable, and a context that is done ends a connection that hangs.
 func TestRefused(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts and says nothing
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer l.Close()
 	sink := open(t, fmt.Sprintf("{servers: 'nats://%s', timeout: 5m}", l.Addr()))
 	ctx, cancel := context.WithCancel(t.Context())

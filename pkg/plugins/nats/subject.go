@@ -1,6 +1,8 @@
 package nats
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -40,11 +42,12 @@ func parts() map[string]func(*event.Event) string {
 	}
 }
 
-// parseSubject reads a template. A placeholder is a token by itself: beside other text, two objects could share a subject.
+// parseSubject reads a template. A placeholder is a token by itself: beside other text, two objects
+// could share a subject.
 func parseSubject(template string) (subject, error) {
 	known := parts()
 	var s subject
-	for _, text := range strings.Split(template, ".") {
+	for text := range strings.SplitSeq(template, ".") {
 		name, isPart := strings.CutPrefix(text, "{")
 		name, ends := strings.CutSuffix(name, "}")
 		part := known[name]
@@ -96,21 +99,36 @@ func (s subject) all() string {
 	return strings.Join(tokens, ".")
 }
 
-// appendToken appends a value as one token, different for different values: all but letters, digits, -, _ and ~ are written like %2E,
-// and what is empty is _.
+const (
+	// maxToken is how long a value may be that is written as it is, in bytes: most names in
+	// Kubernetes are no longer.
+	maxToken = 253
+	// maxSubject is how long a subject may be: a server ends the connection where a line of the
+	// protocol has more than 4,096 bytes, unless it is configured otherwise, and the line has the
+	// subject for the acknowledgement and two lengths beside it.
+	maxSubject = 4096 - 256
+)
+
+// appendToken appends a value as one token, different for different values: all but letters,
+// digits, -, _ and ~ are written like %2E, what is empty is _, and of what is too long it is the
+// hash, behind a character that no other token has.
 func appendToken(b []byte, value string) []byte {
-	switch value {
-	case "":
+	switch {
+	case value == "":
 		return append(b, '_')
-	case "_":
+	case value == "_":
 		return append(b, "%5F"...)
+	case len(value) > maxToken:
+		sum := sha256.Sum256([]byte(value))
+		return hex.AppendEncode(append(b, "=sha256="...), sum[:])
 	}
 	return appendEscaped(b, value, func(c byte) bool {
 		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '~'
 	})
 }
 
-// appendHeader appends the value of an attribute as the HTTP and NATS bindings of CloudEvents write it.
+// appendHeader appends the value of an attribute as the HTTP and NATS bindings of CloudEvents write
+// it.
 func appendHeader(b []byte, value string) []byte {
 	return appendEscaped(b, value, func(c byte) bool { return '!' <= c && c <= '~' && c != '"' && c != '%' })
 }

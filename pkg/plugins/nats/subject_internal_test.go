@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func about(namespace, name string) *event.Event {
@@ -20,7 +21,7 @@ func about(namespace, name string) *event.Event {
 func TestSubject(t *testing.T) {
 	for _, test := range []struct{ template, namespace, name, want string }{
 		{"k8s.{source}.{namespace}.{name}", "default", "web-0", "k8s.pods.default.web-0"},
-		{"{cluster}.{kind}.{op}.{route}.{type}", "", "n", "prod.Pod.deleted.r.deltarouter%2Edeleted"},
+		{"{cluster}.{kind}.{op}.{route}.{type}", "", "n", "prod.Pod.deleted.r.io%2Edeltarouter%2Edeleted"},
 		{"k8s.{namespace}.{name}", "", "node1.example.com", "k8s._.node1%2Eexample%2Ecom"},
 		{"k8s.{name}", "", "_", "k8s.%5F"},
 		{"k8s.{name}", "", "*", "k8s.%2A"},
@@ -29,11 +30,11 @@ func TestSubject(t *testing.T) {
 		{"k8s.{name}", "", "%2E", "k8s.%252E"},
 		{"{name}.x", "", "$JS", "%24JS.x"},
 		{"{name}", "", "é/:", "%C3%A9%2F%3A"},
+		{"{name}", "", strings.Repeat("a", 253), strings.Repeat("a", 253)},
+		{"{name}", "", strings.Repeat("a", 254), "=sha256=136496c2a16a22b58bbd01529b66d8510cc5a3ec61711cbaa298a52580b000d6"},
 	} {
 		s, err := parseSubject(test.template)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := s.of(about(test.namespace, test.name)); got != test.want {
 			t.Errorf("%s of %q %q is %s, want %s", test.template, test.namespace, test.name, got, test.want)
 		}
@@ -46,11 +47,10 @@ func TestSubject(t *testing.T) {
 
 // TestSubjectsDiffer: whatever the names, a subject is one that the stream of the template takes, and no other object has it.
 func TestSubjectsDiffer(t *testing.T) {
-	text := rapid.OneOf(rapid.String(), rapid.StringOfN(rapid.RuneFrom([]rune("_%.*> $25EF")), 0, 5, -1))
+	long := rapid.Map(rapid.StringOfN(rapid.RuneFrom([]rune("=a.")), 0, 5, -1), func(s string) string { return strings.Repeat("=sha256=", 33) + s })
+	text := rapid.OneOf(rapid.String(), long, rapid.StringOfN(rapid.RuneFrom([]rune("_%.*> $25EF")), 0, 5, -1))
 	s, err := parseSubject("k8s.{namespace}.{name}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := event.Key{Namespace: text.Draw(t, "ns"), Name: text.Draw(t, "name")}, event.Key{Namespace: text.Draw(t, "ns"), Name: text.Draw(t, "name")}
 		one, two := s.of(about(a.Namespace, a.Name)), s.of(about(b.Namespace, b.Name))

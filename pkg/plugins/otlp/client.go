@@ -12,12 +12,12 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/logs/v1"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
@@ -29,8 +29,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/deltarouter/deltarouter/internal/httpsink"
+	"github.com/deltarouter/deltarouter/internal/tlsfiles"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/tlsfiles"
 )
 
 // client sends requests over one of the protocols.
@@ -45,27 +46,35 @@ type blameError struct{ error }
 
 func (e *blameError) Unwrap() error { return e.error }
 
+// refusal carries what a receiver said of what it rejected, which may echo the request.
+type refusal struct {
+	error
+
+	said  []byte
+	whole bool
+}
+
+func (e *refusal) Unwrap() error { return e.error }
+
+// refused keeps the beginning of what was said, and returns errors that are no rejections as they are.
+func refused(err error, said []byte, whole bool) error {
+	if plugins.ClassOf(err) != plugins.Rejected {
+		return err
+	}
+	if len(said) > httpsink.MaxAnswer {
+		said, whole = said[:httpsink.MaxAnswer], false
+	}
+	return &refusal{err, bytes.Clone(said), whole}
+}
+
 // tooMuch rejects a request of which a part may be taken.
 func tooMuch(err error) error { return &blameError{plugins.Reject(err)} }
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer bounds the body of a response with status 200, in bytes.
 const maxAnswer = 1 << 20
 
 // wakeTime is how long a call waits for a connection after one has failed.
 const wakeTime = 500 * time.Millisecond
-
-// maxRetryAfter bounds what a receiver may ask for.
-const maxRetryAfter = 24 * time.Hour
-
-// dialTLS connects and agrees on TLS, with what the files have now.
-func dialTLS(ctx context.Context, files *tlsfiles.Config, address string, next ...string) (net.Conn, error) {
-	settings, err := files.Load()
-	if err != nil {
-		return nil, err
-	}
-	settings.NextProtos = next
-	return (&tls.Dialer{Config: settings}).DialContext(ctx, "tcp", address)
-}
 
 type grpcClient struct {
 	conn *grpc.ClientConn
@@ -91,7 +100,7 @@ func (f fresh) ClientHandshake(ctx context.Context, authority string, conn net.C
 // Clone implements credentials.TransportCredentials.
 func (f fresh) Clone() credentials.TransportCredentials { return f }
 
-func newGRPC(c *Config) (*grpcClient, error) {
+func newGRPC(c *sinkConfig) (*grpcClient, error) {
 	u := c.url()
 	transport := insecure.NewCredentials()
 	if u.Scheme == "https" {
@@ -101,6 +110,7 @@ func newGRPC(c *Config) (*grpcClient, error) {
 	// a receiver that says nothing ends like one whose answer does not come.
 	pause := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
 	conn, err := grpc.NewClient("dns:///"+u.Host, grpc.WithTransportCredentials(transport), grpc.WithUserAgent("deltarouter"), grpc.WithDisableRetry(),
+		grpc.WithMaxHeaderListSize(httpsink.MaxHeaders),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: pause, MinConnectTimeout: 2 * c.Timeout}))
 	if err != nil {
 		return nil, err
@@ -127,7 +137,7 @@ func (g *grpcClient) send(ctx context.Context, r *collector.ExportLogsServiceReq
 	if err == nil {
 		return answer, nil
 	}
-	return nil, judge(err, of.Addr == nil)
+	return nil, refused(judge(err, of.Addr == nil), []byte(status.Convert(err).Message()), true)
 }
 
 // wake makes a connection that is lost, or failed, be tried at once: the call after it would only be told how the last try failed.
@@ -173,7 +183,7 @@ func judge(err error, local bool) error {
 	default:
 		return plugins.Reject(err)
 	}
-	return plugins.RetryLater(err, min(max(later.GetRetryDelay().AsDuration(), 0), maxRetryAfter))
+	return plugins.RetryLater(err, min(max(later.GetRetryDelay().AsDuration(), 0), httpsink.MaxRetryAfter))
 }
 
 func firstLine(s string) string {
@@ -187,15 +197,8 @@ type httpClient struct {
 	clients tlsfiles.Clients
 }
 
-func newHTTP(c *Config) *httpClient {
-	return &httpClient{c.url(), tlsfiles.Clients{Files: &c.TLS, New: func(settings *tls.Config) *http.Client {
-		return &http.Client{
-			Transport: &http.Transport{
-				Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second, TLSClientConfig: settings,
-			},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
-	}}}
+func newHTTP(c *sinkConfig) *httpClient {
+	return &httpClient{c.url(), tlsfiles.Clients{Files: &c.TLS, New: func(t *tls.Config) *http.Client { return httpsink.NewClient(t, 0) }}}
 }
 
 func (h *httpClient) close() error {
@@ -208,6 +211,8 @@ func (h *httpClient) send(ctx context.Context, r *collector.ExportLogsServiceReq
 	if err != nil {
 		return nil, plugins.Reject(err)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, errors.New("not fit for a request")
@@ -221,31 +226,50 @@ func (h *httpClient) send(ctx context.Context, r *collector.ExportLogsServiceReq
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		var of *url.Error
-		if errors.As(err, &of) {
-			err = of.Err
-		}
-		return nil, err
+		return nil, plugins.Transport(err)
 	}
 	defer resp.Body.Close()
+	if err := judgeHTTP(resp); err != nil {
+		text, whole := httpsink.Drain(resp, cancel)
+		return nil, refused(err, messageOf(resp, text), whole)
+	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("the answer ended early: %w", plugins.Transport(err))
+	}
+	answer := &collector.ExportLogsServiceResponse{}
+	if isProto(resp) && proto.Unmarshal(text, answer) != nil {
+		return nil, errors.New("the answer is not that of an OTLP receiver")
+	}
+	return answer, nil
+}
+
+// judgeHTTP returns the error that a status means, as the specification of OTLP has it.
+func judgeHTTP(resp *http.Response) error {
 	code := resp.StatusCode
 	said := fmt.Errorf("answered %d %s", code, http.StatusText(code))
 	switch {
 	case slices.Contains(retryable(), code):
-		return nil, plugins.RetryLater(said, retryAfter(resp.Header.Get("Retry-After"), time.Now()))
+		return plugins.RetryLater(said, httpsink.RetryAfter(resp.Header, time.Now()))
 	case code == http.StatusBadRequest, code == http.StatusRequestEntityTooLarge, code == http.StatusUnprocessableEntity, code >= 500:
-		return nil, tooMuch(said)
+		return tooMuch(said)
 	case code < 200 || code >= 300:
-		return nil, plugins.Reject(said)
-	case err != nil:
-		return nil, fmt.Errorf("the answer ended early: %w", err)
+		return plugins.Reject(said)
 	}
-	answer := &collector.ExportLogsServiceResponse{}
-	if strings.HasPrefix(resp.Header.Get("Content-Type"), "application/x-protobuf") && proto.Unmarshal(text, answer) != nil {
-		return nil, errors.New("the answer is not that of an OTLP receiver")
+	return nil
+}
+
+func isProto(resp *http.Response) bool {
+	return strings.HasPrefix(resp.Header.Get("Content-Type"), "application/x-protobuf")
+}
+
+// messageOf returns the text of an error response: the message of a Status, or the body as it is.
+func messageOf(resp *http.Response, body []byte) []byte {
+	var of spb.Status
+	if isProto(resp) && proto.Unmarshal(body, &of) == nil {
+		return []byte(of.GetMessage())
 	}
-	return answer, nil
+	return body
 }
 
 // retryable are the codes of the specification of OTLP, and the two that say that nobody has looked at the request yet.
@@ -254,15 +278,4 @@ func retryable() []int {
 		http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 		http.StatusRequestTimeout, http.StatusTooEarly,
 	}
-}
-
-// retryAfter reads the header Retry-After, seconds or a date; 0 if there is none.
-func retryAfter(value string, now time.Time) time.Duration {
-	after := time.Duration(0)
-	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
-		after = time.Duration(seconds) * time.Second
-	} else if date, err := http.ParseTime(value); err == nil {
-		after = date.Sub(now)
-	}
-	return min(max(after, 0), maxRetryAfter)
 }

@@ -1,19 +1,17 @@
 package otlp
 
 import (
-	"context"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/tlsfiles"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/tlsfiles"
 )
 
-// Config is what stands below `otlp:` in the configuration.
-type Config struct {
+// sinkConfig is the configuration below `otlp:`.
+type sinkConfig struct {
 	Endpoint  string                   `yaml:"endpoint,required" doc:"URL of the receiver: http:// or https://, a host and a port. With protocol http and no path, the path is /v1/logs."`
 	Protocol  string                   `yaml:"protocol" default:"grpc" enum:"grpc http" doc:"grpc: OTLP/gRPC, by custom on port 4317. http: OTLP/HTTP with protobuf, by custom on port 4318."`
 	Headers   map[string]config.Secret `yaml:"headers" doc:"Headers (of gRPC: metadata) to send."`
@@ -23,12 +21,14 @@ type Config struct {
 	Timeout   time.Duration            `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"How long a request may take."`
 }
 
-// Factory returns the factory of the kind otlp.
-func Factory() plugins.Factory[plugins.Sink] {
-	return plugins.Factory[plugins.Sink]{
-		Kind:   "otlp",
-		Doc:    "Sends each event as a log record of OpenTelemetry to a collector, or to whatever else takes OTLP, with the semantic conventions for Kubernetes.",
-		Config: Config{},
+// defaultPath is where OTLP/HTTP sends logs by the specification.
+const defaultPath = "/v1/logs"
+
+// Kind returns the kind of sink `otlp`.
+func Kind() plugins.SinkKind {
+	return kind{plugins.SinkDefinition[sinkConfig]{New: newSink, Definition: plugins.Definition[sinkConfig]{
+		Name: "otlp",
+		Doc:  "Sends each event as a log record of OpenTelemetry to a collector, or to whatever else takes OTLP, with the semantic conventions for Kubernetes.",
 		Example: `endpoint: https://collector.example.com:4317
 protocol: grpc # or http
 headers:
@@ -38,20 +38,20 @@ maxEvents: 512
 maxBytes: 3Mi
 timeout: 10s
 `,
-		Check: func(node config.Node) config.Problems { return node.Decode(&Config{}) },
-		Probe: probe,
-		Open: func(_ context.Context, node config.Node, env plugins.Env) (plugins.Sink, error) {
-			var c Config
-			if err := node.Decode(&c).Err(); err != nil {
-				return nil, err
-			}
-			return newSink(c, env)
-		},
-	}
+	}}}
 }
 
+type kind struct {
+	plugins.SinkDefinition[sinkConfig]
+}
+
+var _ interface {
+	plugins.Warner
+	plugins.Prober
+} = kind{}
+
 // Validate implements [config.Validator].
-func (c *Config) Validate(n config.Node) config.Problems {
+func (c *sinkConfig) Validate(n config.Node) config.Problems {
 	var problems config.Problems
 	u, err := url.Parse(c.Endpoint)
 	switch {
@@ -68,7 +68,17 @@ func (c *Config) Validate(n config.Node) config.Problems {
 	return append(problems, c.validateHeaders(n.At("headers"))...)
 }
 
-func (c *Config) validateHeaders(n config.Node) config.Problems {
+// Warn implements [plugins.Warner]. It finds headers that the sink would send without encryption.
+func (kind) Warn(n config.Node) config.Problems {
+	var c sinkConfig
+	_ = n.Decode(&c) // Check has accepted it
+	if u := c.url(); u.Scheme == "http" && len(c.Headers) > 0 {
+		return plugins.Plaintext(n.At("headers"), "the headers go", u.Hostname(), "write https://")
+	}
+	return nil
+}
+
+func (c *sinkConfig) validateHeaders(n config.Node) config.Problems {
 	var problems config.Problems
 	for name := range c.Headers {
 		key := strings.ToLower(name)
@@ -89,35 +99,13 @@ func isToken(s string) bool {
 }
 
 // url returns where requests go.
-func (c *Config) url() *url.URL {
+func (c *sinkConfig) url() *url.URL {
 	u, err := url.Parse(c.Endpoint)
 	if err != nil {
 		return &url.URL{} // Validate has refused it
 	}
 	if c.Protocol == "http" && strings.Trim(u.Path, "/") == "" {
-		u.Path = "/v1/logs"
+		u.Path = defaultPath
 	}
 	return u
 }
-
-// read returns the headers as they are now.
-func (c *Config) read() (http.Header, error) {
-	h := http.Header{}
-	for name, secret := range c.Headers {
-		value, err := secret.Value()
-		if err != nil {
-			return nil, &headerError{name, err}
-		}
-		h.Set(name, value)
-	}
-	return h, nil
-}
-
-// headerError is about a header whose value cannot be read.
-type headerError struct {
-	name string
-	err  error
-}
-
-func (e *headerError) Error() string { return "header " + e.name + ": " + e.err.Error() }
-func (e *headerError) Unwrap() error { return e.err }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/otlp"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
@@ -150,9 +151,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func serveGRPC(t *testing.T, r *receiver, address string, options ...grpc.ServerOption) (at string, stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := grpc.NewServer(options...)
 	collector.RegisterLogsServiceServer(s, r)
 	var serving sync.WaitGroup
@@ -183,5 +182,5 @@ func both(t *testing.T, test func(t *testing.T, r *receiver, config string)) {
 
 func open(t *testing.T, config string) plugins.Sink {
 	t.Helper()
-	return sinktest.Open(t, otlp.Factory(), config)
+	return sinktest.Open(t, otlp.Kind(), config)
 }

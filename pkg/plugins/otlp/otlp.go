@@ -1,22 +1,23 @@
-// Package otlp is the sink kind `otlp`: it sends each event as a log record of OpenTelemetry, over gRPC or HTTP, so that whatever takes
-// OTLP (a collector, Loki, Elastic, Datadog) takes events.
+// Package otlp is the sink kind `otlp`: it sends each event as a log record of OpenTelemetry, over
+// gRPC or HTTP, so that whatever takes OTLP (a collector, Loki, Elastic, Datadog) takes events.
 //
-// The protocol is spoken with its published messages rather than the exporters of the SDK, which do not tell the host what became of each
-// event: docs/RATIONALE.md has the figures.
+// The protocol is spoken with its published messages rather than the exporters of the SDK, which do
+// not tell the host what became of each event: docs/RATIONALE.md has the figures.
 //
-// What an answer means is as the specification of OTLP has it. A receiver that rejects some records of a request does not say which:
-// the events of that request are rejected. A request that is refused for what is in it, for its size, or for no reason that would go away,
-// is halved until what is at fault stands alone.
+// What an answer means is as the specification of OTLP has it. A receiver that rejects some records
+// of a request does not say which: the events of that request are rejected. A request that is
+// refused for what is in it, for its size, or for no reason that would go away, is halved until
+// what is at fault stands alone.
 package otlp
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
+	"net/http"
 
+	"github.com/deltarouter/deltarouter/internal/httpsink"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -27,12 +28,12 @@ const overhead = 1 << 10
 
 type sink struct {
 	name, cluster string
-	config        Config
+	config        sinkConfig
 	log           *slog.Logger
 	client        client
 }
 
-func newSink(c Config, env plugins.Env) (*sink, error) {
+func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink, error) {
 	s := &sink{name: env.Name, cluster: env.Cluster, config: c, log: env.Log}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -54,7 +55,8 @@ func (s *sink) named(err error) error {
 	return fmt.Errorf("otlp %q: %s://%s: %w", s.name, u.Scheme, u.Host, err)
 }
 
-// Write implements [plugins.Sink]: requests one after the other. Once the receiver is unavailable the rest is not tried.
+// Write implements [plugins.Sink]: requests one after the other. Once the receiver is unavailable
+// the rest is not tried.
 func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	errs, failed := make([]error, len(events)), false
 	for start := 0; start < len(events); {
@@ -92,14 +94,14 @@ func (s *sink) next(events []event.Event, start int) int {
 	return end
 }
 
-// deliver sends events, and halves what is refused for what is in it. The error means that the receiver is unavailable; only the first so many
-// of the events are settled then.
+// deliver sends events, and halves what is refused for what is in it. The error means that the
+// receiver is unavailable; only the first so many of the events are settled then.
 func (s *sink) deliver(ctx context.Context, events []event.Event, errs []error) (settled int, unavailable error) {
 	err := s.send(ctx, events)
 	var blame *blameError
 	switch {
 	case err == nil:
-	case !plugins.IsRejected(err):
+	case plugins.ClassOf(err) != plugins.Rejected:
 		return 0, err
 	case len(events) > 1 && errors.As(err, &blame):
 		half := len(events) / 2
@@ -128,7 +130,7 @@ func (e *partialError) Error() string {
 
 // send sends one request.
 func (s *sink) send(ctx context.Context, events []event.Event) error {
-	headers, err := s.config.read()
+	headers, err := httpsink.Header(s.config.Headers)
 	if err != nil {
 		return s.named(err)
 	}
@@ -142,7 +144,7 @@ func (s *sink) send(ctx context.Context, events []event.Event) error {
 	case within.Err() != nil:
 		return s.named(fmt.Errorf("no answer within %v", s.config.Timeout))
 	default:
-		return s.named(err)
+		return s.explained(s.named(err), events, headers)
 	}
 	switch partial := answer.GetPartialSuccess(); {
 	case partial.GetRejectedLogRecords() > 0:
@@ -154,32 +156,48 @@ func (s *sink) send(ctx context.Context, events []event.Event) error {
 	return nil
 }
 
-// probe connects to the receiver, and with https checks its certificate. No request is sent.
-func probe(ctx context.Context, node config.Node) error {
-	var c Config
+// explained adds to the error of a rejection what the receiver said, without the values of the
+// headers. Nothing is added if an event is about a Secret, which the receiver may echo.
+func (s *sink) explained(err error, events []event.Event, headers http.Header) error {
+	var refused *refusal
+	for i := range events {
+		if httpsink.IsConfidential(&events[i]) {
+			return err
+		}
+	}
+	if !errors.As(err, &refused) || len(refused.said) == 0 {
+		return err
+	}
+	var confidential []string
+	for _, values := range headers {
+		confidential = append(confidential, values...)
+	}
+	u := s.config.url()
+	if u.Path == defaultPath && u.RawQuery == "" {
+		u = nil
+	}
+	return plugins.Explain(err, httpsink.Said(refused.said, refused.whole, httpsink.Secrets(u, confidential)))
+}
+
+// Probe implements [plugins.Prober]. It connects to the receiver, and with https checks its
+// certificate. No request is sent.
+func (kind) Probe(ctx context.Context, node config.Node) error {
+	var c sinkConfig
 	if err := node.Decode(&c).Err(); err != nil {
 		return err
 	}
-	if _, err := c.read(); err != nil {
+	if _, err := httpsink.Header(c.Headers); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	u := c.url()
-	address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]))
-	var conn net.Conn
-	var err error
-	if u.Scheme == "https" {
-		next := []string{"http/1.1"}
-		if c.Protocol == "grpc" {
-			next = []string{"h2"}
-		}
-		conn, err = dialTLS(ctx, &c.TLS, address, next...)
-	} else {
-		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", address)
-	}
+	settings, err := c.TLS.Load()
 	if err != nil {
 		return fmt.Errorf("%s://%s: %w", u.Scheme, u.Host, err)
 	}
-	return conn.Close()
+	if c.Protocol == "grpc" {
+		settings.NextProtos = []string{"h2"}
+	}
+	return httpsink.Probe(ctx, u, settings)
 }

@@ -21,12 +21,13 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/otlp"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
 func TestContract(t *testing.T) {
 	both(t, func(t *testing.T, _ *receiver, config string) {
-		plugintest.RunSink(t, plugintest.Sink{Factory: otlp.Factory(), Config: config + "}", Env: sinktest.Env("bus")})
+		plugintest.RunSink(t, plugintest.Sink{Kind: otlp.Kind(), Config: config + "}", Env: sinktest.Env("bus")})
 	})
 }
 
@@ -68,9 +69,7 @@ func TestRecord(t *testing.T) {
 // TestVerdicts: what the answers mean, with how often is asked.
 func TestVerdicts(t *testing.T) {
 	exhausted, err := status.New(codes.ResourceExhausted, "s3cret").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(7 * time.Second)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	partly := func(n int64) func(ask) (answer, error) {
 		return func(ask) (answer, error) {
 			return &collector.ExportLogsServiceResponse{PartialSuccess: &collector.ExportLogsPartialSuccess{RejectedLogRecords: n, ErrorMessage: "s3cret"}}, nil
@@ -208,9 +207,7 @@ func TestBytes(t *testing.T) {
 // TestSilence: a receiver that says nothing costs one timeout, and a context that is done ends the wait.
 func TestSilence(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer l.Close()
 	for _, protocol := range []string{"grpc", "http"} {
 		config := fmt.Sprintf("{endpoint: 'http://%s', protocol: %s, timeout: ", l.Addr(), protocol)
@@ -236,9 +233,7 @@ func TestHeaderFile(t *testing.T) {
 			t.Errorf("got %v", errs)
 		}
 		for _, token := range []string{"one", "another"} {
-			if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, []byte(token), 0o600))
 			if errs := sink.Write(t.Context(), sinktest.Events(t, "web", 1, 10)); errs != nil || r.headers.Get("X-Token") != token {
 				t.Errorf("%v: %v", errs, r.headers)
 			}
@@ -258,7 +253,7 @@ func TestProblems(t *testing.T) {
 		{"{endpoint: http://h:4317, headers: {x-bin: x}}", "headers.x-bin", "is not a header name"},
 		{"{endpoint: http://h:4317, headers: {Content-Type: x}}", "headers.Content-Type", "set by the sink itself"},
 	} {
-		problems := otlp.Factory().Check(plugintest.Node(t, test.config))
+		problems := otlp.Kind().Check(plugintest.Node(t, test.config))
 		if len(problems) != 1 || problems[0].Path != test.path || !strings.Contains(problems[0].Message, test.want) || strings.Contains(problems.Error(), "s3cret") {
 			t.Errorf("%s: got %v, want one problem at %s with %q", test.config, problems, test.path, test.want)
 		}
@@ -268,14 +263,12 @@ func TestProblems(t *testing.T) {
 // TestProbe: a connection is made and no request sent.
 func TestProbe(t *testing.T) {
 	both(t, func(t *testing.T, r *receiver, config string) {
-		if err := otlp.Factory().Probe(t.Context(), plugintest.Node(t, config+"}")); err != nil || r.asked != 0 {
+		if err := otlp.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config+"}")); err != nil || r.asked != 0 {
 			t.Errorf("%v after %d requests", err, r.asked)
 		}
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	at := l.Addr().String()
 	_ = l.Close()
 	for config, want := range map[string]string{
@@ -283,8 +276,41 @@ func TestProbe(t *testing.T) {
 		"endpoint: https://" + at: "https://" + at + ": ",
 		"{endpoint: http://" + at + ", headers: {a: {env: NO_SUCH_VARIABLE}}}": "header a: ",
 	} {
-		if err := otlp.Factory().Probe(t.Context(), plugintest.Node(t, config)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := otlp.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", config, err)
 		}
 	}
+}
+
+// TestInOrder: whichever request fails, nothing of a key is taken behind what has to come again.
+func TestInOrder(t *testing.T) {
+	both(t, func(t *testing.T, r *receiver, config string) {
+		all := sinktest.Keyed(t, 12, "ab")
+		sink := open(t, config+", maxEvents: 3}")
+		for _, code := range []codes.Code{codes.Unavailable, codes.InvalidArgument} {
+			for bad := range 4 {
+				n, before := 0, len(r.ids())
+				r.set(func(ask) (answer, error) {
+					if n++; n == bad+1 {
+						return nil, status.Error(code, "no")
+					}
+					return nil, nil
+				})
+				errs := sink.Write(t.Context(), all)
+				plugintest.CheckOrder(t, all, errs)
+				again := all[:0:0]
+				for i, err := range errs {
+					if err != nil && plugins.ClassOf(err) != plugins.Rejected {
+						again = append(again, all[i])
+					}
+				}
+				if len(again) > 0 {
+					sink.Write(t.Context(), again)
+				}
+				if got := r.ids()[before:]; !slices.Equal(got, sinktest.IDs(all)) {
+					t.Errorf("%v at request %d: it took %v", code, bad, got)
+				}
+			}
+		}
+	})
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
@@ -119,9 +120,7 @@ func TestConventions(t *testing.T) {
 			resource := &event.Resource{Cluster: "far", Kind: kind}
 			resource.Group, resource.Version, resource.Resource = group, version, strings.ToLower(kind)+"s"
 			o, err := event.ParseObject(resource, `{"metadata":{"name":"a","uid":"u","resourceVersion":"7"}}`)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			d := &event.Delta{Source: "s", Op: event.Deleted, Old: o, Seen: time.Unix(1, 0)}
 			if errs := sink.Write(t.Context(), []event.Event{event.New(d, "r", 0, event.Payload(d))}); errs != nil {
 				t.Fatal(errs)
@@ -159,9 +158,7 @@ func TestClusters(t *testing.T) {
 		resource := &event.Resource{Cluster: fmt.Sprint("c", i%2), Kind: "Node"}
 		resource.Version, resource.Resource = "v1", "nodes"
 		o, err := event.ParseObject(resource, fmt.Sprintf(`{"metadata":{"name":"n%d","uid":"u%d","resourceVersion":"7"}}`, i, i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		d := &event.Delta{Source: "s", Op: event.Added, New: o, Seen: time.Unix(1, 0)}
 		all = append(all, event.New(d, "r", 0, event.Payload(d)))
 	}

@@ -12,18 +12,18 @@ import (
 
 // Handler is a kind of handler to test.
 type Handler struct {
-	Factory plugins.Factory[plugins.Handler]
-	Config  string // YAML with which it works; empty: the factory's example
-	Env     plugins.Env
+	Kind   plugins.HandlerKind
+	Config string // YAML with which it works; empty: the kind's example
+	Env    plugins.HandlerEnv
 }
 
-// RunHandler tests that a kind of handler keeps the contract of [plugins.Handler] and [plugins.Factory].
+// RunHandler tests that a kind of handler keeps the contract of [plugins.Handler] and [plugins.Kind].
 func RunHandler(t *testing.T, h Handler) {
 	t.Helper()
 	if h.Config == "" {
-		h.Config = h.Factory.Example
+		h.Config = h.Kind.Describe().Example
 	}
-	checkFactory(t, h.Factory)
+	checkKind(t, h.Kind)
 	t.Run("open and close", func(t *testing.T) {
 		leakless(t)
 		handler := h.open(t)
@@ -38,6 +38,17 @@ func RunHandler(t *testing.T, h Handler) {
 		handler := h.open(t)
 		CheckHandled(t, handler, Deltas(t))
 		CheckHandled(t, handler, nil)
+		h.close(t, handler)
+	})
+	t.Run("several deltas of an object", func(t *testing.T) {
+		leakless(t)
+		handler := h.open(t)
+		var batch []*event.Delta
+		for v := range 20 {
+			batch = append(batch, &event.Delta{Source: "pods", Op: event.Updated, Old: Pod(t, "hot", v+1, 100), New: Pod(t, "hot", v+2, 100)})
+			batch = append(batch, Deltas(t)[v%5])
+		}
+		CheckHandled(t, handler, batch)
 		h.close(t, handler)
 	})
 	t.Run("handles at the same time", func(t *testing.T) {
@@ -114,7 +125,7 @@ func checkResult(t *testing.T, d *event.Delta, r plugins.Result) {
 
 func (h *Handler) open(t *testing.T) plugins.Handler {
 	t.Helper()
-	handler, err := h.Factory.Open(t.Context(), Node(t, h.Config), h.Env)
+	handler, err := h.Kind.Open(t.Context(), Node(t, h.Config), h.Env)
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}

@@ -1,5 +1,5 @@
 // Package plugintest is the contract that every kind of handler and sink keeps, as a test suite: the package of a kind runs it on its
-// factory. What one kind does beyond the contract it tests itself.
+// kind. What one kind does beyond the contract it tests itself.
 package plugintest
 
 import (
@@ -31,28 +31,29 @@ func Node(t testing.TB, yaml string) config.Node {
 	return node
 }
 
-// checkFactory tests what handlers and sinks have in common.
-func checkFactory[T any](t *testing.T, f plugins.Factory[T]) {
+// checkKind tests what handlers and sinks have in common.
+func checkKind[T, E any](t *testing.T, k plugins.Kind[T, E]) {
+	about := k.Describe()
 	t.Run("kind", func(t *testing.T) {
-		if !regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`).MatchString(f.Kind) {
-			t.Errorf("the kind %q is no lower-case name", f.Kind)
+		if !regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`).MatchString(about.Name) {
+			t.Errorf("the kind %q is no lower-case name", about.Name)
 		}
 	})
 	t.Run("the example is valid", func(t *testing.T) {
-		if problems := f.Check(Node(t, f.Example)); problems != nil {
+		if problems := k.Check(Node(t, about.Example)); problems != nil {
 			t.Errorf("Check(Example): %v", problems)
 		}
 	})
 	t.Run("it is described", func(t *testing.T) {
-		if !strings.HasSuffix(f.Doc, ".") {
-			t.Errorf("Doc is no sentence: %q", f.Doc)
+		if !strings.HasSuffix(about.Doc, ".") {
+			t.Errorf("Doc is no sentence: %q", about.Doc)
 		}
-		if of := reflect.TypeOf(f.Config); of == nil || of.Kind() != reflect.Struct {
-			t.Errorf("Config is no struct: %T", f.Config)
+		if of := reflect.TypeOf(about.Config); of == nil || of.Kind() != reflect.Struct {
+			t.Errorf("Config is no struct: %T", about.Config)
 		}
 	})
 	t.Run("an unknown key is a problem with its place", func(t *testing.T) {
-		for _, p := range f.Check(Node(t, "{noSuchKey: 1}")) {
+		for _, p := range k.Check(Node(t, "{noSuchKey: 1}")) {
 			if p.Path == "noSuchKey" && p.Line == 1 && p.Column == 2 {
 				return
 			}
@@ -60,7 +61,7 @@ func checkFactory[T any](t *testing.T, f plugins.Factory[T]) {
 		t.Error("Check accepts {noSuchKey: 1}, or does not say where it is")
 	})
 	t.Run("what is no mapping is a problem", func(t *testing.T) {
-		if f.Check(Node(t, "[1, 2]")) == nil {
+		if k.Check(Node(t, "[1, 2]")) == nil {
 			t.Error("Check accepts a list")
 		}
 	})

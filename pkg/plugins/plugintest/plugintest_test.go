@@ -4,10 +4,13 @@ import (
 	"context"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/fakekind"
 )
 
 type echo struct{}
@@ -23,20 +26,25 @@ func (echo) Handle(_ context.Context, batch []*event.Delta) ([]plugins.Result, e
 func (echo) Write(context.Context, []event.Event) []error { return nil }
 func (echo) Close(context.Context) error                  { return nil }
 
-func factory[T any](kind string, made T) plugins.Factory[T] {
-	return plugins.Factory[T]{
-		Kind: kind, Doc: "Does nothing.", Config: struct{}{}, Example: "{}",
-		Check: func(n config.Node) config.Problems { return n.Decode(&struct{}{}) },
-		Open:  func(context.Context, config.Node, plugins.Env) (T, error) { return made, nil },
-	}
-}
+// ordered is a kind of sinks that keep the order of a key.
+type ordered struct{ fakekind.Sink }
+
+func (ordered) InOrder() {}
 
 // The suites accept a kind that keeps the contract.
 func TestSuites(t *testing.T) {
 	t.Run("sink", func(t *testing.T) {
-		plugintest.RunSink(t, plugintest.Sink{Factory: factory[plugins.Sink]("echo", echo{})})
+		plugintest.RunSink(t, plugintest.Sink{Kind: ordered{fakekind.Sink{
+			Definition: fakekind.Define("echo"),
+			OpenFunc:   func(context.Context, config.Node, plugins.SinkEnv) (plugins.Sink, error) { return echo{}, nil },
+		}}})
 	})
 	t.Run("handler", func(t *testing.T) {
-		plugintest.RunHandler(t, plugintest.Handler{Factory: factory[plugins.Handler]("echo", echo{})})
+		plugintest.RunHandler(t, plugintest.Handler{Kind: fakekind.Handler{
+			Definition: fakekind.Define("echo"),
+			OpenFunc:   func(context.Context, config.Node, plugins.HandlerEnv) (plugins.Handler, error) { return echo{}, nil },
+		}})
 	})
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,8 +1,12 @@
 package plugintest
 
 import (
+	"context"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -10,20 +14,20 @@ import (
 
 // Sink is a kind of sink to test.
 type Sink struct {
-	Factory plugins.Factory[plugins.Sink]
-	Config  string // YAML with which it works; empty: the factory's example
-	Env     plugins.Env
+	Kind   plugins.SinkKind
+	Config string // YAML with which it works; empty: the kind's example
+	Env    plugins.SinkEnv
 	// Data makes the data of the events, for a sink that does not take any JSON. nil: the deltas themselves.
 	Data func(d *event.Delta) []byte
 }
 
-// RunSink tests that a kind of sink keeps the contract of [plugins.Sink] and [plugins.Factory].
+// RunSink tests that a kind of sink keeps the contract of [plugins.Sink] and [plugins.Kind].
 func RunSink(t *testing.T, s Sink) {
 	t.Helper()
 	if s.Config == "" {
-		s.Config = s.Factory.Example
+		s.Config = s.Kind.Describe().Example
 	}
-	checkFactory(t, s.Factory)
+	checkKind(t, s.Kind)
 	t.Run("open and close", func(t *testing.T) {
 		leakless(t)
 		sink := s.open(t)
@@ -54,6 +58,7 @@ func RunSink(t *testing.T, s Sink) {
 		writers.Wait()
 		s.close(t, sink)
 	})
+	t.Run("several events of a key", s.checkKeys)
 	t.Run("a context that is done", func(t *testing.T) {
 		leakless(t)
 		sink, events := s.open(t), s.events(t)
@@ -65,6 +70,41 @@ func RunSink(t *testing.T, s Sink) {
 		checkWritten(t, sink, events)
 		s.close(t, sink)
 	})
+}
+
+// checkKeys tests that a sink that says so keeps the order of a key within a write, whenever that is cut short.
+func (s *Sink) checkKeys(t *testing.T) {
+	if _, ordered := s.Kind.(plugins.Ordered); !ordered {
+		t.Skip("a write has one delta of each key")
+	}
+	leakless(t)
+	sink, events := s.open(t), slices.Concat(s.events(t), s.events(t), s.events(t))
+	for i := range events {
+		events[i].ID += "-" + strconv.Itoa(i)
+		events[i].Key = "key " + strconv.Itoa(i%3)
+	}
+	for i := range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*i)*10*time.Microsecond)
+		CheckOrder(t, events, sink.Write(ctx, events))
+		cancel()
+	}
+	checkWritten(t, sink, events)
+	s.close(t, sink)
+}
+
+// CheckOrder tests that nothing of a key was delivered behind an event that was neither delivered nor rejected: it comes again.
+func CheckOrder(t testing.TB, events []event.Event, errs []error) {
+	t.Helper()
+	waits := map[string]int{}
+	for i, err := range errs {
+		key := events[i].OrderKey()
+		switch first, ok := waits[key]; {
+		case err == nil && ok:
+			t.Errorf("event %d was delivered, although %d of its key has to come again: %v", i, first, errs[first])
+		case err != nil && plugins.ClassOf(err) != plugins.Rejected && !ok:
+			waits[key] = i
+		}
+	}
 }
 
 // events returns an event for each of [Deltas].
@@ -81,7 +121,7 @@ func (s *Sink) events(t *testing.T) []event.Event {
 
 func (s *Sink) open(t *testing.T) plugins.Sink {
 	t.Helper()
-	sink, err := s.Factory.Open(t.Context(), Node(t, s.Config), s.Env)
+	sink, err := s.Kind.Open(t.Context(), Node(t, s.Config), s.Env)
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}

@@ -7,9 +7,10 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/deltarouter/deltarouter/pkg/lines"
+	"github.com/deltarouter/deltarouter/internal/printable"
+	"github.com/deltarouter/deltarouter/internal/rawjson"
+	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/rawjson"
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
@@ -20,9 +21,9 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errMalformed, fmt.Sprintf(format, args...))
 }
 
-// decode makes results of the answer to a batch of n deltas. The error wraps errMalformed or errTooMuch; events that are no good fail their
-// delta only.
-func decode(answer *pluginv1.HandleResponse, n int, limits *Limits) ([]plugins.Result, error) {
+// decode makes results of the answer to a batch of n deltas. The error wraps errMalformed or
+// errTooMuch; events that are no good fail their delta only.
+func decode(answer *pluginv1.HandleResponse, n int, limits *limitsConfig) ([]plugins.Result, error) {
 	results := make([]plugins.Result, n)
 	seen := make([]bool, n)
 	size := 0
@@ -47,8 +48,8 @@ func decode(answer *pluginv1.HandleResponse, n int, limits *Limits) ([]plugins.R
 }
 
 // result makes the result of one delta.
-func (l *Limits) result(r *pluginv1.Result) (plugins.Result, error) {
-	message := lines.Clean(r.GetMessage(), int(l.Message))
+func (l *limitsConfig) result(r *pluginv1.Result) (plugins.Result, error) {
+	message := printable.Text(r.GetMessage(), int(l.Message))
 	verdict := r.GetVerdict()
 	if verdict != pluginv1.Verdict_VERDICT_OK && len(r.GetEvents()) > 0 {
 		return plugins.Result{}, malformed("%d events with %s", len(r.GetEvents()), verdict)
@@ -78,7 +79,7 @@ func reason(message, otherwise string) error {
 }
 
 // ok makes the result of a delta that is ok.
-func (l *Limits) ok(given []*pluginv1.Event) plugins.Result {
+func (l *limitsConfig) ok(given []*pluginv1.Event) plugins.Result {
 	if len(given) == 0 {
 		return plugins.Result{}
 	}
@@ -96,7 +97,7 @@ func (l *Limits) ok(given []*pluginv1.Event) plugins.Result {
 }
 
 // checkEvent says what is wrong with an event. Its error never quotes it.
-func (l *Limits) checkEvent(e *pluginv1.Event) error {
+func (l *limitsConfig) checkEvent(e *pluginv1.Event) error {
 	if len(e.GetData()) == 0 {
 		return errors.New("it has no data")
 	}
@@ -107,7 +108,7 @@ func (l *Limits) checkEvent(e *pluginv1.Event) error {
 }
 
 // attribute checks a CloudEvents attribute, which may be left out.
-func (l *Limits) attribute(name, s string) error {
+func (l *limitsConfig) attribute(name, s string) error {
 	switch {
 	case len(s) > int(l.Message):
 		return fmt.Errorf("%s has %d bytes, at most %d (limits.message)", name, len(s), l.Message)
@@ -115,4 +116,54 @@ func (l *Limits) attribute(name, s string) error {
 		return fmt.Errorf("%s contains a control character", name)
 	}
 	return nil
+}
+
+// deltaOverhead is what a delta takes on the wire at most, beside its texts.
+const deltaOverhead = 128
+
+// deltaSize returns how many bytes of a message d takes at most.
+func deltaSize(d *event.Delta) int {
+	o := d.Object()
+	r := o.Resource()
+	n := deltaOverhead + len(d.Source) + len(r.Cluster) + len(r.Group) + len(r.Version) + len(r.Resource) + len(r.Kind)
+	n += len(o.Key().Namespace) + len(o.Key().Name) + len(o.UID()) + len(o.ResourceVersion())
+	if e := d.Event; e != nil {
+		n += deltaOverhead + len(e.ID) + len(e.Type) + len(e.Source) + len(e.Subject) + len(e.Route) + len(e.Data)
+	}
+	for _, state := range []*event.Object{d.New, d.Old} {
+		if state != nil {
+			n += len(state.JSON())
+		}
+	}
+	return n
+}
+
+// encode makes the message of a batch. It refers to the objects' bytes, which nobody modifies.
+func encode(batch []*event.Delta) []*pluginv1.Delta {
+	deltas, all := make([]*pluginv1.Delta, len(batch)), make([]pluginv1.Delta, len(batch))
+	for i, d := range batch {
+		o, to := d.Object(), &all[i]
+		r := o.Resource()
+		to.Op = pluginv1.Op(d.Op)
+		to.Source, to.Cluster, to.Resource, to.Kind = d.Source, r.Cluster, r.String(), r.Kind
+		to.Namespace, to.Name, to.Uid, to.ResourceVersion = o.Key().Namespace, o.Key().Name, o.UID(), o.ResourceVersion()
+		to.Initial, to.Stale, to.Redelivered, to.SeenUnixNano = d.Initial, d.Stale, d.Redelivered, d.Seen.UnixNano()
+		to.Late, to.Repeat, to.Suppressed = d.Late, d.Repeat > 0, int64(d.Suppressed)
+		if !d.Since.IsZero() {
+			to.SinceUnixNano = d.Since.UnixNano()
+		}
+		if e := d.Event; e != nil {
+			to.Event = &pluginv1.RouteEvent{
+				Id: e.ID, Type: e.Type, Source: e.Source, Subject: e.Subject, Route: e.Route, TimeUnixNano: e.Time.UnixNano(), Data: e.Data,
+			}
+		}
+		if d.New != nil {
+			to.NewObject = d.New.JSON()
+		}
+		if d.Old != nil {
+			to.OldObject = d.Old.JSON()
+		}
+		deltas[i] = to
+	}
+	return deltas
 }

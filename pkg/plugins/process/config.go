@@ -9,35 +9,36 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/lines"
+	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
-	"github.com/deltarouter/deltarouter/pkg/lines"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/timer"
+	"github.com/deltarouter/deltarouter/pkg/plugins/process/internal/child"
 )
 
-// Config is what stands below `process:` in the configuration.
-type Config struct {
-	Command []string                 `yaml:"command,required" min:"1" doc:"The program and its arguments. The program is a file in one of plugins.dirs."`
+// handlerConfig is the configuration below `process:`.
+type handlerConfig struct {
+	Command []string                 `yaml:"command,required" min:"1" doc:"The program and its arguments. The program is a file in a folder that the router was started with, by -plugin-dir."`
 	SHA256  string                   `yaml:"sha256,required" doc:"SHA-256 of the program, in hexadecimal digits."`
 	Env     map[string]config.Secret `yaml:"env" doc:"The program's environment. It has nothing of the router's: PATH: {env: PATH} hands it on."`
 	TLS     bool                     `yaml:"tls" default:"true" doc:"Both sides prove by certificates who they are. Plugins in Go can; false for others."`
 	Config  config.Node              `yaml:"config" doc:"Anything; the plugin gets it as JSON. It is compared with the plugin's own schema, if it has one, when the plugin starts: router check runs no plugin."`
-	Allow   Allow                    `yaml:"allow" doc:"What of the router the plugin may use."`
-	Limits  Limits                   `yaml:"limits" doc:"What the plugin may cost the router."`
+	Allow   allowConfig              `yaml:"allow" doc:"What of the router the plugin may use."`
+	Limits  limitsConfig             `yaml:"limits" doc:"What the plugin may cost the router."`
 }
 
-// Allow is what of the router a plugin may use. Nothing is allowed unless it is said here.
-type Allow struct {
+// allowConfig is what of the router a plugin may use. Nothing is allowed unless it is said here.
+type allowConfig struct {
 	Lookup []string `yaml:"lookup" doc:"What it may look up: source.index, or a whole source."`
 	KV     bool     `yaml:"kv" doc:"Remember values from one call to the next."`
 	Log    bool     `yaml:"log" doc:"Log with a level. What it prints is logged in any case."`
 }
 
 // any reports whether there is something.
-func (a *Allow) any() bool { return len(a.Lookup) > 0 || a.KV || a.Log }
+func (a *allowConfig) any() bool { return len(a.Lookup) > 0 || a.KV || a.Log }
 
-// Limits bounds what a plugin may cost the router. Reaching one is an error that names it.
-type Limits struct {
+// limitsConfig bounds what a plugin may cost the router. Reaching one is an error that names it.
+type limitsConfig struct {
 	Batch   int         `yaml:"batch" default:"256" min:"1" max:"4096" doc:"Most deltas of a call."`
 	Input   config.Size `yaml:"input" default:"16Mi" min:"64Ki" max:"256Mi" doc:"Most bytes of a call; a delta that is larger fails."`
 	Output  config.Size `yaml:"output" default:"4Mi" min:"1Ki" max:"256Mi" doc:"Most bytes of an answer."`
@@ -55,13 +56,12 @@ type Limits struct {
 	KV      config.Size `yaml:"kv" default:"1Mi" min:"1Ki" max:"1Gi" doc:"What the handler may remember, keys and 64 bytes for each value included."`
 }
 
-// Factory returns the factory of the kind process.
-func Factory() plugins.Factory[plugins.Handler] {
-	return plugins.Factory[plugins.Handler]{
-		Kind:   "process",
-		Doc:    "Runs a program beside the router, not sandboxed: docs/PLUGINS.md tells how to write one.",
-		Config: Config{},
-		Example: `command: [./plugins/enrich, -v]   # a file in one of plugins.dirs
+// Kind returns the kind of handler `process`.
+func Kind() plugins.HandlerKind {
+	return kind{plugins.Definition[handlerConfig]{
+		Name: "process",
+		Doc:  "Runs a program beside the router, not sandboxed: docs/PLUGINS.md tells how to write one.",
+		Example: `command: [./plugins/enrich, -v]   # a file in a folder of -plugin-dir
 sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 env:                      # nothing of the router's environment unless it is said here
   PATH: {env: PATH}
@@ -88,21 +88,27 @@ limits:                   # the defaults are right for most plugins
   logLine: 4Ki
   kv: 1Mi
 `,
-		Check: func(node config.Node) config.Problems {
-			var c Config
-			return node.Decode(&c)
-		},
-		Open:     open,
-		Lookups:  lookups,
-		Programs: programs,
-	}
+	}}
 }
+
+type kind struct {
+	plugins.Definition[handlerConfig]
+}
+
+var _ interface {
+	plugins.LookupRequester
+	plugins.Rememberer
+	plugins.ProgramRunner
+} = kind{}
+
+// Remembers implements [plugins.Rememberer].
+func (k kind) Remembers(node config.Node) bool { return k.Accepted(node).Allow.KV }
 
 // envName is what a variable may be called.
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate implements [config.Validator].
-func (c *Config) Validate(n config.Node) (problems config.Problems) {
+func (c *handlerConfig) Validate(n config.Node) (problems config.Problems) {
 	if sum, err := hex.DecodeString(c.SHA256); c.SHA256 != "" && (err != nil || len(sum) != 32) {
 		problems = append(problems, n.At("sha256").Problemf("must be 64 hexadecimal digits, as sha256sum prints them"))
 	}
@@ -131,7 +137,7 @@ func (c *Config) Validate(n config.Node) (problems config.Problems) {
 }
 
 // Validate implements [config.Validator].
-func (a *Allow) Validate(n config.Node) (problems config.Problems) {
+func (a *allowConfig) Validate(n config.Node) (problems config.Problems) {
 	for i, item := range n.At("lookup").Items() {
 		if i < len(a.Lookup) && !lookupSyntax(a.Lookup[i]) {
 			problems = append(problems, item.Problemf("must be the name of a source, or source.index"))
@@ -146,8 +152,8 @@ func lookupSyntax(text string) bool {
 	return source != "" && (index != "") == dotted && !strings.ContainsAny(index, ". ")
 }
 
-// lookups implements plugins.Factory.Lookups.
-func lookups(node config.Node) (grants []plugins.LookupGrant) {
+// Lookups implements [plugins.LookupRequester].
+func (kind) Lookups(node config.Node) (grants []plugins.LookupGrant) {
 	for _, item := range node.At("allow").At("lookup").Items() {
 		var name string
 		_ = item.Decode(&name) // Check has accepted it
@@ -157,16 +163,17 @@ func lookups(node config.Node) (grants []plugins.LookupGrant) {
 	return grants
 }
 
-// programs implements plugins.Factory.Programs.
-func programs(node config.Node) []plugins.Program {
-	var c Config
+// Programs implements [plugins.ProgramRunner].
+func (kind) Programs(node config.Node) []plugins.Program {
+	var c handlerConfig
 	_ = node.Decode(&c) // Check has accepted it
 	at := node.At("command").Items()[0]
 	return []plugins.Program{{File: at.File(c.Command[0]), SHA256: c.SHA256, Node: at, Sum: node.At("sha256")}}
 }
 
-func open(ctx context.Context, node config.Node, env plugins.Env) (plugins.Handler, error) {
-	var c Config
+// Open implements [plugins.Kind].
+func (k kind) Open(ctx context.Context, node config.Node, env plugins.HandlerEnv) (plugins.Handler, error) {
+	var c handlerConfig
 	if err := node.Decode(&c).Err(); err != nil {
 		return nil, err
 	}
@@ -177,29 +184,29 @@ func open(ctx context.Context, node config.Node, env plugins.Env) (plugins.Handl
 	if err != nil {
 		return nil, err
 	}
-	p := programs(node)[0]
-	s := &settings{Config: c, text: string(pluginConfig), node: node.At("config"), env: env, lines: lines.New(env.Log, c.Limits.Log, int(c.Limits.LogLine)), clock: env.Clock}
+	p := k.Programs(node)[0]
+	s := &settings{handlerConfig: c, text: string(pluginConfig), node: node.At("config"), env: env, lines: lines.New(env.Log, c.Limits.Log, int(c.Limits.LogLine)), clock: env.Clock}
 	if s.clock == nil {
 		s.clock = timer.Real()
 	}
-	if s.program, err = loadProgram(p.File, p.SHA256); err != nil {
+	if s.program, err = child.Load(p.File, p.SHA256); err != nil {
 		return nil, fmt.Errorf("command: %w", err)
 	}
 	h, err := newHandler(ctx, s)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("program %s: %w", p.File, err), s.program.close())
+		return nil, errors.Join(fmt.Errorf("program %s: %w", p.File, err), s.program.Close())
 	}
 	return h, nil
 }
 
 // settings is what a process is made of.
 type settings struct {
-	Config
+	handlerConfig
 
 	text    string      // the plugin's configuration, JSON
 	node    config.Node // and where it stands
-	env     plugins.Env
-	program *program
+	env     plugins.HandlerEnv
+	program *child.Program
 	lines   *lines.Log
 	clock   timer.Clock
 }

@@ -37,7 +37,7 @@ func TestMistakes(t *testing.T) {
 		{"command: x\n" + sum + "\nconfig: {a: .nan}", []string{"3:13: config.a: is a number that JSON does not have: put it in quotes"}},
 	} {
 		var got []string
-		for _, p := range process.Factory().Check(plugintest.Node(t, tt.yaml)).Sorted() {
+		for _, p := range process.Kind().Check(plugintest.Node(t, tt.yaml)).Sorted() {
 			got = append(got, p.Error()[len("test.yaml:"):])
 		}
 		if !slices.Equal(got, tt.want) {

@@ -15,6 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 const examples = "../../../examples/plugins/"
@@ -23,12 +24,10 @@ const examples = "../../../examples/plugins/"
 func (b *bench) openProgram(file, more string) {
 	b.t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, err)
 	sum := sha256.Sum256(text)
 	yaml := fmt.Sprintf("command: %q\nsha256: %s\n%s", file, hex.EncodeToString(sum[:]), more)
-	if b.handler, err = process.Factory().Open(b.t.Context(), plugintest.Node(b.t, yaml), b.env); err != nil {
+	if b.handler, err = process.Kind().Open(b.t.Context(), plugintest.Node(b.t, yaml), b.env); err != nil {
 		b.t.Fatalf("open: %v\n%s", err, b.log)
 	}
 }
@@ -47,9 +46,7 @@ func TestDocumentedMain(t *testing.T) {
 	}
 	folder := t.TempDir()
 	source := filepath.Join(folder, "main.go")
-	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(source, []byte(text), 0o600))
 	b := newBench(t)
 	program := filepath.Join(folder, "names")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, source) // in this module
@@ -111,9 +108,7 @@ func TestExamplePython(t *testing.T) {
 	}
 	config := "tls: false\n" + env + "}\n"
 	file, err := filepath.Abs(examples + "native-python/main.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b.openProgram(file, config)
 	pod := func(labels string) *event.Object {
 		return plugintest.Object(t, `{"metadata":{"name":"a","namespace":"default","uid":"1","resourceVersion":"1","labels":`+labels+`}}`)
@@ -124,9 +119,7 @@ func TestExamplePython(t *testing.T) {
 		{Source: "pods", Op: event.Deleted, Old: pod(`{"app":"web","tier":"ü"}`), Since: time.Unix(1e9, 1), Late: true, Repeat: 1, Suppressed: 1 << 40},
 	}
 	results, err := b.handler.Handle(t.Context(), batch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i, want := range []string{
 		`{"name": "a", "labels": {"app": [null, "web"]}}`, "", `{"name": "a", "labels": {"app": ["web", null], "tier": ["\u00fc", null]}}`,
 	} {
@@ -148,7 +141,7 @@ func TestExamplePython(t *testing.T) {
 	b.close()
 	sum := sha256.Sum256(mustRead(t, file))
 	plugintest.RunHandler(t, plugintest.Handler{
-		Factory: process.Factory(), Config: fmt.Sprintf("command: %q\nsha256: %s\n%s", file, hex.EncodeToString(sum[:]), config), Env: b.env,
+		Kind: process.Kind(), Config: fmt.Sprintf("command: %q\nsha256: %s\n%s", file, hex.EncodeToString(sum[:]), config), Env: b.env,
 	})
 	b.nothingLeft()
 }
@@ -156,8 +149,6 @@ func TestExamplePython(t *testing.T) {
 func mustRead(t *testing.T, file string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return text
 }

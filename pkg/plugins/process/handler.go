@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/process/internal/child"
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
@@ -29,6 +31,9 @@ type handler struct {
 	slots chan struct{} // one for each call that is under way
 	alone chan struct{} // who has this may take all slots
 }
+
+// Digest implements plugins.Pinned.
+func (h *handler) Digest() string { return strings.ToLower(h.s.SHA256) }
 
 func newHandler(ctx context.Context, s *settings) (*handler, error) {
 	sup, err := supervise(ctx, s)
@@ -170,8 +175,8 @@ func (h *handler) call(ctx context.Context, batch []*event.Delta, results []plug
 	if err != nil {
 		return err
 	}
-	if err := memory.commit(); err != nil {
-		return err
+	if err := memory.Commit(); err != nil {
+		return fmt.Errorf("what the plugin wrote cannot be kept: %w", err)
 	}
 	for i, r := range decoded {
 		if r.Err != nil {
@@ -215,7 +220,7 @@ func (h *handler) ask(ctx context.Context, p *process, request *pluginv1.HandleR
 
 // unreachable gives a process up that cannot be reached. Mostly it has ended, and says itself how in a moment.
 func (h *handler) unreachable(p *process, err error) {
-	timer := time.NewTimer(drainTime)
+	timer := time.NewTimer(child.DrainTime)
 	defer timer.Stop()
 	select {
 	case <-p.lost:
@@ -227,7 +232,7 @@ func (h *handler) unreachable(p *process, err error) {
 // put puts deltas off: the handler cannot take them at the moment, which is no fault of theirs.
 func (h *handler) put(batch []*event.Delta, results []plugins.Result, down *downError) {
 	for i, d := range batch {
-		results[i] = plugins.Result{Verdict: plugins.Retry, Err: plugins.Unavailable(h.about(d, down), down.wait)}
+		results[i] = plugins.Result{Verdict: plugins.Retry, Err: plugins.Postpone(h.about(d, down), down.wait)}
 	}
 }
 
@@ -243,7 +248,7 @@ func reject(err error) plugins.Result {
 func (h *handler) Close(ctx context.Context) error {
 	var err error
 	h.once.Do(func() {
-		err = errors.Join(h.sup.close(ctx), h.s.program.close())
+		err = errors.Join(h.sup.close(ctx), h.s.program.Close())
 		h.s.lines.Report()
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/deltarouter/deltarouter/pkg/plugins/process/internal/child"
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
@@ -39,7 +40,7 @@ func TestWhoseDeadline(t *testing.T) {
 	}{{timeout, true}, {timeout - 1, false}} {
 		for range 50 { // which of two timers is first is random
 			synctest.Test(t, func(t *testing.T) {
-				h := &handler{s: &settings{Config: Config{Limits: Limits{Timeout: timeout}}}, sup: &supervisor{}}
+				h := &handler{s: &settings{handlerConfig: handlerConfig{Limits: limitsConfig{Timeout: timeout}}}, sup: &supervisor{}}
 				p := &process{s: h.s, api: answers{after: tt.after, err: over}, ctx: t.Context(), lost: make(chan struct{})}
 				_, err := h.ask(t.Context(), p, &pluginv1.HandleRequest{})
 				if errors.Is(err, errLost) != tt.lost || p.gone() != tt.lost || tt.lost && p.reason != "timeout" {
@@ -59,7 +60,7 @@ func TestCause(t *testing.T) {
 		want error
 	}{
 		{nil, time.Millisecond, nil},
-		{fmt.Errorf("calling: %w", cleanStatus(status.Error(codes.Unavailable, "EOF"))), drainTime - 1, why},
+		{fmt.Errorf("calling: %w", cleanStatus(status.Error(codes.Unavailable, "EOF"))), child.DrainTime - 1, why},
 		{cleanStatus(status.Error(codes.DeadlineExceeded, "RST_STREAM")), time.Millisecond, why},
 		{status.Error(codes.DeadlineExceeded, "its own"), 0, nil},
 		{errors.New("its health"), time.Millisecond, nil}, // which nobody waits for

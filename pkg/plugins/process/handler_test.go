@@ -15,17 +15,18 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func TestContract(t *testing.T) {
 	b := newBench(t)
-	plugintest.RunHandler(t, plugintest.Handler{Factory: process.Factory(), Config: config("sdk", ""), Env: b.env})
+	plugintest.RunHandler(t, plugintest.Handler{Kind: process.Kind(), Config: config("sdk", ""), Env: b.env})
 	b.nothingLeft()
 }
 
 func TestContractWithoutTLS(t *testing.T) {
 	b := newBench(t)
-	plugintest.RunHandler(t, plugintest.Handler{Factory: process.Factory(), Config: config("sdk", "tls: false"), Env: b.env})
+	plugintest.RunHandler(t, plugintest.Handler{Kind: process.Kind(), Config: config("sdk", "tls: false"), Env: b.env})
 	b.nothingLeft()
 }
 
@@ -53,13 +54,11 @@ func TestDeltasAndVerdicts(t *testing.T) {
 	contains(t, got[6], "100 events for one delta, at most 64 (limits.events)")
 	_ = about
 	results, err := b.handler.Handle(t.Context(), deltas(t, "retry", "nojson"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if after := plugins.RetryAfter(results[0].Err); after != 3*time.Second {
 		t.Errorf("to be retried after %v", after)
 	}
-	if plugins.IsRejected(results[0].Err) || !plugins.IsRejected(results[1].Err) {
+	if plugins.ClassOf(results[0].Err) == plugins.Rejected || plugins.ClassOf(results[1].Err) != plugins.Rejected {
 		t.Errorf("rejected: %v, %v", results[0].Err, results[1].Err)
 	}
 }
@@ -111,9 +110,7 @@ func TestRulesAboutTime(t *testing.T) {
 				Data json.RawMessage
 			}
 		}
-		if err := json.Unmarshal(results[0].Events[0].Data, &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(results[0].Events[0].Data, &got))
 		if got.Op != d.Op.String() || !got.Since.Equal(d.Since) || !got.Seen.Equal(seen) || got.Late != d.Late || got.Repeat != (d.Repeat > 0) || got.Suppressed != d.Suppressed {
 			t.Errorf("%s: got %+v", &d, got)
 		}
@@ -260,14 +257,12 @@ func TestMessageSize(t *testing.T) {
 	results, err := h.Handle(t.Context(), []*event.Delta{
 		large("a", 11<<20), large("b", 11<<20), large("c", 13<<20), large("big", 10), large("d", 10),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i, want := range []string{"", "", "at most 12582912 (limits.input)", "(limits.output is 1048576)", ""} {
 		switch r := results[i]; {
 		case want == "" && r.Verdict != plugins.OK:
 			t.Errorf("%d: %v", i, r.Err)
-		case want != "" && (r.Verdict != plugins.Fail || !plugins.IsRejected(r.Err) || !strings.Contains(r.Err.Error(), want)):
+		case want != "" && (r.Verdict != plugins.Fail || plugins.ClassOf(r.Err) != plugins.Rejected || !strings.Contains(r.Err.Error(), want)):
 			t.Errorf("%d: %v, want %s", i, r.Err, want)
 		}
 	}
@@ -298,10 +293,8 @@ func TestBreaker(t *testing.T) {
 	defer b.close()
 	for range 20 {
 		results, err := h.Handle(t.Context(), deltas(t, "crash"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if plugins.IsUnavailable(results[0].Err) {
+		must.Succeed(t, err)
+		if plugins.ClassOf(results[0].Err) == plugins.Postponed {
 			contains(t, results[0].Err.Error(), "is left alone for a while", "exit status 3")
 			if plugins.RetryAfter(results[0].Err) <= 0 {
 				t.Error("it does not say when to come back")

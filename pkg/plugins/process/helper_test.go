@@ -3,49 +3,31 @@ package process_test
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/kv"
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/kv"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process"
-	"github.com/deltarouter/deltarouter/pkg/timer"
+	"github.com/deltarouter/deltarouter/test/logged"
+	"github.com/deltarouter/deltarouter/test/must"
 )
-
-// logged is a log that a test reads.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 // bench is what a handler of a test stands on.
 type bench struct {
 	t       testing.TB
 	folder  string // where the handler's folders are
-	log     *logged
+	log     *logged.Buffer
 	memory  *kv.Store
-	env     plugins.Env
+	env     plugins.HandlerEnv
 	handler plugins.Handler
 	before  int // descriptors before
 }
@@ -54,16 +36,14 @@ type bench struct {
 func newBench(t testing.TB) *bench {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "p") //nolint:usetesting // the path of t.TempDir is too long for sockets
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { os.RemoveAll(folder) })
 	t.Setenv("TMPDIR", folder)
-	b := &bench{t: t, before: descriptors(t), folder: folder, log: &logged{}, memory: kv.New(timer.Real(), false)}
-	b.env = plugins.Env{
+	b := &bench{t: t, before: descriptors(t), folder: folder, log: &logged.Buffer{}, memory: kv.New(timer.Real(), false)}
+	b.env = plugins.HandlerEnv{Env: plugins.Env{
 		Name: "legacy", Cluster: "test", Log: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Metrics: metrics.New(), Stdout: io.Discard, Workers: 4, KV: b.memory, Lookup: caches{},
-	}
+		Metrics: metrics.New(), KV: b.memory,
+	}, Workers: 4, Lookup: caches{}}
 	return b
 }
 
@@ -74,7 +54,7 @@ func config(role, more string) string {
 }
 
 func (b *bench) tryOpen(role, more string) (plugins.Handler, error) {
-	return process.Factory().Open(b.t.Context(), plugintest.Node(b.t, config(role, more)), b.env)
+	return process.Kind().Open(b.t.Context(), plugintest.Node(b.t, config(role, more)), b.env)
 }
 
 func (b *bench) open(more string) plugins.Handler { return b.openRole("sdk", more) }
@@ -112,9 +92,7 @@ func (b *bench) nothingLeft() {
 func folders(t testing.TB, in string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(in, "deltarouter-plugin-*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return found
 }
 
@@ -122,9 +100,7 @@ func folders(t testing.TB, in string) []string {
 func children(t testing.TB) (pids []int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, file := range stats {
 		text, err := os.ReadFile(file)
 		if err != nil {

@@ -11,24 +11,20 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/deltarouter/deltarouter/internal/kv"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/process/internal/child"
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
-const (
-	maxKey          = 512     // bytes of a key
-	maxLookupAnswer = 8 << 20 // bytes
-	// maxTTL is as good as for ever.
-	maxTTL = 100 * 365 * 24 * time.Hour
-)
+const maxLookupAnswer = 8 << 20 // bytes
 
 // host is what one process may ask of the router, at a socket in its folder. What it may is decided by its handler's grants, and the token
 // that it was given says that it is the one.
@@ -43,20 +39,20 @@ type host struct {
 	served  sync.WaitGroup
 
 	mu    sync.Mutex
-	calls map[uint64]*overlay // those that are under way
+	calls map[uint64]*kv.Overlay // those that are under way
 	last  uint64
 }
 
 // newHost offers the service. A plugin that is granted nothing gets none.
-func newHost(s *settings, f *folder) (*host, error) {
-	h := &host{s: s, granted: make(map[string]bool), token: rand.Text(), calls: make(map[uint64]*overlay)}
+func newHost(s *settings, f *child.Folder) (*host, error) {
+	h := &host{s: s, granted: make(map[string]bool), token: rand.Text(), calls: make(map[uint64]*kv.Overlay)}
 	for _, name := range s.Allow.Lookup {
 		h.granted[name] = true
 	}
 	if !s.Allow.any() {
 		return h, nil
 	}
-	path := filepath.Join(f.path, "host")
+	path := filepath.Join(f.Path, "host")
 	listener, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, err
@@ -86,13 +82,17 @@ func (h *host) authorize(ctx context.Context, request any, _ *grpc.UnaryServerIn
 }
 
 // begin notes a call of Handle. What it writes takes effect when commit is called; end forgets it.
-func (h *host) begin() (id uint64, o *overlay) {
+func (h *host) begin() (id uint64, o *kv.Overlay) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last++
-	o = &overlay{kv: h.s.env.KV, clock: h.s.clock, limit: int64(h.s.Limits.KV)}
+	o = h.newOverlay()
 	h.calls[h.last] = o
 	return h.last, o
+}
+
+func (h *host) newOverlay() *kv.Overlay {
+	return kv.NewOverlay(h.s.env.KV, h.s.clock, int64(h.s.Limits.KV))
 }
 
 func (h *host) end(id uint64) {
@@ -102,7 +102,7 @@ func (h *host) end(id uint64) {
 }
 
 // call returns a call that is under way.
-func (h *host) call(id uint64) (*overlay, error) {
+func (h *host) call(id uint64) (*kv.Overlay, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if o := h.calls[id]; o != nil {
@@ -156,15 +156,15 @@ func (h *host) Log(ctx context.Context, r *pluginv1.LogRequest) (*pluginv1.LogRe
 	return &pluginv1.LogResponse{}, nil
 }
 
-// memory returns what a call sees of the handler's memory; that of no call writes at once.
-func (h *host) memory(call uint64, key string) (*overlay, error) {
+// memory returns what a call sees of the handler's memory. Without a call it is an overlay that written commits.
+func (h *host) memory(call uint64, key string) (*kv.Overlay, error) {
 	switch {
 	case !h.s.Allow.KV:
 		return nil, denied("kv")
-	case key == "" || len(key) > maxKey:
-		return nil, status.Errorf(codes.InvalidArgument, "a key has 1 to %d bytes", maxKey)
+	case key == "" || len(key) > kv.MaxKey:
+		return nil, status.Errorf(codes.InvalidArgument, "a key has 1 to %d bytes", kv.MaxKey)
 	case call == 0:
-		return &overlay{kv: h.s.env.KV, clock: h.s.clock, limit: int64(h.s.Limits.KV), atOnce: true}, nil
+		return h.newOverlay(), nil
 	}
 	return h.call(call)
 }
@@ -175,7 +175,7 @@ func (h *host) KVGet(_ context.Context, r *pluginv1.KVGetRequest) (*pluginv1.KVG
 	if err != nil {
 		return nil, err
 	}
-	value, found := o.get(r.GetKey())
+	value, found := o.Get(r.GetKey())
 	return &pluginv1.KVGetResponse{Found: found, Value: value}, nil
 }
 
@@ -188,11 +188,7 @@ func (h *host) KVSet(_ context.Context, r *pluginv1.KVSetRequest) (*pluginv1.KVS
 	if r.GetTtlMs() < 0 {
 		return nil, status.Error(codes.InvalidArgument, "ttl_ms is negative")
 	}
-	w := plugins.KVWrite{Key: r.GetKey(), Value: slices.Clone(r.GetValue())}
-	if ttl := r.GetTtlMs(); 0 < ttl && ttl < int64(maxTTL/time.Millisecond) {
-		w.Expires = h.s.clock.Now().Round(0).Add(time.Duration(ttl) * time.Millisecond)
-	}
-	return &pluginv1.KVSetResponse{}, kvError(o.put(w))
+	return &pluginv1.KVSetResponse{}, written(o, r.GetCall(), o.Set(r.GetKey(), slices.Clone(r.GetValue()), r.GetTtlMs()))
 }
 
 // KVDelete implements pluginv1.HostServer.
@@ -201,10 +197,14 @@ func (h *host) KVDelete(_ context.Context, r *pluginv1.KVDeleteRequest) (*plugin
 	if err != nil {
 		return nil, err
 	}
-	return &pluginv1.KVDeleteResponse{}, kvError(o.put(plugins.KVWrite{Key: r.GetKey(), Delete: true}))
+	return &pluginv1.KVDeleteResponse{}, written(o, r.GetCall(), o.Delete(r.GetKey()))
 }
 
-func kvError(err error) error {
+// written commits a write without a call, and returns the error of the write as a status.
+func written(o *kv.Overlay, call uint64, err error) error {
+	if err == nil && call == 0 {
+		err = o.Commit()
+	}
 	if errors.Is(err, plugins.ErrKVFull) {
 		return status.Error(codes.ResourceExhausted, err.Error())
 	}

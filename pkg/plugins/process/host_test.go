@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestNothingGranted: there is not even a socket.
@@ -112,9 +113,7 @@ func TestHostToken(t *testing.T) {
 	defer b.close()
 	found := folders(t, b.folder)
 	conn, err := grpc.NewClient("unix:"+found[0]+"/host", grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	for _, token := range []string{"", "Bearer ", "Bearer guessed"} {
 		ctx := metadata.AppendToOutgoingContext(context.WithoutCancel(t.Context()), "authorization", token)

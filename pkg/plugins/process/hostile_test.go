@@ -8,6 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestMalformedAnswers: an answer that makes no sense says nothing about any delta. The batch is halved until only who is to blame has failed,
@@ -116,7 +117,7 @@ func TestEndsAtConfigure(t *testing.T) {
 	}
 	eventually(t, "callers are turned away", func() bool {
 		results, err := h.Handle(t.Context(), deltas(t, "a"))
-		return err == nil && results[0].Verdict == plugins.Retry && plugins.IsUnavailable(results[0].Err) &&
+		return err == nil && results[0].Verdict == plugins.Retry && plugins.ClassOf(results[0].Err) == plugins.Postponed &&
 			strings.Contains(results[0].Err.Error(), "starting it: the plugin has ended: exit status 8")
 	})
 	b.close()
@@ -136,9 +137,7 @@ func TestExactSizes(t *testing.T) {
 	const limit = 8 << 20
 	give := func(size int) plugins.Result {
 		results, err := b.handler.Handle(t.Context(), []*event.Delta{{Source: "pods", Op: event.Added, New: plugintest.Pod(t, "a", 1, size)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return results[0]
 	}
 	var is, most int // a delta has more than its x's
@@ -149,7 +148,7 @@ func TestExactSizes(t *testing.T) {
 	if r := give(2*limit - is); r.Verdict != plugins.OK {
 		t.Errorf("a delta of just as many bytes: %v", r.Err)
 	}
-	if r := give(2*limit - is + 1); r.Verdict != plugins.Fail || !plugins.IsRejected(r.Err) {
+	if r := give(2*limit - is + 1); r.Verdict != plugins.Fail || plugins.ClassOf(r.Err) != plugins.Rejected {
 		t.Errorf("a delta of a byte more: %v", r)
 	}
 	if lost := b.lost(); lost != 0 {

@@ -93,7 +93,7 @@ func deliver(t testing.TB, h plugins.Handler, batch []*event.Delta, acked, faile
 					t.Errorf("%s has the events %v", batch[i], r.Events)
 				}
 				acked.Add(1)
-			case plugins.IsRejected(r.Err):
+			case plugins.ClassOf(r.Err) == plugins.Rejected:
 				t.Errorf("%s is given up: %v", batch[i], r.Err)
 			default:
 				failed.Add(1)

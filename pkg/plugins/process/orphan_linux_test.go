@@ -13,19 +13,20 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process"
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // asRouter is the role of a process that opens a handler, says the number of its plugin and waits to be killed.
 func asRouter() {
 	t := &testing.T{}
-	env := plugins.Env{Name: "legacy", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New(), Workers: 1}
-	h, err := process.Factory().Open(context.Background(), plugintest.Node(t, config(os.Args[2], "limits: {health: 1h}")), env)
+	env := plugins.HandlerEnv{Env: plugins.Env{Name: "legacy", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}, Workers: 1}
+	h, err := process.Kind().Open(context.Background(), plugintest.Node(t, config(os.Args[2], "limits: {health: 1h}")), env)
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -48,17 +49,11 @@ func TestNoOrphans(t *testing.T) {
 			file, _ := self()
 			cmd := exec.Command(file, "router", role)
 			stdin, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer stdin.Close()
 			stdout, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
+			must.Succeed(t, cmd.Start())
 			line, err := bufio.NewReader(stdout).ReadString('\n')
 			if err != nil && err != io.EOF { //nolint:errorlint // it is not wrapped
 				t.Fatal(err)
@@ -74,9 +69,7 @@ func TestNoOrphans(t *testing.T) {
 			if len(left) != 1 {
 				t.Fatalf("it leaves the folders %q", left)
 			}
-			if err := os.Chtimes(left[0], longAgo, longAgo); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.Chtimes(left[0], longAgo, longAgo))
 			b.open("")
 			if now := folders(t, b.folder); len(now) != 1 || now[0] == left[0] {
 				t.Errorf("the next router leaves the folders %q", now)
@@ -93,16 +86,10 @@ func TestEndOfStandardInput(t *testing.T) {
 	cmd := exec.Command(file, "sdk")
 	cmd.Env = []string{pluginv1.CookieKey + "=" + pluginv1.CookieValue, "PLUGIN_PROTOCOL_VERSIONS=1", "PLUGIN_UNIX_SOCKET_DIR=" + b.folder}
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, cmd.Start())
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil || !strings.HasPrefix(line, "1|1|unix|"+b.folder) {
 		t.Errorf("%q, %v", line, err)

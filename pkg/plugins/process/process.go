@@ -23,13 +23,12 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
-	"github.com/deltarouter/deltarouter/pkg/lines"
+	"github.com/deltarouter/deltarouter/internal/printable"
+	"github.com/deltarouter/deltarouter/pkg/plugins/process/internal/child"
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
 const (
-	// killTime is how long a process that was killed may take to be gone. It is long when the disk does not answer.
-	killTime = 10 * time.Second
 	// overhead is what a message has beside what limits.input and limits.output count.
 	overhead = 64 << 10
 	// service is the name under which a plugin's health is asked for.
@@ -39,8 +38,8 @@ const (
 // process is a plugin that runs and has taken its configuration.
 type process struct {
 	s      *settings
-	child  *child
-	folder *folder
+	child  *child.Child
+	folder *child.Folder
 	host   *host
 	conn   *grpc.ClientConn
 	api    pluginv1.HandlerClient
@@ -57,7 +56,7 @@ type process struct {
 
 // start starts a process and makes it ready. When it returns an error nothing is left of it.
 func start(ctx context.Context, s *settings) (*process, error) {
-	f, err := newFolder()
+	f, err := child.NewFolder()
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +79,7 @@ func (p *process) withSaid(err error) error {
 	if p.child == nil {
 		return err
 	}
-	if said := p.child.tail.String(); said != "" {
+	if said := p.child.Said(); said != "" {
 		return fmt.Errorf("%w; it said: %s", err, said)
 	}
 	return err
@@ -99,7 +98,7 @@ func (p *process) ready(ctx context.Context) error {
 	defer cancel(nil)
 	p.beside.Go(func() { // else a process that ends now would be waited for until the time is over
 		select {
-		case <-p.child.exited:
+		case <-p.child.Exited():
 			cancel(p.exit())
 		case <-ctx.Done():
 		}
@@ -113,7 +112,7 @@ func cause(ctx context.Context, err error) error {
 		return nil
 	}
 	if code := status.Code(err); code == codes.Unavailable || code == codes.DeadlineExceeded {
-		timer := time.NewTimer(drainTime)
+		timer := time.NewTimer(child.DrainTime)
 		defer timer.Stop()
 		select {
 		case <-ctx.Done():
@@ -136,7 +135,7 @@ func (p *process) configure(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("calling Describe: %w", cleanStatus(err))
 	}
-	p.s.env.Log.Info("plugin started", "plugin", lines.Clean(is.GetName(), 100), "plugin_version", lines.Clean(is.GetVersion(), 100), "pid", p.child.ID())
+	p.s.env.Log.Info("plugin started", "plugin", printable.Clean(is.GetName(), 100), "plugin_version", printable.Clean(is.GetVersion(), 100), "pid", p.child.ID())
 	if err := p.checkConfig(is.GetConfigSchema()); err != nil {
 		return err
 	}
@@ -147,7 +146,7 @@ func (p *process) configure(ctx context.Context) error {
 		return fmt.Errorf("calling Configure: %w", cleanStatus(err))
 	}
 	if text := answer.GetError(); text != "" {
-		return fmt.Errorf("config: %s", lines.Clean(text, int(p.s.Limits.Message)))
+		return fmt.Errorf("config: %s", printable.Text(text, int(p.s.Limits.Message)))
 	}
 	return nil
 }
@@ -157,7 +156,7 @@ func (p *process) configure(ctx context.Context) error {
 func (p *process) checkConfig(schema string) error {
 	problems, err := checkConfig(schema, p.s.text, p.s.node)
 	if errors.Is(err, errSchema) {
-		p.s.env.Log.Warn("the plugin's configuration is not compared with its schema", "err", lines.Clean(err.Error(), tailSize))
+		p.s.env.Log.Warn("the plugin's configuration is not compared with its schema", "err", printable.Text(err.Error(), child.TailSize))
 		return nil
 	}
 	return errors.Join(err, problems.Err())
@@ -177,7 +176,7 @@ func (p *process) handshake(ctx context.Context) (shaken, error) {
 	if err != nil {
 		return shaken{}, err
 	}
-	p.child = newChild(cmd, p.folder.path, p.s.lines)
+	p.child = child.New(cmd, p.folder.Path, p.s.lines)
 	cfg := &plugin.ClientConfig{
 		HandshakeConfig:  plugin.HandshakeConfig{MagicCookieKey: pluginv1.CookieKey, MagicCookieValue: pluginv1.CookieValue},
 		VersionedPlugins: map[int]plugin.PluginSet{pluginv1.Version: {}},
@@ -186,7 +185,7 @@ func (p *process) handshake(ctx context.Context) (shaken, error) {
 		SkipHostEnv:      true,
 		StartTimeout:     p.s.Limits.StartTimeout + time.Minute, // ours is sooner
 		Logger:           hclog.NewNullLogger(),
-		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: p.folder.path},
+		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: p.folder.Path},
 		RunnerFunc: func(_ hclog.Logger, theirs *exec.Cmd, _ string) (runner.Runner, error) {
 			cmd.Env = append(cmd.Env, theirs.Env...)
 			return p.child, nil
@@ -205,16 +204,16 @@ func (p *process) handshake(ctx context.Context) (shaken, error) {
 	select {
 	case r = <-done:
 	case <-ctx.Done():
-		err := p.child.kill()
+		err := p.child.Kill(ctx)
 		<-done
 		return shaken{}, errors.Join(context.Cause(ctx), err)
 	}
 	switch {
-	case r.err != nil && !p.child.spoke && p.child.started:
+	case r.err != nil && p.child.Silent():
 		r.err = p.exit()
 	case r.err != nil:
 		r.err = errors.New(strings.ReplaceAll(r.err.Error(), "\n", "; "))
-	case p.s.TLS && !p.child.secured:
+	case p.s.TLS && !p.child.Secured():
 		r.err = errors.New("the plugin does not speak TLS: set tls: false if it is not written in Go")
 	}
 	return shaken{cfg, r.addr}, r.err
@@ -222,11 +221,11 @@ func (p *process) handshake(ctx context.Context) (shaken, error) {
 
 // command is the program with its arguments, environment and working folder.
 func (p *process) command() (*exec.Cmd, error) {
-	path, files, err := p.s.program.prepare(p.folder.path)
+	path, files, err := p.s.program.Prepare(p.folder.Path)
 	if err != nil {
 		return nil, err
 	}
-	cmd := &exec.Cmd{Path: path, Args: p.s.Command, Dir: p.folder.path, ExtraFiles: files, Env: []string{"TMPDIR=" + p.folder.path}}
+	cmd := &exec.Cmd{Path: path, Args: p.s.Command, Dir: p.folder.Path, ExtraFiles: files, Env: []string{"TMPDIR=" + p.folder.Path}}
 	for name, secret := range p.s.Env {
 		value, err := secret.Value()
 		if err != nil {
@@ -286,7 +285,7 @@ func (p *process) watch() {
 		select {
 		case <-p.ctx.Done():
 			return
-		case <-p.child.exited:
+		case <-p.child.Exited():
 			p.lose("exit", p.withSaid(p.exit()))
 			return
 		case <-ticker.C:
@@ -303,9 +302,9 @@ func (p *process) watch() {
 
 // exit says how the process, which is gone, has ended.
 func (p *process) exit() error {
-	p.child.drain()
-	if p.child.err != nil {
-		return fmt.Errorf("the plugin has ended: %w", p.child.err)
+	p.child.Drain()
+	if p.child.Err() != nil {
+		return fmt.Errorf("the plugin has ended: %w", p.child.Err())
 	}
 	return errors.New("the plugin has ended")
 }
@@ -339,11 +338,11 @@ func (p *process) gone() bool {
 
 // stop ends the process: it may end by itself until the time is over.
 func (p *process) stop() error {
-	p.child.stop()
+	p.child.Stop()
 	timer := time.NewTimer(p.s.Limits.StopTimeout)
 	defer timer.Stop()
 	select {
-	case <-p.child.exited:
+	case <-p.child.Exited():
 	case <-timer.C:
 		p.s.env.Log.Warn("plugin does not end by itself and is killed", "after", p.s.Limits.StopTimeout)
 	}
@@ -355,7 +354,7 @@ func (p *process) end() (err error) {
 	p.lose("stop", context.Canceled)
 	p.cancel()
 	if p.child != nil {
-		err = p.child.kill()
+		err = p.child.Kill(p.ctx)
 	}
 	if p.conn != nil {
 		_ = p.conn.Close()
@@ -364,13 +363,13 @@ func (p *process) end() (err error) {
 		p.host.close()
 	}
 	p.beside.Wait()
-	return errors.Join(err, p.folder.remove())
+	return errors.Join(err, p.folder.Remove())
 }
 
 // cleanStatus makes what a plugin answered fit for an error.
 func cleanStatus(err error) error {
 	if s, ok := status.FromError(err); ok {
-		return &statusError{err, s.Code().String() + ": " + lines.Clean(s.Message(), tailSize)}
+		return &statusError{err, s.Code().String() + ": " + printable.Text(s.Message(), child.TailSize)}
 	}
 	return err
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 const (
@@ -20,9 +22,7 @@ const (
 
 func signal(t testing.TB, pid int, s syscall.Signal) {
 	t.Helper()
-	if err := syscall.Kill(pid, s); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, syscall.Kill(pid, s))
 }
 
 // gone waits until there is no such process, or only its zombie, which is somebody else's to bury.

@@ -12,8 +12,9 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 	"k8s.io/kube-openapi/pkg/validation/validate"
 
+	"github.com/deltarouter/deltarouter/internal/printable"
 	"github.com/deltarouter/deltarouter/pkg/config"
-	"github.com/deltarouter/deltarouter/pkg/lines"
+	"github.com/deltarouter/deltarouter/pkg/plugins/process/internal/child"
 )
 
 // errSchema is wrapped by what keeps a plugin's schema from being used.
@@ -57,7 +58,7 @@ func problem(e error, node config.Node) (p config.Problem, ok bool) {
 		if about.Code() == invalid.InvalidTypeCode { // must be of type email: "what it is"
 			message, _, _ = strings.Cut(message, `: "`)
 		}
-		return find(node, name).Problemf("%s", lines.Clean(message, tailSize)), true
+		return find(node, name).Problemf("%s", printable.Text(message, child.TailSize)), true
 	}
 	var coded invalid.Error
 	if !errors.As(e, &coded) {
@@ -69,7 +70,7 @@ func problem(e error, node config.Node) (p config.Problem, ok bool) {
 		name, _ := strconv.Unquote(quoted)
 		node = find(node, name)
 	}
-	return node.Problemf("%s", lines.Clean(message, tailSize)), true
+	return node.Problemf("%s", printable.Text(message, child.TailSize)), true
 }
 
 // find returns the piece below node that the validator calls by a name like names[0].key; keys may contain dots. It returns the last piece

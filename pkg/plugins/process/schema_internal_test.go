@@ -8,6 +8,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestConfigSchema: what a plugin's schema does not allow is told at its place, all at once, and without the value.
@@ -39,9 +40,7 @@ func TestConfigSchema(t *testing.T) {
 	} {
 		node := plugintest.Node(t, tt.yaml)
 		text, err := node.JSON()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		problems, err := checkConfig(tt.schema, string(text), node)
 		if err != nil {
 			t.Errorf("%s: %v", tt.schema, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestStartErrors: what is wrong with a plugin is said when the router starts, and nothing of it is left.
@@ -67,9 +68,7 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("ROUTER_SECRET", "do-not-hand-on")
 	t.Setenv("HANDED_ON", "yes")
 	secret := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(secret, []byte("t0ken\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(secret, []byte("t0ken\n"), 0o600))
 	b.open("env: {PLAIN: value, HANDED_ON: {env: HANDED_ON}, TOKEN: {file: " + secret + "}}")
 	defer b.close()
 	got := b.handle("environ")[0]
@@ -113,22 +112,14 @@ func TestFolderOfAKilledRouter(t *testing.T) {
 	old := filepath.Join(b.folder, "deltarouter-plugin-1")
 	young := filepath.Join(b.folder, "deltarouter-plugin-2")
 	for _, dir := range []string{old, young} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Mkdir(dir, 0o700))
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600))
 	}
 	for _, dir := range []string{old, living} {
-		if err := os.Chtimes(dir, longAgo, longAgo); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Chtimes(dir, longAgo, longAgo))
 	}
 	other, err := b.tryOpen("sdk", "") // has a folder of its own
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer other.Close(t.Context())
 	for dir, want := range map[string]bool{old: false, young: true, living: true} {
 		if _, err := os.Stat(dir); (err == nil) != want {
@@ -136,9 +127,7 @@ func TestFolderOfAKilledRouter(t *testing.T) {
 		}
 	}
 	_ = os.RemoveAll(young)
-	if err := other.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, other.Close(t.Context()))
 	b.close()
 }
 
@@ -146,11 +135,9 @@ func TestFolderOfAKilledRouter(t *testing.T) {
 func TestAnotherProgram(t *testing.T) {
 	b := newBench(t)
 	file := filepath.Join(t.TempDir(), "plugin")
-	if err := os.WriteFile(file, []byte("#!/bin/sh\ntouch "+b.folder+"/ran\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("#!/bin/sh\ntouch "+b.folder+"/ran\n"), 0o700))
 	node := plugintest.Node(t, "{command: ["+file+"], sha256: "+strings.Repeat("0", 64)+"}")
-	if _, err := process.Factory().Open(t.Context(), node, b.env); err == nil {
+	if _, err := process.Kind().Open(t.Context(), node, b.env); err == nil {
 		t.Fatal("it opens")
 	} else {
 		contains(t, err.Error(), "command: "+file+" is another program than sha256 says: ")
@@ -159,7 +146,7 @@ func TestAnotherProgram(t *testing.T) {
 		t.Error("it was run")
 	}
 	node = plugintest.Node(t, "{command: [/dev/zero], sha256: "+strings.Repeat("0", 64)+"}")
-	if _, err := process.Factory().Open(t.Context(), node, b.env); err == nil || err.Error() != "command: /dev/zero is not a file" {
+	if _, err := process.Kind().Open(t.Context(), node, b.env); err == nil || err.Error() != "command: /dev/zero is not a file" {
 		t.Error(err)
 	}
 	b.nothingLeft()
@@ -172,25 +159,15 @@ func TestReplacedProgram(t *testing.T) {
 	original, sum := self()
 	if err := os.Link(original, file); err != nil {
 		text, err := os.ReadFile(original)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, text, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, os.WriteFile(file, text, 0o700))
 	}
-	h, err := process.Factory().Open(t.Context(), plugintest.Node(t, "{command: ["+file+", sdk], sha256: "+sum+"}"), b.env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h, err := process.Kind().Open(t.Context(), plugintest.Node(t, "{command: ["+file+", sdk], sha256: "+sum+"}"), b.env)
+	must.Succeed(t, err)
 	b.handler = h
 	defer b.close()
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte("#!/bin/sh\ntouch "+b.folder+"/ran\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(file))
+	must.Succeed(t, os.WriteFile(file, []byte("#!/bin/sh\ntouch "+b.folder+"/ran\n"), 0o700))
 	b.handle("crash")
 	contains(t, b.handle("a")[0], "ok ")
 	if _, err := os.Stat(filepath.Join(b.folder, "ran")); err == nil {
@@ -213,9 +190,7 @@ func TestStop(t *testing.T) {
 func TestBareGoPlugin(t *testing.T) {
 	b := newBench(t)
 	h, err := b.tryOpen("bare", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b.handler = h
 	contains(t, b.handle("print.y")[0], "ok ")
 	eventually(t, "what was printed is logged", func() bool {

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/deltarouter/deltarouter/pkg/lines"
+	"github.com/deltarouter/deltarouter/internal/lines"
 )
 
 // The stream on which go-plugin's server sends what a plugin in Go prints. Its messages are internal to go-plugin, so they are read here:

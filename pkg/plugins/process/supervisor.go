@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/backoff"
 )
 
 const (
@@ -120,13 +122,11 @@ func (v *supervisor) failed(err error) (pause time.Duration, open bool) {
 	defer v.mu.Unlock()
 	v.failures++
 	v.last = err
-	longest := longestPause
+	pauses := backoff.Policy{Min: firstPause, Max: longestPause, Exact: true}
 	if v.open() {
-		longest = longestOpen
+		pauses.Max = longestOpen
 	}
-	if v.failures > 1 {
-		pause = min(firstPause<<min(v.failures-2, 20), longest)
-	}
+	pause = pauses.Delay(v.failures - 1)
 	v.until = time.Now().Add(pause)
 	v.tell()
 	return pause, v.open()
@@ -171,7 +171,7 @@ func (v *supervisor) close(ctx context.Context) error {
 	v.mu.Unlock()
 	v.stop()
 	if p != nil {
-		hurry := context.AfterFunc(ctx, func() { p.child.signal(killGroup) })
+		hurry := context.AfterFunc(ctx, p.child.KillGroup)
 		defer hurry()
 	}
 	<-v.done

@@ -1,42 +1,42 @@
-// Package stdout is the sink kind `stdout`: it prints events, either one CloudEvent in JSON per line or lines for people to read.
+// Package stdout is the sink kind `stdout`: it prints events, either one CloudEvent in JSON per
+// line or lines for people to read.
 package stdout
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"time"
 
-	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/internal/printable"
+	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Config is what stands below `stdout:` in the configuration.
-type Config struct {
+// sinkConfig is the configuration below `stdout:`.
+type sinkConfig struct {
 	Format string `yaml:"format" default:"json" enum:"json text" doc:"json: a CloudEvent per line. text: short lines for people."`
 }
 
-// Factory returns the factory of the kind stdout.
-func Factory() plugins.Factory[plugins.Sink] {
-	return plugins.Factory[plugins.Sink]{
-		Kind:    "stdout",
+// Kind returns the kind of sink `stdout`.
+func Kind() plugins.SinkKind {
+	return plugins.SinkDefinition[sinkConfig]{New: newSink, Definition: plugins.Definition[sinkConfig]{
+		Name:    "stdout",
 		Doc:     "Writes a line per event to standard output.",
-		Config:  Config{},
 		Example: "format: json # or text\n",
-		Check:   func(node config.Node) config.Problems { return node.Decode(&Config{}) },
-		Open: func(_ context.Context, node config.Node, env plugins.Env) (plugins.Sink, error) {
-			var c Config
-			if err := node.Decode(&c).Err(); err != nil {
-				return nil, err
-			}
-			s := &sink{out: env.Stdout, line: appendJSON, lock: make(chan struct{}, 1)}
-			if c.Format == "text" {
-				s.line = appendText
-			}
-			return s, nil
-		},
+	}}
+}
+
+func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink, error) {
+	s := &sink{out: env.Stdout, line: appendJSON, lock: make(chan struct{}, 1)}
+	if c.Format == "text" {
+		s.line = appendText
 	}
+	return s, nil
 }
 
 // sink writes whole lines: a batch is one write, and there is one write at a time.
@@ -47,8 +47,9 @@ type sink struct {
 	torn bool                                  // the last write ended within a line; guarded by lock
 }
 
-// Write implements [plugins.Sink]. Whoever reads may stop reading, and a write to a full pipe cannot be called off: when ctx is done
-// it is left to itself, and its events count as not delivered although they may still be.
+// Write implements [plugins.Sink]. Whoever reads may stop reading, and a write to a full pipe
+// cannot be called off: when ctx is done it is left to itself, and its events count as not
+// delivered although they may still be.
 func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	b := make([]byte, 0, 1024*len(events))
 	ends := make([]int, len(events))
@@ -74,7 +75,8 @@ func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	}
 }
 
-// write is called with the lock held. If only a part went out, the events whose lines are whole were delivered.
+// write is called with the lock held. If only a part went out, the events whose lines are whole
+// were delivered.
 func (s *sink) write(b []byte, ends []int) []error {
 	shift := 0
 	if s.torn {
@@ -114,4 +116,40 @@ func (s *sink) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return errors.New("stdout: nobody reads, the last lines may be missing")
 	}
+}
+
+// appendJSON appends the event as a structured CloudEvent.
+func appendJSON(b []byte, e *event.Event) []byte { return append(e.AppendJSON(b), '\n') }
+
+// maxText is how many bytes of an event's data a line for people shows.
+const maxText = 1000
+
+// appendText appends a line such as
+//
+//	15:04:05 updated  pods default/web-0  restarts  {"container":"app","restarts":4}
+//
+// for the event of the route restarts about an update. The delta itself is not shown: an object has
+// thousands of bytes.
+func appendText(b []byte, e *event.Event) []byte {
+	op, own := strings.CutPrefix(e.Type, event.TypePrefix)
+	source := e.Source[strings.LastIndexByte(e.Source, '/')+1:]
+	line := e.Time.Local().AppendFormat(nil, time.TimeOnly)
+	line = fmt.Appendf(line, " %-8s %s %s  %s", op, source, e.Subject, e.Route)
+	if e.Redelivered {
+		line = append(line, " (redelivered)"...)
+	}
+	if len(e.Data) > 0 && !(own && isDelta(e.Data, op)) {
+		data := rawjson.AppendLine(nil, e.Data)
+		line = append(append(line, "  "...), bytes.ToValidUTF8(data[:min(len(data), maxText)], nil)...)
+		if len(data) > maxText {
+			line = append(line, "…"...)
+		}
+	}
+	return append(append(b, printable.Line(string(line))...), '\n')
+}
+
+// isDelta reports whether data is the delta itself, as a route without a handler has it (see
+// [event.Payload]).
+func isDelta(data []byte, op string) bool {
+	return bytes.HasPrefix(data, []byte(`{"op":"`+op+`","object":{`))
 }

@@ -13,44 +13,44 @@ import (
 	"time"
 
 	cloudevent "github.com/cloudevents/sdk-go/v2/event"
+	"go.uber.org/goleak"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/stdout"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func TestContract(t *testing.T) {
 	for _, config := range []string{"format: json", "format: text"} {
 		t.Run(config, func(t *testing.T) {
-			plugintest.RunSink(t, plugintest.Sink{Factory: stdout.Factory(), Config: config, Env: env(io.Discard)})
+			plugintest.RunSink(t, plugintest.Sink{Kind: stdout.Kind(), Config: config, Env: env(io.Discard)})
 		})
 	}
 }
 
-func env(out io.Writer) plugins.Env {
-	return plugins.Env{Name: "out", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New(), Stdout: out}
+func env(out io.Writer) plugins.SinkEnv {
+	return plugins.SinkEnv{Env: plugins.Env{Name: "out", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}, Stdout: out}
 }
 
 func open(t *testing.T, config string, out io.Writer) plugins.Sink {
 	t.Helper()
-	sink, err := stdout.Factory().Open(t.Context(), plugintest.Node(t, config), env(out))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sink, err := stdout.Kind().Open(t.Context(), plugintest.Node(t, config), env(out))
+	must.Succeed(t, err)
 	return sink
 }
 
 func TestUnknownFormat(t *testing.T) {
-	if stdout.Factory().Check(plugintest.Node(t, "format: xml")) == nil {
+	if stdout.Kind().Check(plugintest.Node(t, "format: xml")) == nil {
 		t.Error("format: xml is accepted")
 	}
 }
 
 func sample() event.Event {
 	return event.Event{
-		ID: "0a1b", Type: "deltarouter.updated", Source: "/clusters/c/sources/pods", Subject: "default/web-0",
+		ID: "0a1b", Type: "io.deltarouter.updated", Source: "/clusters/c/sources/pods", Subject: "default/web-0",
 		Time: time.Date(2026, 3, 1, 15, 4, 5, 600_000, time.UTC), Data: []byte(`{"restarts":4}`),
 		Route: "restarts", K8sUID: "u-1", K8sResourceVersion: "42",
 	}
@@ -64,7 +64,7 @@ func TestJSON(t *testing.T) {
 		edit func(*event.Event)
 		want string
 	}{
-		{"everything", func(*event.Event) {}, `{"specversion":"1.0","id":"0a1b","source":"/clusters/c/sources/pods","type":"deltarouter.updated",` +
+		{"everything", func(*event.Event) {}, `{"specversion":"1.0","id":"0a1b","source":"/clusters/c/sources/pods","type":"io.deltarouter.updated",` +
 			`"subject":"default/web-0","time":"2026-03-01T15:04:05.0006Z","route":"restarts","k8suid":"u-1","k8sresourceversion":"42",` +
 			`"redelivered":true,"datacontenttype":"application/json","data":{"restarts":4}}`},
 		{"little", func(e *event.Event) { *e = event.Event{ID: "1", Type: "t", Source: "s"} }, `{"specversion":"1.0","id":"1","source":"s","type":"t"}`},
@@ -102,12 +102,8 @@ func TestCloudEvent(t *testing.T) {
 	}
 	for i, line := range lines {
 		var ce cloudevent.Event
-		if err := json.Unmarshal([]byte(line), &ce); err != nil {
-			t.Fatal(err)
-		}
-		if err := ce.Validate(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(line), &ce))
+		must.Report(t, ce.Validate())
 		if ce.ID() != events[i].ID || !ce.Time().Equal(events[i].Time) || string(ce.Data()) != string(events[i].Data) {
 			t.Errorf("line %d is not the event that was written: %s", i, line)
 		}
@@ -127,10 +123,10 @@ func TestText(t *testing.T) {
 		{"redelivered", func(e *event.Event) { e.Redelivered = true }, at + ` updated  pods default/web-0  restarts (redelivered)  {"restarts":4}`},
 		{"the delta itself", func(e *event.Event) { e.Data = event.Payload(delta) }, at + ` updated  pods default/web-0  restarts`},
 		{"no data", func(e *event.Event) { e.Data = nil }, at + ` updated  pods default/web-0  restarts`},
-		{"terminal control", func(e *event.Event) { e.Data = []byte("\"a\u009b2Jb\x7f\"") }, at + " updated  pods default/web-0  restarts  \"a\uFFFD2Jb\uFFFD\""},
+		{"terminal control", func(e *event.Event) { e.Data = []byte("\"a\u009b2Jb\x7f\"") }, at + " updated  pods default/web-0  restarts  \"a\\u009b2Jb\\u007f\""},
 		{
 			"long", func(e *event.Event) { e.Data = []byte(`"` + strings.Repeat("é", 2000) + `"`) },
-			at + ` updated  pods default/web-0  restarts  "` + strings.Repeat("é", 499) + "\uFFFD…",
+			at + ` updated  pods default/web-0  restarts  "` + strings.Repeat("é", 499) + "…",
 		},
 	}
 	for _, tt := range tests {
@@ -204,7 +200,7 @@ func TestTornWrite(t *testing.T) {
 	events := []event.Event{sample(), sample(), sample()}
 
 	errs := sink.Write(t.Context(), events)
-	if len(errs) != 3 || errs[0] != nil || errs[1] == nil || errs[2] == nil || plugins.IsRejected(errs[1]) {
+	if len(errs) != 3 || errs[0] != nil || errs[1] == nil || errs[2] == nil || plugins.ClassOf(errs[1]) == plugins.Rejected {
 		t.Fatalf("got %v", errs)
 	}
 	if errs := sink.Write(t.Context(), events[1:]); errs != nil {
@@ -230,10 +226,8 @@ func TestNobodyReads(t *testing.T) {
 	if err := sink.Close(ctx); err == nil {
 		t.Error("Close does not say that a write is stuck")
 	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := sink.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, r.Close())
+	must.Report(t, sink.Close(t.Context()))
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

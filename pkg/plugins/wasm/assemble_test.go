@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // module is a WebAssembly module that is assembled by hand, so that a guest can do what no compiler would let it.
@@ -164,9 +166,7 @@ func (m module) exports() []byte {
 func (m module) write(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "guest.wasm")
-	if err := os.WriteFile(path, m.assemble(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, m.assemble(), 0o600))
 	return path
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // cluster is a cache of two pods on a node; each pod is longer than an SDK's first buffer.
@@ -67,9 +69,7 @@ func TestCalls(t *testing.T) {
 			handler := h.open(t, fmt.Sprintf("{module: %q, config: {url: %s/x}, allow: %s, limits: {fuel: 100M}}", e.module(t), server.URL, allow))
 			for _, seen := range []string{"", "x", "xx"} {
 				results, err := handler.Handle(t.Context(), one(t, "web"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				r := results[0]
 				if r.Verdict != plugins.OK || len(r.Events) != 2 {
 					t.Fatal(r)
@@ -90,6 +90,29 @@ func TestCalls(t *testing.T) {
 			if requests != 3 {
 				t.Errorf("%d requests for 3 deltas: one that did not fit was done again", requests)
 			}
+		})
+	}
+}
+
+// BenchmarkHandle is what the way into a guest and back costs: the guest itself does nothing.
+func BenchmarkHandle(b *testing.B) {
+	for _, n := range []int{1, 64} {
+		b.Run(fmt.Sprintf("%d deltas of 2 KB", n), func(b *testing.B) {
+			node := plugintest.Node(b, fmt.Sprintf("{module: %q}", guest(constant(opI64, 0)).write(b)))
+			handler, err := wasm.Kind().Open(b.Context(), node, newHost().env)
+			must.Succeed(b, err)
+			batch := make([]*event.Delta, n)
+			for i := range batch {
+				batch[i] = &event.Delta{Source: "pods", Op: event.Updated, Old: plugintest.Pod(b, "p", 1, 2000), New: plugintest.Pod(b, "p", 2, 2000)}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := handler.Handle(b.Context(), batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/delta")
+			must.Report(b, handler.Close(b.Context()))
 		})
 	}
 }

@@ -3,6 +3,7 @@ package wasm_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,11 @@ import (
 	"testing"
 
 	"github.com/tetratelabs/wazero"
+
+	conf "github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // sdkSources are the files that go into every module of a language, by the extension of its source.
@@ -28,9 +34,7 @@ func TestCheckedIn(t *testing.T) {
 			sums := readSums(t, module+".sum")
 			for file, want := range sums {
 				text, err := os.ReadFile(root + file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != want {
 					t.Errorf("%s is not the file that %s was made of: make plugins-checked-in", file, module)
 				}
@@ -68,9 +72,7 @@ func sources(t *testing.T, e example) []string {
 func readSums(t *testing.T, file string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(root + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sums := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		if sum, name, ok := strings.Cut(strings.TrimSpace(line), "  "); ok && !strings.HasPrefix(line, "#") {
@@ -85,19 +87,11 @@ func TestImports(t *testing.T) {
 	for _, e := range examples() {
 		t.Run(e.source, func(t *testing.T) {
 			module, err := os.ReadFile(e.module(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			r := wazero.NewRuntimeWithConfig(t.Context(), wazero.NewRuntimeConfigInterpreter())
-			defer func() {
-				if err := r.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}()
+			defer func() { must.Report(t, r.Close(t.Context())) }()
 			compiled, err := r.CompileModule(t.Context(), module)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			want := []string{"rtr_v1.log"}
 			if e.name == "calls" {
 				want = append(want, "rtr_v1.kv_get", "rtr_v1.kv_set", "rtr_v1.kv_del", "rtr_v1.lookup", "rtr_v1.emit", "rtr_v1.http", "rtr_v1.random", "rtr_v1.now_ns")
@@ -109,5 +103,57 @@ func TestImports(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestDigest: a module that is pinned is loaded with that content only, and what is loaded is named by its digest.
+func TestDigest(t *testing.T) {
+	path := guest(onDeleted(opUnreachable)).write(t)
+	text, err := os.ReadFile(path)
+	must.Succeed(t, err)
+	digest := fmt.Sprintf("%x", sha256.Sum256(text))
+	for name, pin := range map[string]string{"not pinned": "", "pinned": ", sha256: " + digest, "in capitals": ", sha256: " + strings.ToUpper(digest)} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost()
+			handler := h.open(t, fmt.Sprintf("{module: %q%s}", path, pin))
+			if got := handler.(plugins.Pinned).Digest(); got != digest {
+				t.Errorf("got %s, want %s", got, digest)
+			}
+			if want := `msg="module loaded" module=` + path + " sha256=" + digest; !strings.Contains(h.log.String(), want) {
+				t.Errorf("the log lacks %s: %s", want, h.log)
+			}
+		})
+	}
+	t.Run("another", func(t *testing.T) {
+		h := newHost()
+		_, err := h.tryOpen(t, fmt.Sprintf("{module: %q, sha256: %064d}", path, 1))
+		if want := fmt.Sprintf("module %s: its content is another than sha256 says: it has %s", path, digest); err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+		checkGone(t, h)
+	})
+}
+
+// TestDigestIsRequired: with -require-digests no module is loaded that is not pinned.
+func TestDigestIsRequired(t *testing.T) {
+	for _, tt := range []struct {
+		required   bool
+		yaml, want string
+	}{
+		{false, "{module: a.wasm}", ""},
+		{false, "{module: a.wasm, sha256: abc}", "2:34: handlers.h.wasm.sha256: must be 64 hexadecimal digits, as sha256sum prints them"},
+		{true, "{module: a.wasm}", "2:9: handlers.h.wasm: sha256 is missing: the router was started with -require-digests; write what sha256sum prints for the module"},
+		{true, fmt.Sprintf("{module: a.wasm, sha256: %064d}", 1), ""},
+		{true, "{module: a.wasm, sha256: ''}", "2:9: handlers.h.wasm: sha256 is missing"},
+	} {
+		text := "handlers: {h: {wasm: \n        " + tt.yaml + "}}\nversion: 1\nsources: {pods: {resource: v1/pods}}\nsinks: {out: {stdout: {}}}\nroutes: [{name: r, from: pods, handler: h, to: out}]\n"
+		cfg, problems := conf.Parse("config.yaml", []byte(text), conf.Policy{RequireDigests: tt.required})
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		got := wasm.Kind().Check(cfg.Handlers["h"].Config).Error()
+		if (got == "") != (tt.want == "") || !strings.HasPrefix(strings.TrimPrefix(got, "config.yaml:"), tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.yaml, got, tt.want)
+		}
 	}
 }

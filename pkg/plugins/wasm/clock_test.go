@@ -8,6 +8,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // observer returns a guest that writes down what it sees: now_ns, 8 random bytes of rtr_v1 and 8 of WASI, the two clocks of WASI, the
@@ -49,9 +50,7 @@ func observe(t *testing.T, rights string, batches ...[]*event.Delta) (all []obse
 		n := func(i int) uint64 { return binary.LittleEndian.Uint64(v[8*i:]) }
 		all = append(all, observed{n(0), n(1), n(2), n(3), n(4), n(5)})
 	}
-	if err := handler.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, handler.Close(t.Context()))
 	return all
 }
 

@@ -2,35 +2,46 @@ package wasm
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"os"
 	"strings"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/engine"
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/host"
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/limits"
 )
 
-// Config is what stands below `wasm:` in the configuration.
-type Config struct {
-	Module string      `yaml:"module,required,path" doc:"File of the WebAssembly module."`
-	Config config.Node `yaml:"config" doc:"Anything; the guest gets it as JSON."`
-	Allow  Allow       `yaml:"allow" doc:"What the module may do beside computing."`
-	Limits Limits      `yaml:"limits" doc:"What the module's instances may use."`
+// handlerConfig is the configuration below `wasm:`.
+type handlerConfig struct {
+	Module string        `yaml:"module,required,path" doc:"File of the WebAssembly module."`
+	SHA256 string        `yaml:"sha256" doc:"SHA-256 of the module, in hexadecimal digits: a file with another content is not loaded. Required if the router was started with -require-digests."`
+	Config config.Node   `yaml:"config" doc:"Anything; the guest gets it as JSON."`
+	Allow  host.Allow    `yaml:"allow" doc:"What the module may do beside computing."`
+	Limits limits.Limits `yaml:"limits" doc:"What the module's instances may use."`
 }
 
-// Factory returns the factory of the kind wasm.
-func Factory() plugins.Factory[plugins.Handler] {
-	return plugins.Factory[plugins.Handler]{
-		Kind:   "wasm",
-		Doc:    "Runs a WebAssembly module in a sandbox: docs/PLUGINS.md tells how to write one.",
-		Config: Config{},
+// Kind returns the kind of handler `wasm`.
+func Kind() plugins.HandlerKind {
+	return kind{plugins.Definition[handlerConfig]{
+		Name: "wasm",
+		Doc:  "Runs a WebAssembly module in a sandbox: docs/PLUGINS.md tells how to write one.",
 		Example: `module: ./plugins/enrich.wasm
+sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08   # sha256sum ./plugins/enrich.wasm; absent: any content
 config: {threshold: 3}
 allow:                    # nothing unless it is said here
   lookup: [pods.byNode, nodes]
   http:
     - host: "api.example.com:443"
       scheme: https
+      methods: [GET, POST]
+      paths: ["/v1/tickets", "/v1/tickets/*"]
       headers: {Authorization: {file: /secrets/token}}
       rate: 10
       private: false
@@ -55,25 +66,62 @@ limits:                   # the defaults are right for most guests
   logLine: 4Ki
   kv: 1Mi
 `,
-		Check: func(node config.Node) config.Problems {
-			var c Config
-			return node.Decode(&c)
-		},
-		Files: func(node config.Node) []string {
-			var c Config
-			_ = node.Decode(&c) // Check has accepted it
-			return []string{c.Module}
-		},
-		Open:    open,
-		Lookups: lookups,
-	}
+	}}
 }
 
+// Warn implements [plugins.Warner]. It finds headers that the router would add to requests
+// without encryption.
+func (kind) Warn(n config.Node) (problems config.Problems) {
+	var c handlerConfig
+	_ = n.Decode(&c) // Check has accepted it
+	for i, item := range n.At("allow").At("http").Items() {
+		if h := &c.Allow.HTTP[i]; h.Scheme == "http" && len(h.Headers) > 0 {
+			host, _, _ := net.SplitHostPort(h.Address()) // Validate has accepted it
+			problems = append(problems, plugins.Plaintext(item.At("headers"), "the headers go", host, "write scheme: https")...)
+		}
+	}
+	return problems
+}
+
+// Lookups implements [plugins.LookupRequester].
+func (kind) Lookups(node config.Node) (grants []plugins.LookupGrant) {
+	for _, item := range node.At("allow").At("lookup").Items() {
+		var name string
+		_ = item.Decode(&name) // Check has accepted it
+		of := host.ParseIndex(name)
+		grants = append(grants, plugins.LookupGrant{Source: of.Source, Index: of.Index, Node: item})
+	}
+	return grants
+}
+
+type kind struct {
+	plugins.Definition[handlerConfig]
+}
+
+var _ interface {
+	plugins.Warner
+	plugins.FileReader
+	plugins.Loader
+	plugins.LookupRequester
+	plugins.Rememberer
+} = kind{}
+
+// Files implements [plugins.FileReader].
+func (k kind) Files(node config.Node) []string { return []string{k.Accepted(node).Module} }
+
+// Remembers implements [plugins.Rememberer].
+func (k kind) Remembers(node config.Node) bool { return k.Accepted(node).Allow.KV }
+
 // Validate implements [config.Validator].
-func (c *Config) Validate(n config.Node) config.Problems {
+func (c *handlerConfig) Validate(n config.Node) config.Problems {
 	var problems config.Problems
 	if scheme, _, ok := strings.Cut(c.Module, "://"); ok {
 		problems = append(problems, n.At("module").Problemf("%s:// is not supported yet: give the path of a file", scheme))
+	}
+	if sum, err := hex.DecodeString(c.SHA256); c.SHA256 != "" && (err != nil || len(sum) != sha256.Size) {
+		problems = append(problems, n.At("sha256").Problemf("must be %d hexadecimal digits, as sha256sum prints them", 2*sha256.Size))
+	} else if c.SHA256 == "" && n.Policy().RequireDigests {
+		problems = append(problems, n.Problemf("sha256 is missing: the router was started with -require-digests; write what sha256sum prints for the module"))
 	}
 	if _, err := c.Config.JSON(); err != nil {
 		var of config.Problems
@@ -85,8 +133,37 @@ func (c *Config) Validate(n config.Node) config.Problems {
 	return problems
 }
 
-func open(ctx context.Context, node config.Node, env plugins.Env) (plugins.Handler, error) {
-	var c Config
+// Load implements [plugins.Loader]. It compiles the module and starts one instance.
+func (k kind) Load(ctx context.Context, node config.Node, env plugins.HandlerEnv) config.Problems {
+	h, err := k.Open(ctx, node, env)
+	if err == nil {
+		err = h.Close(ctx)
+	}
+	if err != nil {
+		return config.Problems{node.At("module").Problemf("%s", strings.TrimPrefix(err.Error(), "module: "))}
+	}
+	return nil
+}
+
+func readModule(path string, longest int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("module: %w", err)
+	}
+	defer f.Close()
+	module, err := io.ReadAll(io.LimitReader(f, longest+1))
+	if err != nil {
+		return nil, fmt.Errorf("module %s: %w", path, err)
+	}
+	if int64(len(module)) > longest {
+		return nil, fmt.Errorf("module %s: larger than %d bytes: build it without debug information (Go: -ldflags '-s -w'), or raise limits.module", path, longest)
+	}
+	return module, nil
+}
+
+// Open implements [plugins.Kind].
+func (kind) Open(ctx context.Context, node config.Node, env plugins.HandlerEnv) (plugins.Handler, error) {
+	var c handlerConfig
 	if err := node.Decode(&c).Err(); err != nil {
 		return nil, err
 	}
@@ -101,9 +178,17 @@ func open(ctx context.Context, node config.Node, env plugins.Env) (plugins.Handl
 	if err != nil {
 		return nil, err
 	}
-	h, err := newHandler(ctx, settings{module: module, config: string(guestConfig), limits: c.Limits, rights: newRights(&c, env), env: env})
+	sum := sha256.Sum256(module)
+	digest := hex.EncodeToString(sum[:])
+	if c.SHA256 != "" && !strings.EqualFold(digest, c.SHA256) {
+		return nil, fmt.Errorf("module %s: its content is another than sha256 says: it has %s", c.Module, digest)
+	}
+	h, err := newHandler(ctx, digest, engine.Settings{
+		Module: module, Config: string(guestConfig), Limits: c.Limits, Host: host.New(c.Allow, string(guestConfig), &c.Limits, env), Env: env,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("module %s: %w", c.Module, err)
 	}
+	env.Log.Info("module loaded", "module", c.Module, "sha256", digest)
 	return h, nil
 }

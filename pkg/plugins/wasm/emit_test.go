@@ -69,7 +69,7 @@ func TestEmitQuota(t *testing.T) {
 		answered := events(`{"data":3}`)
 		m := answerThen(texts, encode(answered, record{events: 1, emOff: 32, emLen: uint32(len(answered))}), many...)
 		results, err := newHost().open(t, config(t, m)).Handle(t.Context(), first(t))
-		if err != nil || !plugins.IsRejected(results[0].Err) || !strings.Contains(results[0].Err.Error(), "65 events for one delta, at most 64") {
+		if err != nil || plugins.ClassOf(results[0].Err) != plugins.Rejected || !strings.Contains(results[0].Err.Error(), "65 events for one delta, at most 64") {
 			t.Errorf("got %v %v", results, err)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // root is the repository as seen from this folder.
@@ -82,9 +83,7 @@ func TestExamples(t *testing.T) {
 func readSections(t *testing.T, file string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sections := map[string]string{"config.json": "null"}
 	for _, f := range txtar.Parse(text).Files {
 		sections[f.Name] = string(f.Data)
@@ -98,9 +97,7 @@ func golden(t *testing.T, handler plugins.Handler, sections map[string]string) {
 	deltas := parseDeltas(t, sections["deltas.json"])
 	var want bytes.Buffer
 	each(t, sections["results.json"], func(result json.RawMessage) {
-		if err := json.Compact(&want, result); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Compact(&want, result))
 		want.WriteByte('\n')
 	})
 	var together, single bytes.Buffer
@@ -122,9 +119,7 @@ func each(t *testing.T, text string, f func(json.RawMessage)) {
 	t.Helper()
 	for dec := json.NewDecoder(strings.NewReader(text)); dec.More(); {
 		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, dec.Decode(&value))
 		f(value)
 	}
 }
@@ -145,9 +140,7 @@ func parseDeltas(t *testing.T, text string) (deltas []*event.Delta) {
 				Data json.RawMessage
 			}
 		}
-		if err := json.Unmarshal(value, &in); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(value, &in))
 		op, ok := event.ParseOp(in.Op)
 		if !ok {
 			t.Fatalf("no op: %s", in.Op)
@@ -172,15 +165,11 @@ func parseDeltas(t *testing.T, text string) (deltas []*event.Delta) {
 func parseObject(t *testing.T, text json.RawMessage) *event.Object {
 	t.Helper()
 	var in struct{ Kind string }
-	if err := json.Unmarshal(text, &in); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(text, &in))
 	resource := &event.Resource{Cluster: "test", Kind: in.Kind}
 	resource.Version, resource.Resource = "v1", "tests"
 	o, err := event.ParseObject(resource, string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return o
 }
 
@@ -216,8 +205,6 @@ func describe(t *testing.T, d *event.Delta, r plugins.Result) string {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(out); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, enc.Encode(out))
 	return text.String()
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // guestEvents is how many events a test of memory hands to a guest: 50,000, or GUEST_EVENTS.
@@ -31,9 +32,7 @@ func flood(t *testing.T, h *host, handler plugins.Handler, batch []*event.Delta,
 	t.Helper()
 	for range events / len(batch) {
 		results, err := handler.Handle(t.Context(), batch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, r := range results {
 			if r.Verdict != plugins.OK {
 				t.Fatal(r)
@@ -77,9 +76,7 @@ func TestFlatMemory(t *testing.T) {
 func TestCoreV1(t *testing.T) {
 	skipIfSlow(t)
 	text, err := os.ReadFile("testdata/pod/pod.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	h := newHost()
 	h.env.Workers = 1
 	handler := h.open(t, fmt.Sprintf("{module: %q, limits: {memory: 64Mi}}", build(t, "testdata/pod")))

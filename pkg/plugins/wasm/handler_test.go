@@ -1,7 +1,6 @@
 package wasm_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,45 +14,35 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/deltarouter/deltarouter/internal/kv"
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/kv"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
-	"github.com/deltarouter/deltarouter/pkg/timer"
+	"github.com/deltarouter/deltarouter/test/logged"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // host is what a test opens handlers with.
 type host struct {
-	env plugins.Env
-	log *logBuffer
+	env plugins.HandlerEnv
+	log *logged.Buffer
 }
 
-// logBuffer is safe for concurrent use.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+// ofGuests returns the log without the line that each module has when it is loaded.
+func (h *host) ofGuests() string {
+	lines := slices.DeleteFunc(strings.SplitAfter(h.log.String(), "\n"), func(line string) bool { return strings.Contains(line, `msg="module loaded"`) })
+	return strings.Join(lines, "")
 }
 
 func newHost() *host {
-	log := &logBuffer{}
-	return &host{log: log, env: plugins.Env{
-		Name: "enrich", Cluster: "test", Metrics: metrics.New(), Workers: 2, KV: kv.New(timer.Real(), false), Lookup: &catalog{},
+	log := &logged.Buffer{}
+	return &host{log: log, env: plugins.HandlerEnv{Env: plugins.Env{
+		Name: "enrich", Cluster: "test", Metrics: metrics.New(), KV: kv.New(timer.Real(), false),
 		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo})),
-	}}
+	}, Workers: 2, Lookup: &catalog{}}}
 }
 
 func (h *host) memory() float64 {
@@ -62,7 +51,7 @@ func (h *host) memory() float64 {
 
 func (h *host) tryOpen(t testing.TB, config string) (plugins.Handler, error) {
 	t.Helper()
-	f := wasm.Factory()
+	f := wasm.Kind()
 	if problems := f.Check(plugintest.Node(t, config)); problems != nil {
 		t.Fatal(problems)
 	}
@@ -73,22 +62,16 @@ func (h *host) tryOpen(t testing.TB, config string) (plugins.Handler, error) {
 func (h *host) mustOpen(t *testing.T, config string) plugins.Handler {
 	t.Helper()
 	handler, err := h.tryOpen(t, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return handler
 }
 
 func (h *host) open(t *testing.T, config string) plugins.Handler {
 	t.Helper()
 	handler, err := h.tryOpen(t, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
-		if err := handler.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
+		must.Report(t, handler.Close(context.WithoutCancel(t.Context())))
 		if m := h.memory(); m != 0 {
 			t.Errorf("after Close the guests have %v bytes of memory", m)
 		}
@@ -105,9 +88,7 @@ func handle(t *testing.T, h plugins.Handler, batch []*event.Delta) []plugins.Res
 	t.Helper()
 	plugintest.CheckHandled(t, h, batch)
 	results, err := h.Handle(t.Context(), batch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return results
 }
 
@@ -121,7 +102,7 @@ func verdicts(results []plugins.Result) string {
 
 func TestContract(t *testing.T) {
 	h := newHost()
-	plugintest.RunHandler(t, plugintest.Handler{Factory: wasm.Factory(), Config: config(t, guest(constant(opI64, 0))), Env: h.env})
+	plugintest.RunHandler(t, plugintest.Handler{Kind: wasm.Kind(), Config: config(t, guest(constant(opI64, 0))), Env: h.env})
 	if m := h.memory(); m != 0 {
 		t.Errorf("%v bytes of memory are left", m)
 	}
@@ -139,7 +120,7 @@ func TestProblems(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			problems := wasm.Factory().Check(plugintest.Node(t, tt.config))
+			problems := wasm.Kind().Check(plugintest.Node(t, tt.config))
 			if len(problems) != 1 || !strings.Contains(problems[0].Error(), tt.want) || problems[0].Line != 1 {
 				t.Errorf("got %v, want one problem with %q", problems, tt.want)
 			}
@@ -201,17 +182,11 @@ func TestOpen(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHost()
 			path := module{}.write(t)
-			if err := os.WriteFile(path, tt.module, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(path, tt.module, 0o600))
 			handler, err := h.tryOpen(t, fmt.Sprintf("{module: %q, config: {threshold: 3}}", path))
 			if tt.want == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := handler.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
+				must.Succeed(t, err)
+				must.Report(t, handler.Close(t.Context()))
 				return
 			}
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), path) {
@@ -229,9 +204,7 @@ func TestOpen(t *testing.T) {
 	})
 	t.Run("a huge file", func(t *testing.T) {
 		path := module{}.write(t)
-		if err := os.Truncate(path, 40<<20); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Truncate(path, 40<<20))
 		if _, err := newHost().tryOpen(t, fmt.Sprintf("module: %q", path)); err == nil || !strings.Contains(err.Error(), "raise limits.module") {
 			t.Errorf("got %v", err)
 		}
@@ -274,7 +247,7 @@ func TestWholeBatch(t *testing.T) {
 			t.Errorf("%d: got %s", code, got)
 		}
 		for _, r := range results {
-			if plugins.IsRejected(r.Err) {
+			if plugins.ClassOf(r.Err) == plugins.Rejected {
 				t.Errorf("%d: %v is a rejection: the route's retry counts for a verdict", code, r.Err)
 			}
 		}
@@ -315,7 +288,7 @@ func TestCulprit(t *testing.T) {
 						t.Errorf("delta %d: got %s: %v", i, r.Verdict, r.Err)
 					case i == at && !strings.HasPrefix(r.Err.Error(), `wasm "enrich": deleted pods default/d: `):
 						t.Errorf("the error does not name handler and object: %v", r.Err)
-					case i == at && plugins.IsRejected(r.Err):
+					case i == at && plugins.ClassOf(r.Err) == plugins.Rejected:
 						t.Errorf("%v is a rejection: the route's retry counts for a trap", r.Err)
 					}
 				}
@@ -368,7 +341,7 @@ func TestTooMuchOutput(t *testing.T) {
 	// 2 MiB whatever is asked.
 	m = guest(constant(opI64, 0x100<<32|2<<20))
 	for _, r := range handle(t, newHost().open(t, config(t, m)), plugintest.Deltas(t)) {
-		if r.Verdict != plugins.Fail || !plugins.IsRejected(r.Err) || !strings.Contains(r.Err.Error(), "too long") {
+		if r.Verdict != plugins.Fail || plugins.ClassOf(r.Err) != plugins.Rejected || !strings.Contains(r.Err.Error(), "too long") {
 			t.Errorf("got %s: %v", r.Verdict, r.Err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // inOneSecond waits until the lines of a test count for one second: the time stands still in a bubble.
@@ -110,7 +111,7 @@ func TestPrint(t *testing.T) {
 		{"stderr", printing(2, 1, "panic: oh\n"), []string{`level=WARN msg="handler says" from=stderr text="panic: oh"`}},
 		{"a line in pieces", printing(1, 3, "ab"), []string{"level=INFO msg=\"handler says\" from=stdout text=ababab"}},
 		{"not UTF-8", printing(1, 1, "a\xff\n"), []string{"level=INFO msg=\"handler says\" from=stdout text=\"a\uFFFD\""}},
-		{"a long line", printing(1, 3, strings.Repeat("x", 2000)), []string{"level=INFO msg=\"handler says\" from=stdout text=" + strings.Repeat("x", 4096) + "…"}},
+		{"a long line", printing(1, 3, strings.Repeat("x", 2000)), []string{"level=INFO msg=\"handler says\" from=stdout text=" + strings.Repeat("x", 4096-len("…")) + "…"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -120,7 +121,7 @@ func TestPrint(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			lines := strings.Split(strings.TrimSpace(h.log.String()), "\n")
+			lines := strings.Split(strings.TrimSpace(h.ofGuests()), "\n")
 			if len(lines) != len(tt.want) {
 				t.Fatalf("got %d lines: %s", len(lines), h.log)
 			}
@@ -138,18 +139,14 @@ func TestLogFlood(t *testing.T) {
 	inOneSecond(t, func(t *testing.T) {
 		h := newHost()
 		handler, err := h.tryOpen(t, config(t, printing(1, 1000, "x\n")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for range 2 {
 			if _, err := handler.Handle(t.Context(), plugintest.Deltas(t)[:1]); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(time.Second) // of the bubble's clock
 		}
-		if err := handler.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Report(t, handler.Close(t.Context()))
 		if n := strings.Count(h.log.String(), "from=stdout"); n != 200 {
 			t.Errorf("%d lines in two seconds", n)
 		}

@@ -1,8 +1,10 @@
 package wasm_test
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestStorms is about guests that do nothing but call a host function, for ever.
@@ -46,7 +49,7 @@ func TestCharged(t *testing.T) {
 		found++
 		h := newHost()
 		h.env.Lookup = pods
-		handler := h.open(t, s.config(t, calls, "fuel: 1G"))
+		handler := h.open(t, s.config(t, calls, "fuel: 1G, timeout: 1h"))
 		before := h.fuel()
 		run(t, handler, first(t))
 		if used := int(h.fuel() - before); used < calls*least[s.name] {
@@ -197,4 +200,48 @@ func FuzzHostCalls(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestCloseWhileRunning closes a handler while two of its guests wait for a host function. They write to their memory and go on
+// afterwards, so nothing of them may be unmapped before. The last one to return frees everything.
+func TestCloseWhileRunning(t *testing.T) {
+	asked, answers := make(chan struct{}), make(chan struct{})
+	s := serve(t, func(http.ResponseWriter, *http.Request) {
+		asked <- struct{}{}
+		<-answers
+	})
+	h := newHost()
+	h.env.Workers = 2
+	m := withRights(t, asking(`{"url":"`+s.URL+`"}`, 0), s.allow("")+", limits: {timeout: 10m, instances: 2}")
+	handler, err := h.tryOpen(t, m)
+	must.Succeed(t, err)
+	type answer struct {
+		results []plugins.Result
+		err     error
+	}
+	done := make(chan answer)
+	for range 2 {
+		go func() {
+			results, err := handler.Handle(t.Context(), first(t))
+			done <- answer{results, err}
+		}()
+		<-asked
+	}
+	must.Report(t, handler.Close(context.WithoutCancel(t.Context())))
+	if !strings.Contains(h.log.String(), "closed while a guest runs") {
+		t.Errorf("the log is %s", h.log)
+	}
+	for i := range 2 {
+		if i == 1 && h.memory() == 0 {
+			t.Error("a guest that runs has no memory")
+		}
+		answers <- struct{}{}
+		if a := <-done; a.err != nil || len(a.results) != 1 || a.results[0].Verdict != plugins.OK || len(a.results[0].Events) != 1 {
+			t.Errorf("guest %d: %v %v", i, a.results, a.err)
+		}
+	}
+	if _, err := handler.Handle(t.Context(), first(t)); err == nil {
+		t.Error("a closed handler handles")
+	}
+	checkGone(t, h)
 }

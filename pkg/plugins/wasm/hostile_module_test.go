@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestHostileModules is about files that are no modules, and modules that cannot be used: the start says why.
@@ -59,7 +61,7 @@ func TestHostileModules(t *testing.T) {
 		{name: "two memories", guest: raw(5, []byte{2, 0, 1, 0, 1}), load: true, want: "multi-memory"},
 		{name: "a memory of 64 bits", guest: raw(5, []byte{1, 4, 1}), load: true, want: "memory64"},
 		{name: "a shared memory", guest: raw(5, []byte{1, 3, 1, 1}), load: true, want: "threads"},
-		{name: "too much memory at once", guest: raw(5, []byte{1, 0}, uleb(65536)), load: true, want: "cannot be compiled"},
+		{name: "too much memory at once", guest: raw(5, []byte{1, 0}, uleb(65536)), limits: "memory: 64Mi", load: true, want: "cannot be compiled"},
 		{name: "too large a table", guest: raw(4, []byte{1, 0x70, 0}, uleb(math.MaxUint32)), load: true, want: "cannot be compiled"},
 		{name: "data out of bounds", guest: edit(func(m *module) { m.data = map[uint32][]byte{17<<16 - 2: []byte("abc")} }), load: true, want: "data"},
 		{name: "data at a negative address", guest: edit(func(m *module) { m.data = map[uint32][]byte{math.MaxUint32: []byte("abc")} }), load: true, want: "data"},
@@ -79,7 +81,7 @@ func TestHostileModules(t *testing.T) {
 		{name: "an endless loop of labels", guest: huge(code(opBr, 99), 0), load: true, want: "label"},
 		{name: "50,000 locals", guest: huge(nil, 50_000), load: true, want: "20000"},
 		{name: "4 Gi locals", guest: huge(nil, math.MaxUint32), load: true, want: "locals"},
-		{name: "1 M nops", guest: huge(nops(1<<20), 0), want: ""},
+		{name: "1 M nops", guest: huge(nops(1_000_000), 0), want: ""},
 		{name: "4 M nops", guest: huge(nops(4<<20), 0), load: true, want: "cannot be compiled"},
 		{name: "3,000 blocks in each other", guest: huge(slices.Concat(bytes.Repeat([]byte{opBlock, empty}, 3000), bytes.Repeat([]byte{opEnd}, 3000)), 0), want: ""},
 		{name: "blocks without end", guest: huge(bytes.Repeat([]byte{opBlock, empty}, 10_000), 0), load: true, want: "cannot be compiled"},
@@ -87,14 +89,14 @@ func TestHostileModules(t *testing.T) {
 		{name: "a br_table of 100,000", guest: huge(code(opGet, uleb(0), 0x0e, uleb(100_000), make([]byte, 100_001)), 1), load: true, want: "too large to compile"},
 		{name: "100,000 blocks", guest: huge(bytes.Repeat(code(opGet, 0, opIf, empty, opEnd), 100_000), 1), load: true, want: "too large to compile"},
 		{name: "many functions with many blocks", guest: edit(func(m *module) {
-			body := bytes.Repeat(code(opGet, 0, opIf, empty, opEnd), 15_000)
-			for range 10 {
+			body := bytes.Repeat(code(opGet, 0, opIf, empty, opEnd), 11_000)
+			for range 20 {
 				m.funcs = append(m.funcs, function{body: body, locals: 1})
 			}
 		}), load: true, want: "together have too many blocks"},
 		{name: "a br_table that is longer than the file", guest: huge(code(opGet, uleb(0), 0x0e, uleb(math.MaxUint32)), 1), load: true, want: "cannot be compiled"},
 		{name: "2,000 functions", guest: edit(func(m *module) { m.funcs = append(m.funcs, make([]function, 2000)...) }), want: ""},
-		{name: "200,000 functions", guest: edit(func(m *module) { m.funcs = append(m.funcs, make([]function, 200_000)...) }), load: true, want: "more than the limit of 100000"},
+		{name: "200,000 functions", guest: edit(func(m *module) { m.funcs = append(m.funcs, make([]function, 200_000)...) }), load: true, want: "200003 types, more than the limit of 10000"},
 		{name: "tail calls", guest: huge(code(0x12, 0), 0), load: true, want: "tail-call"},
 		{name: "atomics", guest: huge(code(0xfe, 3, 0), 0), load: true, want: "threads"},
 	})
@@ -127,9 +129,7 @@ func TestHostileFiles(t *testing.T) {
 	t.Run("40 MB", func(t *testing.T) {
 		h := newHost()
 		path := module{}.write(t)
-		if err := os.Truncate(path, 40<<20); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Truncate(path, 40<<20))
 		if _, err := h.tryOpen(t, fmt.Sprintf("module: %q", path)); err == nil || !strings.Contains(err.Error(), "raise limits.module") {
 			t.Errorf("got %v", err)
 		}

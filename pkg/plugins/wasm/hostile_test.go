@@ -14,6 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // attack is a module that wants to harm the router.
@@ -30,25 +31,31 @@ type attack struct {
 	load bool
 }
 
-// The fuel that attacks have.
+// The fuel that attacks have, and the memory of those that fail at the start: so much that it is seen if it is not freed.
 const (
 	attackFuel     = 5_000_000
 	attackInitFuel = 5_000_000
+	loadMemory     = 4 << 30
+	guestMemory    = 64 << 20 // the default
 )
 
 func (a attack) write(t *testing.T) string {
 	t.Helper()
 	path := a.guest.write(t)
 	if a.bytes != nil {
-		if err := os.WriteFile(path, a.bytes, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, a.bytes, 0o600))
 	}
-	limits := []string{a.limits}
-	for name, n := range map[string]int{"fuel": attackFuel, "initFuel": attackInitFuel} {
+	limits, defaults := []string{a.limits}, map[string]int{"fuel": attackFuel, "initFuel": attackInitFuel}
+	if a.load {
+		defaults["memory"] = loadMemory
+	}
+	for name, n := range defaults {
 		if !strings.Contains(a.limits, name+":") {
 			limits = append(limits, fmt.Sprintf("%s: %d", name, n))
 		}
+	}
+	if !strings.Contains(a.limits, "imeout:") { // it ends by its fuel, however slow the machine is
+		limits = append(limits, "timeout: 1h, initTimeout: 1h")
 	}
 	all := []string{fmt.Sprintf("module: %q", path), "limits: {" + strings.TrimPrefix(strings.Join(limits, ", "), ", ") + "}"}
 	if a.config != "" {
@@ -79,6 +86,7 @@ func neighbour(t *testing.T) (work func()) {
 func (a attack) suffer(t *testing.T, other func()) {
 	t.Helper()
 	h := newHost()
+	before := mapped(t)
 	handler, err := h.tryOpen(t, a.write(t))
 	if a.load {
 		if err == nil {
@@ -89,11 +97,10 @@ func (a attack) suffer(t *testing.T, other func()) {
 		}
 		other()
 		checkGone(t, h)
+		noMoreMapped(t, before, loadMemory)
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -111,9 +118,7 @@ func (a attack) suffer(t *testing.T, other func()) {
 	}
 	a.check(t, plugintest.Deltas(t), h.must(t, handler, plugintest.Deltas(t)...), false)
 	<-done
-	if err := handler.Close(context.WithoutCancel(t.Context())); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, handler.Close(context.WithoutCancel(t.Context())))
 	checkGone(t, h)
 }
 
@@ -154,15 +159,23 @@ func checkGone(t *testing.T, h *host) {
 func sufferAll(t *testing.T, attacks []attack) {
 	t.Helper()
 	other := neighbour(t)
+	before := mapped(t)
 	for _, a := range attacks {
 		t.Run(a.name, func(t *testing.T) { a.suffer(t, other) })
 	}
+	noMoreMapped(t, before, max(uint64(len(attacks))*guestMemory, 1<<30)) // at least one guest of each
 }
 
-// TestStopped runs an endless loop, alone and in a batch, while Go's garbage collector wants to run: it has to wait for the guest.
-// `go -C bench run ./guests` says how long.
+// TestStopped runs an endless loop and an endless pointer chase, alone and in a batch, while Go's garbage collector wants to run: it has
+// to wait for the guest. `go -C bench run ./guests` says how long.
 func TestStopped(t *testing.T) {
-	handler := newHost().open(t, config(t, guest(forEver(), constant(opI64, 0))))
+	t.Run("a loop", func(t *testing.T) { stopped(t, guest(forEver(), constant(opI64, 0))) })
+	t.Run("pointer chase", func(t *testing.T) { stopped(t, chase(1<<19, 0)) }) // through 32 MiB
+}
+
+func stopped(t *testing.T, m module) {
+	t.Helper()
+	handler := newHost().open(t, limited(t, m, "fuel: 5M"))
 	for _, n := range []int{1, 7} {
 		collected := make(chan time.Duration)
 		go func() {
@@ -171,9 +184,7 @@ func TestStopped(t *testing.T) {
 			collected <- time.Since(began)
 		}()
 		results, err := handler.Handle(t.Context(), plugintest.Deltas(t)[:n])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Logf("the collector took %v", <-collected)
 		for _, r := range results {
 			if r.Verdict == plugins.OK {
@@ -199,8 +210,12 @@ func TestHostileStart(t *testing.T) {
 		m.funcs = append(m.funcs, function{name: "rtr_init", params: []byte{i32, i32}, results: []byte{i32}, locals: 1, body: code(body...)})
 		return m
 	}
-	section := loop("begin")
-	section.raw = map[byte][]byte{8: uleb(3)}
+	section := func(body ...any) module {
+		m := guest(constant(opI64, 0))
+		m.funcs = append(m.funcs, function{body: code(body...)})
+		m.raw = map[byte][]byte{8: uleb(3)}
+		return m
+	}
 	deep := guest(constant(opI64, 0))
 	deep.funcs = append(deep.funcs, function{name: "_initialize", body: code(opCall, 3)})
 	exits := guest(constant(opI64, 0))
@@ -214,7 +229,9 @@ func TestHostileStart(t *testing.T) {
 		{name: "loop in rtr_alloc", guest: loop("rtr_alloc"), want: "raise limits.fuel"},
 		{name: "loop in rtr_init", guest: init(forEver(), constant(opI32, 0)), load: true, want: tooMuch},
 		{name: "loop in _initialize", guest: loop("_initialize"), load: true, want: tooMuch},
-		{name: "loop in the start section", guest: section, load: true, want: "limits.initFuel"},
+		{name: "loop in the start section", guest: section(forEver()), load: true, want: "its start section: out of fuel: its start takes more than 5000000 " + tooMuch},
+		{name: "deep recursion in the start section", guest: section(opCall, 3), limits: "initFuel: 500M", load: true, want: "its start section: its calls are nested too deeply"},
+		{name: "trap in the start section", guest: section(opUnreachable), load: true, want: "its start section: the guest trapped: unreachable"},
 		{name: "deep recursion in _initialize", guest: deep, limits: "initFuel: 500M", load: true, want: "nested too deeply"},
 		{name: "exit in _initialize", guest: exits, load: true, want: "exited with code 3"},
 		{name: "_initialize with a parameter", guest: odd, load: true, want: "_initialize"},

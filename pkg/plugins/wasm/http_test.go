@@ -14,9 +14,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // server is an HTTP server on this machine that counts its requests.
@@ -74,23 +74,25 @@ type answer struct {
 	Error            string
 }
 
+// unhurried are limits for guests that wait for servers of the test: the default of a second is not
+// enough where the machine is busy.
+const unhurried = ", limits: {timeout: 10m, initTimeout: 10m, output: 4Mi, fuel: 100M}"
+
 // ask lets a guest make a request, which has an answer.
 func ask(t *testing.T, rights, request string) (a answer) {
 	t.Helper()
-	got := data(run(t, newHost().open(t, withRights(t, asking(request, 0), rights)), first(t)))
+	got := data(run(t, newHost().open(t, withRights(t, asking(request, 0), rights+unhurried)), first(t)))
 	if len(got) != 1 {
 		t.Fatalf("the request was refused")
 	}
-	if err := json.Unmarshal([]byte(got[0]), &a); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(got[0]), &a))
 	return a
 }
 
 // refuse lets a guest make a request that has to return a status.
 func refuse(t *testing.T, want int64, rights, request string) {
 	t.Helper()
-	results, err := newHost().open(t, withRights(t, asking(request, want), rights)).Handle(t.Context(), first(t))
+	results, err := newHost().open(t, withRights(t, asking(request, want), rights+unhurried)).Handle(t.Context(), first(t))
 	if err != nil || results[0].Verdict != plugins.OK {
 		t.Errorf("it did not return %d: %v %v", want, results, err)
 	}
@@ -100,17 +102,13 @@ func refuse(t *testing.T, want int64, rights, request string) {
 func post(t *testing.T, request map[string]any) string {
 	t.Helper()
 	text, err := json.Marshal(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
 func TestHTTP(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("Bearer secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(token, []byte("Bearer secret\n"), 0o600))
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Add("X-A", "1")
@@ -139,6 +137,32 @@ func TestHTTPBodies(t *testing.T) {
 	}
 	if a := ask(t, s.allow(""), post(t, map[string]any{"url": s.URL})); a.BodyBase64 != "" || a.Body != "" || a.Status != 200 {
 		t.Errorf("got %+v", a)
+	}
+}
+
+// roundTrip is a network that a test made.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A handler that is given answers sends nothing, and does not read its secrets.
+func TestHTTPAnswered(t *testing.T) {
+	s := serve(t, func(http.ResponseWriter, *http.Request) {})
+	h := newHost()
+	h.env.HTTP = roundTrip(func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusAccepted, Body: io.NopCloser(strings.NewReader(r.Method + r.URL.Path + r.Header.Get("Authorization")))}, nil
+	})
+	rights := s.allow(", headers: {authorization: {file: ./no-such-file}}")
+	got := data(run(t, h.open(t, withRights(t, asking(post(t, map[string]any{"method": "PUT", "url": s.URL + "/p"}), 0), rights)), first(t)))
+	if len(got) != 1 || got[0] != `{"status":202,"body":"PUT/p"}` || s.requests.Load() != 0 {
+		t.Errorf("the guest got %s, and %d requests were sent", got, s.requests.Load())
+	}
+	// What is not allowed is refused as ever.
+	m := asking(`{"url":"http://127.0.0.1:1"}`, -2)
+	other := newHost()
+	other.env.HTTP = h.env.HTTP
+	if results, err := other.open(t, withRights(t, m, rights)).Handle(t.Context(), first(t)); err != nil || results[0].Verdict != plugins.OK {
+		t.Errorf("it was not refused: %v %v", results, err)
 	}
 }
 
@@ -212,7 +236,7 @@ func TestHTTPLarge(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, strings.Repeat("x", size))
 	})
-	if a := ask(t, s.allow("")+", limits: {output: 4Mi, fuel: 100M}", `{"url":"`+s.URL+`"}`); len(a.Body) != 1<<20 {
+	if a := ask(t, s.allow(""), `{"url":"`+s.URL+`"}`); len(a.Body) != 1<<20 {
 		t.Errorf("%d bytes", len(a.Body))
 	}
 	refuse(t, -3, s.allow(""), `{"url":"`+s.URL+`/more"}`)
@@ -230,7 +254,7 @@ func TestHTTPOnce(t *testing.T) {
 	m.function("rtr_handle").body = code(
 		ask(constant(opI32, 0)), opSet, 2, ask(opGet, 2, constant(opI32, 1), 0x6b /* sub */), opSet, 2,
 		ask(opGet, 2), opGet, 2, opEq, opIf, i64, constant(opI64, 0), 0x05 /* else */, constant(opI64, 3), opEnd)
-	run(t, newHost().open(t, withRights(t, m, s.allow(""))), first(t))
+	run(t, newHost().open(t, withRights(t, m, s.allow("")+unhurried)), first(t))
 	if n := s.requests.Load(); n != 1 {
 		t.Errorf("%d requests", n)
 	}
@@ -240,15 +264,17 @@ func TestHTTPOnce(t *testing.T) {
 func TestHTTPDeadline(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
-	s := serve(t, func(http.ResponseWriter, *http.Request) { <-never })
-	handler := newHost().open(t, withRights(t, asking(`{"url":"`+s.URL+`"}`, -5), s.allow("")))
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	results, err := handler.Handle(ctx, first(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	s := serve(t, func(http.ResponseWriter, *http.Request) {
+		cancel()
+		<-never
+	})
+	m := asking(`{"url":"`+s.URL+`"}`, -5)
+	results, err := newHost().open(t, withRights(t, m, s.allow("")+unhurried)).Handle(ctx, first(t))
 	if err != nil || results[0].Verdict != plugins.OK {
 		t.Errorf("got %v %v", results, err)
 	}
-	run(t, handler, first(t)) // a second without a context that ends
+	run(t, newHost().open(t, withRights(t, m, s.allow(""))), first(t)) // a context that does not end
 }
 
 func TestHTTPUnreachable(t *testing.T) {
@@ -263,7 +289,7 @@ func TestHTTPUnreachable(t *testing.T) {
 	}
 	s.Close()
 	h := newHost()
-	got := data(run(t, h.open(t, withRights(t, asking(`{"url":"`+s.URL+`?secret"}`, 0), s.allow(""))), first(t)))
+	got := data(run(t, h.open(t, withRights(t, asking(`{"url":"`+s.URL+`?secret"}`, 0), s.allow("")+unhurried)), first(t)))
 	if len(got) != 1 || got[0] != `{"status":0,"error":"the connection was refused"}` {
 		t.Errorf("got %s", got)
 	}
@@ -285,9 +311,7 @@ func TestHTTPNoSecret(t *testing.T) {
 func TestHTTPPrivate(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	_, port, err := net.SplitHostPort(s.address())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rights := func(more string) string {
 		return fmt.Sprintf(`allow: {http: [{host: "localhost:%s", scheme: http%s}]}`, port, more)
 	}
@@ -302,7 +326,7 @@ func TestHTTPPrivate(t *testing.T) {
 	for api, want := range map[string]int64{s.address(): -2, "LOCALHOST:" + port: 0} {
 		h := newHost()
 		h.env.APIServer = api
-		results, err := h.open(t, withRights(t, asking(request, want), rights(", private: true"))).Handle(t.Context(), first(t))
+		results, err := h.open(t, withRights(t, asking(request, want), rights(", private: true")+unhurried)).Handle(t.Context(), first(t))
 		if err != nil || results[0].Verdict != plugins.OK {
 			t.Errorf("API server at %s: %v %v", api, results, err)
 		}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
@@ -51,7 +53,7 @@ func TestLimits(t *testing.T) {
 		{"stack", guest(opGet, 0, opGet, 1, opCall, 2), "", "nested too deeply", "stack"},
 		{"output", guest(constant(opI64, 0x100<<32|2000)), "output: 1Ki", "2000 bytes, at most 1024 (limits.output)", ""},
 		{"events", answering(encode(two, record{events: 2, emOff: after, emLen: uint32(len(two))})), "events: 1", "2 events for one delta, at most 1 (limits.events)", ""},
-		{"message", long, "message: 16", strings.Repeat("x", 16) + "…", ""},
+		{"message", long, "message: 16", strings.Repeat("x", 16-len("…")) + "…", ""},
 		{"type", answering(encode(longType, record{events: 1, emOff: after, emLen: uint32(len(longType))})), "message: 16", "type has 100 bytes, at most 16 (limits.message)", ""},
 	}
 	for _, tt := range tests {
@@ -185,7 +187,7 @@ func TestLeftAlone(t *testing.T) {
 		switch {
 		case r.Verdict == plugins.Fail:
 			failed++
-		case r.Verdict != plugins.Retry || !plugins.IsUnavailable(r.Err) || plugins.RetryAfter(r.Err) <= 0:
+		case r.Verdict != plugins.Retry || plugins.ClassOf(r.Err) != plugins.Postponed || plugins.RetryAfter(r.Err) <= 0:
 			t.Errorf("got %s: %v", r.Verdict, r.Err)
 		case !strings.Contains(r.Err.Error(), "left alone for a while") || !strings.Contains(r.Err.Error(), "unreachable"):
 			t.Errorf("the error does not say why: %v", r.Err)
@@ -196,5 +198,70 @@ func TestLeftAlone(t *testing.T) {
 	}
 	if !strings.Contains(h.log.String(), "guests break at every delta") {
 		t.Errorf("the log is %s", h.log)
+	}
+}
+
+// TestProbeTooMuch is about a probe whose answer is too long: the guest is well, so the handler is no longer left alone.
+func TestProbeTooMuch(t *testing.T) {
+	h := newHost()
+	clock := timer.NewFake(time.Now())
+	h.env.Clock = clock
+	handler := h.open(t, config(t, guest(onDeleted(opUnreachable), opDrop, constant(opI64, 0x100<<32|2<<20))))
+	pod := plugintest.Pod(t, "a", 1, 10)
+	for range 6 {
+		h.must(t, handler, &event.Delta{Source: "pods", Op: event.Deleted, Old: pod})
+	}
+	added := &event.Delta{Source: "pods", Op: event.Added, New: pod}
+	if r := h.must(t, handler, added)[0]; r.Verdict != plugins.Retry {
+		t.Fatalf("the handler is not left alone: %s: %v", r.Verdict, r.Err)
+	}
+	clock.Advance(clock.Now().Add(time.Minute))
+	for range 2 {
+		if r := h.must(t, handler, added)[0]; r.Verdict != plugins.Fail || plugins.ClassOf(r.Err) != plugins.Rejected {
+			t.Errorf("got %s: %v", r.Verdict, r.Err)
+		}
+	}
+}
+
+// TestWornSoon is about guests that grow beyond three quarters of their memory within a few calls, so that each of these may take what
+// a start may take.
+func TestWornSoon(t *testing.T) {
+	for name, after := range map[string]int64{"at each call": 1, "at each third call": 3} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost()
+			h.env.Clock = timer.NewFake(time.Now())
+			m := guest(constant(opI32, 0x100), constant(opI32, 0x100), opLoad, 2, 0, constant(opI32, 1), opAdd, 0x36 /* i32.store */, 2, 0,
+				constant(opI32, 0x100), opLoad, 2, 0, constant(opI32, after), opEq, opIf, empty, constant(opI32, 800), opMemoryGrow, 0, opDrop, opEnd,
+				constant(opI64, 0))
+			handler := h.open(t, limited(t, m, "batch: 1"))
+			var batch []*event.Delta
+			for i := range 64 {
+				batch = append(batch, &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Pod(t, fmt.Sprint("p", i), 1, 10)})
+			}
+			results := h.must(t, handler, batch...)
+			if n := h.ended("memory"); n != 5 {
+				t.Errorf("%d guests were worn out before the handler was left alone, want 5", n)
+			}
+			for i, r := range results {
+				if handled := i < 5*int(after); handled != (r.Verdict == plugins.OK) || !handled && !strings.Contains(r.Err.Error(), "raise limits.memory") {
+					t.Errorf("delta %d: got %s: %v", i, r.Verdict, r.Err)
+				}
+			}
+		})
+	}
+}
+
+// TestNativeStackCounts is about a guest that calls itself deeply: the stack that it has then is counted with its memory.
+func TestNativeStackCounts(t *testing.T) {
+	m := guest(constant(opI32, 50_000), opCall, 3, constant(opI64, 0))
+	m.funcs = append(m.funcs, function{params: []byte{i32}, body: code(opGet, 0, opIf, empty, opGet, 0, constant(opI32, -1), opAdd, opCall, 3, opEnd)})
+	h := newHost()
+	handler := h.open(t, config(t, m))
+	before := h.memory()
+	if r := h.must(t, handler, plugintest.Deltas(t)[:1]...); r[0].Err != nil {
+		t.Fatal(r[0].Err)
+	}
+	if more := h.memory() - before; more < 50_000*2*32 || more > 16<<20 {
+		t.Errorf("%v bytes more are counted", more)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // catalog is a cache in which every look-up finds the same, and which knows what it was asked.
@@ -176,9 +177,7 @@ func TestInit(t *testing.T) {
 				t.Errorf("written %v, error %v", written, err)
 			}
 			if handler != nil {
-				if err := handler.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
+				must.Report(t, handler.Close(t.Context()))
 			}
 		})
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func TestMain(m *testing.M) {
@@ -37,9 +39,7 @@ func build(t *testing.T, source string) string {
 	}
 	if guests.dir == "" {
 		dir, err := os.MkdirTemp("", "guests-*") //nolint:usetesting // it outlives this test
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		guests.dir, guests.built = dir, map[string]string{}
 	}
 	// go test remembers a result until a file that the test looked at changes.

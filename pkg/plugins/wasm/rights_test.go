@@ -3,18 +3,22 @@ package wasm_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/kv"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	conf "github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/kv"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
-	"github.com/deltarouter/deltarouter/pkg/timer"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // All rights, for tests that are not about whether they were given.
@@ -51,12 +55,8 @@ func TestGrants(t *testing.T) {
 			h := newHost()
 			handler, err := h.tryOpen(t, withRights(t, tt.guest, "allow: "+tt.allow))
 			if tt.want == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := handler.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
+				must.Succeed(t, err)
+				must.Report(t, handler.Close(t.Context()))
 				return
 			}
 			if err == nil || !strings.HasSuffix(err.Error(), tt.want) {
@@ -77,11 +77,15 @@ func TestAllowProblems(t *testing.T) {
 		{"a host twice", `{http: [{host: "example.com"}, {host: "EXAMPLE.com:443"}]}`, "example.com:443 is there twice"},
 		{"a header that is none", `{http: [{host: "example.com", headers: {"a b": x}}]}`, "is not a header name"},
 		{"a header of the router", `{http: [{host: "example.com", headers: {host: x}}]}`, "is set by the router itself"},
+		{"a method in lower case", `{http: [{host: "example.com", methods: [get]}]}`, "must be one of GET, HEAD"},
+		{"a path with dots", `{http: [{host: "example.com", paths: [/a/../b]}]}`, "must be a path such as"},
+		{"a path in the middle of a word", `{http: [{host: "example.com", paths: [/a*]}]}`, "must be a path such as"},
+		{"no path", `{http: [{host: "example.com", paths: [a]}]}`, "must be a path such as"},
 		{"no rate", `{http: [{host: "example.com", rate: 0}]}`, "rate"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			problems := wasm.Factory().Check(plugintest.Node(t, "{module: a.wasm, allow: "+tt.allow+"}"))
+			problems := wasm.Kind().Check(plugintest.Node(t, "{module: a.wasm, allow: "+tt.allow+"}"))
 			if len(problems) != 1 || !strings.Contains(problems[0].Error(), tt.want) || problems[0].Line != 1 {
 				t.Errorf("got %v, want one problem with %q", problems, tt.want)
 			}
@@ -91,7 +95,7 @@ func TestAllowProblems(t *testing.T) {
 
 func TestLookupGrants(t *testing.T) {
 	var got []string
-	for _, g := range wasm.Factory().Lookups(plugintest.Node(t, "{module: a.wasm, allow: {lookup: [pods.byNode, nodes]}}")) {
+	for _, g := range wasm.Kind().(plugins.LookupRequester).Lookups(plugintest.Node(t, "{module: a.wasm, allow: {lookup: [pods.byNode, nodes]}}")) {
 		got = append(got, g.Source+"|"+g.Index+"|"+g.Node.Path())
 	}
 	if want := []string{"pods|byNode|allow.lookup[0]", "nodes||allow.lookup[1]"}; !slices.Equal(got, want) {
@@ -205,9 +209,7 @@ func TestKVStays(t *testing.T) {
 	for _, m := range []module{set, get} {
 		handler := h.mustOpen(t, withRights(t, m, "allow: {kv: true}"))
 		run(t, handler, first(t))
-		if err := handler.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Report(t, handler.Close(t.Context()))
 	}
 	if h.env.KV.Size() != 0 {
 		t.Error("it was deleted")
@@ -226,9 +228,7 @@ func TestKVTTL(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		run(t, gone, first(t))
 		for _, handler := range []plugins.Handler{set, there, gone} {
-			if err := handler.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must.Report(t, handler.Close(t.Context()))
 		}
 	})
 }
@@ -264,7 +264,7 @@ func TestKVRace(t *testing.T) {
 	h.env.KV = &narrow{Store: kv.New(timer.Real(), false)}
 	m := script(kvData(), call("kv_set", 0, atKey, 3, atValue, 5, 0))
 	results, err := h.open(t, withRights(t, m, "allow: {kv: true}")).Handle(t.Context(), first(t))
-	if err != nil || results[0].Verdict != plugins.Fail || plugins.IsRejected(results[0].Err) ||
+	if err != nil || results[0].Verdict != plugins.Fail || plugins.ClassOf(results[0].Err) == plugins.Rejected ||
 		!strings.Contains(fmt.Sprint(results[0].Err), "what the guest wrote cannot be kept: limits.kv is reached") {
 		t.Errorf("got %v %v", results, err)
 	}
@@ -291,9 +291,7 @@ func TestNothingIsLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost()
-			if err := h.env.KV.Commit([]plugins.KVWrite{{Key: "other", Value: []byte("1")}}, 1000); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, h.env.KV.Commit([]plugins.KVWrite{{Key: "other", Value: []byte("1")}}, 1000))
 			m := scriptThen(kvData(), end, steps...)
 			m.imports = append(m.imports[:3:3], append([]function{exit}, m.imports[3:]...)...)
 			m.function("rtr_handle").body = append(moved(m, steps), end...)
@@ -334,5 +332,52 @@ func TestBisected(t *testing.T) {
 	results, err = handler.Handle(t.Context(), []*event.Delta{deleted, deltas[0]})
 	if err != nil || verdicts(results) != "fail ok" || len(results[0].Events) != 0 || len(results[1].Events) != 1 || h.env.KV.Size() == 0 {
 		t.Errorf("got %v %v, %d bytes", results, err, h.env.KV.Size())
+	}
+}
+
+// TestFiles: the module is part of the configuration.
+func TestFiles(t *testing.T) {
+	node, problems := conf.ParseNode("config.yaml", []byte("module: /plugins/a.wasm"))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	if got := wasm.Kind().(plugins.FileReader).Files(node); !slices.Equal(got, []string{"/plugins/a.wasm"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestHTTPGrants: a grant may be for some methods and paths, and no way of writing a path leads out of them.
+func TestHTTPGrants(t *testing.T) {
+	var mu sync.Mutex
+	var got []string
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, r.Method+" "+r.URL.EscapedPath())
+	})
+	rights := s.allow(`, methods: [GET, POST], paths: ["/v1/tickets", "/v1/public/*", "/a b"], headers: {authorization: secret}`)
+	allowed := []string{"GET /v1/tickets", "POST /v1/tickets", "GET /v1/public/x", "GET /v1/public/x/y/", "GET /v1/public/%C3%A4", "GET /a%20b"}
+	for _, request := range append(slices.Clone(allowed), "GET /v1/tickets?all=1") {
+		method, path, _ := strings.Cut(request, " ")
+		if a := ask(t, rights, post(t, map[string]any{"method": method, "url": s.URL + path})); a.Status != http.StatusOK {
+			t.Errorf("%s: %+v", request, a)
+		}
+	}
+	if want := append(slices.Clone(allowed), "GET /v1/tickets"); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, request := range []string{
+		"DELETE /v1/tickets", "HEAD /v1/tickets", "GET ", "GET /", "GET /v1/tickets/", "GET /v1/tickets/1", "GET /v1/ticketsx", "GET /V1/tickets", "GET /v1",
+		"GET /v1/public/../admin", "GET /v1/public/%2e%2e/admin", "GET /v1/public/..%2fadmin", "GET /v1/public/..;/admin", "GET /v1/public/%2e%2e%3b/admin",
+		"GET /v1/public/..%5cadmin", "GET /v1/public//x", "GET //v1/tickets", "GET /v1/public/./x", "GET /v1/public/%252e%252e/admin", "GET /v1/public/;x/y",
+		"GET /v1/public/x%00", "GET /v1/%74ickets",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		t.Run(request, func(t *testing.T) {
+			refuse(t, -2, rights, post(t, map[string]any{"method": method, "url": s.URL + path}))
+		})
+	}
+	if len(got) != len(allowed)+1 {
+		t.Errorf("got %q", got)
 	}
 }

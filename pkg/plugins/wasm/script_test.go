@@ -8,6 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // step is a call of a host function, with constants, and what it has to return.
@@ -86,9 +87,7 @@ func withRights(t *testing.T, m module, rest string) string {
 func run(t *testing.T, h plugins.Handler, batch []*event.Delta) []plugins.Result {
 	t.Helper()
 	results, err := h.Handle(t.Context(), batch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i, r := range results {
 		if r.Verdict != plugins.OK {
 			t.Errorf("delta %d: %s %v", i, r.Verdict, r.Err)

@@ -10,6 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // one returns a delta about a pod of a name.
@@ -50,9 +51,7 @@ func TestSDK(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			results, err := handler.Handle(t.Context(), one(t, tt.name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			r := results[0]
 			var got []string
 			for _, e := range r.Events {
@@ -145,9 +144,7 @@ func testEcho(t *testing.T, handler plugins.Handler) {
 		}
 	}
 	widget, err := event.ParseObject(widgets, `{"metadata":{"name":"echo"}}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	deltas = append(deltas, &event.Delta{Source: "w", Op: event.Added, New: widget, Seen: deltas[0].Seen})
 	since := deltas[0].Seen.Add(-time.Hour)
 	held := event.Delta{Source: "w", Op: event.Entered, New: plugintest.Pod(t, "echo", 40, 10), Seen: deltas[0].Seen, Since: since, Late: true, Suppressed: 1 << 40}
@@ -177,9 +174,7 @@ func testEcho(t *testing.T, handler plugins.Handler) {
 			"initial": d.Initial, "stale": d.Stale, "redelivered": d.Redelivered, "seen": d.Seen,
 			"since": d.Since, "late": d.Late, "repeat": d.Repeat > 0, "suppressed": d.Suppressed, "event": shownEvent(d.Event),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		e := r.Events[0]
 		if string(e.Data) != string(want) || e.Type != "echo" || e.Subject != d.String() {
 			t.Errorf("got %s %s\n%s\nwant\n%s", e.Type, e.Subject, e.Data, want)
@@ -191,9 +186,7 @@ func testEcho(t *testing.T, handler plugins.Handler) {
 func TestSetup(t *testing.T) {
 	skipIfSlow(t)
 	_, err := newHost().tryOpen(t, fmt.Sprintf("{module: %q, config: {refuse: no threshold}}", build(t, "testdata/guest")))
-	if err == nil || !strings.Contains(err.Error(), "rtr_init: no threshold") {
-		t.Errorf("got %v", err)
-	}
+	must.Fail(t, err, "rtr_init: no threshold")
 }
 
 func skipIfSlow(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // storm is a guest that does nothing but call one host function, with the same arguments but for the four bytes at 0x100, which count.
@@ -132,35 +133,38 @@ func (s storm) config(tb testing.TB, calls int64, limits string) string {
 	return fmt.Sprintf("{module: %q, config: {a: %q}, allow: {%s}, limits: {%s}}", s.guest(calls).write(tb), strings.Repeat("x", 1000), s.allow, limits)
 }
 
-// BenchmarkStopped tells what a guest that calls a host function for ever takes until it is stopped, at the default fuel: CPU per call, and for
-// comparison that of a loop.
+// BenchmarkStopped tells what a guest takes until it is stopped that calls a host function for ever, at the default fuel: CPU per call. For
+// comparison, a loop and a pointer chase through 32 MiB, which limits.timeout may stop first.
 func BenchmarkStopped(b *testing.B) {
 	pods := &catalog{}
 	for i := range 1000 {
 		pods.objects = append(pods.objects, plugintest.Pod(b, fmt.Sprint("p", i), 1, 10))
 	}
-	all := []storm{{name: "nothing", f: wasi("sched_yield")}}
-	for _, s := range slices.Concat(all, storms()) {
-		b.Run(s.name, func(b *testing.B) {
+	stop := func(name, config string) {
+		b.Run(name, func(b *testing.B) {
 			h := newHost()
 			h.env.Lookup = pods
-			handler, err := h.tryOpen(b, s.config(b, 0, "calls: 1"))
-			if err != nil {
-				b.Fatal(err)
-			}
+			handler, err := h.tryOpen(b, config)
+			must.Succeed(b, err)
 			defer handler.Close(b.Context())
 			d := plugintest.Deltas(b)[:1]
 			cpu := time.Duration(0)
 			for b.Loop() {
 				before := cpuTime()
 				r, err := handler.Handle(b.Context(), []*event.Delta{d[0]})
-				if err != nil || plugins.IsUnavailable(r[0].Err) {
+				if err != nil || plugins.ClassOf(r[0].Err) == plugins.Postponed {
 					b.Skip("left alone")
 				}
 				cpu += cpuTime() - before
 			}
 			b.ReportMetric(float64(cpu.Microseconds())/1000/float64(b.N), "cpu-ms/call")
 		})
+	}
+	stop("a loop", fmt.Sprintf("module: %q", guest(forEver(), constant(opI64, 0)).write(b)))
+	stop("pointer chase", fmt.Sprintf("module: %q", chase(1<<19, 0).write(b)))
+	all := []storm{{name: "nothing", f: wasi("sched_yield")}}
+	for _, s := range slices.Concat(all, storms()) {
+		stop(s.name, s.config(b, 0, "calls: 1"))
 	}
 }
 

@@ -5,8 +5,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 )
 
 // TestAnswerIsEnough: what comes of the body of a 200 does not matter: it may end early, or never.
@@ -40,9 +46,44 @@ func TestAnswerIsEnough(t *testing.T) {
 		}
 		s := httptest.NewServer(r)
 		defer s.Close()
-		// After the timeout the body is given up, and the answer counts.
-		if dead := route(t, 1, open(t, fmt.Sprintf("{url: %q, timeout: 2s}", s.URL))); len(dead.all) != 0 || r.requests != 1 || total(r.acked) != 1 {
+		// The body is given up long before the timeout, and the answer counts.
+		if dead := route(t, 1, open(t, fmt.Sprintf("{url: %q, timeout: 10m}", s.URL))); len(dead.all) != 0 || r.requests != 1 || total(r.acked) != 1 {
 			t.Errorf("%d requests for an event, %d dead letters", r.requests, len(dead.all))
+		}
+	})
+	t.Run("it is long", func(t *testing.T) {
+		// More than the buffers of a connection hold when nobody reads: only a sink that reads on takes it.
+		const size, unread = 1 << 30, 32 << 20
+		taken := make(chan int, 1)
+		r := newReceiver()
+		r.fault = func(_ int, subjects []string, w http.ResponseWriter) bool {
+			r.acked[subjects[0]]++
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return true
+			}
+			go func() {
+				defer conn.Close()
+				_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", size)
+				sent, chunk := 0, make([]byte, 64<<10)
+				for sent < size {
+					n, err := conn.Write(chunk)
+					if sent += n; err != nil {
+						break
+					}
+				}
+				taken <- sent
+			}()
+			return true
+		}
+		s := httptest.NewServer(r)
+		defer s.Close()
+		if dead := route(t, 1, open(t, fmt.Sprintf("{url: %q, timeout: 10m}", s.URL))); len(dead.all) != 0 || r.requests != 1 || total(r.acked) != 1 {
+			t.Errorf("%d requests for an event, %d dead letters", r.requests, len(dead.all))
+		}
+		if n := <-taken; n > unread {
+			t.Errorf("the sink took %d MiB of the body, want its first 4 KiB and what the connection holds", n>>20)
 		}
 	})
 	// A RST may overtake the head of the answer, and then nobody can know of it: those events come again.
@@ -98,5 +139,57 @@ func TestRetryAfterHeeded(t *testing.T) {
 				t.Errorf("%d acknowledged, %d twice, %d dead letters, after %d requests", acked, twice, len(dead.all), r.requests)
 			}
 		})
+	}
+}
+
+// TestInOrder: whichever request fails, and however the receiver refuses it, nothing of a key is taken behind what has to come again, and in
+// the end all is there in order, in as few requests as the mode allows.
+func TestInOrder(t *testing.T) {
+	var events []event.Event
+	for i := range 24 {
+		e := sample()
+		e.ID, e.Subject, e.Key = strconv.Itoa(i), strconv.Itoa(i), "key "+strconv.Itoa(i%2)
+		events = append(events, e)
+	}
+	for mode, requests := range map[string]int{"structured": 24, "binary": 24, "batched": 3} {
+		for _, status := range []int{http.StatusServiceUnavailable, http.StatusBadRequest} {
+			for bad := range requests + 1 {
+				t.Run(fmt.Sprint(mode, status, bad), func(t *testing.T) {
+					r, took := newReceiver(), []string{}
+					r.fault = func(n int, subjects []string, w http.ResponseWriter) bool {
+						if n == bad+1 || status == http.StatusBadRequest && slices.Contains(subjects, "13") {
+							w.WriteHeader(status)
+							return true
+						}
+						took = append(took, subjects...)
+						return false
+					}
+					s := httptest.NewServer(r)
+					defer s.Close()
+					maxBatch := ""
+					if mode == "batched" {
+						maxBatch = ", maxBatch: 4000"
+					}
+					sink := open(t, fmt.Sprintf("{url: %q, mode: %s%s}", s.URL, mode, maxBatch))
+					errs := sink.Write(t.Context(), events)
+					plugintest.CheckOrder(t, events, errs)
+					var again []event.Event
+					for i, err := range errs {
+						if err != nil && plugins.ClassOf(err) != plugins.Rejected {
+							again = append(again, events[i])
+						}
+					}
+					if len(again) > 0 {
+						sink.Write(t.Context(), again)
+					}
+					if !slices.IsSortedFunc(took, func(a, b string) int { x, _ := strconv.Atoi(a); y, _ := strconv.Atoi(b); return x - y }) {
+						t.Errorf("it took %v", took)
+					}
+					if status == http.StatusServiceUnavailable && len(took) != len(events) {
+						t.Errorf("it took %d of %d", len(took), len(events))
+					}
+				})
+			}
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/deltarouter/deltarouter/internal/httpsink"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -13,6 +14,9 @@ import (
 // tried.
 func (s *sink) writeBatches(ctx context.Context, events []event.Event) []error {
 	v := verdicts{n: len(events)}
+	for i := range events {
+		v.confidential = v.confidential || httpsink.IsConfidential(&events[i])
+	}
 	texts, at := make([][]byte, 0, len(events)), make([]int, 0, len(events)) // of those that are CloudEvents
 	for i := range events {
 		m, err := encodeStructured(ctx, &events[i])
@@ -51,13 +55,13 @@ func (s *sink) postBatch(ctx context.Context, v *verdicts, texts [][]byte, at []
 		}
 		body = append(body, text...)
 	}
-	err := s.post(ctx, newMessage(typeBatch, append(body, ']')))
+	err := s.post(ctx, newMessage(typeBatch, append(body, ']')), v.confidential)
 	var status *statusError
 	switch {
 	case err == nil:
 		v.deliver(at)
 		return nil
-	case !plugins.IsRejected(err):
+	case plugins.ClassOf(err) != plugins.Rejected:
 		return err
 	case len(texts) == 1 || !errors.As(err, &status) || !status.aboutContent():
 		for _, i := range at {
@@ -82,6 +86,8 @@ type verdicts struct {
 	n    int
 	errs []error // nil: no error yet
 	done []bool  // delivered
+
+	confidential bool // one of the events is about a Secret
 }
 
 func (v *verdicts) set(i int, err error) {

@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,21 +9,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/tlsfiles"
 	"github.com/deltarouter/deltarouter/pkg/config"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/tlsfiles"
 )
 
-// The values of [Config].Mode.
+// The values of [sinkConfig].Mode.
 const (
 	structured = "structured"
 	binary     = "binary"
 	batched    = "batched"
 )
 
-// Config is what stands below `webhook:` in the configuration.
-type Config struct {
+// sinkConfig is the configuration below `webhook:`.
+type sinkConfig struct {
 	URL            config.Secret            `yaml:"url,required" doc:"Where events are posted; not shown in logs and errors beyond its host."`
 	Mode           string                   `yaml:"mode" default:"structured" enum:"structured binary batched" doc:"structured: the event is the body. binary: its data is the body, its attributes are headers. batched: the body is a list of events."`
 	MaxBatch       config.Size              `yaml:"maxBatch" default:"1Mi" min:"1" doc:"With mode batched: how large the body of a request may be; an event that is larger goes alone. How many events there are at most is up to the route's batch.size."`
@@ -37,12 +36,11 @@ type Config struct {
 	ConnectTimeout time.Duration            `yaml:"connectTimeout" default:"5s" min:"1ms" max:"10m" doc:"How long it may take to connect, and as long again to agree on TLS."`
 }
 
-// Factory returns the factory of the kind webhook.
-func Factory() plugins.Factory[plugins.Sink] {
-	return plugins.Factory[plugins.Sink]{
-		Kind:   "webhook",
-		Doc:    "Posts events over HTTP, as CloudEvents or as what an expression makes of them. 408, 425, 429, 5xx and no answer mean that the receiver is unavailable; other answers than 2xx reject the event.",
-		Config: Config{},
+// Kind returns the kind of sink `webhook`.
+func Kind() plugins.SinkKind {
+	return kind{plugins.SinkDefinition[sinkConfig]{New: newSink, Definition: plugins.Definition[sinkConfig]{
+		Name: "webhook",
+		Doc:  "Posts events over HTTP, as CloudEvents or as what an expression makes of them. 408, 425, 429, 5xx and no answer mean that the receiver is unavailable; other answers than 2xx reject the event.",
 		Example: `url: {file: /secrets/url} # or {env: NAME}, or the URL itself
 mode: batched            # or structured, or binary
 maxBatch: 1Mi
@@ -60,20 +58,21 @@ tls:
 timeout: 10s
 connectTimeout: 5s
 `,
-		Check: func(node config.Node) config.Problems { return node.Decode(&Config{}) },
-		Probe: probe,
-		Open: func(_ context.Context, node config.Node, env plugins.Env) (plugins.Sink, error) {
-			var c Config
-			if err := node.Decode(&c).Err(); err != nil {
-				return nil, err
-			}
-			return newSink(c, env)
-		},
-	}
+	}}}
 }
 
-// Validate implements [config.Validator]. A URL or header out of a file or variable is looked at when it is used: it can change.
-func (c *Config) Validate(n config.Node) config.Problems {
+type kind struct {
+	plugins.SinkDefinition[sinkConfig]
+}
+
+var _ interface {
+	plugins.Warner
+	plugins.Prober
+} = kind{}
+
+// Validate implements [config.Validator]. A URL or header out of a file or variable is looked at
+// when it is used: it can change.
+func (c *sinkConfig) Validate(n config.Node) config.Problems {
 	var problems config.Problems
 	if at := n.At("url"); len(at.Keys()) == 0 {
 		if text, err := c.URL.Value(); err == nil {
@@ -94,8 +93,32 @@ func (c *Config) Validate(n config.Node) config.Problems {
 	return append(problems, c.checkBody(n)...)
 }
 
+// Warn implements [plugins.Warner]. It finds headers and secrets that the sink would send without
+// encryption. A URL that cannot be read now is not looked at.
+func (kind) Warn(n config.Node) config.Problems {
+	var c sinkConfig
+	_ = n.Decode(&c) // Check has accepted it
+	text, err := c.URL.Value()
+	if err != nil {
+		return nil
+	}
+	u, err := parseURL(text)
+	if err != nil || u.Scheme != "http" {
+		return nil
+	}
+	for _, sent := range []struct {
+		key   string
+		value map[string]config.Secret
+	}{{"headers", c.Headers}, {"secrets", c.Secrets}} {
+		if len(sent.value) > 0 {
+			return plugins.Plaintext(n.At(sent.key), "the "+sent.key+" go", u.Hostname(), "write https:// in url")
+		}
+	}
+	return nil
+}
+
 // checkBody compiles the body, and looks for keys that go with another one.
-func (c *Config) checkBody(n config.Node) (problems config.Problems) {
+func (c *sinkConfig) checkBody(n config.Node) (problems config.Problems) {
 	if c.Body == nil {
 		for _, key := range []string{"secrets", "contentType"} {
 			if at := n.At(key); !at.IsZero() {

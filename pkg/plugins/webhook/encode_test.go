@@ -16,6 +16,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestSDK: the CloudEvents SDK, which the sink does not use, reads what each mode sends.
@@ -38,9 +39,7 @@ func TestSDK(t *testing.T) {
 						return
 					}
 					e := events[0]
-					if err := e.Validate(); err != nil {
-						t.Error(err)
-					}
+					must.Report(t, e.Validate())
 					if e.ID() != want.ID || e.Type() != want.Type || e.Source() != want.Source || !e.Time().Equal(want.Time) {
 						t.Errorf("got %v", e)
 					}
@@ -69,9 +68,7 @@ func TestSDK(t *testing.T) {
 
 func TestBody(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(secret, []byte("k3y\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(secret, []byte("k3y\n"), 0o600))
 	for _, tt := range []struct{ config, contentType, body string }{
 		{"body: event.data", "application/json", `{"big":9007199254740993,"a":[1.0, "<é>"]}`},
 		{`body: '{"text": event.subject}'`, "application/json", `{"text":"default/web-0"}`},
@@ -95,7 +92,7 @@ func TestBodyFails(t *testing.T) {
 		"body: secrets.none": true, "body: secrets.a, secrets: {a: {env: NO_SUCH_VARIABLE}}": false,
 	} {
 		errs := open(t, "{url: http://127.0.0.1:1, "+config+"}").Write(t.Context(), []event.Event{e})
-		if len(errs) != 1 || errs[0] == nil || plugins.IsRejected(errs[0]) != rejected || strings.Contains(errs[0].Error(), "s3cret") ||
+		if len(errs) != 1 || errs[0] == nil || (plugins.ClassOf(errs[0]) == plugins.Rejected) != rejected || strings.Contains(errs[0].Error(), "s3cret") ||
 			!strings.Contains(errs[0].Error(), `webhook "hook": `) {
 			t.Errorf("%s: %v, want rejected: %v", config, errs, rejected)
 		}
@@ -174,7 +171,7 @@ func TestBatched(t *testing.T) {
 				switch {
 				case errs == nil || errs[i] == nil:
 					got += "d"
-				case plugins.IsRejected(errs[i]):
+				case plugins.ClassOf(errs[i]) == plugins.Rejected:
 					got += "r"
 				default:
 					got += "u"

@@ -14,11 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/deltarouter/deltarouter/pkg/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // receiver counts what it is sent, and misbehaves.
@@ -108,25 +109,17 @@ func route(t *testing.T, n int, sinks ...plugins.Sink) *letters {
 		r.Sinks = append(r.Sinks, pipeline.NamedSink{Name: fmt.Sprintf("s%d", i), Sink: s})
 	}
 	p, err := pipeline.New(pipeline.Config{Routes: []pipeline.Route{r}, DeadLetters: dead})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	p.Start(ctx)
 	for i := range n {
 		commit, err := p.Admit(ctx, &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Pod(t, "p"+strconv.Itoa(i), i+1, 10), Seen: time.Now()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		commit()
+		must.Succeed(t, err)
+		commit.Commit()
 	}
-	if err := p.Drain(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := p.Close(ctx); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, p.Drain(ctx))
+	must.Report(t, p.Close(ctx))
 	return dead
 }
 
@@ -254,7 +247,7 @@ func TestSlow(t *testing.T) {
 	defer s.Close()
 	late := open(t, fmt.Sprintf("{url: %q, timeout: 50ms}", s.URL)).Write(t.Context(), []event.Event{sample()})
 	close(release)
-	if len(late) != 1 || late[0] == nil || plugins.IsRejected(late[0]) {
+	if len(late) != 1 || late[0] == nil || plugins.ClassOf(late[0]) == plugins.Rejected {
 		t.Fatalf("got %v", late)
 	}
 	if errs := open(t, fmt.Sprintf("{url: %q, timeout: 5m}", s.URL)).Write(t.Context(), []event.Event{sample()}); errs != nil {
@@ -268,13 +261,9 @@ func TestSlow(t *testing.T) {
 // TestRefusedThenThere: while nobody listens nothing is lost, and all is delivered once somebody does.
 func TestRefusedThenThere(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.Close())
 	refused := make(chan struct{})
 	var once sync.Once
 	sink := &watched{Sink: open(t, "url: http://"+address), failed: func() { once.Do(func() { close(refused) }) }}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // A URL out of a file is read again when the file changes, and what is wrong with it is temporary.
@@ -22,12 +23,10 @@ func TestURLFile(t *testing.T) {
 		ok      bool
 	}{{"", false}, {"no url", false}, {s.URL + "\n", true}} {
 		if tt.content != "" {
-			if err := os.WriteFile(file, []byte(tt.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, []byte(tt.content), 0o600))
 		}
 		errs := sink.Write(t.Context(), []event.Event{sample()})
-		if ok := errs == nil; ok != tt.ok || !ok && plugins.IsRejected(errs[0]) {
+		if ok := errs == nil; ok != tt.ok || !ok && plugins.ClassOf(errs[0]) == plugins.Rejected {
 			t.Errorf("%d: got %v", i, errs)
 		}
 	}
@@ -47,7 +46,7 @@ func TestHeaderFile(t *testing.T) {
 			write(t, file, []byte(content))
 		}
 		errs := sink.Write(t.Context(), []event.Event{sample()})
-		if ok := strings.HasPrefix(content, "Bearer"); ok != (errs == nil) || !ok && plugins.IsRejected(errs[0]) {
+		if ok := strings.HasPrefix(content, "Bearer"); ok != (errs == nil) || !ok && plugins.ClassOf(errs[0]) == plugins.Rejected {
 			t.Errorf("%d: %v", i, errs)
 		} else if !ok && (strings.Contains(errs[0].Error(), "s3cret") || !strings.Contains(errs[0].Error(), "header")) {
 			t.Errorf("%d: %v", i, errs)

@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,9 +10,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/webhook"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestProbe: a connection is made and no request sent, and what is wrong is said without the URL's secrets.
@@ -32,13 +37,9 @@ func TestProbe(t *testing.T) {
 	plain.Start()
 	encrypted.StartTLS()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	refuses := "http://u:s3cret@" + closed.Addr().String() + "/s3cret"
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, closed.Close())
 	for _, c := range []struct {
 		name, config, want string
 		connects           bool
@@ -51,7 +52,7 @@ func TestProbe(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := connections.Load()
-			err := webhook.Factory().Probe(t.Context(), plugintest.Node(t, c.config))
+			err := webhook.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, c.config))
 			if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret")) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
@@ -65,4 +66,25 @@ func TestProbe(t *testing.T) {
 	if requests.Load() != 0 || connections.Load() < 2 {
 		t.Errorf("%d requests in %d connections", requests.Load(), connections.Load())
 	}
+}
+
+// refusedSoon writes an event to a receiver that does not let anybody connect, with a request's timeout that is far away: the error says
+// that connecting took too long.
+func refusedSoon(t *testing.T, url, want string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	sink := open(t, fmt.Sprintf("{url: %q, connectTimeout: 50ms, timeout: 10m}", url))
+	errs := sink.Write(ctx, []event.Event{sample(), sample()})
+	if len(errs) != 2 || errs[0] == nil || errs[1] == nil || plugins.ClassOf(errs[0]) == plugins.Rejected || !strings.Contains(errs[0].Error(), want) || ctx.Err() != nil {
+		t.Errorf("got %v, want %q", errs, want)
+	}
+}
+
+// TestNoHandshake: a receiver that takes the connection and says nothing is unavailable after connectTimeout.
+func TestNoHandshake(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.Succeed(t, err)
+	defer l.Close() // nobody accepts: the system does
+	refusedSoon(t, "https://"+l.Addr().String(), "TLS handshake timeout")
 }

@@ -1,8 +1,11 @@
-// Package webhook is the sink kind `webhook`: it posts events over HTTP, as CloudEvents or with a body that an expression makes.
+// Package webhook is the sink kind `webhook`: it posts events over HTTP, as CloudEvents or with a
+// body that an expression makes.
 //
-// 2xx is delivered. 408, 425, 429, 5xx, no answer in time and every error of the connection mean that the receiver is unavailable:
-// the events are tried again. Any other answer, redirects included, rejects the event. A URL and headers may be secrets: an error
-// names the scheme and the host and no more, and a response's body is never shown, because it may echo the event.
+// 2xx is delivered. 408, 425, 429, 5xx, no answer in time and every error of the connection mean
+// that the receiver is unavailable: the events are tried again. Any other answer, redirects
+// included, rejects the event. A URL and headers may be secrets: an error names the scheme and the
+// host and no more. A response's body may echo the event: its beginning is kept with a dead letter,
+// without the request's secrets, and shown nowhere else.
 package webhook
 
 import (
@@ -11,45 +14,35 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/httpsink"
+	"github.com/deltarouter/deltarouter/internal/inorder"
+	"github.com/deltarouter/deltarouter/internal/tlsfiles"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/expr"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/tlsfiles"
-)
-
-const (
-	// maxDrain is how much of a response is read so that its connection can be used again.
-	maxDrain = 64 << 10
-	// maxRetryAfter bounds what a receiver may ask for.
-	maxRetryAfter = 24 * time.Hour
-	// maxIdle is how many connections to the receiver are kept open while nothing is sent, idleTime for how long.
-	maxIdle  = 16
-	idleTime = 90 * time.Second
-	// keepAlive is how often an open connection is probed, so that a peer that went away is noticed.
-	keepAlive = 15 * time.Second
 )
 
 type sink struct {
 	name     string
 	url      config.Secret
 	headers  map[string]config.Secret
+	secrets  map[string]config.Secret                              // of the body
 	encode   func(context.Context, *event.Event) (*message, error) // nil: in batches
 	maxBatch config.Size
 	timeout  time.Duration
 	clients  tlsfiles.Clients
 }
 
-func newSink(c Config, env plugins.Env) (*sink, error) {
+func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink, error) {
 	s := &sink{
-		name: env.Name, url: c.URL, headers: c.Headers, maxBatch: c.MaxBatch, timeout: c.Timeout,
-		clients: tlsfiles.Clients{Files: &c.TLS, New: func(t *tls.Config) *http.Client { return newClient(t, c.ConnectTimeout) }},
+		name: env.Name, url: c.URL, headers: c.Headers, secrets: c.Secrets, maxBatch: c.MaxBatch, timeout: c.Timeout,
+		clients: tlsfiles.Clients{Files: &c.TLS, New: func(t *tls.Config) *http.Client { return httpsink.NewClient(t, c.ConnectTimeout) }},
 	}
 	switch {
 	case c.Body != nil:
@@ -66,43 +59,29 @@ func newSink(c Config, env plugins.Env) (*sink, error) {
 	return s, nil
 }
 
-// Write implements [plugins.Sink]: a request per event, one after the other. Once the receiver is unavailable the rest is not tried,
-// so that the events of one object stay in order and a dead receiver costs one timeout rather than one per event.
+// Write implements [plugins.Sink]: a request per event, one after the other. Once the receiver is
+// unavailable the rest is not tried, so that the events of one object stay in order and a dead
+// receiver costs one timeout rather than one per event.
 func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	if s.encode == nil {
 		return s.writeBatches(ctx, events)
 	}
-	var errs []error
-	for i := range events {
-		m, err := s.encode(ctx, &events[i])
+	return inorder.Each(events, func(e *event.Event) error {
+		m, err := s.encode(ctx, e)
 		if err != nil {
-			err = s.named(err)
-		} else {
-			err = s.post(ctx, m)
+			return s.named(err)
 		}
-		if err == nil {
-			continue
-		}
-		if errs == nil {
-			errs = make([]error, len(events))
-		}
-		errs[i] = err
-		if plugins.IsRejected(err) {
-			continue
-		}
-		for k := i + 1; k < len(events); k++ {
-			errs[k] = err
-		}
-		break
-	}
-	return errs
+		return s.post(ctx, m, httpsink.IsConfidential(e))
+	})
 }
 
 // named says whose error it is.
 func (s *sink) named(err error) error { return fmt.Errorf("webhook %q: %w", s.name, err) }
 
-// post sends a request. Its error is made by [plugins.Reject] or means that the receiver is unavailable.
-func (s *sink) post(ctx context.Context, m *message) error {
+// post sends a request. Its error is made by [plugins.Reject] or means that the receiver is
+// unavailable. confidential says that nothing of the answer may be kept, since it may echo what is
+// in the request.
+func (s *sink) post(ctx context.Context, m *message, confidential bool) error {
 	text, err := s.url.Value()
 	if err != nil {
 		return s.named(fmt.Errorf("url: %w", err))
@@ -126,9 +105,27 @@ func (s *sink) post(ctx context.Context, m *message) error {
 		return s.unavailable(ctx, within, u, err)
 	}
 	defer resp.Body.Close()
-	// An error here says nothing about the event: the receiver has answered.
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxDrain))
-	return s.judge(u, resp)
+	body, whole := httpsink.Drain(resp, cancel)
+	err = s.judge(u, resp)
+	if plugins.ClassOf(err) == plugins.Rejected && !confidential && len(body) > 0 {
+		return plugins.Explain(err, httpsink.Said(body, whole, s.secretsOf(text, req)))
+	}
+	return err
+}
+
+// secretsOf lists the texts of a request that a dead letter must not have: the URL, the values of
+// the headers and those of the body.
+func (s *sink) secretsOf(address string, r *http.Request) []string {
+	headers, more := make([]string, 0, len(s.headers)), []string{address}
+	for name := range s.headers {
+		headers = append(headers, r.Header.Get(name))
+	}
+	for _, secret := range s.secrets {
+		if value, err := secret.Value(); err == nil {
+			more = append(more, value)
+		}
+	}
+	return httpsink.Secrets(r.URL, headers, more...)
 }
 
 // request makes the request of a message.
@@ -137,33 +134,25 @@ func (s *sink) request(ctx context.Context, u *url.URL, m *message) (*http.Reque
 	if err != nil {
 		return nil, errors.New("url: not fit for a request")
 	}
-	req.Header = m.header
-	req.Header.Set("User-Agent", "deltarouter")
-	for name, secret := range s.headers {
-		value, err := secret.Value()
-		if err != nil {
-			return nil, fmt.Errorf("header %s: %w", name, err)
-		}
-		if http.CanonicalHeaderKey(name) == "Host" {
-			req.Host = value
-			continue
-		}
-		req.Header.Set(name, value)
+	headers, err := httpsink.Header(s.headers)
+	if err != nil {
+		return nil, err
 	}
+	req.Header, req.Host = m.header, headers.Get("Host")
+	req.Header.Set("User-Agent", "deltarouter")
+	headers.Del("Host")
+	maps.Copy(req.Header, headers)
 	return req, nil
 }
 
-// unavailable makes the error of a request that got no answer within the time of the second context. That of net/http quotes the URL, and
-// that of a connection that took too long passes for one of a context.
+// unavailable makes the error of a request that got no answer within the time of the second
+// context. That of net/http quotes the URL and what the receiver sent, and that of a connection
+// that took too long passes for one of a context.
 func (s *sink) unavailable(ctx, within context.Context, u *url.URL, err error) error {
-	var of *url.Error
-	if errors.As(err, &of) {
-		err = of.Err
-	}
 	if ctx.Err() == nil && within.Err() != nil {
 		return fmt.Errorf("webhook %q: %s://%s: no answer within %v", s.name, u.Scheme, u.Host, s.timeout)
 	}
-	return fmt.Errorf("webhook %q: %s://%s: %w", s.name, u.Scheme, u.Host, err)
+	return fmt.Errorf("webhook %q: %s://%s: %w", s.name, u.Scheme, u.Host, plugins.Transport(err))
 }
 
 // statusError is an answer that is not 2xx.
@@ -189,24 +178,56 @@ func (s *sink) judge(u *url.URL, resp *http.Response) error {
 	}
 	err := &statusError{s.name, u.Scheme + "://" + u.Host, status}
 	if status == http.StatusRequestTimeout || status == http.StatusTooEarly || status == http.StatusTooManyRequests || status >= 500 {
-		return plugins.RetryLater(err, retryAfter(resp.Header.Get("Retry-After"), time.Now()))
+		return plugins.RetryLater(err, httpsink.RetryAfter(resp.Header, time.Now()))
 	}
 	return plugins.Reject(err)
-}
-
-// retryAfter reads the header Retry-After, seconds or a date; 0 if there is none.
-func retryAfter(value string, now time.Time) time.Duration {
-	after := time.Duration(0)
-	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
-		after = time.Duration(seconds) * time.Second
-	} else if date, err := http.ParseTime(value); err == nil {
-		after = date.Sub(now)
-	}
-	return min(max(after, 0), maxRetryAfter)
 }
 
 // Close implements [plugins.Sink].
 func (s *sink) Close(context.Context) error {
 	s.clients.Close()
 	return nil
+}
+
+// Probe implements [plugins.Prober]. It connects to the receiver, or to the proxy before it, and
+// closes the connection: no request is sent. With https the receiver's certificate is checked.
+// The secrets are read, too.
+func (kind) Probe(ctx context.Context, node config.Node) error {
+	var c sinkConfig
+	if err := node.Decode(&c).Err(); err != nil {
+		return err
+	}
+	if _, err := httpsink.Header(c.Headers); err != nil {
+		return err
+	}
+	for name, secret := range c.Secrets {
+		if _, err := secret.Value(); err != nil {
+			return fmt.Errorf("secrets.%s: %w", name, err)
+		}
+	}
+	encrypted, err := c.TLS.Load()
+	if err != nil {
+		return err
+	}
+	text, err := c.URL.Value()
+	if err != nil {
+		return fmt.Errorf("url: %w", err)
+	}
+	u, err := parseURL(text)
+	if err != nil {
+		return fmt.Errorf("url: %w", err)
+	}
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
+	if err != nil {
+		return errors.New("the proxy in the environment is not a URL")
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	if proxy != nil {
+		if err := httpsink.Probe(ctx, proxy, encrypted); err != nil {
+			return fmt.Errorf("proxy %w", err)
+		}
+		return nil
+	}
+	return httpsink.Probe(ctx, u, encrypted)
 }

@@ -14,11 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
-	"github.com/deltarouter/deltarouter/pkg/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/webhook"
+	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
 func server(t *testing.T, handler http.HandlerFunc) *httptest.Server {
@@ -30,21 +34,8 @@ func server(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 
 func open(t *testing.T, config string) plugins.Sink {
 	t.Helper()
-	env := plugins.Env{Name: "hook", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}
-	f := webhook.Factory()
-	if problems := f.Check(plugintest.Node(t, config)); problems != nil {
-		t.Fatal(problems)
-	}
-	sink, err := f.Open(t.Context(), plugintest.Node(t, config), env)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := sink.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
-	return sink
+	env := plugins.SinkEnv{Env: plugins.Env{Name: "hook", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}}
+	return sinktest.OpenIn(t, webhook.Kind(), config, env)
 }
 
 func TestContract(t *testing.T) {
@@ -55,8 +46,8 @@ func TestContract(t *testing.T) {
 	for _, mode := range []string{"structured", "binary", "batched"} {
 		t.Run(mode, func(t *testing.T) {
 			plugintest.RunSink(t, plugintest.Sink{
-				Factory: webhook.Factory(), Config: fmt.Sprintf("{url: %q, mode: %s}", s.URL, mode),
-				Env: plugins.Env{Name: "hook", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()},
+				Kind: webhook.Kind(), Config: fmt.Sprintf("{url: %q, mode: %s}", s.URL, mode),
+				Env: plugins.SinkEnv{Env: plugins.Env{Name: "hook", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}},
 			})
 		})
 	}
@@ -84,7 +75,7 @@ func TestProblems(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			problems := webhook.Factory().Check(plugintest.Node(t, tt.config))
+			problems := webhook.Kind().Check(plugintest.Node(t, tt.config))
 			if len(problems) != 1 || !strings.Contains(problems[0].Error(), tt.want) {
 				t.Errorf("got %v, want one problem with %q", problems, tt.want)
 			}
@@ -97,7 +88,7 @@ func TestProblems(t *testing.T) {
 
 func sample() event.Event {
 	return event.Event{
-		ID: "0a1b", Type: "deltarouter.updated", Source: "/clusters/c/sources/pods", Subject: "default/web-0",
+		ID: "0a1b", Type: "io.deltarouter.updated", Source: "/clusters/c/sources/pods", Subject: "default/web-0",
 		Time: time.Date(2026, 3, 1, 15, 4, 5, 600_000, time.UTC), Data: []byte(`{"big":9007199254740993,"a":[1.0, "<é>"]}`),
 		Route: "restarts", K8sUID: "u-1", K8sResourceVersion: "42", Redelivered: true,
 	}
@@ -129,11 +120,9 @@ func TestStructured(t *testing.T) {
 		t.Errorf("%s with content type %q", got.method, ct)
 	}
 	var body map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(got.body), &body); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(got.body), &body))
 	want := map[string]string{
-		"specversion": `"1.0"`, "id": `"0a1b"`, "type": `"deltarouter.updated"`, "source": `"/clusters/c/sources/pods"`,
+		"specversion": `"1.0"`, "id": `"0a1b"`, "type": `"io.deltarouter.updated"`, "source": `"/clusters/c/sources/pods"`,
 		"subject": `"default/web-0"`, "time": `"2026-03-01T15:04:05.0006Z"`, "datacontenttype": `"application/json"`,
 		"route": `"restarts"`, "k8suid": `"u-1"`, "k8sresourceversion": `"42"`, "redelivered": `true`,
 		"data": `{"big":9007199254740993,"a":[1.0, "<é>"]}`, // to the letter
@@ -151,7 +140,7 @@ func TestStructured(t *testing.T) {
 func TestBinary(t *testing.T) {
 	got := receive(t, func(url string) string { return fmt.Sprintf("{url: %q, mode: binary}", url) })
 	want := map[string]string{
-		"Ce-Specversion": "1.0", "Ce-Id": "0a1b", "Ce-Type": "deltarouter.updated", "Ce-Source": "/clusters/c/sources/pods",
+		"Ce-Specversion": "1.0", "Ce-Id": "0a1b", "Ce-Type": "io.deltarouter.updated", "Ce-Source": "/clusters/c/sources/pods",
 		"Ce-Subject": "default/web-0", "Ce-Time": "2026-03-01T15:04:05.0006Z", "Content-Type": "application/json",
 		"Ce-Route": "restarts", "Ce-K8suid": "u-1", "Ce-K8sresourceversion": "42", "Ce-Redelivered": "true",
 	}
@@ -221,7 +210,7 @@ func TestStatus(t *testing.T) {
 			if len(errs) != 1 || errs[0] == nil {
 				t.Fatalf("got %v", errs)
 			}
-			if got := plugins.IsRejected(errs[0]); got != (tt.want == "rejected") {
+			if got := plugins.ClassOf(errs[0]) == plugins.Rejected; got != (tt.want == "rejected") {
 				t.Errorf("rejected: %v, want %s", got, tt.want)
 			}
 			if got := plugins.RetryAfter(errs[0]); got != tt.after {
@@ -271,7 +260,7 @@ func TestRedirect(t *testing.T) {
 				http.Redirect(w, r, to, status)
 			})
 			errs := open(t, "{url: "+s.URL+", headers: {Authorization: token}}").Write(t.Context(), []event.Event{sample(), sample()})
-			if len(errs) != 2 || !plugins.IsRejected(errs[0]) || !plugins.IsRejected(errs[1]) || !strings.Contains(errs[0].Error(), "redirects are not followed") {
+			if len(errs) != 2 || plugins.ClassOf(errs[0]) != plugins.Rejected || plugins.ClassOf(errs[1]) != plugins.Rejected || !strings.Contains(errs[0].Error(), "redirects are not followed") {
 				t.Errorf("%d: %v", status, errs)
 			}
 			checkSecrets(t, errs[0])
@@ -288,7 +277,7 @@ func TestNoConnection(t *testing.T) {
 	s.Close()
 	errs := open(t, fmt.Sprintf("url: %q", url)).Write(t.Context(), []event.Event{sample(), sample()})
 	for _, err := range errs {
-		if err == nil || plugins.IsRejected(err) {
+		if err == nil || plugins.ClassOf(err) == plugins.Rejected {
 			t.Fatalf("got %v", err)
 		}
 		checkSecrets(t, err)
@@ -306,7 +295,7 @@ func TestTimeout(t *testing.T) {
 	url := strings.Replace(s.URL, "http://", "http://user:s3cret@", 1) + "/p4th?key=t0ken"
 	sink := open(t, fmt.Sprintf("{url: %q, timeout: 20ms}", url))
 	errs := sink.Write(t.Context(), []event.Event{sample(), sample(), sample()})
-	if len(errs) != 3 || errs[2] == nil || plugins.IsRejected(errs[0]) || !strings.Contains(errs[0].Error(), "no answer within 20ms") {
+	if len(errs) != 3 || errs[2] == nil || plugins.ClassOf(errs[0]) == plugins.Rejected || !strings.Contains(errs[0].Error(), "no answer within 20ms") {
 		t.Errorf("got %v", errs)
 	}
 	checkSecrets(t, errs[0])
@@ -347,7 +336,7 @@ func TestOrder(t *testing.T) {
 		switch {
 		case err == nil:
 			got += "d"
-		case plugins.IsRejected(err):
+		case plugins.ClassOf(err) == plugins.Rejected:
 			got += "r"
 		default:
 			got += "u"
@@ -358,10 +347,10 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A connection is used again, also after an answer with a body, but an endless body is not read to its end.
+// A connection is used again, also after an answer with a body of less than 4 KiB, but an endless body is not read to its end.
 func TestKeepAlive(t *testing.T) {
 	remotes := map[string]bool{}
-	body := strings.Repeat("x", 32<<10)
+	body := strings.Repeat("x", 4<<10-1)
 	s := server(t, func(w http.ResponseWriter, r *http.Request) {
 		remotes[r.RemoteAddr] = true
 		fmt.Fprint(w, body)
@@ -397,7 +386,9 @@ func TestNoCloudEvent(t *testing.T) {
 	e := sample()
 	e.Type = ""
 	errs := open(t, "url: http://127.0.0.1:1").Write(t.Context(), []event.Event{e})
-	if len(errs) != 1 || !plugins.IsRejected(errs[0]) {
+	if len(errs) != 1 || plugins.ClassOf(errs[0]) != plugins.Rejected {
 		t.Errorf("got %v, want a rejection", errs)
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

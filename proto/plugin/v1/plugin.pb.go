@@ -877,7 +877,7 @@ func (x *Result) GetEvents() []*Event {
 
 type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`       // empty: deltarouter.<op>
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`       // empty: io.deltarouter.<op>
 	Subject       string                 `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"` // empty: namespace/name of the delta's object
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`       // JSON
 	unknownFields protoimpl.UnknownFields

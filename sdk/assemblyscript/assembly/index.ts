@@ -122,7 +122,7 @@ export class Delta {
   }
 }
 
-// Event is one event to deliver. Without a type it is deltarouter.<op>, without a subject namespace/name of the object.
+// Event is one event to deliver. Without a type it is io.deltarouter.<op>, without a subject namespace/name of the object.
 export class Event {
   constructor(public data: Writer, public type: string = "", public subject: string = "") {}
 

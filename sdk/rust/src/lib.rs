@@ -138,7 +138,7 @@ impl Event {
         Event { data: data.into(), ..Event::default() }
     }
 
-    /// The CloudEvents type; without it, `deltarouter.<op>`.
+    /// The CloudEvents type; without it, `io.deltarouter.<op>`.
     pub fn with_type(mut self, kind: &str) -> Event {
         self.kind = kind.to_string();
         self

@@ -2,6 +2,8 @@ module pod
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/deltarouter/deltarouter/sdk/go v0.0.0
 	k8s.io/api v0.37.2

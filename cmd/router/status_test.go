@@ -1,0 +1,39 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+)
+
+// TestStatus: the reasons that the probes do not tell are there for who may use the API.
+func TestStatus(t *testing.T) {
+	status := api.Status{
+		Checks: []api.Check{{Name: "sources/pods", OK: true, Holds: true}, {Name: "sinks/hook", Message: "answered 503"}},
+		Routes: []api.RouteStatus{{Name: "r", Pending: 3, DeadLetters: 1}},
+
+		Handlers: []api.HandlerStatus{{Name: "h", Kind: "wasm", SHA256: "0abc"}},
+	}
+	addr := serveControl(t, api.ControlConfig{Status: func() api.Status { return status }})
+	for _, c := range []struct {
+		args   []string
+		holds  bool // the source that is not ready
+		code   int
+		stdout string // contained
+		stderr string
+	}{
+		{args: []string{"help"}, stdout: "Usage:"},
+		{args: []string{"pods"}, code: 2, stderr: `unexpected argument "pods"`},
+		{args: nil, code: 2, stderr: "-config FILE or -api ADDR"},
+		{args: []string{"-api", addr + "x"}, code: 1, stderr: "is it running"},
+		{args: []string{"-api", addr}, stdout: "ROUTE  OWED  ON DISK  DEAD LETTERS\nr      3     0        1\n\nHANDLER  KIND  SHA256\nh        wasm  0abc\n\nsinks/hook: answered 503\nready\n"},
+		{args: []string{"-api", addr}, holds: true, code: 1, stdout: "sources/pods: listing\nsinks/hook: answered 503\nnot ready\n"},
+		{args: []string{"-api", addr, "-o", "json"}, holds: true, code: 1, stdout: `"message": "listing"`},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			status.Checks[0] = api.Check{Name: "sources/pods", OK: !c.holds, Holds: true, Message: "listing"}
+			checkRun(t, append([]string{"status"}, c.args...), c.code, c.stdout, c.stderr)
+		})
+	}
+}

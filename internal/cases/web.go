@@ -1,0 +1,130 @@
+package cases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+)
+
+// answer is the response that a request of a handler gets.
+type answer struct {
+	Node    config.Node       `yaml:",self"`
+	Method  string            `yaml:"method" enum:"GET HEAD POST PUT PATCH DELETE OPTIONS"` // absent: any
+	URL     string            `yaml:"url,required"`                                         // * is any text
+	Times   int               `yaml:"times" min:"1"`                                        // requests that it is for; absent: any number
+	Status  int               `yaml:"status" default:"200" min:"200" max:"599"`
+	Headers map[string]string `yaml:"headers"`
+	Body    string            `yaml:"body"`
+	JSON    config.Node       `yaml:"json"`  // the body, in place of Body
+	Fails   bool              `yaml:"fails"` // there is no response
+
+	json []byte // of JSON
+	url  *regexp.Regexp
+}
+
+// Validate implements [config.Validator].
+func (a *answer) Validate(n config.Node) (problems config.Problems) {
+	keys := n.Keys()
+	if slices.Contains(keys, "body") && slices.Contains(keys, "json") {
+		problems = append(problems, n.At("json").Problemf("does not go with body: the body is one of them"))
+	}
+	for _, other := range []string{"status", "headers", "body", "json"} {
+		if a.Fails && slices.Contains(keys, other) {
+			problems = append(problems, n.At(other).Problemf("does not go with fails: a request that fails has no response"))
+		}
+	}
+	if !a.JSON.IsZero() {
+		var err error
+		if a.json, err = a.JSON.JSON(); err != nil {
+			problems = append(problems, problemsOf(a.JSON, err)...)
+		}
+	}
+	if a.URL != "" && !strings.HasPrefix(a.URL, "http://") && !strings.HasPrefix(a.URL, "https://") {
+		problems = append(problems, n.At("url").Problemf("must be a whole URL, as in https://api.example.com/*, where * is any text"))
+	}
+	a.url = regexp.MustCompile("^(?s:" + strings.ReplaceAll(regexp.QuoteMeta(a.URL), `\*`, ".*") + ")$")
+	return problems
+}
+
+// web answers the requests of the handlers of a case. The first that has no answer ends the case.
+// It is safe for concurrent use.
+type web struct {
+	answers []*answer
+	end     context.CancelCauseFunc
+
+	mu   sync.Mutex
+	used map[*answer]int
+	err  error // about the first request that has no answer
+}
+
+// of returns the web as one handler sees it.
+func (w *web) of(handler string) http.RoundTripper { return &browser{w, handler} }
+
+type browser struct {
+	*web
+
+	handler string
+}
+
+var errFails = errors.New("the case says that the request fails")
+
+// RoundTrip implements http.RoundTripper.
+func (b *browser) RoundTrip(r *http.Request) (*http.Response, error) {
+	a, err := b.find(r)
+	if err != nil {
+		return nil, err
+	}
+	if a.Fails {
+		return nil, errFails
+	}
+	body := a.Body
+	if a.json != nil {
+		body = string(a.json)
+	}
+	response := &http.Response{
+		Status: fmt.Sprintf("%d %s", a.Status, http.StatusText(a.Status)), StatusCode: a.Status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: make(http.Header), Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r,
+	}
+	if a.json != nil {
+		response.Header.Set("Content-Type", "application/json")
+	}
+	for name, value := range a.Headers {
+		response.Header.Set(name, value)
+	}
+	return response, nil
+}
+
+// find returns the first answer that is for a request and not used up.
+func (b *browser) find(r *http.Request) (*answer, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, a := range b.answers {
+		if (a.Method == "" || a.Method == r.Method) && a.url.MatchString(r.URL.String()) && (a.Times == 0 || b.used[a] < a.Times) {
+			b.used[a]++
+			return a, nil
+		}
+	}
+	err := fmt.Errorf("handler %q sends a request that has no response in the case: %s %q: add it to given.http, as {method: %s, url: URL, status: 200}",
+		b.handler, r.Method, r.URL, r.Method)
+	if b.err == nil {
+		b.err = err
+		b.end(err)
+	}
+	return nil, err
+}
+
+// unanswered returns the error about the first request that has no answer; nil: there was none.
+func (w *web) unanswered() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}

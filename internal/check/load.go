@@ -1,0 +1,88 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/kv"
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// load adds what is found when the handlers are made, all at the same time. Nothing is sent and no
+// program is run.
+func (f *Findings) load(ctx context.Context, cfg *config.Config, kinds []plugins.HandlerKind) {
+	names := slices.Sorted(maps.Keys(cfg.Handlers))
+	found := make([]config.Problems, len(names))
+	var wait sync.WaitGroup
+	for i, name := range names {
+		c := cfg.Handlers[name]
+		kind := compile.KindOf(kinds, c.Kind)
+		if loader, ok := kind.(plugins.Loader); ok && len(kind.Check(c.Config)) == 0 {
+			wait.Go(func() { found[i] = loadHandler(ctx, cfg, name, loader) })
+		}
+	}
+	wait.Wait()
+	for _, p := range slices.Concat(found...) {
+		if p.Warning {
+			f.Warnings = append(f.Warnings, p)
+		} else {
+			f.Problems = append(f.Problems, p)
+		}
+	}
+}
+
+// loadHandler makes one handler. If its start asked for something over the network, which it does
+// not get, its failure may be due to that: then it is a warning.
+func loadHandler(ctx context.Context, cfg *config.Config, name string, kind plugins.Loader) config.Problems {
+	network := &refusing{}
+	problems := kind.Load(ctx, cfg.Handlers[name].Config, plugins.HandlerEnv{
+		Env: plugins.Env{
+			Name: name, Cluster: cfg.Cluster.Name, Log: slog.New(slog.DiscardHandler), Metrics: metrics.New(), KV: kv.New(timer.Real(), false),
+		},
+		Workers: 1, Lookup: nothing{}, HTTP: network,
+	})
+	if network.asked.Load() {
+		for i := range problems {
+			problems[i].Warning = true
+			problems[i].Message = fmt.Sprintf("its start sends requests, which this check does not, and without them it fails: %s", problems[i].Message)
+		}
+	}
+	return problems
+}
+
+// refusing is a network that leads nowhere, and remembers whether it was asked.
+type refusing struct{ asked atomic.Bool }
+
+// RoundTrip implements http.RoundTripper.
+func (n *refusing) RoundTrip(*http.Request) (*http.Response, error) {
+	n.asked.Store(true)
+	return nil, errNotSent
+}
+
+var errNotSent = errors.New("a check sends no requests")
+
+// nothing is a cache without objects.
+type nothing struct{}
+
+var _ plugins.Lookup = nothing{}
+
+// Lookup implements plugins.Lookup.
+func (nothing) Lookup(string, string, string) []*event.Object { return nil }
+
+// Count implements plugins.Lookup.
+func (nothing) Count(string, string, string) int { return 0 }
+
+// Get implements plugins.Lookup.
+func (nothing) Get(string, string, string) *event.Object { return nil }

@@ -1,0 +1,216 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint/statefile"
+	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// weight is how many values there are, and what they take in the file.
+type weight struct {
+	n     int
+	bytes int64
+}
+
+// elementBytes is what a key and its place on the page take beside a value.
+const elementBytes = 8 + statefile.ElementSize
+
+func (w *weight) add(value []byte)    { w.n++; w.bytes += int64(len(value)) + elementBytes }
+func (w *weight) remove(value []byte) { w.n--; w.bytes -= int64(len(value)) + elementBytes }
+
+// Whole reports whether a delta comes back from the disk as it is: of a Secret the disk has only
+// the identity.
+func Whole(d *event.Delta) bool {
+	return (d.Old == nil || !secret(d.Old)) && (d.New == nil || !secret(d.New))
+}
+
+// LoadRoute returns the backlog of a route, or a part of it, in the order of the ids. resolve gives
+// the resource of a source; nil: the source is not configured any more, and the delta gets the
+// resource that was saved with it.
+func (db *DB) LoadRoute(name string, part Part, resolve func(source string) *event.Resource) ([]Pending, error) {
+	saved := make(map[event.Resource]*event.Resource)
+	resource := func(source string, r event.Resource) *event.Resource {
+		if known := resolve(source); known != nil {
+			return known
+		}
+		if saved[r] == nil {
+			saved[r] = &r
+		}
+		return saved[r]
+	}
+	var all []Pending
+	err := db.view(func(tx *reading) (err error) {
+		all, err = tx.pending(tx.shelf(routesBucket, bucketName(name), pendingBucket), part, resource)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("route %q in the state file: %w", name, err)
+	}
+	return all, nil
+}
+
+func (tx *reading) pending(s shelf, part Part, resource func(string, event.Resource) *event.Resource) (all []Pending, err error) {
+	if s.Bucket == nil {
+		return nil, nil
+	}
+	cursor := s.Cursor()
+	for key, stored := cursor.Seek(pendingKey(part.After)); key != nil; key, stored = cursor.Next() {
+		if len(key) != 8 {
+			return nil, value.Corruptf("a delta's number has %d bytes", len(key))
+		}
+		id := binary.BigEndian.Uint64(key)
+		if part.After > 0 && id == part.After {
+			continue
+		}
+		if part.Before > 0 && id >= part.Before || part.Limit > 0 && len(all) == part.Limit {
+			break
+		}
+		payload, err := tx.codec.Payload(s.seed, key, stored)
+		if err != nil {
+			return nil, err
+		}
+		pending, err := parsePending(id, payload, resource)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, pending)
+	}
+	return all, nil
+}
+
+// Backlog sums up the backlog of a route on disk, as of the last transaction. It reads one entry at
+// most.
+func (db *DB) Backlog(name string) (d Backlog, err error) {
+	err = db.view(func(tx *reading) error {
+		db.mu.RLock()
+		w := db.backlogs[bucketName(name)]
+		db.mu.RUnlock()
+		d.N, d.Bytes = w.n, w.bytes
+		if s := tx.shelf(routesBucket, bucketName(name), pendingBucket); s.Bucket != nil {
+			if key, _ := s.Cursor().Last(); len(key) == 8 {
+				d.Last = binary.BigEndian.Uint64(key)
+			}
+		}
+		return nil
+	})
+	return d, err
+}
+
+// BacklogBytes returns the bytes of the backlog of a route on disk, and of the backlogs of all
+// routes, as of the last transaction.
+func (db *DB) BacklogBytes(name string) (route, all int64) {
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	for _, w := range db.backlogs {
+		all += w.bytes
+	}
+	return db.backlogs[bucketName(name)].bytes, all
+}
+
+// backlogs weighs the backlog of each route.
+func (tx *reading) backlogs() map[string]weight {
+	backlogs := make(map[string]weight)
+	routes := tx.shelf(routesBucket)
+	for _, name := range routes.names() {
+		s := tx.shelf(routesBucket, name, pendingBucket)
+		if s.Bucket == nil {
+			continue
+		}
+		var w weight
+		_ = s.ForEach(func(_, value []byte) error { w.add(value); return nil }) // f never fails
+		backlogs[name] = w
+	}
+	return backlogs
+}
+
+// fullPages is how far the pages of the backlog of a route are filled: the ids ascend, so that
+// nothing comes in between later.
+const fullPages = 0.9
+
+// backlogShelf returns the shelf of the backlog of a route, by the name of its bucket.
+func (tx *writing) backlogShelf(name string) (shelf, error) {
+	s, err := tx.make(routesBucket, name, pendingBucket)
+	if err == nil {
+		s.FillPercent, s.weight = fullPages, tx.backlog(name)
+	}
+	return s, err
+}
+
+// backlog returns the weight of the backlog of a route, to be changed.
+func (tx *writing) backlog(name string) *weight {
+	if tx.backlogs[name] == nil {
+		w := tx.before[name]
+		tx.backlogs[name] = &w
+	}
+	return tx.backlogs[name]
+}
+
+// KnowsRoute reports whether a cut has ever named the route, and it was not forgotten since, see
+// [DB.Forget]. A route that is not known is new: no cut holds any of what it was ever given. The
+// error is [ErrClosed] or one of reading.
+func (db *DB) KnowsRoute(name string) (known bool, err error) {
+	err = db.view(func(tx *reading) error {
+		known = tx.shelf(routesBucket, bucketName(name)).Bucket != nil
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("route %q in the state file: %w", name, err)
+	}
+	return known, nil
+}
+
+// Gone reports whether a route that is known was not configured when [DB.Forget] was called last:
+// since then it has been given nothing.
+func (db *DB) Gone(name string) (gone bool, err error) {
+	err = db.view(func(tx *reading) error {
+		s := tx.shelf(routesBucket, bucketName(name))
+		if s.Bucket == nil {
+			return nil
+		}
+		since, err := goneSince(tx.codec, s)
+		gone = !since.IsZero()
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("route %q in the state file: %w", name, err)
+	}
+	return gone, nil
+}
+
+// ExpireBacklogs forgets the routes that have not been configured for [KeepBacklogs]. To be called
+// before a route returns, because [DB.Forget] takes one that is configured for known. It writes
+// only if there is such a route.
+func (db *DB) ExpireBacklogs(now time.Time) error {
+	var expired []string
+	err := db.view(func(tx *reading) error {
+		top := tx.shelf(routesBucket)
+		for _, name := range top.names() {
+			gone, err := goneSince(tx.codec, tx.shelf(routesBucket, name))
+			if err != nil {
+				return err
+			}
+			if !gone.IsZero() && now.Sub(gone) >= KeepBacklogs {
+				expired = append(expired, name)
+			}
+		}
+		return nil
+	})
+	if err == nil && len(expired) > 0 {
+		err = db.update(TransactionForget, func(tx *writing) error {
+			for _, name := range expired {
+				if err := tx.drop(tx.top(routesBucket), name); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("forgetting the backlogs of routes that are long gone: %w", err)
+	}
+	return nil
+}

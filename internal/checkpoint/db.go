@@ -1,0 +1,143 @@
+package checkpoint
+
+import (
+	"log/slog"
+	"sync"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
+	"github.com/deltarouter/deltarouter/internal/checkpoint/statefile"
+	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+)
+
+// Config says where the state is kept.
+type Config struct {
+	// Path of the state file, by custom state.db. Its folder is made with mode 0700 if it does not
+	// exist. Beside it lie the lock (.lock), the last three files that were put aside
+	// (.corrupt-<time>) and, while Open runs, what it makes (.new, .compact).
+	Path string
+	// MaxSize in bytes is what the file may grow to; 0: no limit. A cut that needs more fails with
+	// ErrFull. The file is grown in steps of 16 MiB.
+	MaxSize int64
+	Log     *slog.Logger // nil: nothing is logged
+	// Around, if it is not nil, is called for each transaction with what it writes (TransactionCut,
+	// …), and calls it once or, with an error of its own, not at all. It is for simulations, in
+	// which a disk is slow or full, or the process ends before or after a transaction. Several may
+	// be called at the same time.
+	Around func(what string, transaction func() error) error
+}
+
+// What a transaction writes, see [Config.Around]. A cut may have intents with it.
+const (
+	TransactionCut     = "cut"
+	TransactionIntents = "intents"
+	TransactionLetters = "letters"
+	TransactionForget  = "forget"
+)
+
+// DB is the state file. It is safe for concurrent use: writes come one after the other, reads wait
+// for them.
+type DB struct {
+	cfg  Config
+	file *statefile.File
+
+	writing sync.Mutex // held by the transaction that has the arena
+	arena   []byte     // the values of a transaction that is being written
+
+	mu       sync.RWMutex
+	cluster  string
+	backlogs map[string]weight // by the names of the routes' buckets
+}
+
+// Open opens the state file and makes it if it is not there. It reads the whole file once; see the
+// package comment for what it finds. The error is a *LockedError, a *NewerError or one of the file
+// system; a damaged file is no error, see [DB.Quarantined]. A file of which most is free is
+// rewritten.
+func Open(cfg Config) (*DB, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	db := &DB{cfg: cfg}
+	var err error
+	db.file, err = statefile.Open(statefile.Config{Path: cfg.Path, MaxSize: cfg.MaxSize, Log: cfg.Log, Opened: db.opened})
+	if err != nil {
+		return nil, err
+	}
+	if db.file.Format() != Format {
+		if err := db.update(TransactionForget, (*writing).tidyIntents); err != nil { // it only takes room
+			cfg.Log.Warn("what another version left in the state file stays there", "file", cfg.Path, "err", err)
+		}
+	}
+	return db, nil
+}
+
+// opened reads what is kept in memory of the file.
+func (db *DB) opened(bolt *bbolt.Tx, codec *value.Codec) (err error) {
+	tx := &reading{bolt, codec}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.backlogs = tx.backlogs()
+	db.cluster, err = tx.cluster()
+	return err
+}
+
+// Quarantined returns the name under which Open put a damaged file aside; empty: it was in order.
+func (db *DB) Quarantined() string { return db.file.Quarantined() }
+
+// Size returns the size of the file in bytes. A part of it may be free for new values: the file
+// shrinks at [Open] only.
+func (db *DB) Size() int64 { return db.file.Size() }
+
+// Cluster returns the identity of the cluster that the state is about; empty: none was written yet.
+func (db *DB) Cluster() string {
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	return db.cluster
+}
+
+// Close waits for what is being written and gives the file free. It may be called twice.
+func (db *DB) Close() error { return db.file.Close() }
+
+// Format is the number of the format that this version writes, see the package comment.
+const Format = statefile.Format
+
+var (
+	// ErrFull is wrapped by the error of a write that found no room: the disk is full, or the file
+	// has reached Config.MaxSize.
+	ErrFull = statefile.ErrFull
+	// ErrCorrupt is wrapped by the error of a read that found something that was not written so.
+	ErrCorrupt = value.ErrCorrupt
+	// ErrClosed is returned after [DB.Close].
+	ErrClosed = statefile.ErrClosed
+)
+
+type (
+	// LockedError says that another router uses the state folder.
+	LockedError = folder.LockedError
+	// NewerError says that the state file was written by a newer version, in a format that this
+	// version cannot read. The file is left as it is.
+	NewerError = statefile.NewerError
+)
+
+// The buckets and the records that have a fixed name.
+const (
+	metaBucket    = statefile.MetaBucket
+	watchesBucket = "watches"
+	routesBucket  = "routes"
+	objectsBucket = "objects"
+	intentsBucket = "intents"
+	orderBucket   = "order"
+	statesBucket  = "states"
+	pendingBucket = "owed"
+	rulesBucket   = "rules"
+	lettersBucket = "undelivered" // behind meta, which readers want first
+	entriesBucket = "entries"
+	valuesBucket  = "values"
+
+	memoriesBucket = "remembered" // behind meta, too
+
+	sealKey    = statefile.SealKey
+	clusterKey = "cluster"
+	stateKey   = "state"
+)

@@ -1,0 +1,56 @@
+// Package folder guards the folder of the state file: whose it is, that the files in it are files, and the
+// lock by which one router owns it.
+package folder
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// CheckRegular refuses a path that is anything but a file: to open a named pipe may take for ever, and to open a device may do anything.
+// One that does not exist is none.
+func CheckRegular(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().IsRegular() {
+		return nil //nolint:nilerr // whoever opens it says so
+	}
+	what := "not a regular file"
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		what = "a folder"
+	case mode&fs.ModeNamedPipe != 0:
+		what = "a named pipe"
+	case mode&fs.ModeDevice != 0:
+		what = "a device"
+	case mode&fs.ModeSocket != 0:
+		what = "a socket"
+	}
+	return fmt.Errorf("%s is %s: remove it, or name another folder", path, what)
+}
+
+// Sync makes the names of the files in a folder durable.
+func Sync(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// LockedError says that another router uses the state folder.
+type LockedError struct {
+	Path string // of the lock file
+	PID  int    // of the holder; 0 if the lock file does not say
+	Host string // of the holder: in containers each router may be process 1
+}
+
+// Error names the holder and the remedy.
+func (e *LockedError) Error() string {
+	holder := "another process"
+	if e.PID != 0 {
+		holder = fmt.Sprintf("process %d on %s", e.PID, e.Host)
+	}
+	return fmt.Sprintf("%s is held by %s: each router needs a state folder of its own (state.dir)", e.Path, holder)
+}

@@ -1,0 +1,29 @@
+//go:build unix
+
+package folder
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// Check refuses a folder in which another user can put a state file: its content becomes objects, backlogs and kv of handlers.
+// The router's user and root may own it, as root owns a volume that is mounted. Its group may write to it: that is how Kubernetes
+// gives a volume to a container (fsGroup).
+func Check(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch uid := os.Geteuid(); {
+	case !info.IsDir():
+		return fmt.Errorf("%s is no folder", dir)
+	case ok && int(stat.Uid) != uid && stat.Uid != 0:
+		return fmt.Errorf("%s belongs to the user %d and the router runs as %d: chown it, or name a folder of the router's own", dir, stat.Uid, uid)
+	case info.Mode()&0o002 != 0:
+		return fmt.Errorf("every user of this machine may write to %s: chmod o-w it, or name a folder in it, which the router makes", dir)
+	}
+	return nil
+}

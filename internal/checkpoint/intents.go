@@ -1,0 +1,187 @@
+package checkpoint
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// intentShelves is where the intents of a watch are, and beside it the order in which they came: of the objects that had one name
+// nothing else says which was first. The states are what was delivered. Versions before format 4 neither write the order nor read it,
+// versions before format 6 the same with the states.
+type intentShelves struct{ intents, order, states shelf }
+
+func (tx *writing) intentShelves(name string) (s intentShelves, err error) {
+	if s.intents, err = tx.make(watchesBucket, name, intentsBucket); err != nil {
+		return s, err
+	}
+	if s.order, err = tx.make(watchesBucket, name, orderBucket); err != nil {
+		return s, err
+	}
+	s.states, err = tx.make(watchesBucket, name, statesBucket)
+	return s, err
+}
+
+// none reports whether the watch has no intents, which is usual: a cut need not look for those of its objects then.
+func (s *intentShelves) none() bool {
+	first, _ := s.intents.Cursor().First()
+	return first == nil
+}
+
+func (tx *writing) addIntent(s intentShelves, o *event.Object) error {
+	id := Identity{o.Key(), o.UID()}
+	key := intentKey(id)
+	if o.ResourceVersion() != "" && !secret(o) {
+		if err := tx.put(s.states, key, o.JSON()); err != nil {
+			return err
+		}
+	}
+	if s.intents.Get(key) != nil {
+		return nil // a later state of the same object
+	}
+	if err := tx.put(s.intents, key, id.payload()); err != nil {
+		return err
+	}
+	number, err := s.order.NextSequence()
+	if err != nil {
+		return err
+	}
+	var f fields
+	f.uint(number)
+	return tx.put(s.order, key, f)
+}
+
+func (tx *writing) endIntent(s intentShelves, id Identity) error {
+	key := intentKey(id)
+	return errors.Join(tx.remove(s.intents, key), tx.remove(s.order, key), tx.remove(s.states, key))
+}
+
+// supersede ends the intent of an object that a cut has, unless that is about a later state: what was delivered of it before a crash has
+// not come again yet.
+func (tx *writing) supersede(s intentShelves, o *event.Object) error {
+	id := Identity{o.Key(), o.UID()}
+	key := intentKey(id)
+	if value := s.states.Get(key); value != nil {
+		state, err := tx.codec.Payload(s.states.seed, key, value)
+		if err != nil {
+			return err
+		}
+		if later, err := event.ParseObject(o.Resource(), string(state)); err == nil && lower(o.ResourceVersion(), later.ResourceVersion()) {
+			return nil
+		}
+	}
+	return tx.endIntent(s, id)
+}
+
+// lower reports whether a is known to be a lower resourceVersion than b.
+func lower(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
+}
+
+// intents writes intents, in their order.
+func (tx *writing) intents(watch string, objects []*event.Object) error {
+	if watch == "" {
+		return errors.New("a watch without an id")
+	}
+	s, err := tx.intentShelves(bucketName(watch))
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if err := tx.addIntent(s, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tidyIntents removes what a version that did not know of it has left beside intents that are over.
+func (tx *writing) tidyIntents() error {
+	for _, name := range tx.top(watchesBucket).names() {
+		s, err := tx.intentShelves(name)
+		if err != nil {
+			return err
+		}
+		for _, beside := range []shelf{s.order, s.states} {
+			var over [][]byte
+			err := beside.ForEach(func(key, _ []byte) error {
+				if s.intents.Get(key) == nil {
+					over = append(over, bytes.Clone(key))
+				}
+				return nil
+			})
+			for _, key := range over {
+				err = errors.Join(err, tx.remove(beside, key))
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// intents reads the intents of a watch, in the order in which they were written. Those of which it is not known come first.
+func (tx *reading) intents(name string) ([]Intent, error) {
+	type numbered struct {
+		Intent
+
+		number uint64
+	}
+	var all []numbered
+	order, states := tx.shelf(watchesBucket, name, orderBucket), tx.shelf(watchesBucket, name, statesBucket)
+	err := tx.each(tx.shelf(watchesBucket, name, intentsBucket), func(key, payload []byte) error {
+		id, err := parseIdentity(payload)
+		if err != nil {
+			return err
+		}
+		state, err := tx.record(states, string(key))
+		if err != nil {
+			return err
+		}
+		n := numbered{Intent: Intent{id, string(state)}}
+		number, err := tx.record(order, string(key))
+		if number != nil {
+			r := reader{rest: number}
+			n.number, err = r.uint(), r.done()
+		}
+		all = append(all, n)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(all, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
+	var intents []Intent
+	for _, n := range all {
+		intents = append(intents, n.Intent)
+	}
+	return intents, nil
+}
+
+func intentKey(id Identity) []byte {
+	return bounded(id.UID + "\x00" + id.Key.Namespace + "\x00" + id.Key.Name)
+}
+
+// payload of an intent.
+func (id Identity) payload() []byte {
+	var f fields
+	f.text(id.UID)
+	f.text(id.Key.Namespace)
+	f.text(id.Key.Name)
+	return f
+}
+
+func parseIdentity(payload []byte) (Identity, error) {
+	r := reader{rest: payload}
+	id := Identity{UID: r.text()}
+	id.Key.Namespace = r.text()
+	id.Key.Name = r.text()
+	return id, r.done()
+}

@@ -1,0 +1,38 @@
+package checkpoint_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+)
+
+// TestMain also is the other process of some tests.
+func TestMain(m *testing.M) {
+	if path := os.Getenv("CHECKPOINT_HOLD"); path != "" {
+		os.Exit(hold(path))
+	}
+	if path := os.Getenv("CHECKPOINT_LIMITED"); path != "" {
+		os.Exit(limited(path))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// hold keeps the state file open until stdin is closed.
+func hold(path string) int {
+	db, err := checkpoint.Open(checkpoint.Config{Path: path})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("open")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // it ends when the test does
+	if err := db.Close(); err != nil {
+		return 1
+	}
+	return 0
+}

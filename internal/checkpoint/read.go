@@ -1,0 +1,247 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint/statefile"
+	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// reading is a read transaction.
+type reading struct {
+	*bbolt.Tx
+
+	codec *value.Codec
+}
+
+func (db *DB) view(f func(tx *reading) error) error {
+	return db.file.View(func(bolt *bbolt.Tx, codec *value.Codec) error { return f(&reading{bolt, codec}) })
+}
+
+// shelf is a bucket and the seed of its place.
+type shelf struct {
+	*bbolt.Bucket
+
+	seed   uint32
+	weight *weight // of the backlog of a route, when it is being written; else nil
+}
+
+// shelf returns a shelf without a bucket if there is none at the path.
+func (tx *reading) shelf(path ...string) shelf {
+	s := shelf{Bucket: tx.Bucket([]byte(path[0])), seed: tx.codec.Seed(0, path[0])}
+	for _, name := range path[1:] {
+		if s.Bucket == nil {
+			return shelf{}
+		}
+		s = shelf{Bucket: s.Bucket.Bucket([]byte(name)), seed: tx.codec.Seed(s.seed, name)}
+	}
+	return s
+}
+
+// record returns the payload under a key; nil: there is none.
+func (tx *reading) record(s shelf, key string) ([]byte, error) {
+	if s.Bucket == nil {
+		return nil, nil
+	}
+	value := s.Get([]byte(key))
+	if value == nil {
+		return nil, nil
+	}
+	return tx.codec.Payload(s.seed, []byte(key), value)
+}
+
+// each calls f with the payload of each value.
+func (tx *reading) each(s shelf, f func(key, payload []byte) error) error {
+	if s.Bucket == nil {
+		return nil
+	}
+	return s.ForEach(func(key, value []byte) error {
+		payload, err := tx.codec.Payload(s.seed, key, value)
+		if err != nil {
+			return err
+		}
+		return f(key, payload)
+	})
+}
+
+func (tx *reading) cluster() (string, error) {
+	payload, err := tx.record(tx.shelf(metaBucket), clusterKey)
+	return string(payload), err
+}
+
+// LoadWatch returns what is known of a watch; nil: nothing was ever saved. The error wraps
+// ErrCorrupt, or is [ErrClosed].
+func (db *DB) LoadWatch(id string) (*Watch, error) {
+	var mu sync.Mutex
+	var objects []Object
+	w, err := db.ReadWatch(id, func(o Object) {
+		mu.Lock()
+		defer mu.Unlock()
+		objects = append(objects, o)
+	})
+	if w != nil {
+		w.Objects = objects
+	}
+	return w, err
+}
+
+// ReadWatch is [DB.LoadWatch], but hands the objects to take, on all cores at the same time and in
+// no order. When it returns an error some may have been handed over. A nil take reads no objects:
+// see [DB.ReadObjects].
+func (db *DB) ReadWatch(id string, take func(o Object)) (*Watch, error) {
+	var w *Watch
+	err := db.view(func(tx *reading) (err error) {
+		w, err = tx.watch(bucketName(id), take)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch %s in the state file: %w", id, err)
+	}
+	return w, nil
+}
+
+func (tx *reading) watch(name string, take func(o Object)) (*Watch, error) {
+	s := tx.shelf(watchesBucket, name)
+	if s.Bucket == nil {
+		return nil, nil //nolint:nilnil // as promised
+	}
+	w := &Watch{}
+	if payload, err := tx.record(s, stateKey); err != nil {
+		return nil, err
+	} else if payload != nil {
+		state, err := parseWatchState(payload)
+		if err != nil {
+			return nil, err
+		}
+		w.Fed, w.Relisting = state.fed, state.relisting
+	}
+	cluster, err := tx.record(s, clusterKey)
+	if err != nil {
+		return nil, err
+	}
+	if w.Cluster = string(cluster); cluster == nil {
+		if w.Cluster, err = tx.cluster(); err != nil {
+			return nil, err
+		}
+	}
+	if take != nil {
+		if err := tx.objects(tx.shelf(watchesBucket, name, objectsBucket), take); err != nil {
+			return nil, err
+		}
+	}
+	w.Intents, err = tx.intents(name)
+	return w, err
+}
+
+// objects reads all objects on all cores: what takes time is to decompress them, and what is done
+// with them while they are at hand.
+func (tx *reading) objects(s shelf, take func(o Object)) error {
+	_, err := tx.someObjects(s, "", math.MaxInt, runtime.GOMAXPROCS(0), take)
+	return err
+}
+
+// someObjects reads up to limit objects behind a key, and returns the last key; "": there are no
+// more.
+func (tx *reading) someObjects(s shelf, after string, limit, cores int, take func(o Object)) (last string, err error) {
+	if s.Bucket == nil {
+		return "", nil
+	}
+	type saved struct{ key, value []byte }
+	var all []saved
+	c := s.Cursor()
+	key, value := c.Seek([]byte(after))
+	if after != "" && string(key) == after {
+		key, value = c.Next()
+	}
+	for ; key != nil && len(all) < limit; key, value = c.Next() {
+		all = append(all, saved{key, value})
+	}
+	if key != nil && len(all) > 0 {
+		last = string(all[len(all)-1].key)
+	}
+	return last, inParallel(len(all), cores, func(i int) error {
+		o, err := tx.object(s, all[i].key, all[i].value)
+		if err == nil {
+			take(o)
+		}
+		return err
+	})
+}
+
+func (tx *reading) object(s shelf, key, value []byte) (o Object, err error) {
+	err = statefile.Guard(func() error { // which only helps its own goroutine
+		payload, err := tx.codec.Payload(s.seed, key, value)
+		if err == nil {
+			o, err = parseObject(payload)
+		}
+		return err
+	})
+	return o, err
+}
+
+// ReadObjects hands up to limit objects of a watch to take, on so many cores at the same time and
+// in no order, beginning behind a place that the call before has returned; "" is the beginning, and
+// as a result the end. Each call reads what is there by then. The error is as with [DB.LoadWatch].
+func (db *DB) ReadObjects(id, after string, limit, cores int, take func(o Object)) (next string, err error) {
+	err = db.view(func(tx *reading) (err error) {
+		next, err = tx.someObjects(tx.shelf(watchesBucket, bucketName(id), objectsBucket), after, limit, cores, take)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("watch %s in the state file: %w", id, err)
+	}
+	return next, nil
+}
+
+// ReadObject returns one object of a watch; nil: there is none under that key. The error is as with
+// [DB.LoadWatch].
+func (db *DB) ReadObject(id string, key event.Key) (found *Object, err error) {
+	err = db.view(func(tx *reading) error {
+		s := tx.shelf(watchesBucket, bucketName(id), objectsBucket)
+		if s.Bucket == nil {
+			return nil
+		}
+		value := s.Get(objectKey(key))
+		if value == nil {
+			return nil
+		}
+		o, err := tx.object(s, objectKey(key), value)
+		found = &o
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch %s in the state file: %w", id, err)
+	}
+	return found, nil
+}
+
+// inParallel calls f for the numbers below n, on so many cores, until one fails.
+func inParallel(n, cores int, f func(i int) error) error {
+	const at = 64 // once
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	errs := make([]error, min(cores, n/at+1))
+	for worker := range errs {
+		wait.Go(func() {
+			for end := 0; end < n && errs[worker] == nil; {
+				end = int(next.Add(at))
+				for i := end - at; i < min(end, n) && errs[worker] == nil; i++ {
+					errs[worker] = f(i)
+				}
+			}
+			if errs[worker] != nil {
+				next.Store(int64(n)) // the others need not go on
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,281 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unsafe"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+	"github.com/deltarouter/deltarouter/internal/rawjson"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// The payloads. Strings and texts are preceded by their length as a varint.
+
+// fields appends fields to a payload.
+type fields []byte
+
+func (f *fields) uint(v uint64)   { *f = binary.AppendUvarint(*f, v) }
+func (f *fields) text(v string)   { f.uint(uint64(len(v))); *f = append(*f, v...) }
+func (f *fields) bytes(v []byte)  { f.uint(uint64(len(v))); *f = append(*f, v...) }
+func (f *fields) flags(v ...bool) { f.uint(bits(v)) }
+
+func bits(flags []bool) (set uint64) {
+	for i, flag := range flags {
+		if flag {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+// reader takes fields off a payload. After the first mistake it gives zero values and keeps the
+// error.
+type reader struct {
+	rest []byte
+	err  error
+}
+
+func (r *reader) fail() { r.rest, r.err = nil, value.Corruptf("a record is cut short") }
+
+func (r *reader) uint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *reader) bytes() []byte {
+	n := r.uint()
+	if n > uint64(len(r.rest)) {
+		r.fail()
+		return nil
+	}
+	v := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *reader) text() string { return string(r.bytes()) }
+
+// done returns the error, also one for what is left over.
+func (r *reader) done() error {
+	if r.err == nil && len(r.rest) > 0 {
+		r.err = value.Corruptf("a record is too long")
+	}
+	return r.err
+}
+
+// watchState is what is kept of a watch beside its objects: the record "state" in its bucket.
+type watchState struct {
+	fed       string
+	relisting bool
+}
+
+func (s watchState) payload() []byte {
+	var f fields
+	f.flags(s.relisting)
+	f.text(s.fed)
+	return f
+}
+
+func parseWatchState(payload []byte) (watchState, error) {
+	r := reader{rest: payload}
+	s := watchState{relisting: r.uint()&1 != 0}
+	s.fed = r.text()
+	return s, r.done()
+}
+
+// An object's payload is a byte (1: bare) and its JSON.
+func objectPayload(o *event.Object, bareOnly bool) []byte {
+	if bareOnly || secret(o) {
+		return append([]byte{1}, bare(o)...)
+	}
+	return append([]byte{0}, o.JSON()...)
+}
+
+// parseObject takes the payload over: nobody may write to it any more.
+func parseObject(payload []byte) (Object, error) {
+	if len(payload) < 2 || payload[0] > 1 {
+		return Object{}, value.Corruptf("an object has no text")
+	}
+	return Object{JSON: unsafe.String(&payload[1], len(payload)-1), Bare: payload[0] == 1}, nil
+}
+
+// secret says that nothing but the identity of the object may reach the disk.
+func secret(o *event.Object) bool {
+	r := o.Resource()
+	return r == nil || r.Group == "" && r.Resource == "secrets"
+}
+
+// bare returns the JSON text of what names the object.
+func bare(o *event.Object) []byte {
+	id := rawjson.Identity{Name: o.Key().Name, Namespace: o.Key().Namespace, UID: o.UID(), ResourceVersion: o.ResourceVersion()}
+	if r := o.Resource(); r != nil {
+		id.APIVersion, id.Kind = r.GroupVersion().String(), r.Kind
+	}
+	return []byte(id.JSON())
+}
+
+// payload of a delta that is pending. The resource is kept too, for a source that is no longer
+// configured when it is read.
+func (o *Pending) payload() []byte {
+	d := o.Delta
+	var f fields
+	f.uint(uint64(max(o.Attempts, 0)))
+	f.flags(d.Initial, d.Stale, d.Redelivered, d.Old != nil, d.New != nil, !d.Seen.IsZero(), d.Transit().Selective)
+	f.text(d.Op.String())
+	f.text(d.Source)
+	if !d.Seen.IsZero() {
+		f.uint(uint64(d.Seen.UnixNano()))
+	}
+	closed := o.Closed
+	if more := o.more(); more != "" {
+		closed = append(closed[:len(closed):len(closed)], more)
+	}
+	f.uint(uint64(len(closed)))
+	for _, sink := range closed {
+		f.text(sink)
+	}
+	var r event.Resource
+	if about := d.Object(); about != nil && about.Resource() != nil {
+		r = *about.Resource()
+	}
+	for _, part := range []string{r.Group, r.Version, r.Resource, r.Cluster, r.Kind} {
+		f.text(part)
+	}
+	for _, object := range []*event.Object{d.Old, d.New} {
+		if object != nil {
+			f.bytes(stored(object))
+		}
+	}
+	return f
+}
+
+// EncodeDelta writes down a delta as one that is pending, for a record of a rule: of a Secret only
+// its identity.
+func EncodeDelta(d *event.Delta) []byte { return (&Pending{Delta: d}).payload() }
+
+// DecodeDelta reads what [EncodeDelta] wrote. resource gives the resource of a source: the second
+// argument is the one that was saved.
+func DecodeDelta(payload []byte, resource func(source string, saved event.Resource) *event.Resource) (*event.Delta, error) {
+	pending, err := parsePending(0, payload, resource)
+	return pending.Delta, err
+}
+
+func stored(o *event.Object) []byte {
+	if secret(o) {
+		return bare(o)
+	}
+	return o.JSON()
+}
+
+// parsePending reads a delta that is pending. resource gives the resource of a source: the second
+// argument is the one that was saved.
+func parsePending(id uint64, payload []byte, resource func(source string, saved event.Resource) *event.Resource) (Pending, error) {
+	r := reader{rest: payload}
+	pending := Pending{ID: id, Delta: &event.Delta{}}
+	d := pending.Delta
+	pending.Attempts = int(min(r.uint(), math.MaxInt32))
+	flags := r.uint()
+	d.Initial, d.Stale, d.Redelivered = flags&1 != 0, flags&2 != 0, flags&4 != 0
+	d.Transit().Selective = flags&64 != 0 // older versions leave it out, and do not read it
+	op := r.text()
+	d.Source = r.text()
+	if flags&32 != 0 {
+		d.Seen = time.Unix(0, int64(r.uint())) //nolint:gosec // it was one
+	}
+	for n := r.uint(); n > 0 && r.err == nil; n-- {
+		if sink := r.text(); !strings.HasPrefix(sink, moreMark) {
+			pending.Closed = append(pending.Closed, sink)
+		} else if err := pending.parseMore(sink[len(moreMark):]); err != nil {
+			return Pending{}, err
+		}
+	}
+	var saved event.Resource
+	saved.GroupVersionResource = schema.GroupVersionResource{Group: r.text(), Version: r.text(), Resource: r.text()}
+	saved.Cluster, saved.Kind = r.text(), r.text()
+	var old, now []byte
+	if flags&8 != 0 {
+		old = r.bytes()
+	}
+	if flags&16 != 0 {
+		now = r.bytes()
+	}
+	if err := r.done(); err != nil {
+		return Pending{}, err
+	}
+	known := false
+	if d.Op, known = event.ParseOp(op); !known || old == nil && now == nil {
+		return Pending{}, value.Corruptf("a delta without an op or an object")
+	}
+	var err error
+	about := resource(d.Source, saved)
+	if d.Old, err = restore(about, old); err == nil {
+		d.New, err = restore(about, now)
+	}
+	return pending, err
+}
+
+func restore(resource *event.Resource, text []byte) (*event.Object, error) {
+	if text == nil {
+		return nil, nil //nolint:nilnil // there was none
+	}
+	if !json.Valid(text) {
+		return nil, value.Corruptf("an object is not JSON")
+	}
+	o, err := event.ParseObject(resource, string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return o, nil
+}
+
+// withheld stands for the data of an event that is about a Secret.
+const withheld = "null"
+
+// eventPayload writes down what another route made of a delta that is pending. What a handler made
+// of a Secret may have anything of it: of such an event only what does not depend on the handler is
+// kept.
+func eventPayload(d *event.Delta) (f fields) {
+	e := *d.Event
+	if !Whole(d) {
+		e.Type, e.Subject, e.Data = event.TypePrefix+d.Op.String(), d.Key().String(), []byte(withheld)
+	}
+	f.flags(e.Redelivered, !e.Time.IsZero())
+	if !e.Time.IsZero() {
+		f.uint(uint64(e.Time.UnixNano())) //nolint:gosec // read back as it was
+	}
+	for _, text := range []string{e.ID, e.Type, e.Source, e.Subject, e.Route, e.K8sUID, e.K8sResourceVersion} {
+		f.text(text)
+	}
+	f.bytes(e.Data)
+	return f
+}
+
+func (o *Pending) parseEvent(r *reader) error {
+	e := &event.Event{}
+	flags := r.uint()
+	e.Redelivered = flags&1 != 0
+	if flags&2 != 0 {
+		e.Time = time.Unix(0, int64(r.uint())) //nolint:gosec // it was one
+	}
+	for _, text := range []*string{&e.ID, &e.Type, &e.Source, &e.Subject, &e.Route, &e.K8sUID, &e.K8sResourceVersion} {
+		*text = r.text()
+	}
+	e.Data = r.bytes()
+	if r.err == nil && len(e.Data) > 0 && !json.Valid(e.Data) {
+		return value.Corruptf("the data of an event is not JSON")
+	}
+	o.Delta.Event = e
+	return nil // what is cut short is the caller's to see
+}

@@ -1,0 +1,290 @@
+package statefile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
+	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+)
+
+// Config says where a file is.
+type Config struct {
+	// Path of the file. Its folder is made with mode 0700 if it does not exist.
+	Path    string
+	MaxSize int64        // in bytes; 0: no limit
+	Log     *slog.Logger // must not be nil
+	// Opened is called whenever the file was opened, before anybody else reads it.
+	Opened func(tx *bbolt.Tx, codec *value.Codec) error
+}
+
+// File is the state file. It is safe for concurrent use: writes come one after the other, reads wait for
+// them.
+type File struct {
+	cfg         Config
+	codec       *value.Codec // nil: it is closed
+	lock        *folder.Lock
+	quarantined string
+	format      int // as it was found
+
+	mu      sync.RWMutex
+	bolt    *bbolt.DB
+	info    os.FileInfo // of what bolt has open
+	suspect bool        // a write failed in a way after which bbolt is opened anew
+	broken  error       // for good, until the next start
+}
+
+// Open opens a file and makes it if it is not there. It reads the whole file once. The error is a
+// *folder.LockedError, a *NewerError or one of the file system; a damaged file is no error, see
+// [File.Quarantined]. A file of which most is free is rewritten, see shrink.
+func Open(cfg Config) (*File, error) {
+	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
+		return nil, fmt.Errorf("the state folder cannot be made: %w", err)
+	}
+	if err := folder.Check(filepath.Dir(cfg.Path)); err != nil {
+		return nil, err
+	}
+	codec, err := value.NewCodec()
+	if err != nil {
+		return nil, err
+	}
+	f := &File{cfg: cfg, codec: codec}
+	if f.lock, err = folder.Acquire(cfg.Path + ".lock"); err != nil {
+		codec.Close()
+		return nil, err
+	}
+	if err := f.open(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func (f *File) open() error {
+	err := f.load()
+	if errors.Is(err, value.ErrCorrupt) {
+		if err := f.quarantine(err); err != nil {
+			return err
+		}
+		err = f.load()
+	}
+	return err
+}
+
+// load opens the file, verified, or a new one.
+func (f *File) load() error {
+	found, err := verify(f.cfg.Path, f.codec)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := f.create(); err != nil {
+			return fmt.Errorf("the state file cannot be made: %w", err)
+		}
+		found.Format = Format
+	} else if err != nil {
+		return fmt.Errorf("%s: %w", f.cfg.Path, err)
+	}
+	f.report(found)
+	if err := os.Chmod(f.cfg.Path, 0o600); err != nil {
+		return err
+	}
+	f.shrink(found)
+	if err := f.openBolt(); err != nil {
+		return fmt.Errorf("%s: %w", f.cfg.Path, err)
+	}
+	if found.Format != Format {
+		if err := f.stamp(f.bolt); err != nil {
+			return fmt.Errorf("%s: %w", f.cfg.Path, err)
+		}
+	}
+	f.format = found.Format
+	return nil
+}
+
+// report logs what was lost of a file that is in order.
+func (f *File) report(found verdict) {
+	if found.fellBack {
+		f.cfg.Log.Warn("the last transaction of the state file is unreadable, the one before it is used", "file", f.cfg.Path)
+	}
+}
+
+func (f *File) options() *bbolt.Options {
+	return &bbolt.Options{
+		Timeout: folder.Wait, MaxSize: int(f.cfg.MaxSize), PageSize: 4096,
+		FreelistType: bbolt.FreelistMapType, NoStatistics: true,
+	}
+}
+
+func (f *File) openBolt() error {
+	return Guard(func() error {
+		bolt, err := bbolt.Open(f.cfg.Path, 0o600, f.options())
+		switch {
+		case errors.Is(err, berrors.ErrTimeout): // somebody who does not know of our lock file
+			return &folder.LockedError{Path: f.cfg.Path}
+		case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum), errors.Is(err, berrors.ErrVersionMismatch):
+			return fmt.Errorf("%w: %w", value.ErrCorrupt, err)
+		case err != nil:
+			return err
+		}
+		f.bolt = bolt
+		if f.info, err = os.Stat(f.cfg.Path); err != nil {
+			return err
+		}
+		return bolt.View(func(tx *bbolt.Tx) error { return f.cfg.Opened(tx, f.codec) })
+	})
+}
+
+// create makes a file that is complete before it gets its name: one that is found empty or half was damaged later.
+func (f *File) create() error {
+	made := f.cfg.Path + ".new"
+	if err := os.Remove(made); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	options := f.options()
+	options.MaxSize = 0 // the first pages are always granted
+	bolt, err := bbolt.Open(made, 0o600, options)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.stamp(bolt), bolt.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(made, f.cfg.Path); err != nil {
+		return err
+	}
+	return folder.Sync(filepath.Dir(f.cfg.Path))
+}
+
+// stamp writes the format number, and a seal if there is none.
+func (f *File) stamp(bolt *bbolt.DB) error {
+	return full(bolt.Update(func(tx *bbolt.Tx) error {
+		meta, err := tx.CreateBucketIfNotExists([]byte(MetaBucket))
+		if err != nil {
+			return err
+		}
+		if meta.Get([]byte(SealKey)) == nil {
+			var empty value.Seal
+			stored := f.codec.Append(nil, f.codec.Seed(0, MetaBucket), []byte(SealKey), empty.Payload())
+			if err := meta.Put([]byte(SealKey), stored); err != nil {
+				return err
+			}
+		}
+		return SetFormat(meta, Format)
+	}))
+}
+
+// Size returns the size of the file in bytes. A part of it may be free for new values: the file shrinks at [Open] only.
+func (f *File) Size() int64 {
+	info, err := os.Stat(f.cfg.Path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// usable makes sure that there is an open file. After a failed write it is opened anew: bbolt may have lost its memory map.
+func (f *File) usable() error {
+	if f.codec == nil {
+		return ErrClosed
+	}
+	if f.broken != nil {
+		return f.broken
+	}
+	if f.suspect || f.bolt == nil {
+		if f.bolt != nil {
+			if err := Guard(f.bolt.Close); err != nil {
+				return err
+			}
+			f.bolt = nil
+		}
+		found, err := verify(f.cfg.Path, f.codec)
+		if err != nil {
+			return err
+		}
+		f.report(found)
+		if err := f.openBolt(); err != nil {
+			return err
+		}
+		f.suspect = false
+	}
+	return f.inPlace()
+}
+
+// inPlace makes sure that what is written will be found: the file may have been removed or replaced behind our back.
+func (f *File) inPlace() error {
+	there, err := os.Stat(f.cfg.Path)
+	if err == nil && os.SameFile(there, f.info) {
+		return nil
+	}
+	return fmt.Errorf("%s was removed or replaced while it was in use: put it back, or restart to begin a new one", f.cfg.Path)
+}
+
+// SetFormat writes the number of a format into the bucket meta.
+func SetFormat(meta *bbolt.Bucket, format int) error {
+	return meta.Put([]byte(formatKey), formatValue(format, oldestReader))
+}
+
+// View reads.
+func (f *File) View(read func(tx *bbolt.Tx, codec *value.Codec) error) error {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.bolt == nil {
+		return ErrClosed
+	}
+	if f.broken != nil {
+		return f.broken
+	}
+	return full(Guard(func() error {
+		return f.bolt.View(func(tx *bbolt.Tx) error { return read(tx, f.codec) })
+	}))
+}
+
+// Update writes in one transaction. done is called once that is on disk, before the next read or write.
+func (f *File) Update(write func(tx *bbolt.Tx, codec *value.Codec) error, done func()) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.usable(); err != nil {
+		return err
+	}
+	err := Guard(func() error {
+		return f.bolt.Update(func(tx *bbolt.Tx) error { return write(tx, f.codec) })
+	})
+	var panicked *panicError
+	switch {
+	case err == nil:
+		done()
+	case errors.As(err, &panicked):
+		f.broken = err
+	case !errors.Is(err, berrors.ErrMaxSizeReached):
+		f.suspect = true
+	}
+	return full(err)
+}
+
+// Quarantined returns the name under which Open put a damaged file aside; empty: it was in order.
+func (f *File) Quarantined() string { return f.quarantined }
+
+// Format returns the format that the file had when it was opened.
+func (f *File) Format() int { return f.format }
+
+// Close waits for what is being written and gives the file free. It may be called twice.
+func (f *File) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.codec == nil {
+		return nil
+	}
+	var err error
+	if f.bolt != nil && f.broken == nil { // after a panic a lock inside may be held for ever
+		err = Guard(f.bolt.Close)
+	}
+	f.bolt = nil
+	f.codec.Close()
+	f.codec = nil
+	return errors.Join(err, f.lock.Release())
+}

@@ -1,0 +1,65 @@
+package statefile
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
+)
+
+// keptAside is how many damaged files are kept for whoever wants to look at them.
+const keptAside = 3
+
+const asideMark = ".corrupt-"
+
+// quarantine renames a damaged file.
+func (f *File) quarantine(reason error) error {
+	if f.bolt != nil {
+		_ = f.bolt.Close() // it is given up
+		f.bolt = nil
+	}
+	name := f.cfg.Path + asideMark + time.Now().UTC().Format("20060102T150405.000Z")
+	if err := os.Rename(f.cfg.Path, name); err != nil {
+		return fmt.Errorf("%w, and it cannot be put aside: %w", reason, err)
+	}
+	f.quarantined = name
+	f.cfg.Log.Error("the state file is damaged: it was put aside and a new one begun; everything is listed anew, and what was pending or deleted meanwhile is lost",
+		"file", f.cfg.Path, "kept", name, "err", reason)
+	f.clearAside(name)
+	return folder.Sync(filepath.Dir(f.cfg.Path))
+}
+
+// clearAside removes the oldest of the files that were put aside, never the one that was put there
+// now, whatever the clock says. One that cannot be removed is no reason not to start.
+func (f *File) clearAside(now string) {
+	others, err := filepath.Glob(globEscape(f.cfg.Path) + asideMark + "*")
+	if err != nil {
+		f.cfg.Log.Warn("damaged state files of before cannot be found", "file", f.cfg.Path, "err", err)
+		return
+	}
+	others = slices.DeleteFunc(others, func(name string) bool { return name == now })
+	slices.Sort(others) // by time, as the names are made
+	for _, old := range others[:max(0, len(others)-(keptAside-1))] {
+		if err := os.Remove(old); err != nil {
+			f.cfg.Log.Warn("a damaged state file of before cannot be removed", "file", old, "err", err)
+			continue
+		}
+		f.cfg.Log.Info("a damaged state file of before was removed", "file", old)
+	}
+}
+
+// globEscape makes a pattern that matches only the path itself.
+func globEscape(path string) string {
+	var b []byte
+	for i := range len(path) {
+		switch path[i] {
+		case '*', '?', '[', '\\':
+			b = append(b, '\\')
+		}
+		b = append(b, path[i])
+	}
+	return string(b)
+}

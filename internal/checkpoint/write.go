@@ -1,0 +1,326 @@
+package checkpoint
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+const (
+	// minArena is how much memory for values a transaction begins with.
+	minArena = 16 << 10
+	// maxArena is how much of it is kept from one transaction to the next.
+	maxArena = 8 << 20
+)
+
+// Write writes a cut in one transaction. When it returns nil the cut is on disk; when it returns an
+// error nothing of it is, and it may be written again. The error wraps [ErrFull] if there is no
+// room.
+func (db *DB) Write(cut Cut) error { return db.Commit(&cut, nil) }
+
+// WriteIntents writes, by the ids of their watches, objects about which a delivery is to begin.
+// When it returns nil they are on disk.
+func (db *DB) WriteIntents(intents map[string][]*event.Object) error {
+	return db.Commit(&Cut{}, intents)
+}
+
+// Commit writes a cut and behind it intents which were registered before or after it: what the cut
+// itself holds or ends is no longer an intent.
+func (db *DB) Commit(cut *Cut, intents map[string][]*event.Object) error {
+	cluster := cut.Cluster
+	what := TransactionCut
+	if cut.Empty() && cluster == "" {
+		what = TransactionIntents
+	}
+	err := db.update(what, func(tx *writing) error {
+		if cluster != "" {
+			if err := tx.put(tx.top(metaBucket), []byte(clusterKey), []byte(cluster)); err != nil {
+				return err
+			}
+		}
+		for i := range cut.Watches {
+			if err := tx.watch(&cut.Watches[i]); err != nil {
+				return err
+			}
+		}
+		for watch, objects := range intents {
+			if err := tx.intents(watch, objects); err != nil {
+				return err
+			}
+		}
+		for i := range cut.Routes {
+			if err := tx.route(&cut.Routes[i]); err != nil {
+				return err
+			}
+		}
+		for i := range cut.Memories {
+			if err := tx.memory(&cut.Memories[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil && cluster != "" {
+		db.mu.Lock()
+		db.cluster = cluster
+		db.mu.Unlock()
+	}
+	return err
+}
+
+// update runs f in a transaction and brings the seal up to date with it.
+func (db *DB) update(what string, f func(tx *writing) error) error {
+	if db.cfg.Around == nil {
+		return db.transact(f)
+	}
+	return db.cfg.Around(what, func() error { return db.transact(f) })
+}
+
+func (db *DB) transact(f func(tx *writing) error) error {
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	backlogs := make(map[string]*weight)
+	return db.file.Update(func(bolt *bbolt.Tx, codec *value.Codec) error {
+		// Only this transaction changes db.backlogs, when it is done.
+		tx := &writing{Tx: bolt, codec: codec, arena: db.arena[:0], before: db.backlogs, backlogs: backlogs}
+		if err := tx.begin(); err != nil {
+			return err
+		}
+		if err := f(tx); err != nil {
+			return err
+		}
+		if db.arena = tx.arena; cap(db.arena) > maxArena {
+			db.arena = nil
+		}
+		return tx.end()
+	}, func() {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		for route, w := range backlogs {
+			db.backlogs[route] = *w
+		}
+	})
+}
+
+// writing is a write transaction.
+type writing struct {
+	*bbolt.Tx
+
+	codec *value.Codec
+	arena []byte // bbolt keeps the values that it is given until the end
+	seal  value.Seal
+
+	before   map[string]weight  // by route, see DB.backlogs
+	backlogs map[string]*weight // those that change
+}
+
+func (tx *writing) begin() error {
+	meta := tx.top(metaBucket)
+	key := []byte(sealKey)
+	payload, err := tx.codec.Payload(meta.seed, key, meta.Get(key))
+	if err != nil {
+		return err
+	}
+	tx.seal, err = value.ParseSeal(payload)
+	return err
+}
+
+func (tx *writing) end() error {
+	meta, key := tx.top(metaBucket), []byte(sealKey)
+	return meta.Put(key, tx.value(meta, key, tx.seal.Payload()))
+}
+
+// value makes the value of a payload.
+func (tx *writing) value(s shelf, key, payload []byte) []byte {
+	if room := len(payload) + len(payload)/64 + 128; cap(tx.arena)-len(tx.arena) < room {
+		// What is in the one before stays with bbolt.
+		tx.arena = make([]byte, 0, max(room, min(max(4*cap(tx.arena), minArena), 1<<20)))
+	}
+	start := len(tx.arena)
+	tx.arena = tx.codec.Append(tx.arena, s.seed, key, payload)
+	return tx.arena[start:len(tx.arena):len(tx.arena)]
+}
+
+// top returns a bucket of the top level, which exists since the file was made or which put makes.
+func (tx *writing) top(name string) shelf {
+	return shelf{Bucket: tx.Bucket([]byte(name)), seed: tx.codec.Seed(0, name)}
+}
+
+// make returns the bucket at the path, made if need be.
+func (tx *writing) make(path ...string) (shelf, error) {
+	bucket, err := tx.CreateBucketIfNotExists([]byte(path[0]))
+	s := shelf{Bucket: bucket, seed: tx.codec.Seed(0, path[0])}
+	for _, name := range path[1:] {
+		if err != nil {
+			return shelf{}, err
+		}
+		bucket, err = s.CreateBucketIfNotExists([]byte(name))
+		s = shelf{Bucket: bucket, seed: tx.codec.Seed(s.seed, name)}
+	}
+	return s, err
+}
+
+func (tx *writing) put(s shelf, key, payload []byte) error {
+	return tx.store(s, key, tx.value(s, key, payload))
+}
+
+// store puts a value that was made for this place.
+func (tx *writing) store(s shelf, key, stored []byte) error {
+	if old := s.Get(key); old != nil {
+		tx.seal.Remove(old)
+		if s.weight != nil {
+			s.weight.remove(old)
+		}
+	}
+	tx.seal.Add(stored)
+	if s.weight != nil {
+		s.weight.add(stored)
+	}
+	return s.Put(key, stored)
+}
+
+func (tx *writing) remove(s shelf, key []byte) error {
+	old := s.Get(key)
+	if old == nil {
+		return nil
+	}
+	tx.seal.Remove(old)
+	if s.weight != nil {
+		s.weight.remove(old)
+	}
+	return s.Delete(key)
+}
+
+// drop removes a bucket with all that is in it, if it is there.
+func (tx *writing) drop(parent shelf, name string) error {
+	bucket := parent.Bucket.Bucket([]byte(name))
+	if bucket == nil {
+		return nil
+	}
+	if err := tx.unseal(bucket); err != nil {
+		return err
+	}
+	return parent.DeleteBucket([]byte(name))
+}
+
+func (tx *writing) unseal(bucket *bbolt.Bucket) error {
+	return bucket.ForEach(func(key, value []byte) error {
+		if value == nil {
+			return tx.unseal(bucket.Bucket(key))
+		}
+		tx.seal.Remove(value)
+		return nil
+	})
+}
+
+func (tx *writing) watch(c *WatchCut) error {
+	if c.ID == "" {
+		return errors.New("a watch without an id")
+	}
+	name := bucketName(c.ID)
+	s, err := tx.make(watchesBucket, name)
+	if err != nil {
+		return err
+	}
+	if c.Reset {
+		for _, inner := range []string{objectsBucket, intentsBucket, orderBucket, statesBucket} {
+			if err := tx.drop(s, inner); err != nil {
+				return err
+			}
+		}
+	}
+	if err := tx.put(s, []byte(stateKey), watchState{c.Fed, c.Relisting}.payload()); err != nil {
+		return err
+	}
+	if c.Cluster != "" {
+		if err := tx.put(s, []byte(clusterKey), []byte(c.Cluster)); err != nil {
+			return err
+		}
+	}
+	if len(c.Put) == 0 && len(c.Deleted) == 0 {
+		return nil
+	}
+	objects, err := tx.make(watchesBucket, name, objectsBucket)
+	if err != nil {
+		return err
+	}
+	intents, err := tx.intentShelves(name)
+	if err != nil {
+		return err
+	}
+	return tx.objects(objects, intents, c)
+}
+
+func (tx *writing) objects(objects shelf, intents intentShelves, c *WatchCut) error {
+	none := intents.none()
+	for _, id := range c.Deleted {
+		if err := tx.remove(objects, objectKey(id.Key)); err != nil {
+			return err
+		}
+		if none {
+			continue
+		}
+		if err := tx.endIntent(intents, id); err != nil {
+			return err
+		}
+	}
+	for _, o := range c.Put {
+		if !none {
+			if err := tx.supersede(intents, o); err != nil {
+				return err
+			}
+		}
+		if err := tx.put(objects, objectKey(o.Key()), objectPayload(o, c.BareOnly)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (tx *writing) route(c *RouteCut) error {
+	if c.Name == "" {
+		return errors.New("a route without a name")
+	}
+	name := bucketName(c.Name)
+	pending, err := tx.backlogShelf(name)
+	if err != nil {
+		return err
+	}
+	for _, id := range c.Removed {
+		if err := tx.remove(pending, pendingKey(id)); err != nil {
+			return err
+		}
+	}
+	for i := range c.Put {
+		if o := &c.Put[i]; o.Delta == nil || o.Delta.Object() == nil {
+			return fmt.Errorf("route %q: delta %d has no object", c.Name, o.ID)
+		} else if err := tx.put(pending, pendingKey(o.ID), o.payload()); err != nil {
+			return err
+		}
+	}
+	return tx.rules(name, c.Rules)
+}
+
+// The keys. Nothing is read back from them but a pending delta's id, so what is too long for a key
+// is hashed.
+
+func objectKey(k event.Key) []byte { return bounded(k.Namespace + "\x00" + k.Name) }
+
+func pendingKey(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
+
+func bucketName(name string) string { return string(bounded(name)) }
+
+func bounded(key string) []byte {
+	if len(key) <= 1024 {
+		return []byte(key)
+	}
+	sum := sha256.Sum256([]byte(key))
+	return []byte("\x00sha256\x00" + hex.EncodeToString(sum[:]))
+}

@@ -1,0 +1,94 @@
+package writer
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/must"
+)
+
+// returning is a collector during whose cuts, after their instant, objects come back.
+type returning struct {
+	cut  checkpoint.Cut
+	back func()
+}
+
+func (r *returning) Collect(at func()) checkpoint.Cut {
+	at()
+	if r.back != nil {
+		r.back()
+	}
+	cut := r.cut
+	r.cut, r.back = checkpoint.Cut{}, nil
+	return cut
+}
+
+func (*returning) Done(error) {}
+
+// failingStore fails a number of times.
+type failingStore struct {
+	*checkpoint.DB
+
+	fails int
+}
+
+func (s *failingStore) Commit(cut *checkpoint.Cut, intents map[string][]*event.Object) error {
+	if s.fails--; s.fails >= 0 {
+		return errors.New("no space")
+	}
+	return s.DB.Commit(cut, intents)
+}
+
+// An object leaves the selector of its watch and comes back with the same uid while a cut is collected
+// that says it is gone. The intent of its return is not ended by that cut, whether or not writing it
+// fails at first; the next cut in which the object is gone ends it.
+func TestReturnDuringACut(t *testing.T) {
+	for _, fails := range []int{0, 2} {
+		t.Run(fmt.Sprint(fails, " failures"), func(t *testing.T) {
+			db, err := checkpoint.Open(checkpoint.Config{Path: filepath.Join(t.TempDir(), "state.db")})
+			must.Succeed(t, err)
+			defer db.Close()
+			state := func(version int) *event.Object {
+				r := &event.Resource{}
+				r.Resource = "pods"
+				o, err := event.ParseObject(r, fmt.Sprintf(`{"metadata":{"name":"a","uid":"u","resourceVersion":"%d"}}`, version))
+				must.Succeed(t, err)
+				return o
+			}
+			id := checkpoint.Identity{Key: state(1).Key(), UID: "u"}
+			gone := checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "2", Deleted: []checkpoint.Identity{{Key: id.Key}, id}}}}
+			c := &returning{cut: gone}
+			store := &failingStore{db, fails}
+			w := newWriter(store, c, nil)
+			w.Gate("w", state(1))
+			var gate <-chan struct{}
+			c.back = func() { gate = w.Gate("w", state(3)) }
+			for _, ok := w.step(true); !ok; _, ok = w.step(false) {
+				if open(gate) {
+					t.Error("the gate is open before the intent is on disk")
+				}
+			}
+			intents := func() string {
+				t.Helper()
+				saved, err := db.LoadWatch("w")
+				must.Succeed(t, err)
+				text := ""
+				for _, i := range saved.Intents {
+					text += i.JSON
+				}
+				return text
+			}
+			if got := intents(); got != string(state(3).JSON()) || !open(gate) {
+				t.Errorf("intents %q", got)
+			}
+			c.cut = gone
+			if _, ok := w.step(true); !ok || intents() != "" {
+				t.Errorf("once it is gone: %q", intents())
+			}
+		})
+	}
+}

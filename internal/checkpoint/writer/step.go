@@ -1,0 +1,173 @@
+package writer
+
+import (
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// batch is what was registered with a Writer and is not on disk.
+type batch struct {
+	intents map[string][]*event.Object // by watch, the latest state of an object last
+	covered map[string]int             // by watch, how many of them were registered before the last cut was collected
+	gates   []chan struct{}            // the first is the one that is given out; the others are of batches that failed
+}
+
+func newBatch() batch {
+	return batch{make(map[string][]*event.Object), make(map[string]int), []chan struct{}{make(chan struct{})}}
+}
+
+// cover notes that a cut was collected after all intents of b were registered.
+func (b *batch) cover() {
+	for watch, objects := range b.intents {
+		b.covered[watch] = len(objects)
+	}
+}
+
+// outlasting returns the intents that cut does not end.
+func (b *batch) outlasting(cut *checkpoint.Cut) map[string][]*event.Object {
+	left := make(map[string][]*event.Object, len(b.intents))
+	for watch, objects := range b.intents {
+		over := make(ended)
+		for i := range cut.Watches {
+			if cut.Watches[i].ID == watch {
+				over.add(&cut.Watches[i])
+			}
+		}
+		for i, o := range objects {
+			if !over.has(o, i < b.covered[watch]) {
+				left[watch] = append(left[watch], o)
+			}
+		}
+	}
+	return left
+}
+
+func (b *batch) size() (n int) {
+	for _, ids := range b.intents {
+		n += len(ids)
+	}
+	return n
+}
+
+// add puts a batch that failed in front of b. No cut was collected since.
+func (b *batch) add(failed batch) {
+	for watch, objects := range b.intents {
+		failed.intents[watch] = append(failed.intents[watch], objects...)
+	}
+	b.intents, b.covered, b.gates = failed.intents, failed.covered, append(b.gates, failed.gates...)
+}
+
+func (b *batch) open() {
+	for _, gate := range b.gates {
+		close(gate)
+	}
+}
+
+// step writes once: what was kept, with cut also what changed since, and all intents. It returns when the next cut is due (0: as
+// before) and whether it went well. The caller holds the turn.
+func (w *Writer) step(cut bool) (next time.Duration, ok bool) {
+	start := time.Now()
+	if cut {
+		w.collect()
+	}
+	intents := w.take()
+	err := w.write(intents)
+	if err != nil {
+		w.putBack(intents)
+	} else {
+		intents.open()
+	}
+	took := time.Since(start)
+	w.spent += took
+	w.report(err, cut, intents.size(), took)
+	if err != nil || cut {
+		w.collector.Done(err)
+	}
+	if err != nil {
+		return w.backoff.Next(), false
+	}
+	w.backoff.Reset()
+	if !cut {
+		return 0, true
+	}
+	next = min(max(w.spent*writeShare, cutInterval), maxInterval)
+	w.spent = 0
+	return next, true
+}
+
+// collect adds what changed to what is kept.
+func (w *Writer) collect() {
+	cut := w.collector.Collect(w.cover)
+	if w.kept != nil {
+		cut = merge(*w.kept, cut)
+	}
+	w.kept = &cut
+}
+
+func (w *Writer) cover() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting.cover()
+}
+
+// write writes what is kept and then the intents: in this order, also if it is the intents that are due, because a cut must not end
+// intents that were registered after it was made.
+func (w *Writer) write(intents batch) error {
+	cut := w.kept
+	if cut == nil {
+		cut = &checkpoint.Cut{}
+	}
+	if cut.Empty() && intents.size() == 0 && (cut.Cluster == "" || cut.Cluster == w.db.Cluster()) {
+		w.kept = nil
+		return nil
+	}
+	err := w.db.Commit(cut, intents.outlasting(cut))
+	if err == nil {
+		w.kept = nil
+	}
+	return err
+}
+
+func (w *Writer) take() batch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := w.waiting
+	w.waiting = batch{}
+	return taken
+}
+
+func (w *Writer) putBack(failed batch) {
+	if failed.gates == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting.add(failed)
+}
+
+func (w *Writer) report(err error, cut bool, intents int, took time.Duration) {
+	w.mu.Lock()
+	before := w.err
+	w.err = err
+	w.stats.Writing += took
+	switch {
+	case err != nil:
+		w.stats.Failures++
+	case cut:
+		w.stats.Cuts++
+		w.stats.LastCut = time.Now()
+		fallthrough
+	default:
+		w.stats.Intents += intents
+	}
+	w.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		w.log.Error("the state file cannot be written: routes that have something about a new object to deliver wait until it can be; it is tried again",
+			"err", err)
+	case err == nil && before != nil:
+		w.log.Info("the state file can be written again")
+	}
+}

@@ -1,0 +1,476 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/must"
+)
+
+// fakeDB takes its time and fails when told to.
+type fakeDB struct {
+	mu      sync.Mutex
+	takes   time.Duration
+	fails   error
+	writes  []string // what was written and when
+	began   time.Time
+	cluster string
+}
+
+func (db *fakeDB) Commit(cut *checkpoint.Cut, intents map[string][]*event.Object) error {
+	db.mu.Lock()
+	takes, fails := db.takes, db.fails
+	db.mu.Unlock()
+	time.Sleep(takes)
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if fails != nil {
+		db.note("failed")
+		return fails
+	}
+	var b strings.Builder
+	for _, w := range cut.Watches {
+		fmt.Fprintf(&b, "%s@%s", w.ID, w.Fed)
+		for _, o := range w.Put {
+			fmt.Fprintf(&b, "+%s", o.Key().Name)
+		}
+	}
+	for _, watch := range slices.Sorted(maps.Keys(intents)) {
+		for _, o := range intents[watch] {
+			fmt.Fprintf(&b, " %s?%s", watch, o.UID())
+		}
+	}
+	if cut.Cluster != "" {
+		db.cluster = cut.Cluster
+	}
+	db.note(b.String())
+	return nil
+}
+
+func (db *fakeDB) note(what string) {
+	db.writes = append(db.writes, fmt.Sprintf("%v %s", time.Since(db.began), what))
+}
+
+func (db *fakeDB) Cluster() string { return db.cluster }
+
+func (db *fakeDB) set(takes time.Duration, fails error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.takes, db.fails = takes, fails
+}
+
+// said returns what was written since the last call.
+func (db *fakeDB) said() string {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	all := strings.Join(db.writes, "; ")
+	db.writes = nil
+	return all
+}
+
+// fakeCollector gives cuts one after the other, then empty ones.
+type fakeCollector struct {
+	mu   sync.Mutex
+	cuts []checkpoint.Cut
+	done []error
+	n    int
+}
+
+func (c *fakeCollector) Collect(at func()) checkpoint.Cut {
+	at()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	if len(c.cuts) == 0 {
+		return checkpoint.Cut{}
+	}
+	cut := c.cuts[0]
+	c.cuts = c.cuts[1:]
+	return cut
+}
+
+func (c *fakeCollector) Done(err error) { c.done = append(c.done, err) }
+
+func (c *fakeCollector) give(cuts ...checkpoint.Cut) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cuts = append(c.cuts, cuts...)
+}
+
+func fed(n int, objects ...*event.Object) checkpoint.Cut {
+	return checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: fmt.Sprint(n), Put: objects}}}
+}
+
+// inBubble runs a Writer on a fake clock.
+func inBubble(t *testing.T, f func(t *testing.T, w *Writer, db *fakeDB, c *fakeCollector)) {
+	synctest.Test(t, func(t *testing.T) {
+		db, c := &fakeDB{began: time.Now()}, &fakeCollector{}
+		w := newWriter(db, c, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		go func() { defer close(stopped); w.Run(ctx) }()
+		f(t, w, db, c)
+		cancel()
+		<-stopped
+	})
+}
+
+func open(gate <-chan struct{}) bool {
+	select {
+	case <-gate:
+		return true
+	default:
+		return false
+	}
+}
+
+func sleep(d time.Duration) { time.Sleep(d); synctest.Wait() }
+
+func expect(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+func intent(name, uid string) *event.Object {
+	return event.Identity(nil, event.Key{Name: name}, uid)
+}
+
+func TestIntentsWithinTenMilliseconds(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *Writer, db *fakeDB, _ *fakeCollector) {
+		sleep(3 * time.Millisecond)
+		first := w.Gate("w", intent("a", "u1"))
+		sleep(5 * time.Millisecond)
+		second := w.Gate("v", intent("b", "u2"))
+		sleep(4 * time.Millisecond)
+		if open(first) || open(second) {
+			t.Error("a gate is open before its intent is written")
+		}
+		sleep(time.Millisecond)
+		if !open(first) || !open(second) {
+			t.Error("a gate is closed")
+		}
+		third := w.Gate("w", intent("c", "u3"))
+		if open(third) {
+			t.Error("the gate of the next batch is open")
+		}
+		sleep(10 * time.Millisecond)
+		if !open(third) {
+			t.Error("the gate of the next batch is closed")
+		}
+		expect(t, "writes", db.said(), "13ms  v?u2 w?u1; 23ms  w?u3")
+		if s := w.Stats(); s.Intents != 3 || s.Cuts != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestPace(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *Writer, db *fakeDB, c *fakeCollector) {
+		c.give(fed(1), checkpoint.Cut{}, fed(2), fed(3), fed(4), fed(5))
+		sleep(2500 * time.Millisecond) // the second is empty: nothing is written
+		expect(t, "by the second", db.said(), "1s w@1")
+		db.set(200*time.Millisecond, nil)
+		sleep(2500 * time.Millisecond) // 3 s: 2; it took 0.2 s, so the next comes 2 s later
+		expect(t, "slower", db.said(), "3.2s w@2")
+		db.set(time.Second, nil)
+		sleep(1500 * time.Millisecond) // 5.2 s: 3
+		expect(t, "slow", db.said(), "6.2s w@3")
+		sleep(6 * time.Second) // 11.2 s: 4, because the interval has an end
+		expect(t, "slowest", db.said(), "12.2s w@4")
+		db.set(0, nil)
+		sleep(5 * time.Second) // 17.2 s
+		expect(t, "quick again", db.said(), "17.2s w@5")
+		for i, err := range c.done {
+			if err != nil {
+				t.Error(i, err)
+			}
+		}
+		if s := w.Stats(); s.Cuts != 6 || s.Writing != 2200*time.Millisecond || s.LastCut.IsZero() {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// Intents count towards the budget too.
+func TestPaceHeedsIntents(t *testing.T) {
+	inBubble(t, func(_ *testing.T, w *Writer, db *fakeDB, c *fakeCollector) {
+		db.set(90*time.Millisecond, nil)
+		for i := range 20 {
+			w.Gate("w", intent("a", fmt.Sprint(i)))
+			sleep(100 * time.Millisecond)
+		}
+		sleep(3900 * time.Millisecond)
+		if c.n != 1 { // one after a second, and the next five seconds later
+			t.Errorf("%d cuts in 5.9 seconds", c.n)
+		}
+	})
+}
+
+func TestFailure(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *Writer, db *fakeDB, c *fakeCollector) {
+		broken := errors.New("no space")
+		r := &event.Resource{}
+		a, _ := event.ParseObject(r, `{"metadata":{"name":"a","uid":"1"}}`)
+		b, _ := event.ParseObject(r, `{"metadata":{"name":"b","uid":"2"}}`)
+		db.set(0, broken)
+		c.give(fed(1, a))
+		early := w.Gate("w", a)
+		sleep(500 * time.Millisecond) // 10, 110, 310 ms, then 710 and 1510
+		late := w.Gate("w", b)
+		expect(t, "attempts", db.said(), "10ms failed; 110ms failed; 310ms failed")
+		if !errors.Is(w.Err(), broken) || open(early) || open(late) {
+			t.Error(w.Err(), open(early), open(late))
+		}
+		c.give(fed(2), fed(3, b))
+		sleep(time.Second)
+		expect(t, "attempts", db.said(), "710ms failed")
+		db.set(0, nil)
+		sleep(20 * time.Millisecond)                                            // 1510 ms: one transaction for all of it
+		if got := db.said(); got != "1.51s w@3+a+b" && got != "1.51s w@3+b+a" { // the cuts have what the intents are about
+			t.Error(got)
+		}
+		if w.Err() != nil || !open(early) || !open(late) {
+			t.Error(w.Err(), open(early), open(late))
+		}
+		next := w.Gate("w", intent("b", "3"))
+		sleep(10 * time.Millisecond)
+		if expect(t, "afterwards", db.said(), "1.53s  w?3"); !open(next) {
+			t.Error("the next gate is closed")
+		}
+		if s := w.Stats(); s.Failures != 4 || len(c.done) != 5 || c.done[3] == nil || c.done[4] != nil {
+			t.Errorf("%+v %v", s, c.done)
+		}
+	})
+}
+
+func TestBackoffHasAnEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *Writer, db *fakeDB, c *fakeCollector) {
+		db.set(0, errors.New("read-only"))
+		c.give(fed(1))
+		sleep(time.Minute)
+		db.said()
+		sleep(5 * time.Second)
+		if got := db.said(); strings.Count(got, "failed") != 1 {
+			t.Error(got)
+		}
+	})
+}
+
+func TestFlush(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *Writer, db *fakeDB, c *fakeCollector) {
+		c.give(fed(1))
+		gate := w.Gate("w", intent("a", "u"))
+		if err := w.Flush(t.Context()); err != nil || !open(gate) {
+			t.Error(err, open(gate))
+		}
+		expect(t, "flush", db.said(), "0s w@1 w?u")
+		c.give(fed(2))
+		db.set(0, errors.New("no space"))
+		if err := w.Flush(t.Context()); err == nil || !strings.Contains(err.Error(), "no space") {
+			t.Error(err)
+		}
+		db.set(time.Hour, nil) // a disk that hangs
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := w.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if err := w.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error("while another one writes:", err)
+		}
+		sleep(time.Hour)
+		expect(t, "in the end", db.said(), "0s failed; 1h0m0s w@2")
+	})
+}
+
+// After Run has returned gates can still be opened, by Flush.
+func TestFlushAfterRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &fakeDB{began: time.Now()}
+		w := newWriter(db, &fakeCollector{cuts: []checkpoint.Cut{{Cluster: "c"}, {Cluster: "c"}}}, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		w.Run(ctx)
+		gate := w.Gate("w", intent("a", "u"))
+		sleep(time.Minute)
+		if open(gate) || db.said() != "" {
+			t.Error("something was written")
+		}
+		if err := w.Flush(t.Context()); err != nil || !open(gate) || db.Cluster() != "c" {
+			t.Error(err)
+		}
+		db.said()
+		if err := w.Flush(t.Context()); err != nil || db.said() != "" {
+			t.Error("the same cluster was written again", err)
+		}
+	})
+}
+
+// A Writer on a real file.
+func TestWriterAndFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	db, err := checkpoint.Open(checkpoint.Config{Path: path})
+	must.Succeed(t, err)
+	defer db.Close()
+	c := &fakeCollector{}
+	w := New(db, c, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); w.Run(ctx) }()
+	var gates sync.WaitGroup
+	for i := range 50 {
+		gates.Go(func() { <-w.Gate("w", intent(fmt.Sprint(i), "u")) })
+	}
+	gates.Wait()
+	known, err := db.LoadWatch("w")
+	if err != nil || len(known.Intents) != 50 {
+		t.Error(known, err)
+	}
+	cancel()
+	<-stopped
+	c.give(fed(7))
+	must.Report(t, w.Flush(t.Context()))
+	if known, err = db.LoadWatch("w"); err != nil || known.Fed != "7" {
+		t.Error(known, err)
+	}
+}
+
+// TestMerge: what two cuts leave in a file one after the other, their merger leaves too.
+func TestMerge(t *testing.T) {
+	r := &event.Resource{}
+	r.Resource = "pods"
+	name := rapid.SampledFrom([]string{"a", "b", "c"})
+	uid := rapid.SampledFrom([]string{"1", "2"})
+	object := rapid.Custom(func(t *rapid.T) *event.Object {
+		o, err := event.ParseObject(r, fmt.Sprintf(`{"metadata":{"name":%q,"uid":%q,"resourceVersion":"%d"}}`, name.Draw(t, "n"), uid.Draw(t, "u"), rapid.IntRange(0, 9).Draw(t, "v")))
+		must.Succeed(t, err)
+		return o
+	})
+	who := rapid.Custom(func(t *rapid.T) checkpoint.Identity {
+		return checkpoint.Identity{Key: event.Key{Name: name.Draw(t, "n")}, UID: uid.Draw(t, "u")}
+	})
+	owed := rapid.Custom(func(t *rapid.T) checkpoint.Pending {
+		return checkpoint.Pending{ID: rapid.Uint64Range(0, 5).Draw(t, "id"), Delta: &event.Delta{Op: event.Added, New: object.Draw(t, "o")}}
+	})
+	cut := rapid.Custom(func(t *rapid.T) (c checkpoint.Cut) {
+		c.Cluster = rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "cluster")
+		for _, id := range []string{"v", "w"} {
+			if rapid.Bool().Draw(t, "there") {
+				// As a collector makes it: one state for each name.
+				put := rapid.SliceOfNDistinct(object, 0, 3, func(o *event.Object) event.Key { return o.Key() }).Draw(t, "put")
+				c.Watches = append(c.Watches, checkpoint.WatchCut{
+					ID: id, Fed: name.Draw(t, "fed"), Relisting: rapid.Bool().Draw(t, "relisting"), Reset: rapid.IntRange(0, 5).Draw(t, "reset") == 0,
+					Put: put, Deleted: rapid.SliceOfN(who, 0, 3).Draw(t, "deleted"),
+				})
+				c.Routes = append(c.Routes, checkpoint.RouteCut{
+					Name:    id,
+					Put:     rapid.SliceOfNDistinct(owed, 0, 3, func(o checkpoint.Pending) uint64 { return o.ID }).Draw(t, "owed"),
+					Removed: rapid.SliceOfN(rapid.Uint64Range(0, 5), 0, 3).Draw(t, "removed"),
+					Rules: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) checkpoint.RuleRecord {
+						r := checkpoint.RuleRecord{Kind: 'l', Key: []byte(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key"))}
+						if rapid.Bool().Draw(t, "there") {
+							r.Value = append([]byte{}, rapid.StringN(0, 3, -1).Draw(t, "value")...)
+						}
+						return r
+					}), 0, 3).Draw(t, "rules"),
+				})
+			}
+		}
+		for _, handler := range []string{"h1", "h2"} {
+			if rapid.Bool().Draw(t, "handler") {
+				c.Memories = append(c.Memories, checkpoint.MemoryCut{
+					Handler: handler, Removed: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 2).Draw(t, "forgotten"),
+					Put: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) checkpoint.Value {
+						return checkpoint.Value{Key: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key"), Value: []byte(rapid.StringN(0, 3, -1).Draw(t, "value"))}
+					}), 0, 3).Draw(t, "values"),
+				})
+			}
+		}
+		return c
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		start, first, next := cut.Draw(t, "start"), cut.Draw(t, "first"), cut.Draw(t, "next")
+		apart, together := content{}, content{}
+		for _, c := range []checkpoint.Cut{start, first, next} {
+			apart.apply(&c)
+		}
+		merged := merge(first, next)
+		together.apply(&start)
+		together.apply(&merged)
+		if !maps.Equal(apart, together) {
+			t.Fatalf("apart\n%v\ntogether\n%v", apart, together)
+		}
+	})
+}
+
+// content is what cuts leave, but for intents.
+type content map[string]string
+
+func (m content) apply(c *checkpoint.Cut) {
+	if c.Cluster != "" {
+		m["cluster"] = c.Cluster
+	}
+	for _, w := range c.Watches {
+		if w.Reset {
+			maps.DeleteFunc(m, func(k, _ string) bool { return strings.HasPrefix(k, w.ID+"/") })
+		}
+		m[w.ID] = fmt.Sprint(w.Fed, w.Relisting)
+		for _, id := range w.Deleted {
+			delete(m, w.ID+"/"+id.Key.Name)
+		}
+		for _, o := range w.Put {
+			m[w.ID+"/"+o.Key().Name] = string(o.JSON())
+		}
+	}
+	for _, r := range c.Routes {
+		for _, id := range r.Removed {
+			delete(m, fmt.Sprintf("route %s/%d", r.Name, id))
+		}
+		for _, o := range r.Put {
+			m[fmt.Sprintf("route %s/%d", r.Name, o.ID)] = string(o.Delta.New.JSON())
+		}
+		for _, rule := range r.Rules {
+			if name := fmt.Sprintf("route %s/rule %s", r.Name, rule.Key); rule.Value == nil {
+				delete(m, name)
+			} else {
+				m[name] = string(rule.Value)
+			}
+		}
+	}
+	for _, c := range c.Memories {
+		for _, key := range c.Removed {
+			delete(m, "handler "+c.Handler+"/"+key)
+		}
+		for _, v := range c.Put {
+			m["handler "+c.Handler+"/"+v.Key] = string(v.Value)
+		}
+	}
+}
+
+// An incarnation that is not in a merged cut because another one took its place is over, and so is its intent.
+func TestMergeEndsIntents(t *testing.T) {
+	r := &event.Resource{}
+	one, _ := event.ParseObject(r, `{"metadata":{"name":"a","uid":"1"}}`)
+	two, _ := event.ParseObject(r, `{"metadata":{"name":"a","uid":"2"}}`)
+	for _, next := range []checkpoint.WatchCut{{ID: "w", Put: []*event.Object{two}}, {ID: "w", Deleted: []checkpoint.Identity{{Key: one.Key()}}}} {
+		merged := merge(fed(1, one), checkpoint.Cut{Watches: []checkpoint.WatchCut{next}})
+		if !slices.Contains(merged.Watches[0].Deleted, checkpoint.Identity{Key: one.Key(), UID: "1"}) {
+			t.Error(merged.Watches[0].Deleted)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package compile
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/expr/explain"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/index"
+)
+
+// silenced is a comment, of YAML or in an expression, that says of a line that what it does is
+// meant.
+var silenced = regexp.MustCompile(`(#|//).*\bcheck: ok\b`)
+
+// NotSilenced leaves out the warnings about lines that say `# check: ok`.
+func NotSilenced(warnings config.Problems, text []byte) config.Problems {
+	lines := strings.Split(string(text), "\n")
+	return slices.DeleteFunc(slices.Clone(warnings), func(w config.Problem) bool {
+		return w.Line > 0 && w.Line <= len(lines) && silenced.MatchString(lines[w.Line-1])
+	})
+}
+
+// use is what the expressions of a configuration refer to.
+type use struct{ sources, indexes, defines map[string]bool }
+
+func newUse() use { return use{make(map[string]bool), make(map[string]bool), make(map[string]bool)} }
+
+// add notes what an expression refers to.
+func (u use) add(p *expr.Program) {
+	for _, names := range []struct {
+		to    map[string]bool
+		names []string
+	}{{u.sources, p.Sources()}, {u.indexes, p.Indexes()}, {u.defines, p.Defines()}} {
+		for _, name := range names.names {
+			names.to[name] = true
+		}
+	}
+}
+
+func (c *compiler) warnf(p config.Problem) {
+	p.Warning = true
+	c.warnings = append(c.warnings, p)
+}
+
+// adviseAll looks for routes that do nothing, and for parts that nothing uses. The plan has no
+// problems.
+func (c *compiler) adviseAll(ctx context.Context, p *Plan) {
+	for i := range p.Routes {
+		c.adviseOps(&p.Routes[i], p)
+		c.adviseFilter(ctx, p.Routes[i].Route)
+		c.adviseWhen(&p.Routes[i])
+	}
+	c.adviseSources(p)
+	c.adviseComponents()
+	for _, name := range slices.Sorted(maps.Keys(c.cfg.Define)) {
+		if e := c.cfg.Define[name]; !c.used.defines[name] {
+			c.warnf(e.Problem(1, 0, "no expression uses it: remove it"))
+		}
+	}
+}
+
+// adviseOps warns of ops that no source of a route has.
+func (c *compiler) adviseOps(r *Route, p *Plan) {
+	selective, resync := false, len(r.Watches) > 0
+	for _, name := range r.From {
+		for i := range p.Sources[name].Specs {
+			selective = selective || p.Sources[name].Specs[i].Selective()
+		}
+		resync = resync || c.cfg.Sources[name].Resync > 0
+	}
+	items := r.Node.At("ops").Items()
+	if len(r.Upstream) > 0 {
+		c.adviseDownstreamOps(r.Route, items)
+		return
+	}
+	for i, op := range r.Ops {
+		if i >= len(items) {
+			break // the default
+		}
+		switch {
+		case op == event.Deselected.String() && !selective:
+			c.warnf(items[i].Problemf("deselected never comes: no source of the route has a labelSelector or fieldSelector that objects may leave; "+
+				"remove it, or give %s one", r.From[0]))
+		case op == event.Sync.String() && !resync:
+			c.warnf(items[i].Problemf("sync comes from router resync only: no source of the route has resync; if it is to come by itself, give %s "+
+				"resync: 10m", r.From[0]))
+		}
+	}
+}
+
+// adviseDownstreamOps warns of ops that no route gives to this one.
+func (c *compiler) adviseDownstreamOps(r *config.Route, items []config.Node) {
+	given := c.given(r)
+	by := strings.Join(r.Upstream, ", ")
+	for i, op := range r.Ops {
+		switch {
+		case i >= len(items) || given[op]:
+		case op == event.Sync.String():
+			c.warnf(items[i].Problemf("sync comes from router resync only: no route that delivers to this one (%s) gives it any; if it is to come by itself, add it to "+
+				"their ops", by))
+		default:
+			c.warnf(items[i].Problemf("%s never comes: no route that delivers to this one (%s) gives it any; remove it, or add it to their ops", op, by))
+		}
+	}
+}
+
+// given returns the ops that the upstream routes give to a route. There are no circles.
+func (c *compiler) given(r *config.Route) map[string]bool {
+	given := make(map[string]bool)
+	for _, upstream := range c.cfg.Routes {
+		if !slices.Contains(r.Upstream, upstream.Name) {
+			continue
+		}
+		gets := c.given(upstream)
+		for _, op := range upstream.Ops {
+			given[op] = given[op] || len(upstream.Upstream) == 0 || gets[op]
+		}
+		given[event.Sync.String()] = given[event.Sync.String()] || len(upstream.Watches) > 0
+	}
+	return given
+}
+
+// adviseFilter warns of a filter that is false for all deltas that the route can get. A filter for
+// several sources may be false for some.
+func (c *compiler) adviseFilter(ctx context.Context, r *config.Route) {
+	if r.Filter == nil || r.When != nil {
+		return
+	}
+	var found []config.Problem
+	for _, source := range r.From {
+		e := r.Filter.For(source)
+		ops := r.Ops
+		if len(r.Watches) > 0 {
+			ops = append(slices.Clone(ops), event.Sync.String())
+		}
+		never, ok := c.never(ctx, e, source, ops)
+		if !ok && r.Filter.By == nil {
+			return
+		}
+		if !ok {
+			continue
+		}
+		what := "the route can never match: "
+		if r.Filter.By != nil && len(r.From) > 1 {
+			what = fmt.Sprintf("the route can never match for %s: ", source)
+		}
+		at := e
+		if define, ok := c.cfg.Define[never.Define]; ok {
+			at = &define
+			what = fmt.Sprintf("route %q can never match: ", r.Name)
+		}
+		found = append(found, at.Problem(never.Line, never.Column, what+never.Reason))
+	}
+	if len(found) > 0 && r.Filter.By == nil {
+		found = found[:1]
+	}
+	for _, p := range found {
+		c.warnf(p)
+	}
+}
+
+// adviseWhen warns of a filter that holds for a while where each update of the object then is an
+// event. What makes of them what it wants (a handler, a limit) may want them all.
+func (c *compiler) adviseWhen(r *Route) {
+	if r.FilterProgram == nil || r.Filter.By != nil || !r.FilterProgram.IsState() || !slices.Contains(r.Ops, event.Updated.String()) {
+		return
+	}
+	if r.When != nil || r.Handler != "" || r.Limit != nil || r.Debounce.Quiet > 0 || r.Batch.By != nil || len(r.Watches) > 0 || len(r.Upstream) > 0 {
+		return
+	}
+	if slices.ContainsFunc(r.To, func(t config.Target) bool { return t.Sink != "" && c.cfg.Sinks[t.Sink].Kind == "kubernetes" }) { // it brings about what should be
+		return
+	}
+	c.warnf(r.Filter.Problem(1, 0, "matches at each update of an object for as long as it is so; if the route is to tell when it begins and ends, write when in the place of "+
+		"filter; if when it changes, add && changed(…)"))
+}
+
+func (c *compiler) never(ctx context.Context, e *config.Expr, source string, ops []string) (explain.Never, bool) {
+	explainer, err := explain.New(c.env, e.Text, expr.Filter, source)
+	if err != nil {
+		return explain.Never{}, false // as for several sources, whose expressions may be compiled otherwise
+	}
+	domain := explain.Domain{Namespaces: c.cfg.Sources[source].Namespaces}
+	for _, name := range ops {
+		if op, ok := event.ParseOp(name); ok {
+			domain.Ops = append(domain.Ops, op)
+		}
+	}
+	return explainer.Never(ctx, domain)
+}
+
+// adviseSources warns of sources and indexes that nobody uses.
+func (c *compiler) adviseSources(p *Plan) {
+	from := make(map[string]bool)
+	for _, r := range c.cfg.Routes {
+		for _, name := range r.From {
+			from[name] = true
+		}
+	}
+	for _, grants := range p.Grants {
+		for _, g := range grants {
+			c.used.sources[g.Source] = true
+			c.used.indexes[g.Source+"."+g.Index] = true
+			if g.Index == "" { // all of the source
+				for _, name := range append(index.Builtins(), slices.Collect(maps.Keys(c.cfg.Sources[g.Source].Indexes))...) {
+					c.used.indexes[g.Source+"."+name] = true
+				}
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.cfg.Sources)) {
+		s := c.cfg.Sources[name]
+		if !from[name] && !c.used.sources[name] {
+			c.warnf(s.Problemf("it is watched and kept in memory, and no route takes it or looks anything up in it: remove it; if it is for " +
+				"router get or the API, say so: # check: ok"))
+			continue
+		}
+		for _, index := range slices.Sorted(maps.Keys(s.Indexes)) {
+			if e := s.Indexes[index]; !c.used.indexes[name+"."+index] && len(e) > 0 {
+				c.warnf(e[0].Problem(1, 0, "no expression and no handler looks it up, and it costs CPU and memory: remove it; if it is for router get "+
+					"or the API, say so: # check: ok"))
+			}
+		}
+	}
+}
+
+// adviseComponents warns of handlers and sinks that no route names.
+func (c *compiler) adviseComponents() {
+	handlers, sinks := make(map[string]bool), make(map[string]bool)
+	for _, r := range c.cfg.Routes {
+		handlers[r.Handler] = true
+		for _, t := range r.To {
+			sinks[t.Sink] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.cfg.Handlers)) {
+		if !handlers[name] {
+			c.warnf(c.cfg.Handlers[name].Node.Problemf("no route has handler: %s, so it is never opened: remove it", name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.cfg.Sinks)) {
+		if !sinks[name] {
+			c.warnf(c.cfg.Sinks[name].Node.Problemf("no route has it under to, so nothing is ever written to it: remove it"))
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+// compiler compiles the expressions of a configuration and collects what is wrong with them.
+type compiler struct {
+	cfg      *config.Config
+	env      *expr.Env
+	problems config.Problems
+	warnings config.Problems
+	advise   bool // look for them
+	used     use  // by the expressions; only if advise
+}
+
+func (c *compiler) source(name string, s *config.Source) Source {
+	p := Source{Indexes: make(map[string][]*expr.Program)}
+	var err error
+	if p.Specs, err = informer.SpecsOf(s); err != nil && !c.reported("sources."+name) {
+		c.problems = append(c.problems, s.Problemf("%v", err))
+	}
+	for _, index := range slices.Sorted(maps.Keys(s.Indexes)) {
+		for i := range s.Indexes[index] {
+			p.Indexes[index] = append(p.Indexes[index], c.compile(&s.Indexes[index][i], expr.Index, name))
+		}
+	}
+	return p
+}
+
+// reported says whether there is a problem already with what has this path.
+func (c *compiler) reported(path string) bool {
+	return slices.ContainsFunc(c.problems, func(p config.Problem) bool { return p.Path == path || strings.HasPrefix(p.Path, path+".") })
+}
+
+func (c *compiler) route(r *config.Route) Route {
+	p := Route{
+		Route:         r,
+		FilterProgram: c.condition(r.Filter, expr.Filter, r.From),
+		EmitProgram:   c.compile(r.Emit, expr.Emit, r.From...),
+		KeyProgram:    c.compile(cmp.Or(r.Key, r.Batch.By), expr.Key, r.From...),
+	}
+	p.WatchPrograms = c.requeue(r)
+	p.WhenProgram = c.when(r, p.EmitProgram)
+	if r.Limit != nil {
+		p.LimitProgram = c.compile(r.Limit.Key, expr.Key, r.From...)
+		c.checkEventUse(r, p.LimitProgram, func(string) *config.Expr { return r.Limit.Key })
+	}
+	c.checkEventUse(r, p.FilterProgram, r.Filter.For)
+	c.checkEventUse(r, p.EmitProgram, func(string) *config.Expr { return r.Emit })
+	c.checkEventUse(r, p.KeyProgram, func(string) *config.Expr { return cmp.Or(r.Key, r.Batch.By) })
+	for group, one := range map[string]string{"objects": "object", "events": "event"} {
+		if r.Batch.By == nil && p.EmitProgram != nil && p.EmitProgram.Uses(group) {
+			c.problems = append(c.problems, r.Emit.Problem(1, 0, group+" is for groups: set batch.by, or write "+one))
+		}
+	}
+	return p
+}
+
+func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) *expr.Program {
+	if e == nil {
+		return nil
+	}
+	program, err := c.env.Compile(e.Text, usage, sources...)
+	if err == nil {
+		c.checkLookups(e, program)
+		c.checkExcluded(e, program, sources)
+		if c.advise {
+			c.warn(e, program.Warnings())
+			c.used.add(program)
+		} else {
+			c.warn(e, program.CostWarnings())
+		}
+		return program
+	}
+	c.problems = append(c.problems, ProblemsOf(c.cfg, e, sources, err)...)
+	return nil
+}
+
+// warn notes what may not be meant, or may cost much. What costs too much is refused, unless its
+// line says that it is meant.
+func (c *compiler) warn(e *config.Expr, warnings []expr.Warning) {
+	for _, w := range warnings {
+		at := e
+		if define, ok := c.cfg.Define[w.Define]; ok {
+			at = &define
+		}
+		p := at.Problem(w.Line, w.Column, w.Message)
+		switch {
+		case silenced.MatchString(p.Text):
+		case w.Excessive && !slices.Contains(c.problems, p):
+			c.problems = append(c.problems, p)
+		case !w.Excessive:
+			c.warnf(p)
+		}
+	}
+}
+
+// checkLookups refuses to look things up in a source that does not keep its objects.
+func (c *compiler) checkLookups(e *config.Expr, program *expr.Program) {
+	for _, name := range program.Sources() {
+		if s := c.cfg.Sources[name]; s != nil && s.Cache == config.CacheIdentity {
+			c.problems = append(c.problems, e.Problem(1, 0,
+				fmt.Sprintf("looks up source %q, which keeps identities only; give it cache: full or cache: metadata", name)))
+		}
+	}
+}
+
+// checkExcluded refuses to read what a source does not keep: it would be absent of every object.
+func (c *compiler) checkExcluded(e *config.Expr, program *expr.Program, sources []string) {
+	for _, name := range sources {
+		s := c.cfg.Sources[name]
+		if s == nil {
+			continue
+		}
+		for _, excluded := range s.ExcludeFields {
+			places := program.Reads(excluded)
+			if len(places) == 0 {
+				continue
+			}
+			at := e
+			if define, ok := c.cfg.Define[places[0].Define]; ok {
+				at = &define
+			}
+			p := at.Problem(places[0].Line, places[0].Column, fmt.Sprintf("source %q excludes %s, so that no object has it: remove it from excludeFields, or do not read it", name, excluded))
+			if !silenced.MatchString(p.Text) && !slices.Contains(c.problems, p) {
+				c.problems = append(c.problems, p)
+			}
+		}
+	}
+}
+
+// ProblemsOf finds the places in the file of what is wrong with an expression of these sources, or
+// with the defines that it uses.
+func ProblemsOf(cfg *config.Config, e *config.Expr, sources []string, err error) (problems config.Problems) {
+	for _, failed := range expr.CompileErrors(err) {
+		at := e
+		if define, ok := cfg.Define[failed.Define]; ok {
+			at = &define
+		}
+		for _, issue := range failed.Issues {
+			if at == nil {
+				problems = append(problems, config.Problem{Path: "define", Message: issue.Message})
+				continue
+			}
+			problems = append(problems, at.Problem(issue.Line, issue.Column, issue.Message+whereOf(failed, e, sources)))
+		}
+	}
+	if len(problems) == 0 {
+		problems = append(problems, config.Problem{Path: "define", Message: err.Error()})
+	}
+	return problems
+}
+
+// whereOf says for which source an expression is wrong, if it may be right for another, and which
+// expression uses a define.
+func whereOf(failed *expr.CompileError, e *config.Expr, sources []string) string {
+	source := failed.Source
+	if source == "" && failed.Define != "" && len(sources) == 1 {
+		source = sources[0]
+	}
+	switch {
+	case failed.Define != "" && e != nil && source != "":
+		return fmt.Sprintf(" (for source %q, in %s)", source, e.Path())
+	case failed.Define != "" && e != nil:
+		return fmt.Sprintf(" (in %s)", e.Path())
+	case source != "":
+		return fmt.Sprintf(" (for source %q)", source)
+	}
+	return ""
+}
+
+// Place says where in the configuration an evaluation failed, as file:line:column.
+func Place(cfg *config.Config, e *config.Expr, failed *expr.EvalError) string {
+	if define, ok := cfg.Define[failed.Define]; ok {
+		e = &define
+	}
+	p := e.Problem(max(1, failed.Line), failed.Column, "")
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+}

@@ -1,0 +1,80 @@
+package compile
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// Components is what the router can be made of, and what of the machine a configuration may use for
+// that; cmd/router/components.go is the list.
+type Components struct {
+	Policy   config.Policy
+	Handlers []plugins.HandlerKind
+	Sinks    []plugins.SinkKind
+	// Emit makes the handler of a route that has `emit` instead of `handler`; grouped: one that
+	// makes the events of a batch together.
+	Emit func(p *expr.Program, cache expr.Cache, grouped bool) plugins.Handler
+}
+
+// Kinds describes the kinds, for the schema and the reference of the configuration.
+func (c Components) Kinds() (kinds config.Kinds) {
+	for _, k := range c.Handlers {
+		kinds.Handlers = append(kinds.Handlers, k.Describe())
+	}
+	for _, k := range c.Sinks {
+		kinds.Sinks = append(kinds.Sinks, k.Describe())
+	}
+	return kinds
+}
+
+// checkComponents lets the kind of each component check its part of the configuration.
+func checkComponents[T, E any](what string, configured map[string]*config.Component, kinds []plugins.Kind[T, E]) (problems config.Problems) {
+	for _, name := range slices.Sorted(maps.Keys(configured)) {
+		c := configured[name]
+		if c.Kind == "" {
+			continue // reported already
+		}
+		kind := KindOf(kinds, c.Kind)
+		if kind == nil {
+			problems = append(problems, c.Node.Problemf("unknown kind of %s %q; there are: %s", what, c.Kind, namesOf(kinds)))
+			continue
+		}
+		problems = append(problems, kind.Check(c.Config)...)
+	}
+	return problems
+}
+
+// warnAll lets the kind of each component warn about its part of the configuration, which it has
+// accepted.
+func warnAll[T, E any](configured map[string]*config.Component, kinds []plugins.Kind[T, E]) (found config.Problems) {
+	for _, name := range slices.Sorted(maps.Keys(configured)) {
+		c := configured[name]
+		if kind, ok := KindOf(kinds, c.Kind).(plugins.Warner); ok {
+			found = append(found, kind.Warn(c.Config)...)
+		}
+	}
+	return found
+}
+
+// KindOf returns the kind of a name; nil: there is none.
+func KindOf[T, E any](kinds []plugins.Kind[T, E], name string) plugins.Kind[T, E] {
+	for _, kind := range kinds {
+		if kind.Describe().Name == name {
+			return kind
+		}
+	}
+	return nil
+}
+
+func namesOf[T, E any](kinds []plugins.Kind[T, E]) string {
+	names := make([]string, len(kinds))
+	for i, kind := range kinds {
+		names[i] = kind.Describe().Name
+	}
+	return strings.Join(names, ", ")
+}

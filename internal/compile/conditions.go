@@ -1,0 +1,103 @@
+package compile
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/pkg/config"
+)
+
+// when compiles the condition of a route, and checks what goes with it.
+func (c *compiler) when(r *config.Route, emit *expr.Program) *expr.Program {
+	if emit != nil && r.When == nil && r.For == 0 && len(r.Upstream) == 0 { // an upstream route may have one
+		for _, name := range []string{"since", "late", "repeat"} {
+			if emit.Uses(name) {
+				c.problems = append(c.problems, r.Emit.Problem(1, 0, name+" is about a condition: set when too, or remove it"))
+			}
+		}
+	}
+	when := c.condition(r.When, expr.When, r.From)
+	for _, name := range r.From {
+		if s := c.cfg.Sources[name]; when != nil && s != nil && s.Cache == config.CacheIdentity {
+			c.problems = append(c.problems, r.Node.At("when").Problemf(
+				"is asked about what is cached, and source %q keeps identities only: give it cache: full or cache: metadata", name))
+		}
+	}
+	if when != nil && c.advise && r.Reevaluate == 0 && len(r.Watches) == 0 && len(when.Sources()) > 0 {
+		c.warnf(r.Node.At("when").Problemf("looks up objects of other sources, and is asked again only when its own object changes: say with " +
+			"watches which objects depend on them, or with reevaluate how often to look"))
+	}
+	if when != nil && when.Uses("now") && r.Reevaluate == 0 {
+		c.problems = append(c.problems, r.Node.At("when").Problemf(
+			"depends on now, and nothing happens to an object when time goes by: say with reevaluate how often to look, as in reevaluate: 1h"))
+	}
+	return when
+}
+
+// condition is a filter or a when: nil if there is none, or a mistake in it.
+func (c *compiler) condition(f *config.Filter, usage expr.Usage, from []string) *expr.Program {
+	if f == nil {
+		return nil
+	}
+	if f.By == nil {
+		return c.compile(&f.Expr, usage, from...)
+	}
+	programs := make(map[string]*expr.Program)
+	for _, source := range from {
+		if e := f.By[source]; e != nil && e.Text != "" {
+			if p := c.compile(e, usage, source); p != nil {
+				programs[source] = p
+			}
+		}
+	}
+	if len(programs) != len(from) || len(programs) == 0 {
+		return nil // reported
+	}
+	return expr.BySource(programs)
+}
+
+// ConditionVersion says what a condition is made of: if it is the same, it holds for the same
+// objects.
+func (p *Plan) ConditionVersion(route *Route) string {
+	var texts []string
+	for _, source := range route.From {
+		texts = append(texts, source, route.When.For(source).Text)
+	}
+	text, err := json.Marshal([]any{texts, p.Defines()})
+	if err != nil {
+		return "" // strings can always be marshalled
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// requeue compiles what a route puts through again, by the source that brings it about.
+func (c *compiler) requeue(r *config.Route) map[string]*expr.Program {
+	programs := make(map[string]*expr.Program)
+	for _, source := range slices.Sorted(maps.Keys(r.Watches)) {
+		e := r.Watches[source]
+		if c.cfg.Sources[source] == nil || e.Text == "" || len(r.From) == 0 {
+			continue // reported already
+		}
+		program, err := c.env.CompileObjects(e.Text, source, r.From...)
+		if err != nil {
+			c.problems = append(c.problems, ProblemsOf(c.cfg, &e, []string{source}, err)...)
+			continue
+		}
+		c.checkLookups(&e, program)
+		c.checkExcluded(&e, program, []string{source})
+		if c.advise {
+			c.used.add(program)
+			c.used.sources[source] = true
+			c.warn(&e, program.Warnings())
+		} else {
+			c.warn(&e, program.CostWarnings())
+		}
+		programs[source] = program
+	}
+	return programs
+}

@@ -1,0 +1,121 @@
+package compile
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/index"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// grants collects what the handlers may look up, and finds what there is not, or may not be seen.
+func grants(cfg *config.Config, kinds []plugins.HandlerKind) (of map[string][]plugins.LookupGrant, problems config.Problems) {
+	of = make(map[string][]plugins.LookupGrant)
+	for _, name := range slices.Sorted(maps.Keys(cfg.Handlers)) {
+		c := cfg.Handlers[name]
+		kind, ok := KindOf(kinds, c.Kind).(plugins.LookupRequester)
+		if !ok {
+			continue
+		}
+		of[name] = kind.Lookups(c.Config)
+		for _, g := range of[name] {
+			if p := checkGrant(cfg, g, of[name]); p != nil {
+				problems = append(problems, *p)
+			}
+		}
+	}
+	return of, problems
+}
+
+// keeps reports whether a handler of this configuration keeps values.
+func keeps(c *config.Component, kinds []plugins.HandlerKind) bool {
+	if c == nil {
+		return false
+	}
+	kind, ok := KindOf(kinds, c.Kind).(plugins.Rememberer)
+	return ok && kind.Remembers(c.Config)
+}
+
+// checkGrant returns what is wrong with one of the grants of a handler; nil: nothing is.
+func checkGrant(cfg *config.Config, g plugins.LookupGrant, all []plugins.LookupGrant) *config.Problem {
+	problem := func(format string, args ...any) *config.Problem {
+		p := g.Node.Problemf(format, args...)
+		return &p
+	}
+	source := cfg.Sources[g.Source]
+	if source == nil {
+		return problem("unknown source %q%s", g.Source, config.Suggest(g.Source, slices.Sorted(maps.Keys(cfg.Sources))))
+	}
+	indexes := append(index.Builtins(), slices.Sorted(maps.Keys(source.Indexes))...)
+	if g.Index != "" && !slices.Contains(indexes, g.Index) {
+		return problem("source %q has no index %q%s", g.Source, g.Index, config.Suggest(g.Index, indexes))
+	}
+	if source.Cache == config.CacheIdentity {
+		return problem("source %q keeps identities only; give it cache: full or cache: metadata", g.Source)
+	}
+	if source.Resource != "v1/secrets" {
+		return nil
+	}
+	whole := func(other plugins.LookupGrant) bool { return other.Source == g.Source && other.Index == "" }
+	switch {
+	case !slices.ContainsFunc(all, whole):
+		return problem("source %q has Secrets: an index of it is granted only beside the source itself; add %q", g.Source, g.Source)
+	case !source.Secrets:
+		return problem("source %q has Secrets without their data; give it secrets: true if the handler may see them", g.Source)
+	}
+	return nil
+}
+
+// SourcesOf returns the sources of grants.
+func SourcesOf(grants []plugins.LookupGrant) []string {
+	var names []string
+	for _, g := range grants {
+		names = append(names, g.Source)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Of a Secret only the identity reaches the disk. What expressions and handlers make of Secrets
+// could get there by other ways: as the key of a limit, as what a handler keeps, as the reason in a
+// dead letter. So the routes that see Secrets (Route.SecretSources) have keys that are hashed,
+// handlers whose memory is not written, and dead letters without a reason, see pipeline.Route.
+
+// SeeSecrets returns the handlers of the routes that see Secrets.
+func (p *Plan) SeeSecrets() (handlers []string) {
+	for i := range p.Routes {
+		if r := &p.Routes[i]; r.Handler != "" && len(r.SecretSources) > 0 {
+			handlers = append(handlers, r.Handler)
+		}
+	}
+	return handlers
+}
+
+// secretsOf returns the sources with Secrets that a route makes its events of: its own, even if
+// their data is cut out, since of what is pending about them only the identity is written; and
+// those with data that it looks things up in. Those of upstream routes are reported there.
+func (c *compiler) secretsOf(r *Route) (sources []string) {
+	for _, source := range r.From {
+		if s := c.cfg.Sources[source]; s != nil && s.Resource == "v1/secrets" && len(r.Upstream) == 0 {
+			sources = append(sources, source)
+		}
+	}
+	for _, source := range r.Lookups() {
+		if s := c.cfg.Sources[source]; s != nil && s.Secrets && !slices.Contains(r.From, source) {
+			sources = append(sources, source)
+		}
+	}
+	return sources
+}
+
+// adviseSecrets warns of what is not kept because it may be made of Secrets.
+func (c *compiler) adviseSecrets(p *Plan, keeps func(handler string) bool) {
+	for i := range p.Routes {
+		r := &p.Routes[i]
+		if len(r.SecretSources) > 0 && keeps(r.Handler) {
+			c.warnf(r.Node.At("handler").Problemf("handler %q keeps values (allow: {kv: true}), and this route shows it Secrets (source %q), of which nothing "+
+				"is written to disk: its values are in memory only, and a restart forgets them", r.Handler, r.SecretSources[0]))
+		}
+	}
+}

@@ -1,0 +1,18 @@
+package compile_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// TestHandlerLookups: a route waits for what its handler may look up, and is another one when that
+// changes.
+func TestHandlerLookups(t *testing.T) {
+	r := compile.Route{HandlerGrants: []plugins.LookupGrant{{Source: "pods", Index: "byNode"}, {Source: "nodes"}, {Source: "pods"}}}
+	if got := r.Lookups(); !slices.Equal(got, []string{"nodes", "pods"}) {
+		t.Errorf("got %q", got)
+	}
+}

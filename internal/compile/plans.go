@@ -1,0 +1,143 @@
+package compile
+
+import (
+	"context"
+	"os"
+	"reflect"
+	"slices"
+
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/schema"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+// clientOf gives the client of a cluster.
+type clientOf func(config.Cluster) (*informer.Client, error)
+
+// Plans keeps what was made of some configurations: in a simulation a router starts again and again
+// with the same one. The components and the cluster have to be the same, too. It is not safe for
+// concurrent use.
+type Plans struct {
+	made  map[string]*Plan
+	Known *schema.Set
+	asked expr.EnvConfig
+	env   *expr.Env // for asked; nil: none was made
+}
+
+// keptPlans is how many there are at most.
+const keptPlans = 8
+
+// Plan is make, unless the file is as it was before.
+func (k *Plans) Plan(ctx context.Context, path string, components Components, client clientOf) (*Plan, config.Problems) {
+	if k == nil {
+		return k.Make(ctx, path, components, client)
+	}
+	text, err := os.ReadFile(path)
+	if p := k.made[string(text)]; p != nil && err == nil {
+		return p, nil
+	}
+	p, problems := k.Make(ctx, path, components, client)
+	if len(problems) == 0 && err == nil {
+		if k.made == nil || len(k.made) == keptPlans {
+			k.made = make(map[string]*Plan)
+		}
+		k.made[string(text)] = p
+	}
+	return p, problems
+}
+
+// schemas is newSchemas, but for what is known already.
+func (k *Plans) schemas(ask func(group, version string) ([]byte, error)) (*Schemas, error) {
+	if k != nil && k.Known != nil {
+		return &Schemas{Set: k.Known, Ask: ask, kept: k}, nil
+	}
+	made, err := newSchemas(ask)
+	if k != nil {
+		k.Known, made.kept = made.Set, k
+	}
+	return made, err
+}
+
+// environment is expr.NewEnv, but for what was asked for last.
+func (k *Plans) environment(cfg expr.EnvConfig) (env *expr.Env, err error) {
+	if k == nil {
+		return expr.NewEnv(cfg)
+	}
+	if k.env == nil || !reflect.DeepEqual(cfg, k.asked) {
+		k.asked = cfg
+		k.env, err = expr.NewEnv(cfg)
+	}
+	return k.env, err
+}
+
+// Make checks the configuration file and compiles what is in it, for a cluster that client, if it
+// is not nil, can be asked about. What the cluster says counts where the built-in schemas do not
+// know a resource or find a mistake: the cluster may be newer.
+func (k *Plans) Make(ctx context.Context, path string, components Components, client clientOf) (*Plan, config.Problems) {
+	cfg, problems := config.Load(path, components.Policy)
+	if cfg == nil {
+		return nil, problems
+	}
+	var ask func(group, version string) ([]byte, error)
+	if c, err := client(cfg.Cluster); err == nil { // else opening will say so
+		var done func()
+		ask, done = AskCluster(ctx, c)
+		defer done()
+	}
+	known, err := k.schemas(ask)
+	if err != nil {
+		return nil, append(problems, config.Problem{File: path, Message: err.Error()})
+	}
+	known.Learn(cfg, false)
+	p, found := NewPlan(ctx, cfg, problems, components, known, false)
+	if len(found) > len(problems) && ask != nil && known.Failed == nil {
+		known.Learn(cfg, true)
+		p, found = NewPlan(ctx, cfg, problems, components, known, false)
+	}
+	if text, err := os.ReadFile(path); err == nil && p != nil {
+		p.Warnings = NotSilenced(p.Warnings, text)
+	}
+	return p, found
+}
+
+// checkSecretChains refuses routes that would make another route write data of Secrets to disk.
+// Only a compiled plan shows which routes see Secrets.
+func (c *compiler) checkSecretChains(p *Plan) {
+	for i := range p.Routes {
+		r := &p.Routes[i]
+		for k := range r.To {
+			target := &r.To[k]
+			if target.Route == "" {
+				continue
+			}
+			for _, source := range r.SecretSources {
+				c.problems = append(c.problems, target.Node.Problemf("the backlog of route %q is kept in state.dir, events of this route included, and what is made of "+
+					"Secrets (source %q) is never written to disk: do the work of both in one route, or do without state.dir", target.Route, source))
+			}
+		}
+	}
+}
+
+// checkEventUse refuses `event` and `events` in an expression of a route with sources of its own.
+func (c *compiler) checkEventUse(r *config.Route, p *expr.Program, at func(source string) *config.Expr) {
+	if p == nil || !slices.Contains(r.Node.Keys(), "from") {
+		return // a route without input is reported already
+	}
+	use, ok := p.UseOf("event")
+	if !ok {
+		use, ok = p.UseOf("events")
+	}
+	if !ok {
+		return
+	}
+	e := at(use.Source)
+	if define, is := c.cfg.Define[use.Define]; is {
+		e = &define
+	}
+	problem := e.Problem(use.Line, use.Column, "only a route without from, which other routes deliver to, has an event; this one has object")
+	if use.Define != "" {
+		problem.Message += " (in " + at(use.Source).Path() + ")"
+	}
+	c.problems = append(c.problems, problem)
+}

@@ -1,0 +1,75 @@
+package compile
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// checkPrograms finds the programs of handlers that may not be run, without running any. When one
+// is run, its content is compared once more.
+func checkPrograms(cfg *config.Config, kinds []plugins.HandlerKind) (problems config.Problems) {
+	for _, name := range slices.Sorted(maps.Keys(cfg.Handlers)) {
+		c := cfg.Handlers[name]
+		kind, ok := KindOf(kinds, c.Kind).(plugins.ProgramRunner)
+		if !ok {
+			continue
+		}
+		for _, program := range kind.Programs(c.Config) {
+			if err := checkWhere(&cfg.Policy, program); err != nil {
+				problems = append(problems, program.Node.Problemf("%v", err))
+			} else if err := checkSum(program); err != nil {
+				problems = append(problems, program.Sum.Problemf("%v", err))
+			}
+		}
+	}
+	return problems
+}
+
+// checkWhere returns what is wrong with a program but for its content. Links count where they lead
+// to.
+func checkWhere(policy *config.Policy, program plugins.Program) error {
+	if err := policy.Program(program.File); err != nil {
+		return err
+	}
+	info, err := os.Stat(program.File)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the program cannot be read: %w", err)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a file", program.File)
+	case info.Mode()&0o111 == 0:
+		return fmt.Errorf("%s is not executable: chmod +x it", program.File)
+	}
+	return nil
+}
+
+func checkSum(program plugins.Program) error {
+	f, err := os.Open(program.File)
+	if err != nil {
+		var of *fs.PathError
+		if errors.As(err, &of) {
+			err = of.Err
+		}
+		return fmt.Errorf("%s cannot be read: %w", program.File, err)
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return fmt.Errorf("%s cannot be read: %w", program.File, err)
+	}
+	if is := hex.EncodeToString(sum.Sum(nil)); !strings.EqualFold(is, program.SHA256) {
+		return fmt.Errorf("%s is another program: its sha256 is %s", program.File, is)
+	}
+	return nil
+}

@@ -1,0 +1,253 @@
+package compile
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/schema"
+	"github.com/deltarouter/deltarouter/internal/similar"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/index"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+// openAPITimeout is how long the API server may take to say what its resources look like, all
+// together. Without an answer the router starts with what it knows by itself.
+const openAPITimeout = 10 * time.Second
+
+// pullTimeout is how long it may take to read all the documents of a cluster; there is one for each
+// group and version.
+const pullTimeout = 2 * time.Minute
+
+// Schemas says what the objects of resources look like.
+type Schemas struct {
+	Set *schema.Set
+	// Ask gives the OpenAPI document of a group and version; nil: there is no cluster to ask.
+	Ask func(group, version string) ([]byte, error)
+	// Failed is why the cluster did not answer.
+	Failed error
+	kept   *Plans // nil: nothing is kept
+	saved  string // the folder that some of it was read from; empty: none was
+}
+
+func newSchemas(ask func(group, version string) ([]byte, error)) (*Schemas, error) {
+	set, err := schema.Builtin()
+	return &Schemas{Set: set, Ask: ask}, err
+}
+
+// SavedSchemas knows what the folder of [PullSchemas] says, and what is built in beside that. An
+// empty folder is none.
+func SavedSchemas(dir string) (*Schemas, error) {
+	s, err := newSchemas(nil)
+	if err != nil || dir == "" {
+		return s, err
+	}
+	set, err := schema.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	s.Set.Merge(set)
+	s.saved = dir
+	return s, nil
+}
+
+// PullSchemas saves what the resources of a cluster look like, custom ones included, in a folder
+// for use without the cluster. It returns the path of the file and how many resources are in it.
+// The file is written only if the cluster told everything.
+func PullSchemas(ctx context.Context, cluster config.Cluster, policy config.Policy, dir string) (path string, n int, err error) {
+	client, err := informer.NewClient(cluster, policy)
+	if err != nil {
+		return "", 0, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
+	defer cancel()
+	versions, err := client.OpenAPIVersions(ctx)
+	if err != nil {
+		return "", 0, fmt.Errorf("the cluster does not say what its resources look like: %w", err)
+	}
+	all := &schema.Set{}
+	for _, gv := range versions {
+		text, err := client.OpenAPI(ctx, gv.Group, gv.Version)
+		if err == nil && text == nil {
+			continue // gone meanwhile
+		}
+		found := &schema.Set{}
+		if err == nil {
+			found, err = schema.Parse(text)
+		}
+		if err != nil {
+			return "", 0, fmt.Errorf("the cluster does not say what the resources of %s look like: %w; nothing was saved", gv, err)
+		}
+		all.Merge(found)
+	}
+	path, err = schema.Save(dir, all)
+	if err != nil {
+		return "", 0, fmt.Errorf("the schemas cannot be saved: %w", err)
+	}
+	return path, all.Len(), nil
+}
+
+// Learn asks the cluster about the resources of the sources: those that are not known here, or all.
+func (s *Schemas) Learn(cfg *config.Config, all bool) {
+	type version struct{ group, version string }
+	asked := make(map[version]bool)
+	for _, name := range slices.Sorted(maps.Keys(cfg.Sources)) {
+		group, v, resource, err := config.ParseResource(cfg.Sources[name].Resource)
+		if _, known := s.Set.Resource(group, v, resource); err != nil || s.Ask == nil || asked[version{group, v}] || known && !all {
+			continue
+		}
+		asked[version{group, v}] = true
+		text, err := s.Ask(group, v)
+		if err == nil && text == nil {
+			continue // what does not exist yet has no schema
+		}
+		found := &schema.Set{}
+		if err == nil {
+			found, err = schema.Parse(text)
+		}
+		if err != nil {
+			s.Failed = err
+			return
+		}
+		s.Set.Merge(found)
+	}
+}
+
+// Types returns what the objects of each source look like, as far as it is known, and warns of
+// those that are not. A resource that Kubernetes itself would have is a problem if a name is near
+// that it does have; check: so is any other that the cluster does not have.
+func (s *Schemas) Types(cfg *config.Config, check bool) (types map[string]*schema.Type, problems, warnings config.Problems) {
+	types = make(map[string]*schema.Type)
+	for _, name := range slices.Sorted(maps.Keys(cfg.Sources)) {
+		source := cfg.Sources[name]
+		group, version, resource, err := config.ParseResource(source.Resource)
+		if err != nil {
+			continue // reported already
+		}
+		found, ok := s.Set.Resource(group, version, resource)
+		if !ok {
+			nearest, certain := s.nearest(group, version, resource)
+			if certain = certain || check && s.Ask != nil && s.Failed == nil; certain && nearest != "" {
+				problems = append(problems, source.At("resource").Problemf("there is no %s; did you mean %q?", source.Resource, nearest))
+				continue
+			}
+			warning := source.At("resource").Problemf("%s", s.unknown(source.Resource))
+			if nearest != "" {
+				warning.Message += fmt.Sprintf("; did you mean %q?", nearest)
+			}
+			warning.Warning = true
+			warnings = append(warnings, warning)
+			continue
+		}
+		types[name] = found.Type
+		if source.Cache == config.CacheMetadata {
+			types[name] = found.Type.Metadata()
+		}
+	}
+	return types, problems, warnings
+}
+
+// nearest returns the resource that is known and has nearly the name of one that is not; empty:
+// there is none. It is certainly meant if the other would be a resource of Kubernetes itself: an
+// API server of another version has more or fewer versions of a group, but hardly a resource of
+// nearly the same name.
+func (s *Schemas) nearest(group, version, resource string) (nearest string, certain bool) {
+	var beside []string // in the same version of the group
+	var elsewhere, otherVersion string
+	s.Set.Each(func(g, v, r string, _ schema.Resource) {
+		switch {
+		case g == group && v == version:
+			beside = append(beside, r)
+		case g == group && r == resource:
+			otherVersion = nameOf(g, v, r)
+		case r == resource && isBuiltIn(g) && isBuiltIn(group) && (elsewhere == "" || v == version):
+			elsewhere = nameOf(g, v, r)
+		}
+	})
+	if near, ok := similar.Nearest(resource, beside); ok && otherVersion == "" && elsewhere == "" {
+		return nameOf(group, version, near), isBuiltIn(group)
+	}
+	if otherVersion != "" {
+		return otherVersion, false
+	}
+	return elsewhere, len(beside) > 0
+}
+
+func nameOf(group, version, resource string) string {
+	if group == "" {
+		return version + "/" + resource
+	}
+	return group + "/" + version + "/" + resource
+}
+
+// isBuiltIn reports whether a group is one of Kubernetes itself.
+func isBuiltIn(group string) bool {
+	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
+}
+
+func (s *Schemas) unknown(resource string) string {
+	what := fmt.Sprintf("what %s look like is not known, so the fields in expressions about them are not checked", resource)
+	switch {
+	case s.saved != "":
+		return fmt.Sprintf("%s: they are not in %s; if the cluster has them, router schema pull -o %[2]s saves it anew", what, s.saved)
+	case s.Ask == nil:
+		return what + ": router check -connect asks the cluster, router schema pull saves what it says"
+	case s.Failed != nil:
+		return fmt.Sprintf("%s: the cluster did not say: %v", what, s.Failed)
+	}
+	return what + ": the cluster does not have them (yet)"
+}
+
+// AskCluster returns the function that asks a cluster for its OpenAPI documents, and one to call
+// when all is asked.
+func AskCluster(ctx context.Context, client *informer.Client) (ask func(group, version string) ([]byte, error), done func()) {
+	ctx, cancel := context.WithTimeout(ctx, openAPITimeout)
+	return func(group, version string) ([]byte, error) { return client.OpenAPI(ctx, group, version) }, cancel
+}
+
+// controllers are the built-in resources whose objects control others. An expression with
+// controller() need not wait for the rest.
+func controllers() []string {
+	return []string{
+		"v1/nodes", "v1/pods", "v1/replicationcontrollers", "v1/services", "apps/v1/daemonsets", "apps/v1/deployments",
+		"apps/v1/replicasets", "apps/v1/statefulsets", "batch/v1/cronjobs", "batch/v1/jobs",
+	}
+}
+
+// Owners returns the sources whose objects may control others, as controllers() says, and all
+// custom resources.
+func (s *Schemas) Owners(cfg *config.Config) map[string]expr.Owner {
+	owners := make(map[string]expr.Owner)
+	for name, source := range cfg.Sources {
+		group, version, resource, err := config.ParseResource(source.Resource)
+		if err != nil || source.Cache == config.CacheIdentity || isBuiltIn(group) && !slices.Contains(controllers(), source.Resource) {
+			continue
+		}
+		known, _ := s.Set.Resource(group, version, resource)
+		owners[name] = expr.Owner{Group: group, Kind: known.Kind, Resource: resource}
+	}
+	return owners
+}
+
+// Environment tells the expressions which sources and indexes exist, and what their objects look
+// like.
+func Environment(cfg *config.Config, types map[string]*schema.Type, owners map[string]expr.Owner) expr.EnvConfig {
+	env := expr.EnvConfig{
+		Cluster: cfg.Cluster.Name, Define: make(map[string]string), Sources: make(map[string][]string), Types: types,
+		Owners: owners, ManagedFields: make(map[string]bool),
+	}
+	for name, e := range cfg.Define {
+		env.Define[name] = e.Text
+	}
+	for name, s := range cfg.Sources {
+		env.Sources[name] = append(index.Builtins(), slices.Sorted(maps.Keys(s.Indexes))...)
+		env.ManagedFields[name] = s.ManagedFields
+	}
+	return env
+}

@@ -1,0 +1,70 @@
+// Package tags reads the tags of the structs that YAML is decoded into, see package config.
+package tags
+
+import (
+	"reflect"
+	"strings"
+)
+
+// Field is what the tags of a struct's field say.
+type Field struct {
+	Index    int
+	name     string // in Go
+	Key      string
+	Required bool
+	Path     string // the class of the file that it names, see Policy; empty: it names none
+	Self     bool   // receives the node of the struct
+	Default  string
+	Enum     []string
+	Min, Max string
+	Doc      string
+}
+
+// Of returns the fields that have a key, in the order of the struct.
+func Of(t reflect.Type) []Field {
+	var fields []Field
+	for i := range t.NumField() {
+		sf := t.Field(i)
+		tag, ok := sf.Tag.Lookup("yaml")
+		if !ok || tag == "-" || !sf.IsExported() {
+			continue
+		}
+		key, options, _ := strings.Cut(tag, ",")
+		f := Field{
+			Index: i, name: sf.Name, Key: key,
+			Default: sf.Tag.Get("default"), Enum: strings.Fields(sf.Tag.Get("enum")),
+			Min: sf.Tag.Get("min"), Max: sf.Tag.Get("max"), Doc: sf.Tag.Get("doc"),
+		}
+		for option := range strings.SplitSeq(options, ",") {
+			switch option {
+			case "required":
+				f.Required = true
+			case PathRead, PathWritten, PathSecret:
+				f.Path = option
+			case "self":
+				f.Self = true
+			}
+		}
+		fields = append(fields, f)
+	}
+	return fields
+}
+
+// Element returns what of a list's or map's tags holds for its elements.
+func (f Field) Element() Field { return Field{Key: f.Key, Enum: f.Enum, Path: f.Path} }
+
+// Or lists alternatives: a, b or c.
+func Or(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// The classes of paths, see [config.Policy.check].
+const (
+	PathRead    = "path"    // a file or folder
+	PathWritten = "written" // one that the router writes to
+	PathSecret  = "secret"  // the file of a Secret
+)

@@ -1,0 +1,245 @@
+// Package yamlfile reads the text of one YAML document, and knows where in it everything stands.
+package yamlfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+)
+
+// What a document may be at most. A configuration is written by people; beyond these it is a
+// mistake or an attack.
+const (
+	MaxDocument = 1 << 20  // bytes of the file; a ConfigMap holds no more
+	maxExpanded = 16 << 20 // bytes with every alias written out, counted as in measure
+	maxDepth    = 100
+)
+
+// File is the text that nodes come from.
+type File struct {
+	Name, Dir string
+	text      string
+	lines     []int // where each line begins in text
+}
+
+// Mistake is what is wrong with the text.
+type Mistake struct {
+	At      Place // zero: the file as a whole
+	Message string
+}
+
+// Place is a position in a file, from 1, the column in characters.
+type Place struct{ Line, Column int }
+
+// Parse reads the YAML of one document. It refuses one that is too large or too deep, and what
+// would make a line in the file another one than in an editor.
+func Parse(name string, data []byte) (*File, *yaml.Node, *Mistake) {
+	f := &File{Name: name, Dir: filepath.Dir(name), text: string(bytes.TrimPrefix(data, []byte("\ufeff")))}
+	if m := f.checkText(); m != nil {
+		return f, nil, m
+	}
+	f.lines = []int{0}
+	for i := range len(f.text) {
+		if f.text[i] == '\n' {
+			f.lines = append(f.lines, i+1)
+		}
+	}
+	root, m := f.parse()
+	if m == nil {
+		m = measureAll(root)
+	}
+	if m != nil {
+		return f, nil, m
+	}
+	return f, root, nil
+}
+
+// checkText refuses what would make a line in the file another one than in an editor.
+func (f *File) checkText() *Mistake {
+	if len(f.text) > MaxDocument {
+		return &Mistake{Message: "is larger than 1 MiB: a configuration is smaller; is it the right file?"}
+	}
+	if strings.TrimSpace(f.text) == "" {
+		return &Mistake{Message: isEmpty}
+	}
+	line := 1
+	for i, r := range f.text {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(f.text[i:], "\ufffd"):
+			return &Mistake{Place{Line: line}, "is not UTF-8: save the file as UTF-8"}
+		case r == '\r' && !strings.HasPrefix(f.text[i:], "\r\n"):
+			return &Mistake{Place{Line: line}, "has a carriage return that ends no line: save the file with \\n line ends"}
+		case r == '\u0085', r == '\u2028', r == '\u2029':
+			return &Mistake{Place{Line: line}, fmt.Sprintf("has an invisible line separator, %U: write \\n, or an escape in double quotes", r)}
+		case r == '\n':
+			line++
+		}
+	}
+	return nil
+}
+
+// parse returns the root of the only document.
+func (f *File) parse() (root *yaml.Node, problem *Mistake) {
+	var reader io.Reader = strings.NewReader(f.text)
+	first, err := decodeNext(yaml.NewDecoder(reader))
+	if err == nil && len(first.Content) == 1 {
+		root = first.Content[0]
+		if problem = f.onlyOne(); problem == nil && isNothing(root) {
+			problem = &Mistake{Message: isEmpty}
+		}
+		return root, problem
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return nil, &Mistake{Message: "holds only comments: it needs at least version, sources, sinks and routes"}
+	}
+	return nil, f.syntaxProblem(err)
+}
+
+const isEmpty = "is empty: it needs at least version, sources, sinks and routes"
+
+// isNothing reports whether a document has no content, as behind a --- alone: the library places it
+// in the line behind the last one.
+func isNothing(root *yaml.Node) bool {
+	return root.Kind == yaml.ScalarNode && root.Tag == "!!null" && root.Value == ""
+}
+
+// onlyOne refuses a second document.
+func (f *File) onlyOne() *Mistake {
+	decoder := yaml.NewDecoder(strings.NewReader(f.text))
+	_, _ = decodeNext(decoder) // has been read without an error before
+	second, err := decodeNext(decoder)
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return f.syntaxProblem(err)
+	}
+	return &Mistake{
+		Place{second.Line, second.Column},
+		"a second document begins here: a configuration is one document; remove the --- before it",
+	}
+}
+
+// decodeNext reads one document. The library panics on some inputs that it should refuse.
+func decodeNext(decoder *yaml.Decoder) (root *yaml.Node, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("yaml: the library cannot read this")
+		}
+	}()
+	root = &yaml.Node{}
+	err = decoder.Decode(root)
+	return root, err
+}
+
+var (
+	syntaxLine    = regexp.MustCompile(`^line (\d+): `)
+	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+)
+
+// syntaxProblem finds out where an error of the library is: the library tells a line, but not
+// always that of the mistake.
+func (f *File) syntaxProblem(err error) *Mistake {
+	message := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := 0
+	if m := syntaxLine.FindStringSubmatch(message); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		message = message[len(m[0]):]
+	}
+	switch {
+	case strings.HasPrefix(message, "did not find expected ',' or"):
+		line++ // counted from 0: where the bracket opens
+	case strings.HasPrefix(message, "did not find expected"):
+		line = f.lineOfError()
+	case unknownAnchor.MatchString(message):
+		name := unknownAnchor.FindStringSubmatch(message)[1]
+		line = 1 + strings.Count(f.text[:max(strings.Index(f.text, "*"+name), 0)], "\n")
+	}
+	line = min(max(line, 1), len(f.lines))
+	return &Mistake{Place{Line: line}, "is not YAML: " + message + f.syntaxHint(line, message)}
+}
+
+// lineOfError reads the text once more, byte by byte, to see where the library stops.
+func (f *File) lineOfError() int {
+	reader := &byteReader{text: f.text}
+	decoder := yaml.NewDecoder(reader)
+	for {
+		if _, err := decodeNext(decoder); err != nil {
+			break
+		}
+	}
+	const lookAhead = 4 // the library's
+	return 1 + strings.Count(f.text[:max(reader.next-lookAhead, 0)], "\n")
+}
+
+// byteReader gives one byte at a time and knows how many it gave.
+type byteReader struct {
+	text string
+	next int
+}
+
+// Read implements io.Reader.
+func (r *byteReader) Read(p []byte) (int, error) {
+	if r.next == len(r.text) {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(len(p), 1)], r.text[r.next:])
+	r.next += n
+	return n, nil
+}
+
+// syntaxHint says what the mistake most likely is.
+func (f *File) syntaxHint(line int, message string) string {
+	text := f.Line(line)
+	switch {
+	case strings.HasPrefix(strings.TrimLeft(text, " "), "\t"):
+		return "; indent with spaces, not with tabs"
+	case strings.Contains(text, "${") && strings.Contains(text, "{") && strings.Contains(message, "',' or"):
+		return "; put ${…} in quotes inside of { }"
+	case strings.Contains(message, "',' or"):
+		return "; inside of { } or [ ], put an expression that has commas, brackets or colons in quotes"
+	case strings.Contains(message, "mapping values are not allowed"), strings.Contains(message, "cannot start any token"):
+		return "; put a value that holds `: ` or begins with a special character in quotes, or after | on lines of its own"
+	case strings.Contains(message, "did not find expected key"), strings.Contains(message, "'-' indicator"):
+		return "; is the indentation right?"
+	case strings.Contains(message, "unexpected end of stream"):
+		return "; a quote that opens here is not closed"
+	case strings.Contains(message, "unknown escape character"):
+		return `; in double quotes \\ stands for \, in single quotes it stands for itself`
+	case unknownAnchor.MatchString(message):
+		return "; write & and the same name before the value that is meant, or put text that begins with * in quotes"
+	}
+	return ""
+}
+
+// Line returns a line, counted from 1, without its end.
+func (f *File) Line(number int) string {
+	if number < 1 || number > len(f.lines) {
+		return ""
+	}
+	text := f.text[f.lines[number-1]:]
+	if i := strings.IndexByte(text, '\n'); i >= 0 {
+		text = text[:i]
+	}
+	return strings.TrimSuffix(text, "\r")
+}
+
+// IsMerge reports whether a key is a merge key, <<.
+func IsMerge(key *yaml.Node) bool { return key.Kind == yaml.ScalarNode && key.Tag == "!!merge" }
+
+// Key returns the text of a key. Keys that are no scalars have been reported when the document was
+// read.
+func Key(k *yaml.Node) string {
+	for k.Kind == yaml.AliasNode {
+		k = k.Alias
+	}
+	return k.Value
+}

@@ -1,0 +1,58 @@
+// Package emit is the handler of a route with `emit:`: a CEL expression whose value, a map or a list of
+// maps, is the data of the events, and may have their types and subjects. It is not configured under
+// `handlers`, so it is no plugins.Kind.
+package emit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// New returns a handler that evaluates p for every delta, or, if it is grouped, once for every batch: about its last delta, whose Result
+// has the events. p was compiled for [expr.Emit]; cache is what it looks things up in.
+func New(p *expr.Program, cache expr.Cache, grouped bool) plugins.Handler {
+	return &handler{p, cache, grouped}
+}
+
+type handler struct {
+	program *expr.Program
+	cache   expr.Cache
+	grouped bool
+}
+
+// Handle implements [plugins.Handler]. An expression is a function of the delta: one that fails would fail again, so the delta is
+// rejected.
+func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+	results := make([]plugins.Result, len(batch))
+	for i, d := range batch {
+		in := expr.Input{Delta: d, Cache: h.cache}
+		if h.grouped {
+			if i < len(batch)-1 {
+				continue
+			}
+			in.Group = batch
+		}
+		events, err := h.program.Emit(ctx, in)
+		if cancelled := ctx.Err(); cancelled != nil {
+			return nil, cancelled
+		}
+		if err != nil {
+			results[i] = plugins.Result{
+				Verdict: plugins.Fail,
+				Err:     plugins.Reject(fmt.Errorf("emit: %s: %w", d, err)),
+			}
+			continue
+		}
+		for _, e := range events {
+			results[i].Events = append(results[i].Events, plugins.Emit{Type: e.Type, Subject: e.Subject, Data: e.Data})
+		}
+	}
+	return results, nil
+}
+
+// Close implements [plugins.Handler].
+func (*handler) Close(context.Context) error { return nil }

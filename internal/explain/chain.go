@@ -1,0 +1,139 @@
+package explain
+
+import (
+	"context"
+	"slices"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/pipeline/chain"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// explained is what came out about a route.
+type explained struct {
+	all    []RouteExplanation // one for each event, of a downstream route
+	events []*event.Event     // what it makes of the delta
+	// unknown is why that cannot be told; empty: it can. result is what it comes to then, as of a
+	// [Test].
+	unknown, result string
+}
+
+// allRoutes explains all routes, in the order of the configuration. Downstream routes come with the
+// events of their upstream routes.
+func (o *offline) allRoutes(ctx context.Context, d *event.Delta) (all []RouteExplanation, err error) {
+	known := make(map[string]*explained)
+	for _, route := range o.cfg.Routes {
+		if err := o.chain(ctx, route, d, known); err != nil {
+			return nil, err
+		}
+	}
+	for _, route := range o.cfg.Routes {
+		all = append(all, known[route.Name].all...)
+	}
+	return all, nil
+}
+
+// chain explains a route, after its upstream routes. There are no circles.
+func (o *offline) chain(ctx context.Context, route *config.Route, d *event.Delta, known map[string]*explained) error {
+	if known[route.Name] != nil {
+		return nil
+	}
+	found := &explained{}
+	known[route.Name] = found
+	if len(route.Upstream) == 0 {
+		e, err := o.route(ctx, route, d)
+		if err != nil {
+			return err
+		}
+		found.all = []RouteExplanation{e}
+		return o.makes(ctx, route, d, e, found)
+	}
+	none := RouteExplanation{Route: route.Name, Verdict: MatchesNot} // if no event comes
+	for _, upstream := range o.cfg.Routes {
+		if !slices.Contains(route.Upstream, upstream.Name) {
+			continue
+		}
+		if err := o.chain(ctx, upstream, d, known); err != nil {
+			return err
+		}
+		by := known[upstream.Name]
+		for _, event := range by.events {
+			input := *d
+			input.Event = event
+			e, err := o.route(ctx, route, &input)
+			if err == nil {
+				found.all = append(found.all, e)
+				err = o.makes(ctx, route, &input, e, found)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		none.upstream(upstream.Name, by)
+	}
+	if len(found.all) == 0 {
+		if found.all = append(found.all, none); none.Verdict == MatchUnknown {
+			found.unknown, found.result = "what it gets is not known", Unknown
+		}
+	}
+	return nil
+}
+
+// upstream adds that an upstream route made no event, or that it cannot be told.
+func (e *RouteExplanation) upstream(name string, by *explained) {
+	t := Test{What: "upstream", Text: name, Result: No}
+	if by.unknown != "" {
+		t.Result, t.Reason, e.Verdict = by.result, by.unknown, MatchUnknown
+	}
+	e.Tests = append(e.Tests, t)
+}
+
+// makes finds out what a route makes of a delta that was explained, as far as that can be told
+// without running it.
+func (o *offline) makes(ctx context.Context, route *config.Route, d *event.Delta, e RouteExplanation, found *explained) error {
+	unknown := func(reason string) { found.unknown, found.result = reason, Unknown }
+	switch {
+	case e.Verdict == MatchesNot || e.Verdict == HoldsNot && route.When == nil:
+		return nil
+	case route.When != nil:
+		unknown("it tells when its condition begins to hold, and when it ends")
+		return nil
+	case e.Verdict != Matches:
+		unknown("whether it matches cannot be told")
+		return nil
+	case route.Handler != "":
+		unknown("its handler makes its events: " + route.Handler)
+		return nil
+	case route.Batch.By != nil:
+		unknown("its events are made of all that comes for a key")
+		return nil
+	}
+	if route.Emit == nil {
+		plain := chain.Event(d, route.Name)
+		found.events = append(found.events, &plain)
+		return nil
+	}
+	program, err := o.env.Compile(route.Emit.Text, expr.Emit, route.From...)
+	if err != nil {
+		return compile.ProblemsOf(o.cfg, route.Emit, route.From, err)
+	}
+	made, err := program.Emit(ctx, expr.Input{Delta: d})
+	if err != nil {
+		result, reason := ResultOf(false, err, program.Sources())
+		found.unknown, found.result = "its emit: "+reason, result
+		return nil
+	}
+	for i, m := range made {
+		one := event.New(d, route.Name, i, m.Data)
+		if m.Type != "" {
+			one.Type = m.Type
+		}
+		if m.Subject != "" {
+			one.Subject = m.Subject
+		}
+		found.events = append(found.events, &one)
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+// Package explain tells without a cluster what a configuration makes of one delta: why each route
+// wants it or not, and the value of an expression. It runs no handler and writes to no sink.
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/expr/explain"
+	"github.com/deltarouter/deltarouter/internal/rawjson"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// The results of a Test and the verdicts about a route.
+const (
+	Yes     = "true"
+	No      = "false"
+	Absent  = "absent"  // a field that it needs is not there, which is no match
+	Unknown = "unknown" // it cannot be told without the other objects of the cluster
+	Fails   = "error"   // it has no result, which is onFailure's business
+
+	Matches      = "match"
+	MatchesNot   = "no match"
+	MatchUnknown = "unknown"
+	MatchFails   = "error"
+	Suppressed   = "suppressed" // by a limit, see router tap
+	GivenUp      = "given up"   // because its handler or a sink refused it
+
+	Holds    = "holds" // of a route with a condition
+	HoldsNot = "does not hold"
+)
+
+// Explanation says why each route wants a delta or not.
+type Explanation struct {
+	Delta  string             `json:"delta"`  // updated pods default/web-0
+	Source string             `json:"source"` // that it comes from
+	Routes []RouteExplanation `json:"routes"`
+}
+
+// RouteExplanation says why one route wants a delta or not.
+type RouteExplanation struct {
+	Route   string   `json:"route"`
+	Event   string   `json:"event,omitempty"` // that another route makes of the delta: type and route, as in pod.broken of broken-pods
+	Verdict string   `json:"verdict"`
+	Tests   []Test   `json:"tests"`
+	Then    []string `json:"then,omitempty"` // what rules about time make of it
+}
+
+// Test is one of the conditions of a route, all of which have to be true.
+type Test struct {
+	What   string  `json:"what"` // from, upstream, namespaces, labelSelector, fieldSelector, on, filter or when
+	Text   string  `json:"text"` // a filter, or a condition, has a Test for each conjunct
+	At     string  `json:"at,omitempty"`
+	Result string  `json:"result"`
+	Reason string  `json:"reason,omitempty"` // why there is no result
+	Values []Value `json:"values,omitempty"` // of the sides of a comparison that are no constants
+}
+
+// Value is what a part of a condition evaluates to.
+type Value struct {
+	Text   string `json:"text"`
+	JSON   string `json:"json,omitempty"`
+	Reason string `json:"reason,omitempty"` // why it has none
+}
+
+// Routes tells without a cluster why each route wants a delta or not, for every source that it may
+// come from. The error is config.Problems if the configuration has mistakes.
+func Routes(ctx context.Context, in Input) ([]Explanation, error) {
+	o, err := openOffline(in)
+	if err != nil {
+		return nil, err
+	}
+	var all []Explanation
+	for _, source := range o.names {
+		d, err := o.delta(source)
+		if err != nil {
+			return nil, err
+		}
+		e := Explanation{Delta: d.String(), Source: source}
+		if e.Routes, err = o.allRoutes(ctx, d); err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// route explains one route. A route that has nothing from the source is not looked at any further.
+func (o *offline) route(ctx context.Context, route *config.Route, d *event.Delta) (RouteExplanation, error) {
+	e := RouteExplanation{Route: route.Name, Verdict: Matches}
+	if d.Event != nil {
+		e.Event = d.Event.Type + " of " + d.Event.Route
+	} else {
+		e.test("from", strings.Join(route.From, ", "), slices.Contains(route.From, d.Source))
+		if e.Verdict != Matches {
+			return e, nil
+		}
+		e.selected(o.cfg.Sources[d.Source], d.Object())
+	}
+	if route.When != nil {
+		return e, o.condition(ctx, route, d, &e)
+	}
+	e.test("ops", strings.Join(route.Ops, ", "), slices.Contains(route.Ops, d.Op.String()))
+	if route.Filter != nil {
+		filter, err := o.compile(ctx, "filter", route.Filter, expr.Filter, route, d, &e)
+		if err != nil {
+			return e, err
+		}
+		matches, err := filter.Match(ctx, expr.Input{Delta: d})
+		result, _ := ResultOf(matches, err, filter.Sources())
+		if e.Verdict == Matches {
+			e.Verdict = map[string]string{Yes: Matches, No: MatchesNot, Absent: MatchesNot, Unknown: MatchUnknown, Fails: MatchFails}[result]
+		}
+	}
+	if e.Verdict == Matches {
+		return e, o.waits(ctx, route, d, &e)
+	}
+	return e, nil
+}
+
+// compile compiles a filter or a condition, and adds what becomes of each conjunct.
+func (o *offline) compile(ctx context.Context, what string, f *config.Filter, usage expr.Usage, route *config.Route, d *event.Delta, e *RouteExplanation) (*expr.Program, error) {
+	text, sources := f.For(d.Source), route.From
+	if f.By != nil {
+		sources = []string{d.Source}
+	}
+	program, err := o.env.Compile(text.Text, usage, sources...)
+	if err != nil {
+		return nil, compile.ProblemsOf(o.cfg, text, sources, err)
+	}
+	if d.New == nil && usage == expr.When {
+		return program, nil // what is gone is not asked
+	}
+	explainer, err := explain.New(o.env, text.Text, usage, d.Source)
+	if err != nil {
+		return nil, compile.ProblemsOf(o.cfg, text, []string{d.Source}, err)
+	}
+	for _, f := range explainer.All(ctx, expr.Input{Delta: d}) {
+		e.Tests = append(e.Tests, o.conjunct(what, text, f, program.Sources()))
+	}
+	return program, nil
+}
+
+func (e *RouteExplanation) test(what, text string, holds bool) {
+	t := Test{What: what, Text: text, Result: Yes}
+	if !holds {
+		t.Result, e.Verdict = No, MatchesNot
+	}
+	e.Tests = append(e.Tests, t)
+}
+
+// selected tests what the API server does for a source.
+func (e *RouteExplanation) selected(source *config.Source, o *event.Object) {
+	if len(source.Namespaces) > 0 {
+		e.test("namespaces", strings.Join(source.Namespaces, ", "), slices.Contains(source.Namespaces, o.Key().Namespace))
+	}
+	if selector, err := labels.Parse(source.LabelSelector); err == nil && source.LabelSelector != "" {
+		e.test("labelSelector", source.LabelSelector, selector.Matches(labels.Set(o.Labels())))
+	}
+	if selector, err := fields.ParseSelector(source.FieldSelector); err == nil && source.FieldSelector != "" {
+		e.test("fieldSelector", source.FieldSelector, selector.Matches(fieldsOf{o.Raw()}))
+	}
+}
+
+// fieldsOf is the fields of an object for a selector.
+type fieldsOf struct{ object rawjson.Value }
+
+// Has implements fields.Fields.
+func (f fieldsOf) Has(path string) bool { return f.object.Path(strings.Split(path, ".")...) != "" }
+
+// Get implements fields.Fields.
+func (f fieldsOf) Get(path string) string {
+	v := f.object.Path(strings.Split(path, ".")...)
+	if v.Kind() == rawjson.String {
+		return v.Str()
+	}
+	return string(v)
+}
+
+// conjunct makes a test of what was found out about a part of a filter, which looks things up in
+// these sources.
+func (o *offline) conjunct(what string, filter *config.Expr, f explain.Finding, lookups []string) Test {
+	t := Test{What: what, Text: f.Text}
+	at := *filter
+	if define, ok := o.cfg.Define[f.Define]; ok {
+		at, t.What = define, what+": "+f.Define
+	}
+	p := at.Problem(f.Line, f.Column, "")
+	t.At = fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+	t.Result, t.Reason = ResultOf(f.Holds, f.Err, lookups)
+	for _, operand := range f.Operands {
+		v := Value{Text: operand.Text, JSON: string(operand.JSON)}
+		if operand.Err != nil {
+			_, v.Reason = ResultOf(false, operand.Err, lookups)
+		}
+		t.Values = append(t.Values, v)
+	}
+	return t
+}
+
+// ResultOf says what came of an evaluation without other objects, and why if it is neither true nor
+// false.
+func ResultOf(holds bool, err error, lookups []string) (result, reason string) {
+	failed, is := errors.AsType[*expr.EvalError](err)
+	switch {
+	case err == nil && holds:
+		return Yes, ""
+	case err == nil:
+		return No, ""
+	case !is:
+		return Fails, err.Error()
+	case errors.Is(err, expr.ErrNoCache):
+		return Unknown, "it depends on other objects: " + strings.Join(lookups, ", ")
+	case errors.Is(err, expr.ErrAbsent):
+		return Absent, failed.Reason
+	}
+	return Fails, failed.Reason
+}
+
+// expressionFile stands where problems have the name of a file.
+const expressionFile = "expression"
+
+// EvalError is why an expression that could be compiled has no value.
+type EvalError struct{ config.Problems }
+
+// Eval evaluates an expression without a cluster and returns its value as JSON. The error is
+// config.Problems if the expression, or the configuration, has mistakes, and an EvalError if the
+// expression has no value for this delta.
+func Eval(ctx context.Context, text string, in Input) ([]byte, error) {
+	o, err := openOffline(in)
+	if err != nil {
+		return nil, err
+	}
+	if len(o.names) > 1 {
+		return nil, fmt.Errorf("several sources have such objects: say which it comes from with -source %s", strings.Join(o.names, ", or "))
+	}
+	source := o.names[0]
+	program, err := o.env.Compile(text, expr.Value, source)
+	if err != nil {
+		var problems config.Problems
+		for _, failed := range expr.CompileErrors(err) {
+			for _, issue := range failed.Issues {
+				problems = append(problems, o.place(text, failed.Define, issue.Line, issue.Column, issue.Message))
+			}
+		}
+		return nil, problems
+	}
+	d, err := o.delta(source)
+	if err != nil {
+		return nil, err
+	}
+	value, err := program.Value(ctx, expr.Input{Delta: d})
+	if failed, ok := errors.AsType[*expr.EvalError](err); ok {
+		return nil, EvalError{config.Problems{o.place(text, failed.Define, failed.Line, failed.Column, failed.Reason)}}
+	}
+	return value, err
+}
+
+// place makes a problem of a place in the expression, or in the define that it uses.
+func (o *offline) place(text, define string, line, column int, message string) config.Problem {
+	if e, ok := o.cfg.Define[define]; ok {
+		return e.Problem(max(1, line), column, message)
+	}
+	p := config.Problem{File: expressionFile, Message: message}
+	if lines := strings.Split(text, "\n"); line > 0 && line <= len(lines) {
+		p.Line, p.Column, p.Text = line, column+1, lines[line-1]
+	}
+	return p
+}

@@ -1,0 +1,187 @@
+package explain
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/manifest"
+	"github.com/deltarouter/deltarouter/internal/rawjson"
+	types "github.com/deltarouter/deltarouter/internal/schema"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+// Input is a delta as a user wrote it down.
+type Input struct {
+	Object []byte // YAML or JSON: the state after, for a delete the last one
+	Old    []byte // the state before; nil: there is none
+	Op     string // empty: updated if there is an Old, else added
+	Config string // path of the configuration; empty: none
+	Source string // the source that it comes from; empty: every one that has such objects
+	// Components are the kinds that the configuration may name.
+	Components compile.Components
+	// Schemas is the folder of [PullSchemas]; empty: the one that the configuration names, if any.
+	Schemas string
+}
+
+// offline is a configuration that is asked without a cluster.
+type offline struct {
+	cfg    *config.Config
+	env    *expr.Env
+	object rawjson.Value
+	old    rawjson.Value // "": there is none
+	op     event.Op
+	names  []string // of the sources that are meant
+	known  *compile.Schemas
+}
+
+// openOffline reads an input. The error is config.Problems if something is wrong with the
+// configuration.
+func openOffline(in Input) (*offline, error) {
+	o := &offline{}
+	var err error
+	if err := o.read(in); err != nil {
+		return nil, err
+	}
+	o.cfg = &config.Config{}
+	if in.Config != "" {
+		var problems config.Problems
+		if o.cfg, problems = config.Load(in.Config, in.Components.Policy); len(problems) > 0 {
+			return nil, problems
+		}
+	}
+	if o.known, err = compile.SavedSchemas(cmp.Or(in.Schemas, o.cfg.Schemas)); err != nil {
+		return nil, err
+	}
+	if in.Config == "" {
+		o.cfg = o.bare()
+	}
+	shapes, _, _ := o.known.Types(o.cfg, false)
+	if o.env, err = expr.NewEnv(compile.Environment(o.cfg, shapes, o.known.Owners(o.cfg))); err != nil {
+		return nil, compile.ProblemsOf(o.cfg, nil, nil, err)
+	}
+	if o.names = o.sources(); in.Source != "" {
+		o.names = []string{in.Source}
+	}
+	if all := slices.Sorted(maps.Keys(o.cfg.Sources)); in.Source != "" && !slices.Contains(all, in.Source) {
+		return nil, fmt.Errorf("there is no source %q%s", in.Source, config.Suggest(in.Source, all))
+	} else if len(o.names) == 0 {
+		return nil, fmt.Errorf("no source has objects of %s %s: say which it comes from with -source %s",
+			o.object.Get("apiVersion").Str(), o.object.Get("kind").Str(), strings.Join(all, ", or "))
+	}
+	return o, nil
+}
+
+// read reads the objects and the op.
+func (o *offline) read(in Input) (err error) {
+	if o.object, err = readObject(in.Object); err != nil {
+		return fmt.Errorf("-object: %w", err)
+	}
+	o.op = event.Added
+	if in.Old != nil {
+		o.op = event.Updated
+		if o.old, err = readObject(in.Old); err != nil {
+			return fmt.Errorf("-old: %w", err)
+		}
+	}
+	if in.Op == "" {
+		return nil
+	}
+	var ok bool
+	if o.op, ok = event.ParseOp(in.Op); !ok {
+		var ops []string
+		for _, op := range event.SourceOps() {
+			ops = append(ops, op.String())
+		}
+		return fmt.Errorf("there is no op %q%s", in.Op, config.Suggest(in.Op, ops))
+	}
+	if o.op != event.Updated && in.Old != nil {
+		return fmt.Errorf("an old object is there when one is updated, not %s", o.op)
+	}
+	return nil
+}
+
+func readObject(text []byte) (rawjson.Value, error) {
+	object, err := manifest.ToJSON(text)
+	if err != nil {
+		return "", err
+	}
+	if err := rawjson.Check(string(object)); err != nil {
+		return "", fmt.Errorf("not JSON: %w", err)
+	}
+	raw := rawjson.Trim(string(object))
+	if raw.Path("metadata", "name").Str() == "" {
+		return "", errors.New("no object of Kubernetes: it has no metadata.name")
+	}
+	return raw, nil
+}
+
+// bare is a configuration with one source, of the object's resource if it is built in.
+func (o *offline) bare() *config.Config {
+	resource := strings.ToLower(o.object.Get("kind").Str()) + "s"
+	group, version := o.groupVersion()
+	o.known.Set.Each(func(g, v, name string, r types.Resource) {
+		if g == group && v == version && r.Kind == o.object.Get("kind").Str() {
+			resource = name
+		}
+	})
+	full := strings.TrimPrefix(group+"/"+version+"/"+resource, "/")
+	return &config.Config{Cluster: config.Cluster{Name: "default"}, Sources: map[string]*config.Source{resource: {Resource: full, ManagedFields: true, Secrets: true}}}
+}
+
+func (o *offline) groupVersion() (group, version string) {
+	gv, err := schema.ParseGroupVersion(o.object.Get("apiVersion").Str())
+	if err != nil {
+		return "", ""
+	}
+	return gv.Group, gv.Version
+}
+
+// sources returns those that have objects of this kind. Where the resource is not built in, its
+// name is taken for the kind's plural.
+func (o *offline) sources() (names []string) {
+	group, version := o.groupVersion()
+	kind := o.object.Get("kind").Str()
+	for _, name := range slices.Sorted(maps.Keys(o.cfg.Sources)) {
+		g, v, resource, err := config.ParseResource(o.cfg.Sources[name].Resource)
+		if err != nil || g != group || v != version {
+			continue
+		}
+		if known, ok := o.known.Set.Resource(g, v, resource); ok && known.Kind == kind || !ok && types.Plural(kind, resource) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// delta makes the delta that a source would give.
+func (o *offline) delta(source string) (*event.Delta, error) {
+	specs, err := informer.SpecsOf(o.cfg.Sources[source])
+	if err != nil {
+		return nil, fmt.Errorf("source %q: %w", source, err)
+	}
+	object, err := informer.Keep(specs[0], o.cfg.Cluster.Name, string(o.object))
+	if err != nil {
+		return nil, fmt.Errorf("the object: %w", err)
+	}
+	d := &event.Delta{Source: source, Op: o.op, New: object, Seen: time.Now()}
+	switch {
+	case o.op == event.Deleted || o.op == event.Deselected:
+		d.New, d.Old = nil, object
+	case o.old != "" && o.cfg.Sources[source].Cache != config.CacheIdentity:
+		if d.Old, err = informer.Keep(specs[0], o.cfg.Cluster.Name, string(o.old)); err != nil {
+			return nil, fmt.Errorf("the old object: %w", err)
+		}
+	}
+	return d, nil
+}

@@ -1,0 +1,181 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// condition explains a route with a condition: whether it holds, and what would come of that.
+func (o *offline) condition(ctx context.Context, route *config.Route, d *event.Delta, e *RouteExplanation) error {
+	selected := e.Verdict == Matches
+	when, err := o.compile(ctx, "when", route.When, expr.When, route, d, e)
+	if err != nil {
+		return err
+	}
+	ask := func(object *event.Object) string {
+		if object == nil {
+			return No
+		}
+		holds, err := when.Match(ctx, expr.Input{Delta: &event.Delta{Source: d.Source, Op: event.Sync, New: object, Seen: d.Seen}})
+		result, _ := ResultOf(holds, err, when.Sources())
+		return result
+	}
+	now, before := ask(d.New), ask(d.Old)
+	if d.Old == nil && d.Op != event.Added {
+		before = Unknown
+	}
+	e.Verdict = map[string]string{Yes: Holds, No: HoldsNot, Absent: HoldsNot, Unknown: MatchUnknown, Fails: MatchFails}[now]
+	if !selected { // the API server would not tell the source of it, or that it is gone
+		e.Verdict = MatchesNot
+		return nil
+	}
+	switch now {
+	case Fails:
+		e.then("the change goes to onFailure (%s); what is pending begins anew, what was told stays told", route.OnFailure)
+		return nil
+	case Unknown:
+		return nil
+	case Yes:
+		return o.entered(ctx, route, d, before, e)
+	}
+	switch before {
+	case No, Absent:
+		e.then("nothing: it did not hold before either")
+	default:
+		what := "left, if entered was told"
+		if route.For > 0 {
+			what += "; if that is still pending, nothing"
+		}
+		e.tells(route, event.Left, what)
+	}
+	return nil
+}
+
+// entered says what comes of a condition that holds now.
+func (o *offline) entered(ctx context.Context, route *config.Route, d *event.Delta, before string, e *RouteExplanation) error {
+	what := "entered"
+	if route.For > 0 {
+		what += " after " + brief(route.For) + ", if it holds until then"
+	}
+	switch before {
+	case Yes:
+		e.then("nothing new: it held before; entered was told then, or is pending")
+	case Unknown, Fails:
+		e.tells(route, event.Entered, what+", unless it held before")
+	default:
+		e.tells(route, event.Entered, what)
+	}
+	if route.Every > 0 {
+		e.then("reminders every %s while it holds", brief(route.Every))
+	}
+	if before == Yes || !slices.Contains(route.Ops, event.Entered.String()) {
+		return nil
+	}
+	edge := *d
+	edge.Op = event.Entered
+	return o.bounds(ctx, route, &edge, e)
+}
+
+// waits says what rules about time make of a delta that the route wants.
+func (o *offline) waits(ctx context.Context, route *config.Route, d *event.Delta, e *RouteExplanation) error {
+	if route.For > 0 && d.New == nil {
+		back := "an object of that name"
+		if route.Key != nil {
+			key, err := o.key(ctx, route, route.Key, d)
+			if err != nil {
+				return err
+			}
+			back += ", or of key " + key + ","
+		}
+		e.then("%s after %s, unless %s comes back", d.Op, brief(route.For), back)
+	}
+	if route.Debounce.Quiet > 0 {
+		e.then("when nothing has happened to it for %s", brief(route.Debounce.Quiet))
+	}
+	return o.bounds(ctx, route, d, e)
+}
+
+// bounds says what group a delta comes to, and what may hold it back.
+func (o *offline) bounds(ctx context.Context, route *config.Route, d *event.Delta, e *RouteExplanation) error {
+	if route.Batch.By != nil {
+		key, err := o.key(ctx, route, route.Batch.By, d)
+		if err != nil {
+			return err
+		}
+		e.then("in one batch with what comes for %s within %s, up to %d", key, brief(route.Batch.Wait), route.Batch.Size)
+	}
+	if err := o.limits(ctx, route, d, e); err != nil {
+		return err
+	}
+	if route.MaxAge > 0 {
+		e.then("maxAge: if it is older than %s by then, onFailure (%s) instead", brief(route.MaxAge), route.OnFailure)
+	}
+	return nil
+}
+
+// limits says what a limit counts.
+func (o *offline) limits(ctx context.Context, route *config.Route, d *event.Delta, e *RouteExplanation) error {
+	if route.Limit == nil {
+		return nil
+	}
+	key := "the object"
+	if route.Limit.Key != nil {
+		var err error
+		if key, err = o.key(ctx, route, route.Limit.Key, d); err != nil {
+			return err
+		}
+	}
+	e.then("limit: of %s at most %d, and one more each %s; what is more is counted", key, max(1, route.Limit.Burst), brief(route.Limit.Every))
+	return nil
+}
+
+// key evaluates a key, for people to read.
+func (o *offline) key(ctx context.Context, route *config.Route, text *config.Expr, d *event.Delta) (string, error) {
+	program, err := o.env.Compile(text.Text, expr.Key, route.From...)
+	if err != nil {
+		return "", compile.ProblemsOf(o.cfg, text, route.From, err)
+	}
+	key, err := program.Key(ctx, expr.Input{Delta: d})
+	switch result, reason := ResultOf(true, err, program.Sources()); result {
+	case Yes:
+		return strconv.Quote(key), nil
+	case Absent:
+		return "the object (" + reason + ")", nil
+	default:
+		return "its key (" + reason + ")", nil
+	}
+}
+
+// tells says what is told, if the route's on has it.
+func (e *RouteExplanation) tells(route *config.Route, op event.Op, what string) {
+	if !slices.Contains(route.Ops, op.String()) {
+		e.then("nothing: ops is %s, and this is %s", strings.Join(route.Ops, ", "), op)
+		return
+	}
+	e.then("%s", what)
+}
+
+func (e *RouteExplanation) then(format string, args ...any) {
+	e.Then = append(e.Then, fmt.Sprintf(format, args...))
+}
+
+// brief writes a duration without what is zero: 2m rather than 2m0s.
+func brief(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

@@ -1,0 +1,284 @@
+//go:build !race
+
+// Comparing some hundred thousand values takes minutes under the race detector, and there are no goroutines in it.
+// hack/test.sh runs this without.
+
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	k8sjson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/deltarouter/deltarouter/internal/expr/celerr"
+	"github.com/deltarouter/deltarouter/internal/expr/check"
+	"github.com/deltarouter/deltarouter/internal/expr/syntax"
+	"github.com/deltarouter/deltarouter/internal/rawjson"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/must"
+)
+
+// TestAgreement evaluates expressions over the text of each object in the test data of k8s.io/api, all kinds and versions, and of our
+// own, and the same programs by cel-go's own values over what Kubernetes makes of the text when it unmarshals it. Value or kind of
+// error must be the same.
+//
+// The expressions come from the objects: each leaf's path, alone, compared with its value, asked for with has(), in and .?, and
+// for each map and list its size, its elements, macros over it and what is not in it. Compiling is the dear part, so those
+// about one map or list are one program, and what an object has at the same place as one before is compared as a whole only.
+func TestAgreement(t *testing.T) {
+	env, err := NewEnv(EnvConfig{Cluster: "test"})
+	must.Succeed(t, err)
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // compiling makes much garbage
+	a := &agreement{env: env, programs: make(map[string]*Program), seen: make(map[string]bool)}
+	for _, object := range testObjects(t) {
+		a.object(t, object[0], object[1])
+	}
+	t.Logf("%d objects, %d programs, %d evaluations, %d values compared, %d errors compared",
+		a.objects, len(a.programs), a.evaluations, a.values, a.errors)
+	if a.objects < 300 || a.values < 200_000 || a.errors < 3000 {
+		t.Error("too little was compared: is the test data there?")
+	}
+}
+
+// testObjects are the different texts, each with the name of the first file that has it.
+func testObjects(t *testing.T) (objects [][2]string) {
+	t.Helper()
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api").Output()
+	if err != nil {
+		t.Fatal("find the module k8s.io/api: ", err)
+	}
+	files, _ := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "testdata", "*", "*.json"))
+	own, _ := filepath.Glob("testdata/*.json")
+	seen := make(map[string]bool)
+	for _, file := range append(files, own...) {
+		text, err := os.ReadFile(file)
+		must.Succeed(t, err)
+		if !seen[string(text)] {
+			seen[string(text)] = true
+			objects = append(objects, [2]string{filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file), string(text)})
+		}
+	}
+	return objects
+}
+
+type agreement struct {
+	env      *Env
+	programs map[string]*Program
+	seen     map[string]bool // path and value
+
+	turns                                int
+	objects, evaluations, values, errors int
+}
+
+func (a *agreement) object(t *testing.T, name, text string) {
+	t.Helper()
+	if err := rawjson.Check(text); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	obj, err := event.ParseObject(&event.Resource{}, text)
+	if err != nil { // options, events of a watch: not objects themselves
+		text = `{"metadata": {"name": "x"}, "spec": ` + text + "}"
+		if obj, err = event.ParseObject(&event.Resource{}, text); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	var standard map[string]any
+	if err := k8sjson.Unmarshal([]byte(text), &standard); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	a.objects++
+	a.expression(t, name, "object", obj, standard)
+	for _, source := range a.pathExpressions("object", standard) {
+		a.expression(t, name, source, obj, standard)
+	}
+}
+
+func (a *agreement) expression(t *testing.T, name, source string, obj *event.Object, standard map[string]any) {
+	t.Helper()
+	p := a.programs[source]
+	if p == nil {
+		var err error
+		if p, err = a.env.Compile("dyn("+source+")", check.Filter, ""); err != nil {
+			t.Fatalf("%s: %s: %v", name, source, err)
+		}
+		a.programs[source] = p
+	}
+	a.evaluations++
+	want, wantErr := standardEval(p, standard)
+	in := p.start(Input{Delta: &event.Delta{Op: event.Added, New: obj}})
+	defer in.release()
+	got, gotErr := in.evaluate(t.Context())
+	switch {
+	case (gotErr == nil) != (wantErr == nil), errors.Is(gotErr, celerr.ErrAbsent) != errors.Is(wantErr, celerr.ErrAbsent):
+		t.Errorf("%s: %s: error %v, standard %v", name, source, gotErr, wantErr)
+	case gotErr != nil:
+		a.errors++
+	default:
+		if difference := a.compare(got, want); difference != "" {
+			t.Errorf("%s: %s: %s", name, source, difference)
+		}
+	}
+}
+
+func standardEval(p *Program, object map[string]any) (ref.Val, error) {
+	v, _, err := p.program.Eval(map[string]any{syntax.VarObject: object})
+	if err != nil {
+		return nil, p.evalError(err)
+	}
+	return v, nil
+}
+
+// compare walks through both values. It reads ours by all the ways there are: iterators, find, get.
+func (a *agreement) compare(got, want ref.Val) string {
+	a.values++
+	if got.Type() != want.Type() {
+		return fmt.Sprintf("type %s, standard %s", got.Type().TypeName(), want.Type().TypeName())
+	}
+	switch want := want.(type) {
+	case traits.Mapper:
+		return a.compareMaps(got.(traits.Mapper), want)
+	case traits.Lister:
+		got := got.(traits.Lister)
+		if got.Size() != want.Size() {
+			return fmt.Sprintf("size %v, standard %v", got.Size(), want.Size())
+		}
+		for i := types.Int(0); i < want.Size().(types.Int); i++ {
+			if d := a.compare(got.Get(i), want.Get(i)); d != "" {
+				return fmt.Sprintf("[%d]: %s", i, d)
+			}
+		}
+		return ""
+	}
+	if got.Equal(want) != types.True || want.Equal(got) != types.True {
+		return fmt.Sprintf("%v, standard %v", got.Value(), want.Value())
+	}
+	return ""
+}
+
+func (a *agreement) compareMaps(got, want traits.Mapper) string {
+	if got.Size() != want.Size() {
+		return fmt.Sprintf("size %v, standard %v", got.Size(), want.Size())
+	}
+	for it := got.Iterator(); it.HasNext() == types.True; {
+		key := it.Next()
+		wanted, ok := want.Find(key)
+		if !ok || want.Contains(key) != types.True || got.Contains(key) != types.True {
+			return fmt.Sprintf("%v: only in one of them", key)
+		}
+		if d := a.compare(got.Get(key), wanted); d != "" {
+			return fmt.Sprintf("%v: %s", key, d)
+		}
+	}
+	return ""
+}
+
+// pathExpressions are the expressions about the value at a path and all below it.
+func (a *agreement) pathExpressions(path string, value any) []string {
+	place := fmt.Sprint(path, value)
+	if a.seen[place] {
+		return nil
+	}
+	a.seen[place] = true
+	var all, batch []string
+	add := func(format string, args ...any) { batch = append(batch, fmt.Sprintf(format, args...)) }
+	// All of a leaf's expressions on each leaf would take a minute: they take turns.
+	turn := func(of ...string) string { a.turns++; return of[a.turns%len(of)] }
+	switch value := value.(type) {
+	case map[string]any:
+		add(`[size(x), x == x && x == dyn(%s), x.all(k, k in x && x[k] == x[k])]`, path)
+		add("%s", turn(`x.map(k, k).sort()`, `x.transformList(k, v, [k, v]).size()`, `x.transformMap(k, v, [v])`))
+		add("%s", turn(`"absent" in x || has(x.absent)`, `x.?absent.hasValue()`, `x.?absent.inner.orValue(1)`))
+		for _, key := range sortedKeys(value) {
+			inner, text := path+selector(key), literalText(value[key])
+			if text != "" {
+				quoted := strconv.Quote(key)
+				present, optional := quoted+" in x", "x[?"+quoted+"]"
+				if strings.HasPrefix(selector(key), ".") {
+					present, optional = "has("+inner+")", "x.?"+key+".orValue(null)"
+				}
+				add("%s == %s", inner, text)
+				add("%s", turn(
+					inner, "x["+quoted+"]", quoted+" in x", text+" == x["+quoted+"]",
+					present, optional,
+					"x.exists(k, k == "+quoted+" && x[k] == "+text+")", "x.exists(k, v, k == "+quoted+" && v == "+text+")"))
+				if a.turns%4 == 0 {
+					all = append(all, turn(inner+".absent", inner+" + 1", inner+" > "+text))
+				}
+			}
+			all = append(all, a.pathExpressions(inner, value[key])...)
+		}
+		all = append(all, turn(path+".absent", path+"[1]", path+" + 1"))
+	case []any:
+		add("[size(x), x == x && x == dyn(%s), x.map(e, e in x), (x + x).size() == 2 * x.size()]", path)
+		add("%s", turn("x.map(e, type(e) == string)", "x.filter(e, e != null)", "x.transformList(i, e, [i, e == x[i]])"))
+		add("[x[?0].hasValue(), x[?%d].hasValue()]", len(value))
+		for i, elem := range value {
+			inner := path + "[" + strconv.Itoa(i) + "]"
+			if text := literalText(elem); text != "" {
+				add("%s == %s", inner, text)
+				add("%s", turn(inner, "x.exists(e, e == "+text+")", text+" in x", inner+" in [1.5]"))
+			}
+			all = append(all, a.pathExpressions(inner, elem)...)
+		}
+		all = append(all, turn(fmt.Sprintf("%s[%d]", path, len(value)), path+"[-1]", path+`["a"]`, path+".absent"))
+	default:
+		return nil
+	}
+	return append(all, fmt.Sprintf("cel.bind(x, %s, [%s])", path, strings.Join(batch, ", ")))
+}
+
+// selector is .key where CEL's syntax allows that, else ["key"].
+func selector(key string) string {
+	reserved := []string{
+		"as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
+		"package", "namespace", "null", "return", "true", "var", "void", "while",
+	}
+	isName := key != "" && !slices.Contains(reserved, key)
+	for i, c := range key {
+		isName = isName && (c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || i > 0 && c >= '0' && c <= '9')
+	}
+	if isName {
+		return "." + key
+	}
+	return "[" + strconv.Quote(key) + "]"
+}
+
+// literalText writes a leaf as CEL does; "" for what is no leaf.
+func literalText(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return "null"
+	case string:
+		return "dyn(" + strconv.Quote(value) + ")"
+	case float64:
+		text := strconv.FormatFloat(value, 'e', -1, 64)
+		if !strings.Contains(text, ".") {
+			text = strings.Replace(text, "e", ".0e", 1)
+		}
+		return "dyn(" + text + ")"
+	case map[string]any, []any:
+		return ""
+	}
+	return fmt.Sprintf("dyn(%v)", value)
+}
+
+func sortedKeys(m map[string]any) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

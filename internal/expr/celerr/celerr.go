@@ -1,0 +1,126 @@
+// Package celerr has the errors of compiling and evaluating expressions. None of them quotes a
+// value of an object.
+package celerr
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+)
+
+// CompileErrors takes an error of [expr.NewEnv] or [expr.Env.Compile] apart. It is empty if none of
+// them made the error.
+func CompileErrors(err error) []*CompileError {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []*CompileError
+		for _, e := range joined.Unwrap() {
+			all = append(all, CompileErrors(e)...)
+		}
+		return all
+	}
+	if e, ok := errors.AsType[*CompileError](err); ok {
+		return []*CompileError{e}
+	}
+	return nil
+}
+
+// These errors tell why an evaluation had no result; find out with errors.Is. An error that is
+// neither, nor the context's, is of type or value: it comes back each time with the same object.
+var (
+	// ErrAbsent: a field, key or element that the expression needs is not there.
+	ErrAbsent = errors.New("absent")
+	// ErrCost: the evaluation was ended because it took too many steps or read too much.
+	ErrCost = errors.New("too expensive")
+	// ErrNoCache: other objects were looked up without an [expr.Input].Cache.
+	ErrNoCache = errors.New("no cache")
+)
+
+// Issue is one mistake in the text of an expression.
+type Issue struct {
+	Line    int // from 1
+	Column  int // from 0, in code points
+	Message string
+}
+
+// CompileError is why an expression cannot be used: all its mistakes at once, in the order of the
+// text.
+type CompileError struct {
+	Define string // the name of the define whose text the issues are about; empty: the text that was to be compiled
+	Source string // the source for which it is wrong; empty: for all that it is compiled for
+	Issues []Issue
+}
+
+// Error lists the issues as line:column: message. Columns are counted from 1 there, as editors do.
+func (e *CompileError) Error() string {
+	var b strings.Builder
+	for i, issue := range e.Issues {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		if e.Define != "" {
+			fmt.Fprintf(&b, "define %s: ", e.Define)
+		}
+		fmt.Fprintf(&b, "%d:%d: %s", issue.Line, issue.Column+1, issue.Message)
+	}
+	return b.String()
+}
+
+// EvalError is why an evaluation had no result. It names places of the expression but quotes
+// nothing of an object.
+type EvalError struct {
+	Define       string // the define that the place is in; empty: the expression itself
+	Source       string // the source whose expression it was, if each has its own, see [expr.BySource]
+	Line, Column int    // where in the text, counted as in [Issue]; Line 0: not known
+	Reason       string
+
+	Class error // ErrAbsent, ErrCost, the context's error or nil
+}
+
+// Error is the place and the reason.
+func (e *EvalError) Error() string {
+	var b strings.Builder
+	if e.Define != "" {
+		fmt.Fprintf(&b, "define %s: ", e.Define)
+	}
+	if e.Line > 0 {
+		fmt.Fprintf(&b, "%d:%d: ", e.Line, e.Column+1)
+	}
+	return b.String() + e.Reason
+}
+
+// Unwrap returns what kind of error it is: [ErrAbsent], [ErrCost], [ErrNoCache], the error of the
+// context, or nil.
+func (e *EvalError) Unwrap() error { return e.Class }
+
+// Join makes one error of several *[CompileError].
+func Join(errs []error) error {
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
+// Reason is an error of our own: its text holds no value of an object and may be shown. Class is as
+// in [EvalError].
+type Reason struct {
+	Text  string
+	Class error
+}
+
+func (e Reason) Error() string { return e.Text }
+func (e Reason) Unwrap() error { return e.Class }
+
+// Wrong is an error of type or value.
+func Wrong(reason string) error { return Reason{Text: reason} }
+
+// Absent is an error about something that is not there.
+func Absent(reason string) error { return Reason{reason, ErrAbsent} }
+
+// TooMuch is an error about a result that would be too large.
+func TooMuch(reason string) error { return Reason{reason, ErrCost} }
+
+// NoOverload is the value of a function that does not take its arguments.
+func NoOverload(function string) ref.Val { return types.NewErr("no such overload: %s", function) }

@@ -1,0 +1,121 @@
+// Package check compiles the defines of a configuration and checks the types of expressions, for
+// each source whose objects are known.
+package check
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+
+	"github.com/deltarouter/deltarouter/internal/expr/celerr"
+	"github.com/deltarouter/deltarouter/internal/expr/jsonval"
+	"github.com/deltarouter/deltarouter/internal/expr/syntax"
+	"github.com/deltarouter/deltarouter/internal/expr/typeset"
+	"github.com/deltarouter/deltarouter/internal/schema"
+)
+
+// Checker checks the types of the texts of one configuration. It is safe for concurrent use.
+type Checker struct {
+	scopes   map[string]*Scope // by source; "": for sources of which nothing is known, and for several
+	Types    *typeset.Set
+	Infos    map[string]*jsonval.TypeInfo // what is known of the objects, by source
+	texts    map[string]string            // of the defines
+	checking sync.Mutex                   // an expression is checked at a time: what is missed in it belongs to it
+}
+
+// New makes a scope for each type, of a source each, and compiles the defines in it. What a define
+// has wrong in the scope that knows of no types is wrong everywhere: the error holds a
+// *[celerr.CompileError] for each.
+func New(base *cel.Env, known map[string]*schema.Type, defines map[string]string) (*Checker, error) {
+	c := &Checker{
+		scopes: make(map[string]*Scope), Types: typeset.New(base.CELTypeProvider()), Infos: make(map[string]*jsonval.TypeInfo), texts: defines,
+	}
+	celTypes := make(map[string]*cel.Type, len(known))
+	for _, source := range slices.Sorted(maps.Keys(known)) {
+		if t := known[source]; t != nil && t.Kind == schema.Object {
+			celTypes[source] = c.Types.Add(t)
+			c.Infos[source] = c.Types.Infos.Of(t)
+		}
+	}
+	untyped, err := c.newScope(base, "", cel.DynType)
+	if err != nil {
+		return nil, err
+	}
+	var wrong []error
+	for _, name := range slices.Sorted(maps.Keys(untyped.failed)) {
+		wrong = append(wrong, untyped.failed[name])
+	}
+	if len(wrong) > 0 {
+		return nil, celerr.Join(wrong)
+	}
+	c.scopes[""] = untyped
+	for _, source := range slices.Sorted(maps.Keys(celTypes)) {
+		if c.scopes[source], err = c.newScope(base, source, celTypes[source]); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// NewForEvents returns a checker of expressions about events alone, whose only scope sees what base
+// declares.
+func NewForEvents(base *cel.Env) *Checker {
+	c := &Checker{Types: typeset.New(base.CELTypeProvider()), Infos: make(map[string]*jsonval.TypeInfo)}
+	c.scopes = map[string]*Scope{"": {checker: c, CEL: base, aboutEvents: true}}
+	return c
+}
+
+// Scope returns where the expressions of a source are checked; "": of several sources.
+func (c *Checker) Scope(source string) *Scope {
+	if s, ok := c.scopes[source]; ok {
+		return s
+	}
+	return c.scopes[""]
+}
+
+// Knows reports whether the objects of a source have a type.
+func (c *Checker) Knows(source string) bool { return c.scopes[source] != nil }
+
+// Define returns the text of a define.
+func (c *Checker) Define(name string) (text string, ok bool) {
+	text, ok = c.texts[name]
+	return text, ok
+}
+
+// typeCalls adds to calls of lookup, get and list a variable of the type of what they find, as
+// their first argument. It has no value.
+func (s *Scope) typeCalls(parsed *cel.Ast) {
+	factory := ast.NewExprFactory()
+	next := syntax.MaxID(parsed)
+	syntax.Walk(parsed.NativeRep().Expr(), nil, func(e ast.Expr, _ []string) {
+		if e.Kind() != ast.CallKind || e.AsCall().IsMemberFunction() {
+			return
+		}
+		function, args := e.AsCall().FunctionName(), e.AsCall().Args()
+		if function == syntax.FuncLookup && len(args) == syntax.Arity(syntax.FuncLookupMax) && !syntax.HasType(function, args) {
+			function = syntax.FuncLookupMax
+			e.SetKindCase(factory.NewCall(e.ID(), function, args...))
+		}
+		if len(args) != syntax.Arity(function) {
+			return
+		}
+		source, ok := syntax.Literal(args[0])
+		if function == syntax.FuncLookup || function == syntax.FuncLookupMax {
+			of, _, named := strings.Cut(source, ".")
+			if source = s.source; named {
+				source = of
+			}
+		}
+		found := s.checker.Infos[source]
+		if !ok || found == nil {
+			return
+		}
+		next++
+		t := factory.NewIdent(next, syntax.Prefix+s.checker.Types.CELType(found.Schema).TypeName())
+		e.SetKindCase(factory.NewCall(e.ID(), function, append([]ast.Expr{t}, args...)...))
+	})
+}

@@ -1,0 +1,92 @@
+package check
+
+import (
+	"fmt"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+
+	"github.com/deltarouter/deltarouter/internal/expr/syntax"
+	"github.com/deltarouter/deltarouter/internal/expr/typeset"
+)
+
+// Usage is what an expression is for. It decides what it may see and what it must result in.
+type Usage uint8
+
+// The usages.
+const (
+	Filter  Usage = iota + 1 // a bool; see [expr.Program.Match]
+	Index                    // a string, number or bool, or a list or map of them, from object, source and cluster alone; see [expr.Program.Keys]
+	Emit                     // a map or a list of maps; see [expr.Program.Emit]
+	Key                      // a string, int or bool; see [expr.Program.Key]
+	Query                    // a bool, as cheap as an Index has to be: it is asked about many objects; see [expr.Program.Match]
+	Value                    // anything; see [expr.Program.Value]
+	Objects                  // objects that lookup, list or get has found, or one of them; see [expr.Env.CompileObjects]
+	When                     // a bool, from object, now, source and cluster alone: what holds as long as the object is as it is; see [expr.Program.Match]
+)
+
+// ResultProblem says why a result of this type is of no use, or "".
+func ResultProblem(t *cel.Type, usage Usage) string {
+	want, ok := "", false
+	switch usage {
+	case Filter, Query, When:
+		want, ok = "true or false", t.Kind() == types.BoolKind
+	case Index:
+		t = syntax.UnwrapOptional(t)
+		want = "a string, a number, a bool, or a list or map of them"
+		ok = isKeyType(t)
+	case Emit:
+		t = syntax.UnwrapOptional(t)
+		want = "a map or a list of maps"
+		if ok = isEvent(t); !ok && t.Kind() == types.ListKind {
+			ok = len(t.Parameters()) != 1 || isEvent(t.Parameters()[0]) || t.Parameters()[0].Kind() == types.DynKind || t.Parameters()[0].Kind() == types.TypeParamKind
+		}
+	case Key:
+		want = "a string, an int or a bool"
+		ok = t.Kind() == types.StringKind || t.Kind() == types.IntKind || t.Kind() == types.UintKind || t.Kind() == types.BoolKind
+	case Value:
+		ok = true
+	case Objects:
+		want = "objects that lookup, list or get has found"
+		ok = isObjects(t)
+	default:
+		return fmt.Sprintf("unknown usage %d", usage)
+	}
+	if ok || t.Kind() == types.DynKind {
+		return ""
+	}
+	return fmt.Sprintf("the result must be %s, but it is of type %s", want, cel.FormatCELType(t))
+}
+
+// isKeyType reports whether an index may result in this type, or in a list or map of it. Of a map
+// the keys count.
+func isKeyType(t *cel.Type) bool {
+	if kind := t.Kind(); (kind == types.ListKind || kind == types.MapKind) && len(t.Parameters()) > 0 {
+		t = syntax.UnwrapOptional(t.Parameters()[0])
+	}
+	switch t.Kind() {
+	case types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.NullTypeKind, types.DynKind, types.TypeParamKind:
+		return true
+	default:
+		return false
+	}
+}
+
+// isEvent reports whether values of the type are the data of an event, or one with a type or
+// subject.
+func isEvent(t *cel.Type) bool {
+	return t.Kind() == types.MapKind || t.Kind() == types.StructKind || t.IsExactType(typeset.EventType)
+}
+
+// isObjects reports whether a result of this type may be objects.
+func isObjects(t *cel.Type) bool {
+	if t.Kind() != types.ListKind || len(t.Parameters()) != 1 {
+		return t.Kind() == types.StructKind || t.Kind() == types.ListKind
+	}
+	switch t = syntax.UnwrapOptional(t.Parameters()[0]); t.Kind() {
+	case types.StructKind, types.DynKind, types.TypeParamKind:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,132 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/deltarouter/deltarouter/internal/expr/syntax"
+)
+
+// otherNames are what other languages call functions of CEL.
+func otherNames() map[string]string {
+	return map[string]string{
+		"beginsWith": "startsWith", "hasPrefix": "startsWith", "hasSuffix": "endsWith", "includes": "contains", "len": "size", "length": "size",
+		"any": "exists", "some": "exists", "every": "all", "toLower": "lowerAscii", "toUpper": "upperAscii", "lower": "lowerAscii",
+		"upper": "upperAscii", "match": "matches", "str": "string",
+		"orDefault": "orValue", "orElse": "orValue", "getOrDefault": "orValue", "default": "orValue", "undefined": "null", "None": "null", "nil": "null",
+	}
+}
+
+// syntaxMessage makes what the parser says of what it expected a bit less its own business.
+func syntaxMessage(m string) string {
+	m, _, _ = strings.Cut(m, " expecting ")
+	switch {
+	case strings.HasSuffix(m, "'<EOF>'"):
+		return "the expression ends where something has to follow"
+	case strings.HasPrefix(m, "token recognition error at: '= "), m == "token recognition error at: '='":
+		return "there is no =; compare with =="
+	case strings.HasPrefix(m, "token recognition error at: '& "), strings.HasPrefix(m, "token recognition error at: '| "):
+		return "conditions are joined with && and ||"
+	case strings.HasPrefix(m, "token recognition error at: ''"), strings.HasPrefix(m, "token recognition error at: '\""):
+		return "a quote that opens here is not closed"
+	case strings.HasPrefix(m, "token recognition error at: '"):
+		return "this cannot stand here: " + strings.TrimPrefix(m, "token recognition error at: ")
+	}
+	return m
+}
+
+// noOverloadFor says it without the names that operators have inside.
+func noOverloadFor(m string) string {
+	name, args, ok := strings.Cut(strings.TrimPrefix(m, "found no matching overload for '"), "' applied to '")
+	if !ok {
+		return m
+	}
+	args = strings.TrimSuffix(args, "'")
+	if name == "_?_:_" {
+		return "? : does not take " + args
+	}
+	operator := strings.Trim(strings.TrimPrefix(name, "@"), "_")
+	switch {
+	case name == "_[_]":
+		return "[] does not take " + args
+	case operator != name:
+		return operator + " does not take " + args
+	}
+	if target, rest, ok := strings.Cut(args, ".("); ok {
+		return fmt.Sprintf("%s() of a %s does not take (%s", name, target, rest)
+	}
+	return name + "() does not take " + args
+}
+
+func remedyForSelection(m string) string {
+	switch {
+	case strings.HasPrefix(m, "type 'list("):
+		return "; take an element with [0], or look through all with exists() or all()"
+	case strings.HasPrefix(m, "type 'string'"):
+		return "; a text has no fields"
+	case strings.HasPrefix(m, "type 'timestamp'"):
+		return "; it is a time, with functions like getFullYear()"
+	}
+	return ""
+}
+
+// remedyForOverload knows what often goes wrong since types are known.
+func remedyForOverload(m string) string {
+	operator, args, _ := strings.Cut(strings.TrimPrefix(m, "found no matching overload for '"), "' applied to '")
+	args = strings.TrimSuffix(strings.TrimPrefix(args, "("), ")'")
+	left, right, _ := strings.Cut(args, ", ")
+	switch operator {
+	case "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_":
+		return remedyForComparison(left, right)
+	case "_-_":
+		if left == "timestamp" {
+			return remedyForComparison(left, right)
+		}
+	case "_+_":
+		if (left == "string") != (right == "string") {
+			return "; make a text of the other with string()"
+		}
+	case "_[_]":
+		if right == "string" && strings.HasPrefix(left, "list(") {
+			return `; a list has no keys: look for the element, as in list.exists(x, x.type == "Ready" && x.status == "True")`
+		}
+		if right == "string" && strings.Contains(left, ".") {
+			return "; its fields are taken with a dot"
+		}
+	case syntax.FuncSHA256:
+		return "; it takes a text or bytes"
+	case syntax.FuncDiff:
+		return "; what is compared must be the same part of two objects, as in diff(oldObject.spec, object.spec)"
+	case "@in":
+		if strings.Contains(right, ".") {
+			return "; ask with has() whether there is a field"
+		}
+	case "_?_:_":
+		if left != "bool" {
+			return "; the condition must be true or false"
+		}
+		return "; both results must be of one type, or dyn(...) around one of them"
+	}
+	return ""
+}
+
+func remedyForComparison(left, right string) string {
+	sides := []string{left, right}
+	slices.Sort(sides)
+	switch pair := strings.Join(sides, " "); {
+	case slices.Contains(sides, "null"):
+		return "; it is never null: ask with has() whether it is there"
+	case pair == "string timestamp":
+		return `; make a time of the text: timestamp("2006-01-02T15:04:05Z")`
+	case pair == "int string", pair == "double string":
+		return "; make a number of the text with int() or double(), or put the number in quotes"
+	case pair == "double int":
+		return "; make a double of the int with double(), or write it with a point"
+	case pair == "bytes string":
+		return "; make a text of the bytes with string()"
+	case pair == "bool string":
+		return "; true and false stand without quotes"
+	}
+	return ""
+}

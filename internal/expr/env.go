@@ -1,0 +1,82 @@
+package expr
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+
+	"github.com/deltarouter/deltarouter/internal/expr/builtin"
+	"github.com/deltarouter/deltarouter/internal/expr/check"
+	"github.com/deltarouter/deltarouter/internal/expr/resolve"
+	"github.com/deltarouter/deltarouter/internal/schema"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Owner says what objects a source has that may control others.
+type Owner = builtin.Owner
+
+// EnvConfig is what all expressions of one configuration may refer to.
+type EnvConfig struct {
+	Cluster string              // the value of `cluster`
+	Define  map[string]string   // name → text of a shared expression
+	Sources map[string][]string // source → names of its indexes, built-in ones included
+	// Types is what the objects of a source look like, an Object of package schema. Of a source
+	// that is not in it nothing is known: its expressions are checked when they are evaluated.
+	Types map[string]*schema.Type
+	// Owners is what controller follows: for sources whose objects may control others, what these
+	// are.
+	Owners map[string]Owner
+	// ManagedFields has the sources that keep metadata.managedFields, which managers reads.
+	ManagedFields map[string]bool
+}
+
+// Env compiles expressions. It is immutable and safe for concurrent use.
+type Env struct {
+	checker         *check.Checker
+	names           resolve.Names
+	sources         builtin.Sources
+	cluster         ref.Val
+	ops             []ref.Val // by event.Op
+	resolutionError reflect.Type
+	evaluations     sync.Pool // of *evaluation
+}
+
+// NewEnv prepares the environment and compiles the defines, whether they are used or not. If some
+// of them have mistakes, whatever the objects look like, the error holds one *[celerr.CompileError]
+// for each, with Define set: take them apart with [celerr.CompileErrors].
+func NewEnv(cfg EnvConfig) (*Env, error) {
+	base, err := cel.NewEnv(slices.Concat(check.Libraries(), builtin.Functions(), builtin.EventFunctions())...)
+	if err != nil {
+		return nil, fmt.Errorf("CEL environment: %w", err)
+	}
+	c, err := check.New(base, cfg.Types, cfg.Define)
+	if err != nil {
+		return nil, err
+	}
+	env := newEnv(base, c, cfg.Cluster)
+	env.names = resolve.Names{Indexes: cfg.Sources, Owners: slices.Sorted(maps.Keys(cfg.Owners)), ManagedFields: cfg.ManagedFields}
+	env.sources.Owners = cfg.Owners
+	for _, op := range event.Ops() {
+		env.ops = append(env.ops, types.String(op.String()))
+	}
+	return env, nil
+}
+
+func newEnv(base *cel.Env, c *check.Checker, cluster string) *Env {
+	return &Env{
+		evaluations: sync.Pool{New: func() any { return new(evaluation) }},
+		checker:     c,
+		sources:     builtin.Sources{Infos: c.Infos},
+		cluster:     types.String(cluster),
+		ops:         []ref.Val{types.String("")},
+		resolutionError: resolutionError(
+			interpreter.NewAttributeFactory(base.Container, base.CELTypeAdapter(), base.CELTypeProvider())),
+	}
+}

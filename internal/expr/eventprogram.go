@@ -1,0 +1,67 @@
+package expr
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+
+	"github.com/deltarouter/deltarouter/internal/expr/check"
+	"github.com/deltarouter/deltarouter/internal/expr/jsonval"
+	"github.com/deltarouter/deltarouter/internal/expr/syntax"
+	"github.com/deltarouter/deltarouter/internal/rawjson"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// EventProgram is an expression about an event, as a sink has them: it sees `event`, with the
+// members that the event has as a structured CloudEvent, `secrets`, and the libraries; there is no
+// object and nothing to look up. It is immutable and safe for concurrent use.
+type EventProgram struct{ program *Program }
+
+// CompileEvent compiles an expression about events, whose result may be of any type. The error is
+// that of [Env.Compile].
+func CompileEvent(text string) (*EventProgram, error) {
+	base, err := cel.NewEnv(append(check.Libraries(),
+		cel.Variable(syntax.VarEvent, cel.DynType), cel.Variable(syntax.VarSecrets, cel.MapType(cel.StringType, cel.StringType)))...)
+	if err != nil {
+		return nil, fmt.Errorf("CEL environment: %w", err)
+	}
+	env := newEnv(base, check.NewForEvents(base), "")
+	p, err := env.compile(env.checker.Scope(""), text, check.Value, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	return &EventProgram{p}, nil
+}
+
+// aboutEvent is what the evaluation of an EventProgram has.
+type aboutEvent struct {
+	text    string // the event as JSON
+	secrets map[string]string
+}
+
+// resolve gives the variables their values.
+func (a *aboutEvent) resolve(name string, m *jsonval.Meter) (any, bool) {
+	switch name {
+	case syntax.VarEvent:
+		return m.Value(rawjson.Value(a.text)), true
+	case syntax.VarSecrets:
+		return types.NewStringStringMap(types.DefaultTypeAdapter, a.secrets), true
+	}
+	return nil, false
+}
+
+// Eval evaluates the expression and returns the result as compact JSON, which is copied from the
+// event where the expression hands it on unchanged; null for an absent optional. Errors are as with
+// [Program.Match], and quote neither the event nor secrets.
+func (p *EventProgram) Eval(ctx context.Context, e *event.Event, secrets map[string]string) ([]byte, error) {
+	in := p.program.start(Input{})
+	defer in.release()
+	in.event = &aboutEvent{string(e.AppendJSON(nil)), secrets}
+	v, err := in.evaluate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return p.program.json(v)
+}

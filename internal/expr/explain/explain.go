@@ -1,0 +1,119 @@
+// Package explain evaluates a filter conjunct by conjunct, to tell people why it matches or not.
+package explain
+
+import (
+	"context"
+	"errors"
+
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/expr/celerr"
+	"github.com/deltarouter/deltarouter/internal/expr/check"
+)
+
+// Conjunct is one of the terms that a filter joins with &&. A define that is a term by itself is
+// taken apart too.
+type Conjunct struct {
+	Define       string // in whose text it stands; empty: the filter's own
+	Line, Column int    // where, counted as in [celerr.Issue]
+	Text         string
+}
+
+// Finding is what became of a conjunct.
+type Finding struct {
+	Conjunct
+
+	Holds bool
+	Err   error // why it has no value, as with [expr.Program.Match]; its place is that in the filter's, or the define's, text
+	// Operands are the sides of a comparison that are no constants.
+	Operands []Operand
+}
+
+// Operand is one side of a comparison.
+type Operand struct {
+	Text string
+	JSON []byte // its value
+	Err  error  // why it has none
+}
+
+// Explainer evaluates a filter, or a condition, conjunct by conjunct, to tell people why it matches
+// or not. What the filter says is the filter's own business: false && error is false. It is
+// immutable and safe for concurrent use.
+type Explainer struct {
+	source string
+	terms  []term
+}
+
+// term is a conjunct that can be evaluated by itself.
+type term struct {
+	Conjunct
+
+	program  *expr.Program
+	operands []term // without operands of their own
+}
+
+// New takes a [check.Filter] or [check.When] about the deltas of a source apart. The error is that
+// of [expr.Env.Compile].
+func New(env *expr.Env, text string, usage check.Usage, source string) (*Explainer, error) {
+	if _, err := env.Compile(text, usage, source); err != nil {
+		return nil, err
+	}
+	s := splitter{env: env, source: source, usage: usage}
+	if err := s.split("", text); err != nil {
+		return nil, err
+	}
+	return &Explainer{source, s.terms}, nil
+}
+
+// All evaluates every conjunct, in the order of the text, and the operands of comparisons.
+func (x *Explainer) All(ctx context.Context, in expr.Input) []Finding {
+	found := make([]Finding, len(x.terms))
+	for i := range x.terms {
+		t := &x.terms[i]
+		found[i] = t.find(ctx, in)
+		for j := range t.operands {
+			o := &t.operands[j]
+			value, err := o.program.Value(ctx, in)
+			found[i].Operands = append(found[i].Operands, Operand{Text: o.Text, JSON: value, Err: o.placed(err)})
+		}
+	}
+	return found
+}
+
+// Refusal returns the first conjunct that is false; if none is, the first that has no value. False:
+// they all hold.
+func (x *Explainer) Refusal(ctx context.Context, in expr.Input) (Finding, bool) {
+	var failed *Finding
+	for i := range x.terms {
+		f := x.terms[i].find(ctx, in)
+		switch {
+		case f.Err == nil && !f.Holds:
+			return f, true
+		case f.Err != nil && failed == nil:
+			failed = &f
+		}
+	}
+	if failed != nil {
+		return *failed, true
+	}
+	return Finding{}, false
+}
+
+func (t *term) find(ctx context.Context, in expr.Input) Finding {
+	holds, err := t.program.Match(ctx, in)
+	return Finding{Conjunct: t.Conjunct, Holds: holds, Err: t.placed(err)}
+}
+
+// placed gives an error the place that it has in the whole text.
+func (t *term) placed(err error) error {
+	failed, ok := errors.AsType[*celerr.EvalError](err)
+	if !ok || failed.Define != "" || failed.Line == 0 {
+		return err
+	}
+	moved := *failed
+	moved.Define = t.Define
+	if moved.Line == 1 {
+		moved.Column += t.Column
+	}
+	moved.Line += t.Line - 1
+	return &moved
+}

@@ -1,0 +1,102 @@
+// Package lint warns of what an expression may do that its author may not mean.
+package lint
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+
+	"github.com/deltarouter/deltarouter/internal/expr/celerr"
+	"github.com/deltarouter/deltarouter/internal/expr/check"
+	"github.com/deltarouter/deltarouter/internal/expr/syntax"
+)
+
+// Warning is about what is allowed, but may not be meant.
+type Warning struct {
+	celerr.Issue
+
+	Define string // the define whose text it is about; empty: the expression's own
+	// Excessive: it may cost so much that it should be refused, unless its author says that it is
+	// meant.
+	Excessive bool
+}
+
+// Warnings returns the warnings about one text, which was compiled for a usage in a scope.
+func Warnings(s *check.Scope, usage check.Usage, u syntax.Unit) []Warning {
+	o := optionals{scope: s, usage: usage, unit: u, guards: make(map[string]bool)}
+	o.find()
+	o.literals()
+	return o.warnings
+}
+
+// optionals looks through one text.
+type optionals struct {
+	scope  *check.Scope
+	usage  check.Usage
+	unit   syntax.Unit
+	guards map[string]bool // paths that the text asks about
+	inner  map[int64]bool  // parts of a longer chain
+	// converted are the arguments of conversions that fail for an empty text, each with its call.
+	converted map[int64]ast.Expr
+	warnings  []Warning
+}
+
+// warnAt adds a warning about an expression.
+func (o *optionals) warnAt(e ast.Expr, message string) {
+	w := Warning{Define: o.unit.Define}
+	w.Line, w.Column = o.unit.Start(e)
+	w.Message = message
+	o.warnings = append(o.warnings, w)
+}
+
+var (
+	quantityText = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)$`)
+	template     = regexp.MustCompile(`\{\{.*\}\}|\$\{[^}]*\}`)
+)
+
+// literals warns of what a literal text does not do: it is no template, and it is not compared like
+// a quantity.
+func (o *optionals) literals() {
+	syntax.Walk(o.unit.AST.NativeRep().Expr(), nil, func(e ast.Expr, _ []string) {
+		if text, ok := syntax.Literal(e); ok && o.usage == check.Emit {
+			if found := template.FindString(text); found != "" {
+				o.warnAt(e, fmt.Sprintf("%s stands in the event as it is: CEL has no templates; join texts with +, as in \"pod \" + object.metadata.name", found))
+			}
+		}
+		if e.Kind() != ast.CallKind || len(e.AsCall().Args()) != 2 || !slices.Contains([]string{
+			operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals,
+		}, e.AsCall().FunctionName()) {
+			return
+		}
+		for i, side := range e.AsCall().Args() {
+			text, ok := syntax.Literal(side)
+			if _, both := syntax.Literal(e.AsCall().Args()[1-i]); ok && !both && quantityText.MatchString(text) {
+				o.warnAt(side, fmt.Sprintf("texts are compared letter by letter, so that \"9Mi\" is more than \"1Gi\"; compare quantities: quantity(x).compareTo(quantity(%q)) > 0", text))
+			}
+		}
+	})
+}
+
+// mostWritten is how many characters of an expression a message shows.
+const mostWritten = 80
+
+// written is an expression as its author wrote it, less spaces.
+func (o *optionals) written(e ast.Expr) string {
+	if path := syntax.PathOf(e); !strings.Contains(path, "#") {
+		return path
+	}
+	dot, known := o.unit.AST.NativeRep().SourceInfo().GetOffsetRange(e.ID())
+	text := []rune(o.unit.Text())
+	if !known || int(dot.Start) >= len(text) || text[dot.Start] != '.' {
+		return "." + e.AsSelect().FieldName()
+	}
+	runes := []rune(syntax.OneLine(string(text[syntax.StartOfChain(syntax.Bare(text), int(dot.Start)):syntax.EndOfStep(text, int(dot.Start))])))
+	if len(runes) > mostWritten {
+		return "…" + string(runes[len(runes)-mostWritten:])
+	}
+	return string(runes)
+}

@@ -1,0 +1,59 @@
+package expr
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/deltarouter/deltarouter/internal/expr/check"
+	"github.com/deltarouter/deltarouter/internal/expr/jsonval"
+	"github.com/deltarouter/deltarouter/internal/expr/lint"
+	"github.com/deltarouter/deltarouter/internal/expr/resolve"
+)
+
+// Program is a compiled expression. It is immutable and safe for concurrent use.
+type Program struct {
+	env     *Env
+	scope   *check.Scope
+	usage   check.Usage
+	program cel.Program
+	limit   int     // cost of one evaluation
+	loops   bool    // it has macros
+	refers  bool    // it is no constant
+	source  ref.Val // what `source` is where there is no delta
+	linked  *resolve.Linked
+	sources []string            // that are looked up, sorted
+	costly  *lint.Warning       // what it may cost; nil: not more than an evaluation may
+	info    *jsonval.TypeInfo   // of the objects; nil: not known
+	from    string              // the sources that it was compiled for
+	own     string              // the source whose own expression it is, see [BySource]
+	mixed   bool                // others were compiled of other texts
+	reads   []resolve.Read      // of fields of the object
+	others  map[string]*Program // by source, where there are several whose objects are known
+	names   []string            // of fields, and texts, in the expression: an error may quote them
+}
+
+// BySource makes one program of one for each source: of a delta, that of its source is evaluated.
+// Errors say whose it was.
+func BySource(programs map[string]*Program) *Program {
+	var joined Program
+	all := make(map[string]*Program, len(programs))
+	for i, source := range slices.Sorted(maps.Keys(programs)) {
+		p := *programs[source]
+		p.own = source
+		all[source] = &p
+		if i == 0 {
+			joined = p
+			joined.from, joined.sources = "", nil
+		}
+		joined.sources = append(joined.sources, p.sources...)
+		joined.from += strconv.Quote(source) + strconv.Quote(p.linked.Texts.Main().Text())
+	}
+	slices.Sort(joined.sources)
+	joined.sources = slices.Compact(joined.sources)
+	joined.others, joined.mixed = all, true
+	return &joined
+}

@@ -1,0 +1,134 @@
+package expr
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+
+	"github.com/deltarouter/deltarouter/internal/expr/cost"
+	"github.com/deltarouter/deltarouter/internal/expr/equality"
+	"github.com/deltarouter/deltarouter/internal/expr/fieldpath"
+	"github.com/deltarouter/deltarouter/internal/expr/jsonval"
+	"github.com/deltarouter/deltarouter/internal/expr/lint"
+	"github.com/deltarouter/deltarouter/internal/expr/resolve"
+	"github.com/deltarouter/deltarouter/internal/expr/syntax"
+	"github.com/deltarouter/deltarouter/internal/schema"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// estimate notes what the linked tree may cost, and which fields it reads.
+func (p *Program) estimate(tree *cel.Ast) error {
+	var root *schema.Type
+	if p.info != nil {
+		root = p.info.Schema
+	}
+	e, err := cost.New(p.scope.CEL, tree, root, p.limit)
+	if err != nil {
+		return err
+	}
+	p.noteReads(e.Reads)
+	if !e.TooMuch() {
+		return nil
+	}
+	p.costly = &lint.Warning{Excessive: e.Excessive()}
+	if id, ok := e.Costliest(); ok {
+		p.costly.Define, p.costly.Line, p.costly.Column = p.linked.Texts.Place(id)
+	}
+	p.costly.Line = max(1, p.costly.Line)
+	p.costly.Message = e.Message()
+	return nil
+}
+
+// noteReads notes the fields that the linked tree reads.
+func (p *Program) noteReads(reads map[int64][]string) {
+	for _, id := range slices.Sorted(maps.Keys(reads)) {
+		path := reads[id]
+		if len(path) < 2 || path[0] != syntax.VarObject && path[0] != syntax.VarOldObject {
+			continue
+		}
+		r := resolve.Read{Path: slices.DeleteFunc(slices.Clone(path[1:]), func(step string) bool { return strings.HasPrefix(step, "@") })}
+		r.Define, r.Line, r.Column = p.linked.Texts.Place(id)
+		if r.Line > 0 {
+			r.Line, r.Column = syntax.AfterDot(p.linked.Texts.Content(r.Define), r.Line, r.Column)
+			p.reads = append(p.reads, r)
+		}
+	}
+}
+
+// Reads returns where the expression reads what a path like status.conditions says of the object,
+// or what is inside of it. A list on the way is no step of the path.
+func (p *Program) Reads(text string) (places []lint.Warning) {
+	parsed, err := fieldpath.Parse(text)
+	if err != nil {
+		return nil // reported
+	}
+	var path []string
+	for _, s := range parsed {
+		if !s.All {
+			path = append(path, s.Key)
+		}
+	}
+	for _, r := range p.reads {
+		if len(r.Path) >= len(path) && slices.Equal(r.Path[:len(path)], path) {
+			w := lint.Warning{Define: r.Define}
+			w.Line, w.Column = r.Line, r.Column
+			places = append(places, w)
+		}
+	}
+	return places
+}
+
+// IsState reports whether the expression is about the status of the object alone, as it is now:
+// what it says holds for a while, and is no change.
+func (p *Program) IsState() bool {
+	if len(p.reads) == 0 || len(p.sources) > 0 || len(p.linked.Paths) > 0 || len(p.others) > 0 {
+		return false
+	}
+	for _, u := range p.linked.Texts.Units {
+		only := true
+		syntax.Walk(u.AST.NativeRep().Expr(), nil, func(e ast.Expr, local []string) {
+			if e.Kind() == ast.IdentKind && !slices.Contains(local, e.AsIdent()) {
+				_, define := p.env.checker.Define(e.AsIdent())
+				only = only && (define || e.AsIdent() == syntax.VarObject)
+			}
+		})
+		if !only {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(p.reads, func(r resolve.Read) bool { return r.Path[0] != "status" })
+}
+
+// Reader reads an object for several indexes, one after the other: what one of them passed on its
+// way the next need not pass again. The zero Reader is ready for use. It belongs to one goroutine.
+type Reader struct {
+	in evaluation
+}
+
+// Reset makes it read another object; nil: it keeps none.
+func (r *Reader) Reset(obj *event.Object) { r.in = evaluation{of: obj} }
+
+// Keys appends what [Program.Keys] returns.
+func (r *Reader) Keys(keys []string, p *Program) ([]string, error) {
+	if was := r.in.program; was == nil || was.info != p.info {
+		r.in = evaluation{of: r.in.of}
+	}
+	r.in.program, r.in.run.Meter = p, jsonval.NewMeter(p.limit*cost.WorkPerCost)
+	v, err := r.in.runToEnd()
+	if err != nil {
+		return keys, err
+	}
+	all, err := jsonval.AppendKeys(keys, jsonval.Unwrap(v))
+	if err != nil {
+		return keys, p.evalError(err)
+	}
+	return all, nil
+}
+
+// Field is [equality.Field.ReadIn].
+func (r *Reader) Field(f *equality.Field) (value string, reading equality.Reading) {
+	return f.ReadVia(&r.in.fields, string(r.in.of.Raw()))
+}

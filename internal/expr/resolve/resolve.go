@@ -1,0 +1,209 @@
+// Package resolve makes one tree of an expression and the defines that it uses.
+//
+// It checks what depends on the place of use: which variables and functions exist there, and
+// whether the sources, indexes and paths that the text names do.
+package resolve
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+
+	"github.com/deltarouter/deltarouter/internal/expr/celerr"
+	"github.com/deltarouter/deltarouter/internal/expr/check"
+	"github.com/deltarouter/deltarouter/internal/expr/fieldpath"
+	"github.com/deltarouter/deltarouter/internal/expr/syntax"
+)
+
+// Place is where an expression is used.
+type Place struct {
+	Usage  check.Usage
+	Source string   // whose index a bare name is; empty: there are several
+	Of     []string // the sources whose deltas it is about
+}
+
+// Linked is an expression and the defines that it uses as one tree.
+type Linked struct {
+	Tree    *cel.Ast         // what is evaluated
+	Texts   syntax.Texts     // what it was made of
+	Paths   []fieldpath.Path // of the calls of changed()
+	Sources []string         // those that are looked up, sorted
+	Indexes []string         // those that are looked up, as source.index
+	Uses    []Use            // of variables that not every place has
+	Reads   []Read           // by changed()
+}
+
+// Names is what the expressions of a configuration may refer to beside their object.
+type Names struct {
+	Indexes       map[string][]string // of each source, built-in ones included
+	Owners        []string            // the sources that controller follows, sorted
+	ManagedFields map[string]bool     // the sources that keep metadata.managedFields
+}
+
+// Use is where a variable stands.
+type Use struct {
+	Variable     string
+	Define       string // the define that it stands in; empty: the expression itself
+	Line, Column int    // counted as in [celerr.Issue]
+}
+
+// resolver makes the tree, and gives our functions what they need from the place of use: which
+// source a bare index name belongs to, what the parsed path is.
+//
+// A define is bound like cel.bind(name, text, …) around the whole: evaluated at most once, when its
+// name is first needed, at the expense of the same cost limit.
+type resolver struct {
+	Place
+	Linked
+
+	scope  *check.Scope
+	names  *Names
+	units  []syntax.Unit // the defines, those first that others use, and the expression proper last
+	edits  []edit
+	issues map[string][]celerr.Issue // by define
+}
+
+// Resolve collects the defines that main uses, and checks all of it for a place of use. The error
+// is one or more *[celerr.CompileError].
+func Resolve(scope *check.Scope, names *Names, place Place, main syntax.Unit) (*Linked, error) {
+	r := resolver{Place: place, scope: scope, names: names, issues: make(map[string][]celerr.Issue)}
+	r.collect(main)
+	if err := r.failedDefines(); err != nil {
+		return nil, err
+	}
+	if problem := check.ResultProblem(main.AST.OutputType(), place.Usage); problem != "" {
+		return nil, &celerr.CompileError{Issues: []celerr.Issue{{Line: 1, Message: problem}}}
+	}
+	for i, u := range r.units {
+		r.check(i, u)
+	}
+	if len(r.issues) > 0 {
+		return nil, r.err()
+	}
+	if err := r.link(main); err != nil {
+		return nil, err
+	}
+	slices.Sort(r.Sources)
+	return &r.Linked, nil
+}
+
+// link makes one tree of all units.
+func (r *resolver) link(main syntax.Unit) error {
+	r.Tree = main.AST
+	if len(r.units) > 1 || len(r.edits) > 0 {
+		optimizer, err := cel.NewStaticOptimizer(r)
+		if err != nil {
+			return fmt.Errorf("link the expression with its defines: %w", err)
+		}
+		linked, issues := optimizer.Optimize(r.scope.CEL, main.AST)
+		if issues.Err() != nil {
+			return r.scope.CompileError("", "", issues)
+		}
+		r.Tree = linked
+	}
+	r.Texts = syntax.Texts{Units: r.units, Info: r.Tree.NativeRep().SourceInfo(), Linked: r.Tree != main.AST}
+	return nil
+}
+
+// collect lists u behind the defines that it uses.
+func (r *resolver) collect(u syntax.Unit) {
+	for _, name := range u.Uses {
+		if !slices.ContainsFunc(r.units, func(known syntax.Unit) bool { return known.Define == name }) {
+			r.collect(r.scope.Defined(name))
+		}
+	}
+	r.units = append(r.units, u)
+}
+
+// failedDefines returns what is wrong with the defines that are used.
+func (r *resolver) failedDefines() error {
+	var failed []error
+	for _, u := range r.units {
+		if wrong := r.scope.Failure(u.Define); wrong != nil {
+			again := *wrong // each place of use writes its source into it
+			failed = append(failed, &again)
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return celerr.Join(failed)
+}
+
+func (r *resolver) err() error {
+	var all []error
+	for _, name := range slices.Sorted(maps.Keys(r.issues)) {
+		all = append(all, &celerr.CompileError{Define: name, Issues: r.issues[name]})
+	}
+	return celerr.Join(all)
+}
+
+// check looks for what this place of use does not have, and notes the calls of our functions.
+func (r *resolver) check(n int, u syntax.Unit) {
+	tree := u.AST.NativeRep()
+	syntax.Walk(tree.Expr(), nil, func(e ast.Expr, local []string) {
+		switch {
+		case e.Kind() == ast.IdentKind && !slices.Contains(local, e.AsIdent()):
+			r.variable(u, e)
+		case e.Kind() == ast.StructKind && r.scope.Schema(e.AsStruct().TypeName()) != nil:
+			r.problem(u, e, "an expression cannot make a %s; write a map instead", e.AsStruct().TypeName())
+		case e.Kind() == ast.CallKind && !e.AsCall().IsMemberFunction():
+			r.call(n, u, e)
+		}
+	})
+}
+
+func (r *resolver) problem(u syntax.Unit, at ast.Expr, format string, args ...any) {
+	line, column := u.Start(at)
+	r.issues[u.Define] = append(r.issues[u.Define], celerr.Issue{Line: line, Column: column, Message: fmt.Sprintf(format, args...)})
+}
+
+// Read is a field of the object that an expression reads.
+type Read struct {
+	Path         []string // of keys, from the object
+	Define       string   // the define that it stands in; empty: the expression itself
+	Line, Column int      // counted as in [celerr.Issue]
+}
+
+// levelsOnly says what an expression of [check.When] may not do.
+const levelsOnly = "when says what holds, not what happened; use filter for that"
+
+// variable checks that a variable exists at this place of use.
+func (r *resolver) variable(u syntax.Unit, e ast.Expr) {
+	switch name := e.AsIdent(); name {
+	case syntax.VarOldObject, syntax.VarOp:
+		switch r.Usage { //nolint:exhaustive // the others see all
+		case check.Index:
+			r.problem(u, e, "%s does not exist here: an index sees only object, source and cluster", name)
+		case check.When:
+			r.problem(u, e, "%s does not exist here: "+levelsOnly, name)
+		}
+	case syntax.VarNow:
+		r.note(u, e)
+		if r.Usage != check.When && r.Usage != check.Value {
+			r.problem(u, e, "now exists in when only, whose value is looked at again and again; a delta is the same whenever it is looked at")
+		}
+	case syntax.VarSince, syntax.VarLate, syntax.VarRepeat, syntax.VarSuppressed, syntax.VarObjects, syntax.VarEvents:
+		r.note(u, e)
+		if r.Usage != check.Emit {
+			r.problem(u, e, "%s exists in emit only", name)
+		}
+	case syntax.VarEvent:
+		r.note(u, e)
+		switch r.Usage { //nolint:exhaustive // the others may be of a downstream route
+		case check.Index:
+			r.problem(u, e, "event does not exist here: an index sees only object, source and cluster")
+		case check.When, check.Query, check.Objects:
+			r.problem(u, e, "event does not exist here: it is what another route made, and this is about objects")
+		}
+	}
+}
+
+// note notes where a variable stands.
+func (r *resolver) note(u syntax.Unit, e ast.Expr) {
+	line, column := u.Start(e)
+	r.Uses = append(r.Uses, Use{e.AsIdent(), u.Define, line, column})
+}

@@ -1,0 +1,84 @@
+package syntax
+
+import (
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+)
+
+// The names that an evaluation gives values to, beside [VarEvent]. [VarInput] is what our functions
+// get as their first argument; it cannot be written in an expression.
+const (
+	VarObject    = "object"
+	VarOldObject = "oldObject"
+	VarOp        = "op"
+	VarSource    = "source"
+	VarCluster   = "cluster"
+	VarNow       = "now"
+	VarSince     = "since"
+	VarLate      = "late"
+	VarRepeat    = "repeat"
+
+	VarSuppressed = "suppressed"
+	VarObjects    = "objects"
+	VarEvents     = "events"
+
+	VarInput = "@input"
+)
+
+// The variables of an [expr.EventProgram], in the place of those that other expressions have.
+// `event` of a downstream route is not as there: a type of its own says what it has, see
+// package typeset.
+const (
+	VarEvent   = "event"
+	VarSecrets = "secrets"
+)
+
+// Our functions come in pairs: the one that is written in expressions is only declared, and package
+// resolve replaces it by the one with an @, which gets [VarInput] as its first argument and its
+// source and index taken apart.
+const (
+	FuncChanged = "changed"
+	FuncLookup  = "lookup"
+	// FuncLookupMax is lookup with three arguments, which gets a name of its own before types are
+	// checked: with a type in front two arguments of lookup are three.
+	FuncLookupMax = FuncLookup + Prefix + "max"
+	FuncCount     = "count"
+	FuncGet       = "get"
+	FuncList      = "list"
+
+	FuncSHA256     = "sha256"
+	FuncDiff       = "diff"
+	FuncManagers   = "managers"
+	FuncController = "controller"
+
+	Prefix = "@" // of what cannot be written in an expression
+)
+
+// FuncEvent makes the event of an emit.
+const FuncEvent = "event"
+
+// HasType reports whether a call of a function that finds objects has their type as its first
+// argument.
+func HasType(function string, args []ast.Expr) bool {
+	n := Arity(function)
+	return n > 0 && len(args) == n+1 && args[0].Kind() == ast.IdentKind && strings.HasPrefix(args[0].AsIdent(), Prefix)
+}
+
+// Arity is how many arguments those functions take that find objects; -1 for others.
+func Arity(function string) int {
+	switch function {
+	case FuncLookup:
+		return 2
+	case FuncGet, FuncLookupMax:
+		return 3
+	case FuncList:
+		return 1
+	}
+	return -1
+}
+
+// NameOf is how a function of ours is written.
+func NameOf(function string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(function, Prefix), strings.TrimPrefix(FuncLookupMax, FuncLookup))
+}

@@ -1,0 +1,72 @@
+package expr
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/deltarouter/deltarouter/internal/expr/check"
+	"github.com/deltarouter/deltarouter/internal/expr/lint"
+)
+
+// Warning is about what is allowed, but may not be meant.
+type Warning = lint.Warning
+
+// Outline is the literal part of a value that an expression makes.
+type Outline = lint.Outline
+
+// OutlineAt is a place in the text of an expression or a define.
+type OutlineAt = lint.OutlineAt
+
+// Warnings are about what the expression may cost, if that is more than an evaluation may, and
+// about the fields that the expression takes for granted and that an object need not have: where
+// that is not asked for with has() or .? or in. Each says how to write it instead, in an expression
+// that compiles. Of objects of which nothing is known there are none of the latter, and none for an
+// index: an object without the field is not in it, which is how indexes are meant.
+func (p *Program) Warnings() (warnings []lint.Warning) {
+	programs := []*Program{p}
+	for _, other := range p.others {
+		programs = append(programs, other)
+	}
+	add := func(w lint.Warning) {
+		if !slices.Contains(warnings, w) {
+			warnings = append(warnings, w)
+		}
+	}
+	for _, w := range p.CostWarnings() {
+		add(w)
+	}
+	for _, program := range programs {
+		if p.usage == check.Index {
+			break
+		}
+		for _, u := range program.linked.Texts.Units {
+			for _, w := range lint.Warnings(program.scope, p.usage, u) {
+				add(w)
+			}
+		}
+	}
+	slices.SortFunc(warnings, func(a, b lint.Warning) int {
+		return cmp.Or(strings.Compare(a.Define, b.Define), a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Message, b.Message))
+	})
+	return warnings
+}
+
+// CostWarnings are those of [Program.Warnings] about what it may cost. They are known already.
+func (p *Program) CostWarnings() (warnings []lint.Warning) {
+	programs := []*Program{p}
+	for _, source := range slices.Sorted(maps.Keys(p.others)) {
+		programs = append(programs, p.others[source])
+	}
+	for _, program := range programs {
+		if w := program.costly; w != nil && !slices.Contains(warnings, *w) {
+			warnings = append(warnings, *w)
+		}
+	}
+	return warnings
+}
+
+// Outlines returns the data of each event that an [Emit] may make, as far as it is a literal map in
+// the text of the expression or of a define.
+func (p *Program) Outlines() []Outline { return lint.Outlines(p.linked.Texts.Units) }

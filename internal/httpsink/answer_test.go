@@ -1,0 +1,57 @@
+package httpsink
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/test/must"
+)
+
+// A text that is kept of a response has no secret of the request, in no form and in no part.
+func TestSaid(t *testing.T) {
+	u, err := url.Parse("https://user:pass-word@host/hooks/T0123456789?token=abcdef")
+	must.Succeed(t, err)
+	secrets := Secrets(u, []string{"Bearer to\"ken", "Basic dXNlcjpoZWFkZXI=" /* user:header */}, "in the body", "abc")
+	for _, tt := range []struct {
+		body  string
+		whole bool
+		want  string
+	}{
+		{"bad field", true, "bad field"},
+		{" \x1b[31mbad\r\nfield ", true, "\ufffd[31mbad  field"},
+		{"to\"ken", true, "[redacted]"},
+		{`{"got":"to\"ken"}`, true, `{"got":"[redacted]"}`},
+		{"Bearer to%22ken!", true, "Bearer [redacted]!"},
+		{"user:header, header", true, "[redacted], [redacted]"},
+		{"/hooks/T0123456789?token=abcdef", true, "[redacted]"},
+		{"T0123456789 abcdef pass-word in+the+body", true, "[redacted] [redacted] [redacted] [redacted]"},
+		{"abc is in any text", true, "abc is in any text"}, // too short
+		{"you sent pass-wo", true, "you sent pass-wo"},
+		{"you sent pass-wo", false, "you sent"},
+		{strings.Repeat("x", maxSaid), true, strings.Repeat("x", maxSaid)},
+		{strings.Repeat("x", maxSaid+1), true, strings.Repeat("x", maxSaid-3) + "…"},
+		{strings.Repeat("\n", MaxAnswer-6) + "pass-word", true, ""}, // it is cut within the secret
+	} {
+		if got := Said([]byte(tt.body), tt.whole, secrets); got != tt.want {
+			t.Errorf("%.40q, whole %v: %q, want %q", tt.body, tt.whole, got, tt.want)
+		}
+	}
+}
+
+// RetryAfter reads seconds, and dates in each of HTTP's forms. An absurd value is none, or a day.
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for value, want := range map[string]time.Duration{
+		"": 0, "0": 0, "7": 7 * time.Second, "86400": 24 * time.Hour, "86401": 24 * time.Hour, "4294967295": 24 * time.Hour,
+		"4294967296": 0, "99999999999999999999": 0, "-1": 0, "1.5": 0, "1e3": 0, "soon": 0, " 7": 0,
+		"Fri, 02 Jan 2026 03:05:05 GMT": time.Minute, "Friday, 02-Jan-26 03:05:05 GMT": time.Minute, "Fri Jan  2 03:05:05 2026": time.Minute,
+		"Fri, 02 Jan 2026 03:04:04 GMT": 0, "Thu, 01 Jan 1970 00:00:00 GMT": 0, "Fri, 31 Dec 9999 23:59:59 GMT": 24 * time.Hour,
+	} {
+		if got := RetryAfter(http.Header{"Retry-After": {value}}, now); got != want {
+			t.Errorf("%q: %v, want %v", value, got, want)
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package inspect
+
+import (
+	"slices"
+
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Active answers for which objects the condition of a route holds, or for which it waits to come
+// back.
+func Active(p *pipeline.Pipeline, cfg *config.Config, q api.ActiveQuery) (items []api.Active, more bool, err error) {
+	after := pipeline.Holding{Source: q.After.Source, Key: event.Key{Namespace: q.After.Namespace, Name: q.After.Name}}
+	page, more, ok := p.Active(q.Route, after, q.Limit)
+	if !ok {
+		var known []string
+		for _, route := range cfg.Routes {
+			known = append(known, route.Name)
+		}
+		if slices.Contains(known, q.Route) {
+			return nil, false, &api.QueryError{Message: "route " + q.Route + " has nothing that holds: it has no when, and no for"}
+		}
+		return nil, false, unknown("there is no route %q%s", q.Route, config.Suggest(q.Route, known))
+	}
+	for i := range page {
+		h := &page[i]
+		a := api.Active{
+			Source: h.Source, Namespace: h.Key.Namespace, Name: h.Key.Name, UID: h.UID, Since: h.Since.UTC(), State: h.State,
+			Reported: h.State == "told", Repeats: h.Repeat,
+		}
+		if h.State == "pending" || h.State == "gone" {
+			a.Due = h.Due.UTC()
+		} else if !h.Due.IsZero() {
+			a.Remind = h.Due.UTC()
+		}
+		items = append(items, a)
+	}
+	return items, more, nil
+}

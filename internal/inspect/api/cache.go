@@ -1,0 +1,161 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// SourceInfo describes a source and how much of it is cached.
+type SourceInfo struct {
+	Name       string   `json:"name"`
+	Resource   string   `json:"resource"`             // [group/]version/resource
+	Namespaces []string `json:"namespaces,omitempty"` // none: all
+	Cache      string   `json:"cache"`                // what is kept of an object: full, metadata or identity
+	Indexes    []string `json:"indexes"`              // that can be asked, see [Query].Index
+	Objects    int      `json:"objects"`
+	Synced     bool     `json:"synced"`
+	Reason     string   `json:"reason,omitempty"` // why it is not synced
+}
+
+// Query asks for objects of a source. What is empty does not narrow it down.
+type Query struct {
+	Source    string
+	Index     string // the objects that this index of the source has under Value
+	Value     string
+	Namespace string
+	Name      string
+	// Filter is CEL, as in a route's filter, with op "sync" and no oldObject. It sees what the
+	// answer shows.
+	Filter string
+	Limit  int       // most objects of the answer, 1 to 1000
+	After  event.Key // go on behind this object; the zero Key: from the beginning
+}
+
+// Answer is a page of the objects that a [Query] asks for, in the order of their namespaces and
+// names.
+type Answer struct {
+	Source   string `json:"source"`
+	Resource string `json:"resource"`
+	// ResourceVersion is the one at which the cache was asked; of a source with several namespaces,
+	// which are watched one by one, the oldest of theirs. Each page has its own: an object that is
+	// there throughout comes once, in the state of its page's version.
+	ResourceVersion string            `json:"resourceVersion"`
+	Synced          bool              `json:"synced"`
+	Reason          string            `json:"reason,omitempty"` // why it is not synced
+	Items           []json.RawMessage `json:"items"`
+	Absent          int               `json:"absent,omitempty"` // objects that lack a field which the filter needs, so they do not match
+	// Continue is the parameter for the next page, which there is if it is not empty. A page may
+	// have fewer objects than its limit, even none: it ends also when it is too long or was too
+	// much work.
+	Continue string `json:"continue,omitempty"`
+}
+
+// Cache is what the API asks for objects. It is called from any goroutine.
+type Cache interface {
+	// Sources returns the sources in the order of their names.
+	Sources() []SourceInfo
+	// Query returns a page. An error that is a *[QueryError] is the asker's fault.
+	Query(ctx context.Context, q Query) (Answer, error)
+}
+
+// QueryError is what is wrong with a query.
+type QueryError struct {
+	Message string
+	Unknown bool // there is no such source or index
+}
+
+// Error is the message.
+func (e *QueryError) Error() string { return e.Message }
+
+// Token is the parameter continue for what comes behind this object.
+func Token(last event.Key) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(last.Namespace + "/" + last.Name))
+}
+
+func parseToken(token string) (last event.Key, err error) {
+	text, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	namespace, name, ok := strings.Cut(string(text), "/")
+	if err != nil || !ok || name == "" || strings.Contains(name, "/") {
+		return event.Key{}, errors.New("continue: this is no token of a page before")
+	}
+	return event.Key{Namespace: namespace, Name: name}, nil
+}
+
+// parseQuery reads the parameters of a request. The source and index are part of its path.
+func parseQuery(source, index, text string) (Query, error) {
+	q := Query{Source: source, Index: index}
+	known := []string{"namespace", "name", "filter", "limit", "continue"}
+	if index != "" {
+		known = append(known, "value")
+	}
+	values, err := parameters(text, known...)
+	if err != nil {
+		return q, err
+	}
+	if index != "" && !values.Has("value") {
+		return q, errors.New("value is missing: write ?value=…")
+	}
+	q.Value, q.Namespace, q.Name, q.Filter = values.Get("value"), values.Get("namespace"), values.Get("name"), values.Get("filter")
+	if q.Limit, err = limitOf(values); err != nil {
+		return q, err
+	}
+	if token := values.Get("continue"); token != "" {
+		q.After, err = parseToken(token)
+	}
+	return q, err
+}
+
+func (c *control) sources(r *http.Request) (any, error) {
+	if r.URL.RawQuery != "" {
+		return nil, refuse(http.StatusBadRequest, errors.New("takes no parameters"))
+	}
+	return sourceList{append([]SourceInfo{}, c.Cache.Sources()...)}, nil
+}
+
+// sourceList is the answer to what sources there are.
+type sourceList struct {
+	Sources []SourceInfo `json:"sources"`
+}
+
+func (c *control) query(r *http.Request) (any, error) {
+	q, err := parseQuery(r.PathValue("source"), r.PathValue("index"), r.URL.RawQuery)
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, err)
+	}
+	answer, err := c.Cache.Query(r.Context(), q)
+	answer.Items = append([]json.RawMessage{}, answer.Items...)
+	return answer, err
+}
+
+// Sources returns what sources the router has.
+func (c *Client) Sources(ctx context.Context) ([]SourceInfo, error) {
+	var list sourceList
+	err := c.call(ctx, http.MethodGet, "/api/v1/sources", nil, &list)
+	return list.Sources, err
+}
+
+// Query returns one page of what is asked for. The next is that of a Query with token as the page's
+// Continue; the first has none.
+func (c *Client) Query(ctx context.Context, q Query, token string) (answer Answer, err error) {
+	path := "/api/v1/sources/" + url.PathEscape(q.Source)
+	values := url.Values{}
+	if q.Index != "" {
+		path += "/indexes/" + url.PathEscape(q.Index)
+		values.Set("value", q.Value)
+	}
+	for name, value := range map[string]string{"namespace": q.Namespace, "name": q.Name, "filter": q.Filter, "continue": token} {
+		if value != "" {
+			values.Set(name, value)
+		}
+	}
+	values.Set("limit", fmt.Sprint(min(max(q.Limit, 1), maxLimit)))
+	return answer, c.call(ctx, http.MethodGet, path+"?"+values.Encode(), nil, &answer)
+}

@@ -1,0 +1,37 @@
+package api
+
+import (
+	"net/url"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// FuzzQuery: whatever the parameters are, they are understood within the limits or refused, and
+// what is understood is what was meant.
+func FuzzQuery(f *testing.F) {
+	for _, text := range []string{"", "limit=10&name=a", "continue=bnMvYQ", "filter=a+b%20c", "value=&limit=07", "continue=L2E&x", "a;b", "%zz"} {
+		f.Add("", text)
+		f.Add("byNode", text)
+	}
+	f.Fuzz(func(t *testing.T, index, text string) {
+		q, err := parseQuery("pods", index, text)
+		if err != nil {
+			return
+		}
+		if q.Limit < 1 || q.Limit > maxLimit || q.Source != "pods" || q.Index != index {
+			t.Errorf("%q: %+v", text, q)
+		}
+		values := url.Values{"namespace": {q.Namespace}, "name": {q.Name}, "filter": {q.Filter}}
+		if index != "" {
+			values.Set("value", q.Value)
+		}
+		if q.After != (event.Key{}) {
+			values.Set("continue", Token(q.After))
+		}
+		again, err := parseQuery("pods", index, values.Encode())
+		if again.Limit = q.Limit; err != nil || again != q {
+			t.Errorf("%q: %+v, then %+v, %v", text, q, again, err)
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// clientTimeout bounds a request: a retry of many letters takes its time.
+const clientTimeout = 2 * time.Minute
+
+// maxHeaders bounds what is read of the headers of an answer.
+const maxHeaders = 64 << 10
+
+// Client talks to the control API of a running router. It is safe for concurrent use.
+type Client struct {
+	addr string
+	base string
+	http http.Client
+}
+
+// NewClient makes a Client for an address as in listen.api.
+func NewClient(addr string) *Client {
+	c := &Client{addr: addr, base: "http://" + addr, http: http.Client{Timeout: clientTimeout}}
+	transport := &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeaders} // and no proxy: it is on this machine
+	if path, ok := strings.CutPrefix(addr, unixPrefix); ok {
+		c.base = "http://localhost"
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var dialer net.Dialer
+			return dialer.DialContext(ctx, "unix", path)
+		}
+	}
+	c.http.Transport = transport
+	return c
+}
+
+// Letters returns all dead letters of a route (empty: of all), page by page.
+func (c *Client) Letters(ctx context.Context, route string) ([]Letter, error) {
+	var all []Letter
+	query := url.Values{"route": {route}, "limit": {strconv.Itoa(maxLimit)}}
+	for {
+		var p page
+		if err := c.call(ctx, http.MethodGet, "/api/v1/deadletters?"+query.Encode(), nil, &p); err != nil {
+			return nil, err
+		}
+		all = append(all, p.Letters...)
+		if p.Next == 0 {
+			return all, nil
+		}
+		query.Set("after", strconv.FormatUint(p.Next, 10))
+	}
+}
+
+// Letter returns one dead letter with its objects.
+func (c *Client) Letter(ctx context.Context, id uint64) (*Letter, error) {
+	var letter Letter
+	if err := c.call(ctx, http.MethodGet, "/api/v1/deadletters/"+strconv.FormatUint(id, 10), nil, &letter); err != nil {
+		return nil, err
+	}
+	return &letter, nil
+}
+
+// Retry puts dead letters through their routes again, see [Changer].
+func (c *Client) Retry(ctx context.Context, which Selection, current bool) (outcome Outcome, err error) {
+	return outcome, c.call(ctx, http.MethodPost, "/api/v1/deadletters/retry", retryBody{which, current}, &outcome)
+}
+
+// Drop removes dead letters.
+func (c *Client) Drop(ctx context.Context, which Selection) (outcome Outcome, err error) {
+	return outcome, c.call(ctx, http.MethodPost, "/api/v1/deadletters/drop", which, &outcome)
+}
+
+// Status returns what the router is doing.
+func (c *Client) Status(ctx context.Context) (status Status, err error) {
+	return status, c.call(ctx, http.MethodGet, "/api/v1/status", nil, &status)
+}
+
+// call makes a request and reads the answer.
+func (c *Client) call(ctx context.Context, method, path string, body, answer any) error {
+	response, err := c.send(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if err := json.NewDecoder(response.Body).Decode(answer); err != nil {
+		return fmt.Errorf("the answer from %s: %w", c.addr, err)
+	}
+	return nil
+}
+
+// send makes a request. The caller closes the body of the response, whose status is 200.
+func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	var text io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("the request: %w", err)
+		}
+		text = bytes.NewReader(b)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, text)
+	if err != nil {
+		return nil, fmt.Errorf("the address %q of the router's API: %w", c.addr, err)
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("the router does not answer at %s: is it running, and is that its listen.api? %w", c.addr, err)
+	}
+	if response.StatusCode == http.StatusOK {
+		return response, nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	var p problem
+	if err := json.NewDecoder(response.Body).Decode(&p); err != nil || p.Error == "" {
+		return nil, fmt.Errorf("%s answers %s: is that the router's listen.api?", c.addr, response.Status)
+	}
+	return nil, errors.New(p.Error)
+}

@@ -1,0 +1,290 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+const (
+	// expiryInterval is how often the age of the dead letters is looked at.
+	expiryInterval = time.Minute
+	// lettersAtOnce is how many dead letters are read into memory at a time.
+	lettersAtOnce = 100
+)
+
+// Expire drops dead letters that are too old, until ctx is done.
+func (d *DeadLetters) Expire(ctx context.Context) {
+	ticker := time.NewTicker(expiryInterval)
+	defer ticker.Stop()
+	for {
+		if err := d.store.Expire(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			d.log.Warn("dead letters that are too old are kept for now", "err", err)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Bounds says how many dead letters are kept, and counts them. A flood is logged once in an
+// interval.
+func (d *DeadLetters) Bounds(cfg config.DeadLetters) checkpoint.LettersConfig {
+	said := make(map[string]time.Time) // the calls come one at a time
+	return checkpoint.LettersConfig{
+		Max: cfg.Max, MaxAge: cfg.MaxAge,
+		Count: func(id string, n int) {
+			d.metrics.DeadLetters.WithLabelValues(routeNameOf(d.routes(), id)).Set(float64(n))
+		},
+		Lost: func(id, reason string, n int) {
+			route := routeNameOf(d.routes(), id)
+			d.metrics.LettersLost.WithLabelValues(route, reason).Add(float64(n))
+			if time.Since(said[route]) > expiryInterval {
+				said[route] = time.Now()
+				d.log.Warn("dead letters are lost: the newest are kept, as state.deadLetters says", "route", route, "reason", reason, "letters", n)
+			}
+		},
+	}
+}
+
+// routeNameOf returns the name of the route that has the id, and routeIDOf the opposite. A route
+// that was removed goes by its id.
+func routeNameOf(routes []*config.Route, id string) string {
+	for _, route := range routes {
+		if route.ID == id {
+			return route.Name
+		}
+	}
+	return id
+}
+
+func routeIDOf(routes []*config.Route, name string) string {
+	for _, route := range routes {
+		if route.Name == name {
+			return route.ID
+		}
+	}
+	return name
+}
+
+// routes returns the routes that run, or are about to.
+func (d *DeadLetters) routes() []*config.Route { return d.objects.Load().config.Routes }
+
+// Renamed moves the series of dead letters of the routes that have another name now than in the
+// plan.
+func (d *DeadLetters) Renamed(before *compile.Plan) {
+	if d.store == nil {
+		return
+	}
+	now := d.routes()
+	renamed := slices.DeleteFunc(slices.Clone(before.Routes), func(p compile.Route) bool { return routeNameOf(now, p.ID) == p.Name })
+	for _, p := range renamed {
+		d.metrics.ForgetLetters(p.Name)
+	}
+	for _, p := range renamed {
+		if n := d.Count(p.ID); n > 0 {
+			d.metrics.DeadLetters.WithLabelValues(routeNameOf(now, p.ID)).Set(float64(n))
+		}
+	}
+}
+
+var errNoLetter = errors.New("there is no such dead letter")
+
+// DeadLetters are the dead letters of all routes: bounded, counted, and shown and retried by the
+// API. It is safe for concurrent use once use was called.
+type DeadLetters struct {
+	objects *Current
+	metrics *metrics.Metrics
+	log     *slog.Logger
+
+	store    *checkpoint.Letters // nil: none are kept
+	pipeline *pipeline.Pipeline
+	synced   func(source string) bool // false also if there is no such source
+}
+
+// NewDeadLetters makes the dead letters of a router, of which there are none before Use.
+func NewDeadLetters(objects *Current, m *metrics.Metrics, log *slog.Logger) *DeadLetters {
+	return &DeadLetters{objects: objects, metrics: m, log: log}
+}
+
+// Use sets where the dead letters are, and where they are retried. synced reports whether the cache
+// has all objects of a source.
+func (d *DeadLetters) Use(store *checkpoint.Letters, p *pipeline.Pipeline, synced func(source string) bool) {
+	d.store, d.pipeline, d.synced = store, p, synced
+}
+
+// Letters implements api.DeadLetters.
+func (d *DeadLetters) Letters(ctx context.Context, route string, after uint64, limit int) ([]api.Letter, error) {
+	var shown []api.Letter
+	if route != "" {
+		route = routeIDOf(d.routes(), route)
+	}
+	ids := d.store.IDs(route, after, limit)
+	err := d.each(ctx, ids, func(letter checkpoint.Letter) {
+		s := d.show(letter)
+		s.Delta.Object, s.Delta.OldObject = nil, nil
+		if s.Delta.Event != nil {
+			s.Delta.Event.Data = nil
+		}
+		shown = append(shown, s)
+	})
+	return shown, err
+}
+
+// Letter implements api.DeadLetters.
+func (d *DeadLetters) Letter(id uint64) (*api.Letter, error) {
+	letters, err := d.store.Load([]uint64{id})
+	if err != nil || len(letters) == 0 {
+		return nil, err
+	}
+	shown := d.show(letters[0])
+	return &shown, nil
+}
+
+// each calls f with the letters that are there, a few of them in memory at a time.
+func (d *DeadLetters) each(ctx context.Context, ids []uint64, f func(checkpoint.Letter)) error {
+	for chunk := range slices.Chunk(ids, lettersAtOnce) {
+		letters, err := d.store.Load(chunk)
+		if err != nil {
+			return err
+		}
+		for _, letter := range letters {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			f(letter)
+		}
+	}
+	return nil
+}
+
+func (d *DeadLetters) show(l checkpoint.Letter) api.Letter {
+	of, o := l.Delta, l.Delta.Object()
+	shown := api.Letter{
+		ID: l.ID, Time: l.Time.UTC(), Route: routeNameOf(d.routes(), l.Route), Sink: l.Sink, Error: l.Error, Attempts: l.Attempts,
+		Delta: api.Delta{
+			Op: of.Op.String(), Source: of.Source, Key: of.Key().String(), UID: o.UID(), ResourceVersion: o.ResourceVersion(),
+			Initial: of.Initial, Stale: of.Stale, Redelivered: of.Redelivered, Object: o.JSON(),
+		},
+	}
+	if of.New != nil && of.Old != nil {
+		shown.Delta.OldObject = of.Old.JSON()
+	}
+	if e := of.Event; e != nil {
+		shown.Delta.Event = &api.Event{ID: e.ID, Type: e.Type, Subject: e.Subject, Route: e.Route, Data: e.Data}
+	}
+	return shown
+}
+
+// Count returns how many dead letters a route has, by its id.
+func (d *DeadLetters) Count(id string) int { return len(d.store.IDs(id, 0, 0)) }
+
+func (d *DeadLetters) selected(which api.Selection) []uint64 {
+	if which.Route != "" {
+		return d.store.IDs(routeIDOf(d.routes(), which.Route), 0, 0)
+	}
+	ids := slices.Clone(which.IDs)
+	slices.Sort(ids) // older letters go first
+	return slices.Compact(ids)
+}
+
+// Retry implements api.Changer.
+func (d *DeadLetters) Retry(ctx context.Context, which api.Selection, current bool) (api.Outcome, error) {
+	var outcome api.Outcome
+	var gone []uint64
+	ids := d.selected(which)
+	found := make(map[uint64]bool, len(ids))
+	err := d.each(ctx, ids, func(letter checkpoint.Letter) {
+		found[letter.ID] = true
+		if current || identityOnly(letter.Delta) {
+			there, err := d.refresh(&letter)
+			if err != nil {
+				outcome.Fail(letter.ID, err)
+				return
+			}
+			if !there {
+				gone = append(gone, letter.ID)
+				d.log.Info("a dead letter is dropped: its object is not there any more", "letter", letter.ID, "route", letter.Route,
+					"delta", letter.Delta.String())
+				return
+			}
+		}
+		if err := d.pipeline.Redeliver(ctx, letter); err != nil {
+			outcome.Fail(letter.ID, err)
+			return
+		}
+		outcome.Done++
+	})
+	if err != nil {
+		return outcome, err
+	}
+	d.missing(&outcome, which, found)
+	if outcome.Gone, err = d.store.Remove(ctx, gone); err != nil {
+		return outcome, err
+	}
+	d.log.Info("dead letters are delivered again", "letters", outcome.Done, "dropped", outcome.Gone, "failed", outcome.NotDone)
+	return outcome, nil
+}
+
+// missing reports the letters that were named and are not there.
+func (d *DeadLetters) missing(outcome *api.Outcome, which api.Selection, found map[uint64]bool) {
+	for _, id := range which.IDs {
+		if !found[id] {
+			outcome.Fail(id, errNoLetter)
+		}
+	}
+}
+
+// Drop implements api.Changer.
+func (d *DeadLetters) Drop(ctx context.Context, which api.Selection) (outcome api.Outcome, err error) {
+	ids := d.selected(which)
+	there := make(map[uint64]bool)
+	for _, id := range d.store.IDs("", 0, 0) {
+		there[id] = true
+	}
+	if outcome.Done, err = d.store.Remove(ctx, ids); err != nil {
+		return outcome, err
+	}
+	d.missing(&outcome, which, there)
+	d.log.Info("dead letters were dropped by hand", "letters", outcome.Done)
+	return outcome, nil
+}
+
+// identityOnly reports whether nothing but the identity was kept of the delta's object, and it may
+// be there: then the route needs its present state.
+func identityOnly(d *event.Delta) bool {
+	r := d.Object().Resource()
+	return r.Group == "" && r.Resource == "secrets" && !ended(d)
+}
+
+func ended(d *event.Delta) bool { return d.New == nil }
+
+// refresh puts the present state of its object into a letter, as an update. It returns false if the
+// object is not there any more; the letter of a delete is left as it is then, and what another
+// route made of the delta stays in any case. The error says that nobody knows.
+func (d *DeadLetters) refresh(letter *checkpoint.Letter) (there bool, err error) {
+	was := letter.Delta
+	if !d.synced(was.Source) {
+		return false, fmt.Errorf("source %q is not configured any more or has not synced, so its objects are not known: see router status", was.Source)
+	}
+	key := was.Key()
+	now := d.objects.Load().catalog.Get(was.Source, key.Namespace, key.Name)
+	if now == nil || now.UID() != was.Object().UID() {
+		return ended(was), nil
+	}
+	letter.Delta = &event.Delta{Source: was.Source, Op: event.Updated, Old: was.Old, New: now, Seen: time.Now(), Event: was.Event}
+	return true, nil
+}

@@ -1,0 +1,123 @@
+// Package inspect answers what a running router is asked about itself: what is cached, what goes
+// by, for which objects conditions hold, and which deltas were given up. Nothing of it holds up a
+// delta.
+package inspect
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/index"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// Inventory is what is cached under one configuration, for the API. It is immutable; a reload
+// exchanges it.
+type Inventory struct {
+	config   *config.Config
+	catalog  *index.Catalog
+	watches  map[string][]informer.Spec // by source, in the order of the catalog's stores
+	handlers []api.HandlerStatus
+	// env compiles what the API is asked. It is made when it is first needed.
+	env func() (*expr.Env, error)
+	// routes compiles the filters of the routes once more, for taps.
+	routes func() (*expr.Env, error)
+}
+
+// Current is the inventory of the configuration that runs. It always has one.
+type Current = atomic.Pointer[Inventory]
+
+// NewCurrent has an inventory without objects: until these are there, only the configuration is
+// asked for.
+func NewCurrent(cfg *config.Config) *Current {
+	c := &Current{}
+	c.Store(&Inventory{config: cfg})
+	return c
+}
+
+// NewInventory makes the inventory of a plan whose handlers and stores are open. indexes has those
+// of each source by their configured names.
+func NewInventory(p *compile.Plan, handlers map[string]plugins.Handler, stores map[informer.Spec]*index.Store, indexes map[string]map[string]index.Spec) *Inventory {
+	inv := &Inventory{config: p.Config, catalog: index.NewCatalog(), watches: make(map[string][]informer.Spec)}
+	for name, source := range p.Sources {
+		var all []*index.Store
+		for _, spec := range source.Specs {
+			all = append(all, stores[spec])
+		}
+		inv.watches[name] = source.Specs
+		inv.catalog.Add(name, all, indexes[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(handlers)) {
+		shown := api.HandlerStatus{Name: name, Kind: p.Config.Handlers[name].Kind}
+		if pinned, ok := handlers[name].(plugins.Pinned); ok {
+			shown.SHA256 = pinned.Digest()
+		}
+		inv.handlers = append(inv.handlers, shown)
+	}
+	types, owners := p.Types, p.Owners
+	inv.env = sync.OnceValues(func() (*expr.Env, error) {
+		cfg := compile.Environment(inv.config, types, owners)
+		for name := range cfg.Sources {
+			cfg.Sources[name] = inv.indexes(name)
+		}
+		return expr.NewEnv(cfg)
+	})
+	inv.routes = sync.OnceValues(func() (*expr.Env, error) { return expr.NewEnv(compile.Environment(inv.config, types, owners)) })
+	return inv
+}
+
+// Handlers returns the handlers that are open, by name.
+func (inv *Inventory) Handlers() []api.HandlerStatus { return inv.handlers }
+
+// Config returns the configuration. It must not be modified.
+func (inv *Inventory) Config() *config.Config { return inv.config }
+
+// indexes returns the indexes of a source that the API may ask. Those of Secrets may be made of
+// their data, and asking for a value would be guessing at it.
+func (inv *Inventory) indexes(source string) []string {
+	names := index.Builtins()
+	if !inv.guarded(source) {
+		names = append(names, slices.Sorted(maps.Keys(inv.config.Sources[source].Indexes))...)
+	}
+	return names
+}
+
+// guarded reports whether the source has the data of Secrets.
+func (inv *Inventory) guarded(source string) bool {
+	resource := inv.watches[source][0].Resource
+	return resource.Group == "" && resource.Resource == "secrets" && inv.config.Sources[source].Secrets
+}
+
+// Cache answers what the API asks about the cached objects.
+type Cache struct {
+	objects *Current
+	factory *informer.Factory
+	busy    chan struct{} // has room for the queries that may be evaluated at a time
+}
+
+// NewCache makes what answers about the present inventory.
+func NewCache(objects *Current, factory *informer.Factory) *Cache {
+	return &Cache{objects, factory, make(chan struct{}, queriesAtOnce)}
+}
+
+// Sources implements api.Cache.
+func (s *Cache) Sources() []api.SourceInfo {
+	inv := s.objects.Load()
+	var all []api.SourceInfo
+	for _, name := range slices.Sorted(maps.Keys(inv.config.Sources)) {
+		source := inv.config.Sources[name]
+		status, _ := s.factory.Status(name)
+		all = append(all, api.SourceInfo{
+			Name: name, Resource: source.Resource, Namespaces: source.Namespaces, Cache: source.Cache, Indexes: inv.indexes(name),
+			Objects: inv.catalog.Count(name, "", ""), Synced: status.Synced, Reason: status.Reason,
+		})
+	}
+	return all
+}

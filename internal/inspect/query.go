@@ -1,0 +1,202 @@
+package inspect
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// What the API may cost the router that it is asked of.
+const (
+	queriesAtOnce = 2
+	scanAtOnce    = 10_000          // objects that a filter is asked about for one page
+	scanTime      = 2 * time.Second // after which a page ends
+	maxPage       = 16 << 20        // bytes of objects
+)
+
+// Query implements api.Cache.
+func (s *Cache) Query(ctx context.Context, q api.Query) (answer api.Answer, err error) {
+	select {
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
+	case <-ctx.Done():
+		return answer, ctx.Err()
+	}
+	inv := s.objects.Load()
+	source, filter, err := inv.understand(q)
+	if err != nil {
+		return answer, err
+	}
+	answer.Source, answer.Resource = q.Source, source.Resource
+	status, _ := s.factory.Status(q.Source)
+	answer.Synced, answer.Reason = status.Synced, status.Reason
+	found, version := s.collect(inv, q)
+	answer.ResourceVersion = version
+	most := q.Limit
+	if filter != nil {
+		most = max(most, scanAtOnce)
+	}
+	page, more := first(found, q.After, most)
+	p := pager{Answer: answer, query: q, filter: filter, cache: redactedCache{inv.catalog}, deadline: time.Now().Add(scanTime)}
+	return p.fill(ctx, page, more)
+}
+
+// understand checks what is asked for and compiles the filter, which is nil if there is none.
+func (inv *Inventory) understand(q api.Query) (*config.Source, *expr.Program, error) {
+	source := inv.config.Sources[q.Source]
+	if source == nil {
+		known := slices.Sorted(maps.Keys(inv.config.Sources))
+		return nil, nil, unknown("there is no source %q%s", q.Source, config.Suggest(q.Source, known))
+	}
+	if known := inv.indexes(q.Source); q.Index != "" && !slices.Contains(known, q.Index) {
+		if source.Indexes[q.Index] != nil {
+			return nil, nil, unknown("index %q of source %q cannot be asked here: it may be made of the data of Secrets", q.Index, q.Source)
+		}
+		return nil, nil, unknown("source %q has no index %q%s", q.Source, q.Index, config.Suggest(q.Index, known))
+	}
+	if q.Filter == "" {
+		return source, nil, nil
+	}
+	env, err := inv.env()
+	if err != nil {
+		return nil, nil, &api.QueryError{Message: "filter: " + err.Error()}
+	}
+	filter, err := env.Compile(q.Filter, expr.Query, q.Source)
+	if err != nil {
+		return nil, nil, &api.QueryError{Message: "filter: " + err.Error()}
+	}
+	for _, w := range filter.CostWarnings() {
+		if w.Excessive {
+			return nil, nil, &api.QueryError{Message: "filter: " + w.Message}
+		}
+	}
+	return source, filter, nil
+}
+
+func unknown(format string, args ...any) error {
+	return &api.QueryError{Message: fmt.Sprintf(format, args...), Unknown: true}
+}
+
+// collect returns all objects that may be in the answer or on later pages, in no order, and the
+// resourceVersion at which they were there.
+func (s *Cache) collect(inv *Inventory, q api.Query) (found []*event.Object, version string) {
+	for i, spec := range inv.watches[q.Source] {
+		if q.Namespace != "" && spec.Namespace != "" && q.Namespace != spec.Namespace {
+			continue
+		}
+		fed, _ := s.factory.Cut(spec, func() { found = inv.catalog.Collect(found, q.Source, i, q.Index, q.Value) })
+		if older, err := resourceversion.CompareResourceVersion(fed, version); version == "" || err == nil && older < 0 {
+			version = fed
+		}
+	}
+	return slices.DeleteFunc(found, func(o *event.Object) bool {
+		key := o.Key()
+		return q.Namespace != "" && key.Namespace != q.Namespace || q.Name != "" && key.Name != q.Name
+	}), version
+}
+
+// first returns the first objects behind a key, at most n, in order, and whether there are more.
+func first(found []*event.Object, after event.Key, n int) (page []*event.Object, more bool) {
+	last := make(backwards, 0, min(len(found), n)+1)
+	for _, o := range found {
+		if after != (event.Key{}) && byKey(o.Key(), after) <= 0 {
+			continue
+		}
+		if len(last) < n {
+			heap.Push(&last, o)
+			continue
+		}
+		if more = true; byKey(o.Key(), last[0].Key()) < 0 {
+			last[0] = o
+			heap.Fix(&last, 0)
+		}
+	}
+	slices.SortFunc(last, func(a, b *event.Object) int { return byKey(a.Key(), b.Key()) })
+	return last, more
+}
+
+func byKey(a, b event.Key) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+// backwards is a heap whose first object is the last in order.
+type backwards []*event.Object
+
+func (h backwards) Len() int           { return len(h) }
+func (h backwards) Less(i, j int) bool { return byKey(h[i].Key(), h[j].Key()) > 0 }
+func (h backwards) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *backwards) Push(o any) { *h = append(*h, o.(*event.Object)) }
+
+// Pop implements heap.Interface.
+func (h *backwards) Pop() any {
+	last := len(*h) - 1
+	o := (*h)[last]
+	*h = (*h)[:last]
+	return o
+}
+
+// pager makes one page.
+type pager struct {
+	api.Answer
+
+	query    api.Query
+	filter   *expr.Program // nil: all
+	cache    expr.Cache
+	deadline time.Time
+	bytes    int
+}
+
+// fill puts what matches into the page. It looks at one object at least, so that whoever goes on
+// from page to page comes to an end.
+func (p *pager) fill(ctx context.Context, objects []*event.Object, more bool) (api.Answer, error) {
+	for i, o := range objects {
+		if i > 0 && (len(p.Items) == p.query.Limit || p.bytes > maxPage || p.filter != nil && time.Now().After(p.deadline)) {
+			p.Continue = api.Token(objects[i-1].Key())
+			return p.Answer, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return p.Answer, err
+		}
+		matches, err := p.matches(ctx, o)
+		if err != nil {
+			return p.Answer, &api.QueryError{Message: fmt.Sprintf("filter: on %s: %v", o, err)}
+		}
+		if matches {
+			shown := Redacted(o, shownAs)
+			p.Items = append(p.Items, shown.JSON())
+			p.bytes += len(shown.JSON())
+		}
+	}
+	if more {
+		p.Continue = api.Token(objects[len(objects)-1].Key())
+	}
+	return p.Answer, nil
+}
+
+func (p *pager) matches(ctx context.Context, o *event.Object) (bool, error) {
+	if p.filter == nil {
+		return true, nil
+	}
+	d := &event.Delta{Source: p.Source, Op: event.Sync, New: Redacted(o, EvaluatedAs)}
+	ok, err := p.filter.Match(ctx, expr.Input{Delta: d, Cache: p.cache})
+	if errors.Is(err, expr.ErrAbsent) {
+		p.Absent++
+		return false, nil
+	}
+	return ok, err
+}

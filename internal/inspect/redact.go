@@ -1,0 +1,93 @@
+package inspect
+
+import (
+	"strings"
+
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/rawjson"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+// Whoever reaches the API may ask it: it knows no users. So of a Secret it shows what its data is
+// called and never what it is, nor annotations that may hold it, whatever the source says of
+// secrets, and filters and look-ups of the API see no more than that: they would tell.
+
+// What stands for a value. What is shown is not base64, so that it cannot be applied by mistake;
+// what expressions see is.
+const (
+	shownAs     = `"(redacted)"`
+	EvaluatedAs = `"KHJlZGFjdGVkKQ=="` // the same in base64
+)
+
+func isSecret(o *event.Object) bool {
+	r := o.Resource()
+	return r.Group == "" && r.Resource == "secrets"
+}
+
+// Redacted returns the object as the API may show it, with this for each value that it may not.
+func Redacted(o *event.Object, value string) *event.Object {
+	if o == nil || !isSecret(o) {
+		return o
+	}
+	finder := rawjson.NewFinder()
+	finder.Skip(0, "data")
+	finder.Skip(0, "stringData")
+	finder.SkipOthers(0, informer.SecretAnnotations(), "metadata", "annotations")
+	text := string(o.Raw())
+	end, spans, err := finder.Scan(text, 0)
+	if err != nil {
+		return event.Identity(o.Resource(), o.Key(), o.UID())
+	}
+	var b strings.Builder
+	b.WriteByte('{')
+	for _, field := range []string{"data", "stringData"} {
+		if values := o.Raw().Get(field); values != "" {
+			b.WriteString(`"` + field + `":` + withoutValues(values, value) + `,`)
+		}
+	}
+	for i, piece := range rawjson.Cut(nil, text, 0, end, spans) {
+		if i == 0 {
+			piece = piece[1:]
+		}
+		b.WriteString(piece)
+	}
+	shown, err := event.ParseObject(o.Resource(), b.String())
+	if err != nil {
+		return event.Identity(o.Resource(), o.Key(), o.UID())
+	}
+	return shown
+}
+
+// withoutValues returns a JSON object with the same keys, and value for each of them.
+func withoutValues(values rawjson.Value, value string) string {
+	var b strings.Builder
+	for key := range values.Fields() {
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(rawjson.Quote(key) + ":" + value)
+	}
+	return "{" + b.String() + "}"
+}
+
+// redactedCache shows expressions of the API what it may show.
+type redactedCache struct{ expr.Cache }
+
+// Lookup implements expr.Cache.
+func (c redactedCache) Lookup(source, index, value string) []*event.Object {
+	found := c.Cache.Lookup(source, index, value)
+	if len(found) == 0 || !isSecret(found[0]) {
+		return found
+	}
+	shown := make([]*event.Object, len(found))
+	for i, o := range found {
+		shown[i] = Redacted(o, EvaluatedAs)
+	}
+	return shown
+}
+
+// Get implements expr.Cache.
+func (c redactedCache) Get(source, namespace, name string) *event.Object {
+	return Redacted(c.Cache.Get(source, namespace, name), EvaluatedAs)
+}

@@ -1,0 +1,372 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/explain"
+	"github.com/deltarouter/deltarouter/internal/expr"
+	conjuncts "github.com/deltarouter/deltarouter/internal/expr/explain"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/chain"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+const (
+	maxTaps    = 4
+	tapBacklog = 64                    // deltas that wait to be shown
+	tapPace    = 20 * time.Millisecond // between two deltas that are shown
+)
+
+// Taps shows people what goes by. What is put through does not wait for them: a tap that has enough
+// to show misses the rest.
+type Taps struct {
+	objects *Current
+
+	mu     sync.Mutex
+	active atomic.Pointer[[]*tap] // replaced as a whole; nil: none
+}
+
+// offered is a delta that goes by.
+type offered struct {
+	delta *event.Delta
+	to    string // the downstream route that gets it; empty: it comes from its source, for all routes
+	// through is the one route that it is put through, whatever its on is: by a requeue or a
+	// resync, or because fate says what became of it there. Empty: all.
+	through string
+	fate    bool // see tap.fates
+}
+
+// fate is where to find what became of a delta in a route.
+type fate struct {
+	route string
+	delta *event.Delta
+}
+
+// Show is one of those who look on.
+type tap struct {
+	deltas chan offered
+	missed atomic.Int64
+	query  api.TapQuery
+	wants  atomic.Pointer[[]string] // sources, events of upstream routes aside; nil: all
+
+	pipeline *pipeline.Pipeline // nil: nobody knows what holds
+
+	mu    sync.Mutex
+	fates map[fate]bool // of what was suppressed (true) or given up, until that was shown; each has an offered that says so
+
+	// For the looker-on's goroutine.
+	inventory  *Inventory
+	explainers map[[2]string]*conjuncts.Explainer // by route and source
+}
+
+// NewTaps makes the taps of a router; at first there are none.
+func NewTaps(objects *Current) *Taps { return &Taps{objects: objects} }
+
+// Offer shows a delta of a source to the taps, and never waits.
+func (t *Taps) Offer(d *event.Delta) { t.offer(offered{delta: d}) }
+
+// OfferThrough shows a delta that is put through one route only, and never waits.
+func (t *Taps) OfferThrough(d *event.Delta, route string) { t.offer(offered{delta: d, through: route}) }
+
+func (t *Taps) offer(what offered) {
+	if t == nil {
+		return
+	}
+	active := t.active.Load()
+	if active == nil {
+		return
+	}
+	for _, one := range *active {
+		if one.wantsTo(what) {
+			one.offer(what)
+		}
+	}
+}
+
+func (t *tap) wantsTo(what offered) bool {
+	switch wants := t.wants.Load(); {
+	case what.to != "":
+		return t.query.Route == "" || t.query.Route == what.to
+	case what.through != "":
+		return t.query.Route == "" || t.query.Route == what.through
+	default:
+		return wants == nil || slices.Contains(*wants, what.delta.Source)
+	}
+}
+
+func (t *tap) offer(what offered) (taken bool) {
+	select {
+	case t.deltas <- what:
+		return true
+	default:
+		t.missed.Add(1)
+		return false
+	}
+}
+
+// Refused notes what became of a delta: for the line about it if that is still to be shown, else
+// for a line of its own.
+func (t *Taps) Refused(route string, d *event.Delta, suppressed bool) {
+	active := t.active.Load()
+	if active == nil {
+		return
+	}
+	for _, one := range *active {
+		what := offered{delta: d, through: route, fate: true}
+		if !one.wantsTo(what) {
+			continue
+		}
+		one.mu.Lock()
+		if one.offer(what) {
+			if one.fates == nil {
+				one.fates = make(map[fate]bool)
+			}
+			one.fates[fate{route, d}] = suppressed
+		}
+		one.mu.Unlock()
+	}
+}
+
+func (t *tap) forget(key fate) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.fates, key)
+}
+
+// became says what became of a delta in a route, if that is known and was not said before.
+func (t *tap) became(route string, d *event.Delta, tapped *api.Tapped) (known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := fate{route, d}
+	suppressed, known := t.fates[key]
+	delete(t.fates, key)
+	switch {
+	case !known:
+	case suppressed:
+		tapped.Verdict, tapped.Reason = explain.Suppressed, "by the route's limit"
+	default:
+		tapped.Verdict, tapped.Reason = explain.GivenUp, "the log and router dlq say why"
+	}
+	return known
+}
+
+// Passed offers what a route gave to another.
+func (t *Taps) Passed(_ string, sink pipeline.NamedSink, events []event.Event) {
+	if t.active.Load() == nil {
+		return
+	}
+	for i := range events {
+		t.offer(offered{delta: chain.Delta(events[i].Of, &events[i]), to: sink.Route})
+	}
+}
+
+// change adds a tap or removes it.
+func (t *Taps) change(edit func([]*tap) []*tap) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []*tap
+	if now := t.active.Load(); now != nil {
+		all = slices.Clone(*now)
+	}
+	if all = edit(all); len(all) == 0 {
+		t.active.Store(nil)
+		return
+	}
+	t.active.Store(&all)
+}
+
+// Show shows one tap what goes by, until ctx is done; p may be nil in tests. Each filter is
+// evaluated once more, by the one who looks on, a moment after the route has done so: what is
+// looked up may be another object's later state by then.
+func (t *Taps) Show(ctx context.Context, p *pipeline.Pipeline, q api.TapQuery, show func(api.Tapped) error) error {
+	one := &tap{deltas: make(chan offered, tapBacklog), query: q, pipeline: p}
+	if err := one.prepare(t.objects.Load()); err != nil {
+		return err
+	}
+	full := false
+	t.change(func(all []*tap) []*tap {
+		if full = len(all) >= maxTaps; full {
+			return all
+		}
+		return append(all, one)
+	})
+	if full {
+		return fmt.Errorf("there are %d taps already: end one of them", maxTaps)
+	}
+	defer t.change(func(all []*tap) []*tap { return slices.DeleteFunc(all, func(other *tap) bool { return other == one }) })
+	if err := show(api.Tapped{}); err != nil {
+		return err
+	}
+	for {
+		select {
+		case d := <-one.deltas:
+			if err := timer.Sleep(ctx, tapPace); err != nil { // the routes have it by then, unless one has no room
+				return err
+			}
+			if err := one.prepare(t.objects.Load()); err != nil {
+				return err
+			}
+			if err := one.show(ctx, d, show); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// prepare makes the tap see this configuration. The error says that it does not have the route.
+func (t *tap) prepare(inv *Inventory) error {
+	if t.inventory == inv {
+		return nil
+	}
+	t.inventory, t.explainers = inv, make(map[[2]string]*conjuncts.Explainer)
+	if t.query.Route == "" {
+		return nil
+	}
+	var known []string
+	for _, route := range inv.config.Routes {
+		if known = append(known, route.Name); route.Name == t.query.Route {
+			wants := route.From
+			if len(route.Upstream) > 0 {
+				wants = []string{}
+			}
+			t.wants.Store(&wants)
+			return nil
+		}
+	}
+	return unknown("there is no route %q%s", t.query.Route, config.Suggest(t.query.Route, known))
+}
+
+// meant reports whether the delta was offered to the route: an event of an upstream route, and a
+// delta that is put through once more, is for one route alone.
+func (o *offered) meant(route *config.Route) bool {
+	if o.through != "" {
+		return o.through == route.Name
+	}
+	if len(route.Upstream) > 0 {
+		return o.to == route.Name
+	}
+	return o.to == ""
+}
+
+// tappedOf returns what there is to show of a delta before the route has decided.
+func tappedOf(d *event.Delta, route *config.Route) api.Tapped {
+	o := d.Object()
+	tapped := api.Tapped{
+		Time: d.Seen.UTC(), Op: d.Op.String(), Source: d.Source, Key: d.Key().String(), UID: o.UID(),
+		ResourceVersion: o.ResourceVersion(), Route: route.Name, Verdict: explain.Matches,
+	}
+	if d.Event != nil {
+		tapped.Event = d.Event.Type + " of " + d.Event.Route
+	}
+	return tapped
+}
+
+// show shows what the routes make of a delta.
+func (t *tap) show(ctx context.Context, what offered, show func(api.Tapped) error) error {
+	d := what.delta
+	if what.fate {
+		defer t.forget(fate{what.through, d}) // also if the route is not there any more
+	}
+	for _, route := range t.inventory.config.Routes {
+		if t.query.Route != "" && t.query.Route != route.Name || !slices.Contains(route.From, d.Source) || !what.meant(route) {
+			continue
+		}
+		tapped := tappedOf(d, route)
+		if known := t.became(route.Name, d, &tapped); what.fate && !known {
+			continue // it was said already
+		} else if !known {
+			if err := t.judge(ctx, route, what, &tapped); err != nil {
+				return err
+			}
+		}
+		if (tapped.Verdict == explain.MatchesNot || tapped.Verdict == explain.HoldsNot) && !t.query.Rejected {
+			continue
+		}
+		t.since(route, d, &tapped)
+		tapped.Missed = t.missed.Swap(0)
+		if err := show(tapped); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// since says what the route knows of the object, if it is one with a rule about time.
+func (t *tap) since(route *config.Route, d *event.Delta, tapped *api.Tapped) {
+	if t.pipeline == nil || route.When == nil && route.For == 0 || tapped.Verdict != explain.Holds && tapped.Verdict != explain.Matches {
+		return
+	}
+	if h, ok := t.pipeline.Holds(route.Name, d.Source, d.Key()); ok {
+		tapped.State, tapped.Since = h.State, h.Since.UTC()
+		if !h.Due.IsZero() {
+			tapped.Due = h.Due.UTC()
+		}
+	}
+}
+
+// judge finds out what a route makes of a delta.
+func (t *tap) judge(ctx context.Context, route *config.Route, what offered, tapped *api.Tapped) error {
+	d := what.delta
+	switch {
+	case route.When != nil && d.New == nil:
+		tapped.Verdict, tapped.Why = explain.HoldsNot, d.Op.String()
+		return nil
+	case route.When != nil:
+		tapped.Verdict = explain.Holds
+		return t.ask(ctx, route, route.When.For(d.Source), expr.When, d, tapped)
+	case what.through == "" && !slices.Contains(route.Ops, d.Op.String()):
+		tapped.Verdict, tapped.Why = explain.MatchesNot, "ops: "+strings.Join(route.Ops, ", ")
+		return nil
+	case d.Initial && len(route.Upstream) == 0 && route.Existing != config.ExistingDeliver:
+		tapped.Verdict, tapped.Why = explain.MatchesNot, "existing: "+route.Existing
+		return nil
+	case route.Filter == nil:
+		return nil
+	}
+	return t.ask(ctx, route, route.Filter.For(d.Source), expr.Filter, d, tapped)
+}
+
+// ask asks a filter, or a condition.
+func (t *tap) ask(ctx context.Context, route *config.Route, filter *config.Expr, usage expr.Usage, d *event.Delta, tapped *api.Tapped) error {
+	key := [2]string{route.Name, d.Source}
+	explainer := t.explainers[key]
+	if explainer == nil {
+		env, err := t.inventory.routes()
+		if err == nil {
+			explainer, err = conjuncts.New(env, filter.Text, usage, d.Source)
+		}
+		if err != nil {
+			return fmt.Errorf("route %q: %w", route.Name, err)
+		}
+		t.explainers[key] = explainer
+	}
+	f, refused := explainer.Refusal(ctx, expr.Input{Delta: d, Cache: t.inventory.catalog})
+	if !refused {
+		return nil
+	}
+	at := *filter
+	if define, ok := t.inventory.config.Define[f.Define]; ok {
+		at = define
+	}
+	p := at.Problem(f.Line, f.Column, "")
+	if tapped.Verdict = explain.MatchesNot; usage == expr.When {
+		tapped.Verdict = explain.HoldsNot
+	}
+	tapped.Why, tapped.At = f.Text, fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+	if _, tapped.Reason = explain.ResultOf(false, f.Err, nil); f.Err != nil && !errors.Is(f.Err, expr.ErrAbsent) {
+		tapped.Verdict = explain.MatchFails
+	}
+	return nil
+}

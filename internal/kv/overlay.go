@@ -1,0 +1,125 @@
+package kv
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+const (
+	// MaxKey is the length of the longest key of a handler, in bytes.
+	MaxKey = 512
+	// maxTTL is the least number of milliseconds that counts as for ever: 100 years.
+	maxTTL = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
+)
+
+// Overlay holds the writes of one call over a KV. The call itself sees them at once, other calls once
+// [Overlay.Commit] has succeeded. It is safe for concurrent use.
+type Overlay struct {
+	kv    plugins.KV
+	clock timer.Clock
+	limit int64
+
+	mu     sync.Mutex
+	done   bool // the call is over
+	writes []plugins.KVWrite
+	latest map[string]int // in writes, by key
+	growth int64          // of the bytes in use
+}
+
+// NewOverlay returns an overlay without writes. The KV may hold limit bytes, see [plugins.KVSize]. It
+// may be nil if the handler has none: only Commit and Reset may be called then.
+func NewOverlay(kv plugins.KV, clock timer.Clock, limit int64) *Overlay {
+	return &Overlay{kv: kv, clock: clock, limit: limit}
+}
+
+// Get returns the value that the call sees.
+func (o *Overlay) Get(key string) ([]byte, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if i, ok := o.latest[key]; ok {
+		w := &o.writes[i]
+		return w.Value, !w.Delete && (w.Expires.IsZero() || o.clock.Now().Before(w.Expires))
+	}
+	return o.kv.Get(key)
+}
+
+// Set notes a value, which is not copied. It expires after that many milliseconds, never if that is 0 or
+// more than a century. The error is [plugins.ErrKVFull] if there is no room for it, as far as can be told
+// before Commit: other calls may commit meanwhile.
+func (o *Overlay) Set(key string, value []byte, ttl int64) error {
+	w := plugins.KVWrite{Key: key, Value: value}
+	if 0 < ttl && ttl < maxTTL {
+		w.Expires = o.clock.Now().Round(0).Add(time.Duration(ttl) * time.Millisecond)
+	}
+	return o.put(w)
+}
+
+// Delete notes that a value is removed.
+func (o *Overlay) Delete(key string) error { return o.put(plugins.KVWrite{Key: key, Delete: true}) }
+
+func (o *Overlay) put(w plugins.KVWrite) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.done {
+		return fmt.Errorf("%q was written after its call", w.Key)
+	}
+	more := -o.size(w.Key)
+	if !w.Delete {
+		more += plugins.KVSize(w.Key, w.Value)
+	}
+	if more > 0 && o.kv.Size()+o.growth+more > o.limit {
+		return plugins.ErrKVFull
+	}
+	o.growth += more
+	if i, ok := o.latest[w.Key]; ok {
+		o.writes[i] = w
+		return nil
+	}
+	if o.latest == nil {
+		o.latest = make(map[string]int)
+	}
+	o.latest[w.Key] = len(o.writes)
+	o.writes = append(o.writes, w)
+	return nil
+}
+
+// size returns how many bytes a key takes. mu is held.
+func (o *Overlay) size(key string) int64 {
+	if i, ok := o.latest[key]; ok && o.writes[i].Delete {
+		return 0
+	} else if ok {
+		return plugins.KVSize(key, o.writes[i].Value)
+	}
+	if value, ok := o.kv.Get(key); ok {
+		return plugins.KVSize(key, value)
+	}
+	return 0
+}
+
+// Commit makes the writes take effect, all or none, and ends the call. The error is
+// [plugins.ErrKVFull] if other calls took the room meanwhile.
+func (o *Overlay) Commit() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.done = true
+	writes := o.writes
+	if len(writes) == 0 {
+		return nil
+	}
+	o.writes, o.growth = nil, 0 // the KV may keep them
+	clear(o.latest)
+	return o.kv.Commit(writes, o.limit)
+}
+
+// Reset drops what was not committed, and begins another call.
+func (o *Overlay) Reset() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	clear(o.writes)
+	clear(o.latest)
+	o.writes, o.growth, o.done = o.writes[:0], 0, false
+}

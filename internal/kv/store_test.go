@@ -1,0 +1,165 @@
+package kv_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/deltarouter/deltarouter/internal/kv"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/must"
+)
+
+func set(key, value string) plugins.KVWrite {
+	return plugins.KVWrite{Key: key, Value: []byte(value)}
+}
+
+func TestQuota(t *testing.T) {
+	s := kv.New(timer.Real(), false)
+	one := plugins.KVSize("a", []byte("1"))
+	if err := s.Commit([]plugins.KVWrite{set("a", "1"), set("b", "2")}, 2*one); err != nil {
+		t.Fatal("there is room for both:", err)
+	}
+	for name, writes := range map[string][]plugins.KVWrite{
+		"one more":                       {set("c", "3")},
+		"a longer value":                 {set("a", "11")},
+		"removed twice, and two instead": {{Key: "a", Delete: true}, {Key: "a", Delete: true}, set("c", "3"), set("d", "4")},
+	} {
+		if err := s.Commit(writes, 2*one); !errors.Is(err, plugins.ErrKVFull) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if v, _ := s.Get("a"); string(v) != "1" || s.Size() != 2*one {
+			t.Errorf("%s: something of it was done: %q, %d bytes", name, v, s.Size())
+		}
+	}
+	if err := s.Commit([]plugins.KVWrite{set("c", "3"), {Key: "a", Delete: true}}, 2*one); err != nil {
+		t.Error("what counts is what is there in the end:", err)
+	}
+	// The limit was lowered: what makes it better is done.
+	must.Report(t, s.Commit([]plugins.KVWrite{set("c", "")}, one/2))
+}
+
+func TestExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := kv.New(timer.Real(), true)
+		w := set("a", "1")
+		w.Expires = time.Now().Add(time.Minute)
+		must.Succeed(t, s.Commit([]plugins.KVWrite{w, set("b", "2")}, 1000))
+		s.Dirty()
+		time.Sleep(time.Minute - time.Nanosecond)
+		if _, ok := s.Get("a"); !ok {
+			t.Error("it went too early")
+		}
+		time.Sleep(time.Nanosecond)
+		if c := s.Dirty(); len(c.Put) != 0 || !slices.Equal(c.Removed, []string{"a"}) {
+			t.Errorf("what ended has to go from the disk: %v", c)
+		}
+		if _, ok := s.Get("a"); ok || s.Size() != plugins.KVSize("b", []byte("2")) {
+			t.Error("it is still there")
+		}
+		if _, ok := s.Get("b"); !ok {
+			t.Error("the other one went, too")
+		}
+	})
+}
+
+// TestModel commits at random and compares with a map; what Dirty hands over, applied to a copy, makes the copy the same.
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const limit = 1500
+		var saved []kv.Entry
+		model, disk := map[string]string{}, map[string]string{}
+		s := kv.New(timer.Real(), true, saved...)
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			next := maps.Clone(model)
+			var writes []plugins.KVWrite
+			for range rapid.IntRange(0, 5).Draw(t, "writes") {
+				w := set(fmt.Sprintf("k%d", rapid.IntRange(0, 20).Draw(t, "key")), rapid.StringN(0, 100, 100).Draw(t, "value"))
+				if w.Delete = rapid.Bool().Draw(t, "delete"); w.Delete {
+					delete(next, w.Key)
+				} else {
+					next[w.Key] = string(w.Value)
+				}
+				writes = append(writes, w)
+			}
+			size := sizeOf(next)
+			err := s.Commit(writes, limit)
+			if full := size > limit && size > sizeOf(model); full != errors.Is(err, plugins.ErrKVFull) {
+				t.Fatalf("%d bytes of %d: %v", size, limit, err)
+			}
+			if err == nil {
+				model = next
+			}
+			if s.Size() != sizeOf(model) {
+				t.Fatalf("size %d, want %d", s.Size(), sizeOf(model))
+			}
+			if rapid.Bool().Draw(t, "cut") {
+				apply(disk, s.Dirty())
+				if !maps.Equal(disk, model) {
+					t.Fatalf("on disk %v, want %v", disk, model)
+				}
+			}
+		}
+	})
+}
+
+func sizeOf(m map[string]string) (n int64) {
+	for k, v := range m {
+		n += plugins.KVSize(k, []byte(v))
+	}
+	return n
+}
+
+func apply(disk map[string]string, c kv.Changes) {
+	for _, key := range c.Removed {
+		delete(disk, key)
+	}
+	for _, e := range c.Put {
+		disk[e.Key] = string(e.Value)
+	}
+}
+
+func TestRestored(t *testing.T) {
+	s := kv.New(timer.Real(), true, kv.Entry{Key: "a", Value: []byte("1")}, kv.Entry{Key: "old", Expires: time.Unix(1, 0)})
+	if v, ok := s.Get("a"); !ok || string(v) != "1" {
+		t.Error("it is not there")
+	}
+	if _, ok := s.Get("old"); ok {
+		t.Error("what ended while nobody looked is there")
+	}
+	if c := s.Dirty(); len(c.Put) != 0 || !slices.Equal(c.Removed, []string{"old"}) {
+		t.Errorf("got %v", c)
+	}
+}
+
+// TestWithhold: what was on disk leaves it, and nothing comes there any more, while the values stay.
+func TestWithhold(t *testing.T) {
+	s := kv.New(timer.Real(), true, kv.Entry{Key: "old", Value: []byte("1")})
+	must.Succeed(t, s.Commit([]plugins.KVWrite{set("new", "2"), {Key: "gone", Delete: true}}, 1000))
+	s.Withhold()
+	s.Withhold()
+	c := s.Dirty()
+	slices.Sort(c.Removed)
+	if len(c.Put) > 0 || !slices.Equal(c.Removed, []string{"gone", "new", "old"}) {
+		t.Errorf("%v", c)
+	}
+	must.Succeed(t, s.Commit([]plugins.KVWrite{set("more", "3"), {Key: "new", Delete: true}}, 1000))
+	if c := s.Dirty(); !c.Empty() {
+		t.Errorf("%v", c)
+	}
+	for key, want := range map[string]string{"old": "1", "new": "", "more": "3"} {
+		if v, _ := s.Get(key); string(v) != want {
+			t.Errorf("%s is %q, want %q", key, v, want)
+		}
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

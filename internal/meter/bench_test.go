@@ -1,0 +1,148 @@
+package meter_test
+
+import (
+	"context"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+
+	"github.com/deltarouter/deltarouter/internal/meter"
+)
+
+// goGuest builds the guest in testdata.
+func goGuest(t testing.TB) []byte {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "guest.wasm")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-buildmode=c-shared", "-o", file, "./testdata/guest")
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// run instantiates a module as it is, and rewritten.
+func bothWays(t testing.TB, module []byte) (plain, metered api.Module, m *meter.Module) {
+	t.Helper()
+	m, err := meter.Rewrite(module, meter.Config{Init: math.MaxInt64 / 2, Slice: 40_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	r := wazero.NewRuntime(ctx)
+	t.Cleanup(func() { _ = r.Close(context.WithoutCancel(ctx)) })
+	wasi_snapshot_preview1.MustInstantiate(ctx, r)
+	pause := newPauser(t, r, m.Slice)
+	var both [2]api.Module
+	for i, code := range [][]byte{module, m.Code} {
+		start := time.Now()
+		both[i], err = r.InstantiateWithConfig(ctx, code, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 1 {
+			if err := pause.start(ctx, both[i], m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if f := both[i].ExportedFunction("_initialize"); f != nil {
+			if _, err := f.Call(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Logf("%d bytes: compiled and initialised in %v", len(code), time.Since(start))
+	}
+	return both[0], both[1], m
+}
+
+// BenchmarkMetered is what metering costs: the same work in turns, metered (ns/op) and plain, and their ratio.
+func BenchmarkMetered(b *testing.B) {
+	works := mod{funcs: []fn{fib(), count(), scan()}, memory: []byte{0, 1}}.assemble()
+	goWorks := goGuest(b)
+	tests := []struct {
+		name   string
+		module []byte
+		export string
+		arg    uint64
+	}{
+		{"json map", goWorks, "parse", 20},
+		{"json struct", goWorks, "typed", 20},
+		{"sort", goWorks, "sorted", 2000},
+		{"fib", works, "fib", 22},
+		{"tight loop", works, "count", 1_000_000},
+		{"byte scan", works, "scan", 1_000_000},
+	}
+	for _, tt := range tests {
+		b.Run(tt.name, func(b *testing.B) {
+			plain, metered, m := bothWays(b, tt.module)
+			fuel := metered.ExportedGlobal(m.Fuel).(api.MutableGlobal)
+			stack := metered.ExportedGlobal(m.Stack).(api.MutableGlobal)
+			f, g := plain.ExportedFunction(tt.export), metered.ExportedFunction(tt.export)
+			best := [2]time.Duration{time.Hour, time.Hour} // other work on the machine comes and goes
+			used := uint64(0)
+			for b.Loop() {
+				for i, f := range []api.Function{f, g} {
+					fuel.Set(1 << 60)
+					stack.Set(0)
+					start := time.Now()
+					if _, err := f.Call(b.Context(), tt.arg); err != nil {
+						b.Fatal(err)
+					}
+					best[i] = min(best[i], time.Since(start))
+				}
+				used += 1<<60 - fuel.Get()
+			}
+			b.ReportMetric(best[1].Seconds()/best[0].Seconds(), "ratio")
+			b.ReportMetric(1e3*best[1].Seconds()*1e7/(float64(used)/float64(b.N)), "ms/10Mfuel")
+			b.ReportMetric(float64(best[1].Nanoseconds()), "ns/op")
+			b.ReportMetric(float64(used)/float64(b.N), "fuel")
+		})
+	}
+}
+
+// BenchmarkRewrite rewrites a module of Go.
+func BenchmarkRewrite(b *testing.B) {
+	module := goGuest(b)
+	b.SetBytes(int64(len(module)))
+	b.ReportAllocs()
+	for b.Loop() {
+		m, err := meter.Rewrite(module, meter.Config{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(len(m.Code))/float64(len(module)), "size")
+	}
+}
+
+// BenchmarkCompileBombs compiles what is just below the limits of Config.
+func BenchmarkCompileBombs(b *testing.B) {
+	for name, bomb := range bombs() {
+		b.Run(name, func(b *testing.B) {
+			m, err := meter.Rewrite(bomb.passes.assemble(), meter.Config{Slice: 40_000})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				r := wazero.NewRuntime(b.Context())
+				if _, err := r.CompileModule(b.Context(), m.Code); err != nil {
+					b.Fatal(err)
+				}
+				if err := r.Close(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,83 @@
+package meter
+
+import "math"
+
+// code rewrites the functions of a module, one after the other.
+type code struct {
+	added    *additions
+	function function // the one that is read
+	values   int      // of all functions, see Config.MaxValues
+	squares  int      // of all functions, see Config.MaxBlocks
+	body     []byte   // of the function that is written
+	out      []byte
+}
+
+// rewrite returns the code section with the functions that are added.
+func (c *code) rewrite(s *reader) ([]byte, error) {
+	m := c.added.m
+	at, n := s.at(), s.count(math.MaxUint32, "functions")
+	if defined := len(m.funcs) - m.imported; n != defined {
+		s.fail(at, "%d functions, and %d with code", defined, n)
+	}
+	c.out = appendUint(make([]byte, 0, len(s.b)+len(s.b)/2), uint64(n+c.added.functions()))
+	for i := m.imported; s.ok() && i < len(m.funcs); i++ {
+		at, size := s.at(), s.u32()
+		if size > m.cfg.MaxBody {
+			s.fail(at, "function %d has %d bytes, more than the limit of %d", i, size, m.cfg.MaxBody)
+		}
+		if b := s.sub(int(size)); s.ok() {
+			s.err = c.add(i, b)
+		}
+	}
+	s.end("a section")
+	return c.added.appendFunctions(c.out), s.err
+}
+
+// How much all functions together may have of what one may have.
+const (
+	valuesShare  = 64
+	squaresShare = 16
+)
+
+// add reads one function, and appends it.
+func (c *code) add(index int, b reader) error {
+	f, m := &c.function, c.added.m
+	*f = function{
+		body:    body{reader: b, m: m, number: index},
+		charges: charges{edits: f.charges.edits[:0], pauses: c.added.pauses},
+		frames:  f.frames[:0], loops: f.loops[:0], targets: f.targets, callers: f.callers,
+	}
+	f.read(&m.types[m.funcs[index]])
+	f.callers = append(f.callers, f.calls)
+	if c.values += f.values; c.values/valuesShare > int(m.cfg.MaxValues) {
+		f.body.failAt(0, "the functions have more than %d values: too large to compile", valuesShare*int64(m.cfg.MaxValues))
+	}
+	most, blocks := int(m.cfg.MaxBlocks), f.blocks+f.charges.blocks
+	if blocks > most {
+		f.body.failAt(0, "function %d has %d blocks and branches, more than the limit of %d: too large to compile", index, blocks, most)
+	}
+	if c.squares += blocks * blocks; c.squares > squaresShare*most*most {
+		f.body.failAt(0, "the functions up to %d together have too many blocks and branches: too large to compile", index)
+	}
+	if !f.body.ok() {
+		return f.body.err
+	}
+	w := writer{added: c.added, b: c.body[:0]}
+	w.function(f)
+	c.body = w.b
+	c.out = appendSized(c.out, w.b)
+	return nil
+}
+
+// frameSize estimates the bytes of native stack of a call: the compiler keeps there what does not
+// stay in a register while others are called, so a part of the locals and of what instructions
+// leave, and what calls take and return. Most functions need a half to a tenth of it; the engine
+// doubles the stack when it does not suffice, so there may be twice as much, see TestNativeStack.
+func (f *function) frameSize() int64 {
+	return min(int64(frameBase+f.body.size+f.held+f.passed+frameShare*f.seen), math.MaxInt32/4)
+}
+
+const (
+	frameBase  = 32
+	frameShare = 2
+)

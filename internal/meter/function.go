@@ -1,0 +1,369 @@
+package meter
+
+import (
+	"math"
+	"slices"
+)
+
+// frame is a block, loop, if, or the function itself.
+type frame struct {
+	op       byte
+	dead     bool  // it begins where nothing comes
+	branched bool  // something branches to its end
+	noElse   bool  // an if without else, so far
+	calls    bool  // there is a call within
+	charge   int   // what is charged where it begins
+	reach    int   // the outermost frame that a branch within goes to
+	owes     int64 // its end has a charge of its own, with this on top: see deferHead
+	passes   int   // the values that a branch to it passes
+	index    int   // of a loop, in loops
+	at       int   // where it begins
+	table    *dispatch
+	jumps    *dispatch // of the loop whose table leads to its end
+	gap      int64     // where it begins, see charges
+	exit     int64     // the largest of branches to its end
+}
+
+// span is a loop: its edits, and what is known of it.
+type span struct {
+	from, to int // edits
+	depth    int // of its frame
+	calls    bool
+}
+
+// function follows the instructions of one function through its blocks, and decides what is
+// inserted.
+type function struct {
+	body    body
+	charges charges
+	frames  []frame
+	loops   []span
+	callers []bool // of the functions that were read before: whether they call others
+	values  int    // see Config.MaxValues
+	blocks  int    // see Config.MaxBlocks
+	calls   bool   // others
+	cached  bool   // has loops with the fuel in a local
+	seen    int    // instructions
+	held    int    // bytes of what calls return that return several values
+	passed  int    // most bytes that a call takes and returns
+	before  [2]int // where the last two instructions begin
+	targets []int
+}
+
+// What the compiler holds of an instruction beside itself, see Config.MaxValues and
+// Config.MaxBlocks.
+const (
+	accessValues = 7 // of memory: the bounds are checked
+	callValues   = 7
+	loopBlocks   = 4
+	sizedBlocks  = 2 // the charge, and the chunks
+	joinShare    = 4 // one in so many locals differs where two ways meet
+)
+
+// read reads the whole body of a function of a type.
+func (f *function) read(t *signature) {
+	b := &f.body
+	b.readLocals(t)
+	f.values = b.locals
+	f.charges.begin(place{int32(b.i), 1}, forced, none)
+	f.push(b.i, opBlock, signature{results: t.results})
+	for b.ok() && len(f.frames) > 0 {
+		at := b.i
+		f.instruction(at)
+		f.before = [2]int{f.before[1], at}
+		f.seen++
+		if f.values++; f.values > int(min(b.m.cfg.MaxValues, math.MaxInt32)) {
+			b.failAt(b.i, "function %d has more than %d values: too large to compile", b.number, b.m.cfg.MaxValues)
+		}
+	}
+	b.end("a function")
+	f.cacheLoops()
+}
+
+// place returns one within the blocks that are open.
+func (f *function) place(at int) place { return place{int32(at), int32(len(f.frames))} }
+
+// next is the place behind the instruction that was read.
+func (f *function) next() place { return f.place(f.body.i) }
+
+// instruction reads one instruction.
+func (f *function) instruction(at int) {
+	op := f.body.byte()
+	in := instructions[op]
+	if in.imm == immUnknown {
+		in = f.body.longer(at, op)
+	}
+	access := in.imm == immMemarg || in.imm == immMemLane
+	if access {
+		f.values += accessValues
+	}
+	switch {
+	case in.imm == immUnknown:
+		return
+	case in.imm == immControl:
+		f.charges.pay(int64(in.weight))
+		f.control(at, op)
+		return
+	case in.scale.sized():
+		f.charges.paySized(f.place(at), in)
+	default:
+		f.charges.keepGap(f.place(at), access || in.weight > cheap/2)
+		f.charges.pay(int64(in.weight))
+	}
+	if in.imm == immFunc {
+		f.charges.add(edit{place: f.place(at), kind: editRef, weight: int64(f.body.reference(at)), extra: int64(f.body.i - at)})
+		return
+	}
+	f.body.immediate(in.imm)
+}
+
+// control reads an instruction that changes what is done next.
+func (f *function) control(at int, op byte) {
+	switch op {
+	case opBlock, opLoop, opIf:
+		f.push(at, op, f.body.blockType())
+	case opElse:
+		f.elseBranch()
+	case opEnd:
+		f.pop()
+	case opUnreachable:
+		f.charges.leave()
+	case opBr:
+		f.jump(at, op)
+		f.charges.leave()
+	case opBrIf:
+		f.jump(at, op)
+		f.charges.branch(f.next())
+	case opBrTable:
+		f.table(at)
+		f.charges.leave()
+	case opReturn:
+		f.store(at, 0)
+		f.label(len(f.frames) - 1)
+		f.charges.leave()
+	case opCall:
+		callee := f.body.index(len(f.body.m.funcs), "function")
+		imported := callee < f.body.m.imported
+		f.charges.keepGap(f.place(at), !imported && !f.pausing(callee))
+		if imported {
+			f.charges.pay(importCost)
+		}
+		if f.body.ok() {
+			f.call(at, f.body.m.funcs[callee], callCost, imported)
+		}
+	case opCallIndirect:
+		typ := f.body.index(len(f.body.m.types), "type")
+		f.body.index(f.body.m.tables, "table")
+		f.charges.keepGap(f.place(at), true)
+		if f.body.ok() {
+			f.call(at, typ, indirectCost, false)
+		}
+	}
+}
+
+// pausing reports whether a function of the module pauses when it is entered, as far as is known:
+// what is behind in the module was not read.
+func (f *function) pausing(callee int) bool {
+	defined := callee - f.body.m.imported
+	return callee == f.body.number && f.calls || defined < len(f.callers) && f.callers[defined]
+}
+
+func (f *function) call(at, typ int, cost int64, imported bool) {
+	t := &f.body.m.types[typ]
+	passed := len(t.params) + len(t.results)
+	f.values += passed + callValues
+	if f.charges.reachable() {
+		f.calls, f.frames[len(f.frames)-1].calls = true, true
+		if len(t.results) > 1 {
+			f.held += t.size
+		}
+		f.passed = max(f.passed, t.size)
+		f.charges.pay(cost + entryCharge + int64(passed)/4)
+		f.charges.add(edit{place: place{at: int32(at)}, kind: editCall})
+	}
+	f.charges.call(f.next(), imported)
+}
+
+// jump reads the label of a branch.
+func (f *function) jump(at int, op byte) {
+	depth := f.body.index(len(f.frames), "label")
+	if !f.body.ok() {
+		return
+	}
+	to := here
+	if op == opBr {
+		to = depth
+	}
+	f.pauseAt(at, depth, to)
+	f.store(at, len(f.frames)-1-depth)
+	f.label(depth)
+}
+
+// table reads a table of branches.
+func (f *function) table(at int) {
+	n := f.body.count(f.body.m.cfg.MaxValues, "labels")
+	f.targets = f.targets[:0]
+	for range n + 1 {
+		depth := f.body.index(len(f.frames), "label")
+		if !f.body.ok() {
+			return
+		}
+		f.pauseAt(at, depth, here)
+		f.label(depth)
+		f.targets = append(f.targets, depth)
+	}
+	f.blocks -= n - n/4 // they cost less than others
+	before := len(f.charges.edits)
+	f.store(at, len(f.frames)-1-slices.Max(f.targets))
+	f.deferHead(f.targets, len(f.charges.edits)-before)
+}
+
+// push begins a block.
+func (f *function) push(at int, op byte, t signature) {
+	c := &f.charges
+	fr := frame{gap: c.gap, op: op, at: at, dead: !c.reachable(), charge: c.current, reach: len(f.frames), passes: len(t.results), noElse: op == opIf}
+	if op == opLoop {
+		fr.passes = len(t.params)
+		f.values += f.body.locals
+		f.blocks += loopBlocks
+		if !fr.dead {
+			fr.index = len(f.loops)
+			f.loops = append(f.loops, span{from: len(c.edits), depth: len(f.frames)})
+			c.add(edit{place: place{at: int32(at)}, kind: editLoad})
+		}
+	}
+	f.values += len(t.params) + len(t.results)
+	f.blocks++
+	f.frames = append(f.frames, fr)
+	switch {
+	case fr.dead:
+	case op == opLoop:
+		c.settle()
+		c.begin(f.next(), forced, none)
+		c.gap = 0
+		c.pay(turnCost)
+		c.edits[c.current].pauses, c.edits[c.current].again = true, len(t.params) == 0
+	case op == opIf:
+		c.branch(f.next())
+	}
+}
+
+// label notes a branch to the frame at a depth.
+func (f *function) label(depth int) {
+	n := len(f.frames) - 1
+	target, top := &f.frames[n-depth], &f.frames[n]
+	top.reach = min(top.reach, n-depth)
+	f.values += target.passes
+	f.blocks++
+	if f.charges.reachable() && target.op != opLoop {
+		target.branched = true
+		target.exit = max(target.exit, f.charges.gap)
+	}
+}
+
+func (f *function) elseBranch() {
+	c, fr := &f.charges, &f.frames[len(f.frames)-1]
+	if !fr.noElse {
+		f.body.failAt(f.body.i-1, "else without if")
+		return
+	}
+	fr.noElse = false
+	if fr.dead {
+		return
+	}
+	if c.reachable() {
+		fr.branched = true // the end of the if is a place where two ways meet
+		fr.exit = max(fr.exit, c.gap)
+	}
+	c.gap = fr.gap
+	c.settle()
+	c.resume(f.next(), fr.charge, false)
+}
+
+// pop ends a block.
+func (f *function) pop() {
+	c, n := &f.charges, len(f.frames)-1
+	fr := f.frames[n]
+	f.frames = f.frames[:n]
+	if n == 0 {
+		c.settle()
+		return
+	}
+	up := &f.frames[n-1]
+	up.reach = min(up.reach, fr.reach)
+	up.calls = up.calls || fr.calls
+	if fr.op == opLoop && !fr.dead {
+		f.store(f.body.i, n-1)
+		f.loops[fr.index].to, f.loops[fr.index].calls = len(c.edits), fr.calls
+	}
+	if fr.noElse {
+		fr.exit = max(fr.exit, fr.gap)
+	}
+	c.join(fr.exit)
+	switch {
+	case fr.dead:
+	case fr.owes > 0:
+		c.gap = max(c.gap, fr.jumps.gap())
+		c.settle()
+		c.begin(f.next(), forced, none)
+		c.pay(fr.owes)
+	case fr.op == opLoop && !c.reachable(): // never left at its end
+	case fr.op == opBlock && !fr.branched: // what follows is reached from here alone
+	case fr.branched || fr.noElse || c.reachable():
+		c.settle()
+		f.values += f.body.locals / joinShare
+		c.resume(f.next(), fr.charge, fr.reach >= n)
+	}
+}
+
+// deferHead leaves out the charge of a loop head if nothing but a table of branches follows, as in
+// Go's output where each basic block is a branch to it: the ends of the blocks where it leads to
+// are charged instead.
+func (f *function) deferHead(targets []int, stores int) {
+	c, top := &f.charges, len(f.frames)-1
+	if !c.reachable() || c.current != len(c.edits)-1-stores {
+		return
+	}
+	within := 0 // blocks of the loop that are open
+	for ; f.frames[top-within].op != opLoop; within++ {
+		if f.frames[top-within].op != opBlock || within == top {
+			return
+		}
+	}
+	if slices.Max(targets) >= within {
+		return
+	}
+	owes, ok := c.postpone(c.current)
+	if !ok {
+		return
+	}
+	owes = max(owes, 1)
+	// What leads straight to such a loop need not be charged either.
+	if outer := f.frames[top-within].charge; outer == c.current-2 {
+		more, _ := c.postpone(outer)
+		owes += more
+	}
+	for _, depth := range targets {
+		f.frames[top-depth].owes = owes
+	}
+	f.dispatch(top-within, targets)
+}
+
+// store notes a place where loops may be left for the frame at a depth.
+func (f *function) store(at, depth int) {
+	if len(f.loops) > 0 {
+		f.charges.add(edit{place: place{int32(at), int32(depth)}, kind: editStore})
+	}
+}
+
+// cacheLoops keeps the fuel in a local within the outermost loops without a call: a charge then
+// takes a tenth of the time.
+func (f *function) cacheLoops() {
+	done := 0
+	for _, l := range f.loops {
+		if l.from >= done && !l.calls {
+			f.cached, done = true, l.to
+			f.charges.cache(l)
+		}
+	}
+}

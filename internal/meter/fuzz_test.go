@@ -1,0 +1,165 @@
+package meter_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/deltarouter/deltarouter/internal/meter"
+)
+
+// outcome is all that can be seen of a call.
+type outcome struct {
+	results                 uint64
+	trap                    string
+	rounds, counter, shared uint64
+	memory                  []byte
+}
+
+func (o outcome) equal(p outcome) bool {
+	return o.results == p.results && o.trap == p.trap && o.rounds == p.rounds && o.counter == p.counter && o.shared == p.shared &&
+		bytes.Equal(o.memory, p.memory)
+}
+
+// fill gives a guest fuel, as the host does.
+func fill(in api.Module, m *meter.Module, fuel uint64) {
+	in.ExportedGlobal(m.Fuel).(api.MutableGlobal).Set(fuel)
+	if m.Mark != "" {
+		in.ExportedGlobal(m.Mark).(api.MutableGlobal).Set(uint64(max(0, int64(fuel)-m.Slice)))
+	}
+}
+
+func outcomeOf(ctx context.Context, m api.Module, arg uint64) (o outcome) {
+	res, err := m.ExportedFunction("f").Call(ctx, arg, arg*3)
+	if err != nil {
+		o.trap, _, _ = strings.Cut(err.Error(), "\n")
+	} else {
+		o.results = res[0]
+	}
+	o.rounds, o.counter = m.ExportedGlobal("rounds").Get(), m.ExportedGlobal("counter").Get()
+	o.shared = m.ExportedGlobal("shared").Get()
+	o.memory, _ = m.Memory().Read(0, m.Memory().Size())
+	o.memory = bytes.Clone(o.memory)
+	return o
+}
+
+// compare runs a generated module as it is and rewritten, with fuel for all and for a part.
+func compare(t *testing.T, seed uint64, counting, interpreted bool, slice int64) {
+	t.Helper()
+	ctx := t.Context()
+	config := wazero.NewRuntimeConfigCompiler()
+	if interpreted {
+		config = wazero.NewRuntimeConfigInterpreter()
+	}
+	r := wazero.NewRuntimeWithConfig(ctx, config)
+	defer func() { _ = r.Close(context.WithoutCancel(ctx)) }()
+	plain := generate(seed, counting)
+	m, err := meter.Rewrite(plain, meter.Config{Init: 5, Stack: 1 << 30, Slice: slice, Chunk: 5})
+	if err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	pause := newPauser(t, r, slice)
+	var compiled [2]wazero.CompiledModule
+	for i, code := range [][]byte{plain, m.Code} {
+		if compiled[i], err = r.CompileModule(ctx, code); err != nil {
+			t.Fatalf("seed %d: metered %t: %v", seed, i == 1, err)
+		}
+	}
+	start := func(i int) api.Module {
+		in, err := r.InstantiateModule(ctx, compiled[i], wazero.NewModuleConfig().WithName(""))
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if i == 1 {
+			if err := pause.start(ctx, in, m); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+		return in
+	}
+	for arg := range uint64(2) {
+		want := outcomeOf(ctx, start(0), arg)
+		in := start(1)
+		fuel := in.ExportedGlobal(m.Fuel).(api.MutableGlobal)
+		const much = 1 << 50
+		fill(in, m, much)
+		if got := outcomeOf(ctx, in, arg); !got.equal(want) {
+			t.Fatalf("seed %d, %d: plain: %x %s; metered: %x %s", seed, arg, want.results, want.trap, got.results, got.trap)
+		}
+		used := much - fuel.Get()
+		if used > much {
+			t.Fatalf("seed %d: %d used", seed, used)
+		}
+		if want.trap != "" {
+			continue // the end of the loop that trapped may be unknown
+		}
+		if counting && used+slack < want.counter {
+			t.Errorf("seed %d: %d used, and %d instructions", seed, used, want.counter)
+		}
+		for _, part := range []uint64{0, used / 3, used - 1} {
+			if used == 0 {
+				break
+			}
+			in := start(1)
+			fuel := in.ExportedGlobal(m.Fuel).(api.MutableGlobal)
+			fill(in, m, part)
+			got := outcomeOf(ctx, in, arg)
+			if got.trap == "" || int64(fuel.Get()) >= 0 {
+				t.Errorf("seed %d: %d of %d: %q with %d left", seed, part, used, got.trap, int64(fuel.Get()))
+			}
+			if counting && got.counter > part+slack {
+				t.Errorf("seed %d: %d instructions with fuel for %d", seed, got.counter, part)
+			}
+		}
+	}
+}
+
+// slack is what may be executed before it is paid: a table of branches at the head of a loop, and what leads to it.
+const slack = 24
+
+// TestGenerated compares random modules as they are and rewritten.
+func TestGenerated(t *testing.T) {
+	n := uint64(200)
+	if testing.Short() {
+		n = 30
+	}
+	for seed := range n {
+		compare(t, seed, seed%2 == 0, seed%3 == 0, []int64{0, 1, 50, 1000}[seed%4])
+	}
+}
+
+// FuzzGenerated is TestGenerated for ever.
+func FuzzGenerated(f *testing.F) {
+	f.Add(uint64(1), true, false, int64(10))
+	f.Fuzz(compare)
+}
+
+// FuzzRewrite shows that nothing makes Rewrite panic, and that what it lets pass is valid if and only if it was before.
+func FuzzRewrite(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(generate(seed, false))
+	}
+	f.Fuzz(func(t *testing.T, module []byte) {
+		m, err := meter.Rewrite(module, meter.Config{MaxLocals: 500, MaxTable: 1000, Slice: int64(len(module) % 2)})
+		if err != nil {
+			return
+		}
+		if len(m.Code) > 200*len(module)+1000 {
+			t.Errorf("%d bytes became %d", len(module), len(m.Code))
+		}
+		if _, err := meter.Rewrite(m.Code, meter.Config{MaxLocals: 510}); err != nil {
+			t.Errorf("what was written cannot be read: %v", err)
+		}
+		r := wazero.NewRuntimeWithConfig(t.Context(), wazero.NewRuntimeConfigInterpreter())
+		defer func() { _ = r.Close(context.WithoutCancel(t.Context())) }()
+		_, plain := r.CompileModule(t.Context(), module)
+		_, metered := r.CompileModule(t.Context(), m.Code)
+		if (plain == nil) != (metered == nil) {
+			t.Errorf("plain: %v; metered: %v", plain, metered)
+		}
+	})
+}

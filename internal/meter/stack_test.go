@@ -1,0 +1,78 @@
+package meter_test
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/tetratelabs/wazero"
+
+	"github.com/deltarouter/deltarouter/internal/meter"
+)
+
+// TestNativeStack measures the native stack that endless recursions take until they are stopped, with frames that hold as much as can be
+// for what they weigh. The engine doubles the stack whenever it does not suffice, so it has allocated twice of what it has at the end.
+func TestNativeStack(t *testing.T) {
+	const limit = 4 << 20
+	results := slices.Repeat([]byte{i32}, 999)
+	held := func(n int, value, drop []byte) []byte { // values that are held over a call
+		return code(slices.Repeat(value, n), call, 0, slices.Repeat(drop, n))
+	}
+	load := code(num(0), 0x28, 2, 0)
+	vectorLoad := code(num(0), 0xfd, 0, 4, 0)
+	store := code(set, 0, num(0), get, 0, 0x36, 2, 0)
+	vectorStore := code(set, 1, num(0), get, 1, 0xfd, 11, 4, 0)
+	locals := []byte{2, 1, i32, 1, 0x7b}
+	tests := map[string]mod{
+		"nothing": {funcs: []fn{{name: "f", body: code(call, 0)}}},
+		"fib":     {funcs: []fn{{name: "f", body: code(num(1), call, 1, drop)}, {params: []byte{i32}, results: []byte{i32}, body: code(get, 0, call, 1, get, 0, add)}}},
+		"many results": {funcs: []fn{
+			{name: "f", body: code(call, 1, call, 0, slices.Repeat([]byte{drop}, 999))},
+			{results: results, body: slices.Repeat(code(num(0), 0x28, 2, 0), 999)},
+		}},
+		"many results of many calls": {funcs: []fn{
+			{name: "f", body: code(slices.Repeat(code(call, 1), 20), call, 0, slices.Repeat(store, 20*999)), locals: locals},
+			{results: results, body: slices.Repeat(load, 999)},
+		}},
+		"one result of many calls": {funcs: []fn{
+			{name: "f", body: held(1000, code(call, 1), store), locals: locals},
+			{results: []byte{i32}, body: load},
+		}},
+		// Few instructions hold and pass many values.
+		"results of many calls that are passed on": {funcs: []fn{
+			{name: "f", body: code(slices.Repeat(code(call, 1), 20), call, 0, slices.Repeat(code(call, 2), 20))},
+			{results: results, body: slices.Repeat(load, 999)},
+			{params: results},
+		}},
+		"results that are passed on": {funcs: []fn{
+			{name: "f", body: code(call, 1, call, 2)},
+			{results: results, body: slices.Repeat(load, 999)},
+			{params: results, body: code(call, 0)},
+		}},
+		"loads":         {funcs: []fn{{name: "f", body: held(1000, load, store), locals: locals}}},
+		"sizes":         {funcs: []fn{{name: "f", body: held(1000, code(0x3f, 0), store), locals: locals}}},
+		"vectors":       {funcs: []fn{{name: "f", body: held(1000, vectorLoad, vectorStore), locals: locals}}},
+		"many operands": {funcs: []fn{{name: "f", body: code(num(0), slices.Repeat(load, 998), call, 1)}, {params: results, body: code(call, 0)}}},
+	}
+	for name, m := range tests {
+		t.Run(name, func(t *testing.T) {
+			m.memory = []byte{0, 1}
+			g, err := instantiate(t, m.assemble(), meter.Config{Stack: limit}, wazero.NewRuntimeConfigCompiler())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			end, _ := g.call(t, 1<<40, "f")
+			runtime.ReadMemStats(&after)
+			stack := (after.TotalAlloc - before.TotalAlloc) / 2
+			t.Logf("%.1f times the limit", float64(stack)/limit)
+			if end != "out of stack" {
+				t.Errorf("it ended: %s", end)
+			}
+			if stack > 2*limit {
+				t.Errorf("%d MiB of native stack, %.1f times the limit", stack>>20, float64(stack)/limit)
+			}
+		})
+	}
+}

@@ -1,0 +1,194 @@
+package meter
+
+// writer appends instructions.
+type writer struct {
+	added        *additions
+	b            []byte
+	depth, size  uint64 // locals: stack in use with this call, operand that is charged for
+	cache, below uint64 // locals: fuel, mark
+	cached       bool   // the fuel is in the local
+	trap         int64  // label of the block that ends in a trap
+}
+
+// function writes a function that was read.
+func (w *writer) function(f *function) {
+	w.locals(f)
+	w.op(opBlock, emptyBlock)
+	if f.cached {
+		w.op(opBlock, emptyBlock)
+	}
+	w.op(opBlock)
+	w.op(w.added.resultType(f.body.number)...)
+	done := f.charges.edits[0].at
+	for i := range f.charges.edits {
+		e := &f.charges.edits[i]
+		w.op(f.body.b[done:e.at]...)
+		done = e.at
+		w.cached, w.trap = e.cached, int64(e.depth)
+		if f.cached && !e.cached {
+			w.trap++ // beyond the block that stores the local
+		}
+		if i == 0 && f.calls {
+			w.chargeAt(e, true)
+			w.guard(f.frameSize(), int64(w.added.m.cfg.Stack))
+			continue
+		}
+		done += w.edit(e)
+	}
+	w.op(f.body.b[done:]...)
+	w.op(opReturn, opEnd)
+	if f.cached {
+		w.move(editStore)
+		w.op(opEnd)
+	}
+	w.op(opUnreachable, opEnd)
+}
+
+// edit writes what is inserted, and returns how many bytes of the body it takes the place of.
+func (w *writer) edit(e *edit) (replaced int32) {
+	switch e.kind {
+	case editCharge:
+		w.chargeAt(e, false)
+	case editSized:
+		w.sized(e.scale, e.weight)
+		w.chunks(e.bulk)
+	case editCall:
+		w.local(opLocalGet, w.depth)
+		w.global(opGlobalSet, w.added.stack)
+	case editLoad, editStore:
+		if e.cached {
+			w.move(e.kind)
+		}
+	case editRef:
+		w.constant(opI32Const, int64(w.added.slot(int(e.weight))))
+		w.local(opTableGet, w.added.table)
+		return int32(e.extra)
+	case editPause:
+		if w.added.pauses {
+			w.get()
+			w.pause(0, int64(e.depth))
+		}
+	}
+	return 0
+}
+
+// locals appends the locals of a function, and those that are needed beside them.
+func (w *writer) locals(f *function) {
+	var words, longs byte
+	next := uint64(f.body.locals)
+	if f.calls {
+		w.depth = next
+		words, next = words+1, next+1
+	}
+	if f.charges.sized {
+		w.size = next
+		words, next = words+1, next+1
+	}
+	if f.cached {
+		w.cache = next
+		longs, next = 1, next+1
+		if w.added.pauses {
+			w.below = next
+			longs = 2
+		}
+	}
+	w.b = appendUint(w.b, uint64(f.body.groups)+uint64(min(words, 1)+min(longs, 1)))
+	w.op(f.body.declared...)
+	if words > 0 {
+		w.op(words, typeI32)
+	}
+	if longs > 0 {
+		w.op(longs, typeI64)
+	}
+}
+
+func (w *writer) op(ops ...byte)               { w.b = append(w.b, ops...) }
+func (w *writer) local(op byte, index uint64)  { w.b = appendUint(append(w.b, op), index) }
+func (w *writer) global(op byte, index uint64) { w.b = appendUint(append(w.b, op), index) }
+func (w *writer) constant(op byte, v int64)    { w.b = appendInt(append(w.b, op), v) }
+
+// move takes the fuel into the local or back.
+func (w *writer) move(kind editKind) {
+	if kind == editLoad {
+		w.global(opGlobalGet, w.added.fuel)
+		w.local(opLocalSet, w.cache)
+		if w.added.pauses {
+			w.moveMark()
+		}
+		return
+	}
+	w.local(opLocalGet, w.cache)
+	w.global(opGlobalSet, w.added.fuel)
+}
+
+// charge takes a constant from the fuel: fuel -= weight; if fuel < 0 goto trap
+func (w *writer) charge(weight int64) {
+	w.less(weight)
+	w.check()
+}
+
+// less takes a constant from the fuel, and leaves the rest on the stack.
+func (w *writer) less(weight int64) {
+	w.get()
+	w.constant(opI64Const, weight)
+	w.op(opI64Sub)
+}
+
+func (w *writer) get() {
+	if w.cached {
+		w.local(opLocalGet, w.cache)
+	} else {
+		w.global(opGlobalGet, w.added.fuel)
+	}
+}
+
+// put stores what is left, which stays on the stack.
+func (w *writer) put() {
+	if w.cached {
+		w.local(opLocalTee, w.cache)
+	} else {
+		w.global(opGlobalSet, w.added.fuel)
+		w.global(opGlobalGet, w.added.fuel)
+	}
+}
+
+// check stores what is left and traps if it is negative.
+func (w *writer) check() {
+	w.put()
+	w.constant(opI64Const, 0)
+	w.op(opI64LtS, opBrIf)
+	w.b = appendUint(w.b, uint64(w.trap))
+}
+
+// sized takes a weight and the size on top of the stack, which stays there.
+func (w *writer) sized(s scale, weight int64) {
+	w.local(opLocalTee, w.size)
+	w.get()
+	w.local(opLocalGet, w.size)
+	w.op(opI64ExtendU)
+	if s.shift > 0 {
+		w.constant(opI64Const, int64(s.shift))
+		w.op(opI64ShrU)
+	} else {
+		w.constant(opI64Const, int64(s.times))
+		w.op(opI64Mul)
+	}
+	w.op(opI64Sub)
+	w.constant(opI64Const, weight)
+	w.op(opI64Sub)
+	w.check()
+}
+
+// guard adds the frame to the stack in use: depth = stack + frame; if depth > limit { stack =
+// depth; unreachable }
+func (w *writer) guard(frame, limit int64) {
+	w.global(opGlobalGet, w.added.stack)
+	w.constant(opI32Const, frame)
+	w.op(opI32Add)
+	w.local(opLocalTee, w.depth)
+	w.constant(opI32Const, limit)
+	w.op(opI32GtS, opIf, emptyBlock)
+	w.local(opLocalGet, w.depth)
+	w.global(opGlobalSet, w.added.stack)
+	w.op(opUnreachable, opEnd)
+}

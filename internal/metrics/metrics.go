@@ -1,0 +1,204 @@
+// Package metrics holds every metric of the router in one place, under the names that dashboards
+// and alerts rely on (prefix deltarouter_). The stages count through it; internal/inspect/api
+// serves it on /metrics.
+package metrics
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// The values of the label result of route_deltas_total.
+const (
+	Matched      = "matched"
+	Filtered     = "filtered"
+	Delivered    = "delivered"
+	Dropped      = "dropped"
+	DeadLettered = "dead_lettered"
+	Coalesced    = "coalesced"
+	Suppressed   = "suppressed"
+)
+
+// Metrics is safe for concurrent use. Label values of ops are lower case.
+type Metrics struct {
+	registry *prometheus.Registry
+	before   atomic.Pointer[func()]
+
+	Deltas          *prometheus.CounterVec   // source, op
+	RouteDeltas     *prometheus.CounterVec   // route, result
+	RouteErrors     *prometheus.CounterVec   // route, kind
+	Events          *prometheus.CounterVec   // route, sink, result (delivered, retried, rejected)
+	QueueDepth      *prometheus.GaugeVec     // route: pending deltas
+	RoutePending    *prometheus.GaugeVec     // route: objects for which its condition holds, or that are gone, and for is not over
+	RouteActive     *prometheus.GaugeVec     // route: other objects for which its condition holds
+	RouteLimitKeys  *prometheus.GaugeVec     // route: keys that its limit knows
+	RoutePaused     *prometheus.GaugeVec     // route: 1 if it is paused
+	SinkUnavailable *prometheus.GaugeVec     // route, sink: 1 while the sink is left alone because it took nothing
+	WatchesChanges  *prometheus.GaugeVec     // route: changes that its watches were not evaluated for yet
+	WatchesObjects  *prometheus.GaugeVec     // route: objects that its watches named and that did not go through it yet
+	QueueOnDisk     *prometheus.GaugeVec     // route: pending deltas that are not in memory
+	QueueDiskBytes  *prometheus.GaugeVec     // route: bytes of its backlog on disk
+	DeadLetters     *prometheus.GaugeVec     // route: how many are kept
+	LettersLost     *prometheus.CounterVec   // route, reason (age, count)
+	OldestPending   *prometheus.GaugeVec     // route: seconds
+	DeliverySeconds *prometheus.HistogramVec // route: delta seen → acked
+	HandlerSeconds  *prometheus.HistogramVec // handler: one call
+	SourceSynced    *prometheus.GaugeVec     // source: 0 or 1
+	SourceObjects   *prometheus.GaugeVec     // source
+	SourceBytes     *prometheus.GaugeVec     // source
+	SourceStale     *prometheus.GaugeVec     // source: seconds since the API server was last heard of
+	Relists         *prometheus.CounterVec   // source, reason
+	ObjectErrors    *prometheus.CounterVec   // source: objects that could not be read
+	IndexErrors     *prometheus.CounterVec   // source, index: evaluations that failed and indexed nothing
+	GuestMemory     *prometheus.GaugeVec     // handler: bytes
+	GuestFuel       *prometheus.CounterVec   // handler: about one for each instruction
+	GuestsEnded     *prometheus.CounterVec   // handler, reason (trap, exit, fuel, timeout, stack, answer, memory, calls, canceled)
+	ConfigReloadOK  prometheus.Gauge
+	ConfigHash      *prometheus.GaugeVec // hash
+	buildInfo       *prometheus.GaugeVec // version
+}
+
+// New returns Metrics with a registry of its own and the Go runtime's metrics.
+func New() *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.Deltas = m.counter("source_deltas_total", "Deltas seen.", "source", "op")
+	m.RouteDeltas = m.counter("route_deltas_total", "Deltas per route and what became of them.", "route", "result")
+	m.RouteErrors = m.counter("route_errors_total", "Errors per route and kind.", "route", "kind")
+	m.Events = m.counter("route_events_total", "Events per route and target. A target that is a route has route: and the id of that route as its sink.", "route", "sink", "result")
+	m.QueueDepth = m.gauge("route_queue_deltas", "Deltas pending at a route.", "route")
+	m.RoutePending = m.gauge("route_pending_objects", "Objects for which the condition of a route holds, or that are gone, but not yet for as long as it says.", "route")
+	m.RouteActive = m.gauge("route_active_objects", "Objects for which the condition of a route holds, but for those that are pending.", "route")
+	m.RouteLimitKeys = m.gauge("route_limit_keys", "Keys that the limit of a route knows.", "route")
+	m.RoutePaused = m.gauge("route_paused", "1 while a route delivers nothing more, until it is resumed or changed, or, with onFailure: pause, the router starts anew; router status says why.", "route")
+	m.SinkUnavailable = m.gauge("route_sink_unavailable", "1 while a sink of the route gets no writes because the last ones found it unavailable.", "route", "sink")
+	m.WatchesChanges = m.gauge("route_watches_backlog_changes", "Changes that the watches of a route have not been evaluated for yet.", "route")
+	m.WatchesObjects = m.gauge("route_watches_backlog_objects", "Objects that the watches of a route named and that have not gone through it yet.", "route")
+	m.QueueOnDisk = m.gauge("route_queue_disk_deltas", "Deltas pending at a route, of those in route_queue_deltas, that are on disk alone.", "route")
+	m.QueueDiskBytes = m.gauge("route_queue_disk_bytes", "Bytes that the backlog of a route takes in the state file, at the last cut.", "route")
+	m.DeadLetters = m.gauge("dead_letters", "Dead letters that are kept.", "route")
+	m.LettersLost = m.counter("dead_letters_evicted_total", "Dead letters that were given up for their age or their count.", "route", "reason")
+	m.OldestPending = m.gauge("route_oldest_pending_seconds", "Age of the oldest delta pending at a route.", "route")
+	m.DeliverySeconds = m.histogram("route_delivery_duration_seconds", "Time from a delta being seen to its ack.", "route")
+	m.HandlerSeconds = m.histogram("handler_call_duration_seconds", "Time of one call of a handler.", "handler")
+	m.SourceSynced = m.gauge("source_synced", "1 once the source has its objects.", "source")
+	m.SourceObjects = m.gauge("source_objects", "Objects in the cache.", "source")
+	m.SourceBytes = m.gauge("source_bytes", "Bytes of the objects in the cache.", "source")
+	m.SourceStale = m.gauge("source_last_contact_seconds", "Time since the API server was last heard of.", "source")
+	m.Relists = m.counter("source_relists_total", "Full lists after the first.", "source", "reason")
+	m.ObjectErrors = m.counter("source_object_errors_total", "Objects that could not be read, and were left out or passed on without what is in them.", "source")
+	m.IndexErrors = m.counter("source_index_errors_total", "Index expressions that failed on an object and indexed nothing.", "source", "index")
+	m.GuestMemory = m.gauge("guest_memory_bytes", "Memory of a handler's guests.", "handler")
+	m.GuestFuel = m.counter("guest_fuel_total", "Fuel that a handler's guests burnt: about one for each instruction.", "handler")
+	m.GuestsEnded = m.counter("guests_ended_total", "Guests that were replaced, and why.", "handler", "reason")
+	m.ConfigHash = m.gauge("config_hash", "1 for the hash of the running configuration.", "hash")
+	m.buildInfo = m.gauge("build_info", "1 for the running version.", "version")
+	m.ConfigReloadOK = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "deltarouter", Name: "config_last_reload_successful", Help: "1 if the last load of the configuration succeeded.",
+	})
+	m.registry.MustRegister(m.ConfigReloadOK)
+	return m
+}
+
+// SetBuildInfo announces the version.
+func (m *Metrics) SetBuildInfo(version string) { m.buildInfo.WithLabelValues(version).Set(1) }
+
+// SetCheckpointAge announces checkpoint_age_seconds: how old the last cut is, asked at each scrape.
+// It is called at most once.
+func (m *Metrics) SetCheckpointAge(age func() time.Duration) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "deltarouter", Name: "checkpoint_age_seconds", Help: "Age of the last cut that was written.",
+	}, func() float64 { return age().Seconds() }))
+}
+
+// ForgetRoute removes the series of a route that is not there any more.
+func (m *Metrics) ForgetRoute(name string) {
+	route := prometheus.Labels{"route": name}
+	for _, v := range []interface {
+		DeletePartialMatch(labels prometheus.Labels) int
+	}{
+		m.RouteDeltas, m.RouteErrors, m.Events, m.QueueDepth, m.RoutePending, m.RouteActive, m.RouteLimitKeys, m.RoutePaused, m.QueueOnDisk, m.QueueDiskBytes,
+		m.SinkUnavailable, m.WatchesChanges, m.WatchesObjects,
+		m.OldestPending, m.DeliverySeconds,
+	} {
+		v.DeletePartialMatch(route)
+	}
+}
+
+// ForgetLetters removes the series of the dead letters of a route that has another name now.
+func (m *Metrics) ForgetLetters(route string) {
+	m.DeadLetters.DeleteLabelValues(route)
+	m.LettersLost.DeletePartialMatch(prometheus.Labels{"route": route})
+}
+
+// ForgetSource removes the series of a source that is not there any more.
+func (m *Metrics) ForgetSource(name string) {
+	source := prometheus.Labels{"source": name}
+	for _, v := range []interface {
+		DeletePartialMatch(labels prometheus.Labels) int
+	}{
+		m.Deltas, m.SourceSynced, m.SourceObjects, m.SourceBytes, m.SourceStale, m.Relists, m.ObjectErrors, m.IndexErrors,
+	} {
+		v.DeletePartialMatch(source)
+	}
+}
+
+// ForgetHandler removes the series of a handler that is not there any more.
+func (m *Metrics) ForgetHandler(name string) {
+	handler := prometheus.Labels{"handler": name}
+	m.HandlerSeconds.DeletePartialMatch(handler)
+	m.GuestMemory.DeletePartialMatch(handler)
+	m.GuestFuel.DeletePartialMatch(handler)
+	m.GuestsEnded.DeletePartialMatch(handler)
+}
+
+// BeforeScrape has a function called before each scrape, for what is too expensive to count as it
+// happens. The last one given counts.
+func (m *Metrics) BeforeScrape(count func()) { m.before.Store(&count) }
+
+// maxScrapes is how many scrapes are answered at the same time; others get 503. Each takes time and
+// memory for all series.
+const maxScrapes = 4
+
+// Handler serves the metrics in the Prometheus text formats.
+func (m *Metrics) Handler() http.Handler {
+	counted := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		if count := m.before.Load(); count != nil {
+			(*count)()
+		}
+		return m.registry.Gather()
+	})
+	return promhttp.HandlerFor(counted, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
+}
+
+// Registry is where a test reads values and where app registers what is computed at scrape time.
+func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
+
+// Since observes the seconds since start.
+func Since(o prometheus.Observer, start time.Time) { o.Observe(time.Since(start).Seconds()) }
+
+func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "deltarouter", Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "deltarouter", Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *Metrics) histogram(name, help string, label string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "deltarouter", Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(100e-6, 4, 12),
+	}, []string{label})
+	m.registry.MustRegister(v)
+	return v
+}

@@ -1,0 +1,55 @@
+// Package outline is what is known, before anything runs, about the value that an expression makes.
+// It is how `router check` finds mistakes in the data of a sink that understands it.
+package outline
+
+import "github.com/deltarouter/deltarouter/pkg/config"
+
+// Outliner is a [plugins.Kind] of sinks that understand the data of events. Outline finds mistakes in
+// the literals of an event about an object of one of the resources, and returns the parts of objects
+// that the sink would write, for the host to compare with their schemas.
+type Outliner interface {
+	Outline(node config.Node, data *Outline, resources []string) ([]Problem, []Written)
+}
+
+// Outline is the literal part of a value that an expression makes, known before anything runs.
+type Outline struct {
+	At           At
+	Text         *string // the value is this text
+	Members      []Member
+	IsMap, IsAll bool // the value is a map, with Members; there are no other members
+}
+
+// Member is a member of a map whose key is literal.
+type Member struct {
+	Key   string
+	At    At // of the key
+	Value Outline
+}
+
+// At is a place in the text of an expression or of a define that it uses.
+type At struct {
+	Define       string // empty: the expression itself
+	Line, Column int    // as expr.Issue counts
+}
+
+// Member returns a member of a map; nil: there is none, or none that is literal.
+func (o *Outline) Member(key string) *Member {
+	for i := range o.Members {
+		if o.Members[i].Key == key {
+			return &o.Members[i]
+		}
+	}
+	return nil
+}
+
+// Problem is a mistake in what an expression makes.
+type Problem struct {
+	At      At
+	Message string
+}
+
+// Written is a part of an object that a sink would write.
+type Written struct {
+	Resource string // as the configuration writes it
+	Body     *Outline
+}

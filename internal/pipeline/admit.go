@@ -1,0 +1,163 @@
+package pipeline
+
+import (
+	"context"
+	"slices"
+
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/pipeline/route"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+)
+
+// Admit evaluates the routes for d, and waits while one that wants it has no room and overflow:
+// block. It returns nil if no route wants it. Commit is called once for each, in the order of the
+// deltas of an object.
+//
+// The error is ctx's, or [ErrStopped]; then nothing is pending.
+func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (event.Admission, error) {
+	select {
+	case <-p.life.stopping:
+		return nil, ErrStopped
+	default:
+	}
+	var buffer [8]filters.Match
+	var a *admission
+	var budget expr.Budget
+	now := p.now.Load()
+	for _, m := range now.table.Match(ctx, d, buffer[:0]) {
+		r := now.routes[m.Entry]
+		v, ok := r.Consider(ctx, d, m)
+		if !ok {
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err() // also what the filter says of a context that ended
+		}
+		a = a.add(d, r, &v)
+		if p.cfg.Store != nil && !d.Transit().Enters && m.Verdict == filters.Matched && !v.Condition {
+			d.Transit().Enters = now.table.Enters(ctx, m.Entry, d, &budget)
+		}
+	}
+	if len(now.conditional) > 0 && p.shared.Census.May(d.Source, d.Key()) {
+		a = now.addOthers(ctx, d, a)
+	}
+	if len(now.holding) > 0 && d.Op == event.Added {
+		a = now.addCancels(ctx, d, a)
+	}
+	if a == nil {
+		return nil, nil
+	}
+	for i := range a.wanted {
+		if err := a.wanted[i].route.WaitRoom(ctx, d); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// admission is a delta between its evaluation and its commit, and the routes that want it. It is of
+// use once.
+type admission struct {
+	delta  *event.Delta
+	wanted []wanted
+	few    [2]wanted
+}
+
+// wanted is the verdict of a route that wants the delta.
+type wanted struct {
+	route   *route.Route
+	verdict spec.Verdict
+}
+
+// add adds a verdict to an admission, which is made if there is none yet.
+func (a *admission) add(d *event.Delta, r *route.Route, v *spec.Verdict) *admission {
+	if a == nil {
+		a = &admission{delta: d}
+		a.wanted = a.few[:0]
+	}
+	a.wanted = append(a.wanted, wanted{r, *v})
+	return a
+}
+
+// result is what Admit returns.
+func (a *admission) result() event.Admission {
+	if a == nil {
+		return nil
+	}
+	return a
+}
+
+// Commit makes the delta pending in the routes that want it. It takes no longer than some look-ups,
+// so that a source may call it under its cut lock.
+func (a *admission) Commit() {
+	for i := range a.wanted {
+		a.wanted[i].route.Commit(a.delta, &a.wanted[i].verdict)
+	}
+}
+
+// addOthers adds verdicts about the conditions that the table did not mention, and that know the
+// object: they hold no longer.
+func (now *routing) addOthers(ctx context.Context, d *event.Delta, a *admission) *admission {
+	var before []wanted
+	if a != nil {
+		before = a.wanted
+	}
+	for _, r := range now.conditional {
+		if slices.ContainsFunc(before, func(w wanted) bool { return w.route == r }) || !slices.Contains(r.Config().Sources, d.Source) {
+			continue
+		}
+		if v, ok := r.Conditions().Leaves(ctx, d); ok {
+			a = a.add(d, r, &v)
+		}
+	}
+	return a
+}
+
+// addCancels adds the verdicts of the routes that may hold a delete of the object of d, which is
+// back.
+func (now *routing) addCancels(ctx context.Context, d *event.Delta, a *admission) *admission {
+	for _, r := range now.holding {
+		if !slices.Contains(r.Config().Sources, d.Source) {
+			continue
+		}
+		if v, ok := r.Conditions().Returns(ctx, d); ok {
+			a = a.add(d, r, &v)
+		}
+	}
+	return a
+}
+
+// Existing is [Change.Existing] for the routes that the pipeline was made with. It is called before
+// Start, after Restore.
+func (p *Pipeline) Existing(ctx context.Context, d *event.Delta) event.Admission {
+	return existing(ctx, d, p.now.Load().routes)
+}
+
+// existing evaluates d, which is about an object that was there before, for routes that want such.
+func existing(ctx context.Context, d *event.Delta, routes []*route.Route) event.Admission {
+	var a *admission
+	for _, r := range routes {
+		if v, ok := r.Existing(ctx, d); ok {
+			a = a.add(d, r, &v)
+		}
+	}
+	return a.result()
+}
+
+// admitTo evaluates d for one route, and waits for room there.
+func admitTo(ctx context.Context, r *route.Route, d *event.Delta, evaluate func(context.Context, *event.Delta) (spec.Verdict, bool)) (event.Admission, error) {
+	v, ok := evaluate(ctx, d)
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // also what the filter says of a context that ended
+	}
+	if !ok {
+		return nil, nil
+	}
+	if err := r.WaitRoom(ctx, d); err != nil {
+		return nil, err
+	}
+	var a *admission
+	return a.add(d, r, &v), nil
+}

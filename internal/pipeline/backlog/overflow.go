@@ -1,0 +1,66 @@
+package backlog
+
+import (
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+)
+
+// overflow does what the route's overflow says if there is more in the head than its capacity.
+// newest is nil if it was coalesced away.
+func (b *Backlog) overflow(newest *queue.Entry) {
+	if newest == nil || b.Queue.Head.Len() <= b.config.Capacity {
+		return
+	}
+	switch b.config.Overflow {
+	case spec.Coalesce:
+		if newest.Stage() == queue.Waiting {
+			b.Queue.SetDelta(newest, queue.IdentityOnly(newest.Delta))
+		}
+		b.coalesce(newest)
+	case spec.DropOldest:
+		b.dropOldest()
+	case spec.Block: // Admit waited
+	}
+}
+
+// coalesce gives the pending deltas of the object of e, in the stage of e, their net change, and
+// reports whether that came to anything: e may be gone then. What is given up before the filter saw
+// it counts as matched: what came in is what went out or is pending.
+func (b *Backlog) coalesce(e *queue.Entry) bool {
+	coalesced, uncounted := b.Queue.Coalesce(e)
+	if coalesced == 0 {
+		return false
+	}
+	b.config.Count.Coalesced.Add(float64(coalesced))
+	b.config.Count.Matched.Add(float64(uncounted))
+	return true
+}
+
+// dropOldest drops the oldest delta in memory that was never attempted.
+func (b *Backlog) dropOldest() {
+	oldest := b.Queue.OldestUntried()
+	if oldest == nil {
+		return
+	}
+	if !oldest.Counted {
+		b.config.Count.Matched.Inc()
+	}
+	b.Queue.Remove(oldest)
+	b.config.Count.Dropped.Inc()
+	b.config.Count.Errors("overflow").Inc()
+}
+
+// replaceReminder coalesces a reminder that was just placed with the one before it. It reports
+// whether e is gone by that.
+func (b *Backlog) replaceReminder(e *queue.Entry) (gone bool) {
+	goes := b.Queue.CoalesceReminder(e)
+	if goes == nil {
+		return false
+	}
+	if !goes.Counted {
+		b.config.Count.Matched.Inc()
+	}
+	b.config.Count.Coalesced.Inc()
+	b.Queue.Remove(goes)
+	return goes == e
+}

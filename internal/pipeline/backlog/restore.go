@@ -1,0 +1,152 @@
+package backlog
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+)
+
+// unseen stands among the targets that are done with a delta and says that the route's filter and
+// key were not evaluated for it yet, or failed. No target has this name.
+const unseen = ""
+
+// Restore makes pending the deltas of before a restart: pending is the beginning of them, or all,
+// and of says how many there are. The error says that there are some already, or that pending
+// contradicts itself; then nothing is restored.
+func (b *Backlog) Restore(pending []checkpoint.Pending, of checkpoint.Backlog) error {
+	pending = slices.SortedFunc(slices.Values(pending), func(a, b checkpoint.Pending) int { return cmp.Compare(a.ID, b.ID) })
+	for i, o := range pending {
+		switch {
+		case o.Delta == nil || o.Delta.Object() == nil:
+			return fmt.Errorf("delta %d has no object", o.ID)
+		case i > 0 && pending[i-1].ID == o.ID:
+			return fmt.Errorf("there are two deltas %d", o.ID)
+		}
+	}
+	switch {
+	case !b.Queue.Changes.On:
+		return errors.New("the pipeline is not durable")
+	case b.Queue.Changes.Any():
+		return errors.New("it has pending deltas already")
+	}
+	b.Queue.Restore(numbers(pending), of.Last, max(0, of.N-len(pending)), of.Bytes)
+	for _, o := range pending {
+		b.readmit(o)
+	}
+	return nil
+}
+
+// readmit makes a delta pending that is on disk.
+func (b *Backlog) readmit(o checkpoint.Pending) {
+	var closed uint64
+	for i, s := range b.config.Sinks {
+		if slices.Contains(o.Closed, s.Name) {
+			closed |= 1 << i
+		}
+	}
+	e := b.Queue.Add(queue.Item{
+		Delta: o.Delta, From: queue.Restored, Number: o.ID, Unseen: slices.Contains(o.Closed, unseen),
+		Limit: queue.Limit{Later: o.Unlimited}, Closed: closed, Attempts: o.Attempts,
+	})
+	if bits.OnesCount64(closed) == len(b.config.Sinks) {
+		b.Queue.Remove(e)
+		return
+	}
+	e.Counted = !e.Unseen && b.Queue.Tail.WasCounted(o.ID)
+	b.Settled = false
+}
+
+// Dirty returns the changes since the last call in what is pending.
+func (b *Backlog) Dirty() (put []checkpoint.Pending, removed []uint64) {
+	if n := b.Queue.Changes.Len(); n > 0 {
+		put = make([]checkpoint.Pending, 0, n)
+	}
+	sinks := b.config.Sinks
+	if b.Old != nil { // what was settled until now is by these
+		sinks = b.Old.Sinks
+	}
+	names := namesOf(sinks)
+	removed = b.Queue.HandOver(func(e *queue.Entry) {
+		put = append(put, checkpoint.Pending{
+			ID: e.Saved.ID, Delta: e.Delta, Closed: names(e), Attempts: e.Saved.Attempts, Unlimited: e.Limit.Later,
+		})
+	})
+	return put, removed
+}
+
+// namesOf returns a function that lists the targets that are done with an entry. Most entries have
+// the same, so that they share a list.
+func namesOf(sinks []spec.NamedSink) func(e *queue.Entry) []string {
+	type key struct {
+		closed uint64
+		unseen bool
+	}
+	var lists map[key][]string
+	return func(e *queue.Entry) []string {
+		k := key{e.Saved.Closed, e.Unseen}
+		if k == (key{}) {
+			return nil
+		}
+		list, known := lists[k]
+		if known {
+			return list
+		}
+		for i, s := range sinks {
+			if e.Saved.Closed&(1<<i) != 0 {
+				list = append(list, s.Name)
+			}
+		}
+		if e.Unseen {
+			list = append(list, unseen)
+		}
+		if lists == nil {
+			lists = map[key][]string{}
+		}
+		lists[k] = list
+		return list
+	}
+}
+
+// Adopt gives all pending deltas lanes by the present configuration. The handler sees each delta
+// again, and the sinks that were done with it, by their names, do not get it again. Entries and
+// lanes are new, because a worker that was given up may have the old ones. No worker has a batch.
+// forgotten is called with the dead letters that stay such.
+func (b *Backlog) Adopt(forgotten func(letter uint64)) {
+	sinks := b.Old.Sinks
+	b.Queue.Reconfigure(func(e *queue.Entry) { b.adopt(e, sinks) }, forgotten)
+	b.Old = nil
+}
+
+// adopt enqueues a copy of an entry in a stage in which it has no lane. sinks are those of the old
+// configuration.
+func (b *Backlog) adopt(old *queue.Entry, sinks []spec.NamedSink) {
+	e := b.Queue.Add(queue.Item{
+		Delta: old.Delta, From: queue.Reconfigured, Old: old,
+		Closed: translate(old.Saved.Closed, sinks, b.config.Sinks), Attempts: old.Saved.Attempts,
+	})
+	if bits.OnesCount64(e.Saved.Closed) == len(b.config.Sinks) {
+		if e.Counted {
+			b.config.Count.Delivered.Inc()
+		}
+		b.Queue.Remove(e)
+	}
+}
+
+// translate translates the set of sinks that are done with a delta, one bit each, from the order of
+// one list of sinks to that of another.
+func translate(closed uint64, from, to []spec.NamedSink) (result uint64) {
+	for at, s := range to {
+		for i := range from {
+			if from[i].Name == s.Name && closed&(1<<i) != 0 {
+				result |= 1 << at
+			}
+		}
+	}
+	return result
+}

@@ -1,0 +1,48 @@
+package backlog
+
+import (
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Unsettled is an entry without a lane: filter and key are to be evaluated for it.
+type Unsettled struct {
+	Delta  *event.Delta
+	Unseen bool // the filter has not decided yet
+
+	entry *queue.Entry
+}
+
+// NextUnsettled returns the first entry without a lane; nil: there is none.
+func (b *Backlog) NextUnsettled() *Unsettled {
+	if e := b.Queue.Head.Unsettled(); e != nil {
+		return &Unsettled{e.Delta, e.Unseen, e}
+	}
+	return nil
+}
+
+// Settle gives an entry its lane, by a verdict of the present configuration.
+func (b *Backlog) Settle(next *Unsettled, v *spec.Verdict, filtered bool) {
+	e := next.entry
+	switch {
+	case filtered:
+		b.config.Count.Filtered.Inc()
+		b.Queue.Remove(e)
+	case next.Unseen && v.Err == nil && b.Rules.Holds.Wants(next.Delta):
+		b.Queue.Remove(e)
+		b.HoldDelete(next.Delta, v.Lane)
+	case b.limiter.suppresses(e, v):
+		b.Queue.Remove(e)
+	default:
+		b.place(e, v)
+	}
+}
+
+// HoldDelete holds a delete. Beyond the capacity only the identity of the object is kept.
+func (b *Backlog) HoldDelete(d *event.Delta, lane queue.Key) {
+	if b.Rules.Holds.Len() >= b.config.Capacity {
+		d = queue.IdentityOnly(d)
+	}
+	b.Rules.Holds.Hold(d, b.config.HoldKey(d, lane), b.now())
+}

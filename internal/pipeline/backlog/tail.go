@@ -1,0 +1,72 @@
+package backlog
+
+import (
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// chunk is how many deltas are read back at a time.
+const chunk = 1000
+
+// spill adds d behind the head. unseen: the filter has not decided yet.
+func (b *Backlog) spill(d *event.Delta, unseen bool) {
+	full := b.Room.Full()
+	limit := queue.Limit{Later: !unseen && b.limiter.later(d)}
+	e := b.Queue.Add(queue.Item{Delta: d, From: queue.Live, Tail: true, Unseen: unseen, Limit: limit})
+	if !unseen {
+		b.config.Count.Matched.Inc()
+		e.Counted = true
+	}
+	if b.Queue.Tail.Bytes() > b.env.InFlight/2 && b.config.Disk > 0 {
+		b.env.Soon()
+	}
+	if full && b.config.Overflow == spec.Coalesce {
+		b.Queue.SetDelta(e, queue.IdentityOnly(d))
+	}
+	coalesces := b.coalesces() || full && b.config.Overflow == spec.Coalesce
+	if coalesces && b.coalesce(e) {
+		return
+	}
+	if full && b.config.Overflow == spec.DropOldest {
+		b.dropOldest()
+	}
+}
+
+// Saved forgets what is on disk, unless that takes more there than it may: then it is coalesced
+// further, and written again.
+func (b *Backlog) Saved(onDisk int64) {
+	b.Rules.Saved()
+	b.config.Count.Disk.Set(float64(onDisk))
+	b.Queue.Written(onDisk, b.Room.fits(onDisk), checkpoint.Whole)
+	b.Room.DiskLate = b.Room.DiskLate && b.Queue.Tail.Bytes() >= b.env.InFlight
+}
+
+// NextPart returns the part of the tail that is to be read next, and how many deltas are on disk
+// alone. ok is false if there is none, or no room for it. Deltas of the tail that are in memory get
+// into the head without reading; moved: some did.
+func (b *Backlog) NextPart() (part queue.Part, n int, moved, ok bool) {
+	if moved = b.Queue.Promote(b.config.Capacity); moved {
+		b.Settled = false
+	}
+	part, n, ok = b.Queue.Tail.NextPart(min(chunk, b.config.Capacity-b.Queue.Head.Len()))
+	return part, n, moved, ok
+}
+
+// ReadBack puts a part that was read at the end of the head, when n deltas were on disk alone. It
+// returns how many deltas of it the disk does not have.
+func (b *Backlog) ReadBack(part queue.Part, n int, pending []checkpoint.Pending) (lost int) {
+	lost = b.Queue.ReadBack(part, n, numbers(pending), func(i int) { b.readmit(pending[i]) })
+	b.Settled = false
+	return lost
+}
+
+// numbers returns what the queue has to know of deltas on disk.
+func numbers(pending []checkpoint.Pending) []queue.Read {
+	read := make([]queue.Read, len(pending))
+	for i, o := range pending {
+		read[i] = queue.Read{Number: o.ID, Seen: o.Delta.Seen}
+	}
+	return read
+}

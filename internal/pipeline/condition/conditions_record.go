@@ -1,0 +1,64 @@
+package condition
+
+import (
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/rules"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// restore restores the conditions from the records of the checkpoint.
+func (c *Conditions) restore(records []checkpoint.RuleRecord, limit *rules.Limit, now time.Time) (failed error) {
+	if c.states == nil && hasKind(records, kindCondition, kindRescan) {
+		c.open(limit) // the condition was removed: dirty says that all is forgotten
+	}
+	if c.states == nil {
+		return nil
+	}
+	c.rescanned = false
+	same := false
+	for record := range ofKind(records, kindRescan) {
+		same = string(record.Value) == c.cfg.Version
+		c.first = false
+		c.rescanned = same && !c.cfg.LooksUp
+		c.noted = c.rescanned
+	}
+	resource := func(source string) *event.Resource { return c.cfg.resourceOf(source, &event.Resource{}) }
+	for record := range ofKind(records, kindCondition) {
+		if err := c.states.Restore(record, resource, now); err != nil {
+			failed = err
+		}
+	}
+	if c.cfg.Condition && !same {
+		c.states.ForgetFailures() // of another condition
+	}
+	return failed
+}
+
+// dirty appends the changes since the last call.
+func (c *Conditions) dirty(records []checkpoint.RuleRecord, now time.Time) []checkpoint.RuleRecord {
+	if c.states == nil {
+		return records
+	}
+	records = appendRecords(records, kindCondition, c.states.Dirty(now))
+	if c.unsaved != nil {
+		c.saving, c.unsaved = append(c.saving, c.unsaved), nil
+	}
+	if !c.noted {
+		c.noted = true
+		records = append(records, checkpoint.RuleRecord{Kind: kindRescan, Value: c.rescannedWith()})
+	}
+	return records
+}
+
+// rescannedWith returns the Version of the condition that all objects were evaluated with: empty if it was another one, nil if none was.
+func (c *Conditions) rescannedWith() []byte {
+	switch {
+	case c.rescanned:
+		return []byte(c.cfg.Version)
+	case !c.first:
+		return []byte{}
+	}
+	return nil
+}

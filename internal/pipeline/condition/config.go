@@ -1,0 +1,69 @@
+package condition
+
+import (
+	"slices"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/rules"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Env is what the rules of all routes share, and the owner of those of one route. It never changes.
+type Env struct {
+	Wheel  *timer.Wheel
+	Census *rules.Census
+	Owner  Owner
+	// Durable: an edge is reported only after its state is saved, see [Conditions.Observe].
+	Durable bool
+}
+
+// Owner is called by timers, without any lock and from any goroutine. It takes the lock of the route and calls Due and Fire.
+type Owner interface {
+	ConditionDue(c *rules.Condition)
+	HoldDue(a *rules.DeleteHold)
+}
+
+// Config is the configuration of the rules of a route.
+type Config struct {
+	Sources []string
+	Ops     []event.Op // of the edges that the route wants
+	// Condition: the route has a condition. Version differs between conditions that may hold for other objects: when it changes, all
+	// objects have to be evaluated. For and Every are those of [rules.ConditionConfig].
+	Condition  bool
+	Version    string
+	For, Every time.Duration
+	Existing   bool // report also conditions that held before the route began
+	Known      bool // the route was there before, so that existing objects are not new to it
+	LooksUp    bool // the condition needs other objects: until these are there nothing is evaluated
+
+	Hold  time.Duration     // how long a delete is held; 0: deletes are not held
+	Limit rules.LimitConfig // Every 0: there is no limit
+
+	// Object returns a cached object, or nil. It is called under the lock of the route. nil: nothing is cached.
+	Object func(source string, key event.Key) *event.Object
+	// Resource returns the resource that a source watches, or nil. nil: no resource is known.
+	Resource func(source string) *event.Resource
+}
+
+// resourceOf returns the resource that a source watches, or otherwise.
+func (c *Config) resourceOf(source string, otherwise *event.Resource) *event.Resource {
+	if c.Resource != nil {
+		if known := c.Resource(source); known != nil {
+			return known
+		}
+	}
+	return otherwise
+}
+
+// rules returns the configuration of the conditions. limit is that of the route.
+func (c *Config) rules(limit *rules.Limit) rules.ConditionConfig {
+	if !c.Condition {
+		return rules.ConditionConfig{}
+	}
+	cfg := rules.ConditionConfig{Sources: c.Sources, For: c.For, Every: c.Every, Skip: !c.Existing}
+	if c.Limit.Every > 0 && slices.Contains(c.Ops, event.Entered) { // the end alone is not limited
+		cfg.Limit = limit
+	}
+	return cfg
+}

@@ -1,0 +1,155 @@
+package condition
+
+import (
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/rules"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Holds are the delete holds of one route: deletes that are enqueued only if their objects do not come back in time.
+type Holds struct {
+	env *Env
+	cfg Config
+
+	held     *rules.DeleteHolds // nil: nothing is held, and nothing was
+	caughtUp bool
+	parked   []timer.Owner // due before caughtUp
+}
+
+// On reports whether deletes are held.
+func (h *Holds) On() bool { return h.cfg.Hold > 0 && h.held != nil }
+
+// Wants reports whether d is a delete that is to be held.
+func (h *Holds) Wants(d *event.Delta) bool {
+	return (d.Op == event.Deleted || d.Op == event.Deselected) && h.On()
+}
+
+// Len returns how many deletes are held.
+func (h *Holds) Len() int {
+	if h.held == nil {
+		return 0
+	}
+	return h.held.Len()
+}
+
+// Hold holds a delete. key is that of the route's own under which the object may come back; empty: there is none.
+func (h *Holds) Hold(d *event.Delta, key string, now time.Time) { h.held.Hold(d, key, now) }
+
+// Cancel forgets the deletes of an object that is back, and those of its key. It returns how many there were.
+func (h *Holds) Cancel(source string, name event.Key, key string) (n int) {
+	if h.held == nil {
+		return 0
+	}
+	return h.held.Cancel(source, name, key)
+}
+
+// Fire returns the delete to enqueue when its timer has expired; nil: there is none, by now. exists: the object is in the cache, so that
+// its return is only not observed yet.
+func (h *Holds) Fire(a *rules.DeleteHold, exists bool, now time.Time) *event.Delta {
+	switch {
+	case h.held == nil: // the route was removed
+	case !h.caughtUp:
+		h.parked = append(h.parked, a)
+	case exists:
+		h.held.Forget(a)
+	default:
+		return h.held.Fire(a, now)
+	}
+	return nil
+}
+
+// catchUp lets timers enqueue deletes from now on. It returns the timers that expired before.
+func (h *Holds) catchUp() (parked []timer.Owner) {
+	if h.held == nil {
+		return nil
+	}
+	parked, h.parked = h.parked, nil
+	h.caughtUp = true
+	return parked
+}
+
+func (h *Holds) open() { h.held = rules.NewDeleteHolds(h.cfg.Hold, h.env.Wheel, h.env.Owner.HoldDue) }
+
+func (h *Holds) configure(cfg Config, now time.Time) {
+	h.cfg = cfg
+	switch {
+	case h.held == nil && cfg.Hold > 0:
+		h.open()
+	case h.held == nil:
+	case cfg.Hold > 0:
+		h.held.Configure(cfg.Hold, now)
+	default:
+		h.held.Abandon()
+	}
+}
+
+func (h *Holds) close() {
+	if h.held != nil {
+		h.held.Close()
+		h.held = nil
+	}
+}
+
+// restore restores the held deletes from the records of the checkpoint.
+func (h *Holds) restore(records []checkpoint.RuleRecord, now time.Time) (failed error) {
+	decode := func(payload []byte) (*event.Delta, error) {
+		return checkpoint.DecodeDelta(payload, func(source string, saved event.Resource) *event.Resource {
+			return h.cfg.resourceOf(source, &saved)
+		})
+	}
+	for record := range ofKind(records, kindHold) {
+		if h.held == nil {
+			h.open() // the route does not hold deletes any more
+		}
+		failed = errors.Join(failed, h.held.Restore(record, decode, now))
+	}
+	if h.held != nil && h.cfg.Hold == 0 {
+		h.held.Abandon()
+	}
+	return failed
+}
+
+// dirty appends the changes since the last call.
+func (h *Holds) dirty(records []checkpoint.RuleRecord, now time.Time) []checkpoint.RuleRecord {
+	if h.held == nil {
+		return records
+	}
+	return appendRecords(records, kindHold, h.held.Dirty(now, checkpoint.EncodeDelta))
+}
+
+// active yields the held deletes, in no order.
+func (h *Holds) active(now time.Time) iter.Seq[Holding] {
+	return func(yield func(Holding) bool) {
+		if !h.On() {
+			return
+		}
+		for a := range h.held.All() {
+			if !yield(h.describe(a, now)) {
+				return
+			}
+		}
+	}
+}
+
+// of returns the held delete of an object.
+func (h *Holds) of(source string, key event.Key, now time.Time) (holding Holding, ok bool) {
+	if !h.On() {
+		return holding, false
+	}
+	a := h.held.Of(source, key)
+	if a == nil {
+		return holding, false
+	}
+	return h.describe(a, now), true
+}
+
+func (h *Holds) describe(a *rules.DeleteHold, now time.Time) Holding {
+	d := a.Delta()
+	since, due := h.held.Describe(a, now)
+	return Holding{Source: d.Source, Key: d.Key(), UID: d.Object().UID(), Since: since, Due: due, State: "gone"}
+}

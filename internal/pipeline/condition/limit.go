@@ -1,0 +1,82 @@
+package condition
+
+import (
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/rules"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Limit is the limit of one route. The zero value is no limit.
+type Limit struct {
+	cfg  rules.LimitConfig // Every 0: there is no limit
+	keys *rules.Limit      // nil: there is no limit, and there was none
+}
+
+// On reports whether there is a limit.
+func (l *Limit) On() bool { return l.cfg.Every > 0 }
+
+// Allow asks the limit about n deltas that d is the last of. If they may pass, it returns d, or a copy that tells how many were
+// suppressed before. Without a limit everything passes.
+func (l *Limit) Allow(d *event.Delta, key string, n int, now time.Time) (allowed *event.Delta, pass *rules.Pass, ok bool) {
+	if !l.On() {
+		return d, nil, true
+	}
+	pass = l.keys.Allow(key, n, now)
+	switch {
+	case pass == nil:
+		return nil, nil, false
+	case pass.Suppressed == 0:
+		return d, pass, true
+	}
+	told := *d
+	told.Suppressed += pass.Suppressed
+	return &told, pass, true
+}
+
+// Keys returns how many keys are known.
+func (l *Limit) Keys() int {
+	if l.keys == nil {
+		return 0
+	}
+	return l.keys.Len()
+}
+
+// configure changes the limit and keeps what is known of each key. Without a limit everything is forgotten.
+func (l *Limit) configure(cfg rules.LimitConfig, now time.Time) {
+	l.cfg = cfg
+	switch {
+	case l.keys == nil && l.On():
+		l.keys = rules.NewLimit(cfg, now)
+	case l.keys == nil:
+	case l.On():
+		l.keys.Configure(cfg, now)
+	default:
+		l.keys.Abandon()
+	}
+}
+
+// restore restores the keys from the records of the checkpoint. The error is about the last record that cannot be read.
+func (l *Limit) restore(records []checkpoint.RuleRecord, now time.Time) (failed error) {
+	for record := range ofKind(records, kindLimit) {
+		if l.keys == nil {
+			l.keys = rules.NewLimit(l.cfg, now)
+		}
+		if err := l.keys.Restore(record, now); err != nil {
+			failed = err
+		}
+	}
+	if l.keys != nil && !l.On() {
+		l.keys.Abandon() // the limit was removed
+	}
+	return failed
+}
+
+// dirty returns the changes since the last call.
+func (l *Limit) dirty(records []checkpoint.RuleRecord, now time.Time) []checkpoint.RuleRecord {
+	if l.keys == nil {
+		return records
+	}
+	return appendRecords(records, kindLimit, l.keys.Dirty(now))
+}

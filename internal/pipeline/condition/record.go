@@ -1,0 +1,52 @@
+package condition
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/rules"
+)
+
+// The kinds of the records in the checkpoint. The route has records of other kinds beside these.
+const (
+	kindCondition = 'c' // the state of a condition, by object
+	kindRescan    = 'v' // the Version of the condition that all objects were evaluated with
+	kindHold      = 'a' // a delete that is held, by object
+	kindLimit     = 'l' // a key of the limit
+)
+
+// ofKind yields the records of one kind.
+func ofKind(records []checkpoint.RuleRecord, kind byte) iter.Seq[rules.Record] {
+	return func(yield func(rules.Record) bool) {
+		for _, record := range records {
+			if record.Kind == kind && !yield(rules.Record{Key: string(record.Key), Value: record.Value}) {
+				return
+			}
+		}
+	}
+}
+
+// hasKind reports whether there is a record of one of the kinds.
+func hasKind(records []checkpoint.RuleRecord, kinds ...byte) bool {
+	return slices.ContainsFunc(records, func(record checkpoint.RuleRecord) bool { return slices.Contains(kinds, record.Kind) })
+}
+
+func appendRecords(records []checkpoint.RuleRecord, kind byte, changed []rules.Record) []checkpoint.RuleRecord {
+	records = slices.Grow(records, len(changed))
+	for _, record := range changed {
+		records = append(records, checkpoint.RuleRecord{Kind: kind, Key: []byte(record.Key), Value: record.Value})
+	}
+	return records
+}
+
+// Missed returns the records of a route that was not there for a while: all objects have to be evaluated once more.
+func Missed(records []checkpoint.RuleRecord) []checkpoint.RuleRecord {
+	missed := slices.Clone(records)
+	for i := range missed {
+		if missed[i].Kind == kindRescan {
+			missed[i].Value = []byte{}
+		}
+	}
+	return missed
+}

@@ -1,0 +1,303 @@
+package condition_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
+	"github.com/deltarouter/deltarouter/internal/rules"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+var (
+	start    = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	resource = &event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Cluster: "c"}
+	edges    = []event.Op{event.Entered, event.Left}
+)
+
+func object(t *testing.T, name string, version int) *event.Object {
+	t.Helper()
+	o, err := event.ParseObject(resource, fmt.Sprintf(`{"metadata":{"name":%q,"uid":"uid-%s","resourceVersion":"%d"}}`, name, name, version))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func updated(t *testing.T, name string, version int) *event.Delta {
+	return &event.Delta{Source: "pods", Op: event.Updated, New: object(t, name, version)}
+}
+
+func deleted(t *testing.T, name string, version int) *event.Delta {
+	return &event.Delta{Source: "pods", Op: event.Deleted, Old: object(t, name, version)}
+}
+
+// fakeRoute is the owner of rules, with a clock and a checkpoint.
+type fakeRoute struct {
+	*condition.Rules
+
+	t          *testing.T
+	clock      *timer.Fake
+	conditions []*rules.Condition // whose timers have expired
+	holds      []*rules.DeleteHold
+	saved      map[string]checkpoint.RuleRecord
+}
+
+// open makes the rules from the records that were saved before.
+func open(t *testing.T, cfg condition.Config, at time.Time, saved map[string]checkpoint.RuleRecord) *fakeRoute {
+	t.Helper()
+	r := &fakeRoute{t: t, clock: timer.NewFake(at), saved: map[string]checkpoint.RuleRecord{}}
+	maps.Copy(r.saved, saved)
+	wheel := timer.NewWheel(r.clock)
+	t.Cleanup(wheel.Close)
+	cfg.Sources = []string{"pods"}
+	r.Rules = condition.New(condition.Env{Wheel: wheel, Census: rules.NewCensus(), Owner: r, Durable: true}, cfg, r.clock.Now())
+	if len(saved) > 0 {
+		if err := r.Restore(slices.Collect(maps.Values(saved)), r.clock.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// ConditionDue implements [condition.Owner].
+func (r *fakeRoute) ConditionDue(c *rules.Condition) { r.conditions = append(r.conditions, c) }
+
+// HoldDue implements [condition.Owner].
+func (r *fakeRoute) HoldDue(a *rules.DeleteHold) { r.holds = append(r.holds, a) }
+
+// write writes the changes to the checkpoint.
+func (r *fakeRoute) write() {
+	for _, record := range r.Dirty(nil, r.clock.Now()) {
+		key := string(record.Kind) + string(record.Key)
+		if record.Value == nil {
+			delete(r.saved, key)
+		} else {
+			r.saved[key] = record
+		}
+	}
+}
+
+func (r *fakeRoute) observe(d *event.Delta, holds bool) []rules.Edge {
+	return r.Conditions.Observe(nil, d, condition.Observation{Holds: holds}, r.clock.Now())
+}
+
+// kinds returns the kinds of the records in the checkpoint.
+func (r *fakeRoute) kinds() string {
+	return strings.Join(slices.Sorted(func(yield func(string) bool) {
+		for key := range r.saved {
+			if !yield(key[:1]) {
+				return
+			}
+		}
+	}), "")
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// TestEdgeWaitsForItsState: an edge is delivered when the state that has it is saved, and not when an earlier one is. A reminder waits
+// for nothing.
+func TestEdgeWaitsForItsState(t *testing.T) {
+	r := open(t, condition.Config{Condition: true, Ops: edges, Version: "1"}, start, nil)
+	first := r.observe(updated(t, "a", 1), true)
+	r.write()
+	second := r.observe(updated(t, "b", 2), true)
+	if len(first) != 1 || len(second) != 1 || first[0].Transit().Durable == nil || closed(first[0].Transit().Durable) {
+		t.Fatalf("edges %v and %v", first, second)
+	}
+	r.Saved()
+	if !closed(first[0].Transit().Durable) || closed(second[0].Transit().Durable) {
+		t.Errorf("after the first save: the first may be delivered %v, the second %v", closed(first[0].Transit().Durable), closed(second[0].Transit().Durable))
+	}
+	r.write()
+	r.Saved()
+	if !closed(second[0].Transit().Durable) {
+		t.Error("after the second save the second may not be delivered")
+	}
+	again := r.Conditions.Observe(nil, updated(t, "a", 1), condition.Observation{Holds: true, Remind: true}, r.clock.Now())
+	if len(again) != 1 || again[0].Repeat != 1 || again[0].Transit().Durable != nil {
+		t.Errorf("reminder: %v", again)
+	}
+}
+
+// TestOps: a route gets no edges but those of its ops.
+func TestOps(t *testing.T) {
+	for op, want := range map[event.Op]string{event.Entered: "entered ", event.Left: "left "} {
+		r := open(t, condition.Config{Condition: true, Ops: []event.Op{op}}, start, nil)
+		got := ""
+		for _, edge := range append(r.observe(updated(t, "a", 1), true), r.observe(updated(t, "a", 2), false)...) {
+			got += edge.Op.String() + " "
+		}
+		if got != want {
+			t.Errorf("%s: %q", op, got)
+		}
+	}
+}
+
+// TestRemoved: what a rule knew is forgotten when it is removed while the router is down, and does not come back with it.
+func TestRemoved(t *testing.T) {
+	limit := rules.LimitConfig{Every: time.Hour}
+	for name, c := range map[string]struct {
+		cfg  condition.Config
+		do   func(r *fakeRoute)
+		want string // the kinds of the records before
+	}{
+		"a condition that holds": {condition.Config{Condition: true, Ops: edges, Version: "1"}, func(r *fakeRoute) {
+			r.observe(updated(t, "a", 1), true)
+			r.observe(updated(t, "b", 1), true)
+		}, "ccv"},
+		"a condition that holds for nothing": {condition.Config{Condition: true, Ops: edges, Version: "1"}, func(*fakeRoute) {}, "v"},
+		"deletes": {condition.Config{Hold: time.Minute}, func(r *fakeRoute) {
+			r.Holds.Hold(deleted(t, "a", 1), "", r.clock.Now())
+			r.Holds.Hold(deleted(t, "b", 1), "", r.clock.Now())
+		}, "aa"},
+		"a limit": {condition.Config{Limit: limit}, func(r *fakeRoute) {
+			r.Limit.Allow(updated(t, "a", 1), "a", 1, r.clock.Now())
+			r.Limit.Allow(updated(t, "b", 1), "b", 1, r.clock.Now())
+		}, "ll"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := open(t, c.cfg, start, nil)
+			c.do(r)
+			r.write()
+			if got := r.kinds(); got != c.want {
+				t.Errorf("before: records %q, want %q", got, c.want)
+			}
+			r = open(t, condition.Config{}, start.Add(time.Second), r.saved)
+			r.CatchUp()
+			r.write()
+			r.clock.Advance(r.clock.Now().Add(time.Hour))
+			if len(r.conditions)+len(r.holds) > 0 || strings.ContainsAny(r.kinds(), "cal") {
+				t.Errorf("removed: %d timers, records %q", len(r.conditions)+len(r.holds), r.kinds())
+			}
+			known := c.cfg
+			known.Known = true
+			r = open(t, known, start.Add(time.Minute), r.saved)
+			if page := r.Page(condition.Holding{}, 10, r.clock.Now()); len(page) > 0 || r.Limit.Keys() > 0 {
+				t.Errorf("there again: %v, %d keys", page, r.Limit.Keys())
+			}
+			if c.cfg.Condition && r.Conditions.Rescanned() {
+				t.Error("there again: what happened meanwhile was not seen, and it needs no rescan")
+			}
+		})
+	}
+}
+
+// TestFireAnotherObject: a timer that expires while its object is replaced reports nothing of the new object.
+func TestFireAnotherObject(t *testing.T) {
+	r := open(t, condition.Config{Condition: true, Ops: edges, For: time.Minute}, start, nil)
+	r.CatchUp()
+	r.observe(updated(t, "a", 1), true)
+	r.clock.Advance(r.clock.Now().Add(time.Minute))
+	if len(r.conditions) != 1 {
+		t.Fatalf("%d timers expired", len(r.conditions))
+	}
+	c := r.conditions[0]
+	d := r.Conditions.Due(c, r.clock.Now())
+	if d == nil || d.New.ResourceVersion() != "1" {
+		t.Fatalf("due: %v", d)
+	}
+	r.observe(updated(t, "a", 2), true)
+	if edges, ok := r.Conditions.Fire(c, d, "", r.clock.Now()); ok || len(edges) > 0 {
+		t.Errorf("fired with the keys of another object: %v", edges)
+	}
+	d = r.Conditions.Due(c, r.clock.Now())
+	if edges, ok := r.Conditions.Fire(c, d, "", r.clock.Now()); !ok || len(edges) != 1 || edges[0].New.ResourceVersion() != "2" {
+		t.Errorf("fired %v, %v", edges, ok)
+	}
+}
+
+// TestFailureOfAnotherCondition: an object on which a condition failed is a dead letter once, and once more with another condition.
+func TestFailureOfAnotherCondition(t *testing.T) {
+	cfg := condition.Config{Condition: true, Sources: []string{"pods"}, Ops: edges, Version: "1"}
+	r := open(t, cfg, start, nil)
+	d := updated(t, "a", 1)
+	got := []bool{r.Conditions.Doubt(d), r.Conditions.Doubt(d)}
+	r.Configure(cfg, r.clock.Now())
+	got = append(got, r.Conditions.Doubt(d))
+	cfg.Version = "2"
+	r.Configure(cfg, r.clock.Now())
+	got = append(got, r.Conditions.Doubt(d), r.Conditions.Doubt(d))
+	if want := []bool{true, false, false, true, false}; !slices.Equal(got, want) {
+		t.Errorf("dead letters %v, want %v", got, want)
+	}
+}
+
+// TestClosed: the rules of a route that was removed do nothing, also for a timer that has expired already.
+func TestClosed(t *testing.T) {
+	cfg := condition.Config{Condition: true, Ops: edges, For: time.Minute, Hold: time.Minute, Limit: rules.LimitConfig{Every: time.Hour}}
+	r := open(t, cfg, start, nil)
+	r.CatchUp()
+	r.observe(updated(t, "a", 1), true)
+	r.Holds.Hold(deleted(t, "b", 1), "", r.clock.Now())
+	r.clock.Advance(r.clock.Now().Add(time.Minute))
+	if len(r.conditions) != 1 || len(r.holds) != 1 {
+		t.Fatalf("%d conditions and %d deletes are due", len(r.conditions), len(r.holds))
+	}
+	r.Close()
+	if d := r.Conditions.Due(r.conditions[0], r.clock.Now()); d != nil {
+		t.Errorf("due: %v", d)
+	}
+	if edges, ok := r.Conditions.Fire(r.conditions[0], updated(t, "a", 1), "", r.clock.Now()); ok || len(edges) > 0 {
+		t.Errorf("fired: %v", edges)
+	}
+	if d := r.Holds.Fire(r.holds[0], false, r.clock.Now()); d != nil {
+		t.Errorf("fired: %v", d)
+	}
+	if got := r.observe(updated(t, "c", 1), true); len(got) > 0 || r.Holds.On() || r.Holds.Cancel("pods", event.Key{Name: "b"}, "") > 0 {
+		t.Errorf("observed %v", got)
+	}
+	if page := r.Page(condition.Holding{}, 10, r.clock.Now()); len(page) > 0 {
+		t.Errorf("active: %v", page)
+	}
+}
+
+// TestCount: what a limit held back or forgot is counted once.
+func TestCount(t *testing.T) {
+	cfg := condition.Config{Condition: true, Ops: edges, Hold: time.Minute, Limit: rules.LimitConfig{Every: time.Hour, MaxKeys: 1}}
+	r := open(t, cfg, start, nil)
+	observe := func(name, key string) {
+		r.Conditions.Observe(nil, updated(t, name, 1), condition.Observation{Holds: true, LimitKey: key}, r.clock.Now())
+	}
+	observe("a", "x")
+	observe("b", "x") // held back
+	observe("c", "y") // x is forgotten
+	r.Holds.Hold(deleted(t, "d", 1), "", r.clock.Now())
+	want := condition.Counts{Waiting: 1, Active: 3, Keys: 1, Suppressed: 1, Forgotten: 1}
+	if got := r.Count(); got != want {
+		t.Errorf("first %+v, want %+v", got, want)
+	}
+	want.Suppressed, want.Forgotten = 0, 0
+	if got := r.Count(); got != want {
+		t.Errorf("then %+v, want %+v", got, want)
+	}
+}
+
+// TestHoldsWant: a route that holds deletes holds what ends an object for it, and nothing else.
+func TestHoldsWant(t *testing.T) {
+	holding, other := open(t, condition.Config{Hold: time.Minute}, start, nil), open(t, condition.Config{}, start, nil)
+	for _, op := range event.Ops() {
+		want := op == event.Deleted || op == event.Deselected
+		if got := holding.Holds.Wants(&event.Delta{Op: op}); got != want {
+			t.Errorf("%s: %v, want %v", op, got, want)
+		}
+		if other.Holds.Wants(&event.Delta{Op: op}) {
+			t.Errorf("%s: a route without for holds it", op)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package pipeline_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// limitCase is the limit of a route, and the route that tells the same without one; empty: what time makes at the moment of a change may come
+// before it to the one, and after it to the other.
+type limitCase struct {
+	twin  string
+	by    func(name string) string
+	every time.Duration
+	burst int
+}
+
+func lastLetter(name string) string { return name[len(name)-1:] }
+func all(string) string             { return "all" }
+
+// limitCases are the limits that are tried. None of their routes has reminders: these may come again after a crash, or others in their
+// place.
+var limitCases = map[string]limitCase{
+	"now limited":     {twin: "now", by: lastLetter, every: 90 * time.Second, burst: 1},
+	"now limited all": {twin: "now", by: all, every: 40 * time.Second, burst: 2},
+	"for limited":     {by: all, every: 100 * time.Second, burst: 1},
+}
+
+// asked is when the key of what a route may owe was asked for, which is when the limit is: by uid/version. In a clock that shows what may
+// have refilled the limit at most: it goes on with the wall clock, also while the router is down, and stands still where that goes back.
+type asked struct {
+	mu sync.Mutex
+	at map[string]time.Duration
+}
+
+func (w *conditionModel) limit(name string) pipeline.Limit {
+	l, ok := limitCases[name]
+	if !ok {
+		return pipeline.Limit{}
+	}
+	if w.asked[name] == nil {
+		w.asked[name] = &asked{at: map[string]time.Duration{}}
+	}
+	a := w.asked[name]
+	return pipeline.Limit{Every: l.every, Burst: l.burst, Key: func(_ context.Context, d *event.Delta) (string, error) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if d.Began == "" && d.New != nil { // it is not of what was restored, or of the end
+			a.at[d.Object().UID()+"/"+d.Object().ResourceVersion()] = w.refilled()
+		}
+		return l.by(d.Key().Name), nil
+	}}
+}
+
+// refilled is the time of asked.
+func (w *conditionModel) refilled() time.Duration {
+	w.livesMu.Lock()
+	defer w.livesMu.Unlock()
+	var sum time.Duration
+	for i, life := range w.lives {
+		if i > 0 {
+			sum += max(0, life.wall(life.from).Sub(w.lives[i-1].wall(w.lives[i-1].to)))
+		}
+		to := life.to
+		if to.IsZero() {
+			to = time.Now()
+		}
+		sum += to.Sub(life.from)
+	}
+	return sum
+}
+
+// judgeLimit: of each key no more than the limit says was reported, and what was not is in what it says was suppressed. Left is reported of what was
+// reported, and in the end all that holds was reported, and nothing else.
+func (w *conditionModel) judgeLimit(name string) {
+	l := limitCases[name]
+	w.judgeKeys(name)
+	entered := func(name string, f func(e reportedEdge)) {
+		known := map[string]bool{}
+		for _, e := range w.receivers[name].all {
+			if !known[e.ID] && e.d.Op == event.Entered {
+				known[e.ID] = true
+				f(e)
+			}
+		}
+	}
+	came := map[string][]time.Duration{}
+	wanted, got, suppressed := map[string]int{}, map[string]int{}, map[string]int{}
+	entered(name, func(e reportedEdge) {
+		key := l.by(e.d.Key().Name)
+		came[key] = append(came[key], e.asked)
+		got[key]++
+		suppressed[key] += e.d.Suppressed
+	})
+	for _, key := range slices.Sorted(maps.Keys(came)) {
+		at := came[key]
+		slices.Sort(at)
+		for j := range at {
+			for i := range j {
+				if n, most := j-i+1, l.burst+int((at[j]-at[i])/l.every); n > most {
+					w.failf("%s: %d of %s were told from %v to %v, want %d at most", name, n, key, at[i], at[j], most)
+				}
+			}
+		}
+	}
+	if l.twin == "" {
+		return
+	}
+	entered(l.twin, func(e reportedEdge) { wanted[l.by(e.d.Key().Name)]++ })
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+		if n := wanted[key]; got[key]+suppressed[key] < n { // what waited for long is counted more than once
+			w.failf("%s: of %s %d were told and %d suppressed, want %d together", name, key, got[key], suppressed[key], n)
+		}
+	}
+}
+
+// judgeKeys looks at what was told of each key, which came in order.
+func (w *conditionModel) judgeKeys(name string) {
+	l, known, told := limitCases[name], map[string]bool{}, map[string]map[string]bool{} // by key, of which objects since it is reported
+	for _, e := range w.receivers[name].all {
+		if known[e.ID] {
+			continue // again, after a crash
+		}
+		known[e.ID] = true
+		switch key := l.by(e.d.Key().Name); {
+		case e.d.Op == event.Left && told[key] == nil:
+			w.failf("%s: that %s is over was told, when %s was not", name, e.d.Object().UID(), key)
+		case e.d.Op == event.Left:
+			delete(told, key)
+		default:
+			if told[key] == nil {
+				told[key] = map[string]bool{}
+			}
+			told[key][e.d.Object().UID()] = true
+		}
+	}
+	on := map[string]bool{}
+	for _, o := range w.now {
+		if !isOn(o) {
+			continue
+		}
+		key := l.by(o.Key().Name)
+		if on[key] = true; !told[key][o.UID()] {
+			w.failf("%s: in the end %s is on, and that was not told", name, o.UID())
+		}
+	}
+	for key := range told {
+		if !on[key] {
+			w.failf("%s: the end of %s was not told", name, key)
+		}
+	}
+}
+
+// lifetime is from when to when the router ran, and how far its wall clock was off.
+type lifetime struct {
+	from, to time.Time // to is zero: it runs still
+	skew     time.Duration
+}
+
+func (l lifetime) wall(at time.Time) time.Time { return at.Add(l.skew) }
+
+// early reports whether what began to hold at a time cannot have held for that long at another, by the wall clocks of the lives between:
+// where one has gone back it counts from the start on at the latest.
+func (w *conditionModel) early(began, at time.Time, length time.Duration) bool {
+	var since time.Time
+	for _, life := range w.lives {
+		switch {
+		case !life.to.IsZero() && life.to.Before(began):
+			continue
+		case life.from.After(at):
+			return true
+		case since.IsZero():
+			since = life.wall(began)
+		case life.wall(life.from).Before(since):
+			since = life.wall(life.from)
+		}
+		to := at
+		if !life.to.IsZero() && life.to.Before(at) {
+			to = life.to
+		}
+		if life.wall(to).Sub(since) >= length {
+			return false
+		}
+	}
+	return true
+}
+
+// skewedClock is one that is off.
+type skewedClock struct {
+	timer.Clock
+
+	by time.Duration
+}
+
+// Now implements timer.Clock.
+func (c skewedClock) Now() time.Time { return c.Clock.Now().Add(c.by) }
+
+// NewTimer implements timer.Clock.
+func (c skewedClock) NewTimer(f func()) timer.Timer { return skewedTimer{c.Clock.NewTimer(f), c.by} }
+
+type skewedTimer struct {
+	timer.Timer
+
+	by time.Duration
+}
+
+// Set implements timer.Timer.
+func (t skewedTimer) Set(at time.Time) { t.Timer.Set(at.Add(-t.by)) }

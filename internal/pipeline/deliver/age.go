@@ -1,0 +1,51 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+)
+
+// tooOldError is why a delta is not delivered that is older than Config.MaxAge.
+type tooOldError struct{ age, most time.Duration }
+
+func (e *tooOldError) Error() string {
+	return fmt.Sprintf("it is %s old, and the route delivers nothing older than %s (maxAge)", e.age.Round(time.Second), e.most)
+}
+
+// age is how long ago the delta was seen, or put through again.
+func (b *Batch) age(e *queue.Entry) time.Duration {
+	seen := e.Delta.Seen
+	if e.Letter != 0 {
+		seen = e.Since // it has its time once more
+	}
+	if seen.IsZero() {
+		return 0
+	}
+	return b.route.Now().Sub(seen)
+}
+
+// tooOld returns an error if a delta must not be delivered any more, wherever it was delivered already.
+func (b *Batch) tooOld(e *queue.Entry) error {
+	if b.cfg.MaxAge == 0 {
+		return nil
+	}
+	age := b.age(e)
+	if age <= b.cfg.MaxAge {
+		return nil
+	}
+	b.cfg.Count.Errors("max_age").Inc()
+	return &tooOldError{age, b.cfg.MaxAge}
+}
+
+// expired reports whether an entry is too old to be tried again at a handler or sink that is unavailable.
+func (b *Batch) expired(ctx context.Context, e *queue.Entry, err error) bool {
+	patience := b.cfg.Retry.MaxAge
+	if b.cfg.MaxAge > 0 {
+		patience = min(b.cfg.MaxAge, patience)
+	}
+	return ctx.Err() == nil && !errors.Is(err, context.Canceled) && b.age(e) > patience
+}

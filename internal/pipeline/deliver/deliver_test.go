@@ -1,0 +1,173 @@
+package deliver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// fakeRoute writes down what a batch asks of its route.
+type fakeRoute struct{ calls []string }
+
+func (r *fakeRoute) note(format string, args ...any) {
+	r.calls = append(r.calls, fmt.Sprintf(format, args...))
+}
+
+func (r *fakeRoute) Now() time.Time { return time.Unix(1000, 0) }
+
+func (r *fakeRoute) Report(entries []*queue.Entry) {
+	for _, e := range entries {
+		r.note("report %s %b", e.Delta.Key().Name, e.Progress.Closed)
+	}
+}
+
+func (r *fakeRoute) Pause(d *event.Delta, target string, _ error, bySink bool) {
+	r.note("pause %s %s %v", d.Key().Name, target, bySink)
+}
+
+func (r *fakeRoute) Refused(d *event.Delta)                              { r.note("refused %s", d.Key().Name) }
+func (r *fakeRoute) Complain(string, *event.Delta, string, error)        {}
+func (r *fakeRoute) Remove(context.Context, []uint64) (n int, err error) { return 0, nil }
+
+func (r *fakeRoute) PassOn(_ context.Context, target int, e *queue.Entry, _ bool) error {
+	r.note("pass on %s", e.Delta.Key().Name)
+	e.Progress.Closed |= 1 << target
+	return nil
+}
+
+func (r *fakeRoute) Add(_ context.Context, letters []checkpoint.Letter) error {
+	for _, l := range letters {
+		r.note("letter %s %s: %s", l.Delta.Key().Name, l.Sink, l.Error)
+	}
+	return nil
+}
+
+type sinkFunc func(events []event.Event) []error
+
+func (f sinkFunc) Write(_ context.Context, events []event.Event) []error { return f(events) }
+func (f sinkFunc) Close(context.Context) error                           { return nil }
+
+// noted is a sink that takes everything and is noted among the calls.
+func (r *fakeRoute) noted(name string) sinkFunc {
+	return func(events []event.Event) []error {
+		r.note("write %d to %s", len(events), name)
+		return nil
+	}
+}
+
+// run delivers one delta of each name to the sinks, and returns the entries.
+func (r *fakeRoute) run(t *testing.T, cfg deliver.Config, sinks []sinkFunc, objects ...string) []*queue.Entry {
+	t.Helper()
+	count := func(string) deliver.Counter { return counter{} }
+	cfg.Route, cfg.ID, cfg.Count.Errors = "r", "r", count
+	for i, s := range sinks {
+		target := deliver.Target{Name: fmt.Sprintf("sink%d", i)}
+		if s != nil {
+			target.Sink = deliver.NewSink(target.Name, s, slog.New(slog.DiscardHandler), timer.NewFake(r.Now()))
+		}
+		cfg.Targets = append(cfg.Targets, target)
+		cfg.Count.Events = append(cfg.Count.Events, deliver.EventCounters{Delivered: counter{}, Retried: counter{}, Rejected: counter{}})
+	}
+	var q queue.Queue
+	for _, name := range objects {
+		o, err := event.ParseObject(&event.Resource{}, `{"metadata":{"name":"`+name+`","uid":"u"}}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := q.Add(queue.Item{Delta: &event.Delta{Source: "s", Op: event.Added, New: o, Seen: r.Now()}})
+		q.Place(e, e.Object(), r.Now())
+	}
+	batch := q.Take(len(objects), nil, nil)
+	b := deliver.New(r, r)
+	b.Handle(t.Context(), t.Context(), &cfg, batch)
+	b.Deliver(t.Context())
+	return batch
+}
+
+type counter struct{}
+
+func (counter) Inc()            {}
+func (counter) Add(float64)     {}
+func (counter) Observe(float64) {}
+
+func (r *fakeRoute) expect(t *testing.T, want ...string) {
+	t.Helper()
+	if got := strings.Join(r.calls, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+// TestReports: progress is reported before the next thing that takes time, and not at the end of the batch.
+func TestReports(t *testing.T) {
+	r := &fakeRoute{}
+	r.run(t, deliver.Config{}, []sinkFunc{r.noted("one")}, "a", "b")
+	r.expect(t, "write 2 to one")
+
+	r = &fakeRoute{}
+	r.run(t, deliver.Config{}, []sinkFunc{r.noted("one"), r.noted("two"), nil}, "a")
+	r.expect(t, "write 1 to one", "report a 1", "write 1 to two", "report a 11", "pass on a")
+
+	r = &fakeRoute{}
+	rejects := func([]event.Event) []error { return []error{nil, plugins.Reject(errors.New("no"))} }
+	entries := r.run(t, deliver.Config{}, []sinkFunc{rejects}, "a", "b")
+	r.expect(t, "report a 1", "report b 0", "refused b", "letter b sink0: no")
+	if e := entries[1].Progress; e.State != queue.Done || e.Outcome != queue.DeadLettered {
+		t.Errorf("got %+v", e)
+	}
+}
+
+// TestBadSinks: a sink that breaks its contract is one that is unavailable, and nothing of the batch is lost.
+func TestBadSinks(t *testing.T) {
+	for name, sink := range map[string]sinkFunc{
+		"panics":        func([]event.Event) []error { panic("secret") },
+		"too few":       func([]event.Event) []error { return []error{nil} },
+		"too many":      func([]event.Event) []error { return make([]error, 3) },
+		"not now":       func([]event.Event) []error { return []error{errors.New("x"), errors.New("y")} },
+		"takes neither": func([]event.Event) []error { return []error{plugins.Postpone(errors.New("x"), 0), errors.New("y")} },
+	} {
+		r := &fakeRoute{}
+		cfg := deliver.Config{Retry: deliver.Retry{Backoff: time.Second, Max: time.Second, MaxAge: time.Hour, Exact: true}}
+		for _, e := range r.run(t, cfg, []sinkFunc{sink}, "a", "b") {
+			if e.Progress.State != queue.Later || e.Progress.Closed != 0 || e.Progress.Delay != time.Second || e.Progress.Tries != 1 {
+				t.Errorf("%s: %+v", name, e.Progress)
+			}
+		}
+		r.expect(t)
+	}
+}
+
+// TestOnFailure: a rejected delta becomes a dead letter, is dropped, or pauses the route, which keeps it.
+func TestOnFailure(t *testing.T) {
+	rejects := func([]event.Event) []error { return []error{plugins.Reject(errors.New("no"))} }
+	for policy, want := range map[deliver.OnFailure]struct {
+		call    string
+		state   queue.State
+		outcome queue.Outcome
+	}{
+		deliver.DeadLetter: {"letter a sink0: no", queue.Done, queue.DeadLettered},
+		deliver.Drop:       {"", queue.Done, queue.Dropped},
+		deliver.Pause:      {"pause a sink0 false", queue.Later, queue.Delivered},
+	} {
+		r := &fakeRoute{}
+		entries := r.run(t, deliver.Config{OnFailure: policy}, []sinkFunc{rejects}, "a")
+		calls := []string{"report a 0", "refused a"}
+		if want.call != "" {
+			calls = append(calls, want.call)
+		}
+		r.expect(t, calls...)
+		if e := entries[0].Progress; e.State != want.state || e.Outcome != want.outcome {
+			t.Errorf("policy %d: %+v", policy, e)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// DeadLetterer keeps what could not be delivered. It is safe for concurrent use.
+type DeadLetterer interface {
+	// Add keeps letters, all or none. If it returns an error, the route keeps the deltas pending,
+	// and tries again later.
+	Add(ctx context.Context, letters []checkpoint.Letter) error
+	// Remove forgets letters whose deltas were put through again, see pipeline.Pipeline.Redeliver,
+	// and returns how many were there.
+	Remove(ctx context.Context, ids []uint64) (int, error)
+}
+
+// LogDeadLetters keeps nothing: it says in the log what is lost, without the objects. It is for a
+// router that has no state folder.
+type LogDeadLetters struct{ Log *slog.Logger }
+
+// Add implements [DeadLetterer]. It never fails.
+func (l *LogDeadLetters) Add(ctx context.Context, letters []checkpoint.Letter) error {
+	for i := range letters {
+		letter := &letters[i]
+		l.Log.LogAttrs(ctx, slog.LevelError, "a delta is lost: it could not be delivered, and there is no state folder to keep it in",
+			slog.String("route", letter.Route), slog.String("sink", letter.Sink), slog.String("delta", letter.Delta.String()),
+			slog.Int("attempts", letter.Attempts), slog.String("err", letter.Error))
+	}
+	return nil
+}
+
+// Remove implements [DeadLetterer]. There is nothing to remove.
+func (l *LogDeadLetters) Remove(context.Context, []uint64) (int, error) { return 0, nil }
+
+// failure is an entry that is given up, at one sink or at all of them.
+type failure struct {
+	entry  *queue.Entry
+	sink   int // -1: it did not get as far as a sink
+	reason error
+}
+
+// failures are the entries of a batch that are to be given up.
+type failures struct{ all []failure }
+
+func (f *failures) end() {
+	clear(f.all)
+	f.all = f.all[:0]
+}
+
+// pauses returns the first of the failures for which the route would pause; nil: that they are too
+// old is no reason to.
+func (f *failures) pauses() *failure {
+	for i := range f.all {
+		var old *tooOldError
+		if !errors.As(f.all[i].reason, &old) {
+			return &f.all[i]
+		}
+	}
+	return nil
+}
+
+func (b *Batch) sinkName(f *failure) string {
+	if f.sink < 0 {
+		return ""
+	}
+	return b.cfg.Targets[f.sink].Name
+}
+
+// giveUp does what the route's onFailure says about what is in b.failed.all, and reports whether
+// that is done with. If not, it is pending still. Dead letters are written all at once: a sink that
+// rejects everything must not cost one write to the disk for each delta.
+func (b *Batch) giveUp(ctx context.Context) bool {
+	for i := range b.failed.all {
+		b.route.Refused(b.failed.all[i].entry.Delta)
+	}
+	f := b.failed.pauses()
+	switch {
+	case len(b.failed.all) == 0:
+		return true
+	case b.cfg.OnFailure == Pause && f != nil:
+		b.route.Pause(f.entry.Delta, b.sinkName(f), f.reason, false)
+		return false
+	case b.cfg.OnFailure == Drop:
+		for i := range b.failed.all {
+			f := &b.failed.all[i]
+			f.entry.Progress.Outcome = max(f.entry.Progress.Outcome, queue.Dropped)
+			b.route.Complain("they are dropped", f.entry.Delta, b.sinkName(f), f.reason)
+		}
+		return true
+	}
+	return b.putAside(ctx)
+}
+
+// withheldReason stands in the dead letters of a route that sees Secrets.
+const withheldReason = "the reason is not kept, because the route sees Secrets and it may repeat what is in them; the log has one a minute"
+
+// putAside writes dead letters.
+func (b *Batch) putAside(ctx context.Context) bool {
+	now := b.route.Now()
+	letters := make([]checkpoint.Letter, 0, len(b.failed.all))
+	_, logs := b.letters.(*LogDeadLetters)
+	for i := range b.failed.all {
+		f := &b.failed.all[i]
+		reason := f.reason.Error()
+		switch said := plugins.Said(f.reason); {
+		case logs:
+		case b.cfg.Secret:
+			reason = withheldReason
+		case said != "":
+			reason += "; the receiver said: " + said
+		}
+		for _, e := range b.group.members(f.entry) {
+			letters = append(letters, checkpoint.Letter{
+				Time: now, Route: b.cfg.ID, Sink: b.sinkName(f), Error: reason, Attempts: max(1, f.entry.Progress.Failures()),
+				Unseen: e.Unseen, Delta: e.Delta,
+			})
+		}
+	}
+	err := b.letters.Add(ctx, letters)
+	for i := range b.failed.all {
+		f := &b.failed.all[i]
+		work := f.entry.Progress
+		if err != nil {
+			b.cfg.Count.Errors("dead_letter").Inc()
+			b.route.Complain("dead letters cannot be written, so they are pending still", f.entry.Delta, b.sinkName(f), err)
+			work.Tries++
+			work.Delay = max(work.Delay, b.cfg.Retry.delay(work.Tries))
+			continue
+		}
+		work.Outcome = queue.DeadLettered
+		if logs {
+			continue // each of them is in the log already
+		}
+		b.route.Complain("they are put aside as dead letters", f.entry.Delta, b.sinkName(f), f.reason)
+	}
+	return err == nil
+}

@@ -1,0 +1,150 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline/chain"
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// handling is what the handler of a batch has to see.
+type handling struct {
+	todo   []*queue.Entry
+	deltas []*event.Delta // theirs, and those of a group
+}
+
+// handle lets the handler see the entries that it has not seen yet.
+func (b *Batch) handle(ctx, handling context.Context) {
+	b.handled.todo, b.handled.deltas = b.handled.todo[:0], b.handled.deltas[:0]
+	for _, e := range b.entries {
+		e.Progress.State, e.Progress.Delay = queue.Open, 0
+		if e.Progress.Dead == nil && e.Progress.Closed == 0 && e.Progress.Left == nil {
+			e.Progress.Dead = b.tooOld(e)
+		}
+		switch {
+		case e.Progress.Dead != nil || e.Progress.Handled:
+		case b.cfg.Handler == nil:
+			e.Progress.Events = append(e.Progress.Events[:0], keyed(e, chain.Event(e.Delta, b.cfg.Route)))
+			e.Progress.Handled = true
+		default:
+			b.handled.todo = append(b.handled.todo, e)
+			b.handled.deltas = b.group.appendDeltas(b.handled.deltas, e)
+		}
+	}
+	if len(b.handled.todo) == 0 {
+		return
+	}
+	results, err := b.call(handling)
+	clear(b.handled.deltas)
+	switch {
+	case err != nil && handling.Err() != nil:
+		for _, e := range b.handled.todo {
+			e.Progress.State = queue.Later
+		}
+		return
+	case err != nil:
+		b.retryAlone(ctx, err)
+		return
+	}
+	var stopped *queue.Lane
+	for i, e := range b.handled.todo {
+		if e.Lane() == stopped {
+			continue // handled too early: what it came to is forgotten, and it is handled again after what stands before it
+		}
+		if b.judge(ctx, e, results[i]); e.Progress.State == queue.Later {
+			stopped = e.Lane()
+		}
+	}
+}
+
+// event makes the n-th event of an entry.
+func (b *Batch) event(e *queue.Entry, n int, data []byte) event.Event {
+	return keyed(e, event.New(e.Delta, b.cfg.Route, n, data))
+}
+
+// call calls the handler and turns every way it can break its contract into an error.
+func (b *Batch) call(ctx context.Context) (results []plugins.Result, err error) {
+	start := b.route.Now()
+	defer func() {
+		b.cfg.Count.Handler.Observe(b.route.Now().Sub(start).Seconds())
+		if p := recover(); p != nil {
+			err = fmt.Errorf("handler %q panicked: %w", b.cfg.HandlerName, Panicked(p))
+		}
+	}()
+	results, err = b.cfg.Handler.Handle(ctx, b.handled.deltas)
+	if err != nil {
+		return nil, fmt.Errorf("handler %q: %w", b.cfg.HandlerName, plugins.Bound(err))
+	}
+	if len(results) != len(b.handled.deltas) {
+		return nil, fmt.Errorf("handler %q returned %d results for %d deltas", b.cfg.HandlerName, len(results), len(b.handled.deltas))
+	}
+	return results[len(results)-len(b.handled.todo):], nil // of a group the last one counts
+}
+
+// retryAlone deals with an error about all that the handler was given. One delta of many may have brought it about: each is tried again
+// alone, and only then does it count as an attempt.
+func (b *Batch) retryAlone(ctx context.Context, err error) {
+	if len(b.handled.todo) == 1 || plugins.ClassOf(err) == plugins.Postponed {
+		for _, e := range b.handled.todo {
+			b.reject(ctx, e, err)
+		}
+		return
+	}
+	b.cfg.Count.Errors("handler").Inc()
+	for _, e := range b.handled.todo {
+		e.Progress.Alone = true
+		e.Progress.State, e.Progress.Delay = queue.Later, max(b.cfg.Retry.delay(1), plugins.RetryAfter(err))
+	}
+}
+
+// judge takes the handler's verdict on one entry.
+func (b *Batch) judge(ctx context.Context, e *queue.Entry, result plugins.Result) {
+	switch result.Verdict {
+	case plugins.OK:
+		e.Progress.Events = e.Progress.Events[:0]
+		for n, emit := range result.Events {
+			ev := b.event(e, n, emit.Data)
+			if emit.Type != "" {
+				ev.Type = emit.Type
+			}
+			if emit.Subject != "" {
+				ev.Subject = emit.Subject
+			}
+			e.Progress.Events = append(e.Progress.Events, ev)
+		}
+		e.Progress.Handled, e.Progress.Alone = true, false
+	case plugins.Drop:
+		e.Progress.Handled, e.Progress.Alone = true, false
+	default:
+		err := plugins.Bound(result.Err)
+		if err == nil {
+			err = errors.New("verdict " + result.Verdict.String())
+		}
+		b.reject(ctx, e, fmt.Errorf("handler %q: %w", b.cfg.HandlerName, err))
+	}
+}
+
+// reject counts an attempt that failed. That the handler is unavailable is no attempt, until the delta is too old.
+func (b *Batch) reject(ctx context.Context, e *queue.Entry, err error) {
+	b.cfg.Count.Errors("handler").Inc()
+	if plugins.ClassOf(err) == plugins.Postponed {
+		if e.Progress.Tries++; b.expired(ctx, e, err) {
+			e.Progress.Dead = err
+			return
+		}
+		e.Progress.State = queue.Later
+		e.Progress.Delay = max(b.cfg.Retry.delay(e.Progress.Tries), plugins.RetryAfter(err))
+		return
+	}
+	e.Progress.Attempts++
+	if plugins.ClassOf(err) == plugins.Rejected || e.Progress.Attempts > b.cfg.Retry.Attempts {
+		e.Progress.Dead = err
+		return
+	}
+	e.Progress.State = queue.Later
+	e.Progress.Delay = max(b.cfg.Retry.delay(e.Progress.Attempts), plugins.RetryAfter(err))
+}

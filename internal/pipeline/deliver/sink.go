@@ -1,0 +1,164 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/backoff"
+	"github.com/deltarouter/deltarouter/internal/circuit"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+const (
+	// breakAfter is how many writes in a row must fail before a sink is left alone.
+	breakAfter = 3
+	// longestPause bounds what a sink can ask for with a Retry-After.
+	longestPause = time.Hour
+)
+
+// Sink is a sink behind its circuit breaker, shared by all routes that use it. After some writes in a row that found the sink
+// unavailable, it refuses all writes for a while, then lets the events of one delta through as a probe: if the sink takes (or rejects)
+// one, the breaker closes.
+type Sink struct {
+	*circuit.Breaker
+
+	name string
+	sink plugins.Sink
+	log  *slog.Logger
+}
+
+// RefusedError says that the breaker did not let an event through, or that the route has no room that the sink stands for.
+type RefusedError struct {
+	Sink  string
+	Until time.Time
+	Why   string // of a route; empty: the breaker
+}
+
+func (e *RefusedError) Error() string {
+	if e.Why != "" {
+		return fmt.Sprintf("%s, it is left alone until %s", e.Why, e.Until.Format(time.RFC3339))
+	}
+	return fmt.Sprintf("sink %q is unavailable, it is left alone until %s", e.Sink, e.Until.Format(time.RFC3339))
+}
+
+// NewSink puts a sink behind a breaker, which is closed.
+func NewSink(name string, sink plugins.Sink, log *slog.Logger, clock timer.Clock) *Sink {
+	return &Sink{Breaker: circuit.New(clock, breakAfter, backoff.Policy{}), name: name, sink: sink, log: log}
+}
+
+// Look returns whether the breaker is open, and then when a probe may be sent, which may be over, and a channel that is closed when that
+// changes.
+func (b *Sink) Look() (open bool, probe time.Time, changed <-chan struct{}) {
+	s := b.Status()
+	return s.Open, s.Until, s.Changed
+}
+
+// write writes the events, the first so many of which are of one delta. The result is like that of [plugins.Sink.Write]; it is also
+// right where the sink's is not.
+func (b *Sink) write(ctx context.Context, events []event.Event, first int) []error {
+	permit, status := b.Allow()
+	allowed := len(events)
+	switch permit {
+	case circuit.Refused:
+		allowed = 0
+	case circuit.Probe:
+		allowed = first
+	case circuit.Granted:
+	}
+	var errs []error
+	if allowed > 0 {
+		errs = b.call(ctx, events[:allowed])
+		b.learn(ctx, errs, permit)
+	}
+	if allowed == len(events) {
+		return errs
+	}
+	refused := &RefusedError{Sink: b.name, Until: status.Until}
+	all := make([]error, len(events))
+	copy(all, errs)
+	for i := allowed; i < len(all); i++ {
+		all[i] = refused
+	}
+	return all
+}
+
+// call writes to the sink and makes the best of a sink that breaks its contract.
+func (b *Sink) call(ctx context.Context, events []event.Event) (errs []error) {
+	defer func() {
+		if p := recover(); p != nil {
+			errs = same(fmt.Errorf("sink %q panicked: %w", b.name, Panicked(p)), len(events))
+		}
+	}()
+	errs = b.sink.Write(ctx, events)
+	if errs != nil && len(errs) != len(events) {
+		err := fmt.Errorf("sink %q returned %d results for %d events", b.name, len(errs), len(events))
+		return same(err, len(events))
+	}
+	for i, err := range errs {
+		errs[i] = plugins.Bound(err)
+	}
+	return errs
+}
+
+// learn tells the breaker what came of a write.
+func (b *Sink) learn(ctx context.Context, errs []error, permit circuit.Permit) {
+	later, failure := unavailable(errs)
+	switch {
+	case failure == nil:
+		if b.Succeeded() {
+			b.log.Info("sink is available again", slog.String("sink", b.name))
+		}
+	case ctx.Err() != nil: // the end of the pipeline says nothing about the sink
+		b.Abandoned(permit)
+	default:
+		if opened, _ := b.Failed(permit, failure, min(later, longestPause)); opened && permit != circuit.Probe {
+			b.log.Warn("sink is unavailable, its routes wait", slog.String("sink", b.name), slog.Any("err", failure))
+		}
+	}
+}
+
+// Opened is 1 while the breaker is open, else 0.
+func (b *Sink) Opened() float64 {
+	if b.Status().Open {
+		return 1
+	}
+	return 0
+}
+
+// unavailable returns the longest time that the sink asked for and an error, if it took and rejected none of the events, and said of none
+// what it can only say when it is well.
+func unavailable(errs []error) (later time.Duration, failure error) {
+	for _, err := range errs {
+		if err == nil || plugins.ClassOf(err) != plugins.Failed {
+			return 0, nil
+		}
+		failure = err
+		later = max(later, plugins.RetryAfter(err))
+	}
+	return later, failure
+}
+
+func same(err error, n int) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+// Panicked makes an error of what was recovered. Only the runtime's own messages are known not to quote an object.
+func Panicked(p any) error {
+	var runtimeError interface{ RuntimeError() }
+	if err, ok := p.(error); ok && errors.As(err, &runtimeError) {
+		return err
+	}
+	return fmt.Errorf("a value of type %T", p)
+}
+
+// Name returns the name of the sink.
+func (b *Sink) Name() string { return b.name }

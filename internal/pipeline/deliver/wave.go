@@ -1,0 +1,333 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"math/bits"
+	"slices"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// wave is the entries whose events are written to each target at once.
+type wave struct {
+	entries []*queue.Entry
+	cursors []int // in the batch: the next entry of each lane
+	nexts   []int // likewise, while a wave is put together
+	events  []event.Event
+	spans   []span
+	stopped []*queue.Lane // lanes of which a route downstream took no more
+}
+
+// span is the place of an entry's events in what is written to a sink.
+type span struct {
+	entry      *queue.Entry
+	start, end int
+}
+
+// deliver brings the entries of the batch to the sinks, in waves. Where all sinks keep the order of a key within a write, a batch is one
+// wave, so one write for each sink. Else a write holds at most one delta of each lane, since a sink may take a later event where it refused
+// an earlier one, and a batch of distinct keys is one wave.
+func (b *Batch) deliver(ctx context.Context) {
+	b.wave.cursors = b.wave.cursors[:0]
+	for i, e := range b.entries {
+		if i == 0 || !b.entries[i-1].SameLane(e) {
+			b.wave.cursors = append(b.wave.cursors, i)
+		}
+	}
+	for len(b.wave.cursors) > 0 {
+		b.bury(ctx)
+		going := b.wave.cursors[:0]
+		for _, i := range b.wave.cursors {
+			if i = b.advance(i); i >= 0 {
+				going = append(going, i)
+			}
+		}
+		if b.wave.cursors = going; len(going) > 0 {
+			b.report() // of the wave before
+			b.fillWave()
+			b.write(ctx)
+		}
+	}
+}
+
+// fillWave makes a wave of what the cursors are at and what may be written with it: the first of each lane, then the second of each, so that
+// a sink that has one event of a key in flight at a time has as many in flight as it can.
+func (b *Batch) fillWave() {
+	b.wave.entries = b.wave.entries[:0]
+	b.wave.nexts = append(b.wave.nexts[:0], b.wave.cursors...)
+	for len(b.wave.nexts) > 0 {
+		more := b.wave.nexts[:0]
+		for _, i := range b.wave.nexts {
+			b.wave.entries = append(b.wave.entries, b.entries[i])
+			if i = b.behind(i); i >= 0 {
+				more = append(more, i)
+			}
+		}
+		b.wave.nexts = more
+	}
+}
+
+// behind returns the entry of the lane behind i that may be in the same write; -1: there is none. What was rejected before it got to a sink
+// has its turn when all before it is done.
+func (b *Batch) behind(i int) int {
+	lane := b.entries[i].Lane()
+	if !b.cfg.InOrder || b.entries[i].Key() == (queue.Key{}) { // an empty key is none for sinks: see event.Event.OrderKey
+		return -1
+	}
+	for i++; i < len(b.entries) && b.entries[i].Lane() == lane; i++ {
+		switch work := b.entries[i].Progress; {
+		case work.State != queue.Open || !work.Handled || work.Dead != nil:
+			return -1
+		case len(work.Events) > 0:
+			return i
+		}
+	}
+	return -1
+}
+
+// bury gives up what stands next in its lane and was rejected before it got to a sink.
+func (b *Batch) bury(ctx context.Context) {
+	for _, i := range b.wave.cursors {
+		lane := b.entries[i].Lane()
+		for ; i < len(b.entries) && b.entries[i].Lane() == lane; i++ {
+			e := b.entries[i]
+			ended := e.Progress.State == queue.Done || e.Progress.State == queue.Open && e.Progress.Handled && len(e.Progress.Events) == 0
+			if e.Progress.State == queue.Open && e.Progress.Dead != nil {
+				b.failed.all = append(b.failed.all, failure{e, -1, e.Progress.Dead})
+			} else if !ended {
+				break
+			}
+		}
+	}
+	if len(b.failed.all) == 0 {
+		return
+	}
+	b.report() // dead letters may take their time
+	state := queue.Later
+	if b.giveUp(ctx) {
+		state = queue.Done
+	}
+	for i := range b.failed.all {
+		b.failed.all[i].entry.Progress.State = state
+	}
+	b.failed.end()
+}
+
+// advance returns the first entry of the lane, from i, that has events to deliver; -1 if the lane is at its end or has to wait.
+func (b *Batch) advance(i int) int {
+	lane := b.entries[i].Lane()
+	for ; i < len(b.entries) && b.entries[i].Lane() == lane; i++ {
+		e := b.entries[i]
+		switch {
+		case e.Progress.State == queue.Done:
+			continue
+		case e.Progress.State == queue.Later:
+			return -1
+		case !e.Progress.Handled:
+			return -1
+		case len(e.Progress.Events) > 0:
+			return i
+		default:
+			e.Progress.Outcome = queue.Dropped // by the handler
+		}
+		e.Progress.State = queue.Done
+	}
+	return -1
+}
+
+// write writes the wave to each sink that still wants something of it: last to those that are routes, for which it may have to wait.
+func (b *Batch) write(ctx context.Context) {
+	for i, t := range b.cfg.Targets {
+		if t.Sink != nil {
+			b.writeTo(ctx, i, t.Sink)
+		}
+	}
+	for i, t := range b.cfg.Targets {
+		if t.Sink == nil {
+			b.passOn(ctx, i)
+		}
+	}
+	for _, e := range b.wave.entries {
+		e.Progress.State = queue.Later
+		if bits.OnesCount64(e.Progress.Closed) == len(b.cfg.Targets) {
+			e.Progress.State = queue.Done
+		}
+	}
+}
+
+// writeTo writes the wave to one sink.
+func (b *Batch) writeTo(ctx context.Context, s int, sink *Sink) {
+	b.wave.events, b.wave.spans = b.wave.events[:0], b.wave.spans[:0]
+	for _, e := range b.wave.entries {
+		if e.Progress.Closed&(1<<s) != 0 {
+			continue
+		}
+		if err := b.tooOld(e); err != nil {
+			b.failed.all = append(b.failed.all, failure{e, s, err})
+			continue
+		}
+		start := len(b.wave.events)
+		if b.wave.events = e.Progress.AppendEvents(b.wave.events, s); len(b.wave.events) == start {
+			b.settleAt(ctx, s, e, nil) // only its dead letter is left to be written
+			continue
+		}
+		b.wave.spans = append(b.wave.spans, span{e, start, len(b.wave.events)})
+	}
+	if len(b.wave.spans) > 0 {
+		b.report()
+		errs := sink.write(ctx, b.wave.events, b.wave.spans[0].end)
+		b.unreported = true
+		for _, sp := range b.wave.spans {
+			if errs == nil {
+				b.settleAt(ctx, s, sp.entry, nil)
+			} else {
+				b.settleAt(ctx, s, sp.entry, errs[sp.start:sp.end])
+			}
+		}
+		clear(b.wave.events)
+	}
+	b.refuse(ctx, s)
+}
+
+// settleAt takes what a sink said of an entry's events; nil: it has them all.
+func (b *Batch) settleAt(ctx context.Context, sink int, e *queue.Entry, errs []error) {
+	work, count := e.Progress, b.cfg.Count.Events[sink]
+	var before, after queue.Remaining
+	if work.Left != nil {
+		before = work.Left[sink]
+	}
+	after.Rejected = before.Rejected
+	var refusal error
+	if errs == nil {
+		n := len(before.Events)
+		if before.Events == nil {
+			n = len(work.Events)
+		}
+		count.Delivered.Add(float64(n))
+	}
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			count.Delivered.Inc()
+		case plugins.ClassOf(err) == plugins.Rejected:
+			count.Rejected.Inc()
+			b.cfg.Count.Errors("rejected").Inc()
+			after.Rejected = err
+		default:
+			refusal = err
+			if before.Events != nil {
+				i = before.Events[i]
+			}
+			after.Events = append(after.Events, i)
+		}
+	}
+	if halt := stops(errs); halt != nil {
+		b.keep(e, sink, after)
+		b.cfg.Count.Errors("paused").Inc()
+		b.route.Pause(e.Delta, b.cfg.Targets[sink].Name, halt, true)
+		return
+	}
+	if refusal != nil && !b.expired(ctx, e, refusal) {
+		b.postpone(ctx, e, sink, after, refusal)
+		return
+	}
+	if refusal != nil {
+		after.Rejected = refusal
+	}
+	if after.Rejected != nil {
+		b.failed.all = append(b.failed.all, failure{e, sink, after.Rejected})
+		return
+	}
+	work.Closed |= 1 << sink
+}
+
+// stops returns the first of the errors for which the route has to stop, whatever its onFailure is.
+func stops(errs []error) error {
+	for _, err := range errs {
+		if plugins.ClassOf(err) == plugins.Paused {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuse gives up what the sink rejected for good.
+func (b *Batch) refuse(ctx context.Context, sink int) {
+	if len(b.failed.all) == 0 {
+		return
+	}
+	b.report()
+	ok := b.giveUp(ctx)
+	b.unreported = true
+	for i := range b.failed.all {
+		if f := &b.failed.all[i]; ok {
+			f.entry.Progress.Closed |= 1 << sink
+		} else {
+			b.keep(f.entry, sink, queue.Remaining{Events: []int{}, Rejected: f.reason})
+		}
+	}
+	b.failed.end()
+}
+
+// postpone keeps what a sink could not take at the moment.
+func (b *Batch) postpone(ctx context.Context, e *queue.Entry, sink int, left queue.Remaining, err error) {
+	b.keep(e, sink, left)
+	if ctx.Err() != nil {
+		return
+	}
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		e.Progress.Delay = max(e.Progress.Delay, refused.Until.Sub(b.route.Now()))
+		return
+	}
+	b.cfg.Count.Events[sink].Retried.Add(float64(len(left.Events)))
+	b.cfg.Count.Errors("unavailable").Inc()
+	e.Progress.Tries++
+	e.Progress.Delay = max(e.Progress.Delay, b.cfg.Retry.delay(e.Progress.Tries), plugins.RetryAfter(err))
+}
+
+func (b *Batch) keep(e *queue.Entry, sink int, left queue.Remaining) {
+	if e.Progress.Left == nil {
+		e.Progress.Left = make([]queue.Remaining, len(b.cfg.Targets))
+	}
+	e.Progress.Left[sink] = left
+}
+
+// passOn gives the wave to the route that a target is.
+func (b *Batch) passOn(ctx context.Context, sink int) {
+	b.report()
+	patient := true
+	b.wave.stopped = b.wave.stopped[:0]
+	for _, e := range b.wave.entries {
+		if e.Progress.Closed&(1<<sink) != 0 || slices.Contains(b.wave.stopped, e.Lane()) {
+			continue
+		}
+		if err := b.hopeless(e, sink); err != nil {
+			b.failed.all = append(b.failed.all, failure{e, sink, err})
+			continue
+		}
+		refusal := b.route.PassOn(ctx, sink, e, patient)
+		switch {
+		case refusal == nil:
+			b.cfg.Count.Events[sink].Delivered.Add(float64(len(e.Progress.Events)))
+		case b.expired(ctx, e, refusal):
+			b.failed.all = append(b.failed.all, failure{e, sink, refusal})
+		default:
+			patient = false
+			b.wave.stopped = append(b.wave.stopped, e.Lane()) // there may be room by now, and what is behind it must not overtake
+			b.postpone(ctx, e, sink, queue.Remaining{}, refusal)
+		}
+	}
+	b.refuse(ctx, sink)
+}
+
+// hopeless returns why an entry is not to be passed on at all: it is too old, or was when its dead letter could not be written.
+func (b *Batch) hopeless(e *queue.Entry, sink int) error {
+	if e.Progress.Left != nil && e.Progress.Left[sink].Rejected != nil {
+		return e.Progress.Left[sink].Rejected
+	}
+	return b.tooOld(e)
+}

@@ -1,0 +1,52 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+)
+
+// gaugeInterval is how often the age of the oldest pending delta is measured.
+const gaugeInterval = time.Second
+
+// gauges keeps the metrics of a pipeline that no event of a route changes.
+type gauges struct{ *Pipeline }
+
+// measure updates the gauges once in an interval.
+func (p gauges) measure(ctx context.Context) {
+	ticker := time.NewTicker(gaugeInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			now := p.cfg.Clock.Now()
+			p.count()
+			for _, r := range p.now.Load().routes {
+				age := 0.0
+				if s := r.Status(); !s.Oldest.IsZero() {
+					age = max(0, now.Sub(s.Oldest).Seconds())
+				}
+				r.Config().Count.Oldest.Set(age)
+			}
+		}
+	}
+}
+
+// count updates the metrics of all routes: the deltas that the table has turned down by itself
+// since the last time count as filtered.
+func (p gauges) count() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now.Load().count()
+}
+
+// count is called under the pipeline's lock.
+func (now *routing) count() {
+	for i, r := range now.routes {
+		if n := now.table.Skipped(i) + r.Config().Table.Skipped(0); n > 0 {
+			r.Config().Count.Filtered.Add(float64(n))
+		}
+		r.Show()
+	}
+}

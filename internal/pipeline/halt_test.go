@@ -1,0 +1,161 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// TestSinkPausesARoute: a sink can stop a route whatever its onFailure is. The route owes what was not delivered, nothing of it is a
+// dead letter or dropped however old it becomes, and another route of the same sink goes on.
+func TestSinkPausesARoute(t *testing.T) {
+	for name, onFailure := range map[string]pipeline.OnFailure{"deadLetter": pipeline.DeadLetter, "drop": pipeline.Drop, "pause": pipeline.Pause} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked := 0
+				s := &recordingSink{refuse: func(e event.Event) error {
+					if e.Route == "route0" && e.Subject != "default/a" {
+						asked++
+						return plugins.Pause(errors.New("too much of it"))
+					}
+					return nil
+				}}
+				b := start(t, pipeline.Route{Sinks: to(s), OnFailure: onFailure}, pipeline.Route{Sinks: to(s)})
+				b.admit(delta(t, event.Added, "a", 0, 1))
+				pass(time.Minute)
+				b.admit(delta(t, event.Added, "b", 0, 2))
+				pass(48 * time.Hour)
+				b.admit(delta(t, event.Added, "c", 0, 3))
+				pass(time.Hour)
+				equal(t, "delivered", s.got(), "added a@1", "added a@1", "added b@2", "added c@3")
+				equal(t, "dead letters", b.letters.got())
+				status := b.Status()[0]
+				if status.Pending != 2 || asked != 1 || !strings.Contains(status.Paused, "added pods default/b") || !strings.Contains(status.Paused, "too much of it") {
+					t.Errorf("asked %d times, %+v", asked, status)
+				}
+				if b.value("route_paused", "route0") != 1 || b.value("route_paused", "route1") != 0 {
+					t.Error("the metric says something else")
+				}
+				if b.Status()[1].Paused != "" || b.value("route_deltas_total", "route1", metrics.Delivered) != 3 {
+					t.Errorf("the other route: %+v", b.Status()[1])
+				}
+			})
+		})
+	}
+}
+
+// countingSink pauses a route after two events.
+type countingSink struct {
+	recordingSink
+
+	counted atomic.Int32
+	resumed []string
+}
+
+func (s *countingSink) Write(ctx context.Context, events []event.Event) []error {
+	if s.counted.Add(1) > 2 {
+		return slices.Repeat([]error{plugins.Pause(errors.New("too much of it"))}, len(events))
+	}
+	return s.recordingSink.Write(ctx, events)
+}
+
+// Resume implements plugins.Resumer.
+func (s *countingSink) Resume(route string) {
+	s.counted.Store(0)
+	s.resumed = append(s.resumed, route)
+}
+
+// TestPauseAcrossRestarts: a route that a sink has paused is paused after a restart too, until it is resumed or changed; one that is paused by
+// onFailure tries again.
+func TestPauseAcrossRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, s := &flakyStore{fakeStore: fakeStore{}}, &countingSink{}
+		r := pipeline.Route{Name: "r", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s), Concurrency: 1, Batch: pipeline.Batch{Size: 1}}
+		runOnce(t, d, r, func(b *harness) {
+			if err := b.Resume("r"); !errors.Is(err, pipeline.ErrNotPaused) {
+				t.Errorf("error is %v", err)
+			}
+			for i, name := range []string{"a", "b", "c", "d", "e", "f"} {
+				b.admit(delta(t, event.Added, name, 0, i+1))
+			}
+			pass(time.Minute)
+			d.cut(b)
+		})
+		s.counted.Store(0) // as if the sink had forgotten it
+		runOnce(t, d, r, func(b *harness) {
+			pass(24 * time.Hour)
+			equal(t, "before it is resumed", s.got(), "added a@1", "added b@2")
+			if status := b.Status()[0]; status.Pending != 4 || !strings.Contains(status.Paused, "too much of it") || b.value("route_paused", "r") != 1 {
+				t.Errorf("%+v", status)
+			}
+			if err := b.Resume("x"); !errors.Is(err, pipeline.ErrNoRoute) {
+				t.Errorf("error is %v", err)
+			}
+			if err := b.Resume("r"); err != nil {
+				t.Error(err)
+			}
+			pass(time.Minute)
+			equal(t, "resumed", s.resumed, "r")
+			equal(t, "after it was resumed", s.got(), "added a@1", "added b@2", "added c@3", "added d@4")
+			d.cut(b)
+		})
+		runOnce(t, d, r, func(b *harness) { // paused once more
+			pass(time.Minute)
+			s.counted.Store(0)
+			changed := r
+			changed.Version = "2"
+			change, err := b.Prepare([]pipeline.Route{changed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			change.Swap()
+			change.Finish(t.Context())
+			pass(time.Minute)
+			equal(t, "after a change", s.got()[4:], "added e@5", "added f@6")
+			d.cut(b)
+		})
+		runOnce(t, d, r, func(b *harness) {
+			if status := b.Status()[0]; status.Paused != "" || len(d.rules["r"]) > 0 {
+				t.Errorf("%+v; %v is on disk", status, d.rules["r"])
+			}
+		})
+	})
+}
+
+// TestSinkPostponesAnEvent: an event that a sink postpones waits as long as it says, and neither its breaker nor others wait with it.
+func TestSinkPostponesAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, asked := time.Now(), 0
+		s := &recordingSink{refuse: func(e event.Event) error {
+			if e.Subject == "default/a" && time.Since(began) < time.Hour {
+				asked++
+				return plugins.Postpone(errors.New("not yet"), 10*time.Minute)
+			}
+			return nil
+		}}
+		b := start(t, pipeline.Route{Sinks: to(s), Batch: pipeline.Batch{Size: 1}})
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		for version := 2; version < 12; version++ {
+			b.admit(delta(t, event.Added, string(rune('a'+version)), 0, version))
+			pass(time.Second)
+			if n := len(s.got()); n != version-1 {
+				t.Fatalf("%d were delivered after %d", n, version-1)
+			}
+		}
+		pass(2 * time.Hour)
+		if got := s.got(); len(got) != 11 || got[10] != "added a@1" || asked < 5 || asked > 7 {
+			t.Errorf("asked %d times, delivered %q", asked, got)
+		}
+		equal(t, "dead letters", b.letters.got())
+	})
+}

@@ -1,0 +1,240 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// passTo moves a fake clock on to a time, from one thing that is due to the next.
+func (b *harness) passTo(clock *timer.Fake, to time.Time) {
+	b.t.Helper()
+	for {
+		if err := b.Idle(b.t.Context()); err != nil {
+			b.t.Fatal(err)
+		}
+		next, ok := clock.Next()
+		if !ok || next.After(to) {
+			clock.Advance(to)
+			return
+		}
+		clock.Advance(next)
+	}
+}
+
+// An incomplete batch, the backoff of a delta, that of a sink and the age of a delta go by the clock of the configuration.
+func TestClock(t *testing.T) {
+	clock := timer.NewFake(epoch)
+	var mu sync.Mutex
+	var came []string
+	note := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		came = append(came, fmt.Sprint(clock.Now().Sub(epoch), " ", what))
+	}
+	tries, down := 0, true
+	out := &recordingSink{before: func(context.Context) { note("write") }}
+	slow := &recordingSink{refuse: func(event.Event) error {
+		note("probe")
+		if down {
+			return errDown
+		}
+		return nil
+	}}
+	retry := handleEach(func(d *event.Delta) plugins.Result {
+		note("handle")
+		if tries++; tries < 3 {
+			return plugins.Result{Verdict: plugins.Retry, Err: errors.New("not yet")}
+		}
+		return ok(d)
+	})
+	hour := pipeline.Retry{Attempts: 3, Backoff: time.Hour, Max: 3 * time.Hour, MaxAge: 9 * time.Hour, Exact: true}
+	b := openAs(t, pipeline.Config{Clock: clock},
+		pipeline.Route{Sources: []string{"pods"}, Handler: retry, Sinks: []pipeline.NamedSink{{Name: "out", Sink: out}}, Retry: hour, Batch: pipeline.Batch{Size: 8, Wait: time.Minute}},
+		pipeline.Route{Sources: []string{"others"}, Sinks: []pipeline.NamedSink{{Name: "slow", Sink: slow}}, Retry: hour},
+	)
+	b.Start(t.Context())
+	first := delta(t, event.Added, "a", 0, 1)
+	first.Seen = epoch
+	b.admit(first)
+	b.passTo(clock, epoch.Add(10*time.Hour))
+	if want := []string{"1m0s handle", "1h2m0s handle", "3h3m0s handle", "3h3m0s write"}; !slices.Equal(came, want) {
+		t.Errorf("came %q, want %q", came, want)
+	}
+	came = nil
+	other := delta(t, event.Added, "b", 0, 2)
+	other.Source, other.Seen = "others", clock.Now()
+	b.admit(other)
+	b.passTo(clock, epoch.Add(100*time.Hour))
+	// Each try waits for a batch again. After three the sink's breaker is open, and the delta is given up once it is older than nine hours.
+	want := []string{"10h0m0.01s probe", "11h0m0.02s probe", "13h0m0.03s probe", "16h0m0.03s probe", "19h0m0.03s probe"}
+	if !slices.Equal(came, want) {
+		t.Errorf("came %q, want %q", came, want)
+	}
+	if got := b.letters.got(); !slices.Equal(got, []string{"b@2 slow"}) || b.Pending("route1") != 0 {
+		t.Errorf("dead letters %v, owed %d", got, b.Pending("route1"))
+	}
+}
+
+// A route that has something to do is not idle, and one that waits for what it looks up, is paused, or is done is.
+func TestIdle(t *testing.T) {
+	clock := timer.NewFake(epoch)
+	ready, held := make(chan struct{}), make(chan struct{})
+	fail := handleEach(func(*event.Delta) plugins.Result {
+		return plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(errors.New("no"))}
+	})
+	b := openAs(t, pipeline.Config{Clock: clock},
+		pipeline.Route{Sources: []string{"pods"}, Ready: ready, Sinks: []pipeline.NamedSink{{Name: "out", Sink: &recordingSink{}}}},
+		pipeline.Route{Sources: []string{"paused"}, Handler: fail, OnFailure: pipeline.Pause, Sinks: []pipeline.NamedSink{{Name: "out", Sink: &recordingSink{}}}},
+		pipeline.Route{Sources: []string{"held"}, Sinks: []pipeline.NamedSink{{Name: "held", Sink: &recordingSink{before: func(context.Context) { <-held }}}}, Batch: pipeline.Batch{Size: 1}, Concurrency: 2},
+	)
+	b.Start(t.Context())
+	for _, source := range []string{"pods", "paused"} {
+		d := delta(t, event.Added, "a", 0, 1)
+		d.Source = source
+		b.admit(d)
+	}
+	b.passTo(clock, epoch.Add(time.Hour))
+	if got := []int{b.Pending("route0"), b.Pending("route1")}; !slices.Equal(got, []int{1, 1}) {
+		t.Errorf("owed %v", got)
+	}
+	close(ready)
+	b.passTo(clock, epoch.Add(2*time.Hour))
+	if owed := b.Pending("route0"); owed != 0 {
+		t.Errorf("owed %d when ready", owed)
+	}
+	d := delta(t, event.Added, "a", 0, 1)
+	d.Source = "held"
+	b.admit(d)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.Idle(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a route that writes is idle: %v", err)
+	}
+	close(held)
+	b.passTo(clock, epoch.Add(2*time.Hour))
+	if owed := b.Pending("route2"); owed != 0 {
+		t.Errorf("owed %d when it is idle", owed)
+	}
+}
+
+// scenario is what a route has to do with: when which object changes, and what goes wrong.
+type scenario struct {
+	route   pipeline.Route
+	deltas  []scenarioDelta
+	handler map[string][]plugins.Verdict // by object and version: the verdicts of the first tries
+	refused map[string]int               // how often a sink refuses it
+}
+
+type scenarioDelta struct {
+	after time.Duration
+	name  string
+}
+
+func drawScenario(t *rapid.T) scenario {
+	s := scenario{handler: map[string][]plugins.Verdict{}, refused: map[string]int{}}
+	second := func(label string, most int) time.Duration {
+		return time.Duration(rapid.IntRange(0, most).Draw(t, label)) * time.Second
+	}
+	s.route = pipeline.Route{
+		Sources: []string{"pods"},
+		Batch:   pipeline.Batch{Size: rapid.IntRange(1, 4).Draw(t, "batch"), Wait: second("wait", 5)},
+		Retry: pipeline.Retry{
+			Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"), Backoff: time.Second, Max: second("max", 8), MaxAge: time.Minute, Exact: true,
+		},
+		Deliver: rapid.SampledFrom([]pipeline.Deliver{pipeline.Every, pipeline.Latest}).Draw(t, "deliver"),
+	}
+	for i := range rapid.IntRange(1, 12).Draw(t, "deltas") {
+		d := scenarioDelta{second("after", 4), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name")}
+		s.deltas = append(s.deltas, d)
+		key := fmt.Sprint(d.name, i+1)
+		s.handler[key] = rapid.SliceOfN(rapid.SampledFrom([]plugins.Verdict{plugins.OK, plugins.OK, plugins.Retry, plugins.Fail, plugins.Drop}), 1, 4).Draw(t, key)
+		s.refused[key] = rapid.SampledFrom([]int{0, 0, 0, 1, 5, 200}).Draw(t, "refused "+key)
+	}
+	return s
+}
+
+// play plays the scenario to a pipeline with this clock and returns what was written when. pass lets time go by.
+func (s scenario) play(t testing.TB, clock timer.Clock, pass func(*harness, time.Duration)) (came []string) {
+	t.Helper()
+	begin := clock.Now()
+	verdicts, refused := map[string]int{}, map[string]int{}
+	route := s.route
+	route.Handler = handleEach(func(d *event.Delta) plugins.Result {
+		runtime.Gosched()
+		key := d.Key().Name + d.Object().ResourceVersion()
+		verdict := plugins.OK
+		if n := verdicts[key]; n < len(s.handler[key]) {
+			verdict = s.handler[key][n]
+		}
+		verdicts[key]++
+		came = append(came, fmt.Sprint(clock.Now().Sub(begin), " handle ", key, " ", verdict))
+		if verdict == plugins.OK {
+			return ok(d)
+		}
+		return plugins.Result{Verdict: verdict, Err: errors.New("no")}
+	})
+	route.Sinks = []pipeline.NamedSink{{Name: "out", Sink: &recordingSink{refuse: func(e event.Event) error {
+		runtime.Gosched()
+		key := e.Subject[len("default/"):] + e.K8sResourceVersion
+		refused[key]++
+		came = append(came, fmt.Sprint(clock.Now().Sub(begin), " write ", key, " ", refused[key]))
+		if refused[key] <= s.refused[key] {
+			return errDown
+		}
+		return nil
+	}}}}
+	b := openAs(t, pipeline.Config{Clock: clock}, route)
+	b.Start(t.Context())
+	for i, d := range s.deltas {
+		pass(b, d.after)
+		x := delta(t, event.Updated, d.name, i+1, i+1)
+		x.Seen = clock.Now()
+		b.admit(x)
+	}
+	pass(b, time.Hour)
+	if owed := b.Pending("route0"); owed > 0 {
+		t.Errorf("owed %d after an hour", owed)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	return append(came, b.letters.got()...)
+}
+
+// On a clock that is moved by hand a route does the same, at the same times, as on a real one: nothing is too late because the clock
+// was moved too early.
+func TestIdleIsExact(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := drawScenario(rt)
+		var wanted []string
+		synctest.Test(t, func(t *testing.T) {
+			wanted = s.play(t, timer.Real(), func(_ *harness, d time.Duration) { pass(d) })
+		})
+		clock := timer.NewFake(epoch)
+		fake := s.play(t, clock, func(b *harness, d time.Duration) {
+			b.passTo(clock, clock.Now().Add(d))
+			if err := b.Idle(b.t.Context()); err != nil {
+				b.t.Fatal(err)
+			}
+		})
+		if !slices.Equal(wanted, fake) {
+			rt.Fatalf("%+v\nreal %q\nfake %q", s, wanted, fake)
+		}
+	})
+}

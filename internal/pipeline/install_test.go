@@ -1,0 +1,221 @@
+package pipeline_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// TestChangedSinks: when the sinks of a route change while it owes something, each sink that is done with a delta stays so wherever it
+// stands now, one that is new gets the delta, and one that was removed is not waited for.
+func TestChangedSinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := &recordingSink{refuse: func(event.Event) error { return errDown }}
+		took := map[string]*recordingSink{"a": {}, "b": {}, "up": {}, "new": {}}
+		to := func(name string, s *recordingSink) pipeline.NamedSink {
+			return pipeline.NamedSink{Name: name, Version: "1", Sink: s}
+		}
+		first := routeOf("r", "1", down)
+		first.Sinks = []pipeline.NamedSink{to("a", took["a"]), to("b", took["b"]), to("down", down), to("removed", down)}
+		first.Retry = pipeline.Retry{Backoff: time.Second, Max: time.Second}
+		saved := fakeStore{}
+		b := openAs(t, pipeline.Config{Store: saved}, first)
+		b.Start(t.Context())
+		b.admit(delta(t, event.Added, "x", 0, 1))
+		pass(time.Millisecond)
+		second := first
+		second.Version = "2"
+		second.Sinks = []pipeline.NamedSink{to("new", took["new"]), {Name: "down", Version: "2", Sink: took["up"]}, to("b", took["b"]), to("a", took["a"])}
+		b.exchange(nil, second)
+		saved.write(t, b.Dirty())
+		pass(time.Minute)
+		for name, s := range took {
+			equal(t, name, s.got(), "added x@1")
+		}
+		if saved.write(t, b.Dirty()); len(saved["r"]) != 0 {
+			t.Errorf("%v is owed on disk", saved["r"])
+		}
+		b.balanced("r")
+	})
+}
+
+// TestChangedRouteOfAStuckHandler: a handler that never returns is given up after a while. What it has is handled by the new one, once, and
+// nothing comes of it when it returns after all.
+func TestChangedRouteOfAStuckHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, stuck := &recordingSink{}, make(chan struct{})
+		first, second := routeOf("r", "1", s), routeOf("r", "2", s)
+		first.Handler = handlerFunc(func(_ context.Context, deltas []*event.Delta) ([]plugins.Result, error) {
+			<-stuck
+			return handleEach(ok).Handle(t.Context(), deltas)
+		})
+		second.Handler = handleEach(ok)
+		b := openAs(t, pipeline.Config{Store: fakeStore{}}, first)
+		b.Start(t.Context())
+		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Updated, "a", 1, 2))
+		pass(time.Second)
+		began := time.Now()
+		b.exchange(nil, second)
+		if took := time.Since(began); took != 35*time.Second {
+			t.Errorf("the reload took %v", took)
+		}
+		pass(time.Minute)
+		equal(t, "delivered", s.got(), "added a@1", "updated a@2")
+		close(stuck)
+		b.admit(delta(t, event.Updated, "a", 2, 3))
+		pass(time.Minute)
+		equal(t, "in the end", s.got(), "added a@1", "updated a@2", "updated a@3")
+		b.balanced("r")
+		if n := b.Pending("r"); n != 0 {
+			t.Errorf("%d are owed", n)
+		}
+	})
+}
+
+// TestChangedConcurrency: a route has more workers, or fewer, from its change on.
+func TestChangedConcurrency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var working, most atomic.Int64
+		s := &recordingSink{before: func(context.Context) {
+			now := working.Add(1)
+			for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+				continue
+			}
+			time.Sleep(time.Second)
+			working.Add(-1)
+		}}
+		version := 0
+		route := func(workers int) pipeline.Route {
+			version++
+			r := routeOf("r", string(rune('0'+version)), s)
+			r.Concurrency, r.Batch = workers, pipeline.Batch{Size: 1}
+			return r
+		}
+		b := start(t, route(2))
+		sent := 0
+		for _, workers := range []int{2, 5, 1, 3} {
+			b.exchange(nil, route(workers))
+			most.Store(0)
+			for range 12 {
+				sent++
+				b.admit(delta(t, event.Added, string(rune('A'+sent)), 0, sent))
+			}
+			pass(time.Minute)
+			if n := most.Load(); n != int64(workers) {
+				t.Errorf("%d worked at a time, want %d", n, workers)
+			}
+		}
+		if n := len(s.got()); n != sent {
+			t.Errorf("%d of %d came", n, sent)
+		}
+	})
+}
+
+// TestChangedWhileItPauses: what a batch of the configuration before comes to does not pause the route.
+func TestChangedWhileItPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := &recordingSink{before: func(context.Context) { time.Sleep(10 * time.Second) }, refuse: func(event.Event) error { return plugins.Reject(errDown) }}
+		good := &recordingSink{}
+		first, second := routeOf("r", "1", bad), routeOf("r", "2", good)
+		first.OnFailure, second.OnFailure = pipeline.Pause, pipeline.Pause
+		second.Sinks[0].Version = "2"
+		b := start(t, first)
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		pass(time.Second)
+		b.exchange(nil, second)
+		pass(time.Minute)
+		if s := b.Status()[0]; s.Paused != "" || s.Pending != 0 {
+			t.Errorf("paused: %q, %d owed", s.Paused, s.Pending)
+		}
+		equal(t, "good", good.got(), "added a@1")
+	})
+}
+
+// TestChangedKey: what is pending at a route is ordered by the new key from its change on, behind what is at work.
+func TestChangedKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var writes atomic.Int64
+		s := &recordingSink{before: func(context.Context) {
+			if writes.Add(1) == 1 {
+				time.Sleep(5 * time.Second)
+			}
+			time.Sleep(10 * time.Second)
+		}}
+		first, second := routeOf("r", "1", s), routeOf("r", "2", s)
+		second.Key = func(context.Context, *event.Delta) (string, error) { return "one", nil }
+		first.Concurrency, second.Concurrency = 4, 4
+		first.Batch, second.Batch = pipeline.Batch{Size: 1}, pipeline.Batch{Size: 1}
+		b := start(t, first)
+		for i, name := range []string{"a", "b", "c", "d", "e", "f"} {
+			b.admit(delta(t, event.Added, name, 0, i+1))
+		}
+		pass(time.Second)
+		change, err := b.Prepare([]pipeline.Route{second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		change.Swap()
+		b.admit(delta(t, event.Added, "g", 0, 7))
+		pass(12 * time.Second)
+		if n := writes.Load(); n != 4 {
+			t.Errorf("%d writes began, want 4: one that began before the change is not over", n)
+		}
+		change.Finish(t.Context())
+		pass(10 * time.Minute)
+		got := s.got()
+		slices.Sort(got[:4])
+		equal(t, "got", got, "added a@1", "added b@2", "added c@3", "added d@4", "added e@5", "added f@6", "added g@7")
+		b.balanced("r")
+	})
+}
+
+// TestChangedWhileItIsAsked: what the filter of the configuration before says of a delta, too late, is not heeded.
+func TestChangedWhileItIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, asked, ready := &recordingSink{}, make(chan struct{}), make(chan struct{})
+		first, second := routeOf("r", "1", s), routeOf("r", "2", s)
+		first.Ready = ready
+		first.Filter = filters.Func(func(context.Context, *event.Delta) (bool, error) { <-asked; return false, nil })
+		b := start(t, first)
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		close(ready)
+		pass(time.Second)
+		b.exchange(nil, second)
+		close(asked)
+		pass(time.Second)
+		equal(t, "delivered", s.got(), "added a@1")
+		b.balanced("r")
+	})
+}
+
+// TestChangedDuringRescan: a round of a condition that was changed meanwhile is none of the new one.
+func TestChangedDuringRescan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		route := func(version string) pipeline.Route {
+			r := routeOf("r", version, &recordingSink{})
+			r.Ops, r.When = edges, pipeline.When{Filter: whenOn, Version: version}
+			return r
+		}
+		b := start(t, route("1"))
+		rescan, err := b.Rescan("r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.exchange(nil, route("2"))
+		if commit, err := rescan.Admit(t.Context(), conditionDelta(t, event.Sync, "a", 1, true)); commit != nil || err != nil {
+			t.Errorf("it goes on: %v", err)
+		}
+		rescan.End(func(string) bool { return true })
+		if !b.NeedsRescan("r") {
+			t.Error("the new condition has not looked, and needs no look")
+		}
+	})
+}

@@ -1,0 +1,248 @@
+package pipeline_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// initials counts objects by the letter that their names begin with.
+func initials(_ context.Context, d *event.Delta) (string, error) { return d.Key().Name[:1], nil }
+
+// reported lists what a sink took, with how much was suppressed before.
+func reported(t testing.TB, s *recordingSink) []string {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []string{}
+	for _, e := range s.events {
+		var data struct {
+			Suppressed int `json:"suppressed"`
+		}
+		if err := json.Unmarshal(e.Data, &data); err != nil {
+			t.Fatal(err)
+		}
+		text := strings.TrimPrefix(e.Subject, "default/") + "@" + e.K8sResourceVersion
+		if data.Suppressed > 0 {
+			text += fmt.Sprintf(" +%d", data.Suppressed)
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+// TestLimit: of each key no more than the limit says is delivered, and the next one says how many were suppressed. Objects that have no
+// key count by themselves; a key that fails is no reason to suppress.
+func TestLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &recordingSink{}
+		key := func(ctx context.Context, d *event.Delta) (string, error) {
+			switch name := d.Key().Name; name[:1] {
+			case "x":
+				return "", fmt.Errorf("%w: no key", expr.ErrAbsent)
+			case "y":
+				return "", errors.New("broken")
+			}
+			return initials(ctx, d)
+		}
+		b := start(t, pipeline.Route{Sinks: to(s), Limit: pipeline.Limit{Key: key, Every: 10 * time.Minute, Burst: 2}})
+		for i, name := range []string{"a1", "a2", "a3", "b1", "a1", "x1", "x1", "x2", "x1", "y1", "y1"} {
+			b.admit(delta(t, event.Updated, name, 100+i, 101+i))
+		}
+		pass(time.Second)
+		equal(t, "at first", reported(t, s), "a1@101", "a2@102", "b1@104", "x1@106", "x2@108", "x1@107")
+		pass(10 * time.Minute)
+		b.admit(delta(t, event.Updated, "a4", 200, 201), delta(t, event.Updated, "a4", 201, 202), delta(t, event.Updated, "b2", 200, 203))
+		pass(time.Second)
+		equal(t, "after ten minutes", reported(t, s)[6:], "a4@201 +2", "b2@203")
+		pass(time.Hour)
+		b.admit(delta(t, event.Deleted, "a4", 300, 0), delta(t, event.Updated, "x1", 300, 301))
+		pass(time.Second)
+		equal(t, "after an hour", reported(t, s)[8:], "a4@300 +1", "x1@301 +1")
+		if n := b.value("route_deltas_total", "route0", metrics.Suppressed); n != 4 {
+			t.Errorf("%v suppressed", n)
+		}
+		if n := len(b.letters.got()); n != 2 {
+			t.Errorf("%d dead letters, want those without a key that can be told", n)
+		}
+		b.balanced("route0")
+	})
+}
+
+// TestLimitNotReady: what came before the route was ready counts too, in its order, once the filter has let it through.
+func TestLimitNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ready, s := make(chan struct{}), &recordingSink{}
+		b := start(t, pipeline.Route{Sinks: to(s), Ready: ready, Limit: pipeline.Limit{Key: initials, Every: time.Minute}})
+		b.admit(delta(t, event.Added, "a1", 0, 1), delta(t, event.Added, "a2", 0, 2), delta(t, event.Added, "b1", 0, 3))
+		pass(time.Hour)
+		close(ready)
+		pass(time.Second)
+		b.admit(delta(t, event.Added, "a3", 0, 4))
+		pass(time.Minute)
+		b.admit(delta(t, event.Added, "a4", 0, 5))
+		pass(time.Second)
+		equal(t, "sink", reported(t, s), "a1@1", "b1@3", "a4@5 +2")
+		b.balanced("route0")
+	})
+}
+
+// TestLimitRestart: a cut has what is pending and what was suppressed of one moment. After a crash the limit goes on from there, by the wall
+// clock; what was suppressed since is suppressed again when it comes again.
+func TestLimitRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &flakyStore{fakeStore: fakeStore{}}
+		down := &recordingSink{refuse: func(event.Event) error { return errDown }}
+		r := pipeline.Route{Name: "r", Limit: pipeline.Limit{Key: initials, Every: time.Hour}, Retry: pipeline.Retry{Max: time.Minute}}
+		r.Sinks = to(down)
+		b := openAs(t, pipeline.Config{Store: k}, r)
+		b.Start(t.Context())
+		b.admit(delta(t, event.Added, "a1", 0, 1), delta(t, event.Added, "a2", 0, 2), delta(t, event.Added, "b1", 0, 3))
+		pass(time.Second)
+		k.cut(b)
+		b.admit(delta(t, event.Added, "a3", 0, 4), delta(t, event.Added, "c1", 0, 5)) // the crash makes them come again
+		if err := b.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Minute)
+		s := &recordingSink{}
+		r.Sinks = to(s)
+		b = openAs(t, pipeline.Config{Store: k}, r)
+		k.restore(b, "r")
+		b.Start(t.Context())
+		b.admit(delta(t, event.Added, "a3", 0, 4), delta(t, event.Added, "c1", 0, 5))
+		pass(29 * time.Minute)
+		b.admit(delta(t, event.Added, "a4", 0, 6))
+		pass(2 * time.Minute)
+		b.admit(delta(t, event.Added, "a5", 0, 7), delta(t, event.Added, "b2", 0, 8), delta(t, event.Added, "c2", 0, 9))
+		pass(time.Second)
+		equal(t, "sink", reported(t, s), "a1@1", "b1@3", "c1@5", "a5@7 +3", "b2@8")
+		k.cut(b)
+		if n := len(k.known("r")); n != 3 {
+			t.Errorf("%d keys on disk", n)
+		}
+	})
+}
+
+// TestLimitReload: a route that changes, or gets another name, goes on with its limit; one that has none any more forgets it.
+func TestLimitReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &flakyStore{fakeStore: fakeStore{}}
+		s := &recordingSink{}
+		r := pipeline.Route{
+			Name: "r", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s), Limit: pipeline.Limit{Key: initials, Every: time.Hour},
+		}
+		b := openAs(t, pipeline.Config{Store: k}, r)
+		b.Start(t.Context())
+		version := 0
+		admit := func(name string) {
+			version++
+			b.admit(delta(t, event.Added, name, 0, version))
+		}
+		reload := func(r pipeline.Route) {
+			change, err := b.Prepare([]pipeline.Route{r})
+			if err != nil {
+				t.Fatal(err)
+			}
+			change.Swap()
+			k.flush(b)
+			change.Finish(t.Context())
+			pass(time.Second)
+			k.cut(b)
+		}
+		admit("a1")
+		admit("a2")
+		pass(time.Second)
+		k.cut(b)
+		reload(r)
+		admit("a3")
+		renamed := r
+		renamed.Name, renamed.ID = "new", "r"
+		reload(renamed)
+		admit("a4")
+		admit("b1")
+		k.cut(b)
+		if n := len(k.known("r")); n != 2 {
+			t.Errorf("%d keys on disk", n)
+		}
+		pass(time.Hour)
+		admit("a5")
+		pass(time.Second)
+		equal(t, "sink", reported(t, s), "a1@1", "b1@5", "a5@6 +3")
+		renamed.Limit = pipeline.Limit{}
+		reload(renamed)
+		admit("a6")
+		admit("a7")
+		pass(time.Second)
+		equal(t, "without a limit", reported(t, s)[3:], "a6@7", "a7@8")
+		if n := len(k.known("r")); n != 0 {
+			t.Errorf("%d keys on disk of a limit that is not there any more", n)
+		}
+	})
+}
+
+// TestLimitFolded: what tells how many were suppressed is not folded away, and what it tells is added up.
+func TestLimitFolded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := make(chan struct{})
+		s := &recordingSink{before: func(context.Context) { <-stuck }}
+		b := start(t, pipeline.Route{
+			Sinks: to(s), Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1},
+			Limit: pipeline.Limit{Key: initials, Every: time.Minute},
+		})
+		b.admit(delta(t, event.Added, "z", 0, 1)) // holds the worker up
+		pass(time.Second)
+		for i, step := range []struct {
+			op   event.Op
+			wait time.Duration
+		}{{event.Updated, 0}, {event.Updated, time.Minute}, {event.Updated, 0}, {event.Updated, time.Minute}} {
+			time.Sleep(step.wait)
+			b.admit(delta(t, step.op, "a", 10+i, 11+i))
+		}
+		b.admit(delta(t, event.Updated, "b", 1, 2), delta(t, event.Updated, "b", 2, 3))
+		time.Sleep(time.Minute)
+		b.admit(deltaOf(t, event.Added, "b1", "one", 0, 30))
+		time.Sleep(time.Minute)
+		b.admit(deltaOf(t, event.Deleted, "b1", "one", 30, 0))
+		close(stuck)
+		pass(time.Second)
+		equal(t, "sink", reported(t, s), "z@1", "a@14 +1", "b@2", "b1@30 +1", "b1@30")
+		b.balanced("route0")
+	})
+}
+
+// TestLimitEdges: of a condition the limit counts what tells that it holds, at once even if the route waits for more. What it holds back is
+// told when it allows that, and the end of a key when it holds for none of its objects.
+func TestLimitEdges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &recordingSink{}
+		r := groups(&timedSink{}, nil)
+		r.Sinks, r.Ops, r.Existing, r.When = to(s), edges, true, pipeline.When{Filter: whenOn, Version: "1"}
+		r.Limit = pipeline.Limit{Key: initials, Every: time.Hour}
+		b := start(t, r)
+		b.admit(conditionDelta(t, event.Added, "a1", 1, true), conditionDelta(t, event.Added, "a2", 2, true), conditionDelta(t, event.Added, "a3", 3, true))
+		b.admit(conditionDelta(t, event.Updated, "a1", 4, false), conditionDelta(t, event.Updated, "a3", 5, false))
+		if n := b.Pending("r"); n != 1 {
+			t.Errorf("%d are owed, want that it holds for the first", n)
+		}
+		pass(2 * time.Hour)
+		b.admit(conditionDelta(t, event.Deleted, "a2", 2, true))
+		pass(time.Hour)
+		subjects := []string{}
+		for _, e := range s.events {
+			subjects = append(subjects, e.Subject)
+		}
+		equal(t, "sink", subjects, "a1+0", "a2+1", "a2+0")
+		b.balanced("r")
+	})
+}

@@ -1,0 +1,37 @@
+package pipeline_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// TestOrderKey: an event tells its sink by what the route keeps order, with a handler and without, and which delta it is of.
+func TestOrderKey(t *testing.T) {
+	owner := func(context.Context, *event.Delta) (string, error) { return "team-a", nil }
+	for name, test := range map[string]struct {
+		route pipeline.Route
+		want  string
+	}{
+		"an object":            {pipeline.Route{}, "pods/default/a"},
+		"a key":                {pipeline.Route{Key: owner}, "team-a"},
+		"a key with a handler": {pipeline.Route{Key: owner, Handler: handleEach(ok)}, "team-a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, d := &recordingSink{}, delta(t, event.Added, "a", 0, 1)
+				test.route.Sinks = to(s)
+				b := start(t, test.route)
+				b.admit(d)
+				pass(time.Second)
+				if len(s.got()) != 1 || s.events[0].OrderKey() != test.want || s.events[0].Of != d {
+					t.Errorf("got %+v, want the key %s", s.events, test.want)
+				}
+			})
+		})
+	}
+}

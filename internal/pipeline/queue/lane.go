@@ -1,0 +1,85 @@
+package queue
+
+import "time"
+
+// Lane is a FIFO of entries that are delivered one after another, because they have one key, and the list
+// of the entries of one object. Without a key of the route's own these are the same entries.
+type Lane struct {
+	key          Key
+	lane, object list
+	state        laneState
+	at           time.Time // delayed, resting: until when
+	index        int       // delayed, resting: place in the heap
+	fresh        int       // how many entries of the lane were never taken
+	until, began time.Time // the window of those that were never taken ends then, began then; zero: there is none
+	prev, next   *Lane     // ready, gated: neighbours in the list
+	inTail       bool      // it is one of the tail's
+}
+
+// laneState is why a lane cannot be taken.
+type laneState uint8
+
+const (
+	idle    laneState = iota // it has no entries
+	ready                    // it can be taken
+	busy                     // a worker has a batch with entries of it
+	delayed                  // its first entry is tried again later
+	blocked                  // its first entry is of an object with earlier entries in another lane
+	gated                    // the identity of its first entry's object is not on disk yet, see transit.State.Durable
+	resting                  // its window is open: more may come, see Window
+)
+
+// fifo is a FIFO of lanes.
+type fifo struct{ head, tail *Lane }
+
+func (l *fifo) push(s *Lane) {
+	s.prev, s.next = l.tail, nil
+	if s.prev != nil {
+		s.prev.next = s
+	} else {
+		l.head = s
+	}
+	l.tail = s
+}
+
+func (l *fifo) remove(s *Lane) {
+	if s.prev != nil {
+		s.prev.next = s.next
+	} else {
+		l.head = s.next
+	}
+	if s.next != nil {
+		s.next.prev = s.prev
+	} else {
+		l.tail = s.prev
+	}
+	s.prev, s.next = nil, nil
+}
+
+// delays is a heap of the delayed and the resting lanes, the earliest first.
+type delays []*Lane
+
+func (h delays) Len() int           { return len(h) }
+func (h delays) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+
+// Swap implements heap.Interface.
+func (h delays) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (h *delays) Push(x any) {
+	s := x.(*Lane)
+	s.index = len(*h)
+	*h = append(*h, s)
+}
+
+// Pop implements heap.Interface.
+func (h *delays) Pop() any {
+	old := *h
+	s := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return s
+}

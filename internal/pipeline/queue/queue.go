@@ -1,0 +1,264 @@
+// Package queue holds the pending deltas of one route and the order in which they are delivered.
+//
+// A delta becomes an [Entry] with [Queue.Add], gets a lane, the FIFO of its key, with [Queue.Place], is
+// taken in a batch with [Queue.Take], and ends with [Queue.Remove], or is given back with [Queue.Release].
+//
+//	Add ──► pending ──Place──► lane ──Take──► batch ──► Remove
+//	  └────► tail ──► disk       ▲              │
+//	                             └───Release────┘
+//
+// A lane can be taken, or it is with a worker, delayed until a time, resting while its [Window] is open,
+// blocked by an earlier entry of the same object in another lane (the key of an object can change), or
+// gated until the disk has the identity of its object. Only later entries wait for earlier ones, so there
+// is no deadlock.
+//
+// The queue has no clock, calls no handler and no sink, never blocks and takes no lock: its route guards it.
+// Add and Place are called under a source's cut lock and cost about a map look-up.
+package queue
+
+import (
+	"iter"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Queue is the pending deltas of a route: the head, which has lanes, and the tail. The zero Queue is empty,
+// tracks no changes and has no window. It is not safe for concurrent use.
+type Queue struct {
+	Head    Head
+	Lanes   Lanes
+	Tail    Tail
+	Changes Changes
+	Unspent Unspent
+
+	slots   map[Key]*Lane
+	inOrder bool // an entry that a sink did not take may be in a batch with those behind it
+	memory  memory
+}
+
+// memory has some freed entries, lanes and progresses, so that a steady flow allocates nothing.
+type memory struct {
+	entries    []*Entry
+	lanes      []*Lane
+	progresses []*Progress
+}
+
+// keepFree is how many freed ones of a kind are kept.
+const keepFree = 1024
+
+func reuse[T any](free *[]*T) *T {
+	n := len(*free)
+	if n == 0 {
+		return new(T)
+	}
+	x := (*free)[n-1]
+	(*free)[n-1] = nil
+	*free = (*free)[:n-1]
+	return x
+}
+
+func keep[T any](free *[]*T, x *T) {
+	if len(*free) < keepFree {
+		*free = append(*free, x)
+	}
+}
+
+// Configure sets how long entries wait for more, and whether a write may have several deltas of one key.
+// Lanes that rest already are not touched.
+func (q *Queue) Configure(w Window, inOrder bool) { q.Lanes.window, q.inOrder = w, inOrder }
+
+// Len returns how many deltas are pending, those on disk included.
+func (q *Queue) Len() int { return q.Head.Len() + q.Tail.entries.len + q.Tail.n }
+
+// Tailed reports whether there is a tail.
+func (q *Queue) Tailed() bool { return q.Tail.n > 0 || q.Tail.entries.len > 0 }
+
+// Oldest returns when the oldest pending delta was seen.
+func (q *Queue) Oldest() (oldest time.Time) {
+	oldest = q.Head.oldest()
+	if e := q.Tail.entries.head; e != nil && (oldest.IsZero() || e.Since.Before(oldest)) {
+		oldest = e.Since
+	}
+	t := &q.Tail
+	if t.n > 0 && !t.since.IsZero() && (oldest.IsZero() || t.since.Before(oldest)) && q.Head.Len() == 0 {
+		return t.since
+	}
+	return oldest
+}
+
+// Add makes a delta pending: at the end of the tail, or without a lane in the head. A Restored delta that
+// had its lane before a restart is in the stage Settling, and all other ones are Pending.
+func (q *Queue) Add(i Item) *Entry {
+	e := reuse(&q.memory.entries)
+	e.Delta, e.Since, e.Unseen, e.Limit, e.Letter = i.Delta, i.Since, i.Unseen, i.Limit, i.Letter
+	if e.Since.IsZero() {
+		e.Since = i.Delta.Seen
+	}
+	to := Pending
+	switch i.From {
+	case Live:
+		q.Changes.added(e)
+	case Restored:
+		if i.Number <= q.Tail.before {
+			to, e.Restored = Settling, true
+		}
+		q.Changes.restored(e, i.Number)
+		e.resume(&i, &q.memory)
+	case DeadLetter:
+		e.resume(&i, &q.memory)
+	case Reconfigured:
+		to = q.adopt(e, &i)
+	}
+	if i.Tail {
+		q.Tail.add(e, &q.memory)
+	} else {
+		q.Head.add(e, q.slot(ObjectKey(e.Delta)), to)
+	}
+	return e
+}
+
+// Start returns the progress of an entry, which begins if there is none.
+func (q *Queue) Start(e *Entry) *Progress { return e.start(&q.memory) }
+
+// Place puts an entry without a lane at the end of the lane of a key. It reports whether that lane became
+// the one that is due first, so that whoever waits for it has to look again.
+func (q *Queue) Place(e *Entry, key Key, now time.Time) (first bool) {
+	before := q.place(e, key)
+	return q.Lanes.window.On() && q.Lanes.extend(e.lane, before, now)
+}
+
+// PlaceAttempted is Place for an entry that counts as attempted, so that it is never coalesced, and that
+// waits for nothing more to come.
+func (q *Queue) PlaceAttempted(e *Entry, key Key) {
+	q.place(e, key)
+	q.Head.setStage(e, Attempted)
+	e.rested = true
+	e.lane.fresh--
+}
+
+// place is Place without a window. It returns the state in which the lane was.
+func (q *Queue) place(e *Entry, key Key) (before laneState) {
+	s := e.object
+	if s.key != key {
+		s = q.slot(key)
+	}
+	before = s.state
+	e.lane = s
+	s.lane.push(e, byLane)
+	s.fresh++
+	q.Head.setStage(e, Waiting)
+	q.Lanes.extended(s)
+	return before
+}
+
+// Remove ends an entry that no worker has, or that its worker is done with.
+func (q *Queue) Remove(e *Entry) {
+	q.Changes.removed(e)
+	if e.stage == Spilled {
+		q.Tail.gave(e)
+	} else {
+		q.Head.ages[e.stage].remove(e, byAge)
+	}
+	lane, object := e.lane, e.object
+	if lane != nil {
+		lane.lane.remove(e, byLane)
+		if !e.rested {
+			lane.fresh--
+		}
+		q.Lanes.shortened(lane)
+	}
+	object.object.remove(e, byObject)
+	if next := object.object.head; next != nil && next.lane != nil && next.lane.state == blocked && next.lane.lane.head == next {
+		q.Lanes.makeReady(next.lane)
+	}
+	if lane != nil && lane != object {
+		q.free(lane)
+	}
+	if object.inTail {
+		q.Tail.free(object, &q.memory)
+	} else {
+		q.free(object)
+	}
+	if p := e.Progress; p != nil {
+		p.reset()
+		keep(&q.memory.progresses, p)
+	}
+	*e = Entry{}
+	keep(&q.memory.entries, e)
+}
+
+// SetDelta exchanges the delta of an entry, and does not note that as a change.
+func (q *Queue) SetDelta(e *Entry, d *event.Delta) {
+	if e.stage == Spilled {
+		q.Tail.bytes += size(d) - size(e.Delta)
+	}
+	e.Delta = d
+}
+
+// slot returns the lane of a key, which is made if there is none.
+func (q *Queue) slot(key Key) *Lane {
+	if s := q.slots[key]; s != nil {
+		return s
+	}
+	s := reuse(&q.memory.lanes)
+	s.key = key
+	if q.slots == nil {
+		q.slots = map[Key]*Lane{}
+	}
+	q.slots[key] = s
+	return s
+}
+
+// free forgets a lane that is out of use.
+func (q *Queue) free(s *Lane) {
+	if s.lane.len > 0 || s.object.len > 0 || s.state == busy || q.slots[s.key] != s {
+		return
+	}
+	delete(q.slots, s.key)
+	*s = Lane{}
+	keep(&q.memory.lanes, s)
+}
+
+// OldestUntried returns the oldest entry in memory that was never attempted; nil: there is none.
+func (q *Queue) OldestUntried() *Entry {
+	if e := q.Head.oldestUntried(); e != nil {
+		return e
+	}
+	return q.Tail.entries.head
+}
+
+// Uncount marks all entries as not counted.
+func (q *Queue) Uncount() {
+	for e := range q.all() {
+		e.Counted = false
+	}
+	q.Tail.counted = q.Changes.last
+}
+
+// all yields all entries in memory, in the order of those of one object.
+func (q *Queue) all() iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		for e := range q.Head.all() {
+			if !yield(e) {
+				return
+			}
+		}
+		for e := q.Tail.entries.head; e != nil; e = e.links[byAge].next {
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// EndWindows ends all windows, now and from now on.
+func (q *Queue) EndWindows() {
+	q.Lanes.window.Quiet, q.Lanes.window.Wait = 0, 0
+	for _, s := range q.slots {
+		if s.state == resting {
+			q.Lanes.endRest(s)
+		}
+		s.endWindow()
+	}
+}

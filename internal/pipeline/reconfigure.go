@@ -1,0 +1,332 @@
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
+	"github.com/deltarouter/deltarouter/internal/pipeline/route"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// How long a route that is changed or removed may go on with the batches that it has, until they
+// are given up, and until they are no longer waited for. What was given up is tried again.
+const (
+	finishTimeout = 30 * time.Second
+	giveUpTimeout = 5 * time.Second
+)
+
+// Change is another set of routes, ready to take the place of the present one. The order is
+// [Pipeline.Prepare], [Pipeline.Yield], [Change.Swap] while no delta is between Admit and its
+// commit, [Change.Existing] at the same moment, then [Change.Finish].
+type Change struct {
+	pipeline *Pipeline
+	next     *routing
+	breakers map[string]*deliver.Sink
+	added    []*route.Route
+	changed  []changed
+	removed  []*route.Route
+}
+
+// changed is a route that gets another configuration.
+type changed struct {
+	route     *route.Route
+	old, next *route.Config
+	installed <-chan struct{} // see install
+}
+
+// Prepare makes the routes that are to run from now on, and changes nothing yet. A route of the
+// same id and version stays as it is. One of the same id and another version or name goes on with
+// its backlog: delivered whatever its filter says, by its handler to its sinks, without those that
+// have it already. The others are new.
+//
+// There is one Change at a time: none is prepared before the last one was finished, or given up
+// without having been swapped. The error names a route that cannot work.
+func (p *Pipeline) Prepare(routes []Route) (*Change, error) {
+	if err := spec.Check(routes); err != nil {
+		return nil, err
+	}
+	c := &Change{pipeline: p, next: &routing{downstream: map[string]*route.Route{}}, breakers: map[string]*deliver.Sink{}}
+	entries := make([]filters.Entry, len(routes))
+	for i, rc := range routes {
+		entries[i] = c.add(rc.WithDefaults())
+	}
+	for _, r := range p.now.Load().routes {
+		if !slices.Contains(c.next.routes, r) {
+			c.removed = append(c.removed, r)
+		}
+	}
+	c.next.table = filters.NewTable(entries)
+	return c, nil
+}
+
+// add adds a route, which is new, or there already. It returns its entry in the table.
+func (c *Change) add(rc Route) filters.Entry {
+	p := c.pipeline
+	r := p.now.Load().byID(rc.ID)
+	var cfg *route.Config
+	switch {
+	case r == nil:
+		cfg = c.configure(&rc, c.birth(&rc))
+		r = route.New(p.shared, cfg)
+		c.added = append(c.added, r)
+	case r.Config().Name == rc.Name && r.Config().Version == rc.Version && rc.Version != "":
+		cfg = r.Config()
+		cfg.KeepBreakers(c.breakers)
+	default:
+		cfg = c.configure(&rc, r.Config().Born())
+		c.changed = append(c.changed, changed{route: r, old: r.Config(), next: cfg})
+	}
+	c.next.add(r, cfg)
+	return cfg.Entry()
+}
+
+// configure makes a configuration. Sinks that are the same as before keep their breakers.
+func (c *Change) configure(rc *Route, born int) *route.Config {
+	for _, s := range rc.Sinks {
+		if b := c.pipeline.breakers[s.Breaker()]; b != nil && s.Version != "" {
+			c.breakers[s.Breaker()] = b
+		}
+	}
+	if c.pipeline.cfg.Store == nil {
+		rc.Disk = 0
+	}
+	return route.NewConfig(c.pipeline.shared, rc, born, c.breakers)
+}
+
+// add adds a route with the configuration that it is to have.
+func (now *routing) add(r *route.Route, cfg *route.Config) {
+	now.routes = append(now.routes, r)
+	if cfg.HasCondition() {
+		now.conditional = append(now.conditional, r)
+	}
+	if cfg.Downstream {
+		now.downstream[cfg.Name] = r
+	}
+	if cfg.Hold > 0 {
+		now.holding = append(now.holding, r)
+	}
+}
+
+// birth says since when a new route is there.
+func (c *Change) birth(rc *Route) int {
+	p := c.pipeline
+	born := p.epoch + 1
+	if p.life.ctx == nil {
+		born = 0
+	}
+	if rc.Known {
+		born--
+	}
+	return born
+}
+
+// New returns the ids of the routes that were not there. What was saved of them comes back with
+// [Change.Restore].
+func (c *Change) New() (ids []string) {
+	for _, r := range c.added {
+		ids = append(ids, r.Config().ID)
+	}
+	return ids
+}
+
+// Kept returns the names of the routes that stay as they are.
+func (c *Change) Kept() (names []string) {
+	for _, r := range c.next.routes {
+		if !slices.Contains(c.added, r) && !slices.ContainsFunc(c.changed, func(ch changed) bool { return ch.route == r }) {
+			names = append(names, r.Config().Name)
+		}
+	}
+	return names
+}
+
+// Restore is [Pipeline.Restore] for a route of [Change.New]. It is called before Swap.
+func (c *Change) Restore(id string, pending []checkpoint.Pending, backlog checkpoint.Backlog) error {
+	for _, r := range c.added {
+		if r.Config().ID == id {
+			return r.Restore(pending, backlog)
+		}
+	}
+	return nil
+}
+
+// Abandon takes back what Prepare left to be seen. The change is not swapped.
+func (c *Change) Abandon() {
+	for _, r := range c.added {
+		forgetMetrics(c.pipeline, r.Config())
+	}
+	for _, ch := range c.changed {
+		forgetMetrics(c.pipeline, ch.next)
+	}
+}
+
+// Yield lets every Admit that waits for room go on at once, and those that come until end is
+// called: a route that is full gets a little more then than it should.
+func (p *Pipeline) Yield() (end func()) { return p.shared.Yield.Begin() }
+
+// Swap makes the routes of the change those that deltas are evaluated for. It does not wait. The
+// caller makes sure that no delta is between its Admit and its commit. A route that is changed
+// works by its new configuration once the batches of the old one have ended.
+func (c *Change) Swap() {
+	p := c.pipeline
+	p.life.mu.Lock()
+	defer p.life.mu.Unlock()
+	p.shared.Chains.Lock()
+	defer p.shared.Chains.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.epoch++
+	p.breakers = c.breakers
+	for i := range c.changed {
+		ch := &c.changed[i]
+		ch.installed = ch.route.Install(p.life.ctx, ch.next)
+		if !p.life.closed {
+			ch.route.Conditions().Begin()
+		}
+	}
+	p.removed = append(p.removed, c.removed...)
+	p.now.Load().count()
+	p.now.Store(c.next)
+}
+
+// Existing evaluates d, which is about an object that was there before, for the new routes that
+// want such. The result is like that of [Pipeline.Admit]; no source waits for room.
+func (c *Change) Existing(ctx context.Context, d *event.Delta) event.Admission {
+	return existing(ctx, d, c.added)
+}
+
+// Finish lets the new routes work, and waits until nothing uses the handlers and sinks of before
+// that are not used any more, but for what does not heed its context: batches of routes that were
+// changed or removed are brought to their end as far as that does not take longer than half a
+// minute, or than ctx.
+func (c *Change) Finish(ctx context.Context) {
+	p := c.pipeline
+	p.life.mu.Lock()
+	for _, r := range c.added {
+		p.life.run(r)
+	}
+	p.life.mu.Unlock()
+	c.end(ctx)
+	p.life.mu.Lock()
+	if !p.life.closed {
+		for _, ch := range c.changed {
+			ch.route.Crew().Hire()
+		}
+	}
+	p.life.mu.Unlock()
+	for _, ch := range c.changed {
+		if ch.old.Name != ch.next.Name {
+			forgetMetrics(p, ch.old)
+		} else {
+			spec.ForgetSeries(p.cfg.Metrics, ch.old.Config, ch.next.Config)
+		}
+	}
+	for _, r := range c.removed {
+		c.leave(r)
+	}
+}
+
+// end waits until no batch is at work by a configuration that is out of use. A handler that bounds
+// its calls is given up after one bound: a batch may be many calls, and each of them may wait.
+func (c *Change) end(ctx context.Context) {
+	p := c.pipeline
+	ended := make(chan struct{})
+	old := c.outOfUse()
+	p.life.mu.Lock()
+	for _, r := range c.removed {
+		r.Crew().Stop()
+	}
+	for _, cfg := range old {
+		if h, ok := cfg.Handler.(plugins.Timed); ok {
+			defer time.AfterFunc(h.Timeout(), cfg.Abort).Stop()
+		}
+	}
+	p.life.mu.Unlock()
+	go func() {
+		for _, ch := range c.changed {
+			<-ch.installed
+		}
+		for _, r := range c.removed {
+			r.Crew().Wait()
+		}
+		close(ended)
+	}()
+	timeout := time.NewTimer(finishTimeout)
+	defer timeout.Stop()
+	select {
+	case <-ended:
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
+	for _, cfg := range old {
+		cfg.Cancel()
+	}
+	timeout.Reset(giveUpTimeout)
+	select {
+	case <-ended:
+		return
+	case <-timeout.C:
+	}
+	p.log.Warn("a handler or sink does not return from a route that was changed; what it has is tried again, and may come twice")
+	c.abandon()
+}
+
+// outOfUse returns the configurations of routes that run which are not used any more.
+func (c *Change) outOfUse() (old []*route.Config) {
+	for _, ch := range c.changed {
+		old = append(old, ch.old)
+	}
+	for _, r := range c.removed {
+		old = append(old, r.Config())
+	}
+	return slices.DeleteFunc(old, func(cfg *route.Config) bool { return !cfg.Runs() })
+}
+
+// abandon gives up the workers that still have a batch of a configuration that is out of use.
+func (c *Change) abandon() {
+	c.pipeline.shared.Chains.Lock()
+	defer c.pipeline.shared.Chains.Unlock()
+	for _, ch := range c.changed {
+		ch.route.Abandon()
+	}
+}
+
+// leave ends a route that is not there any more. Its backlog is in the checkpoint, or nowhere.
+func (c *Change) leave(r *route.Route) {
+	p := c.pipeline
+	p.shared.Chains.Lock()
+	defer p.shared.Chains.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.Leave()
+	if p.cfg.Store == nil {
+		p.removed = slices.DeleteFunc(p.removed, (*route.Route).Retire)
+	}
+	forgetMetrics(p, r.Config())
+	if s := r.Status(); s.Pending > 0 {
+		p.log.Warn("a route was removed that had pending deltas; without a state folder they are lost, with one they come back with the route",
+			slog.String("route", s.Name), slog.Int("pending", s.Pending), slog.Bool("kept", p.cfg.Store != nil))
+	}
+}
+
+// RestoreRules is [Pipeline.RestoreRules] for a route of [Change.New]. It is called before Swap.
+func (c *Change) RestoreRules(id string, records []checkpoint.RuleRecord) error {
+	i := slices.IndexFunc(c.added, func(r *route.Route) bool { return r.Config().ID == id })
+	if i < 0 || len(records) == 0 {
+		return nil
+	}
+	return c.added[i].Conditions().RestoreRules(records)
+}
+
+// forgetMetrics removes the series of a route, unless one of that name is there.
+func forgetMetrics(p *Pipeline, of *route.Config) {
+	if p.now.Load().byName(of.Name) == nil {
+		p.cfg.Metrics.ForgetRoute(of.Name)
+	}
+}

@@ -1,0 +1,51 @@
+package pipeline
+
+import (
+	"context"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline/route"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Rescan evaluates the condition of a route for all objects of its sources: after it has changed,
+// when the route becomes ready, or because time goes by. Edges are enqueued for the objects whose
+// result differs from the known one.
+//
+// The caller calls [Pipeline.Rescan], then Admit for each object, with a Sync in the order of all
+// deltas of the object, then End.
+type Rescan struct {
+	pipeline *Pipeline
+	route    *route.Route
+	rescan   *route.Rescan
+}
+
+// NeedsRescan reports whether the condition of a route has to be evaluated for all objects: it has
+// changed since the last rescan, or there was none.
+func (p *Pipeline) NeedsRescan(name string) bool {
+	r := p.now.Load().byName(name)
+	return r != nil && !r.Conditions().Rescanned()
+}
+
+// Rescan begins a rescan. The error is [ErrNoRoute], also for a route without a condition.
+func (p *Pipeline) Rescan(name string) (*Rescan, error) {
+	r := p.now.Load().byName(name)
+	if r == nil || !r.Config().HasCondition() {
+		return nil, ErrNoRoute
+	}
+	return &Rescan{p, r, r.Conditions().Rescan()}, nil
+}
+
+// Admit is [Pipeline.Admit] for the route of the rescan.
+func (s *Rescan) Admit(ctx context.Context, d *event.Delta) (event.Admission, error) {
+	select {
+	case <-s.pipeline.life.stopping:
+		return nil, ErrStopped
+	default:
+	}
+	return admitTo(ctx, s.route, d, s.rescan.Evaluate)
+}
+
+// End ends a rescan. It is called only if Admit was called for all objects. complete reports
+// whether all objects of a source are known: then the condition has ended for those that do not
+// exist any more.
+func (s *Rescan) End(complete func(source string) bool) { s.rescan.End(complete) }

@@ -1,0 +1,72 @@
+package route
+
+import (
+	"context"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+)
+
+type verdict = spec.Verdict
+
+// matched is the result of a filter where it need not be evaluated.
+func matched() filters.Match { return filters.Match{Verdict: filters.Matched} }
+
+// Consider makes a verdict of the result m of the route's filter for d. ok is false if the route
+// does not want d.
+func (r *Route) Consider(ctx context.Context, d *event.Delta, m filters.Match) (v spec.Verdict, ok bool) {
+	c := r.Config()
+	switch {
+	case c.HasCondition():
+		return r.conditions.verdict(ctx, d, m)
+	case m.Verdict == filters.Filtered:
+		c.Count.Filtered.Inc()
+		return v, false
+	}
+	return c.Verdict(ctx, d, m), true
+}
+
+// Existing makes a verdict about a delta of an object that was there before the route. ok is false
+// if the route does not want it.
+func (r *Route) Existing(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
+	c := r.Config()
+	if c.HasCondition() {
+		if c.Known || !c.IsReady() {
+			return v, false
+		}
+		v, ok = r.Consider(ctx, d, c.Table.Evaluate(ctx, 0, d))
+		return v, ok && v.Err == nil
+	}
+	if !c.Existing || c.Known {
+		return v, false
+	}
+	matches := c.Table.Match(ctx, d, nil)
+	if len(matches) == 0 { // else there is one: the table is of this route alone
+		return v, false
+	}
+	return r.Consider(ctx, d, matches[0])
+}
+
+// Evaluate makes a verdict about d, whatever the ops of the route are: its filter alone decides. ok
+// is false if the route does not want d.
+func (r *Route) Evaluate(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
+	c := r.Config()
+	m := filters.Match{Verdict: filters.Unready}
+	if c.Table.Ready(0) {
+		m = c.Table.Evaluate(ctx, 0, d)
+	}
+	return r.Consider(ctx, d, m)
+}
+
+// Commit makes a delta pending that the route wants. It takes no longer than some look-ups.
+func (r *Route) Commit(d *event.Delta, v *spec.Verdict) {
+	switch {
+	case v.Condition:
+		r.conditions.observe(d, v)
+	case v.Cancels:
+		r.conditions.cancelHold(d, v)
+	default:
+		r.pend(d, v)
+	}
+}

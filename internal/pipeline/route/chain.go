@@ -1,0 +1,235 @@
+package route
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline/chain"
+	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+)
+
+const (
+	// roomWait is how long a worker waits for room in a downstream route.
+	roomWait = time.Second
+	// roomRetry is how long the worker leaves that route alone afterwards.
+	roomRetry = time.Second
+)
+
+// offer is an entry as input of a downstream route.
+type offer struct {
+	target   *Route  // nil: none was asked yet
+	config   *Config // of the target, when its filter and keys were asked
+	wanted   []input
+	filtered int
+}
+
+// input is an event as a delta of the downstream route, with the verdict of that route.
+type input struct {
+	delta   *event.Delta
+	verdict verdict
+}
+
+// handover is the outcome of one attempt to hand an offer over.
+type handover uint8
+
+const (
+	handed    handover = iota
+	noRoom             // the channel of the room is closed when there is room
+	exchanged          // the target was reconfigured or replaced: ask again
+	abandoned          // the worker was given up
+)
+
+// PassOn implements deliver.Route: it hands all events of an entry to the downstream route of a
+// target, or none. While that route has no room, a patient worker waits for roomWait, unless
+// another worker waited in vain before. The error says until when to leave the route alone.
+func (w *worker) PassOn(ctx context.Context, sink int, e *queue.Entry, patient bool) error {
+	var f offer
+	var patience *time.Timer
+	for {
+		target := w.env.Downstream(w.config.Sinks[sink].Route)
+		if target == nil {
+			return w.holdBack(ctx, sink, e, "is not there, or takes no events any more")
+		}
+		if target != f.target || target.Config() != f.config {
+			f = target.links.consider(ctx, e)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		result, room := w.handOver(sink, e, &f)
+		switch {
+		case result == handed:
+			if given := w.env.Given; given != nil {
+				given(w.config.Name, w.config.Sinks[sink], e.Progress.Events)
+			}
+			return nil
+		case result == exchanged:
+			continue
+		case result == abandoned, !patient, room == nil:
+			return w.holdBack(ctx, sink, e, "has no room")
+		case patience == nil:
+			patience = time.NewTimer(roomWait)
+			defer patience.Stop()
+		}
+		if !w.await(ctx, room, patience.C) {
+			target.links.stall()
+			return w.holdBack(ctx, sink, e, "has no room")
+		}
+	}
+}
+
+// consider evaluates the filter and the keys of a downstream route for the events of an entry. No
+// lock is held.
+func (l *links) consider(ctx context.Context, e *queue.Entry) offer {
+	c := l.Config()
+	f := offer{target: l.Route, config: c}
+	for i := range e.Progress.Events {
+		d := chain.Delta(e.Delta, &e.Progress.Events[i])
+		if !slices.Contains(c.Ops, d.Op) {
+			continue
+		}
+		m := filters.Match{Verdict: filters.Unready}
+		if c.IsReady() {
+			m = c.Table.Evaluate(ctx, 0, d)
+		}
+		if m.Verdict == filters.Filtered {
+			f.filtered++
+			continue
+		}
+		f.wanted = append(f.wanted, input{d, c.Verdict(ctx, d, m)})
+	}
+	return f
+}
+
+// handOver enqueues the offer at its target and closes the entry for the sink. A cut sees both or
+// neither. Without room it returns a channel that is closed when there is room; nil: see take.
+func (w *worker) handOver(sink int, e *queue.Entry, f *offer) (_ handover, room <-chan struct{}) {
+	name, chains := w.config.Sinks[sink].Route, &w.env.Chains
+	chains.RLock()
+	defer chains.RUnlock()
+	switch {
+	case w.env.Downstream(name) != f.target, f.target.Config() != f.config:
+		return exchanged, nil
+	case w.abandoned:
+		return abandoned, nil
+	}
+	if ok, room := f.target.links.take(f); !ok {
+		return noRoom, room
+	}
+	e.Progress.Closed |= 1 << sink
+	e.Progress.PassedOn = true
+	w.delivery.Share()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.links.heldBack, name)
+	for _, m := range w.delivery.Members(e) {
+		w.backlog.Queue.Changes.Report(m)
+	}
+	chains.handed.Add(1)
+	return handed, nil
+}
+
+// await waits for room, as long as the configuration of the worker is current.
+func (w *worker) await(ctx context.Context, room <-chan struct{}, patience <-chan time.Time) bool {
+	select {
+	case <-room:
+		return true
+	case <-ctx.Done():
+	case <-w.config.current.Done():
+	case <-patience:
+	}
+	return false
+}
+
+// holdBack returns the error of an entry that cannot be handed over now, and leaves its downstream
+// route alone for a while.
+func (w *worker) holdBack(ctx context.Context, sink int, e *queue.Entry, why string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s := w.config.Sinks[sink]
+	err := &deliver.RefusedError{Sink: s.Name, Until: w.now().Add(roomRetry), Why: fmt.Sprintf("route %q %s", s.Route, why)}
+	w.mu.Lock()
+	if w.config == w.Config() {
+		w.links.heldBack[s.Route] = err.Until
+	}
+	w.mu.Unlock()
+	w.config.Count.Errors("held_back").Inc()
+	w.Complain("the route that they are for takes nothing more", e.Delta, s.Name, err)
+	return err
+}
+
+// Chains are the hand-overs of events between routes. They are read-locked while a route hands an
+// event to another one; who has them locked sees none of that half done. The lock is taken before
+// the locks of the pipeline and of the routes, never under one of them.
+type Chains struct {
+	sync.RWMutex
+
+	handed atomic.Uint64 // how often an event was handed on
+
+	mu       sync.Mutex
+	passedOn []passedOn // since the last cut
+	saving   []passedOn // at the last cut, which is not on disk yet
+}
+
+// passedOn is a redelivered dead letter that its route is done with: a downstream route has its
+// events.
+type passedOn struct {
+	route  *Route
+	letter uint64
+}
+
+// Anywhere reports whether look finds something in any route. A delta on its way from one route to
+// another is seen in one of the two: look is called again if one was handed on meanwhile.
+func (c *Chains) Anywhere(look func() bool) bool {
+	for {
+		before := c.handed.Load()
+		if look() {
+			return true
+		}
+		if c.handed.Load() == before {
+			return false
+		}
+	}
+}
+
+// keep keeps dead letters until the disk has their events.
+func (c *Chains) keep(r *Route, letters []uint64) {
+	if len(letters) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, letter := range letters {
+		c.passedOn = append(c.passedOn, passedOn{r, letter})
+	}
+}
+
+// Cut is called with the chains locked, when all routes have handed over what changed.
+func (c *Chains) Cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.saving, c.passedOn = append(c.saving, c.passedOn...), nil
+}
+
+// Saved removes the dead letters whose events are on disk, because the cuts are.
+func (c *Chains) Saved() {
+	c.mu.Lock()
+	saved := c.saving
+	c.saving = nil
+	c.mu.Unlock()
+	byRoute := make(map[*Route][]uint64)
+	for _, p := range saved {
+		byRoute[p.route] = append(byRoute[p.route], p.letter)
+	}
+	for r, letters := range byRoute {
+		r.letters.forget(timeContext{}, letters)
+	}
+}

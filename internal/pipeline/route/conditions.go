@@ -1,0 +1,222 @@
+package route
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/internal/rules"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+)
+
+// Conditions are the rules about time of a route: deltas, rescans and timers change what they know,
+// and they make edges pending. Conditions implements [condition.Owner].
+type Conditions struct {
+	*Route
+
+	catching *Config // of which time may have made something since the start, see catchUp; nil: it has not
+}
+
+// verdict makes a verdict of what the table found out about a condition. ok is false if it changes
+// nothing.
+func (r *Conditions) verdict(ctx context.Context, d *event.Delta, m filters.Match) (v verdict, ok bool) {
+	c := r.Config()
+	switch m.Verdict {
+	case filters.Unready: // all objects are looked at when it is ready
+		return v, false
+	case filters.Filtered:
+		c.Count.Filtered.Inc()
+		return r.Leaves(ctx, d)
+	case filters.Failed:
+		v = c.Verdict(ctx, d, m)
+	case filters.Matched:
+		v = c.Verdict(ctx, d, m)
+		v.Holds = v.Err == nil
+	}
+	v.Condition = true
+	return v, true
+}
+
+// Leaves returns the verdict that the condition holds no longer for the object of d. ok is false if
+// it is not known to hold.
+func (r *Conditions) Leaves(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
+	if !r.Config().IsReady() || !r.knows(d) {
+		return v, false
+	}
+	return r.Config().Leaves(ctx, d), true
+}
+
+// knows reports whether the route's condition is known to hold for the object of d.
+func (r *Conditions) knows(d *event.Delta) bool {
+	if !r.env.Census.May(d.Source, d.Key()) {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.backlog.Rules.Conditions.Knows(d.Source, d.Key())
+}
+
+// observe passes the result for d to the condition, and enqueues the edges. It is called under a
+// source's cut lock.
+func (r *Conditions) observe(d *event.Delta, v *verdict) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.backlog
+	if v.Err != nil {
+		if b.Rules.Conditions.Doubt(d) {
+			b.Append(d, v)
+		} else { // it is a dead letter already, or on its way
+			r.Config().Count.Errors(spec.ErrorKind(v.Err)).Inc()
+		}
+		b.CountRules()
+		r.changed()
+		return
+	}
+	var few [2]rules.Edge
+	seen := condition.Observation{Holds: v.Holds, Rescan: v.Rescan, Remind: v.Remind, LimitKey: v.LimitKey}
+	r.enqueue(b.Rules.Conditions.Observe(few[:0], d, seen, r.now()), v)
+}
+
+// enqueue enqueues the edges that the conditions report. It is called under the lock, in the step
+// that made them.
+func (r *Conditions) enqueue(edges []rules.Edge, v *verdict) {
+	for _, edge := range edges {
+		if edge.Transit().Durable != nil {
+			r.env.Soon()
+		}
+		r.backlog.Enqueue(edge.Delta, v, edge.Pass)
+	}
+	r.backlog.CountRules()
+	r.changed()
+}
+
+// Returns makes the verdict that the object of d is back, whose delete may be held. ok is false if
+// none is held.
+func (r *Conditions) Returns(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
+	r.mu.Lock()
+	held := r.backlog.Rules.Holds.Len()
+	r.mu.Unlock()
+	if held == 0 {
+		return v, false
+	}
+	v = r.Config().Verdict(ctx, d, matched())
+	v.Cancels, v.Err = true, nil
+	return v, true
+}
+
+// cancelHold forgets the deletes that are held of an object that is back, and of its key. It is
+// called under a source's cut lock.
+func (r *Conditions) cancelHold(d *event.Delta, v *verdict) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.Config()
+	n := r.backlog.Rules.Holds.Cancel(d.Source, d.Key(), c.HoldKey(d, v.Lane))
+	c.Count.Filtered.Add(float64(n))
+}
+
+// Page returns at most limit objects after one for which the condition holds, or whose deletes are
+// held, see pipeline.Active.
+func (r *Conditions) Page(after condition.Holding, limit int) []condition.Holding {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.backlog.Rules.Page(after, limit, r.now())
+}
+
+// Of returns what Page says of one object. ok is false if it says nothing of it.
+func (r *Conditions) Of(source string, key event.Key) (h condition.Holding, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.backlog.Rules.Of(source, key, r.now())
+}
+
+// RestoreRules restores the rules, and a pause, from records of Route.Dirty. Records that cannot be
+// read are ignored: the error says so.
+func (r *Conditions) RestoreRules(records []checkpoint.RuleRecord) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.Config()
+	if r.paused.restore(records); r.paused.on() {
+		c.Log.Warn("route is paused since before the start: fix the cause, then run router resume with its name",
+			slog.String("reason", r.paused.reason))
+	}
+	err := r.backlog.Rules.Restore(records, r.now())
+	r.backlog.CountRules()
+	if err != nil {
+		return fmt.Errorf("route %q: what its rules knew cannot be restored: %w", c.Name, err)
+	}
+	return nil
+}
+
+// Rescanned reports whether the condition was evaluated for all objects since it last changed.
+func (r *Conditions) Rescanned() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.backlog.Rules.Conditions.Rescanned()
+}
+
+// Rescan evaluates the condition of a route for all objects, see pipeline.Rescan.
+type Rescan struct {
+	conditions *Conditions
+	config     *Config // a rescan that began with another one changes nothing
+}
+
+// Rescan begins a rescan.
+func (r *Conditions) Rescan() *Rescan {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.backlog.Rules.Conditions.BeginRescan()
+	return &Rescan{r, r.Config()}
+}
+
+// Evaluate makes a verdict about a delta of an object. ok is false if it changes nothing.
+func (s *Rescan) Evaluate(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
+	if s.conditions.Config() != s.config {
+		return v, false
+	}
+	v, ok = s.conditions.Evaluate(ctx, d)
+	v.Rescan = true
+	return v, ok
+}
+
+// End ends a rescan. It is called only if all objects were evaluated. complete reports whether all
+// objects of a source are known: then the condition has ended for those that do not exist any more.
+func (s *Rescan) End(complete func(source string) bool) {
+	r, lanes := s.conditions, s.lanes(complete)
+	r.mu.Lock()
+	if r.Config() != s.config {
+		r.mu.Unlock()
+		return
+	}
+	edges, expired := r.backlog.Rules.Conditions.EndRescan(complete, r.now())
+	for _, edge := range edges {
+		v := verdict{Lane: queue.ObjectKey(edge.Delta)}
+		if lane, ok := lanes[v.Lane]; ok {
+			v.Lane = lane
+		}
+		r.enqueue([]rules.Edge{edge}, &v)
+	}
+	r.backlog.CountRules()
+	r.mu.Unlock()
+	for _, timer := range expired {
+		timer.Due(nil)
+	}
+}
+
+// lanes returns the lanes of the objects whose conditions End is about to end, by the object. The
+// keys are evaluated without the lock.
+func (s *Rescan) lanes(complete func(source string) bool) map[queue.Key]queue.Key {
+	r := s.conditions
+	r.mu.Lock()
+	deletes := r.backlog.Rules.Conditions.Unvisited(complete)
+	r.mu.Unlock()
+	lanes := make(map[queue.Key]queue.Key, len(deletes))
+	for _, d := range deletes {
+		lanes[queue.ObjectKey(d)] = r.Config().Leaves(timeContext{}, d).Lane
+	}
+	return lanes
+}

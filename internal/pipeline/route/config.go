@@ -1,0 +1,152 @@
+package route
+
+import (
+	"context"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+)
+
+// Config is a configuration of a route, with the sinks that it delivers to. It never changes once
+// it is installed. A worker captures it at the beginning of a batch, and finishes the batch with
+// it.
+type Config struct {
+	*spec.Config
+
+	sinks    []*deliver.Sink // as in Route.Sinks; nil: the target is a route
+	delivery deliver.Config
+
+	// The contexts of those who work with it, which begin with the workers of the route.
+	ctx, handling, current context.Context    //nolint:containedctx // ctx: all; handling: the calls of the handler; current: until another configuration is installed
+	cancel, abort, replace context.CancelFunc // end them
+}
+
+// NewConfig makes the configuration of a route that is there since the epoch born. Its sinks share
+// the breakers with those of other routes, which are by spec.NamedSink.Breaker; new ones are added.
+func NewConfig(env *Env, s *spec.Route, born int, breakers map[string]*deliver.Sink) *Config {
+	c := &Config{Config: spec.NewConfig(s, born, env.Metrics, env.Log)}
+	c.delivery = deliver.Config{
+		Route: c.Name, ID: c.ID, Handler: c.Handler, HandlerName: c.HandlerName, InOrder: c.WritesInOrder(), Retry: c.Retry,
+		OnFailure: c.OnFailure, MaxAge: c.MaxAge, Secret: c.Secret, Count: c.Count.Delivery(),
+	}
+	for i := range c.Sinks {
+		named := &c.Sinks[i]
+		sink := breaker(env, named, breakers)
+		if sink != nil {
+			sink.Limit(c.Retry.Policy())
+		}
+		c.sinks = append(c.sinks, sink)
+		c.delivery.Targets = append(c.delivery.Targets, deliver.Target{Name: named.Name, Sink: sink})
+	}
+	return c
+}
+
+// breaker returns the sink with its breaker; nil: the target is a route.
+func breaker(env *Env, named *spec.NamedSink, breakers map[string]*deliver.Sink) *deliver.Sink {
+	if named.Route != "" {
+		return nil
+	}
+	key := named.Breaker()
+	if breakers[key] == nil {
+		breakers[key] = deliver.NewSink(named.Name, named.Sink, env.Log, env.Clock)
+	}
+	return breakers[key]
+}
+
+// KeepBreakers adds the breakers of the sinks.
+func (c *Config) KeepBreakers(breakers map[string]*deliver.Sink) {
+	for i, s := range c.Sinks {
+		if c.sinks[i] != nil {
+			breakers[s.Breaker()] = c.sinks[i]
+		}
+	}
+}
+
+// begin makes the contexts. all is that of the pipeline, route that of the route, which ends when
+// the route is removed.
+func (c *Config) begin(all, route context.Context) {
+	c.ctx, c.cancel = context.WithCancel(all)
+	c.handling, c.abort = context.WithCancel(c.ctx)
+	c.current, c.replace = context.WithCancel(route)
+}
+
+// Runs reports whether workers may have begun to work with the configuration.
+func (c *Config) Runs() bool { return c.ctx != nil }
+
+// Abort ends the calls of the handler.
+func (c *Config) Abort() { c.abort() }
+
+// Cancel ends everything that works with the configuration.
+func (c *Config) Cancel() { c.cancel() }
+
+// Install gives the route another configuration, while no delta is between its Admit and its
+// commit. New deltas are evaluated by it at once, and the rules go on by it. The pending deltas
+// follow when the last batch of the old configuration has ended, see reseat; the channel that it
+// returns is closed then. ctx is that of Start.
+func (r *Route) Install(ctx context.Context, next *Config) (installed <-chan struct{}) {
+	if r.crew.taking != nil {
+		next.begin(ctx, r.crew.taking)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.Config()
+	r.config.Store(next)
+	r.paused.end() // it is another one
+	r.backlog.Configure(next.Config)
+	done := make(chan struct{})
+	r.installed = done
+	if old.replace != nil {
+		old.replace()
+	}
+	if len(r.crew.busy) == 0 {
+		r.reseat()
+	}
+	return done
+}
+
+// Abandon gives up the workers with a batch of the old configuration. Their deltas stay pending.
+func (r *Route) Abandon() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.backlog.Old == nil {
+		return
+	}
+	for _, w := range r.crew.busy {
+		w.abandoned = true
+		r.crew.staff--
+	}
+	r.crew.busy = nil
+	r.reseat()
+}
+
+// reseat gives all pending deltas lanes by the installed configuration. The lock is held, and no
+// worker has a batch.
+func (r *Route) reseat() {
+	r.backlog.Adopt(func(letter uint64) { delete(r.letters.redelivering, letter) })
+	clear(r.links.heldBack)
+	close(r.installed)
+	r.changed()
+	r.crew.leader.Signal()
+}
+
+// Leave gives up what is at work still in a route that was removed.
+func (r *Route) Leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	for _, w := range r.crew.busy {
+		w.abandoned = true
+	}
+}
+
+// Retire has time make nothing more of what the rules of a route know that has ended, once that was
+// handed over. It returns false if the route has not ended yet.
+func (r *Route) Retire() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		return false
+	}
+	r.backlog.Rules.Close()
+	return true
+}

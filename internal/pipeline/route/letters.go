@@ -1,0 +1,119 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+)
+
+// letters are the dead letters that a route delivers again.
+type letters struct {
+	*Route
+
+	redelivering map[uint64]bool // those that are pending
+}
+
+// Redeliver puts the delta of a dead letter through the route again, see pipeline.Redeliver.
+func (r *Route) Redeliver(ctx context.Context, letter checkpoint.Letter) error {
+	return r.letters.redeliver(ctx, letter)
+}
+
+func (l *letters) redeliver(ctx context.Context, letter checkpoint.Letter) error {
+	c := l.Config()
+	closed, err := c.allBut(letter.Sink)
+	if err != nil {
+		return err
+	}
+	d := *letter.Delta
+	d.Redelivered, d.Transit().Durable = true, nil
+	if err := l.reserve(letter.ID); err != nil {
+		return err
+	}
+	v, filtered := c.Evaluate(ctx, &d, letter.Unseen)
+	if err := ctx.Err(); err != nil {
+		l.release(letter.ID)
+		return err
+	}
+	if filtered {
+		l.Config().Count.Filtered.Inc()
+		l.forget(ctx, []uint64{letter.ID})
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c != l.Config() {
+		delete(l.redelivering, letter.ID)
+		return fmt.Errorf("route %q has just changed: try again", c.Name)
+	}
+	e := l.backlog.Queue.Add(queue.Item{
+		Delta: &d, From: queue.DeadLetter, Letter: letter.ID, Since: l.now(), Closed: closed, Unseen: v.Err != nil,
+	})
+	e.Progress.Dead = v.Err
+	l.backlog.Queue.PlaceAttempted(e, v.Lane)
+	l.Config().Count.Matched.Inc()
+	l.changed()
+	return nil
+}
+
+// allBut returns the targets, a bit each, that do not get what the named one refused.
+func (c *Config) allBut(sink string) (closed uint64, err error) {
+	if sink == "" {
+		return 0, nil
+	}
+	found := false
+	for i, s := range c.Sinks {
+		if s.Name == sink {
+			found = true
+			continue
+		}
+		closed |= 1 << i
+	}
+	if !found {
+		return 0, fmt.Errorf("route %q does not deliver to %q any more: drop the letter", c.Name, sink)
+	}
+	return closed, nil
+}
+
+// reserve makes sure that the route can take the letter, and that it is not put through twice at a
+// time.
+func (l *letters) reserve(letter uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.redelivering[letter]:
+		return errors.New("it is being delivered again already: wait for what comes of it")
+	case l.paused.on():
+		return fmt.Errorf("route %q is paused: fix the cause, then run router resume %s", l.Config().Name, l.Config().Name)
+	case !l.backlog.Settled:
+		return fmt.Errorf("route %q is not ready yet: try again when its sources have synced, see router status", l.Config().Name)
+	case l.backlog.Queue.Tailed() || l.backlog.Queue.Len() >= l.Config().Capacity:
+		return fmt.Errorf("route %q has as many pending deltas as its queue holds (queue.memory): try again when it has delivered", l.Config().Name)
+	}
+	l.redelivering[letter] = true
+	return nil
+}
+
+func (l *letters) release(letters ...uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, letter := range letters {
+		delete(l.redelivering, letter)
+	}
+}
+
+// forget removes letters that are done with.
+func (l *letters) forget(ctx context.Context, letters []uint64) {
+	if len(letters) == 0 {
+		return
+	}
+	// A stop must not leave letters behind that were delivered.
+	if _, err := l.env.Letters.Remove(context.WithoutCancel(ctx), letters); err != nil {
+		l.Config().Log.Warn("dead letters were delivered but cannot be removed: they stay and may be delivered twice",
+			slog.Int("letters", len(letters)), slog.Any("err", err))
+	}
+	l.release(letters...)
+}

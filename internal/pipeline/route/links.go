@@ -1,0 +1,174 @@
+package route
+
+import (
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline/schedule"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+)
+
+// links are the targets of a route as far as they hold it back: sinks that are unavailable, and
+// downstream routes without room; and its own room, for its upstream routes.
+type links struct {
+	*Route
+
+	heldBack map[string]time.Time // by downstream route: until when it is left alone; none: it had room
+}
+
+// sinks looks at the breakers, and at the downstream routes. It is called under the lock.
+func (l *links) sinks(now time.Time) (all schedule.Sinks) {
+	c := l.Config()
+	for i, b := range c.sinks {
+		var down bool
+		var at time.Time
+		var changed <-chan struct{}
+		if b != nil {
+			down, at, changed = b.Look()
+		} else if len(l.heldBack) > 0 {
+			at = l.heldBack[c.Sinks[i].Route]
+			down = at.After(now)
+		}
+		if !down {
+			return schedule.Sinks{}
+		}
+		if !all.Down || at.Before(all.Probe) {
+			all.Probe, all.Changed = at, changed
+		}
+		all.Down = true
+	}
+	return all
+}
+
+// heldBy returns the name of a downstream route without room; empty: there is none. The lock is
+// held.
+func (l *links) heldBy() string {
+	if l.backlog.Queue.Len() == 0 {
+		return ""
+	}
+	for _, s := range l.Config().Sinks {
+		if _, held := l.heldBack[s.Route]; held {
+			return s.Route
+		}
+	}
+	return ""
+}
+
+// take enqueues an offer of an upstream route if there is room for one more delta. Else it returns
+// a channel that is closed when there is room; nil: a worker waited in vain, and no worker waits
+// again.
+func (l *links) take(f *offer) (ok bool, room <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c, b := l.Config(), l.backlog
+	if len(f.wanted) > 0 && c.Overflow != spec.DropOldest && b.Room.Full() {
+		if b.Room.Stalled {
+			return false, nil
+		}
+		return false, b.Room.Wait()
+	}
+	c.Count.Filtered.Add(float64(f.filtered))
+	for i := range f.wanted {
+		b.Append(f.wanted[i].delta, &f.wanted[i].verdict)
+	}
+	l.changed()
+	return true, nil
+}
+
+// stall notes that a worker of an upstream route waited for room in vain: no worker waits again
+// before there is room.
+func (l *links) stall() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.backlog.Room.Stalled = l.backlog.Room.Full()
+}
+
+// Ready reports whether the route and all its downstream routes are ready.
+func (l *links) ready() bool {
+	if !l.Config().IsReady() {
+		return false
+	}
+	for _, s := range l.Config().Sinks {
+		if next := l.env.Downstream(s.Route); next != nil && next != l.Route && !next.links.ready() {
+			return false
+		}
+	}
+	return true
+}
+
+// Stands reports whether the route does nothing more: it is paused, or not ready, or all that it
+// has waits for room in a route that stands.
+func (r *Route) Stands() bool {
+	c := r.Config()
+	r.mu.Lock()
+	stands := r.paused.on() || !r.backlog.Settled && !c.IsReady()
+	r.mu.Unlock()
+	if stands {
+		return true
+	}
+	var behind uint64 // the targets that are routes which stand
+	for i, s := range c.Sinks {
+		if next := r.env.Downstream(s.Route); next != nil && next != r && next.Stands() {
+			behind |= 1 << i
+		}
+	}
+	down := r.links.left()
+	return behind|down != 0 && r.links.waitsFor(behind, down)
+}
+
+// Moving reports whether the route has something pending that it can work on.
+func (r *Route) Moving() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.backlog
+	return b.Queue.Len() > 0 && !r.paused.on() && (b.Settled || r.Config().IsReady()) && !b.Asleep()
+}
+
+// left returns the sinks, a bit each, that a drain does not wait for: those that are known to be
+// unavailable, if what they have not taken is on disk.
+func (l *links) left() (down uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.backlog.Draining || !l.backlog.Queue.Changes.On {
+		return 0
+	}
+	for i, b := range l.Config().sinks {
+		if b != nil && b.Status().Open {
+			down |= 1 << i
+		}
+	}
+	return down
+}
+
+// waitsFor reports whether no pending delta goes on while these targets, a bit each, take nothing:
+// routes, and others.
+func (l *links) waitsFor(routes, down uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b, c := l.backlog, l.Config()
+	for i, s := range c.Sinks {
+		if _, held := l.heldBack[s.Route]; !held {
+			routes &^= 1 << i // it had room the last time
+		}
+	}
+	sinks := routes | down
+	all := uint64(1)<<len(c.Sinks) - 1
+	busy, lanes := len(l.crew.busy) > 0, &b.Queue.Lanes
+	switch {
+	case b.Old != nil:
+		return false
+	case !busy && down == all:
+		return true
+	case sinks == 0, busy, b.Queue.Head.Unplaced() > 0:
+		return false
+	case lanes.Ready() > 0 && sinks != all, lanes.Gated(), lanes.Resting() > 0:
+		return false
+	case b.Queue.Tailed() && b.Queue.Head.Len() < c.Capacity:
+		return false
+	}
+	for e := range b.Queue.Head.Retried() {
+		if e.Saved.Closed|sinks != all {
+			return false
+		}
+	}
+	return true
+}

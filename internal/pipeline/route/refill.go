@@ -1,0 +1,92 @@
+package route
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+)
+
+// readAgain is the pause after a read that failed.
+const readAgain = time.Second
+
+// refill reads the tail of a route back from the disk.
+type refill struct {
+	*Route
+
+	low chan struct{} // there is a tail, and room in the head
+}
+
+// signal is called after each change of the queue.
+func (r *refill) signal() {
+	if !r.backlog.Room.Low() {
+		return
+	}
+	select {
+	case r.low <- struct{}{}:
+	default:
+	}
+}
+
+// run brings the tail into the head, as that has room, until ctx is done.
+func (r *refill) run(ctx context.Context) {
+	pause := time.NewTimer(forever)
+	defer pause.Stop()
+	for ctx.Err() == nil {
+		if part, n, ok := r.nextPart(); ok {
+			pending, err := r.env.Store.ReadRoute(r.Config().ID, checkpoint.Part(part))
+			if r.takeBack(part, n, pending, err) {
+				continue
+			}
+			r.Config().Count.Errors("read_back").Inc()
+			if r.complaints.may("read back", r.now()) {
+				r.Config().Log.Error("the backlog of the route cannot be read back from the state file: it stands still, and it is tried again", slog.Any("err", err))
+			}
+			pause.Reset(readAgain)
+		}
+		select {
+		case <-r.low:
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// nextPart returns what is to be read next, and how many deltas are on disk alone. It takes what is
+// in memory without reading.
+func (r *refill) nextPart() (part queue.Part, n int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.backlog.Old != nil {
+		return part, 0, false
+	}
+	part, n, moved, ok := r.backlog.NextPart()
+	if moved {
+		r.refilled()
+	}
+	return part, n, ok
+}
+
+// takeBack puts at the end of the head what was read, when n deltas were on disk alone. It returns
+// false if there was an error.
+func (r *refill) takeBack(part queue.Part, n int, pending []checkpoint.Pending, err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil || r.backlog.Old != nil { // with another configuration it is read once more
+		r.backlog.Queue.Tail.EndReading()
+		return err == nil
+	}
+	if lost := r.backlog.ReadBack(part, n, pending); lost > 0 {
+		r.Config().Log.Error("the state file has fewer deltas than are pending: deltas are lost", slog.Int("lost", lost))
+	}
+	r.refilled()
+	return true
+}
+
+// refilled lets the leader give what came from the tail its lane.
+func (r *refill) refilled() {
+	r.changed()
+	r.crew.leader.Signal()
+}

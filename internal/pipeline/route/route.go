@@ -1,0 +1,194 @@
+// Package route runs a route: a backlog of pending deltas, and workers that take them in batches
+// and deliver them. It is given the deltas that the pipeline evaluates, and the rules about time, a
+// reload, an operator and a downstream route act on it.
+//
+// A Route is a lock and the parts that it guards, each of which owns its data: the backlog, the
+// crew of workers, the conditions, the links to downstream routes, the dead letters at work, the
+// pause.
+package route
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/pipeline/backlog"
+	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
+	"github.com/deltarouter/deltarouter/internal/pipeline/schedule"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// forever is longer than any wait.
+const forever = 24 * time.Hour
+
+// Route is a route at work. It is safe for concurrent use.
+type Route struct {
+	env    *Env
+	config atomic.Pointer[Config] // changes under mu alone
+
+	mu         sync.Mutex // guards all below
+	backlog    *backlog.Backlog
+	crew       Crew
+	conditions Conditions
+	links      links
+	letters    letters
+	paused     pause
+	ended      bool          // it was removed, and has come to its end
+	installed  chan struct{} // closed when the configuration before is not used any more
+
+	refill     refill     // has no data under the lock
+	complaints complaints // has a lock of its own
+}
+
+// New makes a route that has not started.
+func New(env *Env, c *Config) *Route {
+	r := &Route{env: env}
+	r.config.Store(c)
+	r.crew.route, r.crew.leader = r, schedule.NewLeader(env.Clock)
+	r.conditions.Route, r.links.Route, r.letters.Route = r, r, r
+	r.letters.redelivering = map[uint64]bool{}
+	r.links.heldBack = map[string]time.Time{}
+	r.refill = refill{r, make(chan struct{}, 1)}
+	rules := condition.Env{Wheel: env.Wheel, Census: env.Census, Owner: &r.conditions, Durable: env.Durable()}
+	r.backlog = backlog.New(&env.Env, c.Config, rules, r.crew.leader)
+	return r
+}
+
+// Config returns the configuration of the route.
+func (r *Route) Config() *Config { return r.config.Load() }
+
+// Crew returns the workers of the route.
+func (r *Route) Crew() *Crew { return &r.crew }
+
+// Conditions returns the rules about time of the route.
+func (r *Route) Conditions() *Conditions { return &r.conditions }
+
+// now is the time that all waits of the route go by.
+func (r *Route) now() time.Time { return r.env.Clock.Now() }
+
+// changed is called, under the lock, after the queue changed.
+func (r *Route) changed() {
+	r.backlog.Changed()
+	r.refill.signal()
+	if r.backlog.Queue.Len() == 0 {
+		r.env.Progress.reportIfAwaited()
+	}
+}
+
+// pend makes d pending. It is called under a source's cut lock.
+func (r *Route) pend(d *event.Delta, v *verdict) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !v.Unseen && v.Err == nil && r.backlog.Rules.Holds.Wants(d) {
+		r.backlog.HoldDelete(d, v.Lane)
+		return
+	}
+	r.backlog.Append(d, v)
+	r.changed()
+}
+
+// Status is the state of a route, for readiness and humans.
+type Status struct {
+	Name    string
+	ID      string
+	Pending int
+	Kept    int       // of these, how many a drain leaves to the next start, because they wait for more
+	OnDisk  int       // of these, how many are not in memory
+	Oldest  time.Time // when the oldest pending delta was seen; zero: nothing is pending
+	Waiting bool      // for what it looks up
+	Paused  string    // why it stopped; empty: it did not
+	HeldBy  string    // a downstream route without room; empty: there is none
+}
+
+// Status returns the state of the route.
+func (r *Route) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	q, c, kept := &r.backlog.Queue, r.Config(), 0
+	if r.backlog.Asleep() {
+		kept = q.Len()
+	}
+	return Status{
+		Name: c.Name, ID: c.ID, Pending: q.Len(), Kept: kept, OnDisk: q.Tail.Len(), Oldest: q.Oldest(),
+		Waiting: !r.backlog.Settled && !c.IsReady(), Paused: r.paused.reason, HeldBy: r.links.heldBy(),
+	}
+}
+
+// Show updates the gauges that change by themselves.
+func (r *Route) Show() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.Config()
+	c.Count.Paused.Set(0)
+	if r.paused.on() {
+		c.Count.Paused.Set(1)
+	}
+	r.backlog.CountRules()
+	for i, s := range c.sinks {
+		if s != nil {
+			c.Count.Events[i].Unavailable.Set(s.Opened())
+		}
+	}
+}
+
+// Restore makes pending what was pending before a restart, see pipeline.Restore.
+func (r *Route) Restore(pending []checkpoint.Pending, backlog checkpoint.Backlog) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.backlog.Restore(pending, backlog); err != nil {
+		return err
+	}
+	r.changed()
+	return nil
+}
+
+// Dirty hands over what changed since the last call, for the checkpoint.
+func (r *Route) Dirty() checkpoint.RouteCut {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cut := checkpoint.RouteCut{Name: r.Config().ID, Rules: r.backlog.Rules.Dirty(r.paused.dirty(), r.now())}
+	cut.Put, cut.Removed = r.backlog.Dirty()
+	return cut
+}
+
+// Saved is called when everything that Dirty has handed over is on disk, where the route takes so
+// many bytes.
+func (r *Route) Saved(onDisk int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.backlog.Saved(onDisk)
+	r.changed()
+}
+
+// complaintInterval is how often a route says the same in the log.
+const complaintInterval = time.Minute
+
+// complaints are the messages about failures that the log has got of late.
+type complaints struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+// may reports whether a message was not logged in the last interval.
+func (c *complaints) may(message string, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Sub(c.last[message]) < complaintInterval {
+		return false
+	}
+	if c.last == nil {
+		c.last = map[string]time.Time{}
+	}
+	c.last[message] = now
+	return true
+}
+
+// warn logs a message about failures, at most once in an interval: there may be one for each delta.
+func (c *complaints) warn(r *Route, message string, d *event.Delta, target string, err error) {
+	if c.may(message, r.now()) {
+		r.Config().Log.Warn("deltas cannot be delivered",
+			slog.String("what", message), slog.String("delta", d.String()), slog.String("sink", target), slog.Any("err", err))
+	}
+}

@@ -1,0 +1,127 @@
+package route
+
+import (
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/rules"
+)
+
+// ConditionDue implements [condition.Owner].
+func (r *Conditions) ConditionDue(c *rules.Condition) {
+	for !r.fireCondition(c) {
+		continue // it has another configuration by now, or another object
+	}
+}
+
+// fireCondition enqueues the edge of a condition whose timer has expired. It returns false if the
+// configuration or the object changed meanwhile. The keys are evaluated without the lock.
+func (r *Conditions) fireCondition(c *rules.Condition) bool {
+	r.mu.Lock()
+	cfg, d := r.Config(), r.backlog.Rules.Conditions.Due(c, r.now())
+	r.backlog.CountRules()
+	r.mu.Unlock()
+	if d == nil {
+		return true
+	}
+
+	v := cfg.Verdict(timeContext{}, d, matched())
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.Config() != cfg {
+		return false
+	}
+	edges, ok := r.backlog.Rules.Conditions.Fire(c, d, cfg.DueLimitKey(d, &v), r.now())
+	if !ok {
+		return false
+	}
+	r.enqueue(edges, &v)
+	return true
+}
+
+// HoldDue implements [condition.Owner].
+func (r *Conditions) HoldDue(a *rules.DeleteHold) {
+	for !r.fireHold(a) {
+		continue // it has another configuration by now
+	}
+}
+
+// fireHold enqueues a delete that was held long enough. It returns false if the configuration
+// changed meanwhile. The keys are evaluated without the lock.
+func (r *Conditions) fireHold(a *rules.DeleteHold) bool {
+	c := r.Config()
+	v := c.Verdict(timeContext{}, a.Delta(), matched())
+	exists := c.When.Object != nil && c.When.Object(a.Delta().Source, a.Delta().Key()) != nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c != r.Config() {
+		return false
+	}
+	if d := r.backlog.Rules.Holds.Fire(a, exists, r.now()); d != nil {
+		r.backlog.Append(d, &v)
+		r.changed()
+	}
+	return true
+}
+
+// Begin lets time make something of the rules of the route, as it is configured now, when it may.
+func (r *Conditions) Begin() {
+	c := r.Config()
+	if r.crew.taking == nil || !c.HasCondition() && c.Hold == 0 {
+		return
+	}
+	r.mu.Lock()
+	r.catching = c
+	r.mu.Unlock()
+	r.crew.run(func() { r.catchUp(c) })
+}
+
+// catchUp lets the timers of the rules act as soon as everything that happened before the start was
+// observed.
+func (r *Conditions) catchUp(c *Config) {
+	if c.waitCaughtUp() {
+		r.mu.Lock()
+		expired := r.backlog.Rules.CatchUp()
+		r.mu.Unlock()
+		for _, timer := range expired {
+			timer.Due(nil)
+		}
+	}
+	r.mu.Lock()
+	if r.catching == c {
+		r.catching = nil
+	}
+	r.mu.Unlock()
+	r.env.Progress.report()
+}
+
+// waitCaughtUp waits until everything that happened before the start was observed. It returns false
+// if the configuration is out of use.
+func (c *Config) waitCaughtUp() bool {
+	for _, closed := range []<-chan struct{}{c.When.CaughtUp, c.Ready} {
+		if closed == nil {
+			continue
+		}
+		select {
+		case <-closed:
+		case <-c.current.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// timeContext is the context of evaluations that a timer begins: it never ends, and has nothing.
+type timeContext struct{}
+
+// Deadline implements context.Context.
+func (timeContext) Deadline() (at time.Time, ok bool) { return at, false }
+
+// Done implements context.Context.
+func (timeContext) Done() <-chan struct{} { return nil }
+
+// Err implements context.Context.
+func (timeContext) Err() error { return nil }
+
+// Value implements context.Context.
+func (timeContext) Value(any) any { return nil }

@@ -1,0 +1,172 @@
+package route
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// worker takes batches of its route, and ends them when they are delivered.
+type worker struct {
+	*Route
+
+	config   *Config // of the batch
+	batch    []*queue.Entry
+	delivery *deliver.Batch
+
+	acked    []uint64 // dead letters whose deltas were acked
+	passedOn []uint64 // dead letters whose events a downstream route has
+
+	abandoned bool // others have what it has; guarded by the lock of the route, and by the chains
+}
+
+func newWorker(r *Route) *worker {
+	w := &worker{Route: r}
+	w.delivery = deliver.New(w, r.env.Letters)
+	return w
+}
+
+// work delivers a batch. It returns false if the worker was given up.
+func (w *worker) work() bool {
+	w.delivery.Handle(w.config.ctx, w.config.handling, &w.config.delivery, w.batch)
+	if w.gaveUp() {
+		return false
+	}
+	w.delivery.Deliver(w.config.ctx)
+	if !w.finish() {
+		return false
+	}
+	w.forgetLetters(w.config.ctx)
+	return true
+}
+
+// gaveUp reports whether others have what the worker has: its handler has not returned in time.
+func (w *worker) gaveUp() bool {
+	if w.config.ctx.Err() == nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.abandoned
+}
+
+// forgetLetters removes the dead letters of what was acked.
+func (w *worker) forgetLetters(ctx context.Context) {
+	w.letters.forget(ctx, w.acked)
+	w.acked = w.acked[:0]
+	w.env.Chains.keep(w.Route, w.passedOn)
+	w.passedOn = w.passedOn[:0]
+}
+
+// Now implements deliver.Route.
+func (w *worker) Now() time.Time { return w.now() }
+
+// Report implements deliver.Route.
+func (w *worker) Report(entries []*queue.Entry) {
+	changes := &w.backlog.Queue.Changes
+	if !changes.On {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.abandoned {
+		return
+	}
+	for _, e := range entries {
+		changes.Report(e)
+	}
+}
+
+// Pause implements deliver.Route.
+func (w *worker) Pause(d *event.Delta, target string, reason error, bySink bool) {
+	w.pauseFor(w.config, d, target, reason, bySink)
+}
+
+// Refused implements deliver.Route.
+func (w *worker) Refused(d *event.Delta) { w.env.Refuse(w.Config().Name, d, false) }
+
+// Complain implements deliver.Route.
+func (w *worker) Complain(message string, d *event.Delta, target string, err error) {
+	w.complaints.warn(w.Route, message, d, target, err)
+}
+
+// finish acks what is done and gives the lanes back. It returns false if the worker was given up.
+func (w *worker) finish() bool {
+	now := w.now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.abandoned {
+		return false
+	}
+	w.crew.busy = slices.DeleteFunc(w.crew.busy, func(o *worker) bool { return o == w })
+	for i := 0; i < len(w.batch); {
+		lane := w.batch[i].Lane()
+		end := i + 1
+		for end < len(w.batch) && w.batch[end].Lane() == lane {
+			end++
+		}
+		at := w.finishLane(w.batch[i:end], now)
+		if w.backlog.Queue.Release(lane, at) {
+			w.crew.leader.Signal() // the leader waits for a later one, or for none
+		}
+		i = end
+	}
+	clear(w.batch)
+	if w.backlog.Old != nil && len(w.crew.busy) == 0 {
+		w.reseat()
+	} else {
+		w.changed()
+	}
+	return true
+}
+
+// finishLane acks the entries of a lane that are done, and returns the time of the next attempt of
+// the first one that is not; zero: at once.
+func (w *worker) finishLane(entries []*queue.Entry, now time.Time) (at time.Time) {
+	held := false
+	for _, e := range entries {
+		e.Return()
+		if e.Progress.State == queue.Done {
+			w.ack(e, now)
+			continue
+		}
+		if !held && e.Progress.Delay > 0 {
+			at = now.Add(e.Progress.Delay)
+		}
+		held = true
+		w.backlog.Queue.Changes.Report(e)
+		if w.config.Handler == nil { // made again quickly, and not worth the memory until then
+			clear(e.Progress.Events)
+			e.Progress.Events, e.Progress.Handled = e.Progress.Events[:0], false
+		}
+	}
+	return at
+}
+
+func (w *worker) ack(e *queue.Entry, now time.Time) {
+	count, q := &w.config.Count, &w.backlog.Queue
+	switch e.Progress.Outcome {
+	case queue.Delivered:
+		count.Delivered.Inc()
+	case queue.Dropped:
+		count.Dropped.Inc()
+	case queue.DeadLettered:
+		count.DeadLettered.Inc()
+	}
+	count.Seconds.Observe(now.Sub(e.Since).Seconds())
+	switch {
+	case e.Letter == 0:
+	case e.Progress.PassedOn && q.Changes.On:
+		w.passedOn = append(w.passedOn, e.Letter)
+	default:
+		w.acked = append(w.acked, e.Letter)
+	}
+	if e.Progress.Empty() {
+		q.Unspent.Add(e)
+	}
+	q.Remove(e)
+}

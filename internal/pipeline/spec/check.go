@@ -1,0 +1,57 @@
+package spec
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Check returns an error that names a route that cannot work: it has no target or too many, a
+// target is no downstream route, or routes deliver to each other in a circle.
+func Check(routes []Route) error {
+	byName := make(map[string]*Route, len(routes))
+	for i := range routes {
+		byName[routes[i].Name] = &routes[i]
+	}
+	for i := range routes {
+		r := &routes[i]
+		if err := r.check(); err != nil {
+			return err
+		}
+		if r.Downstream && (r.When.Filter != nil || r.Hold > 0) {
+			return fmt.Errorf("route %q has upstream routes and a condition (when, for): give the condition to the upstream routes", r.Name)
+		}
+		for _, s := range r.Sinks {
+			if s.Route == "" {
+				continue
+			}
+			if next := byName[s.Route]; next == nil || !next.Downstream {
+				return fmt.Errorf("route %q delivers to route %q, which is not there or gets its deltas from sources: name another one", r.Name, s.Route)
+			}
+		}
+		if chain := r.circle(byName, nil, map[string]bool{}); chain != nil {
+			return fmt.Errorf("route %q delivers to itself (%s): take one of these out of the sinks", r.Name, strings.Join(chain, " → "))
+		}
+	}
+	return nil
+}
+
+// circle returns the names of a way from the first of the way back to it, of which way is the
+// beginning; nil: there is none. What was passed leads nowhere, or is on the way.
+func (r *Route) circle(byName map[string]*Route, way []string, passed map[string]bool) []string {
+	way = append(way[:len(way):len(way)], r.Name)
+	if len(way) > 1 && r.Name == way[0] {
+		return way
+	}
+	if passed[r.Name] {
+		return nil // a circle without the first is found from one of its own
+	}
+	passed[r.Name] = true
+	for _, s := range r.Sinks {
+		if next := byName[s.Route]; s.Route != "" && next != nil {
+			if found := next.circle(byName, way, passed); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package spec
+
+import (
+	"log/slog"
+	"math"
+
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+)
+
+// Config is the specification of a route, with what evaluates and counts its deltas. It never
+// changes.
+type Config struct {
+	Route
+
+	Table *filters.Table // of this route alone
+	Count Counters
+	Log   *slog.Logger
+
+	born int // the pipeline's epoch when the route appeared, see filters.Entry
+}
+
+// NewConfig makes the configuration of a route that is there since the epoch born.
+func NewConfig(r *Route, born int, m *metrics.Metrics, log *slog.Logger) *Config {
+	c := &Config{Route: *r, born: born, Count: newCounters(m, r), Log: log.With(slog.String("route", r.Name))}
+	c.Table = filters.NewTable([]filters.Entry{c.Entry()})
+	return c
+}
+
+// Born returns the epoch in which the route appeared.
+func (c *Config) Born() int { return c.born }
+
+// Entry is what the table of the routes needs.
+func (c *Config) Entry() filters.Entry {
+	if c.HasCondition() {
+		return c.conditionEntry()
+	}
+	sources := c.Sources
+	if c.Downstream {
+		sources = nil
+	}
+	return filters.Entry{Sources: sources, Ops: c.Ops, Initial: c.Existing, Born: c.born, Filter: c.Filter, Ready: c.Ready}
+}
+
+// conditionEntry is what the table needs for a condition. The end of an object needs no evaluation:
+// the conditions that know the object hear of it, see Pipeline.Admit.
+func (c *Config) conditionEntry() filters.Entry {
+	return filters.Entry{
+		Sources: c.Sources, Ops: []event.Op{event.Added, event.Updated, event.Sync}, Initial: true, Born: math.MaxInt,
+		Filter: c.When.Filter, Ready: c.Ready,
+	}
+}
+
+// HasCondition reports whether the route has a condition.
+func (c *Config) HasCondition() bool { return c.When.Filter != nil }
+
+// IsReady reports whether filter and key may be asked.
+func (c *Config) IsReady() bool { return c.Ready == nil || IsClosed(c.Ready) }
+
+// CaughtUp reports whether everything that happened until the router started was admitted.
+func (c *Config) CaughtUp() bool { return c.When.CaughtUp == nil || IsClosed(c.When.CaughtUp) }
+
+// IsClosed reports whether a channel is closed on which nothing is sent.
+func IsClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Rules returns the configuration of the rules about time of the route.
+func (c *Config) Rules() condition.Config {
+	return condition.Config{
+		Sources: c.Sources, Ops: c.Ops, Condition: c.HasCondition(), Version: c.When.Version, For: c.When.For, Every: c.When.Every,
+		Existing: c.Existing, Known: c.Known, LooksUp: c.Ready != nil, Hold: c.Hold, Limit: c.Limit.config(),
+		Object: c.When.Object, Resource: c.When.Resource,
+	}
+}

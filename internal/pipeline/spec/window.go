@@ -1,0 +1,24 @@
+package spec
+
+import (
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+)
+
+// Debounce makes a route wait for a quiet period: the deltas of an object (or of the key of the
+// route) are coalesced until none has come for Quiet, or until the first that waits has waited for
+// Max. 0: it does not wait.
+type Debounce struct {
+	Quiet time.Duration
+	Max   time.Duration // 0: ten times Quiet
+}
+
+// Window says how long the deltas of the route wait in their lanes.
+func (r *Route) Window() queue.Window {
+	w := queue.Window{Quiet: r.Debounce.Quiet, Max: or(r.Debounce.Max, 10*r.Debounce.Quiet), Joint: r.Joint}
+	if r.Grouped {
+		w.Grouped, w.Wait, w.Size = true, r.Batch.Wait, r.Batch.Size
+	}
+	return w
+}

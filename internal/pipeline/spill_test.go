@@ -1,0 +1,399 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// startOn starts a pipeline with a disk.
+func startOn(t *testing.T, cfg pipeline.Config, routes ...pipeline.Route) (*harness, *flakyStore) {
+	t.Helper()
+	k := &flakyStore{fakeStore: fakeStore{}}
+	cfg.Store = k
+	b := openAs(t, cfg, routes...)
+	b.Start(t.Context())
+	return b, k
+}
+
+// updates makes versions from to to of objects a to e, by turns.
+func updates(t *testing.T, from, to int) (deltas []*event.Delta) {
+	t.Helper()
+	for v := from; v <= to; v++ {
+		deltas = append(deltas, delta(t, event.Updated, string(rune('a'+v%5)), max(1, v-5), v))
+	}
+	return deltas
+}
+
+// perObject checks that what came of each object is these versions, in order.
+func perObject(t *testing.T, got []string, from, to int) {
+	t.Helper()
+	for i := range 5 {
+		name := string(rune('a' + i))
+		var want []string
+		for v := from; v <= to; v++ {
+			if v%5 == i {
+				want = append(want, fmt.Sprintf("updated %s@%d", name, v))
+			}
+		}
+		if mine := only(got, " "+name+"@"); !slices.Equal(mine, want) {
+			t.Errorf("of %s came %q, want %q", name, mine, want)
+		}
+	}
+}
+
+func (b *harness) statusOf(name string) pipeline.Status {
+	b.t.Helper()
+	for _, s := range b.Status() {
+		if s.Name == name {
+			return s
+		}
+	}
+	b.t.Fatalf("no route %s", name)
+	return pipeline.Status{}
+}
+
+// TestSpill: what does not fit into memory is on disk alone, another route does not notice, and all of it comes, in order.
+func TestSpill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := blockingSink()
+		other := &recordingSink{}
+		b, k := startOn(t, pipeline.Config{}, pipeline.Route{Sinks: to(s), Capacity: 4, Disk: 1 << 20, Batch: pipeline.Batch{Size: 1}},
+			pipeline.Route{Sinks: to(nil, other)[1:]})
+		b.admit(updates(t, 1, 20)...)
+		pass(time.Second)
+		perObject(t, other.got(), 1, 20)
+		if s := b.statusOf("route0"); s.Pending != 20 || s.OnDisk != 0 {
+			t.Errorf("before the cut: %+v", s)
+		}
+		k.cut(b)
+		first := b.statusOf("route0")
+		if first.Pending != 20 || first.OnDisk != 16 || b.value("route_queue_disk_deltas", "route0") != 16 || b.value("route_queue_disk_bytes", "route0") != 20*entryBytes {
+			t.Errorf("after the cut: %+v, %v bytes", first, b.value("route_queue_disk_bytes", "route0"))
+		}
+		b.balanced("route0")
+		pass(time.Minute)
+		if s := b.statusOf("route0"); !s.Oldest.Equal(first.Oldest) || time.Since(s.Oldest) < time.Minute {
+			t.Errorf("the oldest is %v old, it was %v before", time.Since(s.Oldest), first.Oldest)
+		}
+		b.admit(updates(t, 21, 25)...) // behind what is on disk
+		open()
+		b.drain()
+		perObject(t, s.got(), 1, 25)
+		b.balanced("route0")
+		k.cut(b)
+		if n := len(k.fakeStore["route0"]); n != 0 || b.value("route_queue_disk_deltas", "route0") != 0 {
+			t.Errorf("%d on disk still", n)
+		}
+	})
+}
+
+// TestSpillDuringACut: what came, was folded, or is gone since a cut was made is not on disk with that cut, and nothing that is gone is
+// read back.
+func TestSpillDuringACut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := blockingSink()
+		b, k := startOn(t, pipeline.Config{InFlight: 2 * entryBytes}, pipeline.Route{Sinks: to(s), Capacity: 1, Disk: 1 << 20, Batch: pipeline.Batch{Size: 1}})
+		b.admit(delta(t, event.Added, "x", 0, 1), delta(t, event.Updated, "a", 1, 2), delta(t, event.Updated, "a", 2, 3), delta(t, event.Updated, "b", 1, 4))
+		cut := b.Dirty()
+		b.admit(delta(t, event.Updated, "a", 3, 5), delta(t, event.Updated, "c", 1, 6)) // folded with two that the cut has; and new
+		k.write(t, cut)
+		b.Saved(k.weigh)
+		if s := b.statusOf("route0"); s.Pending != 4 || s.OnDisk != 1 {
+			t.Errorf("%+v, want b alone on disk", s)
+		}
+		open()
+		b.drain()
+		equal(t, "sink", s.got(), "added x@1", "updated a@5", "updated b@4", "updated c@6")
+		b.balanced("route0")
+		k.cut(b)
+		if n := len(k.fakeStore["route0"]); n != 0 {
+			t.Errorf("%d on disk still", n)
+		}
+	})
+}
+
+// TestSpillBeyondTheDisk: when the disk has no room for more, or does not take it, overflow decides.
+func TestSpillBeyondTheDisk(t *testing.T) {
+	type limits struct {
+		disk, all, inFlight int64
+		saved               bool
+	}
+	for name, limit := range map[string]limits{
+		"of the route":  {disk: 8 * entryBytes, saved: true},
+		"of all routes": {disk: 1 << 20, all: 8 * entryBytes, saved: true},
+		"too slow":      {disk: 1 << 20, inFlight: 4 * entryBytes},
+	} {
+		for _, overflow := range []pipeline.Overflow{pipeline.Coalesce, pipeline.DropOldest, pipeline.Block} {
+			t.Run(fmt.Sprint(name, overflow), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s, open := blockingSink()
+					b, k := startOn(t, pipeline.Config{MaxDisk: limit.all, InFlight: limit.inFlight},
+						pipeline.Route{Sinks: to(s), Capacity: 4, Disk: limit.disk, Overflow: overflow, Batch: pipeline.Batch{Size: 1}})
+					n := 0
+					for _, d := range updates(t, 1, 100) {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+						commit, err := b.Admit(ctx, d)
+						cancel()
+						if overflow == pipeline.Block && errors.Is(err, context.DeadlineExceeded) {
+							break
+						} else if err != nil {
+							t.Fatal(err)
+						}
+						commit.Commit()
+						if n++; limit.saved {
+							k.cut(b)
+						}
+						synctest.Wait() // what was dropped makes room in the head
+					}
+					most := 4 + 8 + 5 + 1
+					if owed := b.Pending("route0"); owed > most || owed < 8 {
+						t.Errorf("%d owed, at most %d", owed, most)
+					}
+					if !limit.saved && k.soon == 0 {
+						t.Error("nobody asked for a cut")
+					}
+					b.balanced("route0")
+					open()
+					b.drain()
+					b.balanced("route0")
+					got := s.got()
+					if overflow == pipeline.Block {
+						perObject(t, got, 1, n)
+					} else if last := only(got, "a@"); last[len(last)-1] != "updated a@100" {
+						t.Errorf("got %q", got)
+					}
+					if ended := b.value("route_deltas_total", "route0", metrics.Delivered); ended != float64(len(got)) {
+						t.Errorf("%v delivered, got %d", ended, len(got))
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestSpillBeforeFolding: while the disk is behind, what comes waits for it, and nothing folds. Once the disk has taken nothing for five
+// seconds overflow decides, without another wait, until it has made room.
+func TestSpillBeforeFolding(t *testing.T) {
+	for _, overflow := range []pipeline.Overflow{pipeline.Coalesce, pipeline.DropOldest} {
+		t.Run(fmt.Sprint(overflow), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, open := blockingSink()
+				b, k := startOn(t, pipeline.Config{InFlight: 4 * entryBytes},
+					pipeline.Route{Sinks: to(s), Capacity: 4, Disk: 1 << 20, Overflow: overflow, Batch: pipeline.Batch{Size: 1}})
+				lost := func() float64 {
+					return b.value("route_deltas_total", "route0", metrics.Coalesced) + b.value("route_deltas_total", "route0", metrics.Dropped)
+				}
+				cuts, end := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					for cuts.Err() == nil {
+						time.Sleep(time.Second)
+						k.cut(b)
+					}
+				}()
+				b.admit(updates(t, 1, 100)...)
+				if n := lost(); n != 0 || b.Pending("route0") != 100 {
+					t.Errorf("%v of 100 folded or dropped, although the disk had room", n)
+				}
+				end()
+				<-ended
+				began := time.Now()
+				b.admit(updates(t, 101, 200)...)
+				if waited := time.Since(began); waited != 5*time.Second || lost() == 0 {
+					t.Errorf("waited %v for a disk that takes nothing, %v folded or dropped", waited, lost())
+				}
+				k.cut(b)
+				before := lost()
+				b.admit(updates(t, 201, 202)...)
+				if lost() != before {
+					t.Error("folded or dropped although the disk has caught up")
+				}
+				open()
+				b.drain()
+				b.balanced("route0")
+			})
+		})
+	}
+}
+
+// TestSpilledLatest: what is read back is folded with what waits: it was never attempted.
+func TestSpilledLatest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := blockingSink()
+		b, k := startOn(t, pipeline.Config{}, pipeline.Route{Sinks: to(s), Capacity: 6, Disk: 1 << 20, Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1}})
+		for v := 1; v <= 10; v++ { // more objects than the head has room for
+			b.admit(delta(t, event.Updated, fmt.Sprint("x", v), 0, v))
+		}
+		k.cut(b)
+		for round := range 10 {
+			b.admit(updates(t, 100+5*round, 104+5*round)...)
+			k.cut(b)
+		}
+		if s := b.statusOf("route0"); s.OnDisk != 54 {
+			t.Errorf("%+v", s)
+		}
+		open()
+		b.drain()
+		got := s.got()
+		// What comes between two cuts is folded before it goes to disk. Whether what is read back is folded too depends on who is faster.
+		if a := only(got, " a@"); len(a) > 10 || a[len(a)-1] != "updated a@145" {
+			t.Errorf("got %q", a)
+		}
+		b.balanced("route0")
+	})
+}
+
+// TestUnreadableDisk: what cannot be read back is tried again.
+func TestUnreadableDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := blockingSink()
+		b, k := startOn(t, pipeline.Config{}, pipeline.Route{Sinks: to(s), Capacity: 2, Disk: 1 << 20, Batch: pipeline.Batch{Size: 1}})
+		b.admit(updates(t, 1, 12)...)
+		k.cut(b)
+		k.mu.Lock() // nothing can be read
+		k.failing = true
+		k.mu.Unlock()
+		open()
+		pass(time.Minute)
+		if got := s.got(); len(got) != 2 || b.value("route_errors_total", "route0", "read_back") < 10 {
+			t.Errorf("got %q", got)
+		}
+		k.mu.Lock()
+		k.failing = false
+		k.mu.Unlock()
+		b.drain()
+		perObject(t, s.got(), 1, 12)
+	})
+}
+
+// TestSecretsStayInMemory: the disk has no more of a Secret than its identity, so nothing of it is on disk alone.
+func TestSecretsStayInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, open := blockingSink()
+		b, k := startOn(t, pipeline.Config{}, pipeline.Route{Sinks: to(s), Capacity: 2, Disk: 1 << 20, Batch: pipeline.Batch{Size: 1}})
+		secrets := &event.Resource{Cluster: "test", Kind: "Secret"}
+		secrets.Version, secrets.Resource = "v1", "secrets"
+		for v := range 6 {
+			o, err := event.ParseObject(secrets, fmt.Sprintf(`{"metadata":{"name":"a","uid":"u","resourceVersion":"%d"},"data":{"k":"c2VjcmV0"}}`, v+1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.admit(&event.Delta{Source: "pods", Op: event.Updated, New: o, Seen: time.Now()})
+		}
+		k.cut(b)
+		if s := b.statusOf("route0"); s.Pending != 6 || s.OnDisk != 0 {
+			t.Errorf("%+v", s)
+		}
+		open()
+		b.drain()
+		for _, e := range s.events {
+			if !strings.Contains(string(e.Data), "c2VjcmV0") {
+				t.Errorf("got %s", e.Data)
+			}
+		}
+	})
+}
+
+// TestSpilledUnderAnotherName: a route goes on with what is pending on disk alone when it has another name, also if it was removed meanwhile;
+// behind it comes what happens meanwhile.
+func TestSpilledUnderAnotherName(t *testing.T) {
+	for name, removed := range map[string]bool{"renamed": false, "back": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				down, s := &recordingSink{refuse: func(event.Event) error { return errDown }}, &recordingSink{}
+				bounded := func(name, version string, to *recordingSink) pipeline.Route {
+					r := routeOf(name, version, to)
+					r.Sinks[0].Version = version
+					r.Capacity, r.Disk, r.Batch = 3, 1<<20, pipeline.Batch{Size: 1}
+					return r
+				}
+				k := &flakyStore{fakeStore: fakeStore{}}
+				b := openAs(t, pipeline.Config{Store: k}, bounded("old", "1", down))
+				b.Start(t.Context())
+				b.admit(updates(t, 1, 20)...)
+				pass(time.Second)
+				k.cut(b)
+				if removed {
+					b.exchange(nil)
+				}
+				pass(time.Second)
+				k.cut(b)
+
+				renamed := bounded("new", "2", s)
+				renamed.ID = "old"
+				change, err := b.Prepare([]pipeline.Route{renamed})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if removed {
+					if err := change.Restore("old", nil, k.backlog("old")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				change.Swap()
+				b.admit(updates(t, 21, 30)...)
+				k.cut(b)
+				change.Finish(t.Context())
+				b.admit(updates(t, 31, 40)...)
+				pass(time.Hour)
+				perObject(t, s.got(), 1, 40)
+				b.balanced("new")
+				k.cut(b)
+				if n := len(k.fakeStore["new"]) + len(k.fakeStore["old"]); n != 0 {
+					t.Errorf("%d on disk still", n)
+				}
+			})
+		})
+	}
+}
+
+// What came for a changed route before it took over, and went to the disk, is not passed by what came after it.
+func TestSpilledBeforeTakeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &flakyStore{fakeStore: fakeStore{}}
+		s, open := blockingSink()
+		route := func(version string) pipeline.Route {
+			return pipeline.Route{Name: "r", Version: version, Sources: []string{"pods"}, Ops: event.Ops(), Capacity: 2, Disk: 1 << 30, Sinks: to(s)}
+		}
+		b := openAs(t, pipeline.Config{Store: d}, route("1"))
+		b.Start(t.Context())
+		version := 0
+		admit := func(n int) {
+			for range n {
+				version++
+				b.admit(delta(t, event.Updated, "x", version, version+1))
+			}
+		}
+		admit(1)
+		pass(time.Second)
+		change, err := b.Prepare([]pipeline.Route{route("2")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		change.Swap()
+		admit(4)
+		d.cut(b)
+		admit(1)
+		open()
+		change.Finish(t.Context())
+		b.drain()
+		var got []string
+		for _, e := range s.events {
+			got = append(got, e.K8sResourceVersion)
+		}
+		if want := []string{"2", "3", "4", "5", "6", "7"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}

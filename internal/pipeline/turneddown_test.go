@@ -1,0 +1,61 @@
+package pipeline_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+)
+
+// TestTurnedDown: what the table turns down without a word is filtered too: a second later, at a scrape, and after the routes were exchanged.
+func TestTurnedDown(t *testing.T) {
+	env, err := expr.NewEnv(expr.EnvConfig{Sources: map[string][]string{"pods": nil}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := env.Compile(`object.metadata.name == "a"`, expr.Filter, "pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := pipeline.Route{Name: "r", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(&recordingSink{}), Filter: filters.NewCEL(filters.CELConfig{Program: program})}
+		b := start(t, r)
+		admit := func(names ...string) {
+			for _, name := range names {
+				b.admit(delta(t, event.Added, name, 0, 1))
+			}
+		}
+		filtered := func(when string, want float64) {
+			t.Helper()
+			if n := b.value("route_deltas_total", "r", metrics.Filtered); n != want {
+				t.Errorf("%s: %v filtered, want %v", when, n, want)
+			}
+		}
+		admit("a", "b", "c")
+		time.Sleep(1500 * time.Millisecond) // of the bubble's clock
+		filtered("after a second", 2)
+		admit("d")
+		b.metrics.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+		filtered("at a scrape", 3)
+		admit("e")
+		change, err := b.Prepare([]pipeline.Route{r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		change.Swap()
+		change.Finish(t.Context())
+		filtered("after the routes were exchanged", 4)
+		admit("f", "a")
+		if err := b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		filtered("in the end", 5)
+	})
+}

@@ -1,0 +1,63 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// TestHandlerUnavailable: deltas that a handler cannot take at the moment were not attempted. However often that is, they stay in order and
+// are handled once it can; only one that is older than maxAge is put aside.
+func TestHandlerUnavailable(t *testing.T) {
+	for name, back := range map[string]time.Duration{"comes back": 50 * time.Minute, "stays away": 90 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, began := &recordingSink{}, time.Now()
+				var asked atomic.Int64
+				h := handleEach(func(d *event.Delta) plugins.Result {
+					if time.Since(began) < back {
+						asked.Add(1)
+						err := plugins.Postpone(fmt.Errorf("left alone: %w", errDown), 10*time.Second)
+						return plugins.Result{Verdict: plugins.Retry, Err: err}
+					}
+					return ok(d)
+				})
+				b := start(t, pipeline.Route{
+					Sinks: to(s), Handler: h, Concurrency: 4, OnFailure: pipeline.DeadLetter,
+					Retry: pipeline.Retry{Attempts: 1, Backoff: time.Second, Max: time.Minute, MaxAge: time.Hour},
+				})
+				b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Updated, "a", 1, 2), delta(t, event.Added, "b", 0, 3), delta(t, event.Updated, "a", 2, 4))
+				pass(45 * time.Minute)
+				equal(t, "put aside early", b.letters.got())
+				if asked := asked.Load(); asked < 10 {
+					t.Errorf("asked %d times in 45 minutes", asked)
+				}
+				pass(80 * time.Minute)
+				if name == "comes back" {
+					equal(t, "put aside", b.letters.got())
+					a := []string{}
+					for _, e := range s.got() {
+						if strings.Contains(e, " a@") {
+							a = append(a, e)
+						}
+					}
+					equal(t, "a", a, "added a@1", "updated a@2", "updated a@4")
+					if n := b.value("route_deltas_total", "route0", metrics.Delivered); n != 4 {
+						t.Errorf("%v were delivered", n)
+					}
+				} else if n := b.value("route_deltas_total", "route0", metrics.DeadLettered); n != 4 || len(s.got()) != 0 {
+					t.Errorf("%v were put aside, delivered %q", n, s.got())
+				}
+				b.balanced("route0")
+			})
+		})
+	}
+}

@@ -1,0 +1,225 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// some is a handler that makes no event of what is called "…-none", drops what is called "…-drop", and fails on what is called "…-fail".
+var some = handleEach(func(d *event.Delta) plugins.Result {
+	switch name := d.Key().Name; {
+	case strings.HasSuffix(name, "-none"):
+		return plugins.Result{}
+	case strings.HasSuffix(name, "-drop"):
+		return plugins.Result{Verdict: plugins.Drop}
+	case strings.HasSuffix(name, "-fail"):
+		return plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(errBad)}
+	}
+	return plugins.Result{Events: []plugins.Emit{{Data: fmt.Appendf(nil, `{"suppressed":%d}`, d.Suppressed)}}}
+})
+
+// TestLimitUnspent: what the handler makes no event of does not count, and how many were suppressed is told by the next one that is
+// delivered. What is delivered counts as before.
+func TestLimitUnspent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &recordingSink{}
+		b := start(t, pipeline.Route{Sinks: to(s), Handler: some, Limit: pipeline.Limit{Key: initials, Every: 10 * time.Minute, Burst: 2}})
+		version := 0
+		admit := func(names ...string) {
+			for _, name := range names {
+				version++
+				b.admit(delta(t, event.Updated, name, 0, version))
+			}
+			pass(time.Second)
+		}
+		admit("a1-none", "a2-drop", "a3-none") // the third is suppressed: the others may come to something when it is looked at
+		admit("a4-none")
+		admit("a5", "a6", "a7", "a8-none")
+		pass(10 * time.Minute)
+		admit("a9-drop")
+		admit("a10")
+		admit("a11")
+		equal(t, "sink", reported(t, s), "a5@5 +1", "a6@6", "a10@10 +2")
+		b.balanced("route0")
+	})
+}
+
+// TestLimitFailed: what the handler fails on does not count, so that a bad object does not keep good ones from being reported. Of a condition,
+// the next object that waits is reported in its place.
+func TestLimitFailed(t *testing.T) {
+	for name, onFailure := range map[string]pipeline.OnFailure{"drop": pipeline.Drop, "dead letter": pipeline.DeadLetter} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, held := &recordingSink{}, &recordingSink{}
+				limit := pipeline.Limit{Key: initials, Every: time.Hour}
+				b := start(t,
+					pipeline.Route{Sinks: to(s), Handler: some, OnFailure: onFailure, Limit: limit},
+					pipeline.Route{Sinks: []pipeline.NamedSink{{Name: "held", Sink: held}}, Handler: some, OnFailure: onFailure, Limit: limit, Ops: edges, Existing: true, When: pipeline.When{Filter: whenOn, Version: "1"}},
+				)
+				for i, name := range []string{"a1-fail", "a2", "a3"} {
+					b.admit(conditionDelta(t, event.Added, name, i+1, true))
+					if i == 0 {
+						pass(time.Second)
+					}
+				}
+				b.admit(conditionDelta(t, event.Added, "b1-fail", 4, true), conditionDelta(t, event.Added, "b2", 5, true))
+				pass(time.Minute)
+				equal(t, "sink", reported(t, s), "a2@2")
+				equal(t, "sink of the condition", reported(t, held), "a2@2", "b2@5")
+				pass(time.Hour)
+				b.admit(conditionDelta(t, event.Added, "b3", 6, true))
+				pass(time.Second)
+				equal(t, "an hour later", reported(t, s), "a2@2", "b3@6 +1")
+				equal(t, "of the condition", reported(t, held), "a2@2", "b2@5", "a3@3", "b3@6")
+				b.balanced("route0")
+				b.balanced("route1")
+			})
+		})
+	}
+}
+
+// TestLimitRefused: what a sink refuses counts, also if it comes to a dead letter.
+func TestLimitRefused(t *testing.T) {
+	for name, onFailure := range map[string]pipeline.OnFailure{"drop": pipeline.Drop, "dead letter": pipeline.DeadLetter} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				refusing := true
+				s := &recordingSink{refuse: func(event.Event) error {
+					if refusing {
+						return plugins.Reject(errBad)
+					}
+					return nil
+				}}
+				b := start(t, pipeline.Route{Sinks: to(s), Handler: some, OnFailure: onFailure, Limit: pipeline.Limit{Key: initials, Every: time.Minute}})
+				b.admit(delta(t, event.Added, "a1", 0, 1))
+				pass(time.Second)
+				refusing = false
+				b.admit(delta(t, event.Added, "a2", 0, 2))
+				pass(time.Minute)
+				b.admit(delta(t, event.Added, "a3", 0, 3))
+				pass(time.Second)
+				equal(t, "sink", reported(t, s), "a3@3 +1")
+			})
+		})
+	}
+}
+
+// TestLimitUnspentGroup: likewise of a group.
+func TestLimitUnspentGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &recordingSink{}
+		counts := handlerFunc(func(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+			results := make([]plugins.Result, len(batch))
+			if last := batch[len(batch)-1]; len(batch) > 2 {
+				results[len(batch)-1].Events = []plugins.Emit{{Data: fmt.Appendf(nil, `{"suppressed":%d}`, last.Suppressed)}}
+			}
+			return results, nil
+		})
+		b := start(t, pipeline.Route{
+			Name: "r", Sinks: to(s), Key: initials, Grouped: true, Joint: true, Handler: counts,
+			Batch: pipeline.Batch{Size: 10, Wait: time.Minute}, Limit: pipeline.Limit{Key: initials, Every: 5 * time.Minute},
+		})
+		version := 0
+		admit := func(n int) {
+			for i := range n {
+				version++
+				b.admit(delta(t, event.Updated, fmt.Sprint("a", i), 0, version))
+			}
+			pass(time.Minute)
+		}
+		admit(1)
+		admit(2)
+		admit(3)
+		admit(2)
+		admit(4)
+		pass(5 * time.Minute)
+		admit(3)
+		equal(t, "sink", reported(t, s), "a2@6", "a2@15 +6")
+		b.balanced("r")
+	})
+}
+
+// TestLimitHandlerGroup: of a handler, too, the limit counts a group as one, and lets all of it pass or nothing. It counts if something comes of any
+// of its deltas.
+func TestLimitHandlerGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &recordingSink{}
+		b := start(t, pipeline.Route{
+			Name: "r", Sinks: to(s), Key: initials, Grouped: true, Handler: some,
+			Batch: pipeline.Batch{Size: 10, Wait: time.Minute}, Limit: pipeline.Limit{Key: initials, Every: 5 * time.Minute},
+		})
+		version := 0
+		admit := func(names ...string) {
+			for _, name := range names {
+				version++
+				b.admit(delta(t, event.Updated, name, 0, version))
+			}
+			pass(time.Minute)
+		}
+		admit("a1", "a2", "b1", "a3-none")
+		admit("a4", "a5-none")
+		pass(3 * time.Minute)
+		admit("a6", "a7", "a8")
+		equal(t, "sink", reported(t, s), "a1@1", "a2@2", "b1@3", "a6@7", "a7@8", "a8@9 +2")
+		b.balanced("r")
+	})
+}
+
+// TestLimitUnspentFold: that something was let through which folded to nothing does not count.
+func TestLimitUnspentFold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := make(chan struct{})
+		s := &recordingSink{before: func(context.Context) { <-stuck }}
+		b := start(t, pipeline.Route{
+			Sinks: to(s), Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1}, Limit: pipeline.Limit{Key: initials, Every: time.Hour, Burst: 2},
+		})
+		b.admit(delta(t, event.Added, "z", 0, 1)) // holds the worker up
+		pass(time.Second)
+		b.admit(deltaOf(t, event.Added, "a1", "one", 0, 2), deltaOf(t, event.Deleted, "a1", "one", 2, 0))
+		b.admit(delta(t, event.Added, "a2", 0, 3), delta(t, event.Added, "a3", 0, 4), delta(t, event.Added, "a4", 0, 5))
+		close(stuck)
+		pass(time.Second)
+		equal(t, "sink", reported(t, s), "z@1", "a2@3", "a3@4")
+		b.balanced("route0")
+	})
+}
+
+// TestLimitUnspentCrash: a cut has what is pending and what counts of one moment. After a crash what was let through counts, if nobody knew
+// yet that nothing comes of it.
+func TestLimitUnspentCrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
+		stuck := make(chan struct{})
+		r := pipeline.Route{Name: "r", Sinks: to(s), Limit: pipeline.Limit{Key: initials, Every: time.Hour}, Batch: pipeline.Batch{Size: 1}}
+		r.Handler = handlerFunc(func(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+			if strings.HasPrefix(batch[0].Key().Name, "b") {
+				select {
+				case <-stuck:
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+			return some(ctx, batch)
+		})
+		runOnce(t, k, r, func(b *harness) {
+			b.admit(delta(t, event.Added, "a-none", 0, 1), delta(t, event.Added, "b-none", 0, 2))
+			pass(time.Second)
+			k.cut(b)
+		})
+		close(stuck)
+		runOnce(t, k, r, func(b *harness) {
+			pass(time.Second)
+			b.admit(delta(t, event.Added, "a1", 0, 3), delta(t, event.Added, "a2", 0, 4), delta(t, event.Added, "b1", 0, 5))
+			pass(time.Second)
+			equal(t, "sink", reported(t, s), "a1@3")
+		})
+	})
+}

@@ -1,0 +1,131 @@
+package rawjson
+
+import "slices"
+
+// Finder checks texts as [Scan] does and tells where some paths lie in them, in the same pass. It is for one goroutine at a time.
+//
+// A path is a list of keys. Where it meets an array, it goes on in every element.
+type Finder struct {
+	root node
+	scan scanner
+}
+
+// Span is where one member of an object lies in the text: "key": value.
+type Span struct {
+	ID         int // the path's
+	Key        int // offset of the key's opening quote
+	Start, End int // the value's
+}
+
+// node is one step of the wanted paths.
+type node struct {
+	id       int // -1: not wanted itself, only what is below it
+	skip     bool
+	children []child
+	others   *node // for keys that no child has; nil: they are not wanted
+}
+
+type child struct {
+	key string
+	to  *node
+}
+
+// NewFinder returns a Finder that looks for nothing yet.
+func NewFinder() *Finder { return &Finder{root: node{id: -1}} }
+
+// Find makes later Scans report the path, under id (0 or more). There must be at least one key.
+func (f *Finder) Find(id int, path ...string) { f.add(id, false, path) }
+
+// Skip is like Find for a value that nobody will read. Of it nothing is checked but its strings and where it ends, which is quick,
+// and no path below it is reported.
+func (f *Finder) Skip(id int, path ...string) { f.add(id, true, path) }
+
+// SkipOthers is like Skip for each member of the object at the path whose key is not one of allowed, nor on another path that is looked for.
+func (f *Finder) SkipOthers(id int, allowed []string, path ...string) {
+	f.at(path).others = &node{id: id, skip: true}
+	for _, key := range allowed {
+		f.at(append(path[:len(path):len(path)], key))
+	}
+}
+
+func (f *Finder) add(id int, skip bool, path []string) {
+	n := f.at(path)
+	n.id, n.skip = id, skip
+}
+
+// at returns the node of a path, which is made if need be.
+func (f *Finder) at(path []string) *node {
+	n := &f.root
+	for _, key := range path {
+		next := n.child(key)
+		if next == nil || next == n.others {
+			next = &node{id: -1}
+			n.children = append(n.children, child{key, next})
+		}
+		n = next
+	}
+	return n
+}
+
+// Scan is like the function [Scan]. The spans are in the order of the text and valid until the next Scan.
+func (f *Finder) Scan(src string, i int) (end int, spans []Span, err error) {
+	s := &f.scan
+	s.src, s.err, s.wide = src, nil, 0
+	s.found, s.keys.names = s.found[:0], s.keys.names[:0]
+	end = s.value(i, 0, &f.root)
+	if end < 0 {
+		end = s.at
+	}
+	s.src = ""
+	return end, s.found, s.err
+}
+
+// ASCII reports whether the text of the last Scan, if it succeeded, is ASCII and therefore UTF-8.
+func (f *Finder) ASCII() bool { return f.scan.wide&highs == 0 }
+
+func (n *node) child(key string) *node {
+	for i := range n.children {
+		if n.children[i].key == key {
+			return n.children[i].to
+		}
+	}
+	return n.others
+}
+
+// Cut appends to kept the pieces of src[start:end], the text of one value, that remain when the members at spans are cut out
+// together with a comma each. The spans must be those of one Scan, in its order; spans within a span that was cut are skipped.
+func Cut(kept []string, src string, start, end int, spans []Span) []string {
+	first := len(kept)
+	for _, span := range spans {
+		if span.Key < start {
+			continue
+		}
+		kept = append(kept, src[start:span.Key])
+		start = skipSpace(src, span.End)
+		if start < end && src[start] == ',' {
+			start++
+			continue
+		}
+		kept = trimComma(kept, first) // the object ends here: the comma before the member goes
+	}
+	return append(kept, src[start:end])
+}
+
+// trimComma removes white space and one comma from the end of the pieces.
+func trimComma(kept []string, first int) []string {
+	for i := len(kept) - 1; i >= first; i-- {
+		piece := kept[i]
+		for piece != "" && piece[len(piece)-1] <= ' ' {
+			piece = piece[:len(piece)-1]
+		}
+		if piece != "" {
+			if piece[len(piece)-1] == ',' {
+				piece = piece[:len(piece)-1]
+			}
+			kept[i] = piece
+			return kept
+		}
+		kept = slices.Delete(kept, i, i+1)
+	}
+	return kept
+}

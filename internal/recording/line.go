@@ -1,0 +1,159 @@
+package recording
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/rawjson"
+)
+
+// Version is that of the format. A Reader refuses others.
+const Version = 1
+
+// format is what the first line says it is.
+const format = "deltarouter-recording"
+
+// Header is the first line.
+type Header struct {
+	Format  string            `json:"format"` // set by NewWriter
+	Version int               `json:"version"`
+	Cluster string            `json:"cluster"`          // as the configuration calls it; part of events' ids
+	Time    time.Time         `json:"time"`             // when it began
+	Router  string            `json:"router,omitempty"` // the version of the program
+	Sources map[string]Source `json:"sources"`
+}
+
+// Source is what a source watches and keeps, as the configuration says. The dropped fields are missing in its objects.
+type Source struct {
+	Resource      string   `json:"resource"` // [group/]version/resource
+	Namespaces    []string `json:"namespaces,omitempty"`
+	LabelSelector string   `json:"labelSelector,omitempty"`
+	FieldSelector string   `json:"fieldSelector,omitempty"`
+	Cache         string   `json:"cache,omitempty"`
+	Drop          []string `json:"drop,omitempty"`
+}
+
+// Op is what a line is about.
+type Op string
+
+// The ops.
+const (
+	Existing   Op = "existing" // an object was there at first
+	Synced     Op = "synced"   // those were all of the source
+	Added      Op = "added"
+	Updated    Op = "updated"
+	Deleted    Op = "deleted"    // with the last state
+	Deselected Op = "deselected" // likewise
+	Sync       Op = "sync"
+	End        Op = "end" // nothing was cut off
+)
+
+// Line is what happened.
+type Line struct {
+	At     time.Duration // since Header.Time, to the microsecond
+	Op     Op
+	Source string    // empty for End
+	Kind   string    // of the objects, in the first line of a source; may be empty
+	Stale  bool      // of a Deleted or Deselected: it was inferred
+	Round  time.Time // of a Sync: when its round began
+	Object string    // JSON; empty for Synced and End
+}
+
+// hasObject reports whether lines of the op have an object; ok: there is such an op.
+func (op Op) hasObject() (has, ok bool) {
+	switch op {
+	case Existing, Added, Updated, Deleted, Deselected, Sync:
+		return true, true
+	case Synced, End:
+		return false, true
+	}
+	return false, false
+}
+
+// append writes the line, with a new line at its end.
+func (l *Line) append(b []byte) []byte {
+	b = append(b, `{"at":`...)
+	b = strconv.AppendFloat(b, float64(l.At.Microseconds())/1e6, 'f', -1, 64)
+	b = append(b, `,"op":`...)
+	b = rawjson.AppendString(b, string(l.Op))
+	if l.Source != "" {
+		b = rawjson.AppendString(append(b, `,"source":`...), l.Source)
+	}
+	if l.Kind != "" {
+		b = rawjson.AppendString(append(b, `,"kind":`...), l.Kind)
+	}
+	if l.Stale {
+		b = append(b, `,"stale":true`...)
+	}
+	if !l.Round.IsZero() {
+		b = rawjson.AppendString(append(b, `,"round":`...), l.Round.UTC().Format(time.RFC3339Nano))
+	}
+	if l.Object != "" {
+		b = append(append(b, `,"object":`...), oneLine(l.Object)...)
+	}
+	return append(b, "}\n"...)
+}
+
+// oneLine returns JSON without line ends, which stand only between its words.
+func oneLine(object string) string {
+	if !strings.ContainsAny(object, "\r\n") {
+		return object
+	}
+	return strings.NewReplacer("\r", " ", "\n", " ").Replace(object)
+}
+
+// longest is more than a recording takes.
+const longest = 10 * 365 * 24 * time.Hour
+
+var errObject = errors.New("object is missing, or is no object")
+
+// parse reads a line, without the new line. Errors do not quote it.
+func parse(text string) (l Line, err error) {
+	if err := rawjson.Check(text); err != nil {
+		return l, err
+	}
+	raw := rawjson.Trim(text)
+	l.Op, l.Source, l.Kind = Op(raw.Get("op").Str()), raw.Get("source").Str(), raw.Get("kind").Str()
+	l.Stale = raw.Get("stale").IsTrue()
+	has, ok := l.Op.hasObject()
+	switch {
+	case !ok:
+		return l, errors.New("op is missing, or there is no such op")
+	case l.Source == "" && l.Op != End:
+		return l, errors.New("source is missing")
+	}
+	at, err := strconv.ParseFloat(string(raw.Get("at")), 64)
+	if err != nil || !(at >= 0 && at <= longest.Seconds()) {
+		return l, errors.New("at is missing, or is not the seconds since the begin")
+	}
+	l.At = time.Duration(at*1e6+0.5) * time.Microsecond
+	if round := raw.Get("round"); l.Op == Sync {
+		if l.Round, err = time.Parse(time.RFC3339Nano, round.Str()); err != nil {
+			return l, errors.New("round is missing, or is no time")
+		}
+	}
+	if !has {
+		return l, nil
+	}
+	object := raw.Get("object")
+	if object.Kind() != rawjson.Object {
+		return l, errObject
+	}
+	l.Object = string(object)
+	return l, nil
+}
+
+// Error says which line of a recording is wrong.
+type Error struct {
+	Line int // from 1
+	Err  error
+}
+
+// Error implements error.
+func (e *Error) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+
+// Unwrap returns the reason.
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+)
+
+// when puts together what a rule about time needs at run time.
+func (s *Set) when(p *compile.Route) pipeline.When {
+	return pipeline.When{
+		For: p.For, Every: p.Every,
+		CaughtUp: s.caughtUp(p), Resource: s.Resource,
+		Object: func(source string, key event.Key) *event.Object {
+			for _, spec := range s.Plan.Sources[source].Specs {
+				if o := s.stores[spec].Get(key); o != nil {
+					return o
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// filter makes a filter of a program, which is that of f.
+func (s *Set) filter(route string, program *expr.Program, f *config.Filter, cache expr.Cache) filters.Filter {
+	absent := s.env.Metrics.RouteErrors.WithLabelValues(route, "absent")
+	return filters.NewCEL(filters.CELConfig{
+		Program: program, Cache: cache, Log: s.env.Log.With("route", route), Absent: absent.Inc,
+		Place: func(e *expr.EvalError) string { return s.place(f.For(e.Source), e) },
+	})
+}
+
+// caughtUp returns a channel that is closed when a route has seen what happened while the router
+// was down; nil: there is nothing to wait for.
+func (s *Set) caughtUp(p *compile.Route) <-chan struct{} {
+	if s.env.State == nil || s.env.Seen != nil {
+		return s.env.Seen
+	}
+	caughtUp, before := make(chan struct{}), s.Waits[p.Name]
+	s.Waits[p.Name] = func(ctx context.Context) {
+		if before != nil {
+			before(ctx)
+		}
+		for _, source := range p.From {
+			select {
+			case <-s.env.Factory.Synced(source):
+			case <-ctx.Done():
+				return
+			}
+		}
+		if timer.Sleep(ctx, caughtUpAfter) == nil {
+			close(caughtUp)
+		}
+	}
+	return caughtUp
+}
+
+// ready returns a channel that is closed when all the sources have synced; nil if there is none to
+// wait for.
+func (s *Set) ready(route string, sources []string) <-chan struct{} {
+	if len(sources) == 0 {
+		return nil
+	}
+	synced := make(chan struct{})
+	s.Waits[route] = func(ctx context.Context) {
+		for _, source := range sources {
+			select {
+			case <-s.env.Factory.Synced(source):
+			case <-ctx.Done():
+				return
+			}
+		}
+		close(synced)
+	}
+	return synced
+}

@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/router/state"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// instance is a sink or handler that was opened.
+type instance[T interface{ Close(context.Context) error }] struct {
+	value   T
+	content string // its kind, its configuration, and what its files hold
+	version string // differs for each that was opened
+	workers int    // how many calls of a handler it is made for
+	view    *view  // what a handler may look up
+}
+
+// OpenComponents opens the sinks and handlers, but for those that old has already.
+func (s *Set) OpenComponents(ctx context.Context, old *Set) error {
+	s.opened = old.opened
+	s.sinks, s.handlers = make(map[string]*instance[plugins.Sink]), make(map[string]*instance[plugins.Handler])
+	for _, name := range slices.Sorted(maps.Keys(s.Plan.Config.Sinks)) {
+		if err := s.openSink(ctx, old, name); err != nil {
+			return fmt.Errorf("sinks.%s: %w", name, err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Plan.Config.Handlers)) {
+		workers := 0
+		for _, route := range s.Plan.Routes {
+			if route.Handler == name {
+				workers += route.Concurrency
+			}
+		}
+		if workers == 0 {
+			s.env.Log.Warn("handler is used by no route and not opened", "handler", name)
+			continue
+		}
+		if err := s.openHandler(ctx, old, name, workers); err != nil {
+			return fmt.Errorf("handlers.%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// openSink opens a sink, unless old has it already.
+func (s *Set) openSink(ctx context.Context, old *Set, name string) error {
+	c := s.Plan.Config.Sinks[name]
+	kind := compile.KindOf(s.env.Components.Sinks, c.Kind)
+	o := opener[plugins.Sink]{kind: kind, name: name, open: func() (plugins.Sink, error) {
+		env := s.SinkEnv(name)
+		var err error
+		if env.KV, err = s.env.Memories.Open(state.MemoryOfSink(name)); err != nil {
+			return nil, err
+		}
+		return kind.Open(ctx, c.Config, env)
+	}}
+	if instead := s.env.Sinks; instead != nil {
+		o.kind, o.open = nil, func() (plugins.Sink, error) { return instead(name) }
+	}
+	return openComponent(s, s.sinks, old.sinks, c, o)
+}
+
+// openHandler opens a handler with what it may use of the router, unless old has it already: then
+// only what it sees is exchanged.
+func (s *Set) openHandler(ctx context.Context, old *Set, name string, workers int) (err error) {
+	env := s.handlerEnv(name, workers)
+	if env.KV, err = s.env.Memories.Open(name); err != nil {
+		return err
+	}
+	v := &view{}
+	env.Lookup, env.APIServer = v, s.env.server()
+	if answers := s.env.HTTP; answers != nil {
+		env.HTTP = answers(name)
+	}
+	c := s.Plan.Config.Handlers[name]
+	kind := compile.KindOf(s.env.Components.Handlers, c.Kind)
+	o := opener[plugins.Handler]{kind: kind, name: name, workers: workers, open: func() (plugins.Handler, error) {
+		return kind.Open(ctx, c.Config, env)
+	}}
+	if err := openComponent(s, s.handlers, old.handlers, c, o); err != nil {
+		return err
+	}
+	if opened := s.handlers[name]; opened.view == nil {
+		opened.view = v
+	}
+	s.fillView(name)
+	return nil
+}
+
+// opener opens one component.
+type opener[T any] struct {
+	kind    any // may be a [plugins.FileReader]
+	name    string
+	workers int // how many calls of a handler it is made for
+	open    func() (T, error)
+}
+
+// openComponent opens one, unless the old one of that name is the same and made for as many
+// workers.
+func openComponent[T interface{ Close(context.Context) error }](s *Set, to, old map[string]*instance[T], c *config.Component, o opener[T]) error {
+	var files []string
+	if reader, ok := o.kind.(plugins.FileReader); ok {
+		files = reader.Files(c.Config)
+	}
+	content, err := contentOf(c, files)
+	if err != nil {
+		return err
+	}
+	if was := old[o.name]; was != nil && was.content == content && was.workers >= o.workers {
+		to[o.name] = was
+		return nil
+	}
+	it, err := o.open()
+	if err != nil {
+		return err
+	}
+	s.opened++
+	to[o.name] = &instance[T]{value: it, content: content, version: fmt.Sprintf("%d", s.opened), workers: o.workers}
+	return nil
+}
+
+// contentOf identifies what a component is made of.
+func contentOf(c *config.Component, files []string) (string, error) {
+	text, err := c.Config.JSON()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%s\x00%s", c.Kind, text)
+	for _, file := range files {
+		f, err := os.Open(file)
+		if err != nil {
+			continue // opening the component says so
+		}
+		_, err = io.Copy(sum, f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+// RescansOf returns what has the routes with a condition look at all objects where they have to,
+// and as often as they want to.
+func (e *Engine) RescansOf(s *Set) map[string]func(context.Context) {
+	all := make(map[string]func(context.Context))
+	for i := range s.Plan.Routes {
+		p := &s.Plan.Routes[i]
+		if p.WhenProgram == nil {
+			continue
+		}
+		lo := rescanner{pipeline: e.Pipeline, factory: e.Factory, log: e.Log, route: p.Name, sources: p.From, lookups: p.Lookups(), reevaluate: p.Reevaluate}
+		all[p.Name] = lo.run
+	}
+	return all
+}
+
+// rescanner looks at all objects of one route.
+type rescanner struct {
+	log              *slog.Logger
+	pipeline         *pipeline.Pipeline
+	factory          *informer.Factory
+	route            string
+	sources, lookups []string
+	reevaluate       time.Duration
+}
+
+// run looks once if that is due, or if a reevaluation may have been missed, and then at each one,
+// until ctx is done.
+func (l *rescanner) run(ctx context.Context) {
+	for _, source := range slices.Concat(l.lookups, l.sources) {
+		select {
+		case <-l.factory.Synced(source):
+		case <-ctx.Done():
+			return
+		}
+	}
+	looked := false
+	for l.pipeline.NeedsRescan(l.route) {
+		if looked = l.tryRound(ctx); looked {
+			break
+		}
+		if timer.Sleep(ctx, retryRescan) != nil {
+			return
+		}
+	}
+	// Whoever is restarted more often than that would never look. What happened while the router
+	// was down is seen first.
+	if l.reevaluate > 0 && !looked && timer.Sleep(ctx, caughtUpAfter) == nil {
+		l.tryRound(ctx)
+	}
+	for l.reevaluate > 0 && timer.Sleep(ctx, l.reevaluate) == nil {
+		l.tryRound(ctx)
+	}
+}
+
+func (l *rescanner) tryRound(ctx context.Context) bool {
+	err := l.round(ctx)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, informer.ErrNotRunning) {
+		l.log.Warn("a condition could not be asked about all objects, it is tried again", "route", l.route, "err", err)
+	}
+	return err == nil
+}
+
+// round looks at all objects once, slowly enough for the watches to go on meanwhile.
+func (l *rescanner) round(ctx context.Context) error {
+	rescan, err := l.pipeline.Rescan(l.route)
+	if err != nil {
+		return err
+	}
+	began, n := time.Now(), 0
+	pace := func(ctx context.Context) {
+		if n++; n%rescanStride == 0 {
+			_ = timer.Sleep(ctx, time.Since(began)*(rescanShare-1)) // who calls it looks at ctx, too
+			began = time.Now()
+		}
+	}
+	for _, source := range l.sources {
+		if _, err := l.factory.ResyncPaced(ctx, source, rescan.Admit, pace); err != nil {
+			return fmt.Errorf("source %q: %w", source, err)
+		}
+	}
+	rescan.End(func(source string) bool { //nolint:contextcheck // the keys of lanes are evaluated at once
+		status, ok := l.factory.Status(source)
+		return ok && status.Synced
+	})
+	return nil
+}

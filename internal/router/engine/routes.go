@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/router/watches"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// Routes puts together what the routes of the configuration need at run time.
+func (s *Set) Routes() []pipeline.Route {
+	routes := make([]pipeline.Route, len(s.Plan.Routes))
+	for i := range s.Plan.Routes {
+		routes[i] = s.route(&s.Plan.Routes[i])
+	}
+	s.Watches = s.watchesOf()
+	return routes
+}
+
+// route puts together what one route of the configuration needs at run time.
+func (s *Set) route(p *compile.Route) pipeline.Route {
+	cache := s.cache(p.Lookups())
+	route := pipeline.Route{
+		Name: p.Name, Version: s.routeVersion(p), ID: p.ID, Sources: p.From, Downstream: len(p.Upstream) > 0, Ready: s.ready(p.Name, p.Lookups()),
+		HandlerName: p.Handler,
+		Existing:    p.Existing == config.ExistingDeliver, Known: s.Known[p.ID],
+		Deliver: deliver(p.Deliver), Overflow: overflow(p.Route), OnFailure: onFailure(p.OnFailure),
+		Batch:   pipeline.Batch{Size: p.Batch.Size, Wait: p.Batch.Wait},
+		Grouped: p.Batch.By != nil, Joint: p.Batch.By != nil && p.EmitProgram != nil,
+		Debounce: pipeline.Debounce(p.Debounce), MaxAge: p.MaxAge,
+		Concurrency: p.Concurrency, Capacity: p.Queue.Memory, Disk: int64(p.Queue.Disk),
+		Retry: pipeline.Retry{Attempts: p.Retry.Attempts, Backoff: p.Retry.Backoff, Max: p.Retry.Max, MaxAge: p.Retry.MaxAge},
+	}
+	for _, name := range p.Ops {
+		if op, ok := event.ParseOp(name); ok {
+			route.Ops = append(route.Ops, op)
+		}
+	}
+	if handler := s.handlers[p.Handler]; handler != nil {
+		route.Handler = handler.value
+	}
+	for i := range p.To {
+		target := &p.To[i]
+		named := pipeline.NamedSink{Name: target.Name(), Route: target.Route}
+		if target.Sink != "" {
+			sink := s.sinks[target.Sink]
+			_, named.InOrder = compile.KindOf(s.env.Components.Sinks, s.Plan.Config.Sinks[target.Sink].Kind).(plugins.Ordered)
+			named.Version, named.Sink = sink.version, sink.value
+		}
+		route.Sinks = append(route.Sinks, named)
+	}
+	if p.EmitProgram != nil {
+		route.HandlerName, route.Handler = "emit", s.env.Components.Emit(p.EmitProgram, cache, route.Joint)
+	}
+	if p.FilterProgram != nil {
+		route.Filter = s.filter(p.Name, p.FilterProgram, p.Filter, cache)
+	}
+	switch {
+	case p.WhenProgram != nil:
+		route.When = s.when(p)
+		route.When.Filter, route.When.Version = s.filter(p.Name, p.WhenProgram, p.When, cache), s.Plan.ConditionVersion(p)
+	case p.For > 0:
+		route.When, route.Hold = s.when(p), p.For
+	}
+	route.Key = keyOf(p.KeyProgram, cache)
+	if p.Limit != nil {
+		route.Limit = pipeline.Limit{Key: keyOf(p.LimitProgram, cache), Every: p.Limit.Every, Burst: p.Limit.Burst}
+	}
+	if len(p.SecretSources) > 0 && s.env.State != nil {
+		route.Secret, route.Key, route.Limit.Key = true, s.env.State.Hashed(route.Key), s.env.State.Hashed(route.Limit.Key)
+	}
+	return route
+}
+
+// keyOf returns a function that asks for a key; nil: there is none.
+func keyOf(p *expr.Program, cache expr.Cache) func(context.Context, *event.Delta) (string, error) {
+	if p == nil {
+		return nil
+	}
+	return func(ctx context.Context, d *event.Delta) (string, error) {
+		return p.Key(ctx, expr.Input{Delta: d, Cache: cache})
+	}
+}
+
+// place says where in the configuration an evaluation failed, as file:line:column.
+func (s *Set) place(e *config.Expr, failed *expr.EvalError) string {
+	return compile.Place(s.Plan.Config, e, failed)
+}
+
+func deliver(s string) pipeline.Deliver {
+	if s == config.DeliverLatest {
+		return pipeline.Latest
+	}
+	return pipeline.Every
+}
+
+// overflow is what a full queue does. Events of an upstream route are never coalesced: by default
+// that route waits.
+func overflow(r *config.Route) pipeline.Overflow {
+	switch {
+	case r.Overflow == config.OverflowDropOldest:
+		return pipeline.DropOldest
+	case r.Overflow == config.OverflowBlock, len(r.Upstream) > 0:
+		return pipeline.Block
+	}
+	return pipeline.Coalesce
+}
+
+func onFailure(s string) pipeline.OnFailure {
+	switch s {
+	case config.OnFailureDrop:
+		return pipeline.Drop
+	case config.OnFailurePause:
+		return pipeline.Pause
+	}
+	return pipeline.DeadLetter
+}
+
+// watchesOf makes the watches of the plan's routes. Their caches are filled by FillCaches.
+func (s *Set) watchesOf() (all []*watches.Route) {
+	for i := range s.Plan.Routes {
+		p := &s.Plan.Routes[i]
+		if len(p.WatchPrograms) == 0 {
+			continue
+		}
+		all = append(all, watches.NewRoute(p, s.Plan.Config, s.env.State != nil, s.cache))
+	}
+	return all
+}

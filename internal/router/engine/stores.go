@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/deltarouter/deltarouter/pkg/index"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+// OpenStores makes a store for each distinct thing to watch, but for those that old has. These get
+// other indexes by reindex.
+func (s *Set) OpenStores(old *Set) {
+	s.Waits = make(map[string]func(context.Context))
+	s.stores = make(map[informer.Spec]*index.Store)
+	s.indexes = make(map[string]map[string]index.Spec)
+	shared := make(map[informer.Spec][]index.Spec) // the indexes of all sources of a watch
+	for _, name := range slices.Sorted(maps.Keys(s.Plan.Config.Sources)) {
+		s.indexes[name] = s.indexesOf(name)
+		for _, spec := range s.Plan.Sources[name].Specs {
+			shared[spec] = slices.AppendSeq(shared[spec], maps.Values(s.indexes[name]))
+		}
+	}
+	for spec, indexes := range shared {
+		store := old.stores[spec]
+		if store == nil {
+			store = index.NewStore(indexes...)
+		} else if swap := store.Reindex(indexes...); swap != nil {
+			s.reindex = append(s.reindex, swap)
+		}
+		s.stores[spec] = store
+	}
+}
+
+// WantedWatches returns what is to be watched. Sources that watch the same share it.
+func (s *Set) WantedWatches() []informer.Wanted {
+	var wanted []informer.Wanted
+	for _, name := range slices.Sorted(maps.Keys(s.Plan.Config.Sources)) {
+		source := informer.Source{Name: name, Resync: s.Plan.Config.Sources[name].Resync}
+		for _, spec := range s.Plan.Sources[name].Specs {
+			i := slices.IndexFunc(wanted, func(w informer.Wanted) bool { return w.Spec == spec })
+			if i < 0 {
+				i = len(wanted)
+				wanted = append(wanted, informer.Wanted{Spec: spec, Store: s.stores[spec]})
+			}
+			wanted[i].Sources = append(wanted[i].Sources, source)
+		}
+	}
+	return wanted
+}
+
+func (s *Set) indexesOf(source string) map[string]index.Spec {
+	specs := make(map[string]index.Spec)
+	for name, programs := range s.Plan.Sources[source].Indexes {
+		texts := make([]string, len(programs))
+		for i, e := range s.Plan.Config.Sources[source].Indexes[name] {
+			texts[i] = e.Text
+		}
+		texts = append(texts, s.Plan.Defines()) // an index is another one when a define is
+		specs[name] = index.NewSpec(texts, programs, s.env.Metrics.IndexErrors.WithLabelValues(source, name), s.env.Log, source+"."+name)
+	}
+	return specs
+}
+
+// storeIndexes returns the names of the indexes that the sources of a watch have.
+func (s *Set) storeIndexes(spec informer.Spec) (names []string) {
+	for source, plan := range s.Plan.Sources {
+		if !slices.Contains(plan.Specs, spec) {
+			continue
+		}
+		for _, named := range s.indexes[source] {
+			names = append(names, named.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"net"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/index"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// view is what a handler sees of the caches. A reload exchanges what it shows while the handler
+// goes on.
+type view struct{ now atomic.Pointer[index.Catalog] }
+
+var _ plugins.Lookup = (*view)(nil)
+
+// Lookup implements plugins.Lookup.
+func (v *view) Lookup(source, index, value string) []*event.Object {
+	if c := v.now.Load(); c != nil {
+		return c.Lookup(source, index, value)
+	}
+	return nil
+}
+
+// Count implements plugins.Lookup.
+func (v *view) Count(source, index, value string) int {
+	if c := v.now.Load(); c != nil {
+		return c.Count(source, index, value)
+	}
+	return 0
+}
+
+// Get implements plugins.Lookup.
+func (v *view) Get(source, namespace, name string) *event.Object {
+	if c := v.now.Load(); c != nil {
+		return c.Get(source, namespace, name)
+	}
+	return nil
+}
+
+// fillView lets a handler see what it was granted, once the routes are exchanged.
+func (s *Set) fillView(handler string) {
+	sources := compile.SourcesOf(s.Plan.Grants[handler])
+	if len(sources) == 0 {
+		return
+	}
+	shown := s.handlers[handler].view
+	s.fill = append(s.fill, func() {
+		catalog := index.NewCatalog()
+		s.fillCatalog(catalog, sources)
+		shown.now.Store(catalog)
+	})
+}
+
+// hostPort returns host:port of a URL; empty if it is none.
+func hostPort(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" {
+		return ""
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}

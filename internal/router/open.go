@@ -1,0 +1,147 @@
+package router
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deltarouter/deltarouter/internal/inspect"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/router/engine"
+	"github.com/deltarouter/deltarouter/internal/router/state"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// router is an engine with what it is asked and told from outside: the API, the probes and the
+// configuration file.
+type router struct {
+	*engine.Engine
+
+	opts    Options
+	client  *informer.Client
+	objects *inspect.Current // everything that is cached, for the API; exchanged at a reload
+	letters *inspect.DeadLetters
+	reloads reloads
+	rescans engine.Tasks
+}
+
+// open opens everything, downstream first, so that nothing arrives where nobody listens.
+func (r *router) open(ctx context.Context) error {
+	var err error
+	if r.client == nil { // it could not be made; say why
+		if r.client, err = r.opts.client(r.Set.Plan.Config.Cluster); err != nil {
+			return fmt.Errorf("cluster: %w", err)
+		}
+	}
+	r.API = &plugins.API{URL: r.client.Host(), Client: r.client.HTTP()}
+	r.OnClose("client", func(context.Context) error { r.client.Close(); return nil })
+	if cfg := r.Set.Plan.Config.State; cfg.Dir != "" {
+		if r.State, err = state.Open(cfg, r.letters.Bounds(cfg.DeadLetters), r.opts.Dependencies.Disk, r.Log); err != nil {
+			return err
+		}
+		r.OnClose("state", r.State.Close)
+	}
+	if err := r.OpenSet(ctx); err != nil {
+		return err
+	}
+	r.OpenFactory(r.client)
+	watches := make(map[string]*informer.Watch)
+	for _, w := range r.Set.WantedWatches() {
+		watches[w.Spec.ID()] = r.Factory.Watch(w.Spec, w.Store, w.Sources...)
+	}
+	if r.Set.Known, err = r.State.KnownRoutes(r.Set.Plan.Routes); err != nil {
+		return err
+	}
+	delivering := pipeline.Config{Routes: r.Set.Routes(), Given: r.Taps.Passed, Refused: r.Taps.Refused}
+	if r.State != nil {
+		delivering.DeadLetters = r.State.Letters
+		delivering.MaxDisk = int64(r.Set.Plan.Config.State.MaxSize) / state.SpillShare
+	}
+	if err := r.OpenPipeline(delivering); err != nil {
+		return err
+	}
+	if err := r.OpenSaved(ctx, watches); err != nil {
+		return err
+	}
+	if r.State != nil {
+		r.letters.Use(r.State.Letters, r.Pipeline, r.synced)
+	}
+	r.objects.Store(r.Set.Inventory())
+	if err := r.openProbes(ctx); err != nil {
+		return err
+	}
+	return r.openAPI(ctx)
+}
+
+func (o Options) client(cluster config.Cluster) (*informer.Client, error) {
+	if client := o.Dependencies.Client; client != nil {
+		return client, nil
+	}
+	return informer.NewClient(cluster, o.Components.Policy)
+}
+
+func (o Options) clock() timer.Clock {
+	if clock := o.Dependencies.Clock; clock != nil {
+		return clock
+	}
+	return timer.Real()
+}
+
+// sourceCheck tells /readyz about a source. One that may not be watched, or whose resource does not
+// exist, is named but holds up nobody, and so is one that has synced and gets no news, or would not
+// if its watch broke.
+func sourceCheck(s informer.Status) api.Check {
+	return api.Check{
+		Name: "sources/" + s.Source, OK: s.Synced && s.Reason == "", Holds: !s.Refused && !s.Synced, Message: s.Reason,
+	}
+}
+
+func (r *router) openProbes(ctx context.Context) error {
+	if r.Set.Plan.Config.Listen.Probes == "" {
+		return nil
+	}
+	probes := api.New(api.Config{
+		Addr: r.Set.Plan.Config.Listen.Probes, Metrics: r.Metrics.Handler(), Checks: r.checks, Log: r.Log,
+	})
+	if err := probes.Start(ctx); err != nil {
+		return err
+	}
+	r.OnClose("probes", probes.Close)
+	return nil
+}
+
+func (r *router) openAPI(ctx context.Context) error {
+	again := resyncer{r.Factory, r.Pipeline, r.Taps, r.objects, r.Log}
+	cfg := api.ControlConfig{
+		Addr: r.Set.Plan.Config.Listen.API, Status: r.status, Reload: r.askReload, Resync: again.resync, Resume: again.resume,
+		Cache: inspect.NewCache(r.objects, r.Factory), Tap: r.tap, Active: r.active, Log: r.Log,
+	}
+	if r.State != nil {
+		cfg.DeadLetters = r.letters
+	}
+	if tell := r.opts.Dependencies.Control; tell != nil {
+		tell(cfg)
+	}
+	if cfg.Addr == "" {
+		return nil
+	}
+	control := api.NewControl(cfg)
+	if err := control.Start(ctx); err != nil {
+		return err
+	}
+	r.OnClose("api", control.Close)
+	return nil
+}
+
+// tap implements api.Tap.
+func (r *router) tap(ctx context.Context, q api.TapQuery, show func(api.Tapped) error) error {
+	return r.Taps.Show(ctx, r.Pipeline, q, show)
+}
+
+// active implements api.ControlConfig.Active.
+func (r *router) active(q api.ActiveQuery) ([]api.Active, bool, error) {
+	return inspect.Active(r.Pipeline, r.objects.Load().Config(), q)
+}

@@ -1,0 +1,28 @@
+package router
+
+import (
+	"testing"
+
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+// TestSourceCheck: /readyz names a source that something stands in the way of, and waits for those
+// alone that have never synced and may.
+func TestSourceCheck(t *testing.T) {
+	for _, test := range []struct {
+		status informer.Status
+		want   api.Check
+	}{
+		{informer.Status{Source: "s", Synced: true}, api.Check{OK: true}},
+		{informer.Status{Source: "s", Reason: "listing"}, api.Check{Holds: true, Message: "listing"}},
+		{informer.Status{Source: "s", Reason: "forbidden", Refused: true}, api.Check{Message: "forbidden"}},
+		{informer.Status{Source: "s", Synced: true, Reason: "forbidden", Refused: true}, api.Check{Message: "forbidden"}},
+		{informer.Status{Source: "s", Synced: true, Reason: "unknown authority"}, api.Check{Message: "unknown authority"}},
+	} {
+		test.want.Name = "sources/s"
+		if got := sourceCheck(test.status); got != test.want {
+			t.Errorf("%+v: got %+v, want %+v", test.status, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,331 @@
+package router
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/router/engine"
+	"github.com/deltarouter/deltarouter/internal/router/state"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+const (
+	// pollInterval is how often the file is looked at. A file that was written to in between is
+	// left for the next time, because it may be half written.
+	pollInterval = time.Second
+	// swapTimeout is how long the deltas that are on their way may take until the routes can be
+	// exchanged.
+	swapTimeout = 10 * time.Second
+)
+
+// errBusy: the moment to exchange the routes did not come. It is tried again.
+var errBusy = errors.New("the routes could not be exchanged yet, it is tried again")
+
+// errStopping: what is asked for would come to nothing.
+var errStopping = errors.New("the router is stopping")
+
+// reloads is what becomes of the configuration while the router runs.
+type reloads struct {
+	failed atomic.Pointer[string] // why the last one was refused; nil: it was not
+	again  bool                   // try again
+	asked  chan chan<- error      // by the API, which hears what came of it
+	ended  chan struct{}          // closed when nobody hears asked any more
+	file   *watchedFile           // the configuration, as it was no later than it was read
+}
+
+// check tells /readyz whether the file is what runs. It holds up nothing: what ran before goes on.
+func (l *reloads) check() api.Check {
+	c := api.Check{Name: "config", OK: true}
+	if reason := l.failed.Load(); reason != nil {
+		c.OK, c.Message = false, "the configuration was not reloaded, the one before runs on: "+*reason
+	}
+	return c
+}
+
+// watchConfig reloads when it is told to and when the file changes, until ctx is done.
+func (r *router) watchConfig(ctx context.Context) {
+	defer close(r.reloads.ended)
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	file := r.reloads.file
+	for {
+		changed := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.opts.Reload:
+			r.Log.Info("reloading, as asked")
+			file.remember()
+			changed = true
+		case answer := <-r.reloads.asked:
+			r.Log.Info("reloading, as asked by the API")
+			file.remember()
+			answer <- r.tryReload(ctx)
+		case <-poll.C:
+			changed = file.changed()
+		}
+		if changed || r.reloads.again {
+			_ = r.tryReload(ctx) // is told already
+		}
+	}
+}
+
+// askReload has the configuration reloaded and returns why it was refused.
+func (r *router) askReload(ctx context.Context) error {
+	answer := make(chan error, 1)
+	select {
+	case r.reloads.asked <- answer:
+	case <-r.reloads.ended:
+		return errStopping
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// tryReload reloads, and tells what came of it.
+func (r *router) tryReload(ctx context.Context) error {
+	err := r.reload(ctx)
+	r.reloads.again = errors.Is(err, errBusy)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err == nil {
+		r.reloads.failed.Store(nil)
+		r.Metrics.ConfigReloadOK.Set(1)
+		r.Metrics.ConfigHash.Reset()
+		r.Metrics.ConfigHash.WithLabelValues(r.Set.Plan.Config.Hash).Set(1)
+		r.Log.Info("reloaded", "config", r.opts.Config, "hash", r.Set.Plan.Config.Hash,
+			"sources", len(r.Set.Plan.Config.Sources), "routes", len(r.Set.Plan.Config.Routes))
+		return nil
+	}
+	problems := []string{err.Error()}
+	var found config.Problems
+	if errors.As(err, &found) {
+		problems = problems[:0]
+		for _, p := range found {
+			problems = append(problems, p.Error())
+		}
+	}
+	reason := problems[0]
+	if n := len(problems) - 1; n > 0 {
+		reason = fmt.Sprintf("%s (and %d more)", reason, n)
+	}
+	r.reloads.failed.Store(&reason)
+	r.Metrics.ConfigReloadOK.Set(0)
+	for _, problem := range problems {
+		r.Log.Error("the configuration is not reloaded", "err", problem)
+	}
+	return err
+}
+
+// reload makes the file's configuration the one that runs, or changes nothing and says why. What is
+// new is opened first; then the routes are exchanged at one moment of all watches; then what is out
+// of use is closed.
+func (r *router) reload(ctx context.Context) error {
+	p, problems := r.opts.Dependencies.Plans.Plan(ctx, r.opts.Config, r.opts.Components,
+		func(config.Cluster) (*informer.Client, error) { return r.client, nil })
+	if len(problems) == 0 {
+		problems = fixed(r.opts.Config, r.Set.Plan.Config, p.Config)
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	next := engine.NewSet(r.Env, p)
+	err := next.OpenComponents(ctx, r.Set)
+	var change *pipeline.Change
+	if err == nil {
+		change, err = r.prepare(ctx, next)
+	}
+	if err == nil {
+		err = r.swap(ctx, next, change)
+	}
+	if err != nil {
+		if change != nil {
+			change.Abandon()
+		}
+		err = errors.Join(err, within(ctx, func(ctx context.Context) error { return next.CloseUnused(ctx, r.Set) }))
+		r.forgetMetrics(next)
+		return err
+	}
+	if r.State != nil {
+		r.State.Resolve(next.Resource)
+	}
+	r.Waits.Start(ctx, next.Waits, change)
+	r.rescans.Start(ctx, r.RescansOf(next), change)
+	change.Finish(ctx)
+	old := r.Set
+	r.Set = next
+	if err := within(ctx, func(ctx context.Context) error { return old.CloseUnused(ctx, r.Set) }); err != nil {
+		r.Log.Warn("what is out of use did not close in order", "err", err)
+	}
+	r.forgetMetrics(old)
+	r.forget(ctx)
+	return nil
+}
+
+// forgetMetrics removes the series of handlers and sources that do not run: of what ran before, or
+// of what was refused.
+func (r *router) forgetMetrics(others *engine.Set) {
+	for name := range others.Plan.Config.Handlers {
+		if !r.Set.HasHandler(name) {
+			r.Metrics.ForgetHandler(name)
+		}
+	}
+	for name := range others.Plan.Config.Sources {
+		if r.Set.Plan.Config.Sources[name] == nil {
+			r.Metrics.ForgetSource(name)
+		}
+	}
+	r.letters.Renamed(others.Plan)
+}
+
+// within gives f as long as anything may take to close, also when ctx is done.
+func within(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), engine.CloseTimeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// fixed refuses what cannot change while the router runs.
+func fixed(file string, old, now *config.Config) (problems config.Problems) {
+	for _, section := range []struct {
+		name string
+		same bool
+	}{
+		{"cluster", old.Cluster == now.Cluster}, {"state", old.State == now.State}, {"listen", old.Listen == now.Listen},
+	} {
+		if !section.same {
+			problems = append(problems, config.Problem{
+				File: file, Path: section.name, Message: "cannot change while the router runs: restart it, or put back what was there",
+			})
+		}
+	}
+	return problems
+}
+
+// prepare makes the stores' indexes and the routes of the new configuration.
+func (r *router) prepare(ctx context.Context, next *engine.Set) (*pipeline.Change, error) {
+	if err := r.Factory.AwaitLoaded(ctx); err != nil {
+		return nil, fmt.Errorf("what was saved is being loaded: %w", err)
+	}
+	next.OpenStores(r.Set)
+	var err error
+	if next.Known, err = r.State.KnownNew(ctx, next.Plan.Routes, r.Set.Plan.Routes); err != nil {
+		return nil, err
+	}
+	change, err := r.Pipeline.Prepare(next.Routes())
+	if err != nil || r.State == nil {
+		return change, err
+	}
+	if err := r.State.ComeBack(change, next.Plan.Routes, next.Resource); err != nil {
+		return change, err
+	}
+	appear := change.New()
+	return change, r.State.RestoreWatches(next.Watches, next.Plan.Routes, func(id string) bool { return slices.Contains(appear, id) })
+}
+
+// swap exchanges the watches and the routes.
+func (r *router) swap(ctx context.Context, next *engine.Set, change *pipeline.Change) error {
+	ctx, cancel := context.WithTimeout(ctx, swapTimeout)
+	defer cancel()
+	known := make(map[informer.Spec]bool)
+	for _, spec := range r.Factory.Specs() {
+		known[spec] = true
+	}
+	defer r.Pipeline.Yield()()
+	err := r.Factory.Reconfigure(ctx, next.WantedWatches(), func(held *informer.Held) {
+		next.Install()
+		r.objects.Store(next.Inventory())
+		change.Swap()
+		r.Memories.Withhold(next.Plan.SeeSecrets())
+		r.Watches.Use(next.Watches, next.Plan.Routes)
+		held.Existing(func(d *event.Delta) event.Admission { return change.Existing(context.WithoutCancel(ctx), d) })
+		if r.State == nil {
+			return
+		}
+		for _, w := range next.WantedWatches() {
+			if !known[w.Spec] {
+				r.State.Begin(w.Spec.ID())
+			}
+		}
+		r.State.Introduce(next.Plan.Routes)
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errBusy, err)
+	}
+	return nil
+}
+
+// forget removes what is kept of what belongs to nothing any more.
+func (r *router) forget(ctx context.Context) {
+	if r.State == nil {
+		r.Memories.Keep(state.Remembering(r.Set.Plan.Config))
+		return
+	}
+	_ = within(ctx, func(ctx context.Context) error { return r.State.Forget(ctx, r.Set.Plan) }) // it is logged
+}
+
+// watchedFile notices when the content of a file changes, also where a symlink on its path is
+// exchanged.
+type watchedFile struct {
+	path    string
+	info    os.FileInfo // when it was last looked at; nil: it was not there
+	content [sha256.Size]byte
+	settled bool // content is of info
+}
+
+func newWatchedFile(path string) *watchedFile {
+	f := &watchedFile{path: path}
+	f.remember()
+	return f
+}
+
+// remember takes what is there for known.
+func (f *watchedFile) remember() {
+	f.info, _ = os.Stat(f.path)
+	data, _ := os.ReadFile(f.path)
+	f.content, f.settled = sha256.Sum256(data), true
+}
+
+// changed reports whether there is another content, which was the same at the last look: it is not
+// being written just now. A file that is not there is no content.
+func (f *watchedFile) changed() bool {
+	info, err := os.Stat(f.path)
+	if err != nil {
+		f.info = nil
+		return false
+	}
+	same := f.info != nil && os.SameFile(f.info, info) && f.info.ModTime().Equal(info.ModTime()) && f.info.Size() == info.Size()
+	f.info = info
+	if !same {
+		f.settled = false
+		return false
+	}
+	if f.settled {
+		return false
+	}
+	data, err := os.ReadFile(f.path)
+	if err != nil {
+		return false
+	}
+	sum := sha256.Sum256(data)
+	was := f.content
+	f.content, f.settled = sum, true
+	return sum != was
+}

@@ -1,0 +1,154 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/deltarouter/deltarouter/internal/inspect"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+// resyncer does what the API asks of routes that run. It has nothing that a reload exchanges, so it
+// may work meanwhile.
+type resyncer struct {
+	factory  *informer.Factory
+	pipeline *pipeline.Pipeline
+	taps     *inspect.Taps
+	objects  *inspect.Current
+	log      *slog.Logger
+}
+
+// resync puts what the cache holds through once more, or has it compared with the API server.
+func (r *resyncer) resync(ctx context.Context, ask api.Resync) (done api.Resynced, err error) {
+	sources, err := r.sources(ask)
+	if err != nil {
+		return done, err
+	}
+	done.Repeats = r.pipeline.Repeats(ask.Route)
+	for _, name := range sources {
+		one, err := r.source(ctx, name, ask)
+		switch {
+		case errors.Is(err, informer.ErrNotRunning) || ctx.Err() != nil:
+			return done, err
+		case err != nil:
+			one.Error = err.Error()
+		}
+		done.Sources = append(done.Sources, one)
+		if ask.DryRun {
+			continue
+		}
+		r.log.Info("resynced, as asked by the API", "source", name, "route", ask.Route, "relist", ask.Relist,
+			"objects", one.Objects, "taken", one.Taken, "deltas", one.Deltas, "err", one.Error)
+	}
+	return done, nil
+}
+
+// sources returns the sources that are meant. The error says that nothing is, and what to do.
+func (r *resyncer) sources(ask api.Resync) (sources []string, err error) {
+	for _, s := range r.factory.Statuses() {
+		sources = append(sources, s.Source)
+	}
+	if ask.Source != "" && !slices.Contains(sources, ask.Source) {
+		return nil, fmt.Errorf("there is no source %q%s", ask.Source, config.Suggest(ask.Source, sources))
+	}
+	if ask.DryRun && (ask.Route == "" || ask.Relist) {
+		return nil, errors.New("a dry run is for a route, and for what the cache holds: name a route, without relist")
+	}
+	if ask.Route != "" {
+		if sources = r.pipeline.SourcesOf(ask.Route); sources == nil {
+			return nil, r.noRoute(ask.Route)
+		}
+		if err := refuseFed(r.objects.Load().Config(), ask.Route); err != nil && !ask.Relist {
+			return nil, err
+		}
+	}
+	if ask.Source != "" {
+		if !slices.Contains(sources, ask.Source) {
+			return nil, fmt.Errorf("route %q does not get anything from source %q%s", ask.Route, ask.Source, config.Suggest(ask.Source, sources))
+		}
+		sources = []string{ask.Source}
+	}
+	if ask.Route != "" || ask.Relist {
+		return sources, nil
+	}
+	sources = slices.DeleteFunc(sources, func(s string) bool { return len(r.pipeline.Takers(s, event.Sync)) == 0 })
+	if len(sources) == 0 {
+		return nil, errors.New("no route has sync in its ops: name a route, which then gets everything whatever its ops are")
+	}
+	return sources, nil
+}
+
+// noRoute says that there is no route of a name, and which one may be meant.
+func (r *resyncer) noRoute(name string) error {
+	var routes []string
+	for _, s := range r.pipeline.Status() {
+		routes = append(routes, s.Name)
+	}
+	return fmt.Errorf("there is no route %q%s", name, config.Suggest(name, routes))
+}
+
+// resume lets a paused route go on.
+func (r *resyncer) resume(route string) error {
+	switch err := r.pipeline.Resume(route); {
+	case errors.Is(err, pipeline.ErrNoRoute):
+		return r.noRoute(route)
+	case err != nil:
+		return fmt.Errorf("route %q: %w", route, err)
+	}
+	r.log.Info("route goes on, as asked by the API", "route", route)
+	return nil
+}
+
+func (r *resyncer) source(ctx context.Context, name string, ask api.Resync) (api.ResyncedSource, error) {
+	done := api.ResyncedSource{Name: name}
+	if status, ok := r.factory.Status(name); ok && !status.Synced {
+		done.Unsynced = status.Reason
+	}
+	if ask.Relist {
+		found, err := r.factory.Relist(ctx, name)
+		done.Objects, done.Deltas = found.Objects, found.Deltas
+		return done, err
+	}
+	var admit informer.Admit
+	switch {
+	case ask.DryRun:
+		admit = func(ctx context.Context, d *event.Delta) (event.Admission, error) {
+			wants, err := r.pipeline.Wants(ctx, ask.Route, d)
+			if wants {
+				done.Taken++
+			}
+			return nil, err
+		}
+	case ask.Route != "":
+		admit = func(ctx context.Context, d *event.Delta) (event.Admission, error) {
+			r.taps.OfferThrough(d, ask.Route)
+			commit, err := r.pipeline.RemindTo(ctx, ask.Route, d)
+			if err != nil {
+				err = fmt.Errorf("route %q: %w", ask.Route, err)
+			}
+			return commit, err
+		}
+	}
+	count, err := r.factory.Resync(ctx, name, admit)
+	done.Objects, done.Taken = count.Objects, done.Taken+count.Taken
+	return done, err
+}
+
+// refuseFed says of a route that gets events that objects cannot be put through it, and what to do.
+func refuseFed(cfg *config.Config, name string) error {
+	for _, route := range cfg.Routes {
+		if route.Name == name && len(route.Upstream) > 0 {
+			by := strings.Join(route.Upstream, ", ")
+			return fmt.Errorf("route %q gets what other routes make of objects, not objects: name one that delivers to it, which are %s", name, by)
+		}
+	}
+	return nil
+}

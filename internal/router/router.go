@@ -1,0 +1,261 @@
+// Package router runs a configuration: it opens everything downstream first, serves the API,
+// reloads when the file changes, and stops upstream first.
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/inspect"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/router/engine"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// Options is what the command line says.
+type Options struct {
+	Config       string // path of the configuration file
+	Components   compile.Components
+	Version      string
+	Log          *slog.Logger
+	Stdout       io.Writer     // where the stdout sink writes
+	DrainTimeout time.Duration // how long to deliver the backlog when stopping
+	// Reload: each value makes the router read its configuration again. It does so by itself when
+	// the file changes.
+	Reload <-chan os.Signal
+	// Dependencies are for simulations and trials; the zero value is the real ones.
+	Dependencies Dependencies
+}
+
+// Dependencies is what the router has around it.
+type Dependencies struct {
+	Client *informer.Client // to the API server, whatever the configuration says of the cluster; nil: as it says
+	// Disk stands around each transaction of the state file, see Around of checkpoint.Config; nil:
+	// nothing does.
+	Disk  func(what string, transaction func() error) error
+	Plans *compile.Plans // that were made before; nil: none are kept
+	// Control is told what the API would answer with, whether it is served or not; nil: nobody is.
+	Control func(api.ControlConfig)
+	// Clock is what routes and handlers go by, and what deltas are dated by; nil: the real one.
+	Clock timer.Clock
+	// Cache is the folder for what can be made again where there is no state folder; empty: there
+	// is none.
+	Cache string
+	// Sinks opens what takes the place of a sink of the configuration; nil: that is opened.
+	Sinks func(name string) (plugins.Sink, error)
+	// HTTP answers the requests of a handler in place of the network; nil: they are sent.
+	HTTP func(handler string) http.RoundTripper
+}
+
+// Run runs the router until ctx is done, and then stops in order. The error is config.Problems if
+// the configuration is bad; nil after a stop that was asked for, also when something stayed
+// undelivered (it is logged).
+func Run(ctx context.Context, opts Options) error {
+	restore := informer.QuietKlog(opts.Log)
+	defer restore()
+	r, err := begin(ctx, opts)
+	var problems config.Problems
+	switch {
+	case err == nil:
+		r.logStart()
+		return r.run(ctx)
+	case ctx.Err() != nil && !errors.As(err, &problems):
+		opts.Log.Info("stopped before it had started", "err", err)
+		return nil
+	}
+	return err
+}
+
+// env returns what the options say of what an engine needs.
+func (o Options) env() *engine.Env {
+	return &engine.Env{
+		Components: o.Components, Log: o.Log, Metrics: metrics.New(), Clock: o.clock(), Stdout: o.Stdout,
+		Cache: o.Dependencies.Cache, Sinks: o.Dependencies.Sinks, HTTP: o.Dependencies.HTTP,
+	}
+}
+
+// begin is open, unless ctx is done and what it waits for does not heed that, such as a disk that
+// hangs: then it is left behind.
+func begin(ctx context.Context, opts Options) (*router, error) {
+	type result struct {
+		r   *router
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		r, err := open(ctx, opts)
+		done <- result{r, err}
+	}()
+	select {
+	case begun := <-done:
+		return begun.r, begun.err
+	case <-ctx.Done():
+	}
+	timeout := time.NewTimer(engine.CloseTimeout)
+	defer timeout.Stop()
+	select {
+	case begun := <-done:
+		return begun.r, begun.err
+	case <-timeout.C:
+	}
+	go func() {
+		if late := <-done; late.r != nil {
+			_ = late.r.Close(ctx) // nobody waits for it any more
+		}
+	}()
+	return nil, fmt.Errorf("the start did not end within %s: %w", engine.CloseTimeout, ctx.Err())
+}
+
+// open reads the configuration and opens everything. The router is nil if there is an error, and
+// all is closed then.
+func open(ctx context.Context, opts Options) (*router, error) {
+	// Before it is read: a change while the router is being opened must not go unnoticed.
+	file := newWatchedFile(opts.Config)
+	var client *informer.Client
+	p, problems := opts.Dependencies.Plans.Plan(ctx, opts.Config, opts.Components, func(cluster config.Cluster) (_ *informer.Client, err error) {
+		client, err = opts.client(cluster)
+		return client, err
+	})
+	if len(problems) > 0 {
+		if client != nil {
+			client.Close()
+		}
+		return nil, problems
+	}
+	r := &router{Engine: engine.New(opts.env(), p), opts: opts, client: client, objects: inspect.NewCurrent(p.Config)}
+	r.Taps, r.letters = inspect.NewTaps(r.objects), inspect.NewDeadLetters(r.objects, r.Metrics, r.Log)
+	r.reloads.asked, r.reloads.ended, r.reloads.file = make(chan chan<- error), make(chan struct{}), file
+	r.Metrics.SetBuildInfo(opts.Version)
+	r.Metrics.ConfigHash.WithLabelValues(p.Config.Hash).Set(1)
+	r.Metrics.ConfigReloadOK.Set(1)
+	// Opening heeds ctx too: a stop while it waits for something is a stop.
+	if err := r.open(ctx); err != nil {
+		return nil, errors.Join(err, r.Close(ctx))
+	}
+	return r, nil
+}
+
+// run feeds the pipeline until ctx is done.
+func (r *router) run(ctx context.Context) error {
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWriting()
+	var writer, watches sync.WaitGroup
+	if r.State != nil {
+		writer.Go(func() { r.State.Writer.Run(writing) })
+		writer.Go(func() { r.letters.Expire(writing) })
+	}
+	r.Start(context.WithoutCancel(ctx), watching)
+	watches.Go(func() { r.Factory.Run(watching) })
+	r.rescans.Start(watching, r.RescansOf(r.Set), nil)
+	r.watchConfig(watching)
+	r.Log.Info("stopping", "drainTimeout", r.opts.DrainTimeout.String())
+
+	// Upstream first: nothing arrives any more, the backlog is delivered, what is left of it is
+	// written, then all is closed.
+	stopWatching()
+	watches.Wait()
+	r.Waits.Wait()
+	r.rescans.Wait()
+	r.Watches.Finish()
+	r.drain(ctx)
+	err := r.rest(ctx)
+	stopWriting()
+	writer.Wait()
+	return errors.Join(err, r.Close(ctx))
+}
+
+// rest ends the pipeline and writes the last cut.
+func (r *router) rest(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), engine.CloseTimeout)
+	defer cancel()
+	err := r.Pipeline.Close(ctx)
+	if r.State == nil {
+		return err
+	}
+	return errors.Join(err, r.State.Writer.Flush(ctx))
+}
+
+// drain delivers the backlog, as far as the timeout allows.
+func (r *router) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.DrainTimeout)
+	defer cancel()
+	if err := r.Pipeline.Drain(ctx); err != nil {
+		r.Log.Warn("stopped with deltas undelivered", "kept", r.State != nil, "err", err)
+	}
+}
+
+// logStart says what runs, and what is given up.
+func (r *router) logStart() {
+	cfg := r.Set.Plan.Config
+	r.Log.Info("started", "version", r.opts.Version, "config", r.opts.Config, "cluster", cfg.Cluster.Name, "server", r.client.Host(),
+		"sources", len(cfg.Sources), "routes", len(cfg.Routes))
+	for _, warning := range r.Set.Plan.Warnings {
+		r.Log.Warn("the configuration works, but", "warning", warning.Error())
+	}
+	if cfg.State.Dir == "" {
+		r.Log.Warn("state.dir is not set: a restart begins anew, what is pending then is lost, and dead letters are only logged")
+	}
+}
+
+// checks tells /readyz and the status how the sources and the routes are.
+func (r *router) checks() []api.Check {
+	var checks []api.Check
+	for _, s := range r.Factory.Statuses() {
+		checks = append(checks, sourceCheck(s))
+	}
+	checks = append(checks, r.reloads.check())
+	if r.State != nil {
+		checks = append(checks, r.State.Check())
+	}
+	for _, s := range r.Pipeline.Status() {
+		if s.Paused != "" {
+			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: "paused: " + s.Paused})
+		}
+		if s.HeldBy != "" {
+			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: fmt.Sprintf("it delivers to route %q, which takes nothing more at the moment", s.HeldBy)})
+		}
+	}
+	for _, s := range r.Pipeline.Unavailable() { // its routes wait, and nobody else has to
+		checks = append(checks, api.Check{Name: "sinks/" + s.Name, Message: fmt.Sprintf("unavailable since %s: %s", s.Since.UTC().Format(time.RFC3339), s.Reason)})
+	}
+	return checks
+}
+
+// synced reports whether the cache has all objects of the source.
+func (r *router) synced(source string) bool {
+	return slices.ContainsFunc(r.Factory.Statuses(), func(s informer.Status) bool { return s.Source == source && s.Synced })
+}
+
+// status tells the API what runs.
+func (r *router) status() api.Status {
+	s := api.Status{Checks: r.checks(), Handlers: r.objects.Load().Handlers()}
+	for _, source := range r.Factory.Statuses() {
+		s.Sources = append(s.Sources, api.SourceStatus{Name: source.Source, Synced: source.Synced, Reason: source.Reason})
+	}
+	for _, route := range r.Pipeline.Status() {
+		shown := api.RouteStatus{Name: route.Name, Pending: route.Pending, OnDisk: route.OnDisk, Waiting: route.Waiting, Paused: route.Paused, HeldBy: route.HeldBy}
+		if !route.Oldest.IsZero() {
+			shown.Oldest = &route.Oldest
+		}
+		if r.State != nil {
+			shown.DeadLetters = r.letters.Count(route.ID)
+		}
+		s.Routes = append(s.Routes, shown)
+	}
+	return s
+}

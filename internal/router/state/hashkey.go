@@ -1,0 +1,56 @@
+package state
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// hashKeyFile is the file in state.dir with the key of these hashes.
+const hashKeyFile = "hash.key"
+
+const hashKeySize = 32
+
+// readHashKey returns the key of the state folder, made if there is none. One that is of another
+// size is replaced: limits begin anew then.
+func readHashKey(dir string) ([]byte, error) {
+	path := filepath.Join(dir, hashKeyFile)
+	info, err := os.Lstat(path)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file: remove it", path)
+	case err == nil && info.Size() == hashKeySize:
+		return os.ReadFile(path)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	key := make([]byte, hashKeySize)
+	_, _ = rand.Read(key) // it never fails
+	return key, os.WriteFile(path, key, 0o600)
+}
+
+// Hashed has a key reach the disk only as a hash. Who can read the state folder can find out which
+// of some guesses it was made of.
+func (s *State) Hashed(ask func(context.Context, *event.Delta) (string, error)) func(context.Context, *event.Delta) (string, error) {
+	if ask == nil {
+		return nil
+	}
+	return func(ctx context.Context, d *event.Delta) (string, error) {
+		key, err := ask(ctx, d)
+		if err != nil || key == "" {
+			return key, err
+		}
+		sum := hmac.New(sha256.New, s.hashKey)
+		_, _ = sum.Write([]byte(key)) // it never fails
+		return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)), nil
+	}
+}

@@ -1,0 +1,105 @@
+package state
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/kv"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/config"
+)
+
+// Memories is what the handlers and sinks remember, by their names, see memoryOfSink: a handler
+// that is opened anew at a reload goes on with it. It is safe for concurrent use.
+type Memories struct {
+	db    *checkpoint.DB // nil: nothing outlives the process
+	clock timer.Clock
+
+	mu     sync.Mutex
+	stores map[string]*kv.Store
+}
+
+// NewMemories makes the memories that a state, if there is one, keeps.
+func NewMemories(s *State, clock timer.Clock) *Memories {
+	m := &Memories{clock: clock, stores: make(map[string]*kv.Store)}
+	if s != nil {
+		m.db, s.memories = s.db, m
+	}
+	return m
+}
+
+// Open returns what a handler remembers: now, or when the router last knew it.
+func (m *Memories) Open(handler string) (*kv.Store, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if store := m.stores[handler]; store != nil {
+		return store, nil
+	}
+	var saved []checkpoint.Value
+	if m.db != nil {
+		var err error
+		if saved, err = m.db.LoadMemory(handler); err != nil {
+			return nil, fmt.Errorf("state.dir: %w", err)
+		}
+	}
+	entries := make([]kv.Entry, len(saved))
+	for i, v := range saved {
+		entries[i] = kv.Entry(v)
+	}
+	m.stores[handler] = kv.New(m.clock, m.db != nil, entries...)
+	return m.stores[handler], nil
+}
+
+// Withhold keeps what some handlers remember off the disk, from now on and until the process ends.
+func (m *Memories) Withhold(handlers []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, handler := range handlers {
+		if store := m.stores[handler]; store != nil {
+			store.Withhold()
+		}
+	}
+}
+
+// dirty hands over what changed since the last call. It is called after the backlogs of the routes
+// were collected: a handler's writes are committed before its delta can be done, so that they are
+// in the cut that has the delta done, or in one before.
+func (m *Memories) dirty() (cuts []checkpoint.MemoryCut) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, handler := range slices.Sorted(maps.Keys(m.stores)) {
+		changes := m.stores[handler].Dirty()
+		if changes.Empty() {
+			continue
+		}
+		cut := checkpoint.MemoryCut{Handler: handler, Removed: changes.Removed}
+		for _, e := range changes.Put {
+			cut.Put = append(cut.Put, checkpoint.Value(e))
+		}
+		cuts = append(cuts, cut)
+	}
+	return cuts
+}
+
+// Keep forgets what the other handlers remember. What is on disk of it stays there for a while, see
+// checkpoint.DB.Forget.
+func (m *Memories) Keep(handlers []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.stores, func(handler string, _ *kv.Store) bool { return !slices.Contains(handlers, handler) })
+}
+
+// MemoryOfSink is the name under which a sink remembers. No handler has such a name.
+func MemoryOfSink(name string) string { return "sink:" + name }
+
+// Remembering lists the names under which something is remembered.
+func Remembering(cfg *config.Config) []string {
+	names := slices.Collect(maps.Keys(cfg.Handlers))
+	for name := range cfg.Sinks {
+		names = append(names, MemoryOfSink(name))
+	}
+	return names
+}

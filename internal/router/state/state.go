@@ -1,0 +1,238 @@
+// Package state is the state folder of a router: what watches, routes and handlers know is
+// collected at one moment, written, and given back after a restart.
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/checkpoint/writer"
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/router/watches"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+// stateFile is the file in state.dir.
+const stateFile = "state.db"
+
+// notForgotten is what is logged when the state folder takes no changes.
+const notForgotten = "what is no longer configured stays in the state folder until the next reload or start"
+
+// State is what outlives the process: the checkpoint and the dead letters. Without state.dir there
+// is none (nil).
+type State struct {
+	db      *checkpoint.DB
+	Writer  *writer.Writer
+	Letters *checkpoint.Letters
+	log     *slog.Logger
+
+	memories  *Memories
+	hashKey   []byte // see hashed
+	AllAtOnce bool   // all saved objects are loaded before anything runs
+
+	factory  *informer.Factory
+	pipeline *pipeline.Pipeline
+	watches  *watches.Runner
+	resource atomic.Pointer[Resolver] // see Resolve
+	appeared                          // since the last cut
+}
+
+// Open opens the state folder and locks it.
+func Open(cfg config.State, bounds checkpoint.LettersConfig, around func(string, func() error) error, log *slog.Logger) (*State, error) {
+	dir := cfg.Dir
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("state.dir: %w", err)
+	}
+	db, err := checkpoint.Open(checkpoint.Config{
+		Path: filepath.Join(dir, stateFile), MaxSize: int64(cfg.MaxSize), Log: log, Around: around,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("state.dir: %w", err)
+	}
+	letters, err := db.Letters(bounds)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("state.dir: %w", err), db.Close())
+	}
+	hashKey, err := readHashKey(dir)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("state.dir: %w", err), db.Close())
+	}
+	s := &State{db: db, Letters: letters, log: log, hashKey: hashKey}
+	s.Writer = writer.New(db, s, log)
+	return s, nil
+}
+
+// Close closes the state file and unlocks the folder.
+func (s *State) Close(context.Context) error { return s.db.Close() }
+
+// Announce adds what is to be seen of the checkpoint from outside.
+func (s *State) Announce(m *metrics.Metrics) {
+	began := time.Now()
+	m.SetCheckpointAge(func() time.Duration {
+		if last := s.Writer.Stats().LastCut; !last.IsZero() {
+			return time.Since(last)
+		}
+		return time.Since(began)
+	})
+}
+
+// Check tells /readyz whether the disk takes what is written.
+func (s *State) Check() api.Check {
+	c := api.Check{Name: "state", OK: true, Holds: true}
+	if err := s.Writer.Err(); err != nil {
+		c.OK, c.Message = false, err.Error()
+	}
+	return c
+}
+
+// Restore gives the watches and the routes back what was saved of them. It is called when all of
+// them are there, before any runs.
+func (s *State) Restore(ctx context.Context, watches map[string]*informer.Watch, p *compile.Plan) error {
+	resources := make(map[string]*event.Resource)
+	keep := checkpoint.Configured{}
+	atOnce := s.AllAtOnce || s.needsObjects(p)
+	for _, w := range watches {
+		known, err := s.restoreWatch(w, atOnce)
+		if err != nil {
+			return fmt.Errorf("state.dir: %w", err)
+		}
+		keep.Watches = append(keep.Watches, w.Spec().ID())
+		if !known {
+			s.Begin(w.Spec().ID())
+		}
+	}
+	for name, source := range p.Sources {
+		resources[name] = watches[source.Specs[0].ID()].Resource()
+	}
+	s.Resolve(func(source string) *event.Resource { return resources[source] })
+	for _, route := range p.Routes {
+		if err := s.restoreRoute(route.Route); err != nil {
+			return fmt.Errorf("state.dir: %w", err)
+		}
+		keep.Routes = append(keep.Routes, route.ID)
+	}
+	s.factory.Existing(func(d *event.Delta) event.Admission { return s.pipeline.Existing(context.WithoutCancel(ctx), d) })
+	s.Introduce(p.Routes)
+	keep.Handlers = Remembering(p.Config)
+	// A full disk is no reason not to run: what was left undelivered before may make it so.
+	if err := s.db.Forget(keep, time.Now()); err != nil {
+		s.log.Warn(notForgotten, "err", err)
+	}
+	return nil
+}
+
+// Collect implements writer.Collector: what changed in the watches and in the routes, all at one
+// moment, and what handlers wrote until some time after it.
+func (s *State) Collect(at func()) checkpoint.Cut {
+	var cut checkpoint.Cut
+	changes := s.factory.Dirty(func() {
+		at()
+		cut.Routes = s.pipeline.Dirty()
+		for _, c := range s.watches.Dirty() {
+			of := routeOf(&cut, c.Name)
+			of.Rules = append(of.Rules, c.Rules...)
+		}
+		for _, id := range s.takeIntroduced() {
+			routeOf(&cut, id)
+		}
+	})
+	cut.Cluster = clusterOf(changes)
+	for _, c := range changes {
+		begun := s.takeBegun(c.ID)
+		if !c.Changed && !begun {
+			continue
+		}
+		w := checkpoint.WatchCut{ID: c.ID, Reset: begun, Cluster: c.Cluster, Fed: c.Applied, Relisting: c.Relisting, Put: c.Put}
+		for _, key := range c.Deleted {
+			w.Deleted = append(w.Deleted, checkpoint.Identity{Key: key})
+		}
+		for _, gone := range c.Settled {
+			w.Deleted = append(w.Deleted, checkpoint.Identity{Key: gone.Key, UID: gone.UID})
+		}
+		cut.Watches = append(cut.Watches, w)
+	}
+	cut.Memories = s.memories.dirty()
+	return cut
+}
+
+// routeOf returns what the cut says of a route, nothing at first.
+func routeOf(cut *checkpoint.Cut, name string) *checkpoint.RouteCut {
+	i := slices.IndexFunc(cut.Routes, func(c checkpoint.RouteCut) bool { return c.Name == name })
+	if i < 0 {
+		i = len(cut.Routes)
+		cut.Routes = append(cut.Routes, checkpoint.RouteCut{Name: name})
+	}
+	return &cut.Routes[i]
+}
+
+// clusterOf returns the cluster that all watches agree on; empty: they do not, or do not know.
+func clusterOf(changes []informer.Changes) (cluster string) {
+	for _, c := range changes {
+		if c.Cluster == "" || cluster != "" && c.Cluster != cluster {
+			return ""
+		}
+		cluster = c.Cluster
+	}
+	return cluster
+}
+
+// Done implements writer.Collector.
+func (s *State) Done(err error) {
+	if err == nil {
+		s.factory.Saved()
+		s.pipeline.Saved(s.db.BacklogBytes)
+	}
+}
+
+// RestoreWatches gives the watches of routes back what they had not put through. comesBack says by
+// the ids of the routes which of them.
+func (s *State) RestoreWatches(all []*watches.Route, routes []compile.Route, comesBack func(id string) bool) error {
+	return s.watches.Restore(s.db, all, routes, *s.resource.Load(), comesBack)
+}
+
+// Use sets what is saved. It is called once, before restore.
+func (s *State) Use(f *informer.Factory, p *pipeline.Pipeline, w *watches.Runner) {
+	s.factory, s.pipeline, s.watches = f, p, w
+}
+
+// Forget is forget, which logs why it failed.
+func (s *State) Forget(ctx context.Context, p *compile.Plan) error {
+	err := s.forget(ctx, p)
+	if err != nil {
+		s.log.Warn(notForgotten, "err", err)
+	}
+	return err
+}
+
+// forget removes from the folder what belongs to nothing any more. What was collected of it is
+// written before, so that nothing of it comes after.
+func (s *State) forget(ctx context.Context, p *compile.Plan) error {
+	if err := s.Writer.Flush(ctx); err != nil {
+		return err
+	}
+	handlers := Remembering(p.Config)
+	s.memories.Keep(handlers)
+	keep := checkpoint.Configured{Handlers: handlers}
+	for _, source := range p.Sources {
+		for _, spec := range source.Specs {
+			keep.Watches = append(keep.Watches, spec.ID())
+		}
+	}
+	for i := range p.Routes {
+		keep.Routes = append(keep.Routes, p.Routes[i].ID)
+	}
+	return s.db.Forget(keep, time.Now())
+}

@@ -1,0 +1,221 @@
+package watches
+
+import (
+	"cmp"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// kindChange and kindDue mark a change whose dependents are to be found, and an object that is to
+// be put through once more, among the records of a route's rules. The other kinds are those of
+// package pipeline.
+const (
+	kindChange = 'q'
+	kindDue    = 'o'
+)
+
+// journal is what of a set differs from what the checkpoint was given of it. The zero value keeps
+// nothing.
+type journal[K comparable] struct {
+	changed, saved map[K]struct{}
+}
+
+func newJournal[K comparable]() journal[K] {
+	return journal[K]{make(map[K]struct{}), make(map[K]struct{})}
+}
+
+func (j journal[K]) add(k K) {
+	if j.changed != nil {
+		j.changed[k] = struct{}{}
+	}
+}
+
+// remove forgets what came and went between two cuts.
+func (j journal[K]) remove(k K) {
+	if _, saved := j.saved[k]; saved {
+		j.changed[k] = struct{}{}
+	} else {
+		delete(j.changed, k)
+	}
+}
+
+func (j journal[K]) removeAll() {
+	clear(j.changed)
+	maps.Copy(j.changed, j.saved)
+}
+
+// merge takes over what another one knows.
+func (j journal[K]) merge(other journal[K]) {
+	if j.changed != nil {
+		maps.Copy(j.changed, other.changed)
+		maps.Copy(j.saved, other.saved)
+	}
+}
+
+// restored notes what the checkpoint has.
+func (j journal[K]) restored(k K) {
+	if j.saved != nil {
+		j.saved[k] = struct{}{}
+	}
+}
+
+// handOver calls tell for each that was added or removed. tell reports whether it is there.
+func (j journal[K]) handOver(tell func(K) bool) {
+	for k := range j.changed {
+		if tell(k) {
+			j.saved[k] = struct{}{}
+		} else {
+			delete(j.saved, k)
+		}
+	}
+	clear(j.changed)
+}
+
+// Dirty hands over what changed since the last time, for a cut. It is called under the cut locks of
+// all watches: a change is handed over together with the resourceVersion that has it, and an object
+// is due until what came of it is pending.
+func (q *Runner) Dirty() []checkpoint.RouteCut {
+	if q == nil {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	cuts := q.retired
+	q.retired = nil
+	for _, one := range q.all {
+		one.mu.Lock()
+		cuts = append(cuts, one.cut()...)
+		one.mu.Unlock()
+	}
+	return cuts
+}
+
+// cut hands over what changed; nothing if nothing did. mu is held.
+func (one *Route) cut() []checkpoint.RouteCut {
+	var records []checkpoint.RuleRecord
+	one.changeJournal.handOver(func(n uint64) bool {
+		record := checkpoint.RuleRecord{Kind: kindChange, Key: binary.BigEndian.AppendUint64(nil, n)}
+		i, there := slices.BinarySearchFunc(one.changes, n, func(c change, n uint64) int { return cmp.Compare(c.n, n) })
+		if there {
+			record.Value = encodeChange(one.changes[i].delta)
+		}
+		records = append(records, record)
+		return there
+	})
+	one.dueJournal.handOver(func(ref expr.Ref) bool {
+		_, there := one.due[ref]
+		there = there || one.putting != nil && *one.putting == ref
+		record := checkpoint.RuleRecord{Kind: kindDue, Key: []byte(ref.Key.Namespace + "\x00" + ref.Key.Name + "\x00" + ref.UID)}
+		if there {
+			record.Value = []byte{}
+		}
+		records = append(records, record)
+		return there
+	})
+	if len(records) == 0 {
+		return nil
+	}
+	return []checkpoint.RouteCut{{Name: one.route.ID, Rules: records}}
+}
+
+// encodeChange writes down a change. What does not come back as it is, because it is about a
+// Secret, could not be asked about after a restart: then everything depends on it.
+func encodeChange(d *event.Delta) []byte {
+	if d == nil || !checkpoint.Whole(d) {
+		return []byte{}
+	}
+	return checkpoint.EncodeDelta(d)
+}
+
+// Restore gives the routes back what was not put through before a restart, or before they were
+// removed. comesBack says by their ids which these are. It is called before Use.
+func (q *Runner) Restore(db *checkpoint.DB, all []*Route, routes []compile.Route, resource func(source string) *event.Resource, comesBack func(id string) bool) error {
+	q.retiring = nil // of a reload that came to nothing
+	for i := range routes {
+		p := &routes[i]
+		if !comesBack(p.ID) {
+			continue
+		}
+		records, err := db.LoadRules(p.ID, kindChange, kindDue)
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(all, func(q *Route) bool { return q.route == p })
+		switch {
+		case len(records) == 0:
+		case at < 0: // the route has no watches any more
+			q.retiring = append(q.retiring, checkpoint.RouteCut{Name: p.ID, Rules: removed(records)})
+		default:
+			one := all[at]
+			one.restore(records, resource)
+			q.deps.Log.Info("watches goes on with what was not put through before", "route", p.Name, "changes", len(one.changes), "objects", len(one.order))
+		}
+	}
+	return nil
+}
+
+// Restore has one go on with what is on disk.
+func (one *Route) restore(records []checkpoint.RuleRecord, resource func(source string) *event.Resource) {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	for _, record := range records {
+		switch record.Kind {
+		case kindChange:
+			one.restoreChange(record, resource)
+		case kindDue:
+			one.restoreDue(record)
+		}
+	}
+}
+
+// removed returns records that say that these are no more.
+func removed(records []checkpoint.RuleRecord) []checkpoint.RuleRecord {
+	gone := slices.Clone(records)
+	for i := range gone {
+		gone[i].Value = nil
+	}
+	return gone
+}
+
+// restoreChange has a change wait again. What cannot be read may be anything. mu is held.
+func (one *Route) restoreChange(record checkpoint.RuleRecord, resource func(source string) *event.Resource) {
+	if len(record.Key) != 8 {
+		return
+	}
+	var d *event.Delta
+	if len(record.Value) > 0 {
+		d, _ = checkpoint.DecodeDelta(record.Value, func(source string, saved event.Resource) *event.Resource {
+			if known := resource(source); known != nil {
+				return known
+			}
+			return &saved
+		})
+	}
+	wanted := d == nil || one.route.WatchPrograms[d.Source] != nil
+	n := binary.BigEndian.Uint64(record.Key)
+	one.changeJournal.restored(n)
+	one.last = max(one.last, n)
+	if wanted {
+		one.changes = append(one.changes, change{n, d})
+	} else {
+		one.changeJournal.remove(n)
+	}
+}
+
+// restoreDue makes an object due again. mu is held.
+func (one *Route) restoreDue(record checkpoint.RuleRecord) {
+	parts := strings.Split(string(record.Key), "\x00")
+	if len(parts) != 3 {
+		return
+	}
+	ref := expr.Ref{Key: event.Key{Namespace: parts[0], Name: parts[1]}, UID: parts[2]}
+	one.enqueue(ref)
+	one.dueJournal.restored(ref)
+}

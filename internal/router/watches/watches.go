@@ -1,0 +1,357 @@
+// Package watches is what the `watches` of routes have yet to put through: changes of other
+// sources, and the objects that depend on them.
+package watches
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/inspect"
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/index"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+// maxChanges is how many changes of other sources may wait until it is known which objects of a
+// route depend on them. Beyond it the route puts through everything once, which covers them all.
+const maxChanges = 10_000
+
+// Route is what a route declares as that: which of its objects to put through once more when
+// objects of other sources change. Each change waits here until the expression was asked what
+// depends on it, and that is due until it was put through: one object at a time, when the route has
+// room. Both are in the checkpoint, see saved.go, so none of it is lost by a restart.
+type Route struct {
+	route    *compile.Route
+	config   *config.Config
+	lookups  []string       // what the expressions look up
+	cache    *index.Catalog // has that, and what the route gets
+	complain sync.Once
+
+	mu            sync.Mutex
+	last          uint64 // the number that was given last
+	changes       []change
+	order         []expr.Ref // what is due; no object is in it twice
+	due           map[expr.Ref]struct{}
+	putting       *expr.Ref     // what is being put through, not in order any more
+	pruned        int           // how many were due when those that are gone were removed last
+	active        bool          // a change waits, or an object is due or being put through
+	wake          chan struct{} // has a token when a change may wait
+	more          chan struct{} // has a token when an object may be due
+	stop          context.CancelFunc
+	changeJournal journal[uint64]   // of changes, by their numbers
+	dueJournal    journal[expr.Ref] // of what is due or being put through
+}
+
+// change is a change of an object of another source.
+type change struct {
+	n     uint64
+	delta *event.Delta // nil: everything that the route gets depends on it
+}
+
+// Config is what a Runner works with; a reload does not exchange it.
+type Config struct {
+	Pipeline *pipeline.Pipeline
+	Factory  *informer.Factory
+	Taps     *inspect.Taps // nil: nobody can look on
+	Metrics  *metrics.Metrics
+	Log      *slog.Logger
+	Clock    timer.Clock
+	Saved    bool // what is pending survives the process
+}
+
+// Runner runs the watches of all routes. It is safe for concurrent use.
+type Runner struct {
+	deps     Config
+	bySource atomic.Pointer[map[string][]*Route]
+
+	mu       sync.Mutex // the lock of a Route may be taken under it
+	all      []*Route
+	retired  []checkpoint.RouteCut // for the next cut, of those that do not run any more
+	retiring []checkpoint.RouteCut // for the next cut once use is called: what was restored for routes that have no watches any more
+	ctx      context.Context       //nolint:containedctx // of start, for routes that come later
+	active   int
+	quiet    chan struct{} // closed when none is active
+	workers  sync.WaitGroup
+}
+
+// NewRunner makes a Runner of no watches; Use gives it some.
+func NewRunner(deps Config) *Runner {
+	q := &Runner{deps: deps}
+	q.bySource.Store(&map[string][]*Route{})
+	return q
+}
+
+// NewRoute makes the one of a route, for which nothing is pending. cache gives it what some sources
+// hold; saved: what is pending goes to the checkpoint.
+func NewRoute(p *compile.Route, cfg *config.Config, saved bool, cache func(sources []string) *index.Catalog) *Route {
+	q := &Route{
+		route: p, config: cfg, due: make(map[expr.Ref]struct{}), wake: make(chan struct{}, 1), more: make(chan struct{}, 1),
+	}
+	for _, program := range p.WatchPrograms {
+		q.lookups = append(q.lookups, program.Sources()...)
+	}
+	q.cache = cache(slices.Compact(slices.Sorted(slices.Values(slices.Concat(q.lookups, p.From)))))
+	if saved {
+		q.changeJournal, q.dueJournal = newJournal[uint64](), newJournal[expr.Ref]()
+	}
+	return q
+}
+
+// Use makes these the ones that run, of the routes that there are. What waits for a route of the
+// same id waits on. It does not block.
+func (q *Runner) Use(all []*Route, routes []compile.Route) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	bySource := make(map[string][]*Route)
+	for _, next := range all {
+		for source := range next.route.WatchPrograms {
+			bySource[source] = append(bySource[source], next)
+		}
+	}
+	old := q.all
+	q.all = all
+	q.retired, q.retiring = append(q.retired, q.retiring...), nil
+	q.bySource.Store(&bySource)
+	for _, was := range old {
+		if was.stop != nil {
+			was.stop()
+		}
+		q.replace(was, all, routes)
+	}
+	for _, one := range all {
+		q.signal(one)
+	}
+	if q.ctx != nil {
+		q.run()
+	}
+}
+
+// replace has another one go on with what waits in one that runs no more. mu is held.
+func (q *Runner) replace(was *Route, all []*Route, routes []compile.Route) {
+	was.mu.Lock()
+	defer was.mu.Unlock()
+	if was.active {
+		was.active = false
+		q.idle()
+	}
+	q.deps.Metrics.WatchesChanges.DeleteLabelValues(was.route.Name)
+	q.deps.Metrics.WatchesObjects.DeleteLabelValues(was.route.Name)
+	id := was.route.ID
+	i := slices.IndexFunc(all, func(next *Route) bool { return next.route.ID == id })
+	switch {
+	case i >= 0:
+		all[i].takeOver(was)
+	case slices.ContainsFunc(routes, func(p compile.Route) bool { return p.ID == id }):
+		was.clear() // else the route is gone, and comes back with what is on disk
+		was.changeJournal.removeAll()
+		was.dueJournal.removeAll()
+		fallthrough
+	default:
+		q.retired = append(q.retired, was.cut()...)
+	}
+	was.clear()
+}
+
+// clear has nothing wait any more. mu is held.
+func (one *Route) clear() {
+	one.changes, one.order, one.putting = nil, nil, nil
+	clear(one.due)
+}
+
+// takeOver takes up what waits in another one, whose lock is held.
+func (one *Route) takeOver(was *Route) {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	one.last = max(one.last, was.last)
+	one.changeJournal.merge(was.changeJournal)
+	one.dueJournal.merge(was.dueJournal)
+	for _, c := range was.changes {
+		if c.delta == nil || one.route.WatchPrograms[c.delta.Source] != nil {
+			one.wait(c.delta)
+		}
+		one.changeJournal.remove(c.n)
+	}
+	if was.putting != nil {
+		one.enqueue(*was.putting)
+	}
+	for _, ref := range was.order {
+		one.enqueue(ref)
+	}
+}
+
+// Start runs the workers until ctx is done.
+func (q *Runner) Start(ctx context.Context) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ctx = ctx
+	q.run() //nolint:contextcheck // it takes what was given
+}
+
+// run starts the workers of all. mu is held.
+func (q *Runner) run() {
+	for _, one := range q.all {
+		ctx, stop := context.WithCancel(q.ctx)
+		one.stop = stop
+		q.workers.Go(func() { q.resolveChanges(ctx, one) })
+		q.workers.Go(func() { q.putThroughDue(ctx, one) })
+	}
+}
+
+// Wait waits for the workers, whose context is done.
+func (q *Runner) Wait() { q.workers.Wait() }
+
+// Finish waits for the workers, whose context is done, and says what they leave behind.
+func (q *Runner) Finish() {
+	q.workers.Wait()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, one := range q.all {
+		if one.stop != nil {
+			one.stop()
+		}
+		one.mu.Lock()
+		left := []any{slog.String("route", one.route.Name), slog.Int("changes", len(one.changes)), slog.Int("objects", one.pending())}
+		switch {
+		case !one.active:
+		case q.deps.Saved:
+			q.deps.Log.Info("stopped before everything was put through once more that watches says: the next start goes on with it", left...)
+		default:
+			q.deps.Log.Warn("stopped before everything was put through once more that watches says; after the start, router resync -route does it", left...)
+		}
+		one.mu.Unlock()
+	}
+}
+
+// After returns an admission that notes the delta too, if a route wants to know of it.
+func (q *Runner) After(d *event.Delta, admission event.Admission) event.Admission {
+	if q == nil || len((*q.bySource.Load())[d.Source]) == 0 || d.Initial || d.Op == event.Sync {
+		return admission
+	}
+	return &watchedDelta{admission, q, d}
+}
+
+// watchedDelta is a delta that a route wants to know of, beside those that are given it; nil: there
+// are none.
+type watchedDelta struct {
+	others  event.Admission
+	watches *Runner
+	delta   *event.Delta
+}
+
+// Commit implements event.Admission.
+func (w *watchedDelta) Commit() {
+	if w.others != nil {
+		w.others.Commit()
+	}
+	q := w.watches
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, one := range (*q.bySource.Load())[w.delta.Source] {
+		q.put(one, w.delta)
+	}
+}
+
+// put has a change wait for a route. mu is held.
+func (q *Runner) put(one *Route, d *event.Delta) {
+	one.mu.Lock()
+	one.wait(d)
+	one.mu.Unlock()
+	q.signal(one)
+}
+
+// wait has a change wait, or everything if too many do. mu is held.
+func (one *Route) wait(d *event.Delta) {
+	if len(one.changes) >= maxChanges {
+		for _, c := range one.changes {
+			one.changeJournal.remove(c.n)
+		}
+		one.changes, d = nil, nil
+	}
+	one.last++
+	one.changes = append(one.changes, change{one.last, d})
+	one.changeJournal.add(one.last)
+}
+
+// enqueue makes an object due. mu is held.
+func (one *Route) enqueue(ref expr.Ref) {
+	if _, known := one.due[ref]; known {
+		return
+	}
+	one.due[ref] = struct{}{}
+	one.order = append(one.order, ref)
+	one.dueJournal.add(ref)
+}
+
+// pending is how many objects are to be put through. mu is held.
+func (one *Route) pending() int {
+	if one.putting != nil {
+		return len(one.order) + 1
+	}
+	return len(one.order)
+}
+
+// signal wakes the workers of one that has something to do, or notes that it has nothing to do any
+// more. mu is held.
+func (q *Runner) signal(one *Route) {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	active := len(one.changes) > 0 || one.pending() > 0
+	switch {
+	case active && !one.active:
+		if q.active++; q.active == 1 {
+			q.quiet = make(chan struct{})
+		}
+	case !active && one.active:
+		q.idle()
+	}
+	one.active = active
+	if slices.Contains(q.all, one) { // else another one counts for the route
+		q.deps.Metrics.WatchesChanges.WithLabelValues(one.route.Name).Set(float64(len(one.changes)))
+		q.deps.Metrics.WatchesObjects.WithLabelValues(one.route.Name).Set(float64(one.pending()))
+	}
+	if len(one.changes) > 0 {
+		wake(one.wake)
+	}
+	if len(one.order) > 0 {
+		wake(one.more)
+	}
+}
+
+func wake(worker chan struct{}) {
+	select {
+	case worker <- struct{}{}:
+	default: // the last one was not yet heard
+	}
+}
+
+// idle notes that a route is not active any more. mu is held.
+func (q *Runner) idle() {
+	if q.active--; q.active == 0 {
+		close(q.quiet)
+	}
+}
+
+// Settle waits until nothing waits, and reports whether anything did.
+func (q *Runner) Settle(ctx context.Context) (did bool) {
+	q.mu.Lock()
+	active, quiet := q.active, q.quiet
+	q.mu.Unlock()
+	if active == 0 {
+		return false
+	}
+	select {
+	case <-quiet:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}

@@ -1,0 +1,213 @@
+package watches
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+// retryPause is the pause after an object that could not be put through.
+const retryPause = time.Second
+
+// resolveChanges finds out what depends on the changes that wait, until ctx is done. It does not
+// wait for room: a change that waited could be undone by the next one, and what was evaluated in
+// between would keep what it found.
+func (q *Runner) resolveChanges(ctx context.Context, one *Route) {
+	for _, source := range one.lookups {
+		select {
+		case <-q.deps.Factory.Synced(source):
+		case <-ctx.Done():
+			return
+		}
+	}
+	if q.deps.Factory.AwaitLoaded(ctx) != nil { // what depends on a change may be among what was saved
+		return
+	}
+	for ctx.Err() == nil {
+		c, waits := one.first()
+		var refs []expr.Ref
+		switch {
+		case !waits:
+			select {
+			case <-one.wake:
+			case <-ctx.Done():
+			}
+			continue
+		case c.delta == nil:
+			refs = one.objects()
+		default:
+			refs = q.dependents(ctx, one, c.delta)
+		}
+		if ctx.Err() == nil {
+			q.resolved(one, c, refs)
+		}
+	}
+}
+
+// first returns the change that waits longest.
+func (one *Route) first() (c change, waits bool) {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	if len(one.changes) == 0 {
+		return c, false
+	}
+	return one.changes[0], true
+}
+
+// resolved makes due what depends on a change, which waits no longer; unless everything took its
+// place meanwhile.
+func (q *Runner) resolved(one *Route, c change, refs []expr.Ref) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	one.mu.Lock()
+	if len(one.changes) > 0 && one.changes[0].n == c.n {
+		one.changes = one.changes[1:]
+		one.changeJournal.remove(c.n)
+		for _, ref := range refs {
+			one.enqueue(ref)
+		}
+	}
+	one.prune()
+	one.mu.Unlock()
+	q.signal(one)
+}
+
+// prune forgets what is due and gone, so that there is no more of it than there are objects, give
+// or take a factor. mu is held.
+func (one *Route) prune() {
+	if len(one.order) < 2*one.pruned+maxChanges {
+		return
+	}
+	one.order = slices.DeleteFunc(one.order, func(ref expr.Ref) bool {
+		there := slices.ContainsFunc(one.route.From, func(source string) bool {
+			o := one.cache.Get(source, ref.Key.Namespace, ref.Key.Name)
+			return o != nil && o.UID() == ref.UID
+		})
+		if !there {
+			delete(one.due, ref)
+			one.dueJournal.remove(ref)
+		}
+		return !there
+	})
+	one.pruned = len(one.order)
+}
+
+// putThroughDue puts through what is due, until ctx is done.
+func (q *Runner) putThroughDue(ctx context.Context, one *Route) {
+	for ctx.Err() == nil {
+		ref, due := one.next()
+		if !due {
+			select {
+			case <-one.more:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		switch err := q.putThrough(ctx, one, ref); {
+		case err == nil:
+			q.done(one, ref)
+		case ctx.Err() != nil || errors.Is(err, informer.ErrNotRunning) || errors.Is(err, pipeline.ErrStopped):
+			return
+		default:
+			q.deps.Log.Error("an object was not put through once more, it is tried again", slog.String("route", one.route.Name),
+				slog.String("object", ref.Key.String()), slog.Any("err", err))
+			_ = timer.Sleep(ctx, retryPause) // the loop looks at ctx
+		}
+	}
+}
+
+// next returns the object that is due longest, which is then being put through.
+func (one *Route) next() (ref expr.Ref, due bool) {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	if one.putting == nil && len(one.order) > 0 {
+		ref = one.order[0]
+		one.order = one.order[1:]
+		delete(one.due, ref) // from now on it may become due again
+		one.putting = &ref
+	}
+	if one.putting == nil {
+		return ref, false
+	}
+	return *one.putting, true
+}
+
+// done notes that an object was put through.
+func (q *Runner) done(one *Route, ref expr.Ref) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	one.mu.Lock()
+	if one.putting != nil && *one.putting == ref {
+		one.putting = nil
+		if _, again := one.due[ref]; !again {
+			one.dueJournal.remove(ref)
+		}
+	}
+	one.mu.Unlock()
+	q.signal(one)
+}
+
+// objects returns all that the route gets.
+func (one *Route) objects() (refs []expr.Ref) {
+	for _, source := range one.route.From {
+		for _, o := range one.cache.Lookup(source, "", "") {
+			refs = append(refs, expr.Ref{Key: o.Key(), UID: o.UID()})
+		}
+	}
+	return refs
+}
+
+// dependents asks the expression. Where it fails nothing is put through: that is counted, and
+// logged the first time.
+func (q *Runner) dependents(ctx context.Context, one *Route, d *event.Delta) []expr.Ref {
+	refs, err := one.route.WatchPrograms[d.Source].Objects(ctx, expr.Input{Delta: d, Cache: one.cache})
+	if err == nil || ctx.Err() != nil {
+		return refs
+	}
+	kind := "watches"
+	switch {
+	case errors.Is(err, expr.ErrAbsent):
+		kind = "absent"
+	case errors.Is(err, expr.ErrCost):
+		kind = "cost"
+	}
+	q.deps.Metrics.RouteErrors.WithLabelValues(one.route.Name, kind).Inc()
+	one.complain.Do(func() {
+		e := one.route.Watches[d.Source]
+		at := ""
+		if failed, ok := errors.AsType[*expr.EvalError](err); ok {
+			at = compile.Place(one.config, &e, failed)
+		}
+		q.deps.Log.Warn("watches does not say what depends on an object, so nothing is put through for it",
+			slog.String("route", one.route.Name), slog.String("at", at), slog.String("delta", d.String()), slog.Any("err", err))
+	})
+	return nil
+}
+
+// putThrough puts an object through the route, if the cache still has it.
+func (q *Runner) putThrough(ctx context.Context, one *Route, ref expr.Ref) error {
+	name := one.route.Name
+	admit := func(ctx context.Context, d *event.Delta) (event.Admission, error) {
+		q.deps.Taps.OfferThrough(d, name)
+		return q.deps.Pipeline.AdmitTo(ctx, name, d)
+	}
+	if err := q.deps.Pipeline.AwaitRoom(ctx, name); err != nil {
+		return err
+	}
+	round := q.deps.Clock.Now()
+	for _, source := range one.route.From {
+		if err := q.deps.Factory.ResyncObject(ctx, source, ref.Key, ref.UID, round, admit); err != nil {
+			return err
+		}
+	}
+	return nil
+}

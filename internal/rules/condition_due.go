@@ -1,0 +1,156 @@
+package rules
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Fire tells what is due of a condition whose owner has heard that it is. ok is false if nothing is
+// to be told, by now. It counts as seen when it was due, so that what came due while the router was
+// down is as old as it is; what has waited for the limit, when it is told. key is that of the
+// limit.
+func (s *Conditions) Fire(c *Condition, key string, now time.Time) (edge Edge, ok bool) {
+	if !s.IsDue(c, now) {
+		return edge, false
+	}
+	due := now
+	if c.state != suppressed {
+		due = showing(now.Add(c.At()-s.wheel.In(now)), c.onClock(now).Add(c.At()-c.since))
+	}
+	var few [1]Edge
+	edges := s.tell(c, nil, key, now, few[:0])
+	if len(edges) == 0 {
+		return edge, false
+	}
+	edges[0].Seen = due
+	return edges[0], true
+}
+
+// Remind tells once more what was told of an object; ok is false if nothing was.
+func (s *Conditions) Remind(d *event.Delta, key string, now time.Time) (edge Edge, ok bool) {
+	_, _, c := s.find(d.Source, d.Key())
+	if c == nil || c.state != told {
+		return edge, false
+	}
+	edges := s.tell(c, nil, key, now, nil)
+	if len(edges) == 0 {
+		return edge, false
+	}
+	return edges[0], true
+}
+
+// Missing says that the object of a restored condition is not in the cache when its time has come,
+// though its end was not observed: that may be on its way, or it was forgotten with its source.
+// What is pending is forgotten, as there is nothing to tell of it. What was told stays told until
+// its end comes.
+func (s *Conditions) Missing(c *Condition, now time.Time) {
+	switch {
+	case c.state == pending:
+		s.forget(c)
+	case c.state == suppressed:
+		s.groups.postpone(c, now)
+	case c.state != over && s.cfg.Every > 0:
+		s.wheel.Set(&c.Node, s.wheel.In(now)+s.cfg.Every, c)
+		s.changes.note(c)
+	}
+}
+
+// IsDue reports whether [Conditions.Fire] would tell anything of a condition.
+func (s *Conditions) IsDue(c *Condition, now time.Time) bool {
+	return c.awaits() && c.At() <= s.wheel.In(now)
+}
+
+// awaits reports whether something is told of a condition when its time comes.
+func (c *Condition) awaits() bool {
+	switch c.state {
+	case pending:
+		return true
+	case told:
+		return c.set.cfg.Every > 0
+	case suppressed:
+		return c.member == nil || c.member.head == c
+	case over, skipped, failing:
+	}
+	return false
+}
+
+// wallTime returns a time of the Wheel by the wall clock of now.
+func (c *Condition) wallTime(at time.Duration, now time.Time) time.Time {
+	return now.Round(0).Add(at - c.set.wheel.In(now))
+}
+
+// edge returns a new delta of an op.
+func (c *Condition) edge(op event.Op, now time.Time) *event.Delta {
+	since := c.told(now)
+	edge := &event.Delta{Source: c.Source(), Op: op, Since: since, Began: strconv.FormatUint(c.began, 10)}
+	if c.flags&byTime != 0 {
+		edge.Began += "@" + strconv.FormatInt(since.UnixNano(), 36)
+	}
+	if op == event.Entered {
+		edge.Repeat = int(c.repeat)
+	}
+	return edge
+}
+
+// told returns since when the condition holds, as all edges tell it. now is any time.
+func (c *Condition) told(now time.Time) time.Time { return time.Unix(0, c.wall).In(now.Location()) }
+
+// onClock returns since when the condition holds by the wall clock of now, which is another time if
+// that has jumped.
+func (c *Condition) onClock(now time.Time) time.Time {
+	return unjumped(c.told(now), c.wallTime(c.since, now))
+}
+
+// index finds the conditions of a route by their objects. Its key is a hash of source, namespace
+// and name, see [Census], which takes half the memory of the names. Conditions of one hash are a
+// list.
+type index struct {
+	census *Census
+	byHash map[uint64]*Condition
+}
+
+// find returns the condition of an object, or nil. at is the place of its source, h the hash.
+func (x *index) find(h uint64, at int, key event.Key) *Condition {
+	c := x.byHash[h]
+	for c != nil && (int(c.source) != at || c.object.Key() != key) {
+		c = c.next
+	}
+	return c
+}
+
+func (x *index) add(h uint64, c *Condition) {
+	c.next = x.byHash[h]
+	x.byHash[h] = c
+	x.census.place(h).Add(1)
+}
+
+func (x *index) remove(h uint64, c *Condition) {
+	x.census.place(h).Add(-1)
+	if first := x.byHash[h]; first != c {
+		before := first
+		for before.next != c {
+			before = before.next
+		}
+		before.next = c.next
+	} else if c.next != nil {
+		x.byHash[h] = c.next
+	} else {
+		delete(x.byHash, h)
+	}
+	c.next = nil
+}
+
+// all yields all conditions, in no order. One that is yielded may be removed meanwhile.
+func (x *index) all(yield func(*Condition) bool) {
+	for _, c := range x.byHash {
+		for c != nil {
+			next := c.next
+			if !yield(c) {
+				return
+			}
+			c = next
+		}
+	}
+}

@@ -1,0 +1,333 @@
+package rules
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Configure changes what the conditions are made of. What is pending is due For after it began, and
+// now if that is over; what was told is told again Every after it was told last. Conditions about
+// sources that are gone are forgotten.
+func (s *Conditions) Configure(cfg ConditionConfig, now time.Time) {
+	old := s.cfg
+	move := make([]int, len(old.Sources))
+	moved := len(old.Sources) != len(cfg.Sources)
+	for i, source := range old.Sources {
+		move[i] = slices.Index(cfg.Sources, source)
+		moved = moved || move[i] != i
+	}
+	if moved {
+		s.move(cfg.Sources, move)
+	}
+	s.cfg = cfg
+	if cfg.Limit == nil {
+		s.groups.dissolve(s.All())
+	}
+	for _, g := range s.groups.byKey {
+		s.groups.rouse(g)
+	}
+	for c := range s.All() {
+		switch {
+		case c.state == pending && cfg.For != old.For:
+			s.wheel.Set(&c.Node, max(c.since+cfg.For, min(c.At(), s.wheel.In(now))), c)
+		case c.state == told && cfg.Every != old.Every:
+			c.remindAnew(old.Every, now)
+		}
+	}
+}
+
+// remindAnew sets when what was told is told again.
+func (c *Condition) remindAnew(was time.Duration, now time.Time) {
+	s := c.set
+	s.changes.note(c)
+	switch at := s.wheel.In(now); {
+	case s.cfg.Every == 0:
+		s.wheel.Stop(&c.Node)
+	case was == 0:
+		s.wheel.Set(&c.Node, at+s.cfg.Every, c)
+	default:
+		s.wheel.Set(&c.Node, max(at, c.At()-was+s.cfg.Every), c)
+	}
+}
+
+// move exchanges the sources: move has the new place of each, -1 of those that are gone. The hash
+// of a condition stays the same.
+func (s *Conditions) move(sources []string, move []int) {
+	for c := range s.All() {
+		if move[c.source] < 0 {
+			s.forget(c)
+		}
+	}
+	s.cfg.Sources = sources
+	for c := range s.All() {
+		c.source = uint16(move[c.source]) //nolint:gosec // of few sources
+	}
+}
+
+// Begin is called before all objects are observed once more; End then forgets the conditions of
+// objects that were not.
+func (s *Conditions) Begin() {
+	for c := range s.All() {
+		c.flags &^= visited
+	}
+}
+
+// Visited reports whether the object was observed since Begin.
+func (c *Condition) Visited() bool { return c.flags&visited != 0 }
+
+// End forgets the conditions of objects that were not observed since Begin, and appends the edges
+// that this makes. complete reports whether all objects of a source were observed; of others
+// nothing is forgotten.
+func (s *Conditions) End(complete func(source string) bool, now time.Time, edges []Edge) []Edge {
+	for c := range s.All() {
+		if !c.Visited() && complete(c.Source()) {
+			gone := &event.Delta{Source: c.Source(), Op: event.Deleted, Old: c.object, Stale: true, Seen: now}
+			edges = s.end(c, gone, now, edges)
+		}
+	}
+	return edges
+}
+
+// Dirty hands over what changed since the last call, as of now; of one key the last one counts.
+// What comes and goes in between appears nowhere.
+func (s *Conditions) Dirty(now time.Time) (records []Record) {
+	if s.changes.clock.jumped(now, s.wheel.In(now)) {
+		for c := range s.All() {
+			s.changes.note(c)
+		}
+	}
+	return s.changes.take(now)
+}
+
+func (c *Condition) recordKey() string {
+	key := c.object.Key()
+	return strings.Join([]string{c.Source(), key.Namespace, key.Name}, "\x00")
+}
+
+// What the second byte of a record has beside byTime.
+const (
+	recordKeyed    = 1 << iota // the key of the limit is in it
+	recordReported             // see group
+	recordSeveral
+	_             // byTime
+	recordShifted // the wall clock has jumped since it began
+)
+
+// value is what is kept: the state, since when as it is told, when it is due, what tells it apart,
+// how often it was told again, since when by the wall clock of now if that is another time, the key
+// of the limit, and the uid.
+func (c *Condition) value(now time.Time) []byte {
+	v := []byte{byte(c.state), byte(c.flags & (byTime | failed))}
+	v = binary.AppendVarint(v, c.wall)
+	v = binary.AppendVarint(v, c.reminds(now))
+	v = binary.AppendUvarint(v, c.began)
+	v = binary.AppendUvarint(v, c.version)
+	v = binary.AppendUvarint(v, uint64(c.repeat))
+	if since := c.onClock(now).UnixNano(); since != c.wall {
+		v[1] |= recordShifted
+		v = binary.AppendVarint(v, since)
+	}
+	if c.member != nil {
+		v[1] |= recordKeyed
+		if c.member.reported {
+			v[1] |= recordReported
+		}
+		if c.member.several {
+			v[1] |= recordSeveral
+		}
+		key := c.member.key
+		if key == c.ownKey() { // most limits have no other
+			key = ""
+		}
+		v = binary.AppendUvarint(v, uint64(len(key)))
+		v = append(v, key...)
+	}
+	return append(v, c.object.UID()...)
+}
+
+// reminds returns when it is told again, in nanoseconds of Unix time; 0: never.
+func (c *Condition) reminds(now time.Time) int64 {
+	if c.set.cfg.Every == 0 || c.state != told {
+		return 0
+	}
+	return c.wallTime(c.At(), now).UnixNano()
+}
+
+var errCondition = errors.New("what is known of a condition is cut short")
+
+// Restore takes up what was known of a condition before a restart, unless it is known by now.
+// resource gives that of a source. One of a source that is gone is forgotten. An error says that
+// the record cannot be read.
+func (s *Conditions) Restore(r Record, resource func(source string) *event.Resource, now time.Time) error {
+	parts := strings.Split(r.Key, "\x00")
+	if len(parts) != 3 || len(r.Value) < 2 || state(r.Value[0]) > failing || state(r.Value[0]) == over {
+		return errCondition
+	}
+	c := &Condition{set: s, state: state(r.Value[0]), flags: saved | flag(r.Value[1])&(byTime|failed)}
+	in := values{rest: r.Value[2:]}
+	since, due := in.time(), in.time()
+	c.began, c.version = in.uint(), in.uint()
+	c.repeat = uint32(in.uint()) //nolint:gosec // it was one
+	c.wall = since.UnixNano()
+	if r.Value[1]&recordShifted != 0 {
+		since = in.time()
+	}
+	var limitKey string
+	if r.Value[1]&recordKeyed != 0 {
+		limitKey = in.text()
+	}
+	if in.short {
+		return errCondition
+	}
+	key := event.Key{Namespace: parts[1], Name: parts[2]}
+	at, h, known := s.find(parts[0], key)
+	switch {
+	case at < 0:
+		s.changes.gone = append(s.changes.gone, r.Key)
+		return nil
+	case known != nil:
+		return nil
+	}
+	c.source = uint16(at) //nolint:gosec // of few sources
+	c.object = event.Identity(resource(parts[0]), key, string(in.rest))
+	s.index.add(h, c)
+	s.counts[c.state]++
+	c.resume(since, due, now)
+	if s.cfg.Limit != nil && (r.Value[1]&recordKeyed != 0 || c.state == suppressed) {
+		s.groups.rejoin(c, limitKey, r.Value[1])
+	}
+	return nil
+}
+
+// resume sets when a restored condition is due. Where the wall clock has gone back, so that it
+// began in the future or is due too late, it counts from now on.
+func (c *Condition) resume(since, due, now time.Time) {
+	s := c.set
+	at, ago := s.wheel.In(now), now.Round(0).Sub(since)
+	c.since = at - max(0, ago)
+	if ago < 0 {
+		c.wall = now.UnixNano()
+	}
+	if ago < 0 || due.Sub(now.Round(0)) > s.cfg.Every {
+		s.changes.note(c)
+	}
+	switch {
+	case c.state == pending:
+		if c.since+s.cfg.For <= at {
+			c.flags |= late
+		}
+		s.wheel.Set(&c.Node, c.since+s.cfg.For, c)
+	case c.state == suppressed: // see rejoin, or there is no limit any more
+		s.wheel.Set(&c.Node, at, c)
+	case c.state == skipped || c.state == failing || s.cfg.Every == 0:
+	default:
+		next := at + min(due.Sub(now.Round(0)), s.cfg.Every)
+		if due.UnixNano() == 0 { // it was not to be told again
+			next = at + s.cfg.Every
+		}
+		if next <= at {
+			c.flags |= late
+		}
+		s.wheel.Set(&c.Node, next, c)
+	}
+}
+
+// values takes numbers off a record.
+type values struct {
+	rest  []byte
+	short bool
+}
+
+func (v *values) uint() uint64 {
+	n, size := binary.Uvarint(v.rest)
+	v.take(size)
+	return n
+}
+
+func (v *values) time() time.Time {
+	n, size := binary.Varint(v.rest)
+	v.take(size)
+	return time.Unix(0, n)
+}
+
+func (v *values) text() string {
+	n := v.uint()
+	if n > uint64(len(v.rest)) {
+		v.rest, v.short = nil, true
+		return ""
+	}
+	text := string(v.rest[:n])
+	v.rest = v.rest[n:]
+	return text
+}
+
+func (v *values) take(size int) {
+	if size <= 0 {
+		v.rest, v.short = nil, true
+		return
+	}
+	v.rest = v.rest[size:]
+}
+
+// Description is what there is to say of a condition.
+type Description struct {
+	Since, Due time.Time // by the wall clock; Due is zero if nothing is to come
+	State      string
+	Repeat     int
+}
+
+// Describe says what there is to say of a condition, as of now.
+func (c *Condition) Describe(now time.Time) Description {
+	d := Description{Since: c.told(now), State: [...]string{"over", "pending", "told", "skipped", "suppressed", "failing"}[c.state], Repeat: int(c.repeat)}
+	if c.awaits() {
+		d.Due = c.onClock(now).Add(c.At() - c.since)
+	}
+	return d
+}
+
+// changes are the conditions that differ from their records in the checkpoint.
+type changes struct {
+	changed []*Condition // some may be gone by now
+	gone    []string     // the keys of records whose conditions are gone
+	clock   wallClock
+}
+
+// note says that a condition differs from its record, or has none.
+func (d *changes) note(c *Condition) {
+	if c.flags&changed == 0 {
+		c.flags |= changed
+		d.changed = append(d.changed, c)
+	}
+}
+
+// forget says that a condition is gone.
+func (d *changes) forget(c *Condition) {
+	if c.flags&saved != 0 {
+		d.gone = append(d.gone, c.recordKey())
+	}
+}
+
+// take returns the records of what changed.
+func (d *changes) take(now time.Time) (records []Record) {
+	for _, key := range d.gone {
+		records = append(records, Record{Key: key})
+	}
+	for _, c := range d.changed {
+		if c.flags &^= changed; c.state == over {
+			continue
+		}
+		c.flags |= saved
+		records = append(records, Record{Key: c.recordKey(), Value: c.value(now)})
+	}
+	clear(d.changed)
+	d.gone, d.changed = nil, d.changed[:0]
+	return records
+}
+
+// drop forgets what changed.
+func (d *changes) drop() { d.changed, d.gone = nil, nil }

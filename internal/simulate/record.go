@@ -1,0 +1,270 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/inspect"
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/recording"
+	"github.com/deltarouter/deltarouter/internal/router/engine"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// RecordOptions says what is recorded.
+type RecordOptions struct {
+	Config     string // path of the configuration
+	Components compile.Components
+	Version    string
+	Log        *slog.Logger
+	Sources    []string // none: all of the configuration
+	Drop       []string // paths that are left out of all objects, as `excludeFields` of a source says them
+	Out        io.Writer
+	Compress   bool
+}
+
+// flushInterval is how often a recording is brought to where it can be read.
+const flushInterval = time.Second
+
+// Record writes what the sources of a configuration see, until ctx is done. Of Secrets it writes
+// what their data is called, and never what it is. It returns how many lines it wrote; the error is
+// config.Problems if the configuration is bad, nil after a stop.
+func Record(ctx context.Context, opts RecordOptions) (lines int64, err error) {
+	restore := informer.QuietKlog(opts.Log)
+	defer restore()
+	var client *informer.Client
+	p, problems := (*compile.Plans)(nil).Make(ctx, opts.Config, opts.Components, func(cluster config.Cluster) (_ *informer.Client, err error) {
+		client, err = informer.NewClient(cluster, opts.Components.Policy)
+		return client, err
+	})
+	if client != nil {
+		defer client.Close()
+	}
+	if len(problems) > 0 {
+		return 0, problems
+	}
+	if client == nil { // it could not be made; say why
+		if client, err = informer.NewClient(p.Config.Cluster, p.Config.Policy); err != nil {
+			return 0, fmt.Errorf("cluster: %w", err)
+		}
+	}
+	if err := restrict(p, opts.Sources, opts.Drop); err != nil {
+		return 0, err
+	}
+	s := &scribe{began: time.Now()}
+	if s.out, err = recording.NewWriter(opts.Out, opts.Compress, header(p, s.began, opts.Version)); err != nil {
+		return 0, err
+	}
+	err = s.record(ctx, p, client, opts.Log)
+	return s.lines.Load(), err
+}
+
+// restrict leaves only the named sources, if there are names, and has them drop more.
+func restrict(p *compile.Plan, names, drop []string) error {
+	known := slices.Sorted(maps.Keys(p.Sources))
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("there is no source %q%s", name, config.Suggest(name, known))
+		}
+	}
+	for _, name := range known {
+		if len(names) > 0 && !slices.Contains(names, name) {
+			delete(p.Sources, name)
+			continue
+		}
+		source := p.Sources[name]
+		source.Indexes = nil
+		source.Specs = slices.Clone(source.Specs)
+		for i := range source.Specs {
+			all := slices.Clone(drop)
+			if was := source.Specs[i].Drop; was != "" {
+				all = append(all, strings.Split(was, "\n")...)
+			}
+			var err error
+			if source.Specs[i].Drop, err = informer.JoinDrop(all); err != nil {
+				return err
+			}
+		}
+		p.Sources[name] = source
+	}
+	return nil
+}
+
+// header returns the first line of a recording.
+func header(p *compile.Plan, began time.Time, version string) recording.Header {
+	h := recording.Header{Cluster: p.Config.Cluster.Name, Time: began.UTC(), Router: version, Sources: make(map[string]recording.Source)}
+	for name, plan := range p.Sources {
+		c := p.Config.Sources[name]
+		h.Sources[name] = recording.Source{
+			Resource: c.Resource, Namespaces: c.Namespaces, LabelSelector: c.LabelSelector, FieldSelector: c.FieldSelector, Cache: c.Cache,
+			Drop: strings.FieldsFunc(plan.Specs[0].Drop, func(r rune) bool { return r == '\n' }),
+		}
+	}
+	return h
+}
+
+// scribe takes the place of the pipeline and writes all deltas down.
+type scribe struct {
+	out   *recording.Writer
+	began time.Time
+	lines atomic.Int64
+	stop  context.CancelCauseFunc
+}
+
+// record runs the sources until ctx is done, or until nothing can be written any more.
+func (s *scribe) record(ctx context.Context, p *compile.Plan, client *informer.Client, log *slog.Logger) error {
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	s.stop = stop
+	factory := informer.New(informer.Config{Client: client, Cluster: p.Config.Cluster.Name, Metrics: metrics.New(), Log: log, Downstream: s})
+	all := engine.NewSet(&engine.Env{Log: log}, p)
+	all.OpenStores(&engine.Set{})
+	for _, w := range all.WantedWatches() {
+		factory.Watch(w.Spec, w.Store, w.Sources...)
+	}
+	var others sync.WaitGroup
+	for name := range p.Sources {
+		others.Go(func() { s.awaitSynced(running, factory, name, log) })
+	}
+	others.Go(func() { s.flush(running) })
+	factory.Run(running)
+	others.Wait()
+	err := context.Cause(running)
+	if ctx.Err() != nil && !errors.Is(err, errUnwritten) {
+		s.write(recording.Line{Op: recording.End})
+		err = nil
+	}
+	return errors.Join(err, s.out.Close())
+}
+
+// errUnwritten: what is written to does not take it.
+var errUnwritten = errors.New("the recording cannot be written")
+
+func (s *scribe) write(l recording.Line) {
+	l.At = time.Since(s.began)
+	if err := s.out.Write(l); err != nil {
+		s.stop(fmt.Errorf("%w: %w", errUnwritten, err))
+		return
+	}
+	s.lines.Add(1)
+}
+
+func (s *scribe) flush(ctx context.Context) {
+	tick := time.NewTicker(flushInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if err := s.out.Flush(); err != nil {
+				s.stop(fmt.Errorf("%w: %w", errUnwritten, err))
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *scribe) awaitSynced(ctx context.Context, factory *informer.Factory, source string, log *slog.Logger) {
+	select {
+	case <-factory.Synced(source):
+		s.write(recording.Line{Op: recording.Synced, Source: source})
+		log.Info("all that is there is recorded, and what changes from now on", "source", source)
+	case <-ctx.Done():
+	}
+}
+
+// Admit implements informer.Downstream. Nobody wants the delta.
+func (s *scribe) Admit(_ context.Context, d *event.Delta) (event.Admission, error) {
+	o := d.Object()
+	l := recording.Line{Op: recording.Op(d.Op.String()), Source: d.Source, Stale: d.Stale, Kind: o.Resource().Kind}
+	switch {
+	case d.Initial && d.Op == event.Added:
+		l.Op = recording.Existing
+	case d.Op == event.Sync:
+		l.Round = d.Seen
+	}
+	l.Object = string(inspect.Redacted(o, inspect.EvaluatedAs).Raw())
+	s.write(l)
+	return nil, nil
+}
+
+// recorder takes the place of all sinks, and of the dead letters, and remembers what comes. It is
+// safe for concurrent use.
+type recorder struct {
+	clock timer.Clock
+
+	mu       sync.Mutex
+	outcomes []Outcome
+}
+
+var _ pipeline.DeadLetterer = (*recorder)(nil)
+
+// sink returns a sink that records, in place of one of the configuration.
+func (r *recorder) sink(name string) (plugins.Sink, error) { return recordingSink{r, name}, nil }
+
+// onForward remembers what a route gave to another.
+func (r *recorder) onForward(route string, sink pipeline.NamedSink, events []event.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range events {
+		e.Data = slices.Clone(e.Data)
+		r.outcomes = append(r.outcomes, Outcome{Time: r.clock.Now(), Route: route, Sink: sink.Name, Event: e})
+	}
+}
+
+func (r *recorder) take() []Outcome {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	came := r.outcomes
+	r.outcomes = nil
+	return came
+}
+
+// Add implements pipeline.DeadLetterer.
+func (r *recorder) Add(_ context.Context, letters []checkpoint.Letter) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range letters {
+		r.outcomes = append(r.outcomes, Outcome{Time: r.clock.Now(), Route: letters[i].Route, Sink: letters[i].Sink, Error: letters[i].Error})
+	}
+	return nil
+}
+
+// Remove implements pipeline.DeadLetterer. Nothing is put through again.
+func (r *recorder) Remove(context.Context, []uint64) (int, error) { return 0, nil }
+
+// recordingSink is one sink of the configuration.
+type recordingSink struct {
+	r    *recorder
+	name string
+}
+
+// Write implements plugins.Sink.
+func (s recordingSink) Write(_ context.Context, events []event.Event) []error {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	for _, e := range events {
+		e.Data = slices.Clone(e.Data)
+		s.r.outcomes = append(s.r.outcomes, Outcome{Time: s.r.clock.Now(), Route: e.Route, Sink: s.name, Event: e})
+	}
+	return nil
+}
+
+// Close implements plugins.Sink.
+func (s recordingSink) Close(context.Context) error { return nil }

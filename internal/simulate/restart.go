@@ -1,0 +1,88 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/router/state"
+	"github.com/deltarouter/deltarouter/pkg/config"
+)
+
+// trialSize is what the state file of a trial may grow to.
+const trialSize = 1 << 30
+
+// openState opens the state folder, if there is one.
+func (t *Trial) openState(seen <-chan struct{}) (err error) {
+	if t.scene.Dir == "" {
+		return nil
+	}
+	e := t.e
+	if e.State, err = state.Open(config.State{Dir: t.scene.Dir, MaxSize: trialSize}, checkpoint.LettersConfig{}, nil, e.Log); err != nil {
+		return err
+	}
+	e.State.AllAtOnce, e.Seen = true, seen
+	e.OnClose("state", e.State.Close)
+	return nil
+}
+
+// settle waits until the routes have nothing to do, and what they wait for is on disk.
+func (t *Trial) settle(ctx context.Context) error {
+	if err := t.e.Pipeline.Idle(ctx); err != nil || t.e.State == nil {
+		return err
+	}
+	if err := t.e.State.Writer.Flush(ctx); err != nil {
+		return err
+	}
+	return t.e.Pipeline.Idle(ctx) // what was told waited for it
+}
+
+// Restart ends the router as a stop does that delivers nothing more, and begins it anew when the
+// clock shows up. meanwhile says what happened while it was down, as Put and Delete do; the router
+// sees it as soon as it is up, before time makes anything of what it knew. It waits until the
+// routes are idle.
+func (t *Trial) Restart(ctx context.Context, up time.Time, meanwhile func(ctx context.Context) error) error {
+	if err := t.down(ctx); err != nil {
+		return err
+	}
+	t.clock.Advance(up)
+	t.due = nil
+	seen := make(chan struct{})
+	if err := t.begin(ctx, seen); err != nil {
+		return err
+	}
+	for _, f := range t.feeds {
+		f.Resume()
+	}
+	t.e.Waits.Wait() // every source has synced, so each wait ends
+	for i := range t.e.Set.Plan.Routes {
+		t.rescanAll(&t.e.Set.Plan.Routes[i])
+	}
+	if err := meanwhile(ctx); err != nil {
+		return err
+	}
+	close(seen)
+	for i := range t.e.Set.Plan.Routes { // see rescanner.run
+		if route := &t.e.Set.Plan.Routes[i]; route.Reevaluate > 0 {
+			t.due = append(t.due, route.Name)
+		}
+	}
+	if err := t.idle(ctx); err != nil {
+		return err
+	}
+	return t.Pass(ctx, up) // what became due meanwhile
+}
+
+// down ends the router, and writes what is to be known of it.
+func (t *Trial) down(ctx context.Context) error {
+	t.stop()
+	t.e.Waits.Wait()
+	t.e.Watches.Wait()
+	err := t.e.Pipeline.Close(ctx)
+	if err = errors.Join(err, t.e.State.Writer.Flush(ctx), t.e.Close(ctx)); err != nil {
+		return fmt.Errorf("the router could not be stopped: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,364 @@
+// Package simulate runs the routes of a configuration without a cluster: trials step by step,
+// replays of a recording. It also makes the recordings.
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/router/engine"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+)
+
+// Offline is a configuration that can be tried out without a cluster, any number of times.
+type Offline struct {
+	plan *compile.Plan
+	env  engine.Env // less the clock and the metrics of a run
+}
+
+// errOffline: there is no cluster to be asked for its schemas.
+var errOffline = errors.New("a trial has no cluster")
+
+// NewOffline reads and checks a configuration as [Check] does without a cluster. Schemas is the
+// folder of [PullSchemas]; empty: the one that the configuration names, if any. Guests are compiled
+// into the folder cache, so that each is compiled once; empty: for each trial anew.
+func NewOffline(ctx context.Context, path, schemas string, components compile.Components, cache string, log *slog.Logger) (*Offline, config.Problems) {
+	alone := func(config.Cluster) (*informer.Client, error) { return nil, errOffline }
+	if cfg, _ := config.Load(path, components.Policy); cfg != nil {
+		schemas = cmp.Or(schemas, cfg.Schemas)
+	}
+	known, err := compile.SavedSchemas(schemas)
+	if err != nil {
+		return nil, config.Problems{{File: path, Path: "schemas", Message: err.Error()}}
+	}
+	p, problems := (&compile.Plans{Known: known.Set}).Make(ctx, path, components, alone)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	cfg := *p.Config
+	cfg.State.Dir, cfg.Listen = "", config.Listen{}
+	p.Config = &cfg
+	return &Offline{p, engine.Env{Components: components, Log: log, Stdout: io.Discard, Cache: cache, HTTP: unplugged}}, nil
+}
+
+// newEngine makes an engine with a clock of its own.
+func (o *Offline) newEngine(clock timer.Clock, edit func(env *engine.Env)) *engine.Engine {
+	env := o.env
+	env.Clock, env.Metrics = clock, metrics.New()
+	edit(&env)
+	return engine.New(&env, o.plan)
+}
+
+// unplugged is a network that leads nowhere.
+func unplugged(string) http.RoundTripper { return noNetwork{} }
+
+type noNetwork struct{}
+
+var errNoNetwork = errors.New("there is no network here")
+
+// RoundTrip implements http.RoundTripper.
+func (noNetwork) RoundTrip(*http.Request) (*http.Response, error) { return nil, errNoNetwork }
+
+// Config returns the configuration, less what a trial does without: the state folder and the
+// addresses. It must not be modified.
+func (o *Offline) Config() *config.Config { return o.plan.Config }
+
+// Outcome is what a route has done about a delta: it wrote an event to a sink, or gave the delta
+// up.
+type Outcome struct {
+	Time  time.Time // by the clock of the trial
+	Route string
+	Sink  string      // the name of the target; empty: the delta was given up before it got to one
+	Event event.Event // if Error is empty
+	Error string
+}
+
+// Trial is a router between a test and sinks that record: stores, indexes, filters, handlers and
+// routes are those of the configuration, and so is all that lies between, but that a route works on
+// one batch at a time and does not wait for it to fill, that its retries come at no random times,
+// that what is given up is recorded whatever its onFailure says, and that nothing is kept on disk
+// but for Restart.
+//
+// Its clock stands still but in Pass and Finish, which move it on as soon as there is nothing to do
+// at that time: so hours take no time, and the same trial comes out the same.
+//
+// The methods are called one at a time.
+type Trial struct {
+	e     *engine.Engine
+	rec   *recorder
+	clock *timer.Fake
+	feeds []trialFeed
+	due   []string // routes that look at all objects now, see rescanAll
+	stop  context.CancelFunc
+
+	offline *Offline
+	scene   Scene
+}
+
+// Scene is what a trial has around it.
+type Scene struct {
+	Kinds map[string]string // of the objects, by resource
+	Start time.Time         // what the clock shows
+	Dir   string            // an empty folder, which [Trial.Restart] needs; empty: it is not called
+	// HTTP answers the requests of a handler; nil: they all fail. A trial sends none.
+	HTTP func(handler string) http.RoundTripper
+}
+
+type trialFeed struct {
+	*informer.Injector
+
+	resource string // as the configuration writes it
+}
+
+// Begin opens the parts and starts the routes. The trial is to be closed also if ctx is done.
+func (o *Offline) Begin(ctx context.Context, scene Scene) (*Trial, error) {
+	clock := timer.NewFake(scene.Start)
+	t := &Trial{rec: &recorder{clock: clock}, clock: clock, offline: o, scene: scene}
+	seen := make(chan struct{})
+	close(seen)
+	if err := t.begin(ctx, seen); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// begin begins a life of the router. seen is closed when what happened before was seen.
+func (t *Trial) begin(ctx context.Context, seen <-chan struct{}) error {
+	e := t.offline.newEngine(t.clock, func(env *engine.Env) {
+		if t.scene.HTTP != nil {
+			env.HTTP = t.scene.HTTP
+		}
+		env.Sinks = t.rec.sink
+	})
+	t.e = e
+	if err := t.open(ctx, seen); err != nil {
+		return errors.Join(err, e.Close(ctx))
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	t.stop = stop
+	e.Start(running, running)
+	return nil
+}
+
+func (t *Trial) open(ctx context.Context, seen <-chan struct{}) error {
+	e := t.e
+	if err := t.openState(seen); err != nil {
+		return err
+	}
+	if err := e.OpenSet(ctx); err != nil {
+		return err
+	}
+	e.OpenFactory(nil)
+	watches, err := t.openFeeds()
+	if err != nil {
+		return err
+	}
+	if e.Set.Known, err = e.State.KnownRoutes(e.Set.Plan.Routes); err != nil {
+		return err
+	}
+	routes := e.Set.Routes()
+	for i := range routes {
+		c := &routes[i]
+		c.Concurrency, c.OnFailure = 1, pipeline.DeadLetter
+		if !c.Grouped { // else what is in a batch is seen
+			c.Batch.Wait = 0
+		}
+		c.Retry.Exact = true
+	}
+	if err := e.OpenPipeline(pipeline.Config{Routes: routes, DeadLetters: t.rec, Given: t.rec.onForward}); err != nil {
+		return err
+	}
+	return e.OpenSaved(ctx, watches)
+}
+
+// openFeeds makes the watches and what injects deltas into them.
+func (t *Trial) openFeeds() (map[string]*informer.Watch, error) {
+	t.feeds = nil
+	watches := make(map[string]*informer.Watch)
+	for _, wanted := range t.e.Set.WantedWatches() {
+		resource := (&event.Resource{GroupVersionResource: wanted.Spec.Resource}).String()
+		watch := t.e.Factory.Watch(wanted.Spec, wanted.Store, wanted.Sources...)
+		watches[wanted.Spec.ID()] = watch
+		feed, err := watch.Injector(t.scene.Kinds[resource])
+		if err != nil {
+			return nil, fmt.Errorf("sources.%s: %w", wanted.Sources[0].Name, err)
+		}
+		t.feeds = append(t.feeds, trialFeed{feed, resource})
+	}
+	return watches, nil
+}
+
+// List says what objects there are at first, by resource, and waits until the routes are idle.
+// Texts are as [informer.Injector] says.
+func (t *Trial) List(ctx context.Context, objects map[string][]string, version string) error {
+	for _, f := range t.feeds {
+		if err := f.List(ctx, objects[f.resource], version); err != nil {
+			return err
+		}
+	}
+	t.e.Waits.Wait() // every source has synced, so each wait ends
+	for i := range t.e.Set.Plan.Routes {
+		t.rescanAll(&t.e.Set.Plan.Routes[i])
+	}
+	return t.idle(ctx)
+}
+
+// Put says what an object is now, and waits until the routes are idle.
+func (t *Trial) Put(ctx context.Context, resource, text string) error {
+	return t.feed(ctx, resource, func(f *informer.Injector) error { return f.Put(ctx, text) })
+}
+
+// Delete says that an object is gone, whose last state is text, and waits until the routes are
+// idle.
+func (t *Trial) Delete(ctx context.Context, resource, text string) error {
+	return t.feed(ctx, resource, func(f *informer.Injector) error { return f.Delete(ctx, text) })
+}
+
+// Sync puts an object through once more, and waits until the routes are idle.
+func (t *Trial) Sync(ctx context.Context, resource string, key event.Key) error {
+	return t.feed(ctx, resource, func(f *informer.Injector) error { return f.Sync(ctx, key) })
+}
+
+func (t *Trial) feed(ctx context.Context, resource string, say func(*informer.Injector) error) error {
+	for _, f := range t.feeds {
+		if f.resource != resource {
+			continue
+		}
+		if err := say(f.Injector); err != nil {
+			return err
+		}
+	}
+	return t.idle(ctx)
+}
+
+// idle waits until there is nothing to do at the time that the clock shows.
+func (t *Trial) idle(ctx context.Context) error {
+	for {
+		for ; len(t.due) > 0; t.due = t.due[1:] {
+			if err := t.rescan(ctx, t.due[0]); err != nil {
+				return err
+			}
+		}
+		if err := t.settle(ctx); err != nil {
+			return fmt.Errorf("the routes did not come to an end: %w", err)
+		}
+		if !t.e.Watches.Settle(ctx) {
+			return ctx.Err()
+		}
+	}
+}
+
+// rescanAll has a route look at all objects, now if it has to, and then as often as it wants to.
+func (t *Trial) rescanAll(route *compile.Route) {
+	if t.e.Pipeline.NeedsRescan(route.Name) {
+		t.due = append(t.due, route.Name)
+	}
+	if route.Reevaluate == 0 {
+		return
+	}
+	var again timer.Timer
+	next := t.clock.Now().Add(route.Reevaluate)
+	life := t.e
+	again = t.clock.NewTimer(func() {
+		if t.e != life {
+			return
+		}
+		t.due = append(t.due, route.Name)
+		next = next.Add(route.Reevaluate)
+		again.Set(next)
+	})
+	again.Set(next)
+}
+
+// rescan has a route look at all objects.
+func (t *Trial) rescan(ctx context.Context, route string) error {
+	rescan, err := t.e.Pipeline.Rescan(route)
+	if err != nil {
+		return err
+	}
+	for _, source := range t.e.Pipeline.SourcesOf(route) {
+		for _, f := range t.feeds {
+			if err := f.Resync(ctx, source, rescan.Admit); err != nil {
+				return err
+			}
+		}
+	}
+	rescan.End(func(string) bool { return true }) //nolint:contextcheck // the keys of lanes are evaluated at once
+	return nil
+}
+
+// Pass lets time go by until to.
+func (t *Trial) Pass(ctx context.Context, to time.Time) error {
+	for next, ok := t.clock.Next(); ok && !next.After(to); next, ok = t.clock.Next() {
+		t.clock.Advance(next)
+		if err := errors.Join(t.idle(ctx), ctx.Err()); err != nil {
+			return err
+		}
+	}
+	t.clock.Advance(to)
+	return ctx.Err()
+}
+
+// Finish lets time go by until the routes have nothing pending. The error, if that does not happen
+// before ctx is done, says how much is pending by which route.
+func (t *Trial) Finish(ctx context.Context) error {
+	for t.hasPending() {
+		next, ok := t.clock.Next()
+		if !ok || ctx.Err() != nil {
+			return fmt.Errorf("the routes did not come to an end: %w", t.e.Pipeline.Settle(ctx))
+		}
+		if err := t.Pass(ctx, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Trial) hasPending() bool {
+	return slices.ContainsFunc(t.e.Pipeline.Status(), func(s pipeline.Status) bool { return s.Pending > 0 })
+}
+
+// Take returns what came out since the last time: of each route, in the order of the configuration,
+// for each of its sinks what was written in order, and then what was given up.
+func (t *Trial) Take() []Outcome {
+	came := t.rec.take()
+	var sorted []Outcome
+	for _, route := range t.e.Set.Plan.Routes {
+		for _, name := range append(namesOfTargets(route.To), "") {
+			for i := range came {
+				if came[i].Route == route.Name && came[i].Sink == name {
+					sorted = append(sorted, came[i])
+				}
+			}
+		}
+	}
+	return sorted
+}
+
+func namesOfTargets(targets []config.Target) (names []string) {
+	for i := range targets {
+		names = append(names, targets[i].Name())
+	}
+	return names
+}
+
+// Close ends the routes and closes the parts.
+func (t *Trial) Close(ctx context.Context) error {
+	t.stop()
+	t.e.Waits.Wait()
+	t.e.Watches.Wait()
+	return t.e.Close(ctx)
+}

@@ -1,0 +1,148 @@
+package config
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The ops of a route with a condition.
+const (
+	opEntered = "entered"
+	opLeft    = "left"
+)
+
+// checkTime checks the rules about time, and fills in what a condition has for a default.
+func (r *Route) checkTime(n Node) (problems Problems) {
+	if r.When == nil {
+		return r.checkNoCondition(n)
+	}
+	if n.At("ops").IsZero() {
+		r.Ops = []string{opEntered, opLeft}
+	}
+	if n.At("existing").IsZero() {
+		r.Existing = ExistingDeliver
+	}
+	for i, item := range n.At("ops").Items() {
+		if i < len(r.Ops) && r.Ops[i] != "" && r.Ops[i] != opEntered && r.Ops[i] != opLeft {
+			problems = append(problems, item.Problemf("a route with when tells that its condition holds or ends, not that an object is %s: write entered or left, or use filter instead of when", r.Ops[i]))
+		}
+	}
+	if !n.At("filter").IsZero() {
+		problems = append(problems, n.At("filter").Problemf("a route has either when or filter: join them with &&"))
+	}
+	if r.Overflow == OverflowDropOldest {
+		problems = append(problems, n.At("overflow").Problemf("would lose that a condition holds, or that it ended, alone: use coalesce or block"))
+	}
+	if ops := n.At("ops"); !ops.IsZero() && !slices.Contains(r.Ops, opEntered) {
+		for _, key := range []string{"every", "limit"} {
+			if at := n.At(key); !at.IsZero() {
+				problems = append(problems, at.Problemf("is about entered, which ops does not have: add it, or remove this"))
+			}
+		}
+	}
+	return problems
+}
+
+// checkAge checks that not everything is too old when the route has waited for it.
+func (r *Route) checkAge(n Node) (problems Problems) {
+	if r.MaxAge == 0 {
+		return nil
+	}
+	if r.MaxAge <= r.Debounce.Quiet {
+		problems = append(problems, n.At("maxAge").Problemf("is over before the quiet period is: everything would be too old; raise it"))
+	}
+	if r.Batch.By != nil && r.Debounce.Quiet == 0 && r.MaxAge <= r.Batch.Wait {
+		problems = append(problems, n.At("maxAge").Problemf("is over before batch.wait is: a group whose last delta comes early would be too old; raise it"))
+	}
+	return problems
+}
+
+// checkNoCondition checks a route without when.
+func (r *Route) checkNoCondition(n Node) (problems Problems) {
+	downstream := n.At("from").IsZero()
+	if downstream && n.At("ops").IsZero() {
+		r.Ops = []string{"added", "updated", "deleted", "deselected", "sync", opEntered, opLeft}
+	}
+	for i, item := range n.At("ops").Items() {
+		if i < len(r.Ops) && !downstream && (r.Ops[i] == opEntered || r.Ops[i] == opLeft) {
+			problems = append(problems, item.Problemf("%s is about a condition: set when too", r.Ops[i]))
+		}
+	}
+	ends := func(op string) bool { return op == "deleted" || op == "deselected" }
+	if length := n.At("for"); !length.IsZero() && !downstream && slices.ContainsFunc(r.Ops, func(op string) bool { return !ends(op) }) {
+		problems = append(problems, length.Problemf("says how long something lasts: set when too, or ops: [deleted]"))
+	}
+	if watches := n.At("watches"); r.For > 0 && !watches.IsZero() {
+		problems = append(problems, watches.Problemf("puts through what is there, and with for the route waits for what is gone: remove one"))
+	}
+	for _, key := range []string{"every", "reevaluate"} {
+		if at := n.At(key); !at.IsZero() {
+			problems = append(problems, at.Problemf("is about a condition: set when too, or remove it"))
+		}
+	}
+	return problems
+}
+
+// Validate checks what the tags cannot say.
+func (r *Route) Validate(n Node) (problems Problems) {
+	if r.Name != "" && !nameSyntax.MatchString(r.Name) {
+		problems = append(problems, n.At("name").Problemf("%q is no name: %s", r.Name, nameRule))
+	}
+	if r.ID != "" && !nameSyntax.MatchString(r.ID) {
+		problems = append(problems, n.At("id").Problemf("%q is no id: %s", r.ID, strings.Replace(nameRule, "a name", "an id", 1)))
+	}
+	r.ID = cmp.Or(r.ID, r.Name)
+	if r.Emit != nil && r.Handler != "" {
+		problems = append(problems, n.At("emit").Problemf("a route has either emit or handler: remove one"))
+	}
+	if r.Retry.Max < r.Retry.Backoff {
+		problems = append(problems, n.At("retry").At("max").Problemf("%s is less than backoff, %s: raise it", r.Retry.Max, r.Retry.Backoff))
+	}
+	if !n.At("from").IsZero() { // else they are not known here
+		problems = append(problems, r.Filter.Check(n.At("filter"), r.From)...)
+		problems = append(problems, r.When.Check(n.At("when"), r.From)...)
+	}
+	problems = append(problems, r.checkTime(n)...)
+	problems = append(problems, r.checkAge(n)...)
+	problems = append(problems, r.checkShape(n)...)
+	problems = append(problems, checkOnce(n.At("from"), r.From)...)
+	return append(problems, checkOnce(n.At("ops"), r.Ops)...)
+}
+
+// Validate checks what the tags cannot say.
+func (d *DebounceForm) Validate(n Node) (problems Problems) {
+	if d.Max > 0 && d.Max < d.Quiet {
+		problems = append(problems, n.At("max").Problemf("%s is less than quiet, %s: raise it", d.Max, d.Quiet))
+	}
+	return problems
+}
+
+// maxWait is how long a batch that is no group may wait.
+const maxWait = time.Minute
+
+// checkShape checks what a route waits for.
+func (r *Route) checkShape(n Node) (problems Problems) {
+	batch := n.At("batch")
+	if wait := batch.At("wait"); r.Batch.By == nil && r.Batch.Wait > maxWait {
+		problems = append(problems, wait.Problemf("must be at most %s, not %s: a longer time is for groups, see batch.by", "1m", wait.yaml.Value))
+	}
+	if r.When != nil && r.Debounce.Quiet > 0 {
+		problems = append(problems, n.At("debounce").Problemf("is about changes, not about a condition: say with for how long that has to hold"))
+	}
+	by := batch.At("by")
+	if r.Batch.By == nil {
+		return problems
+	}
+	if r.Key != nil {
+		problems = append(problems, n.At("key").Problemf("a route has either key or batch.by, which keeps the deltas of a group in order: remove one"))
+	}
+	if r.Emit == nil && r.Handler == "" {
+		problems = append(problems, by.Problemf("groups what makes the events, and without emit or handler each delta is an event of its own: add emit, or remove it"))
+	}
+	if batch.At("wait").IsZero() && r.Debounce.Quiet == 0 {
+		problems = append(problems, by.Problemf("needs to know how long a group is collected: set batch.wait, or debounce"))
+	}
+	return problems
+}

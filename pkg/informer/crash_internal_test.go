@@ -1,0 +1,388 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"testing"
+
+	"k8s.io/client-go/tools/cache"
+	"pgregory.net/rapid"
+
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
+)
+
+// disk is a checkpoint, whose writes succeed or fail.
+type disk struct {
+	fed       string
+	relisting bool
+	objects   map[event.Key]*event.Object
+	intents   []intended
+	kept      []Changes  // what is not written yet
+	asked     []intended // what the gate was asked for and is not written yet, but will be before or with kept
+	later     []intended // the same, after kept
+}
+
+type intended struct {
+	o    *event.Object
+	gate chan struct{}
+}
+
+// writeIntents opens the gates.
+func (d *disk) writeIntents() {
+	for _, i := range d.asked {
+		if at := slices.IndexFunc(d.intents, func(w intended) bool { return w.o.UID() == i.o.UID() }); at >= 0 {
+			d.intents[at] = i
+		} else {
+			d.intents = append(d.intents, i)
+		}
+		close(i.gate)
+	}
+	d.asked = nil
+}
+
+func (d *disk) forget(uid string) {
+	d.intents = slices.DeleteFunc(d.intents, func(i intended) bool { return i.o.UID() == uid })
+}
+
+func (d *disk) collect(w *Watch) {
+	d.kept = append(d.kept, w.Dirty())
+	d.asked, d.later = append(d.asked, d.later...), nil
+}
+
+// write writes what was collected.
+func (d *disk) write(w *Watch) {
+	d.writeIntents()
+	for _, c := range d.kept {
+		d.fed, d.relisting = c.Applied, c.Relisting
+		for _, key := range c.Deleted {
+			delete(d.objects, key)
+		}
+		for _, gone := range c.Settled {
+			delete(d.objects, gone.Key)
+			d.forget(gone.UID)
+		}
+		for _, o := range c.Put {
+			d.objects[o.Key()] = o
+			if !slices.ContainsFunc(d.intents, func(i intended) bool { return i.o.UID() == o.UID() && persist.Older(o, i.o) }) {
+				d.forget(o.UID())
+			}
+		}
+	}
+	if d.kept = nil; w != nil {
+		w.Saved()
+	}
+	d.asked, d.later = d.later, nil
+}
+
+func (d *disk) restored() Restored {
+	r := Restored{Applied: d.fed, Relisting: d.relisting, Objects: slices.Collect(maps.Values(d.objects))}
+	for _, i := range d.intents {
+		r.Intents = append(r.Intents, i.o)
+	}
+	return r
+}
+
+// life is what was told of a uid.
+type life struct {
+	run, version int // of the last delta
+	intended     int // the version of the last intent that was on disk when something was told
+	gone         bool
+	key          event.Key
+}
+
+// world is a cluster, a watch of it that crashes, a disk, and somebody who remembers all that was ever told.
+type world struct {
+	t       *rapid.T
+	cluster map[string]*event.Object
+	history []happening
+	version int
+	uids    int
+	disk    *disk
+	told    map[string]*life
+	run     int
+	watch   *Watch
+	cache   mapStore
+	rs      cache.ReflectorStore
+	ctx     context.Context //nolint:containedctx // of the run
+	crash   context.CancelFunc
+	reached int            // the version up to which the watch was told
+	waiting []*event.Delta // at their gates
+}
+
+type happening struct {
+	version int
+	deleted bool
+	o       *event.Object
+}
+
+// Admit writes a cut, or crashes, before a delta is applied: also in the middle of a list.
+func (w *world) Admit(ctx context.Context, d *event.Delta) (event.Admission, error) {
+	switch rapid.IntRange(0, 11).Draw(w.t, "meanwhile") {
+	case 0, 1:
+		w.save()
+	case 2:
+		w.crash()
+		return nil, ctx.Err()
+	case 3, 4:
+		if d.Op != event.Deleted {
+			return nil, nil // nobody wants it
+		}
+	}
+	d.Transit().Enters = d.Op == event.Updated && rapid.IntRange(0, 3).Draw(w.t, "enters") == 0
+	return event.CommitFunc(func() { w.waiting = append(w.waiting, d); w.deliver() }), nil
+}
+
+// save does a part of what writes a cut: collects it, writes the intents, or writes all of it.
+func (w *world) save() {
+	switch rapid.IntRange(0, 4).Draw(w.t, "save") {
+	case 0:
+		w.disk.collect(w.watch)
+	case 1:
+		w.disk.writeIntents()
+		w.deliver()
+	case 2: // it fails
+	default:
+		if len(w.disk.kept) == 0 {
+			w.disk.collect(w.watch)
+		}
+		w.disk.write(w.watch)
+		w.deliver()
+	}
+}
+
+// deliver tells everything whose gate is open, each object's deltas in their order.
+func (w *world) deliver() {
+	behind := map[event.Key]bool{}
+	var waiting []*event.Delta
+	for _, d := range w.waiting {
+		open := !behind[d.Key()]
+		if open && d.Transit().Durable != nil {
+			select {
+			case <-d.Transit().Durable:
+			default:
+				open = false
+			}
+		}
+		if open {
+			w.tell(d)
+			continue
+		}
+		behind[d.Key()] = true
+		waiting = append(waiting, d)
+	}
+	w.waiting = waiting
+}
+
+func (w *world) tell(d *event.Delta) {
+	uid, version := d.Object().UID(), number(d.Object().ResourceVersion())
+	for other, life := range w.told {
+		// The order of intents is that of their gates, and after a crash gates are asked for what was over before.
+		if life.run == w.run && life.key == d.Key() && number(other) > number(uid) && version > 0 {
+			w.t.Fatalf("%v of %s after %s", d, uid, other)
+		}
+	}
+	known := w.told[uid]
+	if known == nil {
+		known = &life{key: d.Key()}
+		w.told[uid] = known
+	}
+	if d.Op != event.Deleted {
+		if !w.saved(uid) {
+			w.t.Fatalf("%v of %s, which is not on disk", d, uid)
+		}
+		if known.run == w.run && (version < known.version || version == known.version && d.Op != event.Sync) {
+			w.t.Fatalf("%v from %d to %d", d, known.version, version)
+		}
+		known.version = version
+		known.intended = max(known.intended, w.intendedAt(uid))
+		if o := w.disk.objects[d.Key()]; d.Transit().Enters && w.intendedAt(uid) < version && (o == nil || o.UID() != uid || number(o.ResourceVersion()) < version) && !w.ending(uid) {
+			w.t.Fatalf("%v enters, and is not on disk", d)
+		}
+		if _, stored := w.disk.objects[d.Key()]; !stored && len(w.disk.kept) == 0 && w.intendedAt(uid) < version && !w.ending(uid) {
+			w.t.Fatalf("%v, and the disk has it as of %d", d, w.intendedAt(uid))
+		}
+	} else if version < known.intended { // also an identity
+		w.t.Fatalf("%v by a state before %d, in which it was told", d, known.intended)
+	}
+	if known.run == w.run && known.gone {
+		w.t.Fatalf("%v after its delete", d)
+	}
+	known.gone, known.run = d.Op == event.Deleted, w.run
+}
+
+// saved reports whether the disk has the object, or else the delete is owed already, which is also on disk.
+func (w *world) saved(uid string) bool {
+	if w.intendedAt(uid) > 0 || w.ending(uid) {
+		return true
+	}
+	for _, o := range w.disk.objects {
+		if o.UID() == uid {
+			return true
+		}
+	}
+	return false
+}
+
+// intendedAt returns the version of the intent on disk; 0: there is none.
+func (w *world) intendedAt(uid string) int {
+	for _, i := range w.disk.intents {
+		if i.o.UID() == uid {
+			return number(i.o.ResourceVersion())
+		}
+	}
+	return 0
+}
+
+// ending reports whether a delete waits.
+func (w *world) ending(uid string) bool {
+	return slices.ContainsFunc(w.waiting, func(d *event.Delta) bool { return d.Op == event.Deleted && d.Object().UID() == uid })
+}
+
+func number(version string) (n int) {
+	_, _ = fmt.Sscan(version, &n)
+	return n
+}
+
+// start starts a run from what is on disk, with a list if it takes one. It returns false if it crashed already.
+func (w *world) start(expired bool) bool {
+	w.run++
+	ctx, cancel := context.WithCancel(w.t.Context())
+	w.crash = cancel
+	f := New(Config{
+		Metrics: metrics.New(), Log: slog.New(slog.DiscardHandler), Downstream: w, Cluster: "test",
+		Gate: func(_ string, o *event.Object) <-chan struct{} {
+			i := intended{o: o, gate: make(chan struct{})}
+			if len(w.disk.kept) > 0 {
+				w.disk.later = append(w.disk.later, i)
+			} else {
+				w.disk.asked = append(w.disk.asked, i)
+			}
+			return i.gate
+		},
+	})
+	w.cache = mapStore{}
+	w.watch = f.Watch(*podSpec(), w.cache, Source{Name: "pods"})
+	w.rs, w.ctx = w.watch.applier.Store(ctx), ctx
+	w.disk.kept, w.disk.asked, w.disk.later, w.waiting = nil, nil, nil, nil
+	w.watch.Restore(w.disk.restored())
+	if !w.watch.plan.Resumable() || expired {
+		w.watch.plan.MustList()
+		return w.list()
+	}
+	w.watch.state.SetResumeTarget(fmt.Sprint(w.version))
+	w.watch.plan.Resumed()
+	w.reached = number(w.disk.fed)
+	_ = w.rs.Replace(nil, w.disk.fed)
+	return w.listen()
+}
+
+func (w *world) list() bool {
+	items := make([]any, 0, len(w.cluster))
+	for _, name := range slices.Sorted(maps.Keys(w.cluster)) {
+		items = append(items, w.cluster[name])
+	}
+	w.reached = w.version
+	_ = w.rs.Replace(items, fmt.Sprint(w.version))
+	return w.ctx.Err() == nil
+}
+
+// listen tells the watch what happened since.
+func (w *world) listen() bool {
+	for _, h := range w.history {
+		if h.version <= w.reached {
+			continue
+		}
+		if h.deleted {
+			_ = w.rs.Delete(h.o)
+		} else {
+			_ = w.rs.Update(h.o)
+		}
+		w.reached = h.version
+	}
+	if w.reached < w.version {
+		_ = w.rs.(cache.ReflectorBookmarkStore).Bookmark(fmt.Sprint(w.version))
+		w.reached = w.version
+	}
+	return w.ctx.Err() == nil
+}
+
+func (w *world) happen() {
+	name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(w.t, "name")
+	w.version++
+	old := w.cluster[name]
+	switch {
+	case old == nil:
+		w.uids++
+		w.cluster[name] = object(w.t, name, w.uids, w.version)
+	case rapid.Bool().Draw(w.t, "delete"):
+		delete(w.cluster, name)
+		w.history = append(w.history, happening{w.version, true, object(w.t, name, number(old.UID()), w.version)})
+		return
+	default:
+		w.cluster[name] = object(w.t, name, number(old.UID()), w.version)
+	}
+	w.history = append(w.history, happening{w.version, false, w.cluster[name]})
+}
+
+// Whatever happens, wherever the cuts are and whenever the watch crashes, and whether it can resume then or has to list: the cache
+// becomes what the cluster is, whoever was told of an object is told of its delete, and nothing is left on disk that is not there.
+func TestCrashProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{
+			t: t, cluster: map[string]*event.Object{}, version: 1, told: map[string]*life{},
+			disk: &disk{objects: map[event.Key]*event.Object{}},
+		}
+		up := w.start(true)
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			switch rapid.SampledFrom([]string{"happen", "happen", "listen", "save", "save", "crash", "relist", "sync"}).Draw(t, "what") {
+			case "happen":
+				w.happen()
+			case "listen":
+				up = up && w.listen()
+			case "save":
+				w.save()
+			case "sync":
+				for o := range w.cache.All() {
+					up = up && w.watch.applier.Sync(w.ctx, w.watch.applier.NewRound(w.watch.sources.All()[0]), o.Key()) == nil
+				}
+			case "relist":
+				up = up && w.list()
+			case "crash":
+				w.crash()
+				up = w.start(rapid.Bool().Draw(t, "expired"))
+			}
+		}
+		for !up || !w.listen() {
+			up = w.start(false)
+		}
+		for range 2 { // also what is only asked for after the first was collected
+			w.disk.collect(w.watch)
+			w.disk.write(w.watch)
+			w.deliver()
+		}
+		w.crash()
+		if len(w.cache) != len(w.cluster) || len(w.disk.objects) != len(w.cluster) {
+			t.Fatalf("cluster %v, cache %v, disk %v", w.cluster, w.cache, w.disk.objects)
+		}
+		alive := map[string]bool{}
+		for name, o := range w.cluster {
+			if !w.cache[o.Key()].Same(o) || !w.disk.objects[o.Key()].Same(o) {
+				t.Fatalf("%s: cluster %s, cache %s", name, o.JSON(), w.cache[o.Key()].JSON())
+			}
+			alive[o.UID()] = true
+		}
+		for uid, life := range w.told {
+			if life.gone == alive[uid] {
+				t.Fatalf("%s: alive %v, told to be gone %v", uid, alive[uid], life.gone)
+			}
+		}
+		if len(w.disk.intents) > 0 || w.disk.relisting || number(w.disk.fed) != w.version {
+			t.Fatalf("intents %v, relisting %v, fed %s of %d", w.disk.intents, w.disk.relisting, w.disk.fed, w.version)
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package apply
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/reflector"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
+)
+
+// Admit is like the method of informer.Downstream.
+type Admit func(ctx context.Context, d *event.Delta) (event.Admission, error)
+
+// Config is what an [Applier] needs.
+type Config struct {
+	Watch string // its name in logs
+	Log   *slog.Logger
+	Clock timer.Clock
+	Admit Admit
+	// IdentityOnly: no more than the identity of an object is kept.
+	IdentityOnly bool
+	// Selective: an object can leave the watch without being deleted.
+	Selective bool
+
+	State   *persist.State
+	Sources *Sources
+	Health  *reflector.Health
+	Plan    *reflector.Plan
+	Relists *reflector.Relists
+	Inquiry *reflector.Inquiry
+}
+
+// Applier makes deltas of what the API server says and applies them. It implements reflector.Sink.
+// What it has itself is guarded by its turn, which is held while a delta is admitted and applied.
+type Applier struct {
+	cfg  Config
+	turn turn
+
+	epoch      int // of the factory, when the watch was added; -1: in a former run
+	admissions []event.Admission
+	wanted     []*event.Delta // what admissions are about
+	// listed: there was a complete list. absent: the resource was confirmed not to exist before.
+	listed, absent bool
+	applied        int // changes, ever
+}
+
+// New returns an Applier of a watch that was added in an epoch of its factory.
+func New(cfg Config, epoch int) *Applier { return &Applier{cfg: cfg, turn: newTurn(), epoch: epoch} }
+
+// Restore says that the watch was known to a former run, and whether a list was complete in it. It
+// is called before anything is applied.
+func (a *Applier) Restore(listed bool) { a.listed, a.epoch = listed, -1 }
+
+// Hold holds the watch between two deltas, until release is called. It returns false if ctx is done
+// before.
+func (a *Applier) Hold(ctx context.Context) (release func(), ok bool) {
+	return a.turn.give, a.turn.take(ctx)
+}
+
+// Known returns the object that the store has, if o is the same, so that a relist does not hold
+// everything twice.
+func (a *Applier) Known(o *event.Object) *event.Object {
+	if old := a.cfg.State.Get(o.Key()); old != nil && o.ResourceVersion() != "" && old.Same(o) && !a.differs(old, o) {
+		return old
+	}
+	return o
+}
+
+// Reduced counts and reports an object of which only identity and labels are passed on.
+func (a *Applier) Reduced(e *wire.ObjectError) {
+	for _, s := range a.cfg.Sources.All() {
+		s.bad.Inc()
+		a.cfg.Log.Error("object cannot be read: only its identity, its labels and an annotation are passed on", "annotation", wire.Unreadable,
+			"source", s.Name, "object", e.Key.String(), "err", e.Reason)
+	}
+}
+
+// LeftOut counts and reports an object that could not be read.
+func (a *Applier) LeftOut(e *wire.ObjectError) {
+	for _, s := range a.cfg.Sources.All() {
+		s.bad.Inc()
+		a.cfg.Log.Error("object cannot be read and is left out", "source", s.Name, "object", e.Key.String(), "err", e.Reason)
+	}
+}
+
+// differs reports whether two objects of one uid and resourceVersion are not the same all the same:
+// a restored backup gives versions out for the second time, and of some objects only the identity
+// was saved. Where only identities are kept nobody can tell.
+func (a *Applier) differs(old, o *event.Object) bool {
+	return !a.cfg.IdentityOnly && old.Raw() != o.Raw()
+}
+
+// change is a delta before it is addressed to the sources.
+type change struct {
+	op       event.Op
+	before   *event.Object // what the store has; nil for an intent
+	old, now *event.Object // the delta's Old and New
+	initial  bool
+	stale    bool
+	listed   bool
+	applied  string // the resourceVersion up to which everything is applied then; empty: it stays
+}
+
+// apply admits the change for each source, and then applies it to all that has to agree. The turn
+// is held. It returns false, and has changed nothing, if ctx is done.
+func (a *Applier) apply(ctx context.Context, c change) bool {
+	kept := c.now
+	if a.cfg.IdentityOnly && c.now != nil {
+		kept = wire.IdentityOf(c.now)
+		if c.op == event.Updated {
+			c.old = nil
+		}
+	}
+	c.listed = a.cfg.State.Position.Relisting()
+	seen := a.cfg.Clock.Now()
+	a.admissions, a.wanted = a.admissions[:0], a.wanted[:0]
+	for _, s := range a.cfg.Sources.All() {
+		if !a.admit(ctx, s, c, seen) {
+			return false
+		}
+	}
+	a.cfg.State.Apply(&persist.Change{
+		Before: c.before, Now: kept, Gone: c.old, Added: c.op == event.Added, Applied: c.applied, Admissions: a.admissions, Wanted: a.wanted,
+	})
+	a.applied++
+	a.cfg.Sources.count(c.op)
+	return true
+}
+
+// admit waits for room for the change as a delta of s. It returns false if ctx is done.
+func (a *Applier) admit(ctx context.Context, s *Source, c change, seen time.Time) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	d := &event.Delta{
+		Source: s.Name, Op: c.op, Old: c.old, New: c.now, Initial: c.initial, Stale: c.stale, Seen: seen,
+	}
+	transit := d.Transit()
+	transit.Listed, transit.Selective = c.listed, a.returns(c)
+	if c.initial {
+		transit.Epoch = a.epoch
+	}
+	admission, err := a.cfg.Admit(ctx, d)
+	if err != nil {
+		if ctx.Err() != nil {
+			return false
+		}
+		a.cfg.Log.Error("delta was not admitted and is lost", "delta", d.String(), "err", err)
+	}
+	if admission != nil {
+		a.admissions, a.wanted = append(a.admissions, admission), append(a.wanted, d)
+	}
+	return true
+}
+
+// returns reports whether what is added may have been there before: it left the selector, or was
+// delivered before a crash.
+func (a *Applier) returns(c change) bool {
+	return c.op == event.Added && (a.cfg.Selective || a.cfg.State.Intent(c.now.UID()) != nil)
+}
+
+// setSynced says whether the store has all objects.
+func (a *Applier) setSynced(synced bool) {
+	a.cfg.Health.SetSynced(synced)
+	a.cfg.Sources.refresh()
+}
+
+// turn is a lock that nobody waits for longer than a context: who holds it may be waiting for room
+// in a queue.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+// take returns false, without the lock, if ctx is done before it is free.
+func (t turn) take(ctx context.Context) bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case t <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (t turn) give() { <-t }

@@ -1,0 +1,136 @@
+package apply
+
+import (
+	"context"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
+)
+
+// Store returns what client-go's Reflector writes to. Its methods return no errors, because client-go
+// would log the object with them, and none of them waits longer than ctx: once ctx is done nothing is
+// applied any more.
+func (a *Applier) Store(ctx context.Context) cache.ReflectorStore { return &reflectorStore{a, ctx} }
+
+type reflectorStore struct {
+	a   *Applier
+	ctx context.Context //nolint:containedctx // client-go's interface has no place for it
+}
+
+// Add implements cache.ReflectorStore.
+func (s *reflectorStore) Add(obj any) error { return s.Update(obj) }
+
+// Update implements cache.ReflectorStore. ADDED and MODIFIED are treated alike: the store knows better
+// what is new.
+func (s *reflectorStore) Update(obj any) error {
+	a := s.a
+	if o, ok := obj.(*event.Object); ok && !a.cfg.State.Position.Seen(o.ResourceVersion()) && a.turn.take(s.ctx) {
+		defer a.turn.give()
+		a.cfg.State.Loader().Fetch(o.Key())
+		a.put(s.ctx, o, false, o.ResourceVersion())
+	}
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *reflectorStore) Delete(obj any) error {
+	a := s.a
+	if !a.turn.take(s.ctx) {
+		return nil
+	}
+	defer a.turn.give()
+	switch o := obj.(type) {
+	case *event.Object:
+		if !a.cfg.State.Position.Seen(o.ResourceVersion()) {
+			a.cfg.State.Loader().Fetch(o.Key())
+			a.remove(s.ctx, o)
+		}
+	case wire.Placeholder: // the last state of the object cannot be read
+		a.cfg.State.Loader().Fetch(o.Key())
+		if old := a.cfg.State.Get(o.Key()); old != nil && old.UID() == o.UID() {
+			a.leave(s.ctx, old, a.cfg.State.Latest(old), true, o.ResourceVersion())
+		} else if old := a.cfg.State.Intent(o.UID()); old != nil {
+			a.leave(s.ctx, nil, old, true, o.ResourceVersion())
+		}
+	}
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (s *reflectorStore) Replace(items []any, resourceVersion string) error {
+	s.a.Replace(s.ctx, items, resourceVersion)
+	return nil
+}
+
+// Resync implements cache.ReflectorStore. It is not used: see [Applier.SyncAll].
+func (s *reflectorStore) Resync() error { return nil }
+
+// Bookmark implements cache.ReflectorBookmarkStore.
+func (s *reflectorStore) Bookmark(resourceVersion string) error {
+	if resourceVersion != "" && s.ctx.Err() == nil && !s.a.cfg.State.Position.Seen(resourceVersion) {
+		s.a.cfg.State.Advance(resourceVersion)
+	}
+	return nil
+}
+
+// put applies the present state of an object. The turn is held. rewound: an older state than the cache's
+// is no replay but the truth. applied is the resourceVersion up to which everything is applied then;
+// empty: it stays what it was.
+func (a *Applier) put(ctx context.Context, o *event.Object, rewound bool, applied string) bool {
+	old := a.cfg.State.Get(o.Key())
+	identityOnly := old != nil && a.cfg.State.IdentityOnly(old)
+	switch {
+	case old == nil:
+		return a.apply(ctx, change{op: event.Added, now: o, applied: applied})
+	case old.UID() != o.UID():
+		return a.apply(ctx, change{op: event.Deleted, before: old, old: a.cfg.State.Latest(old), stale: true}) &&
+			a.apply(ctx, change{op: event.Added, now: o, applied: applied})
+	case old.ResourceVersion() == o.ResourceVersion() && o.ResourceVersion() != "" && (!rewound || identityOnly || !a.differs(old, o)):
+		if identityOnly {
+			a.cfg.State.FillIn(old, o)
+		}
+		return true
+	case !rewound && persist.Older(o, old):
+		return true
+	}
+	c := change{op: event.Updated, before: old, old: old, now: o, applied: applied}
+	if identityOnly {
+		c.old = nil
+	}
+	return a.apply(ctx, c)
+}
+
+// remove applies a DELETED event, whose object is the last state. The turn is held.
+func (a *Applier) remove(ctx context.Context, o *event.Object) {
+	old := a.cfg.State.Get(o.Key())
+	switch {
+	case old == nil || persist.Older(o, old): // never seen, or a replay of what happened before
+	case old.UID() == o.UID():
+		a.leave(ctx, old, o, false, o.ResourceVersion())
+		return
+	default: // the one that we know was gone when the name was used again
+		a.leave(ctx, old, a.cfg.State.Latest(old), true, o.ResourceVersion())
+	}
+	if a.cfg.State.Intent(o.UID()) != nil { // that it was there could not be read
+		a.leave(ctx, nil, o, false, o.ResourceVersion())
+	}
+}
+
+// leave applies that an object is no longer there, be it deleted or only deselected. before is what the
+// store has of it, last its last state. The turn is held.
+func (a *Applier) leave(ctx context.Context, before, last *event.Object, stale bool, applied string) {
+	op := event.Deleted
+	if a.cfg.Selective {
+		gone, err := a.cfg.Inquiry.IsGone(ctx, last)
+		if err != nil {
+			return // ctx is done
+		}
+		if !gone {
+			op = event.Deselected
+		}
+	}
+	a.apply(ctx, change{op: op, before: before, old: last, stale: stale, applied: applied})
+}

@@ -1,0 +1,47 @@
+package apply
+
+import (
+	"context"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Exists applies that an object is there at first.
+func (a *Applier) Exists(ctx context.Context, o *event.Object) error {
+	if !a.turn.take(ctx) {
+		return ctx.Err()
+	}
+	defer a.turn.give()
+	if a.cfg.State.Get(o.Key()) == nil {
+		a.apply(ctx, change{op: event.Added, now: o, initial: true})
+	} else {
+		a.put(ctx, o, false, "")
+	}
+	return ctx.Err()
+}
+
+// Put applies the present state of an object.
+func (a *Applier) Put(ctx context.Context, o *event.Object) error {
+	if !a.turn.take(ctx) {
+		return ctx.Err()
+	}
+	defer a.turn.give()
+	a.put(ctx, o, false, o.ResourceVersion())
+	return ctx.Err()
+}
+
+// Leave applies that an object, if the store has it, was Deleted or Deselected. last is its last state;
+// nil: what the store has. stale: that was inferred.
+func (a *Applier) Leave(ctx context.Context, op event.Op, key event.Key, last *event.Object, stale bool, applied string) error {
+	if !a.turn.take(ctx) {
+		return ctx.Err()
+	}
+	defer a.turn.give()
+	if old := a.cfg.State.Get(key); old != nil {
+		if last == nil {
+			last = old
+		}
+		a.apply(ctx, change{op: op, before: old, old: last, stale: stale, applied: applied})
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,192 @@
+package apply
+
+import (
+	"context"
+	"slices"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/reflector"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
+)
+
+// Resume takes the place of Replace when the watch was resumed: nothing was listed, and what the store
+// has stays.
+func (a *Applier) Resume() {
+	a.cfg.Plan.Done()
+	a.cfg.Log.Info("watching on from where it was", "watch", a.cfg.Watch)
+	a.cfg.State.Loader().WhenDone(func() { a.setSynced(true) })
+}
+
+// Replace compares a complete list with the store and applies exactly what differs: first what is gone,
+// then what is there.
+func (a *Applier) Replace(ctx context.Context, items []any, version string) {
+	if ctx.Err() != nil {
+		return
+	}
+	if a.cfg.Plan.TakeResumed() {
+		a.Resume()
+		return
+	}
+	state, plan := a.cfg.State, a.cfg.Plan
+	if !state.Loader().Wait(ctx) {
+		return
+	}
+	before := a.applied
+	last := state.BeginReplace()
+	if a.listed {
+		a.countRelist()
+	}
+	// The API server answers with nothing older than what it is asked for. If it does, its past has
+	// changed: a restored backup.
+	rewound := persist.Lower(version, last)
+	if rewound && !state.Position.Moving() {
+		a.cfg.Log.Warn("the API server has gone back in time; its objects are taken as they are", "watch", a.cfg.Watch)
+	}
+	if !a.removeMissing(ctx, items) || !a.putAll(ctx, items, rewound || plan.Latest()) {
+		return
+	}
+	plan.Listed()
+	state.EndReplace(version)
+	a.listed = true
+	a.setSynced(true)
+	a.cfg.Relists.End(reflector.Relisted{Objects: len(items), Deltas: a.applied - before})
+}
+
+func (a *Applier) countRelist() {
+	reason := a.cfg.Health.TakeRelistReason()
+	a.cfg.Sources.countRelist(reason)
+	a.cfg.Log.Info("listed again, only what differs is put through", "watch", a.cfg.Watch, "reason", reason)
+}
+
+// putAll applies every item. Placeholders stand for objects whose state is not known: they stay what
+// they were.
+func (a *Applier) putAll(ctx context.Context, items []any, rewound bool) bool {
+	for _, item := range items {
+		o, ok := item.(*event.Object)
+		if !ok {
+			continue
+		}
+		if !a.putListed(ctx, o, rewound) {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *Applier) putListed(ctx context.Context, o *event.Object, rewound bool) bool {
+	if !a.turn.take(ctx) {
+		return false
+	}
+	defer a.turn.give()
+	if !a.listed && !a.absent && a.cfg.State.Get(o.Key()) == nil {
+		return a.apply(ctx, change{op: event.Added, now: o, initial: true})
+	}
+	return a.put(ctx, o, rewound, "")
+}
+
+// removeMissing applies that objects are gone that the store has and the list has not.
+func (a *Applier) removeMissing(ctx context.Context, items []any) bool {
+	missing := a.missing(items)
+	if len(missing) == 0 {
+		return true
+	}
+	exists := func(*event.Object) bool { return false }
+	if a.cfg.Selective || a.cfg.Plan.Unnamed() {
+		existing, err := a.cfg.Inquiry.StillThere(ctx, missing)
+		if err != nil {
+			return false
+		}
+		exists = func(o *event.Object) bool { return existing[persist.Incarnation{Key: o.Key(), UID: o.UID()}] }
+	}
+	for _, old := range missing {
+		op := event.Deleted
+		if exists(old) {
+			if !a.cfg.Selective {
+				continue // it is the item that could not be read
+			}
+			op = event.Deselected
+		}
+		if !a.infer(ctx, op, old) {
+			return false
+		}
+	}
+	return true
+}
+
+// infer applies that an object, of the store or of an intent, is no longer there.
+func (a *Applier) infer(ctx context.Context, op event.Op, old *event.Object) bool {
+	if !a.turn.take(ctx) {
+		return false
+	}
+	defer a.turn.give()
+	c := change{op: op, before: old, old: a.cfg.State.Latest(old), stale: true}
+	if a.cfg.State.Intent(old.UID()) == old {
+		c.before = nil
+	}
+	return a.apply(ctx, c)
+}
+
+// missing returns the objects of the store and of the intents that are not in the list. If there are
+// intents, several objects may have had one name: then the objects are in the order of their
+// resourceVersions, so that the end of an older object is not reported after that of a newer one.
+func (a *Applier) missing(items []any) (missing []*event.Object) {
+	listed := make(map[event.Key]string, len(items)) // the uid
+	for _, item := range items {
+		switch o := item.(type) {
+		case *event.Object:
+			listed[o.Key()] = o.UID()
+		case wire.Placeholder:
+			listed[o.Key()] = o.UID()
+		}
+	}
+	unlisted := func(o *event.Object) bool {
+		uid, ok := listed[o.Key()]
+		return !ok || uid != o.UID() && uid != ""
+	}
+	intents := a.cfg.State.Intents(unlisted)
+	reused := make(map[event.Key]bool) // names of which more than one object may be missing
+	for _, o := range intents {
+		reused[o.Key()] = true
+	}
+	for o := range a.cfg.State.All() {
+		if _, ok := listed[o.Key()]; !ok || reused[o.Key()] && unlisted(o) {
+			missing = append(missing, o)
+		}
+	}
+	if len(intents) == 0 {
+		return missing
+	}
+	missing = append(missing, intents...)
+	slices.SortStableFunc(missing, func(a, b *event.Object) int {
+		switch {
+		case persist.Older(a, b):
+			return -1
+		case persist.Older(b, a):
+			return 1
+		}
+		return 0
+	})
+	return missing
+}
+
+// Vanish applies that the resource itself does not exist: nothing of it does.
+func (a *Applier) Vanish(ctx context.Context) {
+	if !a.cfg.State.Loader().Wait(ctx) || a.Remove(ctx, nil) != nil {
+		return
+	}
+	a.absent = true
+	a.cfg.Plan.MustList()
+	a.cfg.State.Position.SetGone()
+	a.setSynced(false)
+}
+
+// Remove applies that all objects are gone but those of these uids. The error is that of ctx.
+func (a *Applier) Remove(ctx context.Context, except map[string]bool) error {
+	for _, o := range a.missing(nil) {
+		if !except[o.UID()] && !a.infer(ctx, event.Deleted, o) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}

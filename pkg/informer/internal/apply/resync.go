@@ -1,0 +1,80 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// ErrSourceChanged is returned when a reload has changed a source while something was done with it.
+var ErrSourceChanged = errors.New("a reload has changed the source meanwhile: ask again")
+
+// Resynced counts what was put through by a resync.
+type Resynced struct {
+	Objects int // that the cache has
+	Taken   int // of them, those that somebody wanted
+}
+
+// Round is one resync of a source.
+type Round struct {
+	Source *Source
+	Began  time.Time // the same for all deltas of the round
+	Admit  Admit
+	Pace   func(context.Context) // called after each object; nil: nothing is
+	Done   Resynced
+}
+
+// NewRound returns a round of a source that begins now and admits as all deltas are.
+func (a *Applier) NewRound(s *Source) *Round {
+	return &Round{Source: s, Began: a.cfg.Clock.Now(), Admit: a.cfg.Admit}
+}
+
+// SyncAll puts through every object that the cache holds at this moment. The deltas go one at a time in
+// the order of the watch.
+func (a *Applier) SyncAll(ctx context.Context, r *Round) error {
+	if !a.cfg.State.Loader().Wait(ctx) {
+		return ctx.Err()
+	}
+	for o := range a.cfg.State.All() {
+		if err := a.Sync(ctx, r, o.Key()); err != nil {
+			return err
+		}
+		if r.Pace != nil {
+			r.Pace(ctx)
+		}
+	}
+	return nil
+}
+
+// Sync puts one object through in its present state.
+func (a *Applier) Sync(ctx context.Context, r *Round, key event.Key) error {
+	if !a.turn.take(ctx) {
+		return ctx.Err()
+	}
+	defer a.turn.give()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !slices.Contains(a.cfg.Sources.All(), r.Source) {
+		return ErrSourceChanged
+	}
+	o := a.cfg.State.Get(key)
+	if o == nil {
+		return nil
+	}
+	d := &event.Delta{Source: r.Source.Name, Op: event.Sync, New: o, Seen: r.Began}
+	admission, err := r.Admit(ctx, d)
+	if err != nil {
+		return err
+	}
+	r.Done.Objects++
+	if admission != nil {
+		r.Done.Taken++
+		a.cfg.State.Commit(d, admission)
+	}
+	r.Source.deltas[event.Sync].Inc()
+	return nil
+}

@@ -1,0 +1,202 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+)
+
+const (
+	headerTimeout = 60 * time.Second // as long as an API server lets a request take
+
+	// IdleTimeout is the longest time between two reads of a list.
+	IdleTimeout = 30 * time.Second
+	// maxJSON is how many bytes of an answer are read at most.
+	maxJSON = 16 << 20
+
+	// AcceptObjects asks for objects.
+	AcceptObjects = "application/json"
+	// AcceptMetadata asks for the metadata of an object, or of the objects of a watch.
+	AcceptMetadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+	// AcceptMetadataList asks for the metadata of a list of objects.
+	AcceptMetadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+)
+
+// Client speaks to one API server. It is safe for concurrent use.
+type Client struct {
+	base  *url.URL
+	http  *http.Client
+	limit flowcontrol.RateLimiter // nil: none
+}
+
+// New makes a client of the configured kubeconfig and context; where none is configured, $KUBECONFIG, the service account of
+// the pod, or ~/.kube/config, whichever there is first. It connects to nothing. The kubeconfig, and what it names, is read again when it
+// changes, but for the address of the server, and credential plugins are run as kubectl runs them if the policy allows that.
+func New(cluster config.Cluster, policy config.Policy) (*Client, error) {
+	limit := func(cfg *rest.Config) *rest.Config {
+		if cfg.QPS = -1; cluster.QPS > 0 {
+			cfg.QPS, cfg.Burst = cluster.QPS, max(cluster.Burst, 1)
+		}
+		return cfg
+	}
+	return connect(func() (*rest.Config, []string, error) {
+		cfg, files, err := restConfig(cluster, policy)
+		if err != nil {
+			return nil, nil, err
+		}
+		return limit(cfg), files, nil
+	})
+}
+
+// For makes a client of a client-go configuration, of which it keeps a copy.
+func For(cfg *rest.Config) (*Client, error) {
+	cfg = rest.CopyConfig(cfg)
+	return connect(func() (*rest.Config, []string, error) { return cfg, filesOf(cfg), nil })
+}
+
+func connect(load loader) (*Client, error) {
+	transport, cfg, err := newCredentials(load)
+	if err != nil {
+		return nil, err
+	}
+	base, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	// No timeout: it would end watches; each request has its own.
+	c := &Client{base: base, http: &http.Client{Transport: transport}}
+	if cfg.QPS > 0 {
+		c.limit = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, max(cfg.Burst, 1))
+	}
+	return c, nil
+}
+
+// restConfig also returns the files that the configuration is made of.
+func restConfig(cluster config.Cluster, policy config.Policy) (cfg *rest.Config, files []string, err error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = cluster.Kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: cluster.Context})
+	// $KUBECONFIG and the service account of the pod come before ~/.kube/config.
+	if cluster.Kubeconfig == "" && cluster.Context == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		if cfg, err := rest.InClusterConfig(); err == nil {
+			return cfg, filesOf(cfg), nil
+		}
+	}
+	cfg, err = loader.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) { // what client-go advises is for kubectl
+		err = errors.New("there is none, or it is empty: set cluster.kubeconfig or $KUBECONFIG, or run in a pod of the cluster")
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("no usable kubeconfig (%s): %w", place(cluster, rules), err)
+	}
+	if err := policy.Credentials(cfg.ExecProvider != nil, cfg.AuthProvider != nil); err != nil {
+		return nil, nil, fmt.Errorf("kubeconfig (%s): %w", place(cluster, rules), err)
+	}
+	return cfg, append(kubeconfigFiles(rules), filesOf(cfg)...), nil
+}
+
+func place(cluster config.Cluster, rules *clientcmd.ClientConfigLoadingRules) string {
+	where := cluster.Kubeconfig
+	if where == "" {
+		where = strings.Join(rules.Precedence, ", ")
+	}
+	if cluster.Context != "" {
+		where += ", context " + cluster.Context
+	}
+	return where
+}
+
+// Host returns the URL of the API server.
+func (c *Client) Host() string { return c.base.String() }
+
+// HTTP returns the client that requests go through, for those who speak to the same API server. It must not be modified.
+func (c *Client) HTTP() *http.Client { return c.http }
+
+// Close closes connections that are not in use.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// ErrSlow says that an answer, or the next part of it, took too long.
+var ErrSlow = errors.New("the API server did not answer in time")
+
+// Get sends a GET request and returns the response once its status is 200; any other status becomes an *apierrors.StatusError.
+// The body must be closed. Neither waits longer than ctx; idle is how long a read of the body may take, 0: for ever.
+func (c *Client) Get(ctx context.Context, path string, query url.Values, accept string, idle time.Duration) (*http.Response, error) {
+	if c.limit != nil {
+		if err := c.limit.Wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(headerTimeout, func() { cancel(ErrSlow) })
+	u := c.base.JoinPath(path)
+	u.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	req.Header.Set("Accept", accept)
+	resp, err := c.http.Do(req)
+	timer.Stop()
+	if err != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, ErrSlow) {
+			c.Close() // the other connections may be as dead as this one
+			err = cause
+		}
+		cancel(nil)
+		return nil, err
+	}
+	resp.Body = NewBody(resp.Body, idle, cancel)
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		return nil, statusError(resp)
+	}
+	return resp, nil
+}
+
+// Post sends a question and reads the answer over it. Nothing is made of it in the cluster.
+func (c *Client) Post(ctx context.Context, path string, question any) error {
+	if c.limit != nil {
+		if err := c.limit.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, headerTimeout, ErrSlow)
+	defer cancel()
+	text, err := json.Marshal(question)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.JoinPath(path).String(), bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated && resp.StatusCode != http.StatusOK {
+		return statusError(resp)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxJSON)).Decode(question); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return nil
+}

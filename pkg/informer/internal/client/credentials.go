@@ -1,0 +1,150 @@
+package client
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/deltarouter/deltarouter/internal/kubehttp"
+)
+
+// credentialsLook is how long credentials are used before it is looked whether their files have changed.
+const credentialsLook = 5 * time.Second
+
+// loader reads the configuration of a client. files are those that it was made of.
+type loader func() (cfg *rest.Config, files []string, err error)
+
+// credentials is the round tripper of a Client: it speaks with the credentials of a kubeconfig as that is now, and the files that it names.
+// client-go reads some of these again (certificates and the CA after five minutes, tokens after one), and never the kubeconfig. Requests that
+// are under way, and watches, end as they began. It is safe for concurrent use.
+type credentials struct {
+	load  loader
+	every time.Duration // between two looks
+
+	mu      sync.Mutex
+	looked  time.Time
+	files   []string
+	of      [sha256.Size]byte // the print of the files that current was made of, or of earlier ones
+	host    string
+	current http.RoundTripper
+	err     error // why the files of now are not used; nil: they are
+}
+
+// newCredentials returns the configuration too, which is that of the first load.
+func newCredentials(load loader) (*credentials, *rest.Config, error) {
+	c := &credentials{load: load, every: credentialsLook, looked: time.Now()}
+	cfg, err := c.make()
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, cfg, nil
+}
+
+// make makes the transport. When it fails nothing is changed.
+func (c *credentials) make() (*rest.Config, error) {
+	_, files, err := c.load()
+	if err != nil {
+		return nil, err
+	}
+	of := printOf(files)
+	cfg, files, err := c.load() // a file that changes from here on has another print
+	if err != nil {
+		return nil, err
+	}
+	if c.host != "" && cfg.Host != c.host {
+		return nil, fmt.Errorf("it names another server, %s: restart the router to use that", cfg.Host)
+	}
+	current, err := transportFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if c.current != nil {
+		utilnet.CloseIdleConnectionsFor(c.current)
+	}
+	c.files, c.of, c.host, c.current = files, of, cfg.Host, current
+	return cfg, nil
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *credentials) RoundTrip(req *http.Request) (*http.Response, error) {
+	current, stale := c.get()
+	resp, err := current.RoundTrip(req)
+	if err != nil && stale != nil {
+		err = fmt.Errorf("%w (the kubeconfig has changed, and cannot be used: %w)", err, stale)
+	}
+	return resp, err
+}
+
+// CloseIdleConnections is what http.Client looks for.
+func (c *credentials) CloseIdleConnections() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	utilnet.CloseIdleConnectionsFor(c.current)
+}
+
+func (c *credentials) get() (current http.RoundTripper, stale error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.looked) >= c.every {
+		c.err = c.look()
+		c.looked = time.Now()
+	}
+	return c.current, c.err
+}
+
+// look makes the transport anew if a file has changed. Files that do not belong together, or are only half written, change nothing.
+func (c *credentials) look() error {
+	if printOf(c.files) == c.of {
+		return nil
+	}
+	_, err := c.make()
+	return err
+}
+
+// printOf tells the present content of the files from any other.
+func printOf(files []string) (sum [sha256.Size]byte) {
+	hash := sha256.New()
+	for _, name := range files {
+		content, err := os.ReadFile(name) // one that is missing is as good as empty: who needs it says so
+		inner := sha256.Sum256(content)
+		fmt.Fprintf(hash, "%q %v %x\n", name, err == nil, inner)
+	}
+	hash.Sum(sum[:0])
+	return sum
+}
+
+// filesOf returns the files that a configuration names.
+func filesOf(cfg *rest.Config) (files []string) {
+	for _, name := range []string{cfg.CAFile, cfg.CertFile, cfg.KeyFile, cfg.BearerTokenFile} {
+		if name != "" {
+			files = append(files, name)
+		}
+	}
+	return files
+}
+
+// kubeconfigFiles returns the files that a kubeconfig is put together of.
+func kubeconfigFiles(rules *clientcmd.ClientConfigLoadingRules) []string {
+	if rules.ExplicitPath != "" {
+		return []string{rules.ExplicitPath}
+	}
+	return rules.Precedence
+}
+
+// transportFor makes the round tripper of a configuration, with connections of its own.
+func transportFor(cfg *rest.Config) (http.RoundTripper, error) {
+	cfg = rest.CopyConfig(cfg)
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = "deltarouter"
+	}
+	// Decompression costs more CPU than all other work on an object, and watches are never compressed.
+	cfg.DisableCompression = true
+	return kubehttp.TransportFor(cfg)
+}

@@ -1,0 +1,103 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Found is what discovery says about a resource.
+type Found struct {
+	Kind       string
+	Namespaced bool
+}
+
+// ErrAbsent says that the API server does not have a resource. It is the only error of Discover that proves anything.
+var ErrAbsent = errors.New("does not exist (yet)")
+
+// Discover asks the API server about a resource. The error is ErrAbsent only if the API server itself says so: a missing page may
+// also be the doing of a proxy, or of an API server that is starting, so the group's absence is confirmed by the list of groups.
+func (c *Client) Discover(ctx context.Context, gvr schema.GroupVersionResource) (Found, error) {
+	path := "apis/" + gvr.Group + "/" + gvr.Version
+	if gvr.Group == "" {
+		path = "api/" + gvr.Version
+	}
+	var list metav1.APIResourceList
+	err := c.GetJSON(ctx, path, &list)
+	if apierrors.IsNotFound(err) {
+		return Found{}, c.confirmNoVersion(ctx, gvr.GroupVersion(), err)
+	}
+	if err != nil {
+		return Found{}, err
+	}
+	if list.Kind != "APIResourceList" {
+		return Found{}, fmt.Errorf("discover %s: not a list of resources", path)
+	}
+	for _, r := range list.APIResources {
+		if r.Name == gvr.Resource {
+			return Found{Kind: r.Kind, Namespaced: r.Namespaced}, nil
+		}
+	}
+	return Found{}, ErrAbsent
+}
+
+// confirmNoVersion returns ErrAbsent if the API server lists its groups and gv is not among them.
+func (c *Client) confirmNoVersion(ctx context.Context, gv schema.GroupVersion, missing error) error {
+	if gv.Group == "" {
+		return missing // every API server has v1; other versions of the core group never existed
+	}
+	var groups metav1.APIGroupList
+	if err := c.GetJSON(ctx, "apis", &groups); err != nil {
+		return err
+	}
+	if groups.Kind != "APIGroupList" {
+		return errors.New("discover apis: not a list of groups")
+	}
+	for i := range groups.Groups {
+		for _, version := range groups.Groups[i].Versions {
+			if version.GroupVersion == gv.String() {
+				return missing
+			}
+		}
+	}
+	return ErrAbsent
+}
+
+// GetJSON decodes the answer for a path.
+func (c *Client) GetJSON(ctx context.Context, path string, into any) error {
+	resp, err := c.Get(ctx, path, nil, "application/json", IdleTimeout)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxJSON)).Decode(into); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return nil
+}
+
+// ResourcePath returns where the objects of a resource are, all or those of a namespace.
+func ResourcePath(gvr schema.GroupVersionResource, namespace string) string {
+	path := "apis/" + gvr.Group + "/" + gvr.Version
+	if gvr.Group == "" {
+		path = "api/" + gvr.Version
+	}
+	if namespace != "" {
+		path += "/namespaces/" + url.PathEscape(namespace)
+	}
+	return path + "/" + gvr.Resource
+}
+
+// ResourceName names a resource in messages, as apps/v1/deployments.
+func ResourceName(gvr schema.GroupVersionResource) string {
+	return (&event.Resource{GroupVersionResource: gvr}).String()
+}

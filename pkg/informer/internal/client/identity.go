@@ -1,0 +1,82 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// identityPath is an object that every cluster has from its beginning to its end.
+const identityPath = "/api/v1/namespaces/kube-system"
+
+// identityTimeout is how long one question may take: others wait for the answer.
+const identityTimeout = 15 * time.Second
+
+var errNoIdentity = errors.New("namespace kube-system has no uid")
+
+// Identity returns what tells the cluster from others, whatever its address: the uid of its namespace kube-system. The error says
+// that the API server does not answer, or does not let us see that namespace.
+func (c *Client) Identity(ctx context.Context) (string, error) {
+	var namespace struct {
+		Metadata struct {
+			UID string `json:"uid"`
+		} `json:"metadata"`
+	}
+	if err := c.GetJSON(ctx, identityPath, &namespace); err != nil {
+		return "", fmt.Errorf("namespace kube-system: %w", err)
+	}
+	if namespace.Metadata.UID == "" {
+		return "", errNoIdentity
+	}
+	return namespace.Metadata.UID, nil
+}
+
+// IdentityCache asks which cluster it is, for all watches: those that ask at the same time share an answer.
+type IdentityCache struct {
+	client *Client
+	log    *slog.Logger
+	turn   chan struct{} // held by whoever asks; guards the rest
+	asked  time.Time     // when the last question was put
+	answer string
+	err    error
+	silent bool // it was said that the API server does not tell
+}
+
+// NewIdentityCache returns a cache that has not asked yet.
+func NewIdentityCache(client *Client, log *slog.Logger) *IdentityCache {
+	return &IdentityCache{client: client, log: log, turn: make(chan struct{}, 1)}
+}
+
+// Identity returns [Client.Identity] as it was asked for no longer than maxAge ago. Where the API server answers and does not tell,
+// it is empty. The error is one that may go away.
+func (c *IdentityCache) Identity(ctx context.Context, maxAge time.Duration) (string, error) {
+	since := time.Now().Add(-maxAge)
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	defer func() { <-c.turn }()
+	if c.asked.After(since) {
+		return c.answer, c.err
+	}
+	asked := time.Now()
+	patient, cancel := context.WithTimeout(ctx, identityTimeout)
+	defer cancel()
+	answer, err := c.client.Identity(patient)
+	if ctx.Err() != nil {
+		return "", ctx.Err() // who waited for the turn still wants to know
+	}
+	if apierrors.IsForbidden(err) || IsAnswer(err) || errors.Is(err, errNoIdentity) {
+		if !c.silent {
+			c.log.Warn("the API server does not say which cluster it is; it is taken for the one before", "err", err)
+		}
+		c.silent, err = true, nil
+	}
+	c.asked, c.answer, c.err = asked, answer, err
+	return c.answer, c.err
+}

@@ -1,0 +1,154 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Body is a response body that ends its request when it is closed, or when a read takes too long:
+// then the error is ErrSlow. The time between two reads does not count.
+type Body struct {
+	io.ReadCloser
+	idle   time.Duration
+	timer  *time.Timer
+	slow   atomic.Bool
+	cancel context.CancelCauseFunc
+}
+
+// NewBody returns a body that calls cancel when it is closed, or when a read takes longer than
+// idle; 0: reads take as long as they take.
+func NewBody(rc io.ReadCloser, idle time.Duration, cancel context.CancelCauseFunc) *Body {
+	b := &Body{ReadCloser: rc, idle: idle, cancel: cancel}
+	if idle > 0 {
+		b.timer = time.AfterFunc(idle, func() { b.slow.Store(true); cancel(ErrSlow) })
+		b.timer.Stop()
+	}
+	return b
+}
+
+// Read implements io.Reader.
+func (b *Body) Read(p []byte) (int, error) {
+	if b.timer == nil {
+		return b.ReadCloser.Read(p)
+	}
+	b.timer.Reset(b.idle)
+	n, err := b.ReadCloser.Read(p)
+	b.timer.Stop()
+	if err != nil && b.slow.Load() {
+		err = ErrSlow
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *Body) Close() error {
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	b.cancel(nil)
+	return b.ReadCloser.Close()
+}
+
+// statusError makes an error of a response that is not OK: of the Status that it holds, or of its
+// code.
+func statusError(resp *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	var s metav1.Status
+	if err := json.Unmarshal(text, &s); err != nil || s.Kind != "Status" {
+		message := strings.TrimSpace(string(text[:min(len(text), 200)]))
+		s = apierrors.NewGenericServerResponse(resp.StatusCode, "get", schema.GroupResource{}, "", message, 0, true).ErrStatus
+		s.Message = resp.Status // what a proxy's page says is of no use
+		s.Kind = ""
+	}
+	if s.Code == 0 {
+		s.Code = int32(resp.StatusCode) //nolint:gosec // three digits
+	}
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		if s.Details == nil {
+			s.Details = &metav1.StatusDetails{}
+		}
+		s.Details.RetryAfterSeconds = int32(min(seconds, 3600)) //nolint:gosec // bounded
+	}
+	return &apierrors.StatusError{ErrStatus: s}
+}
+
+// ErrIncomplete says that the end of a list could not be got.
+var ErrIncomplete = errors.New("the API server began a list, and no longer knows how it goes on")
+
+// Pages gets a list to its end. page returns what is behind a token, and the beginning for "". A
+// list of which the end is missing is nothing that can be compared with: the error is ErrIncomplete
+// then.
+func Pages(page func(token string) (*internalversion.List, error)) (all *internalversion.List, err error) {
+	for token := ""; ; {
+		list, err := page(token)
+		if err != nil && token != "" && IsExpired(err) {
+			return nil, fmt.Errorf("%w: %s", ErrIncomplete, err.Error()) // not an answer that is final, so it is not wrapped
+		}
+		if err != nil {
+			return nil, err
+		}
+		next := list.Continue
+		if all == nil {
+			all = list
+		} else {
+			all.Items = append(all.Items, list.Items...)
+		}
+		if all.Continue = ""; next == "" {
+			return all, nil
+		}
+		if next == token {
+			return nil, fmt.Errorf("%w: it gives the same page again", ErrIncomplete)
+		}
+		token = next
+	}
+}
+
+// IsExpired reports whether the API server no longer has what lies between a resourceVersion and
+// now.
+func IsExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
+// IsAhead reports whether the API server has not got as far as the resourceVersion that it was
+// asked for.
+func IsAhead(err error) bool {
+	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) ||
+		apierrors.IsTimeout(err) && strings.Contains(err.Error(), "Too large resource version")
+}
+
+// IsDenied reports whether the API server knows us and does not let us, or does not know us.
+func IsDenied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
+
+// IsAnswer reports whether the API server said no for good: the same request will not do better
+// later.
+func IsAnswer(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusTooEarly, http.StatusUnauthorized, http.StatusForbidden:
+		return false
+	default:
+		return code >= 400 && code < 500
+	}
+}
+
+// RetryAfter returns how long the API server asks to be left alone.
+func RetryAfter(err error) time.Duration {
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		return time.Duration(seconds) * time.Second
+	}
+	return 0
+}

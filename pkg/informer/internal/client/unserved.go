@@ -1,0 +1,82 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// UnservedError says that the API server does not serve a resource in the version that is watched, which says nothing about its objects.
+type UnservedError struct {
+	Resource schema.GroupVersionResource
+	Other    string // a version in which it is served; empty: in none
+}
+
+// Error says what to do about it.
+func (e *UnservedError) Error() string {
+	if e.Other == "" {
+		return "its CustomResourceDefinition exists, and serves no version of it"
+	}
+	return fmt.Sprintf("version %s is not served any more, %s is: write resource: %s", e.Resource.Version, e.Other,
+		ResourceName(e.Resource.GroupResource().WithVersion(e.Other)))
+}
+
+// Remains finds out whether a resource that discovery does not have in its version exists all the same: an *UnservedError. nil: it does not.
+// Any other error may go away.
+func (c *Client) Remains(ctx context.Context, gvr schema.GroupVersionResource) error {
+	if gvr.Group == "" {
+		return nil // every API server has v1 and no other version
+	}
+	var groups metav1.APIGroupList
+	if err := c.GetJSON(ctx, "apis", &groups); err != nil {
+		return err
+	}
+	definitions := false
+	for i := range groups.Groups {
+		definitions = definitions || groups.Groups[i].Name == "apiextensions.k8s.io"
+		if groups.Groups[i].Name != gvr.Group {
+			continue
+		}
+		for _, version := range groups.Groups[i].Versions {
+			if version.Version == gvr.Version {
+				continue
+			}
+			other := gvr.GroupResource().WithVersion(version.Version)
+			if _, err := c.Discover(ctx, other); err == nil {
+				return &UnservedError{gvr, other.Version}
+			} else if !errors.Is(err, ErrAbsent) {
+				return err
+			}
+		}
+	}
+	if !definitions {
+		return nil
+	}
+	return c.defined(ctx, gvr)
+}
+
+// defined is Remains for a resource that is served in no version. Where the API server does not let us see the definition, that is all
+// there is to know.
+func (c *Client) defined(ctx context.Context, gvr schema.GroupVersionResource) error {
+	name := gvr.Resource + "." + gvr.Group
+	resp, err := c.Get(ctx, "apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+url.PathEscape(name), nil, AcceptMetadata, IdleTimeout)
+	switch {
+	case err == nil:
+		_ = resp.Body.Close()
+		return &UnservedError{Resource: gvr}
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err) && Names(err, name):
+		return nil
+	}
+	return err
+}
+
+// Names reports whether the API server itself says of an object of that name that it does not exist.
+func Names(err error, name string) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name == name
+}

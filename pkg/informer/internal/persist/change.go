@@ -1,0 +1,180 @@
+package persist
+
+import (
+	"sync"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Change is what one event changes.
+type Change struct {
+	// Before is the store's object, nil: it has none. Now is what it is to have; nil: nothing.
+	Before, Now *event.Object
+	// Gone is the last state of an object that is not there any more; it is set where Now is nil.
+	Gone *event.Object
+	// Added: the object is new to the watch.
+	Added bool
+	// Applied is the resourceVersion up to which everything is applied then; empty: it stays what it was.
+	Applied string
+	// Admissions hand the deltas of the change, Wanted, to the routes.
+	Admissions []event.Admission
+	Wanted     []*event.Delta
+}
+
+// Apply applies a change to everything that has to agree. It is for the watch's own goroutine.
+func (s *State) Apply(c *Change) {
+	s.mu.Lock()
+	if c.Now != nil {
+		s.put(c)
+	} else {
+		s.remove(c)
+	}
+	for _, admission := range c.Admissions {
+		admission.Commit()
+	}
+	if c.Applied != "" {
+		s.advance(c.Applied)
+	}
+	s.mu.Unlock()
+	s.cfg.Measure(c.Before, c.Now)
+}
+
+func (s *State) put(c *Change) {
+	s.cfg.Store.Put(c.Now)
+	if len(s.intents) > 0 {
+		s.intentStored(c.Now)
+	}
+	if s.dirty != nil {
+		s.dirty.put(c.Now, c.Added, c.Wanted)
+	}
+}
+
+func (s *State) remove(c *Change) {
+	if c.Before != nil {
+		s.cfg.Store.Delete(c.Before.Key())
+	}
+	if len(s.intents) > 0 {
+		s.endIntent(c.Gone.UID())
+	}
+	if s.dirty != nil {
+		s.dirty.remove(c.Gone, c.Before != nil, c.Wanted)
+	}
+}
+
+// FillIn gives the store the object of which it has the identity. That is no change of the object.
+func (s *State) FillIn(old, o *event.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.Store.Put(o)
+	s.cfg.Measure(old, o)
+}
+
+// Commit commits a delta about an object as it is in the store. Nothing changes with it.
+func (s *State) Commit(d *event.Delta, admission event.Admission) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.CommitHeld(d, admission)
+}
+
+// CommitHeld is [State.Commit] while the State is held, see [Hold].
+func (s *State) CommitHeld(d *event.Delta, admission event.Admission) {
+	if s.dirty != nil {
+		s.dirty.hold(d.New, []*event.Delta{d})
+	}
+	admission.Commit()
+}
+
+// Advance notes that everything up to a resourceVersion is applied.
+func (s *State) Advance(version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.advance(version)
+}
+
+// advance sets fed. Once a resumed watch has come as far as the API server was when it was resumed, it
+// has heard of all that happened before: an intent that did not turn up was about an object that was
+// gone even when the state was saved.
+func (s *State) advance(version string) {
+	s.Position.fed = version
+	if len(s.intents) == 0 || s.resumeTarget == "" || Lower(version, s.resumeTarget) {
+		return
+	}
+	for uid := range s.intents {
+		s.endIntent(uid)
+	}
+}
+
+// intentStored notes that the object of an intent, if there is one, is in the store in the state o. The
+// intent ends with it, unless it is about a later state, which is about to come again.
+func (s *State) intentStored(o *event.Object) {
+	i, ok := s.intents[o.UID()]
+	if !ok {
+		return
+	}
+	if !Older(o, i.Object) {
+		delete(s.intents, o.UID())
+	}
+	if s.dirty != nil {
+		gate := make(chan struct{})
+		close(gate)
+		s.dirty.unpersisted[o.UID()] = gated{gate, i.Object} // it was asked for by another run, and is on disk
+	}
+}
+
+// endIntent ends an intent whose object is gone, if there is one of that uid.
+func (s *State) endIntent(uid string) {
+	i, ok := s.intents[uid]
+	if !ok {
+		return
+	}
+	delete(s.intents, uid)
+	if s.dirty != nil {
+		s.dirty.forget(i.Object, s.Get(i.Key()))
+	}
+}
+
+// Hold takes the locks of all states, so that they are held at one moment.
+func Hold(states []*State) (release func()) {
+	for _, s := range states {
+		s.mu.Lock()
+	}
+	return func() {
+		for _, s := range states {
+			s.mu.Unlock()
+		}
+	}
+}
+
+// HandOver returns what changed in each state since it was last handed over, all at one moment: it calls
+// also while it holds all of them there.
+func HandOver(states []*State, also func()) []Changes {
+	type taken struct {
+		changed map[event.Key]*event.Object
+		settled map[string]event.Key
+	}
+	all, sets := make([]Changes, len(states)), make([]taken, len(states))
+	release := sync.OnceFunc(Hold(states))
+	defer release()
+	for i, s := range states {
+		all[i] = Changes{ID: s.cfg.ID, Cluster: s.Position.cluster, Applied: s.Position.fed, Relisting: s.Position.relisting}
+		if s.dirty != nil {
+			sets[i].changed, sets[i].settled = s.dirty.handOver(&all[i])
+		}
+	}
+	also()
+	release()
+	for i := range all {
+		all[i].list(sets[i].changed, sets[i].settled)
+	}
+	return all
+}
+
+// Saved says that everything that was handed over so far is on disk. It is called after every write
+// that succeeded, before the next HandOver.
+func (s *State) Saved() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dirty != nil {
+		s.dirty.inFlight = nil
+	}
+}

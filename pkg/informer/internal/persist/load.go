@@ -1,0 +1,193 @@
+package persist
+
+import (
+	"context"
+	"sync"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Loader restores the objects of a watch while the watch runs already: the first delta after a
+// restart waits for its own object only. A list, a resync, and that the sources count as synced
+// need all objects and wait for them.
+//
+// The methods can be called on a nil Loader, which has restored everything.
+type Loader struct {
+	state *State
+	from  Saved
+	done  chan struct{} // closed when all are there
+
+	mu sync.Mutex // taken before the State's lock
+	// claimed has the keys that the watch has looked at, and that are its own business since; nil
+	// once all objects are there.
+	claimed map[event.Key]bool
+	then    []func() // to be called when all are there
+}
+
+func newLoader(s *State, from Saved) *Loader {
+	return &Loader{state: s, from: from, done: make(chan struct{}), claimed: make(map[event.Key]bool)}
+}
+
+// Run restores the objects that are left, until ctx is done.
+func (l *Loader) Run(ctx context.Context) {
+	if l == nil {
+		return
+	}
+	for more := true; more && ctx.Err() == nil; {
+		var err error
+		if more, err = l.from.Next(l.restore); err != nil {
+			l.state.cfg.Unreadable(err)
+			break
+		}
+	}
+	if ctx.Err() == nil {
+		l.finish()
+	}
+}
+
+// restore restores an object, unless the watch has looked at its key already.
+func (l *Loader) restore(o *event.Object) {
+	put := prepare(l.state.cfg.Store, o)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.claimed[o.Key()] {
+		l.state.load(o, put)
+	}
+}
+
+// finish lets go of everything: from here on no delta looks for its object here.
+func (l *Loader) finish() {
+	l.mu.Lock()
+	then := l.then
+	l.claimed, l.then = nil, nil
+	l.mu.Unlock()
+	l.state.loader.Store(nil)
+	close(l.done)
+	for _, call := range then {
+		call()
+	}
+}
+
+// Fetch restores the object of a key before the watch looks at what the store has under it. It is
+// called by the watch's own goroutine.
+func (l *Loader) Fetch(key event.Key) {
+	if l == nil || !l.claim(key) {
+		return
+	}
+	o, err := l.from.Object(key)
+	switch {
+	case err != nil:
+		l.state.cfg.Unreadable(err)
+	case o != nil:
+		l.state.load(o, prepare(l.state.cfg.Store, o))
+	}
+}
+
+// claim reports whether the object of a key is not restored yet; then that is up to the caller.
+func (l *Loader) claim(key event.Key) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.claimed == nil || l.claimed[key] {
+		return false
+	}
+	l.claimed[key] = true
+	return l.state.Get(key) == nil
+}
+
+// WhenDone calls f once all objects are there, at once if they are.
+func (l *Loader) WhenDone(f func()) {
+	if l != nil {
+		l.mu.Lock()
+		pending := l.claimed != nil
+		if pending {
+			l.then = append(l.then, f)
+		}
+		l.mu.Unlock()
+		if pending {
+			return
+		}
+	}
+	f()
+}
+
+// Wait waits until all objects are there. It returns false if ctx is done before.
+func (l *Loader) Wait(ctx context.Context) bool {
+	if l == nil {
+		return true
+	}
+	select {
+	case <-l.done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Restore makes the state what was saved. It is called once, before the watch runs.
+func (s *State) Restore(r *Restored) {
+	for _, o := range r.Objects {
+		s.RestoreObject(o)
+	}
+	if r.Later != nil {
+		l := newLoader(s, r.Later)
+		s.loader.Store(l)
+		for _, o := range r.Objects {
+			l.Fetch(o.Key())
+		}
+		for _, o := range r.Intents {
+			l.Fetch(o.Key())
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range r.Intents {
+		s.intend(o)
+	}
+	s.Position.cluster, s.Position.fed, s.Position.relisting = r.Cluster, r.Applied, r.Relisting
+	if s.dirty != nil {
+		s.dirty.cluster, s.dirty.fed, s.dirty.relisting = r.Cluster, r.Applied, r.Relisting
+	}
+}
+
+// RestoreObject is Restore for one state, and comes before it. It may be called from several
+// goroutines at the same time, which is how many objects are restored fast.
+func (s *State) RestoreObject(o *event.Object) {
+	put := prepare(s.cfg.Store, o)
+	identity := !s.cfg.IdentityOnly && IsIdentity(o)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.Learn(o)
+	s.cfg.Measure(s.Get(o.Key()), o)
+	put()
+	s.identities = s.identities || identity
+}
+
+// load is RestoreObject while the watch runs.
+func (s *State) load(o *event.Object, put func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	put()
+	s.cfg.Measure(nil, o)
+}
+
+// prepare does what it can of putting an object into the store without the lock.
+func prepare(store Cache, o *event.Object) (put func()) {
+	if store, ok := store.(interface {
+		Prepare(o *event.Object) (put func())
+	}); ok {
+		return store.Prepare(o)
+	}
+	return func() { store.Put(o) }
+}
+
+// intend remembers an intent, unless the store has the object in a state that stands for it.
+func (s *State) intend(o *event.Object) {
+	s.cfg.Learn(o)
+	if old := s.Get(o.Key()); old != nil && old.UID() == o.UID() && !Older(old, o) {
+		if s.dirty != nil {
+			s.dirty.forget(o, old)
+		}
+		return
+	}
+	s.intents.add(o)
+}

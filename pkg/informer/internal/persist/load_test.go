@@ -1,0 +1,90 @@
+package persist
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/must"
+)
+
+type store map[event.Key]*event.Object
+
+func (s store) Get(key event.Key) *event.Object { return s[key] }
+func (s store) Put(o *event.Object)             { s[o.Key()] = o }
+func (s store) Delete(key event.Key)            { delete(s, key) }
+func (s store) All() iter.Seq[*event.Object]    { return maps.Values(s) }
+
+// saved has objects that are handed over one at a time.
+type saved struct {
+	objects []*event.Object
+	next    int
+	asked   int // for a single one
+}
+
+func (s *saved) Object(key event.Key) (*event.Object, error) {
+	s.asked++
+	for _, o := range s.objects {
+		if o.Key() == key {
+			return o, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // as promised
+}
+
+func (s *saved) Next(take func(*event.Object)) (more bool, err error) {
+	take(s.objects[s.next])
+	s.next++
+	return s.next < len(s.objects), nil
+}
+
+func pod(t *testing.T, name string) *event.Object {
+	t.Helper()
+	resource := &event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
+	o, err := event.ParseObject(resource, `{"metadata":{"name":"`+name+`","uid":"`+name+`","resourceVersion":"1","labels":{}}}`)
+	must.Succeed(t, err)
+	return o
+}
+
+// TestLoadedLetsGo is about the end of loading: from there on no delta looks for its object in the saved
+// ones, nor takes the lock of who did, and the saved ones are let go.
+func TestLoadedLetsGo(t *testing.T) {
+	from := &saved{objects: []*event.Object{pod(t, "a"), pod(t, "b"), pod(t, "c")}}
+	objects := store{}
+	s := New(Config{Store: objects, Learn: func(*event.Object) {}, Unreadable: func(err error) { t.Error(err) }})
+	s.Restore(&Restored{Applied: "1", Later: from})
+	l, done := s.Loader(), false
+	l.WhenDone(func() { done = true })
+	l.Fetch(from.objects[1].Key())
+	if len(objects) != 1 || from.asked != 1 || done {
+		t.Fatalf("%d objects after %d questions, done: %v", len(objects), from.asked, done)
+	}
+	l.Run(t.Context())
+	if len(objects) != 3 || !done || !l.Wait(t.Context()) {
+		t.Errorf("%d objects, done: %v", len(objects), done)
+	}
+	if s.Loader() != nil {
+		t.Error("the loader is still there")
+	}
+	s.Loader().Fetch(from.objects[0].Key())
+	if from.asked != 1 {
+		t.Error("a saved object is looked for once more")
+	}
+}
+
+// TestLoadingStopped is about a loader that does not get to its end: it stays, so nobody takes the store
+// for complete.
+func TestLoadingStopped(t *testing.T) {
+	s := New(Config{Store: store{}, Learn: func(*event.Object) {}})
+	s.Restore(&Restored{Applied: "1", Later: &saved{objects: []*event.Object{pod(t, "a")}}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Loader().Run(ctx)
+	if s.Loader() == nil || s.Loader().Wait(ctx) {
+		t.Error("it counts as loaded")
+	}
+}

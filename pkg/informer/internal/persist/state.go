@@ -1,0 +1,142 @@
+package persist
+
+import (
+	"cmp"
+	"iter"
+	"sync"
+	"sync/atomic"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Config is what a [State] needs.
+type Config struct {
+	ID    string // of the watch
+	Store Cache
+	// IdentityOnly: the watch keeps no more than the identity of its objects.
+	IdentityOnly bool
+	// Gate is asked, under the lock, for a channel that is closed once an object is on disk in this
+	// state; nil: there is no checkpoint.
+	Gate func(o *event.Object) <-chan struct{}
+	// Measure is told what the store had of an object and has of it now; nil: nothing.
+	Measure func(before, now *event.Object)
+	// Learn is shown each restored object, one at a time, before the watch runs.
+	Learn func(o *event.Object)
+	// Unreadable is called when saved objects cannot be read any more.
+	Unreadable func(err error)
+}
+
+// State is what a watch has seen. It is safe for concurrent use, but for what is said to be for the
+// watch's own goroutine: the one that applies changes.
+type State struct {
+	// Position is how far the watch got.
+	Position *Position
+
+	cfg    Config
+	loader atomic.Pointer[Loader] // nil: the store has all that was saved
+
+	// mu is the cut lock.
+	mu    sync.Mutex
+	dirty *dirtySet // nil: there is no checkpoint
+	// intents are incarnations that a former run may have delivered deltas of. Only the watch's own
+	// goroutine changes them.
+	intents intents
+	// resumeTarget is where the API server was when the watch was resumed; empty: it was not.
+	resumeTarget string
+	// identities: some of the objects in the store were restored as identities only, and the next list
+	// fills them in. For the watch's own goroutine.
+	identities bool
+}
+
+// New returns a State that has seen nothing.
+func New(cfg Config) *State {
+	if cfg.Measure == nil {
+		cfg.Measure = func(_, _ *event.Object) {}
+	}
+	s := &State{cfg: cfg}
+	s.Position = &Position{cut: &s.mu}
+	if cfg.Gate != nil {
+		s.dirty = newDirtySet(cfg.Gate)
+	}
+	return s
+}
+
+// Loader returns the loader of the objects that are not restored yet; nil: all are there.
+func (s *State) Loader() *Loader { return s.loader.Load() }
+
+// Get returns what the store has under a key; nil: nothing.
+func (s *State) Get(key event.Key) *event.Object { return s.cfg.Store.Get(key) }
+
+// All returns everything in the store.
+func (s *State) All() iter.Seq[*event.Object] { return s.cfg.Store.All() }
+
+// Cut calls f at a moment when the store, what was committed downstream and fed agree with each other,
+// and holds the watch there while f runs. relisting: some of a list is applied and some is not, so fed
+// alone does not say how to go on.
+func (s *State) Cut(f func(fed string, relisting bool)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s.Position.fed, s.Position.relisting)
+}
+
+// Empty reports whether there never was a list, not even the beginning of one. It is for the watch's
+// own goroutine.
+func (s *State) Empty() bool {
+	for range s.All() {
+		return false
+	}
+	return s.Position.Applied() == "" && len(s.intents) == 0
+}
+
+// CanResume reports whether a watch can go on from where the state is.
+func (s *State) CanResume() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Position.fed != "" && s.Position.fed != NeverExisted && !s.Position.relisting && !s.identities
+}
+
+// SetResumeTarget notes where the API server is, before the watch is resumed.
+func (s *State) SetResumeTarget(version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resumeTarget = version
+}
+
+// IdentityOnly reports whether no more than the identity of an object of the store was restored. It is
+// for the watch's own goroutine.
+func (s *State) IdentityOnly(o *event.Object) bool { return s.identities && IsIdentity(o) }
+
+// Latest returns the last state that is known of an object of the store: after a crash the routes may
+// have been told of a later one than the store has. It is for the watch's own goroutine.
+func (s *State) Latest(o *event.Object) *event.Object { return s.intents.latest(o) }
+
+// Intent returns the object of the intent of a uid; nil: there is none. It is for the watch's own goroutine.
+func (s *State) Intent(uid string) *event.Object { return s.intents[uid].Object }
+
+// Intents returns the objects of the intents that are wanted and of whose uid the store has no object,
+// in the order in which they were asked for. It is for the watch's own goroutine.
+func (s *State) Intents(want func(*event.Object) bool) []*event.Object {
+	return s.intents.apart(s.cfg.Store, want)
+}
+
+// BeginReplace is called before the difference between a list and the store is applied. It returns the
+// resourceVersion that was applied before.
+func (s *State) BeginReplace() (fed string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Position.relisting, s.resumeTarget = true, ""
+	return s.Position.fed
+}
+
+// EndReplace is called when all of a list is applied.
+func (s *State) EndReplace(version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Position.cluster, s.Position.fed, s.Position.relisting = cmp.Or(s.Position.listing, s.Position.cluster), version, false
+	s.identities = false
+	for uid, i := range s.intents {
+		if o := s.Get(i.Key()); o != nil && o.UID() == uid {
+			s.endIntent(uid) // a backup may have an older state
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
+)
+
+// confirmations is how often in a row discovery has to say that a resource is gone before its objects
+// are deleted: an API server that is starting may not know all of its resources yet.
+const confirmations = 3
+
+// absence is a resource that discovery does not have.
+type absence struct {
+	cfg       *Config
+	inquiry   *Inquiry
+	confirmed int       // times in a row
+	compared  time.Time // when the objects were last looked for in another version
+}
+
+// failed is called when discovery has failed for another reason.
+func (a *absence) failed() { a.confirmed = 0 }
+
+// missed is called each time that discovery does not have the resource, and returns what is the matter.
+// Its objects are gone only if it is served in no other version, and its definition does not exist.
+func (a *absence) missed(ctx context.Context) error {
+	if a.confirmed++; a.confirmed < confirmations && !a.cfg.State.Empty() {
+		return client.ErrAbsent
+	}
+	err := a.cfg.Client.Remains(ctx, a.cfg.Target.GVR)
+	var unserved *client.UnservedError
+	switch {
+	case err == nil:
+		a.cfg.Sink.Vanish(ctx)
+		return client.ErrAbsent
+	case !errors.As(err, &unserved):
+		return err
+	case unserved.Other == "" || a.cfg.State.Empty() || time.Since(a.compared) < 2*a.cfg.ProbeInterval:
+		return unserved
+	}
+	if err := a.compare(ctx, unserved.Resource.GroupResource().WithVersion(unserved.Other)); err != nil {
+		return fmt.Errorf("%w; looking for its objects there: %w", unserved, err)
+	}
+	a.compared = time.Now()
+	return unserved
+}
+
+// compare applies that objects are gone that another version of the resource does not have.
+func (a *absence) compare(ctx context.Context, other schema.GroupVersionResource) error {
+	if !a.cfg.State.Loader().Wait(ctx) {
+		return ctx.Err()
+	}
+	list, err := a.inquiry.listAllMetadata(ctx, client.ResourcePath(other, a.cfg.Target.Namespace), url.Values{"limit": {strconv.Itoa(500)}})
+	if err != nil {
+		return err
+	}
+	there := make(map[string]bool, len(list.Items))
+	for _, item := range list.Items {
+		if o, ok := item.(*event.Object); ok {
+			there[o.UID()] = true
+		}
+	}
+	a.cfg.Plan.MustList()
+	a.cfg.State.Position.SetRelisting() // what is gone is gone as of another version than the applied one
+	return a.cfg.Sink.Remove(ctx, there)
+}

@@ -1,0 +1,132 @@
+package reflector
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
+)
+
+// Both are a 410 for client-go's Reflector, which lists then.
+var (
+	errWentBack = apierrors.NewResourceExpired("the API server has gone back in time")
+	errMoved    = apierrors.NewResourceExpired("the API server is another cluster's")
+)
+
+// Health is how a watch gets on with the API server. It is safe for concurrent use.
+type Health struct {
+	watch   string // its name in logs
+	log     *slog.Logger
+	heardAt atomic.Int64 // nanoseconds since 1970; 0: never
+
+	mu      sync.Mutex
+	synced  bool
+	reason  string
+	refused bool
+	logged  string // the last reason that was logged
+	relist  string // why the next list is necessary
+}
+
+// NewHealth returns the Health of a watch that was not tried yet. watch is its name in logs.
+func NewHealth(watch string, log *slog.Logger) *Health { return &Health{watch: watch, log: log} }
+
+// State says whether the store has all objects, and what stands in the way of news; empty: nothing.
+// refused: the API server answers, and forbids the resource or does not have it.
+func (h *Health) State() (synced bool, reason string, refused bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.synced, h.reason, h.refused
+}
+
+// SetSynced says whether the store has all objects.
+func (h *Health) SetSynced(synced bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.synced = synced
+}
+
+// Heard notes that the API server is there.
+func (h *Health) Heard() { h.heardAt.Store(time.Now().UnixNano()) }
+
+// Silence returns how long ago the API server was last heard of; 0: it never was.
+func (h *Health) Silence() time.Duration {
+	at := h.heardAt.Load()
+	if at == 0 {
+		return 0
+	}
+	return time.Since(time.Unix(0, at))
+}
+
+// reached notes that a request succeeded.
+func (h *Health) reached() {
+	h.Heard()
+	h.mu.Lock()
+	recovered := h.reason != ""
+	h.reason, h.logged, h.refused = "", "", false
+	h.mu.Unlock()
+	if recovered {
+		h.log.Info("the API server answers", "watch", h.watch)
+	}
+}
+
+// failing notes why nothing comes at the moment. The log hears of it when the reason changes.
+func (h *Health) failing(err error) {
+	reason := strings.TrimSpace(err.Error())
+	h.mu.Lock()
+	known := h.logged == reason
+	h.reason, h.logged = reason, reason
+	h.refused = apierrors.IsForbidden(err) || errors.Is(err, client.ErrAbsent) || errors.As(err, new(*client.UnservedError))
+	h.mu.Unlock()
+	if !known {
+		h.log.Warn("cannot list or watch, trying again", "watch", h.watch, "err", reason)
+	}
+}
+
+// noteError remembers what may be the reason of the next list.
+func (h *Health) noteError(err error) {
+	reason := "watch_ended"
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, errWentBack):
+		reason = "rewound"
+	case errors.Is(err, errMoved):
+		reason = "moved"
+	case client.IsExpired(err):
+		reason = "expired"
+	case client.IsAhead(err):
+		reason = "ahead"
+	case client.IsDenied(err):
+		reason = "denied"
+	case client.IsAnswer(err):
+		reason = "refused"
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.relist == "" || reason != "watch_ended" { // that it ends as well says less
+		h.relist = reason
+	}
+}
+
+// noteAsked says that the next list was asked for.
+func (h *Health) noteAsked() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.relist = "asked"
+}
+
+// TakeRelistReason returns the reason of the list at hand.
+func (h *Health) TakeRelistReason() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	reason := cmp.Or(h.relist, "restarted")
+	h.relist = ""
+	return reason
+}

@@ -1,0 +1,192 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/deltarouter/deltarouter/internal/backoff"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
+)
+
+// manyMissing is from how many objects on a list of all is cheaper than asking for each.
+const manyMissing = 16
+
+// Inquiry asks the API server single questions about objects of a watch. It is safe for concurrent use.
+type Inquiry struct {
+	watch   string // its name in logs
+	log     *slog.Logger
+	client  *client.Client
+	target  *Target
+	health  *Health
+	backoff backoff.Policy
+}
+
+// NewInquiry returns an Inquiry for a watch.
+func NewInquiry(cfg *Config) *Inquiry {
+	return &Inquiry{
+		watch: cfg.Name, log: cfg.Log, client: cfg.Client, target: cfg.Target, health: cfg.Health, backoff: cfg.Backoff,
+	}
+}
+
+// IsGone asks the API server whether an object that left the watch is gone from the cluster too. It asks until it gets an answer
+// or ctx is done. Where it must not ask, the object is not taken for deleted.
+func (i *Inquiry) IsGone(ctx context.Context, o *event.Object) (gone bool, err error) {
+	err = i.ask(ctx, func() error {
+		there, err := i.exists(ctx, o)
+		gone = err == nil && !there
+		return err
+	})
+	return gone, err
+}
+
+// StillThere returns those of the objects that the cluster has, whatever the selectors say.
+func (i *Inquiry) StillThere(ctx context.Context, objects []*event.Object) (map[persist.Incarnation]bool, error) {
+	there := make(map[persist.Incarnation]bool)
+	if len(objects) < manyMissing {
+		for _, o := range objects {
+			gone, err := i.IsGone(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			there[persist.Incarnation{Key: o.Key(), UID: o.UID()}] = !gone
+		}
+		return there, nil
+	}
+	var listed map[persist.Incarnation]bool // nil: not allowed to list
+	err := i.ask(ctx, func() (err error) {
+		listed, err = i.listIdentities(ctx)
+		return err
+	})
+	for _, o := range objects {
+		id := persist.Incarnation{Key: o.Key(), UID: o.UID()}
+		there[id] = listed == nil || listed[id]
+	}
+	return there, err
+}
+
+// ask repeats a question until the API server answers it or says that it will not.
+func (i *Inquiry) ask(ctx context.Context, try func() error) error {
+	pause := backoff.Series{Policy: i.backoff}
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if client.IsDenied(err) || client.IsAnswer(err) {
+			i.log.Warn("not allowed to find out whether an object was deleted or only left the selector; it is taken for deselected",
+				"watch", i.watch, "err", err)
+			return nil
+		}
+		if err := pause.Wait(ctx, client.RetryAfter(err)); err != nil {
+			return err
+		}
+	}
+}
+
+// exists gets the metadata of an object.
+func (i *Inquiry) exists(ctx context.Context, o *event.Object) (bool, error) {
+	namespace := o.Key().Namespace
+	path := client.ResourcePath(i.target.GVR, namespace) + "/" + url.PathEscape(o.Key().Name)
+	resp, err := i.client.Get(ctx, path, nil, client.AcceptMetadata, client.IdleTimeout)
+	if apierrors.IsForbidden(err) {
+		return i.existsInList(ctx, o)
+	}
+	if apierrors.IsNotFound(err) {
+		return false, i.confirmMissing(ctx, o, err)
+	}
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	in := wire.NewStream(resp.Body, i.health.Heard)
+	text, err := in.Text()
+	if err != nil {
+		return false, err
+	}
+	return wire.Identify(text, nil).UID == o.UID(), nil
+}
+
+// confirmMissing returns nil if the API server says of this object, or of the whole resource, that it does not exist. Anything else
+// that is not found may be the doing of a proxy, or of an API server that is starting.
+func (i *Inquiry) confirmMissing(ctx context.Context, o *event.Object, missing error) error {
+	if client.Names(missing, o.Key().Name) {
+		return nil
+	}
+	_, err := i.client.Discover(ctx, i.target.GVR)
+	switch {
+	case errors.Is(err, client.ErrAbsent):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errUnconfirmed
+}
+
+var errUnconfirmed = errors.New("the API server does not know the object's page but has its resource")
+
+// existsInList is for who may list but not get.
+func (i *Inquiry) existsInList(ctx context.Context, o *event.Object) (bool, error) {
+	q := url.Values{"fieldSelector": {"metadata.name=" + o.Key().Name}}
+	list, err := i.listAllMetadata(ctx, client.ResourcePath(i.target.GVR, o.Key().Namespace), q)
+	if err != nil {
+		return false, err
+	}
+	for _, item := range list.Items {
+		if item, ok := item.(*event.Object); ok && item.Key() == o.Key() {
+			return item.UID() == o.UID(), nil
+		}
+	}
+	return false, nil
+}
+
+// listIdentities lists everything in the watch's namespace, page by page.
+func (i *Inquiry) listIdentities(ctx context.Context) (map[persist.Incarnation]bool, error) {
+	list, err := i.listAllMetadata(ctx, i.target.Path(), url.Values{"limit": {strconv.Itoa(500)}})
+	if errors.Is(err, client.ErrIncomplete) { // took too long: once more, at once
+		list, err = i.listAllMetadata(ctx, i.target.Path(), url.Values{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[persist.Incarnation]bool, len(list.Items))
+	for _, item := range list.Items {
+		if o, ok := item.(*event.Object); ok {
+			all[persist.Incarnation{Key: o.Key(), UID: o.UID()}] = true
+		}
+	}
+	return all, nil
+}
+
+// listAllMetadata lists to the end.
+func (i *Inquiry) listAllMetadata(ctx context.Context, path string, q url.Values) (*internalversion.List, error) {
+	return client.Pages(func(token string) (*internalversion.List, error) {
+		q.Del("continue")
+		if token != "" {
+			q.Set("continue", token)
+		}
+		return i.listMetadata(ctx, path, q)
+	})
+}
+
+func (i *Inquiry) listMetadata(ctx context.Context, path string, q url.Values) (*internalversion.List, error) {
+	resp, err := i.client.Get(ctx, path, q, client.AcceptMetadataList, client.IdleTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	ignore := func(*wire.ObjectError) runtime.Object { return nil }
+	return wire.NewListing(i.target.Metadata, i.target.Resource(), wire.NewStream(resp.Body, i.health.Heard), ignore).Read()
+}

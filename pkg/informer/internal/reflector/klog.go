@@ -1,0 +1,97 @@
+package reflector
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// QuietKlog sends what client-go logs to log, see [KlogTo]. client-go's logging is global; restore gives
+// it back.
+func QuietKlog(log *slog.Logger) (restore func()) {
+	klog.SetLoggerWithOptions(KlogTo(log), klog.ContextualLogger(true))
+	return klog.ClearLogger
+}
+
+// KlogTo returns a logger for client-go that logs to log, without the objects that client-go likes to
+// add: of the values only texts, numbers, times and errors are kept, of all others the type.
+func KlogTo(log *slog.Logger) klog.Logger { return klog.New(&sink{log: log}) }
+
+// sink implements klog.LogSink. Its methods have no context to pass on.
+type sink struct {
+	log *slog.Logger
+}
+
+// Init implements klog.LogSink.
+func (s *sink) Init(klog.RuntimeInfo) {}
+
+// Enabled implements klog.LogSink.
+func (s *sink) Enabled(level int) bool {
+	return s.log.Enabled(context.Background(), severity(level)) //nolint:forbidigo // see sink
+}
+
+// severity maps client-go's verbosity: 0 is always shown.
+func severity(level int) slog.Level {
+	if level == 0 {
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
+}
+
+// Info implements klog.LogSink.
+func (s *sink) Info(level int, msg string, kv ...any) {
+	severity := severity(level)
+	if text, ok := strings.CutPrefix(msg, "Warning: "); ok {
+		msg, severity = text, slog.LevelWarn
+	}
+	s.log.LogAttrs(context.Background(), severity, "client-go", attrs(msg, kv)...) //nolint:forbidigo // see sink
+}
+
+// Error implements klog.LogSink. What client-go calls an error it tries again.
+func (s *sink) Error(err error, msg string, kv ...any) {
+	all := attrs(msg, kv)
+	if err != nil {
+		all = append(all, slog.String("err", err.Error()))
+	}
+	s.log.LogAttrs(context.Background(), slog.LevelWarn, "client-go", all...) //nolint:forbidigo // see sink
+}
+
+// WithValues implements klog.LogSink.
+func (s *sink) WithValues(kv ...any) klog.LogSink {
+	log := s.log
+	for _, attr := range attrs("", kv)[1:] {
+		log = log.With(attr)
+	}
+	return &sink{log: log}
+}
+
+// WithName implements klog.LogSink. The name is among the values anyway.
+func (s *sink) WithName(string) klog.LogSink { return s }
+
+// attrs filters the values.
+func attrs(msg string, kv []any) []slog.Attr {
+	all := []slog.Attr{slog.String("message", msg)}
+	for i := 0; i+1 < len(kv); i += 2 {
+		key, ok := kv[i].(string)
+		if !ok {
+			continue
+		}
+		all = append(all, slog.Any(key, plain(kv[i+1])))
+	}
+	return all
+}
+
+// plain returns v if it cannot hold an object, else its type.
+func plain(v any) any {
+	switch v := v.(type) {
+	case nil, string, bool, int, int32, int64, uint, uint32, uint64, float64, time.Duration, time.Time:
+		return v
+	case error:
+		return v.Error()
+	}
+	return fmt.Sprintf("%T", v)
+}

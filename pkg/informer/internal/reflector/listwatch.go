@@ -1,0 +1,269 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/deltarouter/deltarouter/internal/backoff"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
+)
+
+// listerWatcher is what client-go's Reflector lists and watches through. Unlike client-go's own it
+// retries failures that may go away by itself, hears the context while it waits, and notes in the Health
+// what happened. Errors that it returns are for the Reflector to act on.
+type listerWatcher struct {
+	cfg     *Config
+	prober  *prober
+	quirks  *quirks
+	running *sync.RWMutex // held for reading by everything that may still run when the Reflector has returned
+	// gone is called when the API server does not know the resource (any more).
+	gone func()
+}
+
+// List implements cache.ListerWatcher. The Reflector uses ListWithContext.
+func (lw *listerWatcher) List(metav1.ListOptions) (runtime.Object, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// Watch implements cache.ListerWatcher. The Reflector uses WatchWithContext.
+func (lw *listerWatcher) Watch(metav1.ListOptions) (watch.Interface, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// IsWatchListSemanticsUnSupported tells the Reflector to list in pages if a size of pages is set.
+func (lw *listerWatcher) IsWatchListSemanticsUnSupported() bool { return lw.cfg.PageSize > 0 }
+
+// ListWithContext implements cache.ListerWatcherWithContext. It gets one page.
+func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	lw.running.RLock()
+	defer lw.running.RUnlock()
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // the Reflector is gone, and another may be at work
+	}
+	if lw.cfg.Plan.Resumable() {
+		list, err := lw.resumeList(ctx)
+		if err == nil || lw.cfg.Plan.Resumable() {
+			return list, err
+		}
+	}
+	lw.cfg.Plan.Listing()
+	if opts.Continue == "" {
+		if err := lw.retry(ctx, func() error { return lw.prober.willList(ctx) }); err != nil {
+			return nil, err
+		}
+	}
+	if opts.ResourceVersion == "0" && lw.cfg.State.Position.Applied() != "" || lw.cfg.Plan.Latest() {
+		opts.ResourceVersion = "" // whatever some cache has may be older than what we have
+	}
+	if opts.Limit > 0 || opts.Continue != "" {
+		list, err := lw.page(ctx, opts)
+		if err != nil {
+			return nil, err // not list: a nil *List in an interface is not nil
+		}
+		return list, nil
+	}
+	// The Reflector takes this for all there is, and some servers make pages of it all the same.
+	list, err := client.Pages(func(token string) (*internalversion.List, error) {
+		opts := opts
+		if opts.Continue = token; token != "" {
+			opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
+		}
+		return lw.page(ctx, opts)
+	})
+	if errors.Is(err, client.ErrIncomplete) {
+		lw.cfg.Health.failing(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// page gets a page of a list, or all of it, as the server likes.
+func (lw *listerWatcher) page(ctx context.Context, opts metav1.ListOptions) (list *internalversion.List, err error) {
+	err = lw.retry(ctx, func() error {
+		accept := client.AcceptObjects
+		if lw.cfg.Target.Format.MetadataOnly {
+			accept = client.AcceptMetadataList
+		}
+		resp, err := lw.cfg.Client.Get(ctx, lw.cfg.Target.Path(), lw.cfg.Target.Query(opts), accept, client.IdleTimeout)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		l := wire.NewListing(lw.cfg.Target.Format, lw.cfg.Target.Resource(), wire.NewStream(resp.Body, lw.cfg.Health.Heard), lw.leftOut)
+		l.Known = lw.cfg.Sink.Known
+		list, err = l.Read()
+		return err
+	})
+	return list, err
+}
+
+// WatchWithContext implements cache.ListerWatcherWithContext.
+func (lw *listerWatcher) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if opts.SendInitialEvents != nil {
+		if lw.cfg.Plan.Resumable() {
+			r, err := lw.resume(ctx, opts.TimeoutSeconds)
+			if err == nil {
+				return r, nil
+			}
+			if lw.cfg.Plan.Resumable() {
+				return nil, err
+			}
+		}
+		lw.cfg.Plan.Listing()
+		if lw.quirks.noInitialEvents.Load() || lw.quirks.initialExpired.Swap(false) {
+			return nil, lw.noInitialEvents()
+		}
+	}
+	r, err := lw.dial(ctx, opts, false)
+	if client.IsExpired(err) && opts.SendInitialEvents != nil && opts.ResourceVersion == "" {
+		lw.cfg.Log.Warn("the API server says of a stream of initial events that is to begin now that it is too old, listing instead", "watch", lw.cfg.Name, "err", err)
+		return nil, lw.noInitialEvents()
+	}
+	if err != nil {
+		return nil, err // not r: a nil *reader in an interface is not nil
+	}
+	return r, nil
+}
+
+// noInitialEvents is what makes the Reflector list. On other errors it asks again, after some of them at once.
+func (lw *listerWatcher) noInitialEvents() error {
+	return apierrors.NewMethodNotSupported(lw.cfg.Target.GVR.GroupResource(), "watch with initial events")
+}
+
+// dial starts a watch. One that goes on from a state is preceded by probes. resumed: the Reflector takes it for one that does not.
+func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resumed bool) (r *reader, err error) {
+	opts.Watch = true
+	err = lw.retry(ctx, func() error {
+		if opts.SendInitialEvents == nil {
+			if err := lw.prober.mayResume(ctx, opts.ResourceVersion); err != nil && !cannotProbe(err) {
+				return err
+			}
+		} else if err := lw.prober.willList(ctx); err != nil {
+			return err
+		} else if lw.cfg.Plan.Latest() {
+			opts.ResourceVersion = ""
+		}
+		accept := client.AcceptObjects
+		if lw.cfg.Target.Format.MetadataOnly {
+			accept = client.AcceptMetadata
+		}
+		// The API server ends the watch after the time that it is asked for. If it does not, it is gone.
+		timeout := 24 * time.Hour
+		if opts.TimeoutSeconds != nil {
+			timeout = time.Duration(*opts.TimeoutSeconds+30) * time.Second
+		}
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		resp, err := lw.cfg.Client.Get(ctx, lw.cfg.Target.Path(), lw.cfg.Target.Query(opts), accept, 0)
+		if err != nil {
+			cancel()
+			return err
+		}
+		silence := lw.cfg.Silence
+		if resp.ProtoMajor > 1 {
+			silence *= 4
+		}
+		body := client.NewBody(resp.Body, silence, func(error) { _ = resp.Body.Close() })
+		r = lw.read(&stream{ctx: ctx, cancel: cancel, body: body, opts: opts, resumed: resumed})
+		return nil
+	})
+	return r, err
+}
+
+// read starts to read a stream.
+func (lw *listerWatcher) read(s *stream) *reader {
+	r := newReader(lw.cfg, lw.quirks, s)
+	lw.running.RLock()
+	closed := lw.prober.opened(r.Stop)
+	r.start(func() {
+		closed()
+		lw.running.RUnlock()
+	})
+	return r
+}
+
+// leftOut reports an item of a list that could not be read, and returns its placeholder; nil: too little
+// is known of it.
+func (lw *listerWatcher) leftOut(e *wire.ObjectError) runtime.Object {
+	resource := lw.cfg.Target.Resource()
+	if o := e.Reduced(lw.cfg.Target.Format, resource); o != nil {
+		lw.cfg.Sink.Reduced(e)
+		return lw.cfg.Sink.Known(o)
+	}
+	lw.cfg.Sink.LeftOut(e)
+	o := e.Placeholder(resource)
+	if o == nil {
+		lw.cfg.Plan.SetUnnamed()
+	}
+	return o
+}
+
+// retry calls try until it succeeds or fails for good.
+func (lw *listerWatcher) retry(ctx context.Context, try func() error) error {
+	pause := backoff.Series{Policy: lw.cfg.Backoff}
+	for {
+		err := try()
+		if err == nil {
+			lw.cfg.Health.reached()
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		lw.cfg.Health.noteError(err)
+		switch {
+		case client.IsExpired(err), client.IsAhead(err):
+			return err
+		case apierrors.IsNotFound(err):
+			lw.gone()
+			return err
+		case client.IsAnswer(err), errors.Is(err, wire.ErrNoList):
+			lw.cfg.Health.failing(err)
+			return err
+		}
+		lw.cfg.Health.failing(err)
+		if err := pause.Wait(ctx, client.RetryAfter(err)); err != nil {
+			return err
+		}
+	}
+}
+
+// resume starts the watch where the state ends, and lets the Reflector believe that this is a stream of
+// initial events of which there are none. If that does not work out now but may later, the plan stays.
+func (lw *listerWatcher) resume(ctx context.Context, timeout *int64) (*reader, error) {
+	opts := metav1.ListOptions{ResourceVersion: lw.cfg.State.Position.Applied(), AllowWatchBookmarks: true, TimeoutSeconds: timeout}
+	r, err := lw.dial(ctx, opts, true)
+	lw.resumed(ctx, err)
+	return r, err
+}
+
+// resumeList is resume for where the Reflector lists: the list is empty, and at the resourceVersion
+// where the state ends.
+func (lw *listerWatcher) resumeList(ctx context.Context) (runtime.Object, error) {
+	from := lw.cfg.State.Position.Applied()
+	err := lw.retry(ctx, func() error { return lw.prober.mayResume(ctx, from) })
+	lw.resumed(ctx, err)
+	list := &internalversion.List{Items: []runtime.Object{}}
+	list.ResourceVersion = from
+	return list, err
+}
+
+// resumed notes how an attempt to resume has ended.
+func (lw *listerWatcher) resumed(ctx context.Context, err error) {
+	switch {
+	case err == nil:
+		lw.cfg.Plan.Resumed()
+	case ctx.Err() == nil && !apierrors.IsNotFound(err):
+		lw.cfg.Plan.MustList()
+	}
+}

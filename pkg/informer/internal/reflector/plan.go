@@ -1,0 +1,70 @@
+package reflector
+
+import "sync/atomic"
+
+// Plan is how the next client-go Reflector begins: it resumes where the state is, or it lists. It is
+// safe for concurrent use.
+type Plan struct {
+	// resumable: the first list need not be asked for, the store has what was saved.
+	resumable atomic.Bool
+	// resumed: the Reflector is about to replace the store by an empty list that stands for it.
+	resumed atomic.Bool
+	// latest: the next list is the truth, also where it is older than the store.
+	latest atomic.Bool
+	// unnamed: since the last list, something came of which not even the name could be read.
+	unnamed atomic.Bool
+}
+
+// Restore makes the first Reflector resume, if the restored state is good for that.
+func (p *Plan) Restore(resumable bool) {
+	p.latest.Store(true)
+	p.resumable.Store(resumable)
+}
+
+// MayResume lets the next Reflector resume, if the state is good for that and nothing speaks for a list.
+func (p *Plan) MayResume(resumable bool) { p.resumable.Store(resumable && !p.latest.Load()) }
+
+// MustList makes the next Reflector list.
+func (p *Plan) MustList() { p.resumable.Store(false) }
+
+// MustListLatest makes the next Reflector list, and take the list for the truth.
+func (p *Plan) MustListLatest() {
+	p.latest.Store(true)
+	p.resumable.Store(false)
+}
+
+// Resumable reports whether the next Reflector resumes.
+func (p *Plan) Resumable() bool { return p.resumable.Load() }
+
+// Listing notes that the Reflector is about to hand over a list of its own.
+func (p *Plan) Listing() { p.resumed.Store(false) }
+
+// Resumed notes that the Reflector is about to hand over an empty list, which stands for the store.
+func (p *Plan) Resumed() {
+	p.resumed.Store(true)
+	p.resumable.Store(false)
+}
+
+// TakeResumed reports whether the list at hand stands for the store.
+func (p *Plan) TakeResumed() bool { return p.resumed.Swap(false) }
+
+// SetLatest says that the next list is the truth.
+func (p *Plan) SetLatest() { p.latest.Store(true) }
+
+// Latest reports whether the next list is the truth, also where it is older than the store.
+func (p *Plan) Latest() bool { return p.latest.Load() }
+
+// Unnamed reports whether something came since the last list of which not even the name could be read.
+func (p *Plan) Unnamed() bool { return p.unnamed.Load() }
+
+// SetUnnamed notes that something came of which not even the name could be read.
+func (p *Plan) SetUnnamed() { p.unnamed.Store(true) }
+
+// Done is called when the watch has a state to go on from: a list was applied, or it was resumed.
+func (p *Plan) Done() { p.latest.Store(false) }
+
+// Listed is called when a list was applied.
+func (p *Plan) Listed() {
+	p.unnamed.Store(false)
+	p.Done()
+}

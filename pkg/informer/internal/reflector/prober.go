@@ -1,0 +1,164 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
+)
+
+// prober finds out whether the API server has gone back in time or is another cluster's: before a watch
+// is opened, and now and then while it is open. It is safe for concurrent use.
+type prober struct {
+	cfg     *Config
+	inquiry *Inquiry
+
+	open   atomic.Pointer[openWatch] // nil: none is
+	found  atomic.Pointer[error]     // what makes the open watch useless
+	probed atomic.Bool               // a probe was answered once
+}
+
+// openWatch is a watch that is open.
+type openWatch struct{ stop func() }
+
+// opened says that a watch is open, which stop ends, until closed is called.
+func (p *prober) opened(stop func()) (closed func()) {
+	w := &openWatch{stop}
+	p.open.Store(w)
+	return func() { p.open.CompareAndSwap(w, nil) }
+}
+
+// mayResume finds out whether a watch may go on from where it is. If the API server has another past
+// than what was seen, or is another cluster's, the error is errWentBack or errMoved, and the next list is
+// the truth.
+func (p *prober) mayResume(ctx context.Context, from string) error {
+	plan := p.cfg.Plan
+	if found := p.found.Swap(nil); found != nil {
+		plan.SetLatest()
+		return *found
+	}
+	version, err := p.probe(ctx, from, 0)
+	if err != nil {
+		if isUseless(err) {
+			plan.SetLatest()
+		}
+		return err
+	}
+	if plan.Resumable() {
+		p.cfg.State.SetResumeTarget(version)
+	}
+	return nil
+}
+
+// willList notes which cluster is about to be listed. If that is not the one that the objects are of,
+// its objects are taken as they are, whatever their resourceVersions say.
+func (p *prober) willList(ctx context.Context) error {
+	plan := p.cfg.Plan
+	if p.found.Swap(nil) != nil {
+		plan.SetLatest()
+	}
+	cluster, err := p.cfg.Identity.Identity(ctx, 0)
+	if err != nil {
+		return err
+	}
+	if p.cfg.State.Position.SetListing(cluster) {
+		plan.SetLatest()
+		p.cfg.Health.noteError(errMoved)
+		p.cfg.Log.Warn("this is another cluster than the one that the objects are of: everything is listed, and what differs is put through",
+			"watch", p.cfg.Name)
+	}
+	return nil
+}
+
+// probe asks the API server which cluster it is (an answer of maxAge will do) and for its
+// resourceVersion. A restored backup has one that is lower than what was seen before, and a watch from
+// there would hear nothing until it is reached again. The list has no resourceVersion: it is a quorum
+// read, so that no replica of the API server that lags behind is taken for a restored backup.
+func (p *prober) probe(ctx context.Context, from string, maxAge time.Duration) (version string, err error) {
+	cluster, err := p.cfg.Identity.Identity(ctx, maxAge)
+	if err != nil {
+		return "", err
+	}
+	if !p.cfg.State.Position.Is(cluster) {
+		return "", errMoved
+	}
+	target := p.cfg.Target
+	list, err := p.inquiry.listMetadata(ctx, target.Path(), target.Query(metav1.ListOptions{Limit: 1}))
+	if err != nil {
+		return "", err
+	}
+	if persist.Lower(list.ResourceVersion, from) {
+		return "", errWentBack
+	}
+	return list.ResourceVersion, nil
+}
+
+// patrol probes every now and then while a watch is open, until ctx is done. The waits differ by chance,
+// so that many watches do not ask at once. What it finds out ends the watch; the next one lists.
+func (p *prober) patrol(ctx context.Context) {
+	interval := p.cfg.ProbeInterval
+	for {
+		t := time.NewTimer(interval/2 + rand.N(interval*2/5))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+		if w := p.open.Load(); w != nil {
+			p.inspect(ctx, w)
+		}
+	}
+}
+
+// inspect probes once, and ends the watch if it is of no use any more. An API server that refuses new
+// requests, or cannot be reached by them, may well keep a watch open, which has its credentials from before.
+func (p *prober) inspect(ctx context.Context, w *openWatch) {
+	from, ok := p.settled()
+	if !ok {
+		return
+	}
+	_, err := p.probe(ctx, from, p.cfg.ProbeInterval/10)
+	switch {
+	case ctx.Err() != nil, apierrors.IsTooManyRequests(err):
+		return
+	case err == nil:
+		p.probed.Store(true)
+		p.cfg.Health.reached()
+		return
+	case !isUseless(err):
+		// Who may only watch is told so each time, which says nothing about the watch.
+		if p.open.Load() == w && (p.probed.Load() || !cannotProbe(err)) {
+			p.cfg.Health.failing(fmt.Errorf("the watch is open, but would not be opened again: %w", err))
+		}
+		return
+	}
+	// Meanwhile the watch may have found out by itself.
+	if now, ok := p.settled(); ok && !persist.Lower(now, from) && p.open.Load() == w {
+		p.found.Store(&err)
+		w.stop()
+	}
+}
+
+// settled returns fed if the store is what fed says, and no list is on its way.
+func (p *prober) settled() (fed string, ok bool) {
+	fed, ok = p.cfg.State.Position.Complete()
+	return fed, ok && !p.cfg.Plan.Latest()
+}
+
+// isUseless reports whether a watch must not go on.
+func isUseless(err error) bool { return errors.Is(err, errWentBack) || errors.Is(err, errMoved) }
+
+// cannotProbe reports whether the API server refuses to answer a probe, which does not say that it
+// refuses to watch.
+func cannotProbe(err error) bool {
+	return !isUseless(err) && (apierrors.IsForbidden(err) || client.IsAnswer(err) && !apierrors.IsNotFound(err))
+}

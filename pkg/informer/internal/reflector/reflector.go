@@ -1,0 +1,135 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/deltarouter/deltarouter/internal/backoff"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
+)
+
+// absentPoll is the longest time between two looks for a resource that does not exist yet.
+const absentPoll = 5 * time.Second
+
+// Reflector hands all that an API server has of a resource, and all that happens to it, to a [Sink].
+type Reflector struct {
+	cfg     *Config
+	prober  *prober
+	inquiry *Inquiry
+	quirks  quirks
+	// running is held for reading by everything that may still run when client-go's Reflector has returned.
+	running sync.RWMutex
+}
+
+// New returns a Reflector. inquiry is made of the same configuration.
+func New(cfg *Config, inquiry *Inquiry) *Reflector {
+	return &Reflector{cfg: cfg, inquiry: inquiry, prober: &prober{cfg: cfg, inquiry: inquiry}}
+}
+
+// Run watches until ctx is done.
+func (r *Reflector) Run(ctx context.Context) {
+	var loads sync.WaitGroup
+	defer loads.Wait()
+	if l := r.cfg.State.Loader(); l != nil {
+		loads.Go(func() { l.Run(ctx) })
+	}
+	pause := backoff.Series{Policy: r.cfg.Backoff}
+	for first := true; r.resolve(ctx); first = false {
+		if !first {
+			// The API server did not know the resource for a while, as one does that is starting.
+			r.cfg.Plan.MayResume(r.cfg.State.CanResume())
+		}
+		began := time.Now()
+		r.reflect(ctx)
+		if time.Since(began) > time.Minute {
+			pause.Reset()
+		}
+		if !r.cfg.Relists.Asked() && pause.Wait(ctx, 0) != nil {
+			return
+		}
+	}
+}
+
+// resolve waits until discovery knows the resource. It returns false when ctx is done.
+func (r *Reflector) resolve(ctx context.Context) bool {
+	pause, absent := backoff.Series{Policy: r.cfg.Backoff}, absence{cfg: r.cfg, inquiry: r.inquiry}
+	for ctx.Err() == nil {
+		found, err := r.cfg.Client.Discover(ctx, r.cfg.Target.GVR)
+		if err == nil && r.cfg.Target.Namespace != "" && !found.Namespaced {
+			err = errors.New("the resource has no namespaces: leave namespaces out")
+		}
+		if err == nil {
+			r.cfg.Health.reached()
+			r.cfg.Target.discovered(found)
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		pause.Max = r.cfg.Backoff.Max
+		if errors.Is(err, client.ErrAbsent) {
+			pause.Max = min(pause.Max, absentPoll)
+			err = absent.missed(ctx)
+		} else {
+			absent.failed()
+		}
+		r.cfg.Health.failing(fmt.Errorf("resource %s: %w", client.ResourceName(r.cfg.Target.GVR), err))
+		if pause.Wait(ctx, client.RetryAfter(err)) != nil {
+			return false
+		}
+	}
+	return false
+}
+
+// reflect runs client-go's Reflector until ctx is done, the API server no longer knows the resource, or a
+// list is asked for.
+func (r *Reflector) reflect(ctx context.Context) {
+	ctx, gone := context.WithCancel(ctx)
+	defer gone()
+	if r.cfg.Relists.begin(gone) {
+		r.cfg.Plan.MustListLatest()
+		r.cfg.Health.noteAsked()
+	}
+	logger := KlogTo(r.cfg.Log)
+	lw := &listerWatcher{cfg: r.cfg, prober: r.prober, quirks: &r.quirks, running: &r.running, gone: gone}
+	inner := cache.NewReflectorWithOptions(lw, nil, r.cfg.Sink.Store(ctx), cache.ReflectorOptions{
+		Name: r.cfg.Name, TypeDescription: client.ResourceName(r.cfg.Target.GVR), Logger: &logger, Clock: stopClock{ctx: ctx},
+		Backoff: &wait.Backoff{
+			Duration: r.cfg.Backoff.Min, Cap: r.cfg.Backoff.Max, Steps: 40, Factor: 2, Jitter: 0.5,
+		},
+	})
+	inner.WatchListPageSize = r.cfg.PageSize
+	var patrol sync.WaitGroup
+	patrol.Go(func() { r.prober.patrol(ctx) })
+	inner.RunWithContext(klog.NewContext(ctx, logger))
+	gone()
+	patrol.Wait()
+	r.running.Lock() // until requests that client-go's Reflector did not wait for have ended
+	defer r.running.Unlock()
+}
+
+// stopClock is the real clock, except that what waits on After hears the context. The Reflector has waits that do not.
+type stopClock struct {
+	clock.RealClock
+
+	ctx context.Context //nolint:containedctx // client-go's interface has no place for it
+}
+
+// After implements clock.Clock.
+func (c stopClock) After(d time.Duration) <-chan time.Time {
+	ch := make(chan time.Time, 1)
+	ctx, cancel := context.WithTimeout(c.ctx, d)
+	context.AfterFunc(ctx, func() {
+		cancel()
+		ch <- time.Now()
+	})
+	return ch
+}

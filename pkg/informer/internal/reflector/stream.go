@@ -1,0 +1,254 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
+)
+
+// eventBuffer is how many events are decoded ahead of the Reflector, so that the two goroutines seldom wait for each other.
+const eventBuffer = 64
+
+// shortWatch is how long a watch lasts at least.
+const shortWatch = time.Second
+
+// quirks are what was found out about the API server. They are safe for concurrent use.
+type quirks struct {
+	noInitialEvents atomic.Bool // it cannot stream initial events
+	initialExpired  atomic.Bool // it did not the last time
+}
+
+// reader decodes a watch response in a goroutine of its own. It implements watch.Interface.
+type reader struct {
+	cfg    *Config
+	quirks *quirks
+	body   io.Closer
+	events *wire.Frames
+	out    chan watch.Event
+	cancel context.CancelFunc
+	done   <-chan struct{}
+	closed func() // called when the reader has ended
+	// initial: the stream begins with what there is and a bookmark ends that. lagging fires when neither
+	// comes.
+	initial bool
+	lagging *time.Timer
+	began   time.Time
+	version string // the resourceVersion that the Reflector knows, as long as nothing came after it
+	sent    bool   // anything
+}
+
+// stream is what a reader takes over.
+type stream struct {
+	ctx    context.Context //nolint:containedctx // of the request
+	cancel context.CancelFunc
+	body   io.ReadCloser
+	opts   metav1.ListOptions
+	// resumed: the initial events are over before they begin.
+	resumed bool
+}
+
+// newReader returns a reader of a stream, which it owns from then on.
+func newReader(cfg *Config, q *quirks, s *stream) *reader {
+	r := &reader{
+		cfg: cfg, quirks: q, body: s.body, out: make(chan watch.Event, eventBuffer), cancel: s.cancel, done: s.ctx.Done(),
+		began: time.Now(), version: s.opts.ResourceVersion,
+		initial: s.opts.SendInitialEvents != nil && *s.opts.SendInitialEvents,
+	}
+	r.events = wire.NewFrames(cfg.Target.Format, cfg.Target.Resource(), wire.NewStream(s.body, r.heard))
+	if r.initial {
+		r.lagging = time.AfterFunc(cfg.BookmarkWait, r.refuse)
+	}
+	if s.resumed {
+		r.out <- initialEventsEnd(s.opts.ResourceVersion)
+	}
+	context.AfterFunc(s.ctx, func() { _ = s.body.Close() })
+	return r
+}
+
+// start reads until the stream ends, and calls closed then.
+func (r *reader) start(closed func()) {
+	r.closed = closed
+	go r.run()
+}
+
+// Stop implements watch.Interface.
+func (r *reader) Stop() { r.cancel() }
+
+// ResultChan implements watch.Interface.
+func (r *reader) ResultChan() <-chan watch.Event { return r.out }
+
+func (r *reader) heard() {
+	r.cfg.Health.Heard()
+	if r.lagging != nil {
+		r.lagging.Reset(r.cfg.BookmarkWait)
+	}
+}
+
+// refuse ends a stream that does not say where its initial events end: a server too old to know the request ignores it.
+func (r *reader) refuse() {
+	r.quirks.noInitialEvents.Store(true)
+	_ = r.body.Close()
+}
+
+func (r *reader) run() {
+	defer r.closed()
+	defer r.cancel()
+	defer close(r.out)
+	for {
+		e, err := r.events.Next()
+		if err != nil {
+			if e, err = r.replace(e, err); wire.IsObjectError(err) {
+				continue
+			}
+		}
+		if err != nil {
+			r.ended(err)
+			r.linger()
+			return
+		}
+		known := ""
+		if r.initial {
+			known = r.begin(&e)
+		}
+		if e.Type == watch.Error {
+			r.failed(apierrors.FromObject(e.Object))
+		}
+		if !r.send(e) {
+			return
+		}
+		r.version, r.sent = known, true
+	}
+}
+
+// failed notes why the API server ends the stream. The Reflector asks at once for one that begins now if the version was too old that it
+// asked for; if it asked for no version, that will not help.
+func (r *reader) failed(err error) {
+	r.cfg.Health.noteError(err)
+	if r.initial && r.version == "" && client.IsExpired(err) {
+		r.cfg.Log.Warn("the API server says of a stream of initial events that begins now that it is too old, listing instead", "watch", r.cfg.Name, "err", err)
+		r.quirks.initialExpired.Store(true)
+	}
+}
+
+// begin looks at an initial event. If it is the bookmark that ends them, it returns the resourceVersion of that.
+func (r *reader) begin(e *watch.Event) (version string) {
+	switch o := e.Object.(type) {
+	case *event.Object:
+		e.Object = r.cfg.Sink.Known(o)
+	case *metav1.PartialObjectMetadata:
+		if o.Annotations != nil {
+			r.initial = false
+			r.lagging.Stop()
+			r.lagging = nil
+			return o.ResourceVersion
+		}
+	}
+	return ""
+}
+
+// replace leaves out an object that could not be read, or puts a placeholder in its place if it is known which one it is. Any other
+// error it returns.
+func (r *reader) replace(e watch.Event, err error) (watch.Event, error) {
+	var bad *wire.ObjectError
+	if !errors.As(err, &bad) {
+		return e, err
+	}
+	if e.Type == watch.Added || e.Type == watch.Modified {
+		if o := bad.Reduced(r.cfg.Target.Format, r.cfg.Target.Resource()); o != nil {
+			r.cfg.Sink.Reduced(bad)
+			e.Object = o
+			return e, nil
+		}
+	}
+	r.cfg.Sink.LeftOut(bad)
+	e.Object = bad.Placeholder(r.cfg.Target.Resource())
+	switch {
+	case e.Object == nil && e.Type != watch.Deleted:
+		r.cfg.Plan.SetUnnamed()
+		return e, bad
+	case e.Object == nil || e.Type == "":
+		return e, bad
+	}
+	return e, nil
+}
+
+// linger ends a stream in which nothing came. The Reflector would take it for a watch that does not work and list again, so it gets a
+// bookmark of what it knows already. So that it does not ask again and again, it waits for the end a moment.
+func (r *reader) linger() {
+	idle := r.version != "" && r.version != "0"
+	if r.initial && !r.sent || !r.initial && !idle {
+		return
+	}
+	t := time.NewTimer(time.Until(r.began.Add(shortWatch)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.done:
+	}
+	if r.initial {
+		return
+	}
+	known := &metav1.PartialObjectMetadata{}
+	known.ResourceVersion = r.version
+	r.send(watch.Event{Type: watch.Bookmark, Object: known})
+}
+
+func initialEventsEnd(version string) watch.Event {
+	end := &metav1.PartialObjectMetadata{}
+	end.ResourceVersion = version
+	end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	return watch.Event{Type: watch.Bookmark, Object: end}
+}
+
+func (r *reader) send(e watch.Event) bool {
+	select {
+	case r.out <- e:
+		return true
+	default:
+	}
+	select {
+	case r.out <- e:
+		return true
+	case <-r.done:
+		return false
+	}
+}
+
+// ended says why the stream ended, to the Reflector as far as that matters to it.
+func (r *reader) ended(err error) {
+	select {
+	case <-r.done:
+		return
+	default:
+	}
+	if r.lagging != nil {
+		r.lagging.Stop()
+	}
+	if r.initial && r.quirks.noInitialEvents.Load() {
+		r.cfg.Log.Warn("the API server does not stream initial events, listing instead", "watch", r.cfg.Name)
+		r.send(watch.Event{Type: watch.Error, Object: &metav1.Status{
+			Status: metav1.StatusFailure, Code: 405, Reason: metav1.StatusReasonMethodNotAllowed, Message: "no initial events",
+		}})
+		return
+	}
+	r.cfg.Health.noteError(err)
+	switch {
+	case errors.Is(err, client.ErrSlow):
+		r.cfg.Client.Close() // the connections that wait to be used again may be as dead as this one
+		r.cfg.Log.Debug("watch was silent", "watch", r.cfg.Name)
+	case errors.Is(err, wire.ErrNotJSON), errors.Is(err, wire.ErrNotWatch):
+		r.cfg.Log.Error("watch ended", "watch", r.cfg.Name, "err", err)
+	default: // the API server ends watches every few minutes, and connections break
+		r.cfg.Log.Debug("watch ended", "watch", r.cfg.Name, "err", err)
+	}
+}

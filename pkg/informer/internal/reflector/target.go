@@ -1,0 +1,92 @@
+package reflector
+
+import (
+	"net/url"
+	"strconv"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
+)
+
+// Target is what is watched, as the API server knows it. Its methods are safe for concurrent use.
+type Target struct {
+	GVR           schema.GroupVersionResource
+	Cluster       string // the name of it
+	Namespace     string // empty: all, or the resource has no namespaces
+	LabelSelector string
+	FieldSelector string
+	// Format is what is kept of the objects, Metadata what is read of them where only metadata is needed.
+	Format, Metadata *wire.Format
+
+	resource   atomic.Pointer[event.Resource]
+	namespaced atomic.Bool
+}
+
+// Resource returns what is watched, as all objects of the watch have it. Its Kind may be empty until
+// discovery has answered.
+func (t *Target) Resource() *event.Resource { return t.resource.Load() }
+
+// SetKind sets the kind of the objects; empty: it is not known. Objects that are made from then on have
+// another Resource.
+func (t *Target) SetKind(kind string) {
+	t.resource.Store(&event.Resource{GroupVersionResource: t.GVR, Cluster: t.Cluster, Kind: kind})
+}
+
+// discovered notes what discovery says.
+func (t *Target) discovered(found client.Found) {
+	t.SetKind(found.Kind)
+	t.namespaced.Store(found.Namespaced)
+}
+
+// LearnKind takes the kind, which only discovery will tell, from an object that has the Resource. It is
+// called by one goroutine at a time, and before anything reads the kind.
+func (t *Target) LearnKind(o *event.Object) {
+	if resource := t.resource.Load(); resource.Kind == "" && o.Resource() == resource {
+		resource.Kind = o.Raw().Get("kind").Str()
+	}
+}
+
+// Path returns where the objects are at the API server.
+func (t *Target) Path() string {
+	namespace := t.Namespace
+	if !t.namespaced.Load() {
+		namespace = ""
+	}
+	return client.ResourcePath(t.GVR, namespace)
+}
+
+// Query returns the parameters of a list or watch request.
+func (t *Target) Query(opts metav1.ListOptions) url.Values {
+	q := url.Values{}
+	set := func(key, value string) {
+		if value != "" {
+			q.Set(key, value)
+		}
+	}
+	set("labelSelector", t.LabelSelector)
+	set("fieldSelector", t.FieldSelector)
+	set("resourceVersion", opts.ResourceVersion)
+	set("resourceVersionMatch", string(opts.ResourceVersionMatch))
+	set("continue", opts.Continue)
+	if opts.Limit > 0 {
+		set("limit", strconv.FormatInt(opts.Limit, 10))
+	}
+	if opts.TimeoutSeconds != nil {
+		set("timeoutSeconds", strconv.FormatInt(*opts.TimeoutSeconds, 10))
+	}
+	if opts.Watch {
+		set("watch", "true")
+	}
+	if opts.AllowWatchBookmarks {
+		set("allowWatchBookmarks", "true")
+	}
+	if opts.SendInitialEvents != nil {
+		set("sendInitialEvents", strconv.FormatBool(*opts.SendInitialEvents))
+	}
+	return q
+}

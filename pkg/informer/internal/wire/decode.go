@@ -1,0 +1,272 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/deltarouter/deltarouter/internal/rawjson"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// What a decoder looks for in a text.
+const (
+	idType = iota // of a watch event
+	idObject
+	idAPIVersion
+	idKind
+	idCut
+)
+
+var errNotUTF8 = errors.New("not UTF-8")
+
+// ObjectError says that an object could not be read and was left out. It names the object as far as
+// that can be made out, and never quotes it.
+type ObjectError struct {
+	Key          event.Key
+	UID, Version string
+	Reason       error
+	labels       string // JSON; only of what is too deep
+}
+
+// Error names the object and the reason.
+func (e *ObjectError) Error() string {
+	if e.Key.Name == "" {
+		return e.Reason.Error()
+	}
+	return e.Key.String() + ": " + e.Reason.Error()
+}
+
+// Unwrap returns the reason.
+func (e *ObjectError) Unwrap() error { return e.Reason }
+
+// IsObjectError reports whether an error is about one object alone.
+func IsObjectError(err error) bool {
+	var bad *ObjectError
+	return errors.As(err, &bad)
+}
+
+// Placeholder stands for an object that could not be read but whose identity could: it is there, so
+// it is not to be taken for deleted.
+type Placeholder struct{ *event.Object }
+
+// DeepCopyObject implements runtime.Object.
+func (p Placeholder) DeepCopyObject() runtime.Object { return p }
+
+// Placeholder returns nil if too little of the identity is known.
+func (e *ObjectError) Placeholder(resource *event.Resource) runtime.Object {
+	if e.Key.Name == "" || e.Version == "" {
+		return nil
+	}
+	o, err := event.ParseObject(resource, e.identity().JSON())
+	if err != nil {
+		return nil
+	}
+	return Placeholder{o}
+}
+
+func (e *ObjectError) identity() *rawjson.Identity {
+	return &rawjson.Identity{Name: e.Key.Name, Namespace: e.Key.Namespace, UID: e.UID, ResourceVersion: e.Version}
+}
+
+// IdentityOf returns o reduced to its identity.
+func IdentityOf(o *event.Object) *event.Object {
+	id := rawjson.Identity{
+		APIVersion: o.Raw().Get("apiVersion").Str(), Kind: o.Raw().Get("kind").Str(),
+		Name: o.Key().Name, Namespace: o.Key().Namespace, UID: o.UID(), ResourceVersion: o.ResourceVersion(),
+	}
+	if short, err := event.ParseObject(o.Resource(), id.JSON()); err == nil {
+		return short
+	}
+	return o
+}
+
+// Decoder makes objects of texts: it checks a text once, cuts out what the watch does not keep and
+// copies the rest. It is for one goroutine at a time.
+type Decoder struct {
+	resource *event.Resource
+	finder   *rawjson.Finder
+	// rename: the kind on the wire is that of the representation (PartialObjectMetadata), and the
+	// real one replaces it.
+	rename bool
+	cuts   []rawjson.Span
+	pieces []string
+}
+
+// NewDecoder returns a decoder for objects that lie below the given keys of a text.
+func NewDecoder(format *Format, resource *event.Resource, below ...string) *Decoder {
+	d := &Decoder{resource: resource, finder: rawjson.NewFinder(), rename: format.MetadataOnly}
+	at := func(keys ...string) []string { return append(below[:len(below):len(below)], keys...) }
+	d.finder.Find(idAPIVersion, at("apiVersion")...)
+	d.finder.Find(idKind, at("kind")...)
+	if format.Annotations != nil {
+		d.finder.SkipOthers(idCut, format.Annotations, at("metadata", "annotations")...)
+	}
+	for _, keys := range format.Drop {
+		d.finder.Skip(idCut, at(keys...)...)
+	}
+	return d
+}
+
+// Keep makes an object of the text of a whole object, reduced to what the format keeps. The error
+// never quotes the text.
+func (d *Decoder) Keep(text string) (*event.Object, error) {
+	text = string(rawjson.Trim(text))
+	if d.rename {
+		metadata := rawjson.Value(text).Get("metadata")
+		if metadata == "" {
+			return nil, event.ErrNoIdentity
+		}
+		text = `{"metadata":` + string(metadata) + `}`
+	}
+	end, spans, err := d.finder.Scan(text, 0)
+	if err != nil {
+		return nil, err
+	}
+	return d.object(text, 0, end, spans)
+}
+
+// object makes an object of src[start:end], which the finder has scanned and found the spans in.
+// The text is copied.
+func (d *Decoder) object(src string, start, end int, spans []rawjson.Span) (*event.Object, error) {
+	apiVersion, kind := d.split(spans)
+	if src[start] != '{' {
+		return nil, event.ErrNoIdentity
+	}
+	front := ""
+	if !apiVersion || !kind || d.rename {
+		front = d.front(!apiVersion || d.rename, !kind || d.rename)
+	}
+	d.pieces = rawjson.Cut(d.pieces[:0], src, start, end, d.cuts)
+	size := len(front)
+	for _, piece := range d.pieces {
+		size += len(piece)
+		if !d.finder.ASCII() && !utf8.ValidString(piece) {
+			return nil, errNotUTF8
+		}
+	}
+	var b strings.Builder
+	b.Grow(size)
+	for i, piece := range d.pieces {
+		if i == 0 && front != "" {
+			b.WriteString(front)
+			piece = piece[1:]
+		}
+		b.WriteString(piece)
+	}
+	return event.ParseObject(d.resource, b.String())
+}
+
+// split sorts the spans: which are to be cut, and are apiVersion and kind there?
+func (d *Decoder) split(spans []rawjson.Span) (apiVersion, kind bool) {
+	d.cuts = d.cuts[:0]
+	for _, span := range spans {
+		switch span.ID {
+		case idAPIVersion:
+			apiVersion = true
+		case idKind:
+			kind = true
+		case idCut:
+			d.cuts = append(d.cuts, span)
+			continue
+		default:
+			continue
+		}
+		if d.rename {
+			d.cuts = append(d.cuts, span)
+		}
+	}
+	return apiVersion, kind
+}
+
+// front returns the beginning of an object's text with the members that the items of a list lack,
+// in the order in which the API server writes them in a watch: where versions are no proof (a
+// restored backup gives them out for the second time) the text of an object must not depend on how
+// it came.
+func (d *Decoder) front(apiVersion, kind bool) string {
+	front := "{"
+	if kind && d.resource.Kind != "" {
+		front += fmt.Sprintf(`"kind":%q,`, d.resource.Kind)
+	}
+	if apiVersion {
+		front += fmt.Sprintf(`"apiVersion":%q,`, d.resource.GroupVersion().String())
+	}
+	return front
+}
+
+// Identify describes an object that could not be read, from whatever of its text can be made out.
+// The text may be broken or cut off.
+func Identify(text string, reason error) *ObjectError {
+	e := &ObjectError{Reason: reason}
+	if isTooDeep(reason) {
+		e.labels = labelsIn(text)
+	}
+	for name, value := range rawjson.Value(text).Get("metadata").Fields() {
+		field := map[string]*string{
+			"name": &e.Key.Name, "namespace": &e.Key.Namespace, "uid": &e.UID, "resourceVersion": &e.Version,
+		}[name]
+		if field != nil && *field == "" && utf8.ValidString(string(value)) {
+			*field = strings.Clone(value.Str())
+		}
+	}
+	return e
+}
+
+// Unreadable is the annotation of an object of which no more than its identity and its labels are
+// passed on, with the reason. It takes the place of all annotations that the object has.
+const Unreadable = "deltarouter.io/unreadable"
+
+// isTooDeep reports whether an object is in order but for its depth. The API server takes 10,000
+// levels: who may write a custom resource could hide it from all rules otherwise. More levels than
+// ours are not read, since comparing two values takes time with their depth times their size.
+func isTooDeep(err error) bool {
+	var bad *rawjson.SyntaxError
+	return errors.As(err, &bad) && bad.TooDeep()
+}
+
+// labelsIn returns the labels of an object that cannot be read as a whole; empty: they cannot be
+// read either, or there are none.
+func labelsIn(text string) string {
+	labels := rawjson.Value(text).Path("metadata", "labels")
+	if labels.Kind() != rawjson.Object || rawjson.Check(string(labels)) != nil {
+		return ""
+	}
+	return strings.Clone(string(labels))
+}
+
+// Reduced returns what is passed on of an object that is nested too deep; nil: it is none, or too
+// little of its identity is known.
+func (e *ObjectError) Reduced(format *Format, resource *event.Resource) *event.Object {
+	if !isTooDeep(e.Reason) || e.Key.Name == "" || e.UID == "" || e.Version == "" {
+		return nil
+	}
+	id := e.identity()
+	id.APIVersion, id.Kind = resource.GroupVersion().String(), resource.Kind
+	labels := ""
+	if e.labels != "" {
+		labels = `,"labels":` + e.labels
+	}
+	// What the source drops is cut out as of others; the annotation is ours, and stays.
+	d := NewDecoder(format, resource)
+	text := strings.TrimSuffix(id.JSON(), "}}") + labels + "}}"
+	end, spans, err := d.finder.Scan(text, 0)
+	if err != nil {
+		return nil
+	}
+	o, err := d.object(text, 0, end, spans)
+	if err != nil {
+		return nil
+	}
+	var b strings.Builder
+	b.WriteString(strings.TrimSuffix(string(o.JSON()), "}}"))
+	b.WriteString(`,"annotations":{"` + Unreadable + `":`)
+	b.WriteString(rawjson.Quote(fmt.Sprintf("nested deeper than %d levels", rawjson.MaxDepth)))
+	b.WriteString("}}}")
+	if o, err = event.ParseObject(resource, b.String()); err != nil {
+		return nil
+	}
+	return o
+}

@@ -1,0 +1,168 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/deltarouter/deltarouter/internal/rawjson"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Frames decodes the events of a watch response: {"type":"ADDED","object":{…}}, one after the
+// other, keys in any order, with or without newlines between or within them.
+type Frames struct {
+	in      *Stream
+	objects *Decoder
+}
+
+// NewFrames returns a decoder of the events that in has.
+func NewFrames(format *Format, resource *event.Resource, in *Stream) *Frames {
+	f := &Frames{in: in, objects: NewDecoder(format, resource, "object")}
+	f.objects.finder.Find(idType, "type")
+	f.objects.finder.Find(idObject, "object")
+	return f
+}
+
+// Next returns the next event. An *[ObjectError] is about that event alone, with the event's type
+// if it is known; after any other error there is no next event. io.EOF is the regular end.
+func (f *Frames) Next() (watch.Event, error) {
+	if _, err := f.in.peek(); err != nil {
+		return watch.Event{}, err
+	}
+	// The API server ends each event with a newline. If the text up to there is an event, no more
+	// needs to be known; if it is not, for whatever reason, the event's extent is looked for
+	// properly.
+	if line, ok := f.in.line(); ok {
+		if e, n, err := f.decode(line); n > 0 {
+			f.in.advance(n)
+			return e, err
+		}
+	}
+	text, err := f.in.Text()
+	if errors.Is(err, errTooBig) {
+		return f.broken(text, err)
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return watch.Event{}, err
+	}
+	e, n, err := f.decode(text)
+	if n == 0 {
+		e, err = f.broken(text, err)
+	}
+	f.in.advance(len(text))
+	return e, err
+}
+
+// decode decodes the event that the text begins with. n is its length, 0 if the text is no JSON or
+// not complete.
+func (f *Frames) decode(text string) (e watch.Event, n int, err error) {
+	end, spans, err := f.objects.finder.Scan(text, 0)
+	if err != nil {
+		return e, 0, err
+	}
+	var kind, object rawjson.Span
+	for i := range spans {
+		switch spans[i].ID {
+		case idType:
+			kind = spans[i]
+		case idObject:
+			object = spans[i]
+		}
+	}
+	e.Type = eventType(text[kind.Start:kind.End])
+	if e.Type == "" || object.End == 0 {
+		return e, end, errNoEvent
+	}
+	switch e.Type {
+	case watch.Added, watch.Modified, watch.Deleted:
+		o, err := f.objects.object(text, object.Start, object.End, spans)
+		if err == nil && o.ResourceVersion() == "" {
+			err = errNoVersion
+		}
+		if err != nil {
+			return e, end, Identify(text[object.Start:object.End], err)
+		}
+		e.Object = o
+	case watch.Bookmark:
+		e.Object = bookmark(rawjson.Value(text[object.Start:object.End]))
+	case watch.Error:
+		e.Object, err = status(text[object.Start:object.End])
+	}
+	return e, end, err
+}
+
+var (
+	errNoVersion = errors.New("metadata.resourceVersion is missing")
+	errNoEvent   = fmt.Errorf("%w event: type or object is missing or unknown", ErrNotWatch)
+	// ErrNotWatch says that a response is not a stream of watch events.
+	ErrNotWatch = errors.New("the API server sent something that is not a watch")
+)
+
+// broken describes an event that cannot be read, so that the watch can go on behind it.
+func (f *Frames) broken(text string, reason error) (watch.Event, error) {
+	v := rawjson.Value(text)
+	e := watch.Event{Type: eventType(string(v.Get("type")))}
+	if v.Kind() != rawjson.Object || e.Type == "" && v.Get("object") == "" {
+		return e, fmt.Errorf("%w: %w", ErrNotWatch, reason)
+	}
+	return e, Identify(string(v.Get("object")), reason)
+}
+
+func eventType(quoted string) watch.EventType {
+	switch quoted {
+	case `"ADDED"`:
+		return watch.Added
+	case `"MODIFIED"`:
+		return watch.Modified
+	case `"DELETED"`:
+		return watch.Deleted
+	case `"BOOKMARK"`:
+		return watch.Bookmark
+	case `"ERROR"`:
+		return watch.Error
+	}
+	return ""
+}
+
+// bookmark keeps what the Reflector reads of a bookmark.
+func bookmark(object rawjson.Value) *metav1.PartialObjectMetadata {
+	metadata := object.Get("metadata")
+	b := &metav1.PartialObjectMetadata{}
+	b.ResourceVersion = string([]byte(metadata.Get("resourceVersion").Str()))
+	if metadata.Path("annotations", metav1.InitialEventsAnnotationKey).Str() == "true" {
+		b.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	}
+	return b
+}
+
+// status reads why the API server ends the watch.
+func status(text string) (*metav1.Status, error) {
+	s := &metav1.Status{}
+	if err := json.Unmarshal([]byte(text), s); err != nil {
+		return nil, fmt.Errorf("%w: an error that is no Status", ErrNotWatch)
+	}
+	return s, nil
+}
+
+// MaxObject is the size in bytes beyond which an object is skipped rather than read.
+const MaxObject = 16 << 20
+
+// Format says in which form objects come over the wire and what is kept of them. The zero Format
+// keeps whole objects.
+type Format struct {
+	// MetadataOnly: objects come as PartialObjectMetadata.
+	MetadataOnly bool
+	// Drop has the paths that are cut out of every object, as keys. Where a path meets a list it
+	// goes on in every element.
+	Drop [][]string
+	// Annotations are the only annotations that are kept; nil: all are.
+	Annotations []string
+}

@@ -1,0 +1,227 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"unsafe"
+)
+
+const (
+	// bufferSize is how much of a response is read at once. By BenchmarkIngest an event of 5 KB costs 17.3 µs of CPU at 16 KiB,
+	// 12.7 at 64 KiB, 12.0 at 128 KiB and 11.7 at 256 KiB; every watch has such a buffer.
+	bufferSize = 128 << 10
+)
+
+var (
+	errTooBig = fmt.Errorf("larger than %d MiB", MaxObject>>20)
+	// ErrNotJSON says that a response is not JSON.
+	ErrNotJSON = errors.New("the API server sent something that is not JSON")
+)
+
+// Stream cuts a response body into the texts of JSON values. Texts are views into its buffer and
+// valid until the next call of a method.
+type Stream struct {
+	body       io.Reader
+	heard      func()
+	buf        []byte
+	start, end int // what is not consumed yet
+	lined      int // buf[start:lined] has no newline
+	ext        extent
+	max        int
+}
+
+// NewStream returns a stream over a response body. heard is called whenever something came.
+func NewStream(body io.Reader, heard func()) *Stream {
+	return &Stream{body: body, heard: heard, buf: make([]byte, bufferSize), max: MaxObject}
+}
+
+// unread returns what is in the buffer and not consumed.
+func (s *Stream) unread() string { return view(s.buf[s.start:s.end]) }
+
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// advance consumes n bytes.
+func (s *Stream) advance(n int) {
+	s.start += n
+	s.lined = max(s.lined, s.start)
+	s.ext = extent{}
+}
+
+// more reads once, and makes room for that if necessary.
+func (s *Stream) more() error {
+	if s.end == len(s.buf) || s.start == s.end {
+		s.makeRoom()
+	}
+	for {
+		n, err := s.body.Read(s.buf[s.end:])
+		s.end += n
+		if n > 0 {
+			s.heard()
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Stream) makeRoom() {
+	unread := s.buf[s.start:s.end]
+	switch {
+	case len(unread) > len(s.buf)/2:
+		s.buf = append(make([]byte, 0, 2*len(s.buf)), unread...)
+		s.buf = s.buf[:cap(s.buf)]
+	case len(s.buf) > bufferSize && len(unread) < bufferSize/2: // a big object has passed
+		s.buf = make([]byte, bufferSize)
+		copy(s.buf, unread)
+	default:
+		copy(s.buf, unread)
+	}
+	s.end, s.lined, s.start = len(unread), s.lined-s.start, 0
+}
+
+// peek returns the next byte that is not white space, without consuming it.
+func (s *Stream) peek() (byte, error) {
+	for {
+		for s.start < s.end {
+			switch c := s.buf[s.start]; c {
+			case ' ', '\t', '\r', '\n':
+				s.advance(1)
+			default:
+				return c, nil
+			}
+		}
+		if err := s.more(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// line returns what is unread up to the next newline, if there is one in the buffer.
+func (s *Stream) line() (string, bool) {
+	n := bytes.IndexByte(s.buf[s.lined:s.end], '\n')
+	if n < 0 {
+		s.lined = s.end
+		return "", false
+	}
+	// Up to here there is none: the newline is found again at once when the line turns out to hold several values.
+	s.lined += n
+	return view(s.buf[s.start:s.lined]), true
+}
+
+// Text returns the JSON value that starts at the first unread byte, and reads on until it is complete. Only where it ends is
+// found out, each byte is looked at once. It is not consumed. The error is ErrNotJSON, what the body returned, or errTooBig
+// together with the beginning of the value, which is then consumed.
+func (s *Stream) Text() (string, error) {
+	for {
+		n, done, err := s.ext.feed(s.buf[s.start+s.ext.read : s.end])
+		if err != nil {
+			return "", err
+		}
+		if done {
+			s.ext = extent{}
+			return view(s.buf[s.start : s.start+n]), nil
+		}
+		if s.end-s.start > s.max {
+			return s.discard()
+		}
+		if err := s.more(); err != nil {
+			return "", err
+		}
+	}
+}
+
+// discard reads to the end of the value at hand without keeping it, and returns how it began.
+func (s *Stream) discard() (string, error) {
+	const keep = 64 << 10
+	began := string(s.buf[s.start:min(s.start+keep, s.end)])
+	for {
+		s.start, s.lined = s.end, s.end
+		if err := s.more(); err != nil {
+			return "", err
+		}
+		before := s.ext.read
+		n, done, err := s.ext.feed(s.buf[s.start:s.end])
+		if err != nil {
+			return "", err
+		}
+		if done {
+			s.advance(n - before)
+			return began, errTooBig
+		}
+	}
+}
+
+// extent finds out where a JSON value ends, given in pieces, by its quotes and brackets alone.
+type extent struct {
+	read             int // bytes so far
+	depth            int
+	inString, scalar bool
+	escaped          bool
+}
+
+// feed takes the next piece. When the value is complete it returns its length over all pieces.
+func (e *extent) feed(piece []byte) (n int, done bool, err error) {
+	for i, c := range piece {
+		switch {
+		case e.inString:
+			switch {
+			case e.escaped:
+				e.escaped = false
+			case c == '\\':
+				e.escaped = true
+			case c == '"':
+				e.inString = false
+				if e.depth == 0 {
+					return e.complete(i + 1)
+				}
+			case c < ' ':
+				return 0, false, fmt.Errorf("%w: a control character in a string", ErrNotJSON)
+			}
+		case e.scalar:
+			switch c {
+			case ',', '}', ']', ' ', '\t', '\r', '\n', ':':
+				return e.complete(i)
+			}
+		default:
+			if done, err = e.structure(c); done || err != nil {
+				n, _, _ = e.complete(i + 1)
+				return n, done, err
+			}
+		}
+	}
+	e.read += len(piece)
+	return 0, false, nil
+}
+
+func (e *extent) complete(more int) (int, bool, error) {
+	e.read += more
+	return e.read, true, nil
+}
+
+// structure takes a byte outside of strings.
+func (e *extent) structure(c byte) (done bool, err error) {
+	switch c {
+	case '"':
+		e.inString = true
+	case '{', '[':
+		e.depth++
+	case '}', ']':
+		e.depth--
+		if e.depth < 0 {
+			return false, fmt.Errorf("%w: a bracket that was not opened", ErrNotJSON)
+		}
+		return e.depth == 0, nil
+	default:
+		if e.depth > 0 {
+			return false, nil
+		}
+		if c != '-' && (c < '0' || c > '9') && c != 't' && c != 'f' && c != 'n' {
+			return false, ErrNotJSON
+		}
+		e.scalar = true
+	}
+	return false, nil
+}

@@ -1,0 +1,87 @@
+package nats_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/sinktest"
+)
+
+// TestLongSubject: a server ends the connection over a subject that is too long. A name or a type of any length costs no event of the batch,
+// and a template that is too long by itself rejects its events, one by one.
+func TestLongSubject(t *testing.T) {
+	s := serve(t, nil)
+	st := stream(t, admin(t, s), jetstream.StreamConfig{Subjects: []string{"k8s.>"}})
+	all := sinktest.Events(t, "web", 10, 10)
+	all[0].Type, all[3].Type = strings.Repeat("x", 4096), strings.Repeat(".", 60_000)
+	sink := open(t, "{servers: "+s.ClientURL()+", subject: 'k8s.{source}.{type}'}")
+	if errs := sink.Write(t.Context(), all); errs != nil || len(kept(t, st)) != 10 {
+		t.Errorf("%d of 10 are there: %s %.300v", len(kept(t, st)), sinktest.Verdicts(10, errs), errs)
+	}
+	if a, b := kept(t, st)[0].Subject, kept(t, st)[3].Subject; len(a) > 100 || len(b) > 100 || a == b {
+		t.Errorf("the subjects are %s and %s", a, b)
+	}
+	long := open(t, fmt.Sprintf("{servers: %q, subject: 'k8s.%s.{type}'}", s.ClientURL(), strings.Repeat("x", 3800)))
+	all = sinktest.Events(t, "db", 3, 10)
+	all[1].Type = strings.Repeat("x", 100)
+	errs := long.Write(t.Context(), all)
+	if v := sinktest.Verdicts(3, errs); v != "drd" || !strings.Contains(errs[1].Error(), "subject has") {
+		t.Errorf("got %s: %.300v", v, errs)
+	}
+}
+
+// TestComplaints: what a server says again and again is in the log once.
+func TestComplaints(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.Succeed(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				fmt.Fprint(conn, "INFO {\"headers\":true,\"max_payload\":1048576}\r\n")
+				buf := make([]byte, 64<<10)
+				for {
+					n, err := conn.Read(buf)
+					if err != nil {
+						return
+					}
+					fmt.Fprint(conn, strings.Repeat("PONG\r\n", bytes.Count(buf[:n], []byte("PING"))))
+					if bytes.Contains(buf[:n], []byte("PUB ")) {
+						fmt.Fprint(conn, strings.Repeat("-ERR 'Permissions Violation for Publish to \"\x1b[2J"+strings.Repeat("x", 1500)+"\"'\r\n", 1000))
+					}
+				}
+			}()
+		}
+	}()
+	var log bytes.Buffer
+	env := plugins.SinkEnv{Env: plugins.Env{Name: "bus", Log: slog.New(slog.NewTextHandler(&log, nil))}}
+	sink, err := nats.Kind().Open(t.Context(), plugintest.Node(t, "{servers: 'nats://"+l.Addr().String()+"', timeout: 300ms}"), env)
+	must.Succeed(t, err)
+	var errs []error
+	for range 3 {
+		errs = sink.Write(t.Context(), []event.Event{sinktest.Events(t, "web", 1, 10)[0]})
+	}
+	must.Report(t, sink.Close(t.Context()))
+	if text := log.String(); strings.Count(text, "the server complains") != 1 || len(text) > 2000 || strings.Contains(text, "\x1b") {
+		t.Errorf("%d lines, %d bytes: %.300s", strings.Count(text, "\n"), len(text), text)
+	}
+	if len(errs) != 1 || len(plugins.Bound(errs[0]).Error()) > 1<<10 {
+		t.Errorf("got %.300v", errs)
+	}
+}

@@ -1,0 +1,88 @@
+package child
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ErrAnother is the error of a program that is not the one in the configuration.
+var ErrAnother = errors.New("another program than sha256 says")
+
+// Program is what is executed.
+//
+// Between hashing a file and executing it, somebody could put another in its place. So what is executed is a copy: on Linux one in memory
+// that nobody can write to any more, made once and used for each start, whatever becomes of the file; elsewhere one in the private
+// folder of the process, made anew for each start.
+type Program struct {
+	file   string
+	sum    string
+	sealed *os.File // nil: a copy is made for each start
+}
+
+// Copied returns a program of which each start makes a copy in its folder.
+func Copied(file, sum string) *Program { return &Program{file: file, sum: sum} }
+
+// Load copies a program, if it is the right one.
+func Load(file, sum string) (*Program, error) {
+	p := Copied(file, sum)
+	sealed, err := seal(filepath.Base(file), p.copyTo)
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = p.copyTo(io.Discard) // each start makes a copy; a mistake is told now
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.sealed = sealed
+	return p, nil
+}
+
+// copyTo writes the program somewhere. The error is ErrAnother if it was another one.
+func (p *Program) copyTo(to io.Writer) error {
+	from, err := os.Open(p.file)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	info, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() { // a device may have no end
+		return fmt.Errorf("%s is not a file", p.file)
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(to, io.TeeReader(from, sum)); err != nil {
+		return err
+	}
+	if is := hex.EncodeToString(sum.Sum(nil)); !strings.EqualFold(is, p.sum) {
+		return fmt.Errorf("%s is %w: %s", p.file, ErrAnother, is)
+	}
+	return nil
+}
+
+// Prepare returns the path to execute, and the files that the process must have from descriptor 3 on for that.
+func (p *Program) Prepare(folder string) (path string, files []*os.File, err error) {
+	if p.sealed != nil {
+		return "/proc/self/fd/3", []*os.File{p.sealed}, nil
+	}
+	path = filepath.Join(folder, "program")
+	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o500) //nolint:gosec // it is a program
+	if err != nil {
+		return "", nil, err
+	}
+	return path, nil, errors.Join(p.copyTo(to), to.Close())
+}
+
+// Close frees the copy in memory, if there is one.
+func (p *Program) Close() error {
+	if p.sealed == nil {
+		return nil
+	}
+	return p.sealed.Close()
+}

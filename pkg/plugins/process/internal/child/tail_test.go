@@ -1,0 +1,26 @@
+package child
+
+import (
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestTail: however much is written, in whatever pieces, the end of it is kept, and no more.
+func TestTail(t *testing.T) {
+	var said tail
+	for _, piece := range []string{strings.Repeat("x", 10*TailSize), strings.Repeat("y", TailSize-1), "\n", "the\nend\x1b\n"} {
+		if n, err := said.Write([]byte(piece)); n != len(piece) || err != nil {
+			t.Fatal(n, err)
+		}
+		if len(said.text) > TailSize {
+			t.Fatalf("%d bytes are kept", len(said.text))
+		}
+	}
+	if is, want := said.String(), strings.Repeat("y", TailSize-len("\nthe\nend\x1b\n"))+"; the; end\uFFFD"; is != want {
+		t.Errorf("got %s, want %s", is, want)
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/deltarouter/deltarouter/internal/meter"
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/host"
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/limits"
+)
+
+// compilers is how many functions of a module are compiled at the same time.
+const compilers = 2
+
+// compile meters the module and compiles it, or takes what an earlier run compiled: a Go program takes a second or two.
+func (e *Engine) compile(ctx context.Context) error {
+	var err error
+	if e.metered, err = meter.Rewrite(e.Module, meter.Config{Init: int64(e.Limits.InitFuel), Slice: host.MaxSlice}); err != nil {
+		return fmt.Errorf("it cannot be compiled: %w", err)
+	}
+	e.Module = nil
+	if err := e.Host.CheckImports(e.metered.Imports); err != nil {
+		return err
+	}
+	e.metered.Imports = nil // they refer to the module
+	if e.Env.Cache != "" {
+		err := e.compileWith(ctx, codeCache{filepath.Join(e.Env.Cache, "wasm")})
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		e.Env.Log.Debug("compiling once more, without the cache", "err", err)
+	}
+	return e.compileWith(ctx, codeCache{})
+}
+
+func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
+	conf := wazero.NewRuntimeConfig().WithMemoryLimitPages(uint32(uint64(e.Limits.Memory) / limits.PageSize))
+	dir, err := c.open(e.metered.Code)
+	if err != nil {
+		e.Env.Log.Warn("compiled modules cannot be kept, so each start compiles them", "err", err)
+	}
+	if dir != "" {
+		if e.cache, err = wazero.NewCompilationCacheWithDir(dir); err != nil {
+			return err
+		}
+		conf = conf.WithCompilationCache(e.cache)
+	}
+	e.runtime = wazero.NewRuntimeWithConfig(ctx, conf)
+	if e.pauses, err = host.ProvidePauses(ctx, e.runtime); err == nil { // before the cache is sealed: this is in it, too
+		// With workers wazero looks at ctx after each function, and one function takes no longer than package meter lets it.
+		e.compiled, err = e.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, compilers), e.metered.Code)
+	}
+	if err != nil {
+		err = errors.Join(fmt.Errorf("it cannot be compiled: %w", err), e.Close(ctx))
+		c.remove(dir)
+		return err
+	}
+	if err := c.seal(dir); err != nil {
+		e.Env.Log.Warn("the compiled module cannot be kept, so the next start compiles it again", "err", err)
+	}
+	return nil
+}
+
+// codeCache is a folder of compiled modules. It has a folder for each module, named by the module's hash, which wazero puts its file
+// in, and next to that a file with the hash of wazero's: it is machine code, and wazero notices damage to some parts of it only.
+// The zero codeCache keeps nothing.
+type codeCache struct{ dir string }
+
+const (
+	sealFile = "sha256"
+	keepCode = 30 * 24 * time.Hour // what was not used for so long is removed
+)
+
+// open returns the folder of a module, or none. What is in it is whole.
+func (c codeCache) open(module []byte) (string, error) {
+	if c.dir == "" {
+		return "", nil
+	}
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return "", err
+	}
+	if err := os.Chmod(c.dir, 0o700); err != nil { // what is in it is run
+		return "", err
+	}
+	c.prune(time.Now())
+	hash := sha256.Sum256(module)
+	dir := filepath.Join(c.dir, hex.EncodeToString(hash[:16]))
+	sum, err := sumOf(dir)
+	sealed, sealErr := os.ReadFile(filepath.Join(dir, sealFile))
+	if err != nil || sealErr != nil || sum != string(sealed) {
+		c.remove(dir)
+	}
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// seal is called when the module was compiled, or taken from its folder.
+func (c codeCache) seal(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	sum, err := sumOf(dir)
+	if err != nil {
+		return err
+	}
+	seal := filepath.Join(dir, sealFile)
+	if err := os.WriteFile(seal, []byte(sum), 0o600); err != nil {
+		return err
+	}
+	now := time.Now()
+	return os.Chtimes(seal, now, now)
+}
+
+func (c codeCache) remove(dir string) {
+	if dir != "" {
+		_ = os.RemoveAll(dir) // if that fails, its sum does not match
+	}
+}
+
+// prune removes the modules that were not used for long.
+func (c codeCache) prune(now time.Time) {
+	seals, err := filepath.Glob(filepath.Join(c.dir, "*", sealFile))
+	if err != nil {
+		return
+	}
+	for _, seal := range seals {
+		if info, err := os.Stat(seal); err == nil && now.Sub(info.ModTime()) > keepCode {
+			c.remove(filepath.Dir(seal))
+		}
+	}
+}
+
+// sumOf returns the hash of all files below a folder, names included, but for the seal.
+func sumOf(dir string) (string, error) {
+	var names []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && d.Name() != sealFile {
+			names = append(names, path)
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	slices.Sort(names)
+	sum := sha256.New()
+	for _, name := range names {
+		if err := addFile(sum, name); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+func addFile(sum io.Writer, name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fmt.Fprintf(sum, "%s\n", filepath.Base(name))
+	_, err = io.Copy(sum, f)
+	return err
+}

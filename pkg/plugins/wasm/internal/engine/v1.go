@@ -1,0 +1,174 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/abi"
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/host"
+)
+
+// v1 is the ABI rtr_v1, version 1: the guest owns a buffer that the host writes a batch into, and answers with an address and a
+// length. One copy in, one copy out.
+type v1 struct{}
+
+// v1Exports are the functions that a guest must have; rtr_init may be absent.
+func v1Exports() map[string]string {
+	return map[string]string{
+		"rtr_abi_version": "() → (i32)",
+		"rtr_alloc":       "(i32) → (i32)",
+		"rtr_handle":      "(i32, i32) → (i64)",
+		"rtr_init":        "(i32, i32) → (i32)",
+	}
+}
+
+func (v1) check(module wazero.CompiledModule) error {
+	var missing []string
+	exports := module.ExportedFunctions()
+	for _, name := range []string{"rtr_abi_version", "rtr_alloc", "rtr_handle", "rtr_init"} {
+		want, f := v1Exports()[name], exports[name]
+		switch {
+		case f == nil && name != "rtr_init":
+			missing = append(missing, name+" "+want)
+		case f != nil && host.Signature(f) != want:
+			missing = append(missing, fmt.Sprintf("%s %s (it is %s)", name, want, host.Signature(f)))
+		}
+	}
+	if module.ExportedMemories()["memory"] == nil {
+		missing = append(missing, "memory")
+	}
+	if missing == nil {
+		return nil
+	}
+	err := fmt.Errorf("it does not export %s", strings.Join(missing, ", "))
+	if isProgram(module) {
+		err = fmt.Errorf("%w%s", err, notLibrary)
+	}
+	return err
+}
+
+// notLibrary is said of a program that cannot be used.
+const notLibrary = ": it is a program, not a library: build it with -buildmode=c-shared (Go), -mexec-model=reactor (C), or as a cdylib (Rust)"
+
+// Hint adds to the error of a first start what the module most likely lacks.
+func (e *Engine) Hint(err error) error {
+	if isProgram(e.compiled) {
+		return fmt.Errorf("%w%s", err, notLibrary)
+	}
+	return err
+}
+
+// isProgram reports whether the module is to be run once, from its start to its end. Nothing is set up for the functions that it may
+// export beside that, so those of most languages trap.
+func isProgram(module wazero.CompiledModule) bool {
+	exports := module.ExportedFunctions()
+	return exports["_start"] != nil && exports["_initialize"] == nil
+}
+
+// v1Session calls the exports of one instance.
+type v1Session struct {
+	in            *Instance
+	memory        api.Memory
+	alloc, answer api.Function // looking one up by name costs more than a call
+	stack         [2]uint64    // arguments and results
+
+	buffer, capacity uint32 // the guest's input buffer
+	sequence         uint64 // deltas so far
+}
+
+func (v1) attach(ctx context.Context, in *Instance) (host.Session, error) {
+	m := in.module
+	s := &v1Session{
+		in: in, memory: m.Memory(),
+		alloc: m.ExportedFunction("rtr_alloc"), answer: m.ExportedFunction("rtr_handle"),
+	}
+	version, err := s.call(ctx, m.ExportedFunction("rtr_abi_version"))
+	if err != nil {
+		return nil, fmt.Errorf("rtr_abi_version: %w", err)
+	}
+	if uint32(version) != abi.Version {
+		return nil, fmt.Errorf("it speaks version %d of the ABI rtr_v1, the router speaks %d: build it with a matching SDK", uint32(version), abi.Version)
+	}
+	if init := m.ExportedFunction("rtr_init"); init != nil {
+		if err := s.init(ctx, init); err != nil {
+			return nil, fmt.Errorf("rtr_init: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// init gives the guest its configuration.
+func (s *v1Session) init(ctx context.Context, init api.Function) error {
+	conf := s.in.engine.Config
+	buf, err := s.reserve(ctx, len(conf))
+	if err != nil {
+		return err
+	}
+	copy(buf, conf)
+	ret, err := s.call(ctx, init, uint64(s.buffer), uint64(len(conf)))
+	if err != nil {
+		return err
+	}
+	if code := uint32(ret); code != 0 {
+		return errors.New(abi.InitMessage(s.memory, code, &s.in.engine.Limits))
+	}
+	return nil
+}
+
+// Handle implements session.
+func (s *v1Session) Handle(ctx context.Context, batch []*event.Delta, size int) ([]plugins.Result, error) {
+	buf, err := s.reserve(ctx, size)
+	if err != nil {
+		return nil, err
+	}
+	n := abi.EncodeBatch(buf, batch, s.sequence)
+	s.sequence += uint64(len(batch))
+	ret, err := s.call(ctx, s.answer, uint64(s.buffer), uint64(n))
+	if err != nil {
+		return nil, err
+	}
+	if ret == 0 {
+		return nil, nil // the answer to most batches, which needs no list
+	}
+	return abi.DecodeAnswer(s.memory, ret, len(batch), &s.in.engine.Limits)
+}
+
+// reserve returns a view of n bytes of the guest's input buffer, which is valid until the guest runs again.
+func (s *v1Session) reserve(ctx context.Context, n int) ([]byte, error) {
+	if uint32(n) > s.capacity {
+		// The next power of two, so that it grows seldom.
+		size := uint64(1) << bits.Len(uint(max(n, 4096)-1))
+		ptr, err := s.call(ctx, s.alloc, size)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("rtr_alloc(%d): %w", size, err)
+		case uint32(ptr) == 0:
+			return nil, fmt.Errorf("rtr_alloc(%d): the guest is out of memory", size)
+		case ptr%8 != 0:
+			return nil, fmt.Errorf("rtr_alloc(%d): its address is not divisible by 8", size)
+		}
+		s.buffer, s.capacity = uint32(ptr), uint32(size)
+	}
+	buf, ok := s.memory.Read(s.buffer, s.capacity)
+	if !ok {
+		return nil, fmt.Errorf("rtr_alloc(%d): the buffer is not within the guest's memory", s.capacity)
+	}
+	return buf, nil
+}
+
+// call calls a function of at most two parameters and one result.
+func (s *v1Session) call(ctx context.Context, f api.Function, params ...uint64) (uint64, error) {
+	copy(s.stack[:], params)
+	if err := f.CallWithStack(ctx, s.stack[:]); err != nil {
+		return 0, s.in.explain(err)
+	}
+	return s.stack[0], nil
+}

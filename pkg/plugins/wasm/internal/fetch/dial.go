@@ -1,0 +1,151 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// errAddress is wrapped by the error of a connection that is not made because of where it would lead.
+var errAddress = errors.New("the address is not allowed")
+
+// dialTimeout is how long connecting may take, whatever the call allows.
+const dialTimeout = 10 * time.Second
+
+// dialer connects guests to hosts. It resolves names itself and connects to the addresses that it has looked at: a name that is resolved
+// again, to something else, is of no use. It is safe for concurrent use.
+type dialer struct {
+	resolve   func(ctx context.Context, host string) ([]netip.Addr, error)
+	connect   func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
+	apiServer string // host:port; empty: unknown
+
+	mu        sync.Mutex
+	apiServed []netip.AddrPort // where it was when it was last resolved
+}
+
+func newDialer(apiServer string) *dialer {
+	return &dialer{
+		apiServer: apiServer,
+		resolve: func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		},
+		connect: func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", to.String())
+		},
+	}
+}
+
+// to returns what connects to the host; it is asked for no other.
+func (d *dialer) to(host Grant) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, _, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		name, port, err := splitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		if literal, err := netip.ParseAddr(name); err == nil {
+			// Who writes an address means it.
+			if kindOf(literal) == never {
+				return nil, fmt.Errorf("%w: %s", errAddress, literal)
+			}
+			return d.connect(ctx, netip.AddrPortFrom(literal.Unmap(), port))
+		}
+		addresses, err := d.resolve(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return d.first(ctx, addresses, port, host)
+	}
+}
+
+func splitHostPort(address string) (host string, port uint16, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, err
+	}
+	n, err := net.LookupPort("tcp", text)
+	if err != nil || n < 1 || n > 65535 {
+		return "", 0, fmt.Errorf("port %q is no port", text)
+	}
+	return host, uint16(n), nil
+}
+
+// first connects to the first address that may be connected to and answers.
+func (d *dialer) first(ctx context.Context, addresses []netip.Addr, port uint16, host Grant) (net.Conn, error) {
+	err := errors.New("the host has no address")
+	for i, a := range addresses {
+		to := netip.AddrPortFrom(a.Unmap(), port)
+		if denied := d.deny(ctx, to, host); denied != nil {
+			err = denied
+			continue
+		}
+		var conn net.Conn
+		if conn, err = d.try(ctx, to, len(addresses)-i); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
+
+// try connects, and leaves time for the addresses that are left.
+func (d *dialer) try(ctx context.Context, to netip.AddrPort, left int) (net.Conn, error) {
+	if until, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(until)/time.Duration(left))
+		defer cancel()
+	}
+	return d.connect(ctx, to)
+}
+
+// deny says why the address that a name has may not be connected to; nil: it may.
+func (d *dialer) deny(ctx context.Context, to netip.AddrPort, host Grant) error {
+	switch kindOf(to.Addr()) {
+	case never, metadata:
+		return fmt.Errorf("%w: %s is at %s, which has to be named as an address", errAddress, host.Host, to.Addr())
+	case private:
+		if !host.Private {
+			return fmt.Errorf("%w: %s is at %s, which takes private: true", errAddress, host.Host, to.Addr())
+		}
+	case public:
+	}
+	if d.apiServer == "" || strings.EqualFold(host.Address(), d.apiServer) {
+		return nil
+	}
+	if is, err := d.isAPIServer(ctx, to); err != nil {
+		return fmt.Errorf("whether %s is the API server is not known: %w", host.Host, err)
+	} else if is {
+		return fmt.Errorf("%w: %s is the API server", errAddress, host.Host)
+	}
+	return nil
+}
+
+// isAPIServer reports whether the API server is there, or was when it could last be resolved.
+func (d *dialer) isAPIServer(ctx context.Context, to netip.AddrPort) (bool, error) {
+	name, port, err := splitHostPort(d.apiServer)
+	if err != nil {
+		return false, err
+	}
+	if literal, err := netip.ParseAddr(name); err == nil {
+		return netip.AddrPortFrom(literal.Unmap(), port) == to, nil
+	}
+	addresses, err := d.resolve(ctx, name)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err == nil {
+		d.apiServed = d.apiServed[:0]
+		for _, a := range addresses {
+			d.apiServed = append(d.apiServed, netip.AddrPortFrom(a.Unmap(), port))
+		}
+	}
+	if len(d.apiServed) == 0 {
+		return false, err
+	}
+	return slices.Contains(d.apiServed, to), nil
+}

@@ -1,0 +1,176 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestKindOf(t *testing.T) {
+	for kind, addresses := range map[addressKind]string{
+		public: "8.8.8.8 172.32.0.1 100.128.0.1 2606:4700::1111 ::ffff:8.8.8.8 64:ff9b::808:808 169.253.0.1 192.0.0.9 2001:4860:4860::8888 2001:3::1 2001:20::1 2001:30::1 " +
+			"2620:4f:8000::1 192.31.196.1 168.63.129.17 2002:808:808::1",
+		private: "127.0.0.1 127.9.9.9 ::1 10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 fd00::1 100.64.0.1 198.18.0.1 192.0.0.8 fec0::1 ::ffff:10.0.0.1 64:ff9b::a00:1 2002:a00:1::1 64:ff9b::7f00:1 " +
+			"64:ff9b:1::808:808 64:ff9b:1:808:8:800:: 2001:0:4136:e378:8000:63bf:3fff:fdd2 ::808:808 ::ffff:0:808:808 2001:2::1 2001:10::1",
+		metadata: "169.254.169.254 169.254.0.1 fe80::1 fe80::1%eth0 ::ffff:169.254.169.254 64:ff9b::a9fe:a9fe 2002:a9fe:a9fe:: " +
+			"168.63.129.16 100.100.100.200 192.0.0.192 fd00:ec2::254 fd00:ec2::23 fd20:ce::254 64:ff9b::a83f:8110 2002:a83f:8110::1 " +
+			"64:ff9b:1::a9fe:a9fe 64:ff9b:1:a9fe:a9:fe00:: ::a9fe:a9fe ::ffff:0:a9fe:a9fe 2001:0:0:0:0:0:5601:5601 2001:0:a9fe:a9fe::1 fe80::5efe:a9fe:a9fe",
+		never: "0.0.0.0 :: 0.1.2.3 255.255.255.255 240.0.0.1 224.0.0.1 ff02::1 64:ff9b:: 192.0.2.1 198.51.100.1 203.0.113.1 192.88.99.1 2001:db8::1 3fff::1 5f00::1 100::1 4000::1",
+	} {
+		for text := range strings.FieldsSeq(addresses) {
+			if got := kindOf(netip.MustParseAddr(text)); got != kind {
+				t.Errorf("%s is of kind %d, want %d", text, got, kind)
+			}
+		}
+	}
+	if kindOf(netip.Addr{}) != never {
+		t.Error("no address is one")
+	}
+}
+
+// network is names and their addresses; nobody is there.
+type network struct {
+	names     map[string][]string
+	resolved  map[string]int
+	connected []string
+}
+
+var errNobody = errors.New("nobody is there")
+
+func (n *network) dialer(apiServer string) *dialer {
+	d := newDialer(apiServer)
+	n.resolved = make(map[string]int)
+	d.resolve = func(_ context.Context, host string) (all []netip.Addr, err error) {
+		n.resolved[host]++
+		if n.names[host] == nil {
+			return nil, &net.DNSError{Err: "no such host", Name: host}
+		}
+		for _, text := range n.names[host] {
+			all = append(all, netip.MustParseAddr(text))
+		}
+		return all, nil
+	}
+	d.connect = func(_ context.Context, to netip.AddrPort) (net.Conn, error) {
+		n.connected = append(n.connected, to.String())
+		return nil, errNobody
+	}
+	return d
+}
+
+func TestDial(t *testing.T) {
+	tests := []struct {
+		name    string
+		host    Grant
+		api     string
+		want    string // what was connected to
+		refused bool
+	}{
+		{"a public name", Grant{Host: "public:443"}, "", "8.8.8.8:443", false},
+		{"a private name", Grant{Host: "private:443"}, "", "", true},
+		{"a private name, as allowed", Grant{Host: "private:443", Private: true}, "", "10.0.0.1:443", false},
+		{"a name of this machine", Grant{Host: "local:80"}, "", "", true},
+		{"a name of this machine, as allowed", Grant{Host: "local:80", Private: true}, "", "127.0.0.1:80", false},
+		{"metadata", Grant{Host: "metadata:80", Private: true}, "", "", true},
+		{"metadata of Amazon", Grant{Host: "amazon:80", Private: true}, "", "", true},
+		{"metadata of Azure", Grant{Host: "azure:80", Private: true}, "", "", true},
+		{"metadata by its address", Grant{Host: "169.254.169.254:80"}, "", "169.254.169.254:80", false},
+		{"this machine by its address", Grant{Host: "[::1]:80"}, "", "[::1]:80", false},
+		{"no address at all", Grant{Host: "0.0.0.0:80", Private: true}, "", "", true},
+		{"a name of nothing", Grant{Host: "zero:80", Private: true}, "", "", true},
+		{"of several, those that are allowed", Grant{Host: "mixed:443"}, "", "8.8.8.8:443 8.8.4.4:443", false},
+		{"of several, all", Grant{Host: "mixed:443", Private: true}, "", "8.8.8.8:443 10.0.0.1:443 8.8.4.4:443", false},
+		{"the API server by its address", Grant{Host: "10.0.0.1:443"}, "10.0.0.1:443", "10.0.0.1:443", false},
+		{"the API server by another name", Grant{Host: "private:443", Private: true}, "10.0.0.1:443", "", true},
+		{"the API server by its name", Grant{Host: "PRIVATE:443", Private: true}, "private:443", "10.0.0.1:443", false},
+		{"the API server, which has a name, by another", Grant{Host: "public:443"}, "also-public:443", "", true},
+		{"another port of it", Grant{Host: "public:444"}, "also-public:443", "8.8.8.8:444", false},
+		{"an API server that nobody knows", Grant{Host: "public:443"}, "lost:443", "", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := network{names: map[string][]string{
+				"public": {"8.8.8.8"}, "also-public": {"8.8.8.8"}, "private": {"10.0.0.1"}, "local": {"127.0.0.1"}, "metadata": {"169.254.169.254"}, "amazon": {"fd00:ec2::254"}, "azure": {"168.63.129.16"},
+				"mixed": {"8.8.8.8", "10.0.0.1", "8.8.4.4"}, "zero": {"0.0.0.0"},
+			}}
+			address := strings.ToLower(tt.host.Host)
+			conn, err := n.dialer(tt.api).to(tt.host)(t.Context(), "tcp", address)
+			if conn != nil || err == nil {
+				t.Fatal("there is a connection to nobody")
+			}
+			if got := strings.Join(n.connected, " "); got != tt.want || errors.Is(err, errAddress) != tt.refused {
+				t.Errorf("connected to %q, want %q; error %v", got, tt.want, err)
+			}
+			for name, times := range n.resolved {
+				if times != 1 && !strings.Contains(tt.api, name) {
+					t.Errorf("%s was resolved %d times: what was looked at is not what is connected to", name, times)
+				}
+			}
+		})
+	}
+}
+
+// TestRebinding: a name that leads elsewhere by the next request is looked at again.
+func TestRebinding(t *testing.T) {
+	n := network{names: map[string][]string{"rebound": {"8.8.8.8"}}}
+	dial := n.dialer("").to(Grant{Host: "rebound:443"})
+	if _, err := dial(t.Context(), "tcp", "rebound:443"); !errors.Is(err, errNobody) {
+		t.Error(err)
+	}
+	n.names["rebound"] = []string{"127.0.0.1"}
+	if _, err := dial(t.Context(), "tcp", "rebound:443"); !errors.Is(err, errAddress) {
+		t.Error(err)
+	}
+	if got := strings.Join(n.connected, " "); got != "8.8.8.8:443" {
+		t.Errorf("connected to %s", got)
+	}
+}
+
+// The API server moves; while its name cannot be resolved it is taken to be where it was.
+func TestAPIServerMoves(t *testing.T) {
+	n := network{names: map[string][]string{"api": {"8.8.8.8"}, "host": {"8.8.8.8"}}}
+	dial := n.dialer("api:443").to(Grant{Host: "host:443"})
+	for _, step := range []struct {
+		api     []string
+		refused bool
+	}{
+		{[]string{"8.8.8.8"}, true},
+		{nil, true},
+		{[]string{"8.8.4.4"}, false},
+		{nil, false},
+	} {
+		if n.names["api"] = step.api; step.api == nil {
+			delete(n.names, "api")
+		}
+		if _, err := dial(t.Context(), "tcp", "host:443"); errors.Is(err, errAddress) != step.refused {
+			t.Errorf("API server at %v: %v", step.api, err)
+		}
+	}
+}
+
+// An address that does not answer leaves time for the next.
+func TestDialSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := network{names: map[string][]string{"host": {"8.8.8.8", "8.8.4.4"}}}
+		d := n.dialer("")
+		connected := []string{}
+		d.connect = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+			connected = append(connected, to.String())
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if _, err := d.to(Grant{Host: "host:443"})(ctx, "tcp", "host:443"); err == nil {
+			t.Error("there is a connection")
+		}
+		if len(connected) != 2 || time.Since(start) != time.Second {
+			t.Errorf("%v in %v", connected, time.Since(start))
+		}
+	})
+}

@@ -1,0 +1,188 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/deltarouter/deltarouter/internal/rawjson"
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/abi"
+)
+
+// hostModule is the module of the host functions.
+const hostModule = "rtr_v1"
+
+// hostFunction is a function that guests may import. It never panics, whatever its arguments are, and waits no longer than its context.
+type hostFunction struct {
+	name           string
+	params, result string // a letter for each value: i is an i32, I an i64
+	grant          string // what the configuration has to say for it; empty: everybody has it
+	call           func(context.Context, *hostCall) int64
+}
+
+// What the configuration has to say.
+const (
+	grantKV     = "allow: {kv: true}"
+	grantLookup = "allow: {lookup: [source.index]}"
+	grantHTTP   = `allow: {http: [{host: "name:443"}]}`
+)
+
+// hostFunctions is all that there is.
+func hostFunctions() []hostFunction {
+	return []hostFunction{
+		{"log", "iii", "i", "", hostLog},
+		{"config_get", "iiii", "i", "", hostConfig},
+		{"now_ns", "", "I", "", hostNow},
+		{"random", "ii", "i", "", hostRandom},
+		{"emit", "iii", "i", "", hostEmit},
+		{"kv_get", "iiii", "i", grantKV, hostKVGet},
+		{"kv_set", "iiiiI", "i", grantKV, hostKVSet},
+		{"kv_del", "ii", "i", grantKV, hostKVDel},
+		{"lookup", "iiii", "i", grantLookup, hostLookup},
+		{"http", "iiii", "i", grantHTTP, hostHTTP},
+	}
+}
+
+func (f *hostFunction) granted(a *Allow) bool {
+	switch f.grant {
+	case grantKV:
+		return a.KV
+	case grantLookup:
+		return len(a.Lookup) > 0
+	case grantHTTP:
+		return len(a.HTTP) > 0
+	}
+	return true
+}
+
+// Provide gives a runtime the functions that the handler was granted.
+func (r *Host) Provide(ctx context.Context, runtime wazero.Runtime) error {
+	b := runtime.NewHostModuleBuilder(hostModule)
+	for _, f := range hostFunctions() {
+		if f.granted(&r.allow) {
+			f.export(b)
+		}
+	}
+	_, err := b.Instantiate(ctx)
+	return err
+}
+
+// export adds the function to a module.
+func (f *hostFunction) export(b wazero.HostModuleBuilder) {
+	call := hostFunc{f.call, f.result == "I"}
+	b.NewFunctionBuilder().WithGoModuleFunction(call, types(f.params), types(f.result)).Export(f.name)
+}
+
+func types(letters string) []api.ValueType {
+	all := make([]api.ValueType, len(letters))
+	for i, letter := range letters {
+		all[i] = api.ValueTypeI32
+		if letter == 'I' {
+			all[i] = api.ValueTypeI64
+		}
+	}
+	return all
+}
+
+// missingGrants says what the configuration lacks for imports that nobody gives; nothing for those that are simply unknown.
+func missingGrants(imports []string) (missing []string, unknown []string) {
+	var grants []string
+	names := make(map[string][]string)
+	for _, name := range imports {
+		at := slices.IndexFunc(hostFunctions(), func(f hostFunction) bool { return f.grant != "" && hostModule+"."+f.name == name })
+		if at < 0 {
+			unknown = append(unknown, name)
+			continue
+		}
+		grant := hostFunctions()[at].grant
+		if names[grant] == nil {
+			grants = append(grants, grant)
+		}
+		names[grant] = append(names[grant], name)
+	}
+	for _, grant := range grants {
+		missing = append(missing, fmt.Sprintf("it imports %s: add %s", strings.Join(names[grant], ", "), grant))
+	}
+	return missing, unknown
+}
+
+// hostCall is one call of a host function.
+type hostCall struct {
+	scope  *Scope
+	memory api.Memory
+	stack  []uint64 // the arguments
+}
+
+// u32 returns an argument.
+func (c *hostCall) u32(i int) uint32 { return uint32(c.stack[i]) }
+
+// charge burns fuel for what the function does beyond being called. If there is not so much, the guest ends here.
+func (c *hostCall) charge(fuel int64) { c.scope.tank.charge(fuel) }
+
+// hostFunc is called with its arguments on the stack and leaves its result there.
+type hostFunc struct {
+	call func(context.Context, *hostCall) int64
+	wide bool // the result is an i64
+}
+
+// Call implements api.GoModuleFunction.
+func (f hostFunc) Call(ctx context.Context, m api.Module, stack []uint64) {
+	result := int64(abi.StatusInvalid)
+	if s, memory := scopeOf(ctx), m.Memory(); s != nil && memory != nil {
+		s.hostCall = hostCall{scope: s, memory: memory, stack: stack} // kept there because it need not be freed
+		s.tank.charge(callFuel)
+		result = f.call(ctx, &s.hostCall)
+	}
+	if f.wide {
+		stack[0] = api.EncodeI64(result)
+	} else {
+		stack[0] = api.EncodeI32(int32(result)) //nolint:gosec // the lengths of what is bounded
+	}
+}
+
+// hostLog is log(level, text, size): 0 debug, 1 info, 2 warn, 3 error.
+func hostLog(ctx context.Context, c *hostCall) int64 {
+	level := c.u32(0)
+	text, ok := c.memory.Read(c.u32(1), c.u32(2))
+	if !ok || level > 3 {
+		return abi.StatusInvalid
+	}
+	c.charge(lineFuel + textFuel(min(len(text), int(c.scope.limits.LogLine))))
+	c.scope.host.log.Line(ctx, slog.Level(4*int(level)-4), "log", text)
+	return abi.StatusOK
+}
+
+// hostConfig is config_get(key, keySize, buf, limit): it writes the JSON of a key of the configuration, or of all of it if the key
+// is empty, and returns its length. If that is more than limit, nothing is written.
+func hostConfig(_ context.Context, c *hostCall) int64 {
+	key, ok := c.memory.Read(c.u32(0), c.u32(1))
+	if !ok {
+		return abi.StatusInvalid
+	}
+	value := rawjson.Value(c.scope.host.config)
+	c.charge(copyFuel(len(value)))
+	if len(key) > 0 {
+		c.charge(parseFuel(len(value))) // it is searched
+		value = member(value, key)
+	}
+	if value.Kind() == rawjson.Absent {
+		return abi.StatusNotFound
+	}
+	if uint64(len(value)) <= uint64(c.u32(3)) && !c.memory.WriteString(c.u32(2), string(value)) {
+		return abi.StatusInvalid
+	}
+	return int64(len(value))
+}
+
+// member returns what value has under a key, which may be longer than the whole value.
+func member(value rawjson.Value, key []byte) rawjson.Value {
+	if len(key) > len(value) {
+		return ""
+	}
+	return value.Get(string(key))
+}

@@ -1,0 +1,115 @@
+package host
+
+import (
+	"strings"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/lines"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/fetch"
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/limits"
+)
+
+// Host are what the guests of one handler may do, and what they do it with.
+type Host struct {
+	config  string // JSON, "null" if there is none
+	limits  *limits.Limits
+	log     *lines.Log
+	allow   Allow
+	seed    string // of what is random before the first call
+	clock   timer.Clock
+	began   time.Time // when the monotonic clock stood at 0
+	kv      plugins.KV
+	lookup  plugins.Lookup
+	granted map[Index]bool
+	http    *fetch.Client // nil: none
+}
+
+// New returns the host of a handler. config is the JSON that guests read.
+func New(allow Allow, config string, l *limits.Limits, env plugins.HandlerEnv) *Host {
+	r := &Host{
+		allow: allow, config: config, limits: l, log: lines.New(env.Log, l.Log, int(l.LogLine)), seed: env.Cluster + "\x00" + env.Name, granted: make(map[Index]bool), clock: env.Clock,
+	}
+	if r.clock == nil {
+		r.clock = timer.Real()
+	}
+	r.began = r.clock.Now()
+	if allow.KV {
+		r.kv = env.KV
+	}
+	for _, name := range allow.Lookup {
+		r.granted[ParseIndex(name)] = true
+	}
+	if len(allow.Lookup) > 0 {
+		r.lookup = env.Lookup
+	}
+	if len(allow.HTTP) > 0 {
+		r.http = fetch.New(allow.HTTP, env, r.clock)
+	}
+	return r
+}
+
+// mayLookUp reports whether an index of a source, or all of it, is granted. Who may see all objects
+// may find them by any index.
+func (r *Host) mayLookUp(source, index string) bool {
+	return r.lookup != nil && (r.granted[Index{source, ""}] || index != "" && r.granted[Index{source, index}])
+}
+
+// Index names an index; all of a source if index is empty.
+type Index struct{ Source, Index string }
+
+// ParseIndex reads source.index, or source.
+func ParseIndex(text string) Index {
+	source, index, _ := strings.Cut(text, ".")
+	return Index{source, index}
+}
+
+// Clock returns the clock of the configuration, or the real one.
+func (r *Host) Clock() timer.Clock { return r.clock }
+
+// Close reports what was not logged, and closes connections that are idle.
+func (r *Host) Close() {
+	r.log.Report()
+	if r.http != nil {
+		r.http.Close()
+	}
+}
+
+// Allow is what a module may do beside computing. Nothing is allowed unless it is said here.
+type Allow struct {
+	Lookup []string      `yaml:"lookup" doc:"What it may look up: source.index, or a whole source."`
+	HTTP   []fetch.Grant `yaml:"http" doc:"Hosts that it may send HTTP requests to."`
+	KV     bool          `yaml:"kv" doc:"Remember values from one call to the next."`
+	Clock  bool          `yaml:"clock" doc:"The real time. Else the time is when the router saw the newest delta of a call."`
+	Random bool          `yaml:"random" doc:"Real random numbers. Else they follow from what a call is about."`
+}
+
+// Validate implements [config.Validator].
+func (a *Allow) Validate(n config.Node) (problems config.Problems) {
+	for i, item := range n.At("lookup").Items() {
+		if i < len(a.Lookup) && !lookupSyntax(a.Lookup[i]) {
+			problems = append(problems, item.Problemf("must be the name of a source, or source.index"))
+		}
+	}
+	seen := make(map[string]bool)
+	for i, item := range n.At("http").Items() {
+		if i >= len(a.HTTP) || a.HTTP[i].Address() == "" {
+			continue
+		}
+		if at := a.HTTP[i].Address(); seen[at] {
+			problems = append(problems, item.Problemf("%s is there twice", at))
+		} else {
+			seen[at] = true
+		}
+	}
+	return problems
+}
+
+// lookupSyntax reports whether a text is source or source.index. What there is of these the host
+// knows.
+func lookupSyntax(text string) bool {
+	source, index, dotted := strings.Cut(text, ".")
+	return source != "" && (index != "") == dotted && !strings.ContainsAny(index, ". ")
+}

@@ -1,0 +1,74 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/deltarouter/deltarouter/internal/meter"
+)
+
+// Fuel bounds instructions, and says little about time: a unit takes a fifth of a nanosecond in most code, and some 250 ns in a chain
+// of loads that miss all caches. So a guest pauses whenever it has burnt a slice. It leaves compiled code, where Go can stop it for its
+// garbage collector, and the host looks at the clock: it ends a guest that is beyond its time, and sets the next slice.
+//
+// A guest may change from the fastest to the slowest code at any time, so the largest slice decides how long Go may have to wait for
+// it: 10 ms at 250 ns. A pause takes a tenth of a microsecond, about a hundredth of what a slice of fast code takes.
+const (
+	MaxSlice  = 40_000
+	minSlice  = 1000
+	sliceTime = time.Millisecond
+)
+
+// nextSlice returns the slice that follows one, by the time that it took: about sliceTime of what was done last.
+func nextSlice(slice int64, took time.Duration) int64 {
+	if took > sliceTime {
+		return max(minSlice, slice*int64(sliceTime)/int64(took))
+	}
+	return min(MaxSlice, 2*slice)
+}
+
+// pause is called by a guest that has so much fuel left. It returns with how much the guest pauses again, or ends the guest.
+func (s *Scope) pause(ctx context.Context, fuel int64) (mark int64) {
+	t, now := &s.tank, s.host.clock.Now()
+	t.deepest = max(t.deepest, int32(t.stack.Get()))
+	switch {
+	case now.After(s.deadline):
+		t.ended = ErrTime
+	case ctx.Err() != nil:
+		t.ended = ctx.Err()
+	default:
+		t.slice = nextSlice(t.slice, now.Sub(t.paused))
+		t.paused = now
+		return max(0, fuel-t.slice)
+	}
+	panic(t.ended) //nolint:forbidigo // how wazero unwinds a guest
+}
+
+// pauseFunc is pause as guests call it. It implements [api.GoModuleFunction].
+type pauseFunc struct{}
+
+func (pauseFunc) Call(ctx context.Context, _ api.Module, stack []uint64) {
+	stack[0] = uint64(scopeOf(ctx).pause(ctx, int64(stack[0])))
+}
+
+// ProvidePauses gives the runtime the function that pauses call, and returns a reference to it.
+func ProvidePauses(ctx context.Context, r wazero.Runtime) (ref uint64, err error) {
+	i64 := types("I")
+	b := r.NewHostModuleBuilder(meter.PauseModule).NewFunctionBuilder().WithGoModuleFunction(pauseFunc{}, i64, i64).Export(meter.PauseFunction)
+	if _, err := b.Instantiate(ctx); err != nil {
+		return 0, fmt.Errorf("pauses: %w", err)
+	}
+	helper, err := r.InstantiateWithConfig(ctx, meter.PauseHelper(), wazero.NewModuleConfig().WithName(""))
+	if err != nil {
+		return 0, fmt.Errorf("pauses: %w", err)
+	}
+	refs, err := helper.ExportedFunction(meter.PauseRef).Call(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("pauses: %w", err)
+	}
+	return refs[0], nil
+}

@@ -1,0 +1,113 @@
+package wasm_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/must"
+)
+
+// mapped returns how much address space the process has mapped, in bytes: a guest's memory is there whether a metric counts it or not.
+func mapped(t *testing.T) (sum uint64) {
+	t.Helper()
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		t.Skip(err) // not Linux
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var from, to uint64
+		if _, err := fmt.Sscanf(lines.Text(), "%x-%x ", &from, &to); err != nil {
+			t.Fatalf("%q: %v", lines.Text(), err)
+		}
+		sum += to - from
+	}
+	must.Succeed(t, lines.Err())
+	return sum
+}
+
+// noMoreMapped wants no guest's memory of so many bytes to be left since before. Go's runtime may have mapped a little more.
+func noMoreMapped(t *testing.T, before, memory uint64) {
+	t.Helper()
+	if now := mapped(t); now > before && now-before > memory/2 {
+		t.Errorf("%d MiB more are mapped than before", (now-before)>>20)
+	}
+}
+
+// TestFailedStartFreed starts guests that fail while they are instantiated, each in another way, and wants nothing of them to be left.
+func TestFailedStartFreed(t *testing.T) {
+	const memory = 4 << 30 // nothing else is so large
+	trap := guest(constant(opI64, 0))
+	trap.memory = append([]byte{0}, uleb(1000)...)
+	trap.funcs = append(trap.funcs, function{body: code(
+		constant(opI32, 0x20000), constant(opI32, 7), constant(opI32, 8<<20), 0xfc, 11, 0, opUnreachable)})
+	trap.raw = map[byte][]byte{8: uleb(3)}
+	exits := guest(constant(opI64, 0))
+	exits.imports = []function{{module: "wasi_snapshot_preview1", name: "proc_exit", params: []byte{i32}}}
+	exits.funcs = append(exits.funcs, function{body: code(constant(opI32, 3), opCall, 0)})
+	exits.raw = map[byte][]byte{8: uleb(4)}
+	beyond := guest(constant(opI64, 0))
+	beyond.data = map[uint32][]byte{17 << 16: []byte("x")}
+	for name, m := range map[string]module{"trap": trap, "exit": exits, "data beyond its memory": beyond} {
+		t.Run(name, func(t *testing.T) {
+			before := mapped(t)
+			h := newHost()
+			if _, err := h.tryOpen(t, fmt.Sprintf("{module: %q, limits: {memory: 4Gi, initFuel: 10M}}", m.write(t))); err == nil {
+				t.Fatal("it starts")
+			}
+			checkGone(t, h)
+			noMoreMapped(t, before, memory)
+		})
+	}
+}
+
+// TestFailedRestartFreed has a guest start once and never again: each delta is another attempt to start one.
+func TestFailedRestartFreed(t *testing.T) {
+	const memory, attempts = 4 << 30, 4 // fewer than open the breaker
+	m := guest(opUnreachable)
+	m.imports = []function{named("kv_get")}
+	m.data = map[uint32][]byte{0x100: []byte("x")}
+	m.funcs = append(m.funcs, function{body: code(
+		constant(opI32, 0x100), constant(opI32, 1), constant(opI32, 0x200), constant(opI32, 8), opCall, 0,
+		constant(opI32, 0), 0x4e /* i32.ge_s */, opIf, empty, opUnreachable, opEnd)})
+	m.raw = map[byte][]byte{8: uleb(4)}
+	h := newHost()
+	before := mapped(t)
+	handler, err := h.tryOpen(t, withRights(t, m, "allow: {kv: true}, limits: {memory: 4Gi}"))
+	must.Succeed(t, err)
+	must.Succeed(t, h.env.KV.Commit([]plugins.KVWrite{{Key: "x", Value: []byte("y")}}, 1<<20))
+	for range attempts {
+		h.must(t, handler, plugintest.Deltas(t)[0])
+	}
+	noMoreMapped(t, before, memory)
+	must.Report(t, handler.Close(context.WithoutCancel(t.Context())))
+	checkGone(t, h)
+}
+
+// TestStartThatCannotBeKept: a guest whose start writes what there is no room for any more is freed.
+func TestStartThatCannotBeKept(t *testing.T) {
+	m := guest(constant(opI64, 0))
+	m.imports = []function{named("kv_set")}
+	m.data = map[uint32][]byte{0x100: []byte("x")}
+	m.funcs = append(m.funcs, function{name: "_initialize", body: code(
+		constant(opI32, 0x100), constant(opI32, 1), constant(opI32, 0x100), constant(opI32, 1), constant(opI64, 0), opCall, 0, opDrop)})
+	h := newHost()
+	h.env.KV = fullKV{h.env.KV}
+	if _, err := h.tryOpen(t, withRights(t, m, "allow: {kv: true}")); !errors.Is(err, plugins.ErrKVFull) {
+		t.Errorf("got %v", err)
+	}
+	checkGone(t, h)
+}
+
+// fullKV has room when it is asked, and none when the writes are to take effect.
+type fullKV struct{ plugins.KV }
+
+// Commit implements plugins.KV.
+func (fullKV) Commit([]plugins.KVWrite, int64) error { return plugins.ErrKVFull }

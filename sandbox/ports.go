@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// portWait is how long a start waits for a port that it has to have again.
+const portWait = 10 * time.Second
+
+// ports are chosen once and kept in DIR, so that a restart is found where it was.
+type ports struct {
+	Etcd      int `json:"etcd"`
+	EtcdPeer  int `json:"etcdPeer"`
+	APIServer int `json:"apiserver"`
+	// Served is set when the API server listens: clients know its port from then on.
+	Served bool `json:"served,omitempty"`
+}
+
+func (d *dir) etcdURL() string { return loopbackURL("http", d.ports.Etcd) }
+
+func (d *dir) serverURL() string { return loopbackURL("https", d.ports.APIServer) }
+
+func loopbackURL(scheme string, port int) string {
+	return scheme + "://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
+// loadPorts reads the ports of an earlier start, or chooses free ones.
+func (d *dir) loadPorts() error {
+	data, err := os.ReadFile(d.file(portsFile))
+	if err == nil {
+		return json.Unmarshal(data, &d.ports)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	d.fresh = true
+	return d.choose(&d.ports.Etcd, &d.ports.EtcdPeer, &d.ports.APIServer)
+}
+
+// choose gives each of some ports a free number, and keeps them.
+func (d *dir) choose(which ...*int) error {
+	// All are open at once, so that no two are the same.
+	for _, port := range which {
+		l, err := listenFree()
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		*port = l.Addr().(*net.TCPAddr).Port
+	}
+	return d.savePorts()
+}
+
+func (d *dir) savePorts() error {
+	data, err := json.Marshal(d.ports)
+	if err != nil {
+		return err
+	}
+	return replaceFile(d.file(portsFile), data, 0o600)
+}
+
+// listenFree listens on a port below the range that the kernel takes client ports from. Inside
+// that range an outgoing connection could take the port while the server is stopped, and a
+// client that redials it could even be connected to itself.
+func listenFree() (net.Listener, error) {
+	const first, last, attempts = 20000, 30000, 100
+	var lastErr error
+	for range attempts {
+		l, err := listen(first + rand.IntN(last-first))
+		if err == nil {
+			return l, nil
+		}
+		lastErr = err
+	}
+	return nil, fmt.Errorf("no free port from %d to %d: %w", first, last, lastErr)
+}
+
+func listen(port int) (net.Listener, error) {
+	return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+}
+
+// onFreePort calls start until the port that it needs is free. Another process may have taken the
+// port since it was chosen: choose, unless it is nil, chooses another one. A port that clients know
+// is waited for, see portWait.
+func onFreePort(ctx context.Context, choose, start func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, portWait)
+	defer cancel()
+	for {
+		err := start()
+		if !errors.Is(err, unix.EADDRINUSE) {
+			return err
+		}
+		if choose != nil {
+			if err := choose(); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// listenAPIServer chooses the port of the API server anew if it is taken by now, and listens on it
+// before the server is made, which takes seconds in which another process could take the port. It
+// waits for a port that clients know, and returns no listener: they are refused until the server is there.
+func (d *dir) listenAPIServer(ctx context.Context) (l net.Listener, err error) {
+	var choose func() error
+	if !d.ports.Served {
+		choose = func() error { return errors.Join(d.choose(&d.ports.APIServer), d.writeAddresses()) }
+	}
+	err = onFreePort(ctx, choose, func() (err error) {
+		l, err = listen(d.ports.APIServer)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if d.ports.Served {
+		return nil, l.Close()
+	}
+	d.ports.Served = true
+	return l, d.savePorts()
+}

@@ -1,0 +1,15 @@
+package arch
+
+// exception is a figure above its bound: how high it may be, and why.
+type exception struct {
+	most   int
+	reason string
+}
+
+// exceptions lists the figures above a bound of structure_test.go. An entry that is within its bound
+// again fails: it is to be removed.
+var exceptions = map[string]exception{
+	"fields pkg/config.Route":             {27, "the keys of a route"},
+	"fields internal/metrics.Metrics":     {34, "one field per metric"},
+	"fields internal/pipeline/spec.Route": {30, "the keys of a route"},
+}

@@ -1,0 +1,91 @@
+package arch
+
+import (
+	"go/ast"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/test/must"
+)
+
+var toolchain = regexp.MustCompile(`(?m)^toolchain (go1\.\d+\.\d+)$`)
+
+// TestToolchain: all modules name the same patch release of Go, so that a security fix of the standard library reaches everything
+// that is built here. Go downloads it where the installed one is older.
+func TestToolchain(t *testing.T) {
+	found := map[string]string{}
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && (name == "bin" || name == ".git" || entry.Name() == "node_modules") {
+			return fs.SkipDir
+		}
+		if err != nil || path.Base(name) != "go.mod" {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return err
+		}
+		match := toolchain.FindStringSubmatch(string(text))
+		if match == nil {
+			t.Errorf("%s names no toolchain", name)
+			return nil
+		}
+		found[match[1]] = name
+		return nil
+	})
+	must.Succeed(t, err)
+	if len(found) != 1 {
+		t.Errorf("different toolchains: %v", found)
+	}
+}
+
+// TestSDKsAlike: sdk/go and sdk/process share no code, since one must be small and the other is part of the router's module. What a handler
+// gets and returns is the same all the same.
+func TestSDKsAlike(t *testing.T) {
+	for _, name := range []string{"Delta", "RouteEvent", "Event"} {
+		guest, native := exportedFields(t, "sdk/go", name), exportedFields(t, "sdk/process", name)
+		if len(guest) == 0 || !slices.Equal(guest, native) {
+			t.Errorf("%s of sdk/go has\n%s\nthat of sdk/process\n%s", name, strings.Join(guest, "\n"), strings.Join(native, "\n"))
+		}
+	}
+}
+
+// exportedFields returns the names and types of the fields of a struct.
+func exportedFields(t *testing.T, dir, name string) (fields []string) {
+	t.Helper()
+	sources, err := filepath.Glob("../../" + dir + "/*.go")
+	must.Succeed(t, err)
+	for _, source := range sources {
+		src, err := os.ReadFile(source)
+		must.Succeed(t, err)
+		f, err := parse(source, src)
+		must.Succeed(t, err)
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok || spec.Name.Name != name {
+				return true
+			}
+			of, ok := spec.Type.(*ast.StructType)
+			if !ok {
+				return true
+			}
+			for _, field := range of.Fields.List {
+				for _, id := range field.Names {
+					if id.IsExported() {
+						from, to := f.fset.Position(field.Type.Pos()), f.fset.Position(field.Type.End())
+						fields = append(fields, id.Name+" "+string(src[from.Offset:to.Offset]))
+					}
+				}
+			}
+			return false
+		})
+	}
+	slices.Sort(fields)
+	return fields
+}

@@ -1,0 +1,144 @@
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// TestDeletedAfterTheFirstDelivery: the router is killed as soon as new objects are delivered, they are deleted, and what happened is lost:
+// the routes that read fields of the objects get the deletes too.
+func TestDeletedAfterTheFirstDelivery(t *testing.T) {
+	s := sandboxtest.New(t, sandboxtest.Options{})
+	ns := s.Namespace(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	h := newReceiver(t, answer(http.StatusOK))
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
+sources: {maps: {resource: v1/configmaps, namespaces: %s}}
+sinks: {hook: {webhook: {url: %q}}}
+routes:
+  - {name: plain, from: maps, to: hook}
+  - {name: filtered, from: maps, filter: 'object.data.value == "1"', to: hook}
+  - {name: emitted, from: maps, emit: '{"value": object.data.value}', to: hook}
+`, ns, h.URL))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	r.Saved(t)
+	const n = 10
+	createMany(t, s, ns, "m", n)
+	routertest.Poll(t, "the objects", func() bool { return h.count() >= 3*n })
+	r.Kill(t)
+	var want []string
+	for i := range n {
+		name := fmt.Sprintf("m-%d", i)
+		maps.Remove(name)
+		for _, route := range []string{"plain", "filtered", "emitted"} {
+			want = append(want, route+" added "+ns+"/"+name, route+" deleted "+ns+"/"+name)
+		}
+	}
+	s.StopAPIServer(t)
+	s.CompactEtcd(t)
+	s.StartAPIServer(t)
+
+	r = routertest.StartFile(t, file)
+	r.Ready(t)
+	maps.Make(routertest.ConfigMap("last", "1"))
+	for _, route := range []string{"plain", "filtered", "emitted"} {
+		want = append(want, route+" added "+ns+"/last")
+	}
+	came := func() []string { // what was owed in the last cut comes twice
+		return slices.Compact(slices.Sorted(slices.Values(routertest.Summary(h.delivered()))))
+	}
+	routertest.Poll(t, "the last", func() bool { return len(came()) >= len(want) })
+	routertest.Exactly(t, came(), want)
+}
+
+// TestFoldAfterAKill: an object is delivered, and the router is killed before a cut has it. While it is down the object is deleted. What
+// the next one hears is added, then deleted: to a route that folds this must not come to nothing, because the added was delivered.
+func TestFoldAfterAKill(t *testing.T) {
+	s := sandboxtest.Start(t)
+	for _, route := range []string{"deliver: latest", "overflow: coalesce, queue: {memory: 1}"} {
+		t.Run(route, func(t *testing.T) {
+			ns := s.Namespace(t)
+			maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+			h := newReceiver(t, answer(http.StatusOK))
+			file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
+sources: {maps: {resource: v1/configmaps, namespaces: %s}}
+sinks: {hook: {webhook: {url: %q}}}
+routes: [{name: all, from: maps, to: hook, %s, batch: {wait: 300ms, size: 50}}]
+`, ns, h.URL, route))
+			r := routertest.StartFile(t, file)
+			r.Ready(t)
+			r.Saved(t)
+			const n = 20
+			createMany(t, s, ns, "m", n)
+			routertest.Poll(t, "the objects", func() bool { return h.count() >= n })
+			r.Kill(t)
+			for i := range n {
+				maps.Remove(fmt.Sprintf("m-%d", i))
+			}
+			routertest.StartFile(t, file).Ready(t)
+			maps.Make(routertest.ConfigMap("last", "1"))
+			routertest.Poll(t, "the last", func() bool {
+				return strings.Contains(strings.Join(routertest.Summary(h.delivered()), ","), "all added "+ns+"/last")
+			})
+			missing := 0
+			for i := range n {
+				if got := routertest.Of(h.delivered(), fmt.Sprintf("%s/m-%d", ns, i)); got[len(got)-1] != fmt.Sprintf("all deleted %s/m-%d", ns, i) {
+					missing++
+				}
+			}
+			if missing > 0 {
+				t.Errorf("%d of %d objects that were delivered are gone, and their deletes were not delivered", missing, n)
+			}
+		})
+	}
+}
+
+// TestTwoDeletesAfterAKill: an object that was delivered is deleted, and made again, and none of that is delivered before the router is
+// killed. While it is down the new one is deleted too. The delete of the first must be delivered, also to a route that folds.
+func TestTwoDeletesAfterAKill(t *testing.T) {
+	s, ns := sandboxtest.StartNamespace(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	h := newReceiver(t, answer(http.StatusOK))
+	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
+sources: {maps: {resource: v1/configmaps, namespaces: %s}}
+sinks: {hook: {webhook: {url: %q}}}
+routes: [{name: all, from: maps, to: hook, deliver: latest, batch: {wait: 300ms, size: 50}}]
+`, ns, h.URL))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	const n = 10
+	first := createMany(t, s, ns, "m", n)
+	routertest.Poll(t, "the objects", func() bool { return h.count() >= n })
+	r.Saved(t)
+	tried := make(chan struct{}, 1000)
+	h.now(func(*http.Request) int { tried <- struct{}{}; return http.StatusServiceUnavailable })
+	for i := range n {
+		maps.Remove(fmt.Sprintf("m-%d", i))
+	}
+	createMany(t, s, ns, "m", n)
+	<-tried // by then the identities of the new ones are on disk
+	r.Kill(t)
+	for i := range n {
+		maps.Remove(fmt.Sprintf("m-%d", i))
+	}
+	h.now(answer(http.StatusOK))
+	routertest.StartFile(t, file).Ready(t)
+	maps.Make(routertest.ConfigMap("last", "1"))
+	routertest.Poll(t, "the last", func() bool {
+		return strings.Contains(strings.Join(routertest.Summary(h.delivered()), ","), "all added "+ns+"/last")
+	})
+	deleted := make(map[string]bool)
+	take(h.delivered(), make(map[string]string), deleted)
+	for i, uid := range first {
+		if !deleted[uid] {
+			t.Errorf("m-%d: the delete of %s, which was delivered, was not; got %q", i, uid, routertest.Of(h.delivered(), fmt.Sprintf("%s/m-%d", ns, i)))
+		}
+	}
+}

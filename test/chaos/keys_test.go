@@ -1,0 +1,35 @@
+package chaos
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// TestAllKeysChange: the API server comes back with another certificate authority and knows no credential from before. The router reads the
+// kubeconfig again and goes on.
+func TestAllKeysChange(t *testing.T) {
+	s := sandboxtest.New(t, sandboxtest.Options{})
+	ns := s.Namespace(t)
+	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("before", "1"))
+	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns))
+	r.Ready(t)
+	s.RotateKeys(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	maps.Make(routertest.ConfigMap("after", "1"))
+	maps.Change("before", `{"data":{"value":"2"}}`)
+	// The router asks again after up to 45 seconds.
+	tick, enough := time.NewTicker(100*time.Millisecond), time.After(2*routertest.Patience)
+	defer tick.Stop()
+	for waits := true; waits && len(r.Events()) < 2; {
+		select {
+		case <-tick.C:
+		case <-enough:
+			waits = false
+		}
+	}
+	r.Expect(t, "all added "+ns+"/after", "all updated "+ns+"/before")
+}
