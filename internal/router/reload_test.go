@@ -70,7 +70,7 @@ func (r *reloading) logs(text string) {
 	r.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.After(20 * time.Second); !strings.Contains(r.log.String(), text); {
+	for deadline := time.After(time.Minute); !strings.Contains(r.log.String(), text); {
 		select {
 		case <-tick.C:
 		case <-deadline:

@@ -146,7 +146,7 @@ func TestRunAndStop(t *testing.T) {
 		})
 	}()
 	address := ""
-	for deadline := time.Now().Add(20 * time.Second); address == "" && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); address == "" && time.Now().Before(deadline); {
 		if m := regexp.MustCompile(`for=probes address=(\S+)`).FindStringSubmatch(log.String()); m != nil && strings.Contains(log.String(), "started") {
 			address = m[1]
 		}

@@ -29,6 +29,7 @@ type api struct {
 	compacted int           // watches from before this are answered 410
 	changed   chan struct{} // closed at each change
 	drop      chan struct{} // closed to end all watches
+	watching  int           // watches that drop ends
 	uids      int
 	// intercept may answer a request itself: it returns true then.
 	intercept func(w http.ResponseWriter, r *http.Request) bool
@@ -115,6 +116,17 @@ func (a *api) compact() {
 	a.compacted = a.version
 }
 
+// awaitWatch waits for a watch: a source that is synced may open its first one only now, and dropWatches would not end it.
+func (a *api) awaitWatch() {
+	a.t.Helper()
+	eventually(a.t, "a watch is open", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.watching > 0
+	})
+}
+
+// dropWatches ends the watches that are open.
 func (a *api) dropWatches() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -266,6 +278,12 @@ func (a *api) watch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	drop := a.drop
+	a.watching++
+	defer func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.watching--
+	}()
 	if q.Get("sendInitialEvents") == "true" {
 		from = a.version
 		for _, p := range a.pods {

@@ -123,7 +123,7 @@ func describe(d *event.Delta) string {
 // want waits until as many deltas came as are wanted, and compares. sorted: in any order.
 func (s *sink) want(t *testing.T, sorted bool, want ...string) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		s.mu.Lock()
 		n := len(s.deltas)
@@ -190,12 +190,13 @@ func newRig(t *testing.T, a *api, o options) *rig {
 	return r
 }
 
-// syncedRig is newRig, started and synced.
+// syncedRig is newRig, started, synced and with its watch open.
 func syncedRig(t *testing.T, a *api, o options) *rig {
 	t.Helper()
 	r := newRig(t, a, o)
 	r.start()
 	r.synced()
+	a.awaitWatch()
 	return r
 }
 
@@ -249,7 +250,7 @@ func (r *rig) metric(texts ...string) float64 {
 // eventually waits for something that is not announced.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline, tick := time.After(10*time.Second), time.NewTicker(2*time.Millisecond)
+	deadline, tick := time.After(time.Minute), time.NewTicker(2*time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {

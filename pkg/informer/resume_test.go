@@ -332,6 +332,7 @@ func TestWentBack(t *testing.T) {
 			a, d := saved(t, o)
 			r := restart(t, a, o, d)
 			r.synced()
+			a.awaitWatch()
 			a.rewind(70, older)
 			a.dropWatches()
 			r.sink.want(t, true, want...)

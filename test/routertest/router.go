@@ -35,7 +35,7 @@ import (
 )
 
 // Patience is how long a test waits for something that comes.
-const Patience = 30 * time.Second
+const Patience = 2 * time.Minute
 
 // maxLog is how much of the log of each router, in bytes, is shown if the test fails.
 const maxLog = 16 << 10

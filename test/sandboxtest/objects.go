@@ -23,7 +23,7 @@ import (
 
 const (
 	definitionTimeout = time.Minute
-	cleanupTimeout    = 10 * time.Second
+	cleanupTimeout    = time.Minute
 )
 
 var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}

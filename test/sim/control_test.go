@@ -8,7 +8,7 @@ import (
 )
 
 // patience is how long somebody waits for an answer of the API.
-const patience = 5 * time.Second
+const patience = time.Minute
 
 // ask calls f with the API of a router that runs.
 func (w *world) ask(f func(ctx context.Context, c *api.ControlConfig)) {

@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for what must come; none waits so long when all is well.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // serve starts a server with JetStream, with what change makes of its options.
 func serve(t *testing.T, change func(*server.Options)) *server.Server {

@@ -19,7 +19,7 @@ import (
 )
 
 // soon is how long a call may go on after its context is done.
-const soon = 5 * time.Second
+const soon = time.Minute
 
 // Node parses YAML as it stands below a kind.
 func Node(t testing.TB, yaml string) config.Node {

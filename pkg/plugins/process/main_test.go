@@ -121,7 +121,7 @@ func testPlugin() process.Plugin {
 	var r *process.Router
 	return process.Plugin{
 		Name: "test", Version: "1.2.3", Schema: `{"type": "object", "properties": {"refuse": {"type": "boolean"}}}`,
-		Setup: func(ctx context.Context, router *process.Router) (process.Handler, error) {
+		Setup: func(_ context.Context, router *process.Router) (process.Handler, error) {
 			var cfg struct{ Refuse, Panic, Hang bool }
 			if err := router.Config(&cfg); err != nil {
 				return nil, err
@@ -132,7 +132,7 @@ func testPlugin() process.Plugin {
 			case cfg.Panic:
 				panic("at setup")
 			case cfg.Hang:
-				<-ctx.Done()
+				select {} // ctx ends at the deadline of the call: a plugin that waited for it could still answer in time
 			}
 			r = router
 			return func(ctx context.Context, d process.Delta) ([]process.Event, error) { return act(ctx, r, d) }, nil
