@@ -19,7 +19,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// wire is the server of this command. It costs next to nothing, so that what is measured is the router.
+// wire is the server of this command. It costs next to nothing, so that what is measured is the
+// router.
 type wire struct {
 	*server
 

@@ -56,8 +56,8 @@ type indexed struct {
 	catalog *index.Catalog
 }
 
-// compareIndexes measures the CPU that an update of an indexed object takes, with four CEL indexes and with four IndexFuncs on typed objects
-// that are decoded already, and what a look-up allocates.
+// compareIndexes measures the CPU that an update of an indexed object takes, with four CEL indexes
+// and with four IndexFuncs on typed objects that are decoded already, and what a look-up allocates.
 func compareIndexes(rounds int) error {
 	b, err := newIndexed()
 	if err != nil {

@@ -1,14 +1,16 @@
-// Command bench measures the router's informer core beside what a user would write with client-go: the same stream of changes of
-// the same 5 KB pods, from a server of its own, with one index over spec.nodeName and managedFields stripped in both.
+// Command bench measures the router's informer core beside what a user would write with client-go:
+// the same stream of changes of the same 5 KB pods, from a server of its own, with one index over
+// spec.nodeName and managedFields stripped in both.
 //
 //	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|checkpoint|routes|indexes|loops|process|webhook]
 //	go -C bench run . -restart [-wire-pods N] [-sandbox-pods N] [-rounds ROUNDS]
 //
-// Then it measures what the checkpoint costs: see throughput. With -restart it compares a restart of the router with a cold start instead:
-// see compareRestarts.
+// Then it measures what the checkpoint costs: see throughput. With -restart it compares a restart
+// of the router with a cold start instead: see compareRestarts.
 //
-// Each measurement is a process of its own, so that CPU and heap are its alone; the contenders take turns, and the medians of the
-// rounds are compared. What counts are the ratios: the machine's other load moves both sides.
+// Each measurement is a process of its own, so that CPU and heap are its alone; the contenders take
+// turns, and the medians of the rounds are compared. What counts are the ratios: the machine's
+// other load moves both sides.
 package main
 
 import (
@@ -25,7 +27,8 @@ import (
 	"time"
 )
 
-// patience is how long one measurement may take: a consumer that misses an update would wait for ever.
+// patience is how long one measurement may take: a consumer that misses an update would wait for
+// ever.
 const patience = 5 * time.Minute
 
 // result is what one consumer measured.

@@ -15,7 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// The variable parts of a pod have a fixed width, so that a frame is made by overwriting them in place.
+// The variable parts of a pod have a fixed width, so that a frame is made by overwriting them in
+// place.
 const (
 	markName    = "pod-0000000"
 	markUID     = "00000000-0000-4000-8000-00000000000000"
@@ -47,7 +48,8 @@ func newTemplate(frame []byte) *template {
 	return t
 }
 
-// fill writes pod number i at its change number version into the frame and returns it, valid until the next call.
+// fill writes pod number i at its change number version into the frame and returns it, valid until
+// the next call.
 func (t *template) fill(i, version int) []byte {
 	t.set(markName, fmt.Sprintf("pod-%07d", i))
 	t.set(markUID, fmt.Sprintf("00000000-0000-4000-8000-%014d", i))
@@ -95,8 +97,9 @@ func newPodFrames() (*podFrames, error) {
 	return p, nil
 }
 
-// protoFrame encodes a watch event as the API server does for application/vnd.kubernetes.protobuf;stream=watch: a length of four
-// bytes, then a WatchEvent around the enveloped object.
+// protoFrame encodes a watch event as the API server does for
+// application/vnd.kubernetes.protobuf;stream=watch: a length of four bytes, then a WatchEvent
+// around the enveloped object.
 func protoFrame(kind string, object runtime.Object) ([]byte, error) {
 	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	if !ok {
@@ -185,7 +188,8 @@ func exampleStatus(name string, now metav1.Time) corev1.ContainerStatus {
 	}
 }
 
-// exampleManagedFields is what two managers leave: about two fifths of the object, as on a real cluster.
+// exampleManagedFields is what two managers leave: about two fifths of the object, as on a real
+// cluster.
 func exampleManagedFields(now metav1.Time) []metav1.ManagedFieldsEntry {
 	container := `{".":{},"f:env":{".":{},"k:{\"name\":\"LOG_LEVEL\"}":{".":{},"f:name":{},"f:value":{}}},"f:image":{},"f:imagePullPolicy":{},` +
 		`"f:livenessProbe":{".":{},"f:failureThreshold":{},"f:httpGet":{".":{},"f:path":{},"f:port":{},"f:scheme":{}},"f:periodSeconds":{}},` +

@@ -31,7 +31,8 @@ func servePlugin() {
 	})})
 }
 
-// compareBatches measures what a delta costs in a native plugin: in batches of 64, and one per call.
+// compareBatches measures what a delta costs in a native plugin: in batches of 64, and one per
+// call.
 func compareBatches(rounds int) error {
 	handler, err := openPlugin()
 	if err != nil {

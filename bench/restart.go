@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// restartConfig is what the router of the comparison runs with: an index, as most have, and a route for what changes.
+// restartConfig is what the router of the comparison runs with: an index, as most have, and a route
+// for what changes.
 const restartConfig = `version: 1
 cluster: {name: bench, kubeconfig: %q}
 state: {dir: %q}
@@ -39,18 +40,21 @@ type cluster interface {
 
 // start is one start of the router.
 type start struct {
-	first time.Duration // from before the process was made until a change was delivered that was made after that
+	// from before the process was made until a change was delivered that was made after that
+	first time.Duration
 	cpu   time.Duration // of the process until then
 }
 
-// compareRestarts measures, in turns, how long a router takes from its start to the first live delta that it delivers: one that has no
-// state and lists everything, and one that was stopped and goes on. It prints the medians and their ratio.
+// compareRestarts measures, in turns, how long a router takes from its start to the first live
+// delta that it delivers: one that has no state and lists everything, and one that was stopped and
+// goes on. It prints the medians and their ratio.
 //
-// The clock starts before the process is made, and stops when the first line of the route can be read from its standard output. From
-// the start on a pod is changed every few milliseconds (on the wire server: each millisecond, as soon as a watch has nothing else to
-// say), so this line is about the first change that the router could deliver; to the cold start, changes that came before its list was
-// made are part of the list. Nobody waits for readiness. The CPU is the process's until then: unlike the time, it does not depend on
-// what else the machine does.
+// The clock starts before the process is made, and stops when the first line of the route can be
+// read from its standard output. From the start on a pod is changed every few milliseconds (on the
+// wire server: each millisecond, as soon as a watch has nothing else to say), so this line is about
+// the first change that the router could deliver; to the cold start, changes that came before its
+// list was made are part of the list. Nobody waits for readiness. The CPU is the process's until
+// then: unlike the time, it does not depend on what else the machine does.
 func compareRestarts(ctx context.Context, name, router string, c cluster, rounds int) error {
 	var cold, warm []start
 	for round := range rounds {
@@ -97,7 +101,8 @@ func medianStart(all []start) start {
 	return start{middle(func(s start) time.Duration { return s.first }), middle(func(s start) time.Duration { return s.cpu })}
 }
 
-// startRouter runs the router until it has delivered a change and, if it shall be saved, everything is on disk.
+// startRouter runs the router until it has delivered a change and, if it shall be saved, everything
+// is on disk.
 func startRouter(ctx context.Context, router, config string, c cluster, save bool) (s start, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -146,7 +151,8 @@ func readLog(log io.Reader, probes chan<- string) {
 	}
 }
 
-// saved waits until a cut ends that began after the call: the age of the checkpoint has become smaller twice.
+// saved waits until a cut ends that began after the call: the age of the checkpoint has become
+// smaller twice.
 func saved(ctx context.Context, metrics string) error {
 	for range 2 {
 		last := 0.0

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestRestart: the comparison itself works, and the restart lists nothing. How long it takes is for make bench to say.
+// TestRestart: the comparison itself works, and the restart lists nothing. How long it takes is for
+// make bench to say.
 func TestRestart(t *testing.T) {
 	router := filepath.Join(t.TempDir(), "router")
 	build := exec.CommandContext(t.Context(), "go", "build", "-C", "..", "-trimpath", "-o", router, "./cmd/router")

@@ -13,14 +13,16 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
-// fewRoutes and manyRoutes are how many routes the table is asked for; each delta matches three of them.
+// fewRoutes and manyRoutes are how many routes the table is asked for; each delta matches three of
+// them.
 const (
 	fewRoutes  = 10
 	manyRoutes = 10_000
 	deltas     = 1_000
 )
 
-// routeFilter is the filter of route number i: of a team's application, of a node, or of a namespace.
+// routeFilter is the filter of route number i: of a team's application, of a node, or of a
+// namespace.
 func routeFilter(i int) string {
 	switch n := i / 3; i % 3 {
 	case 0:
@@ -32,7 +34,8 @@ func routeFilter(i int) string {
 	}
 }
 
-// compareTables measures the CPU that it takes to find the routes that want a delta, among few routes and among many.
+// compareTables measures the CPU that it takes to find the routes that want a delta, among few
+// routes and among many.
 func compareTables(rounds int) error {
 	few, err := newTableBench(fewRoutes)
 	if err != nil {
@@ -98,7 +101,8 @@ func newTableBench(routes int) (*tableBench, error) {
 	return b, nil
 }
 
-// podDelta is a change of a pod that is wanted by the three routes of that number, or without the label by two.
+// podDelta is a change of a pod that is wanted by the three routes of that number, or without the
+// label by two.
 func podDelta(n int, labelled bool) (*event.Delta, error) {
 	pod := examplePod()
 	pod.ManagedFields = nil

@@ -21,7 +21,8 @@ import (
 // manyPending is how many objects wait for `for` to be over.
 const manyPending = 1_000_000
 
-// compareRules measures what rules about time cost: memory and time of pending conditions, and a route with when beside one with filter.
+// compareRules measures what rules about time cost: memory and time of pending conditions, and a
+// route with when beside one with filter.
 func compareRules(rounds int) error {
 	var memory, median []float64
 	for range rounds {
@@ -38,7 +39,8 @@ func compareRules(rounds int) error {
 	return compareWhen(rounds)
 }
 
-// pendingConditions returns how much memory a pending condition takes, and how long it takes to begin and end one among them.
+// pendingConditions returns how much memory a pending condition takes, and how long it takes to
+// begin and end one among them.
 func pendingConditions(n int) (bytes float64, pair time.Duration, err error) {
 	resource := &event.Resource{Cluster: "bench", GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
 	const more = 100_000 // that come and go
@@ -73,8 +75,9 @@ func pendingConditions(n int) (bytes float64, pair time.Duration, err error) {
 	return bytes, times[len(times)/2], nil
 }
 
-// compareWhen compares what a delta costs a route with when, of which a hundredth of the objects is known, with what it costs one with the
-// same expression as its filter. Most deltas change nothing, as it is in a cluster.
+// compareWhen compares what a delta costs a route with when, of which a hundredth of the objects is
+// known, with what it costs one with the same expression as its filter. Most deltas change nothing,
+// as it is in a cluster.
 func compareWhen(rounds int) error {
 	const condition = `object.status.phase == "Running" && object.spec.containers.exists(c, c.image.contains("never")) || object.metadata.name.endsWith("-7")`
 	costs := map[string][]time.Duration{}

@@ -19,9 +19,11 @@ import (
 // burst is about how long a router is measured at a time: long enough for several cuts.
 const burst = 8 * time.Second
 
-// throughput compares whole routers with a checkpoint and without one, on the same stream of updates: with the handler restart-alert in
-// batches of 64, and with nothing but the cache, which shows the cost of the checkpoint bare. Two routers run all the time and take
-// turns at working; the median of the ratios counts, because two turns that follow each other share the machine's other load.
+// throughput compares whole routers with a checkpoint and without one, on the same stream of
+// updates: with the handler restart-alert in batches of 64, and with nothing but the cache, which
+// shows the cost of the checkpoint bare. Two routers run all the time and take turns at working;
+// the median of the ratios counts, because two turns that follow each other share the machine's
+// other load.
 func throughput(n, rounds int) error {
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {
@@ -142,7 +144,8 @@ type speed struct {
 	cpu  float64 // µs for each update
 }
 
-// open starts a router on a server of its own and waits until it has all objects, and the checkpoint too.
+// open starts a router on a server of its own and waits until it has all objects, and the
+// checkpoint too.
 func (b *routers) open(w workload, checkpoint bool) (p *process, err error) {
 	f, err := startFlood(b.objects)
 	if err != nil {

@@ -37,8 +37,9 @@ func receive() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// compareWebhooks measures how many events a second of CPU brings to a receiver, which is a process of its own: by the webhook sink in each
-// of its modes, and by a loop that posts the same bytes with an http.Client.
+// compareWebhooks measures how many events a second of CPU brings to a receiver, which is a process
+// of its own: by the webhook sink in each of its modes, and by a loop that posts the same bytes
+// with an http.Client.
 func compareWebhooks(rounds int) error {
 	url, stop, err := startReceiver()
 	if err != nil {

@@ -15,8 +15,9 @@ import (
 
 // The users of a sandbox. Only RBAC stands between them and the objects.
 const (
-	adminUser   = "admin"   // may do everything
-	sandboxUser = "sandbox" // the sandbox itself, apart from admin so that the audit log can leave it out
+	adminUser = "admin" // may do everything
+	// the sandbox itself, apart from admin so that the audit log can leave it out
+	sandboxUser = "sandbox"
 	limitedUser = "limited" // may do nothing beyond discovery, until a test binds a role to it
 	adminGroup  = "system:masters"
 	contextName = "sandbox"

@@ -116,7 +116,8 @@ func onFreePort(ctx context.Context, choose, start func() error) error {
 
 // listenAPIServer chooses the port of the API server anew if it is taken by now, and listens on it
 // before the server is made, which takes seconds in which another process could take the port. It
-// waits for a port that clients know, and returns no listener: they are refused until the server is there.
+// waits for a port that clients know, and returns no listener: they are refused until the server is
+// there.
 func (d *dir) listenAPIServer(ctx context.Context) (l net.Listener, err error) {
 	var choose func() error
 	if !d.ports.Served {

@@ -31,7 +31,8 @@ func open(ctx context.Context, file, cache string) (plugins.Handler, *metrics.Me
 	return h, m, err
 }
 
-// compareCalls compares an empty handler with the bare call of its function, before which the same bytes are copied into its memory.
+// compareCalls compares an empty handler with the bare call of its function, before which the same
+// bytes are copied into its memory.
 func compareCalls(ctx context.Context, dir string, rounds int) error {
 	file := filepath.Join(dir, "empty.wasm")
 	if err := os.WriteFile(file, empty(), 0o600); err != nil {

@@ -1,11 +1,12 @@
-// Command guests measures what running guests costs: the way into a handler and back beside a bare call, what counting a guest's
-// instructions costs beside other ways to stop it, how soon an endless loop is stopped, for how long a hostile guest lets the whole
-// process stand still, and how long a guest takes to start.
+// Command guests measures what running guests costs: the way into a handler and back beside a bare
+// call, what counting a guest's instructions costs beside other ways to stop it, how soon an
+// endless loop is stopped, for how long a hostile guest lets the whole process stand still, and how
+// long a guest takes to start.
 //
 //	go -C bench run ./guests [-rounds ROUNDS] [-only calls|meters|loops|pauses|start]
 //
-// The contenders take turns, and the medians of the rounds are compared. What counts are the ratios: the machine's other load moves both
-// sides.
+// The contenders take turns, and the medians of the rounds are compared. What counts are the
+// ratios: the machine's other load moves both sides.
 package main
 
 import (
@@ -65,7 +66,8 @@ type contender struct {
 	per  int
 }
 
-// compare lets the contenders take turns and prints the median CPU of each per event, and its ratio to that of the last.
+// compare lets the contenders take turns and prints the median CPU of each per event, and its ratio
+// to that of the last.
 func compare(title string, rounds, runs int, all []contender) error {
 	took := make([][]float64, len(all))
 	for round := range rounds + 1 {

@@ -21,7 +21,8 @@ const slice = 40_000
 // parsesPerRun is how often a contender parses the pod in a run.
 const parsesPerRun = 20
 
-// compareMeters compares the ways to stop a guest, with a guest in Go that parses a pod with encoding/json.
+// compareMeters compares the ways to stop a guest, with a guest in Go that parses a pod with
+// encoding/json.
 func compareMeters(ctx context.Context, dir string, rounds int) error {
 	file, err := build(ctx, dir, "rtr", "guests/testdata/rtr")
 	if err != nil {

@@ -9,7 +9,8 @@ const (
 	batchSize = 64
 	inputAt   = 1 << 16
 
-	// The pages of the modules below: a megabyte for the input behind inputAt, and the chase's memory behind that.
+	// The pages of the modules below: a megabyte for the input behind inputAt, and the chase's
+	// memory behind that.
 	pages      = 33
 	chaseBase  = pages << 16
 	chaseLines = 1 << 19 // of 64 bytes: 32 MiB
@@ -32,8 +33,9 @@ func empty() []byte { return module(pages, nil, opI64, 0) }
 // endless is a guest that never stops.
 func endless() []byte { return module(pages, nil, opLoop, noResult, opBr, 0, opEnd, opI64, 0) }
 
-// chase is a guest that follows a cycle of pointers through 32 MiB for ever, 1,000 loads in a round of its loop: each load waits for
-// the one before it, and misses the caches. Its start builds the cycle by a linear congruence of full period.
+// chase is a guest that follows a cycle of pointers through 32 MiB for ever, 1,000 loads in a round
+// of its loop: each load waits for the one before it, and misses the caches. Its start builds the
+// cycle by a linear congruence of full period.
 func chase() []byte {
 	number := func(n int64) []byte { return append([]byte{opI32}, sleb(n)...) }
 	line := func(index ...byte) []byte { // its address
@@ -49,8 +51,9 @@ func chase() []byte {
 	return module(pages+chaseLines*64>>16, start, handle...)
 }
 
-// toucher is a guest that writes once to each page of the processor in the 60 MiB behind its input, and traps then: the next delta has
-// an instance whose memory was never touched. Each of its writes waits for the operating system.
+// toucher is a guest that writes once to each page of the processor in the 60 MiB behind its input,
+// and traps then: the next delta has an instance whose memory was never touched. Each of its writes
+// waits for the operating system.
 func toucher() []byte {
 	const page, perTurn, turns = 1 << 12, 100, 60 << 20 >> 12 / 100
 	number := func(n int64) []byte { return append([]byte{opI32}, sleb(n)...) }
@@ -63,8 +66,8 @@ func toucher() []byte {
 	return module(pages+60<<20>>16, nil, handle...)
 }
 
-// module assembles a guest of the ABI rtr_v1 with so many pages of memory: the bodies of _initialize, with one local (nil: there is no
-// such function), and of rtr_handle.
+// module assembles a guest of the ABI rtr_v1 with so many pages of memory: the bodies of
+// _initialize, with one local (nil: there is no such function), and of rtr_handle.
 func module(pages uint64, start []byte, handle ...byte) []byte {
 	types := [][]byte{{typeFunc, 0, 1, typeI32}, {typeFunc, 1, typeI32, 1, typeI32}, {typeFunc, 2, typeI32, typeI32, 1, typeI64}, {typeFunc, 0, 0}}
 	funcs := [][]byte{{0}, {1}, {2}}

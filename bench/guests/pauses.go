@@ -11,25 +11,26 @@ import (
 	"time"
 )
 
-// A stop-the-world pause of Go's garbage collector as package runtime/metrics counts it: from the decision to stop until all goroutines
-// have stopped, and until they go on.
+// A stop-the-world pause of Go's garbage collector as package runtime/metrics counts it: from the
+// decision to stop until all goroutines have stopped, and until they go on.
 const (
 	stopping = "/sched/pauses/stopping/gc:seconds"
 	total    = "/sched/pauses/total/gc:seconds"
 )
 
-// How long a round of comparePauses takes for each contender, how often a handler is called before it is opened anew (five failures
-// would open its breaker), and the pause that no guest may cause.
+// How long a round of comparePauses takes for each contender, how often a handler is called before
+// it is opened anew (five failures would open its breaker), and the pause that no guest may cause.
 const (
 	pausesTime  = 4 * time.Second
 	callsPerRun = 4
 	longPause   = 20 * time.Millisecond
 )
 
-// comparePauses prints the histogram of the process's stop-the-world pauses while a hostile guest runs
-// on each core through the real handler with the default limits, beside goroutines that allocate and
-// one that forces collections. There are two controls: Go code that chases the same pointers, which the
-// runtime preempts by a signal, and no guest at all. Pauses that the controls show too are the machine's.
+// comparePauses prints the histogram of the process's stop-the-world pauses while a hostile guest
+// runs on each core through the real handler with the default limits, beside goroutines that
+// allocate and one that forces collections. There are two controls: Go code that chases the same
+// pointers, which the runtime preempts by a signal, and no guest at all. Pauses that the controls
+// show too are the machine's.
 func comparePauses(ctx context.Context, dir string, rounds int) error {
 	all := []*pauser{
 		{name: "a guest that chases pointers", guest: chase()},
@@ -97,7 +98,8 @@ func (p *pauser) measure(ctx context.Context) error {
 	}
 }
 
-// suffer opens handlers of a hostile module, and gives each of them deltas until its breaker would spare it.
+// suffer opens handlers of a hostile module, and gives each of them deltas until its breaker would
+// spare it.
 func suffer(ctx context.Context, file string) error {
 	batch, err := deltas(1)
 	if err != nil {

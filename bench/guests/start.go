@@ -14,7 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
-// startGuests says how long the example in Go takes to be ready: compiled, taken from the cache on disk, and one more instance of it.
+// startGuests says how long the example in Go takes to be ready: compiled, taken from the cache on
+// disk, and one more instance of it.
 func startGuests(ctx context.Context, dir string, rounds int) error {
 	file, err := build(ctx, dir, "restart-alert", "../examples/plugins/restart-alert")
 	if err != nil {

@@ -14,7 +14,8 @@
 //	router schema                       prints the JSON Schema of the configuration, for editors; also its reference
 //	router version
 //
-// It exits with 0 when it was stopped as asked, 1 when it failed while running, 2 for bad flags or a bad configuration.
+// It exits with 0 when it was stopped as asked, 1 when it failed while running, 2 for bad flags or
+// a bad configuration.
 package main
 
 import (
@@ -48,7 +49,8 @@ const (
 	exitUsage  = 2
 )
 
-// drainTimeout is shorter than the 30 seconds that Kubernetes gives a pod by default: what is left is for the last cut, and for closing.
+// drainTimeout is shorter than the 30 seconds that Kubernetes gives a pod by default: what is left
+// is for the last cut, and for closing.
 const drainTimeout = 20 * time.Second
 
 func main() {
@@ -58,7 +60,8 @@ func main() {
 	os.Exit(code)
 }
 
-// stopOnSignal ends the context at the first SIGINT or SIGTERM; the second ends the process at once.
+// stopOnSignal ends the context at the first SIGINT or SIGTERM; the second ends the process at
+// once.
 func stopOnSignal() (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)

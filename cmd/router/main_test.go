@@ -148,7 +148,8 @@ func mustRead(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestCheckQuotes: every mistake and warning has its place, also inside blocks, and a mark under the word.
+// TestCheckQuotes: every mistake and warning has its place, also inside blocks, and a mark under
+// the word.
 func TestCheckQuotes(t *testing.T) {
 	const config = `version: 1
 define:

@@ -18,7 +18,8 @@ const mistakesFile = "../../docs/MISTAKES.md"
 // mistake is a configuration and what is said about it.
 type mistake struct{ title, config, said string }
 
-// rest is what a configuration of the file does not say; each part has the key that it is left out for.
+// rest is what a configuration of the file does not say; each part has the key that it is left out
+// for.
 var rest = map[string]string{
 	"version:": "version: 1\n",
 	"sources:": "sources: {pods: {resource: v1/pods}}\n",
@@ -26,7 +27,8 @@ var rest = map[string]string{
 	"routes:":  "routes: [{name: r, from: pods, to: out}]\n",
 }
 
-// complete adds the rest behind a configuration, so that its lines stay where they are. One that begins with a version is whole.
+// complete adds the rest behind a configuration, so that its lines stay where they are. One that
+// begins with a version is whole.
 func complete(config string) string {
 	if strings.HasPrefix(config, "version:") || strings.HasPrefix(config, "- ") {
 		return config
@@ -41,7 +43,8 @@ func complete(config string) string {
 
 var mistakePattern = regexp.MustCompile("(?s)### ([^\n]*)\n\n```yaml\n(.*?)```\n\n```text\n(.*?)```\n")
 
-// TestMistakes: docs/MISTAKES.md shows what router check says, to the letter; with -update it is written anew.
+// TestMistakes: docs/MISTAKES.md shows what router check says, to the letter; with -update it is
+// written anew.
 func TestMistakes(t *testing.T) {
 	file, err := filepath.Abs(mistakesFile)
 	must.Succeed(t, err)

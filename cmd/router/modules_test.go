@@ -15,8 +15,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// guest assembles a WebAssembly module of the router's ABI: version is the body of its rtr_abi_version, and of a function that is
-// exported under another name. It may import http, which is function 0 then; a URL is at address 0.
+// guest assembles a WebAssembly module of the router's ABI: version is the body of its
+// rtr_abi_version, and of a function that is exported under another name. It may import http, which
+// is function 0 then; a URL is at address 0.
 func guest(imports bool, version []byte, other, url string) []byte {
 	vector := func(items ...[]byte) []byte {
 		return slices.Concat(append([][]byte{binary.AppendUvarint(nil, uint64(len(items)))}, items...)...)
@@ -47,7 +48,8 @@ func guest(imports bool, version []byte, other, url string) []byte {
 // working is a guest that does nothing.
 func working() []byte { return guest(false, []byte{0x41, 1}, "other", "") }
 
-// withoutSecrets returns what router check said, but for the secrets that it misses: those of the examples are where a router runs.
+// withoutSecrets returns what router check said, but for the secrets that it misses: those of the
+// examples are where a router runs.
 func withoutSecrets(said string) string {
 	var rest strings.Builder
 	for line := range strings.Lines(said) {
@@ -58,7 +60,8 @@ func withoutSecrets(said string) string {
 	return strings.TrimSpace(rest.String())
 }
 
-// TestCheckModules: router check makes the handlers, so that a module that cannot be used is found before it is needed.
+// TestCheckModules: router check makes the handlers, so that a module that cannot be used is found
+// before it is needed.
 func TestCheckModules(t *testing.T) {
 	asked := false
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
@@ -109,8 +112,8 @@ routes: [{name: r, from: pods, handler: h, to: out}]
 	}
 }
 
-// TestCheckSecrets: files and variables that are missing here are told, each with its place, and are no mistakes: the router may run
-// elsewhere.
+// TestCheckSecrets: files and variables that are missing here are told, each with its place, and
+// are no mistakes: the router may run elsewhere.
 func TestCheckSecrets(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "config.yaml")

@@ -166,7 +166,8 @@ func runExplain(ctx context.Context, args []string, stdout, stderr io.Writer) in
 		return refuse("router explain", err, stderr)
 	}
 	if o.output == "json" {
-		_ = (&cli.Remote{Stdout: stdout}).PrintJSON(all) // what it is made of always has a JSON text
+		// what it is made of always has a JSON text
+		_ = (&cli.Remote{Stdout: stdout}).PrintJSON(all)
 		return exitOK
 	}
 	for i, e := range all {

@@ -13,7 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestCredentialPlugins: no command runs the program that a kubeconfig names, unless it is told so on its command line.
+// TestCredentialPlugins: no command runs the program that a kubeconfig names, unless it is told so
+// on its command line.
 func TestCredentialPlugins(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -50,7 +50,8 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return nil
 	})
 	flags.Func("drop", "", func(path string) error {
-		opts.Drop = append(opts.Drop, strings.ReplaceAll(path, "[*]", "")) // a path goes on in every element of a list by itself
+		// a path goes on in every element of a list by itself
+		opts.Drop = append(opts.Drop, strings.ReplaceAll(path, "[*]", ""))
 		return nil
 	})
 	err := flags.Parse(args)

@@ -69,8 +69,9 @@ func replayed(t *testing.T, code int, args ...string) (came map[string][]string,
 	return came, stderr.String()
 }
 
-// What was recorded goes through the routes of the configuration and is printed, at the time of the recording: what is there at first,
-// in namespaces that are watched, by sources that share a watch, with look-ups in what was there.
+// What was recorded goes through the routes of the configuration and is printed, at the time of the
+// recording: what is there at first, in namespaces that are watched, by sources that share a watch,
+// with look-ups in what was there.
 func TestReplay(t *testing.T) {
 	install(t, replayConfig, replayHeader,
 		recorded("0", "existing", "pods", "a", "one", 1),
@@ -87,7 +88,8 @@ func TestReplay(t *testing.T) {
 		strings.Replace(recorded("7200", "sync", "pods", "a", "three", 5), `"object"`, `"round":"2026-01-02T05:04:05Z","object"`, 1),
 		`{"at":10800,"op":"end"}`, "")
 	came, log := replayed(t, 0, "-config", "config.yaml", "-speed", "100000", "r.ndjson")
-	counts := regexp.MustCompile(`"on":[123]`) // what is looked up may be a later state, as in a live router
+	// what is looked up may be a later state, as in a live router
+	counts := regexp.MustCompile(`"on":[123]`)
 	for route, want := range map[string][]string{
 		"again": {`04:04:05 a/three {"name":"three"}`, `04:04:05 a/one {"name":"one"}`, `05:04:05 b/two {"name":"two"}`},
 		"nodes": {`03:04:05 n {"now":"n"}`},
@@ -125,8 +127,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// A recording that is cut off is played up to its last whole line, as fast as it goes, and it is said where it ends; one that is
-// damaged ends the replay there.
+// A recording that is cut off is played up to its last whole line, as fast as it goes, and it is
+// said where it ends; one that is damaged ends the replay there.
 func TestReplayCutOff(t *testing.T) {
 	lines := []string{replayHeader, `{"at":0,"op":"synced","source":"nodes"}`, `{"at":0,"op":"synced","source":"pods"}`, recorded("1e6", "added", "pods", "a", "one", 1)}
 	install(t, replayConfig, append(lines, recorded("1e6", "added", "pods", "a", "two", 2)[:50])...)
@@ -186,7 +188,8 @@ func TestReplayRefuses(t *testing.T) {
 	}
 }
 
-// Rules about time go by the time of the recording, with what the condition looks up, and with looks at what does not change.
+// Rules about time go by the time of the recording, with what the condition looks up, and with
+// looks at what does not change.
 func TestReplayRules(t *testing.T) {
 	node := func(at, op string, version int, ready string) string {
 		return fmt.Sprintf(`{"at":%s,"op":%q,"source":"nodes","object":{"metadata":{"name":"n","uid":"u","resourceVersion":"%d"},"status":{"conditions":[{"type":"Ready","status":%q}]}}}`, at, op, version, ready)
@@ -214,7 +217,8 @@ routes:
 	}
 }
 
-// What routes give to each other in a replay they give to each other, and the ends are printed; with each route that a recording ends in.
+// What routes give to each other in a replay they give to each other, and the ends are printed;
+// with each route that a recording ends in.
 func TestReplayChain(t *testing.T) {
 	install(t, `version: 1
 sources: {pods: {resource: v1/pods}}

@@ -73,7 +73,8 @@ func resync(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-// confirmRepeats asks whoever sits there, if the route would tell once more what it has told. The error says that nothing was done.
+// confirmRepeats asks whoever sits there, if the route would tell once more what it has told. The
+// error says that nothing was done.
 func confirmRepeats(ctx context.Context, r *cli.Remote, ask api.Resync, answers io.Reader) error {
 	ask.DryRun = true
 	would, err := r.Client.Resync(ctx, ask)
@@ -85,7 +86,8 @@ func confirmRepeats(ctx context.Context, r *cli.Remote, ask api.Resync, answers 
 		return err
 	}
 	cli.Printf(r.Stderr, "Route %s has a condition, and would repeat %s. Go on? [y/N] ", ask.Route, cli.Count(n, "notification"))
-	answer, _ := bufio.NewReader(io.LimitReader(answers, 100)).ReadString('\n') // the end without a word is no
+	// the end without a word is no
+	answer, _ := bufio.NewReader(io.LimitReader(answers, 100)).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestRules runs the cases of every rule in examples/rules. A rule is short, router check has nothing to say about it, and docs/RULES.md has
-// the very text of it.
+// TestRules runs the cases of every rule in examples/rules. A rule is short, router check has
+// nothing to say about it, and docs/RULES.md has the very text of it.
 func TestRules(t *testing.T) {
 	t.Chdir("../..")
 	var stdout, stderr bytes.Buffer
@@ -50,7 +50,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestRuleOfReadme: README.md and docs/RULES.md begin with the same rule, which router check accepts.
+// TestRuleOfReadme: README.md and docs/RULES.md begin with the same rule, which router check
+// accepts.
 func TestRuleOfReadme(t *testing.T) {
 	var rules []string
 	for _, file := range []string{"../../README.md", "../../docs/RULES.md"} {
@@ -70,7 +71,8 @@ func TestRuleOfReadme(t *testing.T) {
 	}
 }
 
-// ruleOf returns the part of a rule's file that docs/RULES.md shows: from its defines, or its route, on.
+// ruleOf returns the part of a rule's file that docs/RULES.md shows: from its defines, or its
+// route, on.
 func ruleOf(t *testing.T, file string) string {
 	text := mustRead(t, file)
 	at := regexp.MustCompile(`(?m)^(define|routes):$`).FindStringIndex(text)

@@ -17,7 +17,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// hostile is a name that clears the screen, forges a line and reverses what follows. The API server takes it for a Role.
+// hostile is a name that clears the screen, forges a line and reverses what follows. The API server
+// takes it for a Role.
 const hostile = "a\x1b[2J\u009b31m\nnodes   v1/nodes\t\r\u202egnp.exe"
 
 // names answers with hostile ones.
@@ -42,7 +43,8 @@ func (names) Drop(context.Context, api.Selection) (api.Outcome, error) {
 	return api.Outcome{NotDone: 1, Failed: []api.Failure{{ID: 1, Error: hostile}}}, nil
 }
 
-// TestHostileNames: what others wrote neither steers the terminal nor forges a line, and in JSON it is what it was.
+// TestHostileNames: what others wrote neither steers the terminal nor forges a line, and in JSON it
+// is what it was.
 func TestHostileNames(t *testing.T) {
 	dir := t.TempDir()
 	addr := "unix:" + filepath.Join(dir, "api.sock")

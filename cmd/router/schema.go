@@ -29,7 +29,8 @@ Flags of pull:
   -allow-exec       run the credential plugin that the kubeconfig names
 `
 
-// schema prints what there is to know about the configuration, or saves what there is to know about a cluster.
+// schema prints what there is to know about the configuration, or saves what there is to know about
+// a cluster.
 func schema(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	what := "config"
 	if len(args) > 0 {

@@ -20,8 +20,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestGeneratedDocs keeps up to date what is made of the structs of the configuration: the JSON Schema that editors complete it from, and
-// the reference.
+// TestGeneratedDocs keeps up to date what is made of the structs of the configuration: the JSON
+// Schema that editors complete it from, and the reference.
 func TestGeneratedDocs(t *testing.T) {
 	for _, c := range []struct {
 		file string
@@ -66,7 +66,8 @@ func validator(t *testing.T) func(name string, text []byte) (problems []string) 
 	}
 }
 
-// TestSchemaAccepts: every configuration that a newcomer reads, and every one that the tests of pkg/config take for valid.
+// TestSchemaAccepts: every configuration that a newcomer reads, and every one that the tests of
+// pkg/config take for valid.
 func TestSchemaAccepts(t *testing.T) {
 	valid := validator(t)
 	files, err := filepath.Glob("../../examples/configs/*.yaml")

@@ -11,7 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestSinksExamples: router check finds nothing wrong with any example of docs/SINKS.md, and warns of nothing.
+// TestSinksExamples: router check finds nothing wrong with any example of docs/SINKS.md, and warns
+// of nothing.
 func TestSinksExamples(t *testing.T) {
 	text := mustRead(t, "../../docs/SINKS.md")
 	section, n := "", 0

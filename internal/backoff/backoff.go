@@ -1,7 +1,7 @@
 // Package backoff computes how long to wait before something that failed is tried again.
 //
-// The Backoff of k8s.io/apimachinery computes each wait from the one before and only adds jitter. A route
-// saves the number of its attempts instead, and its configured maximum is one.
+// The Backoff of k8s.io/apimachinery computes each wait from the one before and only adds jitter. A
+// route saves the number of its attempts instead, and its configured maximum is one.
 package backoff
 
 import (
@@ -16,8 +16,8 @@ type Policy struct {
 	Exact    bool // false: each wait is shorter by up to half, at random
 }
 
-// Delay returns the wait after the n-th failure in a row; 0 if n is less than 1. It keeps no state: a
-// caller that saves n goes on after a restart as before.
+// Delay returns the wait after the n-th failure in a row; 0 if n is less than 1. It keeps no state:
+// a caller that saves n goes on after a restart as before.
 func (p Policy) Delay(n int) time.Duration {
 	if n < 1 {
 		return 0
@@ -48,8 +48,8 @@ func (s *Series) Next() time.Duration {
 	return s.Delay(s.failures)
 }
 
-// Wait counts a failure and waits, at least as long as the other side asks for. It returns ctx's error
-// when ctx ends first.
+// Wait counts a failure and waits, at least as long as the other side asks for. It returns ctx's
+// error when ctx ends first.
 func (s *Series) Wait(ctx context.Context, atLeast time.Duration) error {
 	t := time.NewTimer(max(s.Next(), atLeast))
 	defer t.Stop()

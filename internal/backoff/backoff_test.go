@@ -16,7 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestDelay: the wait is Min, doubled n-1 times, at most Max, whatever n is; at random it is between half of that and that.
+// TestDelay: the wait is Min, doubled n-1 times, at most Max, whatever n is; at random it is
+// between half of that and that.
 func TestDelay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		exact := backoff.Policy{Exact: true}

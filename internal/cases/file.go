@@ -50,9 +50,10 @@ type testCase struct {
 type given struct {
 	Objects map[string][]config.Node `yaml:"objects"` // by source
 	Deltas  []*delta                 `yaml:"deltas"`
-	HTTP    []*answer                `yaml:"http"`  // to the requests of handlers
-	Start   string                   `yaml:"start"` // what the clock shows at 0s; empty: defaultStart
-	Until   *time.Duration           `yaml:"until"` // when the case ends; nil: see testCase.ends
+	HTTP    []*answer                `yaml:"http"` // to the requests of handlers
+	// what the clock shows at 0s; empty: defaultStart
+	Start string         `yaml:"start"`
+	Until *time.Duration `yaml:"until"` // when the case ends; nil: see testCase.ends
 }
 
 // defaultStart is what the clock of a case shows at 0s.
@@ -76,14 +77,15 @@ func (t *testCase) ends() (end time.Duration) {
 
 // delta is one thing that happens.
 type delta struct {
-	Node    config.Node   `yaml:",self"`
-	At      time.Duration `yaml:"at"`
-	Source  string        `yaml:"source"` // may be absent if the configuration has one
-	Added   config.Node   `yaml:"added"`
-	Updated config.Node   `yaml:"updated"` // a whole object if it has a kind or an apiVersion, else a merge patch
-	Deleted string        `yaml:"deleted"` // namespace/name, or name
-	Sync    string        `yaml:"sync"`
-	Restart *restart      `yaml:"restart"` // of the router; no source
+	Node   config.Node   `yaml:",self"`
+	At     time.Duration `yaml:"at"`
+	Source string        `yaml:"source"` // may be absent if the configuration has one
+	Added  config.Node   `yaml:"added"`
+	// a whole object if it has a kind or an apiVersion, else a merge patch
+	Updated config.Node `yaml:"updated"`
+	Deleted string      `yaml:"deleted"` // namespace/name, or name
+	Sync    string      `yaml:"sync"`
+	Restart *restart    `yaml:"restart"` // of the router; no source
 }
 
 // ends returns when it is over.

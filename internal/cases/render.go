@@ -165,7 +165,8 @@ func block(value any) (lines []string) {
 		}
 		return []string{"{route: " + plain(value.Route) + "}"}
 	case string:
-		return []string{plain(strings.ReplaceAll(value, "${", "$${"))} // a ${ would be expanded, but for one in a key
+		// a ${ would be expanded, but for one in a key
+		return []string{plain(strings.ReplaceAll(value, "${", "$${"))}
 	}
 	text, _ := json.Marshal(value) // a number, true, false or null
 	return []string{string(text)}

@@ -23,8 +23,10 @@ const closeTimeout = 5 * time.Second
 
 // Options is what the command line says.
 type Options struct {
-	Files      []string // or folders, of which the files named *_test.yaml are taken; none: those of the current folder
-	Schemas    string   // the folder of compile.PullSchemas; empty: the one that each configuration names, if any
+	// or folders, of which the files named *_test.yaml are taken; none: those of the current folder
+	Files []string
+	// the folder of compile.PullSchemas; empty: the one that each configuration names, if any
+	Schemas    string
 	Components compile.Components
 	Run        *regexp.Regexp // only cases whose names match; nil: all
 	Update     bool           // write what came into the files, where it is not what was expected

@@ -16,10 +16,13 @@ import (
 
 // answer is the response that a request of a handler gets.
 type answer struct {
-	Node    config.Node       `yaml:",self"`
-	Method  string            `yaml:"method" enum:"GET HEAD POST PUT PATCH DELETE OPTIONS"` // absent: any
-	URL     string            `yaml:"url,required"`                                         // * is any text
-	Times   int               `yaml:"times" min:"1"`                                        // requests that it is for; absent: any number
+	Node config.Node `yaml:",self"`
+	// absent: any
+	Method string `yaml:"method" enum:"GET HEAD POST PUT PATCH DELETE OPTIONS"`
+	// * is any text
+	URL string `yaml:"url,required"`
+	// requests that it is for; absent: any number
+	Times   int               `yaml:"times" min:"1"`
 	Status  int               `yaml:"status" default:"200" min:"200" max:"599"`
 	Headers map[string]string `yaml:"headers"`
 	Body    string            `yaml:"body"`

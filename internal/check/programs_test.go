@@ -38,7 +38,8 @@ func TestPrograms(t *testing.T) {
 		{"./plugins", "./plugins/good", right, ""},
 		{"./plugins", "./plugins/good", strings.ToUpper(right), ""},
 		{"./elsewhere ./plugins/sub", "[./plugins/sub/good, -v, x]", right, ""},
-		{"./plugins", "./elsewhere/in", right, ""}, // it is the program that counts, not how one gets there
+		// it is the program that counts, not how one gets there
+		{"./plugins", "./elsewhere/in", right, ""},
 		{"./plugins", "./elsewhere/bad", right, "8:26: handlers.h.process.command: " + none},
 		{"./plugins", "[./elsewhere/bad, x]", right, "8:27: handlers.h.process.command[0]: " + none},
 		{"./plugins", "./plugins/../elsewhere/bad", right, "8:26: handlers.h.process.command: " + none},

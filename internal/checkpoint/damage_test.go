@@ -17,7 +17,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// populate writes a state of several hundred pages in several cuts, and returns what it was after the last two.
+// populate writes a state of several hundred pages in several cuts, and returns what it was after
+// the last two.
 func populate(t *testing.T, path string) (before, after string) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -62,9 +63,10 @@ func populate(t *testing.T, path string) (before, after string) {
 	return before, after
 }
 
-// TestDamage flips bits in and cuts the file at random places. Each time it is opened with the state that it had, is put aside in
-// favour of an empty one or, if it is the newer of the two meta pages that was hit, has the state of one transaction earlier.
-// CHECKPOINT_DAMAGE sets how many places; 2000 is the long form.
+// TestDamage flips bits in and cuts the file at random places. Each time it is opened with the
+// state that it had, is put aside in favour of an empty one or, if it is the newer of the two meta
+// pages that was hit, has the state of one transaction earlier. CHECKPOINT_DAMAGE sets how many
+// places; 2000 is the long form.
 func TestDamage(t *testing.T) {
 	places := 200
 	if n, err := strconv.Atoi(os.Getenv("CHECKPOINT_DAMAGE")); err == nil {

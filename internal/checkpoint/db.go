@@ -65,7 +65,8 @@ func Open(cfg Config) (*DB, error) {
 		return nil, err
 	}
 	if db.file.Format() != Format {
-		if err := db.update(TransactionForget, (*writing).tidyIntents); err != nil { // it only takes room
+		// it only takes room
+		if err := db.update(TransactionForget, (*writing).tidyIntents); err != nil {
 			cfg.Log.Warn("what another version left in the state file stays there", "file", cfg.Path, "err", err)
 		}
 	}

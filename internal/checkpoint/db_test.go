@@ -141,7 +141,8 @@ func fedEvent(data string) *event.Event {
 	}
 }
 
-// What a route owes comes back whole, with the resource of its source or, if there is no such source any more, the one that was saved.
+// What a route owes comes back whole, with the resource of its source or, if there is no such
+// source any more, the one that was saved.
 func TestPending(t *testing.T) {
 	things := resource("example.com", "things")
 	a, b := object(t, things, "a", "u", "1", strings.Repeat("old", 300)), object(t, things, "a", "u", "2", strings.Repeat("new", 300))
@@ -218,7 +219,8 @@ func TestSecretsStayOut(t *testing.T) {
 			t.Errorf("%s: the canary is in it, or %v", e.Name(), err)
 		}
 	}
-	// The test would notice: in another group it is written, here short enough not to be compressed.
+	// The test would notice: in another group it is written, here short enough not to be
+	// compressed.
 	db = open(t, path)
 	o, err := event.ParseObject(others, `{"metadata":{"name":"c"},"x":"`+canary+`"}`)
 	must.Succeed(t, err)
@@ -254,7 +256,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// What cannot be a key of bbolt is one all the same, and what is no cut is an error that changes nothing.
+// What cannot be a key of bbolt is one all the same, and what is no cut is an error that changes
+// nothing.
 func TestOutlandish(t *testing.T) {
 	path := statePath(t)
 	db := open(t, path)
@@ -284,7 +287,8 @@ func TestOutlandish(t *testing.T) {
 	}
 }
 
-// TestReadWatch: objects that are handed over on all cores are those that were written, each of them once.
+// TestReadWatch: objects that are handed over on all cores are those that were written, each of
+// them once.
 func TestReadWatch(t *testing.T) {
 	db := open(t, statePath(t))
 	want := make(map[string]int)
@@ -307,7 +311,8 @@ func TestReadWatch(t *testing.T) {
 	}
 }
 
-// TestIntentsInOrder: intents come back in the order in which they were written, whatever their uids.
+// TestIntentsInOrder: intents come back in the order in which they were written, whatever their
+// uids.
 func TestIntentsInOrder(t *testing.T) {
 	path := statePath(t)
 	db := open(t, path)
@@ -328,7 +333,8 @@ func TestIntentsInOrder(t *testing.T) {
 	}
 }
 
-// An intent about a later state than the one in a cut stays: it was delivered before a crash, and has not come again yet.
+// An intent about a later state than the one in a cut stays: it was delivered before a crash, and
+// has not come again yet.
 func TestLaterIntentStays(t *testing.T) {
 	db := open(t, statePath(t))
 	pods := resource("", "pods")

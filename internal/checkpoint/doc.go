@@ -29,19 +29,25 @@
 //
 // # Guarantees
 //
-//   - [DB.Write] and a closed gate mean: on disk, synced (fdatasync), as far as the disk keeps its word. A write that failed has no
-//     effect, or its whole effect, and may be repeated.
-//   - A write that fails keeps the gates closed and is tried again, merged with what came later. Nothing is given up, but what changes
-//     meanwhile is held in memory: one state for each object and delta.
-//   - What handlers remember is collected with the backlogs of the routes, and the application collects it last: what a handler had written when its
-//     route was done with a delta is in the cut that says so, or in one before.
-//   - What was written comes back as it was, or not at all: see below. The gap is a disk that brings back an old file as a whole.
-//   - Of Secrets (of the core group) only the identity is written, in objects as in deltas. The file has mode 0600, its folder 0700.
-//   - Never a panic and never a crash loop: a file that is damaged is renamed to state.db.corrupt-<time>, with one line in the log, and
-//     a new one is begun. The newest three such files are kept. A file that is locked or of a newer format is an error and is left
+//   - [DB.Write] and a closed gate mean: on disk, synced (fdatasync), as far as the disk keeps its
+//     word. A write that failed has no effect, or its whole effect, and may be repeated.
+//   - A write that fails keeps the gates closed and is tried again, merged with what came later.
+//     Nothing is given up, but what changes meanwhile is held in memory: one state for each object
+//     and delta.
+//   - What handlers remember is collected with the backlogs of the routes, and the application
+//     collects it last: what a handler had written when its route was done with a delta is in the
+//     cut that says so, or in one before.
+//   - What was written comes back as it was, or not at all: see below. The gap is a disk that
+//     brings back an old file as a whole.
+//   - Of Secrets (of the core group) only the identity is written, in objects as in deltas. The
+//     file has mode 0600, its folder 0700.
+//   - Never a panic and never a crash loop: a file that is damaged is renamed to
+//     state.db.corrupt-<time>, with one line in the log, and a new one is begun. The newest three
+//     such files are kept. A file that is locked or of a newer format is an error and is left
 //     untouched.
-//   - The file does not shrink while it is in use. When it is opened, and more than half of it and more than 64 MiB hold nothing, it is
-//     rewritten without that; if there is no room for both, it stays as it is.
+//   - The file does not shrink while it is in use. When it is opened, and more than half of it and
+//     more than 64 MiB hold nothing, it is rewritten without that; if there is no room for both, it
+//     stays as it is.
 //
 // # Format on disk
 //

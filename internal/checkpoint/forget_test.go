@@ -126,8 +126,8 @@ func TestForgetMemory(t *testing.T) {
 	}
 }
 
-// TestKnowsRoute: a route is known from the first cut that names it, also one that says no more than that, until a day after it was
-// removed.
+// TestKnowsRoute: a route is known from the first cut that names it, also one that says no more
+// than that, until a day after it was removed.
 func TestKnowsRoute(t *testing.T) {
 	path := statePath(t)
 	db := open(t, path)

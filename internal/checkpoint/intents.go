@@ -11,9 +11,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// intentShelves is where the intents of a watch are, and beside it the order in which they came: of the objects that had one name
-// nothing else says which was first. The states are what was delivered. Versions before format 4 neither write the order nor read it,
-// versions before format 6 the same with the states.
+// intentShelves is where the intents of a watch are, and beside it the order in which they came: of
+// the objects that had one name nothing else says which was first. The states are what was
+// delivered. Versions before format 4 neither write the order nor read it, versions before format 6
+// the same with the states.
 type intentShelves struct{ intents, order, states shelf }
 
 func (tx *writing) intentShelves(name string) (s intentShelves, err error) {
@@ -27,7 +28,8 @@ func (tx *writing) intentShelves(name string) (s intentShelves, err error) {
 	return s, err
 }
 
-// none reports whether the watch has no intents, which is usual: a cut need not look for those of its objects then.
+// none reports whether the watch has no intents, which is usual: a cut need not look for those of
+// its objects then.
 func (s *intentShelves) none() bool {
 	first, _ := s.intents.Cursor().First()
 	return first == nil
@@ -61,8 +63,8 @@ func (tx *writing) endIntent(s intentShelves, id Identity) error {
 	return errors.Join(tx.remove(s.intents, key), tx.remove(s.order, key), tx.remove(s.states, key))
 }
 
-// supersede ends the intent of an object that a cut has, unless that is about a later state: what was delivered of it before a crash has
-// not come again yet.
+// supersede ends the intent of an object that a cut has, unless that is about a later state: what
+// was delivered of it before a crash has not come again yet.
 func (tx *writing) supersede(s intentShelves, o *event.Object) error {
 	id := Identity{o.Key(), o.UID()}
 	key := intentKey(id)
@@ -127,7 +129,8 @@ func (tx *writing) tidyIntents() error {
 	return nil
 }
 
-// intents reads the intents of a watch, in the order in which they were written. Those of which it is not known come first.
+// intents reads the intents of a watch, in the order in which they were written. Those of which it
+// is not known come first.
 func (tx *reading) intents(name string) ([]Intent, error) {
 	type numbered struct {
 		Intent

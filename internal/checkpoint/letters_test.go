@@ -131,7 +131,8 @@ func TestLettersAreBounded(t *testing.T) {
 	}
 }
 
-// Writers that come at the same time share transactions, and each letter is there when its Add returns.
+// Writers that come at the same time share transactions, and each letter is there when its Add
+// returns.
 func TestLettersTogether(t *testing.T) {
 	db := open(t, statePath(t))
 	l := openLetters(t, db, checkpoint.LettersConfig{})
@@ -158,7 +159,8 @@ func TestLettersTogether(t *testing.T) {
 	}
 }
 
-// TestLettersModel compares the letters with a map, also after crashes and restarts, with cuts in between.
+// TestLettersModel compares the letters with a map, also after crashes and restarts, with cuts in
+// between.
 func TestLettersModel(t *testing.T) {
 	template := []checkpoint.Letter{letter(t, "r1", "x", time.Unix(1, 0)), letter(t, "r2", "y", time.Unix(2, 0))}
 	rapid.Check(t, func(t *rapid.T) {

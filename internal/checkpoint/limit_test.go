@@ -18,8 +18,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestWriteErrors writes where the kernel refuses to let the file grow, as it does on a full disk: in a process of its own, because
-// such a limit holds for a whole process.
+// TestWriteErrors writes where the kernel refuses to let the file grow, as it does on a full disk:
+// in a process of its own, because such a limit holds for a whole process.
 func TestWriteErrors(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "CHECKPOINT_LIMITED="+statePath(t))
@@ -116,7 +116,8 @@ func limitedWrites(path string) error {
 	limit := func(n uint64) error {
 		return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: n, Max: 1 << 40})
 	}
-	for _, n := range []uint64{uint64(db.Size()), 8192, 100} { // no growth, writes that are cut short, none at all
+	// no growth, writes that are cut short, none at all
+	for _, n := range []uint64{uint64(db.Size()), 8192, 100} {
 		if err := limit(n); err != nil {
 			return err
 		}

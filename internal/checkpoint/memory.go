@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// LoadMemory returns what a handler remembers, also what has expired meanwhile, sorted by key. The error wraps ErrCorrupt, or is
-// [ErrClosed].
+// LoadMemory returns what a handler remembers, also what has expired meanwhile, sorted by key. The
+// error wraps ErrCorrupt, or is [ErrClosed].
 func (db *DB) LoadMemory(handler string) ([]Value, error) {
 	var all []Value
 	err := db.view(func(tx *reading) error {

@@ -317,8 +317,9 @@ func drawCut(t *rapid.T) (cut checkpoint.Cut) {
 	return cut
 }
 
-// TestModel writes random cuts and intents. After each the file is closed and opened again, or it is copied as it is and the copy
-// opened, which is what a crash leaves: both must hold what the model holds.
+// TestModel writes random cuts and intents. After each the file is closed and opened again, or it
+// is copied as it is and the copy opened, which is what a crash leaves: both must hold what the
+// model holds.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		folder, err := os.MkdirTemp("", "checkpoint") //nolint:usetesting // one for each run

@@ -99,7 +99,8 @@ func TestNewerFormat(t *testing.T) {
 	}
 }
 
-// After a rollback the state of a newer version is read, if that version says that it can be; and the newer one is told.
+// After a rollback the state of a newer version is read, if that version says that it can be; and
+// the newer one is told.
 func TestRollback(t *testing.T) {
 	path := statePath(t)
 	db := open(t, path)
@@ -170,7 +171,8 @@ func TestCannotOpen(t *testing.T) {
 	}
 }
 
-// A write that would make the file too large fails, changes nothing, and does not keep others from succeeding.
+// A write that would make the file too large fails, changes nothing, and does not keep others from
+// succeeding.
 func TestMaxSize(t *testing.T) {
 	path := statePath(t)
 	db, err := checkpoint.Open(checkpoint.Config{Path: path, MaxSize: 1 << 20})
@@ -200,7 +202,8 @@ func TestMaxSize(t *testing.T) {
 	write(t, db, checkpoint.Cut{Watches: []checkpoint.WatchCut{cut}})
 }
 
-// A file that is removed or replaced under the router is not written to any more: nothing of it would be there after a restart.
+// A file that is removed or replaced under the router is not written to any more: nothing of it
+// would be there after a restart.
 func TestRemoved(t *testing.T) {
 	path := statePath(t)
 	db := open(t, path)

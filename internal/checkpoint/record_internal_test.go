@@ -69,7 +69,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// What a version before format 6 leaves of the states of intents that are over goes when the file is opened.
+// What a version before format 6 leaves of the states of intents that are over goes when the file
+// is opened.
 func TestStatesOfAnOlderVersion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	db, err := Open(Config{Path: path})

@@ -16,7 +16,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestNotAFile: what is no file is refused with its name, and left as it is; a link to a file is a file.
+// TestNotAFile: what is no file is refused with its name, and left as it is; a link to a file is a
+// file.
 func TestNotAFile(t *testing.T) {
 	for what, make := range map[string]func(path string) error{
 		"a named pipe": func(path string) error { return syscall.Mkfifo(path, 0o600) },
@@ -42,7 +43,8 @@ func TestNotAFile(t *testing.T) {
 	open(t, link)
 }
 
-// TestFallBackInUse: that the last transaction is lost is logged also if it is found out while the file is in use.
+// TestFallBackInUse: that the last transaction is lost is logged also if it is found out while the
+// file is in use.
 func TestFallBackInUse(t *testing.T) {
 	path, log := statePath(t), &bytes.Buffer{}
 	db, err := checkpoint.Open(checkpoint.Config{Path: path, Log: slog.New(slog.NewTextHandler(log, nil))})
@@ -53,7 +55,8 @@ func TestFallBackInUse(t *testing.T) {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	must.Succeed(t, err)
 	defer file.Close()
-	if _, err := file.WriteAt(make([]byte, 64), 16); err != nil { // a meta page, be it the newer one or not
+	// a meta page, be it the newer one or not
+	if _, err := file.WriteAt(make([]byte, 64), 16); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Write(checkpoint.Cut{Routes: []checkpoint.RouteCut{{}}}); err == nil {
@@ -65,7 +68,8 @@ func TestFallBackInUse(t *testing.T) {
 	}
 }
 
-// TestForeignFolder: a state folder in which another user can put a state file is refused with the remedy, and nothing is made in it.
+// TestForeignFolder: a state folder in which another user can put a state file is refused with the
+// remedy, and nothing is made in it.
 func TestForeignFolder(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -103,8 +103,10 @@ const moreMark = "\x00"
 const (
 	moreUnlimited  = 1 // nothing
 	moreSuppressed = 2 // how many
-	moreCondition  = 3 // of entered and left: since when it holds, what tells it apart, how often it was told again, and whether it is late
-	moreEvent      = 4 // what another route made of the delta, see eventPayload
+	// of entered and left: since when it holds, what tells it apart, how often it was told again,
+	// and whether it is late
+	moreCondition = 3
+	moreEvent     = 4 // what another route made of the delta, see eventPayload
 )
 
 // more returns what the rules, and another route, say of a delta; empty: nothing.

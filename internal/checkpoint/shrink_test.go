@@ -58,7 +58,8 @@ func sizeOf(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-// TestShrink: a file of which most is free is rewritten when it is opened. It is made once, which takes longest.
+// TestShrink: a file of which most is free is rewritten when it is opened. It is made once, which
+// takes longest.
 func TestShrink(t *testing.T) {
 	whole := statePath(t)
 	want := roomy(t, whole)
@@ -103,7 +104,8 @@ func shrinks(t *testing.T, whole, want string) {
 	}
 }
 
-// killedWhileShrinking kills a process at random moments of it: what is found is the old file or the new one.
+// killedWhileShrinking kills a process at random moments of it: what is found is the old file or
+// the new one.
 func killedWhileShrinking(t *testing.T, whole, want string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state.db")

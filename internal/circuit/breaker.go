@@ -4,8 +4,8 @@
 //	                      ▲                            │
 //	                      └──────────failure───────────┘
 //
-// The supervisor of native plugins is no breaker: it starts the process again itself, whether anybody
-// calls or not, and a start is not a call that a caller makes on trial.
+// The supervisor of native plugins is no breaker: it starts the process again itself, whether
+// anybody calls or not, and a start is not a call that a caller makes on trial.
 package circuit
 
 import (
@@ -56,13 +56,14 @@ type Status struct {
 	Changed <-chan struct{} // closed when the status changes
 }
 
-// New returns a closed breaker, which that many failures in a row open. When it opens for the n-th time
-// in a row, it stays open for the n-th delay of pauses.
+// New returns a closed breaker, which that many failures in a row open. When it opens for the n-th
+// time in a row, it stays open for the n-th delay of pauses.
 func New(clock timer.Clock, failures int, pauses backoff.Policy) *Breaker {
 	return &Breaker{clock: clock, most: failures, pauses: pauses, changed: make(chan struct{})}
 }
 
-// Limit lowers the pauses to those of another user of the breaker, where they are shorter; 0 is none.
+// Limit lowers the pauses to those of another user of the breaker, where they are shorter; 0 is
+// none.
 func (b *Breaker) Limit(p backoff.Policy) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,8 +95,8 @@ func (b *Breaker) status() Status {
 	return Status{Open: true, Until: until, Pause: max(0, until.Sub(now)), Since: b.since, Err: b.err, Changed: b.changed}
 }
 
-// Allow returns which calls may be made now, and the status. With a Probe, Until is when to ask for what
-// the probe left over.
+// Allow returns which calls may be made now, and the status. With a Probe, Until is when to ask for
+// what the probe left over.
 func (b *Breaker) Allow() (Permit, Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,8 +114,8 @@ func (b *Breaker) Allow() (Permit, Status) {
 	return Probe, s
 }
 
-// Succeeded closes the breaker, and reports whether it was open. A probe that is still under way is then a
-// call like any other.
+// Succeeded closes the breaker, and reports whether it was open. A probe that is still under way is
+// then a call like any other.
 func (b *Breaker) Succeeded() (closed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,9 +127,9 @@ func (b *Breaker) Succeeded() (closed bool) {
 	return closed
 }
 
-// Failed counts a failure, and reports whether that opened the breaker. It opens at once after a probe,
-// or if the other side asks for a pause: atLeast. The failure of a call that was granted before the breaker
-// opened tells nothing new and does not count. The status is the one afterwards.
+// Failed counts a failure, and reports whether that opened the breaker. It opens at once after a
+// probe, or if the other side asks for a pause: atLeast. The failure of a call that was granted
+// before the breaker opened tells nothing new and does not count. The status is the one afterwards.
 func (b *Breaker) Failed(p Permit, err error, atLeast time.Duration) (opened bool, s Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,7 +153,8 @@ func (b *Breaker) Failed(p Permit, err error, atLeast time.Duration) (opened boo
 	return true, b.status()
 }
 
-// Abandoned tells that a probe came to nothing, neither good nor bad: another one may be sent at once.
+// Abandoned tells that a probe came to nothing, neither good nor bad: another one may be sent at
+// once.
 func (b *Breaker) Abandoned(p Permit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -55,7 +55,8 @@ func (r *Remote) Connect() error {
 		}
 		cfg, problems := config.Load(r.Config, config.Policy{})
 		if cfg != nil {
-			r.Addr = cfg.Listen.API // also if there are mistakes elsewhere: the variables of the router may not be set here
+			// also if there are mistakes elsewhere: the variables of the router may not be set here
+			r.Addr = cfg.Listen.API
 		}
 		switch {
 		case r.Addr != "":

@@ -175,7 +175,8 @@ func (c *compiler) adviseWhen(r *Route) {
 	if r.When != nil || r.Handler != "" || r.Limit != nil || r.Debounce.Quiet > 0 || r.Batch.By != nil || len(r.Watches) > 0 || len(r.Upstream) > 0 {
 		return
 	}
-	if slices.ContainsFunc(r.To, func(t config.Target) bool { return t.Sink != "" && c.cfg.Sinks[t.Sink].Kind == "kubernetes" }) { // it brings about what should be
+	// it brings about what should be
+	if slices.ContainsFunc(r.To, func(t config.Target) bool { return t.Sink != "" && c.cfg.Sinks[t.Sink].Kind == "kubernetes" }) {
 		return
 	}
 	c.warnf(r.Filter.Problem(1, 0, "matches at each update of an object for as long as it is so; if the route is to tell when it begins and ends, write when in the place of "+
@@ -185,7 +186,8 @@ func (c *compiler) adviseWhen(r *Route) {
 func (c *compiler) never(ctx context.Context, e *config.Expr, source string, ops []string) (explain.Never, bool) {
 	explainer, err := explain.New(c.env, e.Text, expr.Filter, source)
 	if err != nil {
-		return explain.Never{}, false // as for several sources, whose expressions may be compiled otherwise
+		// as for several sources, whose expressions may be compiled otherwise
+		return explain.Never{}, false
 	}
 	domain := explain.Domain{Namespaces: c.cfg.Sources[source].Namespaces}
 	for _, name := range ops {

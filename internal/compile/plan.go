@@ -40,11 +40,14 @@ type Source struct {
 type Route struct {
 	*config.Route
 
-	FilterProgram, WhenProgram, EmitProgram, KeyProgram *expr.Program            // key: that of the route, or of its groups
-	LimitProgram                                        *expr.Program            // the key of the limit
-	WatchPrograms                                       map[string]*expr.Program // by source
-	HandlerGrants                                       []plugins.LookupGrant    // of its handler
-	SecretSources                                       []string                 // with state.dir: the sources of Secrets that it sees
+	// key: that of the route, or of its groups
+	FilterProgram, WhenProgram, EmitProgram, KeyProgram *expr.Program
+	// the key of the limit
+	LimitProgram  *expr.Program
+	WatchPrograms map[string]*expr.Program // by source
+	HandlerGrants []plugins.LookupGrant    // of its handler
+	// with state.dir: the sources of Secrets that it sees
+	SecretSources []string
 }
 
 // Lookups returns the sources that the route's expressions, or its handler, look things up in.

@@ -79,7 +79,8 @@ func TestTypesAndSubjects(t *testing.T) {
 	}
 }
 
-// A group makes the events of its last delta alone, of all its objects; one that fails fails as a whole.
+// A group makes the events of its last delta alone, of all its objects; one that fails fails as a
+// whole.
 func TestGroup(t *testing.T) {
 	batch := []*event.Delta{
 		{Source: "pods", Op: event.Added, New: plugintest.Pod(t, "web-0", 7, 10)},

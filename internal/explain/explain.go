@@ -48,8 +48,9 @@ type Explanation struct {
 
 // RouteExplanation says why one route wants a delta or not.
 type RouteExplanation struct {
-	Route   string   `json:"route"`
-	Event   string   `json:"event,omitempty"` // that another route makes of the delta: type and route, as in pod.broken of broken-pods
+	Route string `json:"route"`
+	// that another route makes of the delta: type and route, as in pod.broken of broken-pods
+	Event   string   `json:"event,omitempty"`
 	Verdict string   `json:"verdict"`
 	Tests   []Test   `json:"tests"`
 	Then    []string `json:"then,omitempty"` // what rules about time make of it
@@ -57,7 +58,8 @@ type RouteExplanation struct {
 
 // Test is one of the conditions of a route, all of which have to be true.
 type Test struct {
-	What   string  `json:"what"` // from, upstream, namespaces, labelSelector, fieldSelector, on, filter or when
+	// from, upstream, namespaces, labelSelector, fieldSelector, on, filter or when
+	What   string  `json:"what"`
 	Text   string  `json:"text"` // a filter, or a condition, has a Test for each conjunct
 	At     string  `json:"at,omitempty"`
 	Result string  `json:"result"`

@@ -1,7 +1,7 @@
 //go:build !race
 
-// Comparing some hundred thousand values takes minutes under the race detector, and there are no goroutines in it.
-// hack/test.sh runs this without.
+// Comparing some hundred thousand values takes minutes under the race detector, and there are no
+// goroutines in it. hack/test.sh runs this without.
 
 package expr
 
@@ -30,13 +30,14 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestAgreement evaluates expressions over the text of each object in the test data of k8s.io/api, all kinds and versions, and of our
-// own, and the same programs by cel-go's own values over what Kubernetes makes of the text when it unmarshals it. Value or kind of
-// error must be the same.
+// TestAgreement evaluates expressions over the text of each object in the test data of k8s.io/api,
+// all kinds and versions, and of our own, and the same programs by cel-go's own values over what
+// Kubernetes makes of the text when it unmarshals it. Value or kind of error must be the same.
 //
-// The expressions come from the objects: each leaf's path, alone, compared with its value, asked for with has(), in and .?, and
-// for each map and list its size, its elements, macros over it and what is not in it. Compiling is the dear part, so those
-// about one map or list are one program, and what an object has at the same place as one before is compared as a whole only.
+// The expressions come from the objects: each leaf's path, alone, compared with its value, asked
+// for with has(), in and .?, and for each map and list its size, its elements, macros over it and
+// what is not in it. Compiling is the dear part, so those about one map or list are one program,
+// and what an object has at the same place as one before is compared as a whole only.
 func TestAgreement(t *testing.T) {
 	env, err := NewEnv(EnvConfig{Cluster: "test"})
 	must.Succeed(t, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestConjuncts: what a filter is taken apart into, read in web updated from web: value or reading, the values that are asked for, *
-// for a rest, ~ for an equality that stands behind something else.
+// TestConjuncts: what a filter is taken apart into, read in web updated from web: value or reading,
+// the values that are asked for, * for a rest, ~ for an equality that stands behind something else.
 func TestConjuncts(t *testing.T) {
 	tests := map[string]string{
 		`object.metadata.namespace == "a"`:                                   `default=a`,
@@ -95,7 +95,8 @@ func describe(equalities []equality.Equality, rest bool, d *event.Delta) string 
 	return strings.Join(parts, " ")
 }
 
-// TestAbsentEquality: the error about a missing field of an equality is the one that the evaluation gives, in defines too.
+// TestAbsentEquality: the error about a missing field of an equality is the one that the evaluation
+// gives, in defines too.
 func TestAbsentEquality(t *testing.T) {
 	env, err := expr.NewEnv(expr.EnvConfig{Define: map[string]string{"there": "\n  object.spec.gone == 'x'"}})
 	must.Succeed(t, err)

@@ -11,7 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestDocumentedExamples evaluates every example of docs/CEL.md, with types and without, and compares it with what stands behind it.
+// TestDocumentedExamples evaluates every example of docs/CEL.md, with types and without, and
+// compares it with what stands behind it.
 func TestDocumentedExamples(t *testing.T) {
 	text, err := os.ReadFile("../../docs/CEL.md")
 	must.Succeed(t, err)
@@ -69,7 +70,8 @@ func TestFunctionsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestKubernetesLibraries: each library that the API server has is there, in the newest version that this one was built with.
+// TestKubernetesLibraries: each library that the API server has is there, in the newest version
+// that this one was built with.
 func TestKubernetesLibraries(t *testing.T) {
 	for library, examples := range map[string][]string{
 		"quantity": {

@@ -9,7 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// bounded is a type of objects with lists whose schemas say how long they are, and some that do not.
+// bounded is a type of objects with lists whose schemas say how long they are, and some that do
+// not.
 func bounded() *schema.Type {
 	text := &schema.Type{Kind: schema.String}
 	list := func(elem *schema.Type, most int) schema.Field {
@@ -24,7 +25,8 @@ func bounded() *schema.Type {
 	}}
 }
 
-// TestEstimate: what may cost too much is warned about, what is far beyond that refused; what the schema bounds is neither.
+// TestEstimate: what may cost too much is warned about, what is far beyond that refused; what the
+// schema bounds is neither.
 func TestEstimate(t *testing.T) {
 	cfg := config()
 	cfg.Types = map[string]*schema.Type{"pods": bounded()}

@@ -181,10 +181,11 @@ type evaluation struct {
 	program *Program
 	run     builtin.Run   // what our functions get
 	of      *event.Object // object
-	event   *aboutEvent   // in the place of it and of run's delta; nil: it is about a delta or object
-	budget  *Budget
-	group   []*event.Delta
-	cost    int // of the whole evaluation, once it has ended; at most the limit
+	// in the place of it and of run's delta; nil: it is about a delta or object
+	event  *aboutEvent
+	budget *Budget
+	group  []*event.Delta
+	cost   int // of the whole evaluation, once it has ended; at most the limit
 	// The values of the variables, made at first use, and what was learned about where their fields
 	// are.
 	object, oldObject, fed ref.Val // fed: `event`

@@ -11,7 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// findings prints what an Explainer says of the object web, a line for each conjunct and for each operand.
+// findings prints what an Explainer says of the object web, a line for each conjunct and for each
+// operand.
 func findings(t *testing.T, text string) string {
 	t.Helper()
 	x, err := explain.New(environment(t), text, expr.Filter, "pods")
@@ -73,7 +74,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestExplainAgrees: a filter matches if all its conjuncts hold, and does not if one of them is false, however it is written.
+// TestExplainAgrees: a filter matches if all its conjuncts hold, and does not if one of them is
+// false, however it is written.
 func TestExplainAgrees(t *testing.T) {
 	terms := []string{
 		`op == "updated"`, `(op == "x")`, `object.nope == 1`, `crashing`, `(op == ")" || true)`, `!changed("spec")`, `"((" + op == "((updated"`,
@@ -145,7 +147,8 @@ func TestQueryCostsLess(t *testing.T) {
 	}
 }
 
-// FuzzExplain: whatever can be compiled can be taken apart, and what is found agrees with the filter.
+// FuzzExplain: whatever can be compiled can be taken apart, and what is found agrees with the
+// filter.
 func FuzzExplain(f *testing.F) {
 	for _, text := range []string{
 		`op == "a" && true`, `((true) && (false || (true && false)))`, "// a (\nop == '''\n(''' && r\")\" == b'x' && true", `crashing&&!same.exists(x, x && true)`,

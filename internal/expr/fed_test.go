@@ -27,7 +27,8 @@ func fed(tb testing.TB, data string) expr.Input {
 
 const incident = `{"team": "a", "count": 3, "big": 9007199254740993, "ratio": 0.5, "tags": ["x", "y"], "gone": null, "deep": {"k": {"v": true}}}`
 
-// An expression of a route that another feeds sees what that one made of the delta, and the delta as before.
+// An expression of a route that another feeds sees what that one made of the delta, and the delta
+// as before.
 func TestEvent(t *testing.T) {
 	for text, want := range map[string]string{
 		`event.id`: `"id-1"`, `event.type`: `"pod.broken"`, `event.source`: `"/clusters/prod/sources/pods"`, `event.subject`: `"team/a"`,
@@ -58,7 +59,8 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-// Every place that a route has an expression at sees it, and says so. An emit of a group sees those of all its deltas.
+// Every place that a route has an expression at sees it, and says so. An emit of a group sees those
+// of all its deltas.
 func TestEventByUsage(t *testing.T) {
 	in := fed(t, incident)
 	if got, err := compile(t, `event.data.team == "a" && event.type.startsWith("pod.")`, expr.Filter).Match(t.Context(), in); !got || err != nil {
@@ -86,7 +88,8 @@ func TestEventByUsage(t *testing.T) {
 	}
 }
 
-// Where no other route made an event, what is asked of it is absent, as is what the data does not have.
+// Where no other route made an event, what is asked of it is absent, as is what the data does not
+// have.
 func TestNoEvent(t *testing.T) {
 	for _, text := range []string{`event.type`, `event.data.team`, `event.data`} {
 		if got, err := compile(t, text, expr.Value).Value(t.Context(), updated(t, web, web)); kindOf(err) != "absent" {
@@ -149,7 +152,8 @@ func TestEventOfHostileSize(t *testing.T) {
 	}
 }
 
-// FuzzEvent: whatever the data of an event is, an expression has a value or an error that does not quote it.
+// FuzzEvent: whatever the data of an event is, an expression has a value or an error that does not
+// quote it.
 func FuzzEvent(f *testing.F) {
 	for _, seed := range []string{incident, `[]`, `""`, ` 1e999`, `{"team":{"team":[]}}`, `{"team":"\ud800"}`} {
 		f.Add(seed)

@@ -9,8 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestAllKubernetesLibraries: what the API server of this version knows of libraries of its own is there, but for authorization and what
-// only policies of patching need.
+// TestAllKubernetesLibraries: what the API server of this version knows of libraries of its own is
+// there, but for authorization and what only policies of patching need.
 func TestAllKubernetesLibraries(t *testing.T) {
 	env, err := NewEnv(EnvConfig{})
 	must.Succeed(t, err)

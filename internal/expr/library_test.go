@@ -89,7 +89,8 @@ func eachMode(t *testing.T, run func(t *testing.T, env *expr.Env, typed bool)) {
 	}
 }
 
-// TestChangedPaths: what changed() says of a path with wildcards, when a pod becomes another one, and of the same path for other ops.
+// TestChangedPaths: what changed() says of a path with wildcards, when a pod becomes another one,
+// and of the same path for other ops.
 func TestChangedPaths(t *testing.T) {
 	const (
 		one = `{"metadata": {"name": "x", "labels": {"a": "1", "b": "2"}, "annotations": {"example.com/x": "1"}},
@@ -141,7 +142,8 @@ func TestChangedPaths(t *testing.T) {
 				t.Errorf("%s, the same: %s", text, got)
 			}
 		}
-		// a value that moves from one key to another is another value, one that moves in a list to where there was none is not
+		// a value that moves from one key to another is another value, one that moves in a list to
+		// where there was none is not
 		for _, test := range []struct{ path, was, is, want string }{
 			{"metadata.labels[*]", `{"a": "1", "b": "2"}`, `{"a": "2", "b": "1"}`, "true"},
 			{"metadata.labels[*]", `{"a": "1"}`, `{"b": "1"}`, "true"},
@@ -156,7 +158,8 @@ func TestChangedPaths(t *testing.T) {
 	})
 }
 
-// TestDiff: what differs, in the same order each time. Only types tell which lists are maps and sets.
+// TestDiff: what differs, in the same order each time. Only types tell which lists are maps and
+// sets.
 func TestDiff(t *testing.T) {
 	const paths = `diff(oldObject, object).map(d, d.path)`
 	eachMode(t, func(t *testing.T, env *expr.Env, typed bool) {
@@ -208,7 +211,8 @@ func TestDiff(t *testing.T) {
 	})
 }
 
-// TestDiffIsBounded: what differs in more than a thousand places differs as a whole, and what is too deep is not looked into.
+// TestDiffIsBounded: what differs in more than a thousand places differs as a whole, and what is
+// too deep is not looked into.
 func TestDiffIsBounded(t *testing.T) {
 	env, err := expr.NewEnv(libraryConfig(t, false))
 	must.Succeed(t, err)

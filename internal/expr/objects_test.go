@@ -9,7 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestObjects: what an expression results in are objects of the sources that are meant, or it is a mistake.
+// TestObjects: what an expression results in are objects of the sources that are meant, or it is a
+// mistake.
 func TestObjects(t *testing.T) {
 	eachMode(t, func(t *testing.T, env *expr.Env, typed bool) {
 		node := object(t, `{"metadata": {"name": "n1", "labels": {"a": "b"}}}`)

@@ -37,7 +37,8 @@ func libraryTests(t *testing.T) (tests []published) {
 	return tests
 }
 
-// validationTests are the rules of Kubernetes' tests of validation that hold, with the objects that they hold for.
+// validationTests are the rules of Kubernetes' tests of validation that hold, with the objects that
+// they hold for.
 func validationTests(t *testing.T) (tests []published) {
 	t.Helper()
 	dir := moduleDir("../../sandbox", "k8s.io/apiextensions-apiserver")

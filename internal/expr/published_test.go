@@ -40,8 +40,9 @@ type published struct {
 	foreign string
 }
 
-// TestPublished evaluates the expressions of the tests of CEL's specification and of Kubernetes over lazy values and over standard ones: their constants
-// are moved into an object, so that all that they compute with is read from its text.
+// TestPublished evaluates the expressions of the tests of CEL's specification and of Kubernetes
+// over lazy values and over standard ones: their constants are moved into an object, so that all
+// that they compute with is read from its text.
 func TestPublished(t *testing.T) {
 	for _, suite := range []struct {
 		name  string
@@ -125,7 +126,8 @@ func evaluateBoth(t *testing.T, p *Program, object string) (got, want ref.Val, g
 	return got, want, gotErr, wantErr
 }
 
-// movable are the constants of CEL that JSON has too. The first group is what stands before and is not one: names, and bytes and raw strings.
+// movable are the constants of CEL that JSON has too. The first group is what stands before and is
+// not one: names, and bytes and raw strings.
 var movable = regexp.MustCompile(`([A-Za-z_.@][A-Za-z_0-9.]*(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")?|'''|"""|0[xX][0-9a-fA-F]+u?|[0-9.eE]+[uU])` +
 	`|('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+)`)
 
@@ -182,7 +184,8 @@ func jsonOf(env *Env, text string) (string, error) {
 	return "", fmt.Errorf("%s cannot be moved", text)
 }
 
-// moduleDir is where the source of a module is, as the go command in dir knows it; "" if it is not there.
+// moduleDir is where the source of a module is, as the go command in dir knows it; "" if it is not
+// there.
 func moduleDir(dir, module string) string {
 	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module)
 	cmd.Dir = dir
@@ -211,8 +214,9 @@ func specTests(t *testing.T) (tests []published) {
 	return tests
 }
 
-// otherwise are tests whose result is another one in cel-go, as Kubernetes sets it up, whatever the values are: no key is refused because it is there
-// twice or a double, an absent field of a null or an int is just absent, and the library of strings is an older one. So is its format().
+// otherwise are tests whose result is another one in cel-go, as Kubernetes sets it up, whatever the
+// values are: no key is refused because it is there twice or a double, an absent field of a null or
+// an int is just absent, and the library of strings is an older one. So is its format().
 func otherwise() []string {
 	return []string{
 		"map_key_float", "map_value_repeat_key", "map_value_repeat_key_heterogeneous", "map_null_entry_no_such_key", "map_present_key_invalid_field",
@@ -267,7 +271,8 @@ func fields(s *scanner.Scanner) map[string][]any {
 			}
 			values++
 		case tok == scanner.Ident && values == 0 && s.Peek() != ':' && s.Peek() != ' ' && s.Peek() != '{':
-			all[name] = append(all[name], s.TokenText()) // true, or the name of an enumeration's value
+			// true, or the name of an enumeration's value
+			all[name] = append(all[name], s.TokenText())
 		case tok == scanner.Ident:
 			name, values = s.TokenText(), 0
 		case tok == scanner.Int || tok == scanner.Float:

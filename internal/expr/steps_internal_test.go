@@ -75,7 +75,8 @@ func hostile(t *testing.T, n int) *event.Object {
 	return obj
 }
 
-// loops are expressions whose time is in proportion to the object; products take the square of it, or more.
+// loops are expressions whose time is in proportion to the object; products take the square of it,
+// or more.
 func loops() []string {
 	return []string{
 		`object.long.all(a, true)`, `object.long.all(a, a == 1)`, `object.long.filter(a, a + 1 == 2).size()`, `object.long.map(a, [a]).size()`,
@@ -110,8 +111,8 @@ func products() []string {
 	}
 }
 
-// TestHostileObject: whatever an object holds, an expression ends after as many steps as its limit allows. Without the limit, each of the
-// products would take from minutes to years.
+// TestHostileObject: whatever an object holds, an expression ends after as many steps as its limit
+// allows. Without the limit, each of the products would take from minutes to years.
 func TestHostileObject(t *testing.T) {
 	obj := hostile(t, 100_000)
 	if obj.Size() < 5<<20 {
@@ -128,7 +129,8 @@ func TestHostileObject(t *testing.T) {
 	}
 }
 
-// TestCostIsLinear: twice the object costs about twice as much in an expression that goes through it once.
+// TestCostIsLinear: twice the object costs about twice as much in an expression that goes through
+// it once.
 func TestCostIsLinear(t *testing.T) {
 	small, large := hostile(t, 2_000), hostile(t, 4_000)
 	for _, text := range loops() {

@@ -25,14 +25,16 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestTypedAgreement compiles and evaluates expressions about the fields of every built-in kind, and of one with what no built-in kind
-// has, as we do and as Kubernetes does: with its declarations made of the same schema, over its values of the unmarshalled object. For
-// each leaf, however deep, it is the value, its type, comparisons with what it is and is not, has() and .?; for each list and map also
-// its size, elements and macros. Each is evaluated for an object that has everything and one that has nothing, those about scalars also
-// for one in which each leaf is of a wrong type and one in which it is null. Value or kind of error must be the same.
+// TestTypedAgreement compiles and evaluates expressions about the fields of every built-in kind,
+// and of one with what no built-in kind has, as we do and as Kubernetes does: with its declarations
+// made of the same schema, over its values of the unmarshalled object. For each leaf, however deep,
+// it is the value, its type, comparisons with what it is and is not, has() and .?; for each list
+// and map also its size, elements and macros. Each is evaluated for an object that has everything
+// and one that has nothing, those about scalars also for one in which each leaf is of a wrong type
+// and one in which it is null. Value or kind of error must be the same.
 //
-// Only where an object is not as its schema says, which an API server does not send, do the two differ: has() and lists as a whole do
-// not look at such a value here, and Kubernetes does.
+// Only where an object is not as its schema says, which an API server does not send, do the two
+// differ: has() and lists as a whole do not look at such a value here, and Kubernetes does.
 func TestTypedAgreement(t *testing.T) {
 	set, err := schema.Builtin()
 	must.Succeed(t, err)
@@ -94,7 +96,8 @@ func (a *typedAgreement) kind(t *testing.T, name string, of *schema.Type) {
 	}
 }
 
-// unroll makes what contains itself finite, as Kubernetes does not: an object in itself is not described.
+// unroll makes what contains itself finite, as Kubernetes does not: an object in itself is not
+// described.
 func unroll(of *schema.Type, around ...string) *schema.Type {
 	if of == nil || of.Kind == schema.Object && slices.Contains(around, of.Name) {
 		return &schema.Type{}
@@ -220,7 +223,8 @@ func (l leaf) expressions() []string {
 	return all
 }
 
-// sample makes an object: with everything (0), with leaves of the wrong type (1), with null for leaves (2), with nothing (3).
+// sample makes an object: with everything (0), with leaves of the wrong type (1), with null for
+// leaves (2), with nothing (3).
 func sample(of *schema.Type, depth, wrong int) map[string]any {
 	object := make(map[string]any)
 	if wrong == 3 {

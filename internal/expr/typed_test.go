@@ -164,7 +164,8 @@ func TestSeveralSources(t *testing.T) {
 	if ok, err := p.Match(t.Context(), typedInput(t, "pods", "", text)); !ok || err != nil {
 		t.Error("pods: ", ok, err)
 	}
-	if ok, err := p.Match(t.Context(), typedInput(t, "widgets", "", text)); kindOf(err) != "type" { // of them a time is a text
+	// of them a time is a text
+	if ok, err := p.Match(t.Context(), typedInput(t, "widgets", "", text)); kindOf(err) != "type" {
 		t.Error("widgets: ", ok, err)
 	}
 }
@@ -213,7 +214,8 @@ func TestWarnings(t *testing.T) {
 		}
 		_, wrong, _ = strings.Cut(strings.TrimSuffix(wrong, " may be absent, and nothing matches then"), ": ")
 		whole := strings.Replace(test.text, wrong, mended, 1)
-		if i := strings.Index(mended, "["); i > 0 && strings.Contains(test.text, "]") { // the element is mended with the field
+		// the element is mended with the field
+		if i := strings.Index(mended, "["); i > 0 && strings.Contains(test.text, "]") {
 			whole = strings.Replace(test.text, strings.NewReplacer("?", "", `.orValue("")`, "").Replace(mended), mended, 1)
 		}
 		again, err := env.Compile(whole, expr.Filter, "pods")

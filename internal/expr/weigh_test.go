@@ -8,8 +8,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr"
 )
 
-// TestNothingHangs: each of these would take minutes, or for ever, on an object that an API server can store. Should one begin to, the
-// test does not end.
+// TestNothingHangs: each of these would take minutes, or for ever, on an object that an API server
+// can store. Should one begin to, the test does not end.
 func TestNothingHangs(t *testing.T) {
 	const mb = 1 << 20
 	list := func(n int) string {

@@ -38,7 +38,8 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// TestClient: no redirect is followed, and of a body only its beginning is read, also if it never ends.
+// TestClient: no redirect is followed, and of a body only its beginning is read, also if it never
+// ends.
 func TestClient(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -79,7 +80,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestProbe: a host that listens is reached, and the error names the host without the rest of the URL.
+// TestProbe: a host that listens is reached, and the error names the host without the rest of the
+// URL.
 func TestProbe(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)

@@ -43,7 +43,8 @@ func check(t *rapid.T, got, want []error) {
 	}
 }
 
-// TestEach: each event is sent in its turn, unless one before it of its key was postponed, or any one found the sink unavailable.
+// TestEach: each event is sent in its turn, unless one before it of its key was postponed, or any
+// one found the sink unavailable.
 func TestEach(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		events, fate := draw(t, errDown, errRejected, errPostpone, errPaused)
@@ -80,8 +81,9 @@ func TestEach(t *testing.T) {
 	})
 }
 
-// TestFlights: those of a flight have different keys, and are sent in order of each key; behind one that failed and was not rejected
-// nothing of its key is sent, and nothing at all behind a flight whose error says so.
+// TestFlights: those of a flight have different keys, and are sent in order of each key; behind one
+// that failed and was not rejected nothing of its key is sent, and nothing at all behind a flight
+// whose error says so.
 func TestFlights(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		events, fate := draw(t, errDown, errRejected)

@@ -186,7 +186,8 @@ func TestLetterDeskOfAnEvent(t *testing.T) {
 	for _, current := range []bool{false, true} {
 		d, sink := newDesk(t, true, thing(t, "pods", "there", "u1", "7"), thing(t, "secrets", "secret", "u5", "9"))
 		letters := sixLetters(t)
-		letters = []checkpoint.Letter{letters[0], letters[4]} // of what was made of a Secret nothing is kept
+		// of what was made of a Secret nothing is kept
+		letters = []checkpoint.Letter{letters[0], letters[4]}
 		for i := range letters {
 			letters[i].Delta.Event = &event.Event{ID: "i", Type: "made", Subject: letters[i].Delta.Key().String(), Route: "first", Data: []byte(`{"a":1}`)}
 		}

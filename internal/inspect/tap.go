@@ -39,7 +39,8 @@ type Taps struct {
 // offered is a delta that goes by.
 type offered struct {
 	delta *event.Delta
-	to    string // the downstream route that gets it; empty: it comes from its source, for all routes
+	// the downstream route that gets it; empty: it comes from its source, for all routes
+	to string
 	// through is the one route that it is put through, whatever its on is: by a requeue or a
 	// resync, or because fate says what became of it there. Empty: all.
 	through string
@@ -61,8 +62,10 @@ type tap struct {
 
 	pipeline *pipeline.Pipeline // nil: nobody knows what holds
 
-	mu    sync.Mutex
-	fates map[fate]bool // of what was suppressed (true) or given up, until that was shown; each has an offered that says so
+	mu sync.Mutex
+	// of what was suppressed (true) or given up, until that was shown; each has an offered that
+	// says so
+	fates map[fate]bool
 
 	// For the looker-on's goroutine.
 	inventory  *Inventory
@@ -210,7 +213,8 @@ func (t *Taps) Show(ctx context.Context, p *pipeline.Pipeline, q api.TapQuery, s
 	for {
 		select {
 		case d := <-one.deltas:
-			if err := timer.Sleep(ctx, tapPace); err != nil { // the routes have it by then, unless one has no room
+			// the routes have it by then, unless one has no room
+			if err := timer.Sleep(ctx, tapPace); err != nil {
 				return err
 			}
 			if err := one.prepare(t.objects.Load()); err != nil {

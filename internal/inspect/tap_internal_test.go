@@ -114,7 +114,8 @@ func TestTap(t *testing.T) {
 					r.offer(offered{delta: c.delta})
 				}
 				if c.query.Route == "fed" {
-					r.offer(offered{delta: added(t, "things", `"n":4`)}) // comes from a source, and not from a route
+					// comes from a source, and not from a route
+					r.offer(offered{delta: added(t, "things", `"n":4`)})
 					give(lastGiven(t))
 				}
 				for _, source := range []string{"things", "others"} {

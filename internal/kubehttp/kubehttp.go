@@ -13,7 +13,8 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// MaxHeaders bounds the header of a response, in bytes. A longer one fails the request. Go's own bound is 10 MiB.
+// MaxHeaders bounds the header of a response, in bytes. A longer one fails the request. Go's own
+// bound is 10 MiB.
 const MaxHeaders = 64 << 10
 
 const dialTimeout = 10 * time.Second

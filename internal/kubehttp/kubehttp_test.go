@@ -105,7 +105,8 @@ func TestHeadersAreBounded(t *testing.T) {
 	}
 }
 
-// Two transports of the same configuration share no connections, nor the process's default transport.
+// Two transports of the same configuration share no connections, nor the process's default
+// transport.
 func TestTransportIsOwn(t *testing.T) {
 	one, err := TransportFor(&rest.Config{Host: "http://127.0.0.1:1"})
 	must.Succeed(t, err)

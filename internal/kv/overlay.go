@@ -16,8 +16,8 @@ const (
 	maxTTL = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
 )
 
-// Overlay holds the writes of one call over a KV. The call itself sees them at once, other calls once
-// [Overlay.Commit] has succeeded. It is safe for concurrent use.
+// Overlay holds the writes of one call over a KV. The call itself sees them at once, other calls
+// once [Overlay.Commit] has succeeded. It is safe for concurrent use.
 type Overlay struct {
 	kv    plugins.KV
 	clock timer.Clock
@@ -30,8 +30,8 @@ type Overlay struct {
 	growth int64          // of the bytes in use
 }
 
-// NewOverlay returns an overlay without writes. The KV may hold limit bytes, see [plugins.KVSize]. It
-// may be nil if the handler has none: only Commit and Reset may be called then.
+// NewOverlay returns an overlay without writes. The KV may hold limit bytes, see [plugins.KVSize].
+// It may be nil if the handler has none: only Commit and Reset may be called then.
 func NewOverlay(kv plugins.KV, clock timer.Clock, limit int64) *Overlay {
 	return &Overlay{kv: kv, clock: clock, limit: limit}
 }
@@ -47,9 +47,9 @@ func (o *Overlay) Get(key string) ([]byte, bool) {
 	return o.kv.Get(key)
 }
 
-// Set notes a value, which is not copied. It expires after that many milliseconds, never if that is 0 or
-// more than a century. The error is [plugins.ErrKVFull] if there is no room for it, as far as can be told
-// before Commit: other calls may commit meanwhile.
+// Set notes a value, which is not copied. It expires after that many milliseconds, never if that is
+// 0 or more than a century. The error is [plugins.ErrKVFull] if there is no room for it, as far as
+// can be told before Commit: other calls may commit meanwhile.
 func (o *Overlay) Set(key string, value []byte, ttl int64) error {
 	w := plugins.KVWrite{Key: key, Value: value}
 	if 0 < ttl && ttl < maxTTL {

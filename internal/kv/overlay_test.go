@@ -15,8 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestOverlayModel compares two overlays over one store with maps: a call sees its own writes and what was committed before,
-// a commit applies all writes or none, and the limit holds.
+// TestOverlayModel compares two overlays over one store with maps: a call sees its own writes and
+// what was committed before, a commit applies all writes or none, and the limit holds.
 func TestOverlayModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		const limit = 400
@@ -24,8 +24,9 @@ func TestOverlayModel(t *testing.T) {
 		store := kv.New(clock, false)
 		committed := map[string]string{}
 		overlays := []*kv.Overlay{kv.NewOverlay(store, clock, limit), kv.NewOverlay(store, clock, limit)}
-		written := []map[string]*string{{}, {}}                   // nil: removed
-		over, stale := []bool{false, false}, []bool{false, false} // stale: another call committed since the first write
+		written := []map[string]*string{{}, {}} // nil: removed
+		// stale: another call committed since the first write
+		over, stale := []bool{false, false}, []bool{false, false}
 		used := func(all ...map[string]*string) (n int64) {
 			view := maps.Clone(committed)
 			for _, w := range all {

@@ -1,6 +1,7 @@
-// Package kv keeps what handlers remember from one call to the next: keys and values in memory, with an end in time, bounded by what the
-// handler may use. A [Store] knows what changed in it since it was last asked, so that the checkpoint writes only that. An [Overlay] is the
-// view of one call: its writes take effect all together, or not at all.
+// Package kv keeps what handlers remember from one call to the next: keys and values in memory,
+// with an end in time, bounded by what the handler may use. A [Store] knows what changed in it
+// since it was last asked, so that the checkpoint writes only that. An [Overlay] is the view of one
+// call: its writes take effect all together, or not at all.
 package kv
 
 import (
@@ -28,7 +29,8 @@ type Changes struct {
 // Empty reports whether nothing did.
 func (c Changes) Empty() bool { return len(c.Put) == 0 && len(c.Removed) == 0 }
 
-// Store is the memory of one handler. It is safe for concurrent use. A value whose time is over is not there any more.
+// Store is the memory of one handler. It is safe for concurrent use. A value whose time is over is
+// not there any more.
 type Store struct {
 	clock timer.Clock
 
@@ -48,8 +50,8 @@ type entry struct {
 	at int // in Store.ends; -1: it does not end
 }
 
-// New returns a store with these entries. If it is durable it keeps what changes until [Store.Dirty] takes it over. The time of values
-// is over by the clock.
+// New returns a store with these entries. If it is durable it keeps what changes until
+// [Store.Dirty] takes it over. The time of values is over by the clock.
 func New(clock timer.Clock, durable bool, entries ...Entry) *Store {
 	s := &Store{clock: clock, entries: make(map[string]*entry, len(entries))}
 	if durable {
@@ -134,8 +136,8 @@ func (s *Store) Dirty() (c Changes) {
 	return c
 }
 
-// Withhold has the next [Store.Dirty] say that every key was removed, and none say anything after that: the values stay in memory, and
-// leave the disk.
+// Withhold has the next [Store.Dirty] say that every key was removed, and none say anything after
+// that: the values stay in memory, and leave the disk.
 func (s *Store) Withhold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -71,7 +71,8 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// TestModel commits at random and compares with a map; what Dirty hands over, applied to a copy, makes the copy the same.
+// TestModel commits at random and compares with a map; what Dirty hands over, applied to a copy,
+// makes the copy the same.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 1500
@@ -140,7 +141,8 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// TestWithhold: what was on disk leaves it, and nothing comes there any more, while the values stay.
+// TestWithhold: what was on disk leaves it, and nothing comes there any more, while the values
+// stay.
 func TestWithhold(t *testing.T) {
 	s := kv.New(timer.Real(), true, kv.Entry{Key: "old", Value: []byte("1")})
 	must.Succeed(t, s.Commit([]plugins.KVWrite{set("new", "2"), {Key: "gone", Delete: true}}, 1000))

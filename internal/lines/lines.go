@@ -1,5 +1,5 @@
-// Package lines puts what the code of others prints into the router's log: line by line, cut, without what would move a terminal's cursor,
-// and no more than so many lines a second.
+// Package lines puts what the code of others prints into the router's log: line by line, cut,
+// without what would move a terminal's cursor, and no more than so many lines a second.
 package lines
 
 import (
@@ -84,8 +84,9 @@ func (l *Log) Writer(ctx context.Context, from string, level slog.Level) *Writer
 	return &Writer{line: func(text []byte) { l.Line(ctx, level, from, text) }, longest: l.longest}
 }
 
-// Writer logs what is written to it line by line, but blank lines. It keeps at most one line, cut to the longest that there may be: a line
-// without an end can be written for ever. It is used by one goroutine at a time.
+// Writer logs what is written to it line by line, but blank lines. It keeps at most one line, cut
+// to the longest that there may be: a line without an end can be written for ever. It is used by
+// one goroutine at a time.
 type Writer struct {
 	line    func(text []byte)
 	longest int

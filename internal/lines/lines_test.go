@@ -27,7 +27,8 @@ func logTo(b *bytes.Buffer) *slog.Logger {
 	}}))
 }
 
-// TestLines: however it is written, a line is one of the log, cut and clean; blank ones are none, and the last needs no end.
+// TestLines: however it is written, a line is one of the log, cut and clean; blank ones are none,
+// and the last needs no end.
 func TestLines(t *testing.T) {
 	var b bytes.Buffer
 	w := lines.New(logTo(&b), 100, 8).Writer(t.Context(), "stdout", slog.LevelInfo)
@@ -47,7 +48,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestRate: in each second so many lines are logged, and how many were left out is said in the next, or when it is asked for.
+// TestRate: in each second so many lines are logged, and how many were left out is said in the
+// next, or when it is asked for.
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
@@ -73,7 +75,8 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// FuzzWriter: whatever is written, in whatever pieces, comes out in lines that are clean and no longer than allowed.
+// FuzzWriter: whatever is written, in whatever pieces, comes out in lines that are clean and no
+// longer than allowed.
 func FuzzWriter(f *testing.F) {
 	f.Add([]byte("a\nb\r\n\n\x00"), 1)
 	f.Fuzz(func(t *testing.T, text []byte, piece int) {

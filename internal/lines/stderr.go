@@ -12,9 +12,11 @@ const (
 	stderrLongest = 4 << 10
 )
 
-// LogStderr has everything go into the log that libraries, and the programs that they start, write to os.Stderr: client-go gives it to the
-// credential plugins of a kubeconfig and cannot be told otherwise. It is called once, before anything else runs, by a program whose log
-// has the real one. What the runtime says when the process dies goes to the real one as before. end logs what is left.
+// LogStderr has everything go into the log that libraries, and the programs that they start, write
+// to os.Stderr: client-go gives it to the credential plugins of a kubeconfig and cannot be told
+// otherwise. It is called once, before anything else runs, by a program whose log has the real one.
+// What the runtime says when the process dies goes to the real one as before. end logs what is
+// left.
 func LogStderr(ctx context.Context, log *slog.Logger) (end func(), err error) {
 	from, to, err := os.Pipe()
 	if err != nil {
@@ -39,8 +41,9 @@ func LogStderr(ctx context.Context, log *slog.Logger) (end func(), err error) {
 	}()
 	return func() {
 		os.Stderr = was
-		_ = to.Close()                                        // nothing is buffered
-		_ = from.SetReadDeadline(time.Now().Add(time.Second)) // a program that was started may keep the other end
+		_ = to.Close() // nothing is buffered
+		// a program that was started may keep the other end
+		_ = from.SetReadDeadline(time.Now().Add(time.Second))
 		<-done
 		_ = from.Close() // it was only read
 	}, nil

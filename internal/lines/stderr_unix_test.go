@@ -18,7 +18,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestLogStderr: what a credential plugin of the kubeconfig writes to stderr is in the log, as is what other programs write that libraries start.
+// TestLogStderr: what a credential plugin of the kubeconfig writes to stderr is in the log, as is
+// what other programs write that libraries start.
 func TestLogStderr(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
@@ -27,7 +28,8 @@ func TestLogStderr(t *testing.T) {
 	before, log := os.Stderr, &bytes.Buffer{}
 	end, err := lines.LogStderr(t.Context(), slog.New(slog.NewTextHandler(log, nil)))
 	must.Succeed(t, err)
-	kubeconfig := filepath.Join(t.TempDir(), "config") // client-go keeps a plugin that was run with the same arguments before
+	// client-go keeps a plugin that was run with the same arguments before
+	kubeconfig := filepath.Join(t.TempDir(), "config")
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]

@@ -66,7 +66,8 @@ func bothWays(t testing.TB, module []byte) (plain, metered api.Module, m *meter.
 	return both[0], both[1], m
 }
 
-// BenchmarkMetered is what metering costs: the same work in turns, metered (ns/op) and plain, and their ratio.
+// BenchmarkMetered is what metering costs: the same work in turns, metered (ns/op) and plain, and
+// their ratio.
 func BenchmarkMetered(b *testing.B) {
 	works := mod{funcs: []fn{fib(), count(), scan()}, memory: []byte{0, 1}}.assemble()
 	goWorks := goGuest(b)
@@ -89,7 +90,8 @@ func BenchmarkMetered(b *testing.B) {
 			fuel := metered.ExportedGlobal(m.Fuel).(api.MutableGlobal)
 			stack := metered.ExportedGlobal(m.Stack).(api.MutableGlobal)
 			f, g := plain.ExportedFunction(tt.export), metered.ExportedFunction(tt.export)
-			best := [2]time.Duration{time.Hour, time.Hour} // other work on the machine comes and goes
+			// other work on the machine comes and goes
+			best := [2]time.Duration{time.Hour, time.Hour}
 			used := uint64(0)
 			for b.Loop() {
 				for i, f := range []api.Function{f, g} {

@@ -10,7 +10,8 @@ import (
 
 func i32Locals(n int) []byte { return slices.Concat([]byte{1}, u(n), []byte{i32}) }
 
-// liveLocals is a function of loops, one after the other, with locals that live through all of them.
+// liveLocals is a function of loops, one after the other, with locals that live through all of
+// them.
 func liveLocals(locals, loops int) fn {
 	var body []byte
 	for i := range loops {
@@ -32,8 +33,8 @@ func chain(loads int) fn {
 	return fn{name: "f", params: []byte{i32}, body: code(get, 0, slices.Repeat([]byte{0x28, 2, 0}, loads), drop)}
 }
 
-// TestCompileBombs is about modules that cost the compiler much more than their size tells. BenchmarkCompileBombs tells what those cost
-// that pass: some seconds and 600 MB at most.
+// TestCompileBombs is about modules that cost the compiler much more than their size tells.
+// BenchmarkCompileBombs tells what those cost that pass: some seconds and 600 MB at most.
 func TestCompileBombs(t *testing.T) {
 	for name, b := range bombs() {
 		t.Run(name, func(t *testing.T) {

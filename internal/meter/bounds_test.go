@@ -84,12 +84,14 @@ func jumps(first, second []byte) []byte {
 	return code(loop, void, block, void, block, void, get, 1, brTable, 1, 0, 1, end, first, end, second, end)
 }
 
-// once are the tests of TestStopped in which one instruction takes more than there is, so that there is no pause before it.
+// once are the tests of TestStopped in which one instruction takes more than there is, so that
+// there is no pause before it.
 func once(name string) bool {
 	return name == "memory.fill of all memory" || name == "memory.fill of more than there is" || name == "memory.grow of too much"
 }
 
-// TestStopped shows that nothing runs for ever or far beyond its fuel, whatever it does, and that nothing runs for long without a pause.
+// TestStopped shows that nothing runs for ever or far beyond its fuel, whatever it does, and that
+// nothing runs for long without a pause.
 func TestStopped(t *testing.T) {
 	one := func(body ...any) mod {
 		return mod{funcs: []fn{{name: "f", locals: []byte{1, 4, i32}, body: code(body...)}}, memory: []byte{0, 1}, tables: [][]byte{{0x70, 0, 10}}}
@@ -236,7 +238,8 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// TestNotTaken shows that code is paid for only if it is executed, when it is long: what joins a charge is at most as much again.
+// TestNotTaken shows that code is paid for only if it is executed, when it is long: what joins a
+// charge is at most as much again.
 func TestNotTaken(t *testing.T) {
 	long := code()
 	for range 100 {
@@ -264,7 +267,8 @@ func TestNotTaken(t *testing.T) {
 	}
 }
 
-// TestExactShapes counts what is treated apart: a loop as Go's compiler writes it, and a loop that calls one without calls.
+// TestExactShapes counts what is treated apart: a loop as Go's compiler writes it, and a loop that
+// calls one without calls.
 func TestExactShapes(t *testing.T) {
 	dispatch := fn{
 		name: "dispatch", params: []byte{i32}, locals: []byte{1, 1, i32},
@@ -273,7 +277,8 @@ func TestExactShapes(t *testing.T) {
 	}
 	calls := fn{
 		name: "calls", params: []byte{i32},
-		body: code(loop, void, num(10), call, 0, get, 0, num(1), sub, tee, 0, brIf, 0, end), // 8 and the call's 6, and 70 in it
+		// 8 and the call's 6, and 70 in it
+		body: code(loop, void, num(10), call, 0, get, 0, num(1), sub, tee, 0, brIf, 0, end),
 	}
 	g, err := instantiate(t, mod{funcs: []fn{count(), dispatch, calls}}.assemble(), meter.Config{Slice: 7}, wazero.NewRuntimeConfig())
 	if err != nil {

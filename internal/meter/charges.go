@@ -39,7 +39,8 @@ const (
 	editLoad                   // takes the fuel into a local, if cached
 	editStore                  // puts it back, if cached
 	editPause                  // lets the guest pause, see pause.go
-	editRef                    // takes the place of a ref.func of extra bytes: weight is the function
+	// takes the place of a ref.func of extra bytes: weight is the function
+	editRef
 )
 
 // chargeState: a charge is open while the code after it is read. Then it stays or joins the one

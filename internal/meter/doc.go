@@ -61,14 +61,18 @@
 // the nesting of blocks. Types are not: the engine validates what is returned, and that is valid if
 // and only if the module was:
 //
-//   - What is put in takes nothing from the operand stack that it has not put there, and leaves nothing. Before an instruction that
-//     takes a size stands a local.tee of an i32, which demands what the instruction demands. This is so in unreachable code too.
-//   - Added globals, locals, types, functions, the table and its elements come last, so that no index changes; each index in the module was checked against what it had.
-//     So no instruction, constant, segment or export can name them.
-//   - Each body is wrapped in a block with the function's results, and that in one whose end is the trap. Seen from the body, the
-//     former is what the function was, and labels beyond were refused.
-//   - Nothing that two readers could read differently passes: LEB128 numbers are bounded, reserved bytes are one byte, and the
-//     opcodes of SIMD must be in their shortest form, of which the engine relies on one byte.
+//   - What is put in takes nothing from the operand stack that it has not put there, and leaves
+//     nothing. Before an instruction that takes a size stands a local.tee of an i32, which demands
+//     what the instruction demands. This is so in unreachable code too.
+//   - Added globals, locals, types, functions, the table and its elements come last, so that no
+//     index changes; each index in the module was checked against what it had. So no instruction,
+//     constant, segment or export can name them.
+//   - Each body is wrapped in a block with the function's results, and that in one whose end is the
+//     trap. Seen from the body, the former is what the function was, and labels beyond were
+//     refused.
+//   - Nothing that two readers could read differently passes: LEB128 numbers are bounded, reserved
+//     bytes are one byte, and the opcodes of SIMD must be in their shortest form, of which the
+//     engine relies on one byte.
 //
 // Custom sections but the names of functions are dropped: offsets of debug information would be
 // wrong. So are the names if one of them is very long, since each line of a trace repeats one.

@@ -118,7 +118,8 @@ func compare(t *testing.T, seed uint64, counting, interpreted bool, slice int64)
 	}
 }
 
-// slack is what may be executed before it is paid: a table of branches at the head of a loop, and what leads to it.
+// slack is what may be executed before it is paid: a table of branches at the head of a loop, and
+// what leads to it.
 const slack = 24
 
 // TestGenerated compares random modules as they are and rewritten.
@@ -138,7 +139,8 @@ func FuzzGenerated(f *testing.F) {
 	f.Fuzz(compare)
 }
 
-// FuzzRewrite shows that nothing makes Rewrite panic, and that what it lets pass is valid if and only if it was before.
+// FuzzRewrite shows that nothing makes Rewrite panic, and that what it lets pass is valid if and
+// only if it was before.
 func FuzzRewrite(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(generate(seed, false))

@@ -9,8 +9,9 @@ import (
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
-// TestGaps runs code without loops, as long as it can be made, and counts the accesses to memory between two pauses: whatever a guest
-// does, they are not much more than a slice. The accesses are weighed, not timed: the fuel at a pause tells how many there were.
+// TestGaps runs code without loops, as long as it can be made, and counts the accesses to memory
+// between two pauses: whatever a guest does, they are not much more than a slice. The accesses are
+// weighed, not timed: the fuel at a pause tells how many there were.
 func TestGaps(t *testing.T) {
 	const slice = 1000
 	locals := []byte{1, 2, i32}
@@ -18,7 +19,8 @@ func TestGaps(t *testing.T) {
 	count := code(globalGet, 0, num64(1), 0x7c, globalSet, 0) // weight 4
 	work := func(n int) []byte { return slices.Repeat(slices.Concat(load, count), n) }
 	arg := func(f fn) fn { f.locals = locals; return f }
-	deep := func(tail []byte) mod { // calls itself 5,000 times, and has something to do whenever it comes back
+	// calls itself 5,000 times, and has something to do whenever it comes back
+	deep := func(tail []byte) mod {
 		return mod{funcs: []fn{
 			arg(fn{name: "f", body: code(num(5000), call, 1)}),
 			{params: []byte{i32}, locals: []byte{1, 1, i32}, body: code(get, 0, ifThen, void, get, 0, num(1), sub, call, 1, end, tail)},
@@ -73,7 +75,8 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// TestChunks fills and copies much memory at once: the guest pauses after each chunk, and all is as one instruction would have it.
+// TestChunks fills and copies much memory at once: the guest pauses after each chunk, and all is as
+// one instruction would have it.
 func TestChunks(t *testing.T) {
 	const chunk, pages = 1000, 2
 	fill := code(num(3), num(0x55), num(100_000), 0xfc, 11, 0)

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// generator makes random modules that are valid and come to an end: each loop and function counts its rounds down in a global, and
-// traps. With counting, another global holds the instructions that were executed, but for those that only structure.
+// generator makes random modules that are valid and come to an end: each loop and function counts
+// its rounds down in a global, and traps. With counting, another global holds the instructions that
+// were executed, but for those that only structure.
 type generator struct {
 	*rand.Rand
 	counting bool
@@ -58,7 +59,8 @@ func generate(seed uint64, counting bool) []byte {
 	}
 	g.funcs[n-1].name = "f"
 	m.funcs = g.funcs
-	m.elems = [][]byte{code(0, num(0), end, 1, n-1), {3, 0, 1, 0}} // the second lets ref.func name function 0
+	// the second lets ref.func name function 0
+	m.elems = [][]byte{code(0, num(0), end, 1, n-1), {3, 0, 1, 0}}
 	return m.assemble()
 }
 
@@ -196,7 +198,8 @@ func (g *generator) branch(op byte, depth int) {
 	}
 }
 
-// dispatch is a loop that jumps to one of its blocks each round, as Go's compiler writes all functions.
+// dispatch is a loop that jumps to one of its blocks each round, as Go's compiler writes all
+// functions.
 func (g *generator) dispatch() {
 	n := 1 + g.IntN(4)
 	g.plain(loop, void)

@@ -155,8 +155,9 @@ var instructions = func() (all [256]instruction) {
 		all[op] = instruction{imm: immNone, weight: numericWeight(byte(op))}
 	}
 	set(opRefNull, opRefNull, instruction{imm: immRefType, weight: 1})
-	set(0xd1, 0xd1, instruction{imm: immNone, weight: 1})                       // ref.is_null
-	set(opRefFunc, opRefFunc, instruction{imm: immFunc, weight: tableCost + 1}) // see additions.slot
+	set(0xd1, 0xd1, instruction{imm: immNone, weight: 1}) // ref.is_null
+	// see additions.slot
+	set(opRefFunc, opRefFunc, instruction{imm: immFunc, weight: tableCost + 1})
 	return all
 }()
 

@@ -61,7 +61,8 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// TestMalformed shows that nothing passes that could name what is added, or be read in two ways, or is beyond a limit.
+// TestMalformed shows that nothing passes that could name what is added, or be read in two ways, or
+// is beyond a limit.
 func TestMalformed(t *testing.T) {
 	one := sec(1, []byte{1, 0x60, 0, 0})
 	f := sec(3, []byte{1, 0})

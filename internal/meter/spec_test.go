@@ -59,7 +59,8 @@ func spectest(t *testing.T) string {
 	return dir
 }
 
-// TestSpec runs the specification's own tests, each module as it is and rewritten: both do the same.
+// TestSpec runs the specification's own tests, each module as it is and rewritten: both do the
+// same.
 func TestSpec(t *testing.T) {
 	dir := spectest(t)
 	engines := []struct {
@@ -93,7 +94,8 @@ func TestSpec(t *testing.T) {
 	}
 }
 
-// world is a store of instances. There are two, one with the modules as they are, one with them rewritten.
+// world is a store of instances. There are two, one with the modules as they are, one with them
+// rewritten.
 type world struct {
 	runtime wazero.Runtime
 	metered bool

@@ -10,8 +10,9 @@ import (
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
-// TestNativeStack measures the native stack that endless recursions take until they are stopped, with frames that hold as much as can be
-// for what they weigh. The engine doubles the stack whenever it does not suffice, so it has allocated twice of what it has at the end.
+// TestNativeStack measures the native stack that endless recursions take until they are stopped,
+// with frames that hold as much as can be for what they weigh. The engine doubles the stack
+// whenever it does not suffice, so it has allocated twice of what it has at the end.
 func TestNativeStack(t *testing.T) {
 	const limit = 4 << 20
 	results := slices.Repeat([]byte{i32}, 999)

@@ -11,8 +11,9 @@ import (
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
-// BenchmarkWeights tells what a unit of fuel takes, in nanoseconds, of what an instruction costs most. A pause looks at the clock, so the
-// weights need not be times; but the slowest of them and the largest slice say how long Go may have to wait for a guest.
+// BenchmarkWeights tells what a unit of fuel takes, in nanoseconds, of what an instruction costs
+// most. A pause looks at the clock, so the weights need not be times; but the slowest of them and
+// the largest slice say how long Go may have to wait for a guest.
 func BenchmarkWeights(b *testing.B) {
 	const pages, base = 1100, 1 << 20 // 64 MiB and something
 	random := code(get, 1, num(1664525), 0x6c /* mul */, num(1013904223), add, tee, 1)
@@ -42,7 +43,8 @@ func BenchmarkWeights(b *testing.B) {
 				funcs: []fn{
 					{name: "f", params: []byte{i32}, locals: []byte{1, 2, i32}, body: code(num(base), set, 2,
 						loop, void, slices.Repeat(body, 10), get, 0, num(1), sub, tee, 0, brIf, 0, end)},
-					{name: "init", locals: []byte{1, 1, i32}, body: code(loop, void, // a cycle of all lines
+					// a cycle of all lines
+					{name: "init", locals: []byte{1, 1, i32}, body: code(loop, void,
 						num(base), get, 0, num(6), 0x74, add,
 						num(base), get, 0, num(1664525), 0x6c, num(1013904223), add, num(1<<20-1), 0x71, num(6), 0x74, add, 0x36, 2, 0,
 						get, 0, num(1), add, tee, 0, num(1<<20), 0x49, brIf, 0, end)},

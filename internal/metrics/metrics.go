@@ -30,18 +30,22 @@ type Metrics struct {
 	registry *prometheus.Registry
 	before   atomic.Pointer[func()]
 
-	Deltas          *prometheus.CounterVec   // source, op
-	RouteDeltas     *prometheus.CounterVec   // route, result
-	RouteErrors     *prometheus.CounterVec   // route, kind
-	Events          *prometheus.CounterVec   // route, sink, result (delivered, retried, rejected)
-	QueueDepth      *prometheus.GaugeVec     // route: pending deltas
-	RoutePending    *prometheus.GaugeVec     // route: objects for which its condition holds, or that are gone, and for is not over
-	RouteActive     *prometheus.GaugeVec     // route: other objects for which its condition holds
-	RouteLimitKeys  *prometheus.GaugeVec     // route: keys that its limit knows
-	RoutePaused     *prometheus.GaugeVec     // route: 1 if it is paused
-	SinkUnavailable *prometheus.GaugeVec     // route, sink: 1 while the sink is left alone because it took nothing
-	WatchesChanges  *prometheus.GaugeVec     // route: changes that its watches were not evaluated for yet
-	WatchesObjects  *prometheus.GaugeVec     // route: objects that its watches named and that did not go through it yet
+	Deltas      *prometheus.CounterVec // source, op
+	RouteDeltas *prometheus.CounterVec // route, result
+	RouteErrors *prometheus.CounterVec // route, kind
+	Events      *prometheus.CounterVec // route, sink, result (delivered, retried, rejected)
+	QueueDepth  *prometheus.GaugeVec   // route: pending deltas
+	// route: objects for which its condition holds, or that are gone, and for is not over
+	RoutePending   *prometheus.GaugeVec
+	RouteActive    *prometheus.GaugeVec // route: other objects for which its condition holds
+	RouteLimitKeys *prometheus.GaugeVec // route: keys that its limit knows
+	RoutePaused    *prometheus.GaugeVec // route: 1 if it is paused
+	// route, sink: 1 while the sink is left alone because it took nothing
+	SinkUnavailable *prometheus.GaugeVec
+	// route: changes that its watches were not evaluated for yet
+	WatchesChanges *prometheus.GaugeVec
+	// route: objects that its watches named and that did not go through it yet
+	WatchesObjects  *prometheus.GaugeVec
 	QueueOnDisk     *prometheus.GaugeVec     // route: pending deltas that are not in memory
 	QueueDiskBytes  *prometheus.GaugeVec     // route: bytes of its backlog on disk
 	DeadLetters     *prometheus.GaugeVec     // route: how many are kept
@@ -52,16 +56,19 @@ type Metrics struct {
 	SourceSynced    *prometheus.GaugeVec     // source: 0 or 1
 	SourceObjects   *prometheus.GaugeVec     // source
 	SourceBytes     *prometheus.GaugeVec     // source
-	SourceStale     *prometheus.GaugeVec     // source: seconds since the API server was last heard of
-	Relists         *prometheus.CounterVec   // source, reason
-	ObjectErrors    *prometheus.CounterVec   // source: objects that could not be read
-	IndexErrors     *prometheus.CounterVec   // source, index: evaluations that failed and indexed nothing
-	GuestMemory     *prometheus.GaugeVec     // handler: bytes
-	GuestFuel       *prometheus.CounterVec   // handler: about one for each instruction
-	GuestsEnded     *prometheus.CounterVec   // handler, reason (trap, exit, fuel, timeout, stack, answer, memory, calls, canceled)
-	ConfigReloadOK  prometheus.Gauge
-	ConfigHash      *prometheus.GaugeVec // hash
-	buildInfo       *prometheus.GaugeVec // version
+	// source: seconds since the API server was last heard of
+	SourceStale  *prometheus.GaugeVec
+	Relists      *prometheus.CounterVec // source, reason
+	ObjectErrors *prometheus.CounterVec // source: objects that could not be read
+	// source, index: evaluations that failed and indexed nothing
+	IndexErrors *prometheus.CounterVec
+	GuestMemory *prometheus.GaugeVec   // handler: bytes
+	GuestFuel   *prometheus.CounterVec // handler: about one for each instruction
+	// handler, reason (trap, exit, fuel, timeout, stack, answer, memory, calls, canceled)
+	GuestsEnded    *prometheus.CounterVec
+	ConfigReloadOK prometheus.Gauge
+	ConfigHash     *prometheus.GaugeVec // hash
+	buildInfo      *prometheus.GaugeVec // version
 }
 
 // New returns Metrics with a registry of its own and the Go runtime's metrics.

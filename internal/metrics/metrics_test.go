@@ -18,7 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestServed: every metric comes out under its documented name, and Prometheus' own linter has nothing to say.
+// TestServed: every metric comes out under its documented name, and Prometheus' own linter has
+// nothing to say.
 func TestServed(t *testing.T) {
 	m := metrics.New()
 	m.SetBuildInfo("v1")
@@ -52,7 +53,8 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// TestScrapesAreBounded: whoever reaches the port cannot have the series counted any number of times at once.
+// TestScrapesAreBounded: whoever reaches the port cannot have the series counted any number of
+// times at once.
 func TestScrapesAreBounded(t *testing.T) {
 	m := metrics.New()
 	counting, release := make(chan struct{}), make(chan struct{})

@@ -4,9 +4,9 @@ package outline
 
 import "github.com/deltarouter/deltarouter/pkg/config"
 
-// Outliner is a [plugins.Kind] of sinks that understand the data of events. Outline finds mistakes in
-// the literals of an event about an object of one of the resources, and returns the parts of objects
-// that the sink would write, for the host to compare with their schemas.
+// Outliner is a [plugins.Kind] of sinks that understand the data of events. Outline finds mistakes
+// in the literals of an event about an object of one of the resources, and returns the parts of
+// objects that the sink would write, for the host to compare with their schemas.
 type Outliner interface {
 	Outline(node config.Node, data *Outline, resources []string) ([]Problem, []Written)
 }

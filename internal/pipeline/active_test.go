@@ -15,7 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestActive: for which objects a condition holds is reported page by page, each object once and in order, with what is to come.
+// TestActive: for which objects a condition holds is reported page by page, each object once and in
+// order, with what is to come.
 func TestActive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := openAs(t, pipeline.Config{}, pipeline.Route{
@@ -70,7 +71,8 @@ func TestActive(t *testing.T) {
 	})
 }
 
-// TestActiveGone: what is gone, and waited for to come back, is reported too, until it is back, or is reported.
+// TestActiveGone: what is gone, and waited for to come back, is reported too, until it is back, or
+// is reported.
 func TestActiveGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -103,7 +105,8 @@ func TestActiveGone(t *testing.T) {
 	})
 }
 
-// TestGauges: the metrics say what the rules of each route know, at each scrape, and nothing once the route has no such rule any more.
+// TestGauges: the metrics say what the rules of each route know, at each scrape, and nothing once
+// the route has no such rule any more.
 func TestGauges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		level := pipeline.Route{

@@ -39,7 +39,8 @@ func benchRoute(batch int) pipeline.Route {
 	}
 }
 
-// BenchmarkDelivery measures a delta from Admit to ack, objects of 1 KB, with a sink that does nothing.
+// BenchmarkDelivery measures a delta from Admit to ack, objects of 1 KB, with a sink that does
+// nothing.
 func BenchmarkDelivery(b *testing.B) {
 	deltas := benchDeltas(b)
 	for _, size := range []int{1, 64} {
@@ -55,7 +56,8 @@ func BenchmarkDelivery(b *testing.B) {
 	}
 }
 
-// BenchmarkDirty measures how long the sources stand still while 10,000 deltas are handed over, all of which changed.
+// BenchmarkDirty measures how long the sources stand still while 10,000 deltas are handed over, all
+// of which changed.
 func BenchmarkDirty(b *testing.B) {
 	deltas := benchDeltas(b)
 	for range b.N {
@@ -71,8 +73,9 @@ func BenchmarkDirty(b *testing.B) {
 	}
 }
 
-// BenchmarkDurable measures the same with tracking against without, by turns, 4096 deltas a turn. What changed is handed over ten
-// times as often as a checkpoint asks for it. ratio is the throughput with tracking divided by that without.
+// BenchmarkDurable measures the same with tracking against without, by turns, 4096 deltas a turn.
+// What changed is handed over ten times as often as a checkpoint asks for it. ratio is the
+// throughput with tracking divided by that without.
 func BenchmarkDurable(b *testing.B) {
 	deltas := benchDeltas(b)
 	for _, size := range []int{1, 64} {
@@ -107,8 +110,9 @@ func BenchmarkDurable(b *testing.B) {
 	}
 }
 
-// BenchmarkChain measures a delta through two routes in a chain, against two routes of which each takes it from its source: either
-// way it comes to two sinks. Each delta is of 1 KB, and the second route passes its events on.
+// BenchmarkChain measures a delta through two routes in a chain, against two routes of which each
+// takes it from its source: either way it comes to two sinks. Each delta is of 1 KB, and the second
+// route passes its events on.
 func BenchmarkChain(b *testing.B) {
 	deltas := benchDeltas(b)
 	to := func(name string) pipeline.NamedSink { return pipeline.NamedSink{Name: name, Sink: discardingSink{}} }

@@ -33,8 +33,8 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// TestBreaker: a sink that is down is asked now and then with a single delta, not with each of them, by all its routes together; nothing
-// is lost, and what waits meanwhile can be folded.
+// TestBreaker: a sink that is down is asked now and then with a single delta, not with each of
+// them, by all its routes together; nothing is lost, and what waits meanwhile can be folded.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
@@ -117,8 +117,9 @@ func (s *malformedSink) Write(context.Context, []event.Event) []error {
 }
 func (s *malformedSink) Close(context.Context) error { return nil }
 
-// TestBreakerKeepsWhatWaits: while the sink is down, what waits is neither given to the handler, whose output would have to be kept, nor
-// counted as attempted, so that it can be folded still; and of all routes and workers one probes at a time.
+// TestBreakerKeepsWhatWaits: while the sink is down, what waits is neither given to the handler,
+// whose output would have to be kept, nor counted as attempted, so that it can be folded still; and
+// of all routes and workers one probes at a time.
 func TestBreakerKeepsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -161,7 +162,8 @@ func TestBreakerKeepsWhatWaits(t *testing.T) {
 	})
 }
 
-// TestUnavailable: a sink that is left alone is told with its reason, and no longer once it takes something.
+// TestUnavailable: a sink that is left alone is told with its reason, and no longer once it takes
+// something.
 func TestUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
@@ -180,7 +182,8 @@ func TestUnavailable(t *testing.T) {
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		pass(time.Hour)
 		told := b.Unavailable()
-		if len(told) != 1 || told[0].Name != "s0" || told[0].Reason != errDown.Error() || told[0].Since.Sub(begin) > time.Minute || told[0].Until.Before(time.Now().Add(-time.Minute)) { // the delta may wait a little longer than the sink
+		// the delta may wait a little longer than the sink
+		if len(told) != 1 || told[0].Name != "s0" || told[0].Reason != errDown.Error() || told[0].Since.Sub(begin) > time.Minute || told[0].Until.Before(time.Now().Add(-time.Minute)) {
 			t.Errorf("while it is down: %+v", told)
 		}
 		if b.value("route_sink_unavailable", "route0", "s0") != 1 || b.value("route_sink_unavailable", "route1", "s1") != 0 {

@@ -36,8 +36,9 @@ func out(name string, s plugins.Sink) pipeline.NamedSink {
 	return pipeline.NamedSink{Name: name, Version: "1", Sink: s}
 }
 
-// emittingHandler makes a handler that makes n events of each delta, with what was told of it as data. The type says which way it has come: the
-// names of the routes that made an event of it, and its number in each.
+// emittingHandler makes a handler that makes n events of each delta, with what was told of it as
+// data. The type says which way it has come: the names of the routes that made an event of it, and
+// its number in each.
 func emittingHandler(name string, n int) handlerFunc {
 	return handleEach(func(d *event.Delta) (result plugins.Result) {
 		way := name
@@ -62,7 +63,8 @@ func (s *recordingSink) types() []string {
 	return list
 }
 
-// A route without a handler passes its events on: data, type and subject, with an id and the name of its own.
+// A route without a handler passes its events on: data, type and subject, with an id and the name
+// of its own.
 func TestChainPassesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, last := &recordingSink{}, &recordingSink{}
@@ -99,7 +101,8 @@ func TestChainPassesOn(t *testing.T) {
 	})
 }
 
-// ways counts the events that a sink took by their types. Each event comes once, and of each way the events of an object come in order.
+// ways counts the events that a sink took by their types. Each event comes once, and of each way
+// the events of an object come in order.
 func (s *recordingSink) ways(t *testing.T) map[string]int {
 	t.Helper()
 	s.mu.Lock()
@@ -190,7 +193,8 @@ func TestChainWrongly(t *testing.T) {
 	}
 }
 
-// A downstream route takes events of its ops that its filter matches. A filter that fails concerns that route alone.
+// A downstream route takes events of its ops that its filter matches. A filter that fails concerns
+// that route alone.
 func TestChainFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took := &recordingSink{}
@@ -245,7 +249,8 @@ func TestChainNeverFolds(t *testing.T) {
 	})
 }
 
-// A full route holds its upstream route back, which keeps its backlog, to disk if it may: nothing is lost, and the order stays.
+// A full route holds its upstream route back, which keeps its backlog, to disk if it may: nothing
+// is lost, and the order stays.
 func TestChainIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
@@ -334,7 +339,8 @@ func TestChainStandsStill(t *testing.T) {
 	})
 }
 
-// A delta that left one route and is pending at another is seen by a drain, whichever route it looks at first.
+// A delta that left one route and is pending at another is seen by a drain, whichever route it
+// looks at first.
 func TestChainDrains(t *testing.T) {
 	took := &recordingSink{}
 	routes := []pipeline.Route{downstreamRoute("c", out("out", took)), downstreamRoute("b", downstream("c")...), {Name: "a", Sinks: downstream("b")}}
@@ -393,7 +399,8 @@ func TestChainFoldsBefore(t *testing.T) {
 	})
 }
 
-// A source is not held up by a route that waits for what the same source has yet to bring, not even behind an upstream route.
+// A source is not held up by a route that waits for what the same source has yet to bring, not even
+// behind an upstream route.
 func TestChainWaitsForItsSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took, ready := &recordingSink{}, make(chan struct{})
@@ -417,7 +424,8 @@ func TestChainWaitsForItsSource(t *testing.T) {
 	})
 }
 
-// A route that is changed while it waits for room in another one does not keep the reload waiting, and its successor goes on.
+// A route that is changed while it waits for room in another one does not keep the reload waiting,
+// and its successor goes on.
 func TestChainReloadIsPrompt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held, open := blockingSink()
@@ -444,7 +452,8 @@ func TestChainReloadIsPrompt(t *testing.T) {
 	})
 }
 
-// A drain does not wait for what waits behind a route that stands still, however far, but for everything else that its upstream routes owe.
+// A drain does not wait for what waits behind a route that stands still, however far, but for
+// everything else that its upstream routes owe.
 func TestChainDrainsAround(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

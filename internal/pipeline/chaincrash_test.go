@@ -22,14 +22,15 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// chainModel is what outlives a router whose routes deliver to each other: what happened, the disk, and the sinks.
+// chainModel is what outlives a router whose routes deliver to each other: what happened, the disk,
+// and the sinks.
 //
 //	a ──► b ──► d ──► y
 //	 \     └──► x    ↗
 //	  └──► c ──► d ─┘
 //
-// The sinks of x and y take nothing before the last life of the router, which does not crash: until then these two owe all that they were
-// ever given.
+// The sinks of x and y take nothing before the last life of the router, which does not crash: until
+// then these two owe all that they were ever given.
 type chainModel struct {
 	t       *testing.T
 	faults  *faults
@@ -38,11 +39,13 @@ type chainModel struct {
 	sent    []*event.Delta
 	written int // how many of sent the disk knows of
 	opened  atomic.Bool
-	sinks   map[string]*recordingSink // of x and y, exact; and of a and d, which may get something again after a crash
+	// of x and y, exact; and of a and d, which may get something again after a crash
+	sinks map[string]*recordingSink
 
-	b         *harness
-	cutting   sync.Mutex    // as the cut locks of the sources
-	admitting chan struct{} // full while a delta is between Admit and its commit, or routes are exchanged
+	b       *harness
+	cutting sync.Mutex // as the cut locks of the sources
+	// full while a delta is between Admit and its commit, or routes are exchanged
+	admitting chan struct{}
 	committed int
 	version   int
 	wrong     error
@@ -57,7 +60,8 @@ type chainPlan struct {
 	tight    bool // x and y have little room
 }
 
-// chainLife is one life of the router: what is sent, how many cuts are written before it crashes, and how often it is reloaded.
+// chainLife is one life of the router: what is sent, how many cuts are written before it crashes,
+// and how often it is reloaded.
 type chainLife struct{ deltas, cuts, reloads int }
 
 func (w *chainModel) routes() []pipeline.Route {
@@ -90,7 +94,8 @@ func (w *chainModel) routes() []pipeline.Route {
 	return routes
 }
 
-// filter makes the filter of a route. It takes its time, so that much can happen between the question and the answer.
+// filter makes the filter of a route. It takes its time, so that much can happen between the
+// question and the answer.
 func (w *chainModel) filter(route string) filters.Func {
 	return func(_ context.Context, d *event.Delta) (bool, error) {
 		if w.faults.oneIn(8) {
@@ -163,8 +168,9 @@ func (w *chainModel) cut() {
 	w.b.Saved(w.store.weigh)
 }
 
-// conserved checks that what the disk has is right if the router crashes now: all that x and y are to get of what the disk knows is pending in
-// one place, by these or by one that is on the way to them.
+// conserved checks that what the disk has is right if the router crashes now: all that x and y are
+// to get of what the disk knows is pending in one place, by these or by one that is on the way to
+// them.
 func (w *chainModel) conserved() (wrong error) {
 	owed := map[string]int{}
 	for route, entries := range w.store.fakeStore {
@@ -356,14 +362,15 @@ func (p chainPlan) run(t *testing.T) (wrong error) {
 	return wrong
 }
 
-// TestChainExactlyOnceInACrash is the crash model of chains: whenever the disk is written and the router
-// crashes, and whatever is reloaded meanwhile, what one route gave to another is neither lost nor given
-// again: along a chain, along two ways, to routes that have no room and to some that spill.
+// TestChainExactlyOnceInACrash is the crash model of chains: whenever the disk is written and the
+// router crashes, and whatever is reloaded meanwhile, what one route gave to another is neither
+// lost nor given again: along a chain, along two ways, to routes that have no room and to some that
+// spill.
 //
-// No other model covers a cut at any moment of the hand-over between two routes: here cuts are written
-// while workers, the source, reloads and readers of the status run, and each cut is checked by itself
-// (conserved). TestNothingIsLostInACrash writes its cuts between the steps of one goroutine, and
-// tolerates that a sink gets again what it took after the last cut.
+// No other model covers a cut at any moment of the hand-over between two routes: here cuts are
+// written while workers, the source, reloads and readers of the status run, and each cut is checked
+// by itself (conserved). TestNothingIsLostInACrash writes its cuts between the steps of one
+// goroutine, and tolerates that a sink gets again what it took after the last cut.
 func TestChainExactlyOnceInACrash(t *testing.T) {
 	life := rapid.Custom(func(rt *rapid.T) chainLife {
 		return chainLife{

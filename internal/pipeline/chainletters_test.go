@@ -28,7 +28,8 @@ func failing(broken *atomic.Bool) (h handlerFunc, s *recordingSink) {
 	return h, s
 }
 
-// A dead letter of a downstream route has the event, and is delivered again with it; nobody else gets anything again.
+// A dead letter of a downstream route has the event, and is delivered again with it; nobody else
+// gets anything again.
 func TestChainLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
@@ -151,7 +152,8 @@ func TestUpstreamLetterWithoutStore(t *testing.T) {
 	})
 }
 
-// What waits for room in another route for too long is put aside, and goes to that route alone when it is put through again.
+// What waits for room in another route for too long is put aside, and goes to that route alone when
+// it is put through again.
 func TestChainTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool

@@ -18,7 +18,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
-// chainReloadStep is one step: what comes, how long it has, and what is different in the configuration then.
+// chainReloadStep is one step: what comes, how long it has, and what is different in the
+// configuration then.
 type chainReloadStep struct {
 	deltas, wait int
 	changed      [3]bool // a, b, c are made anew
@@ -26,7 +27,8 @@ type chainReloadStep struct {
 	without      bool    // b is not there, and no route delivers to it
 }
 
-// chainReloadModel is a router whose routes a, b and c (a delivers to b and c, b to c) come, go and change.
+// chainReloadModel is a router whose routes a, b and c (a delivers to b and c, b to c) come, go and
+// change.
 type chainReloadModel struct {
 	t        *testing.T
 	faults   *faults
@@ -84,7 +86,8 @@ func (w *chainReloadModel) admit(n int) {
 
 // reload exchanges the routes while they are at work.
 func (w *chainReloadModel) reload(step chainReloadStep) error {
-	if step.without != w.without { // what b is to get is not with a any more, which would not know whom it is for
+	// what b is to get is not with a any more, which would not know whom it is for
+	if step.without != w.without {
 		if err := w.quiet(); err != nil {
 			return err
 		}
@@ -120,7 +123,8 @@ func (w *chainReloadModel) reload(step chainReloadStep) error {
 	return nil
 }
 
-// quiet waits until a owes nothing, and the disk knows it. What b owes then, and nobody else, goes and comes with it.
+// quiet waits until a owes nothing, and the disk knows it. What b owes then, and nobody else, goes
+// and comes with it.
 func (w *chainReloadModel) quiet() error {
 	for range 1000 {
 		pass(time.Second)
@@ -192,8 +196,9 @@ func runChainReloads(t *testing.T, seed uint64, steps []chainReloadStep) (wrong 
 	return wrong
 }
 
-// TestChainReloads: upstream and downstream routes are changed, renamed, removed and brought back in all combinations while they are at work.
-// Nothing is lost, nothing comes twice, and the order stays.
+// TestChainReloads: upstream and downstream routes are changed, renamed, removed and brought back
+// in all combinations while they are at work. Nothing is lost, nothing comes twice, and the order
+// stays.
 func TestChainReloads(t *testing.T) {
 	flags := func(rt *rapid.T, what string) (f [3]bool) {
 		for i := range f {
@@ -214,8 +219,8 @@ func TestChainReloads(t *testing.T) {
 	})
 }
 
-// TestChainRouteChanged: what the filter of a downstream route says of an event, by a configuration that was exchanged meanwhile, does not
-// count: the new one is asked.
+// TestChainRouteChanged: what the filter of a downstream route says of an event, by a configuration
+// that was exchanged meanwhile, does not count: the new one is asked.
 func TestChainRouteChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took, asked, swapped := &recordingSink{}, make(chan struct{}), make(chan struct{})
@@ -244,8 +249,9 @@ func TestChainRouteChanged(t *testing.T) {
 	})
 }
 
-// TestAbandonedPassesNothingOn: a worker that a reload gave up, because the filter of a downstream route never returned, passes nothing on
-// when it returns after all: its deltas were passed on by another worker.
+// TestAbandonedPassesNothingOn: a worker that a reload gave up, because the filter of a downstream
+// route never returned, passes nothing on when it returns after all: its deltas were passed on by
+// another worker.
 func TestAbandonedPassesNothingOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took, stuck := &recordingSink{}, make(chan struct{})

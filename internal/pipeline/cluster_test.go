@@ -117,7 +117,8 @@ func (c *faults) sleep(most time.Duration) func(context.Context) {
 	}
 }
 
-// troubled is a handler that does everything a handler may do, but ends well if it is asked often enough.
+// troubled is a handler that does everything a handler may do, but ends well if it is asked often
+// enough.
 func (c *faults) troubled(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {
 	switch {
 	case c.oneIn(12):
@@ -151,7 +152,8 @@ func (c *faults) refuse(event.Event) error {
 	return nil
 }
 
-// replay plays what a route saw, as a receiver would that keeps a copy of the cluster. Each change must fit the one before.
+// replay plays what a route saw, as a receiver would that keeps a copy of the cluster. Each change
+// must fit the one before.
 func replay(saw []change) (map[string]change, error) {
 	there := map[string]change{}
 	for i, c := range saw {

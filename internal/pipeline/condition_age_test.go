@@ -10,8 +10,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestTooOldDue: what came due while the router was down is as old as that is, so that nobody is paged for yesterday; what ended is as old as
-// that was seen, and what is due now, because a reload says so, is new.
+// TestTooOldDue: what came due while the router was down is as old as that is, so that nobody is
+// paged for yesterday; what ended is as old as that was seen, and what is due now, because a reload
+// says so, is new.
 func TestTooOldDue(t *testing.T) {
 	for name, test := range map[string]struct {
 		down    time.Duration
@@ -105,7 +106,8 @@ func TestTooOldReload(t *testing.T) {
 	})
 }
 
-// What was gone for long enough while the router was down is as old as that is; by a reload it is new.
+// What was gone for long enough while the router was down is as old as that is; by a reload it is
+// new.
 func TestTooOldGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}

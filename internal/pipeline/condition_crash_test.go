@@ -54,7 +54,8 @@ type edgeReceiver struct {
 	all    []reportedEdge
 }
 
-// edgeSink is the sink of one life. It is told the deltas by the handler, in whose place it stands too.
+// edgeSink is the sink of one life. It is told the deltas by the handler, in whose place it stands
+// too.
 type edgeSink struct {
 	receiver *edgeReceiver
 	fails    bool
@@ -96,9 +97,10 @@ type conditionModel struct {
 	seed   uint64
 	faults *faults // of what happens to the router
 
-	version       int
-	now           map[string]*event.Object
-	began         map[string]time.Time // when what a version says began, by uid/version: of those that turned on, or were listed
+	version int
+	now     map[string]*event.Object
+	// when what a version says began, by uid/version: of those that turned on, or were listed
+	began         map[string]time.Time
 	on            []interval
 	interruptions []time.Time // when the router ended, or its routes were exchanged
 	cuts          []time.Time
@@ -181,7 +183,8 @@ func (w *conditionModel) routes() (routes []pipeline.Route) {
 	return routes
 }
 
-// begin starts the router from what is on disk. gap: what happened since cannot be watched any more, only what differs.
+// begin starts the router from what is on disk. gap: what happened since cannot be watched any
+// more, only what differs.
 func (w *conditionModel) begin(gap bool) {
 	w.ended, w.caught = make(chan struct{}), make(chan struct{})
 	w.cache = map[string]*event.Object{}
@@ -431,15 +434,15 @@ func runConditions(t *testing.T, steps []conditionStep, seed uint64, batch pipel
 	return wrong
 }
 
-// TestConditionsSurvive is the crash model of rules about time: whatever happens to the objects, and
-// whenever the router crashes, stops, is reloaded, or comes back to an API server that does not remember
-// what happened, or with a wall clock that has jumped: of each object and route Entered and Left
-// alternate, nothing comes early, nothing that was due while the router ran is missed, and in the end
-// what was reported is what holds. No more is reported than a limit allows, and what the limit held back
-// is reported when it may be, or counted.
+// TestConditionsSurvive is the crash model of rules about time: whatever happens to the objects,
+// and whenever the router crashes, stops, is reloaded, or comes back to an API server that does not
+// remember what happened, or with a wall clock that has jumped: of each object and route Entered
+// and Left alternate, nothing comes early, nothing that was due while the router ran is missed, and
+// in the end what was reported is what holds. No more is reported than a limit allows, and what the
+// limit held back is reported when it may be, or counted.
 //
-// No other model covers time: how long a condition held, gaps in the watch, and the wall clock decide
-// what has to come, where TestNothingIsLostInACrash knows that every delta has to come.
+// No other model covers time: how long a condition held, gaps in the watch, and the wall clock
+// decide what has to come, where TestNothingIsLostInACrash knows that every delta has to come.
 func TestConditionsSurvive(t *testing.T) {
 	step := rapid.Custom(func(rt *rapid.T) conditionStep {
 		return conditionStep{

@@ -14,8 +14,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
-// TestConditionFailsOnce: a condition that fails on an object becomes a dead letter once for each change of the object, however often all
-// objects are looked at, and across restarts; once more if the condition is another one.
+// TestConditionFailsOnce: a condition that fails on an object becomes a dead letter once for each
+// change of the object, however often all objects are looked at, and across restarts; once more if
+// the condition is another one.
 func TestConditionFailsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}

@@ -111,7 +111,8 @@ func (w *conditionModel) judge() {
 	}
 }
 
-// quiet reports whether an object was on for longer than that, and the router ran all that time, and until what it had to tell was on disk.
+// quiet reports whether an object was on for longer than that, and the router ran all that time,
+// and until what it had to tell was on disk.
 func (w *conditionModel) quiet(i interval, length time.Duration) bool {
 	due := i.from.Add(length)
 	saved := slices.IndexFunc(w.cuts, func(c time.Time) bool { return c.After(due) })

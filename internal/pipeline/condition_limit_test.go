@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// limitCase is the limit of a route, and the route that tells the same without one; empty: what time makes at the moment of a change may come
-// before it to the one, and after it to the other.
+// limitCase is the limit of a route, and the route that tells the same without one; empty: what
+// time makes at the moment of a change may come before it to the one, and after it to the other.
 type limitCase struct {
 	twin  string
 	by    func(name string) string
@@ -24,16 +24,17 @@ type limitCase struct {
 func lastLetter(name string) string { return name[len(name)-1:] }
 func all(string) string             { return "all" }
 
-// limitCases are the limits that are tried. None of their routes has reminders: these may come again after a crash, or others in their
-// place.
+// limitCases are the limits that are tried. None of their routes has reminders: these may come
+// again after a crash, or others in their place.
 var limitCases = map[string]limitCase{
 	"now limited":     {twin: "now", by: lastLetter, every: 90 * time.Second, burst: 1},
 	"now limited all": {twin: "now", by: all, every: 40 * time.Second, burst: 2},
 	"for limited":     {by: all, every: 100 * time.Second, burst: 1},
 }
 
-// asked is when the key of what a route may owe was asked for, which is when the limit is: by uid/version. In a clock that shows what may
-// have refilled the limit at most: it goes on with the wall clock, also while the router is down, and stands still where that goes back.
+// asked is when the key of what a route may owe was asked for, which is when the limit is: by
+// uid/version. In a clock that shows what may have refilled the limit at most: it goes on with the
+// wall clock, also while the router is down, and stands still where that goes back.
 type asked struct {
 	mu sync.Mutex
 	at map[string]time.Duration
@@ -76,8 +77,9 @@ func (w *conditionModel) refilled() time.Duration {
 	return sum
 }
 
-// judgeLimit: of each key no more than the limit says was reported, and what was not is in what it says was suppressed. Left is reported of what was
-// reported, and in the end all that holds was reported, and nothing else.
+// judgeLimit: of each key no more than the limit says was reported, and what was not is in what it
+// says was suppressed. Left is reported of what was reported, and in the end all that holds was
+// reported, and nothing else.
 func (w *conditionModel) judgeLimit(name string) {
 	l := limitCases[name]
 	w.judgeKeys(name)
@@ -114,7 +116,8 @@ func (w *conditionModel) judgeLimit(name string) {
 	}
 	entered(l.twin, func(e reportedEdge) { wanted[l.by(e.d.Key().Name)]++ })
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
-		if n := wanted[key]; got[key]+suppressed[key] < n { // what waited for long is counted more than once
+		// what waited for long is counted more than once
+		if n := wanted[key]; got[key]+suppressed[key] < n {
 			w.failf("%s: of %s %d were told and %d suppressed, want %d together", name, key, got[key], suppressed[key], n)
 		}
 	}
@@ -122,7 +125,8 @@ func (w *conditionModel) judgeLimit(name string) {
 
 // judgeKeys looks at what was told of each key, which came in order.
 func (w *conditionModel) judgeKeys(name string) {
-	l, known, told := limitCases[name], map[string]bool{}, map[string]map[string]bool{} // by key, of which objects since it is reported
+	// by key, of which objects since it is reported
+	l, known, told := limitCases[name], map[string]bool{}, map[string]map[string]bool{}
 	for _, e := range w.receivers[name].all {
 		if known[e.ID] {
 			continue // again, after a crash
@@ -165,8 +169,9 @@ type lifetime struct {
 
 func (l lifetime) wall(at time.Time) time.Time { return at.Add(l.skew) }
 
-// early reports whether what began to hold at a time cannot have held for that long at another, by the wall clocks of the lives between:
-// where one has gone back it counts from the start on at the latest.
+// early reports whether what began to hold at a time cannot have held for that long at another, by
+// the wall clocks of the lives between: where one has gone back it counts from the start on at the
+// latest.
 func (w *conditionModel) early(began, at time.Time, length time.Duration) bool {
 	var since time.Time
 	for _, life := range w.lives {

@@ -12,7 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestConditionSwap: routes are exchanged at the very moment at which many conditions are due. All of them are reported, or counted as suppressed, once.
+// TestConditionSwap: routes are exchanged at the very moment at which many conditions are due. All
+// of them are reported, or counted as suppressed, once.
 func TestConditionSwap(t *testing.T) {
 	const n = 300
 	for range 20 {
@@ -44,9 +45,9 @@ func TestConditionSwap(t *testing.T) {
 	}
 }
 
-// TestSwapWhileDueIsKeyed: the timer of a condition or of a delete hold expires, and while its key is
-// evaluated a reload exchanges the configuration. The key of the old one, which fails, does not count:
-// the report has the key of the new one, and is no dead letter.
+// TestSwapWhileDueIsKeyed: the timer of a condition or of a delete hold expires, and while its key
+// is evaluated a reload exchanges the configuration. The key of the old one, which fails, does not
+// count: the report has the key of the new one, and is no dead letter.
 func TestSwapWhileDueIsKeyed(t *testing.T) {
 	tests := map[string]struct {
 		ops   []event.Op
@@ -93,7 +94,8 @@ func TestSwapWhileDueIsKeyed(t *testing.T) {
 	}
 }
 
-// TestConditionRemoved: of what a route knew that was removed time makes nothing more, once it is on disk, where there is one.
+// TestConditionRemoved: of what a route knew that was removed time makes nothing more, once it is
+// on disk, where there is one.
 func TestConditionRemoved(t *testing.T) {
 	for _, store := range []pipeline.Store{nil, &flakyStore{fakeStore: fakeStore{}}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -139,7 +141,8 @@ func TestConditionRemoved(t *testing.T) {
 	}
 }
 
-// TestLimitQuietReload: what waits in a route with a limit is looked at after the routes were exchanged by what the new configuration says.
+// TestLimitQuietReload: what waits in a route with a limit is looked at after the routes were
+// exchanged by what the new configuration says.
 func TestLimitQuietReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}

@@ -85,8 +85,9 @@ func runOnce(t *testing.T, d *flakyStore, r pipeline.Route, f func(b *harness)) 
 	}
 }
 
-// Nothing is reported before a cut has it; across a restart what is pending is not forgotten, and what was due meanwhile is reported late, but
-// only when what happened meanwhile was seen, with the object as it is then.
+// Nothing is reported before a cut has it; across a restart what is pending is not forgotten, and
+// what was due meanwhile is reported late, but only when what happened meanwhile was seen, with the
+// object as it is then.
 func TestConditionRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
@@ -139,8 +140,8 @@ func TestConditionRestart(t *testing.T) {
 	})
 }
 
-// TestConditionGoneAtStart: an object leaves the cache before its delete is pending, and in that moment a reminder of it is made up for. It was reported, so
-// its end is reported too.
+// TestConditionGoneAtStart: an object leaves the cache before its delete is pending, and in that
+// moment a reminder of it is made up for. It was reported, so its end is reported too.
 func TestConditionGoneAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
@@ -173,7 +174,8 @@ func TestConditionGoneAtStart(t *testing.T) {
 	})
 }
 
-// TestConditionNew: what is there when a route is new counts as existing: delivered, or known and never reported.
+// TestConditionNew: what is there when a route is new counts as existing: delivered, or known and
+// never reported.
 func TestConditionNew(t *testing.T) {
 	for _, existing := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -230,8 +232,9 @@ func rescanAll(t *testing.T, b *harness, complete bool, deltas ...*event.Delta) 
 	rescan.End(func(string) bool { return complete })
 }
 
-// TestConditionChanged: a condition that a reload changes is asked about all objects anew, and what differs is reported; one that it does not
-// change is not. What is pending is not reported until then. So it is after a restart with another one, and after one in which it was not looked at.
+// TestConditionChanged: a condition that a reload changes is asked about all objects anew, and what
+// differs is reported; one that it does not change is not. What is pending is not reported until
+// then. So it is after a restart with another one, and after one in which it was not looked at.
 func TestConditionChanged(t *testing.T) {
 	whenOff := filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return !isOn(d.New), nil })
 	synctest.Test(t, func(t *testing.T) {
@@ -300,7 +303,8 @@ func TestConditionChanged(t *testing.T) {
 	})
 }
 
-// TestConditionRenamed: a route of another name goes on with what the condition of the old one knew, also after a crash at any moment.
+// TestConditionRenamed: a route of another name goes on with what the condition of the old one
+// knew, also after a crash at any moment.
 func TestConditionRenamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
@@ -343,8 +347,8 @@ func TestConditionRenamed(t *testing.T) {
 	})
 }
 
-// TestConditionFails: where it is unknown whether a condition holds, the delta is put aside, nothing is reported, and what is pending waits
-// anew.
+// TestConditionFails: where it is unknown whether a condition holds, the delta is put aside,
+// nothing is reported, and what is pending waits anew.
 func TestConditionFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fails := &recordingSink{}, false
@@ -373,7 +377,8 @@ func TestConditionFails(t *testing.T) {
 	})
 }
 
-// TestConditionLimit: a limit that suppresses that a condition holds suppresses its end too, and never the end of what was reported.
+// TestConditionLimit: a limit that suppresses that a condition holds suppresses its end too, and
+// never the end of what was reported.
 func TestConditionLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -392,7 +397,8 @@ func TestConditionLimit(t *testing.T) {
 	})
 }
 
-// TestConditionTable: a condition hears that it has ended also where the table does not ask it, because a constant differs.
+// TestConditionTable: a condition hears that it has ended also where the table does not ask it,
+// because a constant differs.
 func TestConditionTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env, err := expr.NewEnv(expr.EnvConfig{Sources: map[string][]string{"pods": nil}})
@@ -415,7 +421,8 @@ func TestConditionTable(t *testing.T) {
 	})
 }
 
-// TestConditionAgain: what is put through a route once more changes nothing where nothing has changed; who asks to be reminded is.
+// TestConditionAgain: what is put through a route once more changes nothing where nothing has
+// changed; who asks to be reminded is.
 func TestConditionAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}

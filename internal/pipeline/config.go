@@ -24,9 +24,13 @@ type Config struct {
 	// Store: what is pending outlives the process, by [Pipeline.Dirty], [Pipeline.Saved] and
 	// [Pipeline.Restore], and what does not fit into memory is there alone. nil: nothing is tracked
 	// for it.
-	Store    Store
-	MaxDisk  int64 // bytes that all routes together may have pending on disk; beyond it Overflow decides. 0: no limit but Route.Disk
-	InFlight int64 // bytes that a route may hold in memory on their way to the disk; beyond it the source waits for the disk. 0: 16 MiB
+	Store Store
+	// bytes that all routes together may have pending on disk; beyond it Overflow decides. 0: no
+	// limit but Route.Disk
+	MaxDisk int64
+	// bytes that a route may hold in memory on their way to the disk; beyond it the source waits
+	// for the disk. 0: 16 MiB
+	InFlight int64
 	// Clock is what batches, retries and ages go by; what has to do with the disk, or with the end
 	// of a route, takes real time. nil: the real one.
 	Clock timer.Clock

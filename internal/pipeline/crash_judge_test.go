@@ -12,7 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// begin starts the router with what is on disk, and puts through again what the disk does not know of, as a watch does.
+// begin starts the router with what is on disk, and puts through again what the disk does not know
+// of, as a watch does.
 func (l *crashModel) begin() {
 	l.life++
 	l.ended, l.ready = make(chan struct{}), make(chan struct{})

@@ -23,12 +23,13 @@ import (
 type receiver struct {
 	mu   sync.Mutex
 	took []change
-	seen []time.Time  // when each was seen first, and
-	at   []time.Time  // when it came
-	cut  int          // how much it had taken before the last cut
-	lost map[int]bool // what it took after the last cut of a life that crashed: no later life knows of it
-	// born is how much it had taken when the router was started, quiet when nothing was in flight the last time, acked is what quiet
-	// was when the disk was written.
+	seen []time.Time // when each was seen first, and
+	at   []time.Time // when it came
+	cut  int         // how much it had taken before the last cut
+	// what it took after the last cut of a life that crashed: no later life knows of it
+	lost map[int]bool
+	// born is how much it had taken when the router was started, quiet when nothing was in flight
+	// the last time, acked is what quiet was when the disk was written.
 	born, quiet, acked int
 	done               map[change]bool // in all lives before this one: what was taken until then
 }
@@ -79,7 +80,8 @@ func (w *receiverSink) Write(ctx context.Context, events []event.Event) []error 
 // Close implements plugins.Sink.
 func (w *receiverSink) Close(context.Context) error { return nil }
 
-// crashModel is what outlives the router: what happened in the cluster, the disk, and the receivers.
+// crashModel is what outlives the router: what happened in the cluster, the disk, and the
+// receivers.
 type crashModel struct {
 	t         *testing.T
 	p         crashPlan
@@ -177,8 +179,9 @@ var limited = pipeline.Limit{
 	},
 }
 
-// withinLimit checks when the changes of a key came for the first time: each was let through between when it was seen and when it came.
-// What came after the last cut of a life that crashed is not counted: the limit goes on from the cut.
+// withinLimit checks when the changes of a key came for the first time: each was let through
+// between when it was seen and when it came. What came after the last cut of a life that crashed is
+// not counted: the limit goes on from the cut.
 func (l *crashModel) withinLimit(name string, r *receiver) {
 	first, known := map[string][]time.Time{}, map[change]bool{}
 	for i, c := range r.took {
@@ -240,7 +243,8 @@ type crashPlan struct {
 	crashes  bool // otherwise a step that would crash stops the router
 }
 
-// crashStep is something that happens to an object, some time, and something that happens to the router.
+// crashStep is something that happens to an object, some time, and something that happens to the
+// router.
 type crashStep struct {
 	kind, name string
 	wait       int
@@ -266,7 +270,8 @@ func (p crashPlan) run(t *testing.T) (wrong error) {
 			}
 			switch step.then {
 			case "cut":
-				before := l.b.Status() // once the cut is written the routes go on, so that they owe less by and by
+				// once the cut is written the routes go on, so that they owe less by and by
+				before := l.b.Status()
 				l.cut()
 				for _, r := range before {
 					if n := len(l.store.fakeStore[r.Name]); step.wait > 0 && n != r.Pending {
@@ -297,14 +302,16 @@ func (p crashPlan) run(t *testing.T) (wrong error) {
 	return wrong
 }
 
-// TestNothingIsLostInACrash is the crash model of the queue and of delivery: whatever happens to the
-// objects, whatever trouble sinks and handlers make, and whenever the router crashes and goes on from
-// the last cut, each pending delta of the cut reaches each sink of each route, no delta that a sink
-// had taken reaches it again, and the deltas of an object come in order. Routes that coalesce end with
-// the state of the cluster, by changes that fit each other as long as the router does not crash.
+// TestNothingIsLostInACrash is the crash model of the queue and of delivery: whatever happens to
+// the objects, whatever trouble sinks and handlers make, and whenever the router crashes and goes
+// on from the last cut, each pending delta of the cut reaches each sink of each route, no delta
+// that a sink had taken reaches it again, and the deltas of an object come in order. Routes that
+// coalesce end with the state of the cluster, by changes that fit each other as long as the router
+// does not crash.
 //
-// Two other models cover what this one cannot: TestChainExactlyOnceInACrash writes cuts at any moment
-// of a hand-over between routes, TestConditionsSurvive has rules about time and a wall clock that jumps.
+// Two other models cover what this one cannot: TestChainExactlyOnceInACrash writes cuts at any
+// moment of a hand-over between routes, TestConditionsSurvive has rules about time and a wall clock
+// that jumps.
 func TestNothingIsLostInACrash(t *testing.T) {
 	kinds := rapid.SampledFrom([]string{"update", "update", "update", "delete", "recreate", "deselect", "sync", "relist"})
 	names := rapid.SampledFrom([]string{"a", "a", "b", "c", "d"})

@@ -17,8 +17,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// written shows what is handed over, in the order of the numbers: "1 added a@1", with "s0" if that sink is done with it, "unseen" if
-// the filter is not, "#2" if it was tried twice, and "-1" if it is pending no longer.
+// written shows what is handed over, in the order of the numbers: "1 added a@1", with "s0" if that
+// sink is done with it, "unseen" if the filter is not, "#2" if it was tried twice, and "-1" if it
+// is pending no longer.
 func written(cuts []checkpoint.RouteCut) []string {
 	list := []string{}
 	for _, cut := range cuts {
@@ -84,7 +85,8 @@ func TestDirty(t *testing.T) {
 	})
 }
 
-// TestDirtyOfFoldedFailure: what a delta that failed the filter is folded into is as little evaluated as that one.
+// TestDirtyOfFoldedFailure: what a delta that failed the filter is folded into is as little
+// evaluated as that one.
 func TestDirtyOfFoldedFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
@@ -111,7 +113,8 @@ func TestDirtyOfFoldedFailure(t *testing.T) {
 	})
 }
 
-// TestDirtyOfSinks: that a sink is done with a delta is handed over while the batch still waits for another, and so are attempts.
+// TestDirtyOfSinks: that a sink is done with a delta is handed over while the batch still waits for
+// another, and so are attempts.
 func TestDirtyOfSinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quick, down := &recordingSink{}, true
@@ -162,7 +165,8 @@ func TestNothingIsTrackedUnlessAsked(t *testing.T) {
 	})
 }
 
-// TestDirtyBeforeLetters: while a dead letter is being written, what the sink took together with what it refused is known to be delivered.
+// TestDirtyBeforeLetters: while a dead letter is being written, what the sink took together with
+// what it refused is known to be delivered.
 func TestDirtyBeforeLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("never")

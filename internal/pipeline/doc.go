@@ -13,31 +13,35 @@
 //   - route: Commit; from then on the delta is pending
 //   - backlog: the limit, the overflow policy, and the queue (package queue)
 //   - route: a worker takes a batch when the schedule (package schedule) says so
-//   - deliver: handler, targets, retries, dead letters; chain.go for a downstream route (package chain)
+//   - deliver: handler, targets, retries, dead letters; chain.go for a downstream route (package
+//     chain)
 //
 // restore.go has what the checkpoint gets and gives back, reconfigure.go the exchange of the
 // routes.
 //
 // # What a route can rely on
 //
-//   - Each delta is delivered, dropped or dead-lettered at each target, at least once, unless it was coalesced
-//     (deliver: latest, overflow: coalesce) or dropped (overflow: dropOldest): both are counted.
-//   - The deltas of one object come to the handler and to each target in the order in which they happened: none
-//     is delivered at a target before the one ahead of it was taken or given up there. A batch and a write may
-//     have several of them. Where a sink does not keep their order by itself (NamedSink.InOrder), or a rejected
-//     delta pauses the route, they are written one at a time, each when the one ahead of it is done at every
-//     target. With a key of the route the same holds for all objects that share a key. There is no order across
-//     keys. The events of one delta are written in order, but an event that a sink refuses for the moment comes
-//     after those that it took.
+//   - Each delta is delivered, dropped or dead-lettered at each target, at least once, unless it
+//     was coalesced (deliver: latest, overflow: coalesce) or dropped (overflow: dropOldest): both
+//     are counted.
+//   - The deltas of one object come to the handler and to each target in the order in which they
+//     happened: none is delivered at a target before the one ahead of it was taken or given up
+//     there. A batch and a write may have several of them. Where a sink does not keep their order
+//     by itself (NamedSink.InOrder), or a rejected delta pauses the route, they are written one at
+//     a time, each when the one ahead of it is done at every target. With a key of the route the
+//     same holds for all objects that share a key. There is no order across keys. The events of one
+//     delta are written in order, but an event that a sink refuses for the moment comes after those
+//     that it took.
 //   - A [DeadLetterer] keeps a dead letter before its delta counts as done, all of a batch at once.
-//     [Pipeline.Redeliver] delivers it again, behind the pending deltas of its key and never coalesced; the
-//     letter is removed when the route is done with it.
-//   - A retry holds its key and no other, and takes no worker. A sink that is down, a handler that hangs or an
-//     outlandish object costs its own route only: each route has workers, a queue and a timer of its own, and
-//     nothing that a source calls waits for them, but for overflow: block, which makes the source wait.
-//   - A delta is seen twice after an attempt whose outcome is unknown (a timeout, a handler that failed as a
-//     whole), after a verdict of retry, and when it was in a batch behind a delta of the same key with such a
-//     verdict.
+//     [Pipeline.Redeliver] delivers it again, behind the pending deltas of its key and never
+//     coalesced; the letter is removed when the route is done with it.
+//   - A retry holds its key and no other, and takes no worker. A sink that is down, a handler that
+//     hangs or an outlandish object costs its own route only: each route has workers, a queue and a
+//     timer of its own, and nothing that a source calls waits for them, but for overflow: block,
+//     which makes the source wait.
+//   - A delta is seen twice after an attempt whose outcome is unknown (a timeout, a handler that
+//     failed as a whole), after a verdict of retry, and when it was in a batch behind a delta of
+//     the same key with such a verdict.
 //
 // # Chains
 //

@@ -22,7 +22,8 @@ import (
 
 var errBad = errors.New("not acceptable")
 
-// counting makes a handler that answers for the object "a" with a result of the given kind, and counts how often it is asked for it.
+// counting makes a handler that answers for the object "a" with a result of the given kind, and
+// counts how often it is asked for it.
 func counting(asked *int, result plugins.Result) handlerFunc {
 	return handleEach(func(d *event.Delta) plugins.Result {
 		if d.Key().Name == "a" {
@@ -80,8 +81,8 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// TestRetryHoldsItsKey: what comes after a delta that is tried again waits, also if it was in the same batch and the handler was done
-// with it; it is handled again, and other keys go on.
+// TestRetryHoldsItsKey: what comes after a delta that is tried again waits, also if it was in the
+// same batch and the handler was done with it; it is handled again, and other keys go on.
 func TestRetryHoldsItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -130,7 +131,8 @@ func TestRetryTakesNoWorker(t *testing.T) {
 	})
 }
 
-// TestBatchErrors: what makes a handler fail as a whole is found by handling each delta of the batch alone.
+// TestBatchErrors: what makes a handler fail as a whole is found by handling each delta of the
+// batch alone.
 func TestBatchErrors(t *testing.T) {
 	tests := map[string]handlerFunc{
 		"error":         func(context.Context, []*event.Delta) ([]plugins.Result, error) { return nil, plugins.Reject(errBad) },
@@ -260,7 +262,8 @@ func TestSinksAreIndependent(t *testing.T) {
 	})
 }
 
-// TestSinkRejects: a 4xx is a dead letter at once, at that sink; the delta counts as dead-lettered, once.
+// TestSinkRejects: a 4xx is a dead letter at once, at that sink; the delta counts as dead-lettered,
+// once.
 func TestSinkRejects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
@@ -298,7 +301,8 @@ func TestMaxAge(t *testing.T) {
 	})
 }
 
-// TestDeadLettersFail: what cannot be put aside stays pending, and neither the sink nor the handler is asked again for it.
+// TestDeadLettersFail: what cannot be put aside stays pending, and neither the sink nor the handler
+// is asked again for it.
 func TestDeadLettersFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full, tries := true, 0
@@ -332,8 +336,8 @@ func TestDeadLettersFail(t *testing.T) {
 	})
 }
 
-// TestOneRouteDoesNotSlowAnother: a sink that hangs, a handler that hangs, one that fails, a full queue: the last route sees each delta
-// within its batch.wait.
+// TestOneRouteDoesNotSlowAnother: a sink that hangs, a handler that hangs, one that fails, a full
+// queue: the last route sees each delta within its batch.wait.
 func TestOneRouteDoesNotSlowAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := func(ctx context.Context) { <-ctx.Done() }

@@ -144,7 +144,8 @@ func (k *flakyStore) ReadRoute(route string, part checkpoint.Part) ([]checkpoint
 	return k.fakeStore.ReadRoute(route, part)
 }
 
-// entryBytes is what a delta of these tests takes, about: in memory and, as far as the route knows, on disk.
+// entryBytes is what a delta of these tests takes, about: in memory and, as far as the route knows,
+// on disk.
 const entryBytes = 500
 
 func (k *flakyStore) weigh(route string) (bytes, all int64) {

@@ -44,8 +44,8 @@ func groups(s *timedSink, fails func(string) error) pipeline.Route {
 	}
 }
 
-// TestGroups: what comes for a key within the time is one event, made when the time is over or the group is full. All of it waits until
-// the event is delivered.
+// TestGroups: what comes for a key within the time is one event, made when the time is over or the
+// group is full. All of it waits until the event is delivered.
 func TestGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -88,7 +88,8 @@ func TestGroups(t *testing.T) {
 	})
 }
 
-// TestGroupsFail: a group that is rejected becomes a dead letter for each of its deltas, which come alone when they are delivered again.
+// TestGroupsFail: a group that is rejected becomes a dead letter for each of its deltas, which come
+// alone when they are delivered again.
 func TestGroupsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -141,7 +142,8 @@ func TestGroupsRestart(t *testing.T) {
 	})
 }
 
-// TestGroupsSinks: a sink that has a group does not get it again after a restart, nor what comes later in one with it.
+// TestGroupsSinks: a sink that has a group does not get it again after a restart, nor what comes
+// later in one with it.
 func TestGroupsSinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good, bad := &timedSink{began: time.Now()}, &timedSink{began: time.Now()}
@@ -194,7 +196,8 @@ func TestGroupsLimit(t *testing.T) {
 	})
 }
 
-// TestGroupsOfHandlers: a handler that knows no groups gets those of one group in a batch, and makes events of each.
+// TestGroupsOfHandlers: a handler that knows no groups gets those of one group in a batch, and
+// makes events of each.
 func TestGroupsOfHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}

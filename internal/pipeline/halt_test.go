@@ -16,8 +16,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// TestSinkPausesARoute: a sink can stop a route whatever its onFailure is. The route owes what was not delivered, nothing of it is a
-// dead letter or dropped however old it becomes, and another route of the same sink goes on.
+// TestSinkPausesARoute: a sink can stop a route whatever its onFailure is. The route owes what was
+// not delivered, nothing of it is a dead letter or dropped however old it becomes, and another
+// route of the same sink goes on.
 func TestSinkPausesARoute(t *testing.T) {
 	for name, onFailure := range map[string]pipeline.OnFailure{"deadLetter": pipeline.DeadLetter, "drop": pipeline.Drop, "pause": pipeline.Pause} {
 		t.Run(name, func(t *testing.T) {
@@ -75,8 +76,8 @@ func (s *countingSink) Resume(route string) {
 	s.resumed = append(s.resumed, route)
 }
 
-// TestPauseAcrossRestarts: a route that a sink has paused is paused after a restart too, until it is resumed or changed; one that is paused by
-// onFailure tries again.
+// TestPauseAcrossRestarts: a route that a sink has paused is paused after a restart too, until it
+// is resumed or changed; one that is paused by onFailure tries again.
 func TestPauseAcrossRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &countingSink{}
@@ -132,7 +133,8 @@ func TestPauseAcrossRestarts(t *testing.T) {
 	})
 }
 
-// TestSinkPostponesAnEvent: an event that a sink postpones waits as long as it says, and neither its breaker nor others wait with it.
+// TestSinkPostponesAnEvent: an event that a sink postpones waits as long as it says, and neither
+// its breaker nor others wait with it.
 func TestSinkPostponesAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, asked := time.Now(), 0

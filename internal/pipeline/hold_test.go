@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestGone: what is deleted is reported once it has been gone for as long as the route says, unless an object of its name, or of its key,
-// comes back: across restarts, in which it may come back too.
+// TestGone: what is deleted is reported once it has been gone for as long as the route says, unless
+// an object of its name, or of its key, comes back: across restarts, in which it may come back too.
 func TestGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
@@ -44,7 +44,8 @@ func TestGone(t *testing.T) {
 		pass(20 * time.Minute)
 		runOnce(t, d, route(caughtUp), func(b *harness) {
 			b.admit(conditionDelta(t, event.Added, "c", 13, true))
-			there = append(there, conditionObject(t, "f", "uid-f", 14, true)) // it is not told of, but it is there
+			// it is not told of, but it is there
+			there = append(there, conditionObject(t, "f", "uid-f", 14, true))
 			pass(9 * time.Minute)
 			close(caughtUp)
 			pass(time.Minute + time.Second)
@@ -61,7 +62,8 @@ func TestGone(t *testing.T) {
 	})
 }
 
-// TestGoneLate: what was due while the router was down is reported late, but only when what happened meanwhile was seen.
+// TestGoneLate: what was due while the router was down is reported late, but only when what
+// happened meanwhile was seen.
 func TestGoneLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}

@@ -11,7 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// requestCounter is a sink for which each write is a request that takes a millisecond, whatever is in it.
+// requestCounter is a sink for which each write is a request that takes a millisecond, whatever is
+// in it.
 type requestCounter struct{ n atomic.Int64 }
 
 func (r *requestCounter) Write(ctx context.Context, _ []event.Event) []error {
@@ -24,9 +25,10 @@ func (r *requestCounter) Write(ctx context.Context, _ []event.Event) []error {
 }
 func (*requestCounter) Close(context.Context) error { return nil }
 
-// BenchmarkHotObject measures how long a backlog takes at a sink that delivers a batch in one request, where one object has changed a thousand
-// times and each of 5,000 others four times, against a sink that takes one delta of each key at a time: what the pipeline made of all
-// sinks before. ratio is the throughput of the first divided by that of the second.
+// BenchmarkHotObject measures how long a backlog takes at a sink that delivers a batch in one
+// request, where one object has changed a thousand times and each of 5,000 others four times,
+// against a sink that takes one delta of each key at a time: what the pipeline made of all sinks
+// before. ratio is the throughput of the first divided by that of the second.
 func BenchmarkHotObject(b *testing.B) {
 	var deltas []*event.Delta
 	for round := range 4 {

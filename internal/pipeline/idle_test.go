@@ -37,7 +37,8 @@ func (b *harness) passTo(clock *timer.Fake, to time.Time) {
 	}
 }
 
-// An incomplete batch, the backoff of a delta, that of a sink and the age of a delta go by the clock of the configuration.
+// An incomplete batch, the backoff of a delta, that of a sink and the age of a delta go by the
+// clock of the configuration.
 func TestClock(t *testing.T) {
 	clock := timer.NewFake(epoch)
 	var mu sync.Mutex
@@ -81,7 +82,8 @@ func TestClock(t *testing.T) {
 	other.Source, other.Seen = "others", clock.Now()
 	b.admit(other)
 	b.passTo(clock, epoch.Add(100*time.Hour))
-	// Each try waits for a batch again. After three the sink's breaker is open, and the delta is given up once it is older than nine hours.
+	// Each try waits for a batch again. After three the sink's breaker is open, and the delta is
+	// given up once it is older than nine hours.
 	want := []string{"10h0m0.01s probe", "11h0m0.02s probe", "13h0m0.03s probe", "16h0m0.03s probe", "19h0m0.03s probe"}
 	if !slices.Equal(came, want) {
 		t.Errorf("came %q, want %q", came, want)
@@ -91,7 +93,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// A route that has something to do is not idle, and one that waits for what it looks up, is paused, or is done is.
+// A route that has something to do is not idle, and one that waits for what it looks up, is paused,
+// or is done is.
 func TestIdle(t *testing.T) {
 	clock := timer.NewFake(epoch)
 	ready, held := make(chan struct{}), make(chan struct{})
@@ -169,7 +172,8 @@ func drawScenario(t *rapid.T) scenario {
 	return s
 }
 
-// play plays the scenario to a pipeline with this clock and returns what was written when. pass lets time go by.
+// play plays the scenario to a pipeline with this clock and returns what was written when. pass
+// lets time go by.
 func (s scenario) play(t testing.TB, clock timer.Clock, pass func(*harness, time.Duration)) (came []string) {
 	t.Helper()
 	begin := clock.Now()
@@ -217,8 +221,8 @@ func (s scenario) play(t testing.TB, clock timer.Clock, pass func(*harness, time
 	return append(came, b.letters.got()...)
 }
 
-// On a clock that is moved by hand a route does the same, at the same times, as on a real one: nothing is too late because the clock
-// was moved too early.
+// On a clock that is moved by hand a route does the same, at the same times, as on a real one:
+// nothing is too late because the clock was moved too early.
 func TestIdleIsExact(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := drawScenario(rt)

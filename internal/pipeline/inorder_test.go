@@ -35,8 +35,8 @@ func hot(t *testing.T, n int, others ...string) []*event.Delta {
 	return deltas
 }
 
-// TestSeveralOfAKey: a write has several deltas of one key, in order, where all sinks of the route keep that order, and a rejected delta does
-// not pause it. So has a batch for a handler.
+// TestSeveralOfAKey: a write has several deltas of one key, in order, where all sinks of the route
+// keep that order, and a rejected delta does not pause it. So has a batch for a handler.
 func TestSeveralOfAKey(t *testing.T) {
 	sameKey := func(context.Context, *event.Delta) (string, error) { return "k", nil }
 	noKey := func(context.Context, *event.Delta) (string, error) { return "", nil }
@@ -109,8 +109,8 @@ func two(*event.Delta) plugins.Result {
 	return plugins.Result{Events: []plugins.Emit{{Data: []byte(`{}`)}, {Data: []byte(`{}`)}}}
 }
 
-// TestPartOfAKeyFails: what a sink refuses in the middle of what it got of a key holds up what is behind it, and nothing else. What was
-// taken before it is done with, also after a crash.
+// TestPartOfAKeyFails: what a sink refuses in the middle of what it got of a key holds up what is
+// behind it, and nothing else. What was taken before it is done with, also after a crash.
 func TestPartOfAKeyFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
@@ -155,7 +155,8 @@ func TestPartOfAKeyFails(t *testing.T) {
 	})
 }
 
-// TestKeyAfterAnOutage: what a sink refused as a whole comes again as a whole, not one delta of a key at a time.
+// TestKeyAfterAnOutage: what a sink refused as a whole comes again as a whole, not one delta of a
+// key at a time.
 func TestKeyAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var up atomic.Bool
@@ -182,7 +183,8 @@ func TestKeyAfterAnOutage(t *testing.T) {
 	})
 }
 
-// TestChainInOrder: where a route has no room for a delta, another of its key does not get in before it, although there is room by then.
+// TestChainInOrder: where a route has no room for a delta, another of its key does not get in
+// before it, although there is room by then.
 func TestChainInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
@@ -206,7 +208,8 @@ func TestChainInOrder(t *testing.T) {
 	})
 }
 
-// TestEmptyKey: where the key of a route is empty for several objects, their order counts too, although a sink cannot tell that they share it.
+// TestEmptyKey: where the key of a route is empty for several objects, their order counts too,
+// although a sink cannot tell that they share it.
 func TestEmptyKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := false

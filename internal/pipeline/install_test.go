@@ -14,8 +14,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// TestChangedSinks: when the sinks of a route change while it owes something, each sink that is done with a delta stays so wherever it
-// stands now, one that is new gets the delta, and one that was removed is not waited for.
+// TestChangedSinks: when the sinks of a route change while it owes something, each sink that is
+// done with a delta stays so wherever it stands now, one that is new gets the delta, and one that
+// was removed is not waited for.
 func TestChangedSinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := &recordingSink{refuse: func(event.Event) error { return errDown }}
@@ -47,8 +48,8 @@ func TestChangedSinks(t *testing.T) {
 	})
 }
 
-// TestChangedRouteOfAStuckHandler: a handler that never returns is given up after a while. What it has is handled by the new one, once, and
-// nothing comes of it when it returns after all.
+// TestChangedRouteOfAStuckHandler: a handler that never returns is given up after a while. What it
+// has is handled by the new one, once, and nothing comes of it when it returns after all.
 func TestChangedRouteOfAStuckHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stuck := &recordingSink{}, make(chan struct{})
@@ -119,7 +120,8 @@ func TestChangedConcurrency(t *testing.T) {
 	})
 }
 
-// TestChangedWhileItPauses: what a batch of the configuration before comes to does not pause the route.
+// TestChangedWhileItPauses: what a batch of the configuration before comes to does not pause the
+// route.
 func TestChangedWhileItPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := &recordingSink{before: func(context.Context) { time.Sleep(10 * time.Second) }, refuse: func(event.Event) error { return plugins.Reject(errDown) }}
@@ -139,7 +141,8 @@ func TestChangedWhileItPauses(t *testing.T) {
 	})
 }
 
-// TestChangedKey: what is pending at a route is ordered by the new key from its change on, behind what is at work.
+// TestChangedKey: what is pending at a route is ordered by the new key from its change on, behind
+// what is at work.
 func TestChangedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var writes atomic.Int64
@@ -177,7 +180,8 @@ func TestChangedKey(t *testing.T) {
 	})
 }
 
-// TestChangedWhileItIsAsked: what the filter of the configuration before says of a delta, too late, is not heeded.
+// TestChangedWhileItIsAsked: what the filter of the configuration before says of a delta, too late,
+// is not heeded.
 func TestChangedWhileItIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, asked, ready := &recordingSink{}, make(chan struct{}), make(chan struct{})
@@ -196,7 +200,8 @@ func TestChangedWhileItIsAsked(t *testing.T) {
 	})
 }
 
-// TestChangedDuringRescan: a round of a condition that was changed meanwhile is none of the new one.
+// TestChangedDuringRescan: a round of a condition that was changed meanwhile is none of the new
+// one.
 func TestChangedDuringRescan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		route := func(version string) pipeline.Route {

@@ -41,8 +41,9 @@ func reported(t testing.TB, s *recordingSink) []string {
 	return list
 }
 
-// TestLimit: of each key no more than the limit says is delivered, and the next one says how many were suppressed. Objects that have no
-// key count by themselves; a key that fails is no reason to suppress.
+// TestLimit: of each key no more than the limit says is delivered, and the next one says how many
+// were suppressed. Objects that have no key count by themselves; a key that fails is no reason to
+// suppress.
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -79,7 +80,8 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// TestLimitNotReady: what came before the route was ready counts too, in its order, once the filter has let it through.
+// TestLimitNotReady: what came before the route was ready counts too, in its order, once the filter
+// has let it through.
 func TestLimitNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready, s := make(chan struct{}), &recordingSink{}
@@ -97,8 +99,9 @@ func TestLimitNotReady(t *testing.T) {
 	})
 }
 
-// TestLimitRestart: a cut has what is pending and what was suppressed of one moment. After a crash the limit goes on from there, by the wall
-// clock; what was suppressed since is suppressed again when it comes again.
+// TestLimitRestart: a cut has what is pending and what was suppressed of one moment. After a crash
+// the limit goes on from there, by the wall clock; what was suppressed since is suppressed again
+// when it comes again.
 func TestLimitRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &flakyStore{fakeStore: fakeStore{}}
@@ -110,7 +113,8 @@ func TestLimitRestart(t *testing.T) {
 		b.admit(delta(t, event.Added, "a1", 0, 1), delta(t, event.Added, "a2", 0, 2), delta(t, event.Added, "b1", 0, 3))
 		pass(time.Second)
 		k.cut(b)
-		b.admit(delta(t, event.Added, "a3", 0, 4), delta(t, event.Added, "c1", 0, 5)) // the crash makes them come again
+		// the crash makes them come again
+		b.admit(delta(t, event.Added, "a3", 0, 4), delta(t, event.Added, "c1", 0, 5))
 		if err := b.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +138,8 @@ func TestLimitRestart(t *testing.T) {
 	})
 }
 
-// TestLimitReload: a route that changes, or gets another name, goes on with its limit; one that has none any more forgets it.
+// TestLimitReload: a route that changes, or gets another name, goes on with its limit; one that has
+// none any more forgets it.
 func TestLimitReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &flakyStore{fakeStore: fakeStore{}}
@@ -191,7 +196,8 @@ func TestLimitReload(t *testing.T) {
 	})
 }
 
-// TestLimitFolded: what tells how many were suppressed is not folded away, and what it tells is added up.
+// TestLimitFolded: what tells how many were suppressed is not folded away, and what it tells is
+// added up.
 func TestLimitFolded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
@@ -221,8 +227,9 @@ func TestLimitFolded(t *testing.T) {
 	})
 }
 
-// TestLimitEdges: of a condition the limit counts what tells that it holds, at once even if the route waits for more. What it holds back is
-// told when it allows that, and the end of a key when it holds for none of its objects.
+// TestLimitEdges: of a condition the limit counts what tells that it holds, at once even if the
+// route waits for more. What it holds back is told when it allows that, and the end of a key when
+// it holds for none of its objects.
 func TestLimitEdges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}

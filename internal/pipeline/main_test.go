@@ -22,7 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var pods = &event.Resource{Cluster: "test", Kind: "Pod"}
 
-// object makes an object of the default namespace. version is its resourceVersion, and what order is told by.
+// object makes an object of the default namespace. version is its resourceVersion, and what order
+// is told by.
 func object(t testing.TB, name, uid string, version int) *event.Object {
 	t.Helper()
 	o, err := event.ParseObject(pods, fmt.Sprintf(
@@ -33,7 +34,8 @@ func object(t testing.TB, name, uid string, version int) *event.Object {
 	return o
 }
 
-// delta makes a delta of the source pods. old and version are resourceVersions; one of them may be 0, as the op demands.
+// delta makes a delta of the source pods. old and version are resourceVersions; one of them may be
+// 0, as the op demands.
 func delta(t testing.TB, op event.Op, name string, old, version int) *event.Delta {
 	t.Helper()
 	return deltaOf(t, op, name, "uid-"+name, old, version)
@@ -61,7 +63,8 @@ type harness struct {
 	metrics  *metrics.Metrics
 }
 
-// start makes and starts a pipeline of routes that take all ops of pods unless they say otherwise. It is closed with the test.
+// start makes and starts a pipeline of routes that take all ops of pods unless they say otherwise.
+// It is closed with the test.
 func start(t testing.TB, routes ...pipeline.Route) *harness {
 	t.Helper()
 	b := open(t, routes...)
@@ -168,7 +171,8 @@ func (b *harness) values() func(name string, labels ...string) float64 {
 	}
 }
 
-// balanced checks that the counters of a route add up: what was matched was ended in one way or is pending.
+// balanced checks that the counters of a route add up: what was matched was ended in one way or is
+// pending.
 func (b *harness) balanced(route string) {
 	b.t.Helper()
 	value := b.values()

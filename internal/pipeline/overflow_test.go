@@ -55,7 +55,8 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// TestFoldIsBoundedByObjects: beyond capacity a route owes at most the net change of each object, whatever comes.
+// TestFoldIsBoundedByObjects: beyond capacity a route owes at most the net change of each object,
+// whatever comes.
 func TestFoldIsBoundedByObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
@@ -148,7 +149,8 @@ func TestBlockedAdmitEndsWithDrain(t *testing.T) {
 	})
 }
 
-// TestBlockLetsTheFirstListPass: a route that waits for its own source must not keep that source from its first list.
+// TestBlockLetsTheFirstListPass: a route that waits for its own source must not keep that source
+// from its first list.
 func TestBlockLetsTheFirstListPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ready := &recordingSink{}, make(chan struct{})
@@ -169,7 +171,8 @@ func TestBlockLetsTheFirstListPass(t *testing.T) {
 	})
 }
 
-// TestBlockLetsTheListAfterARestartPass: nor from the list that compares what is there with what was saved.
+// TestBlockLetsTheListAfterARestartPass: nor from the list that compares what is there with what
+// was saved.
 func TestBlockLetsTheListAfterARestartPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ready := &recordingSink{}, make(chan struct{})
@@ -185,11 +188,13 @@ func TestBlockLetsTheListAfterARestartPass(t *testing.T) {
 	})
 }
 
-// TestUnreadyIsBoundedToo: what waits for a lookup folds, unseen by the filter, only beyond capacity.
+// TestUnreadyIsBoundedToo: what waits for a lookup folds, unseen by the filter, only beyond
+// capacity.
 func TestUnreadyIsBoundedToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for overflow, want := range map[pipeline.Overflow][]string{
-			pipeline.Coalesce:   {"added a@7", "updated a@8", "updated a@9"}, // there was room again for the last two
+			// there was room again for the last two
+			pipeline.Coalesce:   {"added a@7", "updated a@8", "updated a@9"},
 			pipeline.DropOldest: {"updated a@7", "updated a@8", "updated a@9"},
 		} {
 			s, ready := &recordingSink{}, make(chan struct{})

@@ -103,7 +103,8 @@ func TestFullBatchDoesNotWait(t *testing.T) {
 	})
 }
 
-// TestOneWriteHoldsOneDeltaOfAKey: a sink that refuses one of several events and takes the next must not turn a key's order.
+// TestOneWriteHoldsOneDeltaOfAKey: a sink that refuses one of several events and takes the next
+// must not turn a key's order.
 func TestOneWriteHoldsOneDeltaOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := false
@@ -153,8 +154,8 @@ func TestHandlerEvents(t *testing.T) {
 	})
 }
 
-// TestKeys: deltas that share a key are done one after another; those of other keys are not held up, nor does an object whose key
-// changes overtake itself.
+// TestKeys: deltas that share a key are done one after another; those of other keys are not held
+// up, nor does an object whose key changes overtake itself.
 func TestKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -208,7 +209,8 @@ func TestKeys(t *testing.T) {
 	})
 }
 
-// TestReady: until what the route looks up is there, deltas are pending unseen; then they are evaluated in order.
+// TestReady: until what the route looks up is there, deltas are pending unseen; then they are
+// evaluated in order.
 func TestReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -337,8 +339,8 @@ func TestOldestPending(t *testing.T) {
 	})
 }
 
-// TestReadyBetweenAdmitAndCommit: a filter that could not be asked when a delta was admitted is asked later, also if the route got ready
-// before the delta was committed.
+// TestReadyBetweenAdmitAndCommit: a filter that could not be asked when a delta was admitted is
+// asked later, also if the route got ready before the delta was committed.
 func TestReadyBetweenAdmitAndCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ready := &recordingSink{}, make(chan struct{})

@@ -36,7 +36,8 @@ func (s *timedSink) Write(ctx context.Context, events []event.Event) []error {
 	return errs
 }
 
-// noted lists when what came: what came at one time is sorted, because there is no order across keys.
+// noted lists when what came: what came at one time is sorted, because there is no order across
+// keys.
 func (s *timedSink) noted() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +54,8 @@ func quiet(s *timedSink) pipeline.Route {
 	return pipeline.Route{Name: "r", Sinks: to(s), Debounce: pipeline.Debounce{Quiet: 5 * time.Second, Max: 11 * time.Second}}
 }
 
-// TestDebounce: the net change of an object comes when it has been quiet for the time, or after the longest time if it never is. Objects
-// do not wait for each other.
+// TestDebounce: the net change of an object comes when it has been quiet for the time, or after the
+// longest time if it never is. Objects do not wait for each other.
 func TestDebounce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -79,8 +80,8 @@ func TestDebounce(t *testing.T) {
 	})
 }
 
-// TestDebounceMax: a route that does not say how long what changes all the time waits has it wait for
-// ten quiet periods.
+// TestDebounceMax: a route that does not say how long what changes all the time waits has it wait
+// for ten quiet periods.
 func TestDebounceMax(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -95,7 +96,8 @@ func TestDebounceMax(t *testing.T) {
 	})
 }
 
-// TestDebounceKey: with a key the quiet period is that of the key, and each object of it comes once.
+// TestDebounceKey: with a key the quiet period is that of the key, and each object of it comes
+// once.
 func TestDebounceKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -113,7 +115,8 @@ func TestDebounceKey(t *testing.T) {
 	})
 }
 
-// TestDebounceRetry: what comes while the one before is tried again waits behind it, and for its own quiet period.
+// TestDebounceRetry: what comes while the one before is tried again waits behind it, and for its
+// own quiet period.
 func TestDebounceRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -144,8 +147,8 @@ func TestDebounceRetry(t *testing.T) {
 	})
 }
 
-// TestDebounceStop: a stop does not wait for quiet periods. What waits stays pending, and waits for a quiet period of the next life; where
-// nothing would keep it, it is delivered at once.
+// TestDebounceStop: a stop does not wait for quiet periods. What waits stays pending, and waits for
+// a quiet period of the next life; where nothing would keep it, it is delivered at once.
 func TestDebounceStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -177,7 +180,8 @@ func TestDebounceStop(t *testing.T) {
 		pass(2 * time.Second)
 		b.admit(delta(t, event.Updated, "b", 3, 4), delta(t, event.Updated, "c", 1, 5))
 		pass(time.Minute)
-		equal(t, "after the restart", s.noted(), "7s b@3", "7s b@4", "7s c@5") // b@3 may have been tried before
+		// b@3 may have been tried before
+		equal(t, "after the restart", s.noted(), "7s b@3", "7s b@4", "7s c@5")
 		b.balanced("r")
 	})
 }
@@ -240,7 +244,8 @@ func TestDebounceLimit(t *testing.T) {
 	})
 }
 
-// TestDebounceLimitPassed: what the limit let through, and is still pending after a restart, is not asked about again.
+// TestDebounceLimitPassed: what the limit let through, and is still pending after a restart, is not
+// asked about again.
 func TestDebounceLimitPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}

@@ -42,8 +42,8 @@ func (b *harness) exchange(existing []*event.Delta, routes ...pipeline.Route) {
 	change.Finish(b.t.Context())
 }
 
-// TestChangedRoute: what is pending at a route passes to the one that takes its place, in order, and those of its sinks that have it do not get
-// it again.
+// TestChangedRoute: what is pending at a route passes to the one that takes its place, in order,
+// and those of its sinks that have it do not get it again.
 func TestChangedRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
@@ -119,8 +119,9 @@ func TestExchangeWhileBusy(t *testing.T) {
 	})
 }
 
-// TestRenamedRemovedAndNewRoutes: a rename takes the backlog along, that of a removed route is with the checkpoint, a new one gets
-// what was there before if it wants it, and one that stays is not touched.
+// TestRenamedRemovedAndNewRoutes: a rename takes the backlog along, that of a removed route is with
+// the checkpoint, a new one gets what was there before if it wants it, and one that stays is not
+// touched.
 func TestRenamedRemovedAndNewRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -210,8 +211,9 @@ type boundedHandler struct {
 
 func (h boundedHandler) Timeout() time.Duration { return h.timeout }
 
-// TestChangedRouteOfABusyHandler: a reload waits for a handler that bounds its calls as long as one bound, however many calls its batch
-// would take. What it had is tried again by its successor, which counts no attempt.
+// TestChangedRouteOfABusyHandler: a reload waits for a handler that bounds its calls as long as one
+// bound, however many calls its batch would take. What it had is tried again by its successor,
+// which counts no attempt.
 func TestChangedRouteOfABusyHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}

@@ -18,7 +18,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// A rejected delta goes to the sink that refused it, and to no other, and its letter is removed only then.
+// A rejected delta goes to the sink that refused it, and to no other, and its letter is removed
+// only then.
 func TestRedeliver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := true
@@ -68,7 +69,8 @@ func TestRedeliver(t *testing.T) {
 	})
 }
 
-// A redelivered delta stands behind the pending deltas of its key, and nothing is coalesced across it.
+// A redelivered delta stands behind the pending deltas of its key, and nothing is coalesced across
+// it.
 func TestRedeliverInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var up atomic.Bool

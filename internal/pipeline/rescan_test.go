@@ -14,8 +14,9 @@ import (
 
 var whenever = filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.New != nil, nil })
 
-// TestConditionChangedCrash: of a route that leaves out what is there at first the condition is changed by a reload, or with a restart. What it
-// holds for now and did not before is reported, also if there is a crash, with a cut before it or not, before all objects were looked at.
+// TestConditionChangedCrash: of a route that leaves out what is there at first the condition is
+// changed by a reload, or with a restart. What it holds for now and did not before is reported,
+// also if there is a crash, with a cut before it or not, before all objects were looked at.
 func TestConditionChangedCrash(t *testing.T) {
 	for i := range 8 {
 		reload, cut, removed := i&1 > 0, i&2 > 0, i&4 > 0
@@ -63,7 +64,8 @@ func TestConditionChangedCrash(t *testing.T) {
 					rescanAll(t, b, true, conditionDelta(t, event.Sync, "a", 1, true), conditionDelta(t, event.Sync, "b", 2, false))
 					d.cut(b)
 					pass(time.Second)
-					if reload && cut && removed { // it had no condition, so all of it was there before
+					// it had no condition, so all of it was there before
+					if reload && cut && removed {
 						expectData(t, s)
 						return
 					}
@@ -74,7 +76,8 @@ func TestConditionChangedCrash(t *testing.T) {
 	}
 }
 
-// TestConditionChangedEarly: the condition of a new route that leaves out what is there at first is changed before anybody has looked.
+// TestConditionChangedEarly: the condition of a new route that leaves out what is there at first is
+// changed before anybody has looked.
 func TestConditionChangedEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ready := &recordingSink{}, make(chan struct{})
@@ -99,7 +102,8 @@ func TestConditionChangedEarly(t *testing.T) {
 	})
 }
 
-// TestConditionMissed: of a route that was given nothing for a while all objects are looked at when it returns: the difference is reported.
+// TestConditionMissed: of a route that was given nothing for a while all objects are looked at when
+// it returns: the difference is reported.
 func TestConditionMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
@@ -126,7 +130,8 @@ func TestConditionMissed(t *testing.T) {
 	})
 }
 
-// TestConditionKeyless: that it ended is reported, though the object has no key that could be reported any more.
+// TestConditionKeyless: that it ended is reported, though the object has no key that could be
+// reported any more.
 func TestConditionKeyless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -147,8 +152,8 @@ func TestConditionKeyless(t *testing.T) {
 	})
 }
 
-// TestConditionEndKeepsOrder: what a round finds to be gone is reported in order of the route's key, or of the key of its limit, as what it was
-// before.
+// TestConditionEndKeepsOrder: what a round finds to be gone is reported in order of the route's
+// key, or of the key of its limit, as what it was before.
 func TestConditionEndKeepsOrder(t *testing.T) {
 	owner := func(context.Context, *event.Delta) (string, error) { return "team-a", nil }
 	for name, route := range map[string]pipeline.Route{

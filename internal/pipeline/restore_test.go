@@ -86,7 +86,8 @@ func TestRestore(t *testing.T) {
 		err := b.Restore("route0", []checkpoint.Pending{
 			{ID: 9, Delta: delta(t, event.Updated, "a", 2, 3)},
 			{ID: 4, Delta: delta(t, event.Added, "a", 0, 1), Closed: []string{"s0"}},
-			{ID: 7, Delta: delta(t, event.Updated, "a", 1, 2), Closed: []string{"gone"}}, // a sink that is not there any more
+			// a sink that is not there any more
+			{ID: 7, Delta: delta(t, event.Updated, "a", 1, 2), Closed: []string{"gone"}},
 			{ID: 5, Delta: delta(t, event.Added, "b", 0, 4), Closed: []string{"s0", "gone", "s1"}},
 			{ID: 8, Delta: delta(t, event.Added, "bad", 0, 5), Attempts: 2},
 		}, checkpoint.Backlog{})
@@ -156,8 +157,8 @@ func TestRestoreFromAFile(t *testing.T) {
 	}
 }
 
-// TestRestoredIsNeverFolded: it may have been attempted, and is neither folded nor dropped for want of room, before the route is ready
-// and after.
+// TestRestoredIsNeverFolded: it may have been attempted, and is neither folded nor dropped for want
+// of room, before the route is ready and after.
 func TestRestoredIsNeverFolded(t *testing.T) {
 	for name, r := range map[string]pipeline.Route{
 		"latest":     {Deliver: pipeline.Latest},
@@ -176,7 +177,8 @@ func TestRestoredIsNeverFolded(t *testing.T) {
 					}
 					b := restart(t, r,
 						checkpoint.Pending{ID: 1, Delta: delta(t, event.Added, "a", 0, 1)},
-						checkpoint.Pending{ID: 2, Delta: delta(t, event.Updated, "a", 1, 2), Closed: []string{""}}, // never asked
+						// never asked
+						checkpoint.Pending{ID: 2, Delta: delta(t, event.Updated, "a", 1, 2), Closed: []string{""}},
 						checkpoint.Pending{ID: 3, Delta: delta(t, event.Updated, "a", 2, 3)})
 					synctest.Wait()
 					b.admit(delta(t, event.Updated, "a", 3, 4), delta(t, event.Deleted, "a", 5, 0))
@@ -204,8 +206,8 @@ func TestRestoredIsNeverFolded(t *testing.T) {
 	}
 }
 
-// TestRestoredFilter: what has passed has passed, whatever the filter looks up says now; what the filter was not asked about, or what it
-// failed on, is evaluated anew.
+// TestRestoredFilter: what has passed has passed, whatever the filter looks up says now; what the
+// filter was not asked about, or what it failed on, is evaluated anew.
 func TestRestoredFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := &recordingSink{refuse: func(event.Event) error { return errDown }}
@@ -244,7 +246,8 @@ func TestRestoredFilter(t *testing.T) {
 	})
 }
 
-// TestRestoredPauseTriesAgain: a route that was paused owes what it owed, and after a restart it tries again, once at least.
+// TestRestoredPauseTriesAgain: a route that was paused owes what it owed, and after a restart it
+// tries again, once at least.
 func TestRestoredPauseTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mended := false
@@ -276,7 +279,8 @@ func TestRestoredPauseTriesAgain(t *testing.T) {
 	})
 }
 
-// TestRestoredKeys: the key is asked again, and tells the lane; where it fails, a delta is ordered by its object.
+// TestRestoredKeys: the key is asked again, and tells the lane; where it fails, a delta is ordered
+// by its object.
 func TestRestoredKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -323,7 +327,8 @@ func TestRestoredKeys(t *testing.T) {
 	})
 }
 
-// TestDurable: nothing is told of an object whose identity is not on disk, and nothing about other objects waits for it.
+// TestDurable: nothing is told of an object whose identity is not on disk, and nothing about other
+// objects waits for it.
 func TestDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s0, s1 := &recordingSink{}, &recordingSink{}
@@ -365,7 +370,8 @@ func TestDurable(t *testing.T) {
 	})
 }
 
-// TestDurableInALane: what stands in one lane with something that may be reported waits for its own object's identity.
+// TestDurableInALane: what stands in one lane with something that may be reported waits for its own
+// object's identity.
 func TestDurableInALane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, written := &recordingSink{}, make(chan struct{})

@@ -14,7 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// TestAdmitTo: what is put through for one route reaches that route alone, whatever its ops are, if its filter wants it.
+// TestAdmitTo: what is put through for one route reaches that route alone, whatever its ops are, if
+// its filter wants it.
 func TestAdmitTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, other := &recordingSink{}, &recordingSink{}
@@ -65,8 +66,8 @@ func TestAdmitTo(t *testing.T) {
 	})
 }
 
-// TestAwaitRoom: what can wait does while a route owes half of what its memory may hold, and goes on when that is less again, whatever the
-// route's overflow is.
+// TestAwaitRoom: what can wait does while a route owes half of what its memory may hold, and goes
+// on when that is less again, whatever the route's overflow is.
 func TestAwaitRoom(t *testing.T) {
 	for _, overflow := range []pipeline.Overflow{pipeline.Coalesce, pipeline.Block, pipeline.DropOldest} {
 		synctest.Test(t, func(t *testing.T) {

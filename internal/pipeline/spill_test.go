@@ -62,7 +62,8 @@ func (b *harness) statusOf(name string) pipeline.Status {
 	return pipeline.Status{}
 }
 
-// TestSpill: what does not fit into memory is on disk alone, another route does not notice, and all of it comes, in order.
+// TestSpill: what does not fit into memory is on disk alone, another route does not notice, and all
+// of it comes, in order.
 func TestSpill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
@@ -97,15 +98,16 @@ func TestSpill(t *testing.T) {
 	})
 }
 
-// TestSpillDuringACut: what came, was folded, or is gone since a cut was made is not on disk with that cut, and nothing that is gone is
-// read back.
+// TestSpillDuringACut: what came, was folded, or is gone since a cut was made is not on disk with
+// that cut, and nothing that is gone is read back.
 func TestSpillDuringACut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
 		b, k := startOn(t, pipeline.Config{InFlight: 2 * entryBytes}, pipeline.Route{Sinks: to(s), Capacity: 1, Disk: 1 << 20, Batch: pipeline.Batch{Size: 1}})
 		b.admit(delta(t, event.Added, "x", 0, 1), delta(t, event.Updated, "a", 1, 2), delta(t, event.Updated, "a", 2, 3), delta(t, event.Updated, "b", 1, 4))
 		cut := b.Dirty()
-		b.admit(delta(t, event.Updated, "a", 3, 5), delta(t, event.Updated, "c", 1, 6)) // folded with two that the cut has; and new
+		// folded with two that the cut has; and new
+		b.admit(delta(t, event.Updated, "a", 3, 5), delta(t, event.Updated, "c", 1, 6))
 		k.write(t, cut)
 		b.Saved(k.weigh)
 		if s := b.statusOf("route0"); s.Pending != 4 || s.OnDisk != 1 {
@@ -122,7 +124,8 @@ func TestSpillDuringACut(t *testing.T) {
 	})
 }
 
-// TestSpillBeyondTheDisk: when the disk has no room for more, or does not take it, overflow decides.
+// TestSpillBeyondTheDisk: when the disk has no room for more, or does not take it, overflow
+// decides.
 func TestSpillBeyondTheDisk(t *testing.T) {
 	type limits struct {
 		disk, all, inFlight int64
@@ -181,8 +184,9 @@ func TestSpillBeyondTheDisk(t *testing.T) {
 	}
 }
 
-// TestSpillBeforeFolding: while the disk is behind, what comes waits for it, and nothing folds. Once the disk has taken nothing for five
-// seconds overflow decides, without another wait, until it has made room.
+// TestSpillBeforeFolding: while the disk is behind, what comes waits for it, and nothing folds.
+// Once the disk has taken nothing for five seconds overflow decides, without another wait, until it
+// has made room.
 func TestSpillBeforeFolding(t *testing.T) {
 	for _, overflow := range []pipeline.Overflow{pipeline.Coalesce, pipeline.DropOldest} {
 		t.Run(fmt.Sprint(overflow), func(t *testing.T) {
@@ -246,7 +250,8 @@ func TestSpilledLatest(t *testing.T) {
 		open()
 		b.drain()
 		got := s.got()
-		// What comes between two cuts is folded before it goes to disk. Whether what is read back is folded too depends on who is faster.
+		// What comes between two cuts is folded before it goes to disk. Whether what is read back
+		// is folded too depends on who is faster.
 		if a := only(got, " a@"); len(a) > 10 || a[len(a)-1] != "updated a@145" {
 			t.Errorf("got %q", a)
 		}
@@ -277,7 +282,8 @@ func TestUnreadableDisk(t *testing.T) {
 	})
 }
 
-// TestSecretsStayInMemory: the disk has no more of a Secret than its identity, so nothing of it is on disk alone.
+// TestSecretsStayInMemory: the disk has no more of a Secret than its identity, so nothing of it is
+// on disk alone.
 func TestSecretsStayInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
@@ -305,8 +311,8 @@ func TestSecretsStayInMemory(t *testing.T) {
 	})
 }
 
-// TestSpilledUnderAnotherName: a route goes on with what is pending on disk alone when it has another name, also if it was removed meanwhile;
-// behind it comes what happens meanwhile.
+// TestSpilledUnderAnotherName: a route goes on with what is pending on disk alone when it has
+// another name, also if it was removed meanwhile; behind it comes what happens meanwhile.
 func TestSpilledUnderAnotherName(t *testing.T) {
 	for name, removed := range map[string]bool{"renamed": false, "back": true} {
 		t.Run(name, func(t *testing.T) {
@@ -358,7 +364,8 @@ func TestSpilledUnderAnotherName(t *testing.T) {
 	}
 }
 
-// What came for a changed route before it took over, and went to the disk, is not passed by what came after it.
+// What came for a changed route before it took over, and went to the disk, is not passed by what
+// came after it.
 func TestSpilledBeforeTakeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &flakyStore{fakeStore: fakeStore{}}

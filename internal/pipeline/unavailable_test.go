@@ -14,8 +14,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// TestHandlerUnavailable: deltas that a handler cannot take at the moment were not attempted. However often that is, they stay in order and
-// are handled once it can; only one that is older than maxAge is put aside.
+// TestHandlerUnavailable: deltas that a handler cannot take at the moment were not attempted.
+// However often that is, they stay in order and are handled once it can; only one that is older
+// than maxAge is put aside.
 func TestHandlerUnavailable(t *testing.T) {
 	for name, back := range map[string]time.Duration{"comes back": 50 * time.Minute, "stays away": 90 * time.Minute} {
 		t.Run(name, func(t *testing.T) {

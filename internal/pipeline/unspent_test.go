@@ -13,7 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// some is a handler that makes no event of what is called "…-none", drops what is called "…-drop", and fails on what is called "…-fail".
+// some is a handler that makes no event of what is called "…-none", drops what is called "…-drop",
+// and fails on what is called "…-fail".
 var some = handleEach(func(d *event.Delta) plugins.Result {
 	switch name := d.Key().Name; {
 	case strings.HasSuffix(name, "-none"):
@@ -26,8 +27,8 @@ var some = handleEach(func(d *event.Delta) plugins.Result {
 	return plugins.Result{Events: []plugins.Emit{{Data: fmt.Appendf(nil, `{"suppressed":%d}`, d.Suppressed)}}}
 })
 
-// TestLimitUnspent: what the handler makes no event of does not count, and how many were suppressed is told by the next one that is
-// delivered. What is delivered counts as before.
+// TestLimitUnspent: what the handler makes no event of does not count, and how many were suppressed
+// is told by the next one that is delivered. What is delivered counts as before.
 func TestLimitUnspent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -40,7 +41,8 @@ func TestLimitUnspent(t *testing.T) {
 			}
 			pass(time.Second)
 		}
-		admit("a1-none", "a2-drop", "a3-none") // the third is suppressed: the others may come to something when it is looked at
+		// the third is suppressed: the others may come to something when it is looked at
+		admit("a1-none", "a2-drop", "a3-none")
 		admit("a4-none")
 		admit("a5", "a6", "a7", "a8-none")
 		pass(10 * time.Minute)
@@ -52,8 +54,9 @@ func TestLimitUnspent(t *testing.T) {
 	})
 }
 
-// TestLimitFailed: what the handler fails on does not count, so that a bad object does not keep good ones from being reported. Of a condition,
-// the next object that waits is reported in its place.
+// TestLimitFailed: what the handler fails on does not count, so that a bad object does not keep
+// good ones from being reported. Of a condition, the next object that waits is reported in its
+// place.
 func TestLimitFailed(t *testing.T) {
 	for name, onFailure := range map[string]pipeline.OnFailure{"drop": pipeline.Drop, "dead letter": pipeline.DeadLetter} {
 		t.Run(name, func(t *testing.T) {
@@ -147,8 +150,8 @@ func TestLimitUnspentGroup(t *testing.T) {
 	})
 }
 
-// TestLimitHandlerGroup: of a handler, too, the limit counts a group as one, and lets all of it pass or nothing. It counts if something comes of any
-// of its deltas.
+// TestLimitHandlerGroup: of a handler, too, the limit counts a group as one, and lets all of it
+// pass or nothing. It counts if something comes of any of its deltas.
 func TestLimitHandlerGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -192,8 +195,8 @@ func TestLimitUnspentFold(t *testing.T) {
 	})
 }
 
-// TestLimitUnspentCrash: a cut has what is pending and what counts of one moment. After a crash what was let through counts, if nobody knew
-// yet that nothing comes of it.
+// TestLimitUnspentCrash: a cut has what is pending and what counts of one moment. After a crash
+// what was let through counts, if nobody knew yet that nothing comes of it.
 func TestLimitUnspentCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}

@@ -2,9 +2,9 @@ package rawjson
 
 import "strings"
 
-// Cursor steps through the members of a checked JSON object. Unlike [Value.Fields] it can stop and go on
-// later, and it does not look for the end of a value before the next member is asked for: to find
-// spec.nodeName, spec need not be read to its end first.
+// Cursor steps through the members of a checked JSON object. Unlike [Value.Fields] it can stop and
+// go on later, and it does not look for the end of a value before the next member is asked for: to
+// find spec.nodeName, spec need not be read to its end first.
 type Cursor struct {
 	text    string
 	at      int  // 0: before the first member
@@ -16,8 +16,8 @@ type Cursor struct {
 // Members returns a cursor before the first member of the object that the text begins with.
 func Members(text string) Cursor { return Cursor{text: text} }
 
-// Next returns the next member: its key, still quoted, and the text from where its value begins. After
-// the last one, and in a text that begins with no object, ok is false.
+// Next returns the next member: its key, still quoted, and the text from where its value begins.
+// After the last one, and in a text that begins with no object, ok is false.
 func (c *Cursor) Next() (quoted, open string, ok bool) {
 	s, i := c.text, c.at
 	switch {
@@ -52,7 +52,8 @@ func (c *Cursor) Next() (quoted, open string, ok bool) {
 func (c *Cursor) Offset() int { return c.at }
 
 // Passed notes that a value was read that begins at the offset inner, so many objects deep in the
-// value at the offset at. If that is the value of the last member, its end is found faster from there.
+// value at the offset at. If that is the value of the last member, its end is found faster from
+// there.
 func (c *Cursor) Passed(at, inner, depth int) {
 	if c.atValue && c.at == at {
 		c.inner, c.depth = inner, depth
@@ -69,8 +70,8 @@ func (c *Cursor) value(open string) Value {
 // Closed cuts off what follows the value that a text begins with.
 func Closed(open string) Value { return Value(open[:skip(open, 0)]) }
 
-// Member returns the text from where the value of the key begins in the object that open begins with, ""
-// if there is none.
+// Member returns the text from where the value of the key begins in the object that open begins
+// with, "" if there is none.
 func Member(open, key string) string {
 	c := Members(open)
 	for {
@@ -108,8 +109,8 @@ func skip(s string, i int) int {
 	return i
 }
 
-// skipString returns the offset behind the string that i stands in. It leaps from quote to quote, which
-// the standard library finds with vector instructions.
+// skipString returns the offset behind the string that i stands in. It leaps from quote to quote,
+// which the standard library finds with vector instructions.
 func skipString(s string, i int) int {
 	for {
 		n := strings.IndexByte(s[i:], '"')

@@ -2,7 +2,8 @@ package rawjson
 
 import "slices"
 
-// Finder checks texts as [Scan] does and tells where some paths lie in them, in the same pass. It is for one goroutine at a time.
+// Finder checks texts as [Scan] does and tells where some paths lie in them, in the same pass. It
+// is for one goroutine at a time.
 //
 // A path is a list of keys. Where it meets an array, it goes on in every element.
 type Finder struct {
@@ -36,11 +37,12 @@ func NewFinder() *Finder { return &Finder{root: node{id: -1}} }
 // Find makes later Scans report the path, under id (0 or more). There must be at least one key.
 func (f *Finder) Find(id int, path ...string) { f.add(id, false, path) }
 
-// Skip is like Find for a value that nobody will read. Of it nothing is checked but its strings and where it ends, which is quick,
-// and no path below it is reported.
+// Skip is like Find for a value that nobody will read. Of it nothing is checked but its strings and
+// where it ends, which is quick, and no path below it is reported.
 func (f *Finder) Skip(id int, path ...string) { f.add(id, true, path) }
 
-// SkipOthers is like Skip for each member of the object at the path whose key is not one of allowed, nor on another path that is looked for.
+// SkipOthers is like Skip for each member of the object at the path whose key is not one of
+// allowed, nor on another path that is looked for.
 func (f *Finder) SkipOthers(id int, allowed []string, path ...string) {
 	f.at(path).others = &node{id: id, skip: true}
 	for _, key := range allowed {
@@ -67,7 +69,8 @@ func (f *Finder) at(path []string) *node {
 	return n
 }
 
-// Scan is like the function [Scan]. The spans are in the order of the text and valid until the next Scan.
+// Scan is like the function [Scan]. The spans are in the order of the text and valid until the next
+// Scan.
 func (f *Finder) Scan(src string, i int) (end int, spans []Span, err error) {
 	s := &f.scan
 	s.src, s.err, s.wide = src, nil, 0
@@ -92,8 +95,9 @@ func (n *node) child(key string) *node {
 	return n.others
 }
 
-// Cut appends to kept the pieces of src[start:end], the text of one value, that remain when the members at spans are cut out
-// together with a comma each. The spans must be those of one Scan, in its order; spans within a span that was cut are skipped.
+// Cut appends to kept the pieces of src[start:end], the text of one value, that remain when the
+// members at spans are cut out together with a comma each. The spans must be those of one Scan, in
+// its order; spans within a span that was cut are skipped.
 func Cut(kept []string, src string, start, end int, spans []Span) []string {
 	first := len(kept)
 	for _, span := range spans {

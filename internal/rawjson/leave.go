@@ -5,10 +5,12 @@ import "math/bits"
 // longWords is how many words of a string make it a long one.
 const longWords = 4
 
-// Leave returns the offset behind the object or list that i stands in, at so many objects and lists inside of it, and not in a string. With
-// depth 0 it is the one that begins at i. The text must have been checked; if it ends before, its length is returned.
+// Leave returns the offset behind the object or list that i stands in, at so many objects and lists
+// inside of it, and not in a string. With depth 0 it is the one that begins at i. The text must
+// have been checked; if it ends before, its length is returned.
 //
-// Eight bytes are looked at at a time. Most of what an expression costs on a large object is to get past what it does not ask for.
+// Eight bytes are looked at at a time. Most of what an expression costs on a large object is to get
+// past what it does not ask for.
 func Leave(s string, i, depth int) int {
 	inside := uint64(0) // ones if i is in a string
 	for long := 0; i+8 <= len(s); {
@@ -17,7 +19,8 @@ func Leave(s string, i, depth int) int {
 		if long++; inside == 0 || quotes != 0 {
 			long = 0
 		}
-		if long == longWords { // the standard library goes through long strings with vector instructions
+		// the standard library goes through long strings with vector instructions
+		if long == longWords {
 			i, inside, long = skipString(s, i), 0, 0
 			continue
 		}
@@ -28,7 +31,8 @@ func Leave(s string, i, depth int) int {
 			continue
 		}
 		if equalBytes(w, '\\') == 0 {
-			// A byte is in a string if an odd number of quotes stands before it: the product adds up those of the bytes before each.
+			// A byte is in a string if an odd number of quotes stands before it: the product adds
+			// up those of the bytes before each.
 			within := (quotes*ones)&ones ^ inside
 			closing := bits.OnesCount64(equalBytes(brackets, '}') &^ within)
 			if closing == 0 || closing < depth {

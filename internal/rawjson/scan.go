@@ -66,7 +66,8 @@ type scanner struct {
 	found []Span
 	// escaped is set by every string with an escape.
 	escaped bool
-	wide    uint64 // the bytes of all strings or-ed: a high bit anywhere means that some text is not ASCII
+	// the bytes of all strings or-ed: a high bit anywhere means that some text is not ASCII
+	wide uint64
 
 	err error
 	at  int

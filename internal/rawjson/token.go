@@ -28,8 +28,9 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special returns a word whose lowest set high bit marks the first byte of w that is a quote, a backslash or a control character;
-// 0 if there is none. Bytes above the first may be marked wrongly.
+// special returns a word whose lowest set high bit marks the first byte of w that is a quote, a
+// backslash or a control character; 0 if there is none. Bytes above the first may be marked
+// wrongly.
 func special(w uint64) uint64 {
 	q, b := w^('"'*ones), w^('\\'*ones)
 	return ((q-ones)&^q | (b-ones)&^b | (w-' '*ones)&^w) & highs

@@ -7,8 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Value is the text of one JSON value that [Check] or [Scan] accepted, without white space around it. The empty Value stands for
-// "absent". Its methods never fail and never panic on such a text; on any other text their results mean nothing.
+// Value is the text of one JSON value that [Check] or [Scan] accepted, without white space around
+// it. The empty Value stands for "absent". Its methods never fail and never panic on such a text;
+// on any other text their results mean nothing.
 type Value string
 
 // Kind is the type of a JSON value.
@@ -48,7 +49,8 @@ func (v Value) Kind() Kind {
 	return Number
 }
 
-// Get returns the value that the object v has under key, or "" if v has no such key or is no object.
+// Get returns the value that the object v has under key, or "" if v has no such key or is no
+// object.
 func (v Value) Get(key string) Value { return Closed(Member(string(v), key)) }
 
 // Path follows keys through nested objects. It returns "" where one is missing.
@@ -61,7 +63,8 @@ func (v Value) Path(keys ...string) Value {
 	return v
 }
 
-// Fields yields the keys (unescaped) and values of the object v in the order of the text; nothing if v is no object.
+// Fields yields the keys (unescaped) and values of the object v in the order of the text; nothing
+// if v is no object.
 func (v Value) Fields() iter.Seq2[string, Value] {
 	return func(yield func(string, Value) bool) {
 		c := Members(string(v))
@@ -92,8 +95,8 @@ func (v Value) Elems() iter.Seq[Value] {
 	}
 }
 
-// Str returns the text of the string v without quotes and escapes, or "" if v is no string. Without escapes nothing is copied.
-// A lone surrogate becomes U+FFFD, as in encoding/json.
+// Str returns the text of the string v without quotes and escapes, or "" if v is no string. Without
+// escapes nothing is copied. A lone surrogate becomes U+FFFD, as in encoding/json.
 func (v Value) Str() string {
 	if v.Kind() != String || len(v) < 2 {
 		return ""
@@ -142,7 +145,8 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// unicodeEscape decodes what follows `\u`, the second half of a surrogate pair included, and returns how many bytes it took.
+// unicodeEscape decodes what follows `\u`, the second half of a surrogate pair included, and
+// returns how many bytes it took.
 func unicodeEscape(s string) (r rune, n int) {
 	r = hex4(s)
 	if !utf16.IsSurrogate(r) {

@@ -42,7 +42,8 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// FuzzValue rebuilds a document through Fields, Elems, Get and Str and compares it with encoding/json.
+// FuzzValue rebuilds a document through Fields, Elems, Get and Str and compares it with
+// encoding/json.
 func FuzzValue(f *testing.F) {
 	f.Add(`{"a":[1,2.5,true,null,"x\nA\ud83d\ude00"],"b":{"c\"d":{}},"":[[],{}]}`)
 	f.Add(` [ "0123456789" , { "k" : "\\" } ] `)

@@ -20,8 +20,8 @@ func encoded(s string) string {
 	return string(b.Bytes()[:b.Len()-1])
 }
 
-// TestAppendString compares with encoding/json: every byte, every rune of the basic plane, and texts of
-// bytes and runes at random.
+// TestAppendString compares with encoding/json: every byte, every rune of the basic plane, and
+// texts of bytes and runes at random.
 func TestAppendString(t *testing.T) {
 	check := func(t interface{ Errorf(string, ...any) }, s string) {
 		if got, want := string(rawjson.AppendString([]byte("x"), s)), "x"+encoded(s); got != want {

@@ -18,15 +18,17 @@ const format = "deltarouter-recording"
 
 // Header is the first line.
 type Header struct {
-	Format  string            `json:"format"` // set by NewWriter
-	Version int               `json:"version"`
-	Cluster string            `json:"cluster"`          // as the configuration calls it; part of events' ids
+	Format  string `json:"format"` // set by NewWriter
+	Version int    `json:"version"`
+	// as the configuration calls it; part of events' ids
+	Cluster string            `json:"cluster"`
 	Time    time.Time         `json:"time"`             // when it began
 	Router  string            `json:"router,omitempty"` // the version of the program
 	Sources map[string]Source `json:"sources"`
 }
 
-// Source is what a source watches and keeps, as the configuration says. The dropped fields are missing in its objects.
+// Source is what a source watches and keeps, as the configuration says. The dropped fields are
+// missing in its objects.
 type Source struct {
 	Resource      string   `json:"resource"` // [group/]version/resource
 	Namespaces    []string `json:"namespaces,omitempty"`

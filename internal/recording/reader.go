@@ -22,13 +22,15 @@ type Limits struct {
 const (
 	maxLine  = 32 << 20
 	maxTotal = 64 << 30
-	// maxWindow is how far compressed data may refer back, in bytes: it is what a decoder takes of memory.
+	// maxWindow is how far compressed data may refer back, in bytes: it is what a decoder takes of
+	// memory.
 	maxWindow = 32 << 20
 )
 
 // The errors of a [Reader].
 var (
-	// ErrCutOff says that the recording has no end: who wrote it was killed, or the file was not copied whole. What was read is in order.
+	// ErrCutOff says that the recording has no end: who wrote it was killed, or the file was not
+	// copied whole. What was read is in order.
 	ErrCutOff = errors.New("the recording is cut off")
 	// ErrTooLarge says that a bound of [Limits] was met.
 	ErrTooLarge = errors.New("too large")
@@ -92,7 +94,8 @@ func (r *Reader) readHeader() error {
 // Header returns the first line.
 func (r *Reader) Header() Header { return r.header }
 
-// Next returns the next line. The error is io.EOF behind [End], else it wraps [ErrCutOff] or is an [Error]; each comes again.
+// Next returns the next line. The error is io.EOF behind [End], else it wraps [ErrCutOff] or is an
+// [Error]; each comes again.
 func (r *Reader) Next() (l Line, err error) {
 	if r.end != nil {
 		return l, r.end

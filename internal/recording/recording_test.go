@@ -125,7 +125,8 @@ func TestLineEnds(t *testing.T) {
 	}
 }
 
-// Wherever a recording is cut off, what was flushed until then is there, in order and whole, and the error says that the rest is not.
+// Wherever a recording is cut off, what was flushed until then is there, in order and whole, and
+// the error says that the rest is not.
 func TestCutOff(t *testing.T) {
 	for _, compress := range []bool{false, true} {
 		text, flushed := write(t, compress, lines)

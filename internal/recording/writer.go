@@ -11,7 +11,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Writer writes a recording. What was flushed can be read whatever happens then. It is safe for concurrent use.
+// Writer writes a recording. What was flushed can be read whatever happens then. It is safe for
+// concurrent use.
 type Writer struct {
 	mu     sync.Mutex
 	out    *bufio.Writer
@@ -42,7 +43,8 @@ func NewWriter(out io.Writer, compress bool, h Header) (*Writer, error) {
 	return w, w.write(append(first, '\n'))
 }
 
-// Write writes a line. Of the lines of a source only the first that knows its kind says it. After an error all calls return it.
+// Write writes a line. Of the lines of a source only the first that knows its kind says it. After
+// an error all calls return it.
 func (w *Writer) Write(l Line) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

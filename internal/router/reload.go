@@ -278,7 +278,8 @@ func (r *router) forget(ctx context.Context) {
 		r.Memories.Keep(state.Remembering(r.Set.Plan.Config))
 		return
 	}
-	_ = within(ctx, func(ctx context.Context) error { return r.State.Forget(ctx, r.Set.Plan) }) // it is logged
+	// it is logged
+	_ = within(ctx, func(ctx context.Context) error { return r.State.Forget(ctx, r.Set.Plan) })
 }
 
 // watchedFile notices when the content of a file changes, also where a symlink on its path is

@@ -42,7 +42,8 @@ type Options struct {
 
 // Dependencies is what the router has around it.
 type Dependencies struct {
-	Client *informer.Client // to the API server, whatever the configuration says of the cluster; nil: as it says
+	// to the API server, whatever the configuration says of the cluster; nil: as it says
+	Client *informer.Client
 	// Disk stands around each transaction of the state file, see Around of checkpoint.Config; nil:
 	// nothing does.
 	Disk  func(what string, transaction func() error) error

@@ -8,8 +8,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Census tells quickly that no condition of a process knows an object, which is so of most objects: of routes whose filters are looked up
-// rather than asked, nobody would otherwise find those that have to hear that a condition has ended. It is safe for concurrent use.
+// Census tells quickly that no condition of a process knows an object, which is so of most objects:
+// of routes whose filters are looked up rather than asked, nobody would otherwise find those that
+// have to hear that a condition has ended. It is safe for concurrent use.
 type Census struct {
 	seed   maphash.Seed
 	places [1 << 16]atomic.Int32 // how many conditions have a hash that ends so

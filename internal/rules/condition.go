@@ -61,18 +61,22 @@ type Conditions struct {
 type Condition struct {
 	timer.Node // when For is over, or it is told again
 
-	set     *Conditions
-	object  *event.Object // the cache has it too; an identity only until it is known again after a restart
-	since   time.Duration // when it began to hold
-	wall    int64         // likewise, as the wall clock said then, which is what is told: it never changes
-	began   uint64        // the resourceVersion from which on it does
-	version uint64        // the resourceVersion of the object
-	next    *Condition    // of the same hash
-	member  *member       // its place among those of the same key of the limit; nil: it was not told, or there is no limit
-	repeat  uint32        // how often it was told again
-	source  uint16        // in Sources
-	state   state
-	flags   flag
+	set *Conditions
+	// the cache has it too; an identity only until it is known again after a restart
+	object *event.Object
+	since  time.Duration // when it began to hold
+	// likewise, as the wall clock said then, which is what is told: it never changes
+	wall    int64
+	began   uint64     // the resourceVersion from which on it does
+	version uint64     // the resourceVersion of the object
+	next    *Condition // of the same hash
+	// its place among those of the same key of the limit; nil: it was not told, or there is no
+	// limit
+	member *member
+	repeat uint32 // how often it was told again
+	source uint16 // in Sources
+	state  state
+	flags  flag
 }
 
 // state is what was told of a condition that holds.
@@ -84,7 +88,8 @@ const (
 	told                    // that it holds
 	skipped                 // nothing: it held before anybody looked
 	suppressed              // nothing: it waits until the limit lets it pass
-	failing                 // it does not hold: whether it does could not be told of the object as it is
+	// it does not hold: whether it does could not be told of the object as it is
+	failing
 )
 
 // flag is a set of flags.

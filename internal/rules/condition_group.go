@@ -7,8 +7,9 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 )
 
-// group is one key of the limit: the objects for which the condition holds and is told, or waits until the limit allows that. A receiver
-// takes them for one thing, so that its end is told once, when the condition holds for none of them.
+// group is one key of the limit: the objects for which the condition holds and is told, or waits
+// until the limit allows that. A receiver takes them for one thing, so that its end is told once,
+// when the condition holds for none of them.
 type group struct {
 	key        string
 	n          int        // its objects
@@ -18,8 +19,8 @@ type group struct {
 	waiting    int
 }
 
-// member is the place of a condition in its group. It keeps its group until it ends, whatever the key of its object is by then: the end
-// belongs to what was told under that key.
+// member is the place of a condition in its group. It keeps its group until it ends, whatever the
+// key of its object is by then: the end belongs to what was told under that key.
 type member struct {
 	*group
 
@@ -47,7 +48,8 @@ func (g *groups) queue(c *Condition) {
 	g.wheel.Stop(&c.Node)
 }
 
-// unqueue takes a condition out of those of its group that wait, if it does. The next one has its turn.
+// unqueue takes a condition out of those of its group that wait, if it does. The next one has its
+// turn.
 func (g *groups) unqueue(c *Condition) {
 	m := c.member
 	if m.head != c && m.prev == nil {
@@ -93,8 +95,8 @@ func (g *groups) join(c *Condition, key string) {
 	}
 }
 
-// leave takes a condition that ends out of its group. It reports whether that is to be told, and whether more than its own Entered is
-// ended by it.
+// leave takes a condition that ends out of its group. It reports whether that is to be told, and
+// whether more than its own Entered is ended by it.
 func (g *groups) leave(c *Condition) (tell, several bool) {
 	if c.member == nil {
 		return c.state == told, false
@@ -130,7 +132,8 @@ func (g *groups) dissolve(all iter.Seq[*Condition]) {
 	}
 }
 
-// postpone has another one of a group have its turn, since the object of the first that waits is not there.
+// postpone has another one of a group have its turn, since the object of the first that waits is
+// not there.
 func (g *groups) postpone(c *Condition, now time.Time) {
 	if c.member != nil {
 		g.unqueue(c)
@@ -140,8 +143,8 @@ func (g *groups) postpone(c *Condition, now time.Time) {
 	g.wheel.Set(&c.Node, g.wheel.In(now)+missingFor, c)
 }
 
-// rejoin puts a restored condition into the group of a key; empty: of its own. The first that waits asks the limit at once, which knows
-// what it knew before.
+// rejoin puts a restored condition into the group of a key; empty: of its own. The first that waits
+// asks the limit at once, which knows what it knew before.
 func (g *groups) rejoin(c *Condition, key string, record byte) {
 	if key == "" {
 		key = c.ownKey()
@@ -159,5 +162,6 @@ func (g *groups) rejoin(c *Condition, key string, record byte) {
 // missingFor is the pause after a condition whose object is not there.
 const missingFor = time.Second
 
-// ownKey is the key of a condition whose object counts by itself. It is that of the limit for such an object.
+// ownKey is the key of a condition whose object counts by itself. It is that of the limit for such
+// an object.
 func (c *Condition) ownKey() string { return "o" + c.recordKey() }

@@ -6,16 +6,17 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Edge is an edge that is to be delivered. An Entered that a limit let through has the Pass, which goes back to the limit if nothing comes
-// of the edge; then [Conditions.Rouse].
+// Edge is an edge that is to be delivered. An Entered that a limit let through has the Pass, which
+// goes back to the limit if nothing comes of the edge; then [Conditions.Rouse].
 type Edge struct {
 	*event.Delta
 
 	Pass *Pass
 }
 
-// pass asks the limit whether Entered may be told of a condition. If not, the condition waits, unless it was told before: then it is a
-// reminder, and there will be another one. What was never told goes before reminders, and in its order.
+// pass asks the limit whether Entered may be told of a condition. If not, the condition waits,
+// unless it was told before: then it is a reminder, and there will be another one. What was never
+// told goes before reminders, and in its order.
 func (s *Conditions) pass(c *Condition, key string, now time.Time) (pass *Pass, ok bool) {
 	limit := s.cfg.Limit
 	if limit == nil {
@@ -62,7 +63,8 @@ func (s *Conditions) hold(c *Condition, now time.Time) {
 	}
 }
 
-// Rouse is called when a Pass was given back to the limit: another of its key may be told in its place.
+// Rouse is called when a Pass was given back to the limit: another of its key may be told in its
+// place.
 func (s *Conditions) Rouse(p *Pass) {
 	if g := s.groups.byKey[p.bucket.key]; g != nil {
 		s.groups.rouse(g)

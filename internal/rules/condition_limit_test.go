@@ -20,7 +20,8 @@ func tenMinutes(burst int) *rules.LimitConfig {
 
 func (b *bench) forward(to time.Duration) { b.clock.Advance(start.Add(to)) }
 
-// What the limit holds back is told when it allows that, if it still holds; the end is told of a key, once it holds for none of its objects.
+// What the limit holds back is told when it allows that, if it still holds; the end is told of a
+// key, once it holds for none of its objects.
 func TestConditionsLimit(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -101,7 +102,8 @@ func TestConditionsLimit(t *testing.T) {
 	}
 }
 
-// What waits for the limit, and what was told of a key, survives a restart, and a limit that changes, goes, or is new.
+// What waits for the limit, and what was told of a key, survives a restart, and a limit that
+// changes, goes, or is new.
 func TestConditionsLimitChanges(t *testing.T) {
 	cfg := rules.ConditionConfig{Sources: []string{"pods"}}
 	b := newLimitedBench(t, cfg, tenMinutes(1))
@@ -225,8 +227,9 @@ func (l *limitTruth) check(e rules.Edge) {
 	}
 }
 
-// TestConditionsLimitModel: whatever happens, no more is told of a key than its limit allows; its end is told when it holds for none of its
-// objects, if it was told, and at once; and in the end all that holds was told.
+// TestConditionsLimitModel: whatever happens, no more is told of a key than its limit allows; its
+// end is told when it holds for none of its objects, if it was told, and at once; and in the end
+// all that holds was told.
 func TestConditionsLimitModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := rules.ConditionConfig{

@@ -14,7 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/rules"
 )
 
-// reference is the same in a way that cannot be wrong, or slow to read: of each object, what holds and what was told.
+// reference is the same in a way that cannot be wrong, or slow to read: of each object, what holds
+// and what was told.
 type reference struct {
 	cfg     rules.ConditionConfig
 	objects map[string]*held
@@ -137,8 +138,8 @@ func (r *reference) restart(now time.Time) {
 	}
 }
 
-// TestConditionsModel: whatever happens, in whatever order, with restarts in between and clocks that jump, exactly that is told which a
-// simpler machine tells.
+// TestConditionsModel: whatever happens, in whatever order, with restarts in between and clocks
+// that jump, exactly that is told which a simpler machine tells.
 func TestConditionsModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := rules.ConditionConfig{

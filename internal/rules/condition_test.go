@@ -123,8 +123,9 @@ func (b *bench) show(e *event.Delta) string {
 	return text
 }
 
-// see has an object observed: op is added, updated, listed (updated, as a list has it), same (listed, and has not changed), existing or sync, with a ! if the condition does not
-// hold, or deleted, or deselected.
+// see has an object observed: op is added, updated, listed (updated, as a list has it), same
+// (listed, and has not changed), existing or sync, with a ! if the condition does not hold, or
+// deleted, or deselected.
 func (b *bench) see(op, name, uid string) {
 	b.t.Helper()
 	op, not := strings.CutSuffix(op, "!")
@@ -167,8 +168,10 @@ func (b *bench) expect(want ...string) {
 // Each transition of the state machine.
 func TestConditions(t *testing.T) {
 	tests := map[string]struct {
-		cfg   rules.ConditionConfig
-		steps string // an op and the name of an object, a duration to let go by, save, or restart and how the wall clock goes on
+		cfg rules.ConditionConfig
+		// an op and the name of an object, a duration to let go by, save, or restart and how the
+		// wall clock goes on
+		steps string
 		want  []string
 	}{
 		"at once": {steps: "added a, updated a, updated! a, updated! a, updated a, deleted a", want: []string{
@@ -257,7 +260,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// With another `for` what is pending is due by it, counted from when it began; with another `every` reminders are.
+// With another `for` what is pending is due by it, counted from when it began; with another `every`
+// reminders are.
 func TestConditionsConfigure(t *testing.T) {
 	cfg := rules.ConditionConfig{Sources: []string{"pods"}, For: time.Hour}
 	b := newBench(t, cfg)
@@ -295,7 +299,8 @@ func TestConditionsConfigure(t *testing.T) {
 	}
 }
 
-// After all objects were looked at anew, what was told of one that is not there any more has ended, as far as all were.
+// After all objects were looked at anew, what was told of one that is not there any more has ended,
+// as far as all were.
 func TestConditionsEnd(t *testing.T) {
 	b := newBench(t, rules.ConditionConfig{})
 	for _, name := range []string{"a", "b", "c"} {
@@ -311,7 +316,8 @@ func TestConditionsEnd(t *testing.T) {
 	b.expect("0s left c/1@3 since 0s")
 }
 
-// The ids of what is told: the same after a crash, and different each time that it holds, also if no change of the object made it.
+// The ids of what is told: the same after a crash, and different each time that it holds, also if
+// no change of the object made it.
 func TestConditionsIDs(t *testing.T) {
 	b := newBench(t, rules.ConditionConfig{Every: time.Minute})
 	ids := map[string]string{}
@@ -386,7 +392,8 @@ func TestConditionsForgotten(t *testing.T) {
 	}
 }
 
-// An object is not in the cache when the time of what was restored has come: its end may be on its way.
+// An object is not in the cache when the time of what was restored has come: its end may be on its
+// way.
 func TestConditionsMissing(t *testing.T) {
 	b := newBench(t, rules.ConditionConfig{Every: time.Hour})
 	b.see("added", "a", "1")
@@ -406,7 +413,8 @@ func TestConditionsMissing(t *testing.T) {
 	b.expect()
 }
 
-// What a restart brings back is counted, is reminded of in its time, and is given up where its source is gone or somebody knows it better.
+// What a restart brings back is counted, is reminded of in its time, and is given up where its
+// source is gone or somebody knows it better.
 func TestConditionsRestored(t *testing.T) {
 	cfg := rules.ConditionConfig{For: time.Minute, Every: time.Hour}
 	b := newBench(t, cfg)

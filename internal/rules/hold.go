@@ -13,8 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// DeleteHolds are the deletes that a route holds: each [event.Deleted] or [event.Deselected] is held for a while, and cancelled if an object
-// of that name, or of that key, comes back meanwhile.
+// DeleteHolds are the deletes that a route holds: each [event.Deleted] or [event.Deselected] is
+// held for a while, and cancelled if an object of that name, or of that key, comes back meanwhile.
 //
 // It has no lock and no clock, as [Conditions].
 type DeleteHolds struct {
@@ -45,8 +45,8 @@ type DeleteHold struct {
 	changed bool          // it is in DeleteHolds.changed
 }
 
-// NewDeleteHolds holds nothing yet. due is called, without any lock, when a timer expires; its owner then calls [DeleteHolds.Fire] under its
-// lock.
+// NewDeleteHolds holds nothing yet. due is called, without any lock, when a timer expires; its
+// owner then calls [DeleteHolds.Fire] under its lock.
 func NewDeleteHolds(length time.Duration, wheel *timer.Wheel, due func(*DeleteHold)) *DeleteHolds {
 	return &DeleteHolds{length: length, wheel: wheel, due: due, all: map[string]*DeleteHold{}, byName: map[string][]*DeleteHold{}, byKey: map[string][]*DeleteHold{}}
 }
@@ -77,7 +77,8 @@ func (s *DeleteHolds) Describe(a *DeleteHold, now time.Time) (since, due time.Ti
 	return a.wall, a.onClock(now).Add(a.At() - a.since)
 }
 
-// onClock returns when the object was deleted by the wall clock of now, which is another time if that clock has jumped.
+// onClock returns when the object was deleted by the wall clock of now, which is another time if
+// that clock has jumped.
 func (a *DeleteHold) onClock(now time.Time) time.Time {
 	return unjumped(a.wall, now.Round(0).Add(a.since-a.set.wheel.In(now)))
 }
@@ -109,7 +110,8 @@ func (s *DeleteHolds) add(a *DeleteHold) {
 	s.wheel.Set(&a.Node, a.since+s.length, a)
 }
 
-// Cancel forgets the deletes of an object that is back, and those of its key. It returns how many there were.
+// Cancel forgets the deletes of an object that is back, and those of its key. It returns how many
+// there were.
 func (s *DeleteHolds) Cancel(source string, name event.Key, key string) (n int) {
 	back := slices.Clone(s.byName[nameOf(source, name)])
 	if key != "" {
@@ -124,8 +126,8 @@ func (s *DeleteHolds) Cancel(source string, name event.Key, key string) (n int) 
 	return n
 }
 
-// Fire returns the delta to report when a timer has expired; nil: the delete was cancelled, or is held longer by now. The delta counts as
-// seen when it was due.
+// Fire returns the delta to report when a timer has expired; nil: the delete was cancelled, or is
+// held longer by now. The delta counts as seen when it was due.
 func (s *DeleteHolds) Fire(a *DeleteHold, now time.Time) *event.Delta {
 	if a.over || a.At() > s.wheel.In(now) {
 		return nil
@@ -163,7 +165,8 @@ func drop(from map[string][]*DeleteHold, key string, a *DeleteHold) {
 	}
 }
 
-// Configure changes how long deletes are held, counted from the delete. Those that were held that long are due now.
+// Configure changes how long deletes are held, counted from the delete. Those that were held that
+// long are due now.
 func (s *DeleteHolds) Configure(length time.Duration, now time.Time) {
 	if s.length == length {
 		return
@@ -195,7 +198,8 @@ func (s *DeleteHolds) note(a *DeleteHold) {
 	}
 }
 
-// Dirty returns the changes since the last call; of one key the last record counts. encode encodes a delta.
+// Dirty returns the changes since the last call; of one key the last record counts. encode encodes
+// a delta.
 func (s *DeleteHolds) Dirty(now time.Time, encode func(*event.Delta) []byte) (records []Record) {
 	if s.clock.jumped(now, s.wheel.In(now)) {
 		for _, a := range s.all {
@@ -221,7 +225,8 @@ func (s *DeleteHolds) Dirty(now time.Time, encode func(*event.Delta) []byte) (re
 
 var errHold = errors.New("the record of a delete that is held is cut short")
 
-// Restore restores a delete that was held before a restart, unless it is held by now. decode decodes a delta.
+// Restore restores a delete that was held before a restart, unless it is held by now. decode
+// decodes a delta.
 func (s *DeleteHolds) Restore(r Record, decode func([]byte) (*event.Delta, error), now time.Time) error {
 	in := values{rest: r.Value}
 	since, length := in.time(), in.uint()

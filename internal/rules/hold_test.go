@@ -68,7 +68,9 @@ func (b *holds) save() {
 // Each transition of what is gone for a while: gone and back have a name and a key.
 func TestDeleteHolds(t *testing.T) {
 	tests := map[string]struct {
-		steps string // gone or back with a name and a key, a duration to let go by or to configure, save, or restart and how the wall clock goes on
+		// gone or back with a name and a key, a duration to let go by or to configure, save, or
+		// restart and how the wall clock goes on
+		steps string
 		want  []string
 		saved int
 	}{

@@ -10,29 +10,37 @@ import (
 // LimitConfig is what a [Limit] is made of.
 type LimitConfig struct {
 	Every time.Duration // one more may pass of each key after this time; more than 0
-	Burst int           // how many may pass of a key at once that has been quiet for long enough; 0: 1
-	// MaxKeys bounds the memory; 0: 100,000. Beyond it the key that was asked about the longest time ago is forgotten: the next of it
-	// passes, even if it is too early, and how many were suppressed of it is told to nobody.
+	// how many may pass of a key at once that has been quiet for long enough; 0: 1
+	Burst int
+	// MaxKeys bounds the memory; 0: 100,000. Beyond it the key that was asked about the longest
+	// time ago is forgotten: the next of it passes, even if it is too early, and how many were
+	// suppressed of it is told to nobody.
 	MaxKeys int
 }
 
-// keepSuppressed is the least time that a key is known of which something was suppressed and nothing has come since.
+// keepSuppressed is the least time that a key is known of which something was suppressed and
+// nothing has come since.
 const keepSuppressed = 24 * time.Hour
 
-// Limit lets only so many pass of each key, and counts the others. Of a key, in any time t no more than Burst + t/Every pass.
+// Limit lets only so many pass of each key, and counts the others. Of a key, in any time t no more
+// than Burst + t/Every pass.
 //
-// It has no clock and no lock: now is that of the caller, who goes forward with it. Times are told apart by the monotonic clock if now
-// has its reading (that of time.Now has), so that a wall clock that jumps changes nothing. What [Limit.Dirty] hands over are wall times, which
-// follow such a jump: across a restart the wall clock counts, and where that has gone back a key waits Burst times Every at most.
+// It has no clock and no lock: now is that of the caller, who goes forward with it. Times are told
+// apart by the monotonic clock if now has its reading (that of time.Now has), so that a wall clock
+// that jumps changes nothing. What [Limit.Dirty] hands over are wall times, which follow such a
+// jump: across a restart the wall clock counts, and where that has gone back a key waits Burst
+// times Every at most.
 //
-// A key is forgotten when it is as one that was never seen: when Burst could pass at once, and none was suppressed since the last that
-// passed. With some suppressed it is known for a day (and no less than for ten times Every) after the last. That happens when Allow is
-// called, a little each time.
+// A key is forgotten when it is as one that was never seen: when Burst could pass at once, and none
+// was suppressed since the last that passed. With some suppressed it is known for a day (and no
+// less than for ten times Every) after the last. That happens when Allow is called, a little each
+// time.
 type Limit struct {
-	cfg   LimitConfig
-	base  time.Time // times are kept as what has gone by since
-	keys  map[string]*bucket
-	quiet buckets // those of which nothing is suppressed, the one asked about the longest time ago first
+	cfg  LimitConfig
+	base time.Time // times are kept as what has gone by since
+	keys map[string]*bucket
+	// those of which nothing is suppressed, the one asked about the longest time ago first
+	quiet buckets
 	owing buckets // the others, likewise
 
 	dirty  map[string]*bucket // what changed since it was handed over; nil: forgotten
@@ -44,15 +52,16 @@ type Limit struct {
 // Pass is that something of a key may pass.
 type Pass struct {
 	Suppressed int // how many of the key were suppressed since the last that passed
-	Waiting    int // how many more of the key hold and are told when the limit allows it, see [Conditions]
+	// how many more of the key hold and are told when the limit allows it, see [Conditions]
+	Waiting int
 
 	bucket     *bucket
 	id, before uint64 // of this pass and of the one before it; 0: none
 	every      time.Duration
 }
 
-// bucket is what is known of a key. full is when Burst may pass at once: each that passes moves it on by Every, and may not move it more
-// than Burst times Every beyond now.
+// bucket is what is known of a key. full is when Burst may pass at once: each that passes moves it
+// on by Every, and may not move it more than Burst times Every beyond now.
 type bucket struct {
 	key        string
 	full       time.Duration
@@ -76,7 +85,8 @@ func NewLimit(cfg LimitConfig, now time.Time) *Limit {
 	return l
 }
 
-// Configure changes what may pass, and forgets nothing. A key that would wait longer than it can by the new configuration waits so long.
+// Configure changes what may pass, and forgets nothing. A key that would wait longer than it can by
+// the new configuration waits so long.
 func (l *Limit) Configure(cfg LimitConfig, now time.Time) {
 	cfg.Burst = max(cfg.Burst, 1)
 	if cfg.MaxKeys <= 0 {
@@ -93,7 +103,8 @@ func (l *Limit) Configure(cfg LimitConfig, now time.Time) {
 	}
 }
 
-// span is how long it takes until a key of which as much has passed as may is as one that was never seen.
+// span is how long it takes until a key of which as much has passed as may is as one that was never
+// seen.
 func (l *Limit) span() time.Duration {
 	if most := time.Duration(1<<62) / time.Duration(l.cfg.Burst); l.cfg.Every > most {
 		return 1 << 62
@@ -151,8 +162,9 @@ func (l *Limit) touch(key string, at time.Duration) *bucket {
 	return b
 }
 
-// Return takes back a Pass of which nothing came, and with it that so many were suppressed, which nobody was told. Another may pass in
-// its place, unless there was one since that has not been taken back: then it is lost, because that one may have come too early without it.
+// Return takes back a Pass of which nothing came, and with it that so many were suppressed, which
+// nobody was told. Another may pass in its place, unless there was one since that has not been
+// taken back: then it is lost, because that one may have come too early without it.
 func (l *Limit) Return(p *Pass, suppressed int, now time.Time) {
 	at, b := l.at(now), p.bucket
 	if l.keys[b.key] != b { // it was forgotten
@@ -224,7 +236,8 @@ func (l *Limit) expire(at time.Duration) {
 	}
 }
 
-// Dirty hands over what changed since the last call, as of now. What comes and goes in between appears nowhere.
+// Dirty hands over what changed since the last call, as of now. What comes and goes in between
+// appears nowhere.
 func (l *Limit) Dirty(now time.Time) (records []Record) {
 	at, wall := l.at(now), now.Round(0)
 	if l.clock.jumped(now, at) {
@@ -242,7 +255,8 @@ func (l *Limit) Dirty(now time.Time) (records []Record) {
 	return records
 }
 
-// value is what is kept: when the key is full again, as nanoseconds of Unix time, and how many are suppressed.
+// value is what is kept: when the key is full again, as nanoseconds of Unix time, and how many are
+// suppressed.
 func (b *bucket) value(full time.Time) []byte {
 	v := binary.AppendVarint(nil, full.UnixNano())
 	return binary.AppendUvarint(v, uint64(b.suppressed)) //nolint:gosec // a count
@@ -250,7 +264,8 @@ func (b *bucket) value(full time.Time) []byte {
 
 var errRecord = errors.New("what is known of a limit's key is cut short")
 
-// Restore takes up what was known of a key before a restart. One that is known already stays as it is.
+// Restore takes up what was known of a key before a restart. One that is known already stays as it
+// is.
 func (l *Limit) Restore(r Record, now time.Time) error {
 	nanos, n := binary.Varint(r.Value)
 	if n <= 0 {

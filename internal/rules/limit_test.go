@@ -80,7 +80,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestLimitForgets: what is as if it had never been asked about takes no memory, neither here nor on disk.
+// TestLimitForgets: what is as if it had never been asked about takes no memory, neither here nor
+// on disk.
 func TestLimitForgets(t *testing.T) {
 	l := rules.NewLimit(rules.LimitConfig{Every: time.Minute}, start)
 	for i := range 1000 {
@@ -124,7 +125,8 @@ func TestLimitTooMany(t *testing.T) {
 	}
 }
 
-// TestLimitClock: while it runs the monotonic clock counts; between two lives the wall clock does, within bounds.
+// TestLimitClock: while it runs the monotonic clock counts; between two lives the wall clock does,
+// within bounds.
 func TestLimitClock(t *testing.T) {
 	began := time.Now()
 	l := rules.NewLimit(rules.LimitConfig{Every: time.Hour}, began)
@@ -173,7 +175,8 @@ func TestLimitConfigure(t *testing.T) {
 	}
 }
 
-// TestLimitRecords: a record that is not one is refused, and what was abandoned is gone on disk too.
+// TestLimitRecords: a record that is not one is refused, and what was abandoned is gone on disk
+// too.
 func TestLimitRecords(t *testing.T) {
 	l := rules.NewLimit(rules.LimitConfig{Every: time.Hour}, start)
 	for _, value := range []string{"", "\x80", "\x01", "\x01\x02\x03", "\x01\xff\xff\xff\xff\xff\xff\x01"} {
@@ -190,8 +193,9 @@ func TestLimitRecords(t *testing.T) {
 	}
 }
 
-// TestLimitModel: random asking, cuts, crashes (which lose what came since the last cut, on both sides), restarts, changes of the
-// wall clock while it runs. In no time t more than burst + t/every pass of a key, and whatever was suppressed is told once or waits to be.
+// TestLimitModel: random asking, cuts, crashes (which lose what came since the last cut, on both
+// sides), restarts, changes of the wall clock while it runs. In no time t more than burst + t/every
+// pass of a key, and whatever was suppressed is told once or waits to be.
 func TestLimitModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := rules.LimitConfig{
@@ -201,13 +205,15 @@ func TestLimitModel(t *testing.T) {
 		l := rules.NewLimit(cfg, now)
 		disk := map[string][]byte{}
 		passed, waiting := map[string][]time.Time{}, map[string]int{}
-		type open struct { // that something may pass, of which it is not known yet whether it comes to anything
+		// that something may pass, of which it is not known yet whether it comes to anything
+		type open struct {
 			pass *rules.Pass
 			key  string
 			at   time.Time
 		}
 		var opened []open
-		unsure := map[string]bool{} // a pass was taken back after another one, or is lost: more could pass than may
+		// a pass was taken back after another one, or is lost: more could pass than may
+		unsure := map[string]bool{}
 		savedPassed, savedWaiting := map[string][]time.Time{}, map[string]int{}
 		cut := func() {
 			for _, r := range l.Dirty(now) {
@@ -298,7 +304,8 @@ func copyTimes(m map[string][]time.Time) map[string][]time.Time {
 	return c
 }
 
-// TestLimitReturn: what comes to nothing does not count, and how many were suppressed is told by the next one, which may come at once.
+// TestLimitReturn: what comes to nothing does not count, and how many were suppressed is told by
+// the next one, which may come at once.
 func TestLimitReturn(t *testing.T) {
 	l := rules.NewLimit(rules.LimitConfig{Every: 10 * time.Minute}, start)
 	first := l.Allow("a", 1, start)

@@ -12,8 +12,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// moment is a time as the real clock gives it: wall is what the wall clock shows, and length what has gone by on the other one. Nothing
-// but package time can make such times; this is how it keeps them.
+// moment is a time as the real clock gives it: wall is what the wall clock shows, and length what
+// has gone by on the other one. Nothing but package time can make such times; this is how it keeps
+// them.
 func moment(wall time.Time, length time.Duration) time.Time {
 	now := time.Now()
 	shape := (*struct {
@@ -39,8 +40,9 @@ type noTimer struct{}
 func (noTimer) Set(time.Time) {}
 func (noTimer) Stop()         {}
 
-// TestConditionsWallClock: while the router runs, a wall clock that goes back or ahead by days makes nothing due, and nothing late; what is kept
-// follows it, so that a restart by the new wall clock goes on as if the clock had always been right.
+// TestConditionsWallClock: while the router runs, a wall clock that goes back or ahead by days
+// makes nothing due, and nothing late; what is kept follows it, so that a restart by the new wall
+// clock goes on as if the clock had always been right.
 func TestConditionsWallClock(t *testing.T) {
 	for _, jump := range []time.Duration{-48 * time.Hour, -time.Minute, 0, time.Minute, 48 * time.Hour} {
 		wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -126,7 +128,8 @@ func TestDeleteHoldsWallClock(t *testing.T) {
 	}
 }
 
-// TestDeleteHoldsClockBack: where the wall clock has gone back between two lives, nothing waits for longer than it has to from the start on.
+// TestDeleteHoldsClockBack: where the wall clock has gone back between two lives, nothing waits for
+// longer than it has to from the start on.
 func TestDeleteHoldsClockBack(t *testing.T) {
 	clock := timer.NewFake(start)
 	d := &event.Delta{Source: "pods", Op: event.Deleted, Old: object(t, "a", "1", 1)}
@@ -175,8 +178,9 @@ func TestLimitWallClock(t *testing.T) {
 	}
 }
 
-// TestSinceStays: by the real clock, whose readings of the wall and of the monotonic clock are never from the same moment, all edges tell the
-// same time and have the same Began, across a restart too: receivers recognise a condition by it, and what is pending coalesces by it.
+// TestSinceStays: by the real clock, whose readings of the wall and of the monotonic clock are
+// never from the same moment, all edges tell the same time and have the same Began, across a
+// restart too: receivers recognise a condition by it, and what is pending coalesces by it.
 func TestSinceStays(t *testing.T) {
 	clock := timer.Real()
 	cfg := rules.ConditionConfig{Sources: []string{"pods"}, Every: time.Hour}
@@ -216,8 +220,9 @@ func TestSinceStays(t *testing.T) {
 	same(s.Observe(&event.Delta{Source: "pods", Op: event.Deleted, Old: o}, false, false, "", clock.Now(), nil)[0])
 }
 
-// TestDueIsExact: by the wall clock that its event shows, an edge comes exactly as long after the begin of its condition as it had to
-// hold, although the wall clock and the monotonic one are never read at the same moment.
+// TestDueIsExact: by the wall clock that its event shows, an edge comes exactly as long after the
+// begin of its condition as it had to hold, although the wall clock and the monotonic one are never
+// read at the same moment.
 func TestDueIsExact(t *testing.T) {
 	const n = 200
 	clock := timer.Real()

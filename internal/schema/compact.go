@@ -11,9 +11,10 @@ import (
 	"strings"
 )
 
-// The compact form of a Set is JSON. A type is one word: a scalar by its name, "[]" and "{}" before the type of elements ("[set]" and
-// "[map:k1,k2]" for lists that are more than that), "@" before the name of an object, "?" before all that if it is nullable, and "!"
-// before that if the field is required.
+// The compact form of a Set is JSON. A type is one word: a scalar by its name, "[]" and "{}" before
+// the type of elements ("[set]" and "[map:k1,k2]" for lists that are more than that), "@" before
+// the name of an object, "?" before all that if it is nullable, and "!" before that if the field is
+// required.
 type compact struct {
 	Resources map[string]compactResource   `json:"resources"` // by group/version/resource
 	Types     map[string]map[string]string `json:"types"`     // fields by the name of the object
@@ -33,7 +34,8 @@ func scalars() []string {
 	}
 }
 
-// MarshalJSON writes the set in a form that [Set.UnmarshalJSON] reads, always alike, without what no resource refers to.
+// MarshalJSON writes the set in a form that [Set.UnmarshalJSON] reads, always alike, without what
+// no resource refers to.
 func (s *Set) MarshalJSON() ([]byte, error) {
 	c := compact{Resources: make(map[string]compactResource), Types: make(map[string]map[string]string)}
 	words := scalars()

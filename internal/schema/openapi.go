@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// document is what is read of an OpenAPI v3 document as an API server gives it for each group and version.
+// document is what is read of an OpenAPI v3 document as an API server gives it for each group and
+// version.
 type document struct {
 	Components struct {
 		Schemas map[string]*node `json:"schemas"`
@@ -66,8 +67,8 @@ func (a *additional) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &a.schema)
 }
 
-// Parse reads the resources of an OpenAPI v3 document, as an API server has them at /openapi/v3/apis/<group>/<version>. What it does not
-// describe, or what is too deep, is [Any].
+// Parse reads the resources of an OpenAPI v3 document, as an API server has them at
+// /openapi/v3/apis/<group>/<version>. What it does not describe, or what is too deep, is [Any].
 func Parse(openAPI []byte) (*Set, error) {
 	var doc document
 	if err := json.Unmarshal(openAPI, &doc); err != nil {
@@ -100,7 +101,8 @@ func Parse(openAPI []byte) (*Set, error) {
 	return set, nil
 }
 
-// resourceOf takes the path of a list apart: /api/v1/pods, /apis/apps/v1/namespaces/{namespace}/deployments.
+// resourceOf takes the path of a list apart: /api/v1/pods,
+// /apis/apps/v1/namespaces/{namespace}/deployments.
 func resourceOf(path string) (n name, namespaced, ok bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
@@ -124,7 +126,8 @@ func resourceOf(path string) (n name, namespaced, ok bool) {
 // maxDepth is how deep schemas may be nested in each other without a name.
 const maxDepth = 100
 
-// parser makes types of nodes. A named schema becomes one Type, however often it is referred to, also by itself.
+// parser makes types of nodes. A named schema becomes one Type, however often it is referred to,
+// also by itself.
 type parser struct {
 	schemas map[string]*node
 	types   map[string]*Type
@@ -199,7 +202,8 @@ func (p *parser) parse(n *node, name string, depth int) *Type {
 	return t
 }
 
-// reference returns the name that the node refers to; a reference with a default stands in an allOf.
+// reference returns the name that the node refers to; a reference with a default stands in an
+// allOf.
 func (n *node) reference() string {
 	ref := n.Ref
 	if len(n.AllOf) == 1 && n.Type == "" && len(n.Properties) == 0 {

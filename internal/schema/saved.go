@@ -17,9 +17,10 @@ const savedFile = "schemas.json"
 // maxSaved is how many bytes it may have; a cluster with hundreds of custom resources has a few MB.
 const maxSaved = 256 << 20
 
-// Save writes a set into a folder, which is made if it is not there, and returns the path of the file. It holds the names and types of
-// fields and nothing else: no descriptions, defaults or enumerations. Equal sets make equal files, a line per field, so that they can be
-// compared. The file is there as a whole or, after an error, as it was before.
+// Save writes a set into a folder, which is made if it is not there, and returns the path of the
+// file. It holds the names and types of fields and nothing else: no descriptions, defaults or
+// enumerations. Equal sets make equal files, a line per field, so that they can be compared. The
+// file is there as a whole or, after an error, as it was before.
 func Save(dir string, set *Set) (path string, err error) {
 	path = filepath.Join(dir, savedFile)
 	text, err := set.MarshalJSON()
@@ -50,7 +51,8 @@ func Save(dir string, set *Set) (path string, err error) {
 	return path, err
 }
 
-// Load reads the set that [Save] has written into a folder. The error names the file and says how to make one.
+// Load reads the set that [Save] has written into a folder. The error names the file and says how
+// to make one.
 func Load(dir string) (*Set, error) {
 	path := filepath.Join(dir, savedFile)
 	f, err := os.Open(path)

@@ -34,9 +34,10 @@ type RecordOptions struct {
 	Version    string
 	Log        *slog.Logger
 	Sources    []string // none: all of the configuration
-	Drop       []string // paths that are left out of all objects, as `excludeFields` of a source says them
-	Out        io.Writer
-	Compress   bool
+	// paths that are left out of all objects, as `excludeFields` of a source says them
+	Drop     []string
+	Out      io.Writer
+	Compress bool
 }
 
 // flushInterval is how often a recording is brought to where it can be read.

@@ -28,8 +28,10 @@ type ReplayOptions struct {
 	// Speed is how many times as fast as recorded: time itself passes so for routes and handlers,
 	// beginning with the time of the recording. 0: as fast as the routes take it, at the present
 	// time.
-	Speed   float64
-	Deliver bool      // to the sinks of the configuration, and send the requests of handlers; else all events are printed, and requests fail
+	Speed float64
+	// to the sinks of the configuration, and send the requests of handlers; else all events are
+	// printed, and requests fail
+	Deliver bool
 	Stdout  io.Writer // where they are printed, and where stdout sinks write
 	Drain   time.Duration
 }

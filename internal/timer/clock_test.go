@@ -16,7 +16,8 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// The real clock, in a bubble: a timer calls at its time, once, only the last time counts, and one that is stopped does not call.
+// The real clock, in a bubble: a timer calls at its time, once, only the last time counts, and one
+// that is stopped does not call.
 func TestReal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := timer.Real()
@@ -42,7 +43,8 @@ func TestReal(t *testing.T) {
 	})
 }
 
-// The fake does the same, by hand; what is due on the way is called in order, at its time, and what a call sets on the way too.
+// The fake does the same, by hand; what is due on the way is called in order, at its time, and what
+// a call sets on the way too.
 func TestFake(t *testing.T) {
 	clock := timer.NewFake(start)
 	var calls []string
@@ -76,7 +78,8 @@ func TestFake(t *testing.T) {
 	}
 }
 
-// What is set to a time that is over waits for the clock to be moved, wherever to, and the clock never goes back.
+// What is set to a time that is over waits for the clock to be moved, wherever to, and the clock
+// never goes back.
 func TestFakeOver(t *testing.T) {
 	clock := timer.NewFake(start)
 	called := 0
@@ -145,7 +148,8 @@ func TestFakeProperty(t *testing.T) {
 	})
 }
 
-// A clock that is ten times as fast calls after a tenth of the time, and shows then what it was set to.
+// A clock that is ten times as fast calls after a tenth of the time, and shows then what it was set
+// to.
 func TestScaled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begin time.Time

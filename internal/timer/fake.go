@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// Fake is a clock that stands still until it is moved, and calls nothing but then: also what is set to a time that is over waits for
-// [Fake.Advance]. Who moves it makes sure that what the last move has brought about is done with, or the timers that this sets come late.
-// It is safe for concurrent use.
+// Fake is a clock that stands still until it is moved, and calls nothing but then: also what is set
+// to a time that is over waits for [Fake.Advance]. Who moves it makes sure that what the last move
+// has brought about is done with, or the timers that this sets come late. It is safe for concurrent
+// use.
 type Fake struct {
 	mu   sync.Mutex
 	now  time.Time
@@ -41,9 +42,10 @@ func (c *Fake) Next() (at time.Time, ok bool) {
 	return c.set[0].at, true
 }
 
-// Advance moves the clock on to a time, and calls on its way what is due, one function after the other, by time and then in the order
-// in which the timers were set; each sees the time that it was due at. To a time that is over it only calls what is due by now. It is not
-// called by two goroutines at once, nor by a timer's function.
+// Advance moves the clock on to a time, and calls on its way what is due, one function after the
+// other, by time and then in the order in which the timers were set; each sees the time that it was
+// due at. To a time that is over it only calls what is due by now. It is not called by two
+// goroutines at once, nor by a timer's function.
 func (c *Fake) Advance(to time.Time) {
 	to = to.Round(0)
 	if now := c.Now(); to.Before(now) {
@@ -58,7 +60,8 @@ func (c *Fake) Advance(to time.Time) {
 	}
 }
 
-// due moves the clock to the next timer that is due, and takes it; nil: there is none, and the clock is where it is to go.
+// due moves the clock to the next timer that is due, and takes it; nil: there is none, and the
+// clock is where it is to go.
 func (c *Fake) due(to time.Time) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,8 +17,8 @@ type heapNode struct {
 	owner timer.Owner
 }
 
-// heapTimers is the best heap for many timers that the wheel is measured against: with four children
-// for each slot, and the times in the slots.
+// heapTimers is the best heap for many timers that the wheel is measured against: with four
+// children for each slot, and the times in the slots.
 type heapTimers struct {
 	clock timer.Clock
 	timer timer.Timer
@@ -164,8 +164,8 @@ func heapOf(n int) subject {
 	}
 }
 
-// BenchmarkTimers compares the wheel with a heap. Each round of an operation does it for all timers of both, one after the other, and
-// the fastest round of each counts. ratio is heap by wheel.
+// BenchmarkTimers compares the wheel with a heap. Each round of an operation does it for all timers
+// of both, one after the other, and the fastest round of each counts. ratio is heap by wheel.
 func BenchmarkTimers(b *testing.B) {
 	const hour = time.Hour
 	for _, n := range []int{10_000, 100_000, 1_000_000} {

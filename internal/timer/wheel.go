@@ -6,24 +6,28 @@ import (
 	"time"
 )
 
-// Wheel holds the timers of a process, millions of them: to set one and to stop it costs about a tenth of a microsecond, and it takes no
-// more memory than its [Node]. It has one Timer of its Clock, and no goroutine.
+// Wheel holds the timers of a process, millions of them: to set one and to stop it costs about a
+// tenth of a microsecond, and it takes no more memory than its [Node]. It has one Timer of its
+// Clock, and no goroutine.
 //
-// It is a hierarchy of wheels, each of 64 slots: those of the lowest are a millisecond long, those of the next 64, and so on. A timer stands
-// in the lowest wheel whose present round has its time. When the time comes to a slot of a higher wheel, what is in it is dealt out to
-// the lower ones. Within a slot of the lowest each timer still has its own time: none is called before it, nor later than the Clock can.
+// It is a hierarchy of wheels, each of 64 slots: those of the lowest are a millisecond long, those
+// of the next 64, and so on. A timer stands in the lowest wheel whose present round has its time.
+// When the time comes to a slot of a higher wheel, what is in it is dealt out to the lower ones.
+// Within a slot of the lowest each timer still has its own time: none is called before it, nor
+// later than the Clock can.
 //
 // Its methods may be called under a lock of the caller's, which [Owner.Due] may take too.
 type Wheel struct {
 	clock Clock
 	base  time.Time
 
-	mu       sync.Mutex
-	timer    Timer
-	wake     time.Duration // that timer is set to; never: it is not
-	tick     uint64        // every slot before that is empty
-	levels   [wheelLevels]wheel
-	due      Node // the head of those whose time has come, and whose owners have not been called yet
+	mu     sync.Mutex
+	timer  Timer
+	wake   time.Duration // that timer is set to; never: it is not
+	tick   uint64        // every slot before that is empty
+	levels [wheelLevels]wheel
+	// the head of those whose time has come, and whose owners have not been called yet
+	due      Node
 	n        int
 	expiring bool
 	closed   bool
@@ -41,8 +45,8 @@ type wheel struct {
 	slots [1 << slotBits]Node
 }
 
-// Node is a timer, as a part of what it is the timer of. It must not be copied. The zero value is one that is not set, and [Wheel.Set]
-// sets it.
+// Node is a timer, as a part of what it is the timer of. It must not be copied. The zero value is
+// one that is not set, and [Wheel.Set] sets it.
 type Node struct {
 	next, prev *Node // in a ring; nil: it is not set
 	at         time.Duration
@@ -51,12 +55,14 @@ type Node struct {
 
 // Owner is what a timer belongs to.
 type Owner interface {
-	// Due is called once the time has come that the timer was set to, without a lock of the Wheel. The timer is not set then, unless it
-	// was set again meanwhile: who takes a lock here looks whether it is still the time. It must not block.
+	// Due is called once the time has come that the timer was set to, without a lock of the Wheel.
+	// The timer is not set then, unless it was set again meanwhile: who takes a lock here looks
+	// whether it is still the time. It must not block.
 	Due(n *Node)
 }
 
-// At returns the time that a timer was last set to, as it stands in the time of its Wheel: see [Wheel.In].
+// At returns the time that a timer was last set to, as it stands in the time of its Wheel: see
+// [Wheel.In].
 func (n *Node) At() time.Duration { return n.at }
 
 // NewWheel makes a Wheel without timers. Its time begins now.
@@ -72,8 +78,8 @@ func NewWheel(clock Clock) *Wheel {
 	return w
 }
 
-// In returns a time as the time that has gone by since the Wheel was made: by the monotonic clock, if t has its reading, so that a wall
-// clock that jumps means nothing.
+// In returns a time as the time that has gone by since the Wheel was made: by the monotonic clock,
+// if t has its reading, so that a wall clock that jumps means nothing.
 func (w *Wheel) In(t time.Time) time.Duration { return t.Sub(w.base) }
 
 // Now is [Wheel.In] for the present.
@@ -86,7 +92,8 @@ func (w *Wheel) Len() int {
 	return w.n
 }
 
-// Set sets a timer, or sets it to another time. If that is over, its owner is called soon, but not by Set.
+// Set sets a timer, or sets it to another time. If that is over, its owner is called soon, but not
+// by Set.
 func (w *Wheel) Set(n *Node, at time.Duration, owner Owner) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,7 +112,8 @@ func (w *Wheel) Set(n *Node, at time.Duration, owner Owner) {
 	}
 }
 
-// Stop has the owner of a timer not called any more, but for a call that has begun. It may be one that is not set.
+// Stop has the owner of a timer not called any more, but for a call that has begun. It may be one
+// that is not set.
 func (w *Wheel) Stop(n *Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,7 +140,8 @@ func (w *Wheel) insert(n *Node) {
 	n.pushTo(&w.levels[level].slots[slot])
 }
 
-// first returns the earliest slot in which there is something, and the tick that it begins with. mu is held.
+// first returns the earliest slot in which there is something, and the tick that it begins with. mu
+// is held.
 func (w *Wheel) first() (head *Node, level int, tick uint64, ok bool) {
 	for level := range w.levels {
 		l, shift := &w.levels[level], level*slotBits

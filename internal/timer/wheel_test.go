@@ -28,8 +28,8 @@ type call struct {
 	at   time.Duration
 }
 
-// TestWheel: whatever is set, set to another time and stopped, also in a call, each is called once at the time that it was set to last, and
-// at no other, near or in a hundred years.
+// TestWheel: whatever is set, set to another time and stopped, also in a call, each is called once
+// at the time that it was set to last, and at no other, near or in a hundred years.
 func TestWheel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		clock := timer.NewFake(start)
@@ -91,7 +91,8 @@ func TestWheel(t *testing.T) {
 	})
 }
 
-// On the real clock, in a bubble: a wall clock means nothing, a stopped one is not called, and none after Close.
+// On the real clock, in a bubble: a wall clock means nothing, a stopped one is not called, and none
+// after Close.
 func TestWheelReal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := timer.NewWheel(timer.Real())
@@ -124,7 +125,8 @@ func TestWheelReal(t *testing.T) {
 	})
 }
 
-// TestWheelTogether: timers that many goroutines set and stop are called or stopped, none is both and none is lost.
+// TestWheelTogether: timers that many goroutines set and stop are called or stopped, none is both
+// and none is lost.
 func TestWheelTogether(t *testing.T) {
 	w := timer.NewWheel(timer.Real())
 	defer w.Close()

@@ -7,9 +7,10 @@ import (
 	"sync"
 )
 
-// Clients gives the HTTP client for the files as they are now, also where a proxy stands between: TLS with who stands behind it is made by
-// the client, and not by what dials. What is on its way when a file changes goes on, and the next request has a new connection. It is safe
-// for concurrent use.
+// Clients gives the HTTP client for the files as they are now, also where a proxy stands between:
+// TLS with who stands behind it is made by the client, and not by what dials. What is on its way
+// when a file changes goes on, and the next request has a new connection. It is safe for concurrent
+// use.
 type Clients struct {
 	Files *Config
 	// New makes a client with the given settings, which are its own.
@@ -20,8 +21,8 @@ type Clients struct {
 	client *http.Client
 }
 
-// Get returns the client. One that was made of older files ends its connections once they are idle. The error is like that of
-// [Config.Load].
+// Get returns the client. One that was made of older files ends its connections once they are idle.
+// The error is like that of [Config.Load].
 func (c *Clients) Get() (*http.Client, error) {
 	of, err := c.Files.Print()
 	if err != nil {
@@ -32,7 +33,8 @@ func (c *Clients) Get() (*http.Client, error) {
 	if c.client != nil && of == c.of {
 		return c.client, nil
 	}
-	settings, err := c.Files.Load() // of later files, if they change at this moment: then the next print is another one
+	// of later files, if they change at this moment: then the next print is another one
+	settings, err := c.Files.Load()
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestPrint: it is another one whenever the content of one of the files is, and names the key of one that cannot be read.
+// TestPrint: it is another one whenever the content of one of the files is, and names the key of
+// one that cannot be read.
 func TestPrint(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

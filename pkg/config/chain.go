@@ -25,8 +25,9 @@ type Target struct {
 // routePrefix begins the names of targets that are routes. The name of a sink has no colon.
 const routePrefix = "route:"
 
-// Name is what the router keeps the progress of the target under, and what metrics, dead letters and
-// logs call it: the name of the sink, or route: and the id of the route. The id outlives a rename.
+// Name is what the router keeps the progress of the target under, and what metrics, dead letters
+// and logs call it: the name of the sink, or route: and the id of the route. The id outlives a
+// rename.
 func (t *Target) Name() string {
 	if t.Sink != "" {
 		return t.Sink
@@ -112,8 +113,8 @@ type chains struct {
 	problems Problems
 }
 
-// linkRoutes checks the targets of all routes, and fills in Upstream and From of the routes that other
-// routes deliver to.
+// linkRoutes checks the targets of all routes, and fills in Upstream and From of the routes that
+// other routes deliver to.
 func (c *Config) linkRoutes() Problems {
 	l := chains{byName: make(map[string]*Route)}
 	for _, r := range c.Routes {
@@ -153,7 +154,8 @@ func (l *chains) problem(n Node, format string, args ...any) {
 	l.problems = append(l.problems, n.Problemf(format, args...))
 }
 
-// targets returns the route of each target of r; nil: it is a sink, or a route that takes no events.
+// targets returns the route of each target of r; nil: it is a sink, or a route that takes no
+// events.
 func (l *chains) targets(r *Route) []*Route {
 	routes := make([]*Route, len(r.To))
 	for i := range r.To {
@@ -190,8 +192,8 @@ func (l *chains) refuseCircles() {
 	}
 }
 
-// sourcesOf returns the sources of a route; a route that others deliver to has theirs. known has the
-// result of each route that was visited, and of each on the way, so that a circle ends.
+// sourcesOf returns the sources of a route; a route that others deliver to has theirs. known has
+// the result of each route that was visited, and of each on the way, so that a circle ends.
 func (l *chains) sourcesOf(r *Route, known map[*Route][]string) (sources []string) {
 	if len(r.Upstream) == 0 {
 		return r.From
@@ -247,8 +249,8 @@ func (l *chains) check(r *Route) {
 	l.problems = append(l.problems, r.Filter.Check(n.At("filter"), r.From)...)
 }
 
-// checkInput reports a route without input, unless what is wrong with its from, or with a target that
-// may be meant for it, is reported already.
+// checkInput reports a route without input, unless what is wrong with its from, or with a target
+// that may be meant for it, is reported already.
 func (l *chains) checkInput(r *Route) {
 	var known []string
 	for _, f := range tags.Of(reflect.TypeFor[Route]()) {

@@ -18,8 +18,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/similar"
 )
 
-// The rules below are found by Node.Decode where it decodes the part that they are about, so that they hold wherever it stands;
-// only what concerns several parts is checked from the Config.
+// The rules below are found by Node.Decode where it decodes the part that they are about, so that
+// they hold wherever it stands; only what concerns several parts is checked from the Config.
 
 const nameRule = "a name begins with a letter and has only letters, digits, - and _, at most 63"
 
@@ -135,8 +135,8 @@ func (c *Config) checkRoute(r *Route) Problems {
 	return append(problems, c.checkRoom(r)...)
 }
 
-// checkRoom checks that a batch has room to become full: one that waits for more than the queue holds would lose its own oldest delta for
-// each that comes, although the sinks are well.
+// checkRoom checks that a batch has room to become full: one that waits for more than the queue
+// holds would lose its own oldest delta for each that comes, although the sinks are well.
 func (c *Config) checkRoom(r *Route) Problems {
 	spills := c.State.Dir != "" && r.Queue.Disk > 0
 	if r.Overflow != OverflowDropOldest || spills || r.Batch.Wait == 0 || r.Batch.Size == 1 || r.Batch.Size < r.Queue.Memory {

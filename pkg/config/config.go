@@ -13,7 +13,8 @@ import (
 
 // Config is the whole configuration, defaults filled in. It is not modified after [Load].
 type Config struct {
-	Hash     string                `yaml:"-"` // of the file: two configurations with one hash are the same text
+	// of the file: two configurations with one hash are the same text
+	Hash     string                `yaml:"-"`
 	Policy   Policy                `yaml:"-"` // that it was read under
 	Version  int                   `yaml:"version,required" min:"1" max:"1" doc:"Version of this format: 1."`
 	Cluster  Cluster               `yaml:"cluster" doc:"The cluster whose changes are routed."`

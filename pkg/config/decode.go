@@ -14,8 +14,9 @@ import (
 	"github.com/deltarouter/deltarouter/internal/similar"
 )
 
-// Validator is implemented by a struct that has rules beyond its tags. [Node.Decode] calls it, on the pointer, when the struct was
-// decoded from n. A field that had a problem of its own has its default or the zero value.
+// Validator is implemented by a struct that has rules beyond its tags. [Node.Decode] calls it, on
+// the pointer, when the struct was decoded from n. A field that had a problem of its own has its
+// default or the zero value.
 type Validator interface {
 	Validate(n Node) Problems
 }
@@ -23,8 +24,8 @@ type Validator interface {
 // unmarshaler is a type of this package that is not decoded by its kind.
 type unmarshaler interface{ unmarshal(n Node) Problems }
 
-// Decode fills in what a pointer points to and returns every problem at once. See the package comment for types and tags. After
-// a problem, into holds what could be decoded.
+// Decode fills in what a pointer points to and returns every problem at once. See the package
+// comment for types and tags. After a problem, into holds what could be decoded.
 func (n Node) Decode(into any) Problems {
 	v := reflect.ValueOf(into)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
@@ -101,8 +102,8 @@ func (d *decoder) structure(n Node, v reflect.Value) {
 	}
 }
 
-// present decodes a field that is there. One that cannot be decoded falls back to its default, so that a rule which compares it
-// with another field does not complain about it too.
+// present decodes a field that is there. One that cannot be decoded falls back to its default, so
+// that a rule which compares it with another field does not complain about it too.
 func (d *decoder) present(n Node, v reflect.Value, f tags.Field) {
 	before := len(d.problems)
 	d.value(n, v, f)
@@ -112,7 +113,8 @@ func (d *decoder) present(n Node, v reflect.Value, f tags.Field) {
 	}
 }
 
-// unknownKeys reports the keys that are no field, and returns the fields that they were probably meant to be.
+// unknownKeys reports the keys that are no field, and returns the fields that they were probably
+// meant to be.
 func (d *decoder) unknownKeys(n Node, fields []tags.Field) (guessed []string) {
 	var known []string
 	for _, f := range fields {
@@ -197,7 +199,8 @@ func (d *decoder) list(n Node, v reflect.Value, f tags.Field) {
 	d.bounds(n, f, len(items))
 }
 
-// isBroken reports whether a value is an expression that was refused. It is left out: who compiles it would complain once more.
+// isBroken reports whether a value is an expression that was refused. It is left out: who compiles
+// it would complain once more.
 func isBroken(v reflect.Value) bool {
 	switch e := v.Interface().(type) {
 	case Expr:
@@ -208,7 +211,8 @@ func isBroken(v reflect.Value) bool {
 	return false
 }
 
-// mayStandAlone reports whether a piece may stand for a list of one element of a type, or is a list.
+// mayStandAlone reports whether a piece may stand for a list of one element of a type, or is a
+// list.
 func mayStandAlone(n Node, element reflect.Type) bool {
 	switch n.yaml.Kind {
 	case yaml.MappingNode:
@@ -219,8 +223,8 @@ func mayStandAlone(n Node, element reflect.Type) bool {
 	return true
 }
 
-// IsScalar reports whether values of a type are written as scalars, or may be, so that one can stand
-// for a list of one.
+// IsScalar reports whether values of a type are written as scalars, or may be, so that one can
+// stand for a list of one.
 func IsScalar(t reflect.Type) bool {
 	switch t {
 	case reflect.TypeFor[Expr](), reflect.TypeFor[Secret](), reflect.TypeFor[Node](), reflect.TypeFor[Target]():

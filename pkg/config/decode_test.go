@@ -237,7 +237,8 @@ func TestSecret(t *testing.T) {
 	expect(t, s["gone"], "", "read secret: stat "+filepath.Join(dir, "nothing")+": no such file or directory")
 	expect(t, config.Secret{}, "", "no secret is configured")
 
-	// A new file takes the place of the old one, as the kubelet does it, with the same time and length.
+	// A new file takes the place of the old one, as the kubelet does it, with the same time and
+	// length.
 	info, err := os.Stat(path)
 	must.Succeed(t, err)
 	write(t, path+".new", "NEW\r\n")

@@ -11,7 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestLimits gives documents that are no configuration of anybody, and must not cost time or memory.
+// TestLimits gives documents that are no configuration of anybody, and must not cost time or
+// memory.
 func TestLimits(t *testing.T) {
 	var laughs strings.Builder
 	laughs.WriteString("a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n")
@@ -24,14 +25,15 @@ func TestLimits(t *testing.T) {
 			"a: &a " + strings.Repeat("x", 1<<19) + "\nb: [" + strings.Repeat("*a, ", 100) + "]",
 			"config.yaml:1:1: is larger than 16 MiB with its aliases written out: remove aliases of aliases",
 		},
-		"deep":          {strings.Repeat("[", 150) + strings.Repeat("]", 150), "config.yaml:1:1: is nested more than 100 deep"},
-		"deeper":        {strings.Repeat("[", 100_000), "config.yaml:1: is not YAML: exceeded max depth of 10000"},
-		"large":         {strings.Repeat("# comment\n", 1<<20), "config.yaml: is larger than 1 MiB: a configuration is smaller; is it the right file?"},
-		"cycle":         {"a: &a {b: {c: *a}}", "config.yaml:1:4: the value of anchor &a contains itself: remove the alias *a inside of it"},
-		"merge cycle":   {"a: &a\n  <<: *a", "config.yaml:1:4: the value of anchor &a contains itself: remove the alias *a inside of it"},
-		"empty":         {"", "config.yaml: is empty: it needs at least version, sources, sinks and routes"},
-		"blank":         {" \n\t\n", "config.yaml: is empty: it needs at least version, sources, sinks and routes"},
-		"no content":    {"\n---", "config.yaml: is empty: it needs at least version, sources, sinks and routes"}, // it ends in a line that is not there
+		"deep":        {strings.Repeat("[", 150) + strings.Repeat("]", 150), "config.yaml:1:1: is nested more than 100 deep"},
+		"deeper":      {strings.Repeat("[", 100_000), "config.yaml:1: is not YAML: exceeded max depth of 10000"},
+		"large":       {strings.Repeat("# comment\n", 1<<20), "config.yaml: is larger than 1 MiB: a configuration is smaller; is it the right file?"},
+		"cycle":       {"a: &a {b: {c: *a}}", "config.yaml:1:4: the value of anchor &a contains itself: remove the alias *a inside of it"},
+		"merge cycle": {"a: &a\n  <<: *a", "config.yaml:1:4: the value of anchor &a contains itself: remove the alias *a inside of it"},
+		"empty":       {"", "config.yaml: is empty: it needs at least version, sources, sinks and routes"},
+		"blank":       {" \n\t\n", "config.yaml: is empty: it needs at least version, sources, sinks and routes"},
+		// it ends in a line that is not there
+		"no content":    {"\n---", "config.yaml: is empty: it needs at least version, sources, sinks and routes"},
 		"not UTF-8":     {"a: 1\nb: \xff", "config.yaml:2: is not UTF-8: save the file as UTF-8"},
 		"old Mac":       {"a: 1\rb: 2", "config.yaml:1: has a carriage return that ends no line: save the file with \\n line ends"},
 		"separator":     {"a: \"x\u2028y\"", "config.yaml:1: has an invisible line separator, U+2028: write \\n, or an escape in double quotes"},

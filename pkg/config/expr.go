@@ -33,9 +33,10 @@ func (e *Expr) unmarshal(n Node) Problems {
 	return nil
 }
 
-// Problem makes a problem of a position inside the expression: the line counts from 1, the column from 0 in code points, as CEL's
-// locations do. The problem has the place in the file, however the expression was written: plain, quoted, as a literal (|) or a
-// folded (>) block. A position outside of the expression becomes that of its nearest end.
+// Problem makes a problem of a position inside the expression: the line counts from 1, the column
+// from 0 in code points, as CEL's locations do. The problem has the place in the file, however the
+// expression was written: plain, quoted, as a literal (|) or a folded (>) block. A position outside
+// of the expression becomes that of its nearest end.
 func (e Expr) Problem(line, column int, message string) Problem {
 	if e.node.yaml == nil {
 		return e.node.problem(yamlfile.Place{Line: line, Column: column + 1}, message)
@@ -112,7 +113,8 @@ func (f *Filter) unmarshal(n Node) (problems Problems) {
 	return problems
 }
 
-// Check compares the sources that there are expressions for with those of the route. n is where the filter is written.
+// Check compares the sources that there are expressions for with those of the route. n is where the
+// filter is written.
 func (f *Filter) Check(n Node, from []string) (problems Problems) {
 	if f == nil || f.By == nil {
 		return nil

@@ -59,8 +59,8 @@ func TestExprProblemWithoutNode(t *testing.T) {
 	}
 }
 
-// TestExprPlaces writes random scalars in every style: each character of the expression must be found in the file at the place that
-// it is said to have.
+// TestExprPlaces writes random scalars in every style: each character of the expression must be
+// found in the file at the place that it is said to have.
 func TestExprPlaces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		source := "# ü\nouter:\n  - first: {}\n    k: " + rapid.OneOf(
@@ -83,8 +83,9 @@ func TestExprPlaces(t *testing.T) {
 	})
 }
 
-// checkPlaces compares each character of an expression with the one at its place in the file, and that the places come in order.
-// It returns how many of the characters beyond the first, white space aside, have a place of their own.
+// checkPlaces compares each character of an expression with the one at its place in the file, and
+// that the places come in order. It returns how many of the characters beyond the first, white
+// space aside, have a place of their own.
 func checkPlaces(t interface{ Errorf(string, ...any) }, source string, e config.Expr) (found, of int) {
 	var lines [][]rune
 	for line := range strings.SplitSeq(strings.TrimPrefix(source, "\ufeff"), "\n") {
@@ -206,7 +207,8 @@ func block(indicator string) *rapid.Generator[string] {
 		})
 		blank := rapid.SampledFrom([]string{"", " ", "      "})
 		lines := rapid.SliceOfN(rapid.OneOf(line, line, line, blank), 0, 6).Draw(t, "lines")
-		// Without an indicator the first line says how far the block is indented, so it begins with a letter.
+		// Without an indicator the first line says how far the block is indented, so it begins with
+		// a letter.
 		first := "a" + line.Draw(t, "first")
 		if explicit {
 			first = line.Draw(t, "first")

@@ -11,7 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// FuzzParse: whatever the text, Parse returns; its problems have places inside of the file; what has no problem can be used.
+// FuzzParse: whatever the text, Parse returns; its problems have places inside of the file; what
+// has no problem can be used.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	must.Succeed(f, err)
@@ -55,7 +56,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzExprPlaces: whatever the scalar, a character of the expression is at its place or at that of the whole scalar.
+// FuzzExprPlaces: whatever the scalar, a character of the expression is at its place or at that of
+// the whole scalar.
 func FuzzExprPlaces(f *testing.F) {
 	for _, scalar := range []string{
 		"a.b", "'a ''b'''", `"\u00fc \"b\""`, "|\n  a\n  b", ">-\n  a\n  b\n\n    c", "|1+\n  a", "&a !!str\n  b", "a\n  b\n\n  c", `"a\` + "\n  b\"",

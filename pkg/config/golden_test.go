@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 
-// TestGolden parses the config.yaml of each archive. The file problems holds the exact text of what is wrong with it; an archive
-// without it is valid and its file config holds what was understood.
+// TestGolden parses the config.yaml of each archive. The file problems holds the exact text of what
+// is wrong with it; an archive without it is valid and its file config holds what was understood.
 func TestGolden(t *testing.T) {
 	t.Setenv("REGION", "eu")
 	t.Setenv("EMPTY", "")

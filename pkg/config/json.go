@@ -10,9 +10,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// JSON returns any YAML as JSON, keys in their order, ${…} expanded. An unquoted scalar that holds a ${…} has the type that its
-// expanded text looks like. Numbers keep all their digits. The error is [Problems]: a variable that is not set, a number that JSON
-// does not have (.inf, .nan).
+// JSON returns any YAML as JSON, keys in their order, ${…} expanded. An unquoted scalar that holds
+// a ${…} has the type that its expanded text looks like. Numbers keep all their digits. The error
+// is [Problems]: a variable that is not set, a number that JSON does not have (.inf, .nan).
 func (n Node) JSON() ([]byte, error) {
 	var e jsonEncoder
 	e.value(n)
@@ -78,7 +78,8 @@ func (e *jsonEncoder) scalar(n Node) {
 	}
 }
 
-// number writes a number as it stands if JSON can have it so, else as the same number in JSON's way (0x10, 1_000, .5).
+// number writes a number as it stands if JSON can have it so, else as the same number in JSON's way
+// (0x10, 1_000, .5).
 func (e *jsonEncoder) number(n Node, text string) {
 	if jsonNumber.MatchString(text) {
 		e.b.WriteString(text)

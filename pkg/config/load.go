@@ -33,11 +33,12 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, yamlfile.MaxDocument+1))
 }
 
-// Parse reads a configuration and finds all its problems, in the order of the file. The file is for problems, and relative paths
-// are relative to its folder. The policy says which of them may be named.
+// Parse reads a configuration and finds all its problems, in the order of the file. The file is for
+// problems, and relative paths are relative to its folder. The policy says which of them may be
+// named.
 //
-// Beside problems, the Config holds what could be read, for checks that want to go on: it must not be run. It is nil if
-// nothing could.
+// Beside problems, the Config holds what could be read, for checks that want to go on: it must not
+// be run. It is nil if nothing could.
 func Parse(file string, data []byte, policy Policy) (*Config, Problems) {
 	root, problems := parseNode(file, data, policy)
 	if root.yaml == nil {
@@ -79,8 +80,8 @@ type located struct {
 	secret Secret
 }
 
-// ParseNode reads the YAML of one document. The file is for problems, and relative paths are relative to its folder.
-// Any path may be named, and no program run.
+// ParseNode reads the YAML of one document. The file is for problems, and relative paths are
+// relative to its folder. Any path may be named, and no program run.
 func ParseNode(file string, data []byte) (Node, Problems) {
 	return parseNode(file, data, Policy{})
 }
@@ -94,8 +95,8 @@ func parseNode(name string, data []byte, policy Policy) (Node, Problems) {
 	return newNode(doc, root, ""), audit(Node{doc: doc}, root, nil)
 }
 
-// audit finds the mistakes of form that YAML itself lets pass, in every mapping, whoever decodes it: duplicate keys, keys that are
-// no text, merges of something else than mappings, tags.
+// audit finds the mistakes of form that YAML itself lets pass, in every mapping, whoever decodes
+// it: duplicate keys, keys that are no text, merges of something else than mappings, tags.
 func audit(at Node, y *yaml.Node, problems Problems) Problems {
 	n := Node{at.doc, y, yamlfile.Place{Line: y.Line, Column: y.Column}, at.path}
 	if y.Style&yaml.TaggedStyle != 0 && !standardTag(y.Tag) {

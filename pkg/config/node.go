@@ -11,8 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/config/yamlfile"
 )
 
-// Node is a piece of YAML that knows its place. Aliases are resolved: a piece reached through one has the place where it was
-// written and the path by which it was reached.
+// Node is a piece of YAML that knows its place. Aliases are resolved: a piece reached through one
+// has the place where it was written and the path by which it was reached.
 //
 // The zero Node stands for a piece that is absent. A Node is immutable and safe for concurrent use.
 type Node struct {
@@ -37,8 +37,8 @@ func (n Node) IsZero() bool {
 	return n.yaml == nil || n.yaml.Kind == yaml.ScalarNode && n.yaml.Tag == "!!null"
 }
 
-// At returns the value of a key. If n has no such key, the result has the key's path and the place of n, and is null: good for a
-// problem about what is missing.
+// At returns the value of a key. If n has no such key, the result has the key's path and the place
+// of n, and is null: good for a problem about what is missing.
 func (n Node) At(key string) Node {
 	for _, e := range n.entries() {
 		if e.key == key {
@@ -57,7 +57,8 @@ func (n Node) Keys() []string {
 	return keys
 }
 
-// Items returns the elements of a list. A scalar is a list of one; of anything else the result is empty.
+// Items returns the elements of a list. A scalar is a list of one; of anything else the result is
+// empty.
 func (n Node) Items() []Node {
 	if n.IsZero() {
 		return nil
@@ -75,7 +76,8 @@ func (n Node) Items() []Node {
 	return nil
 }
 
-// File returns the path of a file that the piece names: relative to the folder of the file that the piece stands in.
+// File returns the path of a file that the piece names: relative to the folder of the file that the
+// piece stands in.
 func (n Node) File(name string) string {
 	if filepath.IsAbs(name) || n.doc == nil {
 		return name
@@ -151,7 +153,8 @@ func (n Node) merged(v *yaml.Node) []entry {
 	return entries
 }
 
-// keyPath returns the path of a key: sources.pods, or labels["a.b/c"] if the key would not be one step.
+// keyPath returns the path of a key: sources.pods, or labels["a.b/c"] if the key would not be one
+// step.
 func keyPath(path, key string) string {
 	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r != '-' && r != '_' && !isAlnum(r) }) {
 		return path + "[" + strconv.Quote(key) + "]"
@@ -186,8 +189,8 @@ func (n Node) describe() string {
 	return "text"
 }
 
-// placeOf returns the place in the file of a character of a scalar's value, counted from 0 in code points; that of the scalar if it
-// cannot be told.
+// placeOf returns the place in the file of a character of a scalar's value, counted from 0 in code
+// points; that of the scalar if it cannot be told.
 func (n Node) placeOf(index int) yamlfile.Place {
 	if n.doc == nil || n.yaml == nil || n.yaml.Kind != yaml.ScalarNode {
 		return n.at
@@ -199,7 +202,8 @@ func (n Node) placeOf(index int) yamlfile.Place {
 	return places[min(max(index, 0), len(places)-1)]
 }
 
-// text returns the scalar with its ${…} expanded. A problem has the place of the ${ that it is about, and quotes no variable's value.
+// text returns the scalar with its ${…} expanded. A problem has the place of the ${ that it is
+// about, and quotes no variable's value.
 func (n Node) text() (string, Problems) {
 	if n.IsZero() {
 		return "", Problems{n.Problemf("has no value: write one, or remove the key")}

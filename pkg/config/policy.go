@@ -12,10 +12,12 @@ import (
 	"github.com/deltarouter/deltarouter/internal/config/tags"
 )
 
-// Policy is the part of the machine that a configuration may use. It comes from the command line, so that the right to edit the
-// configuration is not the right to run programs. The zero Policy runs none, and restricts no path.
+// Policy is the part of the machine that a configuration may use. It comes from the command line,
+// so that the right to edit the configuration is not the right to run programs. The zero Policy
+// runs none, and restricts no path.
 type Policy struct {
-	PluginDirs []string // folders of the programs that handlers of the kind process run; none: no program is run
+	// folders of the programs that handlers of the kind process run; none: no program is run
+	PluginDirs []string
 	AllowExec  bool     // whether credential plugins of kubeconfigs may be run
 	SecretDirs []string // folders of the files that {file: …} may name; none: any file
 	FileDirs   []string // folders of all other files and folders that may be named; none: any
@@ -23,8 +25,9 @@ type Policy struct {
 	RequireDigests bool // whether each WebAssembly module must be named with its SHA-256
 }
 
-// check returns why a configuration may not name a path. A path must lie in a folder both as it is written and where its links lead:
-// else a link outside of the folders could be changed after the check.
+// check returns why a configuration may not name a path. A path must lie in a folder both as it is
+// written and where its links lead: else a link outside of the folders could be changed after the
+// check.
 func (p *Policy) check(class, path string) error {
 	dirs, flag := p.FileDirs, "-file-dir"
 	if class == tags.PathSecret {
@@ -46,8 +49,8 @@ func (p *Policy) check(class, path string) error {
 	return nil
 }
 
-// Program returns why a file may not be run as a plugin. Links count where they lead to: the file is copied and its content compared
-// before it is run.
+// Program returns why a file may not be run as a plugin. Links count where they lead to: the file
+// is copied and its content compared before it is run.
 func (p *Policy) Program(file string) error {
 	if len(p.PluginDirs) == 0 {
 		return errors.New("programs are run only from folders that the router was started with: add -plugin-dir FOLDER to its command line")
@@ -63,7 +66,8 @@ func (p *Policy) Program(file string) error {
 	return nil
 }
 
-// Credentials returns why credentials of a kubeconfig may not be used: a program makes them (exec), or an auth-provider does.
+// Credentials returns why credentials of a kubeconfig may not be used: a program makes them (exec),
+// or an auth-provider does.
 func (p *Policy) Credentials(exec, provider bool) error {
 	switch {
 	case p.AllowExec || !exec && !provider:
@@ -74,7 +78,8 @@ func (p *Policy) Credentials(exec, provider bool) error {
 	return errors.New("its user gets credentials from an auth-provider, which is not used: use a token or a certificate, or start the router with -allow-exec")
 }
 
-// inAny reports whether a path is below one of the folders, as it is written and where its links lead.
+// inAny reports whether a path is below one of the folders, as it is written and where its links
+// lead.
 func inAny(dirs []string, path string) (bool, error) {
 	written, err := filepath.Abs(path)
 	if err != nil {
@@ -101,8 +106,8 @@ func contains(dir, path string) bool {
 	return err == nil && filepath.IsLocal(inside)
 }
 
-// resolve follows the links of a path, as far as it exists. What a link leads to that does not exist is not known: the result is empty, and
-// is in no folder.
+// resolve follows the links of a path, as far as it exists. What a link leads to that does not
+// exist is not known: the result is empty, and is in no folder.
 func resolve(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {

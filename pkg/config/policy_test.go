@@ -100,7 +100,8 @@ func decodeUnder(t *testing.T, path, text string, policy config.Policy) config.P
 	return cfg.Sinks["out"].Config.Decode(&named)
 }
 
-// TestPolicyOfConfig: the configuration's own files are held to the policy, and it cannot say where programs are.
+// TestPolicyOfConfig: the configuration's own files are held to the policy, and it cannot say where
+// programs are.
 func TestPolicyOfConfig(t *testing.T) {
 	dir := t.TempDir()
 	files(t, dir, map[string]string{"files/a": ""})

@@ -18,7 +18,8 @@ type Problem struct {
 	Text         string // the line of the file, if the place is inside an expression
 }
 
-// Error formats the problem as config.yaml:31:13: routes[2].filter: message. A warning says so behind the place.
+// Error formats the problem as config.yaml:31:13: routes[2].filter: message. A warning says so
+// behind the place.
 func (p Problem) Error() string {
 	var b strings.Builder
 	b.WriteString(p.File)
@@ -59,7 +60,8 @@ func (ps Problems) Sorted() Problems {
 	return slices.Compact(sorted)
 }
 
-// Quoted is like [Problems.Error], with the line of the file and a mark under the word below each problem inside an expression.
+// Quoted is like [Problems.Error], with the line of the file and a mark under the word below each
+// problem inside an expression.
 func (ps Problems) Quoted() string {
 	var b strings.Builder
 	for i, p := range ps.Sorted() {
@@ -74,7 +76,8 @@ func (ps Problems) Quoted() string {
 	return b.String()
 }
 
-// mark points at the word that begins at a column of a line. Tabs stay, so that the mark is where the word is.
+// mark points at the word that begins at a column of a line. Tabs stay, so that the mark is where
+// the word is.
 func mark(line string, column int) string {
 	var b strings.Builder
 	runes := []rune(line)

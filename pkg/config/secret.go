@@ -17,8 +17,8 @@ import (
 // maxSecret bounds a secret's file: whoever names a device or a log by mistake gets an error.
 const maxSecret = 1 << 20
 
-// Secret is a value that is not shown: {file: path}, {env: NAME}, or the value itself. It prints as [secret].
-// It is safe for concurrent use; copies share what was read.
+// Secret is a value that is not shown: {file: path}, {env: NAME}, or the value itself. It prints as
+// [secret]. It is safe for concurrent use; copies share what was read.
 type Secret struct{ from *secretSource }
 
 type secretSource struct {
@@ -63,8 +63,8 @@ func (s *Secret) unmarshal(n Node) Problems {
 	return problems
 }
 
-// MissingSecrets warns of each file and variable whose value cannot be read here and now: the router may run elsewhere. Those of
-// handlers and sinks are known once these were decoded.
+// MissingSecrets warns of each file and variable whose value cannot be read here and now: the
+// router may run elsewhere. Those of handlers and sinks are known once these were decoded.
 func (c *Config) MissingSecrets() (warnings Problems) {
 	if c.doc == nil {
 		return nil
@@ -84,8 +84,8 @@ func (c *Config) MissingSecrets() (warnings Problems) {
 // IsZero reports whether no value was configured.
 func (s Secret) IsZero() bool { return s.from == nil }
 
-// Value returns the value. That of a file is read again when the file changes, and has no newline at its end. The error says
-// which file or variable is missing or empty, and never holds a value.
+// Value returns the value. That of a file is read again when the file changes, and has no newline
+// at its end. The error says which file or variable is missing or empty, and never holds a value.
 func (s Secret) Value() (string, error) {
 	if s.from == nil {
 		return "", errors.New("no secret is configured")

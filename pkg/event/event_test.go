@@ -66,7 +66,8 @@ func asJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// The id is the same when the same event is made again, and differs where a receiver must not drop it.
+// The id is the same when the same event is made again, and differs where a receiver must not drop
+// it.
 func TestNewID(t *testing.T) {
 	at := func(uid, version string) *event.Object {
 		return parse(t, `{"metadata":{"name":"a","uid":"`+uid+`","resourceVersion":"`+version+`"}}`)

@@ -11,7 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 )
 
-// client-go handles objects through these interfaces. Its Reflector and Indexer only read from them.
+// client-go handles objects through these interfaces. Its Reflector and Indexer only read from
+// them.
 var (
 	_ runtime.Object            = (*Object)(nil)
 	_ metav1.ObjectMetaAccessor = (*Object)(nil)
@@ -32,8 +33,9 @@ func (o *Object) GetObjectMeta() metav1.Object { return (*metadata)(o) }
 // Labels returns a copy of metadata.labels; nil: there are none.
 func (o *Object) Labels() map[string]string { return stringMap(metadataField(o.json, "labels")) }
 
-// metadata is an Object as client-go sees its metadata. It has the fields that the Reflector and the
-// Indexer read; the other getters return nothing. The setters do nothing: an Object is immutable.
+// metadata is an Object as client-go sees its metadata. It has the fields that the Reflector and
+// the Indexer read; the other getters return nothing. The setters do nothing: an Object is
+// immutable.
 type metadata Object
 
 func metadataField(json, name string) rawjson.Value {

@@ -11,7 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 )
 
-// Resource says what kind of object something is and which cluster it lives in. One Resource is shared by all objects of a watch.
+// Resource says what kind of object something is and which cluster it lives in. One Resource is
+// shared by all objects of a watch.
 type Resource struct {
 	schema.GroupVersionResource
 
@@ -41,8 +42,9 @@ func (k Key) String() string {
 	return k.Namespace + "/" + k.Name
 }
 
-// Object is the state of an object of the cluster at one resourceVersion: the JSON that the API server sent (less what the source
-// drops) and its identity. It is immutable and safe for concurrent use; all holders share one copy.
+// Object is the state of an object of the cluster at one resourceVersion: the JSON that the API
+// server sent (less what the source drops) and its identity. It is immutable and safe for
+// concurrent use; all holders share one copy.
 //
 // client-go's Reflector and Indexer take it as a runtime.Object, see meta.go.
 type Object struct {
@@ -57,8 +59,9 @@ type Object struct {
 // ErrNoIdentity says that a text is JSON but not an object of a Kubernetes API.
 var ErrNoIdentity = errors.New("not a Kubernetes object: metadata.name is missing or not a string")
 
-// ParseObject makes an Object of the checked JSON text of one (see [rawjson.Check]). It keeps the text without copying it.
-// The error wraps [ErrNoIdentity] or names the metadata field that is no string; it never quotes the text.
+// ParseObject makes an Object of the checked JSON text of one (see [rawjson.Check]). It keeps the
+// text without copying it. The error wraps [ErrNoIdentity] or names the metadata field that is no
+// string; it never quotes the text.
 func ParseObject(resource *Resource, text string) (*Object, error) {
 	o := &Object{resource: resource, json: strings.Trim(text, " \t\r\n")}
 	for name, value := range rawjson.Value(o.json).Get("metadata").Fields() {
@@ -110,7 +113,8 @@ func (o *Object) UID() string { return o.uid }
 // ResourceVersion returns metadata.resourceVersion.
 func (o *Object) ResourceVersion() string { return o.resourceVersion }
 
-// JSON returns the object's JSON text. The slice is the object itself, not a copy: it must not be written to.
+// JSON returns the object's JSON text. The slice is the object itself, not a copy: it must not be
+// written to.
 func (o *Object) JSON() []byte { return unsafe.Slice(unsafe.StringData(o.json), len(o.json)) }
 
 // Raw returns the object's JSON as a value to read fields from.

@@ -34,13 +34,16 @@ type CELConfig struct {
 // wherever they stand in the text, and without evaluating anything. That gives the answer that
 // evaluating gives, by these rules:
 //
-//   - One of them is false: no match. In CEL, && is false if one side is, in whatever order they stand, and whatever is wrong with the
-//     other side, so there is no error to hide. (The cost limit is not a matter of CEL: what is not evaluated costs nothing.)
-//   - One of them is about a missing field, and nothing but such conditions stands before it: no match, and counted. An evaluation
-//     would come to the missing field first, and no right side could make it true. It would not be counted if the rest of the
-//     filter was false; that is the one difference, and the same one whether a [Table] or the filter alone was asked.
+//   - One of them is false: no match. In CEL, && is false if one side is, in whatever order they
+//     stand, and whatever is wrong with the other side, so there is no error to hide. (The cost
+//     limit is not a matter of CEL: what is not evaluated costs nothing.)
+//   - One of them is about a missing field, and nothing but such conditions stands before it: no
+//     match, and counted. An evaluation would come to the missing field first, and no right side
+//     could make it true. It would not be counted if the rest of the filter was false; that is the
+//     one difference, and the same one whether a [Table] or the filter alone was asked.
 //   - All of them are true, and there is no rest: match.
-//   - Else the expression is evaluated: a value of another kind than the constant's, and a missing field behind something that may fail.
+//   - Else the expression is evaluated: a value of another kind than the constant's, and a missing
+//     field behind something that may fail.
 type CEL struct {
 	cfg        CELConfig
 	equalities []equality.Equality
@@ -97,7 +100,8 @@ func (f *CEL) absent() bool {
 	if f.cfg.Absent != nil {
 		f.cfg.Absent()
 	}
-	return f.cfg.Log != nil && !f.logged.Load() && f.logged.CompareAndSwap(false, true) // a load is cheaper than an exchange
+	// a load is cheaper than an exchange
+	return f.cfg.Log != nil && !f.logged.Load() && f.logged.CompareAndSwap(false, true)
 }
 
 func (f *CEL) log(d *event.Delta, err error) {

@@ -19,7 +19,8 @@ type list struct {
 	seen    atomic.Uint64 // deltas
 }
 
-// group is the entries of a list that are looked up by one field. An entry is in one group of a list only.
+// group is the entries of a list that are looked up by one field. An entry is in one group of a
+// list only.
 type group struct {
 	field   *equality.Field
 	number  int
@@ -34,9 +35,10 @@ type count struct {
 	in        []*list
 }
 
-// Skipped returns how many deltas the equalities of an entry's filter have turned down in [Table.Match] since it was last called. Counting
-// them one by one would mean to visit every route for every delta. It must not be called by several goroutines at once; a delta that is
-// being matched meanwhile is in the next result.
+// Skipped returns how many deltas the equalities of an entry's filter have turned down in
+// [Table.Match] since it was last called. Counting them one by one would mean to visit every route
+// for every delta. It must not be called by several goroutines at once; a delta that is being
+// matched meanwhile is in the next result.
 func (t *Table) Skipped(entry int) uint64 {
 	c := &t.counts[entry]
 	seen := uint64(0)
@@ -124,8 +126,8 @@ type wish struct {
 	value  string
 }
 
-// divide puts the members of a list into groups. What is the same for all deltas of the list is decided here: an entry that wants another
-// op or source is in no group.
+// divide puts the members of a list into groups. What is the same for all deltas of the list is
+// decided here: an entry that wants another op or source is in no group.
 func (b *builder) divide(l *list, fixed *event.Delta) {
 	var open []int
 	wishes := map[wish]int{} // how many entries have it
@@ -170,8 +172,9 @@ func (b *builder) divide(l *list, fixed *event.Delta) {
 	}
 }
 
-// choose returns the equality that an entry is looked up by: the one whose values it shares with the fewest others; -1: it has none. Of
-// two that are as good, one whose field every object has is better: a missing value means to look at the whole group.
+// choose returns the equality that an entry is looked up by: the one whose values it shares with
+// the fewest others; -1: it has none. Of two that are as good, one whose field every object has is
+// better: a missing value means to look at the whole group.
 func (b *builder) choose(entry int, wishes map[wish]int) int {
 	rule, best, fewest := &b.table.rules[entry], -1, math.MaxInt
 	if rule.cel == nil {

@@ -22,8 +22,8 @@ func tableOf(t *testing.T, texts ...string) *Table {
 	return NewTable(entries)
 }
 
-// TestDivide: routes are looked up by the equality that says most, are in no list of an op that they do not want, and only those without
-// an equality are asked each time.
+// TestDivide: routes are looked up by the equality that says most, are in no list of an op that
+// they do not want, and only those without an equality are asked each time.
 func TestDivide(t *testing.T) {
 	texts := []string{`changed("spec")`, `op == "updated"`, `op == "deleted" && object.spec.node == "n1"`}
 	for i := range 10 {

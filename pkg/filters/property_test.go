@@ -15,7 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// conditions are what the generated filters are made of: those that a table takes, those that it does not, and some that fail.
+// conditions are what the generated filters are made of: those that a table takes, those that it
+// does not, and some that fail.
 var conditions = []string{
 	`object.metadata.namespace == "a"`, `object.metadata.namespace in ["b", "c"]`, `"b" == object.metadata.namespace`,
 	`object.metadata.labels["app"] == "a"`, `object.metadata.labels.app in ["a", "b", "b"]`, `object.?metadata.labels.app.orValue("b") == "b"`,
@@ -172,8 +173,8 @@ func (r *route) check(t testing.TB, d *event.Delta, m filters.Match, absent int)
 	}
 }
 
-// checkTable: for any routes and deltas the table says what each expression says, and so does the filter by itself; what is missing and what
-// was turned down is counted alike.
+// checkTable: for any routes and deltas the table says what each expression says, and so does the
+// filter by itself; what is missing and what was turned down is counted alike.
 func checkTable(t *testing.T, w *world) func(*rapid.T) {
 	return func(rt *rapid.T) {
 		routes := drawRoutes(t, rt, w)

@@ -2,5 +2,6 @@
 
 package filters_test
 
-// raceDetector makes allocations of its own and expressions many times slower. What measures either is tested without it.
+// raceDetector makes allocations of its own and expressions many times slower. What measures either
+// is tested without it.
 const raceDetector = true

@@ -6,8 +6,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// readings are the values that the fields of a delta have. A table reads each field once per delta, and evaluates equal filters once;
-// a filter by itself reads as it goes.
+// readings are the values that the fields of a delta have. A table reads each field once per delta,
+// and evaluates equal filters once; a filter by itself reads as it goes.
 type readings struct {
 	delta   *event.Delta
 	fields  []reading // by the table's number of the field
@@ -62,7 +62,8 @@ const (
 	yes
 )
 
-// judge looks at the equalities, as the rules of [CEL] say. numbers are those of their fields in the table; nil: there is none.
+// judge looks at the equalities, as the rules of [CEL] say. numbers are those of their fields in
+// the table; nil: there is none.
 func (f *CEL) judge(r *readings, numbers []int) judgement {
 	missing, missed, unclear := -1, "", false
 	for i := range f.equalities {

@@ -39,8 +39,9 @@ type Verdict uint8
 const (
 	Filtered Verdict = iota // the route's filter does not want it
 	Matched                 // the route wants it
-	Unready                 // the filter was not asked, because the entry is not ready; its equalities have not said no
-	Failed                  // the filter failed, see Match.Err
+	// the filter was not asked, because the entry is not ready; its equalities have not said no
+	Unready
+	Failed // the filter failed, see Match.Err
 )
 
 // Match is the verdict about one entry.
@@ -223,7 +224,8 @@ func (t *Table) ask(entry int, match func() (bool, error)) (m Match) {
 	m.Entry = entry
 	defer func() {
 		if p := recover(); p != nil {
-			m.Verdict, m.Err = Failed, fmt.Errorf("filter panicked with a %T", p) // its text may quote the object
+			// its text may quote the object
+			m.Verdict, m.Err = Failed, fmt.Errorf("filter panicked with a %T", p)
 		}
 	}()
 	switch ok, err := match(); {

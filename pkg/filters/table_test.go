@@ -128,7 +128,8 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// TestTurningDownIsFree: a delta that equalities turn down costs no allocation, whether the field is there or not.
+// TestTurningDownIsFree: a delta that equalities turn down costs no allocation, whether the field
+// is there or not.
 func TestTurningDownIsFree(t *testing.T) {
 	if raceDetector {
 		t.Skip("hack/test.sh runs it without the race detector")
@@ -147,8 +148,8 @@ func TestTurningDownIsFree(t *testing.T) {
 	}
 }
 
-// TestBudget: what all filters together cost for one delta is bounded. Those that come too late fail, those that are cheap enough to be
-// looked up do not, and the next delta begins anew.
+// TestBudget: what all filters together cost for one delta is bounded. Those that come too late
+// fail, those that are cheap enough to be looked up do not, and the next delta begins anew.
 func TestBudget(t *testing.T) {
 	if raceDetector {
 		t.Skip("hack/test.sh runs it without the race detector")
@@ -159,7 +160,8 @@ func TestBudget(t *testing.T) {
 	}
 	var entries []filters.Entry
 	for i := range routes {
-		text := fmt.Sprintf(`lists.range(900).all(a, lists.range(%d).all(b, b >= 0))`, 100+i) // no two are equal
+		// no two are equal
+		text := fmt.Sprintf(`lists.range(900).all(a, lists.range(%d).all(b, b >= 0))`, 100+i)
 		entries = append(entries, entry(text, event.Added))
 	}
 	entries = append(entries, entry(`object.metadata.name == "a"`, event.Added), entry(`lists.range(100).all(a, lists.range(100).all(b, b >= 0))`, event.Added, event.Updated))
@@ -186,7 +188,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestEnters: an update enters where the delete would be told of the state after it, and not of the one before.
+// TestEnters: an update enters where the delete would be told of the state after it, and not of the
+// one before.
 func TestEnters(t *testing.T) {
 	object := func(text string) *event.Object {
 		o, err := event.ParseObject(&event.Resource{}, `{"metadata":{"name":"a","uid":"u","resourceVersion":"1"},"spec":`+text+`}`)

@@ -15,7 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// typedKinds are resources whose schemas are built in, with conditions that only their objects can have, and the JSON of their parts.
+// typedKinds are resources whose schemas are built in, with conditions that only their objects can
+// have, and the JSON of their parts.
 func typedKinds() map[string]typedKind {
 	return map[string]typedKind{
 		"pods": {group: "", version: "v1", conditions: []string{
@@ -119,5 +120,6 @@ func drawTyped(t testing.TB, rt *rapid.T, kind typedKind) *event.Object {
 	return o
 }
 
-// TestTypedTableAgrees: so does a table of typed filters, of which some are over sources of several types.
+// TestTypedTableAgrees: so does a table of typed filters, of which some are over sources of several
+// types.
 func TestTypedTableAgrees(t *testing.T) { rapid.Check(t, checkTable(t, typed(t))) }

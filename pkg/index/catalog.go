@@ -9,8 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Catalog answers look-ups over all sources; it is the cache that expressions and handlers see. Fill it with [Catalog.Add] before
-// it is used; look-ups may then come from any goroutine.
+// Catalog answers look-ups over all sources; it is the cache that expressions and handlers see.
+// Fill it with [Catalog.Add] before it is used; look-ups may then come from any goroutine.
 type Catalog struct {
 	sources map[string]source
 }
@@ -26,8 +26,9 @@ var _ expr.Cache = (*Catalog)(nil)
 // NewCatalog returns a catalog without sources.
 func NewCatalog() *Catalog { return &Catalog{sources: make(map[string]source)} }
 
-// Add declares a source: its stores, with the indexes that they have at this moment, and the names of its indexes with the Spec each
-// stands for. Once a store is given other indexes, see [Store.Reindex], the catalog shows what was there until then.
+// Add declares a source: its stores, with the indexes that they have at this moment, and the names
+// of its indexes with the Spec each stands for. Once a store is given other indexes, see
+// [Store.Reindex], the catalog shows what was there until then.
 func (c *Catalog) Add(name string, stores []*Store, indexes map[string]Spec) {
 	names := make(map[string]string, len(indexes)+len(builtins))
 	for builtin := range builtins {
@@ -43,8 +44,9 @@ func (c *Catalog) Add(name string, stores []*Store, indexes map[string]Spec) {
 	c.sources[name] = source{stores: views, indexes: names}
 }
 
-// Lookup returns the objects of the source that the index has under value; every object if index is empty. An unknown source or
-// index has none. They are sorted by namespace and name, so that what is made of them is the same each time.
+// Lookup returns the objects of the source that the index has under value; every object if index is
+// empty. An unknown source or index has none. They are sorted by namespace and name, so that what
+// is made of them is the same each time.
 func (c *Catalog) Lookup(source, index, value string) []*event.Object {
 	src := c.sources[source]
 	found := make([]*event.Object, 0, c.Count(source, index, value))
@@ -61,8 +63,8 @@ func (c *Catalog) Lookup(source, index, value string) []*event.Object {
 	return found
 }
 
-// Collect appends to found what [Catalog.Lookup] would find in one of the stores of the source, by its place in those that it was added
-// with, and in no order.
+// Collect appends to found what [Catalog.Lookup] would find in one of the stores of the source, by
+// its place in those that it was added with, and in no order.
 func (c *Catalog) Collect(found []*event.Object, source string, store int, index, value string) []*event.Object {
 	src := c.sources[source]
 	if index == "" {

@@ -54,7 +54,8 @@ func newFixture(t testing.TB, stores int, indexes map[string]string) *fixture {
 	return f
 }
 
-// pod parses {"metadata":{"namespace":ns,"name":name,…},…} from the rest of metadata and of the object.
+// pod parses {"metadata":{"namespace":ns,"name":name,…},…} from the rest of metadata and of the
+// object.
 func pod(t testing.TB, ns, name, metadata, rest string) *event.Object {
 	t.Helper()
 	o, err := event.ParseObject(&event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}},
@@ -102,7 +103,8 @@ func TestChangesMoveEntries(t *testing.T) {
 	}
 }
 
-// TestReindex: other indexes are built from what is there, beside the old ones, which a catalog goes on to show as they were.
+// TestReindex: other indexes are built from what is there, beside the old ones, which a catalog
+// goes on to show as they were.
 func TestReindex(t *testing.T) {
 	old := newFixture(t, 1, map[string]string{"byNode": "object.spec.nodeName"})
 	s := old.stores[0]
@@ -141,7 +143,8 @@ func TestReindex(t *testing.T) {
 	}
 }
 
-// TestFailingExpression: an expression that fails indexes nothing, is counted, and is logged once without the object.
+// TestFailingExpression: an expression that fails indexes nothing, is counted, and is logged once
+// without the object.
 func TestFailingExpression(t *testing.T) {
 	f := newFixture(t, 1, map[string]string{"byNode": "object.spec.nodeName"})
 	for i := range 3 {
@@ -201,7 +204,8 @@ func TestEqualExpressionsShareAnIndex(t *testing.T) {
 	}
 }
 
-// TestAgainstAModel: after any sequence of changes an index has exactly what a scan of the objects finds.
+// TestAgainstAModel: after any sequence of changes an index has exactly what a scan of the objects
+// finds.
 func TestAgainstAModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f := newFixture(t, 1, map[string]string{"byUser": `object.metadata.annotations["users"].split(",")`})

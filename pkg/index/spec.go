@@ -13,7 +13,8 @@ import (
 
 // Spec is one index: a name and the expressions whose values an object is found under.
 type Spec struct {
-	// Name is the hash of the expressions, see [NewSpec], so that sources which share a watch share equal indexes.
+	// Name is the hash of the expressions, see [NewSpec], so that sources which share a watch share
+	// equal indexes.
 	Name     string
 	programs []*expr.Program
 	fields   []*equality.Field // beside the programs; nil: it is more than a field
@@ -24,8 +25,9 @@ type Spec struct {
 // counter is what is used of a metric.
 type counter interface{ Inc() }
 
-// NewSpec returns an index over the union of the values of the programs, each compiled for [expr.Index] from the text beside it.
-// Failures are counted in failures; the first one is logged with the label, which says where the index is declared.
+// NewSpec returns an index over the union of the values of the programs, each compiled for
+// [expr.Index] from the text beside it. Failures are counted in failures; the first one is logged
+// with the label, which says where the index is declared.
 func NewSpec(texts []string, programs []*expr.Program, failures counter, log *slog.Logger, label string) Spec {
 	hash := sha256.New()
 	for _, text := range texts {

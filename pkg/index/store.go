@@ -12,22 +12,24 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Store holds the objects of one watch. It implements the store that the informer writes to. It is safe for concurrent use;
-// writers are serialised by the informer's cut lock.
+// Store holds the objects of one watch. It implements the store that the informer writes to. It is
+// safe for concurrent use; writers are serialised by the informer's cut lock.
 type Store struct {
 	live  atomic.Pointer[view]
 	bytes atomic.Int64
 }
 
-// view is the objects under one set of indexes. A Store writes to one view at a time; one that was replaced stays as it was then, for
-// expressions that are still being evaluated.
+// view is the objects under one set of indexes. A Store writes to one view at a time; one that was
+// replaced stays as it was then, for expressions that are still being evaluated.
 //
-// The objects and indexes are kept by client-go's thread-safe store, of which its Indexer is made. A look-up reads the indexes directly:
-// ByIndex would copy each set of keys, and the objects, before we copy them again.
+// The objects and indexes are kept by client-go's thread-safe store, of which its Indexer is made.
+// A look-up reads the indexes directly: ByIndex would copy each set of keys, and the objects,
+// before we copy them again.
 type view struct {
 	indexer cache.ThreadSafeStore
 	specs   []Spec
-	lock    sync.RWMutex  // of indices: held by whoever changes what is in indexer, whose own lock is its secret
+	// of indices: held by whoever changes what is in indexer, whose own lock is its secret
+	lock    sync.RWMutex
 	indices cache.Indices // those of indexer: index → value → keys
 	count   atomic.Int64
 	readers sync.Pool // of *expr.Reader
@@ -75,9 +77,10 @@ func names(specs []Spec) []string {
 	return slices.Compact(all)
 }
 
-// Reindex builds other indexes from the objects, beside the present ones, which stay in use. The function that it returns puts them
-// into their place; it is to be called like Put, with no writer at the same time, and evaluates only what has changed in between.
-// A [Catalog] sees the indexes that were in use when the store was added to it. nil: the indexes are these already.
+// Reindex builds other indexes from the objects, beside the present ones, which stay in use. The
+// function that it returns puts them into their place; it is to be called like Put, with no writer
+// at the same time, and evaluates only what has changed in between. A [Catalog] sees the indexes
+// that were in use when the store was added to it. nil: the indexes are these already.
 func (s *Store) Reindex(specs ...Spec) (swap func()) {
 	if slices.Equal(s.Indexes(), names(specs)) {
 		return nil
@@ -120,8 +123,8 @@ func (s *Store) Put(o *event.Object) {
 	s.insert(v, v.newEntry(o))
 }
 
-// Prepare evaluates the indexes for an object, which can be done for many at the same time, and returns a function that does the rest of
-// Put.
+// Prepare evaluates the indexes for an object, which can be done for many at the same time, and
+// returns a function that does the rest of Put.
 func (s *Store) Prepare(o *event.Object) (put func()) {
 	v := s.live.Load()
 	e := v.newEntry(o)
@@ -148,7 +151,8 @@ func (v *view) newEntry(o *event.Object) *entry {
 		r = new(expr.Reader)
 	}
 	r.Reset(o)
-	all := make([]string, 0, len(v.specs)+1) // one slice holds the values of all indexes, as most have one
+	// one slice holds the values of all indexes, as most have one
+	all := make([]string, 0, len(v.specs)+1)
 	e.ends = make([]int32, len(v.specs))
 	for i := range v.specs {
 		all = v.specs[i].values(all, r, o)
@@ -242,7 +246,8 @@ func (v *view) countOf(index, value string) int {
 	return len(v.indices[index][value])
 }
 
-// ensureBuiltin adds a built-in index when it is first asked for; client-go then goes through the objects once.
+// ensureBuiltin adds a built-in index when it is first asked for; client-go then goes through the
+// objects once.
 func (v *view) ensureBuiltin(index string) {
 	values, ok := builtins[index]
 	if !ok {

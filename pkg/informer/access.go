@@ -15,8 +15,8 @@ type Right struct {
 	Path      string // of no resource, as /apis/apps/v1
 }
 
-// Rights returns what it takes to watch: the first needed are those without which nothing works. Optional are those without which
-// something is done in a way that costs more.
+// Rights returns what it takes to watch: the first needed are those without which nothing works.
+// Optional are those without which something is done in a way that costs more.
 func (s *Spec) Rights() (needed, optional []Right) {
 	right := func(verb string) Right {
 		return Right{Verb: verb, Group: s.Resource.Group, Resource: s.Resource.Resource, Namespace: s.Namespace}

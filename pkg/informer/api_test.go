@@ -116,7 +116,8 @@ func (a *api) compact() {
 	a.compacted = a.version
 }
 
-// awaitWatch waits for a watch: a source that is synced may open its first one only now, and dropWatches would not end it.
+// awaitWatch waits for a watch: a source that is synced may open its first one only now, and
+// dropWatches would not end it.
 func (a *api) awaitWatch() {
 	a.t.Helper()
 	eventually(a.t, "a watch is open", func() bool {

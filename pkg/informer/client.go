@@ -25,8 +25,9 @@ func (c *Client) server() *client.Client {
 
 // NewClient makes a client of the configured kubeconfig and context; where none is configured,
 // $KUBECONFIG, the service account of the pod, or ~/.kube/config, whichever there is first. It
-// connects to nothing. The kubeconfig, and what it names, is read again when it changes, but for the
-// address of the server, and credential plugins are run as kubectl runs them if the policy allows that.
+// connects to nothing. The kubeconfig, and what it names, is read again when it changes, but for
+// the address of the server, and credential plugins are run as kubectl runs them if the policy
+// allows that.
 func NewClient(cluster config.Cluster, policy config.Policy) (*Client, error) {
 	api, err := client.New(cluster, policy)
 	if err != nil {
@@ -54,6 +55,7 @@ func (c *Client) HTTP() *http.Client { return c.api.HTTP() }
 // Close closes connections that are not in use.
 func (c *Client) Close() { c.api.Close() }
 
-// Identity returns what tells the cluster from others, whatever its address: the uid of its namespace
-// kube-system. The error says that the API server does not answer, or does not let us see that namespace.
+// Identity returns what tells the cluster from others, whatever its address: the uid of its
+// namespace kube-system. The error says that the API server does not answer, or does not let us see
+// that namespace.
 func (c *Client) Identity(ctx context.Context) (string, error) { return c.api.Identity(ctx) }

@@ -22,9 +22,10 @@ type disk struct {
 	relisting bool
 	objects   map[event.Key]*event.Object
 	intents   []intended
-	kept      []Changes  // what is not written yet
-	asked     []intended // what the gate was asked for and is not written yet, but will be before or with kept
-	later     []intended // the same, after kept
+	kept      []Changes // what is not written yet
+	// what the gate was asked for and is not written yet, but will be before or with kept
+	asked []intended
+	later []intended // the same, after kept
 }
 
 type intended struct {
@@ -95,7 +96,8 @@ type life struct {
 	key          event.Key
 }
 
-// world is a cluster, a watch of it that crashes, a disk, and somebody who remembers all that was ever told.
+// world is a cluster, a watch of it that crashes, a disk, and somebody who remembers all that was
+// ever told.
 type world struct {
 	t       *rapid.T
 	cluster map[string]*event.Object
@@ -181,7 +183,8 @@ func (w *world) deliver() {
 func (w *world) tell(d *event.Delta) {
 	uid, version := d.Object().UID(), number(d.Object().ResourceVersion())
 	for other, life := range w.told {
-		// The order of intents is that of their gates, and after a crash gates are asked for what was over before.
+		// The order of intents is that of their gates, and after a crash gates are asked for what
+		// was over before.
 		if life.run == w.run && life.key == d.Key() && number(other) > number(uid) && version > 0 {
 			w.t.Fatalf("%v of %s after %s", d, uid, other)
 		}
@@ -215,7 +218,8 @@ func (w *world) tell(d *event.Delta) {
 	known.gone, known.run = d.Op == event.Deleted, w.run
 }
 
-// saved reports whether the disk has the object, or else the delete is owed already, which is also on disk.
+// saved reports whether the disk has the object, or else the delete is owed already, which is also
+// on disk.
 func (w *world) saved(uid string) bool {
 	if w.intendedAt(uid) > 0 || w.ending(uid) {
 		return true
@@ -248,7 +252,8 @@ func number(version string) (n int) {
 	return n
 }
 
-// start starts a run from what is on disk, with a list if it takes one. It returns false if it crashed already.
+// start starts a run from what is on disk, with a list if it takes one. It returns false if it
+// crashed already.
 func (w *world) start(expired bool) bool {
 	w.run++
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -329,8 +334,9 @@ func (w *world) happen() {
 	w.history = append(w.history, happening{w.version, false, w.cluster[name]})
 }
 
-// Whatever happens, wherever the cuts are and whenever the watch crashes, and whether it can resume then or has to list: the cache
-// becomes what the cluster is, whoever was told of an object is told of its delete, and nothing is left on disk that is not there.
+// Whatever happens, wherever the cuts are and whenever the watch crashes, and whether it can resume
+// then or has to list: the cache becomes what the cluster is, whoever was told of an object is told
+// of its delete, and nothing is left on disk that is not there.
 func TestCrashProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{

@@ -102,7 +102,8 @@ func TestWatchListRefused(t *testing.T) {
 	r.sink.want(t, false, "updated pods default/p00")
 }
 
-// A server that is too old for sendInitialEvents ignores it and never says that the initial events are through.
+// A server that is too old for sendInitialEvents ignores it and never says that the initial events
+// are through.
 func TestWatchListIgnored(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
@@ -227,7 +228,8 @@ func TestUnreadableObjects(t *testing.T) {
 					t.Errorf("the log does not say %q", want)
 				}
 			}
-			// It is still there, so it is not deleted; when it is deleted, its last known state is told.
+			// It is still there, so it is not deleted; when it is deleted, its last known state is
+			// told.
 			a.compact()
 			a.dropWatches()
 			a.put("default/other", "db")
@@ -390,7 +392,8 @@ func TestExpiredWhileWatching(t *testing.T) {
 	eventually(t, "relist counted", func() bool { return r.metric("source_relists_total", "expired") == 1 })
 }
 
-// A connection on which nothing comes any more, and which nobody ends, is given up: over HTTP/1.1 there are no pings.
+// A connection on which nothing comes any more, and which nobody ends, is given up: over HTTP/1.1
+// there are no pings.
 func TestSilentWatch(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")

@@ -23,7 +23,8 @@ func (s *sink) gates() (all []string) {
 	return all
 }
 
-// The gate is asked for with each state of an object that somebody wants, as long as the object is not on disk, and no more once it is.
+// The gate is asked for with each state of an object that somebody wants, as long as the object is
+// not on disk, and no more once it is.
 func TestGate(t *testing.T) {
 	a, d := newAPI(t), newDisk()
 	a.put("default/wanted", "web")
@@ -158,7 +159,8 @@ func TestIntents(t *testing.T) {
 	})
 }
 
-// Where only identities were saved of objects of which more is kept, the states are listed. That is no change.
+// Where only identities were saved of objects of which more is kept, the states are listed. That is
+// no change.
 func TestRestoredBare(t *testing.T) {
 	modes(t, func(t *testing.T, o options) {
 		a, d := saved(t, o)
@@ -196,7 +198,8 @@ func TestGateOfSync(t *testing.T) {
 	}
 }
 
-// The names by which watches are found again must not change: whoever updates the router would lose what was saved.
+// The names by which watches are found again must not change: whoever updates the router would lose
+// what was saved.
 func TestSpecID(t *testing.T) {
 	spec := informer.Spec{}
 	spec.Resource.Version, spec.Resource.Resource = "v1", "pods"

@@ -22,7 +22,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// canned answers discovery, and a watch with initial events by 1000 pods and then as many updates as are asked for.
+// canned answers discovery, and a watch with initial events by 1000 pods and then as many updates
+// as are asked for.
 type canned struct {
 	pod     []byte
 	updates int
@@ -118,8 +119,9 @@ func (c *counting) Admit(context.Context, *event.Delta) (event.Admission, error)
 	}), nil
 }
 
-// BenchmarkIngest measures the way from the wire, without the network, through the Reflector into a map: CPU of all goroutines per
-// update of a pod of 5 KB, and the memory per pod; without a checkpoint, and with what is kept for one and taken every 100 ms.
+// BenchmarkIngest measures the way from the wire, without the network, through the Reflector into a
+// map: CPU of all goroutines per update of a pod of 5 KB, and the memory per pod; without a
+// checkpoint, and with what is kept for one and taken every 100 ms.
 func BenchmarkIngest(b *testing.B) {
 	b.Run("memory", func(b *testing.B) { ingest(b, nil) })
 	b.Run("checkpoint", func(b *testing.B) {
@@ -177,8 +179,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// An object that is nested deeper than is read does not hide from rules: its identity and labels come, and say why there is no more. The rest
-// of it goes on where it can be read again.
+// An object that is nested deeper than is read does not hide from rules: its identity and labels
+// come, and say why there is no more. The rest of it goes on where it can be read again.
 func TestNestedTooDeep(t *testing.T) {
 	deep := `,"spec":` + strings.Repeat("[", 600) + strings.Repeat("]", 600)
 	for name, config := range map[string]informer.Config{"streamed": {}, "paged": {PageSize: 2}} {
@@ -208,7 +210,8 @@ func TestNestedTooDeep(t *testing.T) {
 			a.compact()
 			a.dropWatches()
 			a.put("default/last", "web")
-			r.sink.want(t, false, "added pods default/last") // what has not changed does not come again
+			// what has not changed does not come again
+			r.sink.want(t, false, "added pods default/last")
 		})
 	}
 }

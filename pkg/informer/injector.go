@@ -17,12 +17,14 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
-// Injector stands in for the API server of one [Watch] of a [Factory] that does not run: a test says what there is and what changes. From
-// there on all is as in a factory that runs: what the source does not keep is cut out, the namespace and the selectors decide what is
-// seen, and deltas are admitted and applied by the same code. A field selector compares with the field of that path in the
-// object, which is what API servers do for most of those that they know.
+// Injector stands in for the API server of one [Watch] of a [Factory] that does not run: a test
+// says what there is and what changes. From there on all is as in a factory that runs: what the
+// source does not keep is cut out, the namespace and the selectors decide what is seen, and deltas
+// are admitted and applied by the same code. A field selector compares with the field of that path
+// in the object, which is what API servers do for most of those that they know.
 //
-// The methods are called one at a time, List or Resume first, or Exists for each object that is there at first and then Listed. Their texts are whole objects in JSON, each with a uid and with a
+// The methods are called one at a time, List or Resume first, or Exists for each object that is
+// there at first and then Listed. Their texts are whole objects in JSON, each with a uid and with a
 // resourceVersion that is greater than all before.
 type Injector struct {
 	w        *Watch
@@ -31,8 +33,8 @@ type Injector struct {
 	selected fields.Selector
 }
 
-// Injector returns the injector of the watch. kind is that of the objects, Pod; empty: it is not known. The error says that a selector cannot
-// be read.
+// Injector returns the injector of the watch. kind is that of the objects, Pod; empty: it is not
+// known. The error says that a selector cannot be read.
 func (w *Watch) Injector(kind string) (*Injector, error) {
 	w.target.SetKind(kind)
 	f := &Injector{w: w, decoder: wire.NewDecoder(w.target.Format, w.Resource())}
@@ -81,10 +83,12 @@ func (f *Injector) Listed(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Resume has the watch synced as one that was restored, see [Watch.Restore], goes on: nothing is listed. It takes the place of List.
+// Resume has the watch synced as one that was restored, see [Watch.Restore], goes on: nothing is
+// listed. It takes the place of List.
 func (f *Injector) Resume() { f.w.applier.Resume() }
 
-// Put puts through that an object is now as text says: added, updated or, if the selectors stopped to match, deselected.
+// Put puts through that an object is now as text says: added, updated or, if the selectors stopped
+// to match, deselected.
 func (f *Injector) Put(ctx context.Context, text string) error {
 	o, seen, err := f.object(text)
 	if err != nil {
@@ -101,7 +105,8 @@ func (f *Injector) Delete(ctx context.Context, text string) error {
 	return f.Remove(ctx, event.Deleted, text, false)
 }
 
-// Remove puts through that an object was Deleted or Deselected, whose last state is text. stale: that was inferred.
+// Remove puts through that an object was Deleted or Deselected, whose last state is text. stale:
+// that was inferred.
 func (f *Injector) Remove(ctx context.Context, op event.Op, text string, stale bool) error {
 	last, _, err := f.object(text)
 	if err != nil {
@@ -131,8 +136,8 @@ func (f *Injector) sync(ctx context.Context, key event.Key, change func(*apply.R
 	return nil
 }
 
-// Resync puts all objects through once more, for one source, in the order of their names, to admit in the
-// place of Downstream's.
+// Resync puts all objects through once more, for one source, in the order of their names, to admit
+// in the place of Downstream's.
 func (f *Injector) Resync(ctx context.Context, source string, admit Admit) error {
 	all := f.w.sources.All()
 	i := slices.IndexFunc(all, func(s *apply.Source) bool { return s.Name == source })

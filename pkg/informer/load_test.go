@@ -31,7 +31,8 @@ func (l *later) take(r *informer.Restored) {
 	})
 	slices.SortFunc(l.objects, func(a, b *event.Object) int { return strings.Compare(a.Key().Name, b.Key().Name) })
 	l.all = l.objects
-	bare := slices.ContainsFunc(l.objects, func(o *event.Object) bool { // identities are never put off
+	// identities are never put off
+	bare := slices.ContainsFunc(l.objects, func(o *event.Object) bool {
 		return o.Raw().Get("metadata").Get("labels").Kind() == rawjson.Absent
 	})
 	if len(l.objects) > 0 && r.Applied != "" && !bare {
@@ -62,8 +63,9 @@ func (l *later) Object(key event.Key) (*event.Object, error) {
 	return nil, nil //nolint:nilnil // as promised
 }
 
-// TestWatchesOnWhileLoading is about deltas that come before the objects are restored: each finds the state that it needs, and what is
-// restored later does not undo it. What needs all objects waits.
+// TestWatchesOnWhileLoading is about deltas that come before the objects are restored: each finds
+// the state that it needs, and what is restored later does not undo it. What needs all objects
+// waits.
 func TestWatchesOnWhileLoading(t *testing.T) {
 	a, d := saved(t, options{})
 	a.put("default/a", "db")    // 104
@@ -139,7 +141,8 @@ func TestStoppedWhileLoading(t *testing.T) {
 	}
 }
 
-// TestUnreadableWhileLoading is about a state file that is damaged while it is read: everything is listed.
+// TestUnreadableWhileLoading is about a state file that is damaged while it is read: everything is
+// listed.
 func TestUnreadableWhileLoading(t *testing.T) {
 	a, d := saved(t, options{})
 	a.put("default/a", "db") // 104

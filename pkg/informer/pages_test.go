@@ -11,7 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// pagesUnasked makes an API server answer every list in pages of seven. expired says of a list that goes on whether its token has expired.
+// pagesUnasked makes an API server answer every list in pages of seven. expired says of a list that
+// goes on whether its token has expired.
 func pagesUnasked(a *api, expired func() bool) {
 	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
 		switch kindOf(r) {
@@ -34,8 +35,8 @@ func pagesUnasked(a *api, expired func() bool) {
 	})
 }
 
-// A token that expires in the middle of a list does not make what was behind it deleted, even if the server begins with a page again
-// where it was asked for everything.
+// A token that expires in the middle of a list does not make what was behind it deleted, even if
+// the server begins with a page again where it was asked for everything.
 func TestPagesUnasked(t *testing.T) {
 	const n = 40
 	a, d := newAPI(t), newDisk()
@@ -85,7 +86,8 @@ func TestPagesNeverComplete(t *testing.T) {
 	r.sink.want(t, false, "deleted pods default/p19 stale")
 }
 
-// Whether an object is gone that has left the selector is not told from a list that ends in the middle.
+// Whether an object is gone that has left the selector is not told from a list that ends in the
+// middle.
 func TestPagesOfIdentities(t *testing.T) {
 	const n = 30
 	a := newAPI(t)
@@ -137,7 +139,8 @@ func TestPagesOfIdentities(t *testing.T) {
 	}
 }
 
-// An API server that says 410 to a stream of initial events, whatever it is asked for, is asked for a list, and not again and again.
+// An API server that says 410 to a stream of initial events, whatever it is asked for, is asked for
+// a list, and not again and again.
 func TestWatchListExpired(t *testing.T) {
 	for name, refuse := range map[string]func(w http.ResponseWriter){
 		"as its answer": func(w http.ResponseWriter) { fail(w, http.StatusGone, "Expired", "too old") },

@@ -14,7 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// exchange puts another cluster in the place of this one. Open watches stay open, and hear of nothing any more.
+// exchange puts another cluster in the place of this one. Open watches stay open, and hear of
+// nothing any more.
 func (a *api) exchange(cluster string, version int, pods map[string]pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -30,7 +31,8 @@ func podsOf(cluster string, version int, names ...string) map[string]pod {
 	return pods
 }
 
-// The API server is another cluster's, with higher versions, as of the moment at which it can be reached.
+// The API server is another cluster's, with higher versions, as of the moment at which it can be
+// reached.
 func TestRestartInAnotherCluster(t *testing.T) {
 	modes(t, func(t *testing.T, o options) {
 		a, d := saved(t, o)
@@ -66,7 +68,8 @@ func TestRestartInAnotherCluster(t *testing.T) {
 	})
 }
 
-// A crash in the middle of the list of the other cluster: the state is neither the one's nor the other's, and says so.
+// A crash in the middle of the list of the other cluster: the state is neither the one's nor the
+// other's, and says so.
 func TestCrashWhileMoving(t *testing.T) {
 	modes(t, func(t *testing.T, o options) {
 		a, d := saved(t, o)
@@ -105,7 +108,8 @@ func TestCrashWhileMoving(t *testing.T) {
 	})
 }
 
-// The watch does not break when the API server behind it becomes another, or gets its backup back; it only falls silent.
+// The watch does not break when the API server behind it becomes another, or gets its backup back;
+// it only falls silent.
 func TestPatrol(t *testing.T) {
 	for reason, exchange := range map[string]func(a *api){
 		"moved":   func(a *api) { a.exchange("two", 500, podsOf("two", 401, "a", "d")) },
@@ -208,7 +212,8 @@ func TestIdentityIsShared(t *testing.T) {
 	}
 }
 
-// A watch that is open goes on when the API server begins to refuse requests; the source says so all the same, and when it is over.
+// A watch that is open goes on when the API server begins to refuse requests; the source says so
+// all the same, and when it is over.
 func TestRefusedWhileOpen(t *testing.T) {
 	for reason, code := range map[string]int{"Forbidden": 403, "Unauthorized": 401, "ServiceUnavailable": 503} {
 		t.Run(reason, func(t *testing.T) {
@@ -217,7 +222,8 @@ func TestRefusedWhileOpen(t *testing.T) {
 			r := syncedRig(t, a, options{config: informer.Config{ProbeInterval: 20 * time.Millisecond}})
 			r.sink.take()
 			probes := a.seen("PROBE")
-			eventually(t, "two probes", func() bool { return a.seen("PROBE") >= probes+2 }) // so that one is over
+			// so that one is over
+			eventually(t, "two probes", func() bool { return a.seen("PROBE") >= probes+2 })
 			a.onRequest(func(w http.ResponseWriter, _ *http.Request) bool {
 				fail(w, code, reason, "no "+reason)
 				return true

@@ -19,19 +19,22 @@ type Wanted struct {
 	Sources []Source
 }
 
-// Held is the factory at a moment when no delta of any watch is between its Admit and its commit, and nothing is handed over for the
-// checkpoint. It is good until the function that it was given to returns.
+// Held is the factory at a moment when no delta of any watch is between its Admit and its commit,
+// and nothing is handed over for the checkpoint. It is good until the function that it was given to
+// returns.
 type Held struct {
 	watches []*Watch
 	clock   timer.Clock
 }
 
-// Reconfigure makes the watches those that are wanted. One whose Spec is wanted goes on as it is, with the sources that it has now;
-// one that is not wanted ends; the others are new, and begin with a list.
+// Reconfigure makes the watches those that are wanted. One whose Spec is wanted goes on as it is,
+// with the sources that it has now; one that is not wanted ends; the others are new, and begin with
+// a list.
 //
-// swap is called at one moment of all watches that were there, between two deltas of each. The sources are the new ones already. It
-// must not call the Factory or a Watch other than through Held. If that moment does not come before ctx is done, because a delta
-// is waited for, nothing has changed, and the error says why. Reconfigure returns when what is not wanted has ended.
+// swap is called at one moment of all watches that were there, between two deltas of each. The
+// sources are the new ones already. It must not call the Factory or a Watch other than through
+// Held. If that moment does not come before ctx is done, because a delta is waited for, nothing has
+// changed, and the error says why. Reconfigure returns when what is not wanted has ended.
 func (f *Factory) Reconfigure(ctx context.Context, wanted []Wanted, swap func(*Held)) error {
 	f.changing.Lock()
 	defer f.changing.Unlock()
@@ -82,7 +85,8 @@ func hold(ctx context.Context, watches []*Watch) (release func(), err error) {
 	return release, nil
 }
 
-// exchange changes the watches and sources, and returns the watches that are not wanted. mu is held.
+// exchange changes the watches and sources, and returns the watches that are not wanted. mu is
+// held.
 func (f *Factory) exchange(wanted []Wanted) (removed []*Watch) {
 	f.epoch++
 	removed = f.watches
@@ -112,7 +116,8 @@ func (f *Factory) exchange(wanted []Wanted) (removed []*Watch) {
 	return removed
 }
 
-// exchangeSources makes the sources those that are configured. One that did not change stays what it is.
+// exchangeSources makes the sources those that are configured. One that did not change stays what
+// it is.
 func (f *Factory) exchangeSources(configs map[string]Source, attached map[string][]*Watch) {
 	for name := range f.sources {
 		if _, ok := configs[name]; !ok {
@@ -167,8 +172,8 @@ func (f *Factory) attach(w *Watch) {
 	}
 }
 
-// Existing makes an Initial delta of every object that the watches have, for each of their sources, and commits what admit returns
-// for it. All of it is in the checkpoint, or nothing is.
+// Existing makes an Initial delta of every object that the watches have, for each of their sources,
+// and commits what admit returns for it. All of it is in the checkpoint, or nothing is.
 func (h *Held) Existing(admit func(d *event.Delta) event.Admission) {
 	seen := h.clock.Now()
 	for _, w := range h.watches {

@@ -11,7 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestReconfigure: a watch that is wanted still goes on without a request, under its new name; one that is not ends; a new one lists.
+// TestReconfigure: a watch that is wanted still goes on without a request, under its new name; one
+// that is not ends; a new one lists.
 func TestReconfigure(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
@@ -63,7 +64,8 @@ func TestReconfigure(t *testing.T) {
 	}
 }
 
-// TestReconfigureWaits: the watches are not exchanged in the middle of a delta, and not at all if that does not end.
+// TestReconfigureWaits: the watches are not exchanged in the middle of a delta, and not at all if
+// that does not end.
 func TestReconfigureWaits(t *testing.T) {
 	a := newAPI(t)
 	r := newRig(t, a, options{})

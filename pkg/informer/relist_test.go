@@ -14,8 +14,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestRelist: the versions that a restored API server gives out have passed those that were seen, so that nothing tells of the
-// restore. A list that is asked for finds all that differs, and takes older states too.
+// TestRelist: the versions that a restored API server gives out have passed those that were seen,
+// so that nothing tells of the restore. A list that is asked for finds all that differs, and takes
+// older states too.
 func TestRelist(t *testing.T) {
 	modes(t, func(t *testing.T, o options) {
 		a, d := saved(t, o) // a to c, of versions 101 to 103
@@ -53,7 +54,8 @@ func TestRelist(t *testing.T) {
 	})
 }
 
-// TestRelistBeforeResuming: a watch that could not go on from what was saved yet does not try any more.
+// TestRelistBeforeResuming: a watch that could not go on from what was saved yet does not try any
+// more.
 func TestRelistBeforeResuming(t *testing.T) {
 	a, d := saved(t, options{})
 	var down atomic.Bool
@@ -76,7 +78,8 @@ func TestRelistBeforeResuming(t *testing.T) {
 	r.synced()
 }
 
-// TestResyncAsked: everything in the cache comes once more, for the source that is named, each time as a round of its own.
+// TestResyncAsked: everything in the cache comes once more, for the source that is named, each time
+// as a round of its own.
 func TestResyncAsked(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
@@ -117,7 +120,8 @@ func TestResyncAsked(t *testing.T) {
 	}
 }
 
-// TestResyncIsInterrupted: a reload that takes the source away, a stop, and one who asks no more, each end it with an error that says so.
+// TestResyncIsInterrupted: a reload that takes the source away, a stop, and one who asks no more,
+// each end it with an error that says so.
 func TestResyncIsInterrupted(t *testing.T) {
 	for name, c := range map[string]struct {
 		between func(r *rig, cancel func()) // two objects
@@ -152,7 +156,8 @@ func TestResyncIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestRestoredEpoch: what a first list brings is for the routes of before too, if the watch was there before, though nothing of it was saved.
+// TestRestoredEpoch: what a first list brings is for the routes of before too, if the watch was
+// there before, though nothing of it was saved.
 func TestRestoredEpoch(t *testing.T) {
 	for name, restored := range map[string]bool{"restored": true, "new": false} {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +178,8 @@ func TestRestoredEpoch(t *testing.T) {
 	}
 }
 
-// TestTransit: a delta knows whether a list found it, and whether its object may have been there before.
+// TestTransit: a delta knows whether a list found it, and whether its object may have been there
+// before.
 func TestTransit(t *testing.T) {
 	for selector, selective := range map[string]bool{"": false, "app=web": true} {
 		t.Run(selector, func(t *testing.T) {

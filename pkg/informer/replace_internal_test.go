@@ -27,7 +27,8 @@ func (m mapStore) All() iter.Seq[*event.Object] {
 	return slices.Values(slices.SortedFunc(maps.Values(m), func(a, b *event.Object) int { return cmp.Compare(a.Key().Name, b.Key().Name) }))
 }
 
-// replayer is a Downstream that knows the cluster only from the deltas, and checks that each fits what it knows.
+// replayer is a Downstream that knows the cluster only from the deltas, and checks that each fits
+// what it knows.
 type replayer struct {
 	t     *rapid.T
 	known map[event.Key]*event.Object
@@ -66,8 +67,9 @@ func object(t *rapid.T, name string, uid, version int) *event.Object {
 	return o
 }
 
-// Whatever happens, with whichever parts of it lost in gaps and told twice: what the deltas say is what the cluster is, no delta
-// contradicts what was told before, and a list that brings nothing new makes none.
+// Whatever happens, with whichever parts of it lost in gaps and told twice: what the deltas say is
+// what the cluster is, no delta contradicts what was told before, and a list that brings nothing
+// new makes none.
 func TestReplaceProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		down := &replayer{t: t, known: make(map[event.Key]*event.Object)}

@@ -258,7 +258,8 @@ func TestRestartExpired(t *testing.T) {
 	t.Run("in the stream", func(t *testing.T) { test(t, options{}, true) })
 }
 
-// A list that was applied in part is listed again, and what is new then is not initial unless it was the first.
+// A list that was applied in part is listed again, and what is new then is not initial unless it
+// was the first.
 func TestRestartInList(t *testing.T) {
 	modes(t, func(t *testing.T, o options) {
 		for name, first := range map[string]bool{"the first": true, "another": false} {
@@ -310,7 +311,8 @@ func (a *api) rewind(version int, pods map[string]pod) {
 	a.version, a.pods, a.history = version, maps.Clone(pods), nil
 }
 
-// A server that went back in time would tell nothing until it has come as far as it was: its objects are taken as they are.
+// A server that went back in time would tell nothing until it has come as far as it was: its
+// objects are taken as they are.
 func TestWentBack(t *testing.T) {
 	older := map[string]pod{
 		"default/a": {namespace: "default", name: "a", uid: "uid-1", version: 60},
@@ -386,8 +388,8 @@ func TestProbeForbidden(t *testing.T) {
 	r.synced()
 }
 
-// The resource vanished while the router was down: its objects are gone once discovery confirms it. If it was only discovery that did
-// not know better for a moment, nothing has happened.
+// The resource vanished while the router was down: its objects are gone once discovery confirms it.
+// If it was only discovery that did not know better for a moment, nothing has happened.
 func TestRestartWithoutResource(t *testing.T) {
 	gone := `{"name":"services","kind":"Service"}`
 	notFound := func(a *api) {

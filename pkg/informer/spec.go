@@ -17,7 +17,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
-// Spec says what a watch watches and what it keeps. Specs are comparable: sources with equal Specs can share a watch.
+// Spec says what a watch watches and what it keeps. Specs are comparable: sources with equal Specs
+// can share a watch.
 type Spec struct {
 	Resource      schema.GroupVersionResource
 	Namespace     string // empty: all, or a resource without namespaces
@@ -26,7 +27,8 @@ type Spec struct {
 	Cache         string // config.CacheFull (also if empty), CacheMetadata or CacheIdentity
 	ManagedFields bool   // keep metadata.managedFields
 	Secrets       bool   // keep the data of v1/secrets
-	// Drop is the paths that are cut out of every object, sorted and joined by newlines; see [JoinDrop].
+	// Drop is the paths that are cut out of every object, sorted and joined by newlines; see
+	// [JoinDrop].
 	Drop string
 }
 
@@ -37,8 +39,8 @@ type Source struct {
 	Resync time.Duration
 }
 
-// ID returns a name for what is watched and what is kept, by which a checkpoint finds it again: it is the same in every run, and
-// differs where the objects or their texts would.
+// ID returns a name for what is watched and what is kept, by which a checkpoint finds it again: it
+// is the same in every run, and differs where the objects or their texts would.
 func (s Spec) ID() string {
 	if s.Cache == "" {
 		s.Cache = config.CacheFull
@@ -90,9 +92,10 @@ func parseResource(s string) (schema.GroupVersionResource, error) {
 	return schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}, nil
 }
 
-// JoinDrop checks paths to drop and joins them for [Spec].Drop. A path is keys joined by dots, as in status.conditions; a key with
-// dots of its own is written metadata.annotations["example.com/key"]. Where a path meets a list it goes on in every element. What
-// identifies an object cannot be dropped.
+// JoinDrop checks paths to drop and joins them for [Spec].Drop. A path is keys joined by dots, as
+// in status.conditions; a key with dots of its own is written
+// metadata.annotations["example.com/key"]. Where a path meets a list it goes on in every element.
+// What identifies an object cannot be dropped.
 func JoinDrop(paths []string) (string, error) {
 	for _, path := range paths {
 		keys, err := parsePath(path)
@@ -168,8 +171,8 @@ func (s *Spec) identityFormat() *wire.Format {
 	return (&Spec{Resource: s.Resource, Cache: config.CacheMetadata}).format()
 }
 
-// Keep makes an object of its JSON text as a watch of this Spec would keep it: without what it drops.
-// The error never quotes the text.
+// Keep makes an object of its JSON text as a watch of this Spec would keep it: without what it
+// drops. The error never quotes the text.
 func Keep(spec Spec, cluster, text string) (*event.Object, error) {
 	if err := rawjson.Check(text); err != nil {
 		return nil, err
@@ -194,15 +197,16 @@ func (s *Spec) dropped() (paths [][]string) {
 	return paths
 }
 
-// redacted reports whether nothing that is in confidence may be kept: of the annotations of such an object only those that are known not
-// to hold its data, see SecretAnnotations.
+// redacted reports whether nothing that is in confidence may be kept: of the annotations of such an
+// object only those that are known not to hold its data, see SecretAnnotations.
 func (s *Spec) redacted() bool {
 	return s.Resource.Group == "" && s.Resource.Resource == "secrets" && !s.Secrets
 }
 
-// SecretAnnotations returns the annotations of a Secret that are known to say where it is from and what it is for, and not what is in it.
-// Tools keep whole copies of what they apply in annotations of their own (kubectl, kapp, Rancher, Banzai Cloud's operators, and others to
-// come), and some keep hashes, by which short values can be guessed. So all others are taken for confidential.
+// SecretAnnotations returns the annotations of a Secret that are known to say where it is from and
+// what it is for, and not what is in it. Tools keep whole copies of what they apply in annotations
+// of their own (kubectl, kapp, Rancher, Banzai Cloud's operators, and others to come), and some
+// keep hashes, by which short values can be guessed. So all others are taken for confidential.
 func SecretAnnotations() []string {
 	return []string{
 		wire.Unreadable,
@@ -223,7 +227,8 @@ func (s *Spec) metadataOnly() bool { return s.Cache == config.CacheMetadata }
 // identityOnly reports whether the store shall hold nothing but identities.
 func (s *Spec) identityOnly() bool { return s.Cache == config.CacheIdentity }
 
-// Selective reports whether an object can leave the watch without being deleted: then it is Deselected.
+// Selective reports whether an object can leave the watch without being deleted: then it is
+// Deselected.
 func (s *Spec) Selective() bool {
 	if s.LabelSelector != "" {
 		return true

@@ -56,7 +56,8 @@ func TestLifeOfObjects(t *testing.T) {
 	}
 }
 
-// While the watch is down everything happens and the history is forgotten: only what differs comes through.
+// While the watch is down everything happens and the history is forgotten: only what differs comes
+// through.
 func TestGap(t *testing.T) {
 	for name, config := range map[string]informer.Config{"streamed": {}, "paged": {PageSize: 2}} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +113,8 @@ func TestSelector(t *testing.T) {
 	a.put("default/p02", "web")
 	r.sink.want(t, false, "deselected pods default/p00", "deleted pods default/p01", "added pods default/p00", "updated pods default/p02")
 
-	for name, n := range map[string]int{"a few": 3, "many": 20} { // asked one by one, and with one list
+	// asked one by one, and with one list
+	for name, n := range map[string]int{"a few": 3, "many": 20} {
 		t.Run(name, func(t *testing.T) {
 			var want []string
 			down := make(chan struct{})

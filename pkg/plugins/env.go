@@ -15,16 +15,18 @@ type Env struct {
 	Cluster string
 	Log     *slog.Logger     // has the name as an attribute already
 	Metrics *metrics.Metrics // never nil
-	Clock   timer.Clock      // the time for rules and limits, which tests move by hand; nil: the real one
-	KV      KV               // what the component remembers; nil where the host keeps nothing
+	// the time for rules and limits, which tests move by hand; nil: the real one
+	Clock timer.Clock
+	KV    KV // what the component remembers; nil where the host keeps nothing
 }
 
 // HandlerEnv is what the host gives to a handler.
 type HandlerEnv struct {
 	Env
 
-	Workers   int    // how many calls of Handle there are at most at the same time
-	Cache     string // a folder for results that can be made again, writable for the router's user only; empty: none
+	Workers int // how many calls of Handle there are at most at the same time
+	// a folder for results that can be made again, writable for the router's user only; empty: none
+	Cache     string
 	Lookup    Lookup // the caches of the sources in Lookups of a [LookupRequester]
 	APIServer string // host:port of the cluster's API server; empty: unknown
 
@@ -39,5 +41,6 @@ type SinkEnv struct {
 	Env
 
 	Stdout io.Writer // where the stdout sink writes; safe for concurrent use
-	API    *API      // how the router speaks to the API server of its cluster; nil: there is no cluster
+	// how the router speaks to the API server of its cluster; nil: there is no cluster
+	API *API
 }

@@ -9,18 +9,20 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// KV is what a handler remembers from one call to the next. All calls of the handler share it, and so does the handler that takes its
-// place at a reload. It is safe for concurrent use.
+// KV is what a handler remembers from one call to the next. All calls of the handler share it, and
+// so does the handler that takes its place at a reload. It is safe for concurrent use.
 //
-// With state.dir it outlives the process: what was committed before the Result of a delta was returned is on disk no later than the
-// fact that the delta is done. It may be there although the delta comes again.
+// With state.dir it outlives the process: what was committed before the Result of a delta was
+// returned is on disk no later than the fact that the delta is done. It may be there although the
+// delta comes again.
 type KV interface {
-	// Get returns the value under a key; false: there is none, or its time is over. The value must not be modified.
+	// Get returns the value under a key; false: there is none, or its time is over. The value must
+	// not be modified.
 	Get(key string) (value []byte, ok bool)
 	// Size returns how many bytes are in use: of each value that is there [KVSize].
 	Size() int64
-	// Commit does all the writes, in order and at once. The error is ErrKVFull if more than limit bytes would be in use and more than
-	// before; then nothing was done.
+	// Commit does all the writes, in order and at once. The error is ErrKVFull if more than limit
+	// bytes would be in use and more than before; then nothing was done.
 	Commit(writes []KVWrite, limit int64) error
 }
 
@@ -41,11 +43,11 @@ const kvOverhead = 64
 // KVSize returns how many bytes of a limit a value takes.
 func KVSize(key string, value []byte) int64 { return int64(len(key)) + int64(len(value)) + kvOverhead }
 
-// Lookup answers look-ups out of the caches of the sources that a handler may see. It is safe for concurrent use; the objects must not
-// be modified.
+// Lookup answers look-ups out of the caches of the sources that a handler may see. It is safe for
+// concurrent use; the objects must not be modified.
 type Lookup interface {
-	// Lookup returns the objects that the index of the source has under value, all objects if index is empty; sorted by namespace and
-	// name.
+	// Lookup returns the objects that the index of the source has under value, all objects if index
+	// is empty; sorted by namespace and name.
 	Lookup(source, index, value string) []*event.Object
 	// Count returns how many objects Lookup would return.
 	Count(source, index, value string) int
@@ -72,7 +74,8 @@ type Right struct {
 	Group     string
 	Resource  string // a subresource is written behind it: pods/eviction
 	Namespace string // empty: all, or the resource has none
-	// Optional: that it lacks everywhere does not say that it lacks where it is needed, or something else is done without it.
+	// Optional: that it lacks everywhere does not say that it lacks where it is needed, or
+	// something else is done without it.
 	Optional bool
 	Node     config.Node // where it is written
 }

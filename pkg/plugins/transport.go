@@ -90,7 +90,8 @@ func timeoutWords(err error) string {
 // certificateWords returns an empty text if it is nothing about TLS.
 func certificateWords(err error) string {
 	if name, ok := errors.AsType[x509.HostnameError](err); ok {
-		return "the names of the certificate do not match " + name.Host // which is the one that is configured
+		// which is the one that is configured
+		return "the names of the certificate do not match " + name.Host
 	}
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
 		if invalid.Reason == x509.Expired {

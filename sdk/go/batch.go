@@ -54,21 +54,24 @@ const (
 	verdictFail
 )
 
-// yieldEvery is how many deltas are handled between two yields. Go's collector runs only while a program yields, and a call of an
-// export does not end in one: without it a handler grows until it dies.
+// yieldEvery is how many deltas are handled between two yields. Go's collector runs only while a
+// program yields, and a call of an export does not end in one: without it a handler grows until it
+// dies.
 const yieldEvery = 64
 
 // server handles batches. Its buffers are used again for every batch.
 type server struct {
-	handle  Handler
-	logf    func(d Delta, reason any)
-	names   map[string]string // strings that most deltas share, so that they are not allocated again
+	handle Handler
+	logf   func(d Delta, reason any)
+	// strings that most deltas share, so that they are not allocated again
+	names   map[string]string
 	calls   uint
 	answer  []byte // records
 	payload []byte // messages and events
 }
 
-// serve handles the batch and returns the answer, empty if every delta is ok and none has events. ok is false if the batch is none.
+// serve handles the batch and returns the answer, empty if every delta is ok and none has events.
+// ok is false if the batch is none.
 func (s *server) serve(in []byte) (answer []byte, ok bool) {
 	le := binary.LittleEndian
 	if len(in) < headerSize || le.Uint32(in) != magic {
@@ -94,7 +97,8 @@ func (s *server) serve(in []byte) (answer []byte, ok bool) {
 	return s.finish(answers), true
 }
 
-// one handles a delta and reports whether it wrote a record. The offsets that it writes are into payload; finish moves them.
+// one handles a delta and reports whether it wrote a record. The offsets that it writes are into
+// payload; finish moves them.
 func (s *server) one(i uint32, d Delta) bool {
 	events, err := s.call(d)
 	from, emitted := len(s.payload), len(events)
@@ -185,7 +189,8 @@ func judge(err error) (verdict byte, after uint32, message string) {
 	return verdict, after, message[:min(len(message), maxMessage)]
 }
 
-// delta reads a record. The host is trusted to keep to the layout; what is out of bounds ends the program.
+// delta reads a record. The host is trusted to keep to the layout; what is out of bounds ends the
+// program.
 func (s *server) delta(in []byte, i uint32) Delta {
 	le := binary.LittleEndian
 	rec := in[headerSize+i*recordSize:]

@@ -8,7 +8,8 @@ import (
 // Op is what happened to an object.
 type Op uint8
 
-// The ops, with the values of the ABI. Deleted means gone; an object that merely left a source's selector is Deselected.
+// The ops, with the values of the ABI. Deleted means gone; an object that merely left a source's
+// selector is Deselected.
 const (
 	Added Op = iota + 1
 	Updated
@@ -50,8 +51,8 @@ func ParseOp(name string) (Op, bool) {
 	return 0, false
 }
 
-// Delta is one change of one object. Its slices are valid until the handler returns and must not be modified: they lie in a buffer
-// that the next batch overwrites. Its strings may be kept.
+// Delta is one change of one object. Its slices are valid until the handler returns and must not be
+// modified: they lie in a buffer that the next batch overwrites. Its strings may be kept.
 type Delta struct {
 	Op       Op
 	Source   string // the name that the router's configuration gives the source
@@ -64,23 +65,30 @@ type Delta struct {
 	UID             string
 	ResourceVersion string
 
-	// Object is the JSON of the object after the change; for Deleted and Deselected of its last state. It is never empty.
+	// Object is the JSON of the object after the change; for Deleted and Deselected of its last
+	// state. It is never empty.
 	Object []byte
-	// OldObject is the JSON of the object before the change; empty for Added and Sync, and where the source keeps no objects.
+	// OldObject is the JSON of the object before the change; empty for Added and Sync, and where
+	// the source keeps no objects.
 	OldObject []byte
 
-	Initial     bool // the object was there before the router was, and is put through for the first time
-	Stale       bool // the change was inferred from a list: OldObject is the last state known rather than the last there was
+	// the object was there before the router was, and is put through for the first time
+	Initial bool
+	// the change was inferred from a list: OldObject is the last state known rather than the last
+	// there was
+	Stale       bool
 	Redelivered bool // put through again from the dead letters; the object may have moved on since
 
-	// Of a route with a condition: Late says that Entered was due while the router was down, Repeat that it was told before, and Since
-	// when the condition began to hold; zero: the router does not say.
+	// Of a route with a condition: Late says that Entered was due while the router was down, Repeat
+	// that it was told before, and Since when the condition began to hold; zero: the router does
+	// not say.
 	Late, Repeat bool
 	Since        time.Time
 
 	Suppressed int // how many deltas the limit of the route held back before this one
 
-	// Event is what another route made of the delta before it gave it to this one; nil: the delta comes from its source.
+	// Event is what another route made of the delta before it gave it to this one; nil: the delta
+	// comes from its source.
 	Event *RouteEvent
 
 	Seen time.Time // when the router received the change
@@ -111,7 +119,8 @@ type Event struct {
 	Type string
 	// Subject is the CloudEvents subject; empty: namespace/name of the delta's object.
 	Subject string
-	// Data is the event's data: any value that encoding/json can encode. A []byte or json.RawMessage is taken as JSON as it is.
-	// Strings, whole numbers, and lists and maps of them, are encoded without reflection.
+	// Data is the event's data: any value that encoding/json can encode. A []byte or
+	// json.RawMessage is taken as JSON as it is. Strings, whole numbers, and lists and maps of
+	// them, are encoded without reflection.
 	Data any
 }

@@ -1,5 +1,6 @@
-// Package deltarouter is what the author of a handler imports. A handler is a function that is given a change of a Kubernetes
-// object and returns the events to deliver; it runs in a sandbox inside the router:
+// Package deltarouter is what the author of a handler imports. A handler is a function that is
+// given a change of a Kubernetes object and returns the events to deliver; it runs in a sandbox
+// inside the router:
 //
 //	package main
 //
@@ -17,20 +18,23 @@
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -o handler.wasm .
 //
-// Registration happens in a package-level variable (or in an init function), because the router starts a module as a library:
-// main is not called. A handler that needs its configuration, or anything else that is made once, uses [Setup].
+// Registration happens in a package-level variable (or in an init function), because the router
+// starts a module as a library: main is not called. A handler that needs its configuration, or
+// anything else that is made once, uses [Setup].
 //
 // # What the router does with it
 //
-// It runs several instances of a module, each with a memory of its own and one call at a time. So a handler may keep state in
-// variables without a lock, but that state is one instance's, it sees an arbitrary share of the changes, and it is gone after a
-// crash, after 100,000 calls and when three quarters of the memory limit are used.
+// It runs several instances of a module, each with a memory of its own and one call at a time. So a
+// handler may keep state in variables without a lock, but that state is one instance's, it sees an
+// arbitrary share of the changes, and it is gone after a crash, after 100,000 calls and when three
+// quarters of the memory limit are used.
 //
-// A panic fails the one change that was handled. A goroutine runs only while a handler runs. There is no file system, no environment
-// and no network; what is printed to stdout or stderr becomes lines of the router's log, as does what is logged through log/slog.
+// A panic fails the one change that was handled. A goroutine runs only while a handler runs. There
+// is no file system, no environment and no network; what is printed to stdout or stderr becomes
+// lines of the router's log, as does what is logged through log/slog.
 //
 // # Tests
 //
-// The package builds on every platform, so a handler is tested with plain go test: call it. The package deltaroutertest runs one
-// over files of changes and the events that are expected.
+// The package builds on every platform, so a handler is tested with plain go test: call it. The
+// package deltaroutertest runs one over files of changes and the events that are expected.
 package deltarouter

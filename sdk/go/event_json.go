@@ -28,8 +28,8 @@ func (e Event) append(b []byte) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// appendJSON adds v. The types that data is mostly made of are written here, without reflection; encoding/json writes the others, such
-// as structs.
+// appendJSON adds v. The types that data is mostly made of are written here, without reflection;
+// encoding/json writes the others, such as structs.
 func appendJSON(b []byte, v any) ([]byte, error) {
 	switch v := v.(type) {
 	case nil:

@@ -11,8 +11,9 @@ import (
 	"github.com/deltarouter/deltarouter/sdk/go/internal/host"
 )
 
-// The errors of host functions. A module that calls [KVGet], [Lookup], [HTTP] or their like needs the grant in the handler's `allow`,
-// else it is not loaded. In a test deltaroutertest.Host answers them.
+// The errors of host functions. A module that calls [KVGet], [Lookup], [HTTP] or their like needs
+// the grant in the handler's `allow`, else it is not loaded. In a test deltaroutertest.Host answers
+// them.
 var (
 	ErrNotFound = errors.New("there is none")
 	ErrDenied   = errors.New("not granted to this handler")
@@ -65,8 +66,9 @@ func KVGet(key string) (value []byte, ok bool, err error) {
 	return value, err == nil, wrap("kv", err)
 }
 
-// KVSet keeps a value for some time (0: for ever; less than a millisecond counts as one). It counts only if the call succeeds, which
-// may hold other deltas, too. All instances of the handler share what is kept.
+// KVSet keeps a value for some time (0: for ever; less than a millisecond counts as one). It counts
+// only if the call succeeds, which may hold other deltas, too. All instances of the handler share
+// what is kept.
 func KVSet(key string, value []byte, ttl time.Duration) error {
 	ms := ttl.Milliseconds()
 	if ttl > 0 {
@@ -83,7 +85,8 @@ func KVDelete(key string) error {
 	return nil
 }
 
-// Lookup returns the JSON of the objects that an index has under a key: Lookup("pods.byNode", "n1").
+// Lookup returns the JSON of the objects that an index has under a key: Lookup("pods.byNode",
+// "n1").
 func Lookup(index, key string) ([]json.RawMessage, error) {
 	answer, err := lookup(func(b []byte) []byte { return appendIndex(b, index, key) })
 	return elements(member(answer, "objects")), err
@@ -133,8 +136,8 @@ func lookup(members func(b []byte) []byte) ([]byte, error) {
 	return answer, wrap("lookup", err)
 }
 
-// Emit emits an event at once, beside those that the handler returns, so that many need not be collected. It counts only if the
-// delta succeeds.
+// Emit emits an event at once, beside those that the handler returns, so that many need not be
+// collected. It counts only if the delta succeeds.
 func (d Delta) Emit(e Event) error {
 	b, err := e.append(nil)
 	if err != nil {
@@ -143,7 +146,8 @@ func (d Delta) Emit(e Event) error {
 	return wrap("emit", status(host.Emit(d.index, b)))
 }
 
-// Request is a request to one of the hosts that the handler is granted. Headers with secrets are added by the router.
+// Request is a request to one of the hosts that the handler is granted. Headers with secrets are
+// added by the router.
 type Request struct {
 	Method  string // empty: GET
 	URL     string
@@ -158,7 +162,8 @@ type Response struct {
 	Body    []byte
 }
 
-// wireHTTP is a request or a response as the ABI has it. A body that is not UTF-8 is in base64, as encoding/json writes a []byte.
+// wireHTTP is a request or a response as the ABI has it. A body that is not UTF-8 is in base64, as
+// encoding/json writes a []byte.
 type wireHTTP struct {
 	Method     string            `json:"method,omitempty"`
 	URL        string            `json:"url,omitempty"`
@@ -181,7 +186,8 @@ func HTTP(r Request) (Response, error) {
 	if err != nil {
 		return Response{}, wrap("http", err)
 	}
-	// An answer that did not fit is kept by the router: to ask again is not to do the request again.
+	// An answer that did not fit is kept by the router: to ask again is not to do the request
+	// again.
 	text, err := fetch(func(buf []byte) int32 { return host.HTTP(request, buf) })
 	if err != nil {
 		return Response{}, wrap("http", err)

@@ -16,14 +16,16 @@ const (
 	levelError
 )
 
-// newLogger returns a logger whose records go to write as one line of text: the message, then key=value.
+// newLogger returns a logger whose records go to write as one line of text: the message, then
+// key=value.
 func newLogger(write func(level int32, text string)) *slog.Logger {
 	h := &logHandler{out: &logSink{write: write}}
 	h.attrs = slog.NewTextHandler(&h.out.text, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: onlyAttrs})
 	return slog.New(h)
 }
 
-// onlyAttrs leaves out what the router adds itself, and the message, which stands before the attributes.
+// onlyAttrs leaves out what the router adds itself, and the message, which stands before the
+// attributes.
 func onlyAttrs(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey || a.Key == slog.MessageKey) {
 		return slog.Attr{}

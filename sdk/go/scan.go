@@ -2,7 +2,8 @@ package deltarouter
 
 import "encoding/json"
 
-// The answers of host functions are taken apart without a map of everything in them. What is no JSON reads as absent.
+// The answers of host functions are taken apart without a map of everything in them. What is no
+// JSON reads as absent.
 
 // space returns where something else than white space begins.
 func space(b []byte, i int) int {

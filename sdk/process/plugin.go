@@ -13,21 +13,24 @@ import (
 type Plugin struct {
 	Name    string // is logged when the router starts it
 	Version string // is logged, too
-	// Schema is a JSON Schema of the configuration, with the keywords of draft 4, without $ref. What it does not allow the router refuses
-	// before Setup, and tells file, line and column. A schema that it cannot use it leaves alone, and logs that. Empty: anything is allowed.
+	// Schema is a JSON Schema of the configuration, with the keywords of draft 4, without $ref.
+	// What it does not allow the router refuses before Setup, and tells file, line and column. A
+	// schema that it cannot use it leaves alone, and logs that. Empty: anything is allowed.
 	Schema string
-	// Setup makes the handler. It is called once, when the configuration is there; its error ends the start of the router with its
-	// message.
+	// Setup makes the handler. It is called once, when the configuration is there; its error ends
+	// the start of the router with its message.
 	Setup func(ctx context.Context, r *Router) (Handler, error)
-	// Close is called, if Setup made a handler, before the process ends by order of the router; it has as long as the handler's limits.stopTimeout says. nil:
-	// nothing is to be done.
+	// Close is called, if Setup made a handler, before the process ends by order of the router; it
+	// has as long as the handler's limits.stopTimeout says. nil: nothing is to be done.
 	Close func()
 }
 
-// Handler decides about one delta. No events and no error means that there is nothing to deliver. With an error, the events do not
-// count: see [Retry] and [ErrDrop]; any other error fails the delta, and the route's retry and onFailure decide what comes of it.
+// Handler decides about one delta. No events and no error means that there is nothing to deliver.
+// With an error, the events do not count: see [Retry] and [ErrDrop]; any other error fails the
+// delta, and the route's retry and onFailure decide what comes of it.
 //
-// It is called from several goroutines at once, never for one object at the same time. ctx ends when the router does not wait any more.
+// It is called from several goroutines at once, never for one object at the same time. ctx ends
+// when the router does not wait any more.
 type Handler func(ctx context.Context, d Delta) ([]Event, error)
 
 // Handle is the Setup of a plugin without a configuration.
@@ -49,7 +52,8 @@ type retryError struct {
 func (e *retryError) Error() string { return e.err.Error() }
 func (e *retryError) Unwrap() error { return e.err }
 
-// Retry says that err goes away by itself: the delta is tried again, not before the given time (0: as the route's retry says).
+// Retry says that err goes away by itself: the delta is tried again, not before the given time (0:
+// as the route's retry says).
 func Retry(err error, after time.Duration) error { return &retryError{err, after} }
 
 // Op is what happened to an object.
@@ -88,23 +92,30 @@ type Delta struct {
 	UID             string
 	ResourceVersion string
 
-	// Object is the JSON of the object after the change; for Deleted and Deselected, and Left because of these, of its last state. It is never empty.
+	// Object is the JSON of the object after the change; for Deleted and Deselected, and Left
+	// because of these, of its last state. It is never empty.
 	Object []byte
-	// OldObject is the JSON of the object before the change; empty for Added and Sync, and where the source keeps no objects.
+	// OldObject is the JSON of the object before the change; empty for Added and Sync, and where
+	// the source keeps no objects.
 	OldObject []byte
 
-	Initial     bool // the object was there before the router was, and is put through for the first time
-	Stale       bool // the change was inferred from a list: OldObject is the last state known rather than the last there was
+	// the object was there before the router was, and is put through for the first time
+	Initial bool
+	// the change was inferred from a list: OldObject is the last state known rather than the last
+	// there was
+	Stale       bool
 	Redelivered bool // put through again from the dead letters; the object may have moved on since
 
-	// Of a route with a condition (when): Late says that Entered was due while the router was down, Repeat that it was told before, and
-	// Since when the condition began to hold. Where `for` waits after Deleted, Since is when the object was gone. Zero: there is nothing to say.
+	// Of a route with a condition (when): Late says that Entered was due while the router was down,
+	// Repeat that it was told before, and Since when the condition began to hold. Where `for` waits
+	// after Deleted, Since is when the object was gone. Zero: there is nothing to say.
 	Late, Repeat bool
 	Since        time.Time
 
 	Suppressed int // how many deltas of its key the limit of the route held back before this one
 
-	// Event is what another route made of the delta before it gave it to this one; nil: the delta comes from its source.
+	// Event is what another route made of the delta before it gave it to this one; nil: the delta
+	// comes from its source.
 	Event *RouteEvent
 
 	Seen time.Time // when the router received the change; of what time made, when it was due
@@ -133,7 +144,8 @@ type Event struct {
 	Type string
 	// Subject is the CloudEvents subject; empty: namespace/name of the delta's object.
 	Subject string
-	// Data is the event's data: any value that encoding/json can encode. A []byte or json.RawMessage is taken as JSON as it is.
+	// Data is the event's data: any value that encoding/json can encode. A []byte or
+	// json.RawMessage is taken as JSON as it is.
 	Data any
 }
 
@@ -148,8 +160,9 @@ func (e *Event) json() ([]byte, error) {
 	return json.Marshal(e.Data)
 }
 
-// Config decodes the handler's configuration into v, as encoding/json does, but a key that v has no field for is an error. Without a
-// configuration v stays as it is, so defaults are what v held before.
+// Config decodes the handler's configuration into v, as encoding/json does, but a key that v has no
+// field for is an error. Without a configuration v stays as it is, so defaults are what v held
+// before.
 func (r *Router) Config(v any) error {
 	if r.config == "" || r.config == "null" {
 		return nil

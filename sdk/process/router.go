@@ -19,14 +19,15 @@ import (
 // maxAnswer is how many bytes an answer of the router has at most.
 const maxAnswer = 2 << 30
 
-// The errors of what a plugin asks of the router. What it may ask is granted in the handler's `allow`.
+// The errors of what a plugin asks of the router. What it may ask is granted in the handler's
+// `allow`.
 var (
 	ErrDenied = errors.New("not granted to this handler")
 	ErrQuota  = errors.New("over the handler's quota")
 )
 
-// Router is what a plugin may ask of the router that started it. It is safe for concurrent use. The methods take the context that the
-// handler was called with; look-ups work only there.
+// Router is what a plugin may ask of the router that started it. It is safe for concurrent use. The
+// methods take the context that the handler was called with; look-ups work only there.
 type Router struct {
 	Handler string // the handler's name in the router's configuration
 	Cluster string
@@ -92,8 +93,8 @@ func (r *Router) lookup(ctx context.Context, request *pluginv1.LookupRequest) (*
 	return answer, failed("lookup", err)
 }
 
-// Lookup returns the JSON of the objects that an index of a source has under a key: Lookup(ctx, "pods", "byNode", "n1"). With an empty
-// index it returns all objects of the source.
+// Lookup returns the JSON of the objects that an index of a source has under a key: Lookup(ctx,
+// "pods", "byNode", "n1"). With an empty index it returns all objects of the source.
 func (r *Router) Lookup(ctx context.Context, source, index, key string) ([]json.RawMessage, error) {
 	answer, err := r.lookup(ctx, &pluginv1.LookupRequest{Source: source, Index: index, Key: key})
 	objects := make([]json.RawMessage, 0, len(answer.GetObjects()))
@@ -129,8 +130,9 @@ func (r *Router) KVGet(ctx context.Context, key string) (value []byte, ok bool, 
 	return answer.GetValue(), answer.GetFound(), failed("kv", err)
 }
 
-// KVSet keeps a value for some time (0: for ever; less than a millisecond counts as one). With the context of a handler it counts only if
-// the call succeeds, which may hold other deltas, too; with another it counts at once.
+// KVSet keeps a value for some time (0: for ever; less than a millisecond counts as one). With the
+// context of a handler it counts only if the call succeeds, which may hold other deltas, too; with
+// another it counts at once.
 func (r *Router) KVSet(ctx context.Context, key string, value []byte, ttl time.Duration) error {
 	ms := ttl.Milliseconds()
 	if ttl > 0 {
@@ -167,8 +169,8 @@ const (
 	Error
 )
 
-// Log writes a line to the router's log, with a level. What is printed is logged, too, without asking: stdout as information, stderr as
-// warnings.
+// Log writes a line to the router's log, with a level. What is printed is logged, too, without
+// asking: stdout as information, stderr as warnings.
 func (r *Router) Log(ctx context.Context, level Level, text string) error {
 	ctx, api, err := r.ask(ctx)
 	if err != nil {

@@ -16,12 +16,13 @@ import (
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
-// Serve is the whole main of a plugin. It returns only if the program was not started by a router, or cannot listen; then the program
-// should end. It ends the process when the router says so, or is gone.
+// Serve is the whole main of a plugin. It returns only if the program was not started by a router,
+// or cannot listen; then the program should end. It ends the process when the router says so, or is
+// gone.
 func Serve(p Plugin) {
 	server := NewServer(p)
-	// go-plugin puts pipes in their place and sends on what it reads from them, of which the last is lost when the process ends. The
-	// router reads the real ones, too.
+	// go-plugin puts pipes in their place and sends on what it reads from them, of which the last
+	// is lost when the process ends. The router reads the real ones, too.
 	stdout, stderr := os.Stdout, os.Stderr
 	server.configuring = func() { os.Stdout, os.Stderr = stdout, stderr }
 	var once sync.Once
@@ -47,8 +48,8 @@ func Serve(p Plugin) {
 	})
 }
 
-// untilTold waits for SIGTERM, or for the end of the standard input: the router holds its other end as long as it wants the plugin to run,
-// and the system closes it for a router that was killed.
+// untilTold waits for SIGTERM, or for the end of the standard input: the router holds its other end
+// as long as it wants the plugin to run, and the system closes it for a router that was killed.
 func untilTold(end func()) {
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, syscall.SIGTERM)

@@ -115,7 +115,8 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// TestTable finds names in the table that are spelt wrongly: what a package may import must have a line of its own.
+// TestTable finds names in the table that are spelt wrongly: what a package may import must have a
+// line of its own.
 func TestTable(t *testing.T) {
 	for pattern, rule := range allowed {
 		for _, name := range rule {
@@ -163,7 +164,8 @@ func TestLinterAgrees(t *testing.T) {
 			if d.Desc == "" {
 				t.Errorf("depguard rule %s denies %s without a reason", rule, d.Pkg)
 			}
-			if !strings.HasSuffix(d.Pkg, "$") { // an exact name: a standard package, not a heavy one
+			// an exact name: a standard package, not a heavy one
+			if !strings.HasSuffix(d.Pkg, "$") {
 				denied[d.Pkg] = dirs
 			}
 		}
@@ -171,7 +173,8 @@ func TestLinterAgrees(t *testing.T) {
 	for dep, dirs := range homes {
 		want := make([]string, len(dirs))
 		for i, dir := range dirs {
-			want[i] = strings.TrimSuffix(dir, "/...") // depguard's globs hold for the folders below as well
+			// depguard's globs hold for the folders below as well
+			want[i] = strings.TrimSuffix(dir, "/...")
 		}
 		if got, ok := denied[dep]; !ok || !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
 			t.Errorf("%s: test/arch has its home in %q, depguard in %q", dep, want, got)

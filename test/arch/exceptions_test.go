@@ -6,8 +6,8 @@ type exception struct {
 	reason string
 }
 
-// exceptions lists the figures above a bound of structure_test.go. An entry that is within its bound
-// again fails: it is to be removed.
+// exceptions lists the figures above a bound of structure_test.go. An entry that is within its
+// bound again fails: it is to be removed.
 var exceptions = map[string]exception{
 	"fields pkg/config.Route":             {27, "the keys of a route"},
 	"fields internal/metrics.Metrics":     {34, "one field per metric"},

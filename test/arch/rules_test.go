@@ -34,7 +34,8 @@ func parse(filename string, src []byte) (*file, error) {
 
 func (f *file) test() bool { return strings.HasSuffix(f.name, "_test.go") }
 
-// program says that the file belongs to a program or test beside the router, which may use any library.
+// program says that the file belongs to a program or test beside the router, which may use any
+// library.
 func (f *file) program() bool {
 	top, _, _ := strings.Cut(f.dir, "/")
 	return top != "cmd" && top != "internal" && top != "pkg"
@@ -115,8 +116,8 @@ func (f *file) checkHabits() []string {
 	return problems
 }
 
-// checkSleeps forbids time.Sleep in a test unless its clock is the fake one of testing/synctest. Tests of whole processes, under
-// test, sandbox and bench, have no other clock than the real one.
+// checkSleeps forbids time.Sleep in a test unless its clock is the fake one of testing/synctest.
+// Tests of whole processes, under test, sandbox and bench, have no other clock than the real one.
 func (f *file) checkSleeps() []string {
 	if f.program() {
 		return nil
@@ -149,7 +150,8 @@ func ruleOf(dir string) (rule []string, known bool) {
 	return rule, known
 }
 
-// exactness orders the patterns that match one folder: a plain name, then /*, then the longest /....
+// exactness orders the patterns that match one folder: a plain name, then /*, then the longest
+// /....
 func exactness(pattern string) int {
 	switch {
 	case strings.HasSuffix(pattern, "/..."):

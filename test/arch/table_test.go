@@ -1,5 +1,6 @@
-// Package arch checks the rules of the house that a compiler does not: who imports whom, where each heavy dependency lives, and
-// some habits of the code. This file is the table, rules_test.go applies it.
+// Package arch checks the rules of the house that a compiler does not: who imports whom, where each
+// heavy dependency lives, and some habits of the code. This file is the table, rules_test.go
+// applies it.
 package arch
 
 // module is the import path of the root module; the modules below it share its prefix.
@@ -8,11 +9,13 @@ const module = "github.com/deltarouter/deltarouter"
 // anything allows a folder every import, of ours and of others.
 const anything = "..."
 
-// allowed lists, for each folder with Go source, the folders of ours that its non-test files may import. A folder that is not here
-// fails: where something new belongs is a decision, and it is taken here. Nothing is said twice: what a folder may import is not
-// inherited from what it imports.
+// allowed lists, for each folder with Go source, the folders of ours that its non-test files may
+// import. A folder that is not here fails: where something new belongs is a decision, and it is
+// taken here. Nothing is said twice: what a folder may import is not inherited from what it
+// imports.
 //
-// A name may end in /* (one level) or /... (all levels, the folder itself included); the most exact name counts.
+// A name may end in /* (one level) or /... (all levels, the folder itself included); the most exact
+// name counts.
 var allowed = map[string][]string{
 	"internal/rawjson": {},
 	"internal/transit": {},
@@ -148,7 +151,8 @@ var allowed = map[string][]string{
 	},
 	"internal/inspect/api": {"pkg/event", "internal/metrics"},
 
-	// From a configuration to what runs, by floors. None knows a kind of plugin: those are handed to them by cmd/router.
+	// From a configuration to what runs, by floors. None knows a kind of plugin: those are handed
+	// to them by cmd/router.
 	"internal/compile": {
 		"internal/expr", "internal/expr/explain", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "internal/outline", "internal/similar", "pkg/plugins",
 	},
@@ -161,8 +165,8 @@ var allowed = map[string][]string{
 		"internal/rawjson", "internal/timer", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 
-	// What runs. An engine moves deltas through the runtime set of a configuration; the router adds the API and the file, a
-	// simulation injects what an API server would send.
+	// What runs. An engine moves deltas through the runtime set of a configuration; the router adds
+	// the API and the file, a simulation injects what an API server would send.
 	"internal/router/watches": {
 		"internal/checkpoint", "internal/compile", "internal/expr", "internal/inspect", "internal/metrics", "internal/pipeline", "internal/timer",
 		"pkg/config", "pkg/event", "pkg/index", "pkg/informer",
@@ -190,7 +194,8 @@ var allowed = map[string][]string{
 		"internal/lines", "internal/printable", "internal/recording", "internal/router", "internal/simulate", "pkg/config", "pkg/plugins", "pkg/plugins/*",
 	},
 
-	// What the author of a native plugin gets: it shares the generated code with the router, and nothing else.
+	// What the author of a native plugin gets: it shares the generated code with the router, and
+	// nothing else.
 	"proto/...":       {},
 	"sdk/process/...": {"sdk/process/...", "proto/..."},
 
@@ -205,8 +210,9 @@ var allowed = map[string][]string{
 	"tools/...":            {},
 }
 
-// homes lists where a heavy dependency may be imported. The reasons stand in .golangci.yml, which says the same in the editor; a
-// test keeps the two alike. Programs beside the router are free, unless depguard says otherwise.
+// homes lists where a heavy dependency may be imported. The reasons stand in .golangci.yml, which
+// says the same in the editor; a test keeps the two alike. Programs beside the router are free,
+// unless depguard says otherwise.
 var homes = map[string][]string{
 	"github.com/google/cel-go":            {"internal/expr/..."},
 	"k8s.io/apiserver":                    {"internal/expr/..."},

@@ -16,8 +16,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestSpilledSurvivesAKill: a sink takes nothing, so that most of what its route owes is on disk alone. The router is killed, and
-// killed again while it delivers; then everything has arrived, and in order.
+// TestSpilledSurvivesAKill: a sink takes nothing, so that most of what its route owes is on disk
+// alone. The router is killed, and killed again while it delivers; then everything has arrived, and
+// in order.
 func TestSpilledSurvivesAKill(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newReceiver(t, answer(http.StatusServiceUnavailable))
@@ -69,7 +70,8 @@ func change(t *testing.T, s *sandboxtest.Sandbox, ns, name string, n int) error 
 	return nil
 }
 
-// checkFlow checks that of each object so many versions came, in order; again: some may have come twice, from one that came before on.
+// checkFlow checks that of each object so many versions came, in order; again: some may have come
+// twice, from one that came before on.
 func checkFlow(t *testing.T, events []routertest.Event, objects, versions int, again bool) {
 	t.Helper()
 	seen := make(map[string][]int)
@@ -97,13 +99,16 @@ func checkFlow(t *testing.T, events []routertest.Event, objects, versions int, a
 type flow struct {
 	median time.Duration // from the router having seen a change to the other route's sink having it
 	anon   int           // KiB of memory of the process's own, at most
-	rss    int           // KiB with what it has mapped of files, at most: of the state file, which the system takes back when it needs it
+	// KiB with what it has mapped of files, at most: of the state file, which the system takes back
+	// when it needs it
+	rss    int
 	events int
 }
 
-// TestBlockedSink: a sink is blocked at 2,000 deltas a second. Its route's debt goes to disk, its memory stays bounded, the other route
-// goes on, and when the sink is back everything arrives, in order. In its long form (CHAOS=20: five minutes) it also compares the
-// delivery times of the other route, and the memory of the process, with those before.
+// TestBlockedSink: a sink is blocked at 2,000 deltas a second. Its route's debt goes to disk, its
+// memory stays bounded, the other route goes on, and when the sink is back everything arrives, in
+// order. In its long form (CHAOS=20: five minutes) it also compares the delivery times of the other
+// route, and the memory of the process, with those before.
 func TestBlockedSink(t *testing.T) {
 	const objects, rate, memory = 1000, 2000, 1000
 	blocked := time.Duration(scaled(t, 15)) * time.Second

@@ -11,8 +11,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestDeletedAfterTheFirstDelivery: the router is killed as soon as new objects are delivered, they are deleted, and what happened is lost:
-// the routes that read fields of the objects get the deletes too.
+// TestDeletedAfterTheFirstDelivery: the router is killed as soon as new objects are delivered, they
+// are deleted, and what happened is lost: the routes that read fields of the objects get the
+// deletes too.
 func TestDeletedAfterTheFirstDelivery(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -58,8 +59,9 @@ routes:
 	routertest.Exactly(t, came(), want)
 }
 
-// TestFoldAfterAKill: an object is delivered, and the router is killed before a cut has it. While it is down the object is deleted. What
-// the next one hears is added, then deleted: to a route that folds this must not come to nothing, because the added was delivered.
+// TestFoldAfterAKill: an object is delivered, and the router is killed before a cut has it. While
+// it is down the object is deleted. What the next one hears is added, then deleted: to a route that
+// folds this must not come to nothing, because the added was delivered.
 func TestFoldAfterAKill(t *testing.T) {
 	s := sandboxtest.Start(t)
 	for _, route := range []string{"deliver: latest", "overflow: coalesce, queue: {memory: 1}"} {
@@ -100,8 +102,9 @@ routes: [{name: all, from: maps, to: hook, %s, batch: {wait: 300ms, size: 50}}]
 	}
 }
 
-// TestTwoDeletesAfterAKill: an object that was delivered is deleted, and made again, and none of that is delivered before the router is
-// killed. While it is down the new one is deleted too. The delete of the first must be delivered, also to a route that folds.
+// TestTwoDeletesAfterAKill: an object that was delivered is deleted, and made again, and none of
+// that is delivered before the router is killed. While it is down the new one is deleted too. The
+// delete of the first must be delivered, also to a route that folds.
 func TestTwoDeletesAfterAKill(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)

@@ -17,11 +17,12 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// oneWorker: what is new waits until its identity is on disk, and what is known does not wait for it.
+// oneWorker: what is new waits until its identity is on disk, and what is known does not wait for
+// it.
 const oneWorker = keepConfigMaps + "    concurrency: 1\n"
 
-// TestFullDisk: the disk of state.dir is full. What is new is not delivered, and /readyz says why; what is known goes on, of the
-// same route too. With room again everything is delivered.
+// TestFullDisk: the disk of state.dir is full. What is new is not delivered, and /readyz says why;
+// what is known goes on, of the same route too. With room again everything is delivered.
 func TestFullDisk(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(oneWorker, ns))
@@ -47,8 +48,9 @@ func mount(t *testing.T, folder, options string) string {
 	return folder
 }
 
-// TestReadOnlyState: with a state folder that cannot be written the router does not start, says why, and leaves what is there as it is.
-// (A file system that turns read-only while the router runs is a disk that takes nothing more, see TestFullDisk.)
+// TestReadOnlyState: with a state folder that cannot be written the router does not start, says
+// why, and leaves what is there as it is. (A file system that turns read-only while the router runs
+// is a disk that takes nothing more, see TestFullDisk.)
 func TestReadOnlyState(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))

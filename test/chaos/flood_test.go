@@ -72,7 +72,8 @@ func (f *flood) watch(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(out, `{"type":%q,"object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"m-%d",`+
 			`"uid":"u-%d","resourceVersion":"%d"},"data":{"value":%q}}}`+"\n", kind, i, i, version, f.texts[version%len(f.texts)])
 	}
-	// The resourceVersion says how many changes there were, so that a watch that goes on gets what comes after it.
+	// The resourceVersion says how many changes there were, so that a watch that goes on gets what
+	// comes after it.
 	n := number(r.URL.Query().Get("resourceVersion")) - f.objects
 	if n < 0 {
 		n = int(f.changes.Load())
@@ -127,7 +128,8 @@ func (f *flood) stop() int {
 	return <-f.sent
 }
 
-// inFlight is about how many deltas are in the 16 MiB that a route may have on their way to the disk.
+// inFlight is about how many deltas are in the 16 MiB that a route may have on their way to the
+// disk.
 func (f *flood) inFlight() float64 { return 16 << 20 / 500 }
 
 // kubeconfig returns the path of a kubeconfig for the server.

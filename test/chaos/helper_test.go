@@ -1,5 +1,6 @@
-// Package chaos runs the router's binary on the sandbox, and kills, cuts off, damages and fills up what it depends on. In the environment,
-// CHAOS=20 makes the tests that many times as long, as `make chaos` does.
+// Package chaos runs the router's binary on the sandbox, and kills, cuts off, damages and fills up
+// what it depends on. In the environment, CHAOS=20 makes the tests that many times as long, as
+// `make chaos` does.
 package chaos
 
 import (
@@ -31,7 +32,8 @@ routes:
   - {name: all, from: maps, to: out}
 `
 
-// long is the number in the environment variable CHAOS, by which the tests of this kind multiply what they do; 0 if it is not set.
+// long is the number in the environment variable CHAOS, by which the tests of this kind multiply
+// what they do; 0 if it is not set.
 func long(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(os.Getenv("CHAOS"))
@@ -46,7 +48,8 @@ func scaled(t *testing.T, short int) int {
 	return short * max(long(t), 1)
 }
 
-// createMany makes ConfigMaps <prefix>-0, <prefix>-1, … with the value 1, several at a time, and returns their uids.
+// createMany makes ConfigMaps <prefix>-0, <prefix>-1, … with the value 1, several at a time, and
+// returns their uids.
 func createMany(t *testing.T, s *sandboxtest.Sandbox, ns, prefix string, n int) []string {
 	t.Helper()
 	uids := make([]string, n)
@@ -100,8 +103,8 @@ func current(t *testing.T, maps routertest.Objects) int {
 	return number(list.GetResourceVersion())
 }
 
-// receiver is a webhook that keeps the events in the order in which it took them, apart for each path, and treats requests as it is
-// told to.
+// receiver is a webhook that keeps the events in the order in which it took them, apart for each
+// path, and treats requests as it is told to.
 type receiver struct {
 	*httptest.Server
 
@@ -186,7 +189,8 @@ func slowly(d time.Duration) func(*http.Request) int {
 	}
 }
 
-// valueOf returns the value of a ConfigMap in the data of an event: of its object, or of its oldObject.
+// valueOf returns the value of a ConfigMap in the data of an event: of its object, or of its
+// oldObject.
 func valueOf(t *testing.T, e routertest.Event, member string) string {
 	t.Helper()
 	var data map[string]json.RawMessage

@@ -28,7 +28,8 @@ func newHistory(maps routertest.Objects) *history {
 	return &history{maps: maps, versions: make(map[string][]int), gone: make(map[string]bool)}
 }
 
-// writers is how many goroutines change objects, each its own, so that all is in order for an object.
+// writers is how many goroutines change objects, each its own, so that all is in order for an
+// object.
 const writers = 3
 
 // start changes n objects in random order until stop is called. They are all created first.

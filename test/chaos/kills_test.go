@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestLedgerAcrossGaps kills the router, and the history of what happens while it is down is lost each time: what it knows of the
-// objects that it has just begun to deliver has to do.
+// TestLedgerAcrossGaps kills the router, and the history of what happens while it is down is lost
+// each time: what it knows of the objects that it has just begun to deliver has to do.
 func TestLedgerAcrossGaps(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -31,7 +31,8 @@ routes: [{name: all, from: maps, filter: object.metadata.name.startsWith("o-"), 
 		for range 20 + rand.IntN(40) { //nolint:gosec // no secret
 			book.step(maps, fmt.Sprintf("o-%d", rand.IntN(40)), rand.IntN(4)) //nolint:gosec // no secret
 		}
-		r.Wait(t, "anything", func(events []routertest.Event) bool { return len(events) > before }) // no cut has it all yet
+		// no cut has it all yet
+		r.Wait(t, "anything", func(events []routertest.Event) bool { return len(events) > before })
 		r.Kill(t)
 		book.read(r.Events())
 		for range 30 {
@@ -52,8 +53,8 @@ routes: [{name: all, from: maps, filter: object.metadata.name.startsWith("o-"), 
 	book.read(last.Events())
 }
 
-// TestRestartAgainstColdStart measures how long it takes until the first delta of now is delivered, by a router that has a state and by
-// one that has none. The numbers are for the log.
+// TestRestartAgainstColdStart measures how long it takes until the first delta of now is delivered,
+// by a router that has a state and by one that has none. The numbers are for the log.
 func TestRestartAgainstColdStart(t *testing.T) {
 	n := 2000
 	if long(t) > 0 {

@@ -11,8 +11,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestKindsWhileDown: Secrets, of which only identities are on disk, sources with selectors, several namespaces, metadata and identity
-// caches. What happened while the router was down is delivered of all of them, be the history still there or not.
+// TestKindsWhileDown: Secrets, of which only identities are on disk, sources with selectors,
+// several namespaces, metadata and identity caches. What happened while the router was down is
+// delivered of all of them, be the history still there or not.
 func TestKindsWhileDown(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	for _, gap := range []bool{false, true} {

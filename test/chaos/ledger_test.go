@@ -28,7 +28,8 @@ func newLedger(t *testing.T) *ledger {
 	}
 }
 
-// step changes an object: it is created if it does not exist; else updated, or, one time in four, deleted.
+// step changes an object: it is created if it does not exist; else updated, or, one time in four,
+// deleted.
 func (l *ledger) step(maps routertest.Objects, name string, dice int) {
 	l.t.Helper()
 	uid, exists := l.uidOf[name]
@@ -47,8 +48,8 @@ func (l *ledger) step(maps routertest.Objects, name string, dice int) {
 	}
 }
 
-// read takes down what one life of the router delivered. Within a life nothing goes backwards; right after a kill, what the one before
-// had delivered may come again.
+// read takes down what one life of the router delivered. Within a life nothing goes backwards;
+// right after a kill, what the one before had delivered may come again.
 func (l *ledger) read(events []routertest.Event) {
 	l.t.Helper()
 	inLife := make(map[string]int)

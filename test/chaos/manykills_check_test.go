@@ -88,7 +88,8 @@ func (l *lives) compare(t *testing.T, route string) {
 	}
 }
 
-// read takes down what one life delivered, after another that was killed, and returns how much of it is duplicates.
+// read takes down what one life delivered, after another that was killed, and returns how much of
+// it is duplicates.
 func (a *tally) read(t *testing.T, where, route string, events []routertest.Event, before *life) (duplicates int) {
 	t.Helper()
 	inLife := make(map[string]mark)
@@ -116,7 +117,8 @@ func (a *tally) read(t *testing.T, where, route string, events []routertest.Even
 	return duplicates
 }
 
-// quiet restarts the router after a clean stop: nothing happened, so nothing is delivered and nothing is listed; then one thing happens.
+// quiet restarts the router after a clean stop: nothing happened, so nothing is delivered and
+// nothing is listed; then one thing happens.
 func (l *lives) quiet(t *testing.T) {
 	t.Helper()
 	lists := func() (counted, probes, others int) {

@@ -20,8 +20,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// The routes of TestLedger: to standard output, to a webhook that is unavailable now and then and sometimes for a whole life, and to
-// another one with a single worker and only the latest state of what waits.
+// The routes of TestLedger: to standard output, to a webhook that is unavailable now and then and
+// sometimes for a whole life, and to another one with a single worker and only the latest state of
+// what waits.
 const ledgerRoutes = `
 sources: {maps: {resource: v1/configmaps, namespaces: %s}}
 sinks: {out: {stdout: {}}, every: {webhook: {url: %q}}, narrow: {webhook: {url: %q}}}
@@ -32,14 +33,17 @@ routes:
   - {name: narrow, deliver: latest, from: maps, filter: mine, existing: deliver, to: narrow, concurrency: 1, batch: {size: 1}, retry: {backoff: 1ms, max: 20ms}}
 `
 
-// TestLedger kills the router again and again while a known history happens; CHAOS sets how much longer than ten kills, CHAOS_SEED which
-// history. Then it compares what happened with what was delivered, on each of three routes:
+// TestLedger kills the router again and again while a known history happens; CHAOS sets how much
+// longer than ten kills, CHAOS_SEED which history. Then it compares what happened with what was
+// delivered, on each of three routes:
 //
-//   - Everything was delivered: each version and each end of each object; to the route that wants the latest only, the last version of
-//     what exists, and the end of all else of which it had got anything.
+//   - Everything was delivered: each version and each end of each object; to the route that wants
+//     the latest only, the last version of what exists, and the end of all else of which it had got
+//     anything.
 //   - Within one life of the router nothing comes twice, and no object goes back.
-//   - What comes after a kill although it, or something later of its object, was delivered before had been in flight at the last cut, or
-//     came since: the file that the kill left says how far the watch had been fed, and what was owed.
+//   - What comes after a kill although it, or something later of its object, was delivered before
+//     had been in flight at the last cut, or came since: the file that the kill left says how far
+//     the watch had been fed, and what was owed.
 //   - What had been delivered when the queues were empty, before a cut began, never comes again.
 //   - After a clean stop nothing comes, and nothing is listed.
 func TestLedger(t *testing.T) {
@@ -185,7 +189,8 @@ func (l *lives) running(t *testing.T, r *routertest.Router) *routertest.Router {
 
 func (l *lives) wait(most time.Duration) { <-time.After(time.Duration(l.random.Int64N(int64(most)))) }
 
-// settle holds the history until everything was delivered and a cut has it, and returns how much was delivered by then.
+// settle holds the history until everything was delivered and a cut has it, and returns how much
+// was delivered by then.
 func (l *lives) settle(t *testing.T, r *routertest.Router) map[string]int {
 	t.Helper()
 	r.Ready(t)
@@ -202,7 +207,8 @@ func (l *lives) settle(t *testing.T, r *routertest.Router) map[string]int {
 	return sure
 }
 
-// left reads the state file that a killed router has left, or a copy of it: what reads it also mends it.
+// left reads the state file that a killed router has left, or a copy of it: what reads it also
+// mends it.
 func (l *lives) left(t *testing.T, r *routertest.Router, sure map[string]int) life {
 	t.Helper()
 	data, err := os.ReadFile(stateOf(l.file))

@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// twoClusters are two clusters with a namespace of the same name, the resourceVersions of the second higher. change is what is to be
-// delivered when the second takes the place of the first.
+// twoClusters are two clusters with a namespace of the same name, the resourceVersions of the
+// second higher. change is what is to be delivered when the second takes the place of the first.
 func twoClusters(t *testing.T) (one, two *sandboxtest.Sandbox, ns string, change []string) {
 	t.Helper()
 	one, two = sandboxtest.New(t, sandboxtest.Options{}), sandboxtest.New(t, sandboxtest.Options{})
@@ -40,8 +40,8 @@ func lead(t *testing.T, file, from, to string) {
 	must.Succeed(t, os.WriteFile(file, []byte(strings.ReplaceAll(string(config), from, to)), 0o600))
 }
 
-// TestAnotherCluster: the kubeconfig leads to another cluster than before. What differs is delivered: what the other does not have is
-// gone, what it has is new.
+// TestAnotherCluster: the kubeconfig leads to another cluster than before. What differs is
+// delivered: what the other does not have is gone, what it has is new.
 func TestAnotherCluster(t *testing.T) {
 	one, two, ns, want := twoClusters(t)
 	file := routertest.Install(t, one.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
@@ -63,7 +63,8 @@ func TestAnotherCluster(t *testing.T) {
 	}
 }
 
-// TestAnotherClusterLate: another cluster than before, and its API server is not there yet when the router starts.
+// TestAnotherClusterLate: another cluster than before, and its API server is not there yet when the
+// router starts.
 func TestAnotherClusterLate(t *testing.T) {
 	one, two, ns, want := twoClusters(t)
 	proxy := two.Proxy(t)
@@ -82,8 +83,8 @@ func TestAnotherClusterLate(t *testing.T) {
 	routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want)
 }
 
-// TestServerExchanged: while the router runs, its API server becomes another cluster's, and in the long form then the first one's again
-// behind a watch that does not break.
+// TestServerExchanged: while the router runs, its API server becomes another cluster's, and in the
+// long form then the first one's again behind a watch that does not break.
 func TestServerExchanged(t *testing.T) {
 	one, two, ns, want := twoClusters(t)
 	proxy := newScissors(t, one)
@@ -103,7 +104,8 @@ func TestServerExchanged(t *testing.T) {
 	}
 	proxy.lead(t, one)
 	began, tick := time.Now(), time.Tick(time.Second)
-	for time.Since(began) < 2*time.Minute && len(r.Events()) < len(all)+4 { // longer than the patience of Expect
+	// longer than the patience of Expect
+	for time.Since(began) < 2*time.Minute && len(r.Events()) < len(all)+4 {
 		<-tick
 	}
 	t.Logf("noticed after %v", time.Since(began).Round(time.Second))

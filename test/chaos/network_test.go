@@ -24,8 +24,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestCutAfterEachByte cuts watches after each byte of an event, many watches at a time: every update is delivered once, in order, and
-// nothing is listed again.
+// TestCutAfterEachByte cuts watches after each byte of an event, many watches at a time: every
+// update is delivered once, in order, and nothing is listed again.
 func TestCutAfterEachByte(t *testing.T) {
 	const watches, eventSize = 25, 500
 	rounds := min(eventSize/watches, scaled(t, 3)) // all positions in the long form
@@ -49,7 +49,8 @@ func TestCutAfterEachByte(t *testing.T) {
 		for i, ns := range names {
 			position := (offset + round*watches + i) % eventSize
 			proxy.after(ns, position)
-			clients[i].Change("a", fmt.Sprintf(`{"data":{"value":"%d-1"}}`, round)) // the cut is in one of the two
+			// the cut is in one of the two
+			clients[i].Change("a", fmt.Sprintf(`{"data":{"value":"%d-1"}}`, round))
 			clients[i].Change("a", fmt.Sprintf(`{"data":{"value":"%d-2"}}`, round))
 		}
 		r.Wait(t, fmt.Sprintf("the updates of round %d, cut at %d and on", round, offset), func(events []routertest.Event) bool {
@@ -75,7 +76,8 @@ func TestCutAfterEachByte(t *testing.T) {
 	}
 }
 
-// TestCutInTheFirstList cuts the stream of initial events after many of its bytes: each object is delivered once, as initial.
+// TestCutInTheFirstList cuts the stream of initial events after many of its bytes: each object is
+// delivered once, as initial.
 func TestCutInTheFirstList(t *testing.T) {
 	const n, watches = 6, 30
 	s := sandboxtest.Start(t)
@@ -166,8 +168,9 @@ func TestCutUnderLoad(t *testing.T) {
 	}
 }
 
-// TestHalfOpenConnection: the network forgets the connections and says so to nobody. The router finds out by itself: over HTTP/2 with
-// pings that come, unless the environment says otherwise, after 30 s without news and wait for 15 s; over HTTP/1.1 by 45 s of silence.
+// TestHalfOpenConnection: the network forgets the connections and says so to nobody. The router
+// finds out by itself: over HTTP/2 with pings that come, unless the environment says otherwise,
+// after 30 s without news and wait for 15 s; over HTTP/1.1 by 45 s of silence.
 func TestHalfOpenConnection(t *testing.T) {
 	t.Run("HTTP 2", func(t *testing.T) {
 		if long(t) == 0 {
@@ -199,7 +202,8 @@ func halfOpen(t *testing.T) {
 	began := time.Now()
 	maps.Make(routertest.ConfigMap("meanwhile", "1"))
 	maps.Remove("before")
-	for waiting := time.Tick(time.Second); time.Since(began) < 90*time.Second && len(r.Events()) < 3; { // longer than the patience of Expect
+	// longer than the patience of Expect
+	for waiting := time.Tick(time.Second); time.Since(began) < 90*time.Second && len(r.Events()) < 3; {
 		<-waiting
 	}
 	want := []string{"all added " + ns + "/before", "all added " + ns + "/meanwhile", "all deleted " + ns + "/before"}
@@ -210,7 +214,8 @@ func halfOpen(t *testing.T) {
 	}
 }
 
-// TestHalfOpenWatch is TestHalfOpenConnection over HTTP/1.1 with less patience, which only the part of the router that watches can be given.
+// TestHalfOpenWatch is TestHalfOpenConnection over HTTP/1.1 with less patience, which only the part
+// of the router that watches can be given.
 func TestHalfOpenWatch(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	hole := newBlackHole(t, s)

@@ -20,8 +20,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// scissors is an API server that speaks HTTP without TLS, so that a connection can be cut after any byte of a watch: what comes out of
-// it is what the client has read. Every other cut is a reset in the middle of a chunk.
+// scissors is an API server that speaks HTTP without TLS, so that a connection can be cut after any
+// byte of a watch: what comes out of it is what the client has read. Every other cut is a reset in
+// the middle of a chunk.
 type scissors struct {
 	*httptest.Server
 
@@ -30,8 +31,9 @@ type scissors struct {
 	mu        sync.Mutex
 	target    *url.URL
 	transport http.RoundTripper
-	left      map[string]int // by namespace: the bytes that its watch may still send; not there: all
-	cuts      int
+	// by namespace: the bytes that its watch may still send; not there: all
+	left map[string]int
+	cuts int
 }
 
 func newScissors(t *testing.T, s *sandboxtest.Sandbox) *scissors {
@@ -128,7 +130,8 @@ func (p *scissors) pass(w http.ResponseWriter, body io.Reader, namespace string)
 	}
 }
 
-// reset writes the beginning of a chunk that is longer than what it has, and resets the TCP connection.
+// reset writes the beginning of a chunk that is longer than what it has, and resets the TCP
+// connection.
 func reset(w *http.ResponseController, text []byte) {
 	conn, _, err := w.Hijack()
 	if err != nil {
@@ -139,8 +142,8 @@ func reset(w *http.ResponseController, text []byte) {
 	_ = conn.Close()
 }
 
-// take returns how many of n bytes may pass and, if the connection is to be cut behind them, the number of the cut: every other one is
-// a reset in the middle of a chunk.
+// take returns how many of n bytes may pass and, if the connection is to be cut behind them, the
+// number of the cut: every other one is a reset in the middle of a chunk.
 func (p *scissors) take(namespace string, n int) (passed, cut int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,8 +160,8 @@ func (p *scissors) take(namespace string, n int) (passed, cut int) {
 	return left, p.cuts
 }
 
-// blackHole passes TCP connections on until those that there are stop for ever, without anybody being told; new ones are fine. It is a
-// firewall that has forgotten its connections.
+// blackHole passes TCP connections on until those that there are stop for ever, without anybody
+// being told; new ones are fine. It is a firewall that has forgotten its connections.
 type blackHole struct {
 	kubeconfig string
 	target     string
@@ -226,7 +229,8 @@ func (b *blackHole) accept() {
 	}
 }
 
-// copy passes bytes on. Frozen, it takes what comes, as a network that loses it, but closes nothing.
+// copy passes bytes on. Frozen, it takes what comes, as a network that loses it, but closes
+// nothing.
 func (b *blackHole) copy(to, from net.Conn, frozen <-chan struct{}) {
 	buf := make([]byte, 16<<10)
 	for {

@@ -22,8 +22,9 @@ import (
 type churn struct {
 	stop func()
 
-	mu       sync.Mutex
-	versions map[string]bool // uid@resourceVersion of what was added or updated, uid@deleted of what was deleted
+	mu sync.Mutex
+	// uid@resourceVersion of what was added or updated, uid@deleted of what was deleted
+	versions map[string]bool
 }
 
 func startChurn(t *testing.T, m routertest.Objects) *churn {
@@ -81,7 +82,8 @@ func (c *churn) missing(events []routertest.Event, route string) (missing []stri
 	return slices.AppendSeq(missing, maps.Keys(left))
 }
 
-// reloaded is the configurations of TestReloads. Each good one differs from the one before; the bad ones are refused at different stages.
+// reloaded is the configurations of TestReloads. Each good one differs from the one before; the bad
+// ones are refused at different stages.
 type reloaded struct{ head, ns, guest string }
 
 func (c reloaded) good(n int) string {
@@ -126,9 +128,10 @@ func (c reloaded) bad(n, kind int) string {
 	}
 }
 
-// TestReloads reloads again and again, every other time something that is refused, while objects change. Routes that are there all the
-// time, or only get another name or another filter, deliver every change and every delete once; the watch is never opened anew; neither
-// goroutines nor guests pile up.
+// TestReloads reloads again and again, every other time something that is refused, while objects
+// change. Routes that are there all the time, or only get another name or another filter, deliver
+// every change and every delete once; the watch is never opened anew; neither goroutines nor guests
+// pile up.
 func TestReloads(t *testing.T) {
 	reloads := scaled(t, 25)
 	s := sandboxtest.New(t, sandboxtest.Options{})
@@ -160,7 +163,8 @@ func TestReloads(t *testing.T) {
 			}
 		} else {
 			last++
-			r.Reload(t, file, c.good(last), i == reloads-1 || random.IntN(4) > 0) // now and then the file alone tells
+			// now and then the file alone tells
+			r.Reload(t, file, c.good(last), i == reloads-1 || random.IntN(4) > 0)
 			ok = 1
 		}
 		if v := r.Metric(t, "deltarouter_config_last_reload_successful"); v != ok {
@@ -177,7 +181,8 @@ func TestReloads(t *testing.T) {
 		t.Errorf("config maps were listed %d times, want once", n)
 	}
 	watches := s.Requests(t, func(q sandboxtest.Request) bool { return q.Resource == "configmaps" && q.Verb == "watch" })
-	if most := 1 + int(time.Since(began)/(5*time.Minute)); len(watches) > most { // the API server ends a watch after five minutes or later
+	// the API server ends a watch after five minutes or later
+	if most := 1 + int(time.Since(began)/(5*time.Minute)); len(watches) > most {
 		t.Errorf("config maps were watched %d times, want %d", len(watches), most)
 	}
 	poll("goroutines to end", func() bool { return r.Metric(t, "go_goroutines") <= goroutines+2 })
@@ -197,7 +202,8 @@ func (c *churn) check(t *testing.T, r *routertest.Router, m routertest.Objects, 
 	r.Expect(t, "always added "+ns+"/churn-last", "changing added "+ns+"/churn-last", named+" added "+ns+"/churn-last")
 	for _, route := range []string{"always", "changing", "named"} {
 		var missing []string
-		r.Wait(t, "all versions on route "+route, func(events []routertest.Event) bool { // there is no order across objects
+		// there is no order across objects
+		r.Wait(t, "all versions on route "+route, func(events []routertest.Event) bool {
 			missing = c.missing(events, route)
 			return !slices.ContainsFunc(missing, func(m string) bool { return !strings.HasPrefix(m, "twice") })
 		})
@@ -207,9 +213,10 @@ func (c *churn) check(t *testing.T, r *routertest.Router, m routertest.Objects, 
 	}
 }
 
-// TestKilledInAReload kills the router while it reloads: at once, while it opens what is new, while it exchanges the routes, and soon
-// after. Each reload adds a route that gets what exists, removes one and renames one, while a webhook that all deliver to is unavailable
-// one time in four. After the restart nothing is missing anywhere.
+// TestKilledInAReload kills the router while it reloads: at once, while it opens what is new, while
+// it exchanges the routes, and soon after. Each reload adds a route that gets what exists, removes
+// one and renames one, while a webhook that all deliver to is unavailable one time in four. After
+// the restart nothing is missing anywhere.
 func TestKilledInAReload(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -278,7 +285,8 @@ func dieReloading(t *testing.T, r *routertest.Router, file, config string, n int
 	r.Kill(t)
 }
 
-// wait polls until there is no problem any more, and says which one there is if that takes too long.
+// wait polls until there is no problem any more, and says which one there is if that takes too
+// long.
 func wait(t *testing.T, what string, problem func() string) {
 	t.Helper()
 	text := ""

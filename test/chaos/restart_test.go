@@ -12,7 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestRestartReplaysNothing: nothing changed while the router was down, so nothing is listed and nothing is delivered.
+// TestRestartReplaysNothing: nothing changed while the router was down, so nothing is listed and
+// nothing is delivered.
 func TestRestartReplaysNothing(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -57,8 +58,8 @@ routes:
 	}
 }
 
-// TestDeletedWhileDown: 1,000 deletes and 1,000 recreations while the router is down are delivered exactly, deletes with their last
-// state: 2,000 deleted, 1,000 added.
+// TestDeletedWhileDown: 1,000 deletes and 1,000 recreations while the router is down are delivered
+// exactly, deletes with their last state: 2,000 deleted, 1,000 added.
 func TestDeletedWhileDown(t *testing.T) {
 	const n = 1000
 	s, ns := sandboxtest.StartNamespace(t)

@@ -70,7 +70,8 @@ func (c *rewindable) history() (before, back []string) {
 	return before, back
 }
 
-// TestBackupRestoredWhileDown: etcd is restored from an older backup while the router is down. What differs is delivered, nothing else.
+// TestBackupRestoredWhileDown: etcd is restored from an older backup while the router is down. What
+// differs is delivered, nothing else.
 func TestBackupRestoredWhileDown(t *testing.T) {
 	c, file, r := newRewindable(t)
 	c.goOn(t)
@@ -106,8 +107,8 @@ func TestBackupRestoredWhileRunning(t *testing.T) {
 	c.checkAfter(t, r, nil)
 }
 
-// checkAfter looks whether the cache agrees with the cluster, whether the watch hears what happens now, and whether nothing came but
-// what was expected.
+// checkAfter looks whether the cache agrees with the cluster, whether the watch hears what happens
+// now, and whether nothing came but what was expected.
 func (c *rewindable) checkAfter(t *testing.T, r *routertest.Router, want []string) {
 	t.Helper()
 	r.Ready(t)
@@ -128,7 +129,8 @@ func (c *rewindable) checkAfter(t *testing.T, r *routertest.Router, want []strin
 	r.Expect(t, append(want, "all added "+n+"gone")...)
 }
 
-// TestBackupRestoredSameVersion: after the restore, an object is changed and gets the very resourceVersion that it had before.
+// TestBackupRestoredSameVersion: after the restore, an object is changed and gets the very
+// resourceVersion that it had before.
 func TestBackupRestoredSameVersion(t *testing.T) {
 	c, file, r := newRewindable(t)
 	spend(t, c.maps, "noise", 300)
@@ -158,9 +160,10 @@ func TestBackupRestoredSameVersion(t *testing.T) {
 	}
 }
 
-// TestBackupRestoredPastOurs: etcd is restored from an older backup, and when the router looks again, the versions that it gives out have
-// passed those that the router had seen. Nothing tells of it. A list that is asked for finds what differs, and delivers that and nothing
-// else; after it, cache, state folder and cluster agree.
+// TestBackupRestoredPastOurs: etcd is restored from an older backup, and when the router looks
+// again, the versions that it gives out have passed those that the router had seen. Nothing tells
+// of it. A list that is asked for finds what differs, and delivers that and nothing else; after it,
+// cache, state folder and cluster agree.
 func TestBackupRestoredPastOurs(t *testing.T) {
 	c, file, r := newRewindable(t)
 	c.goOn(t)

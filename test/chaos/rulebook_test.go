@@ -78,7 +78,8 @@ func (b *ruleBook) start(t *testing.T) (stop func()) {
 	return stop
 }
 
-// turn does something to an object: it is made, deleted, changed otherwise, or turned from good to bad and back. It returns false if it cannot.
+// turn does something to an object: it is made, deleted, changed otherwise, or turned from good to
+// bad and back. It returns false if it cannot.
 func (b *ruleBook) turn(t *testing.T, name, group string, dice int) bool {
 	t.Helper()
 	b.mu.Lock()
@@ -119,7 +120,8 @@ func (b *ruleBook) turn(t *testing.T, name, group string, dice int) bool {
 	return true
 }
 
-// note writes down what happened; uid is empty if it is gone, value if it is as good or bad as before.
+// note writes down what happened; uid is empty if it is gone, value if it is as good or bad as
+// before.
 func (b *ruleBook) note(name, group, uid, value string, version int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

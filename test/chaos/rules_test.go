@@ -13,8 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// The routes of TestRulesLedger, all with one condition: told at once; told when it has held for a second, and each second again; and no more
-// than five at once and one a second of each group.
+// The routes of TestRulesLedger, all with one condition: told at once; told when it has held for a
+// second, and each second again; and no more than five at once and one a second of each group.
 const rulesRoutes = `
 sources: {maps: {resource: v1/configmaps, namespaces: %s}}
 sinks: {out: {stdout: {}}}
@@ -25,17 +25,21 @@ routes:
   - {name: limited, from: maps, when: bad, limit: {key: object.metadata.labels.group, every: 1s, burst: 5}, existing: deliver, to: out}
 `
 
-// TestRulesLedger kills the router again and again while objects become bad and good, come and go; CHAOS sets how much longer than six kills,
-// CHAOS_SEED which history. Then it compares what happened with what was told. What was told again after a kill has the id that it had, and
-// counts once.
+// TestRulesLedger kills the router again and again while objects become bad and good, come and go;
+// CHAOS sets how much longer than six kills, CHAOS_SEED which history. Then it compares what
+// happened with what was told. What was told again after a kill has the id that it had, and counts
+// once.
 //
-//   - state: of each object exactly the times that it was bad, in order: entered with the version at which each began, and left if it ended.
-//   - lasting: entered and left alternate, each about one of those times, and none but those; entered comes no earlier than a second after
-//     it began, and reminders no earlier than a second after the last one. Whenever nothing happens for a while, each object that is bad was
-//     told, and no other one.
-//   - limited: of each group left is told after entered, and only then; those that were told and those that they say were suppressed are no
-//     fewer than the times in the group, and never more were told than the limit allows. Whenever nothing happens for a while, each object
-//     that is bad was told, and the end of each group without one.
+//   - state: of each object exactly the times that it was bad, in order: entered with the version
+//     at which each began, and left if it ended.
+//   - lasting: entered and left alternate, each about one of those times, and none but those;
+//     entered comes no earlier than a second after it began, and reminders no earlier than a second
+//     after the last one. Whenever nothing happens for a while, each object that is bad was told,
+//     and no other one.
+//   - limited: of each group left is told after entered, and only then; those that were told and
+//     those that they say were suppressed are no fewer than the times in the group, and never more
+//     were told than the limit allows. Whenever nothing happens for a while, each object that is
+//     bad was told, and the end of each group without one.
 func TestRulesLedger(t *testing.T) {
 	seed := rand.Uint64()
 	if text := os.Getenv("CHAOS_SEED"); text != "" {
@@ -234,7 +238,8 @@ func (b *ruleBook) compareLimited(t *testing.T) {
 			t.Errorf("limited: group %s was bad %d times, and %d were told or counted, %d of them told", group, happened, counted, len(passed))
 		}
 		for i := range passed {
-			for j := i + 5; j < len(passed); j++ { // one more, for the moment between the change and the decision
+			// one more, for the moment between the change and the decision
+			for j := i + 5; j < len(passed); j++ {
 				if most := 5 + 1 + int(passed[j].Sub(passed[i])/time.Second); j-i+1 > most {
 					t.Fatalf("limited: group %s: %d passed within %s", group, j-i+1, passed[j].Sub(passed[i]))
 				}

@@ -16,7 +16,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestCompactedWhileDown: while the router is down, objects change and etcd forgets the history. Only what differs is delivered.
+// TestCompactedWhileDown: while the router is down, objects change and etcd forgets the history.
+// Only what differs is delivered.
 func TestCompactedWhileDown(t *testing.T) {
 	n := scaled(t, 30)
 	s := sandboxtest.New(t, sandboxtest.Options{})
@@ -73,8 +74,8 @@ func checkOrder(t *testing.T, events []routertest.Event, subject string, want ..
 	}
 }
 
-// TestServerKilledWhileDown kills the API server while the router is down, while it starts, and while it runs. Its watch cache then
-// begins anew, later than what was saved.
+// TestServerKilledWhileDown kills the API server while the router is down, while it starts, and
+// while it runs. Its watch cache then begins anew, later than what was saved.
 func TestServerKilledWhileDown(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -117,8 +118,9 @@ func TestServerKilledWhileDown(t *testing.T) {
 	}
 }
 
-// TestKilledInTheFirstList kills the router in the middle of its first list, which a slow webhook holds up: after the restart every
-// object is delivered, in its last state, and so is every delete of what had been delivered.
+// TestKilledInTheFirstList kills the router in the middle of its first list, which a slow webhook
+// holds up: after the restart every object is delivered, in its last state, and so is every delete
+// of what had been delivered.
 func TestKilledInTheFirstList(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	n := 1000
@@ -229,7 +231,8 @@ func (c *crowd) change(t *testing.T, round int) {
 	}
 }
 
-// settle waits until what exists was delivered in its last state, and what was delivered and is gone was delivered as deleted.
+// settle waits until what exists was delivered in its last state, and what was delivered and is
+// gone was delivered as deleted.
 func (c *crowd) settle(t *testing.T) {
 	t.Helper()
 	book := newLedger(t)
@@ -246,8 +249,8 @@ func (c *crowd) settle(t *testing.T) {
 	})
 }
 
-// TestStopWhileAllIsDead: neither the API server nor the webhook is there any more. The router ends in time all the same, and the next
-// one delivers what is owed.
+// TestStopWhileAllIsDead: neither the API server nor the webhook is there any more. The router ends
+// in time all the same, and the next one delivers what is owed.
 func TestStopWhileAllIsDead(t *testing.T) {
 	for name, dead := range map[string]func(*http.Request) int{
 		"unavailable": answer(http.StatusServiceUnavailable),

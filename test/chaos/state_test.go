@@ -20,7 +20,8 @@ import (
 // stateOf returns the path of the state file of an installed configuration.
 func stateOf(file string) string { return filepath.Join(filepath.Dir(file), "state", "state.db") }
 
-// TestTwoOnOneFolder: the second router refuses to start and says who is there; the first does not notice.
+// TestTwoOnOneFolder: the second router refuses to start and says who is there; the first does not
+// notice.
 func TestTwoOnOneFolder(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -44,8 +45,8 @@ func TestTwoOnOneFolder(t *testing.T) {
 	}
 }
 
-// TestDamagedState damages the state file between two runs. The router starts all the same: with the right state, or it puts the file
-// aside, says so, and begins anew.
+// TestDamagedState damages the state file between two runs. The router starts all the same: with
+// the right state, or it puts the file aside, says so, and begins anew.
 func TestDamagedState(t *testing.T) {
 	damages := []struct {
 		name       string

@@ -10,7 +10,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestGapAfterCompaction: while the watch is down, objects change and etcd forgets the history. Only what changed is delivered.
+// TestGapAfterCompaction: while the watch is down, objects change and etcd forgets the history.
+// Only what changed is delivered.
 func TestGapAfterCompaction(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)

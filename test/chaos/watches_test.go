@@ -11,8 +11,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestWatchesAcrossKills: one change has many more dependents than the queue holds, the receiver takes a few in each life, and the
-// router is killed or stopped in between. Every dependent arrives, and none that had arrived before a cut comes again.
+// TestWatchesAcrossKills: one change has many more dependents than the queue holds, the receiver
+// takes a few in each life, and the router is killed or stopped in between. Every dependent
+// arrives, and none that had arrived before a cut comes again.
 func TestWatchesAcrossKills(t *testing.T) {
 	const n, share = 300, 40
 	s := sandboxtest.New(t, sandboxtest.Options{})
@@ -49,7 +50,8 @@ routes:
 		room.Store(share)
 		routertest.Poll(t, "the receiver to be full", func() bool { return h.count() == life*share && room.Load() < 0 })
 		if life == 2 {
-			m.Change("home", `{"metadata": {"labels": {"more": "x"}}}`) // what does not bring about anything is not in the way
+			// what does not bring about anything is not in the way
+			m.Change("home", `{"metadata": {"labels": {"more": "x"}}}`)
 		}
 		if life%2 == 0 {
 			if code := r.Stop(t); code != 0 {

@@ -1,4 +1,5 @@
-// Package docs follows the documents as a reader does: it writes the files they show and runs the commands between them.
+// Package docs follows the documents as a reader does: it writes the files they show and runs the
+// commands between them.
 package docs
 
 import (
@@ -15,8 +16,9 @@ import (
 
 func TestMain(m *testing.M) { routertest.Main(m) }
 
-// TestFirstHandler: the walk "Five minutes with Go" of docs/PLUGINS.md works in an empty folder outside of the repository, without a
-// module proxy, up to a configuration that `router check` accepts and a golden test that passes.
+// TestFirstHandler: the walk "Five minutes with Go" of docs/PLUGINS.md works in an empty folder
+// outside of the repository, without a module proxy, up to a configuration that `router check`
+// accepts and a golden test that passes.
 func TestFirstHandler(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	must.Succeed(t, err)
@@ -49,10 +51,12 @@ func section(t *testing.T, file, from, to string) string {
 	return part
 }
 
-// step matches a file, "`name`:" before a fenced block, or a command, which is indented by four spaces.
+// step matches a file, "`name`:" before a fenced block, or a command, which is indented by four
+// spaces.
 var step = regexp.MustCompile("(?ms)^`(?P<name>[\\w./-]+)`:\n\n```\\w*\n(?P<content>.*?)^```$|^    (?P<command>\\S[^\n]*)$")
 
-// follow writes the files of a section and runs its commands, in the order in which they stand there.
+// follow writes the files of a section and runs its commands, in the order in which they stand
+// there.
 func follow(t *testing.T, dir, text string) (commands, files int) {
 	t.Helper()
 	for _, match := range step.FindAllStringSubmatch(text, -1) {

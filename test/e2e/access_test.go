@@ -27,8 +27,9 @@ func checkConnect(t *testing.T, file string) (stdout, stderr string, code int) {
 	return out.String(), strings.ReplaceAll(problems.String(), file, "config.yaml"), code
 }
 
-// TestCheckAccess: check -connect names each right that the user lacks, at the source that needs it, and prints roles that give exactly
-// these: once they are applied, it finds nothing, and the router runs.
+// TestCheckAccess: check -connect names each right that the user lacks, at the source that needs
+// it, and prints roles that give exactly these: once they are applied, it finds nothing, and the
+// router runs.
 func TestCheckAccess(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns, other := s.Namespace(t), s.Namespace(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestBatchOfOneObject: the changes of one object that wait while a receiver is busy come in one request, in order.
+// TestBatchOfOneObject: the changes of one object that wait while a receiver is busy come in one
+// request, in order.
 func TestBatchOfOneObject(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)

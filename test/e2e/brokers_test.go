@@ -24,7 +24,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// broker is what stands behind a sink: where it listens, and the subjects of the events that it has.
+// broker is what stands behind a sink: where it listens, and the subjects of the events that it
+// has.
 type broker struct {
 	wire *sinktest.Wire
 	at   string
@@ -140,8 +141,9 @@ func otlpBroker(t *testing.T) *broker {
 	return &broker{sinktest.NewWire(t, ""), l.Addr().String(), r.has}
 }
 
-// TestBrokersDown: NATS, Kafka and a receiver of OTLP are away. Each stalls its own route, and /readyz names it; standard output has
-// everything. One after the other comes back, and has each event once; the others go on waiting.
+// TestBrokersDown: NATS, Kafka and a receiver of OTLP are away. Each stalls its own route, and
+// /readyz names it; standard output has everything. One after the other comes back, and has each
+// event once; the others go on waiting.
 func TestBrokersDown(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	names := []string{"nats", "kafka", "otlp"}

@@ -15,8 +15,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// chainRoutes has a chain: what split makes of each change, two events, goes through a guest at step to web and all, of which the first takes
-// one of the two. The guest says which event it was made of. %[3]s is what web becomes.
+// chainRoutes has a chain: what split makes of each change, two events, goes through a guest at
+// step to web and all, of which the first takes one of the two. The guest says which event it was
+// made of. %[3]s is what web becomes.
 const chainRoutes = `
 sources: {maps: {resource: v1/configmaps, namespaces: %[1]s}}
 handlers: {summary: {wasm: {module: %[2]q, config: {note: none}}}}
@@ -59,7 +60,8 @@ func (h *hook) chainEvents(t *testing.T) (all []chainEvent) {
 	return all
 }
 
-// sum says how often each route told what of each object: "all added a-1 team web", as often as it was told. ids are those of the events.
+// sum says how often each route told what of each object: "all added a-1 team web", as often as it
+// was told. ids are those of the events.
 func sum(all []chainEvent) (what []string, ids map[string]int) {
 	ids = make(map[string]int)
 	for _, one := range all {
@@ -72,8 +74,9 @@ func sum(all []chainEvent) (what []string, ids map[string]int) {
 	return what, ids
 }
 
-// TestChainRoutes: what goes through a chain of routes arrives once at the end of each, also if the router is killed at any moment while it is
-// on its way, and if a reload gives the routes another target meanwhile.
+// TestChainRoutes: what goes through a chain of routes arrives once at the end of each, also if the
+// router is killed at any moment while it is on its way, and if a reload gives the routes another
+// target meanwhile.
 func TestChainRoutes(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
@@ -98,7 +101,9 @@ func TestChainRoutes(t *testing.T) {
 			}
 		}
 	}
-	for life := range 3 { // nothing arrives, and nothing is waited for: what was seen, handed over and saved differs from one route to the next
+	// nothing arrives, and nothing is waited for: what was seen, handed over and saved differs from
+	// one route to the next
+	for life := range 3 {
 		change(life)
 		r.Kill(t)
 		r = routertest.StartFile(t, file)
@@ -139,8 +144,8 @@ func TestChainRoutes(t *testing.T) {
 	}
 }
 
-// TestChainRoutesExchanged: a reload that changes nothing but which route a route delivers to has effect from then on, and what was
-// delivered before stays where it is. Each event is told once.
+// TestChainRoutesExchanged: a reload that changes nothing but which route a route delivers to has
+// effect from then on, and what was delivered before stays where it is. Each event is told once.
 func TestChainRoutesExchanged(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
@@ -174,7 +179,8 @@ routes:
 			maps.Make(routertest.ConfigMap(name, "1"))
 			want = append(want, target+" "+name)
 		}
-		routertest.Poll(t, "the route to have them", func() bool { // before the next reload, or they would go by that
+		// before the next reload, or they would go by that
+		routertest.Poll(t, "the route to have them", func() bool {
 			return r.Metric(t, fmt.Sprintf(`deltarouter_route_queue_deltas{route=%q}`, target)) == float64(5*(round/2+1))
 		})
 	}
@@ -194,7 +200,8 @@ routes:
 	}
 }
 
-// TestChainRouteIsFull: a route without room holds up its upstream route, at that target and at no other, and is named; nothing is lost.
+// TestChainRouteIsFull: a route without room holds up its upstream route, at that target and at no
+// other, and is named; nothing is lost.
 func TestChainRouteIsFull(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
@@ -222,7 +229,8 @@ routes:
 		said = r.Status(t)
 		return strings.Contains(said, `routes/makes: it delivers to route "slow", which takes nothing more at the moment`)
 	})
-	if n := r.Metric(t, `deltarouter_route_queue_deltas{route="slow"}`); n > 3 { // what was let in as it filled up
+	// what was let in as it filled up
+	if n := r.Metric(t, `deltarouter_route_queue_deltas{route="slow"}`); n > 3 {
 		t.Errorf("a route with room for 2 owes %v", n)
 	}
 	h.answer(http.StatusOK)

@@ -69,7 +69,8 @@ func TestChainRouteRenamed(t *testing.T) {
 			routertest.Poll(t, "the dead letter", func() bool { return strings.Contains(dlq(t, file, "list", "-route", "old"), "m-dead") })
 			end.answer(http.StatusServiceUnavailable)
 			beside.answer(http.StatusServiceUnavailable)
-			change("0", "1") // the target has them, and the other one does not: they are pending at both routes
+			// the target has them, and the other one does not: they are pending at both routes
+			change("0", "1")
 			pending("old", 2)
 			pending("upstream", 2)
 			change("2", "3", "4") // there is no room for them

@@ -25,7 +25,8 @@ func dlq(t *testing.T, file string, args ...string) string {
 	return string(out)
 }
 
-// TestDeadLetters: what a webhook rejects is listed, survives a restart and a kill, and is delivered once the webhook is mended.
+// TestDeadLetters: what a webhook rejects is listed, survives a restart and a kill, and is
+// delivered once the webhook is mended.
 func TestDeadLetters(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)

@@ -71,8 +71,8 @@ routes:
 	r.Expect(t, "all added "+ns+"/late")
 }
 
-// When a version of a custom resource is not served any more and another one is, its objects are not deleted, and when it is served again
-// the watch goes on.
+// When a version of a custom resource is not served any more and another one is, its objects are
+// not deleted, and when it is served again the watch goes on.
 func TestVersionNotServed(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)

@@ -32,7 +32,8 @@ sinks: {out: {discard: {}}}
 routes: [{name: all, from: [maps, plain, secret], to: out}]
 `
 
-// TestGet: what the router has cached can be asked for by name, namespace, index and expression, and is what the API server has.
+// TestGet: what the router has cached can be asked for by name, namespace, index and expression,
+// and is what the API server has.
 func TestGet(t *testing.T) {
 	s := sandboxtest.Start(t)
 	one, two := s.Namespace(t), s.Namespace(t)
@@ -93,7 +94,8 @@ func TestGet(t *testing.T) {
 	reindexed(t, r, file, fmt.Sprintf(getConfig, one, two))
 }
 
-// pages goes from page to page while objects come and go: what is there throughout comes once, in order.
+// pages goes from page to page while objects come and go: what is there throughout comes once, in
+// order.
 func pages(t *testing.T, s *sandboxtest.Sandbox, file, ns string, names []string) {
 	t.Helper()
 	client, m := api.NewClient("unix:"+filepath.Join(filepath.Dir(file), "api.sock")), routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -149,8 +151,8 @@ func reindexed(t *testing.T, r *routertest.Router, file, config string) {
 	}
 }
 
-// TestGetSecrets: the values in Secrets cannot be got, nor guessed with the help of an index or an expression, also where the router has
-// them.
+// TestGetSecrets: the values in Secrets cannot be got, nor guessed with the help of an index or an
+// expression, also where the router has them.
 func TestGetSecrets(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	secrets := routertest.Use(t, s, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, ns)

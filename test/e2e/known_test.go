@@ -19,7 +19,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// rewrite exchanges what follows the head of a configuration that Install wrote, while no router has it.
+// rewrite exchanges what follows the head of a configuration that Install wrote, while no router
+// has it.
 func rewrite(t *testing.T, file, from, to string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -31,8 +32,9 @@ func rewrite(t *testing.T, file, from, to string) {
 	must.Succeed(t, os.WriteFile(file, []byte(head+to), 0o600))
 }
 
-// TestRouteAddedWhileDown: a route with existing: deliver that appears in the file while the router is down gets everything that is
-// there first, and then what happened meanwhile. It survives a SIGKILL before any of it is saved, and comes once.
+// TestRouteAddedWhileDown: a route with existing: deliver that appears in the file while the router
+// is down gets everything that is there first, and then what happened meanwhile. It survives a
+// SIGKILL before any of it is saved, and comes once.
 func TestRouteAddedWhileDown(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -94,8 +96,8 @@ func TestRouteAddedWhileDown(t *testing.T) {
 	routertest.Poll(t, "the webhook", func() bool { return h.count() == 7 })
 }
 
-// TestSourceChangedWhileDown: a source that got another name or another selector while the router was down learns and forgets objects
-// without deltas, but for a route that is new itself.
+// TestSourceChangedWhileDown: a source that got another name or another selector while the router
+// was down learns and forgets objects without deltas, but for a route that is new itself.
 func TestSourceChangedWhileDown(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -137,8 +139,9 @@ routes:
 	}
 }
 
-// TestRouteReturns: a route that a reload removed, and that returns with another reload under its name or, with its id, under another one,
-// owes what it owed, and does not get what it had before once more.
+// TestRouteReturns: a route that a reload removed, and that returns with another reload under its
+// name or, with its id, under another one, owes what it owed, and does not get what it had before
+// once more.
 func TestRouteReturns(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -186,7 +189,8 @@ func TestRouteReturns(t *testing.T) {
 	}
 }
 
-// TestRouteReturnsLate: a route that was removed more than a day ago is new, and before that it is not.
+// TestRouteReturnsLate: a route that was removed more than a day ago is new, and before that it is
+// not.
 func TestRouteReturnsLate(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)

@@ -72,8 +72,9 @@ func (c counter) set(name, value string) (version string) {
 	return c.Change(name, fmt.Sprintf(`{"data":{"value":%q}}`, value))
 }
 
-// TestHandlersRemember: what a handler keeps survives a restart, a reload that opens it anew, and one that takes it out for a while; what it may
-// look up is what the configuration of the moment says.
+// TestHandlersRemember: what a handler keeps survives a restart, a reload that opens it anew, and
+// one that takes it out for a while; what it may look up is what the configuration of the moment
+// says.
 func TestHandlersRemember(t *testing.T) {
 	c := newCounter(t)
 	const byValue, byOther = "object.data.value", `object.data.value + "z"`
@@ -100,14 +101,16 @@ func TestHandlersRemember(t *testing.T) {
 
 	r.Reload(t, file, c.config(byOther), true) // the handler stays as it is
 	expect(r, c.set("c1", "xz"), counted{4, 1})
-	r.Reload(t, file, c.config(byValue)+"  - {name: more, from: maps, handler: counter, filter: object.metadata.name == \"d\", to: out}\n", true) // it is opened for more workers
+	// it is opened for more workers
+	r.Reload(t, file, c.config(byValue)+"  - {name: more, from: maps, handler: counter, filter: object.metadata.name == \"d\", to: out}\n", true)
 	expect(r, c.set("c1", "x"), counted{5, 2})
 	r.Reload(t, file, c.without(), true)
 	r.Reload(t, file, c.config(byValue), true)
 	expect(r, c.set("c1", "y"), counted{6, 1})
 }
 
-// TestHandlersRememberKill: after a SIGKILL, what a handler wrote about a delta is there, or the delta comes again.
+// TestHandlersRememberKill: after a SIGKILL, what a handler wrote about a delta is there, or the
+// delta comes again.
 func TestHandlersRememberKill(t *testing.T) {
 	c := newCounter(t)
 	file := filepath.Join(t.TempDir(), "config.yaml")

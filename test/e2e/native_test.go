@@ -38,8 +38,9 @@ func childrenOf(t *testing.T, parent int) (pids []int) {
 	return pids
 }
 
-// TestNativePlugin: a native plugin that is killed again and again costs no event and no dead letter; it remembers what it kept; and a
-// router that is killed leaves none behind. A configuration that it refuses neither starts nor replaces one that runs.
+// TestNativePlugin: a native plugin that is killed again and again costs no event and no dead
+// letter; it remembers what it kept; and a router that is killed leaves none behind. A
+// configuration that it refuses neither starts nor replaces one that runs.
 func TestNativePlugin(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	dir := t.TempDir()

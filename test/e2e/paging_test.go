@@ -45,7 +45,8 @@ func (r *recorder) all() []string {
 	return slices.Clone(r.deltas)
 }
 
-// lists is a transport that counts the pages it fetches, and stops at one of them to let a test step in.
+// lists is a transport that counts the pages it fetches, and stops at one of them to let a test
+// step in.
 type lists struct {
 	http.RoundTripper
 
@@ -65,7 +66,8 @@ func (l *lists) RoundTrip(r *http.Request) (*http.Response, error) {
 	return l.RoundTripper.RoundTrip(r)
 }
 
-// TestPages lists 2,000 objects in pages of seven; in the second run a continue token expires on the way, and the list begins anew.
+// TestPages lists 2,000 objects in pages of seven; in the second run a continue token expires on
+// the way, and the list begins anew.
 func TestPages(t *testing.T) {
 	const n = 2000
 	// The watch cache answers the Reflector's first list as a whole, whatever limit it names.
@@ -95,7 +97,8 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// listInPages runs a watch until it has synced, disturbs it at the 20th page, and compares what it put through, and what it keeps, with what there is.
+// listInPages runs a watch until it has synced, disturbs it at the 20th page, and compares what it
+// put through, and what it keeps, with what there is.
 func listInPages(t *testing.T, s *sandboxtest.Sandbox, ns string, n int, disturb func()) *lists {
 	t.Helper()
 	l := &lists{stopAt: 20, stopped: make(chan struct{}), resume: make(chan struct{})}

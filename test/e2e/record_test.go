@@ -136,8 +136,9 @@ func ids(events []routertest.Event) map[string][]string {
 	return all
 }
 
-// TestRecordAndReplay: what was recorded while objects changed gives, without a cluster, the events that the router gave in it, in the
-// order of each object; also what was recorded until the recorder was killed. The data of a Secret is in no recording.
+// TestRecordAndReplay: what was recorded while objects changed gives, without a cluster, the events
+// that the router gave in it, in the order of each object; also what was recorded until the
+// recorder was killed. The data of a Secret is in no recording.
 func TestRecordAndReplay(t *testing.T) {
 	const secret, dropped = "aHVudGVyMmh1bnRlcjI", "nobody-shall-see-this"
 	s, ns := sandboxtest.StartNamespace(t)
@@ -251,7 +252,8 @@ func sameIDs(a, b map[string][]string) bool {
 	return true
 }
 
-// A recording of one source ends by itself after its time, and goes to standard output as plain lines.
+// A recording of one source ends by itself after its time, and goes to standard output as plain
+// lines.
 func TestRecordToStdout(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("one", "1"))
@@ -278,7 +280,8 @@ routes: [{name: maps, from: maps, to: out}, {name: others, from: others, to: out
 		if err != nil {
 			break
 		}
-		if strings.Contains(l.Object, "kube-root-ca.crt") { // if there is a controller that makes it
+		// if there is a controller that makes it
+		if strings.Contains(l.Object, "kube-root-ca.crt") {
 			continue
 		}
 		ops = append(ops, l.Op)

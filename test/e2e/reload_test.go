@@ -20,7 +20,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestReloadedRoutes: what a new route with existing: deliver gets, what a removed one owes when it returns, and what cannot change.
+// TestReloadedRoutes: what a new route with existing: deliver gets, what a removed one owes when it
+// returns, and what cannot change.
 func TestReloadedRoutes(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -64,8 +65,8 @@ routes:
 	}
 }
 
-// TestResync: everything comes once more, as sync, to the routes that want it, or to the one that is named, whatever it wants; each time
-// with ids that a receiver has not seen.
+// TestResync: everything comes once more, as sync, to the routes that want it, or to the one that
+// is named, whatever it wants; each time with ids that a receiver has not seen.
 func TestResync(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -113,7 +114,8 @@ routes:
 		check("-route level -dry-run", 0, `it would repeat notifications\nsource maps: 2 objects would be put through, 1 of them`)
 		check("-route level", 1, `would repeat 1 notification. Go on\? .*nothing was done`)
 		check("-route level -yes", 0, `2 objects put through, \d of them to route level`, "level entered "+n+"b")
-		check("-relist", 1, `source gizmos: not listed\n[\s\S]*source maps: 2 objects listed, 0 deltas`) // the resource does not exist
+		// the resource does not exist
+		check("-relist", 1, `source gizmos: not listed\n[\s\S]*source maps: 2 objects listed, 0 deltas`)
 		check("-relist -source maps", 0, `^source maps: 2 objects listed, 0 deltas`)
 		check("-relist -route changes", 0, `^source maps: 2 objects listed, 0 deltas`)
 		check("-source mops", 1, `there is no source "mops"; did you mean "maps"\?`)

@@ -18,7 +18,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// rule reads a rule of examples/rules, less its version, with its sink on standard output and these texts exchanged: old, new, old, new, …
+// rule reads a rule of examples/rules, less its version, with its sink on standard output and these
+// texts exchanged: old, new, old, new, …
 func rule(t *testing.T, name string, exchange ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "examples", "rules", name+".yaml"))
@@ -73,8 +74,9 @@ func podOf(name string) *unstructured.Unstructured {
 	return object("v1", "Pod", name, map[string]any{"containers": []any{map[string]any{"name": "app", "image": "app"}}})
 }
 
-// TestRuleNodeNotReady: a node is not ready for as long as the rule says, and longer, while the router is down after a SIGKILL: it is told late,
-// once, and resolved when it is ready. In the first life the rule waits for an hour, in the second for a second, which is over by then: a
+// TestRuleNodeNotReady: a node is not ready for as long as the rule says, and longer, while the
+// router is down after a SIGKILL: it is told late, once, and resolved when it is ready. In the
+// first life the rule waits for an hour, in the second for a second, which is over by then: a
 // second route has told so.
 func TestRuleNodeNotReady(t *testing.T) {
 	s := sandboxtest.Start(t)
@@ -130,7 +132,8 @@ func TestRuleNodeNotReady(t *testing.T) {
 	}
 }
 
-// TestRulePodPending: a pod that is pending is told with its reason, and not early; one that runs in time is not.
+// TestRulePodPending: a pod that is pending is told with its reason, and not early; one that runs
+// in time is not.
 func TestRulePodPending(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	const after = 4 * time.Second
@@ -143,7 +146,8 @@ func TestRulePodPending(t *testing.T) {
 	inTime := time.Since(made) < after/2
 	m.Make(podOf("waits"))
 	m.Change("waits", `{"status":{"conditions":[{"type":"PodScheduled","status":"False","message":"0/3 nodes are available"}]}}`, "status")
-	events := r.Expect(t, "pod-pending entered "+ns+"/waits") // it began later than the other one, so is due later
+	// it began later than the other one, so is due later
+	events := r.Expect(t, "pod-pending entered "+ns+"/waits")
 	for _, e := range events {
 		notEarly(t, e, after)
 	}
@@ -199,7 +203,8 @@ func TestRuleCrashLoop(t *testing.T) {
 	}
 }
 
-// TestCheckAtStart: what became true by time alone while the router was down is told when it is up, however long the check is.
+// TestCheckAtStart: what became true by time alone while the router was down is told when it is up,
+// however long the check is.
 func TestCheckAtStart(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)

@@ -105,7 +105,8 @@ func (h *hook) count() int {
 	return len(h.got)
 }
 
-// TestSinkDown: a sink that is down stalls its own route only, and gets what it missed when it is back; what it rejects is a dead letter.
+// TestSinkDown: a sink that is down stalls its own route only, and gets what it missed when it is
+// back; what it rejects is a dead letter.
 func TestSinkDown(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
@@ -148,7 +149,8 @@ routes:
 	}
 }
 
-// TestStopDrains: what is owed when the router is told to stop is delivered, as far as the timeout allows.
+// TestStopDrains: what is owed when the router is told to stop is delivered, as far as the timeout
+// allows.
 func TestStopDrains(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)

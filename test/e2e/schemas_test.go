@@ -13,8 +13,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestPulledSchemas: what `schema pull` has saved lets check, test, explain and eval know a custom resource without its cluster, by a flag
-// or as the configuration says; nothing but names and types is in the file, and what cannot be pulled leaves it as it was.
+// TestPulledSchemas: what `schema pull` has saved lets check, test, explain and eval know a custom
+// resource without its cluster, by a flag or as the configuration says; nothing but names and types
+// is in the file, and what cannot be pulled leaves it as it was.
 func TestPulledSchemas(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	s.Apply(t, s.Namespace(t), strings.ReplaceAll(strings.ReplaceAll(gizmoDefinition, "gizmo", "widget"), "Gizmo", "Widget"))
@@ -109,8 +110,8 @@ current-context: c
 	}
 }
 
-// TestSchemasOfTheCluster: the fields of a custom resource are checked by its definition, by `check -connect` and when the router starts;
-// without a cluster they are not known, which is a warning.
+// TestSchemasOfTheCluster: the fields of a custom resource are checked by its definition, by `check
+// -connect` and when the router starts; without a cluster they are not known, which is a warning.
 func TestSchemasOfTheCluster(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -149,8 +150,9 @@ routes:
 	r.Expect(t, "gizmos added "+ns+"/g")
 }
 
-// TestUnknownResources: check -connect names the resource of the cluster, its custom ones included, that a source most likely means. Of one
-// that is like none it warns: the cluster may have it later.
+// TestUnknownResources: check -connect names the resource of the cluster, its custom ones included,
+// that a source most likely means. Of one that is like none it warns: the cluster may have it
+// later.
 func TestUnknownResources(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)

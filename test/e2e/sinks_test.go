@@ -19,8 +19,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestPausedRouteAcrossRestarts: a route that has deleted as much as it may owes the rest, also after a SIGKILL. After a
-// start it is paused still, until it is resumed: then it deletes as much again. Each object is deleted once.
+// TestPausedRouteAcrossRestarts: a route that has deleted as much as it may owes the rest, also
+// after a SIGKILL. After a start it is paused still, until it is resumed: then it deletes as much
+// again. Each object is deleted once.
 func TestPausedRouteAcrossRestarts(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -108,8 +109,8 @@ routes:
 	}
 }
 
-// TestCheckSendsNothing: check -connect finds out whether each sink can be reached, and leaves no trace there: no request, no file, and
-// of an API server nothing is asked but what the user may do.
+// TestCheckSendsNothing: check -connect finds out whether each sink can be reached, and leaves no
+// trace there: no request, no file, and of an API server nothing is asked but what the user may do.
 func TestCheckSendsNothing(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -172,8 +173,8 @@ routes: [{name: r, from: maps, to: [hook, log, there, far]}]
 	}
 }
 
-// TestRightsOfTheExample: with the roles of docs/SINKS.md, and those to watch, check finds that the example there lacks nothing. Without one
-// of their rules it does.
+// TestRightsOfTheExample: with the roles of docs/SINKS.md, and those to watch, check finds that the
+// example there lacks nothing. Without one of their rules it does.
 func TestRightsOfTheExample(t *testing.T) {
 	text, err := os.ReadFile("../../docs/SINKS.md")
 	must.Succeed(t, err)
@@ -198,7 +199,8 @@ func TestRightsOfTheExample(t *testing.T) {
 	}()
 	routertest.Poll(t, "nothing to lack", func() bool { return !lacks() })
 	for _, rule := range regexp.MustCompile("(?m)^  - {api.*$").FindAllString(roles, -1) {
-		if !strings.Contains(rule, "verbs: [get]") || strings.Contains(rule, "namespaces") { // what reads can be done without
+		// what reads can be done without
+		if !strings.Contains(rule, "verbs: [get]") || strings.Contains(rule, "namespaces") {
 			without := regexp.MustCompile("verbs: .*}").ReplaceAllString(rule, "verbs: [list]}")
 			s.Apply(t, "", strings.ReplaceAll(roles, rule, without))
 			routertest.Poll(t, "something to lack without "+rule, lacks)
@@ -208,7 +210,8 @@ func TestRightsOfTheExample(t *testing.T) {
 	}
 }
 
-// TestCheckWrites: check -connect asks for what the grants of a sink take, and prints the roles that lack.
+// TestCheckWrites: check -connect asks for what the grants of a sink take, and prints the roles
+// that lack.
 func TestCheckWrites(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)

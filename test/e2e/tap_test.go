@@ -14,8 +14,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestTap: what goes by in a running router is shown with the condition that a route does not find met, and nothing of the objects with
-// it; a tap keeps the router neither from delivering nor from stopping.
+// TestTap: what goes by in a running router is shown with the condition that a route does not find
+// met, and nothing of the objects with it; a tap keeps the router neither from delivering nor from
+// stopping.
 func TestTap(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)

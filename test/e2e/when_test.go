@@ -12,8 +12,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestWhen: routes with conditions on a real API server, across a SIGKILL, what happens while the router is down, a reload that changes a
-// condition, and one that takes a route out for a while. What was told is told once, and its end is told.
+// TestWhen: routes with conditions on a real API server, across a SIGKILL, what happens while the
+// router is down, a reload that changes a condition, and one that takes a route out for a while.
+// What was told is told once, and its end is told.
 func TestWhen(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -65,7 +66,8 @@ func TestWhen(t *testing.T) {
 	}
 	r.Saved(t)
 
-	// Another condition, of which the difference is told; then it is taken out, and what happens meanwhile is told when it returns.
+	// Another condition, of which the difference is told; then it is taken out, and what happens
+	// meanwhile is told when it returns.
 	reload := func(more []string, routes ...string) {
 		t.Helper()
 		text, err := os.ReadFile(file)
@@ -85,8 +87,9 @@ func TestWhen(t *testing.T) {
 	reload([]string{"bad left " + n + "d", "bad left " + n + "a", "bad entered " + n + "c"}, bad)
 }
 
-// TestWatches: when an object changes that others are filtered by, those go through their route once more, each as it is by then, also after
-// a reload, and after the router was killed. What the expression cannot say is counted, and logged once.
+// TestWatches: when an object changes that others are filtered by, those go through their route
+// once more, each as it is by then, also after a reload, and after the router was killed. What the
+// expression cannot say is counted, and logged once.
 func TestWatches(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -132,7 +135,8 @@ routes:
 	m.Change("home", `{"data": {"value": "open"}}`)
 	r.Wait(t, "all children", func(events []routertest.Event) bool { return len(routertest.Of(events, n+"c")) > 0 })
 	m.Change("a", `{"data": {"value": "nowhere"}}`)
-	m.Make(routertest.ConfigMap("d", "home", "role=child")) // after a, in the same watch: between watches there is no order
+	// after a, in the same watch: between watches there is no order
+	m.Make(routertest.ConfigMap("d", "home", "role=child"))
 	r.Wait(t, "the last child", func(events []routertest.Event) bool { return len(routertest.Of(events, n+"d")) > 0 })
 	r.Saved(t)
 	r.Kill(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Kind is a [plugins.Kind] made of functions. Its configuration is an empty mapping unless CheckFunc
-// says otherwise.
+// Kind is a [plugins.Kind] made of functions. Its configuration is an empty mapping unless
+// CheckFunc says otherwise.
 type Kind[T, E any] struct {
 	plugins.Definition[struct{}]
 

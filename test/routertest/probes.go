@@ -36,7 +36,8 @@ func (r *Router) Get(t *testing.T, path string) (code int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// Metric returns a metric, given as a series with all its labels, or as a name, of which all series are added; 0 if there is none.
+// Metric returns a metric, given as a series with all its labels, or as a name, of which all series
+// are added; 0 if there is none.
 func (r *Router) Metric(t *testing.T, series string) (sum float64) {
 	t.Helper()
 	_, body := r.Get(t, "/metrics")
@@ -54,8 +55,8 @@ func (r *Router) Metric(t *testing.T, series string) (sum float64) {
 	return sum
 }
 
-// Saved waits until everything that the router has taken so far is on disk: for the end of a cut that began after the call, which is
-// the second to end.
+// Saved waits until everything that the router has taken so far is on disk: for the end of a cut
+// that began after the call, which is the second to end.
 func (r *Router) Saved(t *testing.T) {
 	t.Helper()
 	for range 2 {

@@ -59,8 +59,8 @@ func (s *Sandbox) StartAPIServer(tb testing.TB) {
 	}
 }
 
-// RotateKeys starts the API server anew with another certificate authority, and writes kubeconfigs with other credentials. Clients that were
-// made before do not know it.
+// RotateKeys starts the API server anew with another certificate authority, and writes kubeconfigs
+// with other credentials. Clients that were made before do not know it.
 func (s *Sandbox) RotateKeys(tb testing.TB) {
 	tb.Helper()
 	s.StopAPIServer(tb)

@@ -1,5 +1,5 @@
-// Package schemas compares the built-in schemas of internal/schema with those of the sandbox's API server, and writes them anew when told
-// to: `make generate`.
+// Package schemas compares the built-in schemas of internal/schema with those of the sandbox's API
+// server, and writes them anew when told to: `make generate`.
 package schemas
 
 import (
@@ -26,8 +26,8 @@ func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
 const file = "../../internal/schema/builtin.json.gz"
 
-// TestBuiltin: the file holds exactly what the API server says. It is compared decompressed, because the next version of the compressor
-// may write other bytes.
+// TestBuiltin: the file holds exactly what the API server says. It is compared decompressed,
+// because the next version of the compressor may write other bytes.
 func TestBuiltin(t *testing.T) {
 	want, err := json.Marshal(fetch(t))
 	must.Succeed(t, err)

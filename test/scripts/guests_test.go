@@ -19,8 +19,8 @@ const (
 	module  = "label-audit.wasm"
 )
 
-// TestBrokenToolchain: a C compiler that is there and fails does not fail the build of the plugins. One line says so, and the module
-// that is checked in takes the place of its result.
+// TestBrokenToolchain: a C compiler that is there and fails does not fail the build of the plugins.
+// One line says so, and the module that is checked in takes the place of its result.
 func TestBrokenToolchain(t *testing.T) {
 	dir := checkout(t)
 	clang := fakeClang(t, "echo 'fatal error: no such instruction' >&2; exit 1")
@@ -51,8 +51,8 @@ func TestNoOtherToolchain(t *testing.T) {
 	sameAsCheckedIn(t, dir)
 }
 
-// TestNoOptimizer: clang is never given -O in a command that links, because its driver then runs the wasm-opt of the path over the
-// result, and some versions of it reject what clang emits.
+// TestNoOptimizer: clang is never given -O in a command that links, because its driver then runs
+// the wasm-opt of the path over the result, and some versions of it reject what clang emits.
 func TestNoOptimizer(t *testing.T) {
 	dir := checkout(t)
 	log := filepath.Join(t.TempDir(), "log")
@@ -79,7 +79,8 @@ func checkout(t *testing.T) (dir string) {
 	return dir
 }
 
-// fakeClang writes a compiler that passes the script's probe, states a version, and runs body to compile.
+// fakeClang writes a compiler that passes the script's probe, states a version, and runs body to
+// compile.
 func fakeClang(t *testing.T, body string) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "clang")

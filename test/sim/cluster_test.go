@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// object is a pod of the simulated cluster. n names the state: no other state of any object ever has it, whatever happens to
-// resourceVersions.
+// object is a pod of the simulated cluster. n names the state: no other state of any object ever
+// has it, whatever happens to resourceVersions.
 type object struct {
 	name       string
 	uid, rv, n int
@@ -25,7 +25,8 @@ func (o *object) text(kind string) string {
 		`"annotations":{"n":"%d"}}}`, kind, o.name, o.uid, o.rv, app, o.n)
 }
 
-// moment is something that happened to a name, in the time of the simulation: it became a state, or its object was gone.
+// moment is something that happened to a name, in the time of the simulation: it became a state, or
+// its object was gone.
 type moment struct {
 	uid, n int
 	gone   bool

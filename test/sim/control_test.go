@@ -97,11 +97,14 @@ func (w *world) checkBounds() {
 	}
 }
 
-// mostInMemory returns how many deltas a route may have in memory; -1: that depends. saved: nothing came since the last cut that the router knows of.
+// mostInMemory returns how many deltas a route may have in memory; -1: that depends. saved: nothing
+// came since the last cut that the router knows of.
 func (r *route) mostInMemory(w *world, saved bool) int {
 	there := 0
 	if r.existing || w.lives > 1 {
-		there = names // what exists is given to a new route without waiting for room, and passes as long as it is not ready
+		// what exists is given to a new route without waiting for room, and passes as long as it is
+		// not ready
+		there = names
 	}
 	switch {
 	case r.handler == "emit":

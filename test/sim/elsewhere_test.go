@@ -23,7 +23,8 @@ func plain(name string, sinks ...string) *route {
 	}
 }
 
-// script runs a schedule that is written down. All is well and saved when it begins; what the simulation checks is checked in the end.
+// script runs a schedule that is written down. All is well and saved when it begins; what the
+// simulation checks is checked in the end.
 func script(t *testing.T, play func(w *world), routes ...*route) {
 	t.Helper()
 	t.Cleanup(informer.QuietKlog(slog.New(slog.DiscardHandler)))
@@ -58,7 +59,8 @@ func (w *world) told(route, sink string) (all []string) {
 	return all
 }
 
-// want fails unless a sink took exactly that, in the order of each object: there is none across objects.
+// want fails unless a sink took exactly that, in the order of each object: there is none across
+// objects.
 func (w *world) want(route, sink string, want ...string) {
 	byName := func(a, b string) int { return strings.Compare(a[len(a)-1:], b[len(b)-1:]) }
 	got := w.told(route, sink)
@@ -92,7 +94,8 @@ func TestCheckpointDoesNotPassARejectedEvent(t *testing.T) {
 	}, plain("r", "a"))
 }
 
-// The position was saved under the name of the resource alone, so that two watches of it overwrote each other's.
+// The position was saved under the name of the resource alone, so that two watches of it overwrote
+// each other's.
 func TestCheckpointKeyHasGroupAndSelector(t *testing.T) {
 	spec := func(change func(s *informer.Spec)) string {
 		s := informer.Spec{Cache: "full"}
@@ -126,7 +129,8 @@ func TestCheckpointKeyHasGroupAndSelector(t *testing.T) {
 	}, plain("all", "a"), web)
 }
 
-// A list that came after a gap was taken without a word: what had changed in the gap, and what was deleted, never came.
+// A list that came after a gap was taken without a word: what had changed in the gap, and what was
+// deleted, never came.
 func TestRelistIsNotSkipped(t *testing.T) {
 	script(t, func(w *world) {
 		for _, name := range []string{"a", "b", "c"} {
@@ -142,7 +146,8 @@ func TestRelistIsNotSkipped(t *testing.T) {
 	}, plain("r", "a"))
 }
 
-// After 410 Gone at the start the saved position was thrown away, and with it everything that had happened meanwhile.
+// After 410 Gone at the start the saved position was thrown away, and with it everything that had
+// happened meanwhile.
 func TestExpiredCheckpointIsNotThrownAway(t *testing.T) {
 	script(t, func(w *world) {
 		w.c.happen("a", update, false)
@@ -175,8 +180,9 @@ func TestFilterDoesNotDropATombstone(t *testing.T) {
 	}, r)
 }
 
-// A filter, or an expression that reads a field, did not get the delete of an object that was deleted after a crash, because no more than
-// its identity had been saved before it was first delivered.
+// A filter, or an expression that reads a field, did not get the delete of an object that was
+// deleted after a crash, because no more than its identity had been saved before it was first
+// delivered.
 func TestFilterGetsADeleteAfterACrash(t *testing.T) {
 	for name, becomes := range map[string]func(w *world){
 		"new": func(w *world) { w.c.happen("a", update, true) },
@@ -244,7 +250,8 @@ func TestTrapDoesNotLoseTheEvent(t *testing.T) {
 	}, r)
 }
 
-// Of an object that comes again with a higher count only the first was told: the uid was known already.
+// Of an object that comes again with a higher count only the first was told: the uid was known
+// already.
 func TestGrowingCountIsNoDuplicate(t *testing.T) {
 	script(t, func(w *world) {
 		for range 4 {

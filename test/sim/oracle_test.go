@@ -65,7 +65,8 @@ func (v *view) fail(format string, args ...any) {
 	v.w.fail("route %s at sink %s: "+format, append([]any{v.r.name(), v.sink}, args...)...)
 }
 
-// match finds the moment of each delivery: within a life they follow each other, and none comes twice.
+// match finds the moment of each delivery: within a life they follow each other, and none comes
+// twice.
 func (v *view) match() {
 	for _, d := range v.w.r.log {
 		if d.sink != v.sink || !slices.Contains(v.r.names, d.route) {
@@ -86,7 +87,8 @@ func (v *view) match() {
 		}
 		past := v.w.c.past[d.name]
 		at := slices.IndexFunc(past[from:], func(m moment) bool { return d.tells(m) && m.at <= d.order })
-		// Whether an object that left the selector is gone is asked later: it may have been back meanwhile.
+		// Whether an object that left the selector is gone is asked later: it may have been back
+		// meanwhile.
 		if d.op == "deleted" && v.r.from == "web" && v.gone(d, past) {
 			if early := slices.IndexFunc(past[from:], func(m moment) bool { return m.uid == d.uid && (m.gone || !m.web) }); early >= 0 {
 				at = early
@@ -132,11 +134,13 @@ func (v *view) checkDuplicates() {
 			if s.ends() && s.n == 0 || s.op == "sync" {
 				continue
 			}
-			again = again && (v.r.from != "web" || !s.ends()) // of an object that left twice nobody knows which time is told
+			// of an object that left twice nobody knows which time is told
+			again = again && (v.r.from != "web" || !s.ends())
 			if again && before.life != s.life && !before.doubtful && before.at.Before(v.w.past[before.life-1].saved) {
 				v.fail("%s: %s was delivered and saved in life %d, and comes again as %s", name, before, before.life, s)
 			}
-			if again && before.op == s.op && s.op != "deselected" && // what a list tells of it has no version of its own
+			// what a list tells of it has no version of its own
+			if again && before.op == s.op && s.op != "deselected" &&
 				before.route == s.route && before.id != s.id && v.r.handler != "joint" {
 				v.fail("%s: %s and %s have different ids", name, before, s)
 			}
@@ -147,8 +151,8 @@ func (v *view) checkDuplicates() {
 	}
 }
 
-// checkFinal: whatever happened to a name since the route was there, the last of it was told last, and each object that was told of and
-// is gone was told to be gone.
+// checkFinal: whatever happened to a name since the route was there, the last of it was told last,
+// and each object that was told of and is gone was told to be gone.
 func (v *view) checkFinal(name string, past []moment) {
 	if v.r.overflow == "dropOldest" && v.r.memory < 100 {
 		return
@@ -177,9 +181,10 @@ func (v *view) checkFinal(name string, past []moment) {
 	}
 }
 
-// unmoved reports whether the route has nothing to tell, because its source never saw that anything happened: a route that was paused and
-// full held it up, and then a backup brought back a state that the source had seen. Which of the states up to the beginning of the route
-// that was is not known: the source may have been held up before.
+// unmoved reports whether the route has nothing to tell, because its source never saw that anything
+// happened: a route that was paused and full held it up, and then a backup brought back a state
+// that the source had seen. Which of the states up to the beginning of the route that was is not
+// known: the source may have been held up before.
 func (v *view) unmoved(past []moment, all []seen) bool {
 	heldUp := func(r *route) bool { return r.onFailure == "pause" && r.overflow == "block" }
 	if len(all) > 0 || !v.w.c.rewound || !slices.ContainsFunc(v.w.all(), heldUp) {
@@ -191,7 +196,8 @@ func (v *view) unmoved(past []moment, all []seen) bool {
 	})
 }
 
-// exact reports whether the route is to tell of every moment: nothing was folded or dropped, and nothing was listed after the first time.
+// exact reports whether the route is to tell of every moment: nothing was folded or dropped, and
+// nothing was listed after the first time.
 func (v *view) exact() bool {
 	return !v.r.nets() && v.r.memory >= 100 && v.w.listed == v.w.c.lists && !v.r.bornInReload
 }
@@ -235,7 +241,8 @@ func (v *view) missing(what, name string, m moment, all []seen) {
 	v.fail("%s of %s is missing: %+v (refused: %v), since %d; told %s; past %s", what, name, m, refused, v.r.since, showSeen(all), show(v.w.c.past[name]))
 }
 
-// checkFile reads what the last life left: the cache is the cluster, and nothing is owed. It returns the dead letters.
+// checkFile reads what the last life left: the cache is the cluster, and nothing is owed. It
+// returns the dead letters.
 func (w *world) checkFile() map[rejection]bool {
 	db, err := checkpoint.Open(checkpoint.Config{Path: w.past[len(w.past)-1].file()})
 	if err != nil {

@@ -310,5 +310,6 @@ func (e *end) together(t trouble, batch []*event.Delta, results []plugins.Result
 	}
 }
 
-// rejectAll notes that a handler has refused something: that is so for all the routes which have it.
+// rejectAll notes that a handler has refused something: that is so for all the routes which have
+// it.
 func (r *receiver) rejectAll(handler string, uid int, op string) { r.reject("", handler, uid, op) }

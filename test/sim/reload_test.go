@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// alter changes the configuration: a route's settings, its name, whether it is there, or that there is another one. It returns the route;
-// nil: nothing was changed.
+// alter changes the configuration: a route's settings, its name, whether it is there, or that there
+// is another one. It returns the route; nil: nothing was changed.
 func (w *world) alter(what, which int) *route {
 	r := w.routes[which%len(w.routes)]
 	switch {
@@ -18,7 +18,8 @@ func (w *world) alter(what, which int) *route {
 	case what%5 == 2 && !r.removed && r != w.routes[0]: // there is always one
 		r.removed = true
 	case what%5 == 3 && r.removed:
-		// What it owed it owes still; what changed in between, and what is there, does not reach it.
+		// What it owed it owes still; what changed in between, and what is there, does not reach
+		// it.
 		r.removed, r.returned, r.existing, r.since, r.born, r.bornInReload = false, true, false, unknown, w.lives, true
 	case what%5 == 4 && len(w.routes) < 6:
 		added := *w.routes[0]
@@ -105,7 +106,8 @@ func (w *world) storm(a, b int) {
 	}
 }
 
-// edge lets something happen at the moment of a cut, or just before it, and mostly ends the process at that.
+// edge lets something happen at the moment of a cut, or just before it, and mostly ends the process
+// at that.
 func (w *world) edge(a, b int) {
 	if w.l == nil {
 		return

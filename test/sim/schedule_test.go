@@ -70,8 +70,9 @@ type schedule struct {
 	timed     *route
 	there     int // how many objects there are at first
 	watchList bool
-	calm      bool // nothing happens until all is well and saved, so that the routes have to tell of everything
-	steps     []step
+	// nothing happens until all is well and saved, so that the routes have to tell of everything
+	calm  bool
+	steps []step
 }
 
 func drawSchedule(t *rapid.T) schedule {

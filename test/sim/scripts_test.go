@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// TestFullDiskIsNoCrashLoop: a router whose disk takes nothing starts all the same, also if a route was renamed that owes something, or was
-// removed. The routes work, the renamed one with what it owes.
+// TestFullDiskIsNoCrashLoop: a router whose disk takes nothing starts all the same, also if a route
+// was renamed that owes something, or was removed. The routes work, the renamed one with what it
+// owes.
 func TestFullDiskIsNoCrashLoop(t *testing.T) {
 	renamed, other, removed := plain("r", "a"), plain("other", "b"), plain("gone", "a")
 	script(t, func(w *world) {
@@ -32,8 +33,8 @@ func TestFullDiskIsNoCrashLoop(t *testing.T) {
 	}, renamed, other, removed)
 }
 
-// TestForgottenLater: what belongs to a route that was removed could not be forgotten, because the disk was full. It is 24 hours after it
-// could be.
+// TestForgottenLater: what belongs to a route that was removed could not be forgotten, because the
+// disk was full. It is 24 hours after it could be.
 func TestForgottenLater(t *testing.T) {
 	for _, day := range []bool{false, true} {
 		r, removed := plain("r", "b"), plain("gone", "a")
@@ -71,8 +72,8 @@ func TestForgottenLater(t *testing.T) {
 	}
 }
 
-// TestInterruptedRelist: a list that was asked for, because nobody else can notice what differs, is interrupted when some of it is applied and
-// saved. The next life lists again.
+// TestInterruptedRelist: a list that was asked for, because nobody else can notice what differs, is
+// interrupted when some of it is applied and saved. The next life lists again.
 func TestInterruptedRelist(t *testing.T) {
 	r := plain("r", "a")
 	r.overflow, r.memory, r.batch = "block", 1, 1

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// transport is the network between a life of the router and the API server. It has no sockets: what waits there would not let the fake
-// clock go on.
+// transport is the network between a life of the router and the API server. It has no sockets: what
+// waits there would not let the fake clock go on.
 type transport struct {
 	c *cluster
 	l *life

@@ -1,9 +1,12 @@
-// Package sim runs whole routers through random schedules: [router.Run] with its real configuration, watches, stores, routes, queues and
-// state file, between an API server that is a model (lists, streams of what there is, watches, bookmarks, 410, breaks in the middle of a
-// word, restored backups) and sinks and handlers that are blocked, slow, down, forgetful or refuse some objects for good. The clock is that
-// of testing/synctest. The process is killed at any moment, or before or after any transaction of the state file, which may also be slow
-// or full; it is stopped, reloaded and started again, its API is used, and the cluster changes meanwhile. In the end everything is mended and
-// delivered, and what the sinks took is compared with what happened (oracle_test.go): docs/GUARANTEES.md says what must hold.
+// Package sim runs whole routers through random schedules: [router.Run] with its real
+// configuration, watches, stores, routes, queues and state file, between an API server that is a
+// model (lists, streams of what there is, watches, bookmarks, 410, breaks in the middle of a word,
+// restored backups) and sinks and handlers that are blocked, slow, down, forgetful or refuse some
+// objects for good. The clock is that of testing/synctest. The process is killed at any moment, or
+// before or after any transaction of the state file, which may also be slow or full; it is stopped,
+// reloaded and started again, its API is used, and the cluster changes meanwhile. In the end
+// everything is mended and delivered, and what the sinks took is compared with what happened
+// (oracle_test.go): docs/GUARANTEES.md says what must hold.
 //
 //	go test ./test/sim                                   10,000 schedules (200 under the race detector)
 //	go test ./test/sim -rapid.checks=1000000             any number
@@ -11,9 +14,11 @@
 //	go test ./test/sim -rapid.seed=N                     the schedules that a failure names
 //	go test ./test/sim -rapid.failfile=F -sim.trace      the one that failed, cut short, and what happens in it
 //
-// What replays: the schedule, the configuration, and each moment on the clock. What does not: goroutines that run at the same moment
-// of the clock do so in any order, select and maps choose at random, and pauses between tries have a random part. So a failure may need
-// some runs (-count=20, or GOMAXPROCS=1, which comes nearest to the same order); rapid then says that it is flaky, which means this.
+// What replays: the schedule, the configuration, and each moment on the clock. What does not:
+// goroutines that run at the same moment of the clock do so in any order, select and maps choose at
+// random, and pauses between tries have a random part. So a failure may need some runs (-count=20,
+// or GOMAXPROCS=1, which comes nearest to the same order); rapid then says that it is flaky, which
+// means this.
 package sim_test
 
 import (
@@ -49,7 +54,8 @@ func TestMain(m *testing.M) {
 		os.Exit(2)
 	}
 	debug.SetGCPercent(1000)
-	// client-go slows down errors by a clock that all bubbles share, each of which begins in the same year.
+	// client-go slows down errors by a clock that all bubbles share, each of which begins in the
+	// same year.
 	utilruntime.ErrorHandlers = nil
 	goleak.VerifyTestMain(m)
 }

@@ -18,7 +18,8 @@ const (
 	limitedWeb = whenWeb + ", limit: {key: object.metadata.name, every: 5s}"
 	limitedAll = whenWeb + ", limit: {key: '\"all\"', every: 5s}" // one key for all objects
 	goneLong   = "ops: [deleted], for: 1s"
-	goneKey    = goneLong + ", key: object.metadata.labels.app" // what has that label and comes back cancels it
+	// what has that label and comes back cancels it
+	goneKey = goneLong + ", key: object.metadata.labels.app"
 )
 
 // How a route waits for more.
@@ -75,7 +76,8 @@ func (v *view) checkTimes() {
 			v.fail("%s came %v after it was seen", d, d.begun.Sub(d.seen))
 		}
 		begin := v.w.past[d.life-1].began
-		// A smaller one may have been complete with what is not to be told yet since it is new; and what was folded was seen last.
+		// A smaller one may have been complete with what is not to be told yet since it is new; and
+		// what was folded was seen last.
 		if d.group > 0 && v.r.batch >= 64 && v.r.memory >= 100 && !v.r.nets() && d.at.Before(d.first.Add(gathered)) && d.first.After(begin) {
 			v.fail("%s came in a group of %d, %v after the first of it", d, d.group, d.at.Sub(d.first))
 		}
@@ -86,13 +88,15 @@ func (v *view) checkTimes() {
 	}
 }
 
-// goesAlong reports whether a delivery may be of what came when its object had just been quiet for long enough, and was about to be taken.
+// goesAlong reports whether a delivery may be of what came when its object had just been quiet for
+// long enough, and was about to be taken.
 func (v *view) goesAlong(d delivery) bool {
 	return d.at.Sub(d.seen) <= time.Duration(v.r.wait)*time.Millisecond &&
 		slices.ContainsFunc(v.w.c.past[d.name], func(m moment) bool { return !m.when.After(d.seen.Add(-quietFor)) })
 }
 
-// busySince reports whether something has happened to the object of a delivery for so long that it was not waited for any longer.
+// busySince reports whether something has happened to the object of a delivery for so long that it
+// was not waited for any longer.
 func (v *view) busySince(d delivery) bool {
 	return slices.ContainsFunc(v.w.c.past[d.name], func(m moment) bool { return !m.when.After(d.at.Add(-quietMost)) })
 }
@@ -107,20 +111,22 @@ func (r *route) gone() bool { return r.time == goneLong || r.time == goneKey }
 type timedView struct {
 	view
 
-	refused map[int]bool          // the uids of which a sink refused something for good, so that more would confuse
+	// the uids of which a sink refused something for good, so that more would confuse
+	refused map[int]bool
 	all     []delivery            // as they came, but for those that came again
 	byUID   map[int][]delivery    // likewise
 	byName  map[string][]delivery // likewise
 }
 
-// checkTimed: entered and left alternate, nothing comes early, or more often than a limit says, or again although that it came was saved;
-// and in the end what was told is what is.
+// checkTimed: entered and left alternate, nothing comes early, or more often than a limit says, or
+// again although that it came was saved; and in the end what was told is what is.
 func (w *world) checkTimed() {
 	for _, sink := range w.timed.sinks {
 		v := &timedView{view: view{w: w, r: w.timed, sink: sink}, refused: map[int]bool{}, byUID: map[int][]delivery{}, byName: map[string][]delivery{}}
 		v.take()
 		for _, uid := range slices.Sorted(maps.Keys(v.byUID)) {
-			if !v.refused[uid] && !w.c.rewound && w.timed.time != limitedAll { // else resourceVersions, and so ids, mean two things
+			// else resourceVersions, and so ids, mean two things
+			if !v.refused[uid] && !w.c.rewound && w.timed.time != limitedAll {
 				v.checkAlternates(uid)
 				v.checkEarly(v.byUID[uid])
 			}
@@ -202,8 +208,8 @@ func (v *timedView) checkLimit() {
 		return
 	}
 	last := map[string]delivery{}
-	// In the order in which they were seen: one that the sink rejected, and of which a crash forgot that it is a dead
-	// letter, is delivered in the next life, behind what came after it.
+	// In the order in which they were seen: one that the sink rejected, and of which a crash forgot
+	// that it is a dead letter, is delivered in the next life, behind what came after it.
 	bySeen := func(a, b delivery) int { return a.seen.Compare(b.seen) }
 	for _, d := range slices.SortedStableFunc(slices.Values(v.all), bySeen) {
 		key := d.name
@@ -220,8 +226,8 @@ func (v *timedView) checkLimit() {
 	}
 }
 
-// checkKey: of a key that stands for all objects, the end is told of what was told, and only when it holds for none of them; and in the end all
-// that holds was told.
+// checkKey: of a key that stands for all objects, the end is told of what was told, and only when
+// it holds for none of them; and in the end all that holds was told.
 func (v *timedView) checkKey() {
 	if v.w.c.rewound || slices.Contains(slices.Collect(maps.Values(v.refused)), true) {
 		return
@@ -268,7 +274,8 @@ func (v *timedView) checkEnd(past []moment) {
 		case v.refused[m.uid] || slices.ContainsFunc(past[i+1:], func(later moment) bool { return later.uid == m.uid }):
 		case v.r.time == goneKey:
 		case v.r.time == goneLong:
-			if m == final && m.gone && m.at > v.r.since && told == "" && v.exact() && !v.w.c.rewound { // else it may have come and gone unseen
+			// else it may have come and gone unseen
+			if m == final && m.gone && m.at > v.r.since && told == "" && v.exact() && !v.w.c.rewound {
 				v.fail("uid %d is gone, since %d, and that is not told; past %s", m.uid, v.r.since, show(past))
 			}
 		case told == "entered" != holds:

@@ -22,41 +22,43 @@ type world struct {
 	file  string // the configuration
 	trace func(format string, args ...any)
 
-	plans   *compile.Plans
-	routes  []*route
-	timed   *route // has a rule about time, and stays as it is; nil: there is none
-	lives   int
-	l       *life       // nil: the router is down
-	past    []*life     // that have ended
-	well    time.Time   // since when all is well; zero: it is not
-	listed  int         // how often the cluster had been listed when the first life was complete; -1: not yet
+	plans  *compile.Plans
+	routes []*route
+	timed  *route // has a rule about time, and stays as it is; nil: there is none
+	lives  int
+	l      *life     // nil: the router is down
+	past   []*life   // that have ended
+	well   time.Time // since when all is well; zero: it is not
+	// how often the cluster had been listed when the first life was complete; -1: not yet
+	listed  int
 	letters []rejection // that have to be there in the end
 	failed  []string
 }
 
 // route is a route over all the names and settings that it has.
 type route struct {
-	names        []string // the last is the one that it has
-	from         string
-	sinks        []string
-	handler      string // empty, h or emit
-	filter       bool   // wants nothing of the name c
-	time         string // what it has in the place of its ops
-	rule         string // another filter, of a schedule that is written down
-	gathers      string // how it waits for more, see time_test.go
-	maxAge       bool
-	relayed      bool // another route, of its from, filter and existing, feeds it
-	existing     bool
-	latest       bool
-	overflow     string
-	memory       int
-	disk         string
-	batch, wait  int
-	concurrency  int
-	attempts     int
-	onFailure    string
-	removed      bool
-	since        int // what happened after so many moments it has to tell; unknown: not determined yet
+	names       []string // the last is the one that it has
+	from        string
+	sinks       []string
+	handler     string // empty, h or emit
+	filter      bool   // wants nothing of the name c
+	time        string // what it has in the place of its ops
+	rule        string // another filter, of a schedule that is written down
+	gathers     string // how it waits for more, see time_test.go
+	maxAge      bool
+	relayed     bool // another route, of its from, filter and existing, feeds it
+	existing    bool
+	latest      bool
+	overflow    string
+	memory      int
+	disk        string
+	batch, wait int
+	concurrency int
+	attempts    int
+	onFailure   string
+	removed     bool
+	// what happened after so many moments it has to tell; unknown: not determined yet
+	since        int
 	born         int // the life in which it was added
 	bornInReload bool
 	returned     bool // it was away, and back
@@ -71,7 +73,8 @@ func (r *route) wants(name string, m moment) bool {
 	return !m.gone && (m.web || r.from != "web") && (!r.filter || name != "c")
 }
 
-// relays reports whether the route stands in the configuration as two, of which the first delivers to the second.
+// relays reports whether the route stands in the configuration as two, of which the first delivers
+// to the second.
 func (r *route) relays() bool {
 	return r.relayed && r.gathers == "" && !r.maxAge && r.rule == "" && (r.time == "" || r.time == everything)
 }
@@ -230,7 +233,8 @@ func (w *world) rest() {
 	w.checkBounds()
 }
 
-// determine notes from when on the routes are responsible for what happens: both watches are complete, and that is on the disk.
+// determine notes from when on the routes are responsible for what happens: both watches are
+// complete, and that is on the disk.
 func (w *world) determine() {
 	now := time.Now()
 	if !w.c.heard(watches) || w.r.troubled() || w.disk.troubled() {
@@ -268,13 +272,15 @@ func (w *world) settle() {
 			return
 		}
 		if round == 15 && slices.ContainsFunc(w.routes, func(r *route) bool { return r.onFailure == "pause" && r.overflow == "block" }) {
-			w.stop() // a route that is paused and full stops its source, until the router is started anew
+			// a route that is paused and full stops its source, until the router is started anew
+			w.stop()
 		}
 		if w.l == nil {
 			w.begin()
 		}
 		w.pass(1500 * time.Millisecond)
-		if w.timed != nil { // what is to hold for a while is told when that is over, and a cut has it
+		// what is to hold for a while is told when that is over, and a cut has it
+		if w.timed != nil {
 			w.pass(held)
 		}
 		if w.timed != nil && w.timed.limited() { // likewise, what a limit held back
@@ -300,7 +306,8 @@ func (w *world) stop() {
 	w.finish()
 }
 
-// quiet stops the router when all is done and starts it again: nothing is to come, and nothing to be listed.
+// quiet stops the router when all is done and starts it again: nothing is to come, and nothing to
+// be listed.
 func (w *world) quiet() {
 	w.settle()
 	if w.l != nil {
@@ -326,8 +333,8 @@ func (w *world) quiet() {
 	}
 }
 
-// overtake restores an older state of the cluster, which has passed what the router has seen when it comes back: nobody can notice that.
-// Somebody has everything listed.
+// overtake restores an older state of the cluster, which has passed what the router has seen when
+// it comes back: nobody can notice that. Somebody has everything listed.
 func (w *world) overtake(a, b int) {
 	if w.l == nil {
 		return

@@ -19,9 +19,10 @@ import (
 // Outage is a time in which the server behind a sink is away. The sink is that of the route `alone`
 // and one of two of the route `both`; the route `other` has nothing to do with it.
 type Outage struct {
-	Sink   plugins.Sink
-	Why    string // part of the reason that the host is told
-	Before func() // makes the server go away, after a third of the deltas; nil: it is away from the beginning
+	Sink plugins.Sink
+	Why  string // part of the reason that the host is told
+	// makes the server go away, after a third of the deltas; nil: it is away from the beginning
+	Before func()
 	After  func() // makes it come back
 	Large  int    // about how many bytes an event has that the sink rejects
 }

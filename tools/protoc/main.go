@@ -1,5 +1,5 @@
-// Command protoc generates Go from the .proto files of the repository without protoc: it compiles them itself and drives the plugins that
-// this module pins.
+// Command protoc generates Go from the .proto files of the repository without protoc: it compiles
+// them itself and drives the plugins that this module pins.
 //
 //	go run ./protoc FOLDER FILE…
 //

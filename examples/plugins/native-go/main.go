@@ -1,5 +1,5 @@
-// Command native-go is a native plugin: it tells of each change how many objects of that namespace it has seen change so far, which it
-// remembers across restarts.
+// Command native-go is a native plugin: it tells of each change how many objects of that namespace
+// it has seen change so far, which it remembers across restarts.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command restart-alert is a handler: it emits an event when a container of a pod was restarted. See README.md.
+// Command restart-alert is a handler: it emits an event when a container of a pod was restarted.
+// See README.md.
 package main
 
 import (
@@ -85,7 +86,8 @@ type alert struct {
 	Node      string `json:"node,omitempty"`
 }
 
-// handle compares the two states of an updated pod. A container that the old state does not have had no restarts.
+// handle compares the two states of an updated pod. A container that the old state does not have
+// had no restarts.
 func (a *alerter) handle(d deltarouter.Delta) ([]deltarouter.Event, error) {
 	if d.Op != deltarouter.Updated || len(d.OldObject) == 0 {
 		return nil, nil

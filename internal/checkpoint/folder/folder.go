@@ -1,5 +1,5 @@
-// Package folder guards the folder of the state file: whose it is, that the files in it are files, and the
-// lock by which one router owns it.
+// Package folder guards the folder of the state file: whose it is, that the files in it are files,
+// and the lock by which one router owns it.
 package folder
 
 import (
@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// CheckRegular refuses a path that is anything but a file: to open a named pipe may take for ever, and to open a device may do anything.
-// One that does not exist is none.
+// CheckRegular refuses a path that is anything but a file: to open a named pipe may take for ever,
+// and to open a device may do anything. One that does not exist is none.
 func CheckRegular(path string) error {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().IsRegular() {

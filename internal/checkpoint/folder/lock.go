@@ -9,15 +9,16 @@ import (
 	"time"
 )
 
-// Wait is how long Open waits for the router before to let go of the file: a restart may overlap a little.
+// Wait is how long Open waits for the router before to let go of the file: a restart may overlap a
+// little.
 const Wait = time.Second
 
-// Lock is the file beside the state file that a router holds while it uses the folder. The lock ends with the process; the file
-// stays and names who holds it, or held it last: "pid host".
+// Lock is the file beside the state file that a router holds while it uses the folder. The lock
+// ends with the process; the file stays and names who holds it, or held it last: "pid host".
 type Lock struct{ file *os.File }
 
-// Acquire takes the lock of a folder, whose file has that path. It waits a second for the router before to
-// let go. The error is a *LockedError if it does not.
+// Acquire takes the lock of a folder, whose file has that path. It waits a second for the router
+// before to let go. The error is a *LockedError if it does not.
 func Acquire(path string) (*Lock, error) {
 	if err := CheckRegular(path); err != nil {
 		return nil, err

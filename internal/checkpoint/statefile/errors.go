@@ -12,14 +12,15 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 )
 
-// ErrFull is wrapped by the error of a write that found no room: the disk is full, or the file has reached [Config].MaxSize.
+// ErrFull is wrapped by the error of a write that found no room: the disk is full, or the file has
+// reached [Config].MaxSize.
 var ErrFull = errors.New("no room for the state file")
 
 // ErrClosed is returned after [File.Close].
 var ErrClosed = errors.New("the state file is closed")
 
-// NewerError says that the state file was written by a newer version, in a format that this version cannot read. The file is left as
-// it is.
+// NewerError says that the state file was written by a newer version, in a format that this version
+// cannot read. The file is left as it is.
 type NewerError struct {
 	Path   string
 	Format int // of the file
@@ -31,8 +32,9 @@ func (e *NewerError) Error() string {
 		e.Path, e.Format, Format)
 }
 
-// Guard runs f and makes an error of a panic, also of a fault in the memory map (the file was cut short behind our back, or the disk
-// cannot read it): bbolt checks with panics what it reads. Only faults in f's own goroutine are caught.
+// Guard runs f and makes an error of a panic, also of a fault in the memory map (the file was cut
+// short behind our back, or the disk cannot read it): bbolt checks with panics what it reads. Only
+// faults in f's own goroutine are caught.
 func Guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -26,8 +26,8 @@ type Config struct {
 	Opened func(tx *bbolt.Tx, codec *value.Codec) error
 }
 
-// File is the state file. It is safe for concurrent use: writes come one after the other, reads wait for
-// them.
+// File is the state file. It is safe for concurrent use: writes come one after the other, reads
+// wait for them.
 type File struct {
 	cfg         Config
 	codec       *value.Codec // nil: it is closed
@@ -139,7 +139,8 @@ func (f *File) openBolt() error {
 	})
 }
 
-// create makes a file that is complete before it gets its name: one that is found empty or half was damaged later.
+// create makes a file that is complete before it gets its name: one that is found empty or half was
+// damaged later.
 func (f *File) create() error {
 	made := f.cfg.Path + ".new"
 	if err := os.Remove(made); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -178,7 +179,8 @@ func (f *File) stamp(bolt *bbolt.DB) error {
 	}))
 }
 
-// Size returns the size of the file in bytes. A part of it may be free for new values: the file shrinks at [Open] only.
+// Size returns the size of the file in bytes. A part of it may be free for new values: the file
+// shrinks at [Open] only.
 func (f *File) Size() int64 {
 	info, err := os.Stat(f.cfg.Path)
 	if err != nil {
@@ -187,7 +189,8 @@ func (f *File) Size() int64 {
 	return info.Size()
 }
 
-// usable makes sure that there is an open file. After a failed write it is opened anew: bbolt may have lost its memory map.
+// usable makes sure that there is an open file. After a failed write it is opened anew: bbolt may
+// have lost its memory map.
 func (f *File) usable() error {
 	if f.codec == nil {
 		return ErrClosed
@@ -215,7 +218,8 @@ func (f *File) usable() error {
 	return f.inPlace()
 }
 
-// inPlace makes sure that what is written will be found: the file may have been removed or replaced behind our back.
+// inPlace makes sure that what is written will be found: the file may have been removed or replaced
+// behind our back.
 func (f *File) inPlace() error {
 	there, err := os.Stat(f.cfg.Path)
 	if err == nil && os.SameFile(there, f.info) {
@@ -244,7 +248,8 @@ func (f *File) View(read func(tx *bbolt.Tx, codec *value.Codec) error) error {
 	}))
 }
 
-// Update writes in one transaction. done is called once that is on disk, before the next read or write.
+// Update writes in one transaction. done is called once that is on disk, before the next read or
+// write.
 func (f *File) Update(write func(tx *bbolt.Tx, codec *value.Codec) error, done func()) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,17 +10,19 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 )
 
-// bbolt trusts its pages: a damaged one makes it panic, run out of stack or read beyond its memory map, and not all of that can be
-// caught. So the file is walked here first, with plain reads, and bbolt gets to see only a file whose pages are all in order: each
-// within the file and used once, keys ascending and within what the branch above promises, and none both in use and free.
+// bbolt trusts its pages: a damaged one makes it panic, run out of stack or read beyond its memory
+// map, and not all of that can be caught. So the file is walked here first, with plain reads, and
+// bbolt gets to see only a file whose pages are all in order: each within the file and used once,
+// keys ascending and within what the branch above promises, and none both in use and free.
 //
-// The layout is that of bbolt's format 2, in the byte order of the machine. A page begins with id (8 bytes), flags (2), count (2) and
-// overflow (4): the number of pages that it goes on for.
+// The layout is that of bbolt's format 2, in the byte order of the machine. A page begins with id
+// (8 bytes), flags (2), count (2) and overflow (4): the number of pages that it goes on for.
 const (
 	pageHeader = 16
 	// ElementSize is what a key and its place on a page take beside a value, but for the key.
 	ElementSize = 16
-	bucketSize  = 16 // of a bucket's value: the page of its root (0: the page follows at once) and a sequence number
+	// of a bucket's value: the page of its root (0: the page follows at once) and a sequence number
+	bucketSize = 16
 
 	branchPage   = 0x01
 	leafPage     = 0x02
@@ -50,7 +52,8 @@ type pages struct {
 // metaPage is what is used of a meta page.
 type metaPage struct{ root, freelist, high, tx uint64 }
 
-// walk visits all values. fellBack: the newer of the two meta pages is damaged, and the transaction before it is what the file holds.
+// walk visits all values. fellBack: the newer of the two meta pages is damaged, and the transaction
+// before it is what the file holds.
 func (p *pages) walk() (fellBack bool, err error) {
 	if fellBack, err = p.readMeta(); err != nil {
 		return false, err
@@ -106,7 +109,8 @@ func (p *pages) metaAt(offset int64) (*metaPage, int64, error) {
 	} else if err != nil {
 		return nil, 0, err
 	}
-	// magic, version, page size, flags; root, its sequence; free list, first unused page, transaction; checksum
+	// magic, version, page size, flags; root, its sequence; free list, first unused page,
+	// transaction; checksum
 	m := page[pageHeader:]
 	sum := fnv.New64a()
 	sum.Write(m[:56])
@@ -118,7 +122,8 @@ func (p *pages) metaAt(offset int64) (*metaPage, int64, error) {
 	return &metaPage{order.Uint64(m[16:]), order.Uint64(m[32:]), order.Uint64(m[40:]), order.Uint64(m[48:])}, size, nil
 }
 
-// read returns the page with what it goes on for. The memory belongs to the level until that level reads again.
+// read returns the page with what it goes on for. The memory belongs to the level until that level
+// reads again.
 func (p *pages) read(id uint64, level int) ([]byte, error) {
 	if id < 2 || id >= p.meta.high {
 		return nil, value.Corruptf("page %d does not exist", id)
@@ -161,7 +166,8 @@ func (p *pages) use(id uint64) bool {
 	return fresh
 }
 
-// span is what the branch above says of the keys of a page: the first one, and one that is beyond it. nil: it says nothing.
+// span is what the branch above says of the keys of a page: the first one, and one that is beyond
+// it. nil: it says nothing.
 type span struct{ first, end []byte }
 
 func (p *pages) bucket(root uint64, seed uint32, level int) error {
@@ -232,7 +238,8 @@ func branchElement(page []byte, i, count int) (key []byte, child uint64, err err
 	return key, order.Uint64(page[at+8:]), err
 }
 
-// cut returns size bytes that lie pos bytes behind the element at the offset, and behind all elements.
+// cut returns size bytes that lie pos bytes behind the element at the offset, and behind all
+// elements.
 func cut(page []byte, at, count int, pos, size uint32) ([]byte, error) {
 	begin := int64(at) + int64(pos)
 	if begin < int64(pageHeader+count*ElementSize) || begin+int64(size) > int64(len(page)) {
@@ -241,7 +248,8 @@ func cut(page []byte, at, count int, pos, size uint32) ([]byte, error) {
 	return page[begin : begin+int64(size) : begin+int64(size)], nil
 }
 
-// leaf visits the values of a leaf page. An element: flags (4), pos (4), size of the key (4), size of the value (4).
+// leaf visits the values of a leaf page. An element: flags (4), pos (4), size of the key (4), size
+// of the value (4).
 func (p *pages) leaf(page []byte, within span, seed uint32, level int) error {
 	count := int(order.Uint16(page[10:]))
 	if pageHeader+count*ElementSize > len(page) {
@@ -295,7 +303,8 @@ func (p *pages) element(flags uint32, key, stored []byte, seed uint32, level int
 	return p.leaf(inline, span{}, seed, level+1)
 }
 
-// freelist checks that what is free is not in use. Its count stands in front of the ids if it is too large for the header.
+// freelist checks that what is free is not in use. Its count stands in front of the ids if it is
+// too large for the header.
 func (p *pages) freelist() error {
 	if p.meta.freelist == noFreelist {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// FuzzPages walks files that are damaged in ways that no disk would think of: nothing is caught here, a panic is a failure.
+// FuzzPages walks files that are damaged in ways that no disk would think of: nothing is caught
+// here, a panic is a failure.
 func FuzzPages(f *testing.F) {
 	c, err := value.NewCodec()
 	must.Succeed(f, err)

@@ -21,14 +21,16 @@ const (
 	shrunkMark = ".compact"
 )
 
-// worthShrinking: a file grows with the largest state that it ever held, and what is free of it is used again, but not given back.
+// worthShrinking: a file grows with the largest state that it ever held, and what is free of it is
+// used again, but not given back.
 func (found verdict) worthShrinking() bool {
 	return found.free > shrinkFrom && found.free > found.size/2 && !found.fellBack
 }
 
-// shrink rewrites a file of which most is free. The copy is complete, synced and verified before it takes the name, so that a crash
-// leaves one file or the other; what it left half made is removed by the next Open. Nothing that goes wrong, as a full disk, is a reason
-// not to start: the file that is there is in order.
+// shrink rewrites a file of which most is free. The copy is complete, synced and verified before it
+// takes the name, so that a crash leaves one file or the other; what it left half made is removed
+// by the next Open. Nothing that goes wrong, as a full disk, is a reason not to start: the file
+// that is there is in order.
 func (f *File) shrink(found verdict) {
 	copied := f.cfg.Path + shrunkMark
 	if err := os.Remove(copied); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -48,7 +50,8 @@ func (f *File) shrink(found verdict) {
 	f.cfg.Log.Info("most of the state file was free: it was rewritten without that", "file", f.cfg.Path, "bytes", found.size, "now", after)
 }
 
-// rewrite puts a copy of what the file holds in its place, by the path of the copy, and returns the new size.
+// rewrite puts a copy of what the file holds in its place, by the path of the copy, and returns the
+// new size.
 func (f *File) rewrite(copied string) (size int64, err error) {
 	if err := Guard(func() error { return f.copyTo(copied) }); err != nil {
 		return 0, err

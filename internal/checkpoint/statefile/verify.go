@@ -45,8 +45,9 @@ type verdict struct {
 	free     int64 // of size, what holds nothing
 }
 
-// verify reads the whole file: pages, every value's checksum, and that no value is missing. It does not write and does not use bbolt.
-// The error is a *NewerError, wraps value.ErrCorrupt, or is one of reading.
+// verify reads the whole file: pages, every value's checksum, and that no value is missing. It does
+// not write and does not use bbolt. The error is a *NewerError, wraps value.ErrCorrupt, or is one
+// of reading.
 func verify(path string, c *value.Codec) (found verdict, err error) {
 	if err := folder.CheckRegular(path); err != nil {
 		return verdict{}, err

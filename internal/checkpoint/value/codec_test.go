@@ -42,7 +42,8 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// TestLargeValue: what is written is read again, however large it is: a handler's limits allow events of 256 MiB, which may compress well.
+// TestLargeValue: what is written is read again, however large it is: a handler's limits allow
+// events of 256 MiB, which may compress well.
 func TestLargeValue(t *testing.T) {
 	c := testCodec(t)
 	payload := make([]byte, maxPayload+1)

@@ -10,8 +10,10 @@ import (
 // batch is what was registered with a Writer and is not on disk.
 type batch struct {
 	intents map[string][]*event.Object // by watch, the latest state of an object last
-	covered map[string]int             // by watch, how many of them were registered before the last cut was collected
-	gates   []chan struct{}            // the first is the one that is given out; the others are of batches that failed
+	// by watch, how many of them were registered before the last cut was collected
+	covered map[string]int
+	// the first is the one that is given out; the others are of batches that failed
+	gates []chan struct{}
 }
 
 func newBatch() batch {
@@ -65,8 +67,8 @@ func (b *batch) open() {
 	}
 }
 
-// step writes once: what was kept, with cut also what changed since, and all intents. It returns when the next cut is due (0: as
-// before) and whether it went well. The caller holds the turn.
+// step writes once: what was kept, with cut also what changed since, and all intents. It returns
+// when the next cut is due (0: as before) and whether it went well. The caller holds the turn.
 func (w *Writer) step(cut bool) (next time.Duration, ok bool) {
 	start := time.Now()
 	if cut {
@@ -112,8 +114,8 @@ func (w *Writer) cover() {
 	w.waiting.cover()
 }
 
-// write writes what is kept and then the intents: in this order, also if it is the intents that are due, because a cut must not end
-// intents that were registered after it was made.
+// write writes what is kept and then the intents: in this order, also if it is the intents that are
+// due, because a cut must not end intents that were registered after it was made.
 func (w *Writer) write(intents batch) error {
 	cut := w.kept
 	if cut == nil {

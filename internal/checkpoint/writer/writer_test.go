@@ -240,8 +240,10 @@ func TestFailure(t *testing.T) {
 		sleep(time.Second)
 		expect(t, "attempts", db.said(), "710ms failed")
 		db.set(0, nil)
-		sleep(20 * time.Millisecond)                                            // 1510 ms: one transaction for all of it
-		if got := db.said(); got != "1.51s w@3+a+b" && got != "1.51s w@3+b+a" { // the cuts have what the intents are about
+		// 1510 ms: one transaction for all of it
+		sleep(20 * time.Millisecond)
+		// the cuts have what the intents are about
+		if got := db.said(); got != "1.51s w@3+a+b" && got != "1.51s w@3+b+a" {
 			t.Error(got)
 		}
 		if w.Err() != nil || !open(early) || !open(late) {
@@ -462,7 +464,8 @@ func (m content) apply(c *checkpoint.Cut) {
 	}
 }
 
-// An incarnation that is not in a merged cut because another one took its place is over, and so is its intent.
+// An incarnation that is not in a merged cut because another one took its place is over, and so is
+// its intent.
 func TestMergeEndsIntents(t *testing.T) {
 	r := &event.Resource{}
 	one, _ := event.ParseObject(r, `{"metadata":{"name":"a","uid":"1"}}`)

@@ -12,7 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestExampleHasEveryKey: the reference shows how each key is written, and the example that it shows is a valid configuration.
+// TestExampleHasEveryKey: the reference shows how each key is written, and the example that it
+// shows is a valid configuration.
 func TestExampleHasEveryKey(t *testing.T) {
 	text, err := os.ReadFile("example.yaml")
 	must.Succeed(t, err)

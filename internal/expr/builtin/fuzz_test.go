@@ -11,7 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/schema"
 )
 
-// FuzzDiff: of any two objects diff finds the same in both directions, and nothing if they are equal.
+// FuzzDiff: of any two objects diff finds the same in both directions, and nothing if they are
+// equal.
 func FuzzDiff(f *testing.F) {
 	for _, texts := range [][2]string{
 		{`{"a": [1, {"name": "x", "b": null}]}`, `{"a": [1.0, {"name": "y"}]}`},

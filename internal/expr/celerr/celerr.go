@@ -48,7 +48,9 @@ type Issue struct {
 // CompileError is why an expression cannot be used: all its mistakes at once, in the order of the
 // text.
 type CompileError struct {
-	Define string // the name of the define whose text the issues are about; empty: the text that was to be compiled
+	// the name of the define whose text the issues are about; empty: the text that was to be
+	// compiled
+	Define string
 	Source string // the source for which it is wrong; empty: for all that it is compiled for
 	Issues []Issue
 }
@@ -71,9 +73,10 @@ func (e *CompileError) Error() string {
 // EvalError is why an evaluation had no result. It names places of the expression but quotes
 // nothing of an object.
 type EvalError struct {
-	Define       string // the define that the place is in; empty: the expression itself
-	Source       string // the source whose expression it was, if each has its own, see [expr.BySource]
-	Line, Column int    // where in the text, counted as in [Issue]; Line 0: not known
+	Define string // the define that the place is in; empty: the expression itself
+	// the source whose expression it was, if each has its own, see [expr.BySource]
+	Source       string
+	Line, Column int // where in the text, counted as in [Issue]; Line 0: not known
 	Reason       string
 
 	Class error // ErrAbsent, ErrCost, the context's error or nil

@@ -20,11 +20,13 @@ import (
 
 // Checker checks the types of the texts of one configuration. It is safe for concurrent use.
 type Checker struct {
-	scopes   map[string]*Scope // by source; "": for sources of which nothing is known, and for several
-	Types    *typeset.Set
-	Infos    map[string]*jsonval.TypeInfo // what is known of the objects, by source
-	texts    map[string]string            // of the defines
-	checking sync.Mutex                   // an expression is checked at a time: what is missed in it belongs to it
+	// by source; "": for sources of which nothing is known, and for several
+	scopes map[string]*Scope
+	Types  *typeset.Set
+	Infos  map[string]*jsonval.TypeInfo // what is known of the objects, by source
+	texts  map[string]string            // of the defines
+	// an expression is checked at a time: what is missed in it belongs to it
+	checking sync.Mutex
 }
 
 // New makes a scope for each type, of a source each, and compiles the defines in it. What a define

@@ -15,14 +15,21 @@ type Usage uint8
 
 // The usages.
 const (
-	Filter  Usage = iota + 1 // a bool; see [expr.Program.Match]
-	Index                    // a string, number or bool, or a list or map of them, from object, source and cluster alone; see [expr.Program.Keys]
-	Emit                     // a map or a list of maps; see [expr.Program.Emit]
-	Key                      // a string, int or bool; see [expr.Program.Key]
-	Query                    // a bool, as cheap as an Index has to be: it is asked about many objects; see [expr.Program.Match]
-	Value                    // anything; see [expr.Program.Value]
-	Objects                  // objects that lookup, list or get has found, or one of them; see [expr.Env.CompileObjects]
-	When                     // a bool, from object, now, source and cluster alone: what holds as long as the object is as it is; see [expr.Program.Match]
+	Filter Usage = iota + 1 // a bool; see [expr.Program.Match]
+	// a string, number or bool, or a list or map of them, from object, source and cluster alone;
+	// see [expr.Program.Keys]
+	Index
+	Emit // a map or a list of maps; see [expr.Program.Emit]
+	Key  // a string, int or bool; see [expr.Program.Key]
+	// a bool, as cheap as an Index has to be: it is asked about many objects; see
+	// [expr.Program.Match]
+	Query
+	Value // anything; see [expr.Program.Value]
+	// objects that lookup, list or get has found, or one of them; see [expr.Env.CompileObjects]
+	Objects
+	// a bool, from object, now, source and cluster alone: what holds as long as the object is as it
+	// is; see [expr.Program.Match]
+	When
 )
 
 // ResultProblem says why a result of this type is of no use, or "".

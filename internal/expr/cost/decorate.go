@@ -132,7 +132,8 @@ func (d *decorator) binding(call interpreter.InterpretableCall) functions.Functi
 	if err != nil {
 		return nil
 	}
-	for _, name := range []string{call.OverloadID(), call.Function()} { // the latter chooses by the types of the arguments
+	// the latter chooses by the types of the arguments
+	for _, name := range []string{call.OverloadID(), call.Function()} {
 		for _, b := range bindings {
 			if b.Operator != name {
 				continue

@@ -39,7 +39,8 @@ func plainObjects() assumed {
 
 // reach is what is known of the value of an expression beside its type.
 type reach struct {
-	path []string // fields of an object, as cel-go writes them, beginning with a variable; nil: computed
+	// fields of an object, as cel-go writes them, beginning with a variable; nil: computed
+	path []string
 	elem []string // that of its elements, if it is not path/@items
 	// reads is the path of a field that is read right here; a key of a map is itself in it.
 	reads []string
@@ -229,7 +230,8 @@ func (c *estimator) assume(kind types.Kind, path []string) (n uint64) {
 	switch kind { // the others are an optional, a quantity
 	case types.ListKind, types.MapKind, types.DynKind, types.StructKind:
 		n = c.list
-		if slices.ContainsFunc(path, func(step string) bool { return strings.HasPrefix(step, "@") }) { // like @items
+		// like @items
+		if slices.ContainsFunc(path, func(step string) bool { return strings.HasPrefix(step, "@") }) {
 			n = c.inner
 		}
 	case types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.DurationKind, types.TimestampKind, types.NullTypeKind, types.TypeKind:

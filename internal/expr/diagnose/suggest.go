@@ -17,7 +17,8 @@ func Suggest(name string, names []string) string {
 	for _, candidate := range names {
 		d := similar.Distance(name, candidate)
 		if len(name) >= 3 && strings.HasPrefix(candidate, name) {
-			d = 0 // the rest is missing, which is likelier than a mistake: prot is protocol, not port
+			// the rest is missing, which is likelier than a mistake: prot is protocol, not port
+			d = 0
 		}
 		if d < best {
 			best, nearest = d, candidate

@@ -23,7 +23,9 @@ type Finding struct {
 	Conjunct
 
 	Holds bool
-	Err   error // why it has no value, as with [expr.Program.Match]; its place is that in the filter's, or the define's, text
+	// why it has no value, as with [expr.Program.Match]; its place is that in the filter's, or the
+	// define's, text
+	Err error
 	// Operands are the sides of a comparison that are no constants.
 	Operands []Operand
 }

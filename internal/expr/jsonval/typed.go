@@ -187,9 +187,10 @@ type TypeInfo struct {
 	kind     schema.Kind
 	nullable bool
 	Schema   *schema.Type
-	Elem     *TypeInfo             // of a list or map
-	fields   map[string]*fieldInfo // of an object: by name, and by the name as Kubernetes escapes it for CEL
-	root     *Root                 // of `object` and `oldObject`
+	Elem     *TypeInfo // of a list or map
+	// of an object: by name, and by the name as Kubernetes escapes it for CEL
+	fields map[string]*fieldInfo
+	root   *Root // of `object` and `oldObject`
 }
 
 // fieldInfo is a field of an object.

@@ -51,7 +51,8 @@ func RawOf(v ref.Val, m *Meter) (rawjson.Value, *TypeInfo, error) {
 	case *Map:
 		if root := v.root(); root != nil {
 			m.Charge(len(v.open))
-			return rawjson.Value(v.open), root.known, nil // a shape without the fields of this one object
+			// a shape without the fields of this one object
+			return rawjson.Value(v.open), root.known, nil
 		}
 		return v.Raw(), v.Info, nil
 	case *List:

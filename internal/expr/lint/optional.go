@@ -93,7 +93,8 @@ func (o *optionals) warnEmpty(conversion ast.Expr) {
 	}
 	place := o.unit.AST.NativeRep().SourceInfo().GetStartLocation(arg.ID())
 	w := Warning{Define: o.unit.Define}
-	w.Line, w.Column = max(1, place.Line()), max(0, place.Column()-len("orValue")) // that of the parenthesis
+	// that of the parenthesis
+	w.Line, w.Column = max(1, place.Line()), max(0, place.Column()-len("orValue"))
 	w.Message = fmt.Sprintf(`%s("") fails, and the delta with it; ask first whether it is there, with hasValue() in the place of orValue("")`, function)
 	o.warnings = append(o.warnings, w)
 }

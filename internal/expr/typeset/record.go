@@ -111,7 +111,8 @@ func NewEvent(e *event.Event, m *jsonval.Meter) ref.Val {
 		return types.NullValue
 	}
 	data := ref.Val(types.NullValue)
-	if text := rawjson.Trim(unsafe.String(unsafe.SliceData(e.Data), len(e.Data))); text != "" { // nobody modifies it
+	// nobody modifies it
+	if text := rawjson.Trim(unsafe.String(unsafe.SliceData(e.Data), len(e.Data))); text != "" {
 		data = m.Open(string(text))
 	}
 	return NewRecord(map[string]ref.Val{

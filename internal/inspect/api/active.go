@@ -15,8 +15,10 @@ import (
 // for, which are gone and may come back.
 type ActiveQuery struct {
 	Route string
-	Limit int    // most objects of the answer, 1 to 1000
-	After Active // go on behind this one, of which source, namespace and name count; the zero Active: from the beginning
+	Limit int // most objects of the answer, 1 to 1000
+	// go on behind this one, of which source, namespace and name count; the zero Active: from the
+	// beginning
+	After Active
 }
 
 // Active is one object for which the condition of a route holds.
@@ -25,20 +27,23 @@ type Active struct {
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
 	UID       string    `json:"uid,omitempty"`
-	Since     time.Time `json:"since"`           // when it began to hold, or was gone
-	State     string    `json:"state"`           // pending, told, skipped (it held before the route looked), suppressed (by a limit) or gone
-	Reported  bool      `json:"reported"`        // entered was told, so that left will be
-	Due       time.Time `json:"due,omitzero"`    // when it is told, if it holds, or is gone, until then
-	Remind    time.Time `json:"remind,omitzero"` // when it is told again
-	Repeats   int       `json:"repeats"`         // how often it was told again
+	Since     time.Time `json:"since"` // when it began to hold, or was gone
+	// pending, told, skipped (it held before the route looked), suppressed (by a limit) or gone
+	State    string `json:"state"`
+	Reported bool   `json:"reported"` // entered was told, so that left will be
+	// when it is told, if it holds, or is gone, until then
+	Due     time.Time `json:"due,omitzero"`
+	Remind  time.Time `json:"remind,omitzero"` // when it is told again
+	Repeats int       `json:"repeats"`         // how often it was told again
 }
 
 // ActiveAnswer is a page of what an [ActiveQuery] asks for, in the order of sources, namespaces and
 // names. An object for which the condition holds throughout comes once.
 type ActiveAnswer struct {
-	Route    string   `json:"route"`
-	Items    []Active `json:"items"`
-	Continue string   `json:"continue,omitempty"` // the parameter for the next page; empty: this is the last
+	Route string   `json:"route"`
+	Items []Active `json:"items"`
+	// the parameter for the next page; empty: this is the last
+	Continue string `json:"continue,omitempty"`
 }
 
 // token is the parameter continue for what comes behind a.

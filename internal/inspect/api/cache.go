@@ -18,11 +18,12 @@ type SourceInfo struct {
 	Name       string   `json:"name"`
 	Resource   string   `json:"resource"`             // [group/]version/resource
 	Namespaces []string `json:"namespaces,omitempty"` // none: all
-	Cache      string   `json:"cache"`                // what is kept of an object: full, metadata or identity
-	Indexes    []string `json:"indexes"`              // that can be asked, see [Query].Index
-	Objects    int      `json:"objects"`
-	Synced     bool     `json:"synced"`
-	Reason     string   `json:"reason,omitempty"` // why it is not synced
+	// what is kept of an object: full, metadata or identity
+	Cache   string   `json:"cache"`
+	Indexes []string `json:"indexes"` // that can be asked, see [Query].Index
+	Objects int      `json:"objects"`
+	Synced  bool     `json:"synced"`
+	Reason  string   `json:"reason,omitempty"` // why it is not synced
 }
 
 // Query asks for objects of a source. What is empty does not narrow it down.
@@ -51,7 +52,8 @@ type Answer struct {
 	Synced          bool              `json:"synced"`
 	Reason          string            `json:"reason,omitempty"` // why it is not synced
 	Items           []json.RawMessage `json:"items"`
-	Absent          int               `json:"absent,omitempty"` // objects that lack a field which the filter needs, so they do not match
+	// objects that lack a field which the filter needs, so they do not match
+	Absent int `json:"absent,omitempty"`
 	// Continue is the parameter for the next page, which there is if it is not empty. A page may
 	// have fewer objects than its limit, even none: it ends also when it is too long or was too
 	// much work.

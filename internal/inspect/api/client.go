@@ -31,7 +31,8 @@ type Client struct {
 // NewClient makes a Client for an address as in listen.api.
 func NewClient(addr string) *Client {
 	c := &Client{addr: addr, base: "http://" + addr, http: http.Client{Timeout: clientTimeout}}
-	transport := &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeaders} // and no proxy: it is on this machine
+	// and no proxy: it is on this machine
+	transport := &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeaders}
 	if path, ok := strings.CutPrefix(addr, unixPrefix); ok {
 		c.base = "http://localhost"
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {

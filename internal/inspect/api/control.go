@@ -92,8 +92,10 @@ func NewControl(cfg ControlConfig) *Server {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { conclude(w, r, answer) })
 	}
 	mux.HandleFunc("POST /api/v1/resync", func(w http.ResponseWriter, r *http.Request) {
-		conn := http.NewResponseController(w)                                        // it takes as long as routes take that let their sources wait
-		_, _ = conn.SetReadDeadline(time.Time{}), conn.SetWriteDeadline(time.Time{}) // a connection that has none needs none
+		// it takes as long as routes take that let their sources wait
+		conn := http.NewResponseController(w)
+		// a connection that has none needs none
+		_, _ = conn.SetReadDeadline(time.Time{}), conn.SetWriteDeadline(time.Time{})
 		conclude(w, r, c.resyncAll)
 	})
 	s := newServer("api", cfg.Addr, guarded(audited(mux, cfg.Log), strings.HasPrefix(cfg.Addr, unixPrefix)), cfg.Log)

@@ -35,7 +35,8 @@ type Delta struct {
 	Redelivered     bool            `json:"redelivered,omitempty"`
 	Object          json.RawMessage `json:"object,omitempty"`
 	OldObject       json.RawMessage `json:"oldObject,omitempty"`
-	Event           *Event          `json:"event,omitempty"` // what another route made of it; absent: it came from its source
+	// what another route made of it; absent: it came from its source
+	Event *Event `json:"event,omitempty"`
 }
 
 // Event is what a route has made of a delta, and given to another one.
@@ -55,8 +56,10 @@ type Selection struct {
 
 // Outcome is what came of a retry or drop.
 type Outcome struct {
-	Done   int       `json:"done"`             // letters that go to their routes again, or that were dropped
-	Gone   int       `json:"gone,omitempty"`   // dropped by a retry with current: their objects are not there any more
+	// letters that go to their routes again, or that were dropped
+	Done int `json:"done"`
+	// dropped by a retry with current: their objects are not there any more
+	Gone   int       `json:"gone,omitempty"`
 	Failed []Failure `json:"failed,omitempty"` // at most 100 of them
 	// NotDone counts all that failed; they are as they were.
 	NotDone int `json:"notDone,omitempty"`
@@ -99,8 +102,9 @@ type Changer interface {
 
 // Status is what the router is doing.
 type Status struct {
-	Ready   bool           `json:"ready"`  // as /readyz says it
-	Checks  []Check        `json:"checks"` // of which /readyz has only the names of those that are not OK
+	Ready bool `json:"ready"` // as /readyz says it
+	// of which /readyz has only the names of those that are not OK
+	Checks  []Check        `json:"checks"`
 	Sources []SourceStatus `json:"sources"`
 	Routes  []RouteStatus  `json:"routes"`
 
@@ -109,9 +113,10 @@ type Status struct {
 
 // HandlerStatus tells what a handler runs.
 type HandlerStatus struct {
-	Name   string `json:"name"`
-	Kind   string `json:"kind"`
-	SHA256 string `json:"sha256,omitempty"` // of the module or program that runs, in hexadecimal digits
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+	// of the module or program that runs, in hexadecimal digits
+	SHA256 string `json:"sha256,omitempty"`
 }
 
 // SourceStatus is the state of a source.

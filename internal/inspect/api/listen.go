@@ -26,7 +26,8 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	if err := vacant(ctx, path); err != nil {
 		return nil, err
 	}
-	private, err := os.MkdirTemp(filepath.Dir(path), ".") // mode 0700; a short name, since the length of a socket's path is limited
+	// mode 0700; a short name, since the length of a socket's path is limited
+	private, err := os.MkdirTemp(filepath.Dir(path), ".")
 	if err != nil {
 		return nil, err
 	}

@@ -29,10 +29,11 @@ type Resynced struct {
 
 // ResyncedSource is what came of a Resync of one source.
 type ResyncedSource struct {
-	Name    string `json:"name"`
-	Objects int    `json:"objects"`          // put through, that are in the cache; with Relist those that the API server has
-	Taken   int    `json:"taken,omitempty"`  // of them, those that a route wanted
-	Deltas  int    `json:"deltas,omitempty"` // with Relist: what differed
+	Name string `json:"name"`
+	// put through, that are in the cache; with Relist those that the API server has
+	Objects int `json:"objects"`
+	Taken   int `json:"taken,omitempty"`  // of them, those that a route wanted
+	Deltas  int `json:"deltas,omitempty"` // with Relist: what differed
 	// Unsynced says why the cache does not have all objects yet; empty: it does.
 	Unsynced string `json:"unsynced,omitempty"`
 	// Error says why this source was not put through, or not to its end; empty: it was.

@@ -16,7 +16,8 @@ import (
 
 // What clients may take: the probes answer to whoever reaches the port.
 const (
-	maxProbes      = 256 // connections, of about 20 KB each; of more, each waits until another is closed
+	// connections, of about 20 KB each; of more, each waits until another is closed
+	maxProbes      = 256
 	maxControls    = 64
 	headerTimeout  = 5 * time.Second
 	readTimeout    = 10 * time.Second
@@ -39,10 +40,11 @@ type Check struct {
 
 // Config is what a Server needs.
 type Config struct {
-	Addr    string         // host:port, as in listen.probes; port 0 is a free one
-	Metrics http.Handler   // answers /metrics; nil: there is none
-	Checks  func() []Check // in the order of /readyz; called for each request, from any goroutine; nil: always ready
-	Log     *slog.Logger
+	Addr    string       // host:port, as in listen.probes; port 0 is a free one
+	Metrics http.Handler // answers /metrics; nil: there is none
+	// in the order of /readyz; called for each request, from any goroutine; nil: always ready
+	Checks func() []Check
+	Log    *slog.Logger
 }
 
 // Server serves the probes, or the control API.

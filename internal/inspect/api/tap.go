@@ -29,16 +29,22 @@ type Tapped struct {
 	Key             string    `json:"key"` // namespace/name
 	UID             string    `json:"uid,omitempty"`
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
-	Event           string    `json:"event,omitempty"` // of a downstream route: type and route of the event, as in pod.broken of broken-pods
-	Route           string    `json:"route"`
-	Verdict         string    `json:"verdict"`          // match, no match or error; of a condition holds, does not hold or error; suppressed or given up
-	Why             string    `json:"why,omitempty"`    // the first condition that is not met, as in the configuration
-	At              string    `json:"at,omitempty"`     // file:line:column of it
-	Reason          string    `json:"reason,omitempty"` // why it has no value
-	State           string    `json:"state,omitempty"`  // what the route knows of the object by now, as in an [Active]; empty: nothing
-	Since           time.Time `json:"since,omitzero"`   // since when that is so
-	Due             time.Time `json:"due,omitzero"`     // when it is told, or told again
-	Missed          int64     `json:"missed,omitempty"` // deltas before this one that went by too fast to be shown
+	// of a downstream route: type and route of the event, as in pod.broken of broken-pods
+	Event string `json:"event,omitempty"`
+	Route string `json:"route"`
+	// match, no match or error; of a condition holds, does not hold or error; suppressed or given
+	// up
+	Verdict string `json:"verdict"`
+	// the first condition that is not met, as in the configuration
+	Why    string `json:"why,omitempty"`
+	At     string `json:"at,omitempty"`     // file:line:column of it
+	Reason string `json:"reason,omitempty"` // why it has no value
+	// what the route knows of the object by now, as in an [Active]; empty: nothing
+	State string    `json:"state,omitempty"`
+	Since time.Time `json:"since,omitzero"` // since when that is so
+	Due   time.Time `json:"due,omitzero"`   // when it is told, or told again
+	// deltas before this one that went by too fast to be shown
+	Missed int64 `json:"missed,omitempty"`
 }
 
 // Tap shows what goes by until ctx is done or show returns an error. It must not hold up what goes
@@ -78,7 +84,8 @@ func (c *control) stream(w http.ResponseWriter, r *http.Request) {
 	}()
 	conn, encoder, begun := http.NewResponseController(w), json.NewEncoder(w), false
 	err = c.Tap(ctx, q, func(t Tapped) error {
-		_ = conn.SetWriteDeadline(time.Now().Add(tapPatience)) // a connection that has none needs none
+		// a connection that has none needs none
+		_ = conn.SetWriteDeadline(time.Now().Add(tapPatience))
 		if !begun {
 			begun = true
 			w.Header().Set("Content-Type", "application/x-ndjson")

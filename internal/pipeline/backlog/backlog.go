@@ -50,7 +50,8 @@ type Backlog struct {
 	Rules *condition.Rules
 	Room  Room
 
-	Settled  bool // the route is ready, and all that came before it was, or was restored, is in its lane
+	// the route is ready, and all that came before it was, or was restored, is in its lane
+	Settled  bool
 	Draining bool // nothing more comes: batches need not wait
 
 	// Old is the configuration of the batches at work, while these keep the present one from being

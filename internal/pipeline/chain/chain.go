@@ -4,8 +4,8 @@ package chain
 
 import "github.com/deltarouter/deltarouter/pkg/event"
 
-// Delta returns the delta that a downstream route gets: d, with the event that the upstream route made
-// of it. It is a copy, which belongs to the downstream route.
+// Delta returns the delta that a downstream route gets: d, with the event that the upstream route
+// made of it. It is a copy, which belongs to the downstream route.
 func Delta(d *event.Delta, e *event.Event) *event.Delta {
 	down := &struct {
 		delta event.Delta
@@ -16,9 +16,9 @@ func Delta(d *event.Delta, e *event.Event) *event.Delta {
 	return &down.delta
 }
 
-// Event returns the event that a route makes of d without a handler: of a delta from a source the delta
-// itself (see [event.Payload]); of a delta from an upstream route the event of that route, with the ID
-// and the name of this one.
+// Event returns the event that a route makes of d without a handler: of a delta from a source the
+// delta itself (see [event.Payload]); of a delta from an upstream route the event of that route,
+// with the ID and the name of this one.
 func Event(d *event.Delta, route string) event.Event {
 	if d.Event == nil {
 		return event.New(d, route, 0, event.Payload(d))

@@ -17,8 +17,10 @@ type Holding struct {
 	UID    string
 	Since  time.Time
 	Due    time.Time // of the next report; zero: none is to come
-	State  string    // pending, told, skipped (it held before the route began) or suppressed (by a limit); or gone (a held delete)
-	Repeat int       // how many reminders were reported
+	// pending, told, skipped (it held before the route began) or suppressed (by a limit); or gone
+	// (a held delete)
+	State  string
+	Repeat int // how many reminders were reported
 }
 
 // compare orders holdings by source, namespace and name.
@@ -26,7 +28,8 @@ func (h *Holding) compare(o *Holding) int {
 	return cmp.Or(strings.Compare(h.Source, o.Source), strings.Compare(h.Key.Namespace, o.Key.Namespace), strings.Compare(h.Key.Name, o.Key.Name))
 }
 
-// Page returns the first n holdings after another one, in the order of source, namespace and name. It keeps at most 2n in memory.
+// Page returns the first n holdings after another one, in the order of source, namespace and name.
+// It keeps at most 2n in memory.
 func (r *Rules) Page(after Holding, n int, now time.Time) []Holding {
 	return pageOf(concat(r.Conditions.active(now), r.Holds.active(now)), after, n)
 }

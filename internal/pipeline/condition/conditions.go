@@ -10,7 +10,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Conditions are the conditions of one route: for which objects the expression of when holds, since when, and what was reported.
+// Conditions are the conditions of one route: for which objects the expression of when holds, since
+// when, and what was reported.
 type Conditions struct {
 	env *Env
 	cfg Config
@@ -19,10 +20,12 @@ type Conditions struct {
 	caughtUp  bool              // timers may act
 	parked    []timer.Owner     // due before timers could act
 	rescanned bool              // all objects were evaluated with this condition
-	first     bool              // no condition was ever evaluated for all objects, so that what holds is not new
-	noted     bool              // Dirty has returned the value of rescanned
-	unsaved   chan struct{}     // closed when the reports since the last Dirty are saved; nil: there are none
-	saving    []chan struct{}   // those that Dirty has returned
+	// no condition was ever evaluated for all objects, so that what holds is not new
+	first bool
+	noted bool // Dirty has returned the value of rescanned
+	// closed when the reports since the last Dirty are saved; nil: there are none
+	unsaved chan struct{}
+	saving  []chan struct{} // those that Dirty has returned
 }
 
 // Observation is the result of evaluating the condition for a delta.
@@ -41,8 +44,9 @@ func (c *Conditions) Knows(source string, key event.Key) bool {
 // Rescanned reports whether all objects were evaluated with this condition.
 func (c *Conditions) Rescanned() bool { return c.states == nil || !c.cfg.Condition || c.rescanned }
 
-// Observe takes the result for a delta, and appends the edges to enqueue. With Env.Durable an edge that is no reminder has a Durable
-// that is closed when the state is saved: no edge is delivered before, else a crash could forget that its end has to be reported.
+// Observe takes the result for a delta, and appends the edges to enqueue. With Env.Durable an edge
+// that is no reminder has a Durable that is closed when the state is saved: no edge is delivered
+// before, else a crash could forget that its end has to be reported.
 func (c *Conditions) Observe(edges []rules.Edge, d *event.Delta, o Observation, now time.Time) []rules.Edge {
 	if c.states == nil {
 		return edges
@@ -58,11 +62,12 @@ func (c *Conditions) Observe(edges []rules.Edge, d *event.Delta, o Observation, 
 	return c.wanted(edges)
 }
 
-// Doubt says that the condition failed on a delta. It reports whether that is to be dead-lettered: not if it was for this version of
-// the object.
+// Doubt says that the condition failed on a delta. It reports whether that is to be dead-lettered:
+// not if it was for this version of the object.
 func (c *Conditions) Doubt(d *event.Delta) bool { return c.states == nil || c.states.Doubt(d) }
 
-// wanted returns the edges that the route wants, which are not to be delivered before they are saved.
+// wanted returns the edges that the route wants, which are not to be delivered before they are
+// saved.
 func (c *Conditions) wanted(edges []rules.Edge) []rules.Edge {
 	edges = slices.DeleteFunc(edges, func(edge rules.Edge) bool { return !slices.Contains(c.cfg.Ops, edge.Op) })
 	for _, edge := range edges {
@@ -84,7 +89,8 @@ func (c *Conditions) saved() {
 	c.saving = nil
 }
 
-// Due returns the delta to evaluate the keys for when the timer of a condition has expired; nil: nothing is to be reported, by now.
+// Due returns the delta to evaluate the keys for when the timer of a condition has expired; nil:
+// nothing is to be reported, by now.
 func (c *Conditions) Due(due *rules.Condition, now time.Time) *event.Delta {
 	switch {
 	case c.states == nil: // the route was removed
@@ -98,8 +104,8 @@ func (c *Conditions) Due(due *rules.Condition, now time.Time) *event.Delta {
 	return &event.Delta{Source: due.Source(), Op: event.Entered, New: due.Object(), Seen: now}
 }
 
-// Fire returns the edges to enqueue for a condition, of which d is the delta that Due returned. ok is false if the condition has
-// another object by now: then the caller begins anew with Due.
+// Fire returns the edges to enqueue for a condition, of which d is the delta that Due returned. ok
+// is false if the condition has another object by now: then the caller begins anew with Due.
 func (c *Conditions) Fire(due *rules.Condition, d *event.Delta, limitKey string, now time.Time) (edges []rules.Edge, ok bool) {
 	if c.states == nil || due.Object() != d.New {
 		return nil, false
@@ -110,8 +116,8 @@ func (c *Conditions) Fire(due *rules.Condition, d *event.Delta, limitKey string,
 	return edges, true
 }
 
-// learn makes sure that a restored condition has its object rather than an identity. It returns false if the object is not in the
-// cache, which may be ahead of what was observed.
+// learn makes sure that a restored condition has its object rather than an identity. It returns
+// false if the object is not in the cache, which may be ahead of what was observed.
 func (c *Conditions) learn(due *rules.Condition, now time.Time) bool {
 	if due.Known() || c.cfg.Object == nil {
 		return true
@@ -154,8 +160,8 @@ func (c *Conditions) BeginRescan() {
 	}
 }
 
-// Unvisited returns a delete for each object that EndRescan would end the condition of. complete reports whether all objects of a
-// source were evaluated.
+// Unvisited returns a delete for each object that EndRescan would end the condition of. complete
+// reports whether all objects of a source were evaluated.
 func (c *Conditions) Unvisited(complete func(source string) bool) (deletes []*event.Delta) {
 	if c.states == nil {
 		return nil
@@ -168,8 +174,8 @@ func (c *Conditions) Unvisited(complete func(source string) bool) (deletes []*ev
 	return deletes
 }
 
-// EndRescan ends the conditions of objects that were not evaluated since BeginRescan. It returns the edges to enqueue, and expired
-// timers, on which the caller calls Due without the lock.
+// EndRescan ends the conditions of objects that were not evaluated since BeginRescan. It returns
+// the edges to enqueue, and expired timers, on which the caller calls Due without the lock.
 func (c *Conditions) EndRescan(complete func(source string) bool, now time.Time) (edges []rules.Edge, expired []timer.Owner) {
 	if c.states == nil {
 		return nil, nil
@@ -195,7 +201,8 @@ func (c *Conditions) open(limit *rules.Limit) {
 	c.first = true
 }
 
-// configure changes the configuration. A condition of another Version keeps what was reported and has to be evaluated for all objects.
+// configure changes the configuration. A condition of another Version keeps what was reported and
+// has to be evaluated for all objects.
 func (c *Conditions) configure(cfg Config, limit *rules.Limit, now time.Time) {
 	old := c.cfg
 	c.cfg = cfg

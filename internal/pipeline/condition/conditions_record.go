@@ -52,7 +52,8 @@ func (c *Conditions) dirty(records []checkpoint.RuleRecord, now time.Time) []che
 	return records
 }
 
-// rescannedWith returns the Version of the condition that all objects were evaluated with: empty if it was another one, nil if none was.
+// rescannedWith returns the Version of the condition that all objects were evaluated with: empty if
+// it was another one, nil if none was.
 func (c *Conditions) rescannedWith() []byte {
 	switch {
 	case c.rescanned:

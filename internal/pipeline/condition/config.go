@@ -18,7 +18,8 @@ type Env struct {
 	Durable bool
 }
 
-// Owner is called by timers, without any lock and from any goroutine. It takes the lock of the route and calls Due and Fire.
+// Owner is called by timers, without any lock and from any goroutine. It takes the lock of the
+// route and calls Due and Fire.
 type Owner interface {
 	ConditionDue(c *rules.Condition)
 	HoldDue(a *rules.DeleteHold)
@@ -28,8 +29,9 @@ type Owner interface {
 type Config struct {
 	Sources []string
 	Ops     []event.Op // of the edges that the route wants
-	// Condition: the route has a condition. Version differs between conditions that may hold for other objects: when it changes, all
-	// objects have to be evaluated. For and Every are those of [rules.ConditionConfig].
+	// Condition: the route has a condition. Version differs between conditions that may hold for
+	// other objects: when it changes, all objects have to be evaluated. For and Every are those of
+	// [rules.ConditionConfig].
 	Condition  bool
 	Version    string
 	For, Every time.Duration
@@ -40,7 +42,8 @@ type Config struct {
 	Hold  time.Duration     // how long a delete is held; 0: deletes are not held
 	Limit rules.LimitConfig // Every 0: there is no limit
 
-	// Object returns a cached object, or nil. It is called under the lock of the route. nil: nothing is cached.
+	// Object returns a cached object, or nil. It is called under the lock of the route. nil:
+	// nothing is cached.
 	Object func(source string, key event.Key) *event.Object
 	// Resource returns the resource that a source watches, or nil. nil: no resource is known.
 	Resource func(source string) *event.Resource

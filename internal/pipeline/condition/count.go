@@ -2,7 +2,8 @@ package condition
 
 // Counts are figures for the metrics.
 type Counts struct {
-	Waiting int // objects for which a condition holds and For is not over, and deletes that are held
+	// objects for which a condition holds and For is not over, and deletes that are held
+	Waiting int
 	Active  int // other objects for which a condition holds
 	Keys    int // keys that the limit knows
 

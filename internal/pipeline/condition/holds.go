@@ -11,7 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Holds are the delete holds of one route: deletes that are enqueued only if their objects do not come back in time.
+// Holds are the delete holds of one route: deletes that are enqueued only if their objects do not
+// come back in time.
 type Holds struct {
 	env *Env
 	cfg Config
@@ -37,10 +38,12 @@ func (h *Holds) Len() int {
 	return h.held.Len()
 }
 
-// Hold holds a delete. key is that of the route's own under which the object may come back; empty: there is none.
+// Hold holds a delete. key is that of the route's own under which the object may come back; empty:
+// there is none.
 func (h *Holds) Hold(d *event.Delta, key string, now time.Time) { h.held.Hold(d, key, now) }
 
-// Cancel forgets the deletes of an object that is back, and those of its key. It returns how many there were.
+// Cancel forgets the deletes of an object that is back, and those of its key. It returns how many
+// there were.
 func (h *Holds) Cancel(source string, name event.Key, key string) (n int) {
 	if h.held == nil {
 		return 0
@@ -48,8 +51,8 @@ func (h *Holds) Cancel(source string, name event.Key, key string) (n int) {
 	return h.held.Cancel(source, name, key)
 }
 
-// Fire returns the delete to enqueue when its timer has expired; nil: there is none, by now. exists: the object is in the cache, so that
-// its return is only not observed yet.
+// Fire returns the delete to enqueue when its timer has expired; nil: there is none, by now.
+// exists: the object is in the cache, so that its return is only not observed yet.
 func (h *Holds) Fire(a *rules.DeleteHold, exists bool, now time.Time) *event.Delta {
 	switch {
 	case h.held == nil: // the route was removed

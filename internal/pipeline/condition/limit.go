@@ -17,8 +17,8 @@ type Limit struct {
 // On reports whether there is a limit.
 func (l *Limit) On() bool { return l.cfg.Every > 0 }
 
-// Allow asks the limit about n deltas that d is the last of. If they may pass, it returns d, or a copy that tells how many were
-// suppressed before. Without a limit everything passes.
+// Allow asks the limit about n deltas that d is the last of. If they may pass, it returns d, or a
+// copy that tells how many were suppressed before. Without a limit everything passes.
 func (l *Limit) Allow(d *event.Delta, key string, n int, now time.Time) (allowed *event.Delta, pass *rules.Pass, ok bool) {
 	if !l.On() {
 		return d, nil, true
@@ -43,7 +43,8 @@ func (l *Limit) Keys() int {
 	return l.keys.Len()
 }
 
-// configure changes the limit and keeps what is known of each key. Without a limit everything is forgotten.
+// configure changes the limit and keeps what is known of each key. Without a limit everything is
+// forgotten.
 func (l *Limit) configure(cfg rules.LimitConfig, now time.Time) {
 	l.cfg = cfg
 	switch {
@@ -57,7 +58,8 @@ func (l *Limit) configure(cfg rules.LimitConfig, now time.Time) {
 	}
 }
 
-// restore restores the keys from the records of the checkpoint. The error is about the last record that cannot be read.
+// restore restores the keys from the records of the checkpoint. The error is about the last record
+// that cannot be read.
 func (l *Limit) restore(records []checkpoint.RuleRecord, now time.Time) (failed error) {
 	for record := range ofKind(records, kindLimit) {
 		if l.keys == nil {

@@ -40,7 +40,8 @@ func appendRecords(records []checkpoint.RuleRecord, kind byte, changed []rules.R
 	return records
 }
 
-// Missed returns the records of a route that was not there for a while: all objects have to be evaluated once more.
+// Missed returns the records of a route that was not there for a while: all objects have to be
+// evaluated once more.
 func Missed(records []checkpoint.RuleRecord) []checkpoint.RuleRecord {
 	missed := slices.Clone(records)
 	for i := range missed {

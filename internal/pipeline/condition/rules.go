@@ -30,21 +30,22 @@ func New(env Env, cfg Config, now time.Time) *Rules {
 	return r
 }
 
-// Configure changes the configuration, and keeps what the new one can use. The caller calls [Rules.CatchUp] once more when the router
-// has observed what happened before.
+// Configure changes the configuration, and keeps what the new one can use. The caller calls
+// [Rules.CatchUp] once more when the router has observed what happened before.
 func (r *Rules) Configure(cfg Config, now time.Time) {
 	r.Limit.configure(cfg.Limit, now)
 	r.Holds.configure(cfg, now)
 	r.Conditions.configure(cfg, r.Limit.keys, now)
 }
 
-// CatchUp lets timers act from now on, because everything that happened before the start was observed. The caller calls Due on the
-// timers that it returns, without the lock.
+// CatchUp lets timers act from now on, because everything that happened before the start was
+// observed. The caller calls Due on the timers that it returns, without the lock.
 func (r *Rules) CatchUp() (expired []timer.Owner) {
 	return append(r.Holds.catchUp(), r.Conditions.catchUp()...)
 }
 
-// Return gives a pass back to the limit, because nothing came of its delta, which would have reported so many as suppressed.
+// Return gives a pass back to the limit, because nothing came of its delta, which would have
+// reported so many as suppressed.
 func (r *Rules) Return(pass *rules.Pass, suppressed int, now time.Time) {
 	if !r.Limit.On() {
 		return
@@ -53,9 +54,9 @@ func (r *Rules) Return(pass *rules.Pass, suppressed int, now time.Time) {
 	r.Conditions.rouse(pass)
 }
 
-// Restore restores the state from the records of the checkpoint, of which others than those of Dirty are ignored. It is called before
-// anything else, and only for a route that has records: one without any is new. The error is about records that cannot be read; the
-// others are restored.
+// Restore restores the state from the records of the checkpoint, of which others than those of
+// Dirty are ignored. It is called before anything else, and only for a route that has records: one
+// without any is new. The error is about records that cannot be read; the others are restored.
 func (r *Rules) Restore(records []checkpoint.RuleRecord, now time.Time) error {
 	return errors.Join(r.Limit.restore(records, now), r.Holds.restore(records, now), r.Conditions.restore(records, r.Limit.keys, now))
 }

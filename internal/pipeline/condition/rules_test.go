@@ -110,8 +110,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// TestEdgeWaitsForItsState: an edge is delivered when the state that has it is saved, and not when an earlier one is. A reminder waits
-// for nothing.
+// TestEdgeWaitsForItsState: an edge is delivered when the state that has it is saved, and not when
+// an earlier one is. A reminder waits for nothing.
 func TestEdgeWaitsForItsState(t *testing.T) {
 	r := open(t, condition.Config{Condition: true, Ops: edges, Version: "1"}, start, nil)
 	first := r.observe(updated(t, "a", 1), true)
@@ -149,7 +149,8 @@ func TestOps(t *testing.T) {
 	}
 }
 
-// TestRemoved: what a rule knew is forgotten when it is removed while the router is down, and does not come back with it.
+// TestRemoved: what a rule knew is forgotten when it is removed while the router is down, and does
+// not come back with it.
 func TestRemoved(t *testing.T) {
 	limit := rules.LimitConfig{Every: time.Hour}
 	for name, c := range map[string]struct {
@@ -198,7 +199,8 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// TestFireAnotherObject: a timer that expires while its object is replaced reports nothing of the new object.
+// TestFireAnotherObject: a timer that expires while its object is replaced reports nothing of the
+// new object.
 func TestFireAnotherObject(t *testing.T) {
 	r := open(t, condition.Config{Condition: true, Ops: edges, For: time.Minute}, start, nil)
 	r.CatchUp()
@@ -222,7 +224,8 @@ func TestFireAnotherObject(t *testing.T) {
 	}
 }
 
-// TestFailureOfAnotherCondition: an object on which a condition failed is a dead letter once, and once more with another condition.
+// TestFailureOfAnotherCondition: an object on which a condition failed is a dead letter once, and
+// once more with another condition.
 func TestFailureOfAnotherCondition(t *testing.T) {
 	cfg := condition.Config{Condition: true, Sources: []string{"pods"}, Ops: edges, Version: "1"}
 	r := open(t, cfg, start, nil)
@@ -238,7 +241,8 @@ func TestFailureOfAnotherCondition(t *testing.T) {
 	}
 }
 
-// TestClosed: the rules of a route that was removed do nothing, also for a timer that has expired already.
+// TestClosed: the rules of a route that was removed do nothing, also for a timer that has expired
+// already.
 func TestClosed(t *testing.T) {
 	cfg := condition.Config{Condition: true, Ops: edges, For: time.Minute, Hold: time.Minute, Limit: rules.LimitConfig{Every: time.Hour}}
 	r := open(t, cfg, start, nil)

@@ -28,7 +28,8 @@ func (b *Batch) age(e *queue.Entry) time.Duration {
 	return b.route.Now().Sub(seen)
 }
 
-// tooOld returns an error if a delta must not be delivered any more, wherever it was delivered already.
+// tooOld returns an error if a delta must not be delivered any more, wherever it was delivered
+// already.
 func (b *Batch) tooOld(e *queue.Entry) error {
 	if b.cfg.MaxAge == 0 {
 		return nil
@@ -41,7 +42,8 @@ func (b *Batch) tooOld(e *queue.Entry) error {
 	return &tooOldError{age, b.cfg.MaxAge}
 }
 
-// expired reports whether an entry is too old to be tried again at a handler or sink that is unavailable.
+// expired reports whether an entry is too old to be tried again at a handler or sink that is
+// unavailable.
 func (b *Batch) expired(ctx context.Context, e *queue.Entry, err error) bool {
 	patience := b.cfg.Retry.MaxAge
 	if b.cfg.MaxAge > 0 {

@@ -34,11 +34,13 @@ type Target struct {
 
 // Retry says how often and how long to try again.
 type Retry struct {
-	Attempts int           // how often a rejected delta is tried again; 0: not at all
-	Backoff  time.Duration // before the first try, doubled for each that follows, less up to half of it at random; 0: 200ms
-	Max      time.Duration // the longest Backoff; 0: 30s
-	MaxAge   time.Duration // how old a delta may become while a sink is unavailable; 0: 24h
-	Exact    bool          // nothing is at random about Backoff
+	Attempts int // how often a rejected delta is tried again; 0: not at all
+	// before the first try, doubled for each that follows, less up to half of it at random; 0:
+	// 200ms
+	Backoff time.Duration
+	Max     time.Duration // the longest Backoff; 0: 30s
+	MaxAge  time.Duration // how old a delta may become while a sink is unavailable; 0: 24h
+	Exact   bool          // nothing is at random about Backoff
 }
 
 // Policy returns the times between the tries.
@@ -49,14 +51,16 @@ func (r Retry) Policy() backoff.Policy {
 // delay returns the time before the n-th try in a row, from 1.
 func (r Retry) delay(n int) time.Duration { return r.Policy().Delay(n) }
 
-// OnFailure says what happens to a delta that was rejected for good, or that is older than Retry.MaxAge.
+// OnFailure says what happens to a delta that was rejected for good, or that is older than
+// Retry.MaxAge.
 type OnFailure uint8
 
 // What a route does about failures.
 const (
 	DeadLetter OnFailure = iota // it is put aside, and the route goes on
 	Drop                        // it is dropped, counted
-	Pause                       // the route keeps it and stops, until it is resumed, changed, or the router starts anew
+	// the route keeps it and stops, until it is resumed, changed, or the router starts anew
+	Pause
 )
 
 // Counters are metrics of a route.
@@ -81,8 +85,8 @@ type Observer interface{ Observe(value float64) }
 // Route is the route of a worker. Its methods are called without a lock.
 type Route interface {
 	Now() time.Time
-	// Report tells the checkpoint the progress of entries. It is called when a target is done with them and
-	// the batch goes on with something that takes time.
+	// Report tells the checkpoint the progress of entries. It is called when a target is done with
+	// them and the batch goes on with something that takes time.
 	Report(entries []*queue.Entry)
 	// Pause stops the route, which was to be done because of a delta. bySink: a sink wants it.
 	Pause(d *event.Delta, target string, reason error, bySink bool)
@@ -90,7 +94,8 @@ type Route interface {
 	Refused(d *event.Delta)
 	// Complain logs a message about failures, at most once in a while for each message.
 	Complain(message string, d *event.Delta, target string, err error)
-	// PassOn gives all events of an entry to the route that a target is, or none, and marks the target as done
-	// in the same step. A worker that is patient waits a little for room. The error says why they were not given.
+	// PassOn gives all events of an entry to the route that a target is, or none, and marks the
+	// target as done in the same step. A worker that is patient waits a little for room. The error
+	// says why they were not given.
 	PassOn(ctx context.Context, target int, e *queue.Entry, patient bool) error
 }

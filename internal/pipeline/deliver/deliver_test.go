@@ -108,7 +108,8 @@ func (r *fakeRoute) expect(t *testing.T, want ...string) {
 	}
 }
 
-// TestReports: progress is reported before the next thing that takes time, and not at the end of the batch.
+// TestReports: progress is reported before the next thing that takes time, and not at the end of
+// the batch.
 func TestReports(t *testing.T) {
 	r := &fakeRoute{}
 	r.run(t, deliver.Config{}, []sinkFunc{r.noted("one")}, "a", "b")
@@ -127,7 +128,8 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestBadSinks: a sink that breaks its contract is one that is unavailable, and nothing of the batch is lost.
+// TestBadSinks: a sink that breaks its contract is one that is unavailable, and nothing of the
+// batch is lost.
 func TestBadSinks(t *testing.T) {
 	for name, sink := range map[string]sinkFunc{
 		"panics":        func([]event.Event) []error { panic("secret") },
@@ -147,7 +149,8 @@ func TestBadSinks(t *testing.T) {
 	}
 }
 
-// TestOnFailure: a rejected delta becomes a dead letter, is dropped, or pauses the route, which keeps it.
+// TestOnFailure: a rejected delta becomes a dead letter, is dropped, or pauses the route, which
+// keeps it.
 func TestOnFailure(t *testing.T) {
 	rejects := func([]event.Event) []error { return []error{plugins.Reject(errors.New("no"))} }
 	for policy, want := range map[deliver.OnFailure]struct {

@@ -53,7 +53,9 @@ func (b *Batch) handle(ctx, handling context.Context) {
 	var stopped *queue.Lane
 	for i, e := range b.handled.todo {
 		if e.Lane() == stopped {
-			continue // handled too early: what it came to is forgotten, and it is handled again after what stands before it
+			// handled too early: what it came to is forgotten, and it is handled again after what
+			// stands before it
+			continue
 		}
 		if b.judge(ctx, e, results[i]); e.Progress.State == queue.Later {
 			stopped = e.Lane()
@@ -85,8 +87,8 @@ func (b *Batch) call(ctx context.Context) (results []plugins.Result, err error) 
 	return results[len(results)-len(b.handled.todo):], nil // of a group the last one counts
 }
 
-// retryAlone deals with an error about all that the handler was given. One delta of many may have brought it about: each is tried again
-// alone, and only then does it count as an attempt.
+// retryAlone deals with an error about all that the handler was given. One delta of many may have
+// brought it about: each is tried again alone, and only then does it count as an attempt.
 func (b *Batch) retryAlone(ctx context.Context, err error) {
 	if len(b.handled.todo) == 1 || plugins.ClassOf(err) == plugins.Postponed {
 		for _, e := range b.handled.todo {
@@ -128,7 +130,8 @@ func (b *Batch) judge(ctx context.Context, e *queue.Entry, result plugins.Result
 	}
 }
 
-// reject counts an attempt that failed. That the handler is unavailable is no attempt, until the delta is too old.
+// reject counts an attempt that failed. That the handler is unavailable is no attempt, until the
+// delta is too old.
 func (b *Batch) reject(ctx context.Context, e *queue.Entry, err error) {
 	b.cfg.Count.Errors("handler").Inc()
 	if plugins.ClassOf(err) == plugins.Postponed {

@@ -21,9 +21,9 @@ const (
 	longestPause = time.Hour
 )
 
-// Sink is a sink behind its circuit breaker, shared by all routes that use it. After some writes in a row that found the sink
-// unavailable, it refuses all writes for a while, then lets the events of one delta through as a probe: if the sink takes (or rejects)
-// one, the breaker closes.
+// Sink is a sink behind its circuit breaker, shared by all routes that use it. After some writes in
+// a row that found the sink unavailable, it refuses all writes for a while, then lets the events of
+// one delta through as a probe: if the sink takes (or rejects) one, the breaker closes.
 type Sink struct {
 	*circuit.Breaker
 
@@ -32,7 +32,8 @@ type Sink struct {
 	log  *slog.Logger
 }
 
-// RefusedError says that the breaker did not let an event through, or that the route has no room that the sink stands for.
+// RefusedError says that the breaker did not let an event through, or that the route has no room
+// that the sink stands for.
 type RefusedError struct {
 	Sink  string
 	Until time.Time
@@ -51,15 +52,15 @@ func NewSink(name string, sink plugins.Sink, log *slog.Logger, clock timer.Clock
 	return &Sink{Breaker: circuit.New(clock, breakAfter, backoff.Policy{}), name: name, sink: sink, log: log}
 }
 
-// Look returns whether the breaker is open, and then when a probe may be sent, which may be over, and a channel that is closed when that
-// changes.
+// Look returns whether the breaker is open, and then when a probe may be sent, which may be over,
+// and a channel that is closed when that changes.
 func (b *Sink) Look() (open bool, probe time.Time, changed <-chan struct{}) {
 	s := b.Status()
 	return s.Open, s.Until, s.Changed
 }
 
-// write writes the events, the first so many of which are of one delta. The result is like that of [plugins.Sink.Write]; it is also
-// right where the sink's is not.
+// write writes the events, the first so many of which are of one delta. The result is like that of
+// [plugins.Sink.Write]; it is also right where the sink's is not.
 func (b *Sink) write(ctx context.Context, events []event.Event, first int) []error {
 	permit, status := b.Allow()
 	allowed := len(events)
@@ -130,8 +131,8 @@ func (b *Sink) Opened() float64 {
 	return 0
 }
 
-// unavailable returns the longest time that the sink asked for and an error, if it took and rejected none of the events, and said of none
-// what it can only say when it is well.
+// unavailable returns the longest time that the sink asked for and an error, if it took and
+// rejected none of the events, and said of none what it can only say when it is well.
 func unavailable(errs []error) (later time.Duration, failure error) {
 	for _, err := range errs {
 		if err == nil || plugins.ClassOf(err) != plugins.Failed {
@@ -151,7 +152,8 @@ func same(err error, n int) []error {
 	return errs
 }
 
-// Panicked makes an error of what was recovered. Only the runtime's own messages are known not to quote an object.
+// Panicked makes an error of what was recovered. Only the runtime's own messages are known not to
+// quote an object.
 func Panicked(p any) error {
 	var runtimeError interface{ RuntimeError() }
 	if err, ok := p.(error); ok && errors.As(err, &runtimeError) {

@@ -27,9 +27,10 @@ type span struct {
 	start, end int
 }
 
-// deliver brings the entries of the batch to the sinks, in waves. Where all sinks keep the order of a key within a write, a batch is one
-// wave, so one write for each sink. Else a write holds at most one delta of each lane, since a sink may take a later event where it refused
-// an earlier one, and a batch of distinct keys is one wave.
+// deliver brings the entries of the batch to the sinks, in waves. Where all sinks keep the order of
+// a key within a write, a batch is one wave, so one write for each sink. Else a write holds at most
+// one delta of each lane, since a sink may take a later event where it refused an earlier one, and
+// a batch of distinct keys is one wave.
 func (b *Batch) deliver(ctx context.Context) {
 	b.wave.cursors = b.wave.cursors[:0]
 	for i, e := range b.entries {
@@ -53,8 +54,9 @@ func (b *Batch) deliver(ctx context.Context) {
 	}
 }
 
-// fillWave makes a wave of what the cursors are at and what may be written with it: the first of each lane, then the second of each, so that
-// a sink that has one event of a key in flight at a time has as many in flight as it can.
+// fillWave makes a wave of what the cursors are at and what may be written with it: the first of
+// each lane, then the second of each, so that a sink that has one event of a key in flight at a
+// time has as many in flight as it can.
 func (b *Batch) fillWave() {
 	b.wave.entries = b.wave.entries[:0]
 	b.wave.nexts = append(b.wave.nexts[:0], b.wave.cursors...)
@@ -70,11 +72,12 @@ func (b *Batch) fillWave() {
 	}
 }
 
-// behind returns the entry of the lane behind i that may be in the same write; -1: there is none. What was rejected before it got to a sink
-// has its turn when all before it is done.
+// behind returns the entry of the lane behind i that may be in the same write; -1: there is none.
+// What was rejected before it got to a sink has its turn when all before it is done.
 func (b *Batch) behind(i int) int {
 	lane := b.entries[i].Lane()
-	if !b.cfg.InOrder || b.entries[i].Key() == (queue.Key{}) { // an empty key is none for sinks: see event.Event.OrderKey
+	// an empty key is none for sinks: see event.Event.OrderKey
+	if !b.cfg.InOrder || b.entries[i].Key() == (queue.Key{}) {
 		return -1
 	}
 	for i++; i < len(b.entries) && b.entries[i].Lane() == lane; i++ {
@@ -116,7 +119,8 @@ func (b *Batch) bury(ctx context.Context) {
 	b.failed.end()
 }
 
-// advance returns the first entry of the lane, from i, that has events to deliver; -1 if the lane is at its end or has to wait.
+// advance returns the first entry of the lane, from i, that has events to deliver; -1 if the lane
+// is at its end or has to wait.
 func (b *Batch) advance(i int) int {
 	lane := b.entries[i].Lane()
 	for ; i < len(b.entries) && b.entries[i].Lane() == lane; i++ {
@@ -138,7 +142,8 @@ func (b *Batch) advance(i int) int {
 	return -1
 }
 
-// write writes the wave to each sink that still wants something of it: last to those that are routes, for which it may have to wait.
+// write writes the wave to each sink that still wants something of it: last to those that are
+// routes, for which it may have to wait.
 func (b *Batch) write(ctx context.Context) {
 	for i, t := range b.cfg.Targets {
 		if t.Sink != nil {
@@ -317,14 +322,16 @@ func (b *Batch) passOn(ctx context.Context, sink int) {
 			b.failed.all = append(b.failed.all, failure{e, sink, refusal})
 		default:
 			patient = false
-			b.wave.stopped = append(b.wave.stopped, e.Lane()) // there may be room by now, and what is behind it must not overtake
+			// there may be room by now, and what is behind it must not overtake
+			b.wave.stopped = append(b.wave.stopped, e.Lane())
 			b.postpone(ctx, e, sink, queue.Remaining{}, refusal)
 		}
 	}
 	b.refuse(ctx, sink)
 }
 
-// hopeless returns why an entry is not to be passed on at all: it is too old, or was when its dead letter could not be written.
+// hopeless returns why an entry is not to be passed on at all: it is too old, or was when its dead
+// letter could not be written.
 func (b *Batch) hopeless(e *queue.Entry, sink int) error {
 	if e.Progress.Left != nil && e.Progress.Left[sink].Rejected != nil {
 		return e.Progress.Left[sink].Rejected

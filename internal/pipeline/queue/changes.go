@@ -1,8 +1,9 @@
 package queue
 
-// Changes is what changed in a queue since it was last handed over, for the checkpoint: the entries that were added, or that differ
-// from what was handed over, and the numbers of those that were handed over and are gone. An entry that comes and goes in between
-// leaves no trace. Whoever changes what is written of an entry notes it here.
+// Changes is what changed in a queue since it was last handed over, for the checkpoint: the entries
+// that were added, or that differ from what was handed over, and the numbers of those that were
+// handed over and are gone. An entry that comes and goes in between leaves no trace. Whoever
+// changes what is written of an entry notes it here.
 type Changes struct {
 	On   bool   // set once, before the first entry
 	last uint64 // the number given last
@@ -62,7 +63,8 @@ func (c *Changes) removed(e *Entry) {
 // Len returns how many entries HandOver calls put for.
 func (c *Changes) Len() int { return c.put.len }
 
-// HandOver calls put for each entry that was added or changed, and returns the numbers of those that are gone.
+// HandOver calls put for each entry that was added or changed, and returns the numbers of those
+// that are gone.
 func (q *Queue) HandOver(put func(*Entry)) (gone []uint64) {
 	q.Tail.handOver()
 	c := &q.Changes

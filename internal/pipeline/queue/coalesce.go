@@ -14,8 +14,9 @@ const (
 	keepNone           // the one undid the other
 )
 
-// coalesce gives the net change of a and then b, as far as the route knows: what its filter and ops left out may lie between them, so that
-// any two ops can meet, also of two objects that had the same name one after the other.
+// coalesce gives the net change of a and then b, as far as the route knows: what its filter and ops
+// left out may lie between them, so that any two ops can meet, also of two objects that had the
+// same name one after the other.
 //
 //	a \ b       Added      Updated      Deleted, Deselected   Sync
 //	Added       b          Added(b)     nothing, or b         Added(b)
@@ -24,10 +25,12 @@ const (
 //	Deselected  both       both         both, or b            both
 //	Sync        b          b            b                     b
 //
-// Added and an end are nothing, but where Added is Selective the end is left: the object may have been there before, for those who
-// never saw it leave. Updated is from the state before a to the state after b. Where the uids differ, b alone is left, but an end is
-// coalesced into nothing but an end of the same uid: each incarnation that was delivered has to be told gone. So of any number of
-// deltas about one uid at most two are left, an end and what came after it, and those that wait for room are no more than an identity.
+// Added and an end are nothing, but where Added is Selective the end is left: the object may have
+// been there before, for those who never saw it leave. Updated is from the state before a to the
+// state after b. Where the uids differ, b alone is left, but an end is coalesced into nothing but
+// an end of the same uid: each incarnation that was delivered has to be told gone. So of any number
+// of deltas about one uid at most two are left, an end and what came after it, and those that wait
+// for room are no more than an identity.
 //
 // What another route made an event of stays as it is: two events are two.
 func coalesce(a, b *event.Delta) (*event.Delta, netResult) {
@@ -70,9 +73,10 @@ func coalesce(a, b *event.Delta) (*event.Delta, netResult) {
 // IsEdge reports whether a condition began to hold or ended.
 func IsEdge(op event.Op) bool { return op == event.Entered || op == event.Left }
 
-// coalesceEdges is coalesce for what a route with a condition tells: Entered and Left of one object alternate, and still do so when some are
-// coalesced. That a condition held, and ended before anybody was told, goes as a whole, or stays as a whole; a reminder goes into what it
-// reminds of, and with what ends it.
+// coalesceEdges is coalesce for what a route with a condition tells: Entered and Left of one object
+// alternate, and still do so when some are coalesced. That a condition held, and ended before
+// anybody was told, goes as a whole, or stays as a whole; a reminder goes into what it reminds of,
+// and with what ends it.
 func coalesceEdges(a, b *event.Delta) (*event.Delta, netResult) {
 	if a.Op != event.Entered || a.Began != b.Began || a.Object().UID() != b.Object().UID() {
 		return nil, keepBoth
@@ -106,11 +110,13 @@ func net(a, b *event.Delta, op event.Op, old *event.Object) *event.Delta {
 	return d
 }
 
-// smallDelete is the size, in bytes of JSON, below which cutting an object down to its identity gains nothing.
+// smallDelete is the size, in bytes of JSON, below which cutting an object down to its identity
+// gains nothing.
 const smallDelete = 512
 
-// IdentityOnly returns d with only the identity of its object if d ends the object: nobody else holds that state any more. What is fed to a
-// route is not there without bound, so that it need not be cut.
+// IdentityOnly returns d with only the identity of its object if d ends the object: nobody else
+// holds that state any more. What is fed to a route is not there without bound, so that it need not
+// be cut.
 func IdentityOnly(d *event.Delta) *event.Delta {
 	if !Ends(d.Op) || d.Event != nil || len(d.Old.JSON()) <= smallDelete {
 		return d
@@ -133,8 +139,10 @@ func identity(o *event.Object) (*event.Object, error) {
 	return event.ParseObject(o.Resource(), id.JSON())
 }
 
-// Coalesce gives the entries that wait for the object of e, in the stage of e, and were never attempted their net change. It returns how many deltas are gone by it, e maybe among them, and for how many of them
-// none was counted as matched. Before the filter decided, a delta coalesces only with others of which that is true.
+// Coalesce gives the entries that wait for the object of e, in the stage of e, and were never
+// attempted their net change. It returns how many deltas are gone by it, e maybe among them, and
+// for how many of them none was counted as matched. Before the filter decided, a delta coalesces
+// only with others of which that is true.
 func (q *Queue) Coalesce(e *Entry) (coalesced, uncounted int) {
 	st := e.stage
 	for e.before(st) != nil {
@@ -210,9 +218,11 @@ func (e *Entry) before(st Stage) *Entry {
 	return nil
 }
 
-// merge leaves d in the place of a and b: in the lane in the place of a, or of b where the key has changed, in age always in that of a.
+// merge leaves d in the place of a and b: in the lane in the place of a, or of b where the key has
+// changed, in age always in that of a.
 func (q *Queue) merge(a, b *Entry, d *event.Delta) *Entry {
-	a.Progress, b.Progress = b.Progress, a.Progress // an error of the filter is about the later state
+	// an error of the filter is about the later state
+	a.Progress, b.Progress = b.Progress, a.Progress
 	stays, goes := a, b
 	if a.lane != b.lane {
 		stays, goes = b, a

@@ -87,7 +87,8 @@ func TestFoldEveryPair(t *testing.T) {
 	}
 }
 
-// TestFoldSelective: what a route with a selector has of an object whose end it did not see must still end.
+// TestFoldSelective: what a route with a selector has of an object whose end it did not see must
+// still end.
 func TestFoldSelective(t *testing.T) {
 	added, updated := newDelta(t, event.Added, "x", "u", 10), newDelta(t, event.Updated, "x", "u", 15)
 	added.Transit().Selective = true
@@ -104,7 +105,8 @@ func TestFoldSelective(t *testing.T) {
 	}
 }
 
-// TestFoldKeepsTheGate: what is left waits for the identity of its object as long as one of the two does.
+// TestFoldKeepsTheGate: what is left waits for the identity of its object as long as one of the two
+// does.
 func TestFoldKeepsTheGate(t *testing.T) {
 	gate := make(chan struct{})
 	for i := range 2 {
@@ -131,8 +133,8 @@ func TestFoldFlags(t *testing.T) {
 	}
 }
 
-// TestFoldIsBounded: whatever a route sees of a name, folding leaves at most an end of each incarnation and what came after them, and
-// the last of that ends in the same state.
+// TestFoldIsBounded: whatever a route sees of a name, folding leaves at most an end of each
+// incarnation and what came after them, and the last of that ends in the same state.
 func TestFoldIsBounded(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var q Queue
@@ -182,12 +184,14 @@ func TestIdentityOnly(t *testing.T) {
 	}
 }
 
-// TestFoldEdges: whatever is told of a condition, and whatever of it was told already, folding leaves entered and left alternating, one
-// of each at most for each time that it held, and none of them alone.
+// TestFoldEdges: whatever is told of a condition, and whatever of it was told already, folding
+// leaves entered and left alternating, one of each at most for each time that it held, and none of
+// them alone.
 func TestFoldEdges(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var q Queue
-		version, holds, repeat := 0, rapid.Bool().Draw(rt, "told"), 0 // told: entered is delivered, and left to come
+		// told: entered is delivered, and left to come
+		version, holds, repeat := 0, rapid.Bool().Draw(rt, "told"), 0
 		first := holds
 		edge := func(op event.Op) {
 			d := newDelta(t, event.Updated, "x", "u", 100+version)

@@ -7,8 +7,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Key names what is delivered in order: an object of a source, or, with an empty Source, the key that a
-// route's own expression gave, in Name.
+// Key names what is delivered in order: an object of a source, or, with an empty Source, the key
+// that a route's own expression gave, in Name.
 type Key struct{ Source, Namespace, Name string }
 
 // ObjectKey returns the Key of the object of d.
@@ -17,17 +17,20 @@ func ObjectKey(d *event.Delta) Key {
 	return Key{d.Source, key.Namespace, key.Name}
 }
 
-// Stage is how far an entry got. The entries of one object are always attempted ones, then waiting ones,
-// then settling ones, then pending ones, then spilled ones.
+// Stage is how far an entry got. The entries of one object are always attempted ones, then waiting
+// ones, then settling ones, then pending ones, then spilled ones.
 type Stage uint8
 
 // The stages, in the reverse order of delivery.
 const (
-	Spilled   Stage = iota // in the tail: neither in a lane nor, by its object, with those of the other stages
-	Pending                // added before the route was ready: neither filter nor key are known, and it is in no lane
-	Settling               // pending, and its filter is being asked; or restored, and not yet in its lane
-	Waiting                // in its lane, never attempted: it may be coalesced
-	Attempted              // in a batch, or back from one
+	// in the tail: neither in a lane nor, by its object, with those of the other stages
+	Spilled Stage = iota
+	// added before the route was ready: neither filter nor key are known, and it is in no lane
+	Pending
+	// pending, and its filter is being asked; or restored, and not yet in its lane
+	Settling
+	Waiting   // in its lane, never attempted: it may be coalesced
+	Attempted // in a batch, or back from one
 )
 
 // Source is where a delta comes from.
@@ -35,12 +38,13 @@ type Source uint8
 
 // The sources of a queue.
 const (
-	// Live deltas just happened: an informer saw them, time made them, or another route passed them on.
+	// Live deltas just happened: an informer saw them, time made them, or another route passed them
+	// on.
 	Live Source = iota
 	// Restored deltas are read from disk, after a restart or from the tail.
 	Restored
-	// DeadLetter is a delta that was given up and is delivered again. The letter on disk outlives it, so that
-	// the checkpoint does not have it, and it is never coalesced.
+	// DeadLetter is a delta that was given up and is delivered again. The letter on disk outlives
+	// it, so that the checkpoint does not have it, and it is never coalesced.
 	DeadLetter
 	// Reconfigured deltas were pending in the queue of the route's previous configuration.
 	Reconfigured
@@ -55,19 +59,21 @@ type Item struct {
 	// Unseen: filter and key were not asked yet, or failed.
 	Unseen bool
 	Limit  Limit
-	// Number is under which the checkpoint has it (Restored), Letter the dead letter that it comes from.
+	// Number is under which the checkpoint has it (Restored), Letter the dead letter that it comes
+	// from.
 	Number, Letter uint64
 	// Since is when it was seen. Zero: Delta.Seen.
 	Since time.Time
-	// Closed are the sinks that are done with it, a bit each, and Attempts those of the handler that failed.
+	// Closed are the sinks that are done with it, a bit each, and Attempts those of the handler
+	// that failed.
 	Closed   uint64
 	Attempts int
 	// Old is the entry of the previous configuration (Reconfigured).
 	Old *Entry
 }
 
-// Entry is one pending delta. The queue owns all of it but Progress, which belongs to the worker that has
-// taken it. Fields are set through the methods of [Queue] where one of these says so.
+// Entry is one pending delta. The queue owns all of it but Progress, which belongs to the worker
+// that has taken it. Fields are set through the methods of [Queue] where one of these says so.
 type Entry struct {
 	Delta    *event.Delta // see SetDelta
 	Since    time.Time    // when the first of the deltas that were coalesced into this one was seen
@@ -89,9 +95,10 @@ type Entry struct {
 
 // Limit is the rate limit of an entry.
 type Limit struct {
-	Later bool        // the limit was not asked yet, and is when the entry is taken, by Key
-	Key   string      // of the limit
-	Pass  *rules.Pass // of the limit, which takes it back if nothing comes of the entry; nil: it does not
+	Later bool   // the limit was not asked yet, and is when the entry is taken, by Key
+	Key   string // of the limit
+	// of the limit, which takes it back if nothing comes of the entry; nil: it does not
+	Pass *rules.Pass
 }
 
 // Saved is an entry as the checkpoint has it, see [Changes].
@@ -122,7 +129,8 @@ func (e *Entry) Stage() Stage { return e.stage }
 // Grouped reports whether the entry is taken as one with others.
 func (e *Entry) Grouped() bool { return e.group != nil }
 
-// Return says that the worker that took the entry has it no more. Its lane stays taken until Release.
+// Return says that the worker that took the entry has it no more. Its lane stays taken until
+// Release.
 func (e *Entry) Return() { e.taken = false }
 
 func (e *Entry) start(m *memory) *Progress {
@@ -139,13 +147,15 @@ func (e *Entry) resume(i *Item, m *memory) {
 	p.Closed, p.Attempts = i.Closed, i.Attempts
 }
 
-// next reports whether nothing of its object has to be done before e, other than what stands before it in the same batch.
+// next reports whether nothing of its object has to be done before e, other than what stands before
+// it in the same batch.
 func (e *Entry) next() bool {
 	before := e.links[byObject].prev
 	return before == nil || before.taken && before.lane == e.lane
 }
 
-// durable reports whether the identity of the object is on disk: nothing may be told of an object whose end could be missed.
+// durable reports whether the identity of the object is on disk: nothing may be told of an object
+// whose end could be missed.
 func (e *Entry) durable() bool {
 	if e.Delta.Transit().Durable == nil {
 		return true
@@ -160,8 +170,8 @@ func (e *Entry) durable() bool {
 
 func (e *Entry) alone() bool { return e.Progress != nil && e.Progress.Alone }
 
-// plain reports whether nothing keeps e from being in a group: a dead letter that is delivered again and what the filter failed on stand
-// for themselves.
+// plain reports whether nothing keeps e from being in a group: a dead letter that is delivered
+// again and what the filter failed on stand for themselves.
 func (e *Entry) plain() bool { return e.Letter == 0 && (e.Progress == nil || e.Progress.Dead == nil) }
 
 type links struct{ prev, next *Entry }

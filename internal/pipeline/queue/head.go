@@ -30,8 +30,8 @@ func (h *Head) Retried() iter.Seq[*Entry] {
 	}
 }
 
-// Unsettled returns the next entry without a lane, restored ones first, in a stage in which nothing else
-// touches it; nil: there is none.
+// Unsettled returns the next entry without a lane, restored ones first, in a stage in which nothing
+// else touches it; nil: there is none.
 func (h *Head) Unsettled() *Entry {
 	if e := h.ages[Settling].head; e != nil {
 		return e
@@ -46,7 +46,8 @@ func (h *Head) Unsettled() *Entry {
 // MarkAttempted keeps a placed entry from being coalesced or dropped.
 func (h *Head) MarkAttempted(e *Entry) { h.setStage(e, Attempted) }
 
-// setStage keeps the place of an entry that is in the stage already: within a stage the entries of an object are in order.
+// setStage keeps the place of an entry that is in the stage already: within a stage the entries of
+// an object are in order.
 func (h *Head) setStage(e *Entry, to Stage) {
 	if e.stage == to { // its age there is that of the first time
 		return
@@ -73,7 +74,8 @@ func (h *Head) oldest() (oldest time.Time) {
 	return oldest
 }
 
-// oldestUntried returns the oldest entry that was never attempted, and is not being asked about; nil: there is none.
+// oldestUntried returns the oldest entry that was never attempted, and is not being asked about;
+// nil: there is none.
 func (h *Head) oldestUntried() *Entry {
 	if e := h.ages[Waiting].head; e != nil {
 		return e

@@ -2,8 +2,9 @@ package queue
 
 import "time"
 
-// Lane is a FIFO of entries that are delivered one after another, because they have one key, and the list
-// of the entries of one object. Without a key of the route's own these are the same entries.
+// Lane is a FIFO of entries that are delivered one after another, because they have one key, and
+// the list of the entries of one object. Without a key of the route's own these are the same
+// entries.
 type Lane struct {
 	key          Key
 	lane, object list
@@ -11,9 +12,10 @@ type Lane struct {
 	at           time.Time // delayed, resting: until when
 	index        int       // delayed, resting: place in the heap
 	fresh        int       // how many entries of the lane were never taken
-	until, began time.Time // the window of those that were never taken ends then, began then; zero: there is none
-	prev, next   *Lane     // ready, gated: neighbours in the list
-	inTail       bool      // it is one of the tail's
+	// the window of those that were never taken ends then, began then; zero: there is none
+	until, began time.Time
+	prev, next   *Lane // ready, gated: neighbours in the list
+	inTail       bool  // it is one of the tail's
 }
 
 // laneState is why a lane cannot be taken.
@@ -25,8 +27,9 @@ const (
 	busy                     // a worker has a batch with entries of it
 	delayed                  // its first entry is tried again later
 	blocked                  // its first entry is of an object with earlier entries in another lane
-	gated                    // the identity of its first entry's object is not on disk yet, see transit.State.Durable
-	resting                  // its window is open: more may come, see Window
+	// the identity of its first entry's object is not on disk yet, see transit.State.Durable
+	gated
+	resting // its window is open: more may come, see Window
 )
 
 // fifo is a FIFO of lanes.

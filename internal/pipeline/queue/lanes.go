@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Lanes holds the lanes by their states: those that can be taken, in order, and those that wait for a time
-// or for the disk. A lane with entries that is in none of these is with a worker, or blocked.
+// Lanes holds the lanes by their states: those that can be taken, in order, and those that wait for
+// a time or for the disk. A lane with entries that is in none of these is with a worker, or
+// blocked.
 type Lanes struct {
 	ready    fifo
 	readyLen int // the entries in them
@@ -140,7 +141,8 @@ func (l *Lanes) WakeAll() {
 	}
 }
 
-// Gate returns a channel that is closed when a lane can be taken that waits for the disk; nil: there is none.
+// Gate returns a channel that is closed when a lane can be taken that waits for the disk; nil:
+// there is none.
 func (l *Lanes) Gate() <-chan struct{} {
 	if s := l.gated.head; s != nil {
 		return s.lane.head.Delta.Transit().Durable

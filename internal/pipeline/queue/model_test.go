@@ -145,7 +145,8 @@ func (m *queueModel) take(t *rapid.T) {
 	}
 }
 
-// end gives a batch back: of each lane some entries from the front are done, and the lane may be delayed.
+// end gives a batch back: of each lane some entries from the front are done, and the lane may be
+// delayed.
 func (m *queueModel) end(t *rapid.T) {
 	if len(m.batches) == 0 {
 		t.Skip("no batch")
@@ -205,7 +206,8 @@ func (m *queueModel) fold(t *rapid.T) {
 	if len(waits) < 2 {
 		return
 	}
-	// What is left is in the lane of the last: at the place of the last of these in order that was folded within that lane.
+	// What is left is in the lane of the last: at the place of the last of these in order that was
+	// folded within that lane.
 	left := s.object.tail
 	first, last := waits[0], waits[len(waits)-1]
 	if left.Delta.Old != first.delta.Old || left.Delta.New != last.delta.New || !left.Since.Equal(first.since) {
@@ -346,8 +348,8 @@ func TestQueueReuses(t *testing.T) {
 	}
 }
 
-// TestOrderAfterRetry: what was attempted stays in the order of its object when some of it is attempted again, because a route that is
-// changed at a reload takes it over in that order.
+// TestOrderAfterRetry: what was attempted stays in the order of its object when some of it is
+// attempted again, because a route that is changed at a reload takes it over in that order.
 func TestOrderAfterRetry(t *testing.T) {
 	var q Queue
 	first, second := newDelta(t, event.Updated, "a", "u", 2), newDelta(t, event.Deleted, "a", "u", 3)
@@ -365,7 +367,8 @@ func TestOrderAfterRetry(t *testing.T) {
 	}
 }
 
-// TestRestBehindRetry: what waits for quiet is not taken along with what stands before it in its lane and is tried again.
+// TestRestBehindRetry: what waits for quiet is not taken along with what stands before it in its
+// lane and is tried again.
 func TestRestBehindRetry(t *testing.T) {
 	q, now := Queue{Lanes: Lanes{window: Window{Quiet: time.Minute, Max: time.Hour}}}, time.Unix(1000, 0)
 	o := func(version string) *event.Delta {

@@ -6,8 +6,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Progress is what is known of an entry once it was attempted. While the entry is taken it belongs to the
-// worker; the queue keeps it with the entry and uses its memory again.
+// Progress is what is known of an entry once it was attempted. While the entry is taken it belongs
+// to the worker; the queue keeps it with the entry and uses its memory again.
 type Progress struct {
 	Attempts int   // of the handler, that failed
 	Tries    int   // of the sinks, that found one unavailable, or of the dead letters
@@ -61,7 +61,8 @@ func (p *Progress) holdsUp(inOrder bool) bool {
 	return p.Attempts > 0 && !p.Handled || p.Tries > 0 && !inOrder
 }
 
-// Empty reports whether an entry ended without an event: the handler made none, or failed, or it was too old to be handled.
+// Empty reports whether an entry ended without an event: the handler made none, or failed, or it
+// was too old to be handled.
 func (p *Progress) Empty() bool {
 	if p.Handled {
 		return len(p.Events) == 0 && p.Outcome == Dropped

@@ -1,19 +1,20 @@
 // Package queue holds the pending deltas of one route and the order in which they are delivered.
 //
-// A delta becomes an [Entry] with [Queue.Add], gets a lane, the FIFO of its key, with [Queue.Place], is
-// taken in a batch with [Queue.Take], and ends with [Queue.Remove], or is given back with [Queue.Release].
+// A delta becomes an [Entry] with [Queue.Add], gets a lane, the FIFO of its key, with
+// [Queue.Place], is taken in a batch with [Queue.Take], and ends with [Queue.Remove], or is given
+// back with [Queue.Release].
 //
 //	Add ──► pending ──Place──► lane ──Take──► batch ──► Remove
 //	  └────► tail ──► disk       ▲              │
 //	                             └───Release────┘
 //
-// A lane can be taken, or it is with a worker, delayed until a time, resting while its [Window] is open,
-// blocked by an earlier entry of the same object in another lane (the key of an object can change), or
-// gated until the disk has the identity of its object. Only later entries wait for earlier ones, so there
-// is no deadlock.
+// A lane can be taken, or it is with a worker, delayed until a time, resting while its [Window] is
+// open, blocked by an earlier entry of the same object in another lane (the key of an object can
+// change), or gated until the disk has the identity of its object. Only later entries wait for
+// earlier ones, so there is no deadlock.
 //
-// The queue has no clock, calls no handler and no sink, never blocks and takes no lock: its route guards it.
-// Add and Place are called under a source's cut lock and cost about a map look-up.
+// The queue has no clock, calls no handler and no sink, never blocks and takes no lock: its route
+// guards it. Add and Place are called under a source's cut lock and cost about a map look-up.
 package queue
 
 import (
@@ -23,8 +24,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Queue is the pending deltas of a route: the head, which has lanes, and the tail. The zero Queue is empty,
-// tracks no changes and has no window. It is not safe for concurrent use.
+// Queue is the pending deltas of a route: the head, which has lanes, and the tail. The zero Queue
+// is empty, tracks no changes and has no window. It is not safe for concurrent use.
 type Queue struct {
 	Head    Head
 	Lanes   Lanes
@@ -64,8 +65,8 @@ func keep[T any](free *[]*T, x *T) {
 	}
 }
 
-// Configure sets how long entries wait for more, and whether a write may have several deltas of one key.
-// Lanes that rest already are not touched.
+// Configure sets how long entries wait for more, and whether a write may have several deltas of one
+// key. Lanes that rest already are not touched.
 func (q *Queue) Configure(w Window, inOrder bool) { q.Lanes.window, q.inOrder = w, inOrder }
 
 // Len returns how many deltas are pending, those on disk included.
@@ -87,8 +88,9 @@ func (q *Queue) Oldest() (oldest time.Time) {
 	return oldest
 }
 
-// Add makes a delta pending: at the end of the tail, or without a lane in the head. A Restored delta that
-// had its lane before a restart is in the stage Settling, and all other ones are Pending.
+// Add makes a delta pending: at the end of the tail, or without a lane in the head. A Restored
+// delta that had its lane before a restart is in the stage Settling, and all other ones are
+// Pending.
 func (q *Queue) Add(i Item) *Entry {
 	e := reuse(&q.memory.entries)
 	e.Delta, e.Since, e.Unseen, e.Limit, e.Letter = i.Delta, i.Since, i.Unseen, i.Limit, i.Letter
@@ -121,15 +123,15 @@ func (q *Queue) Add(i Item) *Entry {
 // Start returns the progress of an entry, which begins if there is none.
 func (q *Queue) Start(e *Entry) *Progress { return e.start(&q.memory) }
 
-// Place puts an entry without a lane at the end of the lane of a key. It reports whether that lane became
-// the one that is due first, so that whoever waits for it has to look again.
+// Place puts an entry without a lane at the end of the lane of a key. It reports whether that lane
+// became the one that is due first, so that whoever waits for it has to look again.
 func (q *Queue) Place(e *Entry, key Key, now time.Time) (first bool) {
 	before := q.place(e, key)
 	return q.Lanes.window.On() && q.Lanes.extend(e.lane, before, now)
 }
 
-// PlaceAttempted is Place for an entry that counts as attempted, so that it is never coalesced, and that
-// waits for nothing more to come.
+// PlaceAttempted is Place for an entry that counts as attempted, so that it is never coalesced, and
+// that waits for nothing more to come.
 func (q *Queue) PlaceAttempted(e *Entry, key Key) {
 	q.place(e, key)
 	q.Head.setStage(e, Attempted)

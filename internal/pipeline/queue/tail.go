@@ -10,10 +10,11 @@ import (
 // deltaBytes is what a delta takes beside its objects' JSON.
 const deltaBytes = 256
 
-// Tail is the end of a queue, behind the head, which is what the rest of the queue is about. A delta that comes when the head is full,
-// or when there is a tail already, is in memory (stage Spilled) until a cut with it is on disk, and is then no more than one in a
-// count. What is on disk alone has numbers higher than after, is none of the entries in memory, and is never changed: it is read back in the
-// order of the numbers when the head has room.
+// Tail is the end of a queue, behind the head, which is what the rest of the queue is about. A
+// delta that comes when the head is full, or when there is a tail already, is in memory (stage
+// Spilled) until a cut with it is on disk, and is then no more than one in a count. What is on disk
+// alone has numbers higher than after, is none of the entries in memory, and is never changed: it
+// is read back in the order of the numbers when the head has room.
 type Tail struct {
 	entries list          // those in memory, the oldest first
 	slots   map[Key]*Lane // of their objects: they coalesce if the disk has no room
@@ -22,8 +23,8 @@ type Tail struct {
 	after   uint64
 	since   time.Time // when what came before it was seen: none is older
 	onDisk  int64     // bytes that the route takes on disk, of head and tail, at the last cut
-	// gone are those that were coalesced or dropped after they had been handed over, until they are gone on disk too; true: that they are
-	// is handed over.
+	// gone are those that were coalesced or dropped after they had been handed over, until they are
+	// gone on disk too; true: that they are is handed over.
 	gone    map[uint64]bool
 	reading bool
 	// before: numbers up to this one were given in a life before this one. They count as attempted.
@@ -103,9 +104,9 @@ func (t *Tail) free(s *Lane, m *memory) {
 	keep(&m.lanes, s)
 }
 
-// Written says that all that was handed over is on disk, where the queue takes so many bytes. With forget,
-// entries of the tail that are there as they are, and of which whole says that the disk has all, are
-// forgotten: they are read back.
+// Written says that all that was handed over is on disk, where the queue takes so many bytes. With
+// forget, entries of the tail that are there as they are, and of which whole says that the disk has
+// all, are forgotten: they are read back.
 func (q *Queue) Written(onDisk int64, forget bool, whole func(*event.Delta) bool) {
 	t := &q.Tail
 	t.onDisk = onDisk
@@ -127,15 +128,16 @@ func (q *Queue) Written(onDisk int64, forget bool, whole func(*event.Delta) bool
 	}
 }
 
-// promote moves the first of the tail's entries in memory, with nothing before it on disk, to the end of the head.
+// promote moves the first of the tail's entries in memory, with nothing before it on disk, to the
+// end of the head.
 func (q *Queue) promote(e *Entry) {
 	q.Tail.remove(e, &q.memory)
 	q.Tail.after, q.Tail.since = e.Saved.ID, e.Since
 	q.Head.add(e, q.slot(ObjectKey(e.Delta)), Pending)
 }
 
-// Promote moves entries of the tail into a head of the given capacity, as far as they need not be read. It
-// reports whether it moved any.
+// Promote moves entries of the tail into a head of the given capacity, as far as they need not be
+// read. It reports whether it moved any.
 func (q *Queue) Promote(capacity int) (moved bool) {
 	for q.Tail.n == 0 && q.Tail.entries.len > 0 && q.Head.Len() < capacity {
 		q.promote(q.Tail.entries.head)
@@ -150,8 +152,8 @@ type Part struct {
 	Limit         int
 }
 
-// NextPart returns what is to be read next from the disk, at most limit, and how many deltas are there
-// alone; ok is false if that is nothing. ReadBack or EndReading ends the reading.
+// NextPart returns what is to be read next from the disk, at most limit, and how many deltas are
+// there alone; ok is false if that is nothing. ReadBack or EndReading ends the reading.
 func (t *Tail) NextPart(limit int) (part Part, n int, ok bool) {
 	if t.n == 0 || limit <= 0 {
 		return part, 0, false
@@ -167,8 +169,9 @@ func (t *Tail) NextPart(limit int) (part Part, n int, ok bool) {
 // EndReading says that a part was not read.
 func (t *Tail) EndReading() { t.reading = false }
 
-// ReadBack takes what was read of a part, when n deltas were on disk alone: numbers, in order, each with when its delta was seen; add
-// is called with the index of each that is still pending. It returns how many deltas the disk lacks.
+// ReadBack takes what was read of a part, when n deltas were on disk alone: numbers, in order, each
+// with when its delta was seen; add is called with the index of each that is still pending. It
+// returns how many deltas the disk lacks.
 func (q *Queue) ReadBack(part Part, n int, read []Read, add func(i int)) (lost int) {
 	t := &q.Tail
 	t.reading = false
@@ -205,8 +208,8 @@ type Read struct {
 	Seen   time.Time
 }
 
-// Restore says what is on disk before a start: the last number that was given, how many deltas are there
-// beside those in read, which are added next, and the bytes of all.
+// Restore says what is on disk before a start: the last number that was given, how many deltas are
+// there beside those in read, which are added next, and the bytes of all.
 func (q *Queue) Restore(read []Read, last uint64, others int, bytes int64) {
 	t := &q.Tail
 	if len(read) > 0 {
@@ -218,11 +221,12 @@ func (q *Queue) Restore(read []Read, last uint64, others int, bytes int64) {
 	q.Changes.last = t.before
 }
 
-// WasCounted reports whether a delta that is read from disk was counted as matched, if its filter was asked.
+// WasCounted reports whether a delta that is read from disk was counted as matched, if its filter
+// was asked.
 func (t *Tail) WasCounted(number uint64) bool { return number > t.counted }
 
-// size is what a delta takes in memory. Of an update that is the new state: the old one is most often what the delta before it, which
-// waits too, has as the new one. So it may be twice as much.
+// size is what a delta takes in memory. Of an update that is the new state: the old one is most
+// often what the delta before it, which waits too, has as the new one. So it may be twice as much.
 func size(d *event.Delta) int64 {
 	n := deltaBytes + len(d.Object().JSON())
 	if d.Event != nil {

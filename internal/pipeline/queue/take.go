@@ -5,10 +5,12 @@ import "time"
 // Passing asks the limit about n entries that are to be taken as one, by the last of them.
 type Passing func(last *Entry, n int) bool
 
-// Take appends up to limit entries to batch: those of one lane stand together, in order. An entry that the handler failed on, or a sink that
-// does not keep order by itself, is the last of its lane in a batch, since what comes after it would likely be in vain; one that failed together with others is alone in its batch. Where lanes
-// are groups, a batch has entries of one lane alone. pass is asked about entries that are taken for the first time and are subject to a limit; nil:
-// none is. If it says no, they are removed.
+// Take appends up to limit entries to batch: those of one lane stand together, in order. An entry
+// that the handler failed on, or a sink that does not keep order by itself, is the last of its lane
+// in a batch, since what comes after it would likely be in vain; one that failed together with
+// others is alone in its batch. Where lanes are groups, a batch has entries of one lane alone. pass
+// is asked about entries that are taken for the first time and are subject to a limit; nil: none
+// is. If it says no, they are removed.
 func (q *Queue) Take(limit int, batch []*Entry, pass Passing) []*Entry {
 	t := taking{Queue: q, window: &q.Lanes.window, limit: limit, batch: batch, pass: pass}
 	for s := q.Lanes.ready.head; s != nil && len(t.batch) < limit; s = q.Lanes.ready.head {
@@ -29,7 +31,8 @@ type taking struct {
 	pass   Passing
 }
 
-// takeLane takes entries of a ready lane, if there are any that can be taken. It reports whether the batch is complete.
+// takeLane takes entries of a ready lane, if there are any that can be taken. It reports whether
+// the batch is complete.
 func (t *taking) takeLane(s *Lane) (complete bool) {
 	e := s.lane.head
 	switch {
@@ -46,7 +49,8 @@ func (t *taking) takeLane(s *Lane) (complete bool) {
 		return true
 	}
 	n := 1
-	if t.window.Joint || t.window.Grouped && e.Limit.Later { // the limit is asked about a group as a whole
+	// the limit is asked about a group as a whole
+	if t.window.Joint || t.window.Grouped && e.Limit.Later {
 		n = t.groupLen(e)
 	}
 	if !t.passes(e, n) {
@@ -86,7 +90,8 @@ func (t *taking) take(e *Entry) {
 	t.batch = append(t.batch, e)
 }
 
-// follower returns the entry behind e in its lane that may be in the same batch; nil: there is none.
+// follower returns the entry behind e in its lane that may be in the same batch; nil: there is
+// none.
 func (t *taking) follower(e *Entry) *Entry {
 	for {
 		n := e.links[byLane].next
@@ -99,7 +104,8 @@ func (t *taking) follower(e *Entry) *Entry {
 	}
 }
 
-// passes reports whether the limit lets n entries of a lane be taken, from e on. If not, they are gone.
+// passes reports whether the limit lets n entries of a lane be taken, from e on. If not, they are
+// gone.
 func (t *taking) passes(e *Entry, n int) bool {
 	if !e.Limit.Later {
 		return true
@@ -122,7 +128,8 @@ func (t *taking) passes(e *Entry, n int) bool {
 	return ok
 }
 
-// groupLen returns how many entries of a lane are taken as one, from its first one, e, on. Those that were taken so before stay together.
+// groupLen returns how many entries of a lane are taken as one, from its first one, e, on. Those
+// that were taken so before stay together.
 func (t *taking) groupLen(e *Entry) (n int) {
 	if e.group != nil {
 		for n = 1; e != e.group; n++ {
@@ -160,8 +167,8 @@ func (e *Entry) joins(first *Entry) bool {
 		e.group == nil && e.Limit.Later == first.Limit.Later && e.Saved.Closed == first.Saved.Closed
 }
 
-// Release gives a lane back of which Take has taken entries: to the end of the ready list, or, with a time,
-// not before that. It reports whether the lane is the one that is due first.
+// Release gives a lane back of which Take has taken entries: to the end of the ready list, or, with
+// a time, not before that. It reports whether the lane is the one that is due first.
 func (q *Queue) Release(s *Lane, at time.Time) (first bool) {
 	s.state = idle
 	switch {

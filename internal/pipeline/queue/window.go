@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Window says how long entries wait in their lane before they may be taken, so that more can come: for a
-// quiet period, or, where lanes are groups, from the first of a group on. The zero Window makes none wait.
+// Window says how long entries wait in their lane before they may be taken, so that more can come:
+// for a quiet period, or, where lanes are groups, from the first of a group on. The zero Window
+// makes none wait.
 type Window struct {
 	Quiet, Max time.Duration // until nothing has come for Quiet, or the first has waited for Max
 	Grouped    bool          // lanes are groups: a batch has entries of one lane alone
@@ -18,7 +19,8 @@ type Window struct {
 // On reports whether any entry waits.
 func (w *Window) On() bool { return w.Quiet > 0 || w.Grouped && w.Wait > 0 }
 
-// end returns when a window ends that was opened at began, when fresh entries are in it and the last came now.
+// end returns when a window ends that was opened at began, when fresh entries are in it and the
+// last came now.
 func (w *Window) end(began, now time.Time, fresh int) (until time.Time) {
 	if w.Quiet > 0 {
 		until = now.Add(w.Quiet)
@@ -39,9 +41,9 @@ func (s *Lane) restless() bool { return s.until.IsZero() || s.lane.head.rested }
 
 func (s *Lane) endWindow() { s.until, s.began = time.Time{}, time.Time{} }
 
-// extend opens or extends the window of a lane to which an entry was just added, and which was in state
-// before. An entry goes with those that wait for a worker already, or for something else. It reports
-// whether the lane is the one that is due first.
+// extend opens or extends the window of a lane to which an entry was just added, and which was in
+// state before. An entry goes with those that wait for a worker already, or for something else. It
+// reports whether the lane is the one that is due first.
 func (l *Lanes) extend(s *Lane, before laneState, now time.Time) (first bool) {
 	switch before {
 	case ready, blocked, gated:
@@ -75,7 +77,8 @@ func (l *Lanes) wait(s *Lane, now time.Time) {
 	s.until = l.window.end(s.began, now, s.fresh)
 }
 
-// takenFrom is called when entries of a lane were taken that is a group: what is left is the beginning of another one.
+// takenFrom is called when entries of a lane were taken that is a group: what is left is the
+// beginning of another one.
 func (l *Lanes) takenFrom(s *Lane) {
 	if l.window.Grouped && l.window.On() && s.fresh > 0 && s.until.IsZero() {
 		l.wait(s, l.now)
@@ -89,8 +92,8 @@ func (l *Lanes) rest(s *Lane) {
 	heap.Push(&l.delayed, s)
 }
 
-// wakeUp is called when the first of the delayed lanes was taken from the heap at its time. It returns false
-// if the window was extended meanwhile.
+// wakeUp is called when the first of the delayed lanes was taken from the heap at its time. It
+// returns false if the window was extended meanwhile.
 func (l *Lanes) wakeUp(s *Lane, now time.Time) bool {
 	if s.state != resting {
 		return true

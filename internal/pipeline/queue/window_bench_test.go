@@ -26,8 +26,9 @@ func (r *restNode) Due(n *timer.Node) {
 	r.wheel.Set(n, r.wheel.Now()+restLength, r)
 }
 
-// BenchmarkResting measures what it costs a route that one key of a million begins to wait for a quiet period, and comes to its end: by the
-// heap of the route, and by the wheel that the pending conditions of the process are on.
+// BenchmarkResting measures what it costs a route that one key of a million begins to wait for a
+// quiet period, and comes to its end: by the heap of the route, and by the wheel that the pending
+// conditions of the process are on.
 func BenchmarkResting(b *testing.B) {
 	start := time.Now()
 	b.Run("heap", func(b *testing.B) {

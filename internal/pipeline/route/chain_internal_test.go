@@ -66,8 +66,8 @@ func TestAnywhere(t *testing.T) {
 	}
 }
 
-// A worker that is given up right before it hands over passes nothing on. Its deltas stay pending at
-// its route.
+// A worker that is given up right before it hands over passes nothing on. Its deltas stay pending
+// at its route.
 func TestAbandonedAtHandOver(t *testing.T) {
 	a, b, e := chainOf(t)
 	f := b.links.consider(t.Context(), e)

@@ -19,7 +19,8 @@ import (
 type Conditions struct {
 	*Route
 
-	catching *Config // of which time may have made something since the start, see catchUp; nil: it has not
+	// of which time may have made something since the start, see catchUp; nil: it has not
+	catching *Config
 }
 
 // verdict makes a verdict of what the table found out about a condition. ok is false if it changes

@@ -158,7 +158,8 @@ func (c *Crew) step(w *worker) step {
 	}
 	if !b.Settled && b.Old == nil {
 		if !config.IsReady() {
-			return step{config: config, again: config.Ready, also: config.current.Done()} // the next configuration may have another
+			// the next configuration may have another
+			return step{config: config, again: config.Ready, also: config.current.Done()}
 		}
 		if next := b.NextUnsettled(); next != nil {
 			return step{config: config, unsettled: next}

@@ -52,7 +52,8 @@ type Store interface {
 
 // Progress lets one goroutine wait until the routes have got somewhere.
 type Progress struct {
-	changed chan struct{} // a route has nothing pending any more, nothing to do at this moment, or was paused
+	// a route has nothing pending any more, nothing to do at this moment, or was paused
+	changed chan struct{}
 	awaited atomic.Bool
 }
 

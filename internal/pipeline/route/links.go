@@ -12,7 +12,8 @@ import (
 type links struct {
 	*Route
 
-	heldBack map[string]time.Time // by downstream route: until when it is left alone; none: it had room
+	// by downstream route: until when it is left alone; none: it had room
+	heldBack map[string]time.Time
 }
 
 // sinks looks at the breakers, and at the downstream routes. It is called under the lock.

@@ -94,7 +94,8 @@ type Status struct {
 	Name    string
 	ID      string
 	Pending int
-	Kept    int       // of these, how many a drain leaves to the next start, because they wait for more
+	// of these, how many a drain leaves to the next start, because they wait for more
+	Kept    int
 	OnDisk  int       // of these, how many are not in memory
 	Oldest  time.Time // when the oldest pending delta was seen; zero: nothing is pending
 	Waiting bool      // for what it looks up

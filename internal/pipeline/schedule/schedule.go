@@ -1,7 +1,7 @@
 // Package schedule decides when a route takes the next batch, and how large it is at most.
 //
-// One worker of a route at a time is its leader: it asks [Leader.Plan], takes a batch of the queue, or waits
-// for a change, of which [Leader.Signal] tells it, or for a time.
+// One worker of a route at a time is its leader: it asks [Leader.Plan], takes a batch of the queue,
+// or waits for a change, of which [Leader.Signal] tells it, or for a time.
 package schedule
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 )
 
-// Leader is the turn of the workers of a route, and what the one that has it waits for. Acquire, Release
-// and Wait may be called at any time; the lock of the route guards all else.
+// Leader is the turn of the workers of a route, and what the one that has it waits for. Acquire,
+// Release and Wait may be called at any time; the lock of the route guards all else.
 type Leader struct {
 	turn  chan struct{} // holds a token while a worker is the leader
 	wake  chan struct{} // something changed that the leader waits for, or it is time
@@ -21,7 +21,8 @@ type Leader struct {
 	want   int       // the leader waits until so many deltas are ready; 0: for something else
 	parked bool      // the leader waits, and nothing has changed since that it waits for
 	due    time.Time // when it looks again, to which the timer is set; zero: when something changes
-	until  time.Time // when the batch that is being put together waits no longer; zero: there is none
+	// when the batch that is being put together waits no longer; zero: there is none
+	until time.Time
 }
 
 // NewLeader returns the Leader of a route that goes by a clock.
@@ -44,7 +45,8 @@ func (l *Leader) Acquire(ctx context.Context) bool {
 // Release ends the turn of the leader.
 func (l *Leader) Release() { <-l.turn }
 
-// Wait waits until Signal is called, until it is time, until one of the channels is closed, or until ctx is done.
+// Wait waits until Signal is called, until it is time, until one of the channels is closed, or
+// until ctx is done.
 func (l *Leader) Wait(ctx context.Context, again, also <-chan struct{}) {
 	select {
 	case <-l.wake:
@@ -77,18 +79,19 @@ func (l *Leader) awaken() {
 // View is a route at one time, to which its queue was woken.
 type View struct {
 	Now     time.Time
-	Stopped bool            // nothing is taken until something changes
-	Ready   int             // the deltas that can be taken
-	NextDue time.Time       // when the next lane can be taken by the time; zero: there is none
-	Gate    <-chan struct{} // closed when a lane can be taken that waits for the disk; nil: there is none
-	Sinks   Sinks           // of no matter if nothing is ready
-	Size    int             // of a batch, at most
-	Wait    time.Duration   // how long an incomplete batch waits for more
+	Stopped bool      // nothing is taken until something changes
+	Ready   int       // the deltas that can be taken
+	NextDue time.Time // when the next lane can be taken by the time; zero: there is none
+	// closed when a lane can be taken that waits for the disk; nil: there is none
+	Gate  <-chan struct{}
+	Sinks Sinks         // of no matter if nothing is ready
+	Size  int           // of a batch, at most
+	Wait  time.Duration // how long an incomplete batch waits for more
 }
 
-// Sinks are the sinks of a route. While all of them are known to be unavailable, or full, nothing is taken,
-// so that pending deltas can still be coalesced and do not fill the memory with events; when one may be
-// probed, a single delta is taken.
+// Sinks are the sinks of a route. While all of them are known to be unavailable, or full, nothing
+// is taken, so that pending deltas can still be coalesced and do not fill the memory with events;
+// when one may be probed, a single delta is taken.
 type Sinks struct {
 	Down    bool            // none is known to be available
 	Probe   time.Time       // when one of them may be probed
@@ -169,12 +172,13 @@ func (l *Leader) disarm() {
 	}
 }
 
-// Waits reports whether the leader waits, and its time has not come. It may just have been woken for
-// nothing: then it waits too.
+// Waits reports whether the leader waits, and its time has not come. It may just have been woken
+// for nothing: then it waits too.
 func (l *Leader) Waits(now time.Time) bool { return l.parked && (l.due.IsZero() || l.due.After(now)) }
 
 // Idle reports whether the leader has nothing to do before the time that it waits for.
 func (l *Leader) Idle(v *View) bool {
 	p := l.Plan(v)
-	return p.Take == 0 && (p.due.IsZero() || !l.due.IsZero() && !l.due.After(p.due)) // else a breaker has changed
+	// else a breaker has changed
+	return p.Take == 0 && (p.due.IsZero() || !l.due.IsZero() && !l.due.After(p.due))
 }

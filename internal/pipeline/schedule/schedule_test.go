@@ -37,7 +37,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestBatchWaits: an incomplete batch waits from its first delta on, however often the leader plans meanwhile.
+// TestBatchWaits: an incomplete batch waits from its first delta on, however often the leader plans
+// meanwhile.
 func TestBatchWaits(t *testing.T) {
 	clock := timer.NewFake(time.Unix(1000, 0))
 	l := schedule.NewLeader(clock)

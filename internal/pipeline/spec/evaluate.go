@@ -55,7 +55,8 @@ func (c *Config) Verdict(ctx context.Context, d *event.Delta, m filters.Match) V
 	}
 	v.LimitKey, v.Err = c.limitKey(ctx, d)
 	if key, ok := strings.CutPrefix(v.LimitKey, "k"); ok && c.HasCondition() && c.Key == nil {
-		v.Lane = queue.Key{Name: key} // the limit takes it for one thing, which begins and ends in order
+		// the limit takes it for one thing, which begins and ends in order
+		v.Lane = queue.Key{Name: key}
 	}
 	return v
 }

@@ -73,7 +73,8 @@ type Route struct {
 
 	Batch       Batch
 	Concurrency int // workers; 0: 1
-	Capacity    int // pending deltas in memory beyond which they go to disk, or Overflow decides; 0: 10000
+	// pending deltas in memory beyond which they go to disk, or Overflow decides; 0: 10000
+	Capacity int
 	// Disk is how many bytes the route may have pending on disk, what is in memory included, before
 	// Overflow decides. 0: nothing is on disk alone, but what was before.
 	Disk      int64
@@ -122,9 +123,10 @@ type Overflow uint8
 
 // The modes of overflow.
 const (
-	Coalesce   Overflow = iota // it is coalesced with what is pending for its object, see package pipeline on memory
-	Block                      // the source waits, and with it all routes of that source
-	DropOldest                 // the oldest one that was never attempted is dropped
+	// it is coalesced with what is pending for its object, see package pipeline on memory
+	Coalesce   Overflow = iota
+	Block               // the source waits, and with it all routes of that source
+	DropOldest          // the oldest one that was never attempted is dropped
 )
 
 type (

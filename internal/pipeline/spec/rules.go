@@ -19,7 +19,8 @@ import (
 // forget that it was told, and so that its end has to be told. Until Route.Ready is closed it looks
 // at nothing: then all objects have to be looked at, see Pipeline.Rescan.
 type When struct {
-	Filter filters.Filter // says whether it holds, as far as the delta's New goes; nil: there is no condition
+	// says whether it holds, as far as the delta's New goes; nil: there is no condition
+	Filter filters.Filter
 	// Version differs between conditions that may hold for other objects: where it changes, all
 	// objects have to be looked at.
 	Version    string

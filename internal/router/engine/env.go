@@ -19,10 +19,11 @@ type Env struct {
 	Components compile.Components
 	Log        *slog.Logger
 	Metrics    *metrics.Metrics
-	Clock      timer.Clock  // what routes and handlers go by, and what deltas are dated by
-	Stdout     io.Writer    // where the stdout sink writes
-	Cache      string       // the folder for what can be made again where there is no state folder; empty: none
-	API        *plugins.API // the API server; nil: there is none
+	Clock      timer.Clock // what routes and handlers go by, and what deltas are dated by
+	Stdout     io.Writer   // where the stdout sink writes
+	// the folder for what can be made again where there is no state folder; empty: none
+	Cache string
+	API   *plugins.API // the API server; nil: there is none
 	// Sinks opens what takes the place of a sink of the configuration; nil: that is opened.
 	Sinks func(name string) (plugins.Sink, error)
 	// HTTP answers the requests of a handler in place of the network; nil: they are sent.

@@ -84,7 +84,8 @@ func (l *rescanner) round(ctx context.Context) error {
 	began, n := time.Now(), 0
 	pace := func(ctx context.Context) {
 		if n++; n%rescanStride == 0 {
-			_ = timer.Sleep(ctx, time.Since(began)*(rescanShare-1)) // who calls it looks at ctx, too
+			// who calls it looks at ctx, too
+			_ = timer.Sleep(ctx, time.Since(began)*(rescanShare-1))
 			began = time.Now()
 		}
 	}

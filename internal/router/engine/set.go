@@ -25,12 +25,14 @@ type Set struct {
 	handlers map[string]*instance[plugins.Handler]
 	stores   map[informer.Spec]*index.Store
 	indexes  map[string]map[string]index.Spec // by source and by the configured name
-	reindex  []func()                         // gives stores that are in use the indexes that they have in this configuration
-	fill     []func()                         // see fillCaches
-	Waits    map[string]func(context.Context) // by route; each ends when what it waits for is there
-	Watches  []*watches.Route                 // of the routes that declare it
-	opened   int                              // how many components were ever opened
-	Known    map[string]bool                  // by id: the routes that the state folder has heard of
+	// gives stores that are in use the indexes that they have in this configuration
+	reindex []func()
+	fill    []func()                         // see fillCaches
+	Waits   map[string]func(context.Context) // by route; each ends when what it waits for is there
+	Watches []*watches.Route                 // of the routes that declare it
+	opened  int                              // how many components were ever opened
+	// by id: the routes that the state folder has heard of
+	Known map[string]bool
 }
 
 // NewSet makes the set of a plan, of which nothing is open.

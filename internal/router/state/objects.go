@@ -36,7 +36,8 @@ func (s *State) restoreWatch(w *informer.Watch, atOnce bool) (known bool, err er
 	restored := informer.Restored{Cluster: saved.Cluster, Applied: saved.Fed, Relisting: saved.Relisting}
 	objects := &savedObjects{db: s.db, watch: w, log: s.log}
 	if gvr := w.Spec().Resource; gvr.Group == "" && gvr.Resource == "secrets" || saved.Relisting || saved.Fed == "" {
-		atOnce = true // all that is known of a Secret is its identity, and a list is compared with everything
+		// all that is known of a Secret is its identity, and a list is compared with everything
+		atOnce = true
 	}
 	more, err := objects.begin(atOnce)
 	if err != nil {

@@ -74,11 +74,13 @@ type Runner struct {
 	deps     Config
 	bySource atomic.Pointer[map[string][]*Route]
 
-	mu       sync.Mutex // the lock of a Route may be taken under it
-	all      []*Route
-	retired  []checkpoint.RouteCut // for the next cut, of those that do not run any more
-	retiring []checkpoint.RouteCut // for the next cut once use is called: what was restored for routes that have no watches any more
-	ctx      context.Context       //nolint:containedctx // of start, for routes that come later
+	mu      sync.Mutex // the lock of a Route may be taken under it
+	all     []*Route
+	retired []checkpoint.RouteCut // for the next cut, of those that do not run any more
+	// for the next cut once use is called: what was restored for routes that have no watches any
+	// more
+	retiring []checkpoint.RouteCut
+	ctx      context.Context //nolint:containedctx // of start, for routes that come later
 	active   int
 	quiet    chan struct{} // closed when none is active
 	workers  sync.WaitGroup

@@ -29,7 +29,8 @@ func (q *Runner) resolveChanges(ctx context.Context, one *Route) {
 			return
 		}
 	}
-	if q.deps.Factory.AwaitLoaded(ctx) != nil { // what depends on a change may be among what was saved
+	// what depends on a change may be among what was saved
+	if q.deps.Factory.AwaitLoaded(ctx) != nil {
 		return
 	}
 	for ctx.Err() == nil {

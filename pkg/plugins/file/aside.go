@@ -36,7 +36,8 @@ func nameAside(path string, now time.Time) string {
 	return strings.TrimSuffix(path, ext) + "-" + now.UTC().Format(stamp) + ext
 }
 
-// listAside returns what was put aside of a log, the oldest first. Other files are not listed, however they are called.
+// listAside returns what was put aside of a log, the oldest first. Other files are not listed,
+// however they are called.
 func listAside(path string) ([]aside, error) {
 	dir, name := filepath.Split(path)
 	entries, err := os.ReadDir(filepath.Clean(dir))

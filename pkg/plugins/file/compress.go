@@ -29,8 +29,9 @@ func isHalf(rest string) bool {
 	return strings.HasSuffix(rest, half) && (strings.HasPrefix(rest, gzipped+".") || strings.HasPrefix(rest, zstded+"."))
 }
 
-// compressor compresses what was put aside, beside the writing. A file has its name only when all of it is on the disk, and only then the
-// one that it was made of is removed: whatever ends the router in between, the next run goes on from there.
+// compressor compresses what was put aside, beside the writing. A file has its name only when all
+// of it is on the disk, and only then the one that it was made of is removed: whatever ends the
+// router in between, the next run goes on from there.
 type compressor struct {
 	cfg  sinkConfig
 	log  *slog.Logger
@@ -134,7 +135,8 @@ func (c *compressor) write(ctx context.Context, from, to string, mode fs.FileMod
 		return err
 	}
 	defer in.Close()
-	out, err := os.CreateTemp(filepath.Dir(to), filepath.Base(to)+".*"+half) // a name of its own: another router may be at it, too
+	// a name of its own: another router may be at it, too
+	out, err := os.CreateTemp(filepath.Dir(to), filepath.Base(to)+".*"+half)
 	if err != nil {
 		return err
 	}
@@ -160,7 +162,8 @@ func (c *compressor) copy(to io.Writer, from io.Reader) error {
 	return errors.Join(err, w.Close())
 }
 
-// expanded returns how much a compressed file has in it. The error says that it is not whole, or not there.
+// expanded returns how much a compressed file has in it. The error says that it is not whole, or
+// not there.
 func expanded(path string) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -29,7 +29,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestPrune: a file that is there compressed and not compressed, for a moment, is one; a folder is none.
+// TestPrune: a file that is there compressed and not compressed, for a moment, is one; a folder is
+// none.
 func TestPrune(t *testing.T) {
 	dir := t.TempDir()
 	const first, second, third = "e-20260101T000000.000000001Z.l", "e-20260101T000000.000000002Z.l", "e-20260101T000000.000000003Z.l"

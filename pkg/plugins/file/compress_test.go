@@ -135,7 +135,8 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// TestInterruptedCompression: whatever a crash or somebody else's program has left, no line is lost, none is there twice, and no half file stays.
+// TestInterruptedCompression: whatever a crash or somebody else's program has left, no line is
+// lost, none is there twice, and no half file stays.
 func TestInterruptedCompression(t *testing.T) {
 	lines := func() (b []byte) {
 		for _, e := range numbered(0, 100) {
@@ -192,7 +193,8 @@ func TestInterruptedCompression(t *testing.T) {
 	}
 }
 
-// TestCloseInterrupts: Close does not wait until all is compressed, and leaves nothing half. The next start goes on.
+// TestCloseInterrupts: Close does not wait until all is compressed, and leaves nothing half. The
+// next start goes on.
 func TestCloseInterrupts(t *testing.T) {
 	dir := t.TempDir()
 	var lines []byte
@@ -218,10 +220,12 @@ func TestCloseInterrupts(t *testing.T) {
 	}
 }
 
-// TestCompressionFails: what cannot be compressed stays as it is, the log says so, and nothing that is written has to wait for it.
+// TestCompressionFails: what cannot be compressed stays as it is, the log says so, and nothing that
+// is written has to wait for it.
 func TestCompressionFails(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{asideName + ".gz", asideName + ".gz/x"} { // a folder that cannot be replaced by a file
+	// a folder that cannot be replaced by a file
+	for _, name := range []string{asideName + ".gz", asideName + ".gz/x"} {
 		must.Succeed(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 	}
 	line := append(numbered(0, 1)[0].AppendJSON(nil), '\n')

@@ -97,7 +97,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestHalfLines: what a crash left of a line is cut off before anything is written behind it; a whole one without its end gets that.
+// TestHalfLines: what a crash left of a line is cut off before anything is written behind it; a
+// whole one without its end gets that.
 func TestHalfLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	t.Run("before", func(t *testing.T) { write(t, open(t, fmt.Sprintf("path: %q", path)), numbered(0, 2)) })
@@ -125,7 +126,8 @@ func TestHalfLines(t *testing.T) {
 	}
 }
 
-// TestForeignLine: the last line of a file that another program wrote is kept whole, although it has no end and is no JSON.
+// TestForeignLine: the last line of a file that another program wrote is kept whole, although it
+// has no end and is no JSON.
 func TestForeignLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	for _, line := range []string{"root:x:0:0", `{"spectrum":`, `{"specversion":"0.3","id":"`} {
@@ -138,7 +140,8 @@ func TestForeignLine(t *testing.T) {
 	}
 }
 
-// TestSymbolicLink: the sink writes to no file that a link at its path points to, not even where a link takes the place of its file.
+// TestSymbolicLink: the sink writes to no file that a link at its path points to, not even where a
+// link takes the place of its file.
 func TestSymbolicLink(t *testing.T) {
 	dir := t.TempDir()
 	path, target := filepath.Join(dir, "events.jsonl"), filepath.Join(dir, "target")
@@ -159,7 +162,8 @@ func TestSymbolicLink(t *testing.T) {
 	}
 }
 
-// TestRotation: files are put aside by size, no event is in two of them or in none, and the oldest go first, but nobody else's.
+// TestRotation: files are put aside by size, no event is in two of them or in none, and the oldest
+// go first, but nobody else's.
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "events.jsonl")

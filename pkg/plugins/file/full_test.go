@@ -28,7 +28,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// room bounds how large a file of this process may become; beyond it a write fails as on a full disk, after a part of it.
+// room bounds how large a file of this process may become; beyond it a write fails as on a full
+// disk, after a part of it.
 func room(t *testing.T, bytes uint64) {
 	t.Helper()
 	var limit syscall.Rlimit
@@ -40,7 +41,8 @@ func room(t *testing.T, bytes uint64) {
 // limitedEnv says that this process may be limited.
 const limitedEnv = "DELTAROUTER_TEST_LIMITED"
 
-// full runs the test in a process of its own, because the limit is that of all of its files; false: this is not that process.
+// full runs the test in a process of its own, because the limit is that of all of its files; false:
+// this is not that process.
 func full(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(limitedEnv) == "" {
@@ -56,7 +58,8 @@ func full(t *testing.T) bool {
 	return true
 }
 
-// TestFullDisk: wherever in a line the disk is full, the lines that are whole are delivered, the rest is not, and nothing of it is left.
+// TestFullDisk: wherever in a line the disk is full, the lines that are whole are delivered, the
+// rest is not, and nothing of it is left.
 func TestFullDisk(t *testing.T) {
 	if !full(t) {
 		return
@@ -149,7 +152,8 @@ func TestFullDiskThroughARoute(t *testing.T) {
 	}
 }
 
-// TestTwoSinks: of two sinks with one file the second has to wait until the first is closed, as after a reload.
+// TestTwoSinks: of two sinks with one file the second has to wait until the first is closed, as
+// after a reload.
 func TestTwoSinks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events")
 	config := fmt.Sprintf("path: %q", path)
@@ -164,8 +168,8 @@ func TestTwoSinks(t *testing.T) {
 	equal(t, "the file", ids(t, path), count(0, 3))
 }
 
-// TestFullDiskAtCompression: what there is no room for compressed stays as it was put aside, nothing half is left, and it is compressed once
-// there is room.
+// TestFullDiskAtCompression: what there is no room for compressed stays as it was put aside,
+// nothing half is left, and it is compressed once there is room.
 func TestFullDiskAtCompression(t *testing.T) {
 	if !full(t) {
 		return

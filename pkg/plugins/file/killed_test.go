@@ -14,11 +14,13 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// killedEnv has the folder that the process of TestKilledWhileRotating writes to, and the id that it begins with.
+// killedEnv has the folder that the process of TestKilledWhileRotating writes to, and the id that
+// it begins with.
 const killedEnv = "DELTAROUTER_TEST_KILLED"
 
-// TestKilledWhileRotating: a process that is killed at any moment of a rotation or a compression has lost no line that it said was written,
-// and left no half one to be read. What is there twice was on its way when it was killed.
+// TestKilledWhileRotating: a process that is killed at any moment of a rotation or a compression
+// has lost no line that it said was written, and left no half one to be read. What is there twice
+// was on its way when it was killed.
 func TestKilledWhileRotating(t *testing.T) {
 	config := func(dir string) string {
 		return fmt.Sprintf("{path: %q, maxSize: 4Ki, maxFiles: 10000, compress: gzip}", filepath.Join(dir, "events.jsonl"))

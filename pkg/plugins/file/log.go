@@ -26,7 +26,8 @@ type log struct {
 	torn       bool        // the file may end within a line
 }
 
-// append writes lines, whose ends are given. n is up to where they are in the file, always at the end of a line.
+// append writes lines, whose ends are given. n is up to where they are in the file, always at the
+// end of a line.
 func (l *log) append(lines []byte, ends []int) (n int, err error) {
 	size, err := l.ready()
 	if err != nil {
@@ -44,7 +45,8 @@ func (l *log) append(lines []byte, ends []int) (n int, err error) {
 	if err == nil {
 		if l.cfg.Fsync {
 			if err := l.file.Sync(); err != nil {
-				_ = l.close() // what the system makes of its memory after that is up to it: begin anew
+				// what the system makes of its memory after that is up to it: begin anew
+				_ = l.close()
 				return 0, err
 			}
 		}
@@ -56,7 +58,8 @@ func (l *log) append(lines []byte, ends []int) (n int, err error) {
 		}
 	}
 	l.torn = true
-	if cut := l.file.Truncate(size + int64(n)); cut == nil { // else it is tried again before the next write
+	// else it is tried again before the next write
+	if cut := l.file.Truncate(size + int64(n)); cut == nil {
 		l.torn = false
 	}
 	if l.cfg.Fsync {
@@ -73,7 +76,8 @@ func (l *log) ready() (int64, error) {
 		at, err := os.Lstat(l.cfg.Path)
 		own, ownErr := l.file.Stat()
 		if ownErr != nil || errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(at, own) {
-			if err := l.close(); err != nil { // it was renamed, removed or replaced: its writer is done with it
+			// it was renamed, removed or replaced: its writer is done with it
+			if err := l.close(); err != nil {
 				return 0, err
 			}
 		}
@@ -93,7 +97,8 @@ func (l *log) ready() (int64, error) {
 	return l.mend(info.Size())
 }
 
-// open opens the file, or a new one, and takes it for itself. After an error there may be a file to close.
+// open opens the file, or a new one, and takes it for itself. After an error there may be a file to
+// close.
 func (l *log) open() (err error) {
 	if l.file, err = openOwn(l.cfg.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE); err != nil {
 		l.file = nil
@@ -116,8 +121,9 @@ func (l *log) open() (err error) {
 // lineStart begins every line that this sink writes.
 const lineStart = `{"specversion":"1.0",`
 
-// mend makes the file end with a line, and returns the new size. The beginning of an event is cut off, since the event was not
-// delivered. A line that only lacks its end gets it, and so does a line that another program wrote.
+// mend makes the file end with a line, and returns the new size. The beginning of an event is cut
+// off, since the event was not delivered. A line that only lacks its end gets it, and so does a
+// line that another program wrote.
 func (l *log) mend(size int64) (int64, error) {
 	last, err := l.lastLine(size)
 	if err != nil {

@@ -23,7 +23,8 @@ import (
 // admitted lets a client in whatever the sink's mechanism is.
 func admitted() kgo.Opt { return kgo.SASL(plain.Auth{User: "reader", Pass: "r"}.AsMechanism()) }
 
-// TestSASL: with each mechanism a wrong password is unavailable, is not shown, and one that is mended is used by the next connection.
+// TestSASL: with each mechanism a wrong password is unavailable, is not shown, and one that is
+// mended is used by the next connection.
 func TestSASL(t *testing.T) {
 	for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
 		t.Run(mechanism, func(t *testing.T) {
@@ -31,7 +32,8 @@ func TestSASL(t *testing.T) {
 			secret := sinktest.File(t, "password", "s3cret-0ld")
 			more := fmt.Sprintf(", sasl: {mechanism: %s, user: router, password: {file: %q}}", mechanism, secret)
 			sink, all := open(t, c, ", timeout: 500ms"+more), sinktest.Events(t, "web", 3, 20)
-			for _, want := range []string{"EOF", "sasl.password: read secret"} { // a fake ends the connection; Kafka says why
+			// a fake ends the connection; Kafka says why
+			for _, want := range []string{"EOF", "sasl.password: read secret"} {
 				sinktest.Complains(t, sink, all, want)
 				err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more)))
 				if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
@@ -69,7 +71,8 @@ func TestDenied(t *testing.T) {
 	sinktest.Complains(t, open(t, mute, ", timeout: 500ms"+more), all, "AUTHORIZATION_FAILED")
 }
 
-// TestTLS: the brokers' certificate is checked, the router shows its own, and files are read anew for each connection.
+// TestTLS: the brokers' certificate is checked, the router shows its own, and files are read anew
+// for each connection.
 func TestTLS(t *testing.T) {
 	a, other := sinktest.NewAuthority(t), sinktest.NewAuthority(t)
 	c := fake(t, kfake.TLS(a.Server(time.Hour, a)))

@@ -29,7 +29,8 @@ func connect(c *sinkConfig, w *witness, more ...kgo.Opt) (*kgo.Client, error) {
 		kgo.SeedBrokers(c.Brokers...), kgo.DefaultProduceTopic(c.Topic), kgo.ClientID("deltarouter"), kgo.DisableClientMetrics(),
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
 		kgo.ProducerBatchMaxBytes(int32(min(c.MaxBytes, 256<<20))), kgo.ProducerLinger(0),
-		// A write must end when its time is over, though nobody knows then whether what was sent has arrived.
+		// A write must end when its time is over, though nobody knows then whether what was sent
+		// has arrived.
 		kgo.AllowIdempotentProduceCancellation(),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }), kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.UnknownTopicRetries(1),
@@ -67,7 +68,8 @@ func (s *saslConfig) mechanism() sasl.Mechanism {
 	return scram.Sha512(scrammed)
 }
 
-// dial connects, with what the files of tls have now. It ends in time: until it does the client tries nothing else with the broker.
+// dial connects, with what the files of tls have now. It ends in time: until it does the client
+// tries nothing else with the broker.
 func (c *sinkConfig) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -113,7 +115,8 @@ func (kind) Probe(ctx context.Context, node config.Node) error {
 	return nil
 }
 
-// witness keeps the last error that the client only logs, since it tries again: why there is no connection, or no leader.
+// witness keeps the last error that the client only logs, since it tries again: why there is no
+// connection, or no leader.
 type witness struct{ last atomic.Pointer[trouble] }
 
 type trouble struct {
@@ -140,7 +143,8 @@ func (w *witness) OnBrokerRead(_ kgo.BrokerMetadata, _ int16, _ int, _, _ time.D
 	}
 }
 
-// keep keeps what is a reason: that a connection took too long is one, that a write has given up is none.
+// keep keeps what is a reason: that a connection took too long is one, that a write has given up is
+// none.
 func (w *witness) keep(err error) {
 	var network *net.OpError
 	if errors.As(err, &network) || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {

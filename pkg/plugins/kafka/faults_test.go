@@ -23,7 +23,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// TestOutage: a broker that is away stalls the routes of its sink alone, and what they owe is there once when it is back.
+// TestOutage: a broker that is away stalls the routes of its sink alone, and what they owe is there
+// once when it is back.
 func TestOutage(t *testing.T) {
 	w := sinktest.NewWire(t, "")
 	c := fake(t, behind(w))
@@ -39,7 +40,8 @@ func TestOutage(t *testing.T) {
 	for _, r := range consumeAll(t, c) {
 		got = append(got, header(r, "ce_route")+" "+header(r, "ce_subject"))
 	}
-	// What was in flight when the connections were cut may have arrived unacknowledged: it is there twice, and nothing else.
+	// What was in flight when the connections were cut may have arrived unacknowledged: it is there
+	// twice, and nothing else.
 	twice := sinktest.Twice(got)
 	if len(twice) > 16*2 {
 		t.Errorf("%d events are there twice: %v", len(twice), twice)
@@ -47,8 +49,9 @@ func TestOutage(t *testing.T) {
 	sinktest.Compare(t, got, append(want, twice...))
 }
 
-// TestRestart: a broker that is killed while batches are in flight, and started again with what it has on its disk, has each event once, in
-// order: the client sends again what was not acknowledged, and the broker knows what it has.
+// TestRestart: a broker that is killed while batches are in flight, and started again with what it
+// has on its disk, has each event once, in order: the client sends again what was not acknowledged,
+// and the broker knows what it has.
 func TestRestart(t *testing.T) {
 	w, dir := sinktest.NewWire(t, ""), t.TempDir()
 	start := func() *kfake.Cluster { return fake(t, behind(w), kfake.DataDir(dir), kfake.SyncWrites()) }
@@ -63,7 +66,8 @@ func TestRestart(t *testing.T) {
 		if requests.Add(1) == 10 {
 			close(killed)
 		}
-		return nil, errors.New("dead"), requests.Load() >= 10 // the connection ends instead of an answer
+		// the connection ends instead of an answer
+		return nil, errors.New("dead"), requests.Load() >= 10
 	})
 	restarted := make(chan *kfake.Cluster, 1)
 	go func() {
@@ -80,8 +84,8 @@ func TestRestart(t *testing.T) {
 	checkOrder(t, c, all)
 }
 
-// TestUnknownOutcome: a write that ends without an acknowledgement may have arrived. It comes again, and is there twice: this duplicate has
-// the same ce_id, and there is no other.
+// TestUnknownOutcome: a write that ends without an acknowledgement may have arrived. It comes
+// again, and is there twice: this duplicate has the same ce_id, and there is no other.
 func TestUnknownOutcome(t *testing.T) {
 	w := sinktest.NewWire(t, "")
 	c, all := fake(t, behind(w)), sinktest.Keyed(t, 3, "a")
@@ -113,7 +117,8 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestLeaders: partitions move from broker to broker while batches are in flight; each event is there once and in order.
+// TestLeaders: partitions move from broker to broker while batches are in flight; each event is
+// there once and in order.
 func TestLeaders(t *testing.T) {
 	c, all := fake(t, kfake.NumBrokers(3)), sinktest.Keyed(t, 300, "abcdefgh")
 	sink := open(t, c, ", timeout: 60s")
@@ -134,7 +139,8 @@ func TestLeaders(t *testing.T) {
 	checkOrder(t, c, all)
 }
 
-// TestTooFewReplicas: what the replicas in sync are too few for is unavailable, and there once when they are back.
+// TestTooFewReplicas: what the replicas in sync are too few for is unavailable, and there once when
+// they are back.
 func TestTooFewReplicas(t *testing.T) {
 	c, all := fake(t), sinktest.Keyed(t, 30, "abcde")
 	sink := open(t, c, ", timeout: 400ms")
@@ -150,7 +156,8 @@ func TestTooFewReplicas(t *testing.T) {
 	checkOrder(t, c, all)
 }
 
-// TestTopicComesAndGoes: a topic that is missing is unavailable, is not made, and one that is made, or made anew, is used.
+// TestTopicComesAndGoes: a topic that is missing is unavailable, is not made, and one that is made,
+// or made anew, is used.
 func TestTopicComesAndGoes(t *testing.T) {
 	c, all := fake(t, kfake.AllowAutoTopicCreation()), sinktest.Events(t, "web", 10, 20)
 	sink := open(t, c, ", timeout: 5s")
@@ -173,7 +180,8 @@ func TestTopicComesAndGoes(t *testing.T) {
 	consume(t, c, 10)
 }
 
-// TestRefused: without a broker each event is unavailable, and the reason is named; a context that is done ends the wait.
+// TestRefused: without a broker each event is unavailable, and the reason is named; a context that
+// is done ends the wait.
 func TestRefused(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
@@ -190,7 +198,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestSilence: a broker that accepts and says nothing costs one timeout, and is used as soon as it speaks.
+// TestSilence: a broker that accepts and says nothing costs one timeout, and is used as soon as it
+// speaks.
 func TestSilence(t *testing.T) {
 	for name, tls := range map[string]string{"plain": "", "TLS": ", tls: {}"} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,8 @@ func TestContract(t *testing.T) {
 	plugintest.RunSink(t, plugintest.Sink{Kind: kafka.Kind(), Config: config(c.ListenAddrs()[0], ""), Env: sinktest.Env("bus")})
 }
 
-// TestRecord: a record is a CloudEvent in binary mode, as the Kafka binding has it, and has the route's key, or the object's.
+// TestRecord: a record is a CloudEvent in binary mode, as the Kafka binding has it, and has the
+// route's key, or the object's.
 func TestRecord(t *testing.T) {
 	c, all := fake(t), sinktest.Events(t, "web", 2, 20)
 	all[1].Key, all[1].Redelivered, all[1].Subject = "team-a", true, "é a%"
@@ -99,8 +100,9 @@ func (p *produced) look(partition kmsg.ProduceRequestTopicPartition) {
 	p.seen[at] = true
 }
 
-// TestIdempotent: all replicas in sync must acknowledge, each batch has a producer and a sequence, and one whose answer is lost is sent again
-// with the same ones: it is there once, without the host knowing.
+// TestIdempotent: all replicas in sync must acknowledge, each batch has a producer and a sequence,
+// and one whose answer is lost is sent again with the same ones: it is there once, without the host
+// knowing.
 func TestIdempotent(t *testing.T) {
 	w := sinktest.NewWire(t, "")
 	c, all := fake(t, behind(w)), sinktest.Keyed(t, 60, "abcde")
@@ -120,7 +122,8 @@ func TestIdempotent(t *testing.T) {
 	sinktest.Compare(t, ids(consume(t, c, 60)), sinktest.IDs(all))
 }
 
-// TestOrder: under errors that the client tries again, each event is in its partition once and in order.
+// TestOrder: under errors that the client tries again, each event is in its partition once and in
+// order.
 func TestOrder(t *testing.T) {
 	c, all := fake(t), sinktest.Keyed(t, 60, "abcde")
 	fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: 4})
@@ -145,7 +148,8 @@ func checkOrder(t *testing.T, c *kfake.Cluster, all []event.Event) {
 	}
 }
 
-// refuse answers each batch that has an event of one of these ids with an error, and appends nothing of it.
+// refuse answers each batch that has an event of one of these ids with an error, and appends
+// nothing of it.
 func refuse(c *kfake.Cluster, with *kerr.Error, ids ...string) *kfake.FaultHandle {
 	return c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: with, Count: -1, When: func(request kmsg.Request) bool {
 		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
@@ -166,12 +170,13 @@ func refuse(c *kfake.Cluster, with *kerr.Error, ids ...string) *kfake.FaultHandl
 	}})
 }
 
-// TestNotOvertaken: what comes after an event of the same key that was not taken is not sent, although it would be taken; other keys go on.
-// What is rejected holds nothing up.
+// TestNotOvertaken: what comes after an event of the same key that was not taken is not sent,
+// although it would be taken; other keys go on. What is rejected holds nothing up.
 func TestNotOvertaken(t *testing.T) {
 	c, all := fake(t, kfake.SeedTopics(1, "k8s")), sinktest.Keyed(t, 9, "abcabcabd")
 	sink := open(t, c, "")
-	// Flights: a b c, a b c, a b d. Of the first b is at fault, of the second the broker takes nothing, the third it would take.
+	// Flights: a b c, a b c, a b d. Of the first b is at fault, of the second the broker takes
+	// nothing, the third it would take.
 	invalid, refusal := refuse(c, kerr.InvalidRecord, all[1].ID), refuse(c, kerr.TopicAuthorizationFailed, sinktest.IDs(all[3:6])...)
 	errs := sink.Write(t.Context(), all)
 	if v := sinktest.Verdicts(9, errs); v != "drduuuuud" || !errors.Is(errs[6], errs[3]) || !errors.Is(errs[7], errs[4]) {
@@ -191,7 +196,8 @@ func TestNotOvertaken(t *testing.T) {
 	}
 }
 
-// TestTooLarge: what is too large is rejected, whoever says so, and takes nothing with it; nor is a batch that is too large as a whole.
+// TestTooLarge: what is too large is rejected, whoever says so, and takes nothing with it; nor is a
+// batch that is too large as a whole.
 func TestTooLarge(t *testing.T) {
 	for name, test := range map[string]struct {
 		more  string
@@ -217,7 +223,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestRefusals: what Kafka can refuse a batch for is found in it and rejected, and what would go away is not.
+// TestRefusals: what Kafka can refuse a batch for is found in it and rejected, and what would go
+// away is not.
 func TestRefusals(t *testing.T) {
 	for of, rejected := range map[*kerr.Error]bool{
 		kerr.MessageTooLarge: true, kerr.RecordListTooLarge: true, kerr.InvalidRecord: true, kerr.InvalidTimestamp: true,
@@ -227,7 +234,9 @@ func TestRefusals(t *testing.T) {
 			c, all := fake(t, kfake.SeedTopics(1, "k8s")), sinktest.Events(t, "web", 3, 20)
 			sink, refusal := open(t, c, ""), refuse(c, of, all[1].ID)
 			errs := sink.Write(t.Context(), all)
-			v := sinktest.Verdicts(3, errs) // whether the others are unavailable depends on whether the client has sent them together
+			// whether the others are unavailable depends on whether the client has sent them
+			// together
+			v := sinktest.Verdicts(3, errs)
 			if rejected && v != "drd" || !rejected && (v[1] != 'u' || strings.Contains(v, "r")) || !strings.Contains(errs[1].Error(), of.Message) {
 				t.Fatalf("got %s: %v", v, errs)
 			}
@@ -242,7 +251,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestBlame: several writes at a time share batches. What the brokers refuse a batch for is found, and nobody else's event is rejected.
+// TestBlame: several writes at a time share batches. What the brokers refuse a batch for is found,
+// and nobody else's event is rejected.
 func TestBlame(t *testing.T) {
 	c := fake(t, kfake.SeedTopics(1, "k8s"))
 	sink := open(t, c, "")

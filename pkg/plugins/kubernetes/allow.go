@@ -62,12 +62,14 @@ type refusedError struct{ why string }
 
 func (e *refusedError) Error() string { return e.why }
 
-// knows reports whether anything of an API group is granted, so that it is of use to ask the API server about it.
+// knows reports whether anything of an API group is granted, so that it is of use to ask the API
+// server about it.
 func (a *allowance) knows(group string) bool {
 	return slices.ContainsFunc(a.grants, func(g grant) bool { return g.group == group })
 }
 
-// check returns a *refusedError if no grant allows an operation, and another error if the API server does not say.
+// check returns a *refusedError if no grant allows an operation, and another error if the API
+// server does not say.
 func (a *allowance) check(ctx context.Context, op *operation) error {
 	what := op.target.resourceText()
 	if op.subresource != "" {

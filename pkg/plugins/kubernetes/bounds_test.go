@@ -15,7 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestObjectOfSeveralVersions: an object that is written in several versions of its resource is one in maxPerObject, and others are others.
+// TestObjectOfSeveralVersions: an object that is written in several versions of its resource is one
+// in maxPerObject, and others are others.
 func TestObjectOfSeveralVersions(t *testing.T) {
 	l := newLimits(rate{}, rate{}, rate{1, time.Minute}, nil)
 	at := time.Unix(0, 0)

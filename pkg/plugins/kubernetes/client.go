@@ -33,7 +33,8 @@ import (
 // agent is the name of the router in requests and in Events.
 const agent = "deltarouter"
 
-// api speaks to the API server. Bodies go out as they are in the events, and nothing is made of answers but their status.
+// api speaks to the API server. Bodies go out as they are in the events, and nothing is made of
+// answers but their status.
 type api struct {
 	name    string // of the sink
 	client  *rest.RESTClient
@@ -207,7 +208,8 @@ func (o *operation) eviction() []byte {
 	})
 }
 
-// event makes the Event. Its name follows from the id, so that there is one however often it is made.
+// event makes the Event. Its name follows from the id, so that there is one however often it is
+// made.
 func (o *operation) event(e *event.Event, namespace, instance, id string) []byte {
 	const longest = 200
 	name := o.target.name
@@ -234,8 +236,9 @@ func (o *operation) event(e *event.Event, namespace, instance, id string) []byte
 	})
 }
 
-// find asks what a group and version has: for the resource of a kind, or the kind of a resource. Answers are kept, but not that there is
-// nothing, since events may name any version; one that does not have it is asked for again.
+// find asks what a group and version has: for the resource of a kind, or the kind of a resource.
+// Answers are kept, but not that there is nothing, since events may name any version; one that does
+// not have it is asked for again.
 func (a *api) find(ctx context.Context, t *target) (metav1.APIResource, error) {
 	gv := schema.GroupVersion{Group: t.group, Version: t.version}
 	is := func(r metav1.APIResource) bool {

@@ -57,7 +57,8 @@ func (o *operation) String() string {
 	return o.verb + " " + o.target.String()
 }
 
-// target says which object an operation is about. The resource of one that an object names by its kind is found out later.
+// target says which object an operation is about. The resource of one that an object names by its
+// kind is found out later.
 type target struct {
 	group, version, resource, kind string
 	namespace, name, uid           string
@@ -82,7 +83,8 @@ func (t target) String() string {
 
 // object tells objects apart. One that is written in several versions is one.
 func (t *target) object() string {
-	return strings.Join([]string{t.group, t.resource, t.namespace, t.name}, "/") // none of them has a slash
+	// none of them has a slash
+	return strings.Join([]string{t.group, t.resource, t.namespace, t.name}, "/")
 }
 
 // where returns the namespace that grants go by: a Namespace is in itself.
@@ -110,7 +112,8 @@ func (t *target) check(place string) error {
 // parse reads the operations of an event. Its errors name the place and never quote a value.
 func parse(e *event.Event) ([]operation, error) {
 	data := bytes.TrimSpace(e.Data)
-	if err := rawjson.Check(string(data)); err != nil { // what was allowed is to be what the API server reads
+	// what was allowed is to be what the API server reads
+	if err := rawjson.Check(string(data)); err != nil {
 		return nil, fmt.Errorf("data: %w", err)
 	}
 	if !bytes.HasPrefix(data, []byte("[")) {
@@ -314,7 +317,8 @@ func (o *operation) parseOptions(place string, raw json.RawMessage) error {
 	return nil
 }
 
-// pin puts the uid of the target into a patch: the API server refuses it then for another object of that name.
+// pin puts the uid of the target into a patch: the API server refuses it then for another object of
+// that name.
 func (o *operation) pin(all map[string]json.RawMessage) (err error) {
 	if o.target.uid != "" {
 		metadata := map[string]json.RawMessage{}

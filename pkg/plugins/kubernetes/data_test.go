@@ -145,8 +145,8 @@ func TestWithoutValues(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever the data is, it is refused or comes to operations whose bodies are JSON and whose targets are names, and nothing of what
-// is refused is quoted but keys.
+// FuzzParse: whatever the data is, it is refused or comes to operations whose bodies are JSON and
+// whose targets are names, and nothing of what is refused is quoted but keys.
 func FuzzParse(f *testing.F) {
 	for _, data := range []string{
 		`{"merge":{"metadata":{"x":1}},"target":{"resource":"v1/pods","namespace":"n","name":"p","uid":"u"},"missing":"ignore"}`, `[{"json":[{"op":"add","path":"/a","value":1}]}]`,

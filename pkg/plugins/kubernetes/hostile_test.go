@@ -18,8 +18,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// others says what there is outside of what the sinks of a test may write: another namespace and all of it, others that its name begins
-// or that are called x, and the Secrets of its own. Namespaces of other tests come and go.
+// others says what there is outside of what the sinks of a test may write: another namespace and
+// all of it, others that its name begins or that are called x, and the Secrets of its own.
+// Namespaces of other tests come and go.
 func (c *cluster) others(other string) string {
 	c.t.Helper()
 	var all []string
@@ -42,8 +43,8 @@ func (c *cluster) others(other string) string {
 	return strings.Join(all, "\n")
 }
 
-// TestHostileData: whatever an event says, and however it says it, nothing is written but what is granted. What it does within that is the
-// API server's business; here it is asked for real.
+// TestHostileData: whatever an event says, and however it says it, nothing is written but what is
+// granted. What it does within that is the API server's business; here it is asked for real.
 func TestHostileData(t *testing.T) {
 	k := start(t)
 	other := k.Namespace(t)
@@ -129,7 +130,8 @@ allow:
 				t.Errorf("it has written (%v): there is now\n%s\nbefore\n%s", err, now, before)
 			}
 			want := "rejected"
-			if name == "query" || name == "line end" { // there is no object of that name: it is deleted
+			// there is no object of that name: it is deleted
+			if name == "query" || name == "line end" {
 				want = "delivered"
 			}
 			if kind := kindOf(err); kind != want && name != "YAML's alias" {
@@ -155,7 +157,8 @@ allow:
 	}
 }
 
-// TestText: what is in strings arrives as it is, also where JSON writes it in another way than YAML, which apply is read as.
+// TestText: what is in strings arrives as it is, also where JSON writes it in another way than
+// YAML, which apply is read as.
 func TestText(t *testing.T) {
 	k := start(t)
 	o := k.configMap("a")
@@ -176,7 +179,8 @@ func nested(o *unstructured.Unstructured, path ...string) (string, bool, error) 
 	return unstructured.NestedString(o.Object, path...)
 }
 
-// TestEchoedToken: an API server, or what stands in its place, that echoes the token of a request puts it into no error.
+// TestEchoedToken: an API server, or what stands in its place, that echoes the token of a request
+// puts it into no error.
 func TestEchoedToken(t *testing.T) {
 	for name, beginning := range map[string]string{"no HTTP": "", "in a header": "HTTP/1.1 200 OK\r\n", "in a length": "HTTP/1.1 200 OK\r\nContent-Length: "} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -41,8 +41,9 @@ func answered(err error) bool {
 	return errors.As(err, &dial) && dial.Op == "dial"
 }
 
-// judge says what an error of the API server means for an operation: nil if its work is done all the same, an error made by [plugins.Reject]
-// or [plugins.Postpone], or another one if the API server is unavailable.
+// judge says what an error of the API server means for an operation: nil if its work is done all
+// the same, an error made by [plugins.Reject] or [plugins.Postpone], or another one if the API
+// server is unavailable.
 func (s *sink) judge(ctx context.Context, op *operation, err error) error {
 	status := statusOf(err)
 	switch {
@@ -87,7 +88,8 @@ func (s *sink) settled(ctx context.Context, op *operation, status *metav1.Status
 	return false
 }
 
-// isMissing reports whether it is the target that was not found, rather than its namespace or resource.
+// isMissing reports whether it is the target that was not found, rather than its namespace or
+// resource.
 func (o *operation) isMissing(status *metav1.Status) bool {
 	return status.Details != nil && status.Details.Name == o.target.name && (status.Details.Kind == o.target.resource || status.Details.Kind == o.target.kind)
 }
@@ -137,8 +139,8 @@ func isBudget(status *metav1.Status) bool {
 	return has(status, "DisruptionBudget") || strings.Contains(status.Message, "disruption budget")
 }
 
-// isTyped reports whether an object to apply does not have the form of its kind, which the API server says with the code of its own
-// failures.
+// isTyped reports whether an object to apply does not have the form of its kind, which the API
+// server says with the code of its own failures.
 func isTyped(status *metav1.Status) bool {
 	return strings.HasPrefix(status.Message, "failed to create typed patch object") || strings.HasPrefix(status.Message, "failed to convert new object")
 }
@@ -196,7 +198,8 @@ func withoutValue(message string) string {
 	return what + " value"
 }
 
-// withoutQuotes leaves out of a message about the form of an object what is quoted of it, but for the names of fields.
+// withoutQuotes leaves out of a message about the form of an object what is quoted of it, but for
+// the names of fields.
 func withoutQuotes(message string) string {
 	message, _, _ = strings.Cut(message, ", got ")
 	var b strings.Builder
@@ -220,8 +223,9 @@ func clipSaid(s string) string {
 	return s
 }
 
-// unavailable makes the error of a request that got no answer. What net/http says of an answer that is none quotes it, so the token of the
-// request if that is echoed; why there is no token is said on this side.
+// unavailable makes the error of a request that got no answer. What net/http says of an answer that
+// is none quotes it, so the token of the request if that is echoed; why there is no token is said
+// on this side.
 func (s *sink) unavailable(ctx context.Context, err error) error {
 	of, ok := errors.AsType[*url.Error](err)
 	switch {

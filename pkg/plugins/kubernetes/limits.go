@@ -12,7 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// limits counts what routes write. A write that is tried again is counted once. What routes delete is remembered across restarts.
+// limits counts what routes write. A write that is tried again is counted once. What routes delete
+// is remembered across restarts.
 type limits struct {
 	deletes, writes, perObject rate
 	memory                     plugins.KV // nil: nothing is remembered
@@ -49,8 +50,8 @@ func idOf(id string) uint64 {
 	return h.Sum64()
 }
 
-// take counts a write of a route under an id, unless it is counted already. The error names the limit that it would exceed, and the route
-// and the object; then nothing is counted.
+// take counts a write of a route under an id, unless it is counted already. The error names the
+// limit that it would exceed, and the route and the object; then nothing is counted.
 func (l *limits) take(now time.Time, route, name string, op *operation) (counted bool, err error) {
 	id := idOf(name)
 	l.mu.Lock()
@@ -189,7 +190,8 @@ func (l *limits) remember(k counted, w *window) {
 	_ = l.memory.Commit([]plugins.KVWrite{write}, math.MaxInt64) // it has no limit
 }
 
-// recall returns what is remembered of a window. Where the wall clock has gone back, a mark is as old as now.
+// recall returns what is remembered of a window. Where the wall clock has gone back, a mark is as
+// old as now.
 func (l *limits) recall(k counted, now time.Time) (marks []mark) {
 	key := l.memoryKey(k)
 	if key == "" {

@@ -34,8 +34,8 @@ func (c *cluster) deletes(prefix string, n int) (batch []event.Event) {
 	return batch
 }
 
-// TestMaxDeletes: a route deletes as many objects as it may and not one more; the error pauses it and names it. Another route of the sink
-// goes on, and when the time is over so may the first.
+// TestMaxDeletes: a route deletes as many objects as it may and not one more; the error pauses it
+// and names it. Another route of the sink goes on, and when the time is over so may the first.
 func TestMaxDeletes(t *testing.T) {
 	k := start(t)
 	sink, clock := k.openAt(all + "maxDeletes: 3/1m\n")
@@ -51,7 +51,8 @@ func TestMaxDeletes(t *testing.T) {
 	if n := len(k.maps("a")); n != 2 || k.sent.Load() != 3 {
 		t.Errorf("%d are left after %d writes", n, k.sent.Load())
 	}
-	// What was deleted is not counted once more, what is no delete not at all, and each route by itself.
+	// What was deleted is not counted once more, what is no delete not at all, and each route by
+	// itself.
 	must.Report(t, write(t, sink, batch[0]))
 	must.Report(t, write(t, sink, k.eventOf("v1/configmaps", k.configMap("b"), `{"merge":{"data":{"x":"y"}}}`)))
 	other := k.deletes("c", 1)
@@ -106,7 +107,8 @@ func TestMaxWrites(t *testing.T) {
 	}
 }
 
-// TestMaxPerObject: a route that writes one object over and over is paused, with its name and the object's.
+// TestMaxPerObject: a route that writes one object over and over is paused, with its name and the
+// object's.
 func TestMaxPerObject(t *testing.T) {
 	k := start(t)
 	o, other := k.configMap("a"), k.configMap("b")

@@ -126,7 +126,8 @@ func deltaOf(t testing.TB, resource string, o *unstructured.Unstructured) *event
 	return &event.Delta{Source: "src", Op: event.Updated, Old: object, New: object, Seen: time.Date(2026, 1, 2, 3, 4, 5, 678_000, time.UTC)}
 }
 
-// eventOf returns an event of the route r about an object, whose data is JSON with $ns for the namespace.
+// eventOf returns an event of the route r about an object, whose data is JSON with $ns for the
+// namespace.
 func (c *cluster) eventOf(resource string, o *unstructured.Unstructured, data string) event.Event {
 	c.t.Helper()
 	return event.New(deltaOf(c.t, resource, o), "r", 0, []byte(strings.ReplaceAll(data, "$ns", c.ns)))

@@ -15,7 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// parseObject reads the object of an apply or create. One to apply that does not say which it is, is the delta's.
+// parseObject reads the object of an apply or create. One to apply that does not say which it is,
+// is the delta's.
 func (o *operation) parseObject(place string, raw json.RawMessage) error {
 	raw, err := plain(raw)
 	if err != nil {
@@ -88,7 +89,8 @@ func (o *operation) name(place string, all, metadata map[string]json.RawMessage)
 	return t.check(place + ".metadata")
 }
 
-// complete fills in which object it is that is applied, and its uid: an object of that name that was made since is another one.
+// complete fills in which object it is that is applied, and its uid: an object of that name that
+// was made since is another one.
 func (o *operation) complete() error {
 	if o.verb != verbApply || !o.own {
 		return nil
@@ -160,8 +162,9 @@ func (n *note) parse(place string, raw json.RawMessage) error {
 	return nil
 }
 
-// plain writes JSON in a way that is YAML, too, which the API server reads apply as: without white space, without surrogates, and without
-// characters in strings that mean something else there, or a mistake.
+// plain writes JSON in a way that is YAML, too, which the API server reads apply as: without white
+// space, without surrogates, and without characters in strings that mean something else there, or a
+// mistake.
 func plain(raw json.RawMessage) (json.RawMessage, error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()

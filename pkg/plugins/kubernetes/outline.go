@@ -117,8 +117,8 @@ func (o *outlined) target(m *outline.Member) []string {
 	return []string{*resource.Value.Text}
 }
 
-// body checks what stands behind the verb, and whether any of the resources may be written so. Of an apply or create that names a kind
-// the resource is not known here.
+// body checks what stands behind the verb, and whether any of the resources may be written so. Of
+// an apply or create that names a kind the resource is not known here.
 func (o *outlined) body(does *outline.Member, named bool, subresource string, resources []string) {
 	body := &does.Value
 	if does.Key == verbCreate || does.Key == verbApply && (!body.IsAll || body.Member("kind") != nil) {

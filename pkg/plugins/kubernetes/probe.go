@@ -43,7 +43,8 @@ func (c *sinkConfig) rights(node config.Node) (all []plugins.Right) {
 		for _, namespace := range namespaces {
 			for _, r := range g.rights() {
 				r.Namespace, r.Node = namespace, at
-				r.Optional = r.Optional || g.NamespaceSelector != "" // it may be had where it is needed
+				// it may be had where it is needed
+				r.Optional = r.Optional || g.NamespaceSelector != ""
 				all = append(all, r)
 			}
 		}
@@ -51,7 +52,8 @@ func (c *sinkConfig) rights(node config.Node) (all []plugins.Right) {
 	return all
 }
 
-// rights returns what a grant takes in each namespace. What reads is done without if it is not granted.
+// rights returns what a grant takes in each namespace. What reads is done without if it is not
+// granted.
 func (g *grantConfig) rights() (all []plugins.Right) {
 	group, _, resource, err := parseResource(g.Resource)
 	if err != nil {

@@ -77,7 +77,8 @@ func TestAllowSelector(t *testing.T) {
 	try(`{"team":"a","env":"dev"}`, "delivered")
 }
 
-// TestAnotherOfTheName: what is meant for the object of a delta does nothing to one that was made under its name since, and makes none.
+// TestAnotherOfTheName: what is meant for the object of a delta does nothing to one that was made
+// under its name since, and makes none.
 func TestAnotherOfTheName(t *testing.T) {
 	for name, data := range map[string]string{
 		"delete": `{"delete":{}}`, "merge": `{"merge":{"data":{"x":"y"}}}`, "apply": `{"apply":{"data":{"x":"y"}}}`, "json": `{"json":[{"op":"add","path":"/data/x","value":"y"}]}`,
@@ -125,7 +126,8 @@ func TestAnotherOfTheName(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot be done is rejected, postponed or done, and the error says why without what is in the object.
+// TestRefused: what cannot be done is rejected, postponed or done, and the error says why without
+// what is in the object.
 func TestRefused(t *testing.T) {
 	k := start(t)
 	o := k.configMap("a")
@@ -235,7 +237,8 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestPartOfABatch: what is rejected or postponed does not keep the other events of a batch, but what is postponed those of its key.
+// TestPartOfABatch: what is rejected or postponed does not keep the other events of a batch, but
+// what is postponed those of its key.
 func TestPartOfABatch(t *testing.T) {
 	k := start(t)
 	o := k.configMap("a")

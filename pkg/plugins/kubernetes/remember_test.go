@@ -28,8 +28,8 @@ func (n notes) Commit(writes []plugins.KVWrite, _ int64) error {
 	return nil
 }
 
-// TestDeletesAreRemembered: what a route has deleted counts after a restart too, what is tried again counts once, and a route that
-// somebody lets go on counts from zero.
+// TestDeletesAreRemembered: what a route has deleted counts after a restart too, what is tried
+// again counts once, and a route that somebody lets go on counts from zero.
 func TestDeletesAreRemembered(t *testing.T) {
 	memory, now := notes{}, time.Unix(1_800_000_000, 0)
 	var l *limits

@@ -13,8 +13,8 @@ const (
 	pod = `{apiVersion: v1, kind: Pod, metadata: {name: web-0, labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}`
 )
 
-// TestVerbs: each verb does what it says to the API server, with the object of the delta as its target unless another one is named, and
-// does it again without harm.
+// TestVerbs: each verb does what it says to the API server, with the object of the delta as its
+// target unless another one is named, and does it again without harm.
 func TestVerbs(t *testing.T) {
 	for name, c := range map[string]struct {
 		of, name, data string // the object of the delta

@@ -33,7 +33,8 @@ func keys(t *testing.T, fresh func() (nkeys.KeyPair, error)) (pair nkeys.KeyPair
 	return pair, public, string(text)
 }
 
-// TestAuth: each way to say who one is works, and a secret that is mended is used by the next connection.
+// TestAuth: each way to say who one is works, and a secret that is mended is used by the next
+// connection.
 func TestAuth(t *testing.T) {
 	_, public, seed := keys(t, nkeys.CreateUser)
 	for name, test := range map[string]struct {
@@ -122,7 +123,8 @@ func TestCreds(t *testing.T) {
 	}
 }
 
-// TestPermission: that the router may not publish is said, although the server answers nothing to the message itself.
+// TestPermission: that the router may not publish is said, although the server answers nothing to
+// the message itself.
 func TestPermission(t *testing.T) {
 	s := serve(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "router", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"k8s.>"}}}}}
@@ -170,7 +172,8 @@ func encrypted(t *testing.T, settings *tls.Config) (s *server.Server, url string
 	return s, "tls://" + s.Addr().String()
 }
 
-// TestTLS: the server's certificate is checked, the router shows its own, and files are read anew for each connection.
+// TestTLS: the server's certificate is checked, the router shows its own, and files are read anew
+// for each connection.
 func TestTLS(t *testing.T) {
 	a, other := sinktest.NewAuthority(t), sinktest.NewAuthority(t)
 	s, url := encrypted(t, a.Server(time.Hour, a))

@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// TestOutage: a server that is away stalls the routes of its sink alone, and what they owe is there once when it is back, also what was in
-// flight when it went: the stream drops what it has.
+// TestOutage: a server that is away stalls the routes of its sink alone, and what they owe is there
+// once when it is back, also what was in flight when it went: the stream drops what it has.
 func TestOutage(t *testing.T) {
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{MaxMsgSize: 100_000})
@@ -33,8 +33,9 @@ func TestOutage(t *testing.T) {
 	sinktest.Compare(t, got, want)
 }
 
-// TestRestart: a server that stops while a write is in flight keeps what it has acknowledged; what it has not is unavailable, and written
-// again after the restart everything is there once, in the order of each key.
+// TestRestart: a server that stops while a write is in flight keeps what it has acknowledged; what
+// it has not is unavailable, and written again after the restart everything is there once, in the
+// order of each key.
 func TestRestart(t *testing.T) {
 	store := t.TempDir()
 	with := func(o *server.Options) { o.StoreDir = store }
@@ -42,7 +43,8 @@ func TestRestart(t *testing.T) {
 	stream(t, admin(t, s), jetstream.StreamConfig{})
 	w := sinktest.NewWire(t, s.Addr().String())
 	sink, all := open(t, fmt.Sprintf("{servers: %q, timeout: 30s}", url(w))), sinktest.Keyed(t, 300, "abc")
-	restarted, cut := make(chan *server.Server, 1), w.CutAfter(100_000) // some 80 events, and their acknowledgements
+	// some 80 events, and their acknowledgements
+	restarted, cut := make(chan *server.Server, 1), w.CutAfter(100_000)
 	go func() {
 		<-cut
 		stop(s)
@@ -75,7 +77,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// byKey returns the ids of messages by the key of [sinktest.Keyed], in order. Which one it is tells the object's number.
+// byKey returns the ids of messages by the key of [sinktest.Keyed], in order. Which one it is tells
+// the object's number.
 func byKey(messages []*jetstream.RawStreamMsg) map[string]string {
 	all := map[string]string{}
 	for _, m := range messages {
@@ -86,8 +89,8 @@ func byKey(messages []*jetstream.RawStreamMsg) map[string]string {
 	return all
 }
 
-// TestWindow: the stream knows ids for as long as its window is. What comes again within it is dropped, after it is there twice, with the
-// same id.
+// TestWindow: the stream knows ids for as long as its window is. What comes again within it is
+// dropped, after it is there twice, with the same id.
 func TestWindow(t *testing.T) {
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{Duplicates: 100 * time.Millisecond})
@@ -105,8 +108,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers: a server without JetStream, or one whose stream does not take the subject, is unavailable, and delivered to when that is
-// mended.
+// TestNobodyAnswers: a server without JetStream, or one whose stream does not take the subject, is
+// unavailable, and delivered to when that is mended.
 func TestNobodyAnswers(t *testing.T) {
 	s := serve(t, func(o *server.Options) { o.JetStream = false })
 	all := sinktest.Events(t, "web", 3, 20)
@@ -125,7 +128,8 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
-// TestPublishedSubject: a message is where the template says, one token for each placeholder whatever the value.
+// TestPublishedSubject: a message is where the template says, one token for each placeholder
+// whatever the value.
 func TestPublishedSubject(t *testing.T) {
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{Subjects: []string{"c.>"}})

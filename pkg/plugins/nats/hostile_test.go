@@ -18,8 +18,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// TestLongSubject: a server ends the connection over a subject that is too long. A name or a type of any length costs no event of the batch,
-// and a template that is too long by itself rejects its events, one by one.
+// TestLongSubject: a server ends the connection over a subject that is too long. A name or a type
+// of any length costs no event of the batch, and a template that is too long by itself rejects its
+// events, one by one.
 func TestLongSubject(t *testing.T) {
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{Subjects: []string{"k8s.>"}})

@@ -18,19 +18,23 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// link is a connection to one of the servers, from its first byte to its end: it does not connect again by itself.
+// link is a connection to one of the servers, from its first byte to its end: it does not connect
+// again by itself.
 type link struct {
-	conn     *nats.Conn
-	js       jetstream.JetStream
-	closed   chan struct{}
-	ensured  atomic.Bool           // the stream is there, or the configuration does not ask for it to be made
-	complain atomic.Pointer[error] // what the server said last that belongs to no event, such as a missing permission
+	conn   *nats.Conn
+	js     jetstream.JetStream
+	closed chan struct{}
+	// the stream is there, or the configuration does not ask for it to be made
+	ensured atomic.Bool
+	// what the server said last that belongs to no event, such as a missing permission
+	complain atomic.Pointer[error]
 }
 
 // complainInterval is how often what a server says is logged.
 const complainInterval = time.Minute
 
-// complaints says in the log what servers say, once in an interval: a server may say something about each event, or as often as it likes.
+// complaints says in the log what servers say, once in an interval: a server may say something
+// about each event, or as often as it likes.
 type complaints struct {
 	mu      sync.Mutex
 	last    time.Time
@@ -51,8 +55,8 @@ func (c *complaints) log(log *slog.Logger, err error) {
 	log.Warn("nats: the server complains", slog.Any("err", err), slog.Int("notLogged", skipped))
 }
 
-// dial connects. Everything that the configuration has in files is read anew. complain is told what the server says that belongs to no
-// event.
+// dial connects. Everything that the configuration has in files is read anew. complain is told what
+// the server says that belongs to no event.
 func dial(ctx context.Context, c *sinkConfig, complain func(error)) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -86,8 +90,8 @@ func dial(ctx context.Context, c *sinkConfig, complain func(error)) (*link, erro
 		l.conn.Close()
 		return nil, err
 	}
-	// The first call starts the goroutine that close ends, which it could not while events are published for the first time. It
-	// publishes nothing, since the subject is empty.
+	// The first call starts the goroutine that close ends, which it could not while events are
+	// published for the first time. It publishes nothing, since the subject is empty.
 	_, _ = l.js.PublishMsgAsync(&nats.Msg{})
 	return l, nil
 }
@@ -95,7 +99,8 @@ func dial(ctx context.Context, c *sinkConfig, complain func(error)) (*link, erro
 const (
 	// maxFlush is how long a write to a connection that takes no more bytes can block.
 	maxFlush = 4 * time.Second
-	// pingInterval is how often a silent connection is tried; at the third time that there was no answer it is dead.
+	// pingInterval is how often a silent connection is tried; at the third time that there was no
+	// answer it is dead.
 	pingInterval = 15 * time.Second
 )
 

@@ -26,7 +26,8 @@ func TestContract(t *testing.T) {
 	plugintest.RunSink(t, plugintest.Sink{Kind: nats.Kind(), Config: "servers: " + s.ClientURL(), Env: sinktest.Env("bus")})
 }
 
-// TestDelivered: a message is a CloudEvent in binary mode, and what is written again is dropped by the stream.
+// TestDelivered: a message is a CloudEvent in binary mode, and what is written again is dropped by
+// the stream.
 func TestDelivered(t *testing.T) {
 	s := serve(t, nil)
 	kept := func(st jetstream.Stream) []*jetstream.RawStreamMsg { return kept(t, st) }
@@ -63,7 +64,8 @@ func TestDelivered(t *testing.T) {
 	}
 }
 
-// TestKilled: while the server is away nothing is delivered and each write dials once; when it is back all is there once.
+// TestKilled: while the server is away nothing is delivered and each write dials once; when it is
+// back all is there once.
 func TestKilled(t *testing.T) {
 	store := t.TempDir()
 	with := func(o *server.Options) { o.StoreDir = store }
@@ -99,7 +101,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestLostAcknowledgements: what was published and not acknowledged is unavailable, and coming again it is dropped as a duplicate.
+// TestLostAcknowledgements: what was published and not acknowledged is unavailable, and coming
+// again it is dropped as a duplicate.
 func TestLostAcknowledgements(t *testing.T) {
 	for name, test := range map[string]struct {
 		timeout string
@@ -145,7 +148,8 @@ func TestLostAcknowledgements(t *testing.T) {
 	}
 }
 
-// TestFull: a stream that takes no more is no fault of the events, and takes the rest when there is room.
+// TestFull: a stream that takes no more is no fault of the events, and takes the rest when there is
+// room.
 func TestFull(t *testing.T) {
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{MaxMsgs: 3, Discard: jetstream.DiscardNew})
@@ -160,8 +164,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestOrder: what comes after an event of the same key that was not taken is not sent, although it would be taken; other keys go on, and a
-// rejected event holds nothing up.
+// TestOrder: what comes after an event of the same key that was not taken is not sent, although it
+// would be taken; other keys go on, and a rejected event holds nothing up.
 func TestOrder(t *testing.T) {
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgSize: 10_000})
@@ -196,7 +200,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestOnce: a write publishes each event once, whatever becomes of it: one that the client tries again later could overtake.
+// TestOnce: a write publishes each event once, whatever becomes of it: one that the client tries
+// again later could overtake.
 func TestOnce(t *testing.T) {
 	s := serve(t, nil)
 	sinktest.Complains(t, open(t, "servers: "+s.ClientURL()), sinktest.Events(t, "web", 3, 20), "no stream takes the subject")
@@ -248,7 +253,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestStream: a stream that is missing makes NATS unavailable; it is made only if the configuration says so, and never changed.
+// TestStream: a stream that is missing makes NATS unavailable; it is made only if the configuration
+// says so, and never changed.
 func TestStream(t *testing.T) {
 	s := serve(t, nil)
 	js, all := admin(t, s), sinktest.Events(t, "web", 4, 20)
@@ -277,7 +283,8 @@ func TestStream(t *testing.T) {
 			t.Errorf("%d messages of 4 events", len(got))
 		}
 		must.Succeed(t, js.DeleteStream(t.Context(), "k8s"))
-		if errs := made.Write(t.Context(), all); sinktest.Verdicts(4, errs) != "uuuu" { // the next write makes it anew
+		// the next write makes it anew
+		if errs := made.Write(t.Context(), all); sinktest.Verdicts(4, errs) != "uuuu" {
 			t.Fatal(errs)
 		}
 	}
@@ -290,14 +297,16 @@ func TestStream(t *testing.T) {
 	if err != nil || st.CachedInfo().Config.MaxMsgs != 100 || len(kept(t, st)) != 4 {
 		t.Errorf("%v: %+v", err, st.CachedInfo())
 	}
-	// Another stream takes the subject than the one that must keep it: that can be mended, so nothing is rejected.
+	// Another stream takes the subject than the one that must keep it: that can be mended, so
+	// nothing is rejected.
 	errs = open(t, fmt.Sprintf("{servers: %q, subject: 'a.{name}', stream: {name: other}}", s.ClientURL())).Write(t.Context(), sinktest.Events(t, "x", 1, 20))
 	if v := sinktest.Verdicts(1, errs); v != "u" {
 		t.Errorf("got %s: %v", v, errs)
 	}
 }
 
-// TestRefused: without a server each event is unavailable, and a context that is done ends a connection that hangs.
+// TestRefused: without a server each event is unavailable, and a context that is done ends a
+// connection that hangs.
 func TestRefused(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts and says nothing
 	must.Succeed(t, err)

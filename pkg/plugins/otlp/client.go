@@ -36,7 +36,8 @@ import (
 
 // client sends requests over one of the protocols.
 type client interface {
-	// send returns the receiver's answer. An error of [plugins.Reject] is about what was sent, any other one means unavailable.
+	// send returns the receiver's answer. An error of [plugins.Reject] is about what was sent, any
+	// other one means unavailable.
 	send(ctx context.Context, r *collector.ExportLogsServiceRequest, headers http.Header) (*collector.ExportLogsServiceResponse, error)
 	close() error
 }
@@ -56,7 +57,8 @@ type refusal struct {
 
 func (e *refusal) Unwrap() error { return e.error }
 
-// refused keeps the beginning of what was said, and returns errors that are no rejections as they are.
+// refused keeps the beginning of what was said, and returns errors that are no rejections as they
+// are.
 func refused(err error, said []byte, whole bool) error {
 	if plugins.ClassOf(err) != plugins.Rejected {
 		return err
@@ -106,8 +108,9 @@ func newGRPC(c *sinkConfig) (*grpcClient, error) {
 	if u.Scheme == "https" {
 		transport = fresh{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12}), &c.TLS}
 	}
-	// A short pause: how often is tried is the business of the host's breaker. A connection may take longer than a request, so that one to
-	// a receiver that says nothing ends like one whose answer does not come.
+	// A short pause: how often is tried is the business of the host's breaker. A connection may
+	// take longer than a request, so that one to a receiver that says nothing ends like one whose
+	// answer does not come.
 	pause := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
 	conn, err := grpc.NewClient("dns:///"+u.Host, grpc.WithTransportCredentials(transport), grpc.WithUserAgent("deltarouter"), grpc.WithDisableRetry(),
 		grpc.WithMaxHeaderListSize(httpsink.MaxHeaders),
@@ -140,7 +143,8 @@ func (g *grpcClient) send(ctx context.Context, r *collector.ExportLogsServiceReq
 	return nil, refused(judge(err, of.Addr == nil), []byte(status.Convert(err).Message()), true)
 }
 
-// wake makes a connection that is lost, or failed, be tried at once: the call after it would only be told how the last try failed.
+// wake makes a connection that is lost, or failed, be tried at once: the call after it would only
+// be told how the last try failed.
 func (g *grpcClient) wake(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTime)
 	defer cancel()
@@ -159,7 +163,8 @@ func (g *grpcClient) wake(ctx context.Context) {
 	}
 }
 
-// judge says what the status of gRPC means, as the specification of OTLP has it. local: there was no connection.
+// judge says what the status of gRPC means, as the specification of OTLP has it. local: there was
+// no connection.
 func judge(err error, local bool) error {
 	s := status.Convert(err)
 	var later *errdetails.RetryInfo
@@ -168,7 +173,8 @@ func judge(err error, local bool) error {
 			later = info
 		}
 	}
-	// The message of a server can echo what was sent; that of this side's gRPC, which says why there is no connection, cannot.
+	// The message of a server can echo what was sent; that of this side's gRPC, which says why
+	// there is no connection, cannot.
 	if err = fmt.Errorf("answered %v", s.Code()); local {
 		err = errors.New(firstLine(s.Message()))
 	}
@@ -272,7 +278,8 @@ func messageOf(resp *http.Response, body []byte) []byte {
 	return body
 }
 
-// retryable are the codes of the specification of OTLP, and the two that say that nobody has looked at the request yet.
+// retryable are the codes of the specification of OTLP, and the two that say that nobody has looked
+// at the request yet.
 func retryable() []int {
 	return []int{
 		http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,

@@ -31,7 +31,8 @@ type (
 	answer = *collector.ExportLogsServiceResponse
 )
 
-// receiver keeps the records that it accepts. refuse may answer in its place, before anything is kept.
+// receiver keeps the records that it accepts. refuse may answer in its place, before anything is
+// kept.
 type receiver struct {
 	collector.UnimplementedLogsServiceServer
 	refuse func(ask) (answer, error)
@@ -164,7 +165,8 @@ func serveGRPC(t *testing.T, r *receiver, address string, options ...grpc.Server
 	return l.Addr().String(), stop
 }
 
-// both runs a test with each protocol; config is the beginning of a configuration, without its last brace.
+// both runs a test with each protocol; config is the beginning of a configuration, without its last
+// brace.
 func both(t *testing.T, test func(t *testing.T, r *receiver, config string)) {
 	t.Helper()
 	t.Run("grpc", func(t *testing.T) {

@@ -136,7 +136,8 @@ func TestVerdicts(t *testing.T) {
 	})
 }
 
-// TestExhausted: RESOURCE_EXHAUSTED that does not say when to try again is about the size of a request: it is halved.
+// TestExhausted: RESOURCE_EXHAUSTED that does not say when to try again is about the size of a
+// request: it is halved.
 func TestExhausted(t *testing.T) {
 	r := &receiver{refuse: func(request ask) (answer, error) {
 		if len(ids(request)) > 3 {
@@ -150,7 +151,8 @@ func TestExhausted(t *testing.T) {
 	}
 }
 
-// TestAway: while the receiver is away nothing is delivered; when it is back each event is there once.
+// TestAway: while the receiver is away nothing is delivered; when it is back each event is there
+// once.
 func TestAway(t *testing.T) {
 	r := &receiver{}
 	at, stop := serveGRPC(t, r, "127.0.0.1:0")
@@ -204,7 +206,8 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// TestSilence: a receiver that says nothing costs one timeout, and a context that is done ends the wait.
+// TestSilence: a receiver that says nothing costs one timeout, and a context that is done ends the
+// wait.
 func TestSilence(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)

@@ -12,7 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// conventions returns the attributes that the semantic conventions have for an object of a kind of the built-in API.
+// conventions returns the attributes that the semantic conventions have for an object of a kind of
+// the built-in API.
 func conventions(kind, group, name, uid string) []*common.KeyValue {
 	of := strings.ToLower(kind)
 	switch group + "/" + kind {

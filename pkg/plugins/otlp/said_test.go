@@ -19,7 +19,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// said returns what a sink tells of an answer that rejects the last event. The text of the error has none of it.
+// said returns what a sink tells of an answer that rejects the last event. The text of the error
+// has none of it.
 func said(t *testing.T, config string, events []event.Event) string {
 	t.Helper()
 	errs := open(t, "{headers: {authorization: Bearer s3cr3t}, "+config+"}").Write(t.Context(), events)

@@ -22,7 +22,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// TestStatusOfGRPC: each status is retryable or not as the specification of OTLP says, with a RetryInfo and without.
+// TestStatusOfGRPC: each status is retryable or not as the specification of OTLP says, with a
+// RetryInfo and without.
 func TestStatusOfGRPC(t *testing.T) {
 	r := &receiver{}
 	at, _ := serveGRPC(t, r, "127.0.0.1:0")
@@ -62,7 +63,8 @@ func TestStatusOfGRPC(t *testing.T) {
 	sinktest.Compare(t, r.ids(), sinktest.IDs(all))
 }
 
-// TestStatusOfHTTP: each code is retryable or not as the specification of OTLP says, and Retry-After is heeded where it is.
+// TestStatusOfHTTP: each code is retryable or not as the specification of OTLP says, and
+// Retry-After is heeded where it is.
 func TestStatusOfHTTP(t *testing.T) {
 	for code, want := range map[int]string{
 		429: "uu", 502: "uu", 503: "uu", 504: "uu", // those of the specification
@@ -102,7 +104,8 @@ func TestStatusOfHTTP(t *testing.T) {
 	}
 }
 
-// TestConventions: the kinds that the semantic conventions have attributes for have these, and no others.
+// TestConventions: the kinds that the semantic conventions have attributes for have these, and no
+// others.
 func TestConventions(t *testing.T) {
 	r := &receiver{}
 	at, _ := serveGRPC(t, r, "127.0.0.1:0")
@@ -171,7 +174,8 @@ func TestClusters(t *testing.T) {
 	}
 }
 
-// TestOutage: a receiver that is away stalls the routes of its sink alone, and has what they owe once when it is back.
+// TestOutage: a receiver that is away stalls the routes of its sink alone, and has what they owe
+// once when it is back.
 func TestOutage(t *testing.T) {
 	for _, protocol := range []string{"grpc", "http"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -203,7 +207,8 @@ func TestOutage(t *testing.T) {
 			for _, request := range r.requests {
 				got = append(got, routed(request)...)
 			}
-			// OTLP has no deduplication: what arrived unacknowledged when the connections were cut is there twice, and nothing else.
+			// OTLP has no deduplication: what arrived unacknowledged when the connections were cut
+			// is there twice, and nothing else.
 			twice := sinktest.Twice(got)
 			if len(twice) > 16*2 {
 				t.Errorf("%d are there twice", len(twice))
@@ -213,7 +218,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestLostAnswer: a request whose answer is lost has arrived. It comes again, and its records are there twice, with the same id.
+// TestLostAnswer: a request whose answer is lost has arrived. It comes again, and its records are
+// there twice, with the same id.
 func TestLostAnswer(t *testing.T) {
 	both(t, func(t *testing.T, r *receiver, config string) {
 		w := sinktest.NewWire(t, strings.TrimSuffix(strings.TrimPrefix(strings.Split(config, "'")[1], "http://"), "/"))
@@ -236,7 +242,8 @@ func TestLostAnswer(t *testing.T) {
 	})
 }
 
-// TestBrokenAnswers: an answer that ends early, or is none of OTLP, says nothing about the records: they come again.
+// TestBrokenAnswers: an answer that ends early, or is none of OTLP, says nothing about the records:
+// they come again.
 func TestBrokenAnswers(t *testing.T) {
 	for name, answer := range map[string]string{
 		"half":    "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/x-protobuf\r\nContent-Length: 100\r\n\r\n\x0a",
@@ -275,8 +282,8 @@ func TestBrokenAnswers(t *testing.T) {
 	}
 }
 
-// TestWritesConnect: how often a receiver that is away is tried is the host's business: a write connects, and is not told how a former one
-// failed.
+// TestWritesConnect: how often a receiver that is away is tried is the host's business: a write
+// connects, and is not told how a former one failed.
 func TestWritesConnect(t *testing.T) {
 	r := &receiver{}
 	at, _ := serveGRPC(t, r, "127.0.0.1:0")

@@ -19,7 +19,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// encrypted serves both protocols with a certificate that is good for that long, and asks for one. It returns the URLs.
+// encrypted serves both protocols with a certificate that is good for that long, and asks for one.
+// It returns the URLs.
 func encrypted(t *testing.T, r *receiver, a *sinktest.Authority, last time.Duration) (urls map[string]string) {
 	t.Helper()
 	at, _ := serveGRPC(t, r, "127.0.0.1:0", grpc.Creds(credentials.NewTLS(a.Server(last, a))))
@@ -31,7 +32,8 @@ func encrypted(t *testing.T, r *receiver, a *sinktest.Authority, last time.Durat
 	return map[string]string{"grpc": "https://" + at, "http": s.URL}
 }
 
-// TestTLS: the receiver's certificate is checked, by a delivery as by a probe, the router shows its own, and files are read anew.
+// TestTLS: the receiver's certificate is checked, by a delivery as by a probe, the router shows its
+// own, and files are read anew.
 func TestTLS(t *testing.T) {
 	a, other, r := sinktest.NewAuthority(t), sinktest.NewAuthority(t), &receiver{}
 	expired, ca := encrypted(t, r, a, -time.Hour), sinktest.File(t, "ca", a.PEM)

@@ -17,7 +17,8 @@ type Handler struct {
 	Env    plugins.HandlerEnv
 }
 
-// RunHandler tests that a kind of handler keeps the contract of [plugins.Handler] and [plugins.Kind].
+// RunHandler tests that a kind of handler keeps the contract of [plugins.Handler] and
+// [plugins.Kind].
 func RunHandler(t *testing.T, h Handler) {
 	t.Helper()
 	if h.Config == "" {
@@ -78,7 +79,8 @@ func RunHandler(t *testing.T, h Handler) {
 	})
 }
 
-// CheckHandled gives a batch to the handler and tests that the results have the form that they must have, whatever they are.
+// CheckHandled gives a batch to the handler and tests that the results have the form that they must
+// have, whatever they are.
 func CheckHandled(t *testing.T, handler plugins.Handler, batch []*event.Delta) {
 	t.Helper()
 	given := slices.Clone(batch)

@@ -1,5 +1,6 @@
-// Package plugintest is the contract that every kind of handler and sink keeps, as a test suite: the package of a kind runs it on its
-// kind. What one kind does beyond the contract it tests itself.
+// Package plugintest is the contract that every kind of handler and sink keeps, as a test suite:
+// the package of a kind runs it on its kind. What one kind does beyond the contract it tests
+// itself.
 package plugintest
 
 import (

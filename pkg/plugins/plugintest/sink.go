@@ -17,7 +17,8 @@ type Sink struct {
 	Kind   plugins.SinkKind
 	Config string // YAML with which it works; empty: the kind's example
 	Env    plugins.SinkEnv
-	// Data makes the data of the events, for a sink that does not take any JSON. nil: the deltas themselves.
+	// Data makes the data of the events, for a sink that does not take any JSON. nil: the deltas
+	// themselves.
 	Data func(d *event.Delta) []byte
 }
 
@@ -72,7 +73,8 @@ func RunSink(t *testing.T, s Sink) {
 	})
 }
 
-// checkKeys tests that a sink that says so keeps the order of a key within a write, whenever that is cut short.
+// checkKeys tests that a sink that says so keeps the order of a key within a write, whenever that
+// is cut short.
 func (s *Sink) checkKeys(t *testing.T) {
 	if _, ordered := s.Kind.(plugins.Ordered); !ordered {
 		t.Skip("a write has one delta of each key")
@@ -92,7 +94,8 @@ func (s *Sink) checkKeys(t *testing.T) {
 	s.close(t, sink)
 }
 
-// CheckOrder tests that nothing of a key was delivered behind an event that was neither delivered nor rejected: it comes again.
+// CheckOrder tests that nothing of a key was delivered behind an event that was neither delivered
+// nor rejected: it comes again.
 func CheckOrder(t testing.TB, events []event.Event, errs []error) {
 	t.Helper()
 	waits := map[string]int{}

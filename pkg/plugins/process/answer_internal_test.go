@@ -41,7 +41,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// FuzzAnswer: whatever a plugin answers is an error, or results that have the form that results must have.
+// FuzzAnswer: whatever a plugin answers is an error, or results that have the form that results
+// must have.
 func FuzzAnswer(f *testing.F) {
 	for _, answer := range []*pluginv1.HandleResponse{
 		{},
@@ -90,7 +91,8 @@ func FuzzStdio(f *testing.F) {
 	})
 }
 
-// TestDeltaSize: no delta takes more on the wire than is counted for it, else a batch could be longer than the plugin takes.
+// TestDeltaSize: no delta takes more on the wire than is counted for it, else a batch could be
+// longer than the plugin takes.
 func TestDeltaSize(t *testing.T) {
 	last := time.Unix(0, math.MaxInt64)
 	long := strings.Repeat("x", 300)

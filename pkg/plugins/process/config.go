@@ -146,7 +146,8 @@ func (a *allowConfig) Validate(n config.Node) (problems config.Problems) {
 	return problems
 }
 
-// lookupSyntax reports whether a text is source or source.index. What there is of these the host knows.
+// lookupSyntax reports whether a text is source or source.index. What there is of these the host
+// knows.
 func lookupSyntax(text string) bool {
 	source, index, dotted := strings.Cut(text, ".")
 	return source != "" && (index != "") == dotted && !strings.ContainsAny(index, ". ")

@@ -1,5 +1,6 @@
-// Package process is the handler kind `process`: it hands batches of deltas to a program that runs beside the router, over gRPC, and reads
-// verdicts and events back. Program and router find each other as github.com/hashicorp/go-plugin has it.
+// Package process is the handler kind `process`: it hands batches of deltas to a program that runs
+// beside the router, over gRPC, and reads verdicts and events back. Program and router find each
+// other as github.com/hashicorp/go-plugin has it.
 //
 // A batch goes through these hands, each in a file of its own:
 //
@@ -9,6 +10,6 @@
 //	internal/child  the program as the operating system has it: a sealed copy that is started, drained, and killed with all that it started
 //	host        what the plugin may ask of the router: look-ups, its memory, the log
 //
-// A plugin is not sandboxed: it may do all that the router's user may. What is bounded is what it costs the router. The protocol is
-// described in docs/PLUGINS.md.
+// A plugin is not sandboxed: it may do all that the router's user may. What is bounded is what it
+// costs the router. The protocol is described in docs/PLUGINS.md.
 package process

@@ -32,7 +32,8 @@ func (b *bench) openProgram(file, more string) {
 	}
 }
 
-// TestDocumentedMain: the program in docs/PLUGINS.md, which sdk/process has in its documentation, is a plugin of 20 lines.
+// TestDocumentedMain: the program in docs/PLUGINS.md, which sdk/process has in its documentation,
+// is a plugin of 20 lines.
 func TestDocumentedMain(t *testing.T) {
 	_, text, _ := strings.Cut(string(mustRead(t, "../../../docs/PLUGINS.md")), "# Native plugins\n")
 	_, text, _ = strings.Cut(text, "```go\n")
@@ -49,7 +50,8 @@ func TestDocumentedMain(t *testing.T) {
 	must.Succeed(t, os.WriteFile(source, []byte(text), 0o600))
 	b := newBench(t)
 	program := filepath.Join(folder, "names")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, source) // in this module
+	// in this module
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, source)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
@@ -63,7 +65,8 @@ func TestDocumentedMain(t *testing.T) {
 func TestExampleGo(t *testing.T) {
 	b := newBench(t)
 	file := filepath.Join(t.TempDir(), "native-go")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, ".") // the flags of `make plugins`
+	// the flags of `make plugins`
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, ".")
 	cmd.Dir = examples + "native-go"
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -78,7 +81,8 @@ func TestExampleGo(t *testing.T) {
 	}
 }
 
-// python returns the folder of a python3 that has grpcio: the one that the path finds first, or the system's.
+// python returns the folder of a python3 that has grpcio: the one that the path finds first, or the
+// system's.
 func python(t *testing.T) (folder string) {
 	t.Helper()
 	var said []string
@@ -97,7 +101,8 @@ func python(t *testing.T) (folder string) {
 	return ""
 }
 
-// TestExamplePython: a plugin that knows nothing of Go keeps the contract of every handler, and is killed without a loss.
+// TestExamplePython: a plugin that knows nothing of Go keeps the contract of every handler, and is
+// killed without a loss.
 func TestExamplePython(t *testing.T) {
 	b := newBench(t)
 	env := fmt.Sprintf("env: {PATH: %q", python(t)+":"+os.Getenv("PATH"))

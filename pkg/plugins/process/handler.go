@@ -17,7 +17,8 @@ import (
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
-// errLost is wrapped by the error of a call during which the process was lost. Nobody knows what it has done about the call.
+// errLost is wrapped by the error of a call during which the process was lost. Nobody knows what it
+// has done about the call.
 var errLost = errors.New("the plugin was lost")
 
 // errTooMuch is wrapped by the error of a call whose answer is longer than limits.output.
@@ -68,7 +69,8 @@ func (h *handler) callLength(batch []*event.Delta) int {
 	return len(batch)
 }
 
-// deliver gives the deltas to the plugin; if that fails, again, and now in a way that finds the culprit. The error is that of ctx.
+// deliver gives the deltas to the plugin; if that fails, again, and now in a way that finds the
+// culprit. The error is that of ctx.
 func (h *handler) deliver(ctx context.Context, batch []*event.Delta, results []plugins.Result) error {
 	if size := deltaSize(batch[0]); len(batch) == 1 && size > int(h.s.Limits.Input) {
 		results[0] = reject(h.about(batch[0], fmt.Errorf("it has %d bytes, at most %d (limits.input)", size, h.s.Limits.Input)))
@@ -93,7 +95,8 @@ func (h *handler) deliver(ctx context.Context, batch []*event.Delta, results []p
 	}
 	defer release()
 	if errors.Is(err, errLost) {
-		// Other calls were under way, too, and the batch may be innocent. By itself it shows whether it is.
+		// Other calls were under way, too, and the batch may be innocent. By itself it shows
+		// whether it is.
 		return h.again(ctx, batch, results)
 	}
 	return h.split(ctx, batch, results, err)
@@ -137,7 +140,8 @@ func (h *handler) again(ctx context.Context, batch []*event.Delta, results []plu
 	return h.split(ctx, batch, results, err)
 }
 
-// split halves a batch that failed, until only the deltas have failed that do so by themselves. No other call is under way.
+// split halves a batch that failed, until only the deltas have failed that do so by themselves. No
+// other call is under way.
 func (h *handler) split(ctx context.Context, batch []*event.Delta, results []plugins.Result, err error) error {
 	var down *downError
 	switch {
@@ -158,7 +162,8 @@ func (h *handler) split(ctx context.Context, batch []*event.Delta, results []plu
 	return h.again(ctx, batch[half:], results[half:])
 }
 
-// call is one call of the plugin. After an error nothing of it has taken effect but what the plugin itself did.
+// call is one call of the plugin. After an error nothing of it has taken effect but what the plugin
+// itself did.
 func (h *handler) call(ctx context.Context, batch []*event.Delta, results []plugins.Result) error {
 	p, err := h.sup.get(ctx)
 	if err != nil {
@@ -218,7 +223,8 @@ func (h *handler) ask(ctx context.Context, p *process, request *pluginv1.HandleR
 	return nil, fmt.Errorf("%w: %w", errLost, p.err)
 }
 
-// unreachable gives a process up that cannot be reached. Mostly it has ended, and says itself how in a moment.
+// unreachable gives a process up that cannot be reached. Mostly it has ended, and says itself how
+// in a moment.
 func (h *handler) unreachable(p *process, err error) {
 	timer := time.NewTimer(child.DrainTime)
 	defer timer.Stop()

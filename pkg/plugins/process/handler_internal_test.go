@@ -29,8 +29,9 @@ func (a answers) Handle(context.Context, *pluginv1.HandleRequest, ...grpc.CallOp
 	return nil, a.err
 }
 
-// TestWhoseDeadline: gRPC tells of a deadline before the router's own timer was looked at, or the plugin of one of its own. The first
-// costs the process, whichever is seen first, the second only the batch.
+// TestWhoseDeadline: gRPC tells of a deadline before the router's own timer was looked at, or the
+// plugin of one of its own. The first costs the process, whichever is seen first, the second only
+// the batch.
 func TestWhoseDeadline(t *testing.T) {
 	const timeout = time.Second
 	over := status.Error(codes.DeadlineExceeded, "stream terminated by RST_STREAM with error code: CANCEL")
@@ -51,7 +52,8 @@ func TestWhoseDeadline(t *testing.T) {
 	}
 }
 
-// TestCause: a call that fails because the plugin has ended or the time is over says so, even if it fails a moment before that is known.
+// TestCause: a call that fails because the plugin has ended or the time is over says so, even if it
+// fails a moment before that is known.
 func TestCause(t *testing.T) {
 	why := errors.New("it has ended")
 	for _, tt := range []struct {

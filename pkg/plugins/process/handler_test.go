@@ -77,7 +77,8 @@ func TestOldAndNew(t *testing.T) {
 	}
 }
 
-// TestRulesAboutTime: the plugin is told what rules about time and limits say of a delta, and what another route made of it, and nothing where they say nothing.
+// TestRulesAboutTime: the plugin is told what rules about time and limits say of a delta, and what
+// another route made of it, and nothing where they say nothing.
 func TestRulesAboutTime(t *testing.T) {
 	b := newBench(t)
 	h := b.open("")
@@ -157,7 +158,8 @@ func TestCrashRedelivers(t *testing.T) {
 	}
 }
 
-// TestCrashSparesOthers: calls that were under way when somebody else's delta took the process down do not fail for it, however often.
+// TestCrashSparesOthers: calls that were under way when somebody else's delta took the process down
+// do not fail for it, however often.
 func TestCrashSparesOthers(t *testing.T) {
 	b := newBench(t)
 	h := b.open("limits: {breaker: 0}")
@@ -246,7 +248,8 @@ func TestGrandchildrenEnd(t *testing.T) {
 	gone(t, second)
 }
 
-// TestMessageSize: both sides take what limits.input and limits.output say, which is more than gRPC's 4 MiB.
+// TestMessageSize: both sides take what limits.input and limits.output say, which is more than
+// gRPC's 4 MiB.
 func TestMessageSize(t *testing.T) {
 	b := newBench(t)
 	h := b.open("limits: {input: 12Mi, output: 1Mi}")
@@ -286,7 +289,8 @@ func TestBatchLimit(t *testing.T) {
 	}
 }
 
-// TestBreaker: a plugin that is lost over and over is left alone, and what waits for it is no attempt of any delta.
+// TestBreaker: a plugin that is lost over and over is left alone, and what waits for it is no
+// attempt of any delta.
 func TestBreaker(t *testing.T) {
 	b := newBench(t)
 	h := b.open("limits: {breaker: 3}")

@@ -50,7 +50,8 @@ func newBench(t testing.TB) *bench {
 // config is the YAML of a handler that runs this binary in a role.
 func config(role, more string) string {
 	file, sum := self()
-	return fmt.Sprintf("command: [%q, %s]\nsha256: %s\n%s", file, role, sum, more) // role may have arguments behind commas
+	// role may have arguments behind commas
+	return fmt.Sprintf("command: [%q, %s]\nsha256: %s\n%s", file, role, sum, more)
 }
 
 func (b *bench) tryOpen(role, more string) (plugins.Handler, error) {
@@ -96,7 +97,8 @@ func folders(t testing.TB, in string) []string {
 	return found
 }
 
-// children returns the processes that this one started, zombies included. It does not return those of other tests: there are none.
+// children returns the processes that this one started, zombies included. It does not return those
+// of other tests: there are none.
 func children(t testing.TB) (pids []int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")

@@ -26,8 +26,8 @@ import (
 
 const maxLookupAnswer = 8 << 20 // bytes
 
-// host is what one process may ask of the router, at a socket in its folder. What it may is decided by its handler's grants, and the token
-// that it was given says that it is the one.
+// host is what one process may ask of the router, at a socket in its folder. What it may is decided
+// by its handler's grants, and the token that it was given says that it is the one.
 type host struct {
 	pluginv1.UnimplementedHostServer
 
@@ -156,7 +156,8 @@ func (h *host) Log(ctx context.Context, r *pluginv1.LogRequest) (*pluginv1.LogRe
 	return &pluginv1.LogResponse{}, nil
 }
 
-// memory returns what a call sees of the handler's memory. Without a call it is an overlay that written commits.
+// memory returns what a call sees of the handler's memory. Without a call it is an overlay that
+// written commits.
 func (h *host) memory(call uint64, key string) (*kv.Overlay, error) {
 	switch {
 	case !h.s.Allow.KV:

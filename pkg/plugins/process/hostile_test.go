@@ -11,8 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestMalformedAnswers: an answer that makes no sense says nothing about any delta. The batch is halved until only who is to blame has failed,
-// with a short reason, and the process lives on.
+// TestMalformedAnswers: an answer that makes no sense says nothing about any delta. The batch is
+// halved until only who is to blame has failed, with a short reason, and the process lives on.
 func TestMalformedAnswers(t *testing.T) {
 	b := newBench(t)
 	b.openRole("raw", "tls: false")
@@ -63,7 +63,8 @@ func TestStatusBeyondHeaders(t *testing.T) {
 	b.close()
 }
 
-// TestClosedSocket: a plugin that lives but cannot be reached is started again, whether somebody asks it or not.
+// TestClosedSocket: a plugin that lives but cannot be reached is started again, whether somebody
+// asks it or not.
 func TestClosedSocket(t *testing.T) {
 	b := newBench(t)
 	b.openRole("raw", "tls: false\nlimits: {breaker: 0, health: 1h, timeout: 1h}")
@@ -87,7 +88,8 @@ func TestIll(t *testing.T) {
 	b.close()
 }
 
-// TestStubborn: a plugin that heeds neither SIGTERM nor the end of its standard input is killed when its time is over.
+// TestStubborn: a plugin that heeds neither SIGTERM nor the end of its standard input is killed
+// when its time is over.
 func TestStubborn(t *testing.T) {
 	b := newBench(t)
 	b.openRole("raw, stubborn", "tls: false\nlimits: {stopTimeout: 300ms}")
@@ -96,7 +98,8 @@ func TestStubborn(t *testing.T) {
 	contains(t, b.log.String(), "plugin does not end by itself and is killed")
 }
 
-// TestToldTwice: a plugin is told to end by a signal and by its standard input, and may heed either.
+// TestToldTwice: a plugin is told to end by a signal and by its standard input, and may heed
+// either.
 func TestToldTwice(t *testing.T) {
 	for _, role := range []string{"raw, deaf to signals", "bare"} {
 		b := newBench(t)
@@ -108,7 +111,8 @@ func TestToldTwice(t *testing.T) {
 	}
 }
 
-// TestEndsAtConfigure: so does one that took its configuration before; callers are told to come back, not that their deltas are bad.
+// TestEndsAtConfigure: so does one that took its configuration before; callers are told to come
+// back, not that their deltas are bad.
 func TestEndsAtConfigure(t *testing.T) {
 	b := newBench(t)
 	h := b.openRole("raw, ends at the second Configure", "tls: false\nenv: {ONCE: "+b.folder+"/once}\nlimits: {breaker: 2}")
@@ -123,7 +127,8 @@ func TestEndsAtConfigure(t *testing.T) {
 	b.close()
 }
 
-// TestExactSizes: what limits.input and limits.output allow passes, and not a byte more; neither costs the process.
+// TestExactSizes: what limits.input and limits.output allow passes, and not a byte more; neither
+// costs the process.
 func TestExactSizes(t *testing.T) {
 	b := newBench(t)
 	b.openRole("raw", "tls: false\nlimits: {input: 8Mi, output: 5Mi}")
@@ -157,7 +162,8 @@ func TestExactSizes(t *testing.T) {
 	b.close()
 }
 
-// TestLargeDescription: what a plugin says about itself is logged in bounds, and a schema that is none keeps nobody from starting it.
+// TestLargeDescription: what a plugin says about itself is logged in bounds, and a schema that is
+// none keeps nobody from starting it.
 func TestLargeDescription(t *testing.T) {
 	b := newBench(t)
 	b.openRole("raw, large description", "tls: false")

@@ -18,8 +18,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 )
 
-// TestKilledOverAndOver kills the plugin at random points while four workers give it batches: PLUGIN_KILLS times (20). Each worker does
-// what a route does: what was not answered with ok it gives again.
+// TestKilledOverAndOver kills the plugin at random points while four workers give it batches:
+// PLUGIN_KILLS times (20). Each worker does what a route does: what was not answered with ok it
+// gives again.
 func TestKilledOverAndOver(t *testing.T) {
 	kills := 20
 	if n, err := strconv.Atoi(os.Getenv("PLUGIN_KILLS")); err == nil {
@@ -34,8 +35,8 @@ func TestKilledOverAndOver(t *testing.T) {
 	}
 }
 
-// killOverAndOver kills the plugin while it is given batches, each until all of its deltas are acknowledged with an event that names the
-// object.
+// killOverAndOver kills the plugin while it is given batches, each until all of its deltas are
+// acknowledged with an event that names the object.
 func (b *bench) killOverAndOver(kills int) {
 	t, h := b.t, b.handler
 	t.Helper()

@@ -132,7 +132,9 @@ func testPlugin() process.Plugin {
 			case cfg.Panic:
 				panic("at setup")
 			case cfg.Hang:
-				select {} // ctx ends at the deadline of the call: a plugin that waited for it could still answer in time
+				// ctx ends at the deadline of the call: a plugin that waited for it could still
+				// answer in time
+				select {}
 			}
 			r = router
 			return func(ctx context.Context, d process.Delta) ([]process.Event, error) { return act(ctx, r, d) }, nil

@@ -22,7 +22,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// asRouter is the role of a process that opens a handler, says the number of its plugin and waits to be killed.
+// asRouter is the role of a process that opens a handler, says the number of its plugin and waits
+// to be killed.
 func asRouter() {
 	t := &testing.T{}
 	env := plugins.HandlerEnv{Env: plugins.Env{Name: "legacy", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}, Workers: 1}
@@ -40,8 +41,8 @@ func asRouter() {
 	wait()
 }
 
-// TestNoOrphans: a router that is killed takes its plugin with it; also one that does not look at its standard
-// input, which Linux ends. What it leaves of files the next one removes.
+// TestNoOrphans: a router that is killed takes its plugin with it; also one that does not look at
+// its standard input, which Linux ends. What it leaves of files the next one removes.
 func TestNoOrphans(t *testing.T) {
 	for _, role := range []string{"sdk", "bare"} {
 		t.Run(role, func(t *testing.T) {
@@ -79,7 +80,8 @@ func TestNoOrphans(t *testing.T) {
 	}
 }
 
-// TestEndOfStandardInput: where the system does not end the plugin of a router that is gone, it ends by itself.
+// TestEndOfStandardInput: where the system does not end the plugin of a router that is gone, it
+// ends by itself.
 func TestEndOfStandardInput(t *testing.T) {
 	b := newBench(t)
 	file, _ := self()

@@ -106,7 +106,8 @@ func (p *process) ready(ctx context.Context) error {
 	return cause(ctx, p.configure(ctx))
 }
 
-// cause returns why a call failed. That the plugin ends, or that the time is over, may be seen at the call a moment before ctx tells it.
+// cause returns why a call failed. That the plugin ends, or that the time is over, may be seen at
+// the call a moment before ctx tells it.
 func cause(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -151,8 +152,8 @@ func (p *process) configure(ctx context.Context) error {
 	return nil
 }
 
-// checkConfig returns what of the configuration is not as the plugin wants it. A schema that is not understood is not the user's mistake:
-// the plugin checks its configuration in any case.
+// checkConfig returns what of the configuration is not as the plugin wants it. A schema that is not
+// understood is not the user's mistake: the plugin checks its configuration in any case.
 func (p *process) checkConfig(schema string) error {
 	problems, err := checkConfig(schema, p.s.text, p.s.node)
 	if errors.Is(err, errSchema) {
@@ -169,8 +170,9 @@ type shaken struct {
 	addr net.Addr
 }
 
-// handshake starts the program and reads where it listens. Of go-plugin's client only the start is used, each client for one: its Kill waits
-// for ever for a plugin that hangs, and its connection offers what a handler does not need.
+// handshake starts the program and reads where it listens. Of go-plugin's client only the start is
+// used, each client for one: its Kill waits for ever for a plugin that hangs, and its connection
+// offers what a handler does not need.
 func (p *process) handshake(ctx context.Context) (shaken, error) {
 	cmd, err := p.command()
 	if err != nil {

@@ -23,7 +23,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestCopiedProgram: where there are no files in memory, each start runs a copy of its own, which was hashed as it was made.
+// TestCopiedProgram: where there are no files in memory, each start runs a copy of its own, which
+// was hashed as it was made.
 func TestCopiedProgram(t *testing.T) {
 	folder, err := os.MkdirTemp("", "p") //nolint:usetesting // the path of t.TempDir is too long for sockets
 	must.Succeed(t, err)

@@ -27,8 +27,8 @@ import (
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
-// raw is a plugin that has neither go-plugin nor the SDK, and keeps to nothing: what it does its configuration says, a list of words, and
-// the names of objects.
+// raw is a plugin that has neither go-plugin nor the SDK, and keeps to nothing: what it does its
+// configuration says, a list of words, and the names of objects.
 type raw struct {
 	pluginv1.UnimplementedHandlerServer
 

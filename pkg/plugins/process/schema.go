@@ -20,8 +20,9 @@ import (
 // errSchema is wrapped by what keeps a plugin's schema from being used.
 var errSchema = errors.New("the plugin's config_schema cannot be used")
 
-// checkConfig compares a plugin's configuration, JSON, with the schema that the plugin describes. What is wrong is told at its place below
-// node; an absent configuration counts as an empty one. The error wraps errSchema if the schema itself is no good.
+// checkConfig compares a plugin's configuration, JSON, with the schema that the plugin describes.
+// What is wrong is told at its place below node; an absent configuration counts as an empty one.
+// The error wraps errSchema if the schema itself is no good.
 func checkConfig(schema, text string, node config.Node) (problems config.Problems, err error) {
 	if strings.TrimSpace(schema) == "" {
 		return nil, nil
@@ -50,7 +51,8 @@ func checkConfig(schema, text string, node config.Node) (problems config.Problem
 	return problems, nil
 }
 
-// problem says what the validator says in our words, without the value. ok is false for what it says twice.
+// problem says what the validator says in our words, without the value. ok is false for what it
+// says twice.
 func problem(e error, node config.Node) (p config.Problem, ok bool) {
 	var about *invalid.Validation
 	if errors.As(e, &about) {
@@ -73,8 +75,8 @@ func problem(e error, node config.Node) (p config.Problem, ok bool) {
 	return node.Problemf("%s", printable.Text(message, child.TailSize)), true
 }
 
-// find returns the piece below node that the validator calls by a name like names[0].key; keys may contain dots. It returns the last piece
-// on the way that there is, or one that is missing.
+// find returns the piece below node that the validator calls by a name like names[0].key; keys may
+// contain dots. It returns the last piece on the way that there is, or one that is missing.
 func find(node config.Node, name string) config.Node {
 	name = strings.TrimPrefix(name, ".")
 	if name == "" {

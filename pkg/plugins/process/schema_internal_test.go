@@ -11,7 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestConfigSchema: what a plugin's schema does not allow is told at its place, all at once, and without the value.
+// TestConfigSchema: what a plugin's schema does not allow is told at its place, all at once, and
+// without the value.
 func TestConfigSchema(t *testing.T) {
 	for _, tt := range []struct {
 		schema, yaml string
@@ -57,7 +58,8 @@ func TestConfigSchema(t *testing.T) {
 	}
 }
 
-// TestSchemaOfNoUse: what is no schema, or one of a later draft, is an error that says so, and no reason to refuse a configuration.
+// TestSchemaOfNoUse: what is no schema, or one of a later draft, is an error that says so, and no
+// reason to refuse a configuration.
 func TestSchemaOfNoUse(t *testing.T) {
 	for _, schema := range []string{
 		`{`, `[]`, `{"properties": {"a": {"exclusiveMinimum": 3}}}`, `{"properties": {"a": {"$ref": "#/$defs/x"}}}`, strings.Repeat(`{"not":`, 20000),

@@ -13,7 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestStartErrors: what is wrong with a plugin is said when the router starts, and nothing of it is left.
+// TestStartErrors: what is wrong with a plugin is said when the router starts, and nothing of it is
+// left.
 func TestStartErrors(t *testing.T) {
 	for _, tt := range []struct {
 		role, config string
@@ -62,7 +63,8 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// TestEnvironment: a plugin gets what the configuration lists, what the handshake needs, and nothing of the router's.
+// TestEnvironment: a plugin gets what the configuration lists, what the handshake needs, and
+// nothing of the router's.
 func TestEnvironment(t *testing.T) {
 	b := newBench(t)
 	t.Setenv("ROUTER_SECRET", "do-not-hand-on")
@@ -104,7 +106,8 @@ func TestPrivateFolder(t *testing.T) {
 	}
 }
 
-// TestFolderOfAKilledRouter: its folders are removed by the next one, and those of a living one are not.
+// TestFolderOfAKilledRouter: its folders are removed by the next one, and those of a living one are
+// not.
 func TestFolderOfAKilledRouter(t *testing.T) {
 	b := newBench(t)
 	b.open("")
@@ -152,7 +155,8 @@ func TestAnotherProgram(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestReplacedProgram: a process that is started again is the program that was hashed, whatever has become of the file.
+// TestReplacedProgram: a process that is started again is the program that was hashed, whatever has
+// become of the file.
 func TestReplacedProgram(t *testing.T) {
 	b := newBench(t)
 	file := filepath.Join(t.TempDir(), "plugin")
@@ -186,7 +190,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestBareGoPlugin: a plugin that serves by go-plugin's own means, whose output comes over its stream.
+// TestBareGoPlugin: a plugin that serves by go-plugin's own means, whose output comes over its
+// stream.
 func TestBareGoPlugin(t *testing.T) {
 	b := newBench(t)
 	h, err := b.tryOpen("bare", "")
@@ -200,7 +205,8 @@ func TestBareGoPlugin(t *testing.T) {
 	b.close()
 }
 
-// TestOutput: lines of any length are read, cut, and no more than so many a second are logged, wherever they are printed.
+// TestOutput: lines of any length are read, cut, and no more than so many a second are logged,
+// wherever they are printed.
 func TestOutput(t *testing.T) {
 	b := newBench(t)
 	b.open("limits: {log: 50, logLine: 100}")

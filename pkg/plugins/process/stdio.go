@@ -12,8 +12,9 @@ import (
 	"github.com/deltarouter/deltarouter/internal/lines"
 )
 
-// The stream on which go-plugin's server sends what a plugin in Go prints. Its messages are internal to go-plugin, so they are read here:
-// a channel, which is 1 for stdout and 2 for stderr, and bytes.
+// The stream on which go-plugin's server sends what a plugin in Go prints. Its messages are
+// internal to go-plugin, so they are read here: a channel, which is 1 for stdout and 2 for stderr,
+// and bytes.
 const (
 	stdioMethod  = "/plugin.GRPCStdio/StreamStdio"
 	stdioChannel = protowire.Number(1)
@@ -21,8 +22,8 @@ const (
 	stdioStderr  = 2
 )
 
-// copyStdio logs what the plugin prints until the process ends. A plugin in another language has no such stream; who prints there writes to
-// the real stdout and stderr.
+// copyStdio logs what the plugin prints until the process ends. A plugin in another language has no
+// such stream; who prints there writes to the real stdout and stderr.
 func copyStdio(ctx context.Context, conn *grpc.ClientConn, l *lines.Log) {
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, stdioMethod, grpc.ForceCodecV2(rawCodec{}), grpc.WaitForReady(true))
 	if err != nil {

@@ -15,8 +15,9 @@ const (
 	longestOpen  = time.Minute // while they are turned away
 )
 
-// supervisor keeps a process running. The first loss is mended at once; each further one without an answer in between takes a pause, longer
-// each time. After limits.breaker of them callers are told to come back later, rather than kept waiting.
+// supervisor keeps a process running. The first loss is mended at once; each further one without an
+// answer in between takes a pause, longer each time. After limits.breaker of them callers are told
+// to come back later, rather than kept waiting.
 type supervisor struct {
 	s      *settings
 	stop   context.CancelFunc
@@ -77,7 +78,8 @@ func (v *supervisor) run(ctx context.Context, p *process) {
 	}
 }
 
-// again starts a process after one was lost, however long it takes. It returns nil when the supervisor is to end.
+// again starts a process after one was lost, however long it takes. It returns nil when the
+// supervisor is to end.
 func (v *supervisor) again(ctx context.Context, err error) *process {
 	for {
 		pause, open := v.failed(err)
@@ -142,7 +144,8 @@ func (v *supervisor) succeeded() {
 	v.failures = 0
 }
 
-// get returns the process, and waits for one that is being started. The error is ctx's or a downError.
+// get returns the process, and waits for one that is being started. The error is ctx's or a
+// downError.
 func (v *supervisor) get(ctx context.Context) (*process, error) {
 	for {
 		v.mu.Lock()
@@ -164,7 +167,8 @@ func (v *supervisor) get(ctx context.Context) (*process, error) {
 	}
 }
 
-// close ends the process. It takes no longer than limits.stopTimeout and what the system needs to kill it.
+// close ends the process. It takes no longer than limits.stopTimeout and what the system needs to
+// kill it.
 func (v *supervisor) close(ctx context.Context) error {
 	v.mu.Lock()
 	p := v.now

@@ -44,7 +44,8 @@ type sink struct {
 	out  io.Writer
 	line func(b []byte, e *event.Event) []byte // appends an event and a new line
 	lock chan struct{}                         // holds an element while a write goes on
-	torn bool                                  // the last write ended within a line; guarded by lock
+	// the last write ended within a line; guarded by lock
+	torn bool
 }
 
 // Write implements [plugins.Sink]. Whoever reads may stop reading, and a write to a full pipe

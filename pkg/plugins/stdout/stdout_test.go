@@ -191,7 +191,8 @@ func (f *failing) Write(p []byte) (int, error) {
 	return f.Buffer.Write(p)
 }
 
-// Of a write that goes out in part, the whole lines were delivered; the torn one is ended before the next.
+// Of a write that goes out in part, the whole lines were delivered; the torn one is ended before
+// the next.
 func TestTornWrite(t *testing.T) {
 	var whole bytes.Buffer
 	open(t, "{}", &whole).Write(t.Context(), []event.Event{sample()})

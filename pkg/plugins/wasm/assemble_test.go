@@ -11,14 +11,16 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// module is a WebAssembly module that is assembled by hand, so that a guest can do what no compiler would let it.
+// module is a WebAssembly module that is assembled by hand, so that a guest can do what no compiler
+// would let it.
 type module struct {
 	imports []function // only module, name, params and results
 	funcs   []function
 	memory  []byte            // limits: flags, min, (max); nil: one page or more
 	data    map[uint32][]byte // what memory holds at first
 	hide    []string          // exports to leave out
-	raw     map[byte][]byte   // sections as they are, instead of those made of the above, if there are any
+	// sections as they are, instead of those made of the above, if there are any
+	raw map[byte][]byte
 }
 
 type function struct {
@@ -98,7 +100,8 @@ func sized(b []byte) []byte { return append(uleb(len(b)), b...) }
 
 func section(id byte, content []byte) []byte { return append([]byte{id}, sized(content)...) }
 
-// assemble returns the binary. Each function has a type of its own; every function with a name is exported.
+// assemble returns the binary. Each function has a type of its own; every function with a name is
+// exported.
 func (m module) assemble() []byte {
 	b := []byte("\x00asm\x01\x00\x00\x00")
 	sections := m.sections()
@@ -173,8 +176,8 @@ func (m module) write(t testing.TB) string {
 // Where guest puts the input buffer.
 const inputAt = 0x10000
 
-// guest returns a module that answers a batch with what the body of its rtr_handle returns. It has 1 MiB of memory for the input
-// beside one page for its data.
+// guest returns a module that answers a batch with what the body of its rtr_handle returns. It has
+// 1 MiB of memory for the input beside one page for its data.
 func guest(handle ...any) module {
 	return module{
 		memory: []byte{0, 17},
@@ -204,7 +207,8 @@ func answering(answer []byte) module {
 	return m
 }
 
-// onDeleted is a body of rtr_handle that runs some code for each delta that is a delete, and is fine otherwise.
+// onDeleted is a body of rtr_handle that runs some code for each delta that is a delete, and is
+// fine otherwise.
 func onDeleted(what ...any) []byte {
 	record := code(opGet, 0, opGet, 2, constant(opI32, 32), opMul, opAdd)
 	return code(

@@ -41,7 +41,8 @@ func (c cluster) Get(_, _, name string) *event.Object {
 	return nil
 }
 
-// TestCalls: the host functions of each SDK ask the router the same, and tell the same of its answers.
+// TestCalls: the host functions of each SDK ask the router the same, and tell the same of its
+// answers.
 func TestCalls(t *testing.T) {
 	requests := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -23,7 +23,8 @@ func sdkSources() map[string]string {
 	return map[string]string{".rs": "sdk/rust/src/*.rs", ".c": "sdk/c/*.h", ".ts": "sdk/assemblyscript/assembly/*.ts"}
 }
 
-// TestCheckedIn: a module that stands in the repository is made of the sources that stand beside it, without building it.
+// TestCheckedIn: a module that stands in the repository is made of the sources that stand beside
+// it, without building it.
 func TestCheckedIn(t *testing.T) {
 	for _, e := range examples() {
 		if _, err := os.Stat(root + e.source + "/go.mod"); err == nil {
@@ -82,7 +83,8 @@ func readSums(t *testing.T, file string) map[string]string {
 	return sums
 }
 
-// TestImports: an SDK imports what its handler uses, and no more: an import that was not granted fails at the start of the router.
+// TestImports: an SDK imports what its handler uses, and no more: an import that was not granted
+// fails at the start of the router.
 func TestImports(t *testing.T) {
 	for _, e := range examples() {
 		t.Run(e.source, func(t *testing.T) {
@@ -106,7 +108,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestDigest: a module that is pinned is loaded with that content only, and what is loaded is named by its digest.
+// TestDigest: a module that is pinned is loaded with that content only, and what is loaded is named
+// by its digest.
 func TestDigest(t *testing.T) {
 	path := guest(onDeleted(opUnreachable)).write(t)
 	text, err := os.ReadFile(path)

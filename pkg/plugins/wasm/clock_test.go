@@ -11,8 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// observer returns a guest that writes down what it sees: now_ns, 8 random bytes of rtr_v1 and 8 of WASI, the two clocks of WASI, the
-// monotonic one twice, all of it as the value of "key".
+// observer returns a guest that writes down what it sees: now_ns, 8 random bytes of rtr_v1 and 8 of
+// WASI, the two clocks of WASI, the monotonic one twice, all of it as the value of "key".
 func observer() module {
 	wasi := func(name string, params ...byte) function {
 		return function{module: "wasi_snapshot_preview1", name: name, params: params, results: []byte{i32}}

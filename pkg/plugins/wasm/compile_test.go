@@ -31,7 +31,8 @@ func cached(t *testing.T, dir string) map[string]time.Time {
 	return files
 }
 
-// TestCompiledOnce opens a handler several times, with a folder for compiled modules that is harmed between.
+// TestCompiledOnce opens a handler several times, with a folder for compiled modules that is harmed
+// between.
 func TestCompiledOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	conf := config(t, guest(constant(opI64, 2)))
@@ -124,7 +125,8 @@ func TestNoCache(t *testing.T) {
 	}
 }
 
-// TestCompileCanceled is about a router that is to stop, or to load something else, while a module is compiled.
+// TestCompileCanceled is about a router that is to stop, or to load something else, while a module
+// is compiled.
 func TestCompileCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

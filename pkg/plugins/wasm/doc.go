@@ -1,4 +1,5 @@
-// Package wasm is the handler kind `wasm`: it hands batches of deltas to a WebAssembly module and reads verdicts and events back.
+// Package wasm is the handler kind `wasm`: it hands batches of deltas to a WebAssembly module and
+// reads verdicts and events back.
 //
 // A batch goes through these hands:
 //
@@ -10,6 +11,7 @@
 //	internal/abi       the bytes of batches and answers
 //	meter              rewrites the module so that fuel and stack are counted and guests pause
 //
-// A guest has no files, environment, arguments or sockets. Its memory, output, messages and log lines are bounded. Everything it
-// answers is checked against its memory's bounds and copied before it is looked at. The ABI is described in docs/PLUGINS.md.
+// A guest has no files, environment, arguments or sockets. Its memory, output, messages and log
+// lines are bounded. Everything it answers is checked against its memory's bounds and copied before
+// it is looked at. The ABI is described in docs/PLUGINS.md.
 package wasm

@@ -20,7 +20,8 @@ import (
 // root is the repository as seen from this folder.
 const root = "../../../"
 
-// example is a handler of the repository with the files of deltas and results that it is tested with.
+// example is a handler of the repository with the files of deltas and results that it is tested
+// with.
 type example struct {
 	name   string // of the test, and of the module
 	source string // folder; Go is built, other languages have their module in it
@@ -55,7 +56,8 @@ func (e example) module(t *testing.T) string {
 	return filepath.Join(root, e.source, e.name+".wasm")
 }
 
-// TestExamples runs the examples as the router does, on the files of their own tests. It needs no toolchain but Go's.
+// TestExamples runs the examples as the router does, on the files of their own tests. It needs no
+// toolchain but Go's.
 func TestExamples(t *testing.T) {
 	for _, e := range examples() {
 		if e.golden == "" {
@@ -67,7 +69,8 @@ func TestExamples(t *testing.T) {
 			if err != nil || len(files) == 0 {
 				t.Fatal("it has no golden files", err)
 			}
-			handlers := map[string]plugins.Handler{} // by their configuration, as compiling takes a second
+			// by their configuration, as compiling takes a second
+			handlers := map[string]plugins.Handler{}
 			for _, file := range files {
 				sections := readSections(t, file)
 				config := sections["config.json"]
@@ -190,7 +193,8 @@ func describe(t *testing.T, d *event.Delta, r plugins.Result) string {
 	for _, e := range r.Events {
 		out.Events = append(out.Events, emitted{e.Type, e.Subject, e.Data})
 	}
-	_, message, named := strings.Cut(fmt.Sprint(r.Err), d.String()+": ") // handler and object stand before it
+	// handler and object stand before it
+	_, message, named := strings.Cut(fmt.Sprint(r.Err), d.String()+": ")
 	switch {
 	case r.Verdict == plugins.Drop:
 		out.Drop = true

@@ -43,8 +43,9 @@ func flood(t *testing.T, h *host, handler plugins.Handler, batch []*event.Delta,
 	return most
 }
 
-// TestFlatMemory shows for each language that what the deltas leave behind is freed, or used again: it is many times what a guest may
-// have. An instance is not replaced meanwhile, neither for its calls nor for its memory.
+// TestFlatMemory shows for each language that what the deltas leave behind is freed, or used again:
+// it is many times what a guest may have. An instance is not replaced meanwhile, neither for its
+// calls nor for its memory.
 func TestFlatMemory(t *testing.T) {
 	for _, e := range examples() {
 		if e.name != "summary" {
@@ -71,8 +72,9 @@ func TestFlatMemory(t *testing.T) {
 	}
 }
 
-// TestCoreV1 is about a handler in Go that unmarshals a pod of 5 KB into corev1.Pod, again and again, with the fuel that it has unless
-// more is asked for. A pod takes some 6M, as much once more when Go's collector runs meanwhile, and the first one 58M.
+// TestCoreV1 is about a handler in Go that unmarshals a pod of 5 KB into corev1.Pod, again and
+// again, with the fuel that it has unless more is asked for. A pod takes some 6M, as much once more
+// when Go's collector runs meanwhile, and the first one 58M.
 func TestCoreV1(t *testing.T) {
 	skipIfSlow(t)
 	text, err := os.ReadFile("testdata/pod/pod.json")

@@ -37,7 +37,8 @@ type handler struct {
 	worn    atomic.Bool // a guest was worn out soon, and none has lasted since
 }
 
-// newHandler compiles the module and starts a first instance, so that a guest that cannot start is known at once.
+// newHandler compiles the module and starts a first instance, so that a guest that cannot start is
+// known at once.
 func newHandler(ctx context.Context, digest string, s engine.Settings) (*handler, error) {
 	e, err := engine.New(ctx, s)
 	if err != nil {
@@ -61,7 +62,8 @@ func newHandler(ctx context.Context, digest string, s engine.Settings) (*handler
 // Digest implements plugins.Pinned.
 func (h *handler) Digest() string { return h.digest }
 
-// Handle implements plugins.Handler. When ctx is done, a guest that computes ends at its next pause.
+// Handle implements plugins.Handler. When ctx is done, a guest that computes ends at its next
+// pause.
 func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
 	l, err := h.pool.borrow(ctx)
 	if err != nil {
@@ -89,8 +91,9 @@ func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.R
 	return results, nil
 }
 
-// callLength returns how many deltas go into one call, at least one: no more than will do with one delta's fuel, judged by what
-// deltas burnt of late. It returns the bytes that they take at most, too.
+// callLength returns how many deltas go into one call, at least one: no more than will do with one
+// delta's fuel, judged by what deltas burnt of late. It returns the bytes that they take at most,
+// too.
 func (h *handler) callLength(batch []*event.Delta) (deltas, size int) {
 	l := &h.limits
 	most := max(1, min(len(batch), l.Batch, int(int64(l.Fuel)/2/h.burn.perDelta())))
@@ -106,8 +109,9 @@ func (h *handler) callLength(batch []*event.Delta) (deltas, size int) {
 	return most, size
 }
 
-// call gives the deltas, which take at most size bytes, to the guest. If that fails it halves them and tries again with a fresh guest, until only the deltas that
-// it fails at have failed. The error is that of ctx.
+// call gives the deltas, which take at most size bytes, to the guest. If that fails it halves them
+// and tries again with a fresh guest, until only the deltas that it fails at have failed. The error
+// is that of ctx.
 func (h *handler) call(ctx context.Context, l *loan, batch []*event.Delta, size int, results []plugins.Result) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -167,7 +171,8 @@ func (h *handler) call(ctx context.Context, l *loan, batch []*event.Delta, size 
 	return h.split(ctx, l, batch, results, first)
 }
 
-// split gives the deltas to the guest in calls, the first with at most so many of them, and none with more than there were before it.
+// split gives the deltas to the guest in calls, the first with at most so many of them, and none
+// with more than there were before it.
 func (h *handler) split(ctx context.Context, l *loan, batch []*event.Delta, results []plugins.Result, first int) error {
 	for from := 0; from < len(batch); {
 		n, size := h.callLength(batch[from:min(from+max(first, from), len(batch))])
@@ -180,8 +185,9 @@ func (h *handler) split(ctx context.Context, l *loan, batch []*event.Delta, resu
 	return nil
 }
 
-// lasted counts a call that was answered, and a guest that was worn out by it. If that comes soon and again and again, each time a new
-// guest takes what a start may take, and the breaker treats it as if it had broken.
+// lasted counts a call that was answered, and a guest that was worn out by it. If that comes soon
+// and again and again, each time a new guest takes what a start may take, and the breaker treats it
+// as if it had broken.
 func (h *handler) lasted(p circuit.Permit, batch []*event.Delta, in *engine.Instance, usable bool) {
 	soon := in.Calls() < wornSoon && in.Calls() < int(h.limits.Calls)
 	switch {
@@ -222,8 +228,8 @@ func (h *handler) noGuest(ctx context.Context, p circuit.Permit, batch []*event.
 	return nil
 }
 
-// unspend puts off what a guest fails at after a request of its call was not sent: which deltas that was about is not known, and none of
-// them counts as attempted.
+// unspend puts off what a guest fails at after a request of its call was not sent: which deltas
+// that was about is not known, and none of them counts as attempted.
 func unspend(answers []plugins.Result, wait time.Duration) {
 	for i, r := range answers {
 		if r.Verdict != plugins.Retry && r.Verdict != plugins.Fail {
@@ -263,10 +269,12 @@ func (h *handler) about(d *event.Delta, err error) error {
 	return fmt.Errorf("wasm %q: %s: %w", h.name, d, err)
 }
 
-// Timeout implements plugins.Timed: a guest that waits in a host function holds up a reload no longer than that.
+// Timeout implements plugins.Timed: a guest that waits in a host function holds up a reload no
+// longer than that.
 func (h *handler) Timeout() time.Duration { return h.limits.Timeout }
 
-// Close implements plugins.Handler. It waits for no guest: what one that still runs uses is freed when its call returns.
+// Close implements plugins.Handler. It waits for no guest: what one that still runs uses is freed
+// when its call returns.
 func (h *handler) Close(ctx context.Context) error {
 	now, err := h.pool.close(ctx)
 	if !now {

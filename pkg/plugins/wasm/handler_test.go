@@ -254,8 +254,8 @@ func TestWholeBatch(t *testing.T) {
 	}
 }
 
-// TestCulprit is about a guest that breaks on one delta of a batch: only that one fails, wherever it stands, and the next batch is
-// handled by a fresh guest.
+// TestCulprit is about a guest that breaks on one delta of a batch: only that one fails, wherever
+// it stands, and the next batch is handled by a fresh guest.
 func TestCulprit(t *testing.T) {
 	exit := guest(onDeleted(constant(opI32, 7), opCall, 0, opUnreachable))
 	exit.imports = []function{{module: "wasi_snapshot_preview1", name: "proc_exit", params: []byte{i32}}}
@@ -327,7 +327,8 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// TestTooMuchOutput is about answers that are longer than allowed for a batch, though not for each half of it.
+// TestTooMuchOutput is about answers that are longer than allowed for a batch, though not for each
+// half of it.
 func TestTooMuchOutput(t *testing.T) {
 	// The answer has 600 KiB per delta, all of it zeros, so no records.
 	size := code(opGet, 0, opLoad, 2, 8, constant(opI32, 600<<10), opMul, 0xad /* i64.extend_i32_u */)
@@ -347,7 +348,8 @@ func TestTooMuchOutput(t *testing.T) {
 	}
 }
 
-// TestRecycle is about a guest that needs more and more memory: before it reaches the limit there is a new one.
+// TestRecycle is about a guest that needs more and more memory: before it reaches the limit there
+// is a new one.
 func TestRecycle(t *testing.T) {
 	h := newHost()
 	m := guest(constant(opI32, 8), opMemoryGrow, 0, constant(opI32, -1), opEq, opIf, empty, opUnreachable, opEnd, constant(opI64, 0))

@@ -12,10 +12,12 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// inOneSecond waits until the lines of a test count for one second: the time stands still in a bubble.
+// inOneSecond waits until the lines of a test count for one second: the time stands still in a
+// bubble.
 func inOneSecond(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
 
-// calling returns a guest that calls a host function with constants, and fails the batch unless it returns what is wanted.
+// calling returns a guest that calls a host function with constants, and fails the batch unless it
+// returns what is wanted.
 func calling(f function, want int64, args ...int64) module {
 	var body []byte
 	for _, a := range args {
@@ -134,7 +136,8 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// A guest that does not stop talking has a hundred lines a second, and how many were left out is said.
+// A guest that does not stop talking has a hundred lines a second, and how many were left out is
+// said.
 func TestLogFlood(t *testing.T) {
 	inOneSecond(t, func(t *testing.T) {
 		h := newHost()

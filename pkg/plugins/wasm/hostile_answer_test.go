@@ -9,7 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 )
 
-// TestHostileAnswers is about what guests say. The fields of an answer one by one are in TestMalformed.
+// TestHostileAnswers is about what guests say. The fields of an answer one by one are in
+// TestMalformed.
 func TestHostileAnswers(t *testing.T) {
 	const end = 17 << 16 // of the memory
 	event := events(`{"data":1}`)
@@ -70,12 +71,14 @@ func speaking(text string) module {
 	return answering(encode(payload, record{events: 1, emOff: 4 + 28, emLen: uint32(len(payload))}))
 }
 
-// nested is an event that would overflow the stack of who reads it with a function that calls itself.
+// nested is an event that would overflow the stack of who reads it with a function that calls
+// itself.
 func nested() module {
 	return speaking(`{"data":` + strings.Repeat("[", 60_000) + "}")
 }
 
-// TestOverlapping is about an answer in which each record refers to the same events: a megabyte that would become 256.
+// TestOverlapping is about an answer in which each record refers to the same events: a megabyte
+// that would become 256.
 func TestOverlapping(t *testing.T) {
 	const n, size = 7, 300 << 10
 	payload := events(`{"data":"` + strings.Repeat("x", size) + `"}`)
@@ -111,7 +114,8 @@ func TestHostileAlloc(t *testing.T) {
 	}
 	overItself := alloc(constant(opI32, 0x100))
 	overItself.data = map[uint32][]byte{0x100: bytes.Repeat([]byte{1}, 100)}
-	overItself.function("rtr_handle").body = constant(opI64, 0x100<<32|100) // the answer is where the input is
+	// the answer is where the input is
+	overItself.function("rtr_handle").body = constant(opI64, 0x100<<32|100)
 	later := alloc(opGet, 0, constant(opI32, 1<<20), opGeU, opIf, i32, constant(opI32, 17<<16-8), 0x05, constant(opI32, inputAt), opEnd)
 	sufferAll(t, []attack{
 		{name: "nowhere", guest: alloc(constant(opI32, 0)), want: "the guest is out of memory"},

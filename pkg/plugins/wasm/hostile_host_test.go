@@ -24,8 +24,8 @@ func TestStorms(t *testing.T) {
 	sufferAll(t, attacks)
 }
 
-// TestCharged is about what the host does for a guest: it pays for it. The charges are those that make storms as dear as loops, see
-// BenchmarkStopped.
+// TestCharged is about what the host does for a guest: it pays for it. The charges are those that
+// make storms as dear as loops, see BenchmarkStopped.
 func TestCharged(t *testing.T) {
 	const calls = 5
 	least := map[string]int{ // per call; what does not fit is looked up once
@@ -82,7 +82,8 @@ func pointed() []function {
 	)
 }
 
-// garbage is a guest that calls a function again and again: each argument in turn is something that it should not be, then all are.
+// garbage is a guest that calls a function again and again: each argument in turn is something that
+// it should not be, then all are.
 func garbage(f function) module {
 	values := []int64{0, 1, 2, -1, -8, 1 << 31, 1<<31 - 1, 17<<16 - 1, 17 << 16, inputAt, 1 << 20, 5000}
 	var body []byte
@@ -114,7 +115,8 @@ func garbage(f function) module {
 // everything is granted to guests that call with garbage.
 const everything = `allow: {kv: true, lookup: [pods], http: [{host: "127.0.0.1:9", scheme: http, private: true}], clock: true, random: true}`
 
-// TestGarbage calls each host function with addresses, lengths and numbers that it should not be called with.
+// TestGarbage calls each host function with addresses, lengths and numbers that it should not be
+// called with.
 func TestGarbage(t *testing.T) {
 	var attacks []attack
 	for _, f := range pointed() {
@@ -202,8 +204,9 @@ func FuzzHostCalls(f *testing.F) {
 	})
 }
 
-// TestCloseWhileRunning closes a handler while two of its guests wait for a host function. They write to their memory and go on
-// afterwards, so nothing of them may be unmapped before. The last one to return frees everything.
+// TestCloseWhileRunning closes a handler while two of its guests wait for a host function. They
+// write to their memory and go on afterwards, so nothing of them may be unmapped before. The last
+// one to return frees everything.
 func TestCloseWhileRunning(t *testing.T) {
 	asked, answers := make(chan struct{}), make(chan struct{})
 	s := serve(t, func(http.ResponseWriter, *http.Request) {

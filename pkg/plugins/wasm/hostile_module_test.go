@@ -12,7 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestHostileModules is about files that are no modules, and modules that cannot be used: the start says why.
+// TestHostileModules is about files that are no modules, and modules that cannot be used: the start
+// says why.
 func TestHostileModules(t *testing.T) {
 	edit := func(f func(m *module)) module {
 		m := guest(constant(opI64, 0))
@@ -137,7 +138,8 @@ func TestHostileFiles(t *testing.T) {
 	})
 }
 
-// TestHostileNames is about a module whose function has a name of a megabyte, which would stand in the trace of each trap many times.
+// TestHostileNames is about a module whose function has a name of a megabyte, which would stand in
+// the trace of each trap many times.
 func TestHostileNames(t *testing.T) {
 	recursion := guest(opGet, 0, opGet, 1, opCall, 2)
 	name := strings.Repeat("f", 1<<20)

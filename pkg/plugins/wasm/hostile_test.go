@@ -23,7 +23,8 @@ type attack struct {
 	// The module: guest, or these bytes.
 	guest module
 	bytes []byte
-	// The configuration beside the module, and more limits. Unless they say otherwise there is less than the default fuel, to save time.
+	// The configuration beside the module, and more limits. Unless they say otherwise there is less
+	// than the default fuel, to save time.
 	config, limits string
 	// What the error of its first delta has to say; empty: it has none.
 	want string
@@ -31,7 +32,8 @@ type attack struct {
 	load bool
 }
 
-// The fuel that attacks have, and the memory of those that fail at the start: so much that it is seen if it is not freed.
+// The fuel that attacks have, and the memory of those that fail at the start: so much that it is
+// seen if it is not freed.
 const (
 	attackFuel     = 5_000_000
 	attackInitFuel = 5_000_000
@@ -82,7 +84,8 @@ func neighbour(t *testing.T) (work func()) {
 	}
 }
 
-// suffer lets the attack do its worst: it loads it, and gives it deltas one by one, then all at once, while another handler works.
+// suffer lets the attack do its worst: it loads it, and gives it deltas one by one, then all at
+// once, while another handler works.
 func (a attack) suffer(t *testing.T, other func()) {
 	t.Helper()
 	h := newHost()
@@ -148,7 +151,8 @@ func (h *host) fuel() float64 {
 	return testutil.ToFloat64(h.env.Metrics.GuestFuel.WithLabelValues(h.env.Name))
 }
 
-// checkGone wants nothing to be left of a handler's guests. That no goroutine is left TestMain wants.
+// checkGone wants nothing to be left of a handler's guests. That no goroutine is left TestMain
+// wants.
 func checkGone(t *testing.T, h *host) {
 	t.Helper()
 	if m := h.memory(); m != 0 {
@@ -163,11 +167,13 @@ func sufferAll(t *testing.T, attacks []attack) {
 	for _, a := range attacks {
 		t.Run(a.name, func(t *testing.T) { a.suffer(t, other) })
 	}
-	noMoreMapped(t, before, max(uint64(len(attacks))*guestMemory, 1<<30)) // at least one guest of each
+	// at least one guest of each
+	noMoreMapped(t, before, max(uint64(len(attacks))*guestMemory, 1<<30))
 }
 
-// TestStopped runs an endless loop and an endless pointer chase, alone and in a batch, while Go's garbage collector wants to run: it has
-// to wait for the guest. `go -C bench run ./guests` says how long.
+// TestStopped runs an endless loop and an endless pointer chase, alone and in a batch, while Go's
+// garbage collector wants to run: it has to wait for the guest. `go -C bench run ./guests` says how
+// long.
 func TestStopped(t *testing.T) {
 	t.Run("a loop", func(t *testing.T) { stopped(t, guest(forEver(), constant(opI64, 0))) })
 	t.Run("pointer chase", func(t *testing.T) { stopped(t, chase(1<<19, 0)) }) // through 32 MiB

@@ -45,7 +45,8 @@ func (s *server) allow(more string) string {
 	return fmt.Sprintf(`allow: {http: [{host: %q, scheme: http%s}]}`, s.address(), more)
 }
 
-// asking returns a guest that makes a request and emits the answer; it is content if the function returns want. want 0: whatever.
+// asking returns a guest that makes a request and emits the answer; it is content if the function
+// returns want. want 0: whatever.
 func asking(request string, want int64) module {
 	m := guest(constant(opI32, 0x400000), constant(opI32, int64(len(request))), constant(opI32, 0x20000+8), constant(opI32, 1<<21), opCall, 0, opSet, 2)
 	body := m.function("rtr_handle").body
@@ -274,7 +275,8 @@ func TestHTTPDeadline(t *testing.T) {
 	if err != nil || results[0].Verdict != plugins.OK {
 		t.Errorf("got %v %v", results, err)
 	}
-	run(t, newHost().open(t, withRights(t, m, s.allow(""))), first(t)) // a context that does not end
+	// a context that does not end
+	run(t, newHost().open(t, withRights(t, m, s.allow(""))), first(t))
 }
 
 func TestHTTPUnreachable(t *testing.T) {

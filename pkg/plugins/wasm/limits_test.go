@@ -153,7 +153,8 @@ func TestCallLimits(t *testing.T) {
 	})
 }
 
-// TestCallsByFuel is about deltas that take a tenth of their fuel each: a call with all of them would take more than one may.
+// TestCallsByFuel is about deltas that take a tenth of their fuel each: a call with all of them
+// would take more than one may.
 func TestCallsByFuel(t *testing.T) {
 	// For each delta some 1 M instructions.
 	m := guest(opGet, 0, opLoad, 2, 8, constant(opI32, 200_000), opMul, opSet, 2,
@@ -201,7 +202,8 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
-// TestProbeTooMuch is about a probe whose answer is too long: the guest is well, so the handler is no longer left alone.
+// TestProbeTooMuch is about a probe whose answer is too long: the guest is well, so the handler is
+// no longer left alone.
 func TestProbeTooMuch(t *testing.T) {
 	h := newHost()
 	clock := timer.NewFake(time.Now())
@@ -223,8 +225,8 @@ func TestProbeTooMuch(t *testing.T) {
 	}
 }
 
-// TestWornSoon is about guests that grow beyond three quarters of their memory within a few calls, so that each of these may take what
-// a start may take.
+// TestWornSoon is about guests that grow beyond three quarters of their memory within a few calls,
+// so that each of these may take what a start may take.
 func TestWornSoon(t *testing.T) {
 	for name, after := range map[string]int64{"at each call": 1, "at each third call": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -251,7 +253,8 @@ func TestWornSoon(t *testing.T) {
 	}
 }
 
-// TestNativeStackCounts is about a guest that calls itself deeply: the stack that it has then is counted with its memory.
+// TestNativeStackCounts is about a guest that calls itself deeply: the stack that it has then is
+// counted with its memory.
 func TestNativeStackCounts(t *testing.T) {
 	m := guest(constant(opI32, 50_000), opCall, 3, constant(opI64, 0))
 	m.funcs = append(m.funcs, function{params: []byte{i32}, body: code(opGet, 0, opIf, empty, opGet, 0, constant(opI32, -1), opAdd, opCall, 3, opEnd)})

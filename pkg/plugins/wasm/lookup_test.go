@@ -54,7 +54,8 @@ func two(t *testing.T) *catalog {
 	return &catalog{objects: []*event.Object{plugintest.Object(t, `{"metadata":{"name":"a"}}`), plugintest.Object(t, `{"metadata":{"name":"b"}}`)}}
 }
 
-// counted is what the cache is asked in all: what is listed is counted first, since it is paid for before.
+// counted is what the cache is asked in all: what is listed is counted first, since it is paid for
+// before.
 func counted(asked ...string) (all []string) {
 	for _, question := range asked {
 		if of, ok := strings.CutPrefix(question, "lookup "); ok {
@@ -135,7 +136,8 @@ func TestLookupAgain(t *testing.T) {
 	h.env.Lookup = c
 	all := func(n int64) []step {
 		return []step{
-			call("lookup", 65, atKey, 16, 0, 0), call("lookup", 65, atKey, 16, atBuffer, 65), call("lookup", 65, atKey, 16, atBuffer, 65), // the second asks again
+			// the second asks again
+			call("lookup", 65, atKey, 16, 0, 0), call("lookup", 65, atKey, 16, atBuffer, 65), call("lookup", 65, atKey, 16, atBuffer, 65),
 			call("lookup", 65, atKey, 16, 0, 0), call("lookup", 39, atValue, int64(len(get)), atBuffer, 100), call("lookup", 65, atKey, 16, atBuffer, 65),
 			call("lookup", 65, atKey, 16, 0, n), // not asked for again in this call
 		}
@@ -158,7 +160,8 @@ func TestLookupTooLong(t *testing.T) {
 	run(t, h.open(t, withRights(t, script(map[uint32]string{atKey: `{"list":"nodes"}`}, call("lookup", -3, atKey, 16, 0, 0)), "allow: {lookup: [nodes]}")), first(t))
 }
 
-// While an instance starts there is nothing to see and nothing to emit for, but something to remember.
+// While an instance starts there is nothing to see and nothing to emit for, but something to
+// remember.
 func TestInit(t *testing.T) {
 	for name, end := range map[string]int64{"starts": 0, "fails": 3} {
 		t.Run(name, func(t *testing.T) {

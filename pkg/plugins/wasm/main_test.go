@@ -53,7 +53,8 @@ func build(t *testing.T, source string) string {
 			t.Fatal(err)
 		}
 	}
-	file := filepath.Join(guests.dir, fmt.Sprint(len(guests.built), "-", filepath.Base(source), ".wasm")) // two folders may have one name
+	// two folders may have one name
+	file := filepath.Join(guests.dir, fmt.Sprint(len(guests.built), "-", filepath.Base(source), ".wasm"))
 	// The flags of `make plugins`, so that what it compiled is used again.
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-buildmode=c-shared", "-o", file, ".")
 	cmd.Dir = source

@@ -13,7 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// mapped returns how much address space the process has mapped, in bytes: a guest's memory is there whether a metric counts it or not.
+// mapped returns how much address space the process has mapped, in bytes: a guest's memory is there
+// whether a metric counts it or not.
 func mapped(t *testing.T) (sum uint64) {
 	t.Helper()
 	f, err := os.Open("/proc/self/maps")
@@ -33,7 +34,8 @@ func mapped(t *testing.T) (sum uint64) {
 	return sum
 }
 
-// noMoreMapped wants no guest's memory of so many bytes to be left since before. Go's runtime may have mapped a little more.
+// noMoreMapped wants no guest's memory of so many bytes to be left since before. Go's runtime may
+// have mapped a little more.
 func noMoreMapped(t *testing.T, before, memory uint64) {
 	t.Helper()
 	if now := mapped(t); now > before && now-before > memory/2 {
@@ -41,7 +43,8 @@ func noMoreMapped(t *testing.T, before, memory uint64) {
 	}
 }
 
-// TestFailedStartFreed starts guests that fail while they are instantiated, each in another way, and wants nothing of them to be left.
+// TestFailedStartFreed starts guests that fail while they are instantiated, each in another way,
+// and wants nothing of them to be left.
 func TestFailedStartFreed(t *testing.T) {
 	const memory = 4 << 30 // nothing else is so large
 	trap := guest(constant(opI64, 0))
@@ -68,7 +71,8 @@ func TestFailedStartFreed(t *testing.T) {
 	}
 }
 
-// TestFailedRestartFreed has a guest start once and never again: each delta is another attempt to start one.
+// TestFailedRestartFreed has a guest start once and never again: each delta is another attempt to
+// start one.
 func TestFailedRestartFreed(t *testing.T) {
 	const memory, attempts = 4 << 30, 4 // fewer than open the breaker
 	m := guest(opUnreachable)
@@ -91,7 +95,8 @@ func TestFailedRestartFreed(t *testing.T) {
 	checkGone(t, h)
 }
 
-// TestStartThatCannotBeKept: a guest whose start writes what there is no room for any more is freed.
+// TestStartThatCannotBeKept: a guest whose start writes what there is no room for any more is
+// freed.
 func TestStartThatCannotBeKept(t *testing.T) {
 	m := guest(constant(opI64, 0))
 	m.imports = []function{named("kv_set")}

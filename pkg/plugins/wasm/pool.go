@@ -19,10 +19,11 @@ type pool struct {
 	log    *slog.Logger
 	slots  chan struct{} // one element per borrower
 
-	mu     sync.Mutex
-	idle   []*engine.Instance // the last is used next: the fewer instances there are in use, the less memory
-	after  time.Time          // when a guest may be started in the place of a broken one
-	lent   int                // loans that were not given back
+	mu sync.Mutex
+	// the last is used next: the fewer instances there are in use, the less memory
+	idle   []*engine.Instance
+	after  time.Time // when a guest may be started in the place of a broken one
+	lent   int       // loans that were not given back
 	closed bool
 }
 

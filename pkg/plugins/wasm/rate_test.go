@@ -12,7 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// TestRateWaits: requests above the rate of a host wait, and no second has more of them, whenever it begins.
+// TestRateWaits: requests above the rate of a host wait, and no second has more of them, whenever
+// it begins.
 func TestRateWaits(t *testing.T) {
 	const rate, calls = 5, 40
 	clock := timer.NewFake(time.Now())
@@ -57,8 +58,9 @@ func TestRateWaits(t *testing.T) {
 	}
 }
 
-// TestRateTooLow: where a request would wait longer than the call may, what the guest fails at is put off until the rate has room, and is
-// no attempt, whatever way it fails. What it does not fail at counts.
+// TestRateTooLow: where a request would wait longer than the call may, what the guest fails at is
+// put off until the rate has room, and is no attempt, whatever way it fails. What it does not fail
+// at counts.
 func TestRateTooLow(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	request := `{"url":"` + s.URL + `"}`

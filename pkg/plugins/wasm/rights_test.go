@@ -201,7 +201,8 @@ func TestKV(t *testing.T) {
 	}
 }
 
-// What one call wrote the next one sees, in whatever instance, and the handler that is opened after this one.
+// What one call wrote the next one sees, in whatever instance, and the handler that is opened after
+// this one.
 func TestKVStays(t *testing.T) {
 	h := newHost()
 	set := script(kvData(), call("kv_set", 0, atKey, 3, atValue, int64(len(value)), 0))
@@ -346,7 +347,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestHTTPGrants: a grant may be for some methods and paths, and no way of writing a path leads out of them.
+// TestHTTPGrants: a grant may be for some methods and paths, and no way of writing a path leads out
+// of them.
 func TestHTTPGrants(t *testing.T) {
 	var mu sync.Mutex
 	var got []string

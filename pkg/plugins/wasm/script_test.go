@@ -37,7 +37,8 @@ func named(name string) function {
 	return all[slices.IndexFunc(all, func(f function) bool { return f.name == name })]
 }
 
-// wrong is the verdict, which there is not, of a script whose first step returns something else than it should.
+// wrong is the verdict, which there is not, of a script whose first step returns something else
+// than it should.
 const wrong = 7000
 
 // steps compiles calls. If one returns something else, the guest answers with wrong and its number.

@@ -78,7 +78,8 @@ func TestSDK(t *testing.T) {
 	t.Run("flat memory", func(t *testing.T) { testFlatMemory(t, h, handler) })
 }
 
-// testFlatMemory shows that a Go guest's collector runs: what the deltas leave behind is many times the limit.
+// testFlatMemory shows that a Go guest's collector runs: what the deltas leave behind is many times
+// the limit.
 func testFlatMemory(t *testing.T, h *host, handler plugins.Handler) {
 	calls := 50_000
 	if testing.Short() || raceDetector {

@@ -14,7 +14,8 @@ import (
 func amplifier(kind string, n int) module {
 	m := guest(constant(opI64, 0))
 	own := m.sections()
-	more := func(id byte, have int, items []byte) module { // behind what guest has, less the one byte of its number
+	// behind what guest has, less the one byte of its number
+	more := func(id byte, have int, items []byte) module {
 		var old []byte
 		if own[id] != nil {
 			old = own[id][1:]
@@ -64,8 +65,9 @@ func names(n int) []byte {
 	return section(0, slices.Concat(sized([]byte("name")), section(1, some), section(2, slices.Concat([]byte{1, 0}, some))))
 }
 
-// TestSections loads modules whose sections have many small things: what is allocated for them is in proportion to the file, or small. It
-// is not told apart what is freed again, so there is less at any time.
+// TestSections loads modules whose sections have many small things: what is allocated for them is
+// in proportion to the file, or small. It is not told apart what is freed again, so there is less
+// at any time.
 func TestSections(t *testing.T) {
 	const mib = 1 << 20
 	for kind, most := range map[string]int{
@@ -110,7 +112,8 @@ func TestSections(t *testing.T) {
 	}
 }
 
-// TestUnknownImport is about a module that could not be compiled, and imports what the router does not give: the latter is said.
+// TestUnknownImport is about a module that could not be compiled, and imports what the router does
+// not give: the latter is said.
 func TestUnknownImport(t *testing.T) {
 	m := guest(constant(opI64, 0))
 	m.imports = []function{{module: "env", name: "abort"}}

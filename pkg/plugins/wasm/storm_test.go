@@ -16,7 +16,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// storm is a guest that does nothing but call one host function, with the same arguments but for the four bytes at 0x100, which count.
+// storm is a guest that does nothing but call one host function, with the same arguments but for
+// the four bytes at 0x100, which count.
 type storm struct {
 	name  string
 	f     function
@@ -24,7 +25,8 @@ type storm struct {
 	allow string // "kv: true"
 }
 
-// Where a storm has what it shows the host: a counter, JSON texts, 1,024 empty pieces, and a long text without and with line ends.
+// Where a storm has what it shows the host: a counter, JSON texts, 1,024 empty pieces, and a long
+// text without and with line ends.
 const (
 	stormKey    = 0x100
 	stormText   = 0x400
@@ -133,8 +135,9 @@ func (s storm) config(tb testing.TB, calls int64, limits string) string {
 	return fmt.Sprintf("{module: %q, config: {a: %q}, allow: {%s}, limits: {%s}}", s.guest(calls).write(tb), strings.Repeat("x", 1000), s.allow, limits)
 }
 
-// BenchmarkStopped tells what a guest takes until it is stopped that calls a host function for ever, at the default fuel: CPU per call. For
-// comparison, a loop and a pointer chase through 32 MiB, which limits.timeout may stop first.
+// BenchmarkStopped tells what a guest takes until it is stopped that calls a host function for
+// ever, at the default fuel: CPU per call. For comparison, a loop and a pointer chase through 32
+// MiB, which limits.timeout may stop first.
 func BenchmarkStopped(b *testing.B) {
 	pods := &catalog{}
 	for i := range 1000 {

@@ -17,7 +17,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// steps is a clock that goes on by a step whenever it is looked at. It is used by one goroutine at a time.
+// steps is a clock that goes on by a step whenever it is looked at. It is used by one goroutine at
+// a time.
 type steps struct {
 	timer.Clock
 	mu   sync.Mutex
@@ -36,8 +37,8 @@ func (s *steps) Now() time.Time {
 	return s.now
 }
 
-// chase returns a guest that follows pointers through its memory: each load waits for the one before it. There are so many rounds
-// of 1,000 loads through a cycle of as many lines of the cache.
+// chase returns a guest that follows pointers through its memory: each load waits for the one
+// before it. There are so many rounds of 1,000 loads through a cycle of as many lines of the cache.
 func chase(lines int64, rounds int64) module {
 	const base = 0x200000
 	body := code(constant(opI32, base), opSet, 2, constant(opI32, rounds), opSet, 3, opLoop, empty, opGet, 2)
@@ -59,7 +60,8 @@ func chase(lines int64, rounds int64) module {
 	return m
 }
 
-// TestTimeout is about guests that compute for longer than they may, with fuel for much more. The clock goes on by 10 ms with each look.
+// TestTimeout is about guests that compute for longer than they may, with fuel for much more. The
+// clock goes on by 10 ms with each look.
 func TestTimeout(t *testing.T) {
 	handling := map[string]module{
 		"a loop":        guest(forEver(), constant(opI64, 0)),
@@ -157,8 +159,9 @@ func (l *looks) Now() time.Time {
 	return l.Clock.Now()
 }
 
-// TestGuestsPause: Go's garbage collector stops all that runs, several times in a cycle. It comes to its end while a guest is within one
-// call that goes on for ever, as far as its fuel goes; it need not wait for the call's end.
+// TestGuestsPause: Go's garbage collector stops all that runs, several times in a cycle. It comes
+// to its end while a guest is within one call that goes on for ever, as far as its fuel goes; it
+// need not wait for the call's end.
 func TestGuestsPause(t *testing.T) {
 	endless := map[string]module{
 		"a loop": guest(opLoop, empty, opBr, 0, opEnd, constant(opI64, 0)),
@@ -182,7 +185,8 @@ func TestGuestsPause(t *testing.T) {
 			began, ended := make(chan struct{}), make(chan struct{})
 			running.Go(func() {
 				close(began)
-				_, _ = handler.Handle(ctx, plugintest.Deltas(t)[:1]) // ends by cancel, or by its fuel
+				// ends by cancel, or by its fuel
+				_, _ = handler.Handle(ctx, plugintest.Deltas(t)[:1])
 				close(ended)
 			})
 			<-began

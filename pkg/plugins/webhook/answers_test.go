@@ -52,7 +52,8 @@ func TestAnswerIsEnough(t *testing.T) {
 		}
 	})
 	t.Run("it is long", func(t *testing.T) {
-		// More than the buffers of a connection hold when nobody reads: only a sink that reads on takes it.
+		// More than the buffers of a connection hold when nobody reads: only a sink that reads on
+		// takes it.
 		const size, unread = 1 << 30, 32 << 20
 		taken := make(chan int, 1)
 		r := newReceiver()
@@ -86,7 +87,8 @@ func TestAnswerIsEnough(t *testing.T) {
 			t.Errorf("the sink took %d MiB of the body, want its first 4 KiB and what the connection holds", n>>20)
 		}
 	})
-	// A RST may overtake the head of the answer, and then nobody can know of it: those events come again.
+	// A RST may overtake the head of the answer, and then nobody can know of it: those events come
+	// again.
 	t.Run("RST", func(t *testing.T) {
 		r := newReceiver()
 		r.fault = func(k int, _ []string, w http.ResponseWriter) bool {
@@ -106,8 +108,8 @@ func TestAnswerIsEnough(t *testing.T) {
 	})
 }
 
-// TestRetryAfterHeeded: after a 429 with Retry-After, in seconds or as a date, nothing is sent before that, and
-// then the event once.
+// TestRetryAfterHeeded: after a 429 with Retry-After, in seconds or as a date, nothing is sent
+// before that, and then the event once.
 func TestRetryAfterHeeded(t *testing.T) {
 	for name, value := range map[string]func() (header string, earliest time.Time){
 		"seconds": func() (string, time.Time) { return "1", time.Now().Add(time.Second) },
@@ -121,7 +123,8 @@ func TestRetryAfterHeeded(t *testing.T) {
 			var earliest time.Time
 			r.fault = func(k int, _ []string, w http.ResponseWriter) bool {
 				if early := time.Until(earliest); k > 1 {
-					if early > 10*time.Millisecond { // two clocks: that of the wall, and the monotonic one
+					// two clocks: that of the wall, and the monotonic one
+					if early > 10*time.Millisecond {
 						t.Errorf("asked again %v too early", early)
 					}
 					return false
@@ -142,8 +145,9 @@ func TestRetryAfterHeeded(t *testing.T) {
 	}
 }
 
-// TestInOrder: whichever request fails, and however the receiver refuses it, nothing of a key is taken behind what has to come again, and in
-// the end all is there in order, in as few requests as the mode allows.
+// TestInOrder: whichever request fails, and however the receiver refuses it, nothing of a key is
+// taken behind what has to come again, and in the end all is there in order, in as few requests as
+// the mode allows.
 func TestInOrder(t *testing.T) {
 	var events []event.Event
 	for i := range 24 {

@@ -10,14 +10,15 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// writeBatches posts the events in as few requests as maxBatch allows, in order. Once the receiver is unavailable, the rest is not
-// tried.
+// writeBatches posts the events in as few requests as maxBatch allows, in order. Once the receiver
+// is unavailable, the rest is not tried.
 func (s *sink) writeBatches(ctx context.Context, events []event.Event) []error {
 	v := verdicts{n: len(events)}
 	for i := range events {
 		v.confidential = v.confidential || httpsink.IsConfidential(&events[i])
 	}
-	texts, at := make([][]byte, 0, len(events)), make([]int, 0, len(events)) // of those that are CloudEvents
+	// of those that are CloudEvents
+	texts, at := make([][]byte, 0, len(events)), make([]int, 0, len(events))
 	for i := range events {
 		m, err := encodeStructured(ctx, &events[i])
 		if err != nil {
@@ -43,9 +44,10 @@ func (s *sink) writeBatches(ctx context.Context, events []event.Event) []error {
 	return v.errs
 }
 
-// postBatch posts events as one request. If the receiver finds fault with its content, one of them is to blame, and it does not say
-// which: then each half is posted by itself, until the ones that are rejected stand alone. The error, which is not about a rejection,
-// means that all events without a verdict wait; those with one were delivered, or rejected, before.
+// postBatch posts events as one request. If the receiver finds fault with its content, one of them
+// is to blame, and it does not say which: then each half is posted by itself, until the ones that
+// are rejected stand alone. The error, which is not about a rejection, means that all events
+// without a verdict wait; those with one were delivered, or rejected, before.
 func (s *sink) postBatch(ctx context.Context, v *verdicts, texts [][]byte, at []int) error {
 	body := make([]byte, 0, 2+len(texts)*(len(texts[0])+1))
 	body = append(body, '[')
@@ -76,7 +78,8 @@ func (s *sink) postBatch(ctx context.Context, v *verdicts, texts [][]byte, at []
 	return s.postBatch(ctx, v, texts[half:], at[half:])
 }
 
-// aboutContent reports whether an answer blames what was sent, rather than who sends it, or where to.
+// aboutContent reports whether an answer blames what was sent, rather than who sends it, or where
+// to.
 func (e *statusError) aboutContent() bool {
 	return e.status == http.StatusBadRequest || e.status == http.StatusRequestEntityTooLarge || e.status == http.StatusUnprocessableEntity
 }

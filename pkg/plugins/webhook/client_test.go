@@ -125,8 +125,8 @@ func one(t *testing.T, s plugins.Sink) string {
 	return errs[0].Error()
 }
 
-// TestCertificates: a receiver whose certificate has expired, or that another vouches for, is unavailable, and is delivered to when that is
-// mended, at its end or in the file at this one.
+// TestCertificates: a receiver whose certificate has expired, or that another vouches for, is
+// unavailable, and is delivered to when that is mended, at its end or in the file at this one.
 func TestCertificates(t *testing.T) {
 	dir := t.TempDir()
 	ca := filepath.Join(dir, "ca.pem")
@@ -199,7 +199,8 @@ func TestServerName(t *testing.T) {
 	}
 }
 
-// TestClientCertificate: a receiver that wants a certificate gets what is in the files; without one, or with a wrong one, nothing is sent.
+// TestClientCertificate: a receiver that wants a certificate gets what is in the files; without
+// one, or with a wrong one, nothing is sent.
 func TestClientCertificate(t *testing.T) {
 	dir := t.TempDir()
 	ca, cert, key := filepath.Join(dir, "ca"), filepath.Join(dir, "cert"), filepath.Join(dir, "key")
@@ -247,8 +248,9 @@ func TestClientCertificate(t *testing.T) {
 // proxyEnv has the configuration for the process that TestProxy starts.
 const proxyEnv = "DELTAROUTER_TEST_RECEIVER"
 
-// TestProxy: the proxy of the environment is used, which is read once in a process, so the test runs in one of its own. Without the proxy
-// the receiver's name leads nowhere. With https the proxy sees no more than the name. A probe connects to the proxy and asks nothing of it.
+// TestProxy: the proxy of the environment is used, which is read once in a process, so the test
+// runs in one of its own. Without the proxy the receiver's name leads nowhere. With https the proxy
+// sees no more than the name. A probe connects to the proxy and asks nothing of it.
 func TestProxy(t *testing.T) {
 	if config := os.Getenv(proxyEnv); config != "" {
 		fmt.Println("result:", one(t, open(t, config)))

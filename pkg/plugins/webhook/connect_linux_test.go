@@ -10,7 +10,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestNoConnect: a receiver whose queue is full, so that no connection comes about, is unavailable after connectTimeout.
+// TestNoConnect: a receiver whose queue is full, so that no connection comes about, is unavailable
+// after connectTimeout.
 func TestNoConnect(t *testing.T) {
 	refusedSoon(t, "http://"+fullListener(t), "i/o timeout")
 }
@@ -31,7 +32,8 @@ func fullListener(t *testing.T) string {
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", bound.Port)
 	for range 64 {
-		conn, err := net.DialTimeout("tcp", address, time.Second) // within this machine it takes no time, or does not come about
+		// within this machine it takes no time, or does not come about
+		conn, err := net.DialTimeout("tcp", address, time.Second)
 		if err != nil {
 			return address
 		}

@@ -33,7 +33,8 @@ func newMessage(contentType string, body []byte) *message {
 	return &message{body, http.Header{"Content-Type": {contentType}}}
 }
 
-// checked says why an event is no CloudEvent: its type may come from a guest. Such an event is rejected.
+// checked says why an event is no CloudEvent: its type may come from a guest. Such an event is
+// rejected.
 func checked(e *event.Event) error {
 	if e.ID == "" || e.Type == "" || e.Source == "" {
 		return plugins.Reject(fmt.Errorf("event %s is no CloudEvent: it has no id, type or source", e.ID))
@@ -50,7 +51,8 @@ func encodeStructured(_ context.Context, e *event.Event) (*message, error) {
 }
 
 // encodeBinary makes the event's data the body and its attributes headers, as
-// https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md says.
+// https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md
+// says.
 func encodeBinary(_ context.Context, e *event.Event) (*message, error) {
 	if err := checked(e); err != nil {
 		return nil, err
@@ -80,7 +82,8 @@ func encodeBinary(_ context.Context, e *event.Event) (*message, error) {
 	return &message{e.Data, h}, nil
 }
 
-// headerValue percent-encodes what the binding says cannot stand in a header: all but printable ASCII, and space, " and %.
+// headerValue percent-encodes what the binding says cannot stand in a header: all but printable
+// ASCII, and space, " and %.
 func headerValue(s string) string {
 	fits := func(c byte) bool { return '!' <= c && c <= '~' && c != '"' && c != '%' }
 	i := 0
@@ -111,8 +114,9 @@ type body struct {
 	contentType string // empty: by what the expression results in
 }
 
-// encode makes what the expression results in the body: a string as it is, all else as JSON. An expression is a function of the event, so
-// one that fails, or comes to nothing, rejects it. A secret that cannot be read is there again later.
+// encode makes what the expression results in the body: a string as it is, all else as JSON. An
+// expression is a function of the event, so one that fails, or comes to nothing, rejects it. A
+// secret that cannot be read is there again later.
 func (b *body) encode(ctx context.Context, e *event.Event) (*message, error) {
 	secrets := make(map[string]string, len(b.secrets))
 	for name, s := range b.secrets {

@@ -83,7 +83,8 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// TestBodyFails: what the expression makes nothing of is rejected, without its content; a secret that is not there can come.
+// TestBodyFails: what the expression makes nothing of is rejected, without its content; a secret
+// that is not there can come.
 func TestBodyFails(t *testing.T) {
 	e := sample()
 	e.Data = []byte(`{"p":"s3cret"}`)

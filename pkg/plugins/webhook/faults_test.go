@@ -28,7 +28,8 @@ type receiver struct {
 	requests int
 	got      map[string]int // by subject: how often it arrived whole
 	acked    map[string]int // of these, how often 2xx was said
-	// fault does what is wrong about the n-th request, from 1, whose events have these subjects; false: nothing is.
+	// fault does what is wrong about the n-th request, from 1, whose events have these subjects;
+	// false: nothing is.
 	fault func(n int, subjects []string, w http.ResponseWriter) bool
 }
 
@@ -97,7 +98,8 @@ func (l *letters) Add(_ context.Context, all []checkpoint.Letter) error {
 }
 func (*letters) Remove(context.Context, []uint64) (int, error) { return 0, nil }
 
-// route starts a pipeline of one route to these sinks, gives it n pods, and waits until all are delivered or put aside.
+// route starts a pipeline of one route to these sinks, gives it n pods, and waits until all are
+// delivered or put aside.
 func route(t *testing.T, n int, sinks ...plugins.Sink) *letters {
 	t.Helper()
 	dead := &letters{}
@@ -137,8 +139,8 @@ func hangUp(t *testing.T, w http.ResponseWriter, hard bool, answer string) {
 	_ = conn.Close()
 }
 
-// TestFaults: through a route, to a receiver with each fault: every event is acknowledged, or a dead letter; what arrived twice is what
-// arrived and was not acknowledged.
+// TestFaults: through a route, to a receiver with each fault: every event is acknowledged, or a
+// dead letter; what arrived twice is what arrived and was not acknowledged.
 func TestFaults(t *testing.T) {
 	const n = 40
 	answer := func(status int) func(int, []string, http.ResponseWriter) bool {
@@ -203,7 +205,8 @@ func total(counts map[string]int) (sum int) {
 	return sum
 }
 
-// TestRejected: what is rejected is a dead letter, once, and all else is delivered, once, in each mode.
+// TestRejected: what is rejected is a dead letter, once, and all else is delivered, once, in each
+// mode.
 func TestRejected(t *testing.T) {
 	const n = 40
 	bad := func(subject string) bool { return subject[len(subject)-1] == '7' }
@@ -233,7 +236,8 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// TestSlow: a receiver that takes an event and answers too late gets it again, and that is the only duplicate.
+// TestSlow: a receiver that takes an event and answers too late gets it again, and that is the only
+// duplicate.
 func TestSlow(t *testing.T) {
 	r, release := newReceiver(), make(chan struct{})
 	r.fault = func(k int, _ []string, _ http.ResponseWriter) bool {
@@ -258,7 +262,8 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestRefusedThenThere: while nobody listens nothing is lost, and all is delivered once somebody does.
+// TestRefusedThenThere: while nobody listens nothing is lost, and all is delivered once somebody
+// does.
 func TestRefusedThenThere(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)

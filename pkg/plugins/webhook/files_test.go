@@ -32,8 +32,8 @@ func TestURLFile(t *testing.T) {
 	}
 }
 
-// TestHeaderFile: a header out of a file is read again when the file changes. One that cannot be sent is the file's fault, not the event's,
-// and not shown.
+// TestHeaderFile: a header out of a file is read again when the file changes. One that cannot be
+// sent is the file's fault, not the event's, and not shown.
 func TestHeaderFile(t *testing.T) {
 	var got []string
 	s := server(t, func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.Header.Get("Authorization")) })

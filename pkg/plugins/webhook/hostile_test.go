@@ -41,7 +41,8 @@ func raw(t *testing.T, answer func(r *http.Request) string) (address string) {
 	return l.Addr().String()
 }
 
-// TestHostileAnswers: whatever a receiver sends in place of an answer, the error is short, and has nothing of it.
+// TestHostileAnswers: whatever a receiver sends in place of an answer, the error is short, and has
+// nothing of it.
 func TestHostileAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(r *http.Request) string
@@ -75,8 +76,9 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestSaid: why a receiver rejects an event is kept for the dead letter alone: the beginning of its answer, without the secrets of the
-// request in whatever form, and nothing where the event is about a Secret.
+// TestSaid: why a receiver rejects an event is kept for the dead letter alone: the beginning of its
+// answer, without the secrets of the request in whatever form, and nothing where the event is about
+// a Secret.
 func TestSaid(t *testing.T) {
 	const token, key = "s3cr3t/token+1", "k3y \"quoted\""
 	basic := base64.StdEncoding.EncodeToString([]byte("user:passw0rd"))

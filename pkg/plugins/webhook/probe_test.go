@@ -19,7 +19,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestProbe: a connection is made and no request sent, and what is wrong is said without the URL's secrets.
+// TestProbe: a connection is made and no request sent, and what is wrong is said without the URL's
+// secrets.
 func TestProbe(t *testing.T) {
 	var requests, connections atomic.Int32
 	count := func(s *httptest.Server) {
@@ -68,8 +69,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// refusedSoon writes an event to a receiver that does not let anybody connect, with a request's timeout that is far away: the error says
-// that connecting took too long.
+// refusedSoon writes an event to a receiver that does not let anybody connect, with a request's
+// timeout that is far away: the error says that connecting took too long.
 func refusedSoon(t *testing.T, url, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -81,7 +82,8 @@ func refusedSoon(t *testing.T, url, want string) {
 	}
 }
 
-// TestNoHandshake: a receiver that takes the connection and says nothing is unavailable after connectTimeout.
+// TestNoHandshake: a receiver that takes the connection and says nothing is unavailable after
+// connectTimeout.
 func TestNoHandshake(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)

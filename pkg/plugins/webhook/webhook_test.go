@@ -247,8 +247,8 @@ func TestRetryAfterDate(t *testing.T) {
 	}
 }
 
-// A redirect is not followed, to another host or to the same: it would carry the event and the headers to where nobody configured. It is
-// rejected, and the next event is asked about anew.
+// A redirect is not followed, to another host or to the same: it would carry the event and the
+// headers to where nobody configured. It is rejected, and the next event is asked about anew.
 func TestRedirect(t *testing.T) {
 	var asked, led atomic.Int32
 	elsewhere := server(t, func(http.ResponseWriter, *http.Request) { led.Add(1) })
@@ -312,7 +312,8 @@ func TestTimeout(t *testing.T) {
 	checkSecrets(t, errs[0])
 }
 
-// A rejected event does not hold up those behind it; an unavailable receiver does, which keeps their order.
+// A rejected event does not hold up those behind it; an unavailable receiver does, which keeps
+// their order.
 func TestOrder(t *testing.T) {
 	var ids []string
 	s := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -347,7 +348,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A connection is used again, also after an answer with a body of less than 4 KiB, but an endless body is not read to its end.
+// A connection is used again, also after an answer with a body of less than 4 KiB, but an endless
+// body is not read to its end.
 func TestKeepAlive(t *testing.T) {
 	remotes := map[string]bool{}
 	body := strings.Repeat("x", 4<<10-1)
@@ -377,7 +379,8 @@ func TestKeepAlive(t *testing.T) {
 	if errs := open(t, "{url: "+endless.URL+", timeout: 30s}").Write(t.Context(), []event.Event{sample()}); errs != nil {
 		t.Errorf("got %v", errs)
 	}
-	if <-ended; sent.Load() > 64<<20 { // what fits into the buffers of the system, and not what fits into the timeout
+	// what fits into the buffers of the system, and not what fits into the timeout
+	if <-ended; sent.Load() > 64<<20 {
 		t.Errorf("it has taken %d bytes", sent.Load())
 	}
 }

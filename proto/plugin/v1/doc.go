@@ -1,5 +1,5 @@
-// Package pluginv1 is what the router and a native plugin say to each other, generated from plugin.proto. The author of a plugin in Go
-// imports sdk/process instead.
+// Package pluginv1 is what the router and a native plugin say to each other, generated from
+// plugin.proto. The author of a plugin in Go imports sdk/process instead.
 package pluginv1
 
 //go:generate sh -c "cd ../../../tools && go run ./protoc ../proto plugin/v1/plugin.proto"

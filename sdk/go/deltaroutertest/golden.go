@@ -1,4 +1,5 @@
-// Package deltaroutertest tests handlers against files of deltas and the events that are expected of them.
+// Package deltaroutertest tests handlers against files of deltas and the events that are expected
+// of them.
 package deltaroutertest
 
 import (
@@ -18,8 +19,8 @@ import (
 	deltarouter "github.com/deltarouter/deltarouter/sdk/go"
 )
 
-// Golden runs a handler over each file that matches pattern, each as a subtest. A file is in the txtar format: text that says what
-// it is about, and sections that begin with a line `-- name --`:
+// Golden runs a handler over each file that matches pattern, each as a subtest. A file is in the
+// txtar format: text that says what it is about, and sections that begin with a line `-- name --`:
 //
 //	config.json  the handler's configuration; absent: none
 //	deltas.json  JSON objects, one after the other, as a route without a handler delivers them: {"op", "object", "oldObject"},
@@ -28,8 +29,8 @@ import (
 //	results.json a JSON object per delta: {"events": [{"type", "subject", "data"}]} with what the handler set, or
 //	             {"error": "…"}, {"retry": "…"} or {"drop": true}
 //
-// setup makes the handler, as it is given to [deltarouter.Setup]; it is called for each file, after the configuration was set. With
-// `go test -args update` the files get the results that come out.
+// setup makes the handler, as it is given to [deltarouter.Setup]; it is called for each file, after
+// the configuration was set. With `go test -args update` the files get the results that come out.
 func Golden(t *testing.T, pattern string, setup func() (deltarouter.Handler, error)) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)

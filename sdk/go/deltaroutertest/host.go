@@ -25,9 +25,11 @@ const (
 type Host struct {
 	// KV is what the handler keeps; nil: not granted.
 	KV map[string][]byte
-	// Indexes has the JSON of objects by index ("pods.byNode") and key; what is not in it is not granted.
+	// Indexes has the JSON of objects by index ("pods.byNode") and key; what is not in it is not
+	// granted.
 	Indexes map[string]map[string][]string
-	// Objects has the JSON of objects by source, for Get and List; what is not in it is not granted.
+	// Objects has the JSON of objects by source, for Get and List; what is not in it is not
+	// granted.
 	Objects map[string][]string
 	// HTTP answers requests, whatever their host; nil: not granted.
 	HTTP http.Handler
@@ -40,7 +42,8 @@ type Host struct {
 	answer  []byte
 }
 
-// Use puts h in the router's place until the test ends. Tests that use one must not run in parallel.
+// Use puts h in the router's place until the test ends. Tests that use one must not run in
+// parallel.
 func (h *Host) Use(t testing.TB) {
 	t.Helper()
 	before := host.Use(h.functions())

@@ -1,4 +1,5 @@
-// Package processtest runs a native plugin in the process of a test: over gRPC as the router does, with a router that is made up.
+// Package processtest runs a native plugin in the process of a test: over gRPC as the router does,
+// with a router that is made up.
 package processtest
 
 import (
@@ -23,9 +24,11 @@ import (
 
 // Options is what the plugin finds.
 type Options struct {
-	Config  string                       // JSON; empty: none
-	KV      map[string]string            // what it remembers; nil: it is not granted
-	Objects map[string][]json.RawMessage // what is looked up, by "source", "source/index/key" or "source/namespace/name"; nil: not granted
+	Config string            // JSON; empty: none
+	KV     map[string]string // what it remembers; nil: it is not granted
+	// what is looked up, by "source", "source/index/key" or "source/namespace/name"; nil: not
+	// granted
+	Objects map[string][]json.RawMessage
 }
 
 // Plugin is a plugin that runs until the test ends.
@@ -111,7 +114,8 @@ func serve(t testing.TB, path string, register func(*grpc.Server)) {
 	})
 }
 
-// Handle gives the plugin a batch, and returns a result for each delta. Of Deleted and Deselected only the Object counts.
+// Handle gives the plugin a batch, and returns a result for each delta. Of Deleted and Deselected
+// only the Object counts.
 func (p *Plugin) Handle(deltas ...process.Delta) []Result {
 	p.t.Helper()
 	request := &pluginv1.HandleRequest{Call: 1}

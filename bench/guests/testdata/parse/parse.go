@@ -1,4 +1,5 @@
-// Package parse is the work of the guests that are compared: encoding/json into a struct, as handlers in Go do it.
+// Package parse is the work of the guests that are compared: encoding/json into a struct, as
+// handlers in Go do it.
 package parse
 
 import (

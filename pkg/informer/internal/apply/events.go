@@ -10,9 +10,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
-// Store returns what client-go's Reflector writes to. Its methods return no errors, because client-go
-// would log the object with them, and none of them waits longer than ctx: once ctx is done nothing is
-// applied any more.
+// Store returns what client-go's Reflector writes to. Its methods return no errors, because
+// client-go would log the object with them, and none of them waits longer than ctx: once ctx is
+// done nothing is applied any more.
 func (a *Applier) Store(ctx context.Context) cache.ReflectorStore { return &reflectorStore{a, ctx} }
 
 type reflectorStore struct {
@@ -23,8 +23,8 @@ type reflectorStore struct {
 // Add implements cache.ReflectorStore.
 func (s *reflectorStore) Add(obj any) error { return s.Update(obj) }
 
-// Update implements cache.ReflectorStore. ADDED and MODIFIED are treated alike: the store knows better
-// what is new.
+// Update implements cache.ReflectorStore. ADDED and MODIFIED are treated alike: the store knows
+// better what is new.
 func (s *reflectorStore) Update(obj any) error {
 	a := s.a
 	if o, ok := obj.(*event.Object); ok && !a.cfg.State.Position.Seen(o.ResourceVersion()) && a.turn.take(s.ctx) {
@@ -76,9 +76,9 @@ func (s *reflectorStore) Bookmark(resourceVersion string) error {
 	return nil
 }
 
-// put applies the present state of an object. The turn is held. rewound: an older state than the cache's
-// is no replay but the truth. applied is the resourceVersion up to which everything is applied then;
-// empty: it stays what it was.
+// put applies the present state of an object. The turn is held. rewound: an older state than the
+// cache's is no replay but the truth. applied is the resourceVersion up to which everything is
+// applied then; empty: it stays what it was.
 func (a *Applier) put(ctx context.Context, o *event.Object, rewound bool, applied string) bool {
 	old := a.cfg.State.Get(o.Key())
 	identityOnly := old != nil && a.cfg.State.IdentityOnly(old)
@@ -119,8 +119,8 @@ func (a *Applier) remove(ctx context.Context, o *event.Object) {
 	}
 }
 
-// leave applies that an object is no longer there, be it deleted or only deselected. before is what the
-// store has of it, last its last state. The turn is held.
+// leave applies that an object is no longer there, be it deleted or only deselected. before is what
+// the store has of it, last its last state. The turn is held.
 func (a *Applier) leave(ctx context.Context, before, last *event.Object, stale bool, applied string) {
 	op := event.Deleted
 	if a.cfg.Selective {

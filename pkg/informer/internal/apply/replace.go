@@ -10,16 +10,16 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
-// Resume takes the place of Replace when the watch was resumed: nothing was listed, and what the store
-// has stays.
+// Resume takes the place of Replace when the watch was resumed: nothing was listed, and what the
+// store has stays.
 func (a *Applier) Resume() {
 	a.cfg.Plan.Done()
 	a.cfg.Log.Info("watching on from where it was", "watch", a.cfg.Watch)
 	a.cfg.State.Loader().WhenDone(func() { a.setSynced(true) })
 }
 
-// Replace compares a complete list with the store and applies exactly what differs: first what is gone,
-// then what is there.
+// Replace compares a complete list with the store and applies exactly what differs: first what is
+// gone, then what is there.
 func (a *Applier) Replace(ctx context.Context, items []any, version string) {
 	if ctx.Err() != nil {
 		return
@@ -59,8 +59,8 @@ func (a *Applier) countRelist() {
 	a.cfg.Log.Info("listed again, only what differs is put through", "watch", a.cfg.Watch, "reason", reason)
 }
 
-// putAll applies every item. Placeholders stand for objects whose state is not known: they stay what
-// they were.
+// putAll applies every item. Placeholders stand for objects whose state is not known: they stay
+// what they were.
 func (a *Applier) putAll(ctx context.Context, items []any, rewound bool) bool {
 	for _, item := range items {
 		o, ok := item.(*event.Object)
@@ -127,8 +127,8 @@ func (a *Applier) infer(ctx context.Context, op event.Op, old *event.Object) boo
 	return a.apply(ctx, c)
 }
 
-// missing returns the objects of the store and of the intents that are not in the list. If there are
-// intents, several objects may have had one name: then the objects are in the order of their
+// missing returns the objects of the store and of the intents that are not in the list. If there
+// are intents, several objects may have had one name: then the objects are in the order of their
 // resourceVersions, so that the end of an older object is not reported after that of a newer one.
 func (a *Applier) missing(items []any) (missing []*event.Object) {
 	listed := make(map[event.Key]string, len(items)) // the uid

@@ -32,8 +32,8 @@ func (a *Applier) NewRound(s *Source) *Round {
 	return &Round{Source: s, Began: a.cfg.Clock.Now(), Admit: a.cfg.Admit}
 }
 
-// SyncAll puts through every object that the cache holds at this moment. The deltas go one at a time in
-// the order of the watch.
+// SyncAll puts through every object that the cache holds at this moment. The deltas go one at a
+// time in the order of the watch.
 func (a *Applier) SyncAll(ctx context.Context, r *Round) error {
 	if !a.cfg.State.Loader().Wait(ctx) {
 		return ctx.Err()

@@ -23,16 +23,16 @@ type (
 type Status struct {
 	Source string
 	Synced bool // the cache has all objects
-	// Reason is what stands in the way: why the source is not synced, or why it gets no news any more.
-	// Empty: nothing.
+	// Reason is what stands in the way: why the source is not synced, or why it gets no news any
+	// more. Empty: nothing.
 	Reason string
-	// Refused: the API server answers, and forbids the resource or does not have it. Waiting does not
-	// help, an administrator does.
+	// Refused: the API server answers, and forbids the resource or does not have it. Waiting does
+	// not help, an administrator does.
 	Refused bool
 }
 
-// Source is a name under which deltas are put through, with its metrics and the health of its watches.
-// It is safe for concurrent use.
+// Source is a name under which deltas are put through, with its metrics and the health of its
+// watches. It is safe for concurrent use.
 type Source struct {
 	Name string
 
@@ -141,7 +141,8 @@ func (s *Sources) countRelist(reason string) {
 	}
 }
 
-// Measure keeps the metrics of what is in the store: before, what it had of an object; now, what it has.
+// Measure keeps the metrics of what is in the store: before, what it had of an object; now, what it
+// has.
 func (s *Sources) Measure(before, now *event.Object) {
 	objects, bytes := 0, 0
 	if before != nil {

@@ -43,9 +43,11 @@ type Client struct {
 	limit flowcontrol.RateLimiter // nil: none
 }
 
-// New makes a client of the configured kubeconfig and context; where none is configured, $KUBECONFIG, the service account of
-// the pod, or ~/.kube/config, whichever there is first. It connects to nothing. The kubeconfig, and what it names, is read again when it
-// changes, but for the address of the server, and credential plugins are run as kubectl runs them if the policy allows that.
+// New makes a client of the configured kubeconfig and context; where none is configured,
+// $KUBECONFIG, the service account of the pod, or ~/.kube/config, whichever there is first. It
+// connects to nothing. The kubeconfig, and what it names, is read again when it changes, but for
+// the address of the server, and credential plugins are run as kubectl runs them if the policy
+// allows that.
 func New(cluster config.Cluster, policy config.Policy) (*Client, error) {
 	limit := func(cfg *rest.Config) *rest.Config {
 		if cfg.QPS = -1; cluster.QPS > 0 {
@@ -123,7 +125,8 @@ func place(cluster config.Cluster, rules *clientcmd.ClientConfigLoadingRules) st
 // Host returns the URL of the API server.
 func (c *Client) Host() string { return c.base.String() }
 
-// HTTP returns the client that requests go through, for those who speak to the same API server. It must not be modified.
+// HTTP returns the client that requests go through, for those who speak to the same API server. It
+// must not be modified.
 func (c *Client) HTTP() *http.Client { return c.http }
 
 // Close closes connections that are not in use.
@@ -132,8 +135,9 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // ErrSlow says that an answer, or the next part of it, took too long.
 var ErrSlow = errors.New("the API server did not answer in time")
 
-// Get sends a GET request and returns the response once its status is 200; any other status becomes an *apierrors.StatusError.
-// The body must be closed. Neither waits longer than ctx; idle is how long a read of the body may take, 0: for ever.
+// Get sends a GET request and returns the response once its status is 200; any other status becomes
+// an *apierrors.StatusError. The body must be closed. Neither waits longer than ctx; idle is how
+// long a read of the body may take, 0: for ever.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, accept string, idle time.Duration) (*http.Response, error) {
 	if c.limit != nil {
 		if err := c.limit.Wait(ctx); err != nil {

@@ -15,15 +15,17 @@ import (
 	"github.com/deltarouter/deltarouter/internal/kubehttp"
 )
 
-// credentialsLook is how long credentials are used before it is looked whether their files have changed.
+// credentialsLook is how long credentials are used before it is looked whether their files have
+// changed.
 const credentialsLook = 5 * time.Second
 
 // loader reads the configuration of a client. files are those that it was made of.
 type loader func() (cfg *rest.Config, files []string, err error)
 
-// credentials is the round tripper of a Client: it speaks with the credentials of a kubeconfig as that is now, and the files that it names.
-// client-go reads some of these again (certificates and the CA after five minutes, tokens after one), and never the kubeconfig. Requests that
-// are under way, and watches, end as they began. It is safe for concurrent use.
+// credentials is the round tripper of a Client: it speaks with the credentials of a kubeconfig as
+// that is now, and the files that it names. client-go reads some of these again (certificates and
+// the CA after five minutes, tokens after one), and never the kubeconfig. Requests that are under
+// way, and watches, end as they began. It is safe for concurrent use.
 type credentials struct {
 	load  loader
 	every time.Duration // between two looks
@@ -99,7 +101,8 @@ func (c *credentials) get() (current http.RoundTripper, stale error) {
 	return c.current, c.err
 }
 
-// look makes the transport anew if a file has changed. Files that do not belong together, or are only half written, change nothing.
+// look makes the transport anew if a file has changed. Files that do not belong together, or are
+// only half written, change nothing.
 func (c *credentials) look() error {
 	if printOf(c.files) == c.of {
 		return nil
@@ -112,7 +115,8 @@ func (c *credentials) look() error {
 func printOf(files []string) (sum [sha256.Size]byte) {
 	hash := sha256.New()
 	for _, name := range files {
-		content, err := os.ReadFile(name) // one that is missing is as good as empty: who needs it says so
+		// one that is missing is as good as empty: who needs it says so
+		content, err := os.ReadFile(name)
 		inner := sha256.Sum256(content)
 		fmt.Fprintf(hash, "%q %v %x\n", name, err == nil, inner)
 	}
@@ -144,7 +148,8 @@ func transportFor(cfg *rest.Config) (http.RoundTripper, error) {
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = "deltarouter"
 	}
-	// Decompression costs more CPU than all other work on an object, and watches are never compressed.
+	// Decompression costs more CPU than all other work on an object, and watches are never
+	// compressed.
 	cfg.DisableCompression = true
 	return kubehttp.TransportFor(cfg)
 }

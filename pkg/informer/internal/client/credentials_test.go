@@ -82,7 +82,8 @@ func reaches(t *testing.T, c *Client, want string) {
 	}
 }
 
-// All keys and certificates change, in the kubeconfig itself and in the files that it names: the next request uses the new ones.
+// All keys and certificates change, in the kubeconfig itself and in the files that it names: the
+// next request uses the new ones.
 func TestCredentialsChange(t *testing.T) {
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	for name, write := range map[string]func(t *testing.T, dir, server, ca, cert, key string){
@@ -105,7 +106,8 @@ func TestCredentialsChange(t *testing.T) {
 			write(t, dir, g.URL, one.PEM, cert, key)
 			c := looking(t, filepath.Join(dir, "kubeconfig"))
 			reaches(t, c, "")
-			g.become(one.Server(time.Hour, one)) // a new serving certificate alone is nothing to look for
+			// a new serving certificate alone is nothing to look for
+			g.become(one.Server(time.Hour, one))
 			reaches(t, c, "")
 
 			if name == "inside" { // client-go reads files with certificates at each connection

@@ -21,11 +21,13 @@ type Found struct {
 	Namespaced bool
 }
 
-// ErrAbsent says that the API server does not have a resource. It is the only error of Discover that proves anything.
+// ErrAbsent says that the API server does not have a resource. It is the only error of Discover
+// that proves anything.
 var ErrAbsent = errors.New("does not exist (yet)")
 
-// Discover asks the API server about a resource. The error is ErrAbsent only if the API server itself says so: a missing page may
-// also be the doing of a proxy, or of an API server that is starting, so the group's absence is confirmed by the list of groups.
+// Discover asks the API server about a resource. The error is ErrAbsent only if the API server
+// itself says so: a missing page may also be the doing of a proxy, or of an API server that is
+// starting, so the group's absence is confirmed by the list of groups.
 func (c *Client) Discover(ctx context.Context, gvr schema.GroupVersionResource) (Found, error) {
 	path := "apis/" + gvr.Group + "/" + gvr.Version
 	if gvr.Group == "" {

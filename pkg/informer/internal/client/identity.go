@@ -18,8 +18,9 @@ const identityTimeout = 15 * time.Second
 
 var errNoIdentity = errors.New("namespace kube-system has no uid")
 
-// Identity returns what tells the cluster from others, whatever its address: the uid of its namespace kube-system. The error says
-// that the API server does not answer, or does not let us see that namespace.
+// Identity returns what tells the cluster from others, whatever its address: the uid of its
+// namespace kube-system. The error says that the API server does not answer, or does not let us see
+// that namespace.
 func (c *Client) Identity(ctx context.Context) (string, error) {
 	var namespace struct {
 		Metadata struct {
@@ -35,7 +36,8 @@ func (c *Client) Identity(ctx context.Context) (string, error) {
 	return namespace.Metadata.UID, nil
 }
 
-// IdentityCache asks which cluster it is, for all watches: those that ask at the same time share an answer.
+// IdentityCache asks which cluster it is, for all watches: those that ask at the same time share an
+// answer.
 type IdentityCache struct {
 	client *Client
 	log    *slog.Logger
@@ -51,8 +53,8 @@ func NewIdentityCache(client *Client, log *slog.Logger) *IdentityCache {
 	return &IdentityCache{client: client, log: log, turn: make(chan struct{}, 1)}
 }
 
-// Identity returns [Client.Identity] as it was asked for no longer than maxAge ago. Where the API server answers and does not tell,
-// it is empty. The error is one that may go away.
+// Identity returns [Client.Identity] as it was asked for no longer than maxAge ago. Where the API
+// server answers and does not tell, it is empty. The error is one that may go away.
 func (c *IdentityCache) Identity(ctx context.Context, maxAge time.Duration) (string, error) {
 	since := time.Now().Add(-maxAge)
 	select {

@@ -95,7 +95,8 @@ func Pages(page func(token string) (*internalversion.List, error)) (all *interna
 	for token := ""; ; {
 		list, err := page(token)
 		if err != nil && token != "" && IsExpired(err) {
-			return nil, fmt.Errorf("%w: %s", ErrIncomplete, err.Error()) // not an answer that is final, so it is not wrapped
+			// not an answer that is final, so it is not wrapped
+			return nil, fmt.Errorf("%w: %s", ErrIncomplete, err.Error())
 		}
 		if err != nil {
 			return nil, err

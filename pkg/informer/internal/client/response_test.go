@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestBodyIdle: a read that takes too long ends the request. How long nobody reads does not count: who is slow downstream is not taken
-// for an API server that is silent.
+// TestBodyIdle: a read that takes too long ends the request. How long nobody reads does not count:
+// who is slow downstream is not taken for an API server that is silent.
 func TestBodyIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const idle = time.Minute

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// UnservedError says that the API server does not serve a resource in the version that is watched, which says nothing about its objects.
+// UnservedError says that the API server does not serve a resource in the version that is watched,
+// which says nothing about its objects.
 type UnservedError struct {
 	Resource schema.GroupVersionResource
 	Other    string // a version in which it is served; empty: in none
@@ -26,8 +27,8 @@ func (e *UnservedError) Error() string {
 		ResourceName(e.Resource.GroupResource().WithVersion(e.Other)))
 }
 
-// Remains finds out whether a resource that discovery does not have in its version exists all the same: an *UnservedError. nil: it does not.
-// Any other error may go away.
+// Remains finds out whether a resource that discovery does not have in its version exists all the
+// same: an *UnservedError. nil: it does not. Any other error may go away.
 func (c *Client) Remains(ctx context.Context, gvr schema.GroupVersionResource) error {
 	if gvr.Group == "" {
 		return nil // every API server has v1 and no other version
@@ -60,8 +61,8 @@ func (c *Client) Remains(ctx context.Context, gvr schema.GroupVersionResource) e
 	return c.defined(ctx, gvr)
 }
 
-// defined is Remains for a resource that is served in no version. Where the API server does not let us see the definition, that is all
-// there is to know.
+// defined is Remains for a resource that is served in no version. Where the API server does not let
+// us see the definition, that is all there is to know.
 func (c *Client) defined(ctx context.Context, gvr schema.GroupVersionResource) error {
 	name := gvr.Resource + "." + gvr.Group
 	resp, err := c.Get(ctx, "apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+url.PathEscape(name), nil, AcceptMetadata, IdleTimeout)
@@ -75,7 +76,8 @@ func (c *Client) defined(ctx context.Context, gvr schema.GroupVersionResource) e
 	return err
 }
 
-// Names reports whether the API server itself says of an object of that name that it does not exist.
+// Names reports whether the API server itself says of an object of that name that it does not
+// exist.
 func Names(err error, name string) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name == name

@@ -14,7 +14,8 @@ type Change struct {
 	Gone *event.Object
 	// Added: the object is new to the watch.
 	Added bool
-	// Applied is the resourceVersion up to which everything is applied then; empty: it stays what it was.
+	// Applied is the resourceVersion up to which everything is applied then; empty: it stays what
+	// it was.
 	Applied string
 	// Admissions hand the deltas of the change, Wanted, to the routes.
 	Admissions []event.Admission
@@ -91,9 +92,9 @@ func (s *State) Advance(version string) {
 	s.advance(version)
 }
 
-// advance sets fed. Once a resumed watch has come as far as the API server was when it was resumed, it
-// has heard of all that happened before: an intent that did not turn up was about an object that was
-// gone even when the state was saved.
+// advance sets fed. Once a resumed watch has come as far as the API server was when it was resumed,
+// it has heard of all that happened before: an intent that did not turn up was about an object that
+// was gone even when the state was saved.
 func (s *State) advance(version string) {
 	s.Position.fed = version
 	if len(s.intents) == 0 || s.resumeTarget == "" || Lower(version, s.resumeTarget) {
@@ -104,8 +105,8 @@ func (s *State) advance(version string) {
 	}
 }
 
-// intentStored notes that the object of an intent, if there is one, is in the store in the state o. The
-// intent ends with it, unless it is about a later state, which is about to come again.
+// intentStored notes that the object of an intent, if there is one, is in the store in the state o.
+// The intent ends with it, unless it is about a later state, which is about to come again.
 func (s *State) intentStored(o *event.Object) {
 	i, ok := s.intents[o.UID()]
 	if !ok {
@@ -117,7 +118,8 @@ func (s *State) intentStored(o *event.Object) {
 	if s.dirty != nil {
 		gate := make(chan struct{})
 		close(gate)
-		s.dirty.unpersisted[o.UID()] = gated{gate, i.Object} // it was asked for by another run, and is on disk
+		// it was asked for by another run, and is on disk
+		s.dirty.unpersisted[o.UID()] = gated{gate, i.Object}
 	}
 }
 
@@ -145,8 +147,8 @@ func Hold(states []*State) (release func()) {
 	}
 }
 
-// HandOver returns what changed in each state since it was last handed over, all at one moment: it calls
-// also while it holds all of them there.
+// HandOver returns what changed in each state since it was last handed over, all at one moment: it
+// calls also while it holds all of them there.
 func HandOver(states []*State, also func()) []Changes {
 	type taken struct {
 		changed map[event.Key]*event.Object

@@ -7,14 +7,14 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// dirtySet is what changed in a watch since it was handed over to the checkpoint, and which objects no
-// cut on disk has. The lock of the State guards it.
+// dirtySet is what changed in a watch since it was handed over to the checkpoint, and which objects
+// no cut on disk has. The lock of the State guards it.
 type dirtySet struct {
 	gate func(o *event.Object) <-chan struct{}
 	// changed is what each object that changed has become; nil: it is gone.
 	changed map[event.Key]*event.Object
-	// unpersisted has the uids that came since the last hand-over, inFlight those that were handed over
-	// and are not known to be on disk.
+	// unpersisted has the uids that came since the last hand-over, inFlight those that were handed
+	// over and are not known to be on disk.
 	unpersisted, inFlight map[string]gated
 	settled               map[string]event.Key // by uid
 	// These were handed over last.
@@ -28,7 +28,8 @@ type gated struct {
 	with *event.Object
 }
 
-// holds reports whether the gate was asked for with the state of o, or with a later one: that is told again after a crash.
+// holds reports whether the gate was asked for with the state of o, or with a later one: that is
+// told again after a crash.
 func (g gated) holds(o *event.Object) bool {
 	return g.with == o || g.with.Raw() == o.Raw() || Older(o, g.with)
 }
@@ -40,8 +41,8 @@ func newDirtySet(gate func(o *event.Object) <-chan struct{}) *dirtySet {
 	}
 }
 
-// put notes the present state of an object, and holds the deltas that are about to be committed back
-// until it is on disk, where that is necessary.
+// put notes the present state of an object, and holds the deltas that are about to be committed
+// back until it is on disk, where that is necessary.
 func (d *dirtySet) put(o *event.Object, added bool, wanted []*event.Delta) {
 	d.changed[o.Key()] = o
 	if added && o.UID() != "" {
@@ -52,9 +53,10 @@ func (d *dirtySet) put(o *event.Object, added bool, wanted []*event.Delta) {
 	d.hold(o, wanted)
 }
 
-// hold makes deltas about o, which the store has, wait until o is on disk, as it is in them: a route that was told of it in this state
-// is told of its end by this state, after a crash as well. That goes for objects that no cut has, and for those that a route is told of
-// because of this change.
+// hold makes deltas about o, which the store has, wait until o is on disk, as it is in them: a
+// route that was told of it in this state is told of its end by this state, after a crash as well.
+// That goes for objects that no cut has, and for those that a route is told of because of this
+// change.
 func (d *dirtySet) hold(o *event.Object, wanted []*event.Delta) {
 	if len(wanted) == 0 {
 		return
@@ -76,8 +78,9 @@ func (d *dirtySet) hold(o *event.Object, wanted []*event.Delta) {
 	}
 }
 
-// remove notes that o is gone. stored: the store had it; if not, it was only an intent. A delta that says so need not be held
-// back for the sake of o: there is nothing left to miss. It waits where those before it do.
+// remove notes that o is gone. stored: the store had it; if not, it was only an intent. A delta
+// that says so need not be held back for the sake of o: there is nothing left to miss. It waits
+// where those before it do.
 func (d *dirtySet) remove(o *event.Object, stored bool, wanted []*event.Delta) {
 	if stored {
 		d.changed[o.Key()] = nil
@@ -101,7 +104,8 @@ func (d *dirtySet) settle(o *event.Object) {
 	}
 }
 
-// forget notes that an intent is to be forgotten. named is the object that has its name now, nil if there is none.
+// forget notes that an intent is to be forgotten. named is the object that has its name now, nil if
+// there is none.
 func (d *dirtySet) forget(o, named *event.Object) {
 	d.settled[o.UID()] = o.Key()
 	if named != nil {
@@ -117,7 +121,8 @@ func (d *dirtySet) pending(uid string) (g gated, pending bool) {
 	return g, pending
 }
 
-// handOver takes out what changed. The lists are made of the maps later, by list, when the lock is free again.
+// handOver takes out what changed. The lists are made of the maps later, by list, when the lock is
+// free again.
 func (d *dirtySet) handOver(c *Changes) (changed map[event.Key]*event.Object, settled map[string]event.Key) {
 	c.Changed = len(d.changed) > 0 || len(d.settled) > 0 || d.cluster != c.Cluster || d.fed != c.Applied || d.relisting != c.Relisting
 	d.cluster, d.fed, d.relisting = c.Cluster, c.Applied, c.Relisting

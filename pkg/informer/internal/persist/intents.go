@@ -7,16 +7,16 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// intent is an object of which a former run may have delivered deltas in this state, and that is not
-// in the store so.
+// intent is an object of which a former run may have delivered deltas in this state, and that is
+// not in the store so.
 type intent struct {
 	*event.Object
 
 	order int // one name may have had several of them, one after the other
 }
 
-// intents are those of a watch, by uid. They are kept beside the store: the name of one may be that of
-// an older object, and the cache shows states.
+// intents are those of a watch, by uid. They are kept beside the store: the name of one may be that
+// of an older object, and the cache shows states.
 type intents map[string]intent
 
 // add remembers an intent.
@@ -27,7 +27,8 @@ func (i *intents) add(o *event.Object) {
 	(*i)[o.UID()] = intent{o, len(*i)}
 }
 
-// latest returns the last state that is known of an object of the store: the intent's, if that is later.
+// latest returns the last state that is known of an object of the store: the intent's, if that is
+// later.
 func (i intents) latest(o *event.Object) *event.Object {
 	if found, ok := i[o.UID()]; ok && found.Key() == o.Key() && Older(o, found.Object) {
 		return found.Object
@@ -35,8 +36,8 @@ func (i intents) latest(o *event.Object) *event.Object {
 	return o
 }
 
-// apart returns the intents that are objects of their own, in the order in which they were asked for:
-// the store has no object of their uid.
+// apart returns the intents that are objects of their own, in the order in which they were asked
+// for: the store has no object of their uid.
 func (i intents) apart(store Cache, want func(*event.Object) bool) []*event.Object {
 	var found []intent
 	for _, one := range i {

@@ -43,8 +43,8 @@ type State struct {
 	intents intents
 	// resumeTarget is where the API server was when the watch was resumed; empty: it was not.
 	resumeTarget string
-	// identities: some of the objects in the store were restored as identities only, and the next list
-	// fills them in. For the watch's own goroutine.
+	// identities: some of the objects in the store were restored as identities only, and the next
+	// list fills them in. For the watch's own goroutine.
 	identities bool
 }
 
@@ -70,17 +70,17 @@ func (s *State) Get(key event.Key) *event.Object { return s.cfg.Store.Get(key) }
 // All returns everything in the store.
 func (s *State) All() iter.Seq[*event.Object] { return s.cfg.Store.All() }
 
-// Cut calls f at a moment when the store, what was committed downstream and fed agree with each other,
-// and holds the watch there while f runs. relisting: some of a list is applied and some is not, so fed
-// alone does not say how to go on.
+// Cut calls f at a moment when the store, what was committed downstream and fed agree with each
+// other, and holds the watch there while f runs. relisting: some of a list is applied and some is
+// not, so fed alone does not say how to go on.
 func (s *State) Cut(f func(fed string, relisting bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f(s.Position.fed, s.Position.relisting)
 }
 
-// Empty reports whether there never was a list, not even the beginning of one. It is for the watch's
-// own goroutine.
+// Empty reports whether there never was a list, not even the beginning of one. It is for the
+// watch's own goroutine.
 func (s *State) Empty() bool {
 	for range s.All() {
 		return false
@@ -102,25 +102,26 @@ func (s *State) SetResumeTarget(version string) {
 	s.resumeTarget = version
 }
 
-// IdentityOnly reports whether no more than the identity of an object of the store was restored. It is
-// for the watch's own goroutine.
+// IdentityOnly reports whether no more than the identity of an object of the store was restored. It
+// is for the watch's own goroutine.
 func (s *State) IdentityOnly(o *event.Object) bool { return s.identities && IsIdentity(o) }
 
-// Latest returns the last state that is known of an object of the store: after a crash the routes may
-// have been told of a later one than the store has. It is for the watch's own goroutine.
+// Latest returns the last state that is known of an object of the store: after a crash the routes
+// may have been told of a later one than the store has. It is for the watch's own goroutine.
 func (s *State) Latest(o *event.Object) *event.Object { return s.intents.latest(o) }
 
-// Intent returns the object of the intent of a uid; nil: there is none. It is for the watch's own goroutine.
+// Intent returns the object of the intent of a uid; nil: there is none. It is for the watch's own
+// goroutine.
 func (s *State) Intent(uid string) *event.Object { return s.intents[uid].Object }
 
-// Intents returns the objects of the intents that are wanted and of whose uid the store has no object,
-// in the order in which they were asked for. It is for the watch's own goroutine.
+// Intents returns the objects of the intents that are wanted and of whose uid the store has no
+// object, in the order in which they were asked for. It is for the watch's own goroutine.
 func (s *State) Intents(want func(*event.Object) bool) []*event.Object {
 	return s.intents.apart(s.cfg.Store, want)
 }
 
-// BeginReplace is called before the difference between a list and the store is applied. It returns the
-// resourceVersion that was applied before.
+// BeginReplace is called before the difference between a list and the store is applied. It returns
+// the resourceVersion that was applied before.
 func (s *State) BeginReplace() (fed string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
 )
 
-// confirmations is how often in a row discovery has to say that a resource is gone before its objects
-// are deleted: an API server that is starting may not know all of its resources yet.
+// confirmations is how often in a row discovery has to say that a resource is gone before its
+// objects are deleted: an API server that is starting may not know all of its resources yet.
 const confirmations = 3
 
 // absence is a resource that discovery does not have.
@@ -29,8 +29,9 @@ type absence struct {
 // failed is called when discovery has failed for another reason.
 func (a *absence) failed() { a.confirmed = 0 }
 
-// missed is called each time that discovery does not have the resource, and returns what is the matter.
-// Its objects are gone only if it is served in no other version, and its definition does not exist.
+// missed is called each time that discovery does not have the resource, and returns what is the
+// matter. Its objects are gone only if it is served in no other version, and its definition does
+// not exist.
 func (a *absence) missed(ctx context.Context) error {
 	if a.confirmed++; a.confirmed < confirmations && !a.cfg.State.Empty() {
 		return client.ErrAbsent
@@ -69,6 +70,7 @@ func (a *absence) compare(ctx context.Context, other schema.GroupVersionResource
 		}
 	}
 	a.cfg.Plan.MustList()
-	a.cfg.State.Position.SetRelisting() // what is gone is gone as of another version than the applied one
+	// what is gone is gone as of another version than the applied one
+	a.cfg.State.Position.SetRelisting()
 	return a.cfg.Sink.Remove(ctx, there)
 }

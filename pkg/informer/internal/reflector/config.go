@@ -34,15 +34,16 @@ type Config struct {
 	BookmarkWait  time.Duration // how long a stream of initial events may be silent
 }
 
-// Sink takes what a [Reflector] finds. Its methods are called by one goroutine at a time, but for Known,
-// Reduced and LeftOut, which are safe for concurrent use.
+// Sink takes what a [Reflector] finds. Its methods are called by one goroutine at a time, but for
+// Known, Reduced and LeftOut, which are safe for concurrent use.
 type Sink interface {
-	// Store returns what client-go's Reflector writes to. Once ctx is done nothing is applied any more.
+	// Store returns what client-go's Reflector writes to. Once ctx is done nothing is applied any
+	// more.
 	Store(ctx context.Context) cache.ReflectorStore
 	// Known returns the object that is in memory already, if o is the same.
 	Known(o *event.Object) *event.Object
-	// Reduced is told of an object of which only identity and labels are passed on, LeftOut of one that
-	// could not be read.
+	// Reduced is told of an object of which only identity and labels are passed on, LeftOut of one
+	// that could not be read.
 	Reduced(e *wire.ObjectError)
 	LeftOut(e *wire.ObjectError)
 	// Vanish applies that the resource itself does not exist: nothing of it does.

@@ -21,7 +21,8 @@ import (
 // manyMissing is from how many objects on a list of all is cheaper than asking for each.
 const manyMissing = 16
 
-// Inquiry asks the API server single questions about objects of a watch. It is safe for concurrent use.
+// Inquiry asks the API server single questions about objects of a watch. It is safe for concurrent
+// use.
 type Inquiry struct {
 	watch   string // its name in logs
 	log     *slog.Logger
@@ -38,8 +39,9 @@ func NewInquiry(cfg *Config) *Inquiry {
 	}
 }
 
-// IsGone asks the API server whether an object that left the watch is gone from the cluster too. It asks until it gets an answer
-// or ctx is done. Where it must not ask, the object is not taken for deleted.
+// IsGone asks the API server whether an object that left the watch is gone from the cluster too. It
+// asks until it gets an answer or ctx is done. Where it must not ask, the object is not taken for
+// deleted.
 func (i *Inquiry) IsGone(ctx context.Context, o *event.Object) (gone bool, err error) {
 	err = i.ask(ctx, func() error {
 		there, err := i.exists(ctx, o)
@@ -119,8 +121,9 @@ func (i *Inquiry) exists(ctx context.Context, o *event.Object) (bool, error) {
 	return wire.Identify(text, nil).UID == o.UID(), nil
 }
 
-// confirmMissing returns nil if the API server says of this object, or of the whole resource, that it does not exist. Anything else
-// that is not found may be the doing of a proxy, or of an API server that is starting.
+// confirmMissing returns nil if the API server says of this object, or of the whole resource, that
+// it does not exist. Anything else that is not found may be the doing of a proxy, or of an API
+// server that is starting.
 func (i *Inquiry) confirmMissing(ctx context.Context, o *event.Object, missing error) error {
 	if client.Names(missing, o.Key().Name) {
 		return nil

@@ -10,15 +10,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// QuietKlog sends what client-go logs to log, see [KlogTo]. client-go's logging is global; restore gives
-// it back.
+// QuietKlog sends what client-go logs to log, see [KlogTo]. client-go's logging is global; restore
+// gives it back.
 func QuietKlog(log *slog.Logger) (restore func()) {
 	klog.SetLoggerWithOptions(KlogTo(log), klog.ContextualLogger(true))
 	return klog.ClearLogger
 }
 
-// KlogTo returns a logger for client-go that logs to log, without the objects that client-go likes to
-// add: of the values only texts, numbers, times and errors are kept, of all others the type.
+// KlogTo returns a logger for client-go that logs to log, without the objects that client-go likes
+// to add: of the values only texts, numbers, times and errors are kept, of all others the type.
 func KlogTo(log *slog.Logger) klog.Logger { return klog.New(&sink{log: log}) }
 
 // sink implements klog.LogSink. Its methods have no context to pass on.

@@ -18,13 +18,14 @@ import (
 )
 
 // listerWatcher is what client-go's Reflector lists and watches through. Unlike client-go's own it
-// retries failures that may go away by itself, hears the context while it waits, and notes in the Health
-// what happened. Errors that it returns are for the Reflector to act on.
+// retries failures that may go away by itself, hears the context while it waits, and notes in the
+// Health what happened. Errors that it returns are for the Reflector to act on.
 type listerWatcher struct {
-	cfg     *Config
-	prober  *prober
-	quirks  *quirks
-	running *sync.RWMutex // held for reading by everything that may still run when the Reflector has returned
+	cfg    *Config
+	prober *prober
+	quirks *quirks
+	// held for reading by everything that may still run when the Reflector has returned
+	running *sync.RWMutex
 	// gone is called when the API server does not know the resource (any more).
 	gone func()
 }
@@ -136,12 +137,14 @@ func (lw *listerWatcher) WatchWithContext(ctx context.Context, opts metav1.ListO
 	return r, nil
 }
 
-// noInitialEvents is what makes the Reflector list. On other errors it asks again, after some of them at once.
+// noInitialEvents is what makes the Reflector list. On other errors it asks again, after some of
+// them at once.
 func (lw *listerWatcher) noInitialEvents() error {
 	return apierrors.NewMethodNotSupported(lw.cfg.Target.GVR.GroupResource(), "watch with initial events")
 }
 
-// dial starts a watch. One that goes on from a state is preceded by probes. resumed: the Reflector takes it for one that does not.
+// dial starts a watch. One that goes on from a state is preceded by probes. resumed: the Reflector
+// takes it for one that does not.
 func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resumed bool) (r *reader, err error) {
 	opts.Watch = true
 	err = lw.retry(ctx, func() error {
@@ -158,7 +161,8 @@ func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resu
 		if lw.cfg.Target.Format.MetadataOnly {
 			accept = client.AcceptMetadata
 		}
-		// The API server ends the watch after the time that it is asked for. If it does not, it is gone.
+		// The API server ends the watch after the time that it is asked for. If it does not, it is
+		// gone.
 		timeout := 24 * time.Hour
 		if opts.TimeoutSeconds != nil {
 			timeout = time.Duration(*opts.TimeoutSeconds+30) * time.Second
@@ -192,8 +196,8 @@ func (lw *listerWatcher) read(s *stream) *reader {
 	return r
 }
 
-// leftOut reports an item of a list that could not be read, and returns its placeholder; nil: too little
-// is known of it.
+// leftOut reports an item of a list that could not be read, and returns its placeholder; nil: too
+// little is known of it.
 func (lw *listerWatcher) leftOut(e *wire.ObjectError) runtime.Object {
 	resource := lw.cfg.Target.Resource()
 	if o := e.Reduced(lw.cfg.Target.Format, resource); o != nil {
@@ -238,8 +242,9 @@ func (lw *listerWatcher) retry(ctx context.Context, try func() error) error {
 	}
 }
 
-// resume starts the watch where the state ends, and lets the Reflector believe that this is a stream of
-// initial events of which there are none. If that does not work out now but may later, the plan stays.
+// resume starts the watch where the state ends, and lets the Reflector believe that this is a
+// stream of initial events of which there are none. If that does not work out now but may later,
+// the plan stays.
 func (lw *listerWatcher) resume(ctx context.Context, timeout *int64) (*reader, error) {
 	opts := metav1.ListOptions{ResourceVersion: lw.cfg.State.Position.Applied(), AllowWatchBookmarks: true, TimeoutSeconds: timeout}
 	r, err := lw.dial(ctx, opts, true)

@@ -2,8 +2,8 @@ package reflector
 
 import "sync/atomic"
 
-// Plan is how the next client-go Reflector begins: it resumes where the state is, or it lists. It is
-// safe for concurrent use.
+// Plan is how the next client-go Reflector begins: it resumes where the state is, or it lists. It
+// is safe for concurrent use.
 type Plan struct {
 	// resumable: the first list need not be asked for, the store has what was saved.
 	resumable atomic.Bool
@@ -21,7 +21,8 @@ func (p *Plan) Restore(resumable bool) {
 	p.resumable.Store(resumable)
 }
 
-// MayResume lets the next Reflector resume, if the state is good for that and nothing speaks for a list.
+// MayResume lets the next Reflector resume, if the state is good for that and nothing speaks for a
+// list.
 func (p *Plan) MayResume(resumable bool) { p.resumable.Store(resumable && !p.latest.Load()) }
 
 // MustList makes the next Reflector list.
@@ -54,7 +55,8 @@ func (p *Plan) SetLatest() { p.latest.Store(true) }
 // Latest reports whether the next list is the truth, also where it is older than the store.
 func (p *Plan) Latest() bool { return p.latest.Load() }
 
-// Unnamed reports whether something came since the last list of which not even the name could be read.
+// Unnamed reports whether something came since the last list of which not even the name could be
+// read.
 func (p *Plan) Unnamed() bool { return p.unnamed.Load() }
 
 // SetUnnamed notes that something came of which not even the name could be read.

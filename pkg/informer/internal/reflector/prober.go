@@ -15,8 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
 )
 
-// prober finds out whether the API server has gone back in time or is another cluster's: before a watch
-// is opened, and now and then while it is open. It is safe for concurrent use.
+// prober finds out whether the API server has gone back in time or is another cluster's: before a
+// watch is opened, and now and then while it is open. It is safe for concurrent use.
 type prober struct {
 	cfg     *Config
 	inquiry *Inquiry
@@ -36,9 +36,9 @@ func (p *prober) opened(stop func()) (closed func()) {
 	return func() { p.open.CompareAndSwap(w, nil) }
 }
 
-// mayResume finds out whether a watch may go on from where it is. If the API server has another past
-// than what was seen, or is another cluster's, the error is errWentBack or errMoved, and the next list is
-// the truth.
+// mayResume finds out whether a watch may go on from where it is. If the API server has another
+// past than what was seen, or is another cluster's, the error is errWentBack or errMoved, and the
+// next list is the truth.
 func (p *prober) mayResume(ctx context.Context, from string) error {
 	plan := p.cfg.Plan
 	if found := p.found.Swap(nil); found != nil {
@@ -58,8 +58,8 @@ func (p *prober) mayResume(ctx context.Context, from string) error {
 	return nil
 }
 
-// willList notes which cluster is about to be listed. If that is not the one that the objects are of,
-// its objects are taken as they are, whatever their resourceVersions say.
+// willList notes which cluster is about to be listed. If that is not the one that the objects are
+// of, its objects are taken as they are, whatever their resourceVersions say.
 func (p *prober) willList(ctx context.Context) error {
 	plan := p.cfg.Plan
 	if p.found.Swap(nil) != nil {
@@ -79,9 +79,10 @@ func (p *prober) willList(ctx context.Context) error {
 }
 
 // probe asks the API server which cluster it is (an answer of maxAge will do) and for its
-// resourceVersion. A restored backup has one that is lower than what was seen before, and a watch from
-// there would hear nothing until it is reached again. The list has no resourceVersion: it is a quorum
-// read, so that no replica of the API server that lags behind is taken for a restored backup.
+// resourceVersion. A restored backup has one that is lower than what was seen before, and a watch
+// from there would hear nothing until it is reached again. The list has no resourceVersion: it is a
+// quorum read, so that no replica of the API server that lags behind is taken for a restored
+// backup.
 func (p *prober) probe(ctx context.Context, from string, maxAge time.Duration) (version string, err error) {
 	cluster, err := p.cfg.Identity.Identity(ctx, maxAge)
 	if err != nil {
@@ -101,8 +102,9 @@ func (p *prober) probe(ctx context.Context, from string, maxAge time.Duration) (
 	return list.ResourceVersion, nil
 }
 
-// patrol probes every now and then while a watch is open, until ctx is done. The waits differ by chance,
-// so that many watches do not ask at once. What it finds out ends the watch; the next one lists.
+// patrol probes every now and then while a watch is open, until ctx is done. The waits differ by
+// chance, so that many watches do not ask at once. What it finds out ends the watch; the next one
+// lists.
 func (p *prober) patrol(ctx context.Context) {
 	interval := p.cfg.ProbeInterval
 	for {
@@ -119,8 +121,9 @@ func (p *prober) patrol(ctx context.Context) {
 	}
 }
 
-// inspect probes once, and ends the watch if it is of no use any more. An API server that refuses new
-// requests, or cannot be reached by them, may well keep a watch open, which has its credentials from before.
+// inspect probes once, and ends the watch if it is of no use any more. An API server that refuses
+// new requests, or cannot be reached by them, may well keep a watch open, which has its credentials
+// from before.
 func (p *prober) inspect(ctx context.Context, w *openWatch) {
 	from, ok := p.settled()
 	if !ok {

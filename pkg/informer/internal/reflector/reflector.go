@@ -19,13 +19,15 @@ import (
 // absentPoll is the longest time between two looks for a resource that does not exist yet.
 const absentPoll = 5 * time.Second
 
-// Reflector hands all that an API server has of a resource, and all that happens to it, to a [Sink].
+// Reflector hands all that an API server has of a resource, and all that happens to it, to a
+// [Sink].
 type Reflector struct {
 	cfg     *Config
 	prober  *prober
 	inquiry *Inquiry
 	quirks  quirks
-	// running is held for reading by everything that may still run when client-go's Reflector has returned.
+	// running is held for reading by everything that may still run when client-go's Reflector has
+	// returned.
 	running sync.RWMutex
 }
 
@@ -89,8 +91,8 @@ func (r *Reflector) resolve(ctx context.Context) bool {
 	return false
 }
 
-// reflect runs client-go's Reflector until ctx is done, the API server no longer knows the resource, or a
-// list is asked for.
+// reflect runs client-go's Reflector until ctx is done, the API server no longer knows the
+// resource, or a list is asked for.
 func (r *Reflector) reflect(ctx context.Context) {
 	ctx, gone := context.WithCancel(ctx)
 	defer gone()
@@ -116,7 +118,8 @@ func (r *Reflector) reflect(ctx context.Context) {
 	defer r.running.Unlock()
 }
 
-// stopClock is the real clock, except that what waits on After hears the context. The Reflector has waits that do not.
+// stopClock is the real clock, except that what waits on After hears the context. The Reflector has
+// waits that do not.
 type stopClock struct {
 	clock.RealClock
 

@@ -31,8 +31,8 @@ type Relists struct {
 	interrupt context.CancelFunc // of client-go's Reflector
 }
 
-// Ask ends client-go's Reflector; the next one begins with a list. Those who ask before it has begun
-// share it.
+// Ask ends client-go's Reflector; the next one begins with a list. Those who ask before it has
+// begun share it.
 func (r *Relists) Ask() *Relist {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,8 +52,8 @@ func (r *Relists) Asked() bool {
 	return r.asked != nil
 }
 
-// begin is called before client-go's Reflector runs, which interrupt ends. It reports whether a list was
-// asked for.
+// begin is called before client-go's Reflector runs, which interrupt ends. It reports whether a
+// list was asked for.
 func (r *Relists) begin(interrupt context.CancelFunc) (list bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
-// eventBuffer is how many events are decoded ahead of the Reflector, so that the two goroutines seldom wait for each other.
+// eventBuffer is how many events are decoded ahead of the Reflector, so that the two goroutines
+// seldom wait for each other.
 const eventBuffer = 64
 
 // shortWatch is how long a watch lasts at least.
@@ -38,8 +39,8 @@ type reader struct {
 	cancel context.CancelFunc
 	done   <-chan struct{}
 	closed func() // called when the reader has ended
-	// initial: the stream begins with what there is and a bookmark ends that. lagging fires when neither
-	// comes.
+	// initial: the stream begins with what there is and a bookmark ends that. lagging fires when
+	// neither comes.
 	initial bool
 	lagging *time.Timer
 	began   time.Time
@@ -94,7 +95,8 @@ func (r *reader) heard() {
 	}
 }
 
-// refuse ends a stream that does not say where its initial events end: a server too old to know the request ignores it.
+// refuse ends a stream that does not say where its initial events end: a server too old to know the
+// request ignores it.
 func (r *reader) refuse() {
 	r.quirks.noInitialEvents.Store(true)
 	_ = r.body.Close()
@@ -130,8 +132,8 @@ func (r *reader) run() {
 	}
 }
 
-// failed notes why the API server ends the stream. The Reflector asks at once for one that begins now if the version was too old that it
-// asked for; if it asked for no version, that will not help.
+// failed notes why the API server ends the stream. The Reflector asks at once for one that begins
+// now if the version was too old that it asked for; if it asked for no version, that will not help.
 func (r *reader) failed(err error) {
 	r.cfg.Health.noteError(err)
 	if r.initial && r.version == "" && client.IsExpired(err) {
@@ -140,7 +142,8 @@ func (r *reader) failed(err error) {
 	}
 }
 
-// begin looks at an initial event. If it is the bookmark that ends them, it returns the resourceVersion of that.
+// begin looks at an initial event. If it is the bookmark that ends them, it returns the
+// resourceVersion of that.
 func (r *reader) begin(e *watch.Event) (version string) {
 	switch o := e.Object.(type) {
 	case *event.Object:
@@ -156,8 +159,8 @@ func (r *reader) begin(e *watch.Event) (version string) {
 	return ""
 }
 
-// replace leaves out an object that could not be read, or puts a placeholder in its place if it is known which one it is. Any other
-// error it returns.
+// replace leaves out an object that could not be read, or puts a placeholder in its place if it is
+// known which one it is. Any other error it returns.
 func (r *reader) replace(e watch.Event, err error) (watch.Event, error) {
 	var bad *wire.ObjectError
 	if !errors.As(err, &bad) {
@@ -182,8 +185,9 @@ func (r *reader) replace(e watch.Event, err error) (watch.Event, error) {
 	return e, nil
 }
 
-// linger ends a stream in which nothing came. The Reflector would take it for a watch that does not work and list again, so it gets a
-// bookmark of what it knows already. So that it does not ask again and again, it waits for the end a moment.
+// linger ends a stream in which nothing came. The Reflector would take it for a watch that does not
+// work and list again, so it gets a bookmark of what it knows already. So that it does not ask
+// again and again, it waits for the end a moment.
 func (r *reader) linger() {
 	idle := r.version != "" && r.version != "0"
 	if r.initial && !r.sent || !r.initial && !idle {
@@ -244,7 +248,8 @@ func (r *reader) ended(err error) {
 	r.cfg.Health.noteError(err)
 	switch {
 	case errors.Is(err, client.ErrSlow):
-		r.cfg.Client.Close() // the connections that wait to be used again may be as dead as this one
+		// the connections that wait to be used again may be as dead as this one
+		r.cfg.Client.Close()
 		r.cfg.Log.Debug("watch was silent", "watch", r.cfg.Name)
 	case errors.Is(err, wire.ErrNotJSON), errors.Is(err, wire.ErrNotWatch):
 		r.cfg.Log.Error("watch ended", "watch", r.cfg.Name, "err", err)

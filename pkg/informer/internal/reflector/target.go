@@ -20,19 +20,20 @@ type Target struct {
 	Namespace     string // empty: all, or the resource has no namespaces
 	LabelSelector string
 	FieldSelector string
-	// Format is what is kept of the objects, Metadata what is read of them where only metadata is needed.
+	// Format is what is kept of the objects, Metadata what is read of them where only metadata is
+	// needed.
 	Format, Metadata *wire.Format
 
 	resource   atomic.Pointer[event.Resource]
 	namespaced atomic.Bool
 }
 
-// Resource returns what is watched, as all objects of the watch have it. Its Kind may be empty until
-// discovery has answered.
+// Resource returns what is watched, as all objects of the watch have it. Its Kind may be empty
+// until discovery has answered.
 func (t *Target) Resource() *event.Resource { return t.resource.Load() }
 
-// SetKind sets the kind of the objects; empty: it is not known. Objects that are made from then on have
-// another Resource.
+// SetKind sets the kind of the objects; empty: it is not known. Objects that are made from then on
+// have another Resource.
 func (t *Target) SetKind(kind string) {
 	t.resource.Store(&event.Resource{GroupVersionResource: t.GVR, Cluster: t.Cluster, Kind: kind})
 }
@@ -43,8 +44,8 @@ func (t *Target) discovered(found client.Found) {
 	t.namespaced.Store(found.Namespaced)
 }
 
-// LearnKind takes the kind, which only discovery will tell, from an object that has the Resource. It is
-// called by one goroutine at a time, and before anything reads the kind.
+// LearnKind takes the kind, which only discovery will tell, from an object that has the Resource.
+// It is called by one goroutine at a time, and before anything reads the kind.
 func (t *Target) LearnKind(o *event.Object) {
 	if resource := t.resource.Load(); resource.Kind == "" && o.Resource() == resource {
 		resource.Kind = o.Raw().Get("kind").Str()

@@ -202,7 +202,8 @@ func TestBadLists(t *testing.T) {
 	}
 }
 
-// FuzzList: a list says the same however it comes in, and its items are those that encoding/json finds.
+// FuzzList: a list says the same however it comes in, and its items are those that encoding/json
+// finds.
 func FuzzList(f *testing.F) {
 	f.Add(`{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a","resourceVersion":"1"}},{"metadata":{"name":"b"},"x":"\u0041"}]}`)
 	f.Add(`{"items":[],"metadata":{}}`)

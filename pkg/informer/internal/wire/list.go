@@ -13,7 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Listing decodes a page of a list, {"kind":"PodList","metadata":{…},"items":[{…},…]}, while it comes in.
+// Listing decodes a page of a list, {"kind":"PodList","metadata":{…},"items":[{…},…]}, while it
+// comes in.
 type Listing struct {
 	// Known may return an equal object that is in memory already; nil: there is none.
 	Known func(*event.Object) *event.Object

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// bufferSize is how much of a response is read at once. By BenchmarkIngest an event of 5 KB costs 17.3 µs of CPU at 16 KiB,
-	// 12.7 at 64 KiB, 12.0 at 128 KiB and 11.7 at 256 KiB; every watch has such a buffer.
+	// bufferSize is how much of a response is read at once. By BenchmarkIngest an event of 5 KB
+	// costs 17.3 µs of CPU at 16 KiB, 12.7 at 64 KiB, 12.0 at 128 KiB and 11.7 at 256 KiB; every
+	// watch has such a buffer.
 	bufferSize = 128 << 10
 )
 
@@ -106,14 +107,16 @@ func (s *Stream) line() (string, bool) {
 		s.lined = s.end
 		return "", false
 	}
-	// Up to here there is none: the newline is found again at once when the line turns out to hold several values.
+	// Up to here there is none: the newline is found again at once when the line turns out to hold
+	// several values.
 	s.lined += n
 	return view(s.buf[s.start:s.lined]), true
 }
 
-// Text returns the JSON value that starts at the first unread byte, and reads on until it is complete. Only where it ends is
-// found out, each byte is looked at once. It is not consumed. The error is ErrNotJSON, what the body returned, or errTooBig
-// together with the beginning of the value, which is then consumed.
+// Text returns the JSON value that starts at the first unread byte, and reads on until it is
+// complete. Only where it ends is found out, each byte is looked at once. It is not consumed. The
+// error is ErrNotJSON, what the body returned, or errTooBig together with the beginning of the
+// value, which is then consumed.
 func (s *Stream) Text() (string, error) {
 	for {
 		n, done, err := s.ext.feed(s.buf[s.start+s.ext.read : s.end])

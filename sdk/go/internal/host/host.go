@@ -1,7 +1,7 @@
 //go:build !wasip1
 
-// Package host is the border to the router: in a module its host functions, elsewhere those of a test. The linker drops what is not
-// called, so a module imports only what its handler uses.
+// Package host is the border to the router: in a module its host functions, elsewhere those of a
+// test. The linker drops what is not called, so a module imports only what its handler uses.
 package host
 
 // denied is what a function returns that is not granted.

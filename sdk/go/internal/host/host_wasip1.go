@@ -1,5 +1,5 @@
-// Package host is the border to the router: in a module its host functions, elsewhere those of a test. The linker drops what is not
-// called, so a module imports only what its handler uses.
+// Package host is the border to the router: in a module its host functions, elsewhere those of a
+// test. The linker drops what is not called, so a module imports only what its handler uses.
 package host
 
 import "unsafe"

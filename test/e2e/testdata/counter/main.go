@@ -1,4 +1,5 @@
-// Counter counts the changes of each object, and tells how many objects have the value that the object has.
+// Counter counts the changes of each object, and tells how many objects have the value that the
+// object has.
 package main
 
 import (

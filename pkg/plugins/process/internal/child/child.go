@@ -200,7 +200,8 @@ func (c *Child) drainStdout(ctx context.Context, stdout io.Reader, handshake *io
 		c.spoke = true
 		c.secured = strings.Count(string(line), "|") >= 5 && len(line)-strings.LastIndexByte(string(line), '|') > 50
 		if err != nil || !strings.Contains(string(line), "|") {
-			line = []byte(printable.Clean(strings.TrimSpace(string(line)), 100) + "\n") // it will be quoted
+			// it will be quoted
+			line = []byte(printable.Clean(strings.TrimSpace(string(line)), 100) + "\n")
 		}
 		if _, err := handshake.Write(line); err != nil {
 			return

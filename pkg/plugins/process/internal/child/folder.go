@@ -18,8 +18,8 @@ const (
 	sweepAge = time.Minute
 )
 
-// Folder is what one process has for itself and the router: its sockets, its temporary files, its working folder. Nobody but the router's
-// user may enter it.
+// Folder is what one process has for itself and the router: its sockets, its temporary files, its
+// working folder. Nobody but the router's user may enter it.
 type Folder struct {
 	Path string
 	lock *os.File // is locked as long as the router lives
@@ -50,8 +50,9 @@ func NewFolder() (*Folder, error) {
 // Remove removes the folder.
 func (f *Folder) Remove() error { return errors.Join(os.RemoveAll(f.Path), f.lock.Close()) }
 
-// sweep removes the folders whose router is gone: their locks are free. The temporary folder may be shared with other users, who can make
-// folders of that name with anything in them: a folder counts only if it and its lock are the router's own.
+// sweep removes the folders whose router is gone: their locks are free. The temporary folder may be
+// shared with other users, who can make folders of that name with anything in them: a folder counts
+// only if it and its lock are the router's own.
 func sweep(base string) {
 	found, err := filepath.Glob(filepath.Join(base, folderPrefix+"*"))
 	if err != nil {
@@ -68,7 +69,8 @@ func sweep(base string) {
 	}
 }
 
-// abandoned reports whether no router holds the lock of a folder. It opens nothing outside of the folder.
+// abandoned reports whether no router holds the lock of a folder. It opens nothing outside of the
+// folder.
 func abandoned(path string) bool {
 	root, err := os.OpenRoot(path)
 	if err != nil {

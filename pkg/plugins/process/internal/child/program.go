@@ -16,9 +16,10 @@ var ErrAnother = errors.New("another program than sha256 says")
 
 // Program is what is executed.
 //
-// Between hashing a file and executing it, somebody could put another in its place. So what is executed is a copy: on Linux one in memory
-// that nobody can write to any more, made once and used for each start, whatever becomes of the file; elsewhere one in the private
-// folder of the process, made anew for each start.
+// Between hashing a file and executing it, somebody could put another in its place. So what is
+// executed is a copy: on Linux one in memory that nobody can write to any more, made once and used
+// for each start, whatever becomes of the file; elsewhere one in the private folder of the process,
+// made anew for each start.
 type Program struct {
 	file   string
 	sum    string
@@ -66,7 +67,8 @@ func (p *Program) copyTo(to io.Writer) error {
 	return nil
 }
 
-// Prepare returns the path to execute, and the files that the process must have from descriptor 3 on for that.
+// Prepare returns the path to execute, and the files that the process must have from descriptor 3
+// on for that.
 func (p *Program) Prepare(folder string) (path string, files []*os.File, err error) {
 	if p.sealed != nil {
 		return "/proc/self/fd/3", []*os.File{p.sealed}, nil

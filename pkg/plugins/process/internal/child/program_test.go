@@ -17,7 +17,8 @@ func TestNoExec(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "sub")
 	must.Succeed(t, os.Mkdir(folder, 0o700))
 	path := filepath.Join(folder, "program")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o400); err != nil { // as if it were mounted noexec
+	// as if it were mounted noexec
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o400); err != nil {
 		t.Fatal(err)
 	}
 	err := New(&exec.Cmd{Path: path, Args: []string{path}}, folder, nil).Start(t.Context())

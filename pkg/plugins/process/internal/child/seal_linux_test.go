@@ -11,7 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestSealBusy: a file that somebody has in hand for a moment is sealed all the same, as soon as he has it no longer.
+// TestSealBusy: a file that somebody has in hand for a moment is sealed all the same, as soon as he
+// has it no longer.
 func TestSealBusy(t *testing.T) {
 	const size = 1 << 16
 	var pages []byte

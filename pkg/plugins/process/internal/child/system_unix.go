@@ -15,7 +15,8 @@ import (
 // seal: only Linux has such files.
 func seal(string, func(io.Writer) error) (*os.File, error) { return nil, errors.ErrUnsupported }
 
-// attributes makes the child the leader of a process group. That the router is gone it hears from its standard input.
+// attributes makes the child the leader of a process group. That the router is gone it hears from
+// its standard input.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // awaitExit waits until a process has ended.

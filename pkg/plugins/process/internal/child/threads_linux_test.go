@@ -17,8 +17,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestThreadsMayEnd: a plugin does not end with a thread of the router. The kernel's signal at the parent's death is about the thread that
-// forked, and Go ends a thread when a goroutine returns that had locked itself to it.
+// TestThreadsMayEnd: a plugin does not end with a thread of the router. The kernel's signal at the
+// parent's death is about the thread that forked, and Go ends a thread when a goroutine returns
+// that had locked itself to it.
 func TestThreadsMayEnd(t *testing.T) {
 	program, err := exec.LookPath("cat")
 	if err != nil {
@@ -48,8 +49,8 @@ func TestThreadsMayEnd(t *testing.T) {
 	if said, err := bufio.NewReader(c.Stdout()).ReadString('\n'); said != "alive\n" {
 		t.Errorf("it says %q (%v): it ended with the thread", said, err)
 	}
-	// A goroutine that is not locked keeps its thread most of the time, but not if it is interrupted between forking and waiting. So that it
-	// is locked is seen at its stack.
+	// A goroutine that is not locked keeps its thread most of the time, but not if it is
+	// interrupted between forking and waiting. So that it is locked is seen at its stack.
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	waiting := regexp.MustCompile(`(?m)^goroutine \d+ [^\n]*locked to thread\]:\n(?:[^\n]+\n)*?[^\n]*child\.awaitExit\(`)

@@ -39,7 +39,8 @@ func edit(answer string, at int, value uint32) string {
 	return string(b)
 }
 
-// okAnswer is an answer to at least two deltas: the first fails with a message, the second has an event.
+// okAnswer is an answer to at least two deltas: the first fails with a message, the second has an
+// event.
 func okAnswer() string {
 	const event = `{"data":1}`
 	b := make([]byte, 4+2*answerSize)
@@ -211,7 +212,8 @@ func TestLongMessage(t *testing.T) {
 	}
 }
 
-// FuzzAnswer looks for an answer that the host panics on, or takes something out of that it must not.
+// FuzzAnswer looks for an answer that the host panics on, or takes something out of that it must
+// not.
 func FuzzAnswer(f *testing.F) {
 	ok := okAnswer()
 	f.Add([]byte(ok), uint64(len(ok)), uint8(2))

@@ -7,8 +7,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// The layout of a batch: a header, a record per delta, then what the records refer to by offset and length. Offsets count from the
-// start of the batch; everything is little-endian. docs/PLUGINS.md has it byte by byte.
+// The layout of a batch: a header, a record per delta, then what the records refer to by offset and
+// length. Offsets count from the start of the batch; everything is little-endian. docs/PLUGINS.md
+// has it byte by byte.
 const (
 	batchMagic  = 0x31525452 // "RTR1"
 	HeaderSize  = 16         // bytes of a batch before its first record
@@ -25,8 +26,8 @@ const (
 	flagRepeat      = 16
 )
 
-// The fields of the meta table that are the same for most deltas of a batch, and come first. They are followed by namespace, name,
-// uid, resourceVersion and the time when the delta was seen.
+// The fields of the meta table that are the same for most deltas of a batch, and come first. They
+// are followed by namespace, name, uid, resourceVersion and the time when the delta was seen.
 const sharedFields = 4
 
 // Sizer says how many bytes deltas take in a batch at most, one after the other.
@@ -35,7 +36,8 @@ type Sizer struct {
 	source   string
 }
 
-// metaFieldsOf returns how many fields the meta table of d has. The last ones most deltas do without.
+// metaFieldsOf returns how many fields the meta table of d has. The last ones most deltas do
+// without.
 func metaFieldsOf(d *event.Delta) int {
 	switch {
 	case d.Event != nil:
@@ -70,8 +72,8 @@ func (s *Sizer) Delta(d *event.Delta) int {
 	return n
 }
 
-// EncodeBatch writes the batch into buf, which has room for it as a sizer says, and returns its length. first is the number of the
-// first delta.
+// EncodeBatch writes the batch into buf, which has room for it as a sizer says, and returns its
+// length. first is the number of the first delta.
 func EncodeBatch(buf []byte, batch []*event.Delta, first uint64) int {
 	le := binary.LittleEndian
 	e := encoder{buf: buf, end: HeaderSize + recordSize*len(batch)}
@@ -207,7 +209,8 @@ func (e *encoder) share(source string, r *event.Resource) {
 	put(e, e.shared[24:], r.Kind)
 }
 
-// piece refers to a piece that is part of a text, as it lies in memory, and the text is at an offset. If it is not, it appends the piece.
+// piece refers to a piece that is part of a text, as it lies in memory, and the text is at an
+// offset. If it is not, it appends the piece.
 func (e *encoder) piece(ref []byte, piece string, text []byte, offset int) {
 	if at := uintptr(unsafe.Pointer(unsafe.StringData(piece))) - uintptr(unsafe.Pointer(unsafe.SliceData(text))); at < uintptr(len(text)) && at+uintptr(len(piece)) <= uintptr(len(text)) {
 		binary.LittleEndian.PutUint64(ref, uint64(len(piece))<<32|uint64(uint32(offset+int(at))))
@@ -227,7 +230,8 @@ func (e *encoder) refer(ref []byte, n int) {
 	binary.LittleEndian.PutUint64(ref, uint64(n)<<32|uint64(uint32(e.end)))
 }
 
-// pad makes the next piece start at a multiple of 8. The gap is zeroed: what an earlier batch left there is nobody's business.
+// pad makes the next piece start at a multiple of 8. The gap is zeroed: what an earlier batch left
+// there is nobody's business.
 func (e *encoder) pad() {
 	binary.LittleEndian.PutUint64(e.buf[e.end:], 0) // something always follows
 	e.end = align(e.end)

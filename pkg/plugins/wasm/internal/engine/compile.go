@@ -24,7 +24,8 @@ import (
 // compilers is how many functions of a module are compiled at the same time.
 const compilers = 2
 
-// compile meters the module and compiles it, or takes what an earlier run compiled: a Go program takes a second or two.
+// compile meters the module and compiles it, or takes what an earlier run compiled: a Go program
+// takes a second or two.
 func (e *Engine) compile(ctx context.Context) error {
 	var err error
 	if e.metered, err = meter.Rewrite(e.Module, meter.Config{Init: int64(e.Limits.InitFuel), Slice: host.MaxSlice}); err != nil {
@@ -58,8 +59,10 @@ func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 		conf = conf.WithCompilationCache(e.cache)
 	}
 	e.runtime = wazero.NewRuntimeWithConfig(ctx, conf)
-	if e.pauses, err = host.ProvidePauses(ctx, e.runtime); err == nil { // before the cache is sealed: this is in it, too
-		// With workers wazero looks at ctx after each function, and one function takes no longer than package meter lets it.
+	// before the cache is sealed: this is in it, too
+	if e.pauses, err = host.ProvidePauses(ctx, e.runtime); err == nil {
+		// With workers wazero looks at ctx after each function, and one function takes no longer
+		// than package meter lets it.
 		e.compiled, err = e.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, compilers), e.metered.Code)
 	}
 	if err != nil {
@@ -73,9 +76,10 @@ func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 	return nil
 }
 
-// codeCache is a folder of compiled modules. It has a folder for each module, named by the module's hash, which wazero puts its file
-// in, and next to that a file with the hash of wazero's: it is machine code, and wazero notices damage to some parts of it only.
-// The zero codeCache keeps nothing.
+// codeCache is a folder of compiled modules. It has a folder for each module, named by the module's
+// hash, which wazero puts its file in, and next to that a file with the hash of wazero's: it is
+// machine code, and wazero notices damage to some parts of it only. The zero codeCache keeps
+// nothing.
 type codeCache struct{ dir string }
 
 const (

@@ -17,8 +17,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/limits"
 )
 
-// An instance is replaced when so much of its memory limit is in use, in percent: memory never shrinks. If that comes within fewer
-// calls than RecycleSoon, the limit is too low.
+// An instance is replaced when so much of its memory limit is in use, in percent: memory never
+// shrinks. If that comes within fewer calls than RecycleSoon, the limit is too low.
 const (
 	recyclePercent = 75
 	RecycleSoon    = 1000
@@ -36,7 +36,8 @@ type Instance struct {
 	all    uint64 // that and its native stack, as counted in engine.memory
 }
 
-// Start makes an instance. After an error nothing of it is left. It has no file system, environment, arguments or sockets.
+// Start makes an instance. After an error nothing of it is left. It has no file system,
+// environment, arguments or sockets.
 func (e *Engine) Start(ctx context.Context) (*Instance, error) {
 	in := &Instance{engine: e, scope: e.Host.NewScope(ctx)}
 	ctx = in.scope.Start(ctx)
@@ -100,7 +101,8 @@ func (in *Instance) arm(ctx context.Context) error {
 	return nil
 }
 
-// Handle gives the instance a batch. If usable is false it must be closed: it trapped, exited, answered nonsense or is worn out.
+// Handle gives the instance a batch. If usable is false it must be closed: it trapped, exited,
+// answered nonsense or is worn out.
 func (in *Instance) Handle(ctx context.Context, batch []*event.Delta, size int) (results []plugins.Result, usable bool, err error) {
 	results, err = in.scope.Handle(ctx, batch, size, in.session)
 	in.engine.fuel.Add(float64(in.scope.Used()))
@@ -116,8 +118,8 @@ func (in *Instance) Calls() int { return in.calls }
 // Used returns the fuel that the last call has burnt.
 func (in *Instance) Used() int64 { return in.scope.Used() }
 
-// OverRate returns how long it takes until a host may be asked that the last call could not ask for its
-// rate. 0: it could ask all.
+// OverRate returns how long it takes until a host may be asked that the last call could not ask for
+// its rate. 0: it could ask all.
 func (in *Instance) OverRate() time.Duration { return in.scope.OverRate() }
 
 // worn reports whether it is time for a new instance.

@@ -2,8 +2,9 @@ package engine
 
 import "github.com/tetratelabs/wazero/experimental"
 
-// allocated are the memories of an instance that is being made. wazero frees them when it closes the instance, but one whose start fails
-// is never closed. It implements [experimental.MemoryAllocator].
+// allocated are the memories of an instance that is being made. wazero frees them when it closes
+// the instance, but one whose start fails is never closed. It implements
+// [experimental.MemoryAllocator].
 type allocated []experimental.LinearMemory
 
 // Allocate makes a memory.
@@ -20,9 +21,10 @@ func (a *allocated) free() {
 	}
 }
 
-// touch writes to each page of new memory, which is zero. The first access to a page waits for the operating system, for 2 to 9 µs:
-// tens of thousands of them fit between two pauses of a guest, and Go's garbage collector would wait for all of them. Here it waits for
-// one at most, since the runtime may preempt a loop in Go.
+// touch writes to each page of new memory, which is zero. The first access to a page waits for the
+// operating system, for 2 to 9 µs: tens of thousands of them fit between two pauses of a guest, and
+// Go's garbage collector would wait for all of them. Here it waits for one at most, since the
+// runtime may preempt a loop in Go.
 func touch(added []byte) {
 	const page = 4096 // the smallest one
 	for at := 0; at < len(added); at += page {
@@ -30,7 +32,8 @@ func touch(added []byte) {
 	}
 }
 
-// heapMemory is a guest's memory where addresses cannot be reserved. It implements [experimental.LinearMemory].
+// heapMemory is a guest's memory where addresses cannot be reserved. It implements
+// [experimental.LinearMemory].
 type heapMemory struct{ bytes []byte }
 
 // Reallocate returns the memory with another size.

@@ -10,8 +10,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestMemoryIsTouched counts the page faults of a guest's accesses to memory that it was given a moment ago: there are none, since the
-// garbage collector would wait for each of them.
+// TestMemoryIsTouched counts the page faults of a guest's accesses to memory that it was given a
+// moment ago: there are none, since the garbage collector would wait for each of them.
 func TestMemoryIsTouched(t *testing.T) {
 	runtime.LockOSThread() // the faults are counted by thread
 	defer runtime.UnlockOSThread()

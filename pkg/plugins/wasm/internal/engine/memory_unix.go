@@ -8,8 +8,9 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// allocateMemory reserves the addresses for all that a guest's memory may become, outside Go's heap: growing takes no copy, and Go's
-// garbage collector is not led to believe that there is a heap of that size. What is only reserved takes no memory.
+// allocateMemory reserves the addresses for all that a guest's memory may become, outside Go's
+// heap: growing takes no copy, and Go's garbage collector is not led to believe that there is a
+// heap of that size. What is only reserved takes no memory.
 func allocateMemory(_, most uint64) experimental.LinearMemory {
 	all, err := syscall.Mmap(-1, 0, int(most), syscall.PROT_NONE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil { // the process may not have so many addresses

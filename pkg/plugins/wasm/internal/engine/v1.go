@@ -16,8 +16,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/host"
 )
 
-// v1 is the ABI rtr_v1, version 1: the guest owns a buffer that the host writes a batch into, and answers with an address and a
-// length. One copy in, one copy out.
+// v1 is the ABI rtr_v1, version 1: the guest owns a buffer that the host writes a batch into, and
+// answers with an address and a length. One copy in, one copy out.
 type v1 struct{}
 
 // v1Exports are the functions that a guest must have; rtr_init may be absent.
@@ -66,8 +66,8 @@ func (e *Engine) Hint(err error) error {
 	return err
 }
 
-// isProgram reports whether the module is to be run once, from its start to its end. Nothing is set up for the functions that it may
-// export beside that, so those of most languages trap.
+// isProgram reports whether the module is to be run once, from its start to its end. Nothing is set
+// up for the functions that it may export beside that, so those of most languages trap.
 func isProgram(module wazero.CompiledModule) bool {
 	exports := module.ExportedFunctions()
 	return exports["_start"] != nil && exports["_initialize"] == nil
@@ -141,7 +141,8 @@ func (s *v1Session) Handle(ctx context.Context, batch []*event.Delta, size int) 
 	return abi.DecodeAnswer(s.memory, ret, len(batch), &s.in.engine.Limits)
 }
 
-// reserve returns a view of n bytes of the guest's input buffer, which is valid until the guest runs again.
+// reserve returns a view of n bytes of the guest's input buffer, which is valid until the guest
+// runs again.
 func (s *v1Session) reserve(ctx context.Context, n int) ([]byte, error) {
 	if uint32(n) > s.capacity {
 		// The next power of two, so that it grows seldom.

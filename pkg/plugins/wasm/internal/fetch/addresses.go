@@ -8,14 +8,16 @@ import (
 type addressKind uint8
 
 const (
-	public   addressKind = iota // a name that leads there
-	private                     // private: true
-	metadata                    // the address itself: link-local ones, and those where clouds have their metadata
-	never                       // nothing is enough
+	public  addressKind = iota // a name that leads there
+	private                    // private: true
+	// the address itself: link-local ones, and those where clouds have their metadata
+	metadata
+	never // nothing is enough
 )
 
-// special are addresses that are not simply public: those of IANA's registries of special-purpose addresses (IPv4, IPv6: 2025-10) that are
-// not globally reachable, and those of metadata services. Of several that contain an address, the first counts.
+// special are addresses that are not simply public: those of IANA's registries of special-purpose
+// addresses (IPv4, IPv6: 2025-10) that are not globally reachable, and those of metadata services.
+// Of several that contain an address, the first counts.
 func special() []struct {
 	prefix string
 	kind   addressKind
@@ -89,8 +91,9 @@ func kindOf(a netip.Addr) addressKind {
 	return public
 }
 
-// embedded returns the IPv4 addresses that an IPv6 address may lead to, and how much it takes at least; none: it leads to none. Where it
-// is not certain which address is meant, all count if they are metadata.
+// embedded returns the IPv4 addresses that an IPv6 address may lead to, and how much it takes at
+// least; none: it leads to none. Where it is not certain which address is meant, all count if they
+// are metadata.
 func embedded(a netip.Addr) (inner []netip.Addr, atLeast addressKind) {
 	b := a.As16()
 	last := netip.AddrFrom4([4]byte(b[12:]))

@@ -72,7 +72,8 @@ func transport(d *dialer, host Grant, env plugins.HandlerEnv) http.RoundTripper 
 		return env.HTTP
 	}
 	return &http.Transport{
-		// No proxy: behind one nobody could check the address. No compression: the limit is about what was sent.
+		// No proxy: behind one nobody could check the address. No compression: the limit is about
+		// what was sent.
 		DialContext:            d.to(host),
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
@@ -91,8 +92,8 @@ func (c *Client) Close() {
 	}
 }
 
-// Find reads a request and returns the host that it may be sent to. A status below 0 says why there is
-// none.
+// Find reads a request and returns the host that it may be sent to. A status below 0 says why there
+// is none.
 func (c *Client) Find(text string) (*Request, *Target, int32) {
 	r, status := parse(text)
 	if status < 0 {
@@ -185,7 +186,8 @@ func (h *Target) send(request *http.Request) ([]byte, int32, error) {
 	return answer, abi.StatusOK, err
 }
 
-// failed says what the guest hears of a request that had no answer. It hears the kind of failure only: the error may name addresses.
+// failed says what the guest hears of a request that had no answer. It hears the kind of failure
+// only: the error may name addresses.
 func (c *Client) failed(ctx context.Context, host *Target, err error) ([]byte, int32) {
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
 		return nil, abi.StatusTooLate

@@ -12,14 +12,16 @@ import (
 	"time"
 )
 
-// errAddress is wrapped by the error of a connection that is not made because of where it would lead.
+// errAddress is wrapped by the error of a connection that is not made because of where it would
+// lead.
 var errAddress = errors.New("the address is not allowed")
 
 // dialTimeout is how long connecting may take, whatever the call allows.
 const dialTimeout = 10 * time.Second
 
-// dialer connects guests to hosts. It resolves names itself and connects to the addresses that it has looked at: a name that is resolved
-// again, to something else, is of no use. It is safe for concurrent use.
+// dialer connects guests to hosts. It resolves names itself and connects to the addresses that it
+// has looked at: a name that is resolved again, to something else, is of no use. It is safe for
+// concurrent use.
 type dialer struct {
 	resolve   func(ctx context.Context, host string) ([]netip.Addr, error)
 	connect   func(ctx context.Context, to netip.AddrPort) (net.Conn, error)

@@ -9,7 +9,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// FuzzRequest: whatever a guest writes, it is refused, or it is a request whose host is the one that is looked up in the list.
+// FuzzRequest: whatever a guest writes, it is refused, or it is a request whose host is the one
+// that is looked up in the list.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range []string{
 		`{"url":"https://example.com/"}`, `{"method":"POST","url":"http://a:1/","headers":{"a":"b"},"body":"x"}`, `{"url":"http://[::1%25eth0]:80/","bodyBase64":"YQ=="}`,

@@ -89,8 +89,9 @@ func (h *Target) grants(r *Request) bool {
 	})
 }
 
-// isPlain reports whether every server reads an escaped path as the same one. Servers differ in what they do with dots, empty segments,
-// parameters and encoded separators, so these could lead out of what was granted.
+// isPlain reports whether every server reads an escaped path as the same one. Servers differ in
+// what they do with dots, empty segments, parameters and encoded separators, so these could lead
+// out of what was granted.
 func isPlain(path string) bool {
 	first, rest, ok := strings.Cut(path, "/")
 	if !ok || first != "" {

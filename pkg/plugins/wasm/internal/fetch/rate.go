@@ -8,8 +8,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 )
 
-// rate lets through as many requests as there may be in a second, whatever second that is: so many before, one was sent a second ago.
-// It is safe for concurrent use.
+// rate lets through as many requests as there may be in a second, whatever second that is: so many
+// before, one was sent a second ago. It is safe for concurrent use.
 type rate struct {
 	clock timer.Clock
 	most  int
@@ -19,7 +19,8 @@ type rate struct {
 	oldest int         // where in sent, once that is full
 }
 
-// reserve returns how long a request has to wait. If that is longer than it can, ok is false, and the request must not be sent.
+// reserve returns how long a request has to wait. If that is longer than it can, ok is false, and
+// the request must not be sent.
 func (r *rate) reserve(longest time.Duration) (wait time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,8 +53,8 @@ func (r *rate) sleep(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// Reserve returns how long a request to the host has to wait for its rate. If that is longer than it
-// can, ok is false, and the request must not be sent.
+// Reserve returns how long a request to the host has to wait for its rate. If that is longer than
+// it can, ok is false, and the request must not be sent.
 func (h *Target) Reserve(longest time.Duration) (wait time.Duration, ok bool) {
 	if h.offline { // nothing is sent, and the clock may stand still
 		return 0, true

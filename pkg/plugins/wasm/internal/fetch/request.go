@@ -51,7 +51,8 @@ func methods() []string {
 	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 }
 
-// parse reads {"method", "url", "headers", "body" or "bodyBase64"}; only the URL must be there. The status says what is wrong.
+// parse reads {"method", "url", "headers", "body" or "bodyBase64"}; only the URL must be there. The
+// status says what is wrong.
 func parse(text string) (*Request, int32) {
 	if rawjson.Check(text) != nil {
 		return nil, abi.StatusInvalid

@@ -13,9 +13,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/abi"
 )
 
-// clock is the time of a guest that may not see the real one. It stands still during a call, at the time when the router saw the newest
-// delta of it, so that the same deltas bring about the same. Sleeping moves it, without waiting; and each look at the monotonic clock
-// moves that by a little, so that who waits for it to move does not wait for ever.
+// clock is the time of a guest that may not see the real one. It stands still during a call, at the
+// time when the router saw the newest delta of it, so that the same deltas bring about the same.
+// Sleeping moves it, without waiting; and each look at the monotonic clock moves that by a little,
+// so that who waits for it to move does not wait for ever.
 type clock struct {
 	wall  int64 // nanoseconds since 1970; 0 before the first call
 	mono  int64 // nanoseconds since some time; never goes back
@@ -46,7 +47,8 @@ func (c *clock) nanotime() int64 {
 	return c.mono
 }
 
-// maxSleep bounds what a guest can move its clock by at once: one that sleeps "for ever" must not make it overflow.
+// maxSleep bounds what a guest can move its clock by at once: one that sleeps "for ever" must not
+// make it overflow.
 const maxSleep = int64(24 * time.Hour)
 
 func (c *clock) sleep(ns int64) {
@@ -55,7 +57,8 @@ func (c *clock) sleep(ns int64) {
 	c.slept += ns
 }
 
-// stream is what is random for a guest that may not have real random numbers: it follows from the deltas of the call.
+// stream is what is random for a guest that may not have real random numbers: it follows from the
+// deltas of the call.
 type stream struct{ numbers *mathrand.ChaCha8 }
 
 func (s *stream) reset() { s.numbers = nil }
@@ -106,10 +109,12 @@ func (s *Scope) monotonicTime() int64 {
 	return s.madeUpClock().nanotime()
 }
 
-// sleep does not wait: that would hold a worker. A clock that is not the real one shows that the time has passed.
+// sleep does not wait: that would hold a worker. A clock that is not the real one shows that the
+// time has passed.
 func (s *Scope) sleep(ns int64) { s.madeUpClock().sleep(ns) }
 
-// madeUpClock returns the clock of a guest that may not see the real one, at the time of this call. Most calls never look.
+// madeUpClock returns the clock of a guest that may not see the real one, at the time of this call.
+// Most calls never look.
 func (s *Scope) madeUpClock() *clock {
 	if s.clock.stale {
 		var newest time.Time

@@ -45,7 +45,8 @@ func hostEmit(_ context.Context, c *hostCall) int64 {
 	return abi.StatusOK
 }
 
-// addEmitted puts what was emitted in front of the events of the answer. A delta that is not ok has no events.
+// addEmitted puts what was emitted in front of the events of the answer. A delta that is not ok has
+// no events.
 func (s *Scope) addEmitted(results []plugins.Result) {
 	for i, emitted := range s.emitted {
 		if i >= len(results) || len(emitted) == 0 || results[i].Verdict != plugins.OK {

@@ -10,8 +10,9 @@ import (
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
-// The fuel of host functions, in the units of package meter: about one for each simple instruction, a fifth of a nanosecond. It is set
-// by BenchmarkStopped: whatever a guest does for ever, the default fuel is burnt as soon as by a loop, or nearly.
+// The fuel of host functions, in the units of package meter: about one for each simple instruction,
+// a fifth of a nanosecond. It is set by BenchmarkStopped: whatever a guest does for ever, the
+// default fuel is burnt as soon as by a loop, or nearly.
 const (
 	callFuel = 300 // any call of a host function
 	lineFuel = 500 // a line of text for the log
@@ -62,8 +63,8 @@ type tank struct {
 	deepest int32 // the most stack in use at a pause
 }
 
-// nativeStack returns about how many bytes of native stack the guest has: the engine doubles it when it does not suffice, and keeps
-// it. A call that is too short for a pause does not get deep.
+// nativeStack returns about how many bytes of native stack the guest has: the engine doubles it
+// when it does not suffice, and keeps it. A call that is too short for a pause does not get deep.
 func (t *tank) nativeStack() uint64 { return 2 * uint64(max(t.deepest, 0)) }
 
 // newTank finds the counters of a metered module, which it always has.
@@ -86,7 +87,8 @@ func (t *tank) fill(fuel int64) {
 // used returns what was burnt since the tank was filled. What could not be paid was not done.
 func (t *tank) used() int64 { return t.filled - max(int64(t.fuel.Get()), 0) }
 
-// charge burns fuel for what the host does on behalf of the guest. If there is not so much, the guest ends here.
+// charge burns fuel for what the host does on behalf of the guest. If there is not so much, the
+// guest ends here.
 func (t *tank) charge(fuel int64) {
 	left := int64(t.fuel.Get()) - fuel
 	t.fuel.Set(uint64(left))

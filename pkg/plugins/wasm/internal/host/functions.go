@@ -17,7 +17,8 @@ import (
 // hostModule is the module of the host functions.
 const hostModule = "rtr_v1"
 
-// hostFunction is a function that guests may import. It never panics, whatever its arguments are, and waits no longer than its context.
+// hostFunction is a function that guests may import. It never panics, whatever its arguments are,
+// and waits no longer than its context.
 type hostFunction struct {
 	name           string
 	params, result string // a letter for each value: i is an i32, I an i64
@@ -89,7 +90,8 @@ func types(letters string) []api.ValueType {
 	return all
 }
 
-// missingGrants says what the configuration lacks for imports that nobody gives; nothing for those that are simply unknown.
+// missingGrants says what the configuration lacks for imports that nobody gives; nothing for those
+// that are simply unknown.
 func missingGrants(imports []string) (missing []string, unknown []string) {
 	var grants []string
 	names := make(map[string][]string)
@@ -121,7 +123,8 @@ type hostCall struct {
 // u32 returns an argument.
 func (c *hostCall) u32(i int) uint32 { return uint32(c.stack[i]) }
 
-// charge burns fuel for what the function does beyond being called. If there is not so much, the guest ends here.
+// charge burns fuel for what the function does beyond being called. If there is not so much, the
+// guest ends here.
 func (c *hostCall) charge(fuel int64) { c.scope.tank.charge(fuel) }
 
 // hostFunc is called with its arguments on the stack and leaves its result there.
@@ -134,7 +137,8 @@ type hostFunc struct {
 func (f hostFunc) Call(ctx context.Context, m api.Module, stack []uint64) {
 	result := int64(abi.StatusInvalid)
 	if s, memory := scopeOf(ctx), m.Memory(); s != nil && memory != nil {
-		s.hostCall = hostCall{scope: s, memory: memory, stack: stack} // kept there because it need not be freed
+		// kept there because it need not be freed
+		s.hostCall = hostCall{scope: s, memory: memory, stack: stack}
 		s.tank.charge(callFuel)
 		result = f.call(ctx, &s.hostCall)
 	}
@@ -157,8 +161,9 @@ func hostLog(ctx context.Context, c *hostCall) int64 {
 	return abi.StatusOK
 }
 
-// hostConfig is config_get(key, keySize, buf, limit): it writes the JSON of a key of the configuration, or of all of it if the key
-// is empty, and returns its length. If that is more than limit, nothing is written.
+// hostConfig is config_get(key, keySize, buf, limit): it writes the JSON of a key of the
+// configuration, or of all of it if the key is empty, and returns its length. If that is more than
+// limit, nothing is written.
 func hostConfig(_ context.Context, c *hostCall) int64 {
 	key, ok := c.memory.Read(c.u32(0), c.u32(1))
 	if !ok {

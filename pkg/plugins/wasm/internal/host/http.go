@@ -48,8 +48,9 @@ func (s *Scope) ask(ctx context.Context, text string) ([]byte, int32) {
 // ErrRate is the reason of a delta that is put off because a host's rate is used up.
 var ErrRate = errors.New("the rate of requests is used up (allow.http.rate)")
 
-// await waits until the host may be asked. The time does not count as the guest's: a call may wait for rates as long again as its
-// deltas may take. If that is too short it returns false, and the deltas that the guest fails at are put off.
+// await waits until the host may be asked. The time does not count as the guest's: a call may wait
+// for rates as long again as its deltas may take. If that is too short it returns false, and the
+// deltas that the guest fails at are put off.
 func (s *Scope) await(ctx context.Context, host *fetch.Target) bool {
 	wait, ok := host.Reserve(min(s.timeout, s.mayWait))
 	if !ok {

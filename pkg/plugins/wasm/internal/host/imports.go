@@ -17,7 +17,8 @@ const (
 	mostMissing = 20
 )
 
-// CheckImports finds what the module imports and the router does not give, all at once, before it is compiled.
+// CheckImports finds what the module imports and the router does not give, all at once, before it
+// is compiled.
 func (r *Host) CheckImports(imports []meter.Import) error {
 	have := r.provided()
 	var missing []string

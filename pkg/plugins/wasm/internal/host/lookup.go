@@ -41,7 +41,8 @@ func hostLookup(_ context.Context, c *hostCall) int64 {
 			return nil, abi.StatusInvalid
 		}
 		if len(s.batch) == 0 {
-			return nil, abi.StatusDenied // what there is to see before the first call depends on when the instance starts
+			// what there is to see before the first call depends on when the instance starts
+			return nil, abi.StatusDenied
 		}
 		return request.answer(c, s.host)
 	}))

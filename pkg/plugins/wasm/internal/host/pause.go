@@ -11,19 +11,23 @@ import (
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
-// Fuel bounds instructions, and says little about time: a unit takes a fifth of a nanosecond in most code, and some 250 ns in a chain
-// of loads that miss all caches. So a guest pauses whenever it has burnt a slice. It leaves compiled code, where Go can stop it for its
-// garbage collector, and the host looks at the clock: it ends a guest that is beyond its time, and sets the next slice.
+// Fuel bounds instructions, and says little about time: a unit takes a fifth of a nanosecond in
+// most code, and some 250 ns in a chain of loads that miss all caches. So a guest pauses whenever
+// it has burnt a slice. It leaves compiled code, where Go can stop it for its garbage collector,
+// and the host looks at the clock: it ends a guest that is beyond its time, and sets the next
+// slice.
 //
-// A guest may change from the fastest to the slowest code at any time, so the largest slice decides how long Go may have to wait for
-// it: 10 ms at 250 ns. A pause takes a tenth of a microsecond, about a hundredth of what a slice of fast code takes.
+// A guest may change from the fastest to the slowest code at any time, so the largest slice decides
+// how long Go may have to wait for it: 10 ms at 250 ns. A pause takes a tenth of a microsecond,
+// about a hundredth of what a slice of fast code takes.
 const (
 	MaxSlice  = 40_000
 	minSlice  = 1000
 	sliceTime = time.Millisecond
 )
 
-// nextSlice returns the slice that follows one, by the time that it took: about sliceTime of what was done last.
+// nextSlice returns the slice that follows one, by the time that it took: about sliceTime of what
+// was done last.
 func nextSlice(slice int64, took time.Duration) int64 {
 	if took > sliceTime {
 		return max(minSlice, slice*int64(sliceTime)/int64(took))
@@ -31,7 +35,8 @@ func nextSlice(slice int64, took time.Duration) int64 {
 	return min(MaxSlice, 2*slice)
 }
 
-// pause is called by a guest that has so much fuel left. It returns with how much the guest pauses again, or ends the guest.
+// pause is called by a guest that has so much fuel left. It returns with how much the guest pauses
+// again, or ends the guest.
 func (s *Scope) pause(ctx context.Context, fuel int64) (mark int64) {
 	t, now := &s.tank, s.host.clock.Now()
 	t.deepest = max(t.deepest, int32(t.stack.Get()))

@@ -17,11 +17,12 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/limits"
 )
 
-// Scope is what the host functions know of the guest that calls them, and what its present call has done so far. Each instance has
-// one, used by one goroutine at a time: the host functions find it in their context.
+// Scope is what the host functions know of the guest that calls them, and what its present call has
+// done so far. Each instance has one, used by one goroutine at a time: the host functions find it
+// in their context.
 //
-// What a call emits and writes is kept here, and takes effect when the call has succeeded. After a trap, an exit, a limit or a malformed
-// answer nothing of it is left.
+// What a call emits and writes is kept here, and takes effect when the call has succeeded. After a
+// trap, an exit, a limit or a malformed answer nothing of it is left.
 type Scope struct {
 	host   *Host
 	limits *limits.Limits
@@ -46,7 +47,8 @@ type Scope struct {
 
 type scopeKey struct{}
 
-// scopeOf returns the scope of the guest that calls a host function; nil only if the host has a bug.
+// scopeOf returns the scope of the guest that calls a host function; nil only if the host has a
+// bug.
 func scopeOf(ctx context.Context) *Scope {
 	s, _ := ctx.Value(scopeKey{}).(*Scope)
 	return s
@@ -74,8 +76,8 @@ func (s *Scope) Used() int64 { return s.tank.used() }
 // NativeStack returns about how many bytes of native stack the guest has.
 func (s *Scope) NativeStack() uint64 { return s.tank.nativeStack() }
 
-// Ended returns why a counter or a pause ended the guest: [ErrFuel], [ErrTime], [ErrStack], the error of
-// a context, or nil.
+// Ended returns why a counter or a pause ended the guest: [ErrFuel], [ErrTime], [ErrStack], the
+// error of a context, or nil.
 func (s *Scope) Ended() error { return s.tank.why() }
 
 // OverRate returns how long it takes until a host may be asked that the call could not ask for its
@@ -88,8 +90,9 @@ func (s *Scope) Open(m api.Module, metered *meter.Module) {
 	s.tank.paused = s.host.clock.Now()
 }
 
-// Start begins the start of an instance, which ends with End. The guest may use the host functions and
-// write, but neither emit nor look up: it must come out the same whenever an instance is needed.
+// Start begins the start of an instance, which ends with End. The guest may use the host functions
+// and write, but neither emit nor look up: it must come out the same whenever an instance is
+// needed.
 func (s *Scope) Start(ctx context.Context) context.Context {
 	return s.begin(ctx, nil, s.limits.InitTimeout)
 }
@@ -105,12 +108,13 @@ func (s *Scope) Commit() error {
 // Session is a guest that batches can be given to.
 type Session interface {
 	// Handle gives a batch, which takes at most size bytes, to the guest and returns one result per
-	// delta, or none at all if every delta is ok. After an error other than [abi.ErrTooMuch] the instance
-	// is in no known state.
+	// delta, or none at all if every delta is ok. After an error other than [abi.ErrTooMuch] the
+	// instance is in no known state.
 	Handle(ctx context.Context, batch []*event.Delta, size int) ([]plugins.Result, error)
 }
 
-// Handle lets a session handle a batch. What the guest did meanwhile takes effect only if that succeeds.
+// Handle lets a session handle a batch. What the guest did meanwhile takes effect only if that
+// succeeds.
 func (s *Scope) Handle(ctx context.Context, batch []*event.Delta, size int, to Session) ([]plugins.Result, error) {
 	ctx = s.begin(ctx, batch, s.limits.Timeout)
 	s.tank.fill(int64(s.limits.Fuel))
@@ -142,8 +146,9 @@ func (s *Scope) begin(ctx context.Context, batch []*event.Delta, timeout time.Du
 	return context.WithValue(ctx, scopeKey{}, s)
 }
 
-// patience bounds what one host function waits for: by the time for one delta, so that a batch does not wait for a host that hangs as
-// long as all its deltas may take, and by what is left of the call's time.
+// patience bounds what one host function waits for: by the time for one delta, so that a batch does
+// not wait for a host that hangs as long as all its deltas may take, and by what is left of the
+// call's time.
 func (s *Scope) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, min(s.timeout, s.deadline.Sub(s.host.clock.Now())))
 }
@@ -158,16 +163,17 @@ func (s *Scope) End() {
 	s.random.reset()
 }
 
-// kept is the answer of a read that did not fit into the guest's buffer: the guest asks again with a larger one, and must get the same,
-// not have the read done twice.
+// kept is the answer of a read that did not fit into the guest's buffer: the guest asks again with
+// a larger one, and must get the same, not have the read done twice.
 type kept struct {
 	function string
 	request  string
 	answer   []byte
 }
 
-// reply writes what a function answers to a request into the guest's buffer, if it fits, and returns its length. make is called
-// unless the answer is kept from the time when it did not fit; a negative status is returned as it is.
+// reply writes what a function answers to a request into the guest's buffer, if it fits, and
+// returns its length. make is called unless the answer is kept from the time when it did not fit; a
+// negative status is returned as it is.
 func (s *Scope) reply(c *hostCall, function string, request []byte, at, limit uint32, answer func() ([]byte, int32)) int32 {
 	text := s.kept.answer
 	if s.kept.function != function || s.kept.request != string(request) {

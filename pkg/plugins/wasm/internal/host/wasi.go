@@ -11,9 +11,10 @@ import (
 
 // wasiModule is the name of WASI preview 1, which the runtimes of ordinary languages are built for.
 //
-// wazero's own implementation is not used: some of its functions do work in proportion to a number that the guest chooses (a million
-// pieces to write, 64 MiB of random numbers), which no fuel would be charged for. Here each function's work is bounded or charged, and
-// what a guest has no right to is refused before an argument is looked at.
+// wazero's own implementation is not used: some of its functions do work in proportion to a number
+// that the guest chooses (a million pieces to write, 64 MiB of random numbers), which no fuel would
+// be charged for. Here each function's work is bounded or charged, and what a guest has no right to
+// is refused before an argument is looked at.
 //
 // Source: https://github.com/WebAssembly/WASI/blob/wasi-0.1/preview1/docs.md
 const wasiModule = "wasi_snapshot_preview1"
@@ -58,7 +59,8 @@ func wasiFunctions() []hostFunction {
 		{"proc_exit", "i", "", "", wasiExit},
 		{"proc_raise", "i", "i", "", always(wasiNoSys)},
 
-		// There are the files 0 to 2: stdin, which is empty, and stdout and stderr, which go to the log.
+		// There are the files 0 to 2: stdin, which is empty, and stdout and stderr, which go to the
+		// log.
 		{"fd_write", "iiii", "i", "", wasiWrite},
 		{"fd_read", "iiii", "i", "", wasiRead},
 		{"fd_fdstat_get", "ii", "i", "", wasiStat},
@@ -110,8 +112,8 @@ func written(ok bool) int64 {
 	return wasiOK
 }
 
-// wasiProgram is the one argument, the name of the program. Every process has it, so libraries read it without looking whether it is
-// there: those of Kubernetes do (klog), before main.
+// wasiProgram is the one argument, the name of the program. Every process has it, so libraries read
+// it without looking whether it is there: those of Kubernetes do (klog), before main.
 const wasiProgram = "guest\x00"
 
 // wasiArgs is args_get(addresses, buf).
@@ -165,7 +167,8 @@ func wasiRandom(_ context.Context, c *hostCall) int64 {
 	return written(ok)
 }
 
-// wasiPoll is poll_oneoff(subscriptions, events, n, count): everything that is waited for has happened, so nobody sleeps.
+// wasiPoll is poll_oneoff(subscriptions, events, n, count): everything that is waited for has
+// happened, so nobody sleeps.
 func wasiPoll(_ context.Context, c *hostCall) int64 {
 	const subscription, event = 48, 32
 	n := c.u32(2)
@@ -242,7 +245,8 @@ func wasiRead(_ context.Context, c *hostCall) int64 {
 	return written(c.memory.WriteUint32Le(c.u32(3), 0))
 }
 
-// wasiStat is fd_fdstat_get(fd, stat): the standard files are like a terminal, so that what is printed is written line by line.
+// wasiStat is fd_fdstat_get(fd, stat): the standard files are like a terminal, so that what is
+// printed is written line by line.
 func wasiStat(_ context.Context, c *hostCall) int64 {
 	if c.u32(0) > 2 {
 		return wasiBadF

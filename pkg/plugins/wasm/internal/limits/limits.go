@@ -8,8 +8,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// Limits bounds what a handler's guests may use. Each bound has a default that is right for most guests; reaching one is an error
-// that names it.
+// Limits bounds what a handler's guests may use. Each bound has a default that is right for most
+// guests; reaching one is an error that names it.
 type Limits struct {
 	Module config.Size `yaml:"module" default:"32Mi" min:"1Ki" max:"256Mi" doc:"Size of the module's file."`
 	Memory config.Size `yaml:"memory" default:"64Mi" min:"64Ki" max:"4Gi" doc:"Memory of an instance, in steps of 64Ki; Go guests need 4Mi."`

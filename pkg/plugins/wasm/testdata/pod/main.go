@@ -1,4 +1,5 @@
-// Command pod unmarshals pods into corev1.Pod, as handlers do that are written like controllers. The tests of the host build it.
+// Command pod unmarshals pods into corev1.Pod, as handlers do that are written like controllers.
+// The tests of the host build it.
 package main
 
 import (
