@@ -5,17 +5,17 @@ import (
 	"strconv"
 )
 
-// additions are what is put into a module, behind what it has of each kind, so that no index
-// changes: globals, functions with their types, and a table.
+// additions holds the globals, functions, types and the table that metering adds to a module. They
+// come behind the module's own, so that no index changes.
 type additions struct {
 	m                 *module
 	fuel, stack, mark uint64 // globals
-	pause             uint64 // the first of the functions, see pause.go
+	pause             uint64 // the first added function, see pause.go
 	table             uint64 // see refs
-	pauses            bool   // there are functions for pauses
-	bulk              bool   // there are functions that fill and copy, see bulk.go
-	blocks            list   // types of functions whose results are those of blocks
-	refs              list   // functions that are in the table, see slot
+	pauses            bool   // the module gets functions for pauses
+	bulk              bool   // the module gets functions that fill and copy, see bulk.go
+	blocks            list   // functions whose results are also the results of added blocks
+	refs              list   // functions that the added table contains, see slot
 }
 
 func newAdditions(m *module) *additions {
@@ -26,7 +26,7 @@ func newAdditions(m *module) *additions {
 	}
 }
 
-// functions is how many are added.
+// functions returns the number of added functions.
 func (a *additions) functions() int {
 	switch {
 	case a.bulk:
@@ -37,7 +37,7 @@ func (a *additions) functions() int {
 	return 0
 }
 
-// list numbers the items that are looked up in it, in the order of the first time.
+// list numbers items in the order of their first look-up.
 type list struct {
 	all    []int
 	number map[int]int
@@ -55,7 +55,7 @@ func (l *list) lookup(item int) int {
 	return n
 }
 
-// emit puts the module together. Its code section was rewritten before.
+// emit assembles the rewritten module. The code section was rewritten before.
 func (a *additions) emit() *Module {
 	sections := a.m.sections
 	out := &Module{Fuel: a.fresh("rtr_fuel"), Stack: a.fresh("rtr_stack"), Imports: a.m.imports, StackLimit: a.m.cfg.Stack}
@@ -72,7 +72,7 @@ func (a *additions) emit() *Module {
 		out.Start = a.fresh("rtr_start")
 		exports = append(exports, export{out.Start, exportFunction, uint64(a.m.start)})
 	}
-	sections[secStart] = nil // it is exported
+	sections[secStart] = nil // exported instead
 	sections[secType] = a.typeSection(sections[secType])
 	sections[secFunction] = a.functionSection(sections[secFunction])
 	sections[secTable] = a.tableSection(sections[secTable])
@@ -87,7 +87,8 @@ func (a *additions) emit() *Module {
 	for _, id := range order {
 		switch body := sections[id]; {
 		case body == nil:
-		case (id == secTable || id == secElement) && len(body) == 1 && body[0] == 0: // nothing in it
+		// an empty section
+		case (id == secTable || id == secElement) && len(body) == 1 && body[0] == 0:
 		default:
 			out.Code = appendSection(out.Code, id, body)
 		}
@@ -95,7 +96,7 @@ func (a *additions) emit() *Module {
 	return out
 }
 
-// fresh returns a name that is not exported.
+// fresh returns a name that the module does not export.
 func (a *additions) fresh(name string) string {
 	for i, base := 2, name; a.m.exports[name]; i++ {
 		name = base + "_" + strconv.Itoa(i)
@@ -116,28 +117,27 @@ func appendInt(b []byte, v int64) []byte {
 	}
 }
 
-// appendSized appends bytes with their length in front.
+// appendSized appends bytes after their length.
 func appendSized[T []byte | string](b []byte, part T) []byte {
 	return append(appendUint(b, uint64(len(part))), part...)
 }
 
 func appendSection(b []byte, id byte, body []byte) []byte { return appendSized(append(b, id), body) }
 
-// appendMore returns a copy of a section's vector that is about to get more items. There may be no
-// section: then the vector is empty.
+// appendMore returns a copy of a section's vector whose count is raised by items. The caller
+// appends the items. A missing section counts as an empty vector.
 func appendMore(section []byte, items int) []byte {
 	n, length := binary.Uvarint(section)
 	return append(appendUint(make([]byte, 0, len(section)+64*(items+1)), n+uint64(items)), section[length:]...)
 }
 
-// The types that are added behind those of the module, in this order. Behind them are those of
-// blocks.
+// The added types, in this order, behind the types of the module. The types of blocks follow them.
 const (
-	typePause = iota // of the function that pauses call in the module
-	typeHost         // of the host's
-	typeArm          // of the one that takes the host's
-	typeBulk         // of those that fill and copy
-	ownTypes         // how many there are
+	typePause = iota // the added function that calls the host for a pause
+	typeHost         // the host's function
+	typeArm          // the added function that receives the host's function
+	typeBulk         // the added functions that fill and copy
+	ownTypes         // the number of these types
 )
 
 func (a *additions) ownTypes() int {
@@ -147,7 +147,7 @@ func (a *additions) ownTypes() int {
 	return 0
 }
 
-// resultType returns the type of a block that leaves what a function returns.
+// resultType returns the type of a block with the results of a function.
 func (a *additions) resultType(function int) []byte {
 	typ := a.m.funcs[function]
 	switch t := &a.m.types[typ]; {
@@ -207,7 +207,7 @@ func (a *additions) globalSection(old []byte) []byte {
 	return b
 }
 
-// export is of a function or global.
+// export is an exported function or global.
 type export struct {
 	name  string
 	kind  byte
@@ -227,9 +227,9 @@ func exportSection(old []byte, own []export) []byte {
 	return b
 }
 
-// slot returns where in the added table a function is. The table has the host's function for
-// pauses, and all functions that an instruction makes a reference to: wazero allocates a new one
-// for each execution of ref.func, and keeps it for as long as the instance.
+// slot returns the index of a function in the added table. The table contains the host's function
+// for pauses and all functions that the code refers to: wazero allocates a reference at each
+// execution of ref.func and keeps it as long as the instance.
 func (a *additions) slot(function int) int { return 1 + a.refs.lookup(function) }
 
 func (a *additions) tableSection(old []byte) []byte {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Instructions and types of the modules that are assembled by hand.
+// Instructions and types of modules that tests assemble by hand.
 const (
 	i32 = 0x7f
 	i64 = 0x7e
@@ -37,7 +37,7 @@ const (
 	void        = 0x40
 )
 
-// fn is a function of a module. Its body lacks the end.
+// fn is a function of a module. Its body has no final end instruction.
 type fn struct {
 	name            string // exported if not empty
 	params, results []byte
@@ -47,7 +47,7 @@ type fn struct {
 
 // mod is a module. Its first type is () → ().
 type mod struct {
-	imports [][]byte // of one function each, without the index of its type, which is 0
+	imports [][]byte // one function each, without its type index, which is 0
 	funcs   []fn
 	tables  [][]byte
 	memory  []byte
@@ -72,7 +72,7 @@ func s(n int64) (b []byte) {
 	}
 }
 
-// code joins instructions: bytes, and byte slices for what takes more.
+// code joins instructions. Instructions of several bytes are byte slices.
 func code(parts ...any) (b []byte) {
 	for _, p := range parts {
 		switch p := p.(type) {
@@ -146,7 +146,7 @@ func (m mod) assemble() []byte {
 	return b
 }
 
-// fib is a function that is all calls: its own index is 0.
+// fib consists of calls. Its own index is 0.
 func fib() fn {
 	return fn{
 		name: "fib", params: []byte{i32}, results: []byte{i32},
@@ -155,12 +155,12 @@ func fib() fn {
 	}
 }
 
-// count counts down, in the tightest loop.
+// count counts down in the shortest possible loop.
 func count() fn {
 	return fn{name: "count", params: []byte{i32}, body: code(loop, void, get, 0, num(1), sub, tee, 0, brIf, 0, end)}
 }
 
-// scan sums the bytes of memory, over and over.
+// scan sums the bytes of memory in a loop.
 func scan() fn {
 	return fn{
 		name: "scan", params: []byte{i32}, results: []byte{i32}, locals: []byte{1, 1, i32},

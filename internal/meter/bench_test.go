@@ -32,7 +32,7 @@ func goGuest(t testing.TB) []byte {
 	return b
 }
 
-// run instantiates a module as it is, and rewritten.
+// bothWays instantiates a module unchanged and rewritten.
 func bothWays(t testing.TB, module []byte) (plain, metered api.Module, m *meter.Module) {
 	t.Helper()
 	m, err := meter.Rewrite(module, meter.Config{Init: math.MaxInt64 / 2, Slice: 40_000})
@@ -66,8 +66,8 @@ func bothWays(t testing.TB, module []byte) (plain, metered api.Module, m *meter.
 	return both[0], both[1], m
 }
 
-// BenchmarkMetered is what metering costs: the same work in turns, metered (ns/op) and plain, and
-// their ratio.
+// BenchmarkMetered measures the cost of metering: it runs the same work metered (ns/op) and
+// unmetered in turns, and reports the ratio.
 func BenchmarkMetered(b *testing.B) {
 	works := mod{funcs: []fn{fib(), count(), scan()}, memory: []byte{0, 1}}.assemble()
 	goWorks := goGuest(b)
@@ -90,7 +90,7 @@ func BenchmarkMetered(b *testing.B) {
 			fuel := metered.ExportedGlobal(m.Fuel).(api.MutableGlobal)
 			stack := metered.ExportedGlobal(m.Stack).(api.MutableGlobal)
 			f, g := plain.ExportedFunction(tt.export), metered.ExportedFunction(tt.export)
-			// other work on the machine comes and goes
+			// The best of several turns: other processes of the machine disturb single turns.
 			best := [2]time.Duration{time.Hour, time.Hour}
 			used := uint64(0)
 			for b.Loop() {
@@ -113,7 +113,7 @@ func BenchmarkMetered(b *testing.B) {
 	}
 }
 
-// BenchmarkRewrite rewrites a module of Go.
+// BenchmarkRewrite rewrites a module of Go's compiler.
 func BenchmarkRewrite(b *testing.B) {
 	module := goGuest(b)
 	b.SetBytes(int64(len(module)))
@@ -127,7 +127,7 @@ func BenchmarkRewrite(b *testing.B) {
 	}
 }
 
-// BenchmarkCompileBombs compiles what is just below the limits of Config.
+// BenchmarkCompileBombs compiles modules just below the limits of Config.
 func BenchmarkCompileBombs(b *testing.B) {
 	for name, bomb := range bombs() {
 		b.Run(name, func(b *testing.B) {

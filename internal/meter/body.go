@@ -2,14 +2,14 @@ package meter
 
 import "math"
 
-// body reads the instructions of one function, and checks that what they name exists.
+// body reads the instructions of one function and checks that the indexes in them exist.
 type body struct {
 	reader
 	m        *module
 	number   int    // index of the function in the module
 	locals   int    // parameters included
 	groups   int    // of locals
-	declared []byte // these groups
+	declared []byte // the groups, encoded
 	size     int    // bytes of all locals and of the results
 }
 
@@ -19,7 +19,7 @@ func (b *body) featureAt(at int, name string) {
 	b.failWith(&FeatureError{Feature: name, Function: b.number, Offset: b.start + at})
 }
 
-// readLocals reads what locals a function of a type has.
+// readLocals reads the locals of a function.
 func (b *body) readLocals(t *signature) {
 	b.locals, b.size = len(t.params), t.size
 	b.groups = b.count(math.MaxUint32, "groups of locals")
@@ -40,9 +40,9 @@ func (b *body) readLocals(t *signature) {
 	b.declared = b.b[from:b.i]
 }
 
-// longer reads an opcode of more than its first byte. After 0xfd it must be in its shortest form:
-// wazero reads but one byte there, and would take the rest of a longer form, and then immediates of
-// the guest's choice, for instructions that were never charged.
+// longer reads the rest of an opcode of several bytes. After 0xfd it must be in its shortest form:
+// wazero reads one byte there. It would execute the rest of a longer form, and then immediates that
+// the guest chose, as instructions that were never charged.
 func (b *body) longer(at int, first byte) (in instruction) {
 	if first != opMisc && first != opVector {
 		if name := featureOf(first); name != "" {
@@ -73,12 +73,12 @@ func (b *body) longer(at int, first byte) (in instruction) {
 	return in
 }
 
-// blockType reads what a block takes and leaves.
+// blockType reads the parameters and results of a block.
 func (b *body) blockType() (t signature) {
 	switch c := b.peek(); {
 	case c == emptyBlock:
 		b.i++
-	case c >= 0x60 && c < 0x80: // the one byte of a negative number: a type
+	case c >= 0x60 && c < 0x80: // a type: one byte of a negative number
 		valueType(&b.reader)
 		t.results = b.b[b.i-1 : b.i]
 	default:
@@ -100,7 +100,7 @@ func (b *body) peek() byte {
 	return b.b[b.i]
 }
 
-// immediate reads what follows an opcode.
+// immediate reads the immediates of an instruction.
 func (b *body) immediate(imm immediate) {
 	switch imm {
 	case immLocal:
@@ -157,11 +157,11 @@ func (b *body) constant(imm immediate) {
 		b.bytes(8)
 	case immBytes16:
 		b.bytes(16)
-	default: // nothing follows
+	default: // no immediate
 	}
 }
 
-// reference reads which function ref.func refers to.
+// reference reads the function index of ref.func.
 func (b *body) reference(at int) int {
 	function := b.index(len(b.m.funcs), "function")
 	if b.ok() && (function >= len(b.m.declared) || !b.m.declared[function]) {

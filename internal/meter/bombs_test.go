@@ -10,8 +10,7 @@ import (
 
 func i32Locals(n int) []byte { return slices.Concat([]byte{1}, u(n), []byte{i32}) }
 
-// liveLocals is a function of loops, one after the other, with locals that live through all of
-// them.
+// liveLocals is a function of consecutive loops. Its locals live through all of them.
 func liveLocals(locals, loops int) fn {
 	var body []byte
 	for i := range loops {
@@ -23,18 +22,18 @@ func liveLocals(locals, loops int) fn {
 	return fn{name: "f", locals: i32Locals(locals), body: body}
 }
 
-// nestedLoops is a function of loops within loops, with a body.
+// nestedLoops is a body of nested loops.
 func nestedLoops(depth int, body []byte) []byte {
 	return code(slices.Repeat([]byte{loop, void}, depth), body, num(0), brIf, 0, slices.Repeat([]byte{end}, depth))
 }
 
-// chain is a function of loads, each of the address that the one before has loaded.
+// chain is a function of loads. Each load uses the address that the load before returned.
 func chain(loads int) fn {
 	return fn{name: "f", params: []byte{i32}, body: code(get, 0, slices.Repeat([]byte{0x28, 2, 0}, loads), drop)}
 }
 
-// TestCompileBombs is about modules that cost the compiler much more than their size tells.
-// BenchmarkCompileBombs tells what those cost that pass: some seconds and 600 MB at most.
+// TestCompileBombs tests modules that cost the compiler much more than their size suggests.
+// BenchmarkCompileBombs measures the accepted ones: some seconds and 600 MB at most.
 func TestCompileBombs(t *testing.T) {
 	for name, b := range bombs() {
 		t.Run(name, func(t *testing.T) {

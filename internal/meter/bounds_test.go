@@ -52,7 +52,7 @@ func instantiate(t *testing.T, module []byte, cfg meter.Config, config wazero.Ru
 	return g, nil
 }
 
-// call gives the guest fuel and says how the call ended, and how much fuel was used.
+// call gives the guest fuel, calls a function, and returns how the call ended and the fuel used.
 func (g *meteredGuest) call(t *testing.T, fuel int64, name string, args ...uint64) (end string, used int64) {
 	t.Helper()
 	g.fuel.Set(uint64(fuel))
@@ -79,24 +79,25 @@ func (g *meteredGuest) call(t *testing.T, fuel int64, name string, args ...uint6
 
 func forever(body ...any) []byte { return code(loop, void, code(body...), br, 0, end) }
 
-// jumps is a function as Go's compiler writes it, of two blocks: where local 1 says, it goes on.
+// jumps is a function of two blocks in the form that Go's compiler writes: local 1 selects the next
+// block.
 func jumps(first, second []byte) []byte {
 	return code(loop, void, block, void, block, void, get, 1, brTable, 1, 0, 1, end, first, end, second, end)
 }
 
-// once are the tests of TestStopped in which one instruction takes more than there is, so that
-// there is no pause before it.
+// once reports the tests of TestStopped in which a single instruction costs more than all the fuel,
+// so that the guest never pauses before it.
 func once(name string) bool {
 	return name == "memory.fill of all memory" || name == "memory.fill of more than there is" || name == "memory.grow of too much"
 }
 
-// TestStopped shows that nothing runs for ever or far beyond its fuel, whatever it does, and that
-// nothing runs for long without a pause.
+// TestStopped shows that no guest runs for ever or far beyond its fuel, and that no guest runs for
+// long without a pause.
 func TestStopped(t *testing.T) {
 	one := func(body ...any) mod {
 		return mod{funcs: []fn{{name: "f", locals: []byte{1, 4, i32}, body: code(body...)}}, memory: []byte{0, 1}, tables: [][]byte{{0x70, 0, 10}}}
 	}
-	tree := one(call, 1, call, 1) // each level twice as many
+	tree := one(call, 1, call, 1) // each level calls twice as many functions
 	for i := 2; i < 40; i++ {
 		tree.funcs = append(tree.funcs, fn{body: code(call, u(i), call, u(i))})
 	}
@@ -157,7 +158,7 @@ func TestStopped(t *testing.T) {
 			t.Run(tt.name+"/"+engine.name, func(t *testing.T) {
 				want := tt.want
 				if want == "out of stack" && engine.name == "interpreter" {
-					want = "trapped" // its own limit on frames is lower
+					want = "trapped" // the interpreter's own limit on frames is lower
 				}
 				g, err := instantiate(t, tt.module.assemble(), meter.Config{Slice: 200_000}, engine.config)
 				if err != nil {
@@ -165,7 +166,7 @@ func TestStopped(t *testing.T) {
 				}
 				fuel := int64(10_000_000)
 				if engine.name == "interpreter" {
-					fuel = 1_000_000 // it is slow
+					fuel = 1_000_000 // the interpreter is slow
 				}
 				got, used := g.call(t, fuel, "f")
 				if got != want {
@@ -177,7 +178,7 @@ func TestStopped(t *testing.T) {
 				if mark := g.mark.Get(); got == "out of fuel" && !once(tt.name) && mark != 0 {
 					t.Errorf("it did not pause with its last slice of fuel, but was to do so with less than %d", mark)
 				}
-				if got == "out of fuel" { // and it stays so
+				if got == "out of fuel" { // every further call traps as well
 					if _, err := g.module.ExportedFunction("f").Call(t.Context()); err == nil {
 						t.Error("it ran without fuel")
 					}
@@ -196,7 +197,7 @@ func engines() []engine {
 	return []engine{{"compiler", wazero.NewRuntimeConfigCompiler()}, {"interpreter", wazero.NewRuntimeConfigInterpreter()}}
 }
 
-// TestStart shows that a start function has the fuel of the Config.
+// TestStart shows that Config.Init bounds a start function.
 func TestStart(t *testing.T) {
 	m := mod{funcs: []fn{{body: forever()}}, start: 1}.assemble()
 	if _, err := instantiate(t, m, meter.Config{Init: 1_000_000}, wazero.NewRuntimeConfig()); err == nil {
@@ -227,7 +228,7 @@ func TestExact(t *testing.T) {
 			if end, used := g.call(t, math.MaxInt64/2, "count", n); end != "returned" || used != int64(7*n) {
 				t.Errorf("%s with %d, want 7 for each of %d rounds", end, used, n)
 			}
-			// What is missing is exactly one unit.
+			// One unit less than needed is too little.
 			if end, _ := g.call(t, int64(7*n), "count", n); end != "returned" {
 				t.Errorf("%s with just enough fuel", end)
 			}
@@ -238,8 +239,8 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// TestNotTaken shows that code is paid for only if it is executed, when it is long: what joins a
-// charge is at most as much again.
+// TestNotTaken shows that long code is charged only when it is executed. Short code may join an
+// earlier charge and at most double it.
 func TestNotTaken(t *testing.T) {
 	long := code()
 	for range 100 {
@@ -267,8 +268,8 @@ func TestNotTaken(t *testing.T) {
 	}
 }
 
-// TestExactShapes counts what is treated apart: a loop as Go's compiler writes it, and a loop that
-// calls one without calls.
+// TestExactShapes counts the fuel of two loops with rules of their own: a dispatch loop of Go's
+// compiler, and a loop that calls a function with a loop without calls.
 func TestExactShapes(t *testing.T) {
 	dispatch := fn{
 		name: "dispatch", params: []byte{i32}, locals: []byte{1, 1, i32},
@@ -277,7 +278,7 @@ func TestExactShapes(t *testing.T) {
 	}
 	calls := fn{
 		name: "calls", params: []byte{i32},
-		// 8 and the call's 6, and 70 in it
+		// 8 for the loop, 6 for the call, 70 in the called function.
 		body: code(loop, void, num(10), call, 0, get, 0, num(1), sub, tee, 0, brIf, 0, end),
 	}
 	g, err := instantiate(t, mod{funcs: []fn{count(), dispatch, calls}}.assemble(), meter.Config{Slice: 7}, wazero.NewRuntimeConfig())

@@ -1,19 +1,19 @@
 package meter
 
-// One instruction may fill or copy all of the memory, 64 MiB in 20 ms, without a pause. So before
-// one of more than Config.Chunk bytes stands a call of an added function, which does all of it but
-// the last chunk, and pauses after each: it takes what the instruction takes, and returns what is
-// left to be done. What is out of bounds is left to the instruction, which traps then before it
-// does anything.
+// One instruction can fill or copy all of the memory, 64 MiB in 20 ms, without a pause. So a call
+// of an added function precedes each fill or copy of more than Config.Chunk bytes. The function
+// takes the operands of the instruction, does all but the last chunk, pauses after each chunk, and
+// returns the operands of the rest. If the operands are out of bounds it does nothing: the
+// instruction itself then traps before it writes.
 
-// bulk is the number of the instruction behind its prefix.
+// The opcodes of the bulk instructions behind their prefix.
 const (
 	bulkNone = 0
 	bulkCopy = 10
 	bulkFill = 11
 )
 
-// chunks writes the call. The size is in the local.
+// chunks writes the call of the added function. The size is in a local.
 func (w *writer) chunks(bulk byte) {
 	if bulk == bulkNone || !w.added.bulk {
 		return
@@ -33,13 +33,13 @@ const (
 	bulkSize = 2
 )
 
-// bulkFunction writes the code of one of the functions.
+// bulkFunction writes the code of an added function that fills or copies.
 func (w *writer) bulkFunction(bulk byte) {
 	chunk := int64(w.added.m.cfg.Chunk)
 	w.within(bulkTo)
 	if bulk == bulkCopy {
 		w.within(bulkFrom)
-		// What overlaps from below is copied from its end.
+		// If the destination overlaps the source from above, the copy starts at the end.
 		w.local(opLocalGet, bulkTo)
 		w.local(opLocalGet, bulkFrom)
 		w.op(opI32GtU, opIf, emptyBlock)
@@ -49,7 +49,7 @@ func (w *writer) bulkFunction(bulk byte) {
 	w.forward(bulk, chunk)
 }
 
-// within returns what was given if it is out of bounds.
+// within returns the operands unchanged if they are out of bounds.
 func (w *writer) within(at uint64) {
 	for _, local := range []uint64{at, bulkSize} {
 		w.local(opLocalGet, local)
@@ -62,7 +62,7 @@ func (w *writer) within(at uint64) {
 	w.op(opEnd)
 }
 
-// rest returns what is left.
+// rest returns the operands of the rest.
 func (w *writer) rest() {
 	w.local(opLocalGet, bulkTo)
 	w.local(opLocalGet, bulkFrom)
@@ -70,7 +70,7 @@ func (w *writer) rest() {
 	w.op(opReturn)
 }
 
-// step adds to a local.
+// step adds a constant to a local.
 func (w *writer) step(local uint64, by int64) {
 	w.local(opLocalGet, local)
 	w.constant(opI32Const, by)
@@ -78,7 +78,7 @@ func (w *writer) step(local uint64, by int64) {
 	w.local(opLocalSet, local)
 }
 
-// again pauses, and begins the loop anew if more than a chunk is left.
+// again pauses, and repeats the loop if more than a chunk is left.
 func (w *writer) again(chunk int64) {
 	w.local(opCall, w.added.pause)
 	w.local(opLocalGet, bulkSize)
@@ -94,7 +94,7 @@ func (w *writer) forward(bulk byte, chunk int64) {
 	w.constant(opI32Const, chunk)
 	w.op(opMisc, bulk, 0)
 	if bulk == bulkCopy {
-		w.op(0) // the other memory
+		w.op(0) // index of the source memory
 		w.step(bulkFrom, chunk)
 	}
 	w.step(bulkTo, chunk)

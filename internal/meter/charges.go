@@ -1,94 +1,94 @@
 package meter
 
-// cheap is the weight of what may be charged although a branch may leave it out: it saves charges
-// of their own, at most as much as the charge it joins, or this.
+// cheap is the weight up to which code after a branch may join an earlier charge. A joined charge
+// saves a charge of its own; it adds at most the earlier charge's weight, or cheap.
 const cheap = 16
 
-// none is the charge of code that cannot be reached.
+// none is the charge of unreachable code.
 const none = -1
 
-// edit is something to insert before a place in a function's body.
+// edit is an insertion at a place in a function's body.
 type edit struct {
 	place
-	weight int64 // editCharge: 0: nothing, it joined another
-	extra  int64 // editCharge: what joined it
-	joined int32 // editCharge: the charge that it joined, or none
+	weight int64 // editCharge: 0 if it joined another charge
+	extra  int64 // editCharge: the weight that joined it
+	joined int32 // editCharge: the charge that this one joined, or none
 	scale  scale // editSized
 	kind   editKind
 	state  chargeState
 	cached bool // the fuel is in a local, see cacheLoops
 	pauses bool // editCharge: the guest may pause here, see pause.go
-	again  bool // then the loop begins anew
+	again  bool // the loop starts again after the pause
 	bulk   byte // editSized: the instruction, see bulk.go
 }
 
-// place is one in a body.
+// place is a position in a body.
 type place struct {
-	at int32 // bytes from its start
-	// depth counts the blocks that are open, the function's own included. Of an editStore it is the
-	// outermost that is gone to, of an editPause the label where it goes on.
+	at int32 // byte offset from the start of the body
+	// depth is the number of open blocks, including the function's own. For an editStore it is the
+	// outermost frame that a branch reaches, for an editPause the label of the branch.
 	depth int32
 }
 
 type editKind uint8
 
 const (
-	editCharge editKind = iota // takes weight from the fuel, and traps if there is none
-	editSized                  // the same, by the size on top of the stack
-	editCall                   // says how much stack is in use
-	editLoad                   // takes the fuel into a local, if cached
-	editStore                  // puts it back, if cached
+	editCharge editKind = iota // takes weight from the fuel; traps if too little is left
+	editSized                  // takes fuel according to the size on top of the stack
+	editCall                   // stores the stack in use
+	editLoad                   // copies the fuel into a local, if cached
+	editStore                  // copies the fuel back, if cached
 	editPause                  // lets the guest pause, see pause.go
-	// takes the place of a ref.func of extra bytes: weight is the function
+	// editRef replaces a ref.func of extra bytes. Its weight is the function.
 	editRef
 )
 
-// chargeState: a charge is open while the code after it is read. Then it stays or joins the one
-// before. One that is forced stays.
+// chargeState is the state of a charge. A charge is open while the code after it is read; then it
+// stays or joins the charge before. A forced charge always stays.
 type chargeState uint8
 
 const (
 	open chargeState = iota
 	stays
 	forced
-	deferred // paid by all that follow it
+	deferred // all charges that follow it pay its weight
 )
 
-// charges are the edits of a body in the order of their places, and what is known at the place that
-// is read: which of them pays for it, and how long ago the guest paused.
+// charges holds the edits of a body in the order of their places, and the state at the current
+// place: the charge that pays for it, and the gap.
 //
-// The gap is the weight of what may have been executed since the last pause or function entry, on
-// the way there that has most of it. Loop heads pause, and functions that call others do when they
-// are entered. That leaves code without loops, which may be as long as a module, the code behind
-// calls, which may be many deep when they all return, and functions that call none. So a pause is
-// put in wherever the gap would get larger than longestGap. What a call returns from may have a gap
-// as large, so an access to memory behind a call is behind a pause, too; only little that takes no
-// time is not.
+// The gap is the largest weight that can have been executed since the last pause or function entry
+// on any way to the place. Loop heads pause, and so do the entries of functions that call others.
+// Three kinds of code remain: code without loops, which may be as long as a module; code behind
+// calls, since many nested calls may return one after another; and functions without calls. So a
+// pause is inserted wherever the gap would exceed longestGap. A called function may return with a
+// gap as large, so a pause also precedes a memory access behind a call. Only little code that takes
+// no time is exempt.
 type charges struct {
 	edits   []edit
-	current int   // the edit that pays for what is read now, or none
-	parent  int   // the charge that it may join
-	gap     int64 // as above
-	called  int32 // where the last call ends
-	pauses  bool  // the guest does
-	sized   bool  // some depend on a size
-	blocks  int   // that the edits add, see Config.MaxBlocks
+	current int   // the edit that pays for the current place, or none
+	parent  int   // the charge that the current one may join
+	gap     int64 // see above
+	called  int32 // the end of the last call instruction
+	pauses  bool  // the guest pauses
+	sized   bool  // some charges depend on a size
+	blocks  int   // blocks that the edits add, see Config.MaxBlocks
 }
 
-// longestGap is the largest gap at which memory is accessed or another function is called that may
+// longestGap is the largest gap before a memory access, and before a call of a function that may
 // not pause itself.
 const longestGap = 1000
 
 func (c *charges) reachable() bool { return c.current != none }
 
-// add adds an edit where code can be reached.
+// add adds an edit if the place is reachable.
 func (c *charges) add(e edit) {
 	if c.reachable() {
 		c.edits = append(c.edits, e)
 	}
 }
 
-// pay adds a weight to the charge of what is read now.
+// pay adds a weight to the current charge.
 func (c *charges) pay(weight int64) {
 	if c.reachable() {
 		c.edits[c.current].weight += weight
@@ -96,7 +96,7 @@ func (c *charges) pay(weight int64) {
 	}
 }
 
-// paySized adds a charge of its own for an instruction with a size.
+// paySized adds a separate charge for an instruction with a size.
 func (c *charges) paySized(at place, in instruction) {
 	if !c.reachable() {
 		return
@@ -108,14 +108,13 @@ func (c *charges) paySized(at place, in instruction) {
 	c.add(edit{place: at, kind: editSized, scale: in.scale, weight: int64(in.weight), bulk: in.bulk})
 }
 
-// begin opens a charge at a place. What follows joins parent if it is cheap.
+// begin opens a charge at a place. It may join parent if it is cheap.
 func (c *charges) begin(at place, state chargeState, parent int) {
 	c.edits = append(c.edits, edit{place: at, kind: editCharge, joined: none, state: state})
 	c.current, c.parent = len(c.edits)-1, parent
 }
 
-// settle decides about the charge that is open: it stays, or joins its parent if that is not much
-// more for it.
+// settle decides about the open charge: it joins its parent if it adds little to it, else it stays.
 func (c *charges) settle() {
 	if !c.reachable() || c.edits[c.current].state != open {
 		return
@@ -131,8 +130,8 @@ func (c *charges) settle() {
 	e.state = stays
 }
 
-// resume goes on at a place that a charge dominates. If it is certain that the place is reached
-// once it is paid, it pays for what follows too.
+// resume continues at a place that a charge dominates. If every execution that pays the charge
+// reaches the place, the charge also pays for the code there.
 func (c *charges) resume(at place, charge int, certain bool) {
 	own := c.edits[charge].joined == none
 	for c.edits[charge].joined != none {
@@ -148,7 +147,7 @@ func (c *charges) resume(at place, charge int, certain bool) {
 	}
 }
 
-// branch goes on after something that may branch.
+// branch continues after an instruction that may branch.
 func (c *charges) branch(next place) {
 	if c.reachable() {
 		c.settle()
@@ -156,14 +155,14 @@ func (c *charges) branch(next place) {
 	}
 }
 
-// leave goes on after something that does not come back.
+// leave continues after an instruction that never falls through.
 func (c *charges) leave() {
 	c.settle()
 	c.current = none
 }
 
-// postpone leaves out a charge that is small and that nothing joined, so that all that follow it
-// pay, and returns its weight.
+// postpone removes a small charge that no other joined, and returns its weight. All charges that
+// follow it pay the weight.
 func (c *charges) postpone(charge int) (weight int64, ok bool) {
 	e := &c.edits[charge]
 	if e.state != forced || e.extra > 0 || e.weight > cheap/2 {
@@ -174,7 +173,7 @@ func (c *charges) postpone(charge int) (weight int64, ok bool) {
 	return weight, true
 }
 
-// keepGap puts in a pause before an instruction if the gap is too large for it.
+// keepGap inserts a pause before an instruction if the gap is too large for it.
 func (c *charges) keepGap(at place, heavy bool) {
 	if c.gap >= longestGap && (heavy || c.gap >= longestGap+cheap) && c.pauses && c.reachable() {
 		c.pause(at)
@@ -182,7 +181,7 @@ func (c *charges) keepGap(at place, heavy bool) {
 }
 
 func (c *charges) pause(at place) {
-	// A charge that has just begun will do.
+	// A charge that has just begun can carry the pause.
 	if e := &c.edits[c.current]; c.current != len(c.edits)-1 || e.state == deferred || e.weight > cheap || e.at < c.called {
 		c.settle()
 		c.begin(at, forced, none)
@@ -193,16 +192,16 @@ func (c *charges) pause(at place) {
 	c.blocks++
 }
 
-// call notes a call: the function that returns may not have paused for long.
+// call records a call: the called function may return with a gap of longestGap.
 func (c *charges) call(next place, imported bool) {
 	c.gap = longestGap
 	if imported {
-		c.gap = 0 // it left compiled code
+		c.gap = 0 // an imported function leaves compiled code
 	}
 	c.called = next.at
 }
 
-// join notes that another way with a gap leads to the place.
+// join records another way to the place, and its gap.
 func (c *charges) join(gap int64) {
 	if !c.reachable() {
 		c.gap = 0

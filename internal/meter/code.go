@@ -5,14 +5,14 @@ import "math"
 // code rewrites the functions of a module, one after the other.
 type code struct {
 	added    *additions
-	function function // the one that is read
+	function function // the function that is read
 	values   int      // of all functions, see Config.MaxValues
 	squares  int      // of all functions, see Config.MaxBlocks
 	body     []byte   // of the function that is written
 	out      []byte
 }
 
-// rewrite returns the code section with the functions that are added.
+// rewrite returns the code section, including the added functions.
 func (c *code) rewrite(s *reader) ([]byte, error) {
 	m := c.added.m
 	at, n := s.at(), s.count(math.MaxUint32, "functions")
@@ -33,13 +33,13 @@ func (c *code) rewrite(s *reader) ([]byte, error) {
 	return c.added.appendFunctions(c.out), s.err
 }
 
-// How much all functions together may have of what one may have.
+// The limits of all functions together, as multiples of the limits of one function.
 const (
 	valuesShare  = 64
 	squaresShare = 16
 )
 
-// add reads one function, and appends it.
+// add reads one function and appends its rewritten code.
 func (c *code) add(index int, b reader) error {
 	f, m := &c.function, c.added.m
 	*f = function{
@@ -69,10 +69,10 @@ func (c *code) add(index int, b reader) error {
 	return nil
 }
 
-// frameSize estimates the bytes of native stack of a call: the compiler keeps there what does not
-// stay in a register while others are called, so a part of the locals and of what instructions
-// leave, and what calls take and return. Most functions need a half to a tenth of it; the engine
-// doubles the stack when it does not suffice, so there may be twice as much, see TestNativeStack.
+// frameSize estimates the native stack of a call in bytes. The compiler spills values that are live
+// across calls: a part of the locals and of the results of instructions, and parameters and results
+// of calls. Most functions need a tenth to a half of the estimate. The engine doubles its stack
+// when it is too small, so it may allocate twice as much, see TestNativeStack.
 func (f *function) frameSize() int64 {
 	return min(int64(frameBase+f.body.size+f.held+f.passed+frameShare*f.seen), math.MaxInt32/4)
 }

@@ -13,7 +13,8 @@ func (m *module) startSection(s *reader) {
 	}
 }
 
-// declare notes a function that is named outside of code, where ref.func may name it then.
+// declare records a function that a section other than code names. Only such functions may be
+// operands of ref.func.
 func (m *module) declare(function int) {
 	if len(m.declared) == 0 {
 		m.declared = make([]bool, len(m.funcs))
@@ -108,7 +109,7 @@ func (m *module) memory(s *reader) {
 	}
 }
 
-// tableSection puts a limit on tables that have none.
+// tableSection limits tables that have no limit of their own.
 func (m *module) tableSection(s *reader) {
 	n := s.count(m.cfg.MaxTables, "tables")
 	body := appendUint(nil, uint64(n))

@@ -8,59 +8,59 @@ import (
 // frame is a block, loop, if, or the function itself.
 type frame struct {
 	op       byte
-	dead     bool  // it begins where nothing comes
-	branched bool  // something branches to its end
+	dead     bool  // its begin is unreachable
+	branched bool  // a branch leads to its end
 	noElse   bool  // an if without else, so far
-	calls    bool  // there is a call within
-	charge   int   // what is charged where it begins
-	reach    int   // the outermost frame that a branch within goes to
-	owes     int64 // its end has a charge of its own, with this on top: see deferHead
-	passes   int   // the values that a branch to it passes
+	calls    bool  // it contains a call
+	charge   int   // the charge at its begin
+	reach    int   // the outermost frame that a branch in it leads to
+	owes     int64 // its end has a charge of its own with this extra weight, see deferHead
+	passes   int   // the number of values that a branch to it passes
 	index    int   // of a loop, in loops
-	at       int   // where it begins
+	at       int   // its begin
 	table    *dispatch
-	jumps    *dispatch // of the loop whose table leads to its end
-	gap      int64     // where it begins, see charges
-	exit     int64     // the largest of branches to its end
+	jumps    *dispatch // the dispatch loop whose table leads to its end
+	gap      int64     // the gap at its begin, see charges
+	exit     int64     // the largest gap of branches to its end
 }
 
-// span is a loop: its edits, and what is known of it.
+// span is a loop: its edits and properties.
 type span struct {
 	from, to int // edits
 	depth    int // of its frame
 	calls    bool
 }
 
-// function follows the instructions of one function through its blocks, and decides what is
-// inserted.
+// function follows the instructions of one function through its blocks and decides about
+// insertions.
 type function struct {
 	body    body
 	charges charges
 	frames  []frame
 	loops   []span
-	callers []bool // of the functions that were read before: whether they call others
+	callers []bool // for each function read before: whether it calls others
 	values  int    // see Config.MaxValues
 	blocks  int    // see Config.MaxBlocks
-	calls   bool   // others
-	cached  bool   // has loops with the fuel in a local
-	seen    int    // instructions
-	held    int    // bytes of what calls return that return several values
-	passed  int    // most bytes that a call takes and returns
-	before  [2]int // where the last two instructions begin
+	calls   bool   // it calls other functions
+	cached  bool   // it has loops that keep the fuel in a local
+	seen    int    // the number of instructions
+	held    int    // bytes of the results of calls with several results
+	passed  int    // the most bytes of parameters and results of a call
+	before  [2]int // offsets of the last two instructions
 	targets []int
 }
 
-// What the compiler holds of an instruction beside itself, see Config.MaxValues and
-// Config.MaxBlocks.
+// The values and blocks that the compiler holds for an instruction besides the instruction itself,
+// see Config.MaxValues and Config.MaxBlocks.
 const (
-	accessValues = 7 // of memory: the bounds are checked
+	accessValues = 7 // a memory access includes a bounds check
 	callValues   = 7
 	loopBlocks   = 4
 	sizedBlocks  = 2 // the charge, and the chunks
-	joinShare    = 4 // one in so many locals differs where two ways meet
+	joinShare    = 4 // one of so many locals differs where two ways meet
 )
 
-// read reads the whole body of a function of a type.
+// read reads the whole body of a function.
 func (f *function) read(t *signature) {
 	b := &f.body
 	b.readLocals(t)
@@ -80,10 +80,10 @@ func (f *function) read(t *signature) {
 	f.cacheLoops()
 }
 
-// place returns one within the blocks that are open.
+// place returns an offset as a place in the open blocks.
 func (f *function) place(at int) place { return place{int32(at), int32(len(f.frames))} }
 
-// next is the place behind the instruction that was read.
+// next returns the place behind the current instruction.
 func (f *function) next() place { return f.place(f.body.i) }
 
 // instruction reads one instruction.
@@ -117,7 +117,7 @@ func (f *function) instruction(at int) {
 	f.body.immediate(in.imm)
 }
 
-// control reads an instruction that changes what is done next.
+// control reads an instruction that changes the flow of control.
 func (f *function) control(at int, op byte) {
 	switch op {
 	case opBlock, opLoop, opIf:
@@ -161,8 +161,8 @@ func (f *function) control(at int, op byte) {
 	}
 }
 
-// pausing reports whether a function of the module pauses when it is entered, as far as is known:
-// what is behind in the module was not read.
+// pausing reports whether a function of the module is known to pause at its entry. Functions
+// further behind in the module were not read yet.
 func (f *function) pausing(callee int) bool {
 	defined := callee - f.body.m.imported
 	return callee == f.body.number && f.calls || defined < len(f.callers) && f.callers[defined]
@@ -212,7 +212,7 @@ func (f *function) table(at int) {
 		f.label(depth)
 		f.targets = append(f.targets, depth)
 	}
-	f.blocks -= n - n/4 // they cost less than others
+	f.blocks -= n - n/4 // a target of a table costs a fourth of a branch
 	before := len(f.charges.edits)
 	f.store(at, len(f.frames)-1-slices.Max(f.targets))
 	f.deferHead(f.targets, len(f.charges.edits)-before)
@@ -248,7 +248,7 @@ func (f *function) push(at int, op byte, t signature) {
 	}
 }
 
-// label notes a branch to the frame at a depth.
+// label records a branch to the frame at a depth.
 func (f *function) label(depth int) {
 	n := len(f.frames) - 1
 	target, top := &f.frames[n-depth], &f.frames[n]
@@ -272,7 +272,7 @@ func (f *function) elseBranch() {
 		return
 	}
 	if c.reachable() {
-		fr.branched = true // the end of the if is a place where two ways meet
+		fr.branched = true // two ways meet at the end of the if
 		fr.exit = max(fr.exit, c.gap)
 	}
 	c.gap = fr.gap
@@ -307,8 +307,8 @@ func (f *function) pop() {
 		c.settle()
 		c.begin(f.next(), forced, none)
 		c.pay(fr.owes)
-	case fr.op == opLoop && !c.reachable(): // never left at its end
-	case fr.op == opBlock && !fr.branched: // what follows is reached from here alone
+	case fr.op == opLoop && !c.reachable(): // its end is unreachable
+	case fr.op == opBlock && !fr.branched: // the end has one predecessor
 	case fr.branched || fr.noElse || c.reachable():
 		c.settle()
 		f.values += f.body.locals / joinShare
@@ -316,15 +316,15 @@ func (f *function) pop() {
 	}
 }
 
-// deferHead leaves out the charge of a loop head if nothing but a table of branches follows, as in
-// Go's output where each basic block is a branch to it: the ends of the blocks where it leads to
-// are charged instead.
+// deferHead removes the charge of a loop head that is followed by a table of branches only. Go's
+// compiler writes such loops: each basic block is a target of the table. The ends of the target
+// blocks are charged instead.
 func (f *function) deferHead(targets []int, stores int) {
 	c, top := &f.charges, len(f.frames)-1
 	if !c.reachable() || c.current != len(c.edits)-1-stores {
 		return
 	}
-	within := 0 // blocks of the loop that are open
+	within := 0 // open blocks of the loop
 	for ; f.frames[top-within].op != opLoop; within++ {
 		if f.frames[top-within].op != opBlock || within == top {
 			return
@@ -338,7 +338,7 @@ func (f *function) deferHead(targets []int, stores int) {
 		return
 	}
 	owes = max(owes, 1)
-	// What leads straight to such a loop need not be charged either.
+	// A charge that leads directly to such a loop can be removed too.
 	if outer := f.frames[top-within].charge; outer == c.current-2 {
 		more, _ := c.postpone(outer)
 		owes += more
@@ -349,15 +349,15 @@ func (f *function) deferHead(targets []int, stores int) {
 	f.dispatch(top-within, targets)
 }
 
-// store notes a place where loops may be left for the frame at a depth.
+// store records a place where a branch may leave loops for the frame at a depth.
 func (f *function) store(at, depth int) {
 	if len(f.loops) > 0 {
 		f.charges.add(edit{place: place{int32(at), int32(depth)}, kind: editStore})
 	}
 }
 
-// cacheLoops keeps the fuel in a local within the outermost loops without a call: a charge then
-// takes a tenth of the time.
+// cacheLoops keeps the fuel in a local in the outermost loops without calls: a charge then takes a
+// tenth of the time.
 func (f *function) cacheLoops() {
 	done := 0
 	for _, l := range f.loops {

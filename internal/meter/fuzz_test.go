@@ -12,7 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
-// outcome is all that can be seen of a call.
+// outcome is the observable result of a call.
 type outcome struct {
 	results                 uint64
 	trap                    string
@@ -47,7 +47,7 @@ func outcomeOf(ctx context.Context, m api.Module, arg uint64) (o outcome) {
 	return o
 }
 
-// compare runs a generated module as it is and rewritten, with fuel for all and for a part.
+// compare runs a generated module unchanged and rewritten, with enough fuel and with too little.
 func compare(t *testing.T, seed uint64, counting, interpreted bool, slice int64) {
 	t.Helper()
 	ctx := t.Context()
@@ -95,7 +95,7 @@ func compare(t *testing.T, seed uint64, counting, interpreted bool, slice int64)
 			t.Fatalf("seed %d: %d used", seed, used)
 		}
 		if want.trap != "" {
-			continue // the end of the loop that trapped may be unknown
+			continue // after a trap the end of a loop may be unknown
 		}
 		if counting && used+slack < want.counter {
 			t.Errorf("seed %d: %d used, and %d instructions", seed, used, want.counter)
@@ -118,11 +118,11 @@ func compare(t *testing.T, seed uint64, counting, interpreted bool, slice int64)
 	}
 }
 
-// slack is what may be executed before it is paid: a table of branches at the head of a loop, and
-// what leads to it.
+// slack is the weight that may be executed before it is paid: a table of branches at the head of a
+// loop, and the code that leads to it.
 const slack = 24
 
-// TestGenerated compares random modules as they are and rewritten.
+// TestGenerated compares random modules with their rewritten forms.
 func TestGenerated(t *testing.T) {
 	n := uint64(200)
 	if testing.Short() {
@@ -133,14 +133,14 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// FuzzGenerated is TestGenerated for ever.
+// FuzzGenerated is TestGenerated with random seeds.
 func FuzzGenerated(f *testing.F) {
 	f.Add(uint64(1), true, false, int64(10))
 	f.Fuzz(compare)
 }
 
-// FuzzRewrite shows that nothing makes Rewrite panic, and that what it lets pass is valid if and
-// only if it was before.
+// FuzzRewrite shows that Rewrite never panics, and that its result is valid if and only if the
+// input was.
 func FuzzRewrite(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(generate(seed, false))

@@ -9,9 +9,9 @@ import (
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
-// TestGaps runs code without loops, as long as it can be made, and counts the accesses to memory
-// between two pauses: whatever a guest does, they are not much more than a slice. The accesses are
-// weighed, not timed: the fuel at a pause tells how many there were.
+// TestGaps runs very long code without loops and counts the memory accesses between two pauses.
+// They exceed a slice by little. The accesses are weighed, not timed: the fuel at a pause
+// determines their number.
 func TestGaps(t *testing.T) {
 	const slice = 1000
 	locals := []byte{1, 2, i32}
@@ -19,7 +19,7 @@ func TestGaps(t *testing.T) {
 	count := code(globalGet, 0, num64(1), 0x7c, globalSet, 0) // weight 4
 	work := func(n int) []byte { return slices.Repeat(slices.Concat(load, count), n) }
 	arg := func(f fn) fn { f.locals = locals; return f }
-	// calls itself 5,000 times, and has something to do whenever it comes back
+	// calls itself 5,000 times and has work to do after each return
 	deep := func(tail []byte) mod {
 		return mod{funcs: []fn{
 			arg(fn{name: "f", body: code(num(5000), call, 1)}),
@@ -66,7 +66,7 @@ func TestGaps(t *testing.T) {
 			if end != "returned" || last < 500 {
 				t.Errorf("%s after %d accesses", end, last)
 			}
-			// Each access has a weight of 7 with what counts it.
+			// An access and its counter weigh 7 together.
 			if limit := uint64(slice+3000) / 7; most > limit {
 				t.Errorf("%d accesses between two pauses, want at most %d", most, limit)
 			}
@@ -75,8 +75,8 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// TestChunks fills and copies much memory at once: the guest pauses after each chunk, and all is as
-// one instruction would have it.
+// TestChunks fills and copies much memory with one instruction. The guest pauses after each chunk,
+// and the memory is the same as without chunks.
 func TestChunks(t *testing.T) {
 	const chunk, pages = 1000, 2
 	fill := code(num(3), num(0x55), num(100_000), 0xfc, 11, 0)

@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// generator makes random modules that are valid and come to an end: each loop and function counts
-// its rounds down in a global, and traps. With counting, another global holds the instructions that
-// were executed, but for those that only structure.
+// generator makes random valid modules that terminate: each loop and function counts its rounds
+// down in a global, and traps at zero. With counting, another global counts the executed
+// instructions except those of the structure.
 type generator struct {
 	*rand.Rand
 	counting bool
 	b        []byte
 	labels   []label
-	funcs    []fn // those that may be called
+	funcs    []fn // functions that may be called
 	depth    int
 }
 
 type label struct {
-	carries byte // type of the value that a branch takes; 0: none
+	carries byte // type of the value that a branch passes; 0: none
 }
 
 const (
@@ -59,7 +59,7 @@ func generate(seed uint64, counting bool) []byte {
 	}
 	g.funcs[n-1].name = "f"
 	m.funcs = g.funcs
-	// the second lets ref.func name function 0
+	// The second segment lets ref.func name function 0.
 	m.elems = [][]byte{code(0, num(0), end, 1, n-1), {3, 0, 1, 0}}
 	return m.assemble()
 }
@@ -73,7 +73,7 @@ func (g *generator) op(parts ...any) {
 	g.b = append(g.b, b...)
 }
 
-// plain emits what is not counted.
+// plain emits instructions that are not counted.
 func (g *generator) plain(parts ...any) { g.b = append(g.b, code(parts...)...) }
 
 func (g *generator) round() {
@@ -98,7 +98,7 @@ func (g *generator) nest(op byte, typ byte, inner func()) {
 	g.depth--
 }
 
-// full says that it is time to come to an end.
+// full reports whether the module must come to an end.
 func (g *generator) full() bool { return g.depth > levels || len(g.b) > 3000 }
 
 func (g *generator) statements() {
@@ -161,7 +161,7 @@ func (g *generator) statement() {
 	}
 }
 
-// leave is a block that is left in its middle.
+// leave is a block with a branch out of its middle.
 func (g *generator) leave() {
 	g.plain(block, void)
 	g.labels = append(g.labels, label{})
@@ -176,7 +176,7 @@ func (g *generator) leave() {
 	default:
 		g.branch(br, 0)
 	}
-	g.statements() // never reached
+	g.statements() // unreachable
 	g.plain(unreachable, end)
 	g.labels = g.labels[:len(g.labels)-1]
 	g.depth--
@@ -198,13 +198,13 @@ func (g *generator) branch(op byte, depth int) {
 	}
 }
 
-// dispatch is a loop that jumps to one of its blocks each round, as Go's compiler writes all
-// functions.
+// dispatch is a loop that jumps to one of its blocks in each round, the form of all functions of
+// Go's compiler.
 func (g *generator) dispatch() {
 	n := 1 + g.IntN(4)
 	g.plain(loop, void)
 	g.labels = append(g.labels, label{})
-	self := g.IntN(2) // it may jump to the loop itself, if that counts
+	self := g.IntN(2) // a jump to the loop itself must be counted
 	if self == 1 {
 		g.round()
 	}
@@ -234,7 +234,7 @@ func (g *generator) dispatch() {
 	g.labels = g.labels[:len(g.labels)-1]
 }
 
-// loopLabel is the innermost label that takes nothing: in dispatch, its loop or a block of it.
+// loopLabel is the innermost label without a value: in dispatch, its loop or one of its blocks.
 func (g *generator) loopLabel() int {
 	for i := len(g.labels) - 1; ; i-- {
 		if g.labels[i].carries == 0 {

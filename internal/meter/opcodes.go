@@ -1,6 +1,6 @@
 package meter
 
-// Instructions that are treated one by one, and what is inserted.
+// The opcodes of instructions with special treatment, and of inserted instructions.
 const (
 	opUnreachable  = 0x00
 	opBlock        = 0x02
@@ -58,13 +58,13 @@ const (
 	typeFuncref = 0x70
 )
 
-// immediate says what follows an opcode.
+// immediate is the kind of an instruction's immediates.
 type immediate uint8
 
 const (
 	immUnknown immediate = iota // no such instruction
 	immNone
-	immControl // treated one by one
+	immControl // special treatment
 	immLocal
 	immGlobal
 	immTable
@@ -88,9 +88,8 @@ const (
 	immRefType
 )
 
-// instruction is what is known of an opcode. Its weight is what it is charged; see the package
-// comment. Of those with scale the operand on top of the stack is a size, charged on top of the
-// weight.
+// instruction describes an opcode. The weight is its charge; see the package comment. An
+// instruction with a scale has a size on top of the stack, which is charged in addition.
 type instruction struct {
 	imm    immediate
 	weight uint8
@@ -98,31 +97,32 @@ type instruction struct {
 	scale  scale
 }
 
-// scale says what a size costs: it is shifted right by shift, or multiplied.
+// scale converts a size into a charge: the size is shifted right by shift, or multiplied.
 type scale struct {
 	shift, times uint16 // both 0: not sized
 }
 
 func (s scale) sized() bool { return s != scale{} }
 
-// Costs, measured on amd64. What a simple instruction takes differs (0.1 to 1 ns), and these are
-// dear rather than cheap: filling and copying is charged as it runs where no cache helps.
+// Costs, measured on amd64. The times of simple instructions differ (0.1 to 1 ns). These costs are
+// rather too high than too low: fills and copies are charged at the speed without a cache.
 const (
-	bytesShift   = 1       // 2 bytes are filled or copied for 1
+	bytesShift   = 1       // fills and copies: 1 for 2 bytes
 	entryCost    = 2       // of a table
-	growEntry    = 8       // of a table, which is copied when it grows
-	growPage     = 1 << 14 // memory grows by 64 KiB, to be cleared
-	growBase     = 200     // leaves the guest's code
+	growEntry    = 8       // of a table, which growth copies
+	growPage     = 1 << 14 // memory grows by 64 KiB, which are cleared
+	growBase     = 200     // growth leaves compiled code
 	bulkBase     = 20
-	turnCost     = 2  // of a loop: the charge itself is most of what an empty one takes
-	tableCost    = 3  // an entry is read or written
-	callCost     = 4  // beside entryCharge
-	indirectCost = 8  // beside entryCharge
-	importCost   = 50 // leaves the guest's code; what the host does is charged by the host
-	entryCharge  = 2  // what a function does before its first instruction
+	turnCost     = 2  // of a loop: the charge itself is most of the cost of an empty turn
+	tableCost    = 3  // a read or write of an entry
+	callCost     = 4  // in addition to entryCharge
+	indirectCost = 8  // in addition to entryCharge
+	importCost   = 50 // leaves compiled code; the host charges for its own work
+	entryCharge  = 2  // the work of a function before its first instruction
 )
 
-// instructions are those of one byte. Those that are left out there are of proposals, or none.
+// instructions are the instructions of one byte. Missing opcodes are unassigned or belong to
+// proposals.
 var instructions = func() (all [256]instruction) {
 	set := func(from, to int, in instruction) {
 		for op := from; op <= to; op++ {
@@ -171,7 +171,7 @@ func numericWeight(op byte) uint8 {
 		return 4
 	case op == 0x96, op == 0x97, op == 0xa4, op == 0xa5: // float min, max
 		return 4
-	case op >= 0xa8 && op <= 0xab, op >= 0xae && op <= 0xb1: // trunc, which checks
+	case op >= 0xa8 && op <= 0xab, op >= 0xae && op <= 0xb1: // checked trunc
 		return 4
 	}
 	return 1
@@ -250,7 +250,7 @@ func vectorWeight(op uint32) uint8 {
 	return 3
 }
 
-// featureOf names the proposal of an opcode that is none of WebAssembly 2.0, or is empty.
+// featureOf returns the proposal of an opcode beyond WebAssembly 2.0, or "".
 func featureOf(op byte) string {
 	switch {
 	case op >= 0x06 && op <= 0x0a, op == 0x18, op == 0x19, op == 0x1f:

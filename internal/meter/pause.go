@@ -6,31 +6,30 @@ import (
 	"slices"
 )
 
-// The pause is a function behind those of the module, so that no index changes, and none of the
-// module's can name it. It is called at loop heads and at the entries of functions that call
-// others, once the fuel is below Mark: whatever goes on for long comes by one of these. If there is
-// no fuel it traps. Else it calls the host's function, which says where Mark stands then: the
-// engine leaves compiled code for that, and comes to where the host's runtime can stop it, and the
-// host can look at its clock.
+// The pause is a function behind those of the module, so that no index changes and no code of the
+// module can refer to it. Loop heads and the entries of functions that call others call it when the
+// fuel is below Mark: every long execution passes one of these. Without fuel it traps. Else it
+// calls the host's function, which returns the next Mark. The engine leaves compiled code for that
+// call, so the host's runtime can stop the guest and the host can read its clock.
 //
-// An import of the host's function would come before those of the module and change each index. So
-// the function is in a table behind those of the module, where the host puts it when it has made an
-// instance.
+// An import of the host's function would precede the functions of the module and change each index.
+// So the function is an entry of a table behind those of the module. The host sets the entry after
+// it has made an instance.
 //
-// It is not called where other charges are: code around a call, however seldom it is made, is
-// compiled to be slower.
+// Other charges do not call the pause: the compiler generates slower code around a call, even if it
+// is executed rarely.
 
-// The host's function takes the fuel that is left, and returns the mark, which is not negative. For
-// a reference to it the host makes an instance of the module PauseHelper, which imports it by these
-// names, and calls its export.
+// The host's function receives the remaining fuel and returns the mark, which is not negative. To
+// get a reference to its function, the host instantiates the module PauseHelper, which imports the
+// function by these names, and calls its export.
 const (
 	PauseModule   = "rtr_meter"
 	PauseFunction = "pause"
 	PauseRef      = "ref"
 )
 
-// PauseHelper returns a module that imports a function, and exports one that returns a reference to
-// it.
+// PauseHelper returns a module that imports a function and exports a function that returns a
+// reference to it.
 func PauseHelper() []byte {
 	b := append([]byte(nil), "\x00asm\x01\x00\x00\x00"...)
 	b = appendSection(b, secType, []byte{2, 0x60, 1, typeI64, 1, typeI64, 0x60, 0, 1, typeFuncref})
@@ -41,17 +40,18 @@ func PauseHelper() []byte {
 	return appendSection(b, secCode, []byte{1, 4, 0, opRefFunc, 0, opEnd})
 }
 
-// chargeAt writes a charge; entry: it is that of a function that calls others.
+// chargeAt writes a charge. The entry of a function that calls others always pauses.
 func (w *writer) chargeAt(e *edit, entry bool) {
 	to := int64(here)
 	if e.again {
-		to = 0 // the loop begins anew: what comes is compiled as if there were no call
+		// the loop starts again: the compiler treats the code behind as if there were no call
+		to = 0
 	}
 	switch pauses := w.added.pauses && (entry || e.pauses); {
 	case pauses && e.weight > 0:
 		w.less(e.weight)
 		w.put()
-		w.pause(e.weight, to) // it traps, too
+		w.pause(e.weight, to) // it also traps
 	case pauses:
 		w.get()
 		w.pause(0, to)
@@ -60,11 +60,11 @@ func (w *writer) chargeAt(e *edit, entry bool) {
 	}
 }
 
-// here is where a pause goes on if that is not at a label.
+// here is the target of a pause that does not continue at a label.
 const here = -1
 
-// pause takes the fuel that is on the stack: if fuel < mark { call pause; if to is a label: fuel +=
-// weight; goto to }
+// pause takes the fuel from the top of the stack: if fuel < mark { call pause; if to is a label:
+// fuel += weight; goto to }
 func (w *writer) pause(weight, to int64) {
 	if w.cached {
 		w.local(opLocalGet, w.below)
@@ -92,18 +92,18 @@ func (w *writer) pause(weight, to int64) {
 	w.op(opEnd)
 }
 
-// moveMark takes the mark into the local.
+// moveMark copies the mark into the local.
 func (w *writer) moveMark() {
 	w.global(opGlobalGet, w.added.mark)
 	w.local(opLocalSet, w.below)
 }
 
-// dispatch is a loop that begins with a table of branches and nothing else: as all of Go's
-// functions, where a jump sets a local and begins the loop anew.
+// dispatch is a loop that begins with a table of branches and nothing else, the form of all
+// functions of Go's compiler: a jump sets a local and starts the loop again.
 type dispatch struct {
 	local   uint64
-	targets []int // where the blocks begin whose ends the table leads to
-	most    int64 // the largest gap of jumps forward, and of the way to the loop
+	targets []int // offsets of the table's target blocks
+	most    int64 // the largest gap of forward jumps and of the way to the loop
 }
 
 // gap returns the gap behind the table.
@@ -114,8 +114,9 @@ func (d *dispatch) gap() int64 {
 	return d.most
 }
 
-// dispatch finds out whether the loop at an index, in whose head a table of branches stands, is
-// one. Then what goes back to its head pauses, not the head: most jumps go forward, and need not.
+// dispatch finds out whether the loop at an index, whose head contains a table of branches, is a
+// dispatch loop. If so, the jumps back pause instead of the head: most jumps go forward and need no
+// pause.
 func (f *function) dispatch(index int, targets []int) {
 	fr := &f.frames[index]
 	head := f.body.b[fr.at:f.before[1]]
@@ -140,8 +141,8 @@ func (f *function) dispatch(index int, targets []int) {
 	f.charges.edits[f.charges.current].pauses = false
 }
 
-// pauseAt notes a branch to the frame at a depth, where the guest may have to pause. It goes on at
-// a label, or here.
+// pauseAt records a branch to the frame at a depth where the guest may have to pause. The pause
+// continues at a label, or here.
 func (f *function) pauseAt(at, depth, to int) {
 	d := f.frames[len(f.frames)-1-depth].table
 	if d == nil || !f.charges.reachable() {
@@ -156,8 +157,8 @@ func (f *function) pauseAt(at, depth, to int) {
 	}
 }
 
-// forward reports whether the dispatch leads to what is still to come: the last two instructions
-// set the local, and the end of that block was not read yet.
+// forward reports whether a jump of the dispatch loop goes forward: the last two instructions set
+// the local, and the end of the target block was not read yet.
 func (f *function) forward(d *dispatch) bool {
 	set, value := f.body.b[f.before[1]:], f.body.b[f.before[0]:]
 	if set[0] != opLocalSet || value[0] != opI32Const {
@@ -173,13 +174,13 @@ func (f *function) forward(d *dispatch) bool {
 	return slices.ContainsFunc(f.frames, func(fr frame) bool { return fr.at == at })
 }
 
-// The functions that are added, counted from the pause.
+// The added functions, counted from the pause.
 const (
-	armFunction   = 1 // takes the host's
-	bulkFunctions = 2 // copies; the one behind it fills
+	armFunction   = 1 // receives the host's function
+	bulkFunctions = 2 // the first one copies, the second one fills
 )
 
-// appendFunctions appends the code of the functions that are added.
+// appendFunctions appends the code of the added functions.
 func (a *additions) appendFunctions(b []byte) []byte {
 	for _, write := range []func(*writer){
 		(*writer).pauseFunction, (*writer).armFunction,
@@ -193,7 +194,7 @@ func (a *additions) appendFunctions(b []byte) []byte {
 	return b
 }
 
-// pauseFunction writes the one that is called for a pause.
+// pauseFunction writes the pause.
 func (w *writer) pauseFunction() {
 	w.global(opGlobalGet, w.added.fuel)
 	w.constant(opI64Const, 0)
@@ -205,12 +206,12 @@ func (w *writer) pauseFunction() {
 	w.global(opGlobalSet, w.added.mark)
 }
 
-// armFunction writes the one that takes the host's function.
+// armFunction writes the function that receives the host's function.
 func (w *writer) armFunction() {
 	w.constant(opI32Const, 0)
 	w.local(opLocalGet, 0)
 	w.local(opTableSet, w.added.table)
 }
 
-// markOf is where the mark stands when there is so much fuel.
+// markOf returns the mark for an amount of fuel.
 func markOf(fuel, slice int64) int64 { return max(0, fuel-slice) }

@@ -11,14 +11,15 @@ import (
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
-// pauser is the host's function for pauses, in a runtime.
+// pauser is the host's function for pauses in a runtime.
 type pauser struct {
 	slice  int64
 	ref    uint64
 	paused func() // called at each pause, if not nil
 }
 
-// newPauser gives a runtime the function. It sets the mark a slice below what is left.
+// newPauser registers the function in a runtime. It sets the mark one slice below the remaining
+// fuel.
 func newPauser(tb testing.TB, r wazero.Runtime, slice int64) *pauser {
 	tb.Helper()
 	p := &pauser{slice: slice}
@@ -46,7 +47,7 @@ func newPauser(tb testing.TB, r wazero.Runtime, slice int64) *pauser {
 	return p
 }
 
-// start makes an instance ready, as the host does.
+// start prepares an instance as the host does.
 func (p *pauser) start(ctx context.Context, in api.Module, m *meter.Module) error {
 	if m.Arm != "" {
 		if _, err := in.ExportedFunction(m.Arm).Call(ctx, p.ref); err != nil {
@@ -60,7 +61,7 @@ func (p *pauser) start(ctx context.Context, in api.Module, m *meter.Module) erro
 	return err
 }
 
-// TestReferences executes ref.func many times: nothing is allocated for it.
+// TestReferences executes ref.func many times and shows that it allocates nothing.
 func TestReferences(t *testing.T) {
 	const n = 200_000
 	m := mod{

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// reader reads a part of a module. The first fault is kept in err and puts the reader at its end,
-// so that what is read next is nothing: loops ask ok.
+// reader reads a part of a module. It keeps the first fault in err and then moves to its end, so
+// that further reads return nothing. Loops must check ok.
 type reader struct {
 	b     []byte
 	i     int
@@ -30,7 +30,7 @@ func (r *reader) failWith(err error) {
 	r.i = len(r.b)
 }
 
-// feature says that something of a proposal is used that is not enabled.
+// feature reports the use of a proposal that is not enabled.
 func (r *reader) feature(offset int, name string) {
 	r.failWith(&FeatureError{Feature: name, Function: -1, Offset: offset})
 }
@@ -47,7 +47,7 @@ func (r *reader) byte() byte {
 	return c
 }
 
-// bytes returns the next n bytes, not a copy.
+// bytes returns the next n bytes without a copy.
 func (r *reader) bytes(n int) []byte {
 	if n < 0 || n > r.left() {
 		r.short()
@@ -60,7 +60,7 @@ func (r *reader) bytes(n int) []byte {
 
 // u32 reads an unsigned LEB128 number of at most five bytes.
 func (r *reader) u32() uint32 {
-	if r.i < len(r.b) && r.b[r.i] < 0x80 { // nearly all
+	if r.i < len(r.b) && r.b[r.i] < 0x80 { // the usual case
 		r.i++
 		return uint32(r.b[r.i-1])
 	}
@@ -79,12 +79,12 @@ func (r *reader) u32() uint32 {
 	return v
 }
 
-// signed reads a signed LEB128 number of at most so many bits, 32, 33 or 64.
+// signed reads a signed LEB128 number of at most 32, 33 or 64 bits.
 func (r *reader) signed(bits int) int64 {
 	at, v := r.at(), int64(0)
 	for shift := 0; ; shift += 7 {
 		c := r.byte()
-		if rest := bits - shift; rest < 7 { // the bits beyond must repeat the sign
+		if rest := bits - shift; rest < 7 { // excess bits must repeat the sign
 			high := c >> (rest - 1)
 			if high != 0 && high != 0x7f>>(rest-1) {
 				r.fail(at, "number is longer than %d bits", bits)
@@ -143,14 +143,14 @@ func (r *reader) sub(n int) reader {
 	return reader{b: r.bytes(n), start: start}
 }
 
-// end checks that everything was read.
+// end reports a fault if bytes are left.
 func (r *reader) end(what string) {
 	if r.ok() && r.left() > 0 {
 		r.fail(r.at(), "%d bytes too many in %s", r.left(), what)
 	}
 }
 
-// featureOfType names the proposal of a type that is none of WebAssembly 2.0.
+// featureOfType returns the proposal of a type beyond WebAssembly 2.0, or "".
 func featureOfType(c byte) string {
 	switch {
 	case c == 0x63 || c == 0x64:
@@ -203,7 +203,7 @@ func mutability(r *reader) {
 	}
 }
 
-// types reads the types of values, and adds what these take to a size.
+// types reads value types and adds the sizes of their values to size.
 func types(s *reader, size *int) []byte {
 	n := s.count(1000, "parameters or results")
 	from := s.i
@@ -213,7 +213,7 @@ func types(s *reader, size *int) []byte {
 	return s.b[from:s.i]
 }
 
-// limits reads a size: least, and most or -1.
+// limits reads a minimum and a maximum; -1: no maximum.
 func limits(s *reader) (least, most int64) {
 	at := s.at()
 	switch flags := s.byte(); {

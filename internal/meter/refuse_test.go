@@ -11,7 +11,7 @@ import (
 
 const header = "\x00asm\x01\x00\x00\x00"
 
-// raw is a module of one function () → () with these bytes for a body, the last end included.
+// raw is a module of one function () → () with the given bytes as its body, including the last end.
 func raw(body ...any) []byte {
 	return slices.Concat([]byte(header), sec(1, []byte{1, 0x60, 0, 0}), sec(3, []byte{1, 0}), sec(5, []byte{1, 0, 1}),
 		sec(10, append([]byte{1}, sized(append([]byte{0}, code(body...)...))...)))
@@ -21,7 +21,7 @@ func with(sections ...[]byte) []byte {
 	return slices.Concat([]byte(header), slices.Concat(sections...))
 }
 
-// TestFeatures shows that what is not enabled is refused by its name.
+// TestFeatures shows that a refusal names the proposal that is not enabled.
 func TestFeatures(t *testing.T) {
 	tests := []struct {
 		feature string
@@ -61,8 +61,8 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// TestMalformed shows that nothing passes that could name what is added, or be read in two ways, or
-// is beyond a limit.
+// TestMalformed shows that a module is refused if it could refer to added parts, can be read in two
+// ways, or exceeds a limit.
 func TestMalformed(t *testing.T) {
 	one := sec(1, []byte{1, 0x60, 0, 0})
 	f := sec(3, []byte{1, 0})
@@ -141,7 +141,8 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestTruncated cuts a module at each byte. Only what ends before the functions begin is a module.
+// TestTruncated cuts a module at each byte. Only two prefixes that end before the functions are
+// modules.
 func TestTruncated(t *testing.T) {
 	whole, passed := generate(3, false), 0
 	for n := range whole {

@@ -23,8 +23,8 @@ const (
 	secTag
 )
 
-// What a module may have of each, beside the limits of Config: a few bytes of the file become a
-// hundred or more in memory. Compilers emit a hundredth to a tenth of it.
+// Limits of a module beside those of Config: a few bytes of the file take a hundred or more in
+// memory. The output of compilers has a hundredth to a tenth of these counts.
 const (
 	maxTypes      = 10_000
 	maxTypeValues = 20_000 // parameters and results of all types
@@ -42,34 +42,34 @@ type signature struct {
 	size            int    // bytes of all of them
 }
 
-// module is what was read of a module: its sections, and what it has of each kind, which indexes
-// count.
+// module is the parsed module: its sections, and the number of its items of each kind, which bound
+// indexes.
 type module struct {
 	cfg      Config
-	sections [secTag][]byte // by id; nil: there is none. The custom one has the names of functions
-	code     reader         // the section, of which nothing was read yet
+	sections [secTag][]byte // by id; nil: missing. The custom section has the names of functions
+	code     reader         // the code section, still unread
 
 	types    []signature
-	funcs    []int // type of each function, the imported ones first
-	imported int   // how many of them are
+	funcs    []int // type of each function, imported ones first
+	imported int   // number of imported functions
 	imports  []Import
 	globals  int
 	tables   int
 	memories int
 	elements int
-	data     int // as counted by the data count section; -1: there is none
+	data     int // according to the data count section; -1: no such section
 	start    int // the start function, or -1
 	named    bool
 	exports  map[string]bool
-	declared []bool // functions that ref.func may name
+	declared []bool // functions that may be operands of ref.func
 }
 
-// order has the sections in the order in which a module has them. Custom ones may be anywhere.
+// order is the order of sections in a module. Custom sections may be anywhere.
 var order = []byte{
 	secType, secImport, secFunction, secTable, secMemory, secGlobal, secExport, secStart, secElement, secDataCount, secCode, secData, secCustom,
 }
 
-// readModule reads all but the code. After a fault the module is what was read up to there.
+// readModule reads all sections but the code. After a fault it returns the part before the fault.
 func readModule(b []byte, cfg Config) (*module, error) {
 	m, r := &module{cfg: cfg, data: -1, start: -1}, reader{b: b}
 	if !bytes.HasPrefix(b, []byte("\x00asm")) {
@@ -146,8 +146,8 @@ func (m *module) section(id byte, s *reader) {
 	}
 }
 
-// customSection keeps the names of functions, for the traces of traps. The lines of debuggers would
-// be wrong now, and nobody reads the rest.
+// customSection keeps the names of functions for the traces of traps. It drops all other custom
+// sections: debug information would be wrong after the rewriting, and the rest is unused.
 func (m *module) customSection(s *reader) {
 	at, name := s.at(), s.name()
 	names := reader{b: s.b[s.i:]}
@@ -165,20 +165,20 @@ func (m *module) customSection(s *reader) {
 }
 
 const (
-	// longestName bounds a name in bytes: one of a function stands in each line of a trace.
+	// longestName bounds a name in bytes: each line of a trace contains the name of a function.
 	longestName = 4 << 10
 
-	nameFunctions = 1 // the part of a name section that has those of functions
+	nameFunctions = 1 // the subsection of a name section with the names of functions
 )
 
-// functionNames returns the names of functions in a name section, or nil if there is something
-// wrong with it, or a name is too long, or there are more than functions.
+// functionNames returns the names of functions in a name section. It returns nil if the section is
+// malformed, if a name is too long, or if there are more names than functions.
 func (r *reader) functionNames(functions int) (names []byte) {
 	for r.ok() && r.left() > 0 {
 		id := r.byte()
 		sub := r.sub(int(r.u32()))
 		switch id {
-		case 0: // of the module
+		case 0: // the name of the module
 			sub.shortName()
 		case nameFunctions:
 			names = sub.b

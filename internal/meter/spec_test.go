@@ -19,7 +19,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
-// script is one of the tests of the WebAssembly core specification, as wast2json writes it.
+// script is a test script of the WebAssembly core specification, converted by wast2json.
 type script struct {
 	Commands []command `json:"commands"`
 }
@@ -45,7 +45,7 @@ type value struct {
 	Value any    `json:"value"`
 }
 
-// spectest returns the folder of the tests, which wazero's module carries.
+// spectest returns the folder of the specification tests in wazero's module.
 func spectest(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/tetratelabs/wazero").Output()
@@ -59,8 +59,8 @@ func spectest(t *testing.T) string {
 	return dir
 }
 
-// TestSpec runs the specification's own tests, each module as it is and rewritten: both do the
-// same.
+// TestSpec runs the tests of the specification with each module unchanged and rewritten, and
+// expects the same results.
 func TestSpec(t *testing.T) {
 	dir := spectest(t)
 	engines := []struct {
@@ -94,8 +94,8 @@ func TestSpec(t *testing.T) {
 	}
 }
 
-// world is a store of instances. There are two, one with the modules as they are, one with them
-// rewritten.
+// world is a store of instances. The test has two: one with unchanged modules, one with rewritten
+// ones.
 type world struct {
 	runtime wazero.Runtime
 	metered bool
@@ -139,7 +139,7 @@ func (w *world) module(name string) api.Module {
 	return w.named[name]
 }
 
-// act does what an assertion says, and returns the results and the first line of the error.
+// act executes the action of an assertion and returns the results and the first line of the error.
 func (w *world) act(ctx context.Context, c *command) (results []uint64, trap string) {
 	m := w.module(c.Action.Module)
 	if c.Action.Type == "get" {
@@ -157,7 +157,7 @@ func (w *world) act(ctx context.Context, c *command) (results []uint64, trap str
 	results, err := f.Call(ctx, args...)
 	for i, t := range f.Definition().ResultTypes() {
 		if err == nil && len(f.Definition().ResultTypes()) == len(results) && t == 0x70 && results[i] != 0 {
-			results[i] = 1 // a function: its address
+			results[i] = 1 // a function is returned as its address
 		}
 	}
 	if err != nil {
@@ -170,7 +170,7 @@ func (w *world) act(ctx context.Context, c *command) (results []uint64, trap str
 	return results, trap
 }
 
-// bits returns a value as wazero takes it.
+// bits returns a value in the representation of wazero.
 func (v value) bits() []uint64 {
 	if v.Type != "v128" {
 		s, _ := v.Value.(string)

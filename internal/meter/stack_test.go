@@ -10,13 +10,13 @@ import (
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
-// TestNativeStack measures the native stack that endless recursions take until they are stopped,
-// with frames that hold as much as can be for what they weigh. The engine doubles the stack
-// whenever it does not suffice, so it has allocated twice of what it has at the end.
+// TestNativeStack measures the native stack of endless recursions until they are stopped. Their
+// frames hold as much as possible for their estimated size. The engine doubles the stack whenever
+// it is too small, so it has allocated twice the final size.
 func TestNativeStack(t *testing.T) {
 	const limit = 4 << 20
 	results := slices.Repeat([]byte{i32}, 999)
-	held := func(n int, value, drop []byte) []byte { // values that are held over a call
+	held := func(n int, value, drop []byte) []byte { // values that are live across a call
 		return code(slices.Repeat(value, n), call, 0, slices.Repeat(drop, n))
 	}
 	load := code(num(0), 0x28, 2, 0)

@@ -11,13 +11,13 @@ import (
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
-// BenchmarkWeights tells what a unit of fuel takes, in nanoseconds, of what an instruction costs
-// most. A pause looks at the clock, so the weights need not be times; but the slowest of them and
-// the largest slice say how long Go may have to wait for a guest.
+// BenchmarkWeights measures the nanoseconds per unit of fuel of the instructions that take longest
+// for their weight. A pause reads the clock, so the weights need not be times; but the slowest
+// instruction and the largest slice determine how long Go may have to wait for a guest.
 func BenchmarkWeights(b *testing.B) {
-	const pages, base = 1100, 1 << 20 // 64 MiB and something
+	const pages, base = 1100, 1 << 20 // a little more than 64 MiB
 	random := code(get, 1, num(1664525), 0x6c /* mul */, num(1013904223), add, tee, 1)
-	address := code(random, num(0x3ffffc0), 0x71 /* and */) // a line of the cache
+	address := code(random, num(0x3ffffc0), 0x71 /* and */) // a cache line
 	denormal := code(0x44, 1, slices.Repeat([]byte{0}, 7))  // f64.const
 	denormal[1], denormal[8] = 1, 0
 	tests := map[string][]byte{
@@ -43,7 +43,7 @@ func BenchmarkWeights(b *testing.B) {
 				funcs: []fn{
 					{name: "f", params: []byte{i32}, locals: []byte{1, 2, i32}, body: code(num(base), set, 2,
 						loop, void, slices.Repeat(body, 10), get, 0, num(1), sub, tee, 0, brIf, 0, end)},
-					// a cycle of all lines
+					// a cycle of all cache lines
 					{name: "init", locals: []byte{1, 1, i32}, body: code(loop, void,
 						num(base), get, 0, num(6), 0x74, add,
 						num(base), get, 0, num(1664525), 0x6c, num(1013904223), add, num(1<<20-1), 0x71, num(6), 0x74, add, 0x36, 2, 0,

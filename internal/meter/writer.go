@@ -4,13 +4,13 @@ package meter
 type writer struct {
 	added        *additions
 	b            []byte
-	depth, size  uint64 // locals: stack in use with this call, operand that is charged for
+	depth, size  uint64 // locals: stack in use including this call, operand of a sized charge
 	cache, below uint64 // locals: fuel, mark
 	cached       bool   // the fuel is in the local
-	trap         int64  // label of the block that ends in a trap
+	trap         int64  // label of the block that ends in the trap
 }
 
-// function writes a function that was read.
+// function writes the rewritten code of a function.
 func (w *writer) function(f *function) {
 	w.locals(f)
 	w.op(opBlock, emptyBlock)
@@ -26,7 +26,7 @@ func (w *writer) function(f *function) {
 		done = e.at
 		w.cached, w.trap = e.cached, int64(e.depth)
 		if f.cached && !e.cached {
-			w.trap++ // beyond the block that stores the local
+			w.trap++ // outside of the block that stores the local
 		}
 		if i == 0 && f.calls {
 			w.chargeAt(e, true)
@@ -44,7 +44,7 @@ func (w *writer) function(f *function) {
 	w.op(opUnreachable, opEnd)
 }
 
-// edit writes what is inserted, and returns how many bytes of the body it takes the place of.
+// edit writes an insertion and returns the number of bytes of the body that it replaces.
 func (w *writer) edit(e *edit) (replaced int32) {
 	switch e.kind {
 	case editCharge:
@@ -72,7 +72,7 @@ func (w *writer) edit(e *edit) (replaced int32) {
 	return 0
 }
 
-// locals appends the locals of a function, and those that are needed beside them.
+// locals appends the locals of a function and the added locals.
 func (w *writer) locals(f *function) {
 	var words, longs byte
 	next := uint64(f.body.locals)
@@ -107,7 +107,7 @@ func (w *writer) local(op byte, index uint64)  { w.b = appendUint(append(w.b, op
 func (w *writer) global(op byte, index uint64) { w.b = appendUint(append(w.b, op), index) }
 func (w *writer) constant(op byte, v int64)    { w.b = appendInt(append(w.b, op), v) }
 
-// move takes the fuel into the local or back.
+// move copies the fuel into the local or back.
 func (w *writer) move(kind editKind) {
 	if kind == editLoad {
 		w.global(opGlobalGet, w.added.fuel)
@@ -127,7 +127,7 @@ func (w *writer) charge(weight int64) {
 	w.check()
 }
 
-// less takes a constant from the fuel, and leaves the rest on the stack.
+// less subtracts a constant from the fuel and leaves the difference on the stack.
 func (w *writer) less(weight int64) {
 	w.get()
 	w.constant(opI64Const, weight)
@@ -142,7 +142,7 @@ func (w *writer) get() {
 	}
 }
 
-// put stores what is left, which stays on the stack.
+// put stores the fuel from the top of the stack and leaves it there.
 func (w *writer) put() {
 	if w.cached {
 		w.local(opLocalTee, w.cache)
@@ -152,7 +152,7 @@ func (w *writer) put() {
 	}
 }
 
-// check stores what is left and traps if it is negative.
+// check stores the fuel from the top of the stack and traps if it is negative.
 func (w *writer) check() {
 	w.put()
 	w.constant(opI64Const, 0)
@@ -160,7 +160,7 @@ func (w *writer) check() {
 	w.b = appendUint(w.b, uint64(w.trap))
 }
 
-// sized takes a weight and the size on top of the stack, which stays there.
+// sized charges a weight and the size on top of the stack, which stays there.
 func (w *writer) sized(s scale, weight int64) {
 	w.local(opLocalTee, w.size)
 	w.get()

@@ -1,4 +1,4 @@
-// Command guest does work as handlers do, to be measured.
+// Command guest does work that is typical of handlers, for measurements.
 package main
 
 import (
@@ -17,7 +17,7 @@ var object = func() []byte {
 		`]},"status":{"phase":"Running","restarts":3,"ratio":0.25}}`)
 }()
 
-// parse parses an object so many times.
+// parse parses an object n times.
 //
 //go:wasmexport parse
 func parse(n int32) int32 {
@@ -45,7 +45,7 @@ type pod struct {
 	} `json:"spec"`
 }
 
-// typed parses the object into a struct so many times.
+// typed parses the object into a struct n times.
 //
 //go:wasmexport typed
 func typed(n int32) int32 {
@@ -60,7 +60,7 @@ func typed(n int32) int32 {
 	return int32(sum)
 }
 
-// sorted sorts so many strings.
+// sorted sorts n strings.
 //
 //go:wasmexport sorted
 func sorted(n int32) int32 {
