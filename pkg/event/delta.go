@@ -7,20 +7,21 @@ import (
 	"github.com/deltarouter/deltarouter/internal/transit"
 )
 
-// Op is what happened to an object.
+// Op is the type of a change.
 type Op uint8
 
-// The ops. Deleted means gone; an object that merely left a source's selector is Deselected.
+// The ops. Deleted: the object does not exist any more. Deselected: it exists, but the selector of
+// the source does not match it any more.
 const (
 	Added Op = iota + 1
 	Updated
 	Deleted
 	Deselected
-	Sync // nothing happened: a resync puts every object through again
-	// of a route with a condition (when): it holds, and did not before, or has held for as long as
-	// the route says
+	Sync // no change: a resync repeats every object
+	// the condition (when) of a route began to hold, or has held for the duration that the route
+	// sets
 	Entered
-	Left // it was told as Entered, and holds no longer
+	Left // a condition that was reported as Entered ended
 )
 
 var opNames = [...]string{"", "added", "updated", "deleted", "deselected", "sync", "entered", "left"}
@@ -28,11 +29,10 @@ var opNames = [...]string{"", "added", "updated", "deleted", "deselected", "sync
 // Ops lists all ops, in the order of their values.
 func Ops() []Op { return []Op{Added, Updated, Deleted, Deselected, Sync, Entered, Left} }
 
-// SourceOps lists the ops that the deltas of a source have, in the order of their values: those
-// that no route makes.
+// SourceOps lists the ops of deltas that sources make, in the order of their values.
 func SourceOps() []Op { return []Op{Added, Updated, Deleted, Deselected, Sync} }
 
-// String returns the op as configuration, CEL, metrics and events spell it: lower case.
+// String returns the op in lower case, as in configuration, CEL, metrics and events.
 func (op Op) String() string {
 	if op == 0 || int(op) >= len(opNames) {
 		return fmt.Sprintf("op(%d)", uint8(op))
@@ -50,56 +50,59 @@ func ParseOp(s string) (Op, bool) {
 	return 0, false
 }
 
-// Delta is one change of one object, as a source saw it. It is shared by all routes and must not be
+// Delta is one change of one object, as a source saw it. All routes share it, and it must not be
 // modified.
 //
-// What can be relied on: the deltas of one object reach a route in the order in which they
-// happened; there is no order across objects. While the watch can be resumed every change becomes a
-// delta; across a gap (410 Gone) the net change does.
+// The deltas of one object reach a route in the order in which they happened. There is no order
+// across objects. While the watch can be resumed, each change becomes one delta. Across a gap (410
+// Gone) the net change becomes one delta.
 type Delta struct {
-	Source string // the name that the configuration gives the source
-	// Old is the state before and New the state after. Old is nil for Added, and for Updated where
-	// the source keeps identities only. New is nil for Deleted and Deselected, whose last state is
-	// Old. Sync has only New. Entered and Left have the states of the change that made them; those
-	// that time made have only New.
+	Source string // the name of the source in the configuration
+	// Old is the state before the change, New the state after it.
+	//
+	//   - Added: only New.
+	//   - Updated: both; only New if the source keeps identities only.
+	//   - Deleted, Deselected: only Old, the last state.
+	//   - Sync: only New.
+	//   - Entered, Left: the states of the change that caused them; only New if time caused them.
 	Old, New *Object
 	Op       Op
-	// Initial: an object that was there before, put through for the first time (existing: deliver).
+	// Initial: the object existed before and is delivered for the first time (existing: deliver).
 	Initial bool
-	// Stale: the change was inferred from a list, and Old is the last known state rather than the
-	// last state.
+	// Stale: the change was inferred from a list. Old is the last known state, and later states may
+	// have been missed.
 	Stale bool
-	// Late: Entered or Left was due while the router was down.
+	// Late: Entered or Left was due while the router was not running.
 	Late bool
-	// Redelivered: put through again from the dead letters; the object may have changed since.
+	// Redelivered: the delta comes from the dead letters. The object may have changed since.
 	Redelivered bool
-	// Since is when the condition of Entered and Left began to hold, which belong to one route.
-	// Began identifies that time in event IDs: it is the resourceVersion from which on the
-	// condition held, and more where the resourceVersion is ambiguous.
+	// Since is the time at which the condition of Entered and Left began to hold. Began identifies
+	// that time in event IDs. It is the first resourceVersion for which the condition held, with an
+	// addition if the resourceVersion is ambiguous.
 	Since time.Time
 	Began string
-	// Repeat is how often Entered was delivered before.
+	// Repeat is the number of earlier deliveries of Entered.
 	Repeat int
-	// Suppressed is the number of deltas that the route's limit held back since the last that it
-	// let through. It belongs to one route: a delta that has it is a copy of the shared one.
+	// Suppressed is the number of deltas that the route's limit has held back since the last
+	// delivered delta. It belongs to one route: a delta with it is a copy of the shared delta.
 	Suppressed int
 	// Event is the event that an upstream route made of the delta, without its Of and Key. It
-	// belongs to one route, like Suppressed. nil: the delta came from its source. Of a Secret the
-	// disk keeps neither Data nor attributes that a handler chose: after a restart Data is null.
+	// belongs to one route, like Suppressed. nil: the delta comes from its source. If the object is
+	// a Secret, the disk keeps neither Data nor the attributes that a handler set, so Data is null
+	// after a restart.
 	Event *Event
-	// Seen is when the router received the change; of Entered and Left that time made, when it was
-	// due.
+	// Seen is the time at which the router received the change. For an Entered or Left that time
+	// caused, it is the time at which it was due.
 	Seen time.Time
 
 	transit transit.State
 }
 
-// Transit returns the part of the delta that the router keeps for itself. Plugins have no use for
-// it.
+// Transit returns the internal state of the router for this delta. Plugins do not use it.
 func (d *Delta) Transit() *transit.State { return &d.transit }
 
-// Object returns the state that the delta is about: New, or for Deleted and Deselected the last
-// state. It is never nil.
+// Object returns the object of the delta: New, or the last state for Deleted and Deselected. It is
+// never nil.
 func (d *Delta) Object() *Object {
 	if d.New != nil {
 		return d.New
@@ -107,21 +110,21 @@ func (d *Delta) Object() *Object {
 	return d.Old
 }
 
-// Key returns the namespace and name of the delta's object.
+// Key returns the namespace and name of the object of the delta.
 func (d *Delta) Key() Key { return d.Object().Key() }
 
 // String names the delta in logs and errors: "updated pods default/web-0".
 func (d *Delta) String() string { return d.Op.String() + " " + d.Source + " " + d.Key().String() }
 
-// Admission is a delta that was evaluated and is about to be handed to those that want it.
+// Admission is a delta that all filters have evaluated, and that is ready to be enqueued.
 type Admission interface {
-	// Commit hands the delta on. It is called once, under the lock of its source, and does not
-	// block. The delta's transit.State.Durable is set only then.
+	// Commit enqueues the delta at the routes that want it. It is called once, under the lock of
+	// its source, and does not block. transit.State.Durable of the delta is set only then.
 	Commit()
 }
 
-// CommitFunc is a function as an Admission.
+// CommitFunc is a function that implements [Admission].
 type CommitFunc func()
 
-// Commit implements Admission.
+// Commit implements [Admission].
 func (f CommitFunc) Commit() { f() }

@@ -1,4 +1,4 @@
 // Package event holds the values that flow through the router: an [Object] of the cluster, a
-// [Delta] (what happened to it) and an [Event] (what a sink is told). It is the leaf of the import
-// graph: every stage knows these types and none of them knows a stage.
+// [Delta] (a change of an object) and an [Event] (the message that a sink delivers). It is the leaf
+// of the import graph: all packages of the router know these types.
 package event

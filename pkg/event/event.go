@@ -10,16 +10,15 @@ import (
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 )
 
-// TypePrefix is what the type of an event starts with unless its handler names another type.
+// TypePrefix is the prefix of the type of an event, unless its handler sets another type.
 const TypePrefix = "io.deltarouter."
 
-// Event is what a sink delivers: a CloudEvent (https://cloudevents.io, version 1.0) about one
-// delta. It is immutable once made.
+// Event is the message that a sink delivers: a CloudEvent (https://cloudevents.io, version 1.0)
+// about one delta. It is immutable.
 type Event struct {
-	// ID is the same whenever the same event is made again, so that a receiver can drop duplicates;
-	// see [New].
+	// ID is the same if the same event is made again, so a receiver can drop duplicates. See [New].
 	ID      string
-	Type    string // io.deltarouter.added, or what the handler named
+	Type    string // io.deltarouter.added, or the type that the handler set
 	Source  string // /clusters/<cluster>/sources/<source>
 	Subject string // namespace/name, or name
 	Time    time.Time
@@ -32,17 +31,18 @@ type Event struct {
 	K8sResourceVersion string
 	Redelivered        bool
 
-	// Of is the delta that the event is about, which tells a sink kind, namespace and name of the
-	// object whatever the handler made of the subject. nil: the event was not made by [New].
+	// Of is the delta of the event. It gives a sink the kind, namespace and name of the object,
+	// even if the handler set another subject. nil: [New] did not make the event.
 	Of *Delta `json:"-"`
-	// Key is what the route's `key` says of the delta; empty: the route has none, so that it keeps
+	// Key is the value of the route's `key` for the delta. Empty: the route has no `key` and keeps
 	// the order of each object. See [Event.OrderKey].
 	Key string `json:"-"`
 }
 
-// OrderKey returns what the order of events is kept by: the route's key, else source/namespace/name
-// of the object (source/name where it has no namespace). The events of one route with one key reach
-// a sink in order, so a sink that keeps order by a key passes this one on.
+// OrderKey returns the key that decides the order of events: the route's key, or else
+// source/namespace/name of the object (source/name for a cluster-scoped object). The events of one
+// route with one key reach a sink in order. A sink of a system with ordering keys passes this key
+// on.
 func (e *Event) OrderKey() string {
 	switch {
 	case e.Key != "":
@@ -55,11 +55,15 @@ func (e *Event) OrderKey() string {
 
 // New returns the n-th event (from 0) that route makes of d, with the given JSON as its data.
 //
-// Its ID is a hash of cluster, uid, resourceVersion, op, route and n. A delete leaves the
-// resourceVersion out, since a delete that is inferred from a list does not know it. A sync has the
-// time of its round instead. Entered and left have the time since when the condition holds, and the
-// number of the reminder. If another route made an event of the delta, the ID of that event counts
-// too: one delta may come to a route as several of them.
+// Its ID is a hash of cluster, uid, resourceVersion, op, route and n, with these exceptions:
+//
+//   - Deleted: without the resourceVersion, which is unknown for a delete that was inferred from a
+//     list.
+//   - Sync: the time of the resync instead of the resourceVersion.
+//   - Entered and Left: the time since when the condition holds, and the number of the reminder,
+//     instead of the resourceVersion.
+//   - A delta from an upstream route: also the ID of the upstream event. A route may get several
+//     events of one delta.
 func New(d *Delta, route string, n int, data []byte) Event {
 	o := d.Object()
 	return Event{
@@ -98,9 +102,9 @@ func newID(d *Delta, route string, n int) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Payload returns the data of an event whose route has no handler: the delta itself, as {"op",
-// "object", "oldObject", "initial", "stale", "since", "repeat", "late", "suppressed"} with null,
-// false and 0 left out. For a delete, object is the last state.
+// Payload returns the data of an event whose route has no handler: {"op", "object", "oldObject",
+// "initial", "stale", "since", "repeat", "late", "suppressed"}, without the fields that are null,
+// false or 0. The object of a delete is the last state.
 func Payload(d *Delta) []byte {
 	size := 64 + len(d.Object().json)
 	if d.Old != nil {
@@ -139,9 +143,9 @@ func Payload(d *Delta) []byte {
 	return append(b, '}')
 }
 
-// Attributes calls yield with each attribute of the event that is not empty, as CloudEvents names
-// and spells them, until it returns false: what a protocol carries beside the data. The first is
-// specversion; the content type of the data is not among them.
+// Attributes calls yield with each attribute of the event that is not empty, until it returns
+// false. Names and values have the form that the CloudEvents specification prescribes. specversion
+// comes first. The content type of the data is not included.
 func (e *Event) Attributes(yield func(name, value string) bool) {
 	all := [...]struct{ name, value string }{
 		{"specversion", "1.0"},
@@ -168,7 +172,7 @@ func (e *Event) Attributes(yield func(name, value string) bool) {
 	}
 }
 
-// AppendJSON appends the event as a structured CloudEvent, in one line without its end:
+// AppendJSON appends the event as a structured CloudEvent, on one line without a line end:
 // https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
 func (e *Event) AppendJSON(b []byte) []byte {
 	b = append(b, `{"specversion":"1.0","id":`...)
@@ -194,7 +198,7 @@ func (e *Event) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendMember leaves out what is empty: the attributes of a CloudEvent must not be.
+// appendMember omits empty values, because an attribute of a CloudEvent must not be empty.
 func appendMember(b []byte, name, value string) []byte {
 	if value == "" {
 		return b

@@ -66,8 +66,8 @@ func asJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// The id is the same when the same event is made again, and differs where a receiver must not drop
-// it.
+// The ID is the same if the same event is made again, and differs between events that a receiver
+// must tell apart.
 func TestNewID(t *testing.T) {
 	at := func(uid, version string) *event.Object {
 		return parse(t, `{"metadata":{"name":"a","uid":"`+uid+`","resourceVersion":"`+version+`"}}`)
@@ -124,7 +124,7 @@ func TestPayload(t *testing.T) {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestAttributes: what is empty is no attribute, and the rest is spelled as CloudEvents says.
+// TestAttributes: empty values are omitted, and names follow the CloudEvents specification.
 func TestAttributes(t *testing.T) {
 	bare := event.Event{ID: "1", Source: "/s", Type: "t"}
 	full := event.Event{

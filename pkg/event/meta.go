@@ -27,15 +27,15 @@ func (o *Object) GetObjectKind() schema.ObjectKind {
 // DeepCopyObject implements runtime.Object. An immutable value is its own copy.
 func (o *Object) DeepCopyObject() runtime.Object { return o }
 
-// GetObjectMeta implements metav1.ObjectMetaAccessor. The result is the object itself, not a copy.
+// GetObjectMeta implements metav1.ObjectMetaAccessor. The result shares the memory of the object.
 func (o *Object) GetObjectMeta() metav1.Object { return (*metadata)(o) }
 
 // Labels returns a copy of metadata.labels; nil: there are none.
 func (o *Object) Labels() map[string]string { return stringMap(metadataField(o.json, "labels")) }
 
-// metadata is an Object as client-go sees its metadata. It has the fields that the Reflector and
-// the Indexer read; the other getters return nothing. The setters do nothing: an Object is
-// immutable.
+// metadata implements the part of metav1.Object that client-go uses. The getters return the fields
+// that the Reflector and the Indexer read; all others return zero values. The setters do nothing,
+// because an Object is immutable.
 type metadata Object
 
 func metadataField(json, name string) rawjson.Value {

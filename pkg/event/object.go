@@ -11,8 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 )
 
-// Resource says what kind of object something is and which cluster it lives in. One Resource is
-// shared by all objects of a watch.
+// Resource is the type of an object and the cluster that contains it. All objects of a watch share
+// one Resource.
 type Resource struct {
 	schema.GroupVersionResource
 
@@ -42,11 +42,11 @@ func (k Key) String() string {
 	return k.Namespace + "/" + k.Name
 }
 
-// Object is the state of an object of the cluster at one resourceVersion: the JSON that the API
-// server sent (less what the source drops) and its identity. It is immutable and safe for
-// concurrent use; all holders share one copy.
+// Object is the state of an object of the cluster at one resourceVersion: its identity, and the
+// JSON that the API server sent, without the fields that the source drops. It is immutable and safe
+// for concurrent use. All holders share one copy.
 //
-// client-go's Reflector and Indexer take it as a runtime.Object, see meta.go.
+// client-go's Reflector and Indexer use it as a runtime.Object, see meta.go.
 type Object struct {
 	resource *Resource
 	json     string
@@ -56,12 +56,12 @@ type Object struct {
 	resourceVersion string
 }
 
-// ErrNoIdentity says that a text is JSON but not an object of a Kubernetes API.
+// ErrNoIdentity is the error of JSON that is not an object of a Kubernetes API.
 var ErrNoIdentity = errors.New("not a Kubernetes object: metadata.name is missing or not a string")
 
-// ParseObject makes an Object of the checked JSON text of one (see [rawjson.Check]). It keeps the
-// text without copying it. The error wraps [ErrNoIdentity] or names the metadata field that is no
-// string; it never quotes the text.
+// ParseObject makes an Object of JSON that [rawjson.Check] has accepted. It keeps the text without
+// copying it. The error wraps [ErrNoIdentity], or names a metadata field that is not a string. It
+// never quotes the text.
 func ParseObject(resource *Resource, text string) (*Object, error) {
 	o := &Object{resource: resource, json: strings.Trim(text, " \t\r\n")}
 	for name, value := range rawjson.Value(o.json).Get("metadata").Fields() {
@@ -80,7 +80,7 @@ func ParseObject(resource *Resource, text string) (*Object, error) {
 	return o, nil
 }
 
-// Identity returns an Object of which nothing is known but who it is: it has no resourceVersion.
+// Identity returns an Object with an identity only. It has no resourceVersion.
 func Identity(resource *Resource, key Key, uid string) *Object {
 	o := &Object{resource: resource, key: key, uid: uid}
 	o.json = fmt.Sprintf(`{"metadata":{"name":%s,"namespace":%s,"uid":%s}}`, rawjson.Quote(key.Name), rawjson.Quote(key.Namespace), rawjson.Quote(uid))
@@ -101,30 +101,31 @@ func (o *Object) identityField(name string) *string {
 	return nil
 }
 
-// Resource returns what kind of object it is. The result is shared and must not be modified.
+// Resource returns the type of the object. The result is shared and must not be modified.
 func (o *Object) Resource() *Resource { return o.resource }
 
 // Key returns namespace and name.
 func (o *Object) Key() Key { return o.key }
 
-// UID returns metadata.uid, which tells two incarnations of one name apart.
+// UID returns metadata.uid. It differs between two objects that had the same name one after the
+// other.
 func (o *Object) UID() string { return o.uid }
 
 // ResourceVersion returns metadata.resourceVersion.
 func (o *Object) ResourceVersion() string { return o.resourceVersion }
 
-// JSON returns the object's JSON text. The slice is the object itself, not a copy: it must not be
-// written to.
+// JSON returns the JSON text of the object. The slice shares the memory of the object and must not
+// be modified.
 func (o *Object) JSON() []byte { return unsafe.Slice(unsafe.StringData(o.json), len(o.json)) }
 
-// Raw returns the object's JSON as a value to read fields from.
+// Raw returns the JSON of the object as a value, to read fields from.
 func (o *Object) Raw() rawjson.Value { return rawjson.Value(o.json) }
 
-// Size returns about how many bytes of memory the object takes.
+// Size returns the approximate memory of the object in bytes.
 func (o *Object) Size() int { return len(o.json) + int(unsafe.Sizeof(*o)) }
 
-// Same reports whether o and other are the same incarnation at the same resourceVersion. Two nil
-// objects are the same.
+// Same reports whether o and other have the same key, UID and resourceVersion. Two nil objects are
+// the same.
 func (o *Object) Same(other *Object) bool {
 	if o == nil || other == nil {
 		return o == other
@@ -132,5 +133,5 @@ func (o *Object) Same(other *Object) bool {
 	return o.uid == other.uid && o.resourceVersion == other.resourceVersion && o.key == other.key
 }
 
-// String names the object in logs and errors: namespace/name, never its content.
+// String names the object in logs and errors: namespace/name, without content.
 func (o *Object) String() string { return o.key.String() }

@@ -68,7 +68,7 @@ func TestParseObject(t *testing.T) {
 	}
 }
 
-// What client-go reads of an object, it reads from the text.
+// The metadata that client-go reads comes from the JSON text.
 func TestMetadata(t *testing.T) {
 	o := parse(t, `{"kind":"Pod","apiVersion":"apps/v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","generateName":"g",
 		"creationTimestamp":"2026-11-20T09:00:00Z","deletionTimestamp":"2026-11-20T10:00:00Z","labels":{"l":"1"},"annotations":{"a":"2"}}}`)
@@ -136,7 +136,7 @@ func BenchmarkParseObject(b *testing.B) {
 	}
 }
 
-// BenchmarkMetadata reads what client-go reads of each object.
+// BenchmarkMetadata reads the metadata that client-go reads of each object.
 func BenchmarkMetadata(b *testing.B) {
 	o, err := event.ParseObject(pods(), `{"metadata":{"name":"web-0","namespace":"default","uid":"u","resourceVersion":"7"}}`)
 	must.Succeed(b, err)

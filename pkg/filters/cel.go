@@ -11,39 +11,36 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// CELConfig is what a [CEL] filter is made of.
+// CELConfig is the configuration of a [CEL] filter.
 type CELConfig struct {
 	Program *expr.Program
-	Cache   expr.Cache // where the program looks things up; nil if it does not
+	Cache   expr.Cache // the cache for look-ups of the program; nil: it has none
 	Log     *slog.Logger
-	// Absent is called each time that the object lacks a field which the expression needs; nil: not
-	// wanted.
+	// Absent is called for each delta whose object lacks a field of the expression. May be nil.
 	Absent func()
-	// Place says where in the configuration an evaluation failed, as file:line:column; nil:
-	// unknown.
+	// Place returns the position of a failure in the configuration, as file:line:column. May be
+	// nil.
 	Place func(*expr.EvalError) string
 }
 
-// CEL is a filter that evaluates an expression, one for each route.
+// CEL is a filter that evaluates a CEL expression. Each route has its own.
 //
-// A field that the object does not have means no match. It may be what the author wants, or a slip
-// of the pen: it is counted each time, and logged the first time. What else can go wrong, the cost
-// limit and types that do not fit, is an error and comes again.
+// If the object lacks a field, the filter does not match. The author may intend this, or may have
+// mistyped the field, so each case is counted and the first one is logged. All other failures, such
+// as the cost limit or a wrong type, are permanent errors.
 //
-// Conditions that compare a field with constants, joined with the rest by &&, are looked at first,
-// wherever they stand in the text, and without evaluating anything. That gives the answer that
-// evaluating gives, by these rules:
+// Conditions that compare a field with constants, and that && joins with the rest, are tested
+// first, without an evaluation of the expression. The result is that of the evaluation:
 //
-//   - One of them is false: no match. In CEL, && is false if one side is, in whatever order they
-//     stand, and whatever is wrong with the other side, so there is no error to hide. (The cost
-//     limit is not a matter of CEL: what is not evaluated costs nothing.)
-//   - One of them is about a missing field, and nothing but such conditions stands before it: no
-//     match, and counted. An evaluation would come to the missing field first, and no right side
-//     could make it true. It would not be counted if the rest of the filter was false; that is the
-//     one difference, and the same one whether a [Table] or the filter alone was asked.
-//   - All of them are true, and there is no rest: match.
-//   - Else the expression is evaluated: a value of another kind than the constant's, and a missing
-//     field behind something that may fail.
+//   - One of them is false: no match. In CEL, && is false if one side is false, in any order and
+//     regardless of errors of the other side. (The cost limit is not part of CEL.)
+//   - One of them reads a missing field, and only such conditions precede it: no match, and the
+//     missing field is counted. The evaluation would reach the missing field first, and no later
+//     condition could make the result true. There is one difference: the evaluation would not count
+//     the field if a later condition is false. A [Table] and a single filter behave alike here.
+//   - All of them are true, and there are no other conditions: match.
+//   - Otherwise the expression is evaluated. Examples are a value of another type than the
+//     constant, and a missing field after a condition that may fail.
 type CEL struct {
 	cfg        CELConfig
 	equalities []equality.Equality
@@ -77,14 +74,14 @@ type answer struct {
 	err error
 }
 
-// evaluate asks the expression, whatever the equalities say.
+// evaluate evaluates the whole expression, without a test of the equalities.
 func (f *CEL) evaluate(ctx context.Context, d *event.Delta, budget *expr.Budget) answer {
 	ok, err := f.cfg.Program.Match(ctx, expr.Input{Delta: d, Cache: f.cfg.Cache, Budget: budget})
 	return answer{ok, err}
 }
 
-// settle makes an absent field no match. The answer may be about a filter that is equal to this
-// one.
+// settle turns the error of a missing field into no match. The answer may come from an equal
+// filter.
 func (f *CEL) settle(d *event.Delta, a answer) (bool, error) {
 	if a.err == nil || !errors.Is(a.err, expr.ErrAbsent) {
 		return a.ok, a.err
@@ -95,7 +92,7 @@ func (f *CEL) settle(d *event.Delta, a answer) (bool, error) {
 	return false, nil
 }
 
-// absent counts a field that is missing, and reports whether it is to be logged.
+// absent counts a missing field, and reports whether to log it.
 func (f *CEL) absent() bool {
 	if f.cfg.Absent != nil {
 		f.cfg.Absent()
@@ -119,13 +116,15 @@ func (f *CEL) place(err error) string {
 
 // Filter decides whether a route wants a delta. It is safe for concurrent use.
 type Filter interface {
-	// Match reports whether the route wants d. An error says that it cannot be told, and that
-	// asking again gives the same error: the route treats the delta as rejected. A field that the
-	// object does not have is no error but no match.
+	// Match reports whether the route wants d.
+	//
+	//   - A field that the object lacks: false without an error.
+	//   - An error: the filter cannot decide, and a repetition would fail in the same way. The
+	//     route rejects the delta.
 	Match(ctx context.Context, d *event.Delta) (bool, error)
 }
 
-// Func makes a Filter of a function.
+// Func is a function that implements [Filter].
 type Func func(ctx context.Context, d *event.Delta) (bool, error)
 
 // Match implements [Filter].

@@ -14,7 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// oneNode is a cache that holds one node.
+// oneNode is a cache with one node.
 type oneNode struct{ node *event.Object }
 
 func (c oneNode) Lookup(string, string, string) []*event.Object { return []*event.Object{c.node} }

@@ -10,17 +10,17 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// list is the entries that want an op of a source.
+// list contains the entries that want one op of one source.
 type list struct {
-	born    int   // of the entries, see Entry.Born
-	members []int // all of them, in order
-	asked   []int // those that no field tells anything about
+	born    int   // Entry.Born of all members
+	members []int // all entries, in order
+	asked   []int // the entries without an equality, evaluated for each delta
 	groups  []group
 	seen    atomic.Uint64 // deltas
 }
 
-// group is the entries of a list that are looked up by one field. An entry is in one group of a
-// list only.
+// group contains the entries of a list that are looked up by the same field. An entry is in at most
+// one group of a list.
 type group struct {
 	field   *equality.Field
 	number  int
@@ -28,17 +28,18 @@ type group struct {
 	all     []int
 }
 
-// count is what became of the deltas that an entry might have wanted.
+// count counts the deltas of the lists that contain an entry.
 type count struct {
-	mentioned atomic.Uint64 // in the result of Match
-	taken     uint64        // by Skipped
+	mentioned atomic.Uint64 // verdicts that Match returned
+	taken     uint64        // skipped deltas that Skipped has returned
 	in        []*list
 }
 
-// Skipped returns how many deltas the equalities of an entry's filter have turned down in
-// [Table.Match] since it was last called. Counting them one by one would mean to visit every route
-// for every delta. It must not be called by several goroutines at once; a delta that is being
-// matched meanwhile is in the next result.
+// Skipped returns the number of deltas that the equalities of an entry have excluded in
+// [Table.Match] since the last call of Skipped. It is computed from totals, because to count each
+// excluded delta would mean to visit every route for every delta. Skipped must not be called by
+// several goroutines at once. It may count a delta that Match evaluates at this moment only in the
+// next call.
 func (t *Table) Skipped(entry int) uint64 {
 	c := &t.counts[entry]
 	seen := uint64(0)
@@ -51,14 +52,14 @@ func (t *Table) Skipped(entry int) uint64 {
 	return n
 }
 
-// builder completes a table whose entries are in their lists.
+// builder completes a table whose entries have been added to their lists.
 type builder struct {
 	table   *Table
 	numbers map[string]int // of fields, by their IDs
 	answers int
 }
 
-// newBuilder looks into the filters.
+// newBuilder collects the fields of all filters, and finds the filters that are equal.
 func newBuilder(t *Table) *builder {
 	b := &builder{table: t, numbers: map[string]int{}}
 	equal := map[expr.Identity]*rule{}
@@ -91,7 +92,7 @@ func newBuilder(t *Table) *builder {
 	return b
 }
 
-// fields numbers the fields of a filter's equalities.
+// fields returns the numbers of the fields in the equalities of a filter.
 func (b *builder) fields(f *CEL) []int {
 	numbers := make([]int, len(f.equalities))
 	for i := range f.equalities {
@@ -106,7 +107,7 @@ func (b *builder) fields(f *CEL) []int {
 	return numbers
 }
 
-// finish decides how each list finds its entries.
+// finish divides each list into groups.
 func (b *builder) finish() {
 	for source, all := range b.table.bySource {
 		for op := range all.live {
@@ -120,14 +121,14 @@ func (b *builder) finish() {
 	}
 }
 
-// wish is that a field has a value.
+// wish is the equality of a field with one value.
 type wish struct {
 	number int
 	value  string
 }
 
-// divide puts the members of a list into groups. What is the same for all deltas of the list is
-// decided here: an entry that wants another op or source is in no group.
+// divide puts the members of a list into groups. fixed has the source and op of the list: entries
+// whose equalities exclude these are in no group.
 func (b *builder) divide(l *list, fixed *event.Delta) {
 	var open []int
 	wishes := map[wish]int{} // how many entries have it
@@ -172,9 +173,9 @@ func (b *builder) divide(l *list, fixed *event.Delta) {
 	}
 }
 
-// choose returns the equality that an entry is looked up by: the one whose values it shares with
-// the fewest others; -1: it has none. Of two that are as good, one whose field every object has is
-// better: a missing value means to look at the whole group.
+// choose returns the equality by which an entry is looked up: the one whose values the fewest other
+// entries share. -1: there is none. Of two that are equal in this, it prefers a field that every
+// object has, because a missing field requires a test of the whole group.
 func (b *builder) choose(entry int, wishes map[wish]int) int {
 	rule, best, fewest := &b.table.rules[entry], -1, math.MaxInt
 	if rule.cel == nil {
@@ -195,7 +196,7 @@ func (b *builder) choose(entry int, wishes map[wish]int) int {
 	return best
 }
 
-// excludes reports whether the op or the source of a delta are not those that the filter wants.
+// excludes reports whether the equalities of the filter exclude the op or the source of a delta.
 func (f *CEL) excludes(d *event.Delta) bool {
 	for i := range f.equalities {
 		e := &f.equalities[i]

@@ -22,8 +22,8 @@ func tableOf(t *testing.T, texts ...string) *Table {
 	return NewTable(entries)
 }
 
-// TestDivide: routes are looked up by the equality that says most, are in no list of an op that
-// they do not want, and only those without an equality are asked each time.
+// TestDivide: a route is looked up by its most selective equality, is in no list of an op that it
+// does not want, and is evaluated for each delta only if it has no equality.
 func TestDivide(t *testing.T) {
 	texts := []string{`changed("spec")`, `op == "updated"`, `op == "deleted" && object.spec.node == "n1"`}
 	for i := range 10 {
@@ -55,7 +55,7 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// TestEqualFilters: they are evaluated once per delta, unless they look things up.
+// TestEqualFilters: equal filters are evaluated once per delta, unless they have look-ups.
 func TestEqualFilters(t *testing.T) {
 	table := tableOf(t, `changed("spec")`, `changed("status")`, `changed("spec")`, `count("name", "a") > 0`, `count("name", "a") > 0`, `changed("spec")`)
 	for i, want := range []int{0, -1, 0, -1, -1, 0} {

@@ -15,8 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// conditions are what the generated filters are made of: those that a table takes, those that it
-// does not, and some that fail.
+// conditions are the parts of the generated filters: some that a table can look up, some that it
+// cannot, and some that fail.
 var conditions = []string{
 	`object.metadata.namespace == "a"`, `object.metadata.namespace in ["b", "c"]`, `"b" == object.metadata.namespace`,
 	`object.metadata.labels["app"] == "a"`, `object.metadata.labels.app in ["a", "b", "b"]`, `object.?metadata.labels.app.orValue("b") == "b"`,
@@ -27,7 +27,7 @@ var conditions = []string{
 	`object.metadata.labels.exists(k, k == "app")`, `"a" in object.spec`, `object.spec.count + 1 == 2`, `object.spec.node == object.metadata.namespace`,
 }
 
-// values are what a field may have, "" for nothing.
+// values are the possible values of a field; "" omits it.
 var values = []string{"", "", `"a"`, `"a"`, `"b"`, `"\u0061"`, `""`, "null", "1", "2", "1.0", "-0", "1e0", "true", "false", `{"a":1}`, `["a"]`, "12345678901234567890"}
 
 func tableEnv(t testing.TB) *expr.Env {
@@ -40,11 +40,11 @@ func tableEnv(t testing.TB) *expr.Env {
 	return env
 }
 
-// world is what routes and deltas are made of.
+// world contains the parts of routes and deltas.
 type world struct {
 	env     *expr.Env
 	sources []string
-	// conditions are those of filters over these sources.
+	// conditions returns conditions for filters over these sources.
 	conditions func(sources []string) []string
 	object     func(t testing.TB, rt *rapid.T, source string) *event.Object
 }
@@ -93,7 +93,7 @@ func drawObject(t testing.TB, rt *rapid.T, _ string) *event.Object {
 	return o
 }
 
-// route is a generated one: its filter by itself, and what the table made of it counted.
+// route is a generated route: its filter without a table, and the counts of its table.
 type route struct {
 	text               string
 	program            *expr.Program
@@ -146,7 +146,7 @@ func (r *route) wants(d *event.Delta) bool {
 	return slices.Contains(r.entry.Sources, d.Source) && slices.Contains(r.entry.Ops, d.Op) && (!d.Initial || r.entry.Initial && r.entry.Born >= d.Transit().Epoch)
 }
 
-// check compares what came out of a table with what the expression alone says.
+// check compares the verdict of a table with the result of the expression alone.
 func (r *route) check(t testing.TB, d *event.Delta, m filters.Match, absent int) {
 	t.Helper()
 	ok, err := r.program.Match(t.Context(), expr.Input{Delta: d})
@@ -163,7 +163,7 @@ func (r *route) check(t testing.TB, d *event.Delta, m filters.Match, absent int)
 		if m.Verdict != filters.Matched || absent != 0 {
 			t.Errorf("%s is true: verdict %d", r.text, m.Verdict)
 		}
-	default: // it may count a field that is missing before the rest was asked
+	default: // a missing field may be counted before the rest is evaluated
 		if m.Verdict != filters.Filtered || absent > 1 {
 			t.Errorf("%s is false: verdict %d", r.text, m.Verdict)
 		}
@@ -173,8 +173,8 @@ func (r *route) check(t testing.TB, d *event.Delta, m filters.Match, absent int)
 	}
 }
 
-// checkTable: for any routes and deltas the table says what each expression says, and so does the
-// filter by itself; what is missing and what was turned down is counted alike.
+// checkTable: for any routes and deltas, the expression, the filter alone and the table agree. They
+// also agree on the counts of missing fields and of excluded deltas.
 func checkTable(t *testing.T, w *world) func(*rapid.T) {
 	return func(rt *rapid.T) {
 		routes := drawRoutes(t, rt, w)

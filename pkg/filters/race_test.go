@@ -2,6 +2,6 @@
 
 package filters_test
 
-// raceDetector makes allocations of its own and expressions many times slower. What measures either
-// is tested without it.
+// raceDetector: the race detector allocates, and makes expressions many times slower. Tests of
+// either skip under it.
 const raceDetector = true

@@ -6,15 +6,15 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// readings are the values that the fields of a delta have. A table reads each field once per delta,
-// and evaluates equal filters once; a filter by itself reads as it goes.
+// readings caches the values of the fields of a delta. A table reads each field once per delta, and
+// evaluates equal filters once. A filter without a table reads each field when it needs it.
 type readings struct {
 	delta   *event.Delta
-	fields  []reading // by the table's number of the field
+	fields  []reading // indexed by the table's number of the field
 	answers []answered
-	read    []int // which ones are set
+	read    []int // the numbers of the fields that are set
 	asked   []int
-	budget  expr.Budget // of all filters together
+	budget  expr.Budget // shared by all filters
 }
 
 type reading struct {
@@ -41,7 +41,7 @@ func (r *readings) of(f *equality.Field, number int) (string, equality.Reading) 
 	return at.value, at.state
 }
 
-// forget lets go of the delta.
+// forget resets r for the next delta.
 func (r *readings) forget() {
 	for _, number := range r.read {
 		r.fields[number] = reading{}
@@ -53,17 +53,17 @@ func (r *readings) forget() {
 	r.delta, r.read, r.asked = nil, r.read[:0], r.asked[:0]
 }
 
-// judgement is what a filter's equalities say of a delta.
+// judgement is the result of the equalities of a filter for a delta.
 type judgement uint8
 
 const (
-	unknown judgement = iota // the expression has to be evaluated
+	unknown judgement = iota // the expression must be evaluated
 	no
 	yes
 )
 
-// judge looks at the equalities, as the rules of [CEL] say. numbers are those of their fields in
-// the table; nil: there is none.
+// judge tests the equalities by the rules of [CEL]. numbers are the table's numbers of their
+// fields; nil: there is no table.
 func (f *CEL) judge(r *readings, numbers []int) judgement {
 	missing, missed, unclear := -1, "", false
 	for i := range f.equalities {
@@ -77,7 +77,7 @@ func (f *CEL) judge(r *readings, numbers []int) judgement {
 			if !e.Holds(value) {
 				return no
 			}
-		case state == equality.Missing && missing >= 0: // the first one counts
+		case state == equality.Missing && missing >= 0: // the first one is counted
 		case state == equality.Missing && e.Leading:
 			missing, missed = i, value
 		default:

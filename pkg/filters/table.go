@@ -1,7 +1,7 @@
-// Package filters decides which routes want a delta. A [Table] finds the candidates by source and
-// op and by what their filters compare with constants, and then asks the [Filter] of each. It
-// stands between a source and the delta queues of the routes (see internal/pipeline): what it lets
-// through is pending.
+// Package filters decides which routes want a delta. A [Table] finds candidates by source, by op,
+// and by the constants that their filters compare fields with. Then it asks the [Filter] of each
+// candidate. It stands between a source and the queues of the routes (see internal/pipeline):
+// deltas that match become pending.
 package filters
 
 import (
@@ -17,46 +17,47 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Entry is what a route wants.
+// Entry states which deltas a route wants.
 type Entry struct {
 	Sources []string
 	Ops     []event.Op
-	Initial bool // also objects that were there before the router first looked
-	// Born is how often the configuration had been reloaded when the route appeared; -1: it was
-	// there before the router started. Of a watch that was added later (see transit.State.Epoch) it
-	// does not take what is Initial.
+	Initial bool // also wants objects that existed before the router first saw them
+	// Born is the number of reloads before the one that added the route; -1: it was there at the
+	// start of the router. The route does not take Initial deltas of a watch that was added after
+	// the route (see transit.State.Epoch).
 	Born   int
-	Filter Filter // nil: everything of these sources and ops
-	// Ready is closed once Filter may be asked: it looks things up, and what it looks up must be
-	// there first. nil: at any time.
+	Filter Filter // nil: all deltas of these sources and ops match
+	// Ready is closed when Filter may be evaluated, because the sources of its look-ups have
+	// synced. nil: the filter may be evaluated at any time.
 	Ready <-chan struct{}
 }
 
-// Verdict is what a [Table] found out about one route and one delta.
+// Verdict is the result of a [Table] for one route and one delta.
 type Verdict uint8
 
 // The verdicts.
 const (
 	Filtered Verdict = iota // the route's filter does not want it
 	Matched                 // the route wants it
-	// the filter was not asked, because the entry is not ready; its equalities have not said no
+	// the filter was not evaluated because the entry is not ready; its equalities do not exclude
+	// the delta
 	Unready
 	Failed // the filter failed, see Match.Err
 )
 
 // Match is the verdict about one entry.
 type Match struct {
-	Entry   int // its place in the entries that the table was made of
+	Entry   int // the index of the entry in the argument of NewTable
 	Verdict Verdict
 	Err     error
 }
 
-// Table finds the routes that want a delta. It is safe for concurrent use; only its counters
+// Table finds the routes that want a delta. It is safe for concurrent use. Only its counters
 // change.
 //
-// Of a [CEL] filter it knows the equalities with constants. A route that has some stands in a hash
-// table under the values of the one that fewest other routes share, so that it is not even looked
-// at for deltas with other values. Equal filters are evaluated once per delta.
+// It knows the equalities with constants of [CEL] filters. A route with equalities is in a hash
+// table under the values of one of them: the one that the fewest other routes share. A delta with
+// another value does not visit the route. Equal filters are evaluated once per delta.
 type Table struct {
 	entries  []Entry
 	rules    []rule // by entry
@@ -65,20 +66,19 @@ type Table struct {
 	counts   []count   // by entry
 }
 
-// rule is what the table knows of an entry's filter.
+// rule is the table's analysis of an entry's filter.
 type rule struct {
-	cel     *CEL  // nil: nothing
+	cel     *CEL  // nil: another type of filter
 	numbers []int // of the fields of its equalities
-	shared  int   // the number of its answer, which equal filters share; -1: there is no other
+	shared  int   // index in readings.answers, shared by equal filters; -1: no equal one
 }
 
-// lists has, for each op, the entries that want it of one source, and apart those that want objects
-// that were there before.
+// lists contains the entries of one source by op. initial has the entries that want Initial deltas.
 type lists struct {
 	live, initial [event.Left + 1][]*list
 }
 
-// NewTable makes a table. A Match names an entry by its place in entries.
+// NewTable returns a table. A Match refers to an entry by its index in entries.
 func NewTable(entries []Entry) *Table {
 	t := &Table{entries: entries, bySource: map[string]*lists{}, counts: make([]count, len(entries))}
 	b := newBuilder(t)
@@ -101,11 +101,11 @@ func NewTable(entries []Entry) *Table {
 	return t
 }
 
-// always is when the entries of a list of live deltas were born: it does not matter.
+// always is the Born of a list of live deltas, where it has no effect.
 const always = math.MaxInt
 
-// add appends i to the list of those that were born then, unless it is the last already: a source
-// or op that is named twice is one.
+// add appends i to the list with the given born, unless i is its last member already: a source or
+// an op may be named twice.
 func add(all []*list, i, born int) []*list {
 	at := slices.IndexFunc(all, func(l *list) bool { return l.born == born })
 	if at < 0 {
@@ -118,11 +118,14 @@ func add(all []*list, i, born int) []*list {
 	return all
 }
 
-// Match appends to dst, which the caller may reuse for the next delta, the verdicts about the
-// routes that may want d, in the order of the entries. Of those that are not mentioned the
-// equalities have said no, or a source, op or Initial; see [Table.Skipped]. What the filters cost
-// together is bounded, see [expr.Budget]: those that are evaluated after it was used up fail. Match
-// allocates nothing itself while dst has room.
+// Match appends to dst the verdicts about the routes that may want d, in the order of the entries.
+// The caller may reuse dst for the next delta.
+//
+//   - A route without a verdict: its equalities, sources, ops or Initial exclude the delta; see
+//     [Table.Skipped].
+//   - Cost: [expr.Budget] limits all evaluations for one delta together. Evaluations beyond it
+//     fail.
+//   - Memory: Match itself allocates nothing while dst has capacity.
 func (t *Table) Match(ctx context.Context, d *event.Delta, dst []Match) []Match {
 	source := t.bySource[d.Source]
 	if source == nil || int(d.Op) >= len(source.live) {
@@ -158,7 +161,7 @@ func (t *Table) look(ctx context.Context, l *list, r *readings, dst []Match) []M
 	}
 	for g := range l.groups {
 		group := &l.groups[g]
-		entries := group.all // it cannot be told
+		entries := group.all // the value is unknown
 		if value, state := r.of(group.field, group.number); state == equality.Known {
 			entries = group.byValue[value]
 		}
@@ -169,7 +172,7 @@ func (t *Table) look(ctx context.Context, l *list, r *readings, dst []Match) []M
 	return dst
 }
 
-// consider appends the verdict about one entry, unless its equalities say no.
+// consider appends the verdict about one entry, unless its equalities exclude the delta.
 func (t *Table) consider(ctx context.Context, i int, r *readings, dst []Match) []Match {
 	m, rule := Match{Entry: i}, &t.rules[i]
 	j := unknown
@@ -192,7 +195,7 @@ func (t *Table) consider(ctx context.Context, i int, r *readings, dst []Match) [
 	return append(dst, m)
 }
 
-// answer evaluates a filter, unless an equal one was.
+// answer evaluates a filter, or returns the answer of an equal filter.
 func (t *Table) answer(ctx context.Context, rule *rule, r *readings) answer {
 	if rule.shared < 0 {
 		return rule.cel.evaluate(ctx, r.delta, &r.budget)
@@ -206,11 +209,12 @@ func (t *Table) answer(ctx context.Context, rule *rule, r *readings) answer {
 	return at.answer
 }
 
-// Ready reports whether the filter of one entry may be asked.
+// Ready reports whether the filter of an entry may be evaluated.
 func (t *Table) Ready(entry int) bool { return ready(t.entries[entry].Ready) }
 
-// Evaluate asks the filter of one entry, whether it is ready or not: for deltas that were put aside
-// as Unready. A filter that panics has failed: the content of an object must not end the process.
+// Evaluate evaluates the filter of one entry, ready or not. The router calls it for deltas with an
+// earlier verdict Unready. A panic of the filter is a failure: the content of an object must not
+// end the process.
 func (t *Table) Evaluate(ctx context.Context, entry int, d *event.Delta) Match {
 	f := t.entries[entry].Filter
 	if f == nil {
@@ -219,12 +223,12 @@ func (t *Table) Evaluate(ctx context.Context, entry int, d *event.Delta) Match {
 	return t.ask(entry, func() (bool, error) { return f.Match(ctx, d) })
 }
 
-// ask makes a verdict of what a filter says.
+// ask turns the result of a filter into a verdict.
 func (t *Table) ask(entry int, match func() (bool, error)) (m Match) {
 	m.Entry = entry
 	defer func() {
 		if p := recover(); p != nil {
-			// its text may quote the object
+			// the text of the panic may quote the object
 			m.Verdict, m.Err = Failed, fmt.Errorf("filter panicked with a %T", p)
 		}
 	}()
@@ -249,10 +253,13 @@ func ready(c <-chan struct{}) bool {
 	}
 }
 
-// Enters reports whether an entry that an update was matched for would be told of the delete of the
-// object as it is now, and not as it was before: after a crash the filter is asked about the state
-// on disk. An answer that costs too much counts as yes. The budget is shared by all that is asked
-// about one delta. Nothing is counted or logged: it is not a delta that anybody gets.
+// Enters reports whether the route of an entry would want the delete of the object in its new
+// state, but not in its old state. After a crash the filter is evaluated with the state on disk, so
+// the difference matters.
+//
+//   - The cost of an evaluation exceeds the budget: Enters returns true. All questions about one
+//     delta share the budget.
+//   - Enters counts and logs nothing, because it evaluates no delta that a route gets.
 func (t *Table) Enters(ctx context.Context, entry int, d *event.Delta, budget *expr.Budget) bool {
 	e := &t.entries[entry]
 	if d.Op != event.Updated || d.Old == nil || e.Filter == nil || !slices.Contains(e.Ops, event.Deleted) {
@@ -264,13 +271,13 @@ func (t *Table) Enters(ctx context.Context, entry int, d *event.Delta, budget *e
 		return m.Verdict == Matched, m.Verdict != Failed
 	}
 	if before, known := wants(d.Old); before && known {
-		return false // the usual case: one look
+		return false // the usual case: one evaluation
 	}
 	now, known := wants(d.New)
 	return now || !known
 }
 
-// match asks a filter without counting what is absent.
+// match evaluates a filter without counting missing fields.
 func (r *rule) match(ctx context.Context, f Filter, d *event.Delta, budget *expr.Budget) (bool, error) {
 	if r.cel == nil {
 		return f.Match(ctx, d)

@@ -36,7 +36,7 @@ func named(name string) filters.Filter {
 
 var errFilter = errors.New("no such overload")
 
-// TestBorn: what a watch that was added later finds is not new to a route that was there before.
+// TestBorn: objects of a watch that was added later are not new to an older route.
 func TestBorn(t *testing.T) {
 	table := filters.NewTable([]filters.Entry{
 		{Sources: []string{"pods"}, Ops: event.Ops(), Initial: true, Born: 1}, {Sources: []string{"pods"}, Ops: event.Ops(), Initial: true, Born: 2},
@@ -128,8 +128,8 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// TestTurningDownIsFree: a delta that equalities turn down costs no allocation, whether the field
-// is there or not.
+// TestTurningDownIsFree: a delta that equalities exclude costs no allocation, with and without the
+// field.
 func TestTurningDownIsFree(t *testing.T) {
 	if raceDetector {
 		t.Skip("hack/test.sh runs it without the race detector")
@@ -148,8 +148,8 @@ func TestTurningDownIsFree(t *testing.T) {
 	}
 }
 
-// TestBudget: what all filters together cost for one delta is bounded. Those that come too late
-// fail, those that are cheap enough to be looked up do not, and the next delta begins anew.
+// TestBudget: the cost of all filters for one delta is limited. Filters beyond the limit fail,
+// filters that a look-up decides do not, and the next delta has a new budget.
 func TestBudget(t *testing.T) {
 	if raceDetector {
 		t.Skip("hack/test.sh runs it without the race detector")
@@ -188,8 +188,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestEnters: an update enters where the delete would be told of the state after it, and not of the
-// one before.
+// TestEnters: Enters is true if the filter wants the delete of the new state and not of the old
+// one.
 func TestEnters(t *testing.T) {
 	object := func(text string) *event.Object {
 		o, err := event.ParseObject(&event.Resource{}, `{"metadata":{"name":"a","uid":"u","resourceVersion":"1"},"spec":`+text+`}`)

@@ -15,8 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// typedKinds are resources whose schemas are built in, with conditions that only their objects can
-// have, and the JSON of their parts.
+// typedKinds are resources with built-in schemas. Each has conditions that are valid for its
+// objects only, and JSON of their parts.
 func typedKinds() map[string]typedKind {
 	return map[string]typedKind{
 		"pods": {group: "", version: "v1", conditions: []string{
@@ -51,7 +51,7 @@ type typedKind struct {
 	fields, top    []string // of spec, and of the object
 }
 
-// common are conditions over objects of each kind.
+// common are conditions for objects of any kind.
 func common() []string {
 	return []string{
 		`object.metadata.namespace == "a"`, `object.metadata.namespace in ["b", "c"]`, `object.metadata.labels["app"] == "a"`,
@@ -93,7 +93,7 @@ func typed(t testing.TB) *world {
 	return w
 }
 
-// drawTyped makes an object that its schema allows, or nearly.
+// drawTyped generates an object that its schema allows, or almost allows.
 func drawTyped(t testing.TB, rt *rapid.T, kind typedKind) *event.Object {
 	t.Helper()
 	text := fmt.Sprintf(`{"metadata":{"name":"x","namespace":%q`, rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "namespace"))
@@ -120,6 +120,6 @@ func drawTyped(t testing.TB, rt *rapid.T, kind typedKind) *event.Object {
 	return o
 }
 
-// TestTypedTableAgrees: so does a table of typed filters, of which some are over sources of several
+// TestTypedTableAgrees: a table of typed filters agrees too. Some of them have sources of several
 // types.
 func TestTypedTableAgrees(t *testing.T) { rapid.Check(t, checkTable(t, typed(t))) }

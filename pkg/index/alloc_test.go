@@ -9,7 +9,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/index"
 )
 
-// TestLookupAllocates: a look-up allocates its result and nothing else, a count nothing.
+// TestLookupAllocates: a look-up allocates its result only, and a count does not allocate.
 func TestLookupAllocates(t *testing.T) {
 	f := newFixture(t, 2, map[string]string{"byNode": "object.spec.nodeName"})
 	for i := range 1000 {
@@ -35,7 +35,7 @@ func TestLookupAllocates(t *testing.T) {
 	}
 }
 
-// BenchmarkPut is an update of an object of 5 KB with four indexes.
+// BenchmarkPut updates an object of 5 KB with four indexes.
 func BenchmarkPut(b *testing.B) {
 	f := newFixture(b, 1, map[string]string{
 		"byNode": "object.spec.nodeName", "byNsApp": `object.metadata.namespace + "/" + object.metadata.labels["app"]`,

@@ -9,8 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Catalog answers look-ups over all sources; it is the cache that expressions and handlers see.
-// Fill it with [Catalog.Add] before it is used; look-ups may then come from any goroutine.
+// Catalog answers look-ups over all sources for expressions and handlers. [Catalog.Add] must be
+// called before the first look-up. Look-ups are safe for concurrent use.
 type Catalog struct {
 	sources map[string]source
 }
@@ -18,7 +18,7 @@ type Catalog struct {
 // source is the union of the stores of its watches.
 type source struct {
 	stores  []*view
-	indexes map[string]string // the configured name → the Spec's
+	indexes map[string]string // the name of the index in the configuration → Spec.Name
 }
 
 var _ expr.Cache = (*Catalog)(nil)
@@ -26,9 +26,8 @@ var _ expr.Cache = (*Catalog)(nil)
 // NewCatalog returns a catalog without sources.
 func NewCatalog() *Catalog { return &Catalog{sources: make(map[string]source)} }
 
-// Add declares a source: its stores, with the indexes that they have at this moment, and the names
-// of its indexes with the Spec each stands for. Once a store is given other indexes, see
-// [Store.Reindex], the catalog shows what was there until then.
+// Add declares a source with its stores and the names of its indexes. The catalog uses the present
+// indexes of each store. After [Store.Reindex] it shows the objects at the time of the exchange.
 func (c *Catalog) Add(name string, stores []*Store, indexes map[string]Spec) {
 	names := make(map[string]string, len(indexes)+len(builtins))
 	for builtin := range builtins {
@@ -44,9 +43,9 @@ func (c *Catalog) Add(name string, stores []*Store, indexes map[string]Spec) {
 	c.sources[name] = source{stores: views, indexes: names}
 }
 
-// Lookup returns the objects of the source that the index has under value; every object if index is
-// empty. An unknown source or index has none. They are sorted by namespace and name, so that what
-// is made of them is the same each time.
+// Lookup returns the objects of the source that the index has under value, or all objects if index
+// is empty. An unknown source or index has none. The objects are sorted by namespace and name, so
+// that results computed from them are deterministic.
 func (c *Catalog) Lookup(source, index, value string) []*event.Object {
 	src := c.sources[source]
 	found := make([]*event.Object, 0, c.Count(source, index, value))
@@ -63,8 +62,8 @@ func (c *Catalog) Lookup(source, index, value string) []*event.Object {
 	return found
 }
 
-// Collect appends to found what [Catalog.Lookup] would find in one of the stores of the source, by
-// its place in those that it was added with, and in no order.
+// Collect appends to found the objects that [Catalog.Lookup] would find in one store of the source,
+// unsorted. store is its index in the stores of [Catalog.Add].
 func (c *Catalog) Collect(found []*event.Object, source string, store int, index, value string) []*event.Object {
 	src := c.sources[source]
 	if index == "" {
@@ -73,7 +72,7 @@ func (c *Catalog) Collect(found []*event.Object, source string, store int, index
 	return src.stores[store].lookup(found, src.indexes[index], value)
 }
 
-// Count returns how many objects [Catalog.Lookup] would return.
+// Count returns the number of objects that [Catalog.Lookup] would return.
 func (c *Catalog) Count(source, index, value string) int {
 	src, n := c.sources[source], 0
 	for _, store := range src.stores {

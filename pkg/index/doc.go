@@ -1,11 +1,11 @@
-// Package index keeps the objects of a watch and finds them by what CEL expressions say about them.
+// Package index stores the objects of a watch and finds them by the values of CEL expressions.
 //
-// Its part in the flow: the informer puts each object into the [Store] of its watch, under the
-// watch's cut lock; filters and handlers ask the [Catalog], which joins the stores of a source
-// under the names that the configuration gives. The store is client-go's Indexer. Its IndexFuncs
-// are CEL expressions and never fail (client-go panics on an IndexFunc error): an expression that
-// fails on an object indexes nothing there and is counted in deltarouter_source_index_errors_total.
+// The informer puts each object into the [Store] of its watch, under the watch's cut lock. Filters
+// and handlers query the [Catalog], which joins the stores of a source under the names of the
+// configuration. The store is client-go's Indexer. Its IndexFuncs are CEL expressions and never
+// fail, because client-go panics on an error of an IndexFunc: if an expression fails on an object,
+// the object is not indexed, and deltarouter_source_index_errors_total counts the failure.
 //
-// Index values are evaluated once per object, before the store is locked, and kept beside it. The
-// built-in indexes name, namespace and owner cost nothing until they are first asked for.
+// Index values are evaluated once per object, before the store is locked, and kept beside the
+// object. The built-in indexes name, namespace and owner are built at their first use.
 package index

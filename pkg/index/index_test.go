@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fixture is a source "pods" with the given indexes, and what it logged.
+// fixture is a source "pods" with the given indexes, and its log.
 type fixture struct {
 	catalog *index.Catalog
 	stores  []*index.Store
@@ -103,8 +103,8 @@ func TestChangesMoveEntries(t *testing.T) {
 	}
 }
 
-// TestReindex: other indexes are built from what is there, beside the old ones, which a catalog
-// goes on to show as they were.
+// TestReindex: new indexes are built from the objects beside the old ones, which a catalog
+// continues to show unchanged.
 func TestReindex(t *testing.T) {
 	old := newFixture(t, 1, map[string]string{"byNode": "object.spec.nodeName"})
 	s := old.stores[0]
@@ -116,7 +116,7 @@ func TestReindex(t *testing.T) {
 	}
 	wanted := newFixture(t, 0, map[string]string{"byNode": "object.spec.nodeName", "byPhase": "object.status.phase"})
 	swap := s.Reindex(wanted.specs...)
-	s.Delete(event.Key{Namespace: "default", Name: "a"}) // what happens in between is not missed
+	s.Delete(event.Key{Namespace: "default", Name: "a"}) // before the exchange
 	s.Put(pod(t, "default", "b", "", `,"spec":{"nodeName":"n2"},"status":{"phase":"Failed"}`))
 	s.Put(pod(t, "default", "d", "", `,"spec":{"nodeName":"n1"},"status":{"phase":"Failed"}`))
 	if got := old.find("byNode", "n1"); !slices.Equal(got, []string{"c", "d"}) {
@@ -132,7 +132,7 @@ func TestReindex(t *testing.T) {
 		{wanted.find("byNode", "n1"), []string{"c", "d", "e"}},
 		{wanted.find("byPhase", "Failed"), []string{"b", "d", "e"}},
 		{wanted.find("", ""), []string{"b", "c", "d", "e"}},
-		{old.find("byNode", "n1"), []string{"c", "d"}}, // as it was
+		{old.find("byNode", "n1"), []string{"c", "d"}}, // unchanged
 	} {
 		if !slices.Equal(c.got, c.want) {
 			t.Errorf("got %q, want %q", c.got, c.want)
@@ -143,8 +143,8 @@ func TestReindex(t *testing.T) {
 	}
 }
 
-// TestFailingExpression: an expression that fails indexes nothing, is counted, and is logged once
-// without the object.
+// TestFailingExpression: an expression that fails indexes nothing. The failure is counted, and
+// logged once without the object.
 func TestFailingExpression(t *testing.T) {
 	f := newFixture(t, 1, map[string]string{"byNode": "object.spec.nodeName"})
 	for i := range 3 {
@@ -186,7 +186,7 @@ func TestBuiltins(t *testing.T) {
 			t.Errorf("%s=%s: count is %d, want %d", c.index, c.value, got, len(c.want))
 		}
 	}
-	// What comes after a built-in index was made is in it too.
+	// A built-in index also contains objects that are added after its first use.
 	f.stores[0].Put(pod(t, "a", "z", "", ""))
 	if got := f.find(index.ByName, "z"); len(got) != 1 {
 		t.Errorf("an object that came later: %q", got)
@@ -204,8 +204,8 @@ func TestEqualExpressionsShareAnIndex(t *testing.T) {
 	}
 }
 
-// TestAgainstAModel: after any sequence of changes an index has exactly what a scan of the objects
-// finds.
+// TestAgainstAModel: after any sequence of changes, an index contains exactly the objects that a
+// scan finds.
 func TestAgainstAModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f := newFixture(t, 1, map[string]string{"byUser": `object.metadata.annotations["users"].split(",")`})
@@ -243,7 +243,7 @@ func TestAgainstAModel(t *testing.T) {
 	})
 }
 
-// TestPrepare: what was prepared, by many at once, is found as what was put.
+// TestPrepare: objects that several goroutines prepared are found like objects that were put.
 func TestPrepare(t *testing.T) {
 	f := newFixture(t, 2, map[string]string{"byNode": "object.spec.nodeName"})
 	puts := make(chan func(), 100)

@@ -11,23 +11,23 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Spec is one index: a name and the expressions whose values an object is found under.
+// Spec is one index: a name, and the expressions that yield the values of an object.
 type Spec struct {
-	// Name is the hash of the expressions, see [NewSpec], so that sources which share a watch share
-	// equal indexes.
+	// Name is a hash of the expressions, see [NewSpec]. Sources that share a watch share equal
+	// indexes by it.
 	Name     string
 	programs []*expr.Program
-	fields   []*equality.Field // beside the programs; nil: it is more than a field
+	fields   []*equality.Field // parallel to programs; nil: the program is more than a field
 	failures counter
 	warn     func(error, *event.Object)
 }
 
-// counter is what is used of a metric.
+// counter is the part of a metric that Spec uses.
 type counter interface{ Inc() }
 
-// NewSpec returns an index over the union of the values of the programs, each compiled for
-// [expr.Index] from the text beside it. Failures are counted in failures; the first one is logged
-// with the label, which says where the index is declared.
+// NewSpec returns an index over the union of the values of the programs. Each program was compiled
+// for [expr.Index] from the text at the same position. failures counts failures. The first one is
+// logged with the label, which names the position of the index in the configuration.
 func NewSpec(texts []string, programs []*expr.Program, failures counter, log *slog.Logger, label string) Spec {
 	hash := sha256.New()
 	for _, text := range texts {
@@ -52,7 +52,7 @@ func NewSpec(texts []string, programs []*expr.Program, failures counter, log *sl
 	}
 }
 
-// values appends what the object is found under. A failing expression contributes nothing.
+// values appends the values of the object. An expression that fails adds none.
 func (s *Spec) values(all []string, r *expr.Reader, o *event.Object) []string {
 	for i, p := range s.programs {
 		if field := s.fields[i]; field != nil {

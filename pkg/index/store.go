@@ -12,38 +12,39 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Store holds the objects of one watch. It implements the store that the informer writes to. It is
-// safe for concurrent use; writers are serialised by the informer's cut lock.
+// Store contains the objects of one watch. The informer writes to it. It is safe for concurrent
+// use; the informer's cut lock serialises the writers.
 type Store struct {
 	live  atomic.Pointer[view]
 	bytes atomic.Int64
 }
 
-// view is the objects under one set of indexes. A Store writes to one view at a time; one that was
-// replaced stays as it was then, for expressions that are still being evaluated.
+// view contains the objects under one set of indexes. A Store writes to its live view only. A
+// replaced view does not change any more: expressions that are still running read it.
 //
-// The objects and indexes are kept by client-go's thread-safe store, of which its Indexer is made.
-// A look-up reads the indexes directly: ByIndex would copy each set of keys, and the objects,
-// before we copy them again.
+// client-go's thread-safe store, the base of its Indexer, keeps the objects and indexes. A look-up
+// reads the indexes directly, because ByIndex would copy each set of keys and the objects in
+// addition.
 type view struct {
 	indexer cache.ThreadSafeStore
 	specs   []Spec
-	// of indices: held by whoever changes what is in indexer, whose own lock is its secret
+	// of indices. Each writer to indexer holds it, because the lock of indexer is not exported.
 	lock    sync.RWMutex
-	indices cache.Indices // those of indexer: index → value → keys
+	indices cache.Indices // the indices of indexer: index → value → keys
 	count   atomic.Int64
 	readers sync.Pool // of *expr.Reader
 }
 
-// entry is what the Indexer holds: an object, and for each Spec the values it is found under.
+// entry is the element of the Indexer: an object and its values for each Spec.
 type entry struct {
 	object *event.Object
 	key    string
-	all    []string // the values of one Spec behind those of another
-	ends   []int32  // where those of each Spec end
+	all    []string // the values of all Specs, one after the other
+	ends   []int32  // the end of the values of each Spec in all
 }
 
-// NewStore returns an empty store with the given indexes. Two Specs of one name are the same index.
+// NewStore returns an empty store with the given indexes. Two Specs with one name are the same
+// index.
 func NewStore(specs ...Spec) *Store {
 	s := &Store{}
 	s.live.Store(newView(specs))
@@ -77,10 +78,10 @@ func names(specs []Spec) []string {
 	return slices.Compact(all)
 }
 
-// Reindex builds other indexes from the objects, beside the present ones, which stay in use. The
-// function that it returns puts them into their place; it is to be called like Put, with no writer
-// at the same time, and evaluates only what has changed in between. A [Catalog] sees the indexes
-// that were in use when the store was added to it. nil: the indexes are these already.
+// Reindex builds new indexes from the objects, while the present indexes stay in use. nil: the
+// store has these indexes already. The returned function exchanges them. Like Put it must not run
+// at the same time as a writer. It evaluates only the objects that have changed in between. A
+// [Catalog] continues to use the indexes at the time of [Catalog.Add].
 func (s *Store) Reindex(specs ...Spec) (swap func()) {
 	if slices.Equal(s.Indexes(), names(specs)) {
 		return nil
@@ -107,7 +108,7 @@ func (s *Store) Reindex(specs ...Spec) (swap func()) {
 	}
 }
 
-// Get returns the object of that key, or nil.
+// Get returns the object with that key, or nil.
 func (s *Store) Get(key event.Key) *event.Object { return s.live.Load().get(key) }
 
 func (v *view) get(key event.Key) *event.Object {
@@ -117,14 +118,14 @@ func (v *view) get(key event.Key) *event.Object {
 	return nil
 }
 
-// Put adds the object or replaces the one of its key.
+// Put adds the object, or replaces the object with its key.
 func (s *Store) Put(o *event.Object) {
 	v := s.live.Load()
 	s.insert(v, v.newEntry(o))
 }
 
-// Prepare evaluates the indexes for an object, which can be done for many at the same time, and
-// returns a function that does the rest of Put.
+// Prepare evaluates the indexes for an object, and returns a function that completes the Put.
+// Several goroutines may call Prepare at the same time.
 func (s *Store) Prepare(o *event.Object) (put func()) {
 	v := s.live.Load()
 	e := v.newEntry(o)
@@ -151,7 +152,7 @@ func (v *view) newEntry(o *event.Object) *entry {
 		r = new(expr.Reader)
 	}
 	r.Reset(o)
-	// one slice holds the values of all indexes, as most have one
+	// one slice for the values of all indexes, because most have one value
 	all := make([]string, 0, len(v.specs)+1)
 	e.ends = make([]int32, len(v.specs))
 	for i := range v.specs {
@@ -164,7 +165,7 @@ func (v *view) newEntry(o *event.Object) *entry {
 	return e
 }
 
-// values are what the object is found under in one index.
+// values returns the values of the object in one index.
 func (e *entry) values(spec int) []string {
 	begin := int32(0)
 	if spec > 0 {
@@ -173,7 +174,7 @@ func (e *entry) values(spec int) []string {
 	return e.all[begin:e.ends[spec]]
 }
 
-// insert returns the object that was there before.
+// insert returns the previous object of the key.
 func (v *view) insert(e *entry) (before *event.Object) {
 	if old := v.entry(e.key); old != nil {
 		before = old.object
@@ -187,7 +188,7 @@ func (v *view) insert(e *entry) (before *event.Object) {
 	return before
 }
 
-// Delete removes the object of that key, if there is one.
+// Delete removes the object with that key, if there is one.
 func (s *Store) Delete(key event.Key) {
 	v := s.live.Load()
 	e := v.entry(key.String())
@@ -205,7 +206,7 @@ func (v *view) remove(e *entry) {
 	v.indexer.Delete(e.key)
 }
 
-// All yields every object, in no order. It sees the store as it was when the iteration began.
+// All yields every object, unsorted. It iterates over the state at its start.
 func (s *Store) All() iter.Seq[*event.Object] { return s.live.Load().all() }
 
 func (v *view) all() iter.Seq[*event.Object] {
@@ -218,10 +219,10 @@ func (v *view) all() iter.Seq[*event.Object] {
 	}
 }
 
-// Len returns how many objects the store holds.
+// Len returns the number of objects.
 func (s *Store) Len() int { return int(s.live.Load().count.Load()) }
 
-// Bytes returns about how much memory the objects take, in bytes.
+// Bytes returns the approximate memory of the objects in bytes.
 func (s *Store) Bytes() int64 { return s.bytes.Load() }
 
 // lookup appends to found the objects that the index has under value. An unknown index has none.
@@ -246,8 +247,7 @@ func (v *view) countOf(index, value string) int {
 	return len(v.indices[index][value])
 }
 
-// ensureBuiltin adds a built-in index when it is first asked for; client-go then goes through the
-// objects once.
+// ensureBuiltin adds a built-in index at its first use. client-go then indexes all objects once.
 func (v *view) ensureBuiltin(index string) {
 	values, ok := builtins[index]
 	if !ok {
@@ -261,7 +261,7 @@ func (v *view) ensureBuiltin(index string) {
 	}
 	v.lock.Lock()
 	defer v.lock.Unlock()
-	// Fails if another has added it meanwhile.
+	// It fails if another goroutine has added the index in the meantime.
 	_ = v.indexer.AddIndexers(cache.Indexers{index: func(item any) ([]string, error) {
 		return values(item.(*entry).object), nil
 	}})

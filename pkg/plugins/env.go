@@ -9,38 +9,38 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 )
 
-// Env is what the host gives to each handler and sink.
+// Env is the part of the environment that handlers and sinks have in common.
 type Env struct {
 	Name    string // the name in the configuration
 	Cluster string
 	Log     *slog.Logger     // has the name as an attribute already
 	Metrics *metrics.Metrics // never nil
-	// the time for rules and limits, which tests move by hand; nil: the real one
+	// the clock of rules and limits, which tests advance by hand; nil: the system clock
 	Clock timer.Clock
-	KV    KV // what the component remembers; nil where the host keeps nothing
+	KV    KV // the store of the component; nil: the host keeps no values
 }
 
-// HandlerEnv is what the host gives to a handler.
+// HandlerEnv is the environment of a handler.
 type HandlerEnv struct {
 	Env
 
-	Workers int // how many calls of Handle there are at most at the same time
-	// a folder for results that can be made again, writable for the router's user only; empty: none
+	Workers int // the maximum of simultaneous calls of Handle
+	// a folder for results that can be computed again, writable by the router's user only; empty:
+	// none
 	Cache     string
-	Lookup    Lookup // the caches of the sources in Lookups of a [LookupRequester]
+	Lookup    Lookup // the caches of the sources that a [LookupRequester] names
 	APIServer string // host:port of the cluster's API server; empty: unknown
 
-	// HTTP answers the requests of a handler in place of the network. The headers that the
-	// configuration adds to a request, which may be secret, are neither read nor given to it. nil:
-	// requests are sent.
+	// HTTP answers the requests of a handler instead of the network. It does not get the headers
+	// that the configuration adds to a request, which may be secret. nil: the requests are sent.
 	HTTP http.RoundTripper
 }
 
-// SinkEnv is what the host gives to a sink.
+// SinkEnv is the environment of a sink.
 type SinkEnv struct {
 	Env
 
-	Stdout io.Writer // where the stdout sink writes; safe for concurrent use
-	// how the router speaks to the API server of its cluster; nil: there is no cluster
+	Stdout io.Writer // the output of the stdout sink; safe for concurrent use
+	// the API server of the router's cluster; nil: there is no cluster
 	API *API
 }

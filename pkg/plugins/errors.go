@@ -8,22 +8,22 @@ import (
 	"github.com/deltarouter/deltarouter/internal/printable"
 )
 
-// Class says what the router does after an error about an event or a delta. A sink returns one
-// error per event; a handler returns one per delta, or one about its batch.
+// Class decides the next step after an error about an event or a delta. A sink returns one error
+// per event. A handler returns one error per delta, or one for its batch.
 //
-//	class      made by                  after an error of a sink, the event    after an error of a handler, the delta
-//	Failed     RetryLater, or unmarked  is retried until maxAge                is retried, at most retry.attempts times
-//	Postponed  Postpone                 is retried until maxAge                is retried until maxAge
-//	Rejected   Reject                   is not retried                         is not retried
-//	Paused     Pause                    stays pending, and its route pauses    is retried, at most retry.attempts times
+//		class      made by                  after an error of a sink, the event    after an error of a handler, the delta
+//		Failed     RetryLater, or unmarked  is retried until maxAge                is retried, at most retry.attempts times
+//		Postponed  Postpone                 is retried until maxAge                is retried until maxAge
+//		Rejected   Reject                   is not retried                         is not retried
+//		Paused     Pause                    stays pending, and its route pauses    is retried, at most retry.attempts times
 //
-// What is not retried, or no longer, is treated as the route's onFailure says. If all events of a
-// Write failed, the sink counts as unavailable, and its circuit breaker may open. Any other class
-// is a sign that the sink works. If a batch failed, each of its deltas is retried alone, and that
-// Handle does not count as an attempt.
+//	  - No retry is left, or none is allowed: the onFailure of the route applies.
+//	  - All events of a Write are Failed: the sink counts as unavailable, and its circuit breaker may
+//	    open. Any other class shows that the sink works.
+//	  - A batch failed: each of its deltas is retried alone. That call of Handle is not an attempt.
 type Class uint8
 
-// The classes. The class of an error is that of the outermost mark in its chain.
+// The classes. The outermost mark in the chain of an error decides its class.
 const (
 	Failed Class = iota // the default
 	Postponed
@@ -41,7 +41,7 @@ type markedError struct {
 func (e *markedError) Error() string { return e.err.Error() }
 func (e *markedError) Unwrap() error { return e.err }
 
-// ClassOf returns the class of an error: [Failed] for nil and for an error without a mark.
+// ClassOf returns the class of an error. It is [Failed] for nil and for an error without a mark.
 func ClassOf(err error) Class {
 	if m, ok := errors.AsType[*markedError](err); ok {
 		return m.class
@@ -49,8 +49,8 @@ func ClassOf(err error) Class {
 	return Failed
 }
 
-// RetryAfter returns the least time before the next attempt, which the outermost mark of an error
-// has; 0: it has none.
+// RetryAfter returns the minimum delay before the next attempt, from the outermost mark of an
+// error. 0: there is none.
 func RetryAfter(err error) time.Duration {
 	if m, ok := errors.AsType[*markedError](err); ok {
 		return m.after
@@ -62,20 +62,21 @@ func RetryAfter(err error) time.Duration {
 // guest.
 func Reject(err error) error { return &markedError{err, Rejected, 0} }
 
-// RetryLater marks err as [Failed], with the least time before the next attempt (a Retry-After
+// RetryLater marks err as [Failed], with the minimum delay before the next attempt (a Retry-After
 // header; 0: unknown).
 func RetryLater(err error, after time.Duration) error { return &markedError{err, Failed, after} }
 
-// Postpone marks err as temporary, with the least time before the next attempt (0: unknown). A sink
-// cannot take this event at the moment, although it takes others; or a handler cannot take any
-// delta, so that this was no attempt.
+// Postpone marks err as temporary, with the minimum delay before the next attempt (0: unknown).
+//
+//   - A sink returns it if it cannot take this event at the moment, but can take others.
+//   - A handler returns it if it cannot take any delta at the moment. The call is not an attempt.
 func Postpone(err error, after time.Duration) error { return &markedError{err, Postponed, after} }
 
-// Pause makes a sink's route pause, whatever its onFailure is, until somebody resumes it. It is for
-// a sink that finds that a route does harm. The other routes of the sink go on.
+// Pause pauses the route of the event, regardless of its onFailure, until an operator resumes it. A
+// sink returns it for a route that does damage. The other routes of the sink continue.
 func Pause(err error) error { return &markedError{err, Paused, 0} }
 
-// explainedError has the receiver's explanation of a rejection.
+// explainedError is a rejection with the explanation of the receiver.
 type explainedError struct {
 	err  error
 	said string
@@ -84,12 +85,12 @@ type explainedError struct {
 func (e *explainedError) Error() string { return e.err.Error() }
 func (e *explainedError) Unwrap() error { return e.err }
 
-// Explain adds to err a part of the receiver's response, which is no part of the text of the error:
-// it may echo the event, so it belongs to a dead letter and neither into a log nor into the state
-// of the router. It has no secrets of the request, and is [printable.Clean].
+// Explain adds a part of the receiver's response to err. The response may repeat the event, so the
+// text of the error excludes it: it goes into dead letters only, never into a log or the state of
+// the router. said must contain no secret of the request, and be [printable.Clean].
 func Explain(err error, said string) error { return &explainedError{err, said} }
 
-// Said returns what was added by [Explain]; empty: nothing.
+// Said returns the text that [Explain] added. Empty: there is none.
 func Said(err error) string {
 	if e, ok := errors.AsType[*explainedError](err); ok {
 		return e.said
@@ -97,12 +98,13 @@ func Said(err error) string {
 	return ""
 }
 
-// maxError is how long the text of an error may be, in bytes: errors are logged, shown and kept
-// with dead letters.
+// maxError is the maximum length of the text of an error, in bytes. Errors are logged, shown, and
+// kept with dead letters.
 const maxError = 1 << 10
 
-// Bound returns err with a text of at most 1 KiB on one line, without characters that do not print:
-// a handler or sink may quote the text of a stranger. The class, [RetryAfter] and [Said] stay.
+// Bound returns err with a text of at most 1 KiB, on one line and without unprintable characters.
+// The text of a handler or sink may quote untrusted input. The class, [RetryAfter] and [Said] are
+// unchanged.
 func Bound(err error) error {
 	if err == nil {
 		return nil
@@ -111,7 +113,7 @@ func Bound(err error) error {
 	if len(text) <= maxError && printable.IsPlain(text) {
 		return err
 	}
-	// Not a wrapper: that would keep the whole of err in memory.
+	// Not a wrapper: a wrapper would keep the whole of err in memory.
 	var b error = &boundError{printable.Clean(text, maxError), cause(err)}
 	if said := Said(err); said != "" {
 		b = Explain(b, said)
@@ -122,7 +124,7 @@ func Bound(err error) error {
 	return b
 }
 
-// boundError is the text of an error, and the error of a context that it came from.
+// boundError is the shortened text of an error, and the context error in its chain.
 type boundError struct {
 	text  string
 	cause error

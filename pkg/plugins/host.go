@@ -9,73 +9,73 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// KV is what a handler remembers from one call to the next. All calls of the handler share it, and
-// so does the handler that takes its place at a reload. It is safe for concurrent use.
+// KV is the persistent store of a handler. All calls of the handler share it, and so does its
+// replacement after a reload. It is safe for concurrent use.
 //
-// With state.dir it outlives the process: what was committed before the Result of a delta was
-// returned is on disk no later than the fact that the delta is done. It may be there although the
-// delta comes again.
+// With state.dir the values survive the process. Values that were committed before the Result of a
+// delta was returned are on disk no later than the record that the delta is done. After a crash the
+// values may be on disk although the delta is passed again.
 type KV interface {
-	// Get returns the value under a key; false: there is none, or its time is over. The value must
-	// not be modified.
+	// Get returns the value of a key. false: there is none, or it has expired. The caller must not
+	// modify the value.
 	Get(key string) (value []byte, ok bool)
-	// Size returns how many bytes are in use: of each value that is there [KVSize].
+	// Size returns the bytes in use: the sum of [KVSize] of all values.
 	Size() int64
-	// Commit does all the writes, in order and at once. The error is ErrKVFull if more than limit
-	// bytes would be in use and more than before; then nothing was done.
+	// Commit applies all writes atomically, in order. The error is ErrKVFull, and no write is
+	// applied, if the size would grow to more than limit bytes.
 	Commit(writes []KVWrite, limit int64) error
 }
 
 // KVWrite sets or removes one value.
 type KVWrite struct {
 	Key     string // 1 to 512 bytes
-	Value   []byte // is kept: it must not be modified any more
+	Value   []byte // is kept; the caller must not modify it afterwards
 	Delete  bool
 	Expires time.Time // zero: never
 }
 
-// ErrKVFull is the error of [KV.Commit] if there is no room.
+// ErrKVFull is the error of [KV.Commit] if the limit is reached.
 var ErrKVFull = errors.New("limits.kv is reached")
 
-// kvOverhead is what a value costs beside its bytes and those of its key.
+// kvOverhead is the size of a value in addition to the bytes of its key and itself.
 const kvOverhead = 64
 
-// KVSize returns how many bytes of a limit a value takes.
+// KVSize returns the size of a value that counts towards the limit.
 func KVSize(key string, value []byte) int64 { return int64(len(key)) + int64(len(value)) + kvOverhead }
 
-// Lookup answers look-ups out of the caches of the sources that a handler may see. It is safe for
-// concurrent use; the objects must not be modified.
+// Lookup answers look-ups from the caches of the sources that the handler is granted. It is safe
+// for concurrent use. Callers must not modify the objects.
 type Lookup interface {
-	// Lookup returns the objects that the index of the source has under value, all objects if index
-	// is empty; sorted by namespace and name.
+	// Lookup returns the objects that the index of the source has for value, or all objects if
+	// index is empty. They are sorted by namespace and name.
 	Lookup(source, index, value string) []*event.Object
-	// Count returns how many objects Lookup would return.
+	// Count returns the number of objects that Lookup would return.
 	Count(source, index, value string) int
-	// Get returns an object; nil: there is none. The namespace is empty for cluster-scoped objects.
+	// Get returns an object. nil: there is none. The namespace is empty for cluster-scoped objects.
 	Get(source, namespace, name string) *event.Object
 }
 
-// LookupGrant is a source, or one index of a source, that a handler may look things up in.
+// LookupGrant permits a handler to look up objects of a source, or of one index of a source.
 type LookupGrant struct {
 	Source string
-	Index  string      // empty: all of the source
-	Node   config.Node // where it is written
+	Index  string      // empty: the whole source
+	Node   config.Node // the position in the configuration
 }
 
-// API is the way to the API server of the router's cluster, with the router's own rights.
+// API is the access to the API server of the router's cluster, with the router's own rights.
 type API struct {
 	URL    string       // https://host:port, or with a path behind it
-	Client *http.Client // says who the router is; it must neither be modified nor closed
+	Client *http.Client // authenticates the router; must be neither modified nor closed
 }
 
-// Right is something that a component must be allowed to do at the API server.
+// Right is a permission that a component needs at the API server.
 type Right struct {
-	Verb      string // of Kubernetes: get, list, create, update, patch, delete
+	Verb      string // a verb of Kubernetes: get, list, create, update, patch, delete
 	Group     string
-	Resource  string // a subresource is written behind it: pods/eviction
+	Resource  string // a subresource follows the resource: pods/eviction
 	Namespace string // empty: all, or the resource has none
-	// Optional: that it lacks everywhere does not say that it lacks where it is needed, or
-	// something else is done without it.
+	// Optional: the component works without the right, or needs it in some namespaces only. So a
+	// missing right in all namespaces is not a mistake.
 	Optional bool
-	Node     config.Node // where it is written
+	Node     config.Node // the position in the configuration
 }

@@ -1,10 +1,13 @@
-// Package plugins is the seam between the pipeline and what handles and delivers events: a
-// [Handler] turns deltas into events, a [Sink] delivers them, a [Kind] makes one of a kind from its
-// piece of the configuration.
+// Package plugins defines the interfaces between the pipeline and the components that handle and
+// deliver events:
 //
-// Each kind lives in a folder of its own below this package and imports only this package and the
-// leaves; cmd/router/components.go is the list of the kinds that the router has. The contract that
-// every kind keeps is tested by plugins/plugintest.
+//   - A [Handler] turns deltas into events.
+//   - A [Sink] delivers events.
+//   - A [Kind] opens a handler or a sink from its section of the configuration.
+//
+// Each kind is a package below this one. It imports this package and the packages that need no
+// other part of the router. cmd/router/components.go lists the kinds of the router. The package
+// plugins/plugintest tests the contract that all kinds keep.
 package plugins
 
 import (
@@ -16,58 +19,69 @@ import (
 
 // Handler decides about deltas and makes events of them.
 type Handler interface {
-	// Handle takes a batch, which it must not modify or keep, and returns one Result per delta, in
-	// order. A batch may have several deltas of one object, in the order in which they happened. An
-	// error is about the batch as a whole: no delta of it was handled, and it may be given again.
-	// Handle may be called from several goroutines at once, at most HandlerEnv.Workers of them;
-	// deltas of one object never at the same time. It returns soon after ctx is done.
+	// Handle decides about the deltas of a batch.
+	//
+	//   - Results: it returns one Result per delta, in the order of the batch.
+	//   - Error: it concerns the whole batch. No delta was handled, and the router may pass the
+	//     deltas again.
+	//   - The batch: Handle must neither modify it nor keep it. It may contain several deltas of
+	//     one object, in the order in which they happened.
+	//   - Concurrency: at most HandlerEnv.Workers calls run at the same time. The deltas of one
+	//     object are never in two of them.
+	//   - Context: Handle returns soon after ctx is done.
 	Handle(ctx context.Context, batch []*event.Delta) ([]Result, error)
-	// Close ends the handler. It is called once, after the last Handle has returned, or was given
-	// up because it did not heed ctx: what such a call uses is freed when it returns.
+	// Close ends the handler. The router calls it once, after the last Handle has returned. If a
+	// Handle ignores ctx, the router does not wait for it: the resources of that call are freed
+	// when it returns.
 	Close(ctx context.Context) error
 }
 
-// Timed is a [Handler] that bounds the time of its calls.
+// Timed is a [Handler] that limits the duration of its calls.
 type Timed interface {
-	// Timeout is the time for one delta. The ctx of a call that is under way when its route ends is
-	// done after that time.
+	// Timeout returns the time limit for one delta. When a route ends during a call, the ctx of the
+	// call is done after that time.
 	Timeout() time.Duration
 }
 
 // Pinned is a [Handler] that runs the content of a file.
 type Pinned interface {
-	// Digest returns the SHA-256 of the content that runs, in hexadecimal digits.
+	// Digest returns the SHA-256 of the running content, in hexadecimal digits.
 	Digest() string
 }
 
 // Sink delivers events.
 type Sink interface {
-	// Write delivers events in order. It returns nil if it delivered all of them, else one error
-	// per event, nil for each that was delivered; the [Class] of an error says what happens next.
-	// The slice must not be modified, nor kept when Write returns: it is used again. A sink that
-	// loses its connection gives up on the rest of the events, with the same error for each: the
-	// host knows best when to try again. Write may be called from several goroutines at once. It
-	// returns soon after ctx is done.
+	// Write delivers events in order.
+	//
+	//   - All events were delivered: it returns nil.
+	//   - Any was not: it returns one error per event, nil for the delivered ones. The [Class] of
+	//     each error decides the next step.
+	//   - The connection was lost: it returns the same error for all remaining events, and does not
+	//     retry. The router schedules the retry.
+	//   - The slice: Write must not modify it, nor keep it after its return. The router reuses it.
+	//   - Concurrency: several calls may run at the same time.
+	//   - Context: Write returns soon after ctx is done.
 	Write(ctx context.Context, events []event.Event) []error
-	// Close ends the sink. It is called once, after the last Write has returned.
+	// Close ends the sink. The router calls it once, after the last Write has returned.
 	Close(ctx context.Context) error
 }
 
-// Resumer is a Sink that counts what routes do, and pauses a route by that (see [Pause]).
+// Resumer is a [Sink] that counts the actions of each route, and pauses a route that exceeds a
+// limit (see [Pause]).
 type Resumer interface {
-	// Resume forgets what was counted of a route: somebody has looked at it, and it goes on.
+	// Resume resets the counts of a route. The router calls it when an operator resumes the route.
 	Resume(route string)
 }
 
-// Verdict is what a handler decides about one delta.
+// Verdict is the decision of a handler about one delta.
 type Verdict uint8
 
 // The verdicts, with the values that guests use.
 const (
-	OK    Verdict = iota // done; the Result's events are delivered
-	Retry                // not now: try again later, counted as an attempt
-	Drop                 // done, and nothing is to be delivered
-	Fail                 // rejected: retry as often as the route says, then its onFailure decides
+	OK    Verdict = iota // done: the events of the Result are delivered
+	Retry                // try again later; counts as an attempt
+	Drop                 // done: nothing is delivered
+	Fail                 // rejected: retried as often as the route says, then onFailure applies
 )
 
 // String returns the verdict in lower case.
@@ -85,16 +99,16 @@ func (v Verdict) String() string {
 	return "unknown"
 }
 
-// Result is a handler's answer for one delta.
+// Result is the answer of a handler for one delta.
 type Result struct {
 	Verdict Verdict
-	// Err is why, for Retry and Fail. Its [Class] says what happens next.
+	// Err is the reason of Retry and Fail. Its [Class] decides the next step.
 	Err error
-	// Events is what to deliver, for OK.
+	// Events are the events to deliver. Only OK has any.
 	Events []Emit
 }
 
-// Emit is one event that a handler asks for.
+// Emit is one event of a [Result].
 type Emit struct {
 	Data    []byte // JSON, the event's data
 	Type    string // empty: io.deltarouter.<op>

@@ -15,7 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// transportError says in words of our own why a request got no answer.
+// transportError is the reason why a request got no response, in the router's own words.
 type transportError struct {
 	text string
 	err  error
@@ -24,9 +24,9 @@ type transportError struct {
 func (e *transportError) Error() string { return e.text }
 func (e *transportError) Unwrap() error { return e.err }
 
-// Transport says why a request over HTTP got no answer, in words of a fixed vocabulary: what the
-// packages below say may quote what the other side sent, so anything, of any length, and the
-// secrets of the request if it echoes them.
+// Transport describes why an HTTP request got no response, with a fixed set of texts. The original
+// error may quote the response, which has any content and length, and may repeat the secrets of the
+// request.
 func Transport(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -39,7 +39,7 @@ func words(err error) string {
 		switch of.Op {
 		case "proxyconnect":
 			return "the proxy: " + words(of.Err)
-		case "remote error": // an alert of TLS, of which there is a list
+		case "remote error": // a TLS alert, whose texts are a fixed list
 			return "the other side ended the connection: " + printable.Clean(of.Err.Error(), 100)
 		}
 	}
@@ -87,10 +87,10 @@ func timeoutWords(err error) string {
 	return "no answer in time"
 }
 
-// certificateWords returns an empty text if it is nothing about TLS.
+// certificateWords returns an empty text if the error does not concern TLS.
 func certificateWords(err error) string {
 	if name, ok := errors.AsType[x509.HostnameError](err); ok {
-		// which is the one that is configured
+		// the host of the configuration
 		return "the names of the certificate do not match " + name.Host
 	}
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
@@ -111,9 +111,8 @@ func certificateWords(err error) string {
 	return ""
 }
 
-// Plaintext warns that a credential is sent to host without encryption, and says what to do about
-// it. A host of this machine is fine: it returns nil for localhost and for loopback addresses. host
-// has no port.
+// Plaintext warns that a credential is sent to host without encryption, with a remedy. It returns
+// nil for localhost and for loopback addresses. host has no port.
 func Plaintext(at config.Node, credential, host, remedy string) config.Problems {
 	if strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback() {
 		return nil

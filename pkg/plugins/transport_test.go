@@ -15,7 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// TestTransport: an error says what happened and quotes nothing; what it is of can be asked for.
+// TestTransport: the text names the cause and quotes no input; errors.Is still finds the original
+// error.
 func TestTransport(t *testing.T) {
 	dial := func(err error) error {
 		return &url.Error{Op: "Post", URL: "http://s3cret", Err: &net.OpError{Op: "dial", Net: "tcp", Err: err}}

@@ -13,7 +13,7 @@ import (
 // Handler is a kind of handler to test.
 type Handler struct {
 	Kind   plugins.HandlerKind
-	Config string // YAML with which it works; empty: the kind's example
+	Config string // YAML of a working handler; empty: the kind's example
 	Env    plugins.HandlerEnv
 }
 
@@ -28,7 +28,7 @@ func RunHandler(t *testing.T, h Handler) {
 	t.Run("open and close", func(t *testing.T) {
 		leakless(t)
 		handler := h.open(t)
-		for range 2 { // once is the contract; a second time must do no harm
+		for range 2 { // the contract requires one call; a second must do no harm
 			if err := handler.Close(t.Context()); err != nil {
 				t.Errorf("Close: %v", err)
 			}
@@ -79,8 +79,7 @@ func RunHandler(t *testing.T, h Handler) {
 	})
 }
 
-// CheckHandled gives a batch to the handler and tests that the results have the form that they must
-// have, whatever they are.
+// CheckHandled passes a batch to the handler and tests the form of the results.
 func CheckHandled(t *testing.T, handler plugins.Handler, batch []*event.Delta) {
 	t.Helper()
 	given := slices.Clone(batch)

@@ -1,6 +1,5 @@
-// Package plugintest is the contract that every kind of handler and sink keeps, as a test suite:
-// the package of a kind runs it on its kind. What one kind does beyond the contract it tests
-// itself.
+// Package plugintest is a test suite for the contract that all kinds of handlers and sinks keep.
+// The package of each kind runs it, and tests its further behaviour itself.
 package plugintest
 
 import (
@@ -19,10 +18,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// soon is how long a call may go on after its context is done.
+// soon limits the duration of a call after its context is done.
 const soon = time.Minute
 
-// Node parses YAML as it stands below a kind.
+// Node parses the YAML below the key of a kind.
 func Node(t testing.TB, yaml string) config.Node {
 	t.Helper()
 	node, problems := config.ParseNode("test.yaml", []byte(yaml))
@@ -32,7 +31,7 @@ func Node(t testing.TB, yaml string) config.Node {
 	return node
 }
 
-// checkKind tests what handlers and sinks have in common.
+// checkKind tests the common contract of handlers and sinks.
 func checkKind[T, E any](t *testing.T, k plugins.Kind[T, E]) {
 	about := k.Describe()
 	t.Run("kind", func(t *testing.T) {
@@ -101,7 +100,7 @@ func cancelled(t *testing.T) context.Context {
 	return ctx
 }
 
-// Object parses the JSON of a pod, or of what else it says it is.
+// Object parses the JSON of an object. Its resource is pods.
 func Object(t testing.TB, json string) *event.Object {
 	t.Helper()
 	pods := &event.Resource{Cluster: "test", Kind: "Pod"}
@@ -121,7 +120,7 @@ func Pod(t testing.TB, name string, version, size int) *event.Object {
 		name, name, version, strings.Repeat("x", size)))
 }
 
-// Deltas returns one delta of each op, each about a pod of its own, with and without flags.
+// Deltas returns one delta of each op, each of a pod of its own, with and without flags.
 func Deltas(t testing.TB) []*event.Delta {
 	t.Helper()
 	seen := time.Date(2026, 1, 2, 15, 4, 5, 678, time.UTC)

@@ -15,10 +15,10 @@ import (
 // Sink is a kind of sink to test.
 type Sink struct {
 	Kind   plugins.SinkKind
-	Config string // YAML with which it works; empty: the kind's example
+	Config string // YAML of a working sink; empty: the kind's example
 	Env    plugins.SinkEnv
-	// Data makes the data of the events, for a sink that does not take any JSON. nil: the deltas
-	// themselves.
+	// Data makes the data of the events, for a sink that does not accept all JSON. nil:
+	// [event.Payload] of the deltas.
 	Data func(d *event.Delta) []byte
 }
 
@@ -32,7 +32,7 @@ func RunSink(t *testing.T, s Sink) {
 	t.Run("open and close", func(t *testing.T) {
 		leakless(t)
 		sink := s.open(t)
-		for range 2 { // once is the contract; a second time must do no harm
+		for range 2 { // the contract requires one call; a second must do no harm
 			if err := sink.Close(t.Context()); err != nil {
 				t.Errorf("Close: %v", err)
 			}
@@ -73,8 +73,8 @@ func RunSink(t *testing.T, s Sink) {
 	})
 }
 
-// checkKeys tests that a sink that says so keeps the order of a key within a write, whenever that
-// is cut short.
+// checkKeys tests that an ordered sink keeps the order of each key, even if its context ends during
+// a Write.
 func (s *Sink) checkKeys(t *testing.T) {
 	if _, ordered := s.Kind.(plugins.Ordered); !ordered {
 		t.Skip("a write has one delta of each key")
@@ -94,8 +94,8 @@ func (s *Sink) checkKeys(t *testing.T) {
 	s.close(t, sink)
 }
 
-// CheckOrder tests that nothing of a key was delivered behind an event that was neither delivered
-// nor rejected: it comes again.
+// CheckOrder tests that no event of a key was delivered after an event of that key that will be
+// retried.
 func CheckOrder(t testing.TB, events []event.Event, errs []error) {
 	t.Helper()
 	waits := map[string]int{}
