@@ -15,8 +15,8 @@ type Right struct {
 	Path      string // of no resource, as /apis/apps/v1
 }
 
-// Rights returns what it takes to watch: the first needed are those without which nothing works.
-// Optional are those without which something is done in a way that costs more.
+// Rights returns the rights that the watch needs. Without the needed rights it does not work;
+// without the optional ones it works at a higher cost.
 func (s *Spec) Rights() (needed, optional []Right) {
 	right := func(verb string) Right {
 		return Right{Verb: verb, Group: s.Resource.Group, Resource: s.Resource.Resource, Namespace: s.Namespace}
@@ -32,17 +32,18 @@ func (s *Spec) Rights() (needed, optional []Right) {
 	return needed, optional
 }
 
-// IdentityRight is what [Client.Identity] takes.
+// IdentityRight returns the right that [Client.Identity] needs.
 func IdentityRight() Right {
 	return Right{Verb: "get", Resource: "namespaces", Name: "kube-system", Namespace: "kube-system"}
 }
 
-// OpenAPIRight is what [Client.OpenAPI] takes for a group and version.
+// OpenAPIRight returns the right that [Client.OpenAPI] needs for a group and version.
 func OpenAPIRight(group, version string) Right {
 	return Right{Verb: "get", Path: "/" + openAPIPath(group, version)}
 }
 
-// Allowed asks the API server whether the client has a right. The error says that it does not tell.
+// Allowed asks the API server whether the client has a right. An error means that the API server
+// gave no answer.
 func (c *Client) Allowed(ctx context.Context, r Right) (bool, error) {
 	type resource struct {
 		Namespace string `json:"namespace,omitempty"`
@@ -78,7 +79,7 @@ func (c *Client) Allowed(ctx context.Context, r Right) (bool, error) {
 	return review.Status.Allowed, err
 }
 
-// User asks the API server who the client is to it.
+// User returns the user name of the client at the API server.
 func (c *Client) User(ctx context.Context) (string, error) {
 	var review struct {
 		APIVersion string `json:"apiVersion"`

@@ -34,7 +34,7 @@ type api struct {
 	// intercept may answer a request itself: it returns true then.
 	intercept func(w http.ResponseWriter, r *http.Request) bool
 	requests  []string // LIST, PROBE, WATCH, WATCHLIST, GET …
-	resources string   // what discovery says of v1; empty: pods exist
+	resources string   // answer of discovery for v1; empty: pods exist
 	cluster   string   // which one it is; empty: that may not be seen
 }
 
@@ -188,7 +188,7 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request) {
 	a.requests = append(a.requests, kind)
 	intercept, resources, cluster := a.intercept, a.resources, a.cluster
 	a.mu.Unlock()
-	if kind == "IDENTITY" { // of no concern to those who intercept
+	if kind == "IDENTITY" { // not passed to the interceptors
 		identify(w, cluster)
 		return
 	}
@@ -232,7 +232,7 @@ func (a *api) get(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, p.text(`"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",`))
 }
 
-// selects says whether the request asks for the pod.
+// selects reports whether the selectors of the request match the pod.
 func selects(r *http.Request, p *pod) bool {
 	if p == nil {
 		return false
@@ -297,7 +297,7 @@ func (a *api) watch(w http.ResponseWriter, r *http.Request) {
 	a.mu.Unlock()
 	for {
 		a.mu.Lock()
-		if a.drop != drop { // what happened after the drop is not told
+		if a.drop != drop { // a drop loses the events behind it
 			a.mu.Unlock()
 			return
 		}

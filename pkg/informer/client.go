@@ -23,11 +23,11 @@ func (c *Client) server() *client.Client {
 	return c.api
 }
 
-// NewClient makes a client of the configured kubeconfig and context; where none is configured,
-// $KUBECONFIG, the service account of the pod, or ~/.kube/config, whichever there is first. It
-// connects to nothing. The kubeconfig, and what it names, is read again when it changes, but for
-// the address of the server, and credential plugins are run as kubectl runs them if the policy
-// allows that.
+// NewClient returns a client of the configured kubeconfig and context. If none is configured, it
+// uses the first that exists of $KUBECONFIG, the service account of the pod, and ~/.kube/config. It
+// opens no connection. A change of the kubeconfig, or of a file that it refers to, is read again,
+// except for the address of the server. Credential plugins run as in kubectl if the policy allows
+// them.
 func NewClient(cluster config.Cluster, policy config.Policy) (*Client, error) {
 	api, err := client.New(cluster, policy)
 	if err != nil {
@@ -48,14 +48,14 @@ func NewClientFor(cfg *rest.Config) (*Client, error) {
 // Host returns the URL of the API server.
 func (c *Client) Host() string { return c.api.Host() }
 
-// HTTP returns the client that requests go through, for those who speak to the same API server. It
+// HTTP returns the HTTP client of the requests, for other packages that use the same API server. It
 // must not be modified.
 func (c *Client) HTTP() *http.Client { return c.api.HTTP() }
 
 // Close closes connections that are not in use.
 func (c *Client) Close() { c.api.Close() }
 
-// Identity returns what tells the cluster from others, whatever its address: the uid of its
-// namespace kube-system. The error says that the API server does not answer, or does not let us see
-// that namespace.
+// Identity returns the uid of the namespace kube-system, which identifies the cluster under any
+// address. An error means that the API server does not answer, or does not let the client read that
+// namespace.
 func (c *Client) Identity(ctx context.Context) (string, error) { return c.api.Identity(ctx) }

@@ -78,7 +78,7 @@ func TestSpecsOf(t *testing.T) {
 	}
 }
 
-// client-go logs objects; ours does not show them.
+// The objects in client-go's log lines do not reach our log.
 func TestQuietKlog(t *testing.T) {
 	log := &logged.Buffer{}
 	restore := informer.QuietKlog(slog.New(slog.NewTextHandler(log, nil)))
@@ -98,7 +98,7 @@ func TestQuietKlog(t *testing.T) {
 	}
 }
 
-// TestKeep: an object from a file is what a watch would make of it.
+// TestKeep: a watch and Keep make the same object of a text.
 func TestKeep(t *testing.T) {
 	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","managedFields":[1]},"spec":{"x":1},"status":{"y":2,"z":3}}`
 	for _, c := range []struct {

@@ -16,14 +16,14 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
 )
 
-// disk is a checkpoint, whose writes succeed or fail.
+// disk is a checkpoint whose writes succeed or fail.
 type disk struct {
 	fed       string
 	relisting bool
 	objects   map[event.Key]*event.Object
 	intents   []intended
-	kept      []Changes // what is not written yet
-	// what the gate was asked for and is not written yet, but will be before or with kept
+	kept      []Changes // changes that are not written yet
+	// States for which the gate was called, and that are written before kept or together with it.
 	asked []intended
 	later []intended // the same, after kept
 }
@@ -55,7 +55,7 @@ func (d *disk) collect(w *Watch) {
 	d.asked, d.later = append(d.asked, d.later...), nil
 }
 
-// write writes what was collected.
+// write writes the collected changes.
 func (d *disk) write(w *Watch) {
 	d.writeIntents()
 	for _, c := range d.kept {
@@ -88,16 +88,15 @@ func (d *disk) restored() Restored {
 	return r
 }
 
-// life is what was told of a uid.
+// life records the deltas of one uid.
 type life struct {
 	run, version int // of the last delta
-	intended     int // the version of the last intent that was on disk when something was told
+	intended     int // the version of the last intent on disk at the time of a delta
 	gone         bool
 	key          event.Key
 }
 
-// world is a cluster, a watch of it that crashes, a disk, and somebody who remembers all that was
-// ever told.
+// world is a cluster, a watch of it that crashes, a disk, and a record of all deltas.
 type world struct {
 	t       *rapid.T
 	cluster map[string]*event.Object
@@ -112,7 +111,7 @@ type world struct {
 	rs      cache.ReflectorStore
 	ctx     context.Context //nolint:containedctx // of the run
 	crash   context.CancelFunc
-	reached int            // the version up to which the watch was told
+	reached int            // the version of the last event that the watch received
 	waiting []*event.Delta // at their gates
 }
 
@@ -132,14 +131,14 @@ func (w *world) Admit(ctx context.Context, d *event.Delta) (event.Admission, err
 		return nil, ctx.Err()
 	case 3, 4:
 		if d.Op != event.Deleted {
-			return nil, nil // nobody wants it
+			return nil, nil // no route wants it
 		}
 	}
 	d.Transit().Enters = d.Op == event.Updated && rapid.IntRange(0, 3).Draw(w.t, "enters") == 0
 	return event.CommitFunc(func() { w.waiting = append(w.waiting, d); w.deliver() }), nil
 }
 
-// save does a part of what writes a cut: collects it, writes the intents, or writes all of it.
+// save does a part of writing a cut: it collects it, writes the intents, or writes all of it.
 func (w *world) save() {
 	switch rapid.IntRange(0, 4).Draw(w.t, "save") {
 	case 0:
@@ -157,7 +156,7 @@ func (w *world) save() {
 	}
 }
 
-// deliver tells everything whose gate is open, each object's deltas in their order.
+// deliver delivers all deltas with an open gate, those of one object in order.
 func (w *world) deliver() {
 	behind := map[event.Key]bool{}
 	var waiting []*event.Delta
@@ -183,8 +182,8 @@ func (w *world) deliver() {
 func (w *world) tell(d *event.Delta) {
 	uid, version := d.Object().UID(), number(d.Object().ResourceVersion())
 	for other, life := range w.told {
-		// The order of intents is that of their gates, and after a crash gates are asked for what
-		// was over before.
+		// Intents are in the order of their gates, and after a crash gates are created for earlier
+		// states.
 		if life.run == w.run && life.key == d.Key() && number(other) > number(uid) && version > 0 {
 			w.t.Fatalf("%v of %s after %s", d, uid, other)
 		}
@@ -218,8 +217,7 @@ func (w *world) tell(d *event.Delta) {
 	known.gone, known.run = d.Op == event.Deleted, w.run
 }
 
-// saved reports whether the disk has the object, or else the delete is owed already, which is also
-// on disk.
+// saved reports whether the disk has the object, or otherwise its delete as a pending delta.
 func (w *world) saved(uid string) bool {
 	if w.intendedAt(uid) > 0 || w.ending(uid) {
 		return true
@@ -252,7 +250,7 @@ func number(version string) (n int) {
 	return n
 }
 
-// start starts a run from what is on disk, with a list if it takes one. It returns false if it
+// start starts a run from the disk, with a list if it needs one. It returns false if the run
 // crashed already.
 func (w *world) start(expired bool) bool {
 	w.run++
@@ -296,7 +294,7 @@ func (w *world) list() bool {
 	return w.ctx.Err() == nil
 }
 
-// listen tells the watch what happened since.
+// listen sends the watch all later events.
 func (w *world) listen() bool {
 	for _, h := range w.history {
 		if h.version <= w.reached {
@@ -334,9 +332,9 @@ func (w *world) happen() {
 	w.history = append(w.history, happening{w.version, false, w.cluster[name]})
 }
 
-// Whatever happens, wherever the cuts are and whenever the watch crashes, and whether it can resume
-// then or has to list: the cache becomes what the cluster is, whoever was told of an object is told
-// of its delete, and nothing is left on disk that is not there.
+// For any events, cuts and crashes, with a resume or a list afterwards: the cache becomes equal to
+// the cluster, every object with a delivered delta gets its delete delivered, and the disk keeps no
+// object that the cluster does not have.
 func TestCrashProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{
@@ -366,7 +364,7 @@ func TestCrashProperty(t *testing.T) {
 		for !up || !w.listen() {
 			up = w.start(false)
 		}
-		for range 2 { // also what is only asked for after the first was collected
+		for range 2 { // the second call also collects states whose gate was created after the first
 			w.disk.collect(w.watch)
 			w.disk.write(w.watch)
 			w.deliver()

@@ -21,25 +21,25 @@ type (
 	// Cache is where a watch keeps its objects. Put and Delete are called under the watch's cut
 	// lock, by one goroutine at a time; Get may be called at the same time by others.
 	Cache = persist.Cache
-	// Changes is what changed in a watch between two calls of Dirty.
+	// Changes are the changes of a watch between two calls of Dirty.
 	Changes = persist.Changes
-	// Incarnation is one object of those that have had a name.
+	// Incarnation identifies one of the objects that have had the same name.
 	Incarnation = persist.Incarnation
-	// Restored is what was saved of a watch: the sum of its [Changes].
+	// Restored is the saved state of a watch: the sum of its [Changes].
 	Restored = persist.Restored
-	// Saved is where a watch finds what was saved of its objects and not restored yet.
+	// Saved reads the saved objects of a watch that are not restored yet.
 	Saved = persist.Saved
 )
 
 // Downstream takes the deltas. It must be safe for concurrent use; deltas of one watch come one
 // after the other.
 type Downstream interface {
-	// Admit decides who wants the delta, and waits, no longer than ctx, until all of them have room
-	// for it. It returns nil if nobody does. An error means that ctx is done.
+	// Admit finds the routes that want the delta, and waits until all of them have room for it or
+	// ctx is done. It returns nil if no route wants the delta. An error means that ctx is done.
 	Admit(ctx context.Context, d *event.Delta) (event.Admission, error)
 }
 
-// Config is what a Factory needs.
+// Config has the dependencies and settings of a Factory.
 type Config struct {
 	Client     *Client
 	Cluster    string // name of the cluster, part of every event
@@ -47,44 +47,46 @@ type Config struct {
 	Log        *slog.Logger
 	Downstream Downstream
 
-	// Gate is set where there is a checkpoint. It is called with the [Spec.ID] of a watch and with
-	// an object that no cut on disk is known to have, before a delta of it that somebody wants is
-	// committed: with the first state, and with each that differs from the one before. It is called
-	// with an object that a cut has where a delta has transit.State.Enters. The channel that it
-	// returns becomes transit.State.Durable of this delta and of those that follow it; it is to be
-	// closed when that state is on disk. It is called under the cut lock, so it must not block and
-	// not call a Watch or the Factory. nil: nothing is kept for a checkpoint.
+	// Gate is set if there is a checkpoint; nil: no changes are collected for a checkpoint. It is
+	// called with the [Spec.ID] of a watch and an object, before a delta that a route wants is
+	// committed:
+	//   - if no cut on disk is known to have the object: with its first state, and with each state
+	//     that differs from the one before;
+	//   - if a cut has the object: when the delta has transit.State.Enters.
+	//
+	// The returned channel becomes transit.State.Durable of this delta and of the following ones. It
+	// is closed when the state is on disk. Gate is called under the cut lock, so it must not block
+	// and must not call a Watch or the Factory.
 	Gate func(watchID string, o *event.Object) <-chan struct{}
 	// PageSize makes every list come in pages of that many objects, and no other way. 0: the
 	// Reflector decides, which streams where the API server can and lists else.
 	PageSize int64
 	// Backoff is between tries. Defaults to 500ms to 30s.
 	Backoff backoff.Policy
-	// ProbeInterval is within what time the API server is asked again, for each watch, whether it
-	// has gone back in time or is another cluster's, and whether it would still let the watch be
-	// opened. Defaults to half a minute.
+	// ProbeInterval is the interval at which each watch probes the API server: whether its
+	// resourceVersion went back, whether it is another cluster, and whether it would still open the
+	// watch. Defaults to half a minute.
 	ProbeInterval time.Duration
-	// Silence is how long a watch over HTTP/1.1 may bring nothing, not even a bookmark, before it
-	// is opened anew. API servers send bookmarks about once a minute, so most of those who end so
-	// were in order, which costs three small requests. Over HTTP/2, where pings notice a dead
-	// connection, it is four times that, for what answers pings and passes nothing on. Defaults to
-	// 45s.
+	// Silence is the time after which a watch over HTTP/1.1 is reopened if it received nothing, not
+	// even a bookmark. API servers send bookmarks about once a minute, so most of the reopened
+	// connections were healthy; that costs three small requests. Over HTTP/2, where pings detect a
+	// dead connection, the time is four times as long and catches a proxy that answers pings but
+	// forwards no data. Defaults to 45s.
 	Silence time.Duration
-	// Clock is what deltas are dated by. What has to do with the API server takes real time. nil:
-	// the real one.
+	// Clock dates the deltas; requests to the API server use real time. nil: the real clock.
 	Clock timer.Clock
 	// BookmarkWait is how long a stream of initial events may be silent before it is taken for one
 	// that never says where they end. Defaults to 30s.
 	BookmarkWait time.Duration
 }
 
-// Factory runs watches and knows how they are.
+// Factory runs watches and reports their status.
 type Factory struct {
 	cfg      Config
 	identity *client.IdentityCache
 	changing sync.Mutex // held by Reconfigure
 
-	mu      sync.RWMutex // guards what follows
+	mu      sync.RWMutex // guards the fields below
 	watches []*Watch
 	sources map[string]*source
 	epoch   int             // how often there was a Reconfigure
@@ -103,15 +105,15 @@ func New(cfg Config) *Factory {
 		cfg.Clock = timer.Real()
 	}
 	f := &Factory{cfg: cfg, sources: make(map[string]*source)}
-	if cfg.Client != nil { // one whose watches are fed by hand has none
+	if cfg.Client != nil { // a factory with injected deltas has no client
 		f.identity = client.NewIdentityCache(cfg.Client.api, cfg.Log)
 	}
 	return f
 }
 
-// Watch adds a watch, whose deltas are put through once for each of the sources. A source may have
-// several watches. All watches are added before Run; later there is [Factory.Reconfigure]. Where
-// there is a checkpoint their Specs differ.
+// Watch adds a watch. Each of its deltas is emitted once per source, and a source may have several
+// watches. All watches are added before Run; afterwards use [Factory.Reconfigure]. With a
+// checkpoint, all Specs must differ.
 func (f *Factory) Watch(spec Spec, store Cache, sources ...Source) *Watch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,8 +133,8 @@ func (f *Factory) Watch(spec Spec, store Cache, sources ...Source) *Watch {
 	return w
 }
 
-// Resource returns what a watch of that Spec watches, as its objects have it if there is such a
-// watch.
+// Resource returns the resource of a Spec, with the kind if a watch of that Spec exists and knows
+// it.
 func (f *Factory) Resource(spec Spec) *event.Resource {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -144,10 +146,10 @@ func (f *Factory) Resource(spec Spec) *event.Resource {
 	return &event.Resource{GroupVersionResource: spec.Resource, Cluster: f.cfg.Cluster}
 }
 
-// Cut calls read at a moment when the store of the watch of that Spec is what it was at the
-// resourceVersion that is returned (see [Watch.Cut]; while a list is being applied, parts of it are
-// newer). read must be quick: the watch waits. ok is false, and read is not called, if there is no
-// such watch.
+// Cut calls read while the watch of a Spec is held, and returns the applied resourceVersion of its
+// store at that moment (see [Watch.Cut]; while a list is being applied, parts of the store are
+// newer). read must be quick because the watch waits. Without such a watch ok is false and read is
+// not called.
 func (f *Factory) Cut(spec Spec, read func()) (fed string, ok bool) {
 	f.mu.RLock()
 	i := slices.IndexFunc(f.watches, func(w *Watch) bool { return w.spec == spec })
@@ -179,8 +181,8 @@ func nameOf(spec *Spec) string {
 	return name
 }
 
-// Run runs the watches until ctx is done, and returns once all of them have stopped, which takes no
-// longer than the store and Downstream do.
+// Run runs the watches until ctx is done, and returns once all of them have stopped. Stopping waits
+// only for running calls of the store and of Downstream.
 func (f *Factory) Run(ctx context.Context) {
 	f.mu.Lock()
 	f.ctx = ctx
@@ -242,9 +244,9 @@ func (f *Factory) admit(ctx context.Context, d *event.Delta) (event.Admission, e
 	return f.cfg.Downstream.Admit(ctx, d)
 }
 
-// Dirty hands over what changed in each watch, see [Watch.Dirty], all at one moment: it calls also
-// while it holds all of them there, so that what is collected in it (the backlogs of the routes)
-// agrees with what Dirty returns. also must not call a Watch.
+// Dirty hands over the changes of all watches at one moment, see [Watch.Dirty]. It calls also while
+// it holds all watches, so that the state that also collects (the backlogs of the routes) agrees
+// with the returned changes. also must not call a Watch.
 func (f *Factory) Dirty(also func()) []Changes {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -306,8 +308,8 @@ func (f *Factory) Status(name string) (status Status, ok bool) {
 	return s.Status(), true
 }
 
-// Synced returns a channel that is closed once the source has had all its objects, and the deltas
-// of its first list were all put through; nil if there is no such source.
+// Synced returns a channel that is closed once the source has all its objects and the deltas of its
+// first list are admitted; nil if there is no such source.
 func (f *Factory) Synced(name string) <-chan struct{} {
 	s, ok := f.source(name)
 	if !ok {

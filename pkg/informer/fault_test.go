@@ -228,8 +228,8 @@ func TestUnreadableObjects(t *testing.T) {
 					t.Errorf("the log does not say %q", want)
 				}
 			}
-			// It is still there, so it is not deleted; when it is deleted, its last known state is
-			// told.
+			// The object still exists, so it is not deleted. When it is deleted, the delta has its
+			// last known state.
 			a.compact()
 			a.dropWatches()
 			a.put("default/other", "db")
@@ -245,7 +245,7 @@ func TestUnreadableObjects(t *testing.T) {
 	}
 }
 
-// The connection breaks within an event, and nothing is lost or told twice.
+// The connection breaks within an event: no event is lost or repeated.
 func TestCutConnection(t *testing.T) {
 	a := newAPI(t)
 	r := newRig(t, a, options{})
@@ -320,7 +320,7 @@ func TestStopWhileRefused(t *testing.T) {
 	r.stop()
 }
 
-// What is no JSON ends the watch with a clear error, and the next watch goes on.
+// Bytes that are no JSON end the watch with a clear error, and the next watch continues.
 func TestNotJSON(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
@@ -342,7 +342,7 @@ func TestNotJSON(t *testing.T) {
 	}
 }
 
-// A watch that starts again sends what was seen already: it is not told again.
+// A restarted watch sends events that were applied already: they do not become deltas again.
 func TestReplay(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
@@ -372,7 +372,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// The API server ends a watch with 410: what happened in between comes from a list.
+// The API server ends a watch with 410: a list supplies the changes since then.
 func TestExpiredWhileWatching(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
@@ -392,8 +392,7 @@ func TestExpiredWhileWatching(t *testing.T) {
 	eventually(t, "relist counted", func() bool { return r.metric("source_relists_total", "expired") == 1 })
 }
 
-// A connection on which nothing comes any more, and which nobody ends, is given up: over HTTP/1.1
-// there are no pings.
+// A silent connection that neither side closes is given up: over HTTP/1.1 there are no pings.
 func TestSilentWatch(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")

@@ -23,8 +23,8 @@ func (s *sink) gates() (all []string) {
 	return all
 }
 
-// The gate is asked for with each state of an object that somebody wants, as long as the object is
-// not on disk, and no more once it is.
+// The gate is called with each wanted state of an object as long as the object is not on disk, and
+// not once it is.
 func TestGate(t *testing.T) {
 	a, d := newAPI(t), newDisk()
 	a.put("default/wanted", "web")
@@ -60,7 +60,7 @@ func TestGate(t *testing.T) {
 		}
 	}
 
-	// Handed over is not saved: who is wanted now has to ask.
+	// A handed-over object is not saved yet: a newly wanted one needs a gate.
 	r.sink.take()
 	c := r.watch.Dirty()
 	if len(c.Settled) != 1 || c.Settled[0].UID != "uid-4" || len(c.Put) != 3 {
@@ -99,7 +99,7 @@ func TestNoGate(t *testing.T) {
 	r.watch.Saved()
 }
 
-// Of what a former run may have delivered, and did not save, the end is told too.
+// An object of a former run that may have been delivered, and was not saved, gets its delete too.
 func TestIntents(t *testing.T) {
 	intend := func(d *disk, name, uid string) {
 		d.asked = append(d.asked, event.Identity(nil, event.Key{Namespace: "default", Name: name}, uid))
@@ -198,8 +198,8 @@ func TestGateOfSync(t *testing.T) {
 	}
 }
 
-// The names by which watches are found again must not change: whoever updates the router would lose
-// what was saved.
+// The names by which watches are found again must not change: an update of the router would lose
+// its saved state.
 func TestSpecID(t *testing.T) {
 	spec := informer.Spec{}
 	spec.Resource.Version, spec.Resource.Resource = "v1", "pods"

@@ -25,7 +25,7 @@ import (
 type memory struct {
 	mu      sync.Mutex
 	objects map[event.Key]*event.Object
-	between func() // called by who goes through All, after the first object; nil: nothing is
+	between func() // called during All, after the first object; nil: not at all
 }
 
 func newMemory() *memory { return &memory{objects: make(map[event.Key]*event.Object)} }
@@ -67,13 +67,13 @@ func (m *memory) All() iter.Seq[*event.Object] {
 	}
 }
 
-// sink is a Downstream that writes down what it gets.
+// sink is a Downstream that records its deltas.
 type sink struct {
 	mu     sync.Mutex
 	deltas []*event.Delta
 	came   chan struct{}
 	admit  func(ctx context.Context, d *event.Delta) error
-	ignore func(d *event.Delta) bool // nobody wants those
+	ignore func(d *event.Delta) bool // true: not wanted
 }
 
 func newSink() *sink { return &sink{came: make(chan struct{}, 1)} }
@@ -98,7 +98,7 @@ func (s *sink) Admit(ctx context.Context, d *event.Delta) (event.Admission, erro
 	}), nil
 }
 
-// take returns what came since the last time, as "updated pods default/a@5 (was 4)".
+// take returns the deltas since the last call, as "updated pods default/a@5 (was 4)".
 func (s *sink) take() (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,7 +231,7 @@ func (r *rig) synced() {
 	}
 }
 
-// metric returns the value of a metric whose name and labels contain all the given texts.
+// metric returns the value of a metric whose name and labels contain all texts.
 func (r *rig) metric(texts ...string) float64 {
 	r.t.Helper()
 	families, err := r.metrics.Registry().Gather()
@@ -261,7 +261,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// peek returns what came since take.
+// peek returns the deltas since the last take.
 func (s *sink) peek() []*event.Delta {
 	s.mu.Lock()
 	defer s.mu.Unlock()

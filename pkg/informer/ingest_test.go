@@ -22,8 +22,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// canned answers discovery, and a watch with initial events by 1000 pods and then as many updates
-// as are asked for.
+// canned answers discovery, and a watch with initial events by 1000 pods and the requested number
+// of updates.
 type canned struct {
 	pod     []byte
 	updates int
@@ -119,9 +119,9 @@ func (c *counting) Admit(context.Context, *event.Delta) (event.Admission, error)
 	}), nil
 }
 
-// BenchmarkIngest measures the way from the wire, without the network, through the Reflector into a
-// map: CPU of all goroutines per update of a pod of 5 KB, and the memory per pod; without a
-// checkpoint, and with what is kept for one and taken every 100 ms.
+// BenchmarkIngest measures the path from the response body, without the network, through the
+// Reflector into a map: CPU of all goroutines per update of a pod of 5 KB, and the memory per pod;
+// without a checkpoint, and with the changes for one collected every 100 ms.
 func BenchmarkIngest(b *testing.B) {
 	b.Run("memory", func(b *testing.B) { ingest(b, nil) })
 	b.Run("checkpoint", func(b *testing.B) {
@@ -179,8 +179,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// An object that is nested deeper than is read does not hide from rules: its identity and labels
-// come, and say why there is no more. The rest of it goes on where it can be read again.
+// An object that is nested too deeply does not hide from rules: its identity and labels arrive with
+// an annotation that says why the rest is missing. Its next readable state is an update.
 func TestNestedTooDeep(t *testing.T) {
 	deep := `,"spec":` + strings.Repeat("[", 600) + strings.Repeat("]", 600)
 	for name, config := range map[string]informer.Config{"streamed": {}, "paged": {PageSize: 2}} {
@@ -210,7 +210,7 @@ func TestNestedTooDeep(t *testing.T) {
 			a.compact()
 			a.dropWatches()
 			a.put("default/last", "web")
-			// what has not changed does not come again
+			// an unchanged object causes no delta
 			r.sink.want(t, false, "added pods default/last")
 		})
 	}

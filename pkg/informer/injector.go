@@ -17,11 +17,11 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
-// Injector stands in for the API server of one [Watch] of a [Factory] that does not run: a test
-// says what there is and what changes. From there on all is as in a factory that runs: what the
-// source does not keep is cut out, the namespace and the selectors decide what is seen, and deltas
-// are admitted and applied by the same code. A field selector compares with the field of that path
-// in the object, which is what API servers do for most of those that they know.
+// Injector stands in for the API server of one [Watch] of a [Factory] that does not run. A test
+// supplies the initial objects and their changes. All later steps are those of a running factory:
+// the format drops fields, the namespace and the selectors filter the objects, and the same code
+// admits and applies the deltas. A field selector compares the field of that path in the object, as
+// API servers do for most of the fields that they support.
 //
 // The methods are called one at a time, List or Resume first, or Exists for each object that is
 // there at first and then Listed. Their texts are whole objects in JSON, each with a uid and with a
@@ -48,7 +48,7 @@ func (w *Watch) Injector(kind string) (*Injector, error) {
 	return f, nil
 }
 
-// List puts through what is there at first, and has the watch synced then.
+// List applies the initial objects and marks the watch as synced.
 func (f *Injector) List(ctx context.Context, texts []string, version string) error {
 	var items []any
 	for _, text := range texts {
@@ -64,7 +64,7 @@ func (f *Injector) List(ctx context.Context, texts []string, version string) err
 	return ctx.Err()
 }
 
-// Exists puts through an object that is there at first.
+// Exists applies one initial object.
 func (f *Injector) Exists(ctx context.Context, text string) error {
 	o, seen, err := f.object(text)
 	if err != nil || !seen {
@@ -73,7 +73,7 @@ func (f *Injector) Exists(ctx context.Context, text string) error {
 	return f.w.applier.Exists(ctx, o)
 }
 
-// Listed has the watch synced: what is there at first has been put through.
+// Listed marks the watch as synced after all initial objects were applied.
 func (f *Injector) Listed(ctx context.Context) error {
 	var items []any
 	for o := range f.w.state.All() {
@@ -83,12 +83,12 @@ func (f *Injector) Listed(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Resume has the watch synced as one that was restored, see [Watch.Restore], goes on: nothing is
-// listed. It takes the place of List.
+// Resume marks the watch as synced like a restored watch that resumes, see [Watch.Restore], without
+// a list. It replaces the call of List.
 func (f *Injector) Resume() { f.w.applier.Resume() }
 
-// Put puts through that an object is now as text says: added, updated or, if the selectors stopped
-// to match, deselected.
+// Put applies the new state of an object: it is added, updated, or, if the selectors no longer
+// match, deselected.
 func (f *Injector) Put(ctx context.Context, text string) error {
 	o, seen, err := f.object(text)
 	if err != nil {
@@ -100,13 +100,13 @@ func (f *Injector) Put(ctx context.Context, text string) error {
 	return f.w.applier.Leave(ctx, event.Deselected, o.Key(), nil, false, o.ResourceVersion())
 }
 
-// Delete puts through that an object is gone, whose last state is text.
+// Delete applies the deletion of an object whose last state is text.
 func (f *Injector) Delete(ctx context.Context, text string) error {
 	return f.Remove(ctx, event.Deleted, text, false)
 }
 
-// Remove puts through that an object was Deleted or Deselected, whose last state is text. stale:
-// that was inferred.
+// Remove applies that an object, whose last state is text, was Deleted or Deselected. stale: the
+// change was inferred.
 func (f *Injector) Remove(ctx context.Context, op event.Op, text string, stale bool) error {
 	last, _, err := f.object(text)
 	if err != nil {
@@ -161,7 +161,7 @@ func (f *Injector) Resync(ctx context.Context, source string, admit Admit) error
 	return nil
 }
 
-// object makes of a text what the watch has of it. seen: it is one of those that are watched.
+// object decodes a text into the format of the watch. seen: the watch selects the object.
 func (f *Injector) object(text string) (o *event.Object, seen bool, err error) {
 	whole, err := event.ParseObject(f.w.Resource(), text)
 	if err != nil {
@@ -174,13 +174,14 @@ func (f *Injector) object(text string) (o *event.Object, seen bool, err error) {
 	return o, inside && f.labels.Matches(labels.Set(whole.Labels())) && f.selected.Matches(fieldsOf{whole}), nil
 }
 
-// fieldsOf lets a field selector look into an object.
+// fieldsOf gives a field selector access to the fields of an object.
 type fieldsOf struct{ o *event.Object }
 
 // Has implements fields.Fields.
 func (f fieldsOf) Has(path string) bool { return f.Get(path) != "" }
 
-// Get implements fields.Fields. A number, true or false is its text; what is not there is empty.
+// Get implements fields.Fields. A number, true or false is returned as its text, a missing field as
+// an empty string.
 func (f fieldsOf) Get(path string) string {
 	value := f.o.Raw().Path(strings.Split(path, ".")...)
 	if value.Kind() == rawjson.String {

@@ -12,7 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// feed makes a watch of pods that is fed.
+// feed makes a watch of pods with an Injector.
 func feed(t *testing.T, spec informer.Spec) (*informer.Injector, *sink, *informer.Factory) {
 	t.Helper()
 	spec.Resource.Version, spec.Resource.Resource = "v1", "pods"
@@ -23,13 +23,13 @@ func feed(t *testing.T, spec informer.Spec) (*informer.Injector, *sink, *informe
 	return fed, s, f
 }
 
-// podText writes one: its name, uid and resourceVersion, and what follows metadata.
+// podText writes the text of a pod with its name, uid and resourceVersion; rest follows metadata.
 func podText(name, uid, version, labels, rest string) string {
 	return `{"metadata":{"namespace":"default","name":"` + name + `","uid":"` + uid + `","resourceVersion":"` + version +
 		`","labels":{` + labels + `},"managedFields":[{}]}` + rest + `}`
 }
 
-// A fed watch sees what one of that Spec sees of an API server.
+// An Injector gives a watch the same objects as an API server.
 func TestFeed(t *testing.T) {
 	for _, c := range []struct {
 		name string

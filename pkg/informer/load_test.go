@@ -12,10 +12,10 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// later is what is restored while the watch goes on already.
+// later has the objects that are restored while the watch runs already.
 type later struct {
 	all     []*event.Object
-	objects []*event.Object // of them, those that were not handed over
+	objects []*event.Object // of them, those that are not handed over yet
 	hold    chan struct{}   // nothing is handed over before it is closed; nil: at once
 	broken  bool            // the first of them cannot be read
 }
@@ -63,9 +63,9 @@ func (l *later) Object(key event.Key) (*event.Object, error) {
 	return nil, nil //nolint:nilnil // as promised
 }
 
-// TestWatchesOnWhileLoading is about deltas that come before the objects are restored: each finds
-// the state that it needs, and what is restored later does not undo it. What needs all objects
-// waits.
+// TestWatchesOnWhileLoading is about deltas before all objects are restored: each finds the state
+// that it needs, and an object that is restored later does not undo it. Operations that need all
+// objects wait.
 func TestWatchesOnWhileLoading(t *testing.T) {
 	a, d := saved(t, options{})
 	a.put("default/a", "db")    // 104
@@ -131,7 +131,7 @@ func TestListWaitsForLoading(t *testing.T) {
 	}
 }
 
-// TestStoppedWhileLoading is about an end that does not wait for what nobody needs any more.
+// TestStoppedWhileLoading: a stop does not wait for the rest of the saved objects.
 func TestStoppedWhileLoading(t *testing.T) {
 	a, d := saved(t, options{})
 	r := restart(t, a, options{later: &later{}}, d)

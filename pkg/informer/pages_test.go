@@ -11,8 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// pagesUnasked makes an API server answer every list in pages of seven. expired says of a list that
-// goes on whether its token has expired.
+// pagesUnasked makes an API server answer every list in pages of seven. expired reports whether the
+// token of a page has expired.
 func pagesUnasked(a *api, expired func() bool) {
 	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
 		switch kindOf(r) {
@@ -35,8 +35,8 @@ func pagesUnasked(a *api, expired func() bool) {
 	})
 }
 
-// A token that expires in the middle of a list does not make what was behind it deleted, even if
-// the server begins with a page again where it was asked for everything.
+// If a token expires in the middle of a list, the objects behind it are not deleted, even if the
+// server answers the request for the whole list with a page again.
 func TestPagesUnasked(t *testing.T) {
 	const n = 40
 	a, d := newAPI(t), newDisk()
@@ -86,8 +86,7 @@ func TestPagesNeverComplete(t *testing.T) {
 	r.sink.want(t, false, "deleted pods default/p19 stale")
 }
 
-// Whether an object is gone that has left the selector is not told from a list that ends in the
-// middle.
+// A list that ends in the middle does not decide whether a deselected object was deleted.
 func TestPagesOfIdentities(t *testing.T) {
 	const n = 30
 	a := newAPI(t)
@@ -139,8 +138,8 @@ func TestPagesOfIdentities(t *testing.T) {
 	}
 }
 
-// An API server that says 410 to a stream of initial events, whatever it is asked for, is asked for
-// a list, and not again and again.
+// An API server that answers every stream of initial events with 410 is asked for a list instead,
+// without a retry loop.
 func TestWatchListExpired(t *testing.T) {
 	for name, refuse := range map[string]func(w http.ResponseWriter){
 		"as its answer": func(w http.ResponseWriter) { fail(w, http.StatusGone, "Expired", "too old") },

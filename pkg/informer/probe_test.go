@@ -22,7 +22,7 @@ func (a *api) exchange(cluster string, version int, pods map[string]pod) {
 	a.cluster, a.version, a.pods, a.history = cluster, version, maps.Clone(pods), nil
 }
 
-// podsOf makes pods of these names, with versions from the given one on.
+// podsOf makes pods of these names, with versions from version on.
 func podsOf(cluster string, version int, names ...string) map[string]pod {
 	pods := make(map[string]pod)
 	for i, name := range names {
@@ -144,7 +144,7 @@ func TestPatrol(t *testing.T) {
 	}
 }
 
-// A probe asks for the latest state there is: any other may come from a replica that lags behind.
+// A probe requests the latest state: an older one may come from a replica that lags behind.
 func TestProbeIsQuorumRead(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
@@ -164,7 +164,7 @@ func TestProbeIsQuorumRead(t *testing.T) {
 	}
 }
 
-// Who may not see which cluster it is goes on without, and hears of it once.
+// A client that may not read the identity of the cluster continues without it, with one log line.
 func TestIdentityForbidden(t *testing.T) {
 	a, d := saved(t, options{})
 	a.mu.Lock()
@@ -186,7 +186,7 @@ func TestIdentityForbidden(t *testing.T) {
 	}
 }
 
-// Many watches that begin at once do not ask as often as they are many.
+// Many watches that start at once share a few requests.
 func TestIdentityIsShared(t *testing.T) {
 	a := newAPI(t)
 	release := make(chan struct{})
@@ -212,8 +212,8 @@ func TestIdentityIsShared(t *testing.T) {
 	}
 }
 
-// A watch that is open goes on when the API server begins to refuse requests; the source says so
-// all the same, and when it is over.
+// An open watch continues when the API server begins to refuse requests. The source reports the
+// refusal, and its end.
 func TestRefusedWhileOpen(t *testing.T) {
 	for reason, code := range map[string]int{"Forbidden": 403, "Unauthorized": 401, "ServiceUnavailable": 503} {
 		t.Run(reason, func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestRefusedWhileOpen(t *testing.T) {
 	}
 }
 
-// Who may watch and not list is refused each probe, which does not matter to the watch.
+// A client that may watch and not list is refused each probe; the watch continues.
 func TestMayNotProbe(t *testing.T) {
 	a := newAPI(t)
 	var refused atomic.Int32

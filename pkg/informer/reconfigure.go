@@ -19,22 +19,22 @@ type Wanted struct {
 	Sources []Source
 }
 
-// Held is the factory at a moment when no delta of any watch is between its Admit and its commit,
-// and nothing is handed over for the checkpoint. It is good until the function that it was given to
+// Held is the factory at a moment when no delta of any watch is between Admit and commit, and no
+// changes are being handed over to the checkpoint. It is valid until the function that received it
 // returns.
 type Held struct {
 	watches []*Watch
 	clock   timer.Clock
 }
 
-// Reconfigure makes the watches those that are wanted. One whose Spec is wanted goes on as it is,
-// with the sources that it has now; one that is not wanted ends; the others are new, and begin with
-// a list.
+// Reconfigure replaces the set of watches by the wanted one. A watch whose Spec is wanted continues
+// with its new sources, a watch whose Spec is not wanted ends, and the others are new and start
+// with a list.
 //
-// swap is called at one moment of all watches that were there, between two deltas of each. The
-// sources are the new ones already. It must not call the Factory or a Watch other than through
-// Held. If that moment does not come before ctx is done, because a delta is waited for, nothing has
-// changed, and the error says why. Reconfigure returns when what is not wanted has ended.
+// swap is called at a moment between two deltas of every existing watch, after the sources were
+// replaced. It may call the Factory and the watches through Held only. If ctx is done before that
+// moment comes, because a delta is still being admitted, nothing has changed and the error says
+// why. Reconfigure returns when the unwanted watches have ended.
 func (f *Factory) Reconfigure(ctx context.Context, wanted []Wanted, swap func(*Held)) error {
 	f.changing.Lock()
 	defer f.changing.Unlock()
@@ -116,8 +116,7 @@ func (f *Factory) exchange(wanted []Wanted) (removed []*Watch) {
 	return removed
 }
 
-// exchangeSources makes the sources those that are configured. One that did not change stays what
-// it is.
+// exchangeSources replaces the sources by the configured ones. An unchanged source is kept.
 func (f *Factory) exchangeSources(configs map[string]Source, attached map[string][]*Watch) {
 	for name := range f.sources {
 		if _, ok := configs[name]; !ok {
@@ -150,7 +149,7 @@ func sameWatches(a, b []*Watch) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(w *Watch) bool { return !slices.Contains(b, w) })
 }
 
-// attach tells a watch which sources it has now.
+// attach sets the sources of a watch.
 func (f *Factory) attach(w *Watch) {
 	var all []*source
 	for _, s := range f.sources {
@@ -172,8 +171,8 @@ func (f *Factory) attach(w *Watch) {
 	}
 }
 
-// Existing makes an Initial delta of every object that the watches have, for each of their sources,
-// and commits what admit returns for it. All of it is in the checkpoint, or nothing is.
+// Existing makes an Initial delta of every object of the watches, for each of their sources, and
+// commits the admissions that admit returns. The checkpoint has either all of them or none.
 func (h *Held) Existing(admit func(d *event.Delta) event.Admission) {
 	seen := h.clock.Now()
 	for _, w := range h.watches {
@@ -188,7 +187,7 @@ func (h *Held) Existing(admit func(d *event.Delta) event.Admission) {
 	}
 }
 
-// Existing is [Held.Existing] for what was restored. It is called before [Factory.Run].
+// Existing is [Held.Existing] for restored objects. It is called before [Factory.Run].
 func (f *Factory) Existing(admit func(d *event.Delta) event.Admission) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -196,7 +195,7 @@ func (f *Factory) Existing(admit func(d *event.Delta) event.Admission) {
 	(&Held{f.watches, f.cfg.Clock}).Existing(admit)
 }
 
-// Specs returns what is watched.
+// Specs returns the Specs of all watches.
 func (f *Factory) Specs() []Spec {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

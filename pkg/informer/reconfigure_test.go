@@ -11,8 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestReconfigure: a watch that is wanted still goes on without a request, under its new name; one
-// that is not ends; a new one lists.
+// TestReconfigure: a watch that is still wanted continues without a request, under its new name; an
+// unwanted one ends; a new one lists.
 func TestReconfigure(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")

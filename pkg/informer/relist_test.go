@@ -14,9 +14,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestRelist: the versions that a restored API server gives out have passed those that were seen,
-// so that nothing tells of the restore. A list that is asked for finds all that differs, and takes
-// older states too.
+// TestRelist: the resourceVersions of a restored API server have passed those of the cache, so that
+// a probe cannot notice the restore. A requested list finds all differences, and takes older states
+// too.
 func TestRelist(t *testing.T) {
 	modes(t, func(t *testing.T, o options) {
 		a, d := saved(t, o) // a to c, of versions 101 to 103
@@ -29,7 +29,7 @@ func TestRelist(t *testing.T) {
 		})
 		a.dropWatches()
 		a.put("default/mark", "web")
-		r.sink.want(t, false, "added pods default/mark") // the watch goes on, and tells of nothing
+		r.sink.want(t, false, "added pods default/mark") // the watch resumes without deltas
 		lists := a.lists()
 		found, err := r.factory.Relist(t.Context(), "pods")
 		if err != nil || found != (informer.Relisted{Objects: 4, Deltas: 5}) {
@@ -54,8 +54,8 @@ func TestRelist(t *testing.T) {
 	})
 }
 
-// TestRelistBeforeResuming: a watch that could not go on from what was saved yet does not try any
-// more.
+// TestRelistBeforeResuming: a watch that has not yet resumed from its saved state gives the attempt
+// up.
 func TestRelistBeforeResuming(t *testing.T) {
 	a, d := saved(t, options{})
 	var down atomic.Bool
@@ -120,8 +120,8 @@ func TestResyncAsked(t *testing.T) {
 	}
 }
 
-// TestResyncIsInterrupted: a reload that takes the source away, a stop, and one who asks no more,
-// each end it with an error that says so.
+// TestResyncIsInterrupted: a reload that removes the source, a stop, and a cancelled request each
+// end it with an error that says so.
 func TestResyncIsInterrupted(t *testing.T) {
 	for name, c := range map[string]struct {
 		between func(r *rig, cancel func()) // two objects
@@ -156,8 +156,8 @@ func TestResyncIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestRestoredEpoch: what a first list brings is for the routes of before too, if the watch was
-// there before, though nothing of it was saved.
+// TestRestoredEpoch: the objects of a first list are also for the routes of a former run if the
+// watch existed then, even if none of its objects were saved.
 func TestRestoredEpoch(t *testing.T) {
 	for name, restored := range map[string]bool{"restored": true, "new": false} {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestRestoredEpoch(t *testing.T) {
 	}
 }
 
-// TestTransit: a delta knows whether a list found it, and whether its object may have been there
+// TestTransit: a delta records whether a list found it, and whether its object may have existed
 // before.
 func TestTransit(t *testing.T) {
 	for selector, selective := range map[string]bool{"": false, "app=web": true} {

@@ -27,8 +27,8 @@ func (m mapStore) All() iter.Seq[*event.Object] {
 	return slices.Values(slices.SortedFunc(maps.Values(m), func(a, b *event.Object) int { return cmp.Compare(a.Key().Name, b.Key().Name) }))
 }
 
-// replayer is a Downstream that knows the cluster only from the deltas, and checks that each fits
-// what it knows.
+// replayer is a Downstream that rebuilds the cluster from the deltas, and checks that each fits the
+// state so far.
 type replayer struct {
 	t     *rapid.T
 	known map[event.Key]*event.Object
@@ -67,9 +67,8 @@ func object(t *rapid.T, name string, uid, version int) *event.Object {
 	return o
 }
 
-// Whatever happens, with whichever parts of it lost in gaps and told twice: what the deltas say is
-// what the cluster is, no delta contradicts what was told before, and a list that brings nothing
-// new makes none.
+// For any events, with some of them lost in gaps and others repeated: the deltas add up to the
+// cluster, no delta contradicts an earlier one, and a list without changes makes none.
 func TestReplaceProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		down := &replayer{t: t, known: make(map[event.Key]*event.Object)}
@@ -127,7 +126,7 @@ func TestReplaceProperty(t *testing.T) {
 				relist()
 				lost, told = false, nil
 				continue
-			case "lose": // from here on nothing is told until the next list
+			case "lose": // events are lost until the next list
 				lost = true
 				continue
 			case "replay": // the last few once more, as a watch from an older resourceVersion would

@@ -102,7 +102,7 @@ func restart(t *testing.T, a *api, o options, d *disk) *rig {
 	return r
 }
 
-// restoredFrom returns what is on the disk.
+// restoredFrom returns the state on the disk.
 func restoredFrom(t *testing.T, r *rig, d *disk) informer.Restored {
 	t.Helper()
 	restored := informer.Restored{Cluster: d.cluster, Applied: d.fed, Relisting: d.relisting, Listed: d.fed != ""}
@@ -159,7 +159,7 @@ func modes(t *testing.T, test func(t *testing.T, o options)) {
 	}
 }
 
-// A restart while nothing happens lists nothing and tells nothing, and then goes on.
+// A restart without changes lists nothing and emits nothing, and then resumes.
 func TestRestartUnchanged(t *testing.T) {
 	modes(t, func(t *testing.T, o options) {
 		a, d := saved(t, o)
@@ -185,7 +185,7 @@ func TestRestartUnchanged(t *testing.T) {
 	})
 }
 
-// What happens while the router is down is told as it happened, from the states that were saved.
+// Changes while the router is down become deltas as they happened, from the saved states.
 func TestRestartChanged(t *testing.T) {
 	modes(t, func(t *testing.T, o options) {
 		a, d := saved(t, o)
@@ -216,7 +216,7 @@ func TestRestartChanged(t *testing.T) {
 	})
 }
 
-// The API server no longer has what happened: the net change is told.
+// The API server has dropped the history: the net change becomes deltas.
 func TestRestartExpired(t *testing.T) {
 	test := func(t *testing.T, o options, midstream bool) {
 		t.Helper()
@@ -258,8 +258,8 @@ func TestRestartExpired(t *testing.T) {
 	t.Run("in the stream", func(t *testing.T) { test(t, options{}, true) })
 }
 
-// A list that was applied in part is listed again, and what is new then is not initial unless it
-// was the first.
+// A list that was applied in part is listed again. Its new objects are not initial, unless it was
+// the first list.
 func TestRestartInList(t *testing.T) {
 	modes(t, func(t *testing.T, o options) {
 		for name, first := range map[string]bool{"the first": true, "another": false} {
@@ -311,8 +311,8 @@ func (a *api) rewind(version int, pods map[string]pod) {
 	a.version, a.pods, a.history = version, maps.Clone(pods), nil
 }
 
-// A server that went back in time would tell nothing until it has come as far as it was: its
-// objects are taken as they are.
+// A server that went back in time would send no events until it reaches the old resourceVersion:
+// its objects replace those of the cache.
 func TestWentBack(t *testing.T) {
 	older := map[string]pod{
 		"default/a": {namespace: "default", name: "a", uid: "uid-1", version: 60},
@@ -345,7 +345,7 @@ func TestWentBack(t *testing.T) {
 	})
 }
 
-// Who is not let in waits, and resumes when he is.
+// A client without access waits, and resumes when it has access again.
 func TestRestartForbidden(t *testing.T) {
 	for _, code := range []int{http.StatusForbidden, http.StatusUnauthorized, http.StatusServiceUnavailable} {
 		modes(t, func(t *testing.T, o options) {
@@ -373,7 +373,7 @@ func TestRestartForbidden(t *testing.T) {
 	}
 }
 
-// Whoever may watch and not list is not stopped by the probe.
+// The probe does not stop a client that may watch and not list.
 func TestProbeForbidden(t *testing.T) {
 	a, d := saved(t, options{})
 	a.put("default/a", "db")
@@ -388,8 +388,8 @@ func TestProbeForbidden(t *testing.T) {
 	r.synced()
 }
 
-// The resource vanished while the router was down: its objects are gone once discovery confirms it.
-// If it was only discovery that did not know better for a moment, nothing has happened.
+// The resource vanished while the router was down: its objects are deleted once discovery confirms
+// it. If discovery missed it only for a moment, no delta is emitted.
 func TestRestartWithoutResource(t *testing.T) {
 	gone := `{"name":"services","kind":"Service"}`
 	notFound := func(a *api) {
@@ -413,7 +413,7 @@ func TestRestartWithoutResource(t *testing.T) {
 		if len(d.objects) > 0 || d.fed != "103" || !d.relisting {
 			t.Errorf("on disk %+v", d)
 		}
-		// It comes back while the router is down: what there is then is new, not initial.
+		// The resource returns while the router is down: its objects are new, not initial.
 		a.setResources("")
 		r = restart(t, a, o, d)
 		r.sink.want(t, true, "added pods default/a", "added pods default/b", "added pods default/c")

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	// ErrNotRunning is returned for what needs watches at work before [Factory.Run] and after.
+	// ErrNotRunning is returned by calls that need running watches, before and after [Factory.Run].
 	ErrNotRunning = errors.New("nothing is watched: the router is starting or stopping")
 	// ErrSourceChanged is returned when a [Factory.Reconfigure] has changed a source while
 	// something was done with it.
@@ -24,16 +24,16 @@ var (
 // Admit is like [Downstream]'s method.
 type Admit = apply.Admit
 
-// Resynced counts what was put through by a [Factory.Resync].
+// Resynced counts the objects of a [Factory.Resync].
 type Resynced = apply.Resynced
 
-// Resync puts every object that the cache holds of a source through once more, as Sync, and as one
-// round: see [event.New]. The deltas go the way of all others, so none overtakes a change of its
-// object, but for admit in the place of Downstream's; nil: that one.
+// Resync emits every cached object of a source once more, as Sync, in one round: see [event.New].
+// The deltas take the usual way, so none overtakes a change of its object, but admit replaces the
+// Admit of Downstream; nil: no replacement.
 //
-// It returns when all are put through, or with the error of ctx or of admit, [ErrSourceChanged],
-// [ErrNotRunning] or [ErrNoSource]; what was put through until then stays so. A source that has not
-// synced has in its cache what it has had so far.
+// It returns when all objects are done, or with the error of ctx or of admit, [ErrSourceChanged],
+// [ErrNotRunning] or [ErrNoSource]; deltas that were committed until then stay committed. The cache
+// of a source that is not synced has only a part of the objects.
 func (f *Factory) Resync(ctx context.Context, source string, admit Admit) (done Resynced, err error) {
 	return f.ResyncPaced(ctx, source, admit, nil)
 }
@@ -62,8 +62,8 @@ func (f *Factory) ResyncPaced(ctx context.Context, source string, admit Admit, p
 }
 
 // ResyncObject is [Factory.Resync] for one object, if the cache of the source has it under this
-// uid; round is the same for all that belong together. It works in a factory that is fed (see
-// [Injector]), too.
+// uid. All calls that belong together have the same round. It also works in a factory with injected
+// deltas (see [Injector]).
 func (f *Factory) ResyncObject(ctx context.Context, source string, key event.Key, uid string, round time.Time, admit Admit) error {
 	once := func(ctx context.Context) error {
 		s, ok := f.source(source)
@@ -135,19 +135,19 @@ func (f *Factory) resync(ctx context.Context, w *Watch, s *source) {
 	}
 }
 
-// relistLook is how often a [Factory.Relist] looks whether what it waits for is of no avail.
+// relistLook is the interval at which a [Factory.Relist] checks whether its list can still come.
 const relistLook = 200 * time.Millisecond
 
-// Relisted counts what a [Factory.Relist] has found.
+// Relisted counts the objects and deltas of a [Factory.Relist].
 type Relisted = reflector.Relisted
 
-// Relist lists what a source watches anew, whatever the cache has, and takes what the API server
-// says for the truth, older states too. What differs is put through, for all sources of the
-// watches. It is the remedy where the versions that a restored etcd gives out have passed those
-// that were seen: see docs/GUARANTEES.md.
+// Relist lists the watches of a source again and takes the answer of the API server as the truth,
+// even where its states are older than those of the cache. The differences become deltas for all
+// sources of the watches. It is the remedy if the resourceVersions of a restored etcd have passed
+// those of the cache: see docs/GUARANTEES.md.
 //
-// It returns when that is done. An error that is not one of [Factory.Resync]'s says why the API
-// server cannot be asked now; it is asked as soon as it can be.
+// It returns when the list is applied. An error other than those of [Factory.Resync] says why the
+// API server cannot be listed now; the list is made as soon as that is possible.
 func (f *Factory) Relist(ctx context.Context, source string) (found Relisted, err error) {
 	err = f.during(ctx, func(ctx context.Context) error {
 		s, ok := f.source(source)

@@ -17,8 +17,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
-// Spec says what a watch watches and what it keeps. Specs are comparable: sources with equal Specs
-// can share a watch.
+// Spec describes a watch: the resource, its selection, and the format of its objects. Specs are
+// comparable: sources with equal Specs can share a watch.
 type Spec struct {
 	Resource      schema.GroupVersionResource
 	Namespace     string // empty: all, or a resource without namespaces
@@ -32,15 +32,15 @@ type Spec struct {
 	Drop string
 }
 
-// Source is a name under which the deltas of a watch are put through.
+// Source names the deltas of a watch.
 type Source struct {
 	Name string
-	// Resync is how often every cached object is put through again as Sync; 0: never.
+	// Resync is the interval at which every cached object is emitted again as Sync; 0: never.
 	Resync time.Duration
 }
 
-// ID returns a name for what is watched and what is kept, by which a checkpoint finds it again: it
-// is the same in every run, and differs where the objects or their texts would.
+// ID returns the name of the watch in a checkpoint. It is the same in every run, and differs if the
+// objects or their texts would differ.
 func (s Spec) ID() string {
 	if s.Cache == "" {
 		s.Cache = config.CacheFull
@@ -52,7 +52,7 @@ func (s Spec) ID() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// SpecsOf returns what has to be watched for a configured source: one Spec, or one per namespace.
+// SpecsOf returns the Specs of a configured source: one, or one per namespace.
 func SpecsOf(source *config.Source) ([]Spec, error) {
 	gvr, err := parseResource(source.Resource)
 	if err != nil {
@@ -93,9 +93,9 @@ func parseResource(s string) (schema.GroupVersionResource, error) {
 }
 
 // JoinDrop checks paths to drop and joins them for [Spec].Drop. A path is keys joined by dots, as
-// in status.conditions; a key with dots of its own is written
-// metadata.annotations["example.com/key"]. Where a path meets a list it goes on in every element.
-// What identifies an object cannot be dropped.
+// in status.conditions; a key that contains dots is written
+// metadata.annotations["example.com/key"]. A path that meets a list continues in every element.
+// Fields that identify an object cannot be dropped.
 func JoinDrop(paths []string) (string, error) {
 	for _, path := range paths {
 		keys, err := parsePath(path)
@@ -157,7 +157,7 @@ func isIdentity(keys []string) bool {
 	return false
 }
 
-// format returns what is kept of the objects.
+// format returns the format in which the objects are kept.
 func (s *Spec) format() *wire.Format {
 	format := &wire.Format{MetadataOnly: s.metadataOnly(), Drop: s.dropped()}
 	if s.redacted() {
@@ -166,13 +166,13 @@ func (s *Spec) format() *wire.Format {
 	return format
 }
 
-// identityFormat returns what is read of the objects where only their identity counts.
+// identityFormat returns the format that keeps only the identity of the objects.
 func (s *Spec) identityFormat() *wire.Format {
 	return (&Spec{Resource: s.Resource, Cache: config.CacheMetadata}).format()
 }
 
-// Keep makes an object of its JSON text as a watch of this Spec would keep it: without what it
-// drops. The error never quotes the text.
+// Keep decodes the JSON text of an object into the format of a watch of this Spec. The error never
+// quotes the text.
 func Keep(spec Spec, cluster, text string) (*event.Object, error) {
 	if err := rawjson.Check(text); err != nil {
 		return nil, err
@@ -197,16 +197,16 @@ func (s *Spec) dropped() (paths [][]string) {
 	return paths
 }
 
-// redacted reports whether nothing that is in confidence may be kept: of the annotations of such an
-// object only those that are known not to hold its data, see SecretAnnotations.
+// redacted reports whether confidential data must be removed. The objects then keep only
+// annotations that are known to contain none, see SecretAnnotations.
 func (s *Spec) redacted() bool {
 	return s.Resource.Group == "" && s.Resource.Resource == "secrets" && !s.Secrets
 }
 
-// SecretAnnotations returns the annotations of a Secret that are known to say where it is from and
-// what it is for, and not what is in it. Tools keep whole copies of what they apply in annotations
-// of their own (kubectl, kapp, Rancher, Banzai Cloud's operators, and others to come), and some
-// keep hashes, by which short values can be guessed. So all others are taken for confidential.
+// SecretAnnotations returns the annotations of a Secret that are known to describe its origin and
+// purpose and not its data. Tools keep whole copies of the objects that they apply in their own
+// annotations (kubectl, kapp, Rancher, Banzai Cloud's operators), and some keep hashes, from which
+// short values can be guessed. All other annotations are therefore treated as confidential.
 func SecretAnnotations() []string {
 	return []string{
 		wire.Unreadable,

@@ -89,8 +89,8 @@ func (r *rig) named(text string) {
 	})
 }
 
-// A version that is not served any more says nothing about the objects: those that another version
-// has are not deleted, and those that go there are.
+// A version that is no longer served does not concern the objects: those that another version has
+// are not deleted, and deletions there are detected.
 func TestVersionNotServed(t *testing.T) {
 	a, d, r := unservedRig(t)
 	d.set(http.StatusOK, "v2")
@@ -131,8 +131,8 @@ func TestDefinitionForbidden(t *testing.T) {
 	r.sink.want(t, true, "deleted pods default/a stale", "deleted pods default/b stale")
 }
 
-// An API server that does not know a resource for a while that its discovery has is not asked for a
-// list: the watch goes on.
+// If an API server temporarily does not serve a resource that its discovery has, the watch resumes
+// without a list.
 func TestUnknownForAWhile(t *testing.T) {
 	modes(t, func(t *testing.T, o options) {
 		a := newAPI(t)

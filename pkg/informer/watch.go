@@ -10,7 +10,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/reflector"
 )
 
-// Watch is one watch: what it has seen, how it hears of changes, and how it applies them.
+// Watch is one watch of a resource: its state, the Reflector that supplies it, and the applier of
+// its changes.
 type Watch struct {
 	spec Spec
 	name string // in logs
@@ -78,30 +79,29 @@ func (w *Watch) persisted(f *Factory, store Cache) persist.Config {
 	return cfg
 }
 
-// Spec returns what is watched.
+// Spec returns the Spec of the watch.
 func (w *Watch) Spec() Spec { return w.spec }
 
-// Resource returns what is watched, as all objects of the watch have it. Its Kind may be empty
-// until discovery has answered.
+// Resource returns the resource that all objects of the watch share. Its Kind may be empty until
+// discovery has answered.
 func (w *Watch) Resource() *event.Resource { return w.target.Resource() }
 
 // Applied returns the resourceVersion up to which everything was applied; empty before the first
 // list, and 0 if the resource was found not to exist before it.
 func (w *Watch) Applied() string { return w.state.Position.Applied() }
 
-// Cut calls f at a moment when the store, what was committed downstream and fed agree with each
-// other, and holds the watch there while f runs. relisting: some of a list is applied and some is
-// not, so fed alone does not say how to go on.
+// Cut calls f while the watch is held, at a moment when the store, the committed deltas and fed
+// agree with each other. relisting: a list is only partly applied, so fed alone does not say where
+// to resume.
 func (w *Watch) Cut(f func(fed string, relisting bool)) { w.state.Cut(f) }
 
-// Restore makes the watch go on from what was saved, be it nothing but that there was such a watch.
-// It is called before [Factory.Run], once. Nothing that is restored becomes a delta. The watch then
-// resumes at Applied and lists nothing, and what happened meanwhile becomes deltas as if it
-// happened now.
+// Restore sets the watch to its saved state, which may be empty. It is called once, before
+// [Factory.Run]. The restored objects do not become deltas. The watch then resumes at Applied
+// without a list, and the changes since then become deltas with the current time.
 //
-// Where that cannot be (the list at hand was not complete, the API server no longer knows what
-// happened, has gone back in time, or is another cluster's) it lists, and the difference becomes
-// deltas; what is gone is Deleted and Stale, intents too.
+// The watch lists instead if the saved list was not complete, or if the API server has dropped the
+// history, has gone back in time, or is another cluster. The differences become deltas; objects
+// that are gone, including those of intents, are Deleted and Stale.
 func (w *Watch) Restore(r Restored) {
 	w.state.Restore(&r)
 	w.applier.Restore(r.Listed || r.Applied != "")
@@ -112,16 +112,16 @@ func (w *Watch) Restore(r Restored) {
 // goroutines at the same time, which is how many objects are restored fast.
 func (w *Watch) RestoreObject(o *event.Object) { w.state.RestoreObject(o) }
 
-// Dirty hands over what changed since the last call, for good: who cannot write it keeps it, and
-// writes it before or together with what the next call returns. Without a Gate nothing is kept, and
-// nothing has changed.
+// Dirty hands over the changes since the last call. They are not returned again: a caller that
+// fails to write them keeps them, and writes them before or together with the next ones. Without a
+// Gate no changes are collected.
 func (w *Watch) Dirty() Changes { return persist.HandOver([]*persist.State{w.state}, func() {})[0] }
 
 // Saved says that everything that Dirty has handed over so far is on disk. Call it after every
 // write that succeeded, before the next Dirty.
 func (w *Watch) Saved() { w.state.Saved() }
 
-// QuietKlog sends what client-go logs to log, without the objects that it likes to add: of the
-// values only texts, numbers, times and errors are kept, of all others the type. client-go's
-// logging is global; restore gives it back.
+// QuietKlog redirects the logging of client-go to log, without the objects that client-go adds: it
+// keeps only texts, numbers, times and errors, and of all other values the type. client-go's
+// logging is global; restore resets it.
 func QuietKlog(log *slog.Logger) (restore func()) { return reflector.QuietKlog(log) }

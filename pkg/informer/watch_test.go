@@ -56,8 +56,8 @@ func TestLifeOfObjects(t *testing.T) {
 	}
 }
 
-// While the watch is down everything happens and the history is forgotten: only what differs comes
-// through.
+// All kinds of changes happen while the watch is down, and the history is dropped: only the
+// differences become deltas.
 func TestGap(t *testing.T) {
 	for name, config := range map[string]informer.Config{"streamed": {}, "paged": {PageSize: 2}} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestSelector(t *testing.T) {
 	a.put("default/p02", "web")
 	r.sink.want(t, false, "deselected pods default/p00", "deleted pods default/p01", "added pods default/p00", "updated pods default/p02")
 
-	// asked one by one, and with one list
+	// by single requests, and by one list
 	for name, n := range map[string]int{"a few": 3, "many": 20} {
 		t.Run(name, func(t *testing.T) {
 			var want []string

@@ -15,7 +15,7 @@ import (
 // Admit is like the method of informer.Downstream.
 type Admit func(ctx context.Context, d *event.Delta) (event.Admission, error)
 
-// Config is what an [Applier] needs.
+// Config has the dependencies of an [Applier].
 type Config struct {
 	Watch string // its name in logs
 	Log   *slog.Logger
@@ -34,15 +34,15 @@ type Config struct {
 	Inquiry *reflector.Inquiry
 }
 
-// Applier makes deltas of what the API server says and applies them. It implements reflector.Sink.
-// What it has itself is guarded by its turn, which is held while a delta is admitted and applied.
+// Applier makes deltas of the answers of the API server and applies them. It implements
+// reflector.Sink. The turn guards its fields; it is held while a delta is admitted and applied.
 type Applier struct {
 	cfg  Config
 	turn turn
 
 	epoch      int // of the factory, when the watch was added; -1: in a former run
 	admissions []event.Admission
-	wanted     []*event.Delta // what admissions are about
+	wanted     []*event.Delta // the deltas of the admissions
 	// listed: there was a complete list. absent: the resource was confirmed not to exist before.
 	listed, absent bool
 	applied        int // changes, ever
@@ -87,9 +87,9 @@ func (a *Applier) LeftOut(e *wire.ObjectError) {
 	}
 }
 
-// differs reports whether two objects of one uid and resourceVersion are not the same all the same:
-// a restored backup gives versions out for the second time, and of some objects only the identity
-// was saved. Where only identities are kept nobody can tell.
+// differs reports whether two objects with one uid and resourceVersion have different contents: a
+// restored backup issues the same resourceVersions again, and of some objects only the identity was
+// saved. If the watch keeps identities only, a difference cannot be detected.
 func (a *Applier) differs(old, o *event.Object) bool {
 	return !a.cfg.IdentityOnly && old.Raw() != o.Raw()
 }
@@ -97,7 +97,7 @@ func (a *Applier) differs(old, o *event.Object) bool {
 // change is a delta before it is addressed to the sources.
 type change struct {
 	op       event.Op
-	before   *event.Object // what the store has; nil for an intent
+	before   *event.Object // the object of the store; nil for an intent
 	old, now *event.Object // the delta's Old and New
 	initial  bool
 	stale    bool
@@ -157,8 +157,8 @@ func (a *Applier) admit(ctx context.Context, s *Source, c change, seen time.Time
 	return true
 }
 
-// returns reports whether what is added may have been there before: it left the selector, or was
-// delivered before a crash.
+// returns reports whether an added object may have existed before: it left the selector, or its
+// deltas were delivered before a crash.
 func (a *Applier) returns(c change) bool {
 	return c.op == event.Added && (a.cfg.Selective || a.cfg.State.Intent(c.now.UID()) != nil)
 }
@@ -169,8 +169,7 @@ func (a *Applier) setSynced(synced bool) {
 	a.cfg.Sources.refresh()
 }
 
-// turn is a lock that nobody waits for longer than a context: who holds it may be waiting for room
-// in a queue.
+// turn is a lock whose wait ends with a context: its holder may be waiting for room in a queue.
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }

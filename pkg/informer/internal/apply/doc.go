@@ -1,7 +1,7 @@
-// Package apply makes deltas of what the API server says and applies them.
+// Package apply makes deltas of the answers of the API server and applies them.
 //
-// An [Applier] compares each object, or all of a list, with what the persist.State has. What
-// differs becomes a delta for each [Source] of the watch, which is admitted downstream, and then
-// the store, the applied resourceVersion and what downstream commits change in one step. One delta
-// of a watch is worked on at a time.
+// An [Applier] compares an object, or a whole list, with the persist.State. Each difference becomes
+// one delta per [Source] of the watch. The delta is admitted downstream; then the store, the
+// applied resourceVersion and the queues downstream change in one step. A watch has one delta in
+// work at a time.
 package apply

@@ -10,9 +10,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
-// Store returns what client-go's Reflector writes to. Its methods return no errors, because
-// client-go would log the object with them, and none of them waits longer than ctx: once ctx is
-// done nothing is applied any more.
+// Store returns the store for client-go's Reflector. Its methods return no errors, because
+// client-go would log the object with them. No method waits longer than ctx, and once ctx is done
+// nothing is applied.
 func (a *Applier) Store(ctx context.Context) cache.ReflectorStore { return &reflectorStore{a, ctx} }
 
 type reflectorStore struct {
@@ -23,8 +23,8 @@ type reflectorStore struct {
 // Add implements cache.ReflectorStore.
 func (s *reflectorStore) Add(obj any) error { return s.Update(obj) }
 
-// Update implements cache.ReflectorStore. ADDED and MODIFIED are treated alike: the store knows
-// better what is new.
+// Update implements cache.ReflectorStore. ADDED and MODIFIED are treated alike: the store decides
+// whether an object is new.
 func (s *reflectorStore) Update(obj any) error {
 	a := s.a
 	if o, ok := obj.(*event.Object); ok && !a.cfg.State.Position.Seen(o.ResourceVersion()) && a.turn.take(s.ctx) {
@@ -76,9 +76,9 @@ func (s *reflectorStore) Bookmark(resourceVersion string) error {
 	return nil
 }
 
-// put applies the present state of an object. The turn is held. rewound: an older state than the
-// cache's is no replay but the truth. applied is the resourceVersion up to which everything is
-// applied then; empty: it stays what it was.
+// put applies the present state of an object. The turn is held. rewound: a state older than the
+// cache's is the truth and no replay. applied is the resourceVersion up to which everything is then
+// applied; empty: unchanged.
 func (a *Applier) put(ctx context.Context, o *event.Object, rewound bool, applied string) bool {
 	old := a.cfg.State.Get(o.Key())
 	identityOnly := old != nil && a.cfg.State.IdentityOnly(old)
@@ -103,15 +103,15 @@ func (a *Applier) put(ctx context.Context, o *event.Object, rewound bool, applie
 	return a.apply(ctx, c)
 }
 
-// remove applies a DELETED event, whose object is the last state. The turn is held.
+// remove applies a DELETED event. o is the last state of the object. The turn is held.
 func (a *Applier) remove(ctx context.Context, o *event.Object) {
 	old := a.cfg.State.Get(o.Key())
 	switch {
-	case old == nil || persist.Older(o, old): // never seen, or a replay of what happened before
+	case old == nil || persist.Older(o, old): // never seen, or a replay
 	case old.UID() == o.UID():
 		a.leave(ctx, old, o, false, o.ResourceVersion())
 		return
-	default: // the one that we know was gone when the name was used again
+	default: // the known object was gone when its name was used again
 		a.leave(ctx, old, a.cfg.State.Latest(old), true, o.ResourceVersion())
 	}
 	if a.cfg.State.Intent(o.UID()) != nil { // that it was there could not be read
@@ -119,8 +119,8 @@ func (a *Applier) remove(ctx context.Context, o *event.Object) {
 	}
 }
 
-// leave applies that an object is no longer there, be it deleted or only deselected. before is what
-// the store has of it, last its last state. The turn is held.
+// leave applies that an object is no longer in the watch, because it was deleted or deselected.
+// before is the object of the store, last its last state. The turn is held.
 func (a *Applier) leave(ctx context.Context, before, last *event.Object, stale bool, applied string) {
 	op := event.Deleted
 	if a.cfg.Selective {

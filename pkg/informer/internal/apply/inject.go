@@ -30,8 +30,8 @@ func (a *Applier) Put(ctx context.Context, o *event.Object) error {
 	return ctx.Err()
 }
 
-// Leave applies that an object, if the store has it, was Deleted or Deselected. last is its last
-// state; nil: what the store has. stale: that was inferred.
+// Leave applies that an object was Deleted or Deselected, if the store has it. last is its last
+// state; nil: the object of the store. stale: the change was inferred.
 func (a *Applier) Leave(ctx context.Context, op event.Op, key event.Key, last *event.Object, stale bool, applied string) error {
 	if !a.turn.take(ctx) {
 		return ctx.Err()

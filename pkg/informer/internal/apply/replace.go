@@ -10,16 +10,16 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
-// Resume takes the place of Replace when the watch was resumed: nothing was listed, and what the
-// store has stays.
+// Resume replaces the call of Replace after the watch was resumed: there was no list, and the store
+// keeps its objects.
 func (a *Applier) Resume() {
 	a.cfg.Plan.Done()
 	a.cfg.Log.Info("watching on from where it was", "watch", a.cfg.Watch)
 	a.cfg.State.Loader().WhenDone(func() { a.setSynced(true) })
 }
 
-// Replace compares a complete list with the store and applies exactly what differs: first what is
-// gone, then what is there.
+// Replace compares a complete list with the store and applies the differences: first the removed
+// objects, then the present ones.
 func (a *Applier) Replace(ctx context.Context, items []any, version string) {
 	if ctx.Err() != nil {
 		return
@@ -37,8 +37,8 @@ func (a *Applier) Replace(ctx context.Context, items []any, version string) {
 	if a.listed {
 		a.countRelist()
 	}
-	// The API server answers with nothing older than what it is asked for. If it does, its past has
-	// changed: a restored backup.
+	// The API server never answers with an older state than the requested one. An older one means
+	// that a backup was restored.
 	rewound := persist.Lower(version, last)
 	if rewound && !state.Position.Moving() {
 		a.cfg.Log.Warn("the API server has gone back in time; its objects are taken as they are", "watch", a.cfg.Watch)
@@ -59,8 +59,8 @@ func (a *Applier) countRelist() {
 	a.cfg.Log.Info("listed again, only what differs is put through", "watch", a.cfg.Watch, "reason", reason)
 }
 
-// putAll applies every item. Placeholders stand for objects whose state is not known: they stay
-// what they were.
+// putAll applies every item. A placeholder stands for an object whose state is unknown: the object
+// of the store stays as it is.
 func (a *Applier) putAll(ctx context.Context, items []any, rewound bool) bool {
 	for _, item := range items {
 		o, ok := item.(*event.Object)
@@ -181,7 +181,8 @@ func (a *Applier) Vanish(ctx context.Context) {
 	a.setSynced(false)
 }
 
-// Remove applies that all objects are gone but those of these uids. The error is that of ctx.
+// Remove applies that all objects are gone except those with the given uids. It returns the error
+// of ctx.
 func (a *Applier) Remove(ctx context.Context, except map[string]bool) error {
 	for _, o := range a.missing(nil) {
 		if !except[o.UID()] && !a.infer(ctx, event.Deleted, o) {

@@ -12,10 +12,10 @@ import (
 // ErrSourceChanged is returned when a reload has changed a source while something was done with it.
 var ErrSourceChanged = errors.New("a reload has changed the source meanwhile: ask again")
 
-// Resynced counts what was put through by a resync.
+// Resynced counts the objects of a resync.
 type Resynced struct {
 	Objects int // that the cache has
-	Taken   int // of them, those that somebody wanted
+	Taken   int // of them, those that a route wanted
 }
 
 // Round is one resync of a source.
@@ -32,8 +32,8 @@ func (a *Applier) NewRound(s *Source) *Round {
 	return &Round{Source: s, Began: a.cfg.Clock.Now(), Admit: a.cfg.Admit}
 }
 
-// SyncAll puts through every object that the cache holds at this moment. The deltas go one at a
-// time in the order of the watch.
+// SyncAll emits every object that the cache has at this moment. The deltas take the turn of the
+// watch one by one.
 func (a *Applier) SyncAll(ctx context.Context, r *Round) error {
 	if !a.cfg.State.Loader().Wait(ctx) {
 		return ctx.Err()

@@ -10,7 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/reflector"
 )
 
-// counter and gauge are what is used of the metrics' types.
+// counter and gauge are the methods that are used of the metrics' types.
 type (
 	counter interface{ Inc() }
 	gauge   interface {
@@ -23,16 +23,16 @@ type (
 type Status struct {
 	Source string
 	Synced bool // the cache has all objects
-	// Reason is what stands in the way: why the source is not synced, or why it gets no news any
-	// more. Empty: nothing.
+	// Reason says why the source is not synced, or why it receives no changes. Empty: it has no
+	// problem.
 	Reason string
 	// Refused: the API server answers, and forbids the resource or does not have it. Waiting does
 	// not help, an administrator does.
 	Refused bool
 }
 
-// Source is a name under which deltas are put through, with its metrics and the health of its
-// watches. It is safe for concurrent use.
+// Source names the deltas of one or more watches, and has their metrics and their health. It is
+// safe for concurrent use.
 type Source struct {
 	Name string
 
@@ -84,7 +84,7 @@ func (s *Source) Status() Status {
 	return status
 }
 
-// Refresh brings what others see of the source up to date.
+// Refresh updates the metric and the channel that report whether the source is synced.
 func (s *Source) Refresh() {
 	if !s.Status().Synced {
 		s.isSynced.Set(0)
@@ -94,7 +94,8 @@ func (s *Source) Refresh() {
 	s.once.Do(func() { close(s.synced) })
 }
 
-// Age says how long ago the API server was last heard of, by the watch that has waited longest.
+// Age updates the metric of the time since the last sign of the API server, of the watch with the
+// longest.
 func (s *Source) Age() {
 	var oldest time.Duration
 	for _, w := range s.watches {
@@ -109,18 +110,18 @@ func (s *Source) Measure(objects, bytes int) {
 	s.bytes.Set(float64(bytes))
 }
 
-// Sources are those of a watch. It is safe for concurrent use.
+// Sources are the sources of one watch. It is safe for concurrent use.
 type Sources struct {
 	all atomic.Pointer[[]*Source]
 }
 
-// Set makes the sources those that are given.
+// Set replaces the sources.
 func (s *Sources) Set(all []*Source) { s.all.Store(&all) }
 
 // All returns the sources.
 func (s *Sources) All() []*Source { return *s.all.Load() }
 
-// refresh brings what others see of the sources up to date.
+// refresh calls [Source.Refresh] of each source.
 func (s *Sources) refresh() {
 	for _, source := range s.All() {
 		source.Refresh()
@@ -141,8 +142,8 @@ func (s *Sources) countRelist(reason string) {
 	}
 }
 
-// Measure keeps the metrics of what is in the store: before, what it had of an object; now, what it
-// has.
+// Measure updates the metrics of the store after one object changed from before to now; nil: no
+// object.
 func (s *Sources) Measure(before, now *event.Object) {
 	objects, bytes := 0, 0
 	if before != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestTurn: one has it at a time, and nobody waits for it longer than a context.
+// TestTurn: the turn has one holder at a time, and a wait for it ends with its context.
 func TestTurn(t *testing.T) {
 	turn, held := newTurn(), 0
 	var all sync.WaitGroup

@@ -28,11 +28,11 @@ const (
 	// maxJSON is how many bytes of an answer are read at most.
 	maxJSON = 16 << 20
 
-	// AcceptObjects asks for objects.
+	// AcceptObjects requests objects.
 	AcceptObjects = "application/json"
-	// AcceptMetadata asks for the metadata of an object, or of the objects of a watch.
+	// AcceptMetadata requests the metadata of an object, or of the objects of a watch.
 	AcceptMetadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-	// AcceptMetadataList asks for the metadata of a list of objects.
+	// AcceptMetadataList requests the metadata of a list of objects.
 	AcceptMetadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 )
 
@@ -43,11 +43,10 @@ type Client struct {
 	limit flowcontrol.RateLimiter // nil: none
 }
 
-// New makes a client of the configured kubeconfig and context; where none is configured,
-// $KUBECONFIG, the service account of the pod, or ~/.kube/config, whichever there is first. It
-// connects to nothing. The kubeconfig, and what it names, is read again when it changes, but for
-// the address of the server, and credential plugins are run as kubectl runs them if the policy
-// allows that.
+// New returns a client of the configured kubeconfig and context. If none is configured, it uses the
+// first that exists of $KUBECONFIG, the service account of the pod, and ~/.kube/config. It opens no
+// connection. A change of the kubeconfig, or of a file that it refers to, is read again, except for
+// the address of the server. Credential plugins run as in kubectl if the policy allows them.
 func New(cluster config.Cluster, policy config.Policy) (*Client, error) {
 	limit := func(cfg *rest.Config) *rest.Config {
 		if cfg.QPS = -1; cluster.QPS > 0 {
@@ -99,7 +98,7 @@ func restConfig(cluster config.Cluster, policy config.Policy) (cfg *rest.Config,
 		}
 	}
 	cfg, err = loader.ClientConfig()
-	if clientcmd.IsEmptyConfig(err) { // what client-go advises is for kubectl
+	if clientcmd.IsEmptyConfig(err) { // client-go's advice is for kubectl
 		err = errors.New("there is none, or it is empty: set cluster.kubeconfig or $KUBECONFIG, or run in a pod of the cluster")
 	}
 	if err != nil {
@@ -125,7 +124,7 @@ func place(cluster config.Cluster, rules *clientcmd.ClientConfigLoadingRules) st
 // Host returns the URL of the API server.
 func (c *Client) Host() string { return c.base.String() }
 
-// HTTP returns the client that requests go through, for those who speak to the same API server. It
+// HTTP returns the HTTP client of the requests, for other packages that use the same API server. It
 // must not be modified.
 func (c *Client) HTTP() *http.Client { return c.http }
 

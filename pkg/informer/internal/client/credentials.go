@@ -19,7 +19,7 @@ import (
 // changed.
 const credentialsLook = 5 * time.Second
 
-// loader reads the configuration of a client. files are those that it was made of.
+// loader reads the configuration of a client, and returns the files that it consists of.
 type loader func() (cfg *rest.Config, files []string, err error)
 
 // credentials is the round tripper of a Client: it speaks with the credentials of a kubeconfig as
@@ -28,7 +28,7 @@ type loader func() (cfg *rest.Config, files []string, err error)
 // way, and watches, end as they began. It is safe for concurrent use.
 type credentials struct {
 	load  loader
-	every time.Duration // between two looks
+	every time.Duration // between two checks
 
 	mu      sync.Mutex
 	looked  time.Time
@@ -84,7 +84,7 @@ func (c *credentials) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// CloseIdleConnections is what http.Client looks for.
+// CloseIdleConnections implements the interface that http.Client checks for.
 func (c *credentials) CloseIdleConnections() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,8 +101,8 @@ func (c *credentials) get() (current http.RoundTripper, stale error) {
 	return c.current, c.err
 }
 
-// look makes the transport anew if a file has changed. Files that do not belong together, or are
-// only half written, change nothing.
+// look builds a new transport if a file has changed. Files that are inconsistent or only half
+// written change nothing.
 func (c *credentials) look() error {
 	if printOf(c.files) == c.of {
 		return nil
@@ -111,11 +111,11 @@ func (c *credentials) look() error {
 	return err
 }
 
-// printOf tells the present content of the files from any other.
+// printOf returns a hash of the present content of the files.
 func printOf(files []string) (sum [sha256.Size]byte) {
 	hash := sha256.New()
 	for _, name := range files {
-		// one that is missing is as good as empty: who needs it says so
+		// A missing file counts as empty: the reader of the configuration reports it.
 		content, err := os.ReadFile(name)
 		inner := sha256.Sum256(content)
 		fmt.Fprintf(hash, "%q %v %x\n", name, err == nil, inner)

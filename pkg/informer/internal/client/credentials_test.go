@@ -19,7 +19,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// guarded is an API server that says who it is by a certificate, and wants one or a token.
+// guarded is an API server with a certificate, which requires a client certificate or a token.
 type guarded struct {
 	*httptest.Server
 
@@ -44,13 +44,13 @@ func newGuarded(t *testing.T, settings *tls.Config) *guarded {
 	return g
 }
 
-// become changes who the server is, as a restart does.
+// become changes the certificates of the server, as a restart does.
 func (g *guarded) become(settings *tls.Config) {
 	g.settings.Store(settings)
 	g.CloseClientConnections()
 }
 
-// kubeconfig writes one, whose members of cluster and user are given.
+// kubeconfig writes a kubeconfig with these members of cluster and user.
 func kubeconfig(t *testing.T, file string, cluster, user map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{
@@ -64,7 +64,7 @@ func kubeconfig(t *testing.T, file string, cluster, user map[string]any) {
 	must.Succeed(t, err)
 }
 
-// looking makes a client that looks at its files before each request.
+// looking makes a client that checks its files before each request.
 func looking(t *testing.T, file string) *Client {
 	t.Helper()
 	c, err := New(config.Cluster{Kubeconfig: file}, config.Policy{})
@@ -106,7 +106,7 @@ func TestCredentialsChange(t *testing.T) {
 			write(t, dir, g.URL, one.PEM, cert, key)
 			c := looking(t, filepath.Join(dir, "kubeconfig"))
 			reaches(t, c, "")
-			// a new serving certificate alone is nothing to look for
+			// a new serving certificate alone needs no new transport
 			g.become(one.Server(time.Hour, one))
 			reaches(t, c, "")
 

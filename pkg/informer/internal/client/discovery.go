@@ -15,7 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Found is what discovery says about a resource.
+// Found is the answer of discovery about a resource.
 type Found struct {
 	Kind       string
 	Namespaced bool
@@ -25,9 +25,9 @@ type Found struct {
 // that proves anything.
 var ErrAbsent = errors.New("does not exist (yet)")
 
-// Discover asks the API server about a resource. The error is ErrAbsent only if the API server
-// itself says so: a missing page may also be the doing of a proxy, or of an API server that is
-// starting, so the group's absence is confirmed by the list of groups.
+// Discover requests the discovery data of a resource. It returns ErrAbsent only if the API server
+// itself says so: a missing page may also come from a proxy, or from an API server that is
+// starting, so the list of groups has to confirm that the group is absent.
 func (c *Client) Discover(ctx context.Context, gvr schema.GroupVersionResource) (Found, error) {
 	path := "apis/" + gvr.Group + "/" + gvr.Version
 	if gvr.Group == "" {
@@ -87,7 +87,7 @@ func (c *Client) GetJSON(ctx context.Context, path string, into any) error {
 	return nil
 }
 
-// ResourcePath returns where the objects of a resource are, all or those of a namespace.
+// ResourcePath returns the URL path of the objects of a resource; namespace "" means all.
 func ResourcePath(gvr schema.GroupVersionResource, namespace string) string {
 	path := "apis/" + gvr.Group + "/" + gvr.Version
 	if gvr.Group == "" {

@@ -1,3 +1,3 @@
 // Package client speaks to one API server: requests with a time limit, credentials that follow
-// their files, what a refusal means, discovery, and which cluster it is.
+// their files, classes of errors, discovery, and the identity of the cluster.
 package client

@@ -18,9 +18,9 @@ const identityTimeout = 15 * time.Second
 
 var errNoIdentity = errors.New("namespace kube-system has no uid")
 
-// Identity returns what tells the cluster from others, whatever its address: the uid of its
-// namespace kube-system. The error says that the API server does not answer, or does not let us see
-// that namespace.
+// Identity returns the uid of the namespace kube-system, which identifies the cluster under any
+// address. An error means that the API server does not answer, or does not let the client read that
+// namespace.
 func (c *Client) Identity(ctx context.Context) (string, error) {
 	var namespace struct {
 		Metadata struct {
@@ -36,25 +36,25 @@ func (c *Client) Identity(ctx context.Context) (string, error) {
 	return namespace.Metadata.UID, nil
 }
 
-// IdentityCache asks which cluster it is, for all watches: those that ask at the same time share an
+// IdentityCache requests the identity of the cluster for all watches. Concurrent calls share one
 // answer.
 type IdentityCache struct {
 	client *Client
 	log    *slog.Logger
-	turn   chan struct{} // held by whoever asks; guards the rest
+	turn   chan struct{} // held during a request; guards the fields below
 	asked  time.Time     // when the last question was put
 	answer string
 	err    error
-	silent bool // it was said that the API server does not tell
+	silent bool // a warning was logged that the API server refuses the identity
 }
 
-// NewIdentityCache returns a cache that has not asked yet.
+// NewIdentityCache returns an empty cache.
 func NewIdentityCache(client *Client, log *slog.Logger) *IdentityCache {
 	return &IdentityCache{client: client, log: log, turn: make(chan struct{}, 1)}
 }
 
-// Identity returns [Client.Identity] as it was asked for no longer than maxAge ago. Where the API
-// server answers and does not tell, it is empty. The error is one that may go away.
+// Identity returns [Client.Identity] from an answer that is not older than maxAge. It is empty if
+// the API server answers but refuses the identity. An error is temporary.
 func (c *IdentityCache) Identity(ctx context.Context, maxAge time.Duration) (string, error) {
 	since := time.Now().Add(-maxAge)
 	select {
@@ -71,7 +71,7 @@ func (c *IdentityCache) Identity(ctx context.Context, maxAge time.Duration) (str
 	defer cancel()
 	answer, err := c.client.Identity(patient)
 	if ctx.Err() != nil {
-		return "", ctx.Err() // who waited for the turn still wants to know
+		return "", ctx.Err() // the next holder of the turn makes its own request
 	}
 	if apierrors.IsForbidden(err) || IsAnswer(err) || errors.Is(err, errNoIdentity) {
 		if !c.silent {

@@ -70,7 +70,7 @@ func statusError(resp *http.Response) error {
 	if err := json.Unmarshal(text, &s); err != nil || s.Kind != "Status" {
 		message := strings.TrimSpace(string(text[:min(len(text), 200)]))
 		s = apierrors.NewGenericServerResponse(resp.StatusCode, "get", schema.GroupResource{}, "", message, 0, true).ErrStatus
-		s.Message = resp.Status // what a proxy's page says is of no use
+		s.Message = resp.Status // the page of a proxy explains nothing
 		s.Kind = ""
 	}
 	if s.Code == 0 {
@@ -88,9 +88,8 @@ func statusError(resp *http.Response) error {
 // ErrIncomplete says that the end of a list could not be got.
 var ErrIncomplete = errors.New("the API server began a list, and no longer knows how it goes on")
 
-// Pages gets a list to its end. page returns what is behind a token, and the beginning for "". A
-// list of which the end is missing is nothing that can be compared with: the error is ErrIncomplete
-// then.
+// Pages reads all pages of a list. page returns the page of a token, and the first one for "". A
+// list without its last pages cannot be compared with a cache: Pages then returns ErrIncomplete.
 func Pages(page func(token string) (*internalversion.List, error)) (all *internalversion.List, err error) {
 	for token := ""; ; {
 		list, err := page(token)
@@ -117,18 +116,16 @@ func Pages(page func(token string) (*internalversion.List, error)) (all *interna
 	}
 }
 
-// IsExpired reports whether the API server no longer has what lies between a resourceVersion and
-// now.
+// IsExpired reports whether the API server has dropped the history since a resourceVersion.
 func IsExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
-// IsAhead reports whether the API server has not got as far as the resourceVersion that it was
-// asked for.
+// IsAhead reports whether the API server has not yet reached the requested resourceVersion.
 func IsAhead(err error) bool {
 	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) ||
 		apierrors.IsTimeout(err) && strings.Contains(err.Error(), "Too large resource version")
 }
 
-// IsDenied reports whether the API server knows us and does not let us, or does not know us.
+// IsDenied reports whether the API server refuses the credentials or the request.
 func IsDenied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
 // IsAnswer reports whether the API server said no for good: the same request will not do better
@@ -146,7 +143,7 @@ func IsAnswer(err error) bool {
 	}
 }
 
-// RetryAfter returns how long the API server asks to be left alone.
+// RetryAfter returns the delay that the API server requests before the next try.
 func RetryAfter(err error) time.Duration {
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		return time.Duration(seconds) * time.Second

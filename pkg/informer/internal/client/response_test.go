@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestBodyIdle: a read that takes too long ends the request. How long nobody reads does not count:
-// who is slow downstream is not taken for an API server that is silent.
+// TestBodyIdle: a read that takes too long ends the request. The time between two reads does not
+// count: a slow reader must not be taken for a silent API server.
 func TestBodyIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const idle = time.Minute

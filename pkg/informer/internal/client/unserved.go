@@ -18,7 +18,7 @@ type UnservedError struct {
 	Other    string // a version in which it is served; empty: in none
 }
 
-// Error says what to do about it.
+// Error describes the problem and its remedy.
 func (e *UnservedError) Error() string {
 	if e.Other == "" {
 		return "its CustomResourceDefinition exists, and serves no version of it"
@@ -61,8 +61,8 @@ func (c *Client) Remains(ctx context.Context, gvr schema.GroupVersionResource) e
 	return c.defined(ctx, gvr)
 }
 
-// defined is Remains for a resource that is served in no version. Where the API server does not let
-// us see the definition, that is all there is to know.
+// defined is Remains for a resource that is served in no version. It returns nil if the API server
+// does not let the client read the definition, because then nothing more can be found out.
 func (c *Client) defined(ctx context.Context, gvr schema.GroupVersionResource) error {
 	name := gvr.Resource + "." + gvr.Group
 	resp, err := c.Get(ctx, "apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+url.PathEscape(name), nil, AcceptMetadata, IdleTimeout)

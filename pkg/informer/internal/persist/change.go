@@ -6,16 +6,15 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Change is what one event changes.
+// Change has the effects of one event.
 type Change struct {
-	// Before is the store's object, nil: it has none. Now is what it is to have; nil: nothing.
+	// Before is the object of the store, Now the object that replaces it; nil: none.
 	Before, Now *event.Object
 	// Gone is the last state of an object that is not there any more; it is set where Now is nil.
 	Gone *event.Object
 	// Added: the object is new to the watch.
 	Added bool
-	// Applied is the resourceVersion up to which everything is applied then; empty: it stays what
-	// it was.
+	// Applied is the resourceVersion up to which everything is then applied; empty: unchanged.
 	Applied string
 	// Admissions hand the deltas of the change, Wanted, to the routes.
 	Admissions []event.Admission
@@ -92,9 +91,9 @@ func (s *State) Advance(version string) {
 	s.advance(version)
 }
 
-// advance sets fed. Once a resumed watch has come as far as the API server was when it was resumed,
-// it has heard of all that happened before: an intent that did not turn up was about an object that
-// was gone even when the state was saved.
+// advance sets fed. Once a resumed watch has reached the resourceVersion that the API server had
+// when the watch resumed, all earlier events have arrived. The object of an intent without an event
+// was therefore gone when the state was saved.
 func (s *State) advance(version string) {
 	s.Position.fed = version
 	if len(s.intents) == 0 || s.resumeTarget == "" || Lower(version, s.resumeTarget) {
@@ -118,12 +117,12 @@ func (s *State) intentStored(o *event.Object) {
 	if s.dirty != nil {
 		gate := make(chan struct{})
 		close(gate)
-		// it was asked for by another run, and is on disk
+		// A former run asked the gate for the state, and the intent is on disk.
 		s.dirty.unpersisted[o.UID()] = gated{gate, i.Object}
 	}
 }
 
-// endIntent ends an intent whose object is gone, if there is one of that uid.
+// endIntent ends the intent of a uid, if there is one, because its object is gone.
 func (s *State) endIntent(uid string) {
 	i, ok := s.intents[uid]
 	if !ok {
@@ -147,8 +146,8 @@ func Hold(states []*State) (release func()) {
 	}
 }
 
-// HandOver returns what changed in each state since it was last handed over, all at one moment: it
-// calls also while it holds all of them there.
+// HandOver returns the changes of each state since the last call, all at one moment. It calls also
+// while it holds all states.
 func HandOver(states []*State, also func()) []Changes {
 	type taken struct {
 		changed map[event.Key]*event.Object

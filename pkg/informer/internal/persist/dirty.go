@@ -7,14 +7,14 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// dirtySet is what changed in a watch since it was handed over to the checkpoint, and which objects
-// no cut on disk has. The lock of the State guards it.
+// dirtySet has the changes of a watch since the last hand-over to the checkpoint, and the objects
+// that are in no cut on disk. The lock of the State guards it.
 type dirtySet struct {
 	gate func(o *event.Object) <-chan struct{}
-	// changed is what each object that changed has become; nil: it is gone.
+	// changed has the new state of each changed object; nil: it is gone.
 	changed map[event.Key]*event.Object
-	// unpersisted has the uids that came since the last hand-over, inFlight those that were handed
-	// over and are not known to be on disk.
+	// unpersisted has the uids that were added since the last hand-over, inFlight those that were
+	// handed over and may not be on disk yet.
 	unpersisted, inFlight map[string]gated
 	settled               map[string]event.Key // by uid
 	// These were handed over last.
@@ -22,14 +22,14 @@ type dirtySet struct {
 	relisting    bool
 }
 
-// gated is what the gate of an object was asked for; zero: nobody needed one.
+// gated is a gate and the state with which it was created; zero: no gate was needed.
 type gated struct {
 	gate <-chan struct{}
 	with *event.Object
 }
 
-// holds reports whether the gate was asked for with the state of o, or with a later one: that is
-// told again after a crash.
+// holds reports whether the gate was created with the state of o, or with a later one, which
+// arrives again after a crash.
 func (g gated) holds(o *event.Object) bool {
 	return g.with == o || g.with.Raw() == o.Raw() || Older(o, g.with)
 }
@@ -53,10 +53,9 @@ func (d *dirtySet) put(o *event.Object, added bool, wanted []*event.Delta) {
 	d.hold(o, wanted)
 }
 
-// hold makes deltas about o, which the store has, wait until o is on disk, as it is in them: a
-// route that was told of it in this state is told of its end by this state, after a crash as well.
-// That goes for objects that no cut has, and for those that a route is told of because of this
-// change.
+// hold makes deltas about o, which the store has, wait until the state of o in them is on disk. A
+// route that has received this state must receive the deletion of the object too, even after a
+// crash. This concerns objects that no cut has, and objects that enter a route with this change.
 func (d *dirtySet) hold(o *event.Object, wanted []*event.Delta) {
 	if len(wanted) == 0 {
 		return
@@ -78,9 +77,9 @@ func (d *dirtySet) hold(o *event.Object, wanted []*event.Delta) {
 	}
 }
 
-// remove notes that o is gone. stored: the store had it; if not, it was only an intent. A delta
-// that says so need not be held back for the sake of o: there is nothing left to miss. It waits
-// where those before it do.
+// remove notes that o is gone. stored: the store had it; otherwise it was only an intent. The delta
+// of the deletion needs no gate of its own, because no later delta can be missed. It waits for the
+// gate of the earlier deltas.
 func (d *dirtySet) remove(o *event.Object, stored bool, wanted []*event.Delta) {
 	if stored {
 		d.changed[o.Key()] = nil
@@ -92,7 +91,7 @@ func (d *dirtySet) remove(o *event.Object, stored bool, wanted []*event.Delta) {
 	d.settle(o)
 }
 
-// settle notes that nothing needs to be known of an incarnation any more.
+// settle notes that an incarnation needs no intent and no cut any more.
 func (d *dirtySet) settle(o *event.Object) {
 	uid := o.UID()
 	if g, pending := d.pending(uid); pending {
@@ -121,8 +120,8 @@ func (d *dirtySet) pending(uid string) (g gated, pending bool) {
 	return g, pending
 }
 
-// handOver takes out what changed. The lists are made of the maps later, by list, when the lock is
-// free again.
+// handOver takes the changes out of the set. list makes lists of the maps later, after the lock is
+// released.
 func (d *dirtySet) handOver(c *Changes) (changed map[event.Key]*event.Object, settled map[string]event.Key) {
 	c.Changed = len(d.changed) > 0 || len(d.settled) > 0 || d.cluster != c.Cluster || d.fed != c.Applied || d.relisting != c.Relisting
 	d.cluster, d.fed, d.relisting = c.Cluster, c.Applied, c.Relisting

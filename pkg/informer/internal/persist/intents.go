@@ -15,8 +15,8 @@ type intent struct {
 	order int // one name may have had several of them, one after the other
 }
 
-// intents are those of a watch, by uid. They are kept beside the store: the name of one may be that
-// of an older object, and the cache shows states.
+// intents are the intents of a watch by uid. They are kept beside the store, because an older
+// object may have the same name, and because the cache must not show their states.
 type intents map[string]intent
 
 // add remembers an intent.
@@ -36,8 +36,8 @@ func (i intents) latest(o *event.Object) *event.Object {
 	return o
 }
 
-// apart returns the intents that are objects of their own, in the order in which they were asked
-// for: the store has no object of their uid.
+// apart returns the wanted intents of whose uid the store has no object, in the order of their
+// creation.
 func (i intents) apart(store Cache, want func(*event.Object) bool) []*event.Object {
 	var found []intent
 	for _, one := range i {

@@ -55,7 +55,7 @@ func (l *Loader) restore(o *event.Object) {
 	}
 }
 
-// finish lets go of everything: from here on no delta looks for its object here.
+// finish releases the claims and the Loader: later deltas find their objects in the store.
 func (l *Loader) finish() {
 	l.mu.Lock()
 	then := l.then
@@ -68,8 +68,8 @@ func (l *Loader) finish() {
 	}
 }
 
-// Fetch restores the object of a key before the watch looks at what the store has under it. It is
-// called by the watch's own goroutine.
+// Fetch restores the object of a key before the watch reads it from the store. It is called by the
+// watch's own goroutine.
 func (l *Loader) Fetch(key event.Key) {
 	if l == nil || !l.claim(key) {
 		return
@@ -123,7 +123,7 @@ func (l *Loader) Wait(ctx context.Context) bool {
 	}
 }
 
-// Restore makes the state what was saved. It is called once, before the watch runs.
+// Restore sets the state to the saved one. It is called once, before the watch runs.
 func (s *State) Restore(r *Restored) {
 	for _, o := range r.Objects {
 		s.RestoreObject(o)
@@ -170,7 +170,7 @@ func (s *State) load(o *event.Object, put func()) {
 	s.cfg.Measure(nil, o)
 }
 
-// prepare does what it can of putting an object into the store without the lock.
+// prepare does without the lock all work of adding an object to the store that needs no lock.
 func prepare(store Cache, o *event.Object) (put func()) {
 	if store, ok := store.(interface {
 		Prepare(o *event.Object) (put func())

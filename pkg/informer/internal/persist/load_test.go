@@ -50,8 +50,8 @@ func pod(t *testing.T, name string) *event.Object {
 	return o
 }
 
-// TestLoadedLetsGo is about the end of loading: from there on no delta looks for its object in the
-// saved ones, nor takes the lock of who did, and the saved ones are let go.
+// TestLoadedLetsGo is about the end of loading: afterwards no delta reads the saved objects or
+// takes the lock of the Loader, and the saved objects are released.
 func TestLoadedLetsGo(t *testing.T) {
 	from := &saved{objects: []*event.Object{pod(t, "a"), pod(t, "b"), pod(t, "c")}}
 	objects := store{}
@@ -76,8 +76,8 @@ func TestLoadedLetsGo(t *testing.T) {
 	}
 }
 
-// TestLoadingStopped is about a loader that does not get to its end: it stays, so nobody takes the
-// store for complete.
+// TestLoadingStopped is about a loader that is stopped: it stays in place, so that the store is not
+// taken for complete.
 func TestLoadingStopped(t *testing.T) {
 	s := New(Config{Store: store{}, Learn: func(*event.Object) {}})
 	s.Restore(&Restored{Applied: "1", Later: &saved{objects: []*event.Object{pod(t, "a")}}})

@@ -9,8 +9,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Position is how far a watch got, and in which cluster. It is a part of a [State], whose cut lock
-// guards it, and safe for concurrent use, but for what is said to be for the watch's own goroutine.
+// Position is the applied resourceVersion of a watch and its cluster. It is a part of a [State],
+// whose cut lock guards it. It is safe for concurrent use, except for methods that say that they
+// are for the watch's own goroutine.
 type Position struct {
 	cut *sync.Mutex
 
@@ -28,7 +29,7 @@ func (p *Position) Applied() string {
 	return p.fed
 }
 
-// Complete returns fed if the store is what fed says.
+// Complete returns fed if the store corresponds to it.
 func (p *Position) Complete() (fed string, ok bool) {
 	p.cut.Lock()
 	defer p.cut.Unlock()
@@ -75,7 +76,7 @@ func (p *Position) Moving() bool {
 
 func (p *Position) moving() bool { return p.listing != "" && p.cluster != "" && p.listing != p.cluster }
 
-// SetRelisting notes that what is about to be applied is of another resourceVersion than fed.
+// SetRelisting notes that the next changes belong to another resourceVersion than fed.
 func (p *Position) SetRelisting() {
 	p.cut.Lock()
 	defer p.cut.Unlock()

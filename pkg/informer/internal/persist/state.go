@@ -9,16 +9,16 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Config is what a [State] needs.
+// Config has the dependencies of a [State].
 type Config struct {
 	ID    string // of the watch
 	Store Cache
 	// IdentityOnly: the watch keeps no more than the identity of its objects.
 	IdentityOnly bool
-	// Gate is asked, under the lock, for a channel that is closed once an object is on disk in this
+	// Gate returns, under the lock, a channel that is closed once an object is on disk in this
 	// state; nil: there is no checkpoint.
 	Gate func(o *event.Object) <-chan struct{}
-	// Measure is told what the store had of an object and has of it now; nil: nothing.
+	// Measure is called with the object of the store before and after a change; nil: no object.
 	Measure func(before, now *event.Object)
 	// Learn is shown each restored object, one at a time, before the watch runs.
 	Learn func(o *event.Object)
@@ -26,8 +26,8 @@ type Config struct {
 	Unreadable func(err error)
 }
 
-// State is what a watch has seen. It is safe for concurrent use, but for what is said to be for the
-// watch's own goroutine: the one that applies changes.
+// State is the state of a watch. It is safe for concurrent use, except for methods that say that
+// they are for the watch's own goroutine, which applies the changes.
 type State struct {
 	// Position is how far the watch got.
 	Position *Position
@@ -64,15 +64,15 @@ func New(cfg Config) *State {
 // Loader returns the loader of the objects that are not restored yet; nil: all are there.
 func (s *State) Loader() *Loader { return s.loader.Load() }
 
-// Get returns what the store has under a key; nil: nothing.
+// Get returns the object of a key; nil: none.
 func (s *State) Get(key event.Key) *event.Object { return s.cfg.Store.Get(key) }
 
 // All returns everything in the store.
 func (s *State) All() iter.Seq[*event.Object] { return s.cfg.Store.All() }
 
-// Cut calls f at a moment when the store, what was committed downstream and fed agree with each
-// other, and holds the watch there while f runs. relisting: some of a list is applied and some is
-// not, so fed alone does not say how to go on.
+// Cut calls f while the watch is held, at a moment when the store, the committed deltas and fed
+// agree with each other. relisting: a list is only partly applied, so fed alone does not say where
+// to resume.
 func (s *State) Cut(f func(fed string, relisting bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,16 +106,16 @@ func (s *State) SetResumeTarget(version string) {
 // is for the watch's own goroutine.
 func (s *State) IdentityOnly(o *event.Object) bool { return s.identities && IsIdentity(o) }
 
-// Latest returns the last state that is known of an object of the store: after a crash the routes
-// may have been told of a later one than the store has. It is for the watch's own goroutine.
+// Latest returns the last known state of an object of the store: after a crash the routes may have
+// received a later one than the store has. It is for the watch's own goroutine.
 func (s *State) Latest(o *event.Object) *event.Object { return s.intents.latest(o) }
 
 // Intent returns the object of the intent of a uid; nil: there is none. It is for the watch's own
 // goroutine.
 func (s *State) Intent(uid string) *event.Object { return s.intents[uid].Object }
 
-// Intents returns the objects of the intents that are wanted and of whose uid the store has no
-// object, in the order in which they were asked for. It is for the watch's own goroutine.
+// Intents returns the wanted intents of whose uid the store has no object, in the order of their
+// creation. It is for the watch's own goroutine.
 func (s *State) Intents(want func(*event.Object) bool) []*event.Object {
 	return s.intents.apart(s.cfg.Store, want)
 }

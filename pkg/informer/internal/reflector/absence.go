@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
 )
 
-// confirmations is how often in a row discovery has to say that a resource is gone before its
-// objects are deleted: an API server that is starting may not know all of its resources yet.
+// confirmations is the number of successive answers of discovery without the resource after which
+// its objects are deleted: an API server that is starting may not know all of its resources yet.
 const confirmations = 3
 
 // absence is a resource that discovery does not have.
@@ -29,9 +29,9 @@ type absence struct {
 // failed is called when discovery has failed for another reason.
 func (a *absence) failed() { a.confirmed = 0 }
 
-// missed is called each time that discovery does not have the resource, and returns what is the
-// matter. Its objects are gone only if it is served in no other version, and its definition does
-// not exist.
+// missed is called for each answer of discovery without the resource, and returns the problem. The
+// objects are gone only if the resource is served in no other version and its definition does not
+// exist.
 func (a *absence) missed(ctx context.Context) error {
 	if a.confirmed++; a.confirmed < confirmations && !a.cfg.State.Empty() {
 		return client.ErrAbsent
@@ -70,7 +70,7 @@ func (a *absence) compare(ctx context.Context, other schema.GroupVersionResource
 		}
 	}
 	a.cfg.Plan.MustList()
-	// what is gone is gone as of another version than the applied one
+	// The removed objects belong to another resourceVersion than the applied one.
 	a.cfg.State.Position.SetRelisting()
 	return a.cfg.Sink.Remove(ctx, there)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
-// Config is what a [Reflector] needs.
+// Config has the dependencies of a [Reflector].
 type Config struct {
 	Name     string // of the watch, in logs
 	Log      *slog.Logger
@@ -30,24 +30,24 @@ type Config struct {
 	PageSize      int64 // 0: client-go decides how it lists
 	Backoff       backoff.Policy
 	ProbeInterval time.Duration // between two probes of the API server, at most
-	Silence       time.Duration // after which a watch over HTTP/1.1 is opened anew
+	Silence       time.Duration // after which a watch over HTTP/1.1 is reopened
 	BookmarkWait  time.Duration // how long a stream of initial events may be silent
 }
 
-// Sink takes what a [Reflector] finds. Its methods are called by one goroutine at a time, but for
-// Known, Reduced and LeftOut, which are safe for concurrent use.
+// Sink receives the results of a [Reflector]. Its methods are called by one goroutine at a time,
+// except for Known, Reduced and LeftOut, which are safe for concurrent use.
 type Sink interface {
-	// Store returns what client-go's Reflector writes to. Once ctx is done nothing is applied any
-	// more.
+	// Store returns the store for client-go's Reflector. Once ctx is done nothing is applied.
 	Store(ctx context.Context) cache.ReflectorStore
 	// Known returns the object that is in memory already, if o is the same.
 	Known(o *event.Object) *event.Object
-	// Reduced is told of an object of which only identity and labels are passed on, LeftOut of one
-	// that could not be read.
+	// Reduced reports an object that is passed on as its identity and labels only, LeftOut an
+	// object that could not be read.
 	Reduced(e *wire.ObjectError)
 	LeftOut(e *wire.ObjectError)
 	// Vanish applies that the resource itself does not exist: nothing of it does.
 	Vanish(ctx context.Context)
-	// Remove applies that all objects are gone but those of these uids. The error is that of ctx.
+	// Remove applies that all objects are gone except those with the given uids. It returns the
+	// error of ctx.
 	Remove(ctx context.Context, except map[string]bool) error
 }

@@ -37,7 +37,7 @@ type Health struct {
 // NewHealth returns the Health of a watch that was not tried yet. watch is its name in logs.
 func NewHealth(watch string, log *slog.Logger) *Health { return &Health{watch: watch, log: log} }
 
-// State says whether the store has all objects, and what stands in the way of news; empty: nothing.
+// State reports whether the store has all objects, and why no changes arrive; empty: they do.
 // refused: the API server answers, and forbids the resource or does not have it.
 func (h *Health) State() (synced bool, reason string, refused bool) {
 	h.mu.Lock()
@@ -52,10 +52,10 @@ func (h *Health) SetSynced(synced bool) {
 	h.synced = synced
 }
 
-// Heard notes that the API server is there.
+// Heard records a sign of life of the API server.
 func (h *Health) Heard() { h.heardAt.Store(time.Now().UnixNano()) }
 
-// Silence returns how long ago the API server was last heard of; 0: it never was.
+// Silence returns the time since the last sign of life of the API server; 0: there was none.
 func (h *Health) Silence() time.Duration {
 	at := h.heardAt.Load()
 	if at == 0 {
@@ -76,7 +76,7 @@ func (h *Health) reached() {
 	}
 }
 
-// failing notes why nothing comes at the moment. The log hears of it when the reason changes.
+// failing records why no changes arrive at the moment, and logs the reason when it changes.
 func (h *Health) failing(err error) {
 	reason := strings.TrimSpace(err.Error())
 	h.mu.Lock()
@@ -89,7 +89,7 @@ func (h *Health) failing(err error) {
 	}
 }
 
-// noteError remembers what may be the reason of the next list.
+// noteError records the error as the possible reason of the next list.
 func (h *Health) noteError(err error) {
 	reason := "watch_ended"
 	switch {
@@ -115,7 +115,7 @@ func (h *Health) noteError(err error) {
 	}
 }
 
-// noteAsked says that the next list was asked for.
+// noteAsked records that a user requested the next list.
 func (h *Health) noteAsked() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

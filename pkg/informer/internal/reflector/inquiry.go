@@ -21,8 +21,8 @@ import (
 // manyMissing is from how many objects on a list of all is cheaper than asking for each.
 const manyMissing = 16
 
-// Inquiry asks the API server single questions about objects of a watch. It is safe for concurrent
-// use.
+// Inquiry makes requests to the API server about single objects of a watch. It is safe for
+// concurrent use.
 type Inquiry struct {
 	watch   string // its name in logs
 	log     *slog.Logger
@@ -39,9 +39,9 @@ func NewInquiry(cfg *Config) *Inquiry {
 	}
 }
 
-// IsGone asks the API server whether an object that left the watch is gone from the cluster too. It
-// asks until it gets an answer or ctx is done. Where it must not ask, the object is not taken for
-// deleted.
+// IsGone reports whether an object that left the watch no longer exists in the cluster. It repeats
+// the request until the API server answers or ctx is done. If the request is forbidden, the object
+// counts as existing.
 func (i *Inquiry) IsGone(ctx context.Context, o *event.Object) (gone bool, err error) {
 	err = i.ask(ctx, func() error {
 		there, err := i.exists(ctx, o)
@@ -51,7 +51,7 @@ func (i *Inquiry) IsGone(ctx context.Context, o *event.Object) (gone bool, err e
 	return gone, err
 }
 
-// StillThere returns those of the objects that the cluster has, whatever the selectors say.
+// StillThere returns the objects that exist in the cluster, regardless of the selectors.
 func (i *Inquiry) StillThere(ctx context.Context, objects []*event.Object) (map[persist.Incarnation]bool, error) {
 	there := make(map[persist.Incarnation]bool)
 	if len(objects) < manyMissing {
@@ -76,7 +76,7 @@ func (i *Inquiry) StillThere(ctx context.Context, objects []*event.Object) (map[
 	return there, err
 }
 
-// ask repeats a question until the API server answers it or says that it will not.
+// ask repeats a request until the API server answers or refuses it.
 func (i *Inquiry) ask(ctx context.Context, try func() error) error {
 	pause := backoff.Series{Policy: i.backoff}
 	for {
@@ -140,7 +140,7 @@ func (i *Inquiry) confirmMissing(ctx context.Context, o *event.Object, missing e
 
 var errUnconfirmed = errors.New("the API server does not know the object's page but has its resource")
 
-// existsInList is for who may list but not get.
+// existsInList replaces a get by a list, for a client that may list but not get.
 func (i *Inquiry) existsInList(ctx context.Context, o *event.Object) (bool, error) {
 	q := url.Values{"fieldSelector": {"metadata.name=" + o.Key().Name}}
 	list, err := i.listAllMetadata(ctx, client.ResourcePath(i.target.GVR, o.Key().Namespace), q)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// QuietKlog sends what client-go logs to log, see [KlogTo]. client-go's logging is global; restore
-// gives it back.
+// QuietKlog redirects the logging of client-go to log, see [KlogTo]. client-go's logging is global;
+// restore resets it.
 func QuietKlog(log *slog.Logger) (restore func()) {
 	klog.SetLoggerWithOptions(KlogTo(log), klog.ContextualLogger(true))
 	return klog.ClearLogger
@@ -51,7 +51,7 @@ func (s *sink) Info(level int, msg string, kv ...any) {
 	s.log.LogAttrs(context.Background(), severity, "client-go", attrs(msg, kv)...) //nolint:forbidigo // see sink
 }
 
-// Error implements klog.LogSink. What client-go calls an error it tries again.
+// Error implements klog.LogSink. client-go retries after its errors.
 func (s *sink) Error(err error, msg string, kv ...any) {
 	all := attrs(msg, kv)
 	if err != nil {

@@ -17,16 +17,16 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
-// listerWatcher is what client-go's Reflector lists and watches through. Unlike client-go's own it
-// retries failures that may go away by itself, hears the context while it waits, and notes in the
-// Health what happened. Errors that it returns are for the Reflector to act on.
+// listerWatcher is the ListerWatcher of client-go's Reflector. Unlike client-go's own it retries
+// temporary failures itself, stops waiting when the context ends, and records the results in the
+// Health. It returns only errors that the Reflector has to handle.
 type listerWatcher struct {
 	cfg    *Config
 	prober *prober
 	quirks *quirks
 	// held for reading by everything that may still run when the Reflector has returned
 	running *sync.RWMutex
-	// gone is called when the API server does not know the resource (any more).
+	// gone is called when the API server does not have the resource (any more).
 	gone func()
 }
 
@@ -40,7 +40,7 @@ func (lw *listerWatcher) Watch(metav1.ListOptions) (watch.Interface, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// IsWatchListSemanticsUnSupported tells the Reflector to list in pages if a size of pages is set.
+// IsWatchListSemanticsUnSupported makes the Reflector list in pages if a page size is set.
 func (lw *listerWatcher) IsWatchListSemanticsUnSupported() bool { return lw.cfg.PageSize > 0 }
 
 // ListWithContext implements cache.ListerWatcherWithContext. It gets one page.
@@ -63,7 +63,7 @@ func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOp
 		}
 	}
 	if opts.ResourceVersion == "0" && lw.cfg.State.Position.Applied() != "" || lw.cfg.Plan.Latest() {
-		opts.ResourceVersion = "" // whatever some cache has may be older than what we have
+		opts.ResourceVersion = "" // an answer from a cache may be older than our state
 	}
 	if opts.Limit > 0 || opts.Continue != "" {
 		list, err := lw.page(ctx, opts)
@@ -137,14 +137,14 @@ func (lw *listerWatcher) WatchWithContext(ctx context.Context, opts metav1.ListO
 	return r, nil
 }
 
-// noInitialEvents is what makes the Reflector list. On other errors it asks again, after some of
-// them at once.
+// noInitialEvents returns the error that makes the Reflector list. After other errors it would
+// repeat the request, after some of them at once.
 func (lw *listerWatcher) noInitialEvents() error {
 	return apierrors.NewMethodNotSupported(lw.cfg.Target.GVR.GroupResource(), "watch with initial events")
 }
 
-// dial starts a watch. One that goes on from a state is preceded by probes. resumed: the Reflector
-// takes it for one that does not.
+// dial starts a watch. A watch that resumes is preceded by probes. resumed: the Reflector takes the
+// watch for one with initial events.
 func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resumed bool) (r *reader, err error) {
 	opts.Watch = true
 	err = lw.retry(ctx, func() error {
@@ -161,8 +161,8 @@ func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resu
 		if lw.cfg.Target.Format.MetadataOnly {
 			accept = client.AcceptMetadata
 		}
-		// The API server ends the watch after the time that it is asked for. If it does not, it is
-		// gone.
+		// The API server ends the watch after the requested time. If it does not, the connection is
+		// dead.
 		timeout := 24 * time.Hour
 		if opts.TimeoutSeconds != nil {
 			timeout = time.Duration(*opts.TimeoutSeconds+30) * time.Second

@@ -5,7 +5,7 @@ import "sync/atomic"
 // Plan is how the next client-go Reflector begins: it resumes where the state is, or it lists. It
 // is safe for concurrent use.
 type Plan struct {
-	// resumable: the first list need not be asked for, the store has what was saved.
+	// resumable: the first list is not needed, because the store has the saved objects.
 	resumable atomic.Bool
 	// resumed: the Reflector is about to replace the store by an empty list that stands for it.
 	resumed atomic.Bool

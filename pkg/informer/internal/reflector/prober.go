@@ -22,7 +22,7 @@ type prober struct {
 	inquiry *Inquiry
 
 	open   atomic.Pointer[openWatch] // nil: none is
-	found  atomic.Pointer[error]     // what makes the open watch useless
+	found  atomic.Pointer[error]     // the error that makes the open watch useless
 	probed atomic.Bool               // a probe was answered once
 }
 
@@ -36,9 +36,9 @@ func (p *prober) opened(stop func()) (closed func()) {
 	return func() { p.open.CompareAndSwap(w, nil) }
 }
 
-// mayResume finds out whether a watch may go on from where it is. If the API server has another
-// past than what was seen, or is another cluster's, the error is errWentBack or errMoved, and the
-// next list is the truth.
+// mayResume checks whether a watch may resume from its position. If the API server has another
+// history, or is another cluster, it returns errWentBack or errMoved, and the next list is the
+// truth.
 func (p *prober) mayResume(ctx context.Context, from string) error {
 	plan := p.cfg.Plan
 	if found := p.found.Swap(nil); found != nil {
@@ -58,8 +58,8 @@ func (p *prober) mayResume(ctx context.Context, from string) error {
 	return nil
 }
 
-// willList notes which cluster is about to be listed. If that is not the one that the objects are
-// of, its objects are taken as they are, whatever their resourceVersions say.
+// willList records the cluster that is about to be listed. If the objects of the cache are of
+// another cluster, the listed objects replace them regardless of their resourceVersions.
 func (p *prober) willList(ctx context.Context) error {
 	plan := p.cfg.Plan
 	if p.found.Swap(nil) != nil {
@@ -78,10 +78,10 @@ func (p *prober) willList(ctx context.Context) error {
 	return nil
 }
 
-// probe asks the API server which cluster it is (an answer of maxAge will do) and for its
-// resourceVersion. A restored backup has one that is lower than what was seen before, and a watch
-// from there would hear nothing until it is reached again. The list has no resourceVersion: it is a
-// quorum read, so that no replica of the API server that lags behind is taken for a restored
+// probe requests the identity of the cluster (an answer of maxAge suffices) and the resourceVersion
+// of the API server. After a restored backup it is lower than ours, and a watch from ours would
+// receive no events until the server reaches it again. The list has no resourceVersion: it is a
+// quorum read, so that a replica of the API server that lags behind is not taken for a restored
 // backup.
 func (p *prober) probe(ctx context.Context, from string, maxAge time.Duration) (version string, err error) {
 	cluster, err := p.cfg.Identity.Identity(ctx, maxAge)
@@ -102,8 +102,8 @@ func (p *prober) probe(ctx context.Context, from string, maxAge time.Duration) (
 	return list.ResourceVersion, nil
 }
 
-// patrol probes every now and then while a watch is open, until ctx is done. The waits differ by
-// chance, so that many watches do not ask at once. What it finds out ends the watch; the next one
+// patrol probes at intervals while a watch is open, until ctx is done. The intervals are random, so
+// that many watches do not probe at once. A probe that finds a problem ends the watch; the next one
 // lists.
 func (p *prober) patrol(ctx context.Context) {
 	interval := p.cfg.ProbeInterval
@@ -138,7 +138,7 @@ func (p *prober) inspect(ctx context.Context, w *openWatch) {
 		p.cfg.Health.reached()
 		return
 	case !isUseless(err):
-		// Who may only watch is told so each time, which says nothing about the watch.
+		// A client that may only watch is refused each time; that does not concern the watch.
 		if p.open.Load() == w && (p.probed.Load() || !cannotProbe(err)) {
 			p.cfg.Health.failing(fmt.Errorf("the watch is open, but would not be opened again: %w", err))
 		}
@@ -151,7 +151,7 @@ func (p *prober) inspect(ctx context.Context, w *openWatch) {
 	}
 }
 
-// settled returns fed if the store is what fed says, and no list is on its way.
+// settled returns fed if the store corresponds to it and no list is under way.
 func (p *prober) settled() (fed string, ok bool) {
 	fed, ok = p.cfg.State.Position.Complete()
 	return fed, ok && !p.cfg.Plan.Latest()

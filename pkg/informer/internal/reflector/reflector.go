@@ -16,7 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
 )
 
-// absentPoll is the longest time between two looks for a resource that does not exist yet.
+// absentPoll is the longest interval between two requests for a resource that does not exist yet.
 const absentPoll = 5 * time.Second
 
 // Reflector hands all that an API server has of a resource, and all that happens to it, to a
@@ -46,7 +46,7 @@ func (r *Reflector) Run(ctx context.Context) {
 	pause := backoff.Series{Policy: r.cfg.Backoff}
 	for first := true; r.resolve(ctx); first = false {
 		if !first {
-			// The API server did not know the resource for a while, as one does that is starting.
+			// The API server did not have the resource for a while, which happens while it starts.
 			r.cfg.Plan.MayResume(r.cfg.State.CanResume())
 		}
 		began := time.Now()
@@ -60,7 +60,7 @@ func (r *Reflector) Run(ctx context.Context) {
 	}
 }
 
-// resolve waits until discovery knows the resource. It returns false when ctx is done.
+// resolve waits until discovery has the resource. It returns false when ctx is done.
 func (r *Reflector) resolve(ctx context.Context) bool {
 	pause, absent := backoff.Series{Policy: r.cfg.Backoff}, absence{cfg: r.cfg, inquiry: r.inquiry}
 	for ctx.Err() == nil {
@@ -91,8 +91,8 @@ func (r *Reflector) resolve(ctx context.Context) bool {
 	return false
 }
 
-// reflect runs client-go's Reflector until ctx is done, the API server no longer knows the
-// resource, or a list is asked for.
+// reflect runs client-go's Reflector until ctx is done, the API server no longer has the resource,
+// or a list is requested.
 func (r *Reflector) reflect(ctx context.Context) {
 	ctx, gone := context.WithCancel(ctx)
 	defer gone()
@@ -118,8 +118,8 @@ func (r *Reflector) reflect(ctx context.Context) {
 	defer r.running.Unlock()
 }
 
-// stopClock is the real clock, except that what waits on After hears the context. The Reflector has
-// waits that do not.
+// stopClock is the real clock, but a wait on After ends with the context. Some waits of client-go's
+// Reflector do not.
 type stopClock struct {
 	clock.RealClock
 

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// Relisted counts what a list that was asked for has found.
+// Relisted counts the objects and deltas of a requested list.
 type Relisted struct {
 	Objects int // that the API server has
-	Deltas  int // what differed from the cache, as deltas
+	Deltas  int // differences from the cache
 }
 
-// Relist is one list that was asked for.
+// Relist is one requested list.
 type Relist struct {
 	found Relisted
 	done  chan struct{}
@@ -20,10 +20,10 @@ type Relist struct {
 // Done returns a channel that is closed once the list was applied.
 func (r *Relist) Done() <-chan struct{} { return r.done }
 
-// Found returns what the list has found. It is called when Done is closed.
+// Found returns the counts of the list. It is called when Done is closed.
 func (r *Relist) Found() Relisted { return r.found }
 
-// Relists are the lists of a watch that were asked for. It is safe for concurrent use.
+// Relists are the requested lists of a watch. It is safe for concurrent use.
 type Relists struct {
 	mu        sync.Mutex
 	asked     *Relist // to be begun; nil: none is
@@ -31,8 +31,8 @@ type Relists struct {
 	interrupt context.CancelFunc // of client-go's Reflector
 }
 
-// Ask ends client-go's Reflector; the next one begins with a list. Those who ask before it has
-// begun share it.
+// Ask ends client-go's Reflector; the next one starts with a list. Calls before that start share
+// one list.
 func (r *Relists) Ask() *Relist {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,15 +45,15 @@ func (r *Relists) Ask() *Relist {
 	return r.asked
 }
 
-// Asked reports whether the next list is waited for.
+// Asked reports whether the next list was requested.
 func (r *Relists) Asked() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.asked != nil
 }
 
-// begin is called before client-go's Reflector runs, which interrupt ends. It reports whether a
-// list was asked for.
+// begin is called before client-go's Reflector runs; interrupt ends that Reflector. It reports
+// whether a list was requested.
 func (r *Relists) begin(interrupt context.CancelFunc) (list bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

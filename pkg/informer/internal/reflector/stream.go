@@ -23,7 +23,7 @@ const eventBuffer = 64
 // shortWatch is how long a watch lasts at least.
 const shortWatch = time.Second
 
-// quirks are what was found out about the API server. They are safe for concurrent use.
+// quirks are the detected limitations of the API server. They are safe for concurrent use.
 type quirks struct {
 	noInitialEvents atomic.Bool // it cannot stream initial events
 	initialExpired  atomic.Bool // it did not the last time
@@ -39,16 +39,16 @@ type reader struct {
 	cancel context.CancelFunc
 	done   <-chan struct{}
 	closed func() // called when the reader has ended
-	// initial: the stream begins with what there is and a bookmark ends that. lagging fires when
-	// neither comes.
+	// initial: the stream starts with the existing objects, and a bookmark ends them. lagging fires
+	// if neither arrives.
 	initial bool
 	lagging *time.Timer
 	began   time.Time
-	version string // the resourceVersion that the Reflector knows, as long as nothing came after it
+	version string // the resourceVersion that the Reflector has, until the first event
 	sent    bool   // anything
 }
 
-// stream is what a reader takes over.
+// stream has the parts of a response that a reader takes over.
 type stream struct {
 	ctx    context.Context //nolint:containedctx // of the request
 	cancel context.CancelFunc
@@ -95,7 +95,7 @@ func (r *reader) heard() {
 	}
 }
 
-// refuse ends a stream that does not say where its initial events end: a server too old to know the
+// refuse ends a stream whose initial events have no end: an API server that is too old for the
 // request ignores it.
 func (r *reader) refuse() {
 	r.quirks.noInitialEvents.Store(true)
@@ -132,8 +132,9 @@ func (r *reader) run() {
 	}
 }
 
-// failed notes why the API server ends the stream. The Reflector asks at once for one that begins
-// now if the version was too old that it asked for; if it asked for no version, that will not help.
+// failed records why the API server ends the stream. If the requested version was too old, the
+// Reflector immediately requests a stream that begins now; if it requested no version, another
+// request does not help.
 func (r *reader) failed(err error) {
 	r.cfg.Health.noteError(err)
 	if r.initial && r.version == "" && client.IsExpired(err) {
@@ -142,8 +143,8 @@ func (r *reader) failed(err error) {
 	}
 }
 
-// begin looks at an initial event. If it is the bookmark that ends them, it returns the
-// resourceVersion of that.
+// begin handles an initial event. It returns the resourceVersion of the bookmark that ends the
+// initial events.
 func (r *reader) begin(e *watch.Event) (version string) {
 	switch o := e.Object.(type) {
 	case *event.Object:
@@ -185,9 +186,9 @@ func (r *reader) replace(e watch.Event, err error) (watch.Event, error) {
 	return e, nil
 }
 
-// linger ends a stream in which nothing came. The Reflector would take it for a watch that does not
-// work and list again, so it gets a bookmark of what it knows already. So that it does not ask
-// again and again, it waits for the end a moment.
+// linger ends a stream without events. The Reflector would take it for a watch that does not work
+// and list again, so it receives a bookmark with its own version. linger waits a moment before the
+// end, so that the Reflector does not reconnect in a tight loop.
 func (r *reader) linger() {
 	idle := r.version != "" && r.version != "0"
 	if r.initial && !r.sent || !r.initial && !idle {

@@ -13,23 +13,24 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
-// Target is what is watched, as the API server knows it. Its methods are safe for concurrent use.
+// Target is the watched resource in terms of the API server. Its methods are safe for concurrent
+// use.
 type Target struct {
 	GVR           schema.GroupVersionResource
 	Cluster       string // the name of it
 	Namespace     string // empty: all, or the resource has no namespaces
 	LabelSelector string
 	FieldSelector string
-	// Format is what is kept of the objects, Metadata what is read of them where only metadata is
-	// needed.
+	// Format is the format of the kept objects, Metadata the format of requests that need only
+	// metadata.
 	Format, Metadata *wire.Format
 
 	resource   atomic.Pointer[event.Resource]
 	namespaced atomic.Bool
 }
 
-// Resource returns what is watched, as all objects of the watch have it. Its Kind may be empty
-// until discovery has answered.
+// Resource returns the resource that all objects of the watch share. Its Kind may be empty until
+// discovery has answered.
 func (t *Target) Resource() *event.Resource { return t.resource.Load() }
 
 // SetKind sets the kind of the objects; empty: it is not known. Objects that are made from then on
@@ -38,14 +39,14 @@ func (t *Target) SetKind(kind string) {
 	t.resource.Store(&event.Resource{GroupVersionResource: t.GVR, Cluster: t.Cluster, Kind: kind})
 }
 
-// discovered notes what discovery says.
+// discovered records the answer of discovery.
 func (t *Target) discovered(found client.Found) {
 	t.SetKind(found.Kind)
 	t.namespaced.Store(found.Namespaced)
 }
 
-// LearnKind takes the kind, which only discovery will tell, from an object that has the Resource.
-// It is called by one goroutine at a time, and before anything reads the kind.
+// LearnKind takes the kind from an object that has the Resource, before discovery has answered. It
+// is called by one goroutine at a time, and before the first read of the kind.
 func (t *Target) LearnKind(o *event.Object) {
 	if resource := t.resource.Load(); resource.Kind == "" && o.Resource() == resource {
 		resource.Kind = o.Raw().Get("kind").Str()

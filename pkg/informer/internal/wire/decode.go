@@ -12,7 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// What a decoder looks for in a text.
+// Identifiers of the values that a decoder extracts from a text.
 const (
 	idType = iota // of a watch event
 	idObject
@@ -29,7 +29,7 @@ type ObjectError struct {
 	Key          event.Key
 	UID, Version string
 	Reason       error
-	labels       string // JSON; only of what is too deep
+	labels       string // JSON; set only if the object is nested too deeply
 }
 
 // Error names the object and the reason.
@@ -49,8 +49,8 @@ func IsObjectError(err error) bool {
 	return errors.As(err, &bad)
 }
 
-// Placeholder stands for an object that could not be read but whose identity could: it is there, so
-// it is not to be taken for deleted.
+// Placeholder stands for an object that could not be read but has a readable identity: the object
+// exists, so it must not be taken for deleted.
 type Placeholder struct{ *event.Object }
 
 // DeepCopyObject implements runtime.Object.
@@ -84,8 +84,8 @@ func IdentityOf(o *event.Object) *event.Object {
 	return o
 }
 
-// Decoder makes objects of texts: it checks a text once, cuts out what the watch does not keep and
-// copies the rest. It is for one goroutine at a time.
+// Decoder makes objects of texts: it checks a text once, removes the fields that the watch does not
+// keep and copies the rest. It is for one goroutine at a time.
 type Decoder struct {
 	resource *event.Resource
 	finder   *rawjson.Finder
@@ -96,7 +96,7 @@ type Decoder struct {
 	pieces []string
 }
 
-// NewDecoder returns a decoder for objects that lie below the given keys of a text.
+// NewDecoder returns a decoder for objects that are the value of the keys below in a text.
 func NewDecoder(format *Format, resource *event.Resource, below ...string) *Decoder {
 	d := &Decoder{resource: resource, finder: rawjson.NewFinder(), rename: format.MetadataOnly}
 	at := func(keys ...string) []string { return append(below[:len(below):len(below)], keys...) }
@@ -111,8 +111,8 @@ func NewDecoder(format *Format, resource *event.Resource, below ...string) *Deco
 	return d
 }
 
-// Keep makes an object of the text of a whole object, reduced to what the format keeps. The error
-// never quotes the text.
+// Keep makes an object of the text of a whole object, reduced to the format. The error never quotes
+// the text.
 func (d *Decoder) Keep(text string) (*event.Object, error) {
 	text = string(rawjson.Trim(text))
 	if d.rename {
@@ -197,8 +197,8 @@ func (d *Decoder) front(apiVersion, kind bool) string {
 	return front
 }
 
-// Identify describes an object that could not be read, from whatever of its text can be made out.
-// The text may be broken or cut off.
+// Identify describes an object that could not be read from the readable parts of its text. The text
+// may be broken or truncated.
 func Identify(text string, reason error) *ObjectError {
 	e := &ObjectError{Reason: reason}
 	if isTooDeep(reason) {
@@ -219,9 +219,10 @@ func Identify(text string, reason error) *ObjectError {
 // passed on, with the reason. It takes the place of all annotations that the object has.
 const Unreadable = "deltarouter.io/unreadable"
 
-// isTooDeep reports whether an object is in order but for its depth. The API server takes 10,000
-// levels: who may write a custom resource could hide it from all rules otherwise. More levels than
-// ours are not read, since comparing two values takes time with their depth times their size.
+// isTooDeep reports whether the only fault of an object is its depth. The API server accepts 10,000
+// levels, so the author of a custom resource could otherwise hide it from all rules. Objects with
+// more levels than our limit are not read, because comparing two values takes time in proportion to
+// their depth times their size.
 func isTooDeep(err error) bool {
 	var bad *rawjson.SyntaxError
 	return errors.As(err, &bad) && bad.TooDeep()
@@ -237,8 +238,8 @@ func labelsIn(text string) string {
 	return strings.Clone(string(labels))
 }
 
-// Reduced returns what is passed on of an object that is nested too deep; nil: it is none, or too
-// little of its identity is known.
+// Reduced returns the identity and labels of an object that is nested too deeply; nil: it is not,
+// or too little of its identity is known.
 func (e *ObjectError) Reduced(format *Format, resource *event.Resource) *event.Object {
 	if !isTooDeep(e.Reason) || e.Key.Name == "" || e.UID == "" || e.Version == "" {
 		return nil
@@ -249,7 +250,7 @@ func (e *ObjectError) Reduced(format *Format, resource *event.Resource) *event.O
 	if e.labels != "" {
 		labels = `,"labels":` + e.labels
 	}
-	// What the source drops is cut out as of others; the annotation is ours, and stays.
+	// The fields that the source drops are removed as from other objects; our annotation stays.
 	d := NewDecoder(format, resource)
 	text := strings.TrimSuffix(id.JSON(), "}}") + labels + "}}"
 	end, spans, err := d.finder.Scan(text, 0)

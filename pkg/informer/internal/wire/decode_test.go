@@ -89,7 +89,7 @@ func checkAgreement(t *testing.T, path, text string) {
 	}
 }
 
-// FuzzObject: what is kept is what encoding/json reads, less what is cut.
+// FuzzObject: a kept object has the values that encoding/json reads, less the dropped ones.
 func FuzzObject(f *testing.F) {
 	data, err := os.ReadFile("testdata/pod.json")
 	must.Succeed(f, err)
@@ -135,7 +135,7 @@ func decodeJSON(t *testing.T, text string) (v any) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	if err := d.Decode(&v); err != nil {
-		// What is cut out is not checked, so the text may be none.
+		// Dropped values are not checked, so the text may be no JSON.
 		t.Skip()
 	}
 	return v
@@ -202,8 +202,8 @@ func TestBadLists(t *testing.T) {
 	}
 }
 
-// FuzzList: a list says the same however it comes in, and its items are those that encoding/json
-// finds.
+// FuzzList: the result does not depend on the sizes of the reads, and its items are those that
+// encoding/json finds.
 func FuzzList(f *testing.F) {
 	f.Add(`{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a","resourceVersion":"1"}},{"metadata":{"name":"b"},"x":"\u0041"}]}`)
 	f.Add(`{"items":[],"metadata":{}}`)

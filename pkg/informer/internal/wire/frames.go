@@ -34,9 +34,8 @@ func (f *Frames) Next() (watch.Event, error) {
 	if _, err := f.in.peek(); err != nil {
 		return watch.Event{}, err
 	}
-	// The API server ends each event with a newline. If the text up to there is an event, no more
-	// needs to be known; if it is not, for whatever reason, the event's extent is looked for
-	// properly.
+	// The API server ends each event with a newline. If the text up to there is an event, decoding
+	// is done; otherwise, for whatever reason, the slow path finds the extent of the event.
 	if line, ok := f.in.line(); ok {
 		if e, n, err := f.decode(line); n > 0 {
 			f.in.advance(n)
@@ -132,7 +131,7 @@ func eventType(quoted string) watch.EventType {
 	return ""
 }
 
-// bookmark keeps what the Reflector reads of a bookmark.
+// bookmark keeps the fields that the Reflector reads of a bookmark.
 func bookmark(object rawjson.Value) *metav1.PartialObjectMetadata {
 	metadata := object.Get("metadata")
 	b := &metav1.PartialObjectMetadata{}
@@ -155,13 +154,13 @@ func status(text string) (*metav1.Status, error) {
 // MaxObject is the size in bytes beyond which an object is skipped rather than read.
 const MaxObject = 16 << 20
 
-// Format says in which form objects come over the wire and what is kept of them. The zero Format
-// keeps whole objects.
+// Format is the form of the objects in responses and the selection of the fields that are kept. The
+// zero Format keeps whole objects.
 type Format struct {
 	// MetadataOnly: objects come as PartialObjectMetadata.
 	MetadataOnly bool
-	// Drop has the paths that are cut out of every object, as keys. Where a path meets a list it
-	// goes on in every element.
+	// Drop has the paths that are removed from every object, as keys. A path that meets a list
+	// continues in every element.
 	Drop [][]string
 	// Annotations are the only annotations that are kept; nil: all are.
 	Annotations []string

@@ -27,7 +27,7 @@ func podResource() *event.Resource {
 	return &event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Cluster: "test", Kind: "Pod"}
 }
 
-// readFrames returns what a watch response says, one line per event, and how it ended.
+// readFrames returns one line per event of a watch response, and the error that ended it.
 func readFrames(body io.Reader, size int) (lines []string, end error) {
 	in := NewStream(body, func() {})
 	in.max = size

@@ -25,13 +25,13 @@ type Listing struct {
 	list    *internalversion.List
 }
 
-// NewListing returns a decoder of the page that in has. bad is told of each item that could not be
-// read, and may return a [Placeholder].
+// NewListing returns a decoder of the page in the stream in. bad is called for each item that could
+// not be read, and may return a [Placeholder].
 func NewListing(format *Format, resource *event.Resource, in *Stream, bad func(*ObjectError) runtime.Object) *Listing {
 	return &Listing{in: in, objects: NewDecoder(format, resource), bad: bad, list: &internalversion.List{}}
 }
 
-// Read returns the page, whose items are *[event.Object] or placeholders.
+// Read returns the page. Its items are *[event.Object] or placeholders.
 func (l *Listing) Read() (*internalversion.List, error) {
 	err := l.members('{', '}', func() error {
 		key, err := l.token()
@@ -55,7 +55,7 @@ func (l *Listing) Read() (*internalversion.List, error) {
 	return l.list, nil
 }
 
-// ErrNoList says that a response is not the list that was asked for.
+// ErrNoList says that a response is not a list.
 var ErrNoList = errors.New("the API server sent something that is not a list")
 
 func (l *Listing) member(key string) error {
@@ -82,7 +82,7 @@ func (l *Listing) member(key string) error {
 	return err
 }
 
-// members reads what stands between two brackets, separated by commas.
+// members reads the elements between two brackets, separated by commas.
 func (l *Listing) members(open, closing byte, one func() error) error {
 	if err := l.expect(open); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (l *Listing) token() (string, error) {
 	return text, nil
 }
 
-// item reads one item. First it is tried whether what the buffer holds is a whole item.
+// item reads one item. The fast path tries whether the buffer holds the whole item.
 func (l *Listing) item() error {
 	text := l.in.unread()
 	end, spans, err := l.objects.finder.Scan(text, 0)

@@ -27,18 +27,19 @@ type Stream struct {
 	body       io.Reader
 	heard      func()
 	buf        []byte
-	start, end int // what is not consumed yet
+	start, end int // bounds of the unconsumed bytes
 	lined      int // buf[start:lined] has no newline
 	ext        extent
 	max        int
 }
 
-// NewStream returns a stream over a response body. heard is called whenever something came.
+// NewStream returns a stream over a response body. heard is called after each read that returned
+// bytes.
 func NewStream(body io.Reader, heard func()) *Stream {
 	return &Stream{body: body, heard: heard, buf: make([]byte, bufferSize), max: MaxObject}
 }
 
-// unread returns what is in the buffer and not consumed.
+// unread returns the unconsumed bytes of the buffer.
 func (s *Stream) unread() string { return view(s.buf[s.start:s.end]) }
 
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
@@ -100,7 +101,7 @@ func (s *Stream) peek() (byte, error) {
 	}
 }
 
-// line returns what is unread up to the next newline, if there is one in the buffer.
+// line returns the unread bytes up to the next newline, if the buffer has one.
 func (s *Stream) line() (string, bool) {
 	n := bytes.IndexByte(s.buf[s.lined:s.end], '\n')
 	if n < 0 {
@@ -113,10 +114,10 @@ func (s *Stream) line() (string, bool) {
 	return view(s.buf[s.start:s.lined]), true
 }
 
-// Text returns the JSON value that starts at the first unread byte, and reads on until it is
-// complete. Only where it ends is found out, each byte is looked at once. It is not consumed. The
-// error is ErrNotJSON, what the body returned, or errTooBig together with the beginning of the
-// value, which is then consumed.
+// Text returns the JSON value that starts at the first unread byte, and reads until it is complete.
+// It finds only the end of the value and scans each byte once. The value is not consumed. The error
+// is ErrNotJSON, the error of the body, or errTooBig together with the beginning of the value,
+// which is then consumed.
 func (s *Stream) Text() (string, error) {
 	for {
 		n, done, err := s.ext.feed(s.buf[s.start+s.ext.read : s.end])
@@ -157,7 +158,7 @@ func (s *Stream) discard() (string, error) {
 	}
 }
 
-// extent finds out where a JSON value ends, given in pieces, by its quotes and brackets alone.
+// extent finds the end of a JSON value, which arrives in pieces, by its quotes and brackets alone.
 type extent struct {
 	read             int // bytes so far
 	depth            int
