@@ -8,18 +8,19 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Census tells quickly that no condition of a process knows an object, which is so of most objects:
-// of routes whose filters are looked up rather than asked, nobody would otherwise find those that
-// have to hear that a condition has ended. It is safe for concurrent use.
+// Census is a counting filter over the objects that the conditions of a process track. Most objects
+// are tracked by no condition, and the filter finds that out with one memory access. Without it,
+// each deleted object would be looked up in the conditions of every route. It is safe for
+// concurrent use.
 type Census struct {
 	seed   maphash.Seed
-	places [1 << 16]atomic.Int32 // how many conditions have a hash that ends so
+	places [1 << 16]atomic.Int32 // the number of tracked objects for each hash modulo the size
 }
 
-// NewCensus makes one without objects.
+// NewCensus returns a filter without objects.
 func NewCensus() *Census { return &Census{seed: maphash.MakeSeed()} }
 
-// May reports whether a condition may know an object. If it says no, none does.
+// May reports whether a condition may track an object. False is certain.
 func (c *Census) May(source string, key event.Key) bool {
 	return c.place(c.hash(source, key)).Load() > 0
 }

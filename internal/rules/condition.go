@@ -10,40 +10,43 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// ConditionConfig is what [Conditions] are made of.
+// ConditionConfig configures [Conditions].
 type ConditionConfig struct {
 	Sources []string
-	For     time.Duration // how long it must hold until that is told; 0: it is told at once
-	Every   time.Duration // how often it is told again while it holds; 0: never
-	// Skip: where it holds for an object that was there before anybody looked, nothing is told,
-	// neither that nor that it ended.
+	// how long the condition must hold before Entered is reported; 0: reported at once
+	For   time.Duration
+	Every time.Duration // the interval of reminders while it holds; 0: none
+	// Skip suppresses both reports, Entered and Left, for objects that existed before the route
+	// first evaluated the condition.
 	Skip bool
-	// Limit says how often Entered is told of each of its keys; nil: always. What it holds back is
-	// told when it allows that, if it still holds. Left is told of a key, when its condition holds
-	// for none of the objects of which Entered was told, or would have been.
+	// Limit bounds the Entered reports of a key; nil: no limit. A report that it holds back is made
+	// as soon as the limit allows, if the condition still holds. Left is reported once for a key,
+	// when the condition holds for no object of the key any more.
 	Limit *Limit
 }
 
-// Conditions is what a route with a condition (when) knows: for which objects it holds, since when,
-// and what was told of that. It makes of what happens to an object the edges: [event.Entered] and
-// [event.Left], which alternate for each object, as told.
+// Conditions is the state of a route with a condition (when): the objects for which the condition
+// holds, the time since which it holds, and the reports that were made. It derives the edges
+// [event.Entered] and [event.Left] from the changes of an object. The reports of an object
+// alternate.
 //
 //	           holds                 for is over
-//	(nothing) ───────► pending ─────────────────────► told ──► Entered, and Entered again every
+//	(nothing) ───────► pending ─────────────────────► told ──► Entered, and reminders each every
 //	    ▲                 │ holds no longer             │
 //	    └─────────────────┴─────────────────────────────┴────► Left
 //
-// With a limit, what would be told waits as suppressed where the limit does not allow it, and Left
-// is that of a key of the limit.
+// With a limit, a report that the limit holds back is in state suppressed, and Left belongs to the
+// key of the limit.
 //
-// It has no lock and no clock: now is that of the caller, and of what has a time to come, the owner
-// hears by [timer.Owner]. What is told counts as told when the edge was returned. Edges are new
-// deltas of the caller's, who sees to it that none is delivered before what is known with it is on
-// disk: else a crash could bring back that it was not told.
+// It has no lock and no clock: the caller passes now, and its owner is notified of due times
+// through [timer.Owner]. An edge counts as reported once it is returned. The caller delivers an
+// edge only after the state that belongs to it is on disk; otherwise a crash could restore a state
+// in which the edge was not yet reported, and it would be reported twice.
 //
-// Times are told apart as its Wheel does, so that a wall clock that jumps means nothing while the
-// router runs. What [Conditions.Dirty] hands over has wall times, which are all there is across a
-// restart: what is over by then is late, and nothing takes longer than For from then on.
+// Intervals are measured with the time of the Wheel, so a jump of the wall clock has no effect
+// while the router runs. The records of [Conditions.Dirty] contain wall times, because only those
+// survive a restart. An interval that ended before the restart is late, and no remaining interval
+// is longer than For.
 type Conditions struct {
 	cfg   ConditionConfig
 	wheel *timer.Wheel
@@ -53,42 +56,41 @@ type Conditions struct {
 	counts  [failing + 1]int // by state
 	changes changes
 	groups  groups // by key of the limit
-	held    int    // how often the limit held an edge back
+	held    int    // the number of edges that the limit held back
 }
 
-// Condition is one object for which the condition holds. It is what a pending `for` costs, so that
-// it has no more than it needs.
+// Condition is one object for which the condition holds. There is one for each pending `for`, so
+// its size matters.
 type Condition struct {
-	timer.Node // when For is over, or it is told again
+	timer.Node // expires when For is over, or when a reminder is due
 
 	set *Conditions
-	// the cache has it too; an identity only until it is known again after a restart
+	// shared with the cache; after a restart only the identity, until the cache has the object
 	object *event.Object
-	since  time.Duration // when it began to hold
-	// likewise, as the wall clock said then, which is what is told: it never changes
+	since  time.Duration // the start of the condition, in the time of the Wheel
+	// the same by the wall clock of that moment; it is reported, and never changes
 	wall    int64
-	began   uint64     // the resourceVersion from which on it does
+	began   uint64     // the resourceVersion with which the condition began to hold
 	version uint64     // the resourceVersion of the object
-	next    *Condition // of the same hash
-	// its place among those of the same key of the limit; nil: it was not told, or there is no
-	// limit
+	next    *Condition // the next condition of the same hash
+	// the place within the group of the limit key; nil: not reported yet, or there is no limit
 	member *member
-	repeat uint32 // how often it was told again
-	source uint16 // in Sources
+	repeat uint32 // the number of reminders
+	source uint16 // the index in Sources
 	state  state
 	flags  flag
 }
 
-// state is what was told of a condition that holds.
+// state is the progress of a condition.
 type state uint8
 
 const (
 	over       state = iota // it holds no longer
-	pending                 // nothing, because For is not over
-	told                    // that it holds
-	skipped                 // nothing: it held before anybody looked
-	suppressed              // nothing: it waits until the limit lets it pass
-	// it does not hold: whether it does could not be told of the object as it is
+	pending                 // it holds, and For is not over
+	told                    // Entered was reported
+	skipped                 // it held before the first evaluation, and is never reported
+	suppressed              // the limit holds Entered back
+	// it does not hold: its evaluation failed for the present object
 	failing
 )
 
@@ -97,15 +99,15 @@ type flag uint8
 
 const (
 	changed flag = 1 << iota // it is in Conditions.changed
-	saved                    // it was handed over
-	late                     // it was due while the router was down
-	byTime                   // time, or a reload, made it hold, rather than a change of the object
-	visited                  // since Conditions.Begin
-	failed                   // whether it holds could not be told of the object as it is
+	saved                    // it has a record in the checkpoint
+	late                     // it came due while the router was down
+	byTime                   // time or a reload made it hold, not a change of the object
+	visited                  // observed since Conditions.Begin
+	failed                   // the last evaluation failed
 )
 
-// NewConditions makes conditions that hold for nothing. due is called, without any lock, when the
-// time of one has come; its owner then calls [Conditions.Fire] under its lock.
+// NewConditions returns conditions without objects. due is called without any lock when a timer
+// expires; the owner then calls [Conditions.Fire] under its lock.
 func NewConditions(cfg ConditionConfig, wheel *timer.Wheel, census *Census, due func(*Conditions, *Condition)) *Conditions {
 	s := &Conditions{cfg: cfg, wheel: wheel, due: due, index: index{census: census, byHash: map[uint64]*Condition{}}}
 	s.groups = groups{wheel: wheel, changes: &s.changes, byKey: map[string]*group{}}
@@ -123,16 +125,16 @@ func (s *Conditions) find(source string, key event.Key) (at int, h uint64, c *Co
 	return at, h, s.index.find(h, at, key)
 }
 
-// Knows reports whether the condition holds for an object, as far as was seen, or failed on it.
+// Knows reports whether the condition holds for an object, or its evaluation failed on it.
 func (s *Conditions) Knows(source string, key event.Key) bool {
 	_, _, c := s.find(source, key)
 	return c != nil
 }
 
-// Holds reports whether a condition holds, rather than that it failed on its object.
+// Holds reports whether the condition holds. A failed evaluation does not count.
 func (c *Condition) Holds() bool { return c.state != failing && c.state != over }
 
-// Of returns what is known of an object; nil: the condition does not hold for it.
+// Of returns the condition of an object; nil: it does not hold.
 func (s *Conditions) Of(source string, key event.Key) *Condition {
 	if _, _, c := s.find(source, key); c != nil && c.state != failing {
 		return c
@@ -140,21 +142,20 @@ func (s *Conditions) Of(source string, key event.Key) *Condition {
 	return nil
 }
 
-// Observe takes what has happened to an object and whether the condition holds for it now, and
-// appends the edges that this makes to edges. first: the route looks for the first time, see
-// [ConditionConfig.Skip]; byTime: nothing happened to the object, but time has gone by, or the
-// condition is another one. key is that of the limit, if there is one.
+// Observe records a change of an object and whether the condition holds now, and appends the
+// resulting edges to edges. first: the route evaluates the condition for the first time, see
+// [ConditionConfig.Skip]. The operation Sync means that the object has not changed: time has
+// passed, or the condition was edited. key is the key of the limit, if there is one.
 //
-// Of an object that was found in a list with another resourceVersion than before nobody knows what
-// happened to it meanwhile. If it holds before and after, it has been told stays told, and what is
-// pending begins anew.
+// After a relist the intermediate states of a changed object are unknown. If the condition holds
+// before and after, a reported condition stays reported, and a pending one starts its For again.
 func (s *Conditions) Observe(d *event.Delta, holds, first bool, key string, now time.Time, edges []Edge) []Edge {
 	at, h, c := s.find(d.Source, d.Key())
 	if at < 0 {
 		return edges
 	}
 	o := d.Object()
-	if c != nil && c.object.UID() != o.UID() && o.UID() != "" { // its end was not seen
+	if c != nil && c.object.UID() != o.UID() && o.UID() != "" { // its end was missed
 		edges = s.end(c, &event.Delta{Source: d.Source, Op: event.Deleted, Old: c.object, Stale: true, Seen: d.Seen}, now, edges)
 		c = nil
 	}
@@ -179,8 +180,7 @@ func (s *Conditions) Observe(d *event.Delta, holds, first bool, key string, now 
 	return edges
 }
 
-// begin takes up a condition that holds now and did not before. It reports whether that is to be
-// told.
+// begin starts a condition. It reports whether Entered is due at once.
 func (s *Conditions) begin(c *Condition, h uint64, d *event.Delta, first bool, now time.Time) (tell bool) {
 	c.object = d.New
 	c.since, c.wall, c.version = s.wheel.In(now), now.UnixNano(), number(d.New.ResourceVersion())
@@ -202,7 +202,7 @@ func (s *Conditions) begin(c *Condition, h uint64, d *event.Delta, first bool, n
 	return false
 }
 
-// goesOn notes that a condition holds still.
+// goesOn updates a condition that still holds.
 func (s *Conditions) goesOn(c *Condition, d *event.Delta, key string, now time.Time) {
 	version := number(d.New.ResourceVersion())
 	gap := d.Transit().Listed && version != c.version || d.Op == event.Added && version != c.version
@@ -224,7 +224,7 @@ func (s *Conditions) goesOn(c *Condition, d *event.Delta, key string, now time.T
 	}
 }
 
-// end forgets a condition that holds no longer because of d.
+// end removes a condition that ended with d.
 func (s *Conditions) end(c *Condition, d *event.Delta, now time.Time, edges []Edge) []Edge {
 	if c.state == suppressed && c.member != nil {
 		s.cfg.Limit.Suppress(c.member.key, 1, now)
@@ -242,8 +242,8 @@ func (s *Conditions) end(c *Condition, d *event.Delta, now time.Time, edges []Ed
 	return edges
 }
 
-// tell appends the edge that a condition holds, if the limit lets it pass. d is what made it so;
-// nil: time did.
+// tell appends Entered if the limit allows it. d is the change that made the condition hold; nil: a
+// timer expired.
 func (s *Conditions) tell(c *Condition, d *event.Delta, key string, now time.Time, edges []Edge) []Edge {
 	again := c.state == told
 	pass, ok := s.pass(c, key, now)
@@ -271,9 +271,9 @@ func (s *Conditions) tell(c *Condition, d *event.Delta, key string, now time.Tim
 	return append(edges, Edge{edge, pass})
 }
 
-// Doubt says that it cannot be told whether a condition holds for an object. What is pending begins
-// anew if it is seen to hold; what was told stays told. It reports whether that is news: not if it
-// was said of the object as it is.
+// Doubt records that the evaluation failed for an object. A pending condition is dropped and starts
+// again when it next holds; a reported one stays reported. It returns false if the failure was
+// already recorded for this version of the object.
 func (s *Conditions) Doubt(d *event.Delta) (news bool) {
 	at, h, c := s.find(d.Source, d.Key())
 	if at < 0 || d.New == nil {
@@ -298,7 +298,7 @@ func (s *Conditions) Doubt(d *event.Delta) (news bool) {
 	return news
 }
 
-// ForgetFailures makes it news again what the condition fails on, because it is another one.
+// ForgetFailures drops the recorded failures, because the expression of the condition has changed.
 func (s *Conditions) ForgetFailures() {
 	for c := range s.All() {
 		switch {
@@ -311,7 +311,7 @@ func (s *Conditions) ForgetFailures() {
 	}
 }
 
-// Close stops all timers. Nothing is known after it, and nothing says so.
+// Close stops all timers and removes all conditions without a trace in [Conditions.Dirty].
 func (s *Conditions) Close() {
 	for c := range s.All() {
 		s.forget(c)
@@ -319,34 +319,33 @@ func (s *Conditions) Close() {
 	s.changes.drop()
 }
 
-// Object returns the object that a condition is about.
+// Object returns the object of a condition.
 func (c *Condition) Object() *event.Object { return c.object }
 
-// Source returns where its object is from.
+// Source returns the source of its object.
 func (c *Condition) Source() string { return c.set.cfg.Sources[c.source] }
 
-// Known reports whether there is more of its object than who it is.
+// Known reports whether the object is complete, rather than an identity.
 func (c *Condition) Known() bool { return c.object.ResourceVersion() != "" }
 
-// Learn gives a condition that was restored its object, if o is that.
+// Learn sets the object of a restored condition if o has the same key and uid.
 func (c *Condition) Learn(o *event.Object) {
 	if o != nil && o.UID() == c.object.UID() && o.Key() == c.object.Key() {
 		c.object = o
 	}
 }
 
-// All returns all conditions, in no order. They are not to be changed meanwhile.
+// All yields all conditions, in no order. The set must not change during the iteration.
 func (s *Conditions) All() iter.Seq[*Condition] {
 	return s.index.all
 }
 
-// Counts returns for how many objects the condition holds: those that wait for For to be over, and
-// the others.
+// Counts returns the number of objects for which the condition holds: those with a running For, and
+// all others.
 func (s *Conditions) Counts() (waiting, active int) {
 	return s.counts[pending], s.counts[told] + s.counts[skipped] + s.counts[suppressed]
 }
 
-// become changes the state of a condition.
 func (s *Conditions) become(c *Condition, to state) {
 	if c.state != over {
 		s.counts[c.state]--
@@ -356,17 +355,17 @@ func (s *Conditions) become(c *Condition, to state) {
 	s.changes.note(c)
 }
 
-// forget forgets a condition.
+// forget removes a condition.
 func (s *Conditions) forget(c *Condition) {
 	s.groups.leave(c)
 	s.wheel.Stop(&c.Node)
 	s.index.remove(s.index.census.hash(c.Source(), c.object.Key()), c)
 	s.changes.forget(c)
 	s.counts[c.state]--
-	c.state = over // set stays: its time may just have come
+	c.state = over // set stays: the timer may be expiring at this moment
 }
 
-// number makes a number of a resourceVersion. They are numbers; of one that is not, it is a hash.
+// number converts a resourceVersion to a number, or hashes one that is not numeric.
 func number(version string) uint64 {
 	if n, err := strconv.ParseUint(version, 10, 64); err == nil {
 		return n

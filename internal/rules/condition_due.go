@@ -7,10 +7,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Fire tells what is due of a condition whose owner has heard that it is. ok is false if nothing is
-// to be told, by now. It counts as seen when it was due, so that what came due while the router was
-// down is as old as it is; what has waited for the limit, when it is told. key is that of the
-// limit.
+// Fire returns the report that is due for a condition whose timer has expired. ok is false if no
+// report is due any more. The report counts as seen at its due time, so a report that came due
+// while the router was down shows its real age; a report that the limit held back counts as seen
+// now. key is the key of the limit.
 func (s *Conditions) Fire(c *Condition, key string, now time.Time) (edge Edge, ok bool) {
 	if !s.IsDue(c, now) {
 		return edge, false
@@ -28,7 +28,7 @@ func (s *Conditions) Fire(c *Condition, key string, now time.Time) (edge Edge, o
 	return edges[0], true
 }
 
-// Remind tells once more what was told of an object; ok is false if nothing was.
+// Remind repeats the Entered report of an object; ok is false if there was none.
 func (s *Conditions) Remind(d *event.Delta, key string, now time.Time) (edge Edge, ok bool) {
 	_, _, c := s.find(d.Source, d.Key())
 	if c == nil || c.state != told {
@@ -41,10 +41,10 @@ func (s *Conditions) Remind(d *event.Delta, key string, now time.Time) (edge Edg
 	return edges[0], true
 }
 
-// Missing says that the object of a restored condition is not in the cache when its time has come,
-// though its end was not observed: that may be on its way, or it was forgotten with its source.
-// What is pending is forgotten, as there is nothing to tell of it. What was told stays told until
-// its end comes.
+// Missing handles a timer that expired while the object of a restored condition is not in the
+// cache. Its end was not observed: either the deletion is still to come, or the source has dropped
+// the object. A pending condition is dropped, because there is no object to report. A reported one
+// stays until its end is observed.
 func (s *Conditions) Missing(c *Condition, now time.Time) {
 	switch {
 	case c.state == pending:
@@ -57,12 +57,12 @@ func (s *Conditions) Missing(c *Condition, now time.Time) {
 	}
 }
 
-// IsDue reports whether [Conditions.Fire] would tell anything of a condition.
+// IsDue reports whether [Conditions.Fire] would return a report.
 func (s *Conditions) IsDue(c *Condition, now time.Time) bool {
 	return c.awaits() && c.At() <= s.wheel.In(now)
 }
 
-// awaits reports whether something is told of a condition when its time comes.
+// awaits reports whether a report follows when the timer of a condition expires.
 func (c *Condition) awaits() bool {
 	switch c.state {
 	case pending:
@@ -76,12 +76,12 @@ func (c *Condition) awaits() bool {
 	return false
 }
 
-// wallTime returns a time of the Wheel by the wall clock of now.
+// wallTime converts a time of the Wheel to the wall clock of now.
 func (c *Condition) wallTime(at time.Duration, now time.Time) time.Time {
 	return now.Round(0).Add(at - c.set.wheel.In(now))
 }
 
-// edge returns a new delta of an op.
+// edge returns a new delta with an operation.
 func (c *Condition) edge(op event.Op, now time.Time) *event.Delta {
 	since := c.told(now)
 	edge := &event.Delta{Source: c.Source(), Op: op, Since: since, Began: strconv.FormatUint(c.began, 10)}
@@ -94,24 +94,25 @@ func (c *Condition) edge(op event.Op, now time.Time) *event.Delta {
 	return edge
 }
 
-// told returns since when the condition holds, as all edges tell it. now is any time.
+// told returns the start of the condition as it is shown in all edges. now only provides the
+// location.
 func (c *Condition) told(now time.Time) time.Time { return time.Unix(0, c.wall).In(now.Location()) }
 
-// onClock returns since when the condition holds by the wall clock of now, which is another time if
-// that has jumped.
+// onClock returns the start of the condition by the wall clock of now. It differs from told if the
+// wall clock has jumped.
 func (c *Condition) onClock(now time.Time) time.Time {
 	return unjumped(c.told(now), c.wallTime(c.since, now))
 }
 
-// index finds the conditions of a route by their objects. Its key is a hash of source, namespace
-// and name, see [Census], which takes half the memory of the names. Conditions of one hash are a
-// list.
+// index finds the conditions of a route by object. The map is keyed by a hash of source, namespace
+// and name (see [Census]), which takes half the memory of the names. Conditions with the same hash
+// form a list.
 type index struct {
 	census *Census
 	byHash map[uint64]*Condition
 }
 
-// find returns the condition of an object, or nil. at is the place of its source, h the hash.
+// find returns the condition of an object, or nil. at is the index of its source, h the hash.
 func (x *index) find(h uint64, at int, key event.Key) *Condition {
 	c := x.byHash[h]
 	for c != nil && (int(c.source) != at || c.object.Key() != key) {
@@ -142,7 +143,8 @@ func (x *index) remove(h uint64, c *Condition) {
 	c.next = nil
 }
 
-// all yields all conditions, in no order. One that is yielded may be removed meanwhile.
+// all yields all conditions, in no order. The yielded condition may be removed during the
+// iteration.
 func (x *index) all(yield func(*Condition) bool) {
 	for _, c := range x.byHash {
 		for c != nil {

@@ -7,34 +7,34 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 )
 
-// group is one key of the limit: the objects for which the condition holds and is told, or waits
-// until the limit allows that. A receiver takes them for one thing, so that its end is told once,
-// when the condition holds for none of them.
+// group is one key of the limit: its objects for which the condition holds, and which are reported
+// or suppressed. A receiver sees the key as one thing, so Left is reported once, when the condition
+// holds for none of its objects.
 type group struct {
-	key        string
-	n          int        // its objects
-	reported   bool       // Entered was told of one of them, and Left was not told since
-	several    bool       // Entered was told of more than one of them since it is reported
-	head, tail *Condition // those that wait, in the order in which they are told
+	key string
+	n   int // the number of objects
+	// Entered was reported for one of them, and Left has not been reported since
+	reported   bool
+	several    bool       // Entered was reported for more than one of them since reported was set
+	head, tail *Condition // the suppressed conditions, in the order of their reports
 	waiting    int
 }
 
-// member is the place of a condition in its group. It keeps its group until it ends, whatever the
-// key of its object is by then: the end belongs to what was told under that key.
+// member is the place of a condition in its group. A condition stays in its group until it ends,
+// even if the key of its object changes, because Left must carry the key of Entered.
 type member struct {
 	*group
 
-	prev, next *Condition // of those that wait
+	prev, next *Condition // among the suppressed conditions of the group
 }
 
-// groups are the groups of a route.
 type groups struct {
 	wheel   *timer.Wheel
 	changes *changes
 	byKey   map[string]*group
 }
 
-// queue puts a condition behind those of its group that wait.
+// queue appends a condition to the suppressed ones of its group.
 func (g *groups) queue(c *Condition) {
 	m := c.member
 	m.prev = m.tail
@@ -48,8 +48,7 @@ func (g *groups) queue(c *Condition) {
 	g.wheel.Stop(&c.Node)
 }
 
-// unqueue takes a condition out of those of its group that wait, if it does. The next one has its
-// turn.
+// unqueue removes a condition from the suppressed ones of its group, and schedules the next.
 func (g *groups) unqueue(c *Condition) {
 	m := c.member
 	if m.head != c && m.prev == nil {
@@ -73,14 +72,14 @@ func (g *groups) unqueue(c *Condition) {
 	}
 }
 
-// rouse has the first that waits ask the limit again.
+// rouse schedules a request to the limit for the first suppressed condition.
 func (g *groups) rouse(of *group) {
 	if first := of.head; first != nil {
 		g.wheel.Set(&first.Node, g.wheel.Now(), first)
 	}
 }
 
-// join puts a condition that is in no group into that of a key.
+// join adds a condition that has no group to the group of a key.
 func (g *groups) join(c *Condition, key string) {
 	of := g.byKey[key]
 	if of == nil {
@@ -89,14 +88,14 @@ func (g *groups) join(c *Condition, key string) {
 	}
 	of.n++
 	c.member = &member{group: of}
-	if c.state == told { // before there was a limit, or a restart
+	if c.state == told { // reported before the limit was configured, or before a restart
 		of.several = of.several || of.reported
 		of.reported = true
 	}
 }
 
-// leave takes a condition that ends out of its group. It reports whether that is to be told, and
-// whether more than its own Entered is ended by it.
+// leave removes an ending condition from its group. It reports whether Left is due, and whether
+// that Left ends more than one Entered.
 func (g *groups) leave(c *Condition) (tell, several bool) {
 	if c.member == nil {
 		return c.state == told, false
@@ -108,13 +107,14 @@ func (g *groups) leave(c *Condition) (tell, several bool) {
 		delete(g.byKey, of.key)
 		return of.reported, of.several
 	}
-	if of.reported && of.n == of.waiting { // nothing else says so in what is handed over
+	// only the records of the members say that the group is reported
+	if of.reported && of.n == of.waiting {
 		g.changes.note(of.head)
 	}
 	return false, false
 }
 
-// dissolve forgets all groups, since there is no limit any more. What waits is told.
+// dissolve removes all groups, because the limit was removed. Suppressed conditions become due.
 func (g *groups) dissolve(all iter.Seq[*Condition]) {
 	if len(g.byKey) == 0 {
 		return
@@ -132,8 +132,8 @@ func (g *groups) dissolve(all iter.Seq[*Condition]) {
 	}
 }
 
-// postpone has another one of a group have its turn, since the object of the first that waits is
-// not there.
+// postpone moves a condition whose object is missing behind the other suppressed ones, and
+// schedules the next.
 func (g *groups) postpone(c *Condition, now time.Time) {
 	if c.member != nil {
 		g.unqueue(c)
@@ -143,8 +143,8 @@ func (g *groups) postpone(c *Condition, now time.Time) {
 	g.wheel.Set(&c.Node, g.wheel.In(now)+missingFor, c)
 }
 
-// rejoin puts a restored condition into the group of a key; empty: of its own. The first that waits
-// asks the limit at once, which knows what it knew before.
+// rejoin adds a restored condition to the group of a key; empty: a group of its own. The first
+// suppressed condition queries the limit at once; the state of the limit is restored separately.
 func (g *groups) rejoin(c *Condition, key string, record byte) {
 	if key == "" {
 		key = c.ownKey()
@@ -159,9 +159,9 @@ func (g *groups) rejoin(c *Condition, key string, record byte) {
 	}
 }
 
-// missingFor is the pause after a condition whose object is not there.
+// missingFor is the pause before a condition with a missing object is tried again.
 const missingFor = time.Second
 
-// ownKey is the key of a condition whose object counts by itself. It is that of the limit for such
-// an object.
+// ownKey is the key of a condition whose object is a group by itself. The limit uses the same key
+// for such an object.
 func (c *Condition) ownKey() string { return "o" + c.recordKey() }

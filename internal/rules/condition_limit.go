@@ -6,17 +6,17 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Edge is an edge that is to be delivered. An Entered that a limit let through has the Pass, which
-// goes back to the limit if nothing comes of the edge; then [Conditions.Rouse].
+// Edge is an edge to deliver. An Entered that a limit allowed has a Pass. If the edge is not
+// delivered, the Pass is returned to the limit, followed by [Conditions.Rouse].
 type Edge struct {
 	*event.Delta
 
 	Pass *Pass
 }
 
-// pass asks the limit whether Entered may be told of a condition. If not, the condition waits,
-// unless it was told before: then it is a reminder, and there will be another one. What was never
-// told goes before reminders, and in its order.
+// pass requests permission for an Entered report from the limit. A first report that is refused
+// becomes suppressed; a refused reminder is dropped, as another one follows. First reports precede
+// reminders, and keep their order.
 func (s *Conditions) pass(c *Condition, key string, now time.Time) (pass *Pass, ok bool) {
 	limit := s.cfg.Limit
 	if limit == nil {
@@ -34,7 +34,7 @@ func (s *Conditions) pass(c *Condition, key string, now time.Time) (pass *Pass, 
 	case again:
 		pass = limit.Allow(g.key, 1, now)
 	case g.head == nil || g.head == c:
-		pass = limit.Allow(g.key, 0, now) // it is counted where it waits, see Pass.Waiting
+		pass = limit.Allow(g.key, 0, now) // it is counted in Pass.Waiting
 	}
 	switch {
 	case pass != nil:
@@ -50,7 +50,7 @@ func (s *Conditions) pass(c *Condition, key string, now time.Time) (pass *Pass, 
 	return pass, pass != nil
 }
 
-// hold has a condition wait until the limit lets it be told.
+// hold suppresses a condition until the limit allows its report.
 func (s *Conditions) hold(c *Condition, now time.Time) {
 	g := c.member.group
 	if c.state != suppressed {
@@ -63,15 +63,14 @@ func (s *Conditions) hold(c *Condition, now time.Time) {
 	}
 }
 
-// Rouse is called when a Pass was given back to the limit: another of its key may be told in its
-// place.
+// Rouse schedules the next suppressed condition of a key after its Pass was returned to the limit.
 func (s *Conditions) Rouse(p *Pass) {
 	if g := s.groups.byKey[p.bucket.key]; g != nil {
 		s.groups.rouse(g)
 	}
 }
 
-// TakeHeld returns how often the limit held an edge back since the last call.
+// TakeHeld returns the number of edges that the limit held back since the last call.
 func (s *Conditions) TakeHeld() int {
 	n := s.held
 	s.held = 0

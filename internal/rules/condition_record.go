@@ -10,9 +10,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Configure changes what the conditions are made of. What is pending is due For after it began, and
-// now if that is over; what was told is told again Every after it was told last. Conditions about
-// sources that are gone are forgotten.
+// Configure changes the configuration. A pending condition is due For after it began, or now if
+// that is over. A reminder is due Every after the last report. Conditions of removed sources are
+// dropped.
 func (s *Conditions) Configure(cfg ConditionConfig, now time.Time) {
 	old := s.cfg
 	move := make([]int, len(old.Sources))
@@ -41,7 +41,7 @@ func (s *Conditions) Configure(cfg ConditionConfig, now time.Time) {
 	}
 }
 
-// remindAnew sets when what was told is told again.
+// remindAnew sets the time of the next reminder.
 func (c *Condition) remindAnew(was time.Duration, now time.Time) {
 	s := c.set
 	s.changes.note(c)
@@ -55,8 +55,8 @@ func (c *Condition) remindAnew(was time.Duration, now time.Time) {
 	}
 }
 
-// move exchanges the sources: move has the new place of each, -1 of those that are gone. The hash
-// of a condition stays the same.
+// move replaces the sources: move maps the old index of a source to the new one, -1 if it was
+// removed. The hash of a condition stays the same.
 func (s *Conditions) move(sources []string, move []int) {
 	for c := range s.All() {
 		if move[c.source] < 0 {
@@ -69,8 +69,8 @@ func (s *Conditions) move(sources []string, move []int) {
 	}
 }
 
-// Begin is called before all objects are observed once more; End then forgets the conditions of
-// objects that were not.
+// Begin starts a complete observation of all objects. [Conditions.End] then drops the conditions of
+// objects that were not observed.
 func (s *Conditions) Begin() {
 	for c := range s.All() {
 		c.flags &^= visited
@@ -80,9 +80,8 @@ func (s *Conditions) Begin() {
 // Visited reports whether the object was observed since Begin.
 func (c *Condition) Visited() bool { return c.flags&visited != 0 }
 
-// End forgets the conditions of objects that were not observed since Begin, and appends the edges
-// that this makes. complete reports whether all objects of a source were observed; of others
-// nothing is forgotten.
+// End drops the conditions of objects that were not observed since Begin, and appends the resulting
+// edges. It drops only conditions of sources for which complete returns true.
 func (s *Conditions) End(complete func(source string) bool, now time.Time, edges []Edge) []Edge {
 	for c := range s.All() {
 		if !c.Visited() && complete(c.Source()) {
@@ -93,8 +92,8 @@ func (s *Conditions) End(complete func(source string) bool, now time.Time, edges
 	return edges
 }
 
-// Dirty hands over what changed since the last call, as of now; of one key the last one counts.
-// What comes and goes in between appears nowhere.
+// Dirty returns the records that changed since the last call. If a key occurs twice, the last
+// record counts. A condition that began and ended between two calls leaves no record.
 func (s *Conditions) Dirty(now time.Time) (records []Record) {
 	if s.changes.clock.jumped(now, s.wheel.In(now)) {
 		for c := range s.All() {
@@ -109,18 +108,18 @@ func (c *Condition) recordKey() string {
 	return strings.Join([]string{c.Source(), key.Namespace, key.Name}, "\x00")
 }
 
-// What the second byte of a record has beside byTime.
+// Flags in the second byte of a record, beside byTime.
 const (
-	recordKeyed    = 1 << iota // the key of the limit is in it
+	recordKeyed    = 1 << iota // the record contains the key of the limit
 	recordReported             // see group
 	recordSeveral
 	_             // byTime
 	recordShifted // the wall clock has jumped since it began
 )
 
-// value is what is kept: the state, since when as it is told, when it is due, what tells it apart,
-// how often it was told again, since when by the wall clock of now if that is another time, the key
-// of the limit, and the uid.
+// value encodes a condition: the state, the reported start, the next reminder, began, version, the
+// number of reminders, the start by the wall clock of now if it differs, the key of the limit, and
+// the uid.
 func (c *Condition) value(now time.Time) []byte {
 	v := []byte{byte(c.state), byte(c.flags & (byTime | failed))}
 	v = binary.AppendVarint(v, c.wall)
@@ -150,7 +149,7 @@ func (c *Condition) value(now time.Time) []byte {
 	return append(v, c.object.UID()...)
 }
 
-// reminds returns when it is told again, in nanoseconds of Unix time; 0: never.
+// reminds returns the time of the next reminder in nanoseconds of Unix time; 0: none.
 func (c *Condition) reminds(now time.Time) int64 {
 	if c.set.cfg.Every == 0 || c.state != told {
 		return 0
@@ -160,9 +159,9 @@ func (c *Condition) reminds(now time.Time) int64 {
 
 var errCondition = errors.New("what is known of a condition is cut short")
 
-// Restore takes up what was known of a condition before a restart, unless it is known by now.
-// resource gives that of a source. One of a source that is gone is forgotten. An error says that
-// the record cannot be read.
+// Restore restores a condition from its record, unless it is already tracked. resource returns the
+// resource of a source. A record of a removed source is deleted. An error means that the record is
+// damaged.
 func (s *Conditions) Restore(r Record, resource func(source string) *event.Resource, now time.Time) error {
 	parts := strings.Split(r.Key, "\x00")
 	if len(parts) != 3 || len(r.Value) < 2 || state(r.Value[0]) > failing || state(r.Value[0]) == over {
@@ -204,8 +203,8 @@ func (s *Conditions) Restore(r Record, resource func(source string) *event.Resou
 	return nil
 }
 
-// resume sets when a restored condition is due. Where the wall clock has gone back, so that it
-// began in the future or is due too late, it counts from now on.
+// resume sets the timer of a restored condition. If the wall clock was set back, so that the start
+// or the next reminder is too far in the future, the interval starts now.
 func (c *Condition) resume(since, due, now time.Time) {
 	s := c.set
 	at, ago := s.wheel.In(now), now.Round(0).Sub(since)
@@ -222,12 +221,12 @@ func (c *Condition) resume(since, due, now time.Time) {
 			c.flags |= late
 		}
 		s.wheel.Set(&c.Node, c.since+s.cfg.For, c)
-	case c.state == suppressed: // see rejoin, or there is no limit any more
+	case c.state == suppressed: // see rejoin; or the limit was removed
 		s.wheel.Set(&c.Node, at, c)
 	case c.state == skipped || c.state == failing || s.cfg.Every == 0:
 	default:
 		next := at + min(due.Sub(now.Round(0)), s.cfg.Every)
-		if due.UnixNano() == 0 { // it was not to be told again
+		if due.UnixNano() == 0 { // it had no reminders
 			next = at + s.cfg.Every
 		}
 		if next <= at {
@@ -237,7 +236,7 @@ func (c *Condition) resume(since, due, now time.Time) {
 	}
 }
 
-// values takes numbers off a record.
+// values decodes the fields of a record.
 type values struct {
 	rest  []byte
 	short bool
@@ -274,14 +273,14 @@ func (v *values) take(size int) {
 	v.rest = v.rest[size:]
 }
 
-// Description is what there is to say of a condition.
+// Description describes a condition to users.
 type Description struct {
-	Since, Due time.Time // by the wall clock; Due is zero if nothing is to come
+	Since, Due time.Time // by the wall clock; Due is zero if no report is scheduled
 	State      string
 	Repeat     int
 }
 
-// Describe says what there is to say of a condition, as of now.
+// Describe returns the description of a condition as of now.
 func (c *Condition) Describe(now time.Time) Description {
 	d := Description{Since: c.told(now), State: [...]string{"over", "pending", "told", "skipped", "suppressed", "failing"}[c.state], Repeat: int(c.repeat)}
 	if c.awaits() {
@@ -290,14 +289,14 @@ func (c *Condition) Describe(now time.Time) Description {
 	return d
 }
 
-// changes are the conditions that differ from their records in the checkpoint.
+// changes is the dirty set: the conditions that differ from their records in the checkpoint.
 type changes struct {
-	changed []*Condition // some may be gone by now
-	gone    []string     // the keys of records whose conditions are gone
+	changed []*Condition // may contain removed conditions
+	gone    []string     // the keys of records whose conditions were removed
 	clock   wallClock
 }
 
-// note says that a condition differs from its record, or has none.
+// note marks a condition as dirty.
 func (d *changes) note(c *Condition) {
 	if c.flags&changed == 0 {
 		c.flags |= changed
@@ -305,14 +304,14 @@ func (d *changes) note(c *Condition) {
 	}
 }
 
-// forget says that a condition is gone.
+// forget marks the record of a removed condition for deletion.
 func (d *changes) forget(c *Condition) {
 	if c.flags&saved != 0 {
 		d.gone = append(d.gone, c.recordKey())
 	}
 }
 
-// take returns the records of what changed.
+// take returns the records of the dirty set, and empties it.
 func (d *changes) take(now time.Time) (records []Record) {
 	for _, key := range d.gone {
 		records = append(records, Record{Key: key})
@@ -329,5 +328,5 @@ func (d *changes) take(now time.Time) (records []Record) {
 	return records
 }
 
-// drop forgets what changed.
+// drop empties the dirty set.
 func (d *changes) drop() { d.changed, d.gone = nil, nil }

@@ -1,7 +1,7 @@
-// Package rules has the rules about time of a route, as state machines without clocks and locks:
-// what time it is they are told. Their owner is the route (see internal/pipeline), under whose lock
-// they change together with the backlog of the route, and which hands over what they know for the
-// checkpoint, so that both belong to one moment.
+// Package rules contains the rules about time of a route as state machines without clocks and
+// locks; callers pass the time. A route (see internal/pipeline) owns them. It changes them under
+// its lock together with its backlog, and takes their dirty records for the checkpoint at the same
+// moment.
 //
 //	delta ──filter──► Limit ──► delta queue
 package rules

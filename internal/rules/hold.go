@@ -13,10 +13,11 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// DeleteHolds are the deletes that a route holds: each [event.Deleted] or [event.Deselected] is
-// held for a while, and cancelled if an object of that name, or of that key, comes back meanwhile.
+// DeleteHolds are the delete holds of a route: each [event.Deleted] or [event.Deselected] is held
+// for a while, and cancelled if an object with the same name, or the same key, is created in that
+// time.
 //
-// It has no lock and no clock, as [Conditions].
+// Like [Conditions], it has no lock and no clock.
 type DeleteHolds struct {
 	length time.Duration
 	wheel  *timer.Wheel
@@ -26,26 +27,26 @@ type DeleteHolds struct {
 	byName  map[string][]*DeleteHold
 	byKey   map[string][]*DeleteHold
 	changed []*DeleteHold // since the last Dirty
-	gone    []string      // the keys of records whose deletes are not held any more
+	gone    []string      // the keys of records whose holds have ended
 	clock   wallClock
 }
 
-// DeleteHold is a delete that is held, because its object may come back.
+// DeleteHold is one held delete.
 type DeleteHold struct {
 	timer.Node
 
 	set     *DeleteHolds
 	delta   *event.Delta
-	key     string        // of the route's own; empty: none
-	since   time.Duration // when the object was deleted
-	wall    time.Time     // likewise by the wall clock of then, which is reported
-	over    bool          // it is cancelled, or it has fired
-	late    bool          // it expired while the router was down
+	key     string        // the key of the route; empty: none
+	since   time.Duration // the time of the deletion
+	wall    time.Time     // the same by the wall clock of that moment; it is reported
+	over    bool          // cancelled or fired
+	late    bool          // expired while the router was down
 	saved   bool          // it has a record
 	changed bool          // it is in DeleteHolds.changed
 }
 
-// NewDeleteHolds holds nothing yet. due is called, without any lock, when a timer expires; its
+// NewDeleteHolds returns an empty set. due is called without any lock when a timer expires; the
 // owner then calls [DeleteHolds.Fire] under its lock.
 func NewDeleteHolds(length time.Duration, wheel *timer.Wheel, due func(*DeleteHold)) *DeleteHolds {
 	return &DeleteHolds{length: length, wheel: wheel, due: due, all: map[string]*DeleteHold{}, byName: map[string][]*DeleteHold{}, byKey: map[string][]*DeleteHold{}}
@@ -57,13 +58,13 @@ func (a *DeleteHold) Due(*timer.Node) { a.set.due(a) }
 // Delta returns the delete.
 func (a *DeleteHold) Delta() *event.Delta { return a.delta }
 
-// Len returns how many deletes are held.
+// Len returns the number of held deletes.
 func (s *DeleteHolds) Len() int { return len(s.all) }
 
-// All yields the deletes that are held, in no order.
+// All yields the held deletes, in no order.
 func (s *DeleteHolds) All() iter.Seq[*DeleteHold] { return maps.Values(s.all) }
 
-// Of returns the last delete of a name that is held, or nil.
+// Of returns the last held delete of a name, or nil.
 func (s *DeleteHolds) Of(source string, key event.Key) *DeleteHold {
 	all := s.byName[nameOf(source, key)]
 	if len(all) == 0 {
@@ -72,13 +73,13 @@ func (s *DeleteHolds) Of(source string, key event.Key) *DeleteHold {
 	return all[len(all)-1]
 }
 
-// Describe returns when the object was deleted and when the delete is reported, by the wall clock.
+// Describe returns the time of the deletion and of its report, by the wall clock.
 func (s *DeleteHolds) Describe(a *DeleteHold, now time.Time) (since, due time.Time) {
 	return a.wall, a.onClock(now).Add(a.At() - a.since)
 }
 
-// onClock returns when the object was deleted by the wall clock of now, which is another time if
-// that clock has jumped.
+// onClock returns the time of the deletion by the wall clock of now. It differs from wall if that
+// clock has jumped.
 func (a *DeleteHold) onClock(now time.Time) time.Time {
 	return unjumped(a.wall, now.Round(0).Add(a.since-a.set.wheel.In(now)))
 }
@@ -91,7 +92,7 @@ func (a *DeleteHold) name() string { return nameOf(a.delta.Source, a.delta.Key()
 
 func (a *DeleteHold) recordKey() string { return a.name() + "\x00" + a.delta.Object().UID() }
 
-// Hold holds a delete. key is that of the route's own; empty: there is none.
+// Hold holds a delete. key is the key of the route; empty: none.
 func (s *DeleteHolds) Hold(d *event.Delta, key string, now time.Time) {
 	a := &DeleteHold{set: s, delta: d, key: key, since: s.wheel.In(now), wall: now.Round(0)}
 	s.add(a)
@@ -110,8 +111,8 @@ func (s *DeleteHolds) add(a *DeleteHold) {
 	s.wheel.Set(&a.Node, a.since+s.length, a)
 }
 
-// Cancel forgets the deletes of an object that is back, and those of its key. It returns how many
-// there were.
+// Cancel drops the held deletes of an object that exists again, and of its key. It returns their
+// number.
 func (s *DeleteHolds) Cancel(source string, name event.Key, key string) (n int) {
 	back := slices.Clone(s.byName[nameOf(source, name)])
 	if key != "" {
@@ -126,8 +127,8 @@ func (s *DeleteHolds) Cancel(source string, name event.Key, key string) (n int) 
 	return n
 }
 
-// Fire returns the delta to report when a timer has expired; nil: the delete was cancelled, or is
-// held longer by now. The delta counts as seen when it was due.
+// Fire returns the delta to report after a timer has expired; nil: the delete was cancelled, or the
+// hold was extended. The delta counts as seen at its due time.
 func (s *DeleteHolds) Fire(a *DeleteHold, now time.Time) *event.Delta {
 	if a.over || a.At() > s.wheel.In(now) {
 		return nil
@@ -140,7 +141,7 @@ func (s *DeleteHolds) Fire(a *DeleteHold, now time.Time) *event.Delta {
 	return &lasted
 }
 
-// Forget forgets one delete.
+// Forget drops one held delete.
 func (s *DeleteHolds) Forget(a *DeleteHold) {
 	if !a.over {
 		s.forget(a)
@@ -165,8 +166,8 @@ func drop(from map[string][]*DeleteHold, key string, a *DeleteHold) {
 	}
 }
 
-// Configure changes how long deletes are held, counted from the delete. Those that were held that
-// long are due now.
+// Configure changes the length of the holds, counted from the deletion. Holds that are already
+// longer are due now.
 func (s *DeleteHolds) Configure(length time.Duration, now time.Time) {
 	if s.length == length {
 		return
@@ -178,14 +179,14 @@ func (s *DeleteHolds) Configure(length time.Duration, now time.Time) {
 	}
 }
 
-// Abandon forgets everything; the next Dirty says so.
+// Abandon drops all held deletes; the next Dirty returns their removal.
 func (s *DeleteHolds) Abandon() {
 	for _, a := range s.all {
 		s.forget(a)
 	}
 }
 
-// Close stops all timers. Nothing is held after it, and nothing says so.
+// Close stops all timers and drops all held deletes without a trace in Dirty.
 func (s *DeleteHolds) Close() {
 	s.Abandon()
 	s.gone, s.changed = nil, nil
@@ -198,8 +199,8 @@ func (s *DeleteHolds) note(a *DeleteHold) {
 	}
 }
 
-// Dirty returns the changes since the last call; of one key the last record counts. encode encodes
-// a delta.
+// Dirty returns the changes since the last call. If a key occurs twice, the last record counts.
+// encode encodes a delta.
 func (s *DeleteHolds) Dirty(now time.Time, encode func(*event.Delta) []byte) (records []Record) {
 	if s.clock.jumped(now, s.wheel.In(now)) {
 		for _, a := range s.all {
@@ -225,8 +226,8 @@ func (s *DeleteHolds) Dirty(now time.Time, encode func(*event.Delta) []byte) (re
 
 var errHold = errors.New("the record of a delete that is held is cut short")
 
-// Restore restores a delete that was held before a restart, unless it is held by now. decode
-// decodes a delta.
+// Restore restores a held delete from its record, unless it is already held. decode decodes a
+// delta.
 func (s *DeleteHolds) Restore(r Record, decode func([]byte) (*event.Delta, error), now time.Time) error {
 	in := values{rest: r.Value}
 	since, length := in.time(), in.uint()

@@ -7,52 +7,50 @@ import (
 	"time"
 )
 
-// LimitConfig is what a [Limit] is made of.
+// LimitConfig configures a [Limit].
 type LimitConfig struct {
-	Every time.Duration // one more may pass of each key after this time; more than 0
-	// how many may pass of a key at once that has been quiet for long enough; 0: 1
+	Every time.Duration // the interval at which one more delta of a key passes; more than 0
+	// the number of deltas of a key that pass at once after a quiet time; 0: 1
 	Burst int
-	// MaxKeys bounds the memory; 0: 100,000. Beyond it the key that was asked about the longest
-	// time ago is forgotten: the next of it passes, even if it is too early, and how many were
-	// suppressed of it is told to nobody.
+	// MaxKeys bounds the memory; 0: 100,000. A new key beyond it evicts the key that was used the
+	// longest time ago. The next delta of the evicted key passes, even if it is too early, and its
+	// count of suppressed deltas is lost.
 	MaxKeys int
 }
 
-// keepSuppressed is the least time that a key is known of which something was suppressed and
-// nothing has come since.
+// keepSuppressed is the least time that a key with suppressed deltas is kept after its last use.
 const keepSuppressed = 24 * time.Hour
 
-// Limit lets only so many pass of each key, and counts the others. Of a key, in any time t no more
-// than Burst + t/Every pass.
+// Limit bounds the rate of each key, and counts the suppressed deltas. In any time t, at most Burst
+// + t/Every deltas of a key pass.
 //
-// It has no clock and no lock: now is that of the caller, who goes forward with it. Times are told
-// apart by the monotonic clock if now has its reading (that of time.Now has), so that a wall clock
-// that jumps changes nothing. What [Limit.Dirty] hands over are wall times, which follow such a
-// jump: across a restart the wall clock counts, and where that has gone back a key waits Burst
-// times Every at most.
+// It has no clock and no lock: the caller passes now, which must not go backwards. Intervals are
+// measured with the monotonic clock if now has a reading of it (time.Now has), so a jump of the
+// wall clock has no effect. The records of [Limit.Dirty] contain wall times, corrected for such
+// jumps. Across a restart the wall clock counts; if it was set back, a key waits at most Burst
+// times Every.
 //
-// A key is forgotten when it is as one that was never seen: when Burst could pass at once, and none
-// was suppressed since the last that passed. With some suppressed it is known for a day (and no
-// less than for ten times Every) after the last. That happens when Allow is called, a little each
-// time.
+// A key is dropped when its state equals that of a new key: Burst could pass at once, and none was
+// suppressed since the last pass. A key with suppressed deltas is kept for a day, and at least for
+// ten times Every, after its last use. Each call of Allow drops a few keys.
 type Limit struct {
 	cfg  LimitConfig
-	base time.Time // times are kept as what has gone by since
+	base time.Time // times are kept as durations since base
 	keys map[string]*bucket
-	// those of which nothing is suppressed, the one asked about the longest time ago first
+	// the keys without suppressed deltas, the least recently used first
 	quiet buckets
-	owing buckets // the others, likewise
+	owing buckets // the keys with suppressed deltas, likewise
 
-	dirty  map[string]*bucket // what changed since it was handed over; nil: forgotten
-	forgot int                // for want of room
+	dirty  map[string]*bucket // the changes since the last Dirty; nil: the key was dropped
+	forgot int                // the number of evicted keys
 	passes uint64
 	clock  wallClock
 }
 
-// Pass is that something of a key may pass.
+// Pass is the permission for one delta of a key.
 type Pass struct {
-	Suppressed int // how many of the key were suppressed since the last that passed
-	// how many more of the key hold and are told when the limit allows it, see [Conditions]
+	Suppressed int // the number of suppressed deltas of the key since its last pass
+	// the number of further suppressed conditions of the key, see [Conditions]
 	Waiting int
 
 	bucket     *bucket
@@ -60,33 +58,33 @@ type Pass struct {
 	every      time.Duration
 }
 
-// bucket is what is known of a key. full is when Burst may pass at once: each that passes moves it
-// on by Every, and may not move it more than Burst times Every beyond now.
+// bucket is the state of a key. full is the time from which Burst may pass at once: each pass moves
+// it on by Every, and never further than Burst times Every beyond now.
 type bucket struct {
 	key        string
 	full       time.Duration
 	asked      time.Duration
 	suppressed int
-	saved      bool   // it was handed over
-	last       uint64 // the id of the last Pass; 0: it is not known
+	saved      bool   // it has a record
+	last       uint64 // the id of the last Pass; 0: unknown
 	prev, next *bucket
 }
 
-// Record is what is known of a key, for the checkpoint. A Value of nil says: nothing any more.
+// Record is a record of the checkpoint. A nil Value deletes the key.
 type Record struct {
 	Key   string
 	Value []byte
 }
 
-// NewLimit makes a limit that knows no key. now is the beginning of its time.
+// NewLimit returns a limit without keys. Its time begins at now.
 func NewLimit(cfg LimitConfig, now time.Time) *Limit {
 	l := &Limit{base: now, keys: map[string]*bucket{}, dirty: map[string]*bucket{}}
 	l.Configure(cfg, now)
 	return l
 }
 
-// Configure changes what may pass, and forgets nothing. A key that would wait longer than it can by
-// the new configuration waits so long.
+// Configure changes the configuration and keeps the keys. A key that waits longer than the new
+// configuration allows has its wait shortened.
 func (l *Limit) Configure(cfg LimitConfig, now time.Time) {
 	cfg.Burst = max(cfg.Burst, 1)
 	if cfg.MaxKeys <= 0 {
@@ -103,8 +101,7 @@ func (l *Limit) Configure(cfg LimitConfig, now time.Time) {
 	}
 }
 
-// span is how long it takes until a key of which as much has passed as may is as one that was never
-// seen.
+// span is the time after which a key that has used its whole Burst equals a new key.
 func (l *Limit) span() time.Duration {
 	if most := time.Duration(1<<62) / time.Duration(l.cfg.Burst); l.cfg.Every > most {
 		return 1 << 62
@@ -114,7 +111,8 @@ func (l *Limit) span() time.Duration {
 
 func (l *Limit) at(now time.Time) time.Duration { return now.Sub(l.base) }
 
-// Allow returns a Pass if n that come as one may pass. nil: they may not, and are counted: all n.
+// Allow returns a Pass if one report that stands for n deltas may pass. Otherwise it returns nil
+// and counts all n as suppressed.
 func (l *Limit) Allow(key string, n int, now time.Time) (pass *Pass) {
 	at := l.at(now)
 	b := l.touch(key, at)
@@ -132,7 +130,7 @@ func (l *Limit) Allow(key string, n int, now time.Time) (pass *Pass) {
 	return pass
 }
 
-// Suppress counts n of a key as suppressed without asking whether they may pass.
+// Suppress counts n deltas of a key as suppressed without a request to pass.
 func (l *Limit) Suppress(key string, n int, now time.Time) {
 	at := l.at(now)
 	b := l.touch(key, at)
@@ -142,7 +140,7 @@ func (l *Limit) Suppress(key string, n int, now time.Time) {
 	l.dirty[key] = b
 }
 
-// Wait returns how long it takes until one of a key may pass; 0: it may now.
+// Wait returns the time until a delta of a key may pass; 0: it may now.
 func (l *Limit) Wait(key string, now time.Time) time.Duration {
 	b := l.keys[key]
 	if b == nil {
@@ -151,7 +149,7 @@ func (l *Limit) Wait(key string, now time.Time) time.Duration {
 	return max(0, b.full-(l.span()-l.cfg.Every)-l.at(now))
 }
 
-// touch returns what is known of a key, out of its list.
+// touch returns the bucket of a key, removed from its list.
 func (l *Limit) touch(key string, at time.Duration) *bucket {
 	l.expire(at)
 	b := l.keys[key]
@@ -162,12 +160,12 @@ func (l *Limit) touch(key string, at time.Duration) *bucket {
 	return b
 }
 
-// Return takes back a Pass of which nothing came, and with it that so many were suppressed, which
-// nobody was told. Another may pass in its place, unless there was one since that has not been
-// taken back: then it is lost, because that one may have come too early without it.
+// Return takes back a Pass whose report was not delivered, and counts suppressed deltas that were
+// not reported. Another delta may pass in its place, unless a later Pass of the key is still in
+// use: that one may depend on the interval after this one, so this Pass is lost.
 func (l *Limit) Return(p *Pass, suppressed int, now time.Time) {
 	at, b := l.at(now), p.bucket
-	if l.keys[b.key] != b { // it was forgotten
+	if l.keys[b.key] != b { // it was dropped
 		if suppressed == 0 {
 			return
 		}
@@ -185,10 +183,10 @@ func (l *Limit) Return(p *Pass, suppressed int, now time.Time) {
 	l.dirty[b.key] = b
 }
 
-// Len returns how many keys are known.
+// Len returns the number of keys.
 func (l *Limit) Len() int { return len(l.keys) }
 
-// TakeForgotten returns how many keys were forgotten for want of room since the last call.
+// TakeForgotten returns the number of keys evicted since the last call.
 func (l *Limit) TakeForgotten() int {
 	n := l.forgot
 	l.forgot = 0
@@ -221,10 +219,10 @@ func (l *Limit) forget(b *bucket) {
 	}
 }
 
-// expirePerCall is how many keys one call may forget: more than it can add.
+// expirePerCall is the number of keys that one call may drop: more than it can add.
 const expirePerCall = 2
 
-// expire forgets some keys that are as if they had never been seen.
+// expire drops some keys whose state equals that of a new key.
 func (l *Limit) expire(at time.Duration) {
 	for range expirePerCall {
 		if b := l.quiet.head; b != nil && b.full <= at {
@@ -236,8 +234,8 @@ func (l *Limit) expire(at time.Duration) {
 	}
 }
 
-// Dirty hands over what changed since the last call, as of now. What comes and goes in between
-// appears nowhere.
+// Dirty returns the records that changed since the last call. A key that was added and dropped
+// between two calls leaves no record.
 func (l *Limit) Dirty(now time.Time) (records []Record) {
 	at, wall := l.at(now), now.Round(0)
 	if l.clock.jumped(now, at) {
@@ -255,8 +253,7 @@ func (l *Limit) Dirty(now time.Time) (records []Record) {
 	return records
 }
 
-// value is what is kept: when the key is full again, as nanoseconds of Unix time, and how many are
-// suppressed.
+// value encodes a bucket: full in nanoseconds of Unix time, and the number of suppressed deltas.
 func (b *bucket) value(full time.Time) []byte {
 	v := binary.AppendVarint(nil, full.UnixNano())
 	return binary.AppendUvarint(v, uint64(b.suppressed)) //nolint:gosec // a count
@@ -264,8 +261,7 @@ func (b *bucket) value(full time.Time) []byte {
 
 var errRecord = errors.New("what is known of a limit's key is cut short")
 
-// Restore takes up what was known of a key before a restart. One that is known already stays as it
-// is.
+// Restore restores a key from its record, unless it is already in use.
 func (l *Limit) Restore(r Record, now time.Time) error {
 	nanos, n := binary.Varint(r.Value)
 	if n <= 0 {
@@ -287,7 +283,7 @@ func (l *Limit) Restore(r Record, now time.Time) error {
 	return nil
 }
 
-// Abandon forgets all keys; the next Dirty says so.
+// Abandon drops all keys; the next Dirty returns their removal.
 func (l *Limit) Abandon() {
 	for _, b := range l.keys {
 		l.forget(b)

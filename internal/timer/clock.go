@@ -5,25 +5,24 @@ import (
 	"time"
 )
 
-// Clock tells the time and wakes at it. It is safe for concurrent use.
+// Clock reads the time and makes timers. It is safe for concurrent use.
 type Clock interface {
-	// Now returns the time. What is told apart by it is told apart by monotonic time, on the real
-	// clock: a wall clock that jumps makes nothing due, and nothing late.
+	// Now returns the time. The real clock includes a monotonic reading, so intervals do not change
+	// when the wall clock jumps.
 	Now() time.Time
-	// NewTimer makes a timer that calls f, and is not set. f is called in a goroutine of its own
-	// or, by a [Fake], in the one that moves it; it must not block.
+	// NewTimer returns a timer that calls f and is not set. f is called in a goroutine of its own,
+	// or, with a [Fake], in the goroutine that advances it. f must not block.
 	NewTimer(f func()) Timer
 }
 
-// Timer calls its function at a time. It is safe for concurrent use. It holds nothing that has to
-// be given back: one that is out of use is stopped and forgotten.
+// Timer calls its function at a time. It is safe for concurrent use. It holds no resources: a timer
+// is stopped and dropped.
 type Timer interface {
-	// Set has the function called once, at that time, in the place of the one that it was set to
-	// before; if that is over already, at once, but never by Set itself. A call that has begun is
-	// not undone, so the function may come early for the new time. The time is best derived from
-	// [Clock.Now].
+	// Set schedules one call of the function, and replaces the previous time. A time in the past
+	// causes a call at once, but never from within Set. A call that has begun is not undone, so the
+	// function may run before the new time. Derive the time from [Clock.Now].
 	Set(at time.Time)
-	// Stop has the function not called any more, but for a call that has begun.
+	// Stop cancels the call, unless it has begun.
 	Stop()
 }
 
@@ -53,8 +52,8 @@ func (t realTimer) Set(at time.Time) { t.Reset(time.Until(at)) }
 // Stop implements Timer.
 func (t realTimer) Stop() { t.Timer.Stop() }
 
-// Scaled returns a clock that shows start now, and whose time passes that many times as fast as
-// that of the machine. speed is greater than 0.
+// Scaled returns a clock that shows start now and runs speed times as fast as the machine's. speed
+// is greater than 0.
 func Scaled(start time.Time, speed float64) Clock {
 	return &scaledClock{begin: time.Now(), start: start.Round(0), speed: speed}
 }

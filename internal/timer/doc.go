@@ -1,9 +1,9 @@
-// Package timer is what the router knows of time: a [Clock] that tells it and wakes at it. There is
-// the real one, and a [Fake] that is moved by hand, so that a test of hours takes milliseconds and
-// comes out the same each time.
+// Package timer is the clock of the router: a [Clock] that reads the time and makes timers, and a
+// [Wheel] of many timers. Beside the real clock there is a [Fake] that tests advance, so that a
+// test of hours takes milliseconds and gives the same result each time.
 //
-//	Clock ──Now──► what is due?          Clock ──Set──► the function of a Timer is called
+//	Clock ──Now──► due timers            Clock ──Set──► the function of a Timer is called
 //
-// Where nothing is to be found out about time itself, testing/synctest does without a Fake: the
-// real clock heeds its bubbles.
+// Tests that do not check exact times can use testing/synctest instead: the real clock works in its
+// bubbles.
 package timer

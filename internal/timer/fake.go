@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// Fake is a clock that stands still until it is moved, and calls nothing but then: also what is set
-// to a time that is over waits for [Fake.Advance]. Who moves it makes sure that what the last move
-// has brought about is done with, or the timers that this sets come late. It is safe for concurrent
-// use.
+// Fake is a clock that stands still until [Fake.Advance] is called. Timers are called only by
+// Advance, even those set to a time in the past. The test must wait for the effects of one Advance
+// before the next, or timers that these effects set are called late. It is safe for concurrent use.
 type Fake struct {
 	mu   sync.Mutex
 	now  time.Time
 	set  fakeTimers
-	last uint64 // how often a timer was set
+	last uint64 // the number of calls of Set
 }
 
 var _ Clock = (*Fake)(nil)
@@ -32,7 +31,8 @@ func (c *Fake) Now() time.Time {
 // NewTimer implements Clock.
 func (c *Fake) NewTimer(f func()) Timer { return &fakeTimer{clock: c, f: f, index: -1} }
 
-// Next returns the earliest time that a timer is set to, which may be over; false: none is set.
+// Next returns the earliest time that a timer is set to, which may be in the past; false: no timer
+// is set.
 func (c *Fake) Next() (at time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,10 +42,10 @@ func (c *Fake) Next() (at time.Time, ok bool) {
 	return c.set[0].at, true
 }
 
-// Advance moves the clock on to a time, and calls on its way what is due, one function after the
-// other, by time and then in the order in which the timers were set; each sees the time that it was
-// due at. To a time that is over it only calls what is due by now. It is not called by two
-// goroutines at once, nor by a timer's function.
+// Advance moves the clock to a time, and calls the due functions one after the other, by time and
+// then in the order in which they were set. Each function sees its own due time. With a time in the
+// past it only calls the functions that are due now. It must not be called concurrently, nor from
+// the function of a timer.
 func (c *Fake) Advance(to time.Time) {
 	to = to.Round(0)
 	if now := c.Now(); to.Before(now) {
@@ -60,8 +60,8 @@ func (c *Fake) Advance(to time.Time) {
 	}
 }
 
-// due moves the clock to the next timer that is due, and takes it; nil: there is none, and the
-// clock is where it is to go.
+// due moves the clock to the next due timer and removes it; nil: none is left, and the clock is at
+// its target.
 func (c *Fake) due(to time.Time) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

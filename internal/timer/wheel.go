@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// Wheel holds the timers of a process, millions of them: to set one and to stop it costs about a
-// tenth of a microsecond, and it takes no more memory than its [Node]. It has one Timer of its
-// Clock, and no goroutine.
+// Wheel holds the timers of a process, up to millions of them. Setting or stopping one takes about
+// a tenth of a microsecond, and no memory beside its [Node]. The Wheel has one Timer of its Clock,
+// and no goroutine.
 //
-// It is a hierarchy of wheels, each of 64 slots: those of the lowest are a millisecond long, those
-// of the next 64, and so on. A timer stands in the lowest wheel whose present round has its time.
-// When the time comes to a slot of a higher wheel, what is in it is dealt out to the lower ones.
-// Within a slot of the lowest each timer still has its own time: none is called before it, nor
-// later than the Clock can.
+// It is a hierarchy of wheels of 64 slots each: a slot of the lowest wheel is a millisecond long, a
+// slot of the next one 64 milliseconds, and so on. A timer is in the lowest wheel whose present
+// round includes its time. When a slot of a higher wheel is reached, its timers move to lower
+// wheels. Within a slot of the lowest wheel each timer still has its own time: no timer is called
+// early, and none later than the Clock permits.
 //
-// Its methods may be called under a lock of the caller's, which [Owner.Due] may take too.
+// Its methods may be called under a lock of the caller that [Owner.Due] takes, too.
 type Wheel struct {
 	clock Clock
 	base  time.Time
 
 	mu     sync.Mutex
 	timer  Timer
-	wake   time.Duration // that timer is set to; never: it is not
-	tick   uint64        // every slot before that is empty
+	wake   time.Duration // the time that timer is set to; never: it is not set
+	tick   uint64        // every earlier slot is empty
 	levels [wheelLevels]wheel
-	// the head of those whose time has come, and whose owners have not been called yet
+	// the head of the expired timers whose owners have not been called yet
 	due      Node
 	n        int
 	expiring bool
@@ -39,33 +39,32 @@ const (
 	wheelLevels = 8 // more than a Duration holds
 )
 
-// wheel is one of the hierarchy.
+// wheel is one wheel of the hierarchy.
 type wheel struct {
-	used  uint64 // a bit for each slot in which there may be something
+	used  uint64 // a bit for each slot that may contain timers
 	slots [1 << slotBits]Node
 }
 
-// Node is a timer, as a part of what it is the timer of. It must not be copied. The zero value is
-// one that is not set, and [Wheel.Set] sets it.
+// Node is a timer, embedded in the value that owns it. It must not be copied. The zero value is not
+// set; [Wheel.Set] sets it.
 type Node struct {
 	next, prev *Node // in a ring; nil: it is not set
 	at         time.Duration
 	owner      Owner
 }
 
-// Owner is what a timer belongs to.
+// Owner is notified when its timer expires.
 type Owner interface {
-	// Due is called once the time has come that the timer was set to, without a lock of the Wheel.
-	// The timer is not set then, unless it was set again meanwhile: who takes a lock here looks
-	// whether it is still the time. It must not block.
+	// Due is called once when the timer expires, without a lock of the Wheel. The timer is not set
+	// during the call, unless it was set again concurrently; an owner that takes a lock here must
+	// check whether it is still due. It must not block.
 	Due(n *Node)
 }
 
-// At returns the time that a timer was last set to, as it stands in the time of its Wheel: see
-// [Wheel.In].
+// At returns the time that a timer was last set to, in the time of its Wheel: see [Wheel.In].
 func (n *Node) At() time.Duration { return n.at }
 
-// NewWheel makes a Wheel without timers. Its time begins now.
+// NewWheel returns a Wheel without timers. Its time begins now.
 func NewWheel(clock Clock) *Wheel {
 	w := &Wheel{clock: clock, base: clock.Now(), wake: never}
 	w.timer = clock.NewTimer(w.expire)
@@ -78,22 +77,22 @@ func NewWheel(clock Clock) *Wheel {
 	return w
 }
 
-// In returns a time as the time that has gone by since the Wheel was made: by the monotonic clock,
-// if t has its reading, so that a wall clock that jumps means nothing.
+// In converts a time to the duration since the Wheel was made. It uses the monotonic reading of t
+// if there is one, so a jump of the wall clock has no effect.
 func (w *Wheel) In(t time.Time) time.Duration { return t.Sub(w.base) }
 
 // Now is [Wheel.In] for the present.
 func (w *Wheel) Now() time.Duration { return w.In(w.clock.Now()) }
 
-// Len returns how many timers are set.
+// Len returns the number of timers that are set.
 func (w *Wheel) Len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.n
 }
 
-// Set sets a timer, or sets it to another time. If that is over, its owner is called soon, but not
-// by Set.
+// Set sets a timer, or changes its time. A time in the past causes a call soon, but never from
+// within Set.
 func (w *Wheel) Set(n *Node, at time.Duration, owner Owner) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,8 +111,7 @@ func (w *Wheel) Set(n *Node, at time.Duration, owner Owner) {
 	}
 }
 
-// Stop has the owner of a timer not called any more, but for a call that has begun. It may be one
-// that is not set.
+// Stop cancels a timer, unless the call of its owner has begun. The timer need not be set.
 func (w *Wheel) Stop(n *Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +129,7 @@ func (w *Wheel) Close() {
 	w.timer.Stop()
 }
 
-// insert puts a timer where it belongs. mu is held.
+// insert puts a timer into its slot. mu is held.
 func (w *Wheel) insert(n *Node) {
 	tick := max(uint64(max(n.at, 0)/tickLength), w.tick) //nolint:gosec // not negative
 	level := (63 - bits.LeadingZeros64((tick^w.tick)|1)) / slotBits
@@ -140,8 +138,7 @@ func (w *Wheel) insert(n *Node) {
 	n.pushTo(&w.levels[level].slots[slot])
 }
 
-// first returns the earliest slot in which there is something, and the tick that it begins with. mu
-// is held.
+// first returns the earliest slot that is not empty, and its first tick. mu is held.
 func (w *Wheel) first() (head *Node, level int, tick uint64, ok bool) {
 	for level := range w.levels {
 		l, shift := &w.levels[level], level*slotBits
@@ -158,7 +155,7 @@ func (w *Wheel) first() (head *Node, level int, tick uint64, ok bool) {
 	return nil, 0, 0, false
 }
 
-// collect takes out what is due. mu is held.
+// collect moves the expired timers to due. mu is held.
 func (w *Wheel) collect(now time.Duration) {
 	present := max(uint64(max(now, 0)/tickLength), w.tick) //nolint:gosec // not negative
 	for {
@@ -191,7 +188,7 @@ func (w *Wheel) collect(now time.Duration) {
 	w.tick = present
 }
 
-// next returns when to look again. mu is held.
+// next returns the time of the next expiry. mu is held.
 func (w *Wheel) next() time.Duration {
 	head, level, tick, ok := w.first()
 	switch {
@@ -214,12 +211,12 @@ func (w *Wheel) rouse(at time.Duration) {
 	}
 }
 
-// expire calls the owners of what is due.
+// expire calls the owners of the expired timers.
 func (w *Wheel) expire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.expiring {
-		return // the other one goes on until nothing is due
+		return // the other call goes on until no timer is due
 	}
 	w.expiring = true
 	for !w.closed {
