@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// The layout of a batch, see docs/PLUGINS.md.
+// The layout of a batch, see docs/ABI.md.
 const (
 	magic      = 0x31525452 // RTR1
 	headerSize = 16

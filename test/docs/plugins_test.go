@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { routertest.Main(m) }
 func TestFirstHandler(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	must.Succeed(t, err)
-	text := section(t, filepath.Join(root, "docs/PLUGINS.md"), "## Five minutes with Go\n", "### What a Go handler costs\n")
+	text := section(t, filepath.Join(root, "docs/PLUGINS.md"), "## Five minutes with Go\n", "## Five minutes with Rust\n")
 	dir := t.TempDir()
 
 	commands, files := follow(t, dir, strings.ReplaceAll(text, "/path/to/deltarouter", root))

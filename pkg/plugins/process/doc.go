@@ -11,5 +11,5 @@
 //	host        what the plugin may ask of the router: look-ups, its memory, the log
 //
 // A plugin is not sandboxed: it may do all that the router's user may. What is bounded is what it
-// costs the router. The protocol is described in docs/PLUGINS.md.
+// costs the router. The protocol is described in docs/ABI.md.
 package process

@@ -13,5 +13,5 @@
 //
 // A guest has no files, environment, arguments or sockets. Its memory, output, messages and log
 // lines are bounded. Everything it answers is checked against its memory's bounds and copied before
-// it is looked at. The ABI is described in docs/PLUGINS.md.
+// it is looked at. The ABI is described in docs/ABI.md.
 package wasm

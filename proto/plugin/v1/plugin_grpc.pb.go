@@ -1,4 +1,4 @@
-// What the router and a native plugin say to each other. docs/PLUGINS.md tells the rest: how a plugin is started, and how it says where
+// What the router and a native plugin say to each other. docs/ABI.md tells the rest: how a plugin is started, and how it says where
 // it listens.
 //
 // Fields are only ever added. A change that a plugin would have to know of is a new version of the package, which the handshake agrees on.

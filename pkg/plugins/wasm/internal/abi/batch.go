@@ -8,7 +8,7 @@ import (
 )
 
 // The layout of a batch: a header, a record per delta, then what the records refer to by offset and
-// length. Offsets count from the start of the batch; everything is little-endian. docs/PLUGINS.md
+// length. Offsets count from the start of the batch; everything is little-endian. docs/ABI.md
 // has it byte by byte.
 const (
 	batchMagic  = 0x31525452 // "RTR1"

@@ -11,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestBatchLayout holds what rules about time say of a delta to docs/PLUGINS.md, byte by byte: a
+// TestBatchLayout holds what rules about time say of a delta to docs/ABI.md, byte by byte: a
 // delta has no more fields than it needs.
 func TestBatchLayout(t *testing.T) {
 	resource := &event.Resource{Cluster: "c", Kind: "Pod"}
