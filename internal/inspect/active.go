@@ -9,8 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Active answers for which objects the condition of a route holds, or for which it waits to come
-// back.
+// Active lists the objects for which the condition of a route holds, and deleted objects in a
+// delete hold.
 func Active(p *pipeline.Pipeline, cfg *config.Config, q api.ActiveQuery) (items []api.Active, more bool, err error) {
 	after := pipeline.Holding{Source: q.After.Source, Key: event.Key{Namespace: q.After.Namespace, Name: q.After.Name}}
 	page, more, ok := p.Active(q.Route, after, q.Limit)

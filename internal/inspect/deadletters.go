@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// expiryInterval is how often the age of the dead letters is looked at.
+	// expiryInterval is the interval between two checks for expired dead letters.
 	expiryInterval = time.Minute
-	// lettersAtOnce is how many dead letters are read into memory at a time.
+	// lettersAtOnce bounds the dead letters in memory.
 	lettersAtOnce = 100
 )
 
-// Expire drops dead letters that are too old, until ctx is done.
+// Expire drops expired dead letters until ctx is done.
 func (d *DeadLetters) Expire(ctx context.Context) {
 	ticker := time.NewTicker(expiryInterval)
 	defer ticker.Stop()
@@ -40,10 +40,9 @@ func (d *DeadLetters) Expire(ctx context.Context) {
 	}
 }
 
-// Bounds says how many dead letters are kept, and counts them. A flood is logged once in an
-// interval.
+// Bounds returns the limits and counters of dead letters. It logs a flood once in an interval.
 func (d *DeadLetters) Bounds(cfg config.DeadLetters) checkpoint.LettersConfig {
-	said := make(map[string]time.Time) // the calls come one at a time
+	said := make(map[string]time.Time) // calls are sequential
 	return checkpoint.LettersConfig{
 		Max: cfg.Max, MaxAge: cfg.MaxAge,
 		Count: func(id string, n int) {
@@ -60,8 +59,8 @@ func (d *DeadLetters) Bounds(cfg config.DeadLetters) checkpoint.LettersConfig {
 	}
 }
 
-// routeNameOf returns the name of the route that has the id, and routeIDOf the opposite. A route
-// that was removed goes by its id.
+// routeNameOf returns the name of the route with an id; routeIDOf is its inverse. For a removed
+// route, both return the id.
 func routeNameOf(routes []*config.Route, id string) string {
 	for _, route := range routes {
 		if route.ID == id {
@@ -80,10 +79,10 @@ func routeIDOf(routes []*config.Route, name string) string {
 	return name
 }
 
-// routes returns the routes that run, or are about to.
+// routes returns the running routes, or those about to start.
 func (d *DeadLetters) routes() []*config.Route { return d.objects.Load().config.Routes }
 
-// Renamed moves the series of dead letters of the routes that have another name now than in the
+// Renamed moves the series of dead letters of routes whose name differs from their name in the
 // plan.
 func (d *DeadLetters) Renamed(before *compile.Plan) {
 	if d.store == nil {
@@ -103,25 +102,25 @@ func (d *DeadLetters) Renamed(before *compile.Plan) {
 
 var errNoLetter = errors.New("there is no such dead letter")
 
-// DeadLetters are the dead letters of all routes: bounded, counted, and shown and retried by the
-// API. It is safe for concurrent use once use was called.
+// DeadLetters manages the dead letters of all routes: it bounds and counts them, and shows and
+// retries them for the API. It is safe for concurrent use after Use was called.
 type DeadLetters struct {
 	objects *Current
 	metrics *metrics.Metrics
 	log     *slog.Logger
 
-	store    *checkpoint.Letters // nil: none are kept
+	store    *checkpoint.Letters // nil: the router keeps none
 	pipeline *pipeline.Pipeline
-	synced   func(source string) bool // false also if there is no such source
+	synced   func(source string) bool // also false if the source does not exist
 }
 
-// NewDeadLetters makes the dead letters of a router, of which there are none before Use.
+// NewDeadLetters makes the dead letters of a router. There are none before Use.
 func NewDeadLetters(objects *Current, m *metrics.Metrics, log *slog.Logger) *DeadLetters {
 	return &DeadLetters{objects: objects, metrics: m, log: log}
 }
 
-// Use sets where the dead letters are, and where they are retried. synced reports whether the cache
-// has all objects of a source.
+// Use sets the store of the dead letters and the pipeline for retries. synced reports whether the
+// cache has all objects of a source.
 func (d *DeadLetters) Use(store *checkpoint.Letters, p *pipeline.Pipeline, synced func(source string) bool) {
 	d.store, d.pipeline, d.synced = store, p, synced
 }
@@ -154,7 +153,7 @@ func (d *DeadLetters) Letter(id uint64) (*api.Letter, error) {
 	return &shown, nil
 }
 
-// each calls f with the letters that are there, a few of them in memory at a time.
+// each calls f with the existing dead letters among ids, loading a few at a time.
 func (d *DeadLetters) each(ctx context.Context, ids []uint64, f func(checkpoint.Letter)) error {
 	for chunk := range slices.Chunk(ids, lettersAtOnce) {
 		letters, err := d.store.Load(chunk)
@@ -189,7 +188,7 @@ func (d *DeadLetters) show(l checkpoint.Letter) api.Letter {
 	return shown
 }
 
-// Count returns how many dead letters a route has, by its id.
+// Count returns the number of dead letters of a route id.
 func (d *DeadLetters) Count(id string) int { return len(d.store.IDs(id, 0, 0)) }
 
 func (d *DeadLetters) selected(which api.Selection) []uint64 {
@@ -197,7 +196,7 @@ func (d *DeadLetters) selected(which api.Selection) []uint64 {
 		return d.store.IDs(routeIDOf(d.routes(), which.Route), 0, 0)
 	}
 	ids := slices.Clone(which.IDs)
-	slices.Sort(ids) // older letters go first
+	slices.Sort(ids) // older dead letters first
 	return slices.Compact(ids)
 }
 
@@ -239,7 +238,7 @@ func (d *DeadLetters) Retry(ctx context.Context, which api.Selection, current bo
 	return outcome, nil
 }
 
-// missing reports the letters that were named and are not there.
+// missing adds failures for selected dead letters that do not exist.
 func (d *DeadLetters) missing(outcome *api.Outcome, which api.Selection, found map[uint64]bool) {
 	for _, id := range which.IDs {
 		if !found[id] {
@@ -263,8 +262,8 @@ func (d *DeadLetters) Drop(ctx context.Context, which api.Selection) (outcome ap
 	return outcome, nil
 }
 
-// identityOnly reports whether nothing but the identity was kept of the delta's object, and it may
-// be there: then the route needs its present state.
+// identityOnly reports whether the dead letter has only the identity of an object that may still
+// exist. The route then needs the present state of the object.
 func identityOnly(d *event.Delta) bool {
 	r := d.Object().Resource()
 	return r.Group == "" && r.Resource == "secrets" && !ended(d)
@@ -272,9 +271,10 @@ func identityOnly(d *event.Delta) bool {
 
 func ended(d *event.Delta) bool { return d.New == nil }
 
-// refresh puts the present state of its object into a letter, as an update. It returns false if the
-// object is not there any more; the letter of a delete is left as it is then, and what another
-// route made of the delta stays in any case. The error says that nobody knows.
+// refresh replaces the object of a dead letter by its present state, as an update. It returns false
+// if the object does not exist any more. It leaves the dead letter of a delete unchanged in that
+// case, and never changes the event of an upstream route. It returns an error if the cache cannot
+// decide.
 func (d *DeadLetters) refresh(letter *checkpoint.Letter) (there bool, err error) {
 	was := letter.Delta
 	if !d.synced(was.Source) {

@@ -22,7 +22,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// taker is a sink that takes everything.
+// taker is a sink that accepts everything.
 type taker struct {
 	mu     sync.Mutex
 	events []string
@@ -48,7 +48,7 @@ func thing(t *testing.T, resource, name, uid, version string) *event.Object {
 }
 
 // newDesk has a pipeline with the route web, whose id is r, and a cache with the given objects of
-// the source s, which has synced, as its letters say.
+// source s. synced is the state of the source.
 func newDesk(t *testing.T, synced bool, cached ...*event.Object) (*DeadLetters, *taker) {
 	t.Helper()
 	db, err := checkpoint.Open(checkpoint.Config{Path: filepath.Join(t.TempDir(), "state.db")})
@@ -76,7 +76,7 @@ func newDesk(t *testing.T, synced bool, cached ...*event.Object) (*DeadLetters, 
 	return d, sink
 }
 
-// drained stops the pipeline and returns what the sink got, sorted.
+// drained stops the pipeline and returns the sorted deliveries of the sink.
 func drained(t *testing.T, d *DeadLetters, sink *taker) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -180,13 +180,13 @@ func TestLetterDeskShowsAndDrops(t *testing.T) {
 	}
 }
 
-// TestLetterDeskOfAnEvent: what another route made of a delta is shown, and comes again with it,
-// whatever its object is by now.
+// TestLetterDeskOfAnEvent shows that a dead letter contains the event of an upstream route, and
+// that a retry delivers this event whatever the present state of its object.
 func TestLetterDeskOfAnEvent(t *testing.T) {
 	for _, current := range []bool{false, true} {
 		d, sink := newDesk(t, true, thing(t, "pods", "there", "u1", "7"), thing(t, "secrets", "secret", "u5", "9"))
 		letters := sixLetters(t)
-		// of what was made of a Secret nothing is kept
+		// Events made of a Secret are not kept.
 		letters = []checkpoint.Letter{letters[0], letters[4]}
 		for i := range letters {
 			letters[i].Delta.Event = &event.Event{ID: "i", Type: "made", Subject: letters[i].Delta.Key().String(), Route: "first", Data: []byte(`{"a":1}`)}

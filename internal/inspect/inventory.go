@@ -1,6 +1,5 @@
-// Package inspect answers what a running router is asked about itself: what is cached, what goes
-// by, for which objects conditions hold, and which deltas were given up. Nothing of it holds up a
-// delta.
+// Package inspect answers questions about the running router: cached objects, deltas in a tap,
+// objects for which conditions hold, and dead letters. It never blocks a delta.
 package inspect
 
 import (
@@ -18,32 +17,30 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Inventory is what is cached under one configuration, for the API. It is immutable; a reload
-// exchanges it.
+// Inventory is the cache of one configuration, for the API. It is immutable; a reload replaces it.
 type Inventory struct {
 	config   *config.Config
 	catalog  *index.Catalog
 	watches  map[string][]informer.Spec // by source, in the order of the catalog's stores
 	handlers []api.HandlerStatus
-	// env compiles what the API is asked. It is made when it is first needed.
+	// env compiles the expressions of API queries. It is made at its first use.
 	env func() (*expr.Env, error)
-	// routes compiles the filters of the routes once more, for taps.
+	// routes compiles the filters of routes again, for taps.
 	routes func() (*expr.Env, error)
 }
 
-// Current is the inventory of the configuration that runs. It always has one.
+// Current is the inventory of the running configuration. It is never nil.
 type Current = atomic.Pointer[Inventory]
 
-// NewCurrent has an inventory without objects: until these are there, only the configuration is
-// asked for.
+// NewCurrent has an inventory with the configuration only. It is used until the stores are open.
 func NewCurrent(cfg *config.Config) *Current {
 	c := &Current{}
 	c.Store(&Inventory{config: cfg})
 	return c
 }
 
-// NewInventory makes the inventory of a plan whose handlers and stores are open. indexes has those
-// of each source by their configured names.
+// NewInventory makes the inventory of a plan whose handlers and stores are open. indexes maps the
+// configured names of each source's indexes.
 func NewInventory(p *compile.Plan, handlers map[string]plugins.Handler, stores map[informer.Spec]*index.Store, indexes map[string]map[string]index.Spec) *Inventory {
 	inv := &Inventory{config: p.Config, catalog: index.NewCatalog(), watches: make(map[string][]informer.Spec)}
 	for name, source := range p.Sources {
@@ -73,14 +70,14 @@ func NewInventory(p *compile.Plan, handlers map[string]plugins.Handler, stores m
 	return inv
 }
 
-// Handlers returns the handlers that are open, by name.
+// Handlers returns the open handlers in the order of their names.
 func (inv *Inventory) Handlers() []api.HandlerStatus { return inv.handlers }
 
 // Config returns the configuration. It must not be modified.
 func (inv *Inventory) Config() *config.Config { return inv.config }
 
-// indexes returns the indexes of a source that the API may ask. Those of Secrets may be made of
-// their data, and asking for a value would be guessing at it.
+// indexes returns the indexes of a source that API queries may use. It excludes configured indexes
+// of Secrets: they may be made of secret data, and a query would be a guess at it.
 func (inv *Inventory) indexes(source string) []string {
 	names := index.Builtins()
 	if !inv.guarded(source) {
@@ -95,14 +92,14 @@ func (inv *Inventory) guarded(source string) bool {
 	return resource.Group == "" && resource.Resource == "secrets" && inv.config.Sources[source].Secrets
 }
 
-// Cache answers what the API asks about the cached objects.
+// Cache answers the API's queries for cached objects.
 type Cache struct {
 	objects *Current
 	factory *informer.Factory
-	busy    chan struct{} // has room for the queries that may be evaluated at a time
+	busy    chan struct{} // bounds concurrent queries
 }
 
-// NewCache makes what answers about the present inventory.
+// NewCache makes a Cache that queries the present inventory.
 func NewCache(objects *Current, factory *informer.Factory) *Cache {
 	return &Cache{objects, factory, make(chan struct{}, queriesAtOnce)}
 }

@@ -19,11 +19,11 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// What the API may cost the router that it is asked of.
+// The limits of the API's load on the router.
 const (
 	queriesAtOnce = 2
-	scanAtOnce    = 10_000          // objects that a filter is asked about for one page
-	scanTime      = 2 * time.Second // after which a page ends
+	scanAtOnce    = 10_000          // evaluations of a filter for one page
+	scanTime      = 2 * time.Second // time for one page
 	maxPage       = 16 << 20        // bytes of objects
 )
 
@@ -54,7 +54,7 @@ func (s *Cache) Query(ctx context.Context, q api.Query) (answer api.Answer, err 
 	return p.fill(ctx, page, more)
 }
 
-// understand checks what is asked for and compiles the filter, which is nil if there is none.
+// understand validates a query and compiles its filter, if any.
 func (inv *Inventory) understand(q api.Query) (*config.Source, *expr.Program, error) {
 	source := inv.config.Sources[q.Source]
 	if source == nil {
@@ -90,8 +90,8 @@ func unknown(format string, args ...any) error {
 	return &api.QueryError{Message: fmt.Sprintf(format, args...), Unknown: true}
 }
 
-// collect returns all objects that may be in the answer or on later pages, in no order, and the
-// resourceVersion at which they were there.
+// collect returns all objects that may be on this page or a later one, unordered, and the
+// resourceVersion of their state.
 func (s *Cache) collect(inv *Inventory, q api.Query) (found []*event.Object, version string) {
 	for i, spec := range inv.watches[q.Source] {
 		if q.Namespace != "" && spec.Namespace != "" && q.Namespace != spec.Namespace {
@@ -108,7 +108,7 @@ func (s *Cache) collect(inv *Inventory, q api.Query) (found []*event.Object, ver
 	}), version
 }
 
-// first returns the first objects behind a key, at most n, in order, and whether there are more.
+// first returns the first n objects behind a key in order, and whether more follow.
 func first(found []*event.Object, after event.Key, n int) (page []*event.Object, more bool) {
 	last := make(backwards, 0, min(len(found), n)+1)
 	for _, o := range found {
@@ -155,14 +155,14 @@ type pager struct {
 	api.Answer
 
 	query    api.Query
-	filter   *expr.Program // nil: all
+	filter   *expr.Program // nil: all match
 	cache    expr.Cache
 	deadline time.Time
 	bytes    int
 }
 
-// fill puts what matches into the page. It looks at one object at least, so that whoever goes on
-// from page to page comes to an end.
+// fill adds the matching objects to the page. It evaluates at least one object, so that a client
+// that follows the pages reaches the end.
 func (p *pager) fill(ctx context.Context, objects []*event.Object, more bool) (api.Answer, error) {
 	for i, o := range objects {
 		if i > 0 && (len(p.Items) == p.query.Limit || p.bytes > maxPage || p.filter != nil && time.Now().After(p.deadline)) {

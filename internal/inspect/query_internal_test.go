@@ -25,8 +25,8 @@ func keys(objects []*event.Object) (all []string) {
 	return all
 }
 
-// TestFirst: whatever the order in which objects are found, pages of any size bring each once, in
-// order.
+// TestFirst shows that pages of any size contain each object once and in order, whatever the order
+// in the cache.
 func TestFirst(t *testing.T) {
 	var all []*event.Object
 	for i := range 30 {
@@ -55,8 +55,8 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// TestPager: a page ends at its limit, when it is too long or takes too long, and goes on from
-// there; it always makes progress.
+// TestPager shows that a page ends at its limits of objects, bytes and time, that the next page
+// continues there, and that each page makes progress.
 func TestPager(t *testing.T) {
 	env, err := expr.NewEnv(expr.EnvConfig{Sources: map[string][]string{"pods": {"name"}}})
 	must.Succeed(t, err)
@@ -74,7 +74,7 @@ func TestPager(t *testing.T) {
 		name   string
 		p      pager
 		more   bool
-		want   string // the names
+		want   string // their names
 		next   string
 		absent int
 		err    string
@@ -118,8 +118,8 @@ func parse(t *testing.T, resource, text string) *event.Object {
 	return o
 }
 
-// TestRedacted: of a Secret nothing is left that its data could be made out from, and everything
-// else is as it was.
+// TestRedacted shows that a redacted Secret reveals nothing about its data, and that other fields
+// are unchanged.
 func TestRedacted(t *testing.T) {
 	const meta = `"metadata":{"name":"s","namespace":"ns","uid":"u","resourceVersion":"7"`
 	for _, c := range []struct{ name, text, want string }{

@@ -9,12 +9,12 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// Whoever reaches the API may ask it: it knows no users. So of a Secret it shows what its data is
-// called and never what it is, nor annotations that may hold it, whatever the source says of
-// secrets, and filters and look-ups of the API see no more than that: they would tell.
+// The API is unauthenticated. So it shows the keys of a Secret's data but never the values, nor
+// annotations that may contain them, whatever the source's setting of secrets. Filters and look-ups
+// of the API get the same redacted objects, since their results would reveal values.
 
-// What stands for a value. What is shown is not base64, so that it cannot be applied by mistake;
-// what expressions see is.
+// Placeholders for values. Answers use one that is not base64, so that it cannot be applied by
+// mistake; expressions get valid base64.
 const (
 	shownAs     = `"(redacted)"`
 	EvaluatedAs = `"KHJlZGFjdGVkKQ=="` // the same in base64
@@ -25,7 +25,7 @@ func isSecret(o *event.Object) bool {
 	return r.Group == "" && r.Resource == "secrets"
 }
 
-// Redacted returns the object as the API may show it, with this for each value that it may not.
+// Redacted returns the object with each secret value replaced by value.
 func Redacted(o *event.Object, value string) *event.Object {
 	if o == nil || !isSecret(o) {
 		return o
@@ -59,7 +59,7 @@ func Redacted(o *event.Object, value string) *event.Object {
 	return shown
 }
 
-// withoutValues returns a JSON object with the same keys, and value for each of them.
+// withoutValues returns a JSON object with the same keys and the given value for each.
 func withoutValues(values rawjson.Value, value string) string {
 	var b strings.Builder
 	for key := range values.Fields() {
@@ -71,7 +71,7 @@ func withoutValues(values rawjson.Value, value string) string {
 	return "{" + b.String() + "}"
 }
 
-// redactedCache shows expressions of the API what it may show.
+// redactedCache gives redacted objects to expressions of the API.
 type redactedCache struct{ expr.Cache }
 
 // Lookup implements expr.Cache.

@@ -23,62 +23,63 @@ import (
 
 const (
 	maxTaps    = 4
-	tapBacklog = 64                    // deltas that wait to be shown
-	tapPace    = 20 * time.Millisecond // between two deltas that are shown
+	tapBacklog = 64                    // deltas waiting to be shown
+	tapPace    = 20 * time.Millisecond // between two shown deltas
 )
 
-// Taps shows people what goes by. What is put through does not wait for them: a tap that has enough
-// to show misses the rest.
+// Taps are the live views of deltas. The flow of deltas does not wait for them: a tap that is full
+// misses deltas.
 type Taps struct {
 	objects *Current
 
 	mu     sync.Mutex
-	active atomic.Pointer[[]*tap] // replaced as a whole; nil: none
+	active atomic.Pointer[[]*tap] // replaced as a whole; nil: no tap
 }
 
-// offered is a delta that goes by.
+// offered is a delta for a tap.
 type offered struct {
 	delta *event.Delta
-	// the downstream route that gets it; empty: it comes from its source, for all routes
+	// the downstream route of an event; empty: the delta comes from its source and goes to all
+	// routes
 	to string
-	// through is the one route that it is put through, whatever its on is: by a requeue or a
-	// resync, or because fate says what became of it there. Empty: all.
+	// through is the only route that gets the delta, whatever its ops are: because of watches, a
+	// resync, or a fate in that route. Empty: all routes.
 	through string
 	fate    bool // see tap.fates
 }
 
-// fate is where to find what became of a delta in a route.
+// fate identifies the result of a delta in a route.
 type fate struct {
 	route string
 	delta *event.Delta
 }
 
-// Show is one of those who look on.
+// tap is one live view.
 type tap struct {
 	deltas chan offered
 	missed atomic.Int64
 	query  api.TapQuery
-	wants  atomic.Pointer[[]string] // sources, events of upstream routes aside; nil: all
+	wants  atomic.Pointer[[]string] // sources, except for events of upstream routes; nil: all
 
-	pipeline *pipeline.Pipeline // nil: nobody knows what holds
+	pipeline *pipeline.Pipeline // nil: states of conditions are unknown
 
 	mu sync.Mutex
-	// of what was suppressed (true) or given up, until that was shown; each has an offered that
-	// says so
+	// results that are still to be shown: true for suppressed, false for given up. Each has an
+	// offered entry
 	fates map[fate]bool
 
-	// For the looker-on's goroutine.
+	// The rest is used by the goroutine of the tap only.
 	inventory  *Inventory
 	explainers map[[2]string]*conjuncts.Explainer // by route and source
 }
 
-// NewTaps makes the taps of a router; at first there are none.
+// NewTaps makes the taps of a router. At first there is none.
 func NewTaps(objects *Current) *Taps { return &Taps{objects: objects} }
 
-// Offer shows a delta of a source to the taps, and never waits.
+// Offer offers a delta of a source to the taps. It never blocks.
 func (t *Taps) Offer(d *event.Delta) { t.offer(offered{delta: d}) }
 
-// OfferThrough shows a delta that is put through one route only, and never waits.
+// OfferThrough offers a delta that goes through one route only. It never blocks.
 func (t *Taps) OfferThrough(d *event.Delta, route string) { t.offer(offered{delta: d, through: route}) }
 
 func (t *Taps) offer(what offered) {
@@ -117,8 +118,8 @@ func (t *tap) offer(what offered) (taken bool) {
 	}
 }
 
-// Refused notes what became of a delta: for the line about it if that is still to be shown, else
-// for a line of its own.
+// Refused records that a delta was suppressed or given up. The line of the delta shows it if it was
+// not written yet; else it gets another line.
 func (t *Taps) Refused(route string, d *event.Delta, suppressed bool) {
 	active := t.active.Load()
 	if active == nil {
@@ -146,7 +147,7 @@ func (t *tap) forget(key fate) {
 	delete(t.fates, key)
 }
 
-// became says what became of a delta in a route, if that is known and was not said before.
+// became sets the verdict of a delta that was suppressed or given up, unless it was shown before.
 func (t *tap) became(route string, d *event.Delta, tapped *api.Tapped) (known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,7 +164,7 @@ func (t *tap) became(route string, d *event.Delta, tapped *api.Tapped) (known bo
 	return known
 }
 
-// Passed offers what a route gave to another.
+// Passed offers the events that an upstream route passed to a downstream route.
 func (t *Taps) Passed(_ string, sink pipeline.NamedSink, events []event.Event) {
 	if t.active.Load() == nil {
 		return
@@ -173,7 +174,7 @@ func (t *Taps) Passed(_ string, sink pipeline.NamedSink, events []event.Event) {
 	}
 }
 
-// change adds a tap or removes it.
+// change replaces the list of taps.
 func (t *Taps) change(edit func([]*tap) []*tap) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -188,9 +189,8 @@ func (t *Taps) change(edit func([]*tap) []*tap) {
 	t.active.Store(&all)
 }
 
-// Show shows one tap what goes by, until ctx is done; p may be nil in tests. Each filter is
-// evaluated once more, by the one who looks on, a moment after the route has done so: what is
-// looked up may be another object's later state by then.
+// Show runs one tap until ctx is done; p may be nil in tests. The tap evaluates each filter again,
+// a moment after the route. Its look-ups may see a later state of other objects.
 func (t *Taps) Show(ctx context.Context, p *pipeline.Pipeline, q api.TapQuery, show func(api.Tapped) error) error {
 	one := &tap{deltas: make(chan offered, tapBacklog), query: q, pipeline: p}
 	if err := one.prepare(t.objects.Load()); err != nil {
@@ -213,7 +213,7 @@ func (t *Taps) Show(ctx context.Context, p *pipeline.Pipeline, q api.TapQuery, s
 	for {
 		select {
 		case d := <-one.deltas:
-			// the routes have it by then, unless one has no room
+			// By then the routes have the delta, unless one is full.
 			if err := timer.Sleep(ctx, tapPace); err != nil {
 				return err
 			}
@@ -229,7 +229,8 @@ func (t *Taps) Show(ctx context.Context, p *pipeline.Pipeline, q api.TapQuery, s
 	}
 }
 
-// prepare makes the tap see this configuration. The error says that it does not have the route.
+// prepare switches the tap to a configuration. It fails if the configuration does not have the
+// route.
 func (t *tap) prepare(inv *Inventory) error {
 	if t.inventory == inv {
 		return nil
@@ -253,7 +254,7 @@ func (t *tap) prepare(inv *Inventory) error {
 }
 
 // meant reports whether the delta was offered to the route: an event of an upstream route, and a
-// delta that is put through once more, is for one route alone.
+// repeated delta, are for one route only.
 func (o *offered) meant(route *config.Route) bool {
 	if o.through != "" {
 		return o.through == route.Name
@@ -264,7 +265,7 @@ func (o *offered) meant(route *config.Route) bool {
 	return o.to == ""
 }
 
-// tappedOf returns what there is to show of a delta before the route has decided.
+// tappedOf returns the line of a delta before the decision of the route.
 func tappedOf(d *event.Delta, route *config.Route) api.Tapped {
 	o := d.Object()
 	tapped := api.Tapped{
@@ -277,11 +278,11 @@ func tappedOf(d *event.Delta, route *config.Route) api.Tapped {
 	return tapped
 }
 
-// show shows what the routes make of a delta.
+// show shows the decisions of the routes about a delta.
 func (t *tap) show(ctx context.Context, what offered, show func(api.Tapped) error) error {
 	d := what.delta
 	if what.fate {
-		defer t.forget(fate{what.through, d}) // also if the route is not there any more
+		defer t.forget(fate{what.through, d}) // also if the route does not exist any more
 	}
 	for _, route := range t.inventory.config.Routes {
 		if t.query.Route != "" && t.query.Route != route.Name || !slices.Contains(route.From, d.Source) || !what.meant(route) {
@@ -289,7 +290,7 @@ func (t *tap) show(ctx context.Context, what offered, show func(api.Tapped) erro
 		}
 		tapped := tappedOf(d, route)
 		if known := t.became(route.Name, d, &tapped); what.fate && !known {
-			continue // it was said already
+			continue // it was shown already
 		} else if !known {
 			if err := t.judge(ctx, route, what, &tapped); err != nil {
 				return err
@@ -307,7 +308,7 @@ func (t *tap) show(ctx context.Context, what offered, show func(api.Tapped) erro
 	return nil
 }
 
-// since says what the route knows of the object, if it is one with a rule about time.
+// since adds the state of the object in a route with a rule about time.
 func (t *tap) since(route *config.Route, d *event.Delta, tapped *api.Tapped) {
 	if t.pipeline == nil || route.When == nil && route.For == 0 || tapped.Verdict != explain.Holds && tapped.Verdict != explain.Matches {
 		return
@@ -320,7 +321,7 @@ func (t *tap) since(route *config.Route, d *event.Delta, tapped *api.Tapped) {
 	}
 }
 
-// judge finds out what a route makes of a delta.
+// judge determines the decision of a route about a delta.
 func (t *tap) judge(ctx context.Context, route *config.Route, what offered, tapped *api.Tapped) error {
 	d := what.delta
 	switch {
@@ -342,7 +343,7 @@ func (t *tap) judge(ctx context.Context, route *config.Route, what offered, tapp
 	return t.ask(ctx, route, route.Filter.For(d.Source), expr.Filter, d, tapped)
 }
 
-// ask asks a filter, or a condition.
+// ask evaluates a filter or a condition.
 func (t *tap) ask(ctx context.Context, route *config.Route, filter *config.Expr, usage expr.Usage, d *event.Delta, tapped *api.Tapped) error {
 	key := [2]string{route.Name, d.Source}
 	explainer := t.explainers[key]

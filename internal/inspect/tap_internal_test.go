@@ -34,7 +34,7 @@ routes:
   - {name: fed, ops: added, filter: 'event.data.n > 1', to: out}
 `
 
-// tapping makes the taps of a router that has nothing but a configuration.
+// tapping makes the taps of a router with a configuration and nothing else.
 func tapping(t *testing.T) *Taps {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -53,7 +53,7 @@ func added(t *testing.T, source, fields string) *event.Delta {
 	return &event.Delta{Source: source, Op: event.Added, New: parse(t, source, `{"metadata":{"name":"x","uid":"u","resourceVersion":"7"},`+fields+`}`), Seen: time.Now()}
 }
 
-// input is a delta of which another route made an event.
+// input is a delta with the event of an upstream route.
 func input(t *testing.T, op event.Op, n int) *event.Delta {
 	t.Helper()
 	d := added(t, "things", `"n":4`)
@@ -61,7 +61,7 @@ func input(t *testing.T, op event.Op, n int) *event.Delta {
 	return d
 }
 
-// lastGiven is the last that a test gives to the route fed.
+// lastGiven is the last delta that a test passes to the route fed.
 func lastGiven(t *testing.T) *event.Delta {
 	t.Helper()
 	d := input(t, event.Added, 2)
@@ -69,7 +69,8 @@ func lastGiven(t *testing.T) *event.Delta {
 	return d
 }
 
-// TestTap: of each delta a tap tells what the routes make of it, and which condition was not met.
+// TestTap shows the decision of each route about a delta, with the first part of the filter that
+// was not met.
 func TestTap(t *testing.T) {
 	for _, c := range []struct {
 		query api.TapQuery
@@ -114,7 +115,7 @@ func TestTap(t *testing.T) {
 					r.offer(offered{delta: c.delta})
 				}
 				if c.query.Route == "fed" {
-					// comes from a source, and not from a route
+					// This delta comes from a source instead of a route.
 					r.offer(offered{delta: added(t, "things", `"n":4`)})
 					give(lastGiven(t))
 				}
@@ -149,14 +150,14 @@ func TestTap(t *testing.T) {
 	}
 }
 
-// TestTapHoldsUpNothing: what goes by too fast for who looks on is counted, and nobody waits.
+// TestTapHoldsUpNothing shows that a slow tap never blocks, and that its missed deltas are counted.
 func TestTapHoldsUpNothing(t *testing.T) {
 	r, d := tapping(t), added(t, "others", `"n":1`)
 	enough, n := errors.New("enough"), int64(0)
 	err := r.Show(t.Context(), nil, api.TapQuery{Route: "all"}, func(tapped api.Tapped) error {
 		if tapped == (api.Tapped{}) {
 			for range 1000 {
-				r.offer(offered{delta: d}) // nobody reads meanwhile
+				r.offer(offered{delta: d}) // without a reader
 			}
 			return nil
 		}
@@ -191,8 +192,8 @@ func TestTapRefuses(t *testing.T) {
 	}
 }
 
-// TestTapOfADownstreamRoute: who taps a downstream route misses nothing of it because of what is
-// not for it.
+// TestTapOfADownstreamRoute shows that the tap of a downstream route misses none of its deltas
+// because of deltas for other routes.
 func TestTapOfADownstreamRoute(t *testing.T) {
 	r := tapping(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -217,9 +218,9 @@ func TestTapOfADownstreamRoute(t *testing.T) {
 	}
 }
 
-// TestTapOfWhatBecame: what a limit suppressed or was given up is no match, be it known before the
-// line about it is shown or after; and what is put through one route alone is shown of that one,
-// whatever its on is.
+// TestTapOfWhatBecame shows that a suppressed or given up delta is no match, whether that is known
+// before or after its line is shown, and that a delta that goes through one route is shown for that
+// route only, whatever its ops are.
 func TestTapOfWhatBecame(t *testing.T) {
 	r := tapping(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -254,7 +255,7 @@ func TestTapOfWhatBecame(t *testing.T) {
 	if !slices.Equal(got, want) || !errors.Is(err, enough) {
 		t.Errorf("%q, %v, want %q", got, err, want)
 	}
-	one := &tap{deltas: make(chan offered)} // it has enough to show
+	one := &tap{deltas: make(chan offered)} // it is full
 	r.change(func([]*tap) []*tap { return []*tap{one} })
 	r.Refused("all", early, true)
 	if len(one.fates) > 0 || one.missed.Load() != 1 {

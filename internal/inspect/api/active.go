@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// ActiveQuery asks for which objects the condition of a route holds; of a route ops: deleted with
-// for, which are gone and may come back.
+// ActiveQuery selects objects for which the condition of a route holds. For a route with ops:
+// deleted and for, it selects the deleted objects that are held.
 type ActiveQuery struct {
 	Route string
-	Limit int // most objects of the answer, 1 to 1000
-	// go on behind this one, of which source, namespace and name count; the zero Active: from the
-	// beginning
+	Limit int // objects per answer, 1 to 1000
+	// the answer begins behind this object, of which source, namespace and name count; the zero
+	// Active: at the beginning
 	After Active
 }
 
@@ -27,26 +27,27 @@ type Active struct {
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
 	UID       string    `json:"uid,omitempty"`
-	Since     time.Time `json:"since"` // when it began to hold, or was gone
-	// pending, told, skipped (it held before the route looked), suppressed (by a limit) or gone
+	Since     time.Time `json:"since"` // begin of the condition, or of the delete hold
+	// pending, told (reported), skipped (it held before the route started), suppressed (by a limit)
+	// or gone (in a delete hold)
 	State    string `json:"state"`
-	Reported bool   `json:"reported"` // entered was told, so that left will be
-	// when it is told, if it holds, or is gone, until then
+	Reported bool   `json:"reported"` // entered was reported, so left will be
+	// time of the report, if the state lasts until then
 	Due     time.Time `json:"due,omitzero"`
-	Remind  time.Time `json:"remind,omitzero"` // when it is told again
-	Repeats int       `json:"repeats"`         // how often it was told again
+	Remind  time.Time `json:"remind,omitzero"` // time of the next reminder
+	Repeats int       `json:"repeats"`         // number of reminders
 }
 
-// ActiveAnswer is a page of what an [ActiveQuery] asks for, in the order of sources, namespaces and
-// names. An object for which the condition holds throughout comes once.
+// ActiveAnswer is a page of the objects that an [ActiveQuery] selects, in the order of sources,
+// namespaces and names. An object for which the condition holds throughout appears once.
 type ActiveAnswer struct {
 	Route string   `json:"route"`
 	Items []Active `json:"items"`
-	// the parameter for the next page; empty: this is the last
+	// the parameter for the next page; empty on the last page
 	Continue string `json:"continue,omitempty"`
 }
 
-// token is the parameter continue for what comes behind a.
+// token returns the parameter continue for the objects behind a.
 func (a *Active) token() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(a.Source + "\x00" + a.Namespace + "\x00" + a.Name))
 }
@@ -87,8 +88,8 @@ func (c *control) actives(r *http.Request) (any, error) {
 	return answer, err
 }
 
-// Active returns one page of the objects for which the condition of a route holds. The next is that
-// with token as the page's Continue; the first has none.
+// Active returns one page of the objects for which the condition of a route holds. The token is
+// empty for the first page, and the previous page's Continue for each further page.
 func (c *Client) Active(ctx context.Context, q ActiveQuery, token string) (answer ActiveAnswer, err error) {
 	values := url.Values{"limit": {fmt.Sprint(min(max(q.Limit, 1), maxLimit))}}
 	if token != "" {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzActive: whatever the parameters are, they are understood within the limits or refused, and
-// what is understood is what was meant.
+// FuzzActive shows that any parameters are either refused or parsed within the limits, and that
+// parsed parameters mean the same as their text.
 func FuzzActive(f *testing.F) {
 	for _, text := range []string{"", "limit=10", "continue=bm9kZXMAAG4x", "continue=bm9kZXM", "limit=0", "a;b", "%zz", "limit=1&limit=2"} {
 		f.Add(text)

@@ -8,11 +8,10 @@ import (
 	"net/http"
 )
 
-// maxAudit is how much of a request's body is logged, in bytes.
+// maxAudit bounds the logged part of a request's body in bytes.
 const maxAudit = 256
 
-// audited logs each request that changes something: what it asked for, who sent it, and what came
-// of it.
+// audited logs each request that changes something: its body, its sender and its result.
 func audited(next http.Handler, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
@@ -55,8 +54,8 @@ func (s *status) WriteHeader(code int) {
 // Unwrap is for http.ResponseController.
 func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// Accept names the process on the other side as the connection's remote address, where the system
-// tells.
+// Accept sets the connection's remote address to the process on the other side, if the system
+// reports it.
 func (s *socket) Accept() (net.Conn, error) {
 	conn, err := s.Listener.Accept()
 	if err != nil {

@@ -13,71 +13,72 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// SourceInfo describes a source and how much of it is cached.
+// SourceInfo describes a source and its cache.
 type SourceInfo struct {
 	Name       string   `json:"name"`
 	Resource   string   `json:"resource"`             // [group/]version/resource
-	Namespaces []string `json:"namespaces,omitempty"` // none: all
-	// what is kept of an object: full, metadata or identity
+	Namespaces []string `json:"namespaces,omitempty"` // empty: all
+	// the cached part of objects: full, metadata or identity
 	Cache   string   `json:"cache"`
-	Indexes []string `json:"indexes"` // that can be asked, see [Query].Index
+	Indexes []string `json:"indexes"` // indexes that queries may use, see [Query].Index
 	Objects int      `json:"objects"`
 	Synced  bool     `json:"synced"`
-	Reason  string   `json:"reason,omitempty"` // why it is not synced
+	Reason  string   `json:"reason,omitempty"` // reason for not being synced
 }
 
-// Query asks for objects of a source. What is empty does not narrow it down.
+// Query selects objects of a source. Empty fields select all.
 type Query struct {
 	Source    string
-	Index     string // the objects that this index of the source has under Value
+	Index     string // select the objects that this index has under Value
 	Value     string
 	Namespace string
 	Name      string
-	// Filter is CEL, as in a route's filter, with op "sync" and no oldObject. It sees what the
-	// answer shows.
+	// Filter is a CEL expression as in a route's filter, with op "sync" and no oldObject. It sees
+	// the objects as the answer shows them.
 	Filter string
-	Limit  int       // most objects of the answer, 1 to 1000
-	After  event.Key // go on behind this object; the zero Key: from the beginning
+	Limit  int       // objects per answer, 1 to 1000
+	After  event.Key // the answer begins behind this object; the zero Key: at the beginning
 }
 
-// Answer is a page of the objects that a [Query] asks for, in the order of their namespaces and
+// Answer is a page of the objects that a [Query] selects, in the order of their namespaces and
 // names.
 type Answer struct {
 	Source   string `json:"source"`
 	Resource string `json:"resource"`
-	// ResourceVersion is the one at which the cache was asked; of a source with several namespaces,
-	// which are watched one by one, the oldest of theirs. Each page has its own: an object that is
-	// there throughout comes once, in the state of its page's version.
+	// ResourceVersion is the version of the cache at the time of the query. A source with several
+	// namespaces has one watch for each; then it is the oldest of their versions. Each page has a
+	// version of its own: an object that exists throughout appears once, in the state of its page's
+	// version.
 	ResourceVersion string            `json:"resourceVersion"`
 	Synced          bool              `json:"synced"`
-	Reason          string            `json:"reason,omitempty"` // why it is not synced
+	Reason          string            `json:"reason,omitempty"` // reason for not being synced
 	Items           []json.RawMessage `json:"items"`
-	// objects that lack a field which the filter needs, so they do not match
+	// number of objects without a field that the filter needs; they do not match
 	Absent int `json:"absent,omitempty"`
-	// Continue is the parameter for the next page, which there is if it is not empty. A page may
-	// have fewer objects than its limit, even none: it ends also when it is too long or was too
-	// much work.
+	// Continue is the parameter for the next page; it is empty on the last page. A page may have
+	// fewer objects than its limit, even none: it also ends when it is too long or took too much
+	// work.
 	Continue string `json:"continue,omitempty"`
 }
 
-// Cache is what the API asks for objects. It is called from any goroutine.
+// Cache answers the API's queries for objects. It is called from any goroutine.
 type Cache interface {
 	// Sources returns the sources in the order of their names.
 	Sources() []SourceInfo
-	// Query returns a page. An error that is a *[QueryError] is the asker's fault.
+	// Query returns a page. A *[QueryError] is a mistake in the query.
 	Query(ctx context.Context, q Query) (Answer, error)
 }
 
-// QueryError is what is wrong with a query.
+// QueryError describes a mistake in a query.
 type QueryError struct {
 	Message string
-	Unknown bool // there is no such source or index
+	Unknown bool // the source or index does not exist
 }
 
 // Error is the message.
 func (e *QueryError) Error() string { return e.Message }
 
-// Token is the parameter continue for what comes behind this object.
+// Token returns the parameter continue for the objects behind this one.
 func Token(last event.Key) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(last.Namespace + "/" + last.Name))
 }
@@ -122,7 +123,7 @@ func (c *control) sources(r *http.Request) (any, error) {
 	return sourceList{append([]SourceInfo{}, c.Cache.Sources()...)}, nil
 }
 
-// sourceList is the answer to what sources there are.
+// sourceList is the list of sources in an answer.
 type sourceList struct {
 	Sources []SourceInfo `json:"sources"`
 }
@@ -137,15 +138,15 @@ func (c *control) query(r *http.Request) (any, error) {
 	return answer, err
 }
 
-// Sources returns what sources the router has.
+// Sources returns the sources of the router.
 func (c *Client) Sources(ctx context.Context) ([]SourceInfo, error) {
 	var list sourceList
 	err := c.call(ctx, http.MethodGet, "/api/v1/sources", nil, &list)
 	return list.Sources, err
 }
 
-// Query returns one page of what is asked for. The next is that of a Query with token as the page's
-// Continue; the first has none.
+// Query returns one page of the selected objects. The token is empty for the first page, and the
+// previous page's Continue for each further page.
 func (c *Client) Query(ctx context.Context, q Query, token string) (answer Answer, err error) {
 	path := "/api/v1/sources/" + url.PathEscape(q.Source)
 	values := url.Values{}

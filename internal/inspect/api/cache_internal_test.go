@@ -7,8 +7,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// FuzzQuery: whatever the parameters are, they are understood within the limits or refused, and
-// what is understood is what was meant.
+// FuzzQuery shows that any parameters are either refused or parsed within the limits, and that
+// parsed parameters mean the same as their text.
 func FuzzQuery(f *testing.F) {
 	for _, text := range []string{"", "limit=10&name=a", "continue=bnMvYQ", "filter=a+b%20c", "value=&limit=07", "continue=L2E&x", "a;b", "%zz"} {
 		f.Add("", text)

@@ -18,7 +18,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// shelf has ns/0 to ns/4, two on a page, and remembers what it was asked.
+// shelf has the objects ns/0 to ns/4, two on a page, and records its queries.
 type shelf struct{ asked []api.Query }
 
 func (*shelf) Sources() []api.SourceInfo { return []api.SourceInfo{{Name: "pods", Objects: 5}} }
@@ -93,8 +93,8 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// TestQueryRefuses: what is not understood is refused, with one error in JSON that says what is
-// wrong.
+// TestQueryRefuses shows that a malformed query is refused with one JSON error that names the
+// mistake.
 func TestQueryRefuses(t *testing.T) {
 	s := &shelf{}
 	addr := serveCache(t, s)

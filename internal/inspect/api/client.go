@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// clientTimeout bounds a request: a retry of many letters takes its time.
+// clientTimeout bounds a request. A retry of many dead letters takes long.
 const clientTimeout = 2 * time.Minute
 
-// maxHeaders bounds what is read of the headers of an answer.
+// maxHeaders bounds the headers of an answer.
 const maxHeaders = 64 << 10
 
 // Client talks to the control API of a running router. It is safe for concurrent use.
@@ -31,7 +31,7 @@ type Client struct {
 // NewClient makes a Client for an address as in listen.api.
 func NewClient(addr string) *Client {
 	c := &Client{addr: addr, base: "http://" + addr, http: http.Client{Timeout: clientTimeout}}
-	// and no proxy: it is on this machine
+	// No proxy: the router runs on this machine.
 	transport := &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeaders}
 	if path, ok := strings.CutPrefix(addr, unixPrefix); ok {
 		c.base = "http://localhost"
@@ -44,7 +44,7 @@ func NewClient(addr string) *Client {
 	return c
 }
 
-// Letters returns all dead letters of a route (empty: of all), page by page.
+// Letters returns all dead letters of a route (empty: of all routes), page by page.
 func (c *Client) Letters(ctx context.Context, route string) ([]Letter, error) {
 	var all []Letter
 	query := url.Values{"route": {route}, "limit": {strconv.Itoa(maxLimit)}}
@@ -80,12 +80,12 @@ func (c *Client) Drop(ctx context.Context, which Selection) (outcome Outcome, er
 	return outcome, c.call(ctx, http.MethodPost, "/api/v1/deadletters/drop", which, &outcome)
 }
 
-// Status returns what the router is doing.
+// Status returns the status of the router.
 func (c *Client) Status(ctx context.Context) (status Status, err error) {
 	return status, c.call(ctx, http.MethodGet, "/api/v1/status", nil, &status)
 }
 
-// call makes a request and reads the answer.
+// call sends a request and decodes the answer.
 func (c *Client) call(ctx context.Context, method, path string, body, answer any) error {
 	response, err := c.send(ctx, method, path, body)
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *Client) call(ctx context.Context, method, path string, body, answer any
 	return nil
 }
 
-// send makes a request. The caller closes the body of the response, whose status is 200.
+// send sends a request. The caller closes the body of the response, whose status is 200.
 func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
 	var text io.Reader
 	if body != nil {

@@ -17,61 +17,60 @@ import (
 	"time"
 )
 
-// What a caller may ask for.
+// The bounds of a request.
 const (
 	maxBody      = 1 << 20
 	defaultLimit = 100
 	maxLimit     = 1000
 )
 
-// ControlConfig is what the control API needs.
+// ControlConfig configures the control API.
 type ControlConfig struct {
 	Addr        string        // as in listen.api: a loopback host:port, or unix:/path
-	DeadLetters DeadLetters   // nil: none are kept, see [ErrNoLetters]
+	DeadLetters DeadLetters   // nil: the router keeps none, see [ErrNoLetters]
 	Status      func() Status // called from any goroutine
-	// Reload reads the configuration anew and returns why it was refused. Called from any
+	// Reload reads the configuration again. Its error is the reason for a refusal. Called from any
 	// goroutine.
 	Reload func(ctx context.Context) error
-	// Resync puts objects through once more. Called from any goroutine.
+	// Resync repeats objects to routes. Called from any goroutine.
 	Resync func(ctx context.Context, ask Resync) (Resynced, error)
-	// Resume lets a paused route go on. Called from any goroutine.
+	// Resume resumes a paused route. Called from any goroutine.
 	Resume func(route string) error
-	Cache  Cache // what is cached
-	Tap    Tap   // what goes by. Called from any goroutine
-	// Active returns the objects for which the condition of a route holds, and whether there are
-	// more behind. An error that is a *[QueryError] is the asker's fault, as all are. Called from
-	// any goroutine.
+	Cache  Cache // the cached objects
+	Tap    Tap   // the live view of deltas. Called from any goroutine
+	// Active returns the objects for which the condition of a route holds, and whether more follow.
+	// All its errors are *[QueryError]s. Called from any goroutine.
 	Active func(q ActiveQuery) (items []Active, more bool, err error)
 	Log    *slog.Logger
 }
 
-// control answers on /api/v1.
+// control serves /api/v1.
 type control struct {
 	ControlConfig
 
-	closing chan struct{} // closed when the server closes, for answers that have no end
+	closing chan struct{} // closed with the server, to end streams
 }
 
-// NewControl makes a Server of the control API, which listens nowhere yet:
+// NewControl makes a Server of the control API. It does not listen yet:
 //
 //	GET  /api/v1/status                                        Status
 //	POST /api/v1/reload                                        {"reloaded": true}; 422 if the configuration was refused
-//	POST /api/v1/resync {source, route, relist}                Resynced, when it is done
+//	POST /api/v1/resync {source, route, relist}                Resynced, after the resync
 //	GET  /api/v1/sources                                       {"sources": [SourceInfo…]}
 //	GET  /api/v1/sources/{source}?namespace=&name=&filter=&limit=&continue=   Answer
 //	GET  /api/v1/sources/{source}/indexes/{index}?value=&…     Answer; the parameters of a source too
 //	GET  /api/v1/routes/{route}/active?limit=&continue=        ActiveAnswer
 //	POST /api/v1/routes/{route}/resume                         {"resumed": true}; 422 if it is not paused
-//	GET  /api/v1/tap?route=&rejected=                          a Tapped on each line, without an end
+//	GET  /api/v1/tap?route=&rejected=                          an endless stream of lines, each a Tapped
 //	GET  /api/v1/deadletters?route=&after=&limit=              {"letters": [Letter…], "next": after-of-the-next-page}
 //	GET  /api/v1/deadletters/{id}                              Letter, with its objects
 //	POST /api/v1/deadletters/retry {ids | route, current}      Outcome
 //	POST /api/v1/deadletters/drop  {ids | route}               Outcome
 //
-// An error is {"error": text} with a status of 4xx or 5xx. There is no authentication: whoever
-// reaches the socket or the loopback address may use it. Web pages may not: a request has to name a
-// loopback host and to come from no page, and a POST to be of type application/json. Each POST is
-// logged with who sent it.
+// An error is {"error": text} with a status of 4xx or 5xx. The API is unauthenticated: every client
+// that reaches the socket or the loopback address may use it, except web pages. So a request must
+// name a loopback host and must not come from a page, and a POST must have the type
+// application/json. The log contains each POST with its sender.
 func NewControl(cfg ControlConfig) *Server {
 	c := &control{cfg, make(chan struct{})}
 	mux := http.NewServeMux()
@@ -92,9 +91,9 @@ func NewControl(cfg ControlConfig) *Server {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { conclude(w, r, answer) })
 	}
 	mux.HandleFunc("POST /api/v1/resync", func(w http.ResponseWriter, r *http.Request) {
-		// it takes as long as routes take that let their sources wait
+		// A resync takes long if routes with overflow: block make their sources wait.
 		conn := http.NewResponseController(w)
-		// a connection that has none needs none
+		// Connections without deadlines return an error; it is harmless.
 		_, _ = conn.SetReadDeadline(time.Time{}), conn.SetWriteDeadline(time.Time{})
 		conclude(w, r, c.resyncAll)
 	})
@@ -103,7 +102,7 @@ func NewControl(cfg ControlConfig) *Server {
 	return s
 }
 
-// conclude answers with what a function returns as JSON.
+// conclude writes the result of a function as JSON.
 func conclude(w http.ResponseWriter, r *http.Request, answer func(*http.Request) (any, error)) {
 	body, err := answer(r)
 	if err != nil {
@@ -113,7 +112,7 @@ func conclude(w http.ResponseWriter, r *http.Request, answer func(*http.Request)
 	reply(w, http.StatusOK, body)
 }
 
-// refused is an error with the status of its answer.
+// refused is an error with its HTTP status.
 type refused struct {
 	error
 
@@ -144,7 +143,7 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// statusNow completes the status.
+// statusNow returns the completed status.
 func (c *control) statusNow(*http.Request) (any, error) {
 	s := c.Status()
 	s.Ready = len(holding(s.Checks)) == 0
@@ -154,10 +153,10 @@ func (c *control) statusNow(*http.Request) (any, error) {
 	return s, nil
 }
 
-// guarded keeps web pages out: those whose own name resolves to the loopback address (by the host),
-// those that send forms (by the content type, for which a browser asks first), and those that ask
-// at all: a browser says for which site (Origin, Sec-Fetch-Site), also where the page does not get
-// to see the answer. Browsers cannot reach a socket.
+// guarded refuses requests of web pages: pages whose own name resolves to the loopback address (by
+// the Host header), pages that send forms (by the content type, which makes a browser ask first),
+// and all other requests of pages. A browser names the page's site (Origin, Sec-Fetch-Site) even if
+// the page cannot read the answer. Browsers cannot reach a socket.
 func guarded(next http.Handler, socket bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !socket && !loopback(r.Host) {
@@ -186,10 +185,11 @@ func loopback(host string) bool {
 	return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")).IsLoopback()
 }
 
-// page is an answer to a list.
+// page is a page of dead letters.
 type page struct {
 	Letters []Letter `json:"letters"`
-	Next    uint64   `json:"next,omitempty"` // after, for the next page; 0: this is the last
+	// the parameter after of the next page; 0 on the last page
+	Next uint64 `json:"next,omitempty"`
 }
 
 func (c *control) list(r *http.Request) (any, error) {
@@ -227,7 +227,7 @@ func number(text string, otherwise uint64) (uint64, error) {
 	return n, nil
 }
 
-// parameters reads the parameters of a request: each is known, and there once.
+// parameters parses the parameters of a request. Each must be known and appear once.
 func parameters(text string, known ...string) (url.Values, error) {
 	values, err := url.ParseQuery(text)
 	if err != nil {
@@ -244,7 +244,7 @@ func parameters(text string, known ...string) (url.Values, error) {
 	return values, nil
 }
 
-// limitOf reads the parameter limit.
+// limitOf parses the parameter limit.
 func limitOf(values url.Values) (int, error) {
 	limit, err := number(values.Get("limit"), defaultLimit)
 	if err != nil || limit < 1 || limit > maxLimit {
@@ -291,7 +291,7 @@ func (c *control) drop(r *http.Request) (any, error) {
 	return c.DeadLetters.Drop(r.Context(), which)
 }
 
-// selection reads a body that says which dead letters are meant.
+// selection decodes a body with a Selection of dead letters.
 func (c *control) selection(r *http.Request, body any, which *Selection) error {
 	if c.DeadLetters == nil {
 		return refuse(http.StatusConflict, ErrNoLetters)
@@ -307,7 +307,7 @@ func (c *control) selection(r *http.Request, body any, which *Selection) error {
 	return err
 }
 
-// decode reads a body.
+// decode decodes a body.
 func decode(r *http.Request, body any) error {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
@@ -317,7 +317,7 @@ func decode(r *http.Request, body any) error {
 	return nil
 }
 
-// problem is the answer to what could not be done.
+// problem is the answer to a failed request.
 type problem struct {
 	Error string `json:"error"`
 }
@@ -326,13 +326,13 @@ func fail(w http.ResponseWriter, status int, err error) { reply(w, status, probl
 
 func reply(w http.ResponseWriter, status int, body any) {
 	begin(w, status, "application/json")
-	_ = json.NewEncoder(w).Encode(body) // a client that went away misses nothing
+	_ = json.NewEncoder(w).Encode(body) // a client that has disconnected needs no answer
 }
 
-// errNoResume is about a router that is embedded without that.
+// errNoResume is the answer of an embedded router without Resume.
 var errNoResume = errors.New("this router resumes no routes")
 
-// resumed lets a paused route go on.
+// resumed resumes a paused route.
 func (c *control) resumed(r *http.Request) (any, error) {
 	if c.Resume == nil {
 		return nil, refuse(http.StatusConflict, errNoResume)
@@ -340,7 +340,7 @@ func (c *control) resumed(r *http.Request) (any, error) {
 	return map[string]bool{"resumed": true}, refuse(http.StatusUnprocessableEntity, c.Resume(r.PathValue("route")))
 }
 
-// Resume lets a paused route go on.
+// Resume resumes a paused route.
 func (c *Client) Resume(ctx context.Context, route string) error {
 	var done struct{ Resumed bool }
 	return c.call(ctx, http.MethodPost, "/api/v1/routes/"+url.PathEscape(route)+"/resume", struct{}{}, &done)

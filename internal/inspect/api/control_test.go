@@ -22,7 +22,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// desk has letters 1 to n of the route r.
+// desk has the dead letters 1 to n of route r.
 type desk struct {
 	n       int
 	asked   []string
@@ -61,7 +61,7 @@ func (d *desk) ask(what string, which api.Selection, current bool) {
 	}
 }
 
-// serve starts the control API and returns the address that it listens on, as in listen.api.
+// serve starts the control API and returns its address in the form of listen.api.
 func serve(t *testing.T, addr string, letters api.DeadLetters) string {
 	t.Helper()
 	s := api.NewControl(api.ControlConfig{
@@ -204,8 +204,8 @@ func TestControlRefuses(t *testing.T) {
 	}
 }
 
-// TestChangesAreLogged: a request that changes something is in the log with who sent it, and one
-// that only asks is not.
+// TestChangesAreLogged shows that the log contains each changing request with its sender, and no
+// reading request.
 func TestChangesAreLogged(t *testing.T) {
 	for addr, peer := range map[string]string{
 		"127.0.0.1:0": "peer=127.0.0.1:",
@@ -214,7 +214,7 @@ func TestChangesAreLogged(t *testing.T) {
 		if runtime.GOOS != "linux" && strings.HasPrefix(addr, "unix:") {
 			peer = "peer=unix"
 		}
-		var log bytes.Buffer // written to before an answer is complete
+		var log bytes.Buffer // complete before the answer is
 		s := api.NewControl(api.ControlConfig{
 			Addr: addr, Log: slog.New(slog.NewTextHandler(&log, nil)), Status: func() api.Status { return api.Status{} },
 			Reload: func(context.Context) error { return errors.New("no") }, DeadLetters: &desk{n: 1},
@@ -248,7 +248,7 @@ func TestSocket(t *testing.T) {
 	newServer := func(path string) *api.Server {
 		return api.NewControl(api.ControlConfig{Addr: "unix:" + path, Log: slog.New(slog.DiscardHandler)})
 	}
-	// What a killed router leaves behind is replaced.
+	// The server replaces the socket file of a killed router.
 	left, err := net.Listen("unix", path)
 	must.Succeed(t, err)
 	left.(*net.UnixListener).SetUnlinkOnClose(false)

@@ -1,8 +1,8 @@
-// Package api is what others ask the router over HTTP. It stands beside the flow: internal/router
-// tells it what to answer, and it knows no stage.
+// Package api is the HTTP interface of the router. internal/router supplies the functions that
+// answer; the package does not know the stages of the flow.
 //
-// [Server] serves the probes and nothing else, so that it may listen on an address that the whole
-// cluster reaches: /healthz (the process answers), /readyz (who waits for what, see [Check]) and
-// /metrics. The control API (see [NewControl]) shows objects and changes things: it is a second
-// Server, on a loopback address or a socket, and [Client] is how `router dlq` talks to it.
+// A [Server] of the probes serves nothing else, so it may listen on an address that the whole
+// cluster can reach: /healthz (the process answers), /readyz (the checks by name, see [Check]) and
+// /metrics. The control API (see [NewControl]) shows objects and changes things. It is a second
+// Server, on a loopback address or a socket, and [Client] is its client, which `router dlq` uses.
 package api

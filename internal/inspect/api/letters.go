@@ -10,20 +10,21 @@ import (
 // ErrNoLetters is the answer of a router that keeps no dead letters.
 var ErrNoLetters = errors.New("this router keeps no dead letters: set state.dir in its configuration")
 
-// Letter is a dead letter as the API shows it.
+// Letter is a dead letter in the form of the API.
 type Letter struct {
-	ID       uint64    `json:"id"`
-	Time     time.Time `json:"time"`
-	Route    string    `json:"route"`
-	Sink     string    `json:"sink,omitempty"` // that refused it; empty: it did not get as far
-	Error    string    `json:"error"`
-	Attempts int       `json:"attempts"`
-	Delta    Delta     `json:"delta"`
+	ID    uint64    `json:"id"`
+	Time  time.Time `json:"time"`
+	Route string    `json:"route"`
+	// the sink that refused it; empty: it reached no sink
+	Sink     string `json:"sink,omitempty"`
+	Error    string `json:"error"`
+	Attempts int    `json:"attempts"`
+	Delta    Delta  `json:"delta"`
 }
 
-// Delta is the delta of a dead letter. Object is the state that it is about, for a delete the last
-// one, OldObject the one before; in lists both are left out, of a Secret they are only its
-// identity.
+// Delta is the delta of a dead letter. Object is the object after the change (for a delete its last
+// state), and OldObject the object before. Lists leave both out. Of a Secret, both contain the
+// identity only.
 type Delta struct {
 	Op              string          `json:"op"`
 	Source          string          `json:"source"`
@@ -35,11 +36,11 @@ type Delta struct {
 	Redelivered     bool            `json:"redelivered,omitempty"`
 	Object          json.RawMessage `json:"object,omitempty"`
 	OldObject       json.RawMessage `json:"oldObject,omitempty"`
-	// what another route made of it; absent: it came from its source
+	// the event that another route made of the delta; absent: the delta came from its source
 	Event *Event `json:"event,omitempty"`
 }
 
-// Event is what a route has made of a delta, and given to another one.
+// Event is the event that an upstream route made of a delta.
 type Event struct {
 	ID      string          `json:"id"`
 	Type    string          `json:"type"`
@@ -48,30 +49,30 @@ type Event struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// Selection names dead letters: by their ids, or all that a route has at the moment.
+// Selection selects dead letters: by their ids, or all present ones of a route.
 type Selection struct {
 	IDs   []uint64 `json:"ids,omitempty"`
 	Route string   `json:"route,omitempty"`
 }
 
-// Outcome is what came of a retry or drop.
+// Outcome is the result of a retry or drop.
 type Outcome struct {
-	// letters that go to their routes again, or that were dropped
+	// dead letters that were enqueued again, or dropped
 	Done int `json:"done"`
-	// dropped by a retry with current: their objects are not there any more
+	// dead letters that a retry with current dropped because their objects do not exist any more
 	Gone   int       `json:"gone,omitempty"`
-	Failed []Failure `json:"failed,omitempty"` // at most 100 of them
-	// NotDone counts all that failed; they are as they were.
+	Failed []Failure `json:"failed,omitempty"` // at most 100
+	// NotDone counts all failures. These dead letters are unchanged.
 	NotDone int `json:"notDone,omitempty"`
 }
 
-// Failure says why a letter could not be put through again, and what to do.
+// Failure is the reason why a dead letter was not redelivered or dropped, with advice.
 type Failure struct {
 	ID    uint64 `json:"id"`
 	Error string `json:"error"`
 }
 
-// MaxFailures is how many an Outcome names.
+// MaxFailures bounds the failures of an Outcome.
 const MaxFailures = 100
 
 // Fail adds a failure.
@@ -82,40 +83,40 @@ func (o *Outcome) Fail(id uint64, err error) {
 	}
 }
 
-// DeadLetters is what the API asks for dead letters. It is called from any goroutine.
+// DeadLetters gives the API access to dead letters. It is called from any goroutine.
 type DeadLetters interface {
-	// Letters returns the letters of a route (empty: of all) that came after the given id, at most
-	// limit, without their objects.
+	// Letters returns at most limit dead letters of a route (empty: of all routes) behind the given
+	// id, without their objects.
 	Letters(ctx context.Context, route string, after uint64, limit int) ([]Letter, error)
-	// Letter returns one with its objects; nil: it is not there.
+	// Letter returns one dead letter with its objects; nil: it does not exist.
 	Letter(id uint64) (*Letter, error)
 	Changer
 }
 
-// Changer puts dead letters through again, or drops them.
+// Changer redelivers or drops dead letters.
 type Changer interface {
-	// Retry returns when the letters are pending again, not when they are delivered. With current,
-	// an object's present state goes to the route instead of the one that the letter holds.
+	// Retry returns when the deltas are pending again, before they are delivered. With current, the
+	// route gets the present state of each object instead of the state in the dead letter.
 	Retry(ctx context.Context, which Selection, current bool) (Outcome, error)
 	Drop(ctx context.Context, which Selection) (Outcome, error)
 }
 
-// Status is what the router is doing.
+// Status is the state of the router.
 type Status struct {
-	Ready bool `json:"ready"` // as /readyz says it
-	// of which /readyz has only the names of those that are not OK
+	Ready bool `json:"ready"` // the same as /readyz
+	// /readyz shows only the names of those that are not OK
 	Checks  []Check        `json:"checks"`
 	Sources []SourceStatus `json:"sources"`
 	Routes  []RouteStatus  `json:"routes"`
 
-	Handlers []HandlerStatus `json:"handlers"` // that are open
+	Handlers []HandlerStatus `json:"handlers"` // the open handlers
 }
 
-// HandlerStatus tells what a handler runs.
+// HandlerStatus describes a running handler.
 type HandlerStatus struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
-	// of the module or program that runs, in hexadecimal digits
+	// hash of the running module or program, in hexadecimal digits
 	SHA256 string `json:"sha256,omitempty"`
 }
 
@@ -123,17 +124,19 @@ type HandlerStatus struct {
 type SourceStatus struct {
 	Name   string `json:"name"`
 	Synced bool   `json:"synced"`
-	Reason string `json:"reason,omitempty"` // why it is not synced
+	Reason string `json:"reason,omitempty"` // reason for not being synced
 }
 
 // RouteStatus is the state of a route.
 type RouteStatus struct {
-	Name        string     `json:"name"`
-	Pending     int        `json:"pending"`
-	OnDisk      int        `json:"onDisk,omitempty"`  // of these, how many are not in memory
-	Oldest      *time.Time `json:"oldest,omitempty"`  // when the oldest pending delta was seen
-	Waiting     bool       `json:"waiting,omitempty"` // for sources that it looks things up in
-	Paused      string     `json:"paused,omitempty"`  // why
-	HeldBy      string     `json:"heldBy,omitempty"`  // its downstream route that has no room
-	DeadLetters int        `json:"deadLetters"`
+	Name    string     `json:"name"`
+	Pending int        `json:"pending"`
+	OnDisk  int        `json:"onDisk,omitempty"` // pending deltas that are not in memory
+	Oldest  *time.Time `json:"oldest,omitempty"` // time of the oldest pending delta
+	// it waits for sources that it looks objects up in
+	Waiting bool   `json:"waiting,omitempty"`
+	Paused  string `json:"paused,omitempty"` // reason for the pause
+	// a full downstream route that holds this one back
+	HeldBy      string `json:"heldBy,omitempty"`
+	DeadLetters int    `json:"deadLetters"`
 }

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// unixPrefix stands before the path of a socket.
+// unixPrefix precedes the path of a socket in an address.
 const unixPrefix = "unix:"
 
-// listen listens on host:port or unix:/path. A socket is open to its owner only from the first
-// moment: it is made in a folder that only the owner may enter, and moved from there. It replaces a
-// socket that no process listens on any more.
+// listen listens on host:port or unix:/path. A socket is accessible to its owner only, from its
+// first moment: listen makes it in a folder with mode 0700 and then moves it. It replaces a socket
+// on which no process listens.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
 	path, ok := strings.CutPrefix(addr, unixPrefix)
@@ -26,12 +26,12 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	if err := vacant(ctx, path); err != nil {
 		return nil, err
 	}
-	// mode 0700; a short name, since the length of a socket's path is limited
+	// mode 0700; the name is short because the length of a socket's path is limited
 	private, err := os.MkdirTemp(filepath.Dir(path), ".")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.Remove(private) }() // it is empty by then
+	defer func() { _ = os.Remove(private) }() // empty by then
 	made := filepath.Join(private, "s")
 	listener, err := lc.Listen(ctx, "unix", made)
 	if err != nil {
@@ -44,7 +44,7 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return &socket{listener, path}, nil
 }
 
-// vacant makes sure that the path is free, or that of a socket that was left behind.
+// vacant returns an error unless the path is free or belongs to an abandoned socket.
 func vacant(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -58,7 +58,7 @@ func vacant(ctx context.Context, path string) error {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", path)
 	if err != nil {
-		return nil //nolint:nilerr // nobody listens
+		return nil //nolint:nilerr // the socket is abandoned
 	}
 	return errors.Join(fmt.Errorf("%s is in use by another process", path), conn.Close())
 }
@@ -70,7 +70,7 @@ type socket struct {
 	path string
 }
 
-// Addr returns the path at which clients find the socket, which is not the one at which it was
+// Addr returns the path of the socket for clients, which differs from the path at which it was
 // made.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
 

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerOf describes the process that has connected.
+// peerOf describes the process on the other side.
 func peerOf(conn net.Conn) peer {
 	of, ok := conn.(*net.UnixConn)
 	if !ok {

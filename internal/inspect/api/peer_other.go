@@ -4,5 +4,5 @@ package api
 
 import "net"
 
-// peerOf does not know the process that has connected.
+// peerOf does not know the process on the other side.
 func peerOf(net.Conn) peer { return "unix" }

@@ -5,42 +5,41 @@ import (
 	"net/http"
 )
 
-// Resync says what to put through once more.
+// Resync selects the objects of a resync.
 type Resync struct {
-	// Source is whose objects; empty: those of all sources, or of all that Route has.
+	// Source is the source of the objects; empty: all sources, or all of Route.
 	Source string `json:"source,omitempty"`
-	// Route gets them, whatever its `ops` are: its filter decides. Empty: the routes whose `ops`
-	// have sync.
+	// Route is the only route that gets the objects, whatever its `ops` are; its filter applies.
+	// Empty: all routes whose `ops` contain sync.
 	Route string `json:"route,omitempty"`
-	// Relist has the sources listed anew instead, and what differs from the cache put through, to
-	// all routes that want such changes.
+	// Relist lists the sources again instead. The differences from the cache go to all routes whose
+	// ops contain them.
 	Relist bool `json:"relist,omitempty"`
-	// DryRun counts what Route would be given, and gives it nothing.
+	// DryRun counts the deltas that Route would get, without enqueuing them.
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// Resynced is what came of a Resync.
+// Resynced is the result of a Resync.
 type Resynced struct {
 	Sources []ResyncedSource `json:"sources"`
-	// Repeats: the route has a condition, so what it is given was told before and is told once
-	// more.
+	// Repeats: the route has a condition, so it reports again what it reported before.
 	Repeats bool `json:"repeats,omitempty"`
 }
 
-// ResyncedSource is what came of a Resync of one source.
+// ResyncedSource is the result of a Resync of one source.
 type ResyncedSource struct {
 	Name string `json:"name"`
-	// put through, that are in the cache; with Relist those that the API server has
+	// repeated objects of the cache; with Relist: listed objects
 	Objects int `json:"objects"`
-	Taken   int `json:"taken,omitempty"`  // of them, those that a route wanted
-	Deltas  int `json:"deltas,omitempty"` // with Relist: what differed
-	// Unsynced says why the cache does not have all objects yet; empty: it does.
+	Taken   int `json:"taken,omitempty"`  // objects that a route enqueued
+	Deltas  int `json:"deltas,omitempty"` // with Relist: differences from the cache
+	// Unsynced is the reason why the cache does not have all objects yet; empty: it has them.
 	Unsynced string `json:"unsynced,omitempty"`
-	// Error says why this source was not put through, or not to its end; empty: it was.
+	// Error is the reason why this source was not resynced completely; empty: it was.
 	Error string `json:"error,omitempty"`
 }
 
-// resyncAll answers when everything is put through.
+// resyncAll answers after the resync.
 func (c *control) resyncAll(r *http.Request) (any, error) {
 	var ask Resync
 	if err := decode(r, &ask); err != nil {
@@ -50,7 +49,7 @@ func (c *control) resyncAll(r *http.Request) (any, error) {
 	return done, refuse(http.StatusUnprocessableEntity, err)
 }
 
-// Resync puts objects through once more, or lists sources anew. It waits until that is done.
+// Resync repeats objects or lists sources again, and returns when that is done.
 func (c *Client) Resync(ctx context.Context, ask Resync) (done Resynced, err error) {
 	patient := *c
 	patient.http.Timeout = 0

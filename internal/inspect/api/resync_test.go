@@ -13,8 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestResync: what is asked for, what comes of it and why it does not reach who asks; who goes away
-// ends it.
+// TestResync shows that the request, the result and the error pass through the API, and that a
+// resync ends when its client disconnects.
 func TestResync(t *testing.T) {
 	begun := make(chan context.Context, 1)
 	var asked api.Resync

@@ -14,34 +14,34 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// What clients may take: the probes answer to whoever reaches the port.
+// The limits for clients. Every client that reaches the port can use the probes.
 const (
-	// connections, of about 20 KB each; of more, each waits until another is closed
+	// connections, of about 20 KB each; more connections wait until one is closed
 	maxProbes      = 256
 	maxControls    = 64
 	headerTimeout  = 5 * time.Second
 	readTimeout    = 10 * time.Second
-	writeTimeout   = 30 * time.Second // a scrape of many series over a slow line
-	idleTimeout    = 10 * time.Second // the probes keep no idle connection
+	writeTimeout   = 30 * time.Second // for a scrape of many series over a slow line
+	idleTimeout    = 10 * time.Second // the probes close each connection after one request
 	maxHeaderBytes = 16 << 10
 	maxMessage     = 1 << 10 // bytes of a check's message
 )
 
-// Check says how a part of the router is. /readyz has its name, and [Status] all of it.
+// Check is the state of a part of the router. /readyz shows its name, and [Status] all of it.
 type Check struct {
 	Name string `json:"name"` // sources/pods
 	OK   bool   `json:"ok"`
-	// Holds says whether the router is not ready while the check is not OK. One that does not hold
-	// is named only: a source whose resource is forbidden or does not exist yet must not take the
-	// others out of service.
+	// Holds: the router is not ready while the check is not OK. A check without Holds is only
+	// shown: a source whose resource is forbidden or does not exist yet must not take the other
+	// sources out of service.
 	Holds   bool   `json:"holds,omitempty"`
-	Message string `json:"message,omitempty"` // why it is not OK; never an object's content
+	Message string `json:"message,omitempty"` // the reason if not OK; never an object's content
 }
 
-// Config is what a Server needs.
+// Config configures a Server.
 type Config struct {
-	Addr    string       // host:port, as in listen.probes; port 0 is a free one
-	Metrics http.Handler // answers /metrics; nil: there is none
+	Addr    string       // host:port in the form of listen.probes; port 0: a free port
+	Metrics http.Handler // serves /metrics; nil: no metrics
 	// in the order of /readyz; called for each request, from any goroutine; nil: always ready
 	Checks func() []Check
 	Log    *slog.Logger
@@ -49,8 +49,8 @@ type Config struct {
 
 // Server serves the probes, or the control API.
 type Server struct {
-	name string // of its key under listen: probes or api
-	most int    // connections at the same time
+	name string // its key under listen: probes or api
+	most int    // limit of simultaneous connections
 	log  *slog.Logger
 	http http.Server
 	done chan struct{} // closed when serving has ended
@@ -60,11 +60,11 @@ type Server struct {
 	closed   bool
 }
 
-// New makes a Server of the probes, which listens nowhere yet.
+// New makes a Server of the probes. It does not listen yet.
 func New(cfg Config) *Server {
 	s := newServer("probes", cfg.Addr, probes(cfg), cfg.Log)
 	s.most = maxProbes
-	s.http.SetKeepAlivesEnabled(false) // an idle connection would keep its place from others
+	s.http.SetKeepAlivesEnabled(false) // idle connections would count against the limit
 	return s
 }
 
@@ -78,13 +78,13 @@ func newServer(name, addr string, handler http.Handler, log *slog.Logger) *Serve
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients' mistakes
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // mistakes of clients
 	}
 	return s
 }
 
-// Start listens, and serves until [Server.Close]. The error says that the address cannot be
-// listened on, or that the Server was started or closed before.
+// Start listens and serves until [Server.Close]. It fails if the address is unavailable, or if the
+// Server was started or closed before.
 func (s *Server) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,8 +106,7 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// Addr returns the address that is listened on, with the port that was chosen for 0; empty before
-// Start.
+// Addr returns the address of the listener, with the real port instead of 0; empty before Start.
 func (s *Server) Addr() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,8 +116,8 @@ func (s *Server) Addr() string {
 	return s.listener.Addr().String()
 }
 
-// Close stops listening and waits for the requests that are being answered, no longer than ctx. It
-// may be called without Start and more than once.
+// Close stops listening and waits for running requests until ctx is done. It may be called without
+// Start and more than once.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	started := s.listener != nil
@@ -135,7 +134,7 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-// probes answers GET and HEAD on three paths; the mux says 404 and 405 to all else.
+// probes serves GET and HEAD on three paths. The mux answers 404 and 405 to all other requests.
 func probes(cfg Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok\n") })
@@ -146,9 +145,9 @@ func probes(cfg Config) http.Handler {
 	return mux
 }
 
-// ready names what is not well, in the way of Kubernetes' own components; a last line says it all.
-// Reasons hold the names of hosts and objects, and may hold what a guest says: the control API has
-// them.
+// ready lists the failed checks in the format of Kubernetes' own components; the last line is the
+// summary. The list has no reasons, because reasons contain names of hosts and objects, and texts
+// of guests. The control API shows the reasons.
 func (cfg Config) ready(w http.ResponseWriter, _ *http.Request) {
 	var checks []Check
 	if cfg.Checks != nil {
@@ -169,7 +168,7 @@ func (cfg Config) ready(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, b.String())
 }
 
-// holding returns the names of the checks because of which the router is not ready.
+// holding returns the names of the failed checks that make the router not ready.
 func holding(checks []Check) (names []string) {
 	for _, c := range checks {
 		if !c.OK && c.Holds {
@@ -181,10 +180,10 @@ func holding(checks []Check) (names []string) {
 
 func answer(w http.ResponseWriter, status int, text string) {
 	begin(w, status, "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte(text)) // a client that went away misses nothing
+	_, _ = w.Write([]byte(text)) // a client that has disconnected needs no answer
 }
 
-// begin writes the head of an answer.
+// begin writes the status and headers of an answer.
 func begin(w http.ResponseWriter, status int, contentType string) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
@@ -193,7 +192,7 @@ func begin(w http.ResponseWriter, status int, contentType string) {
 	w.WriteHeader(status)
 }
 
-// short cuts a message.
+// short truncates a message.
 func short(message string) string {
 	if len(message) > maxMessage {
 		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"

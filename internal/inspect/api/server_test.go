@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start serves until the test is over and returns the URL.
+// start serves until the end of the test and returns the URL.
 func start(t *testing.T, cfg api.Config) string {
 	t.Helper()
 	cfg.Addr = "127.0.0.1:0"
@@ -90,12 +90,12 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded: of many connections no more are served at the same time than the
-// memory is for, the others have their turn later, and none is kept for a second request.
+// TestConnectionsAreBounded shows that the server limits simultaneous connections, serves the
+// waiting ones later, and closes each after one request.
 func TestConnectionsAreBounded(t *testing.T) {
 	const most = 256
 	var serving, highest atomic.Int32
-	var once sync.Once // the number may be reached again while the others have their turn
+	var once sync.Once // later connections may reach the number again
 	full, release := make(chan struct{}), make(chan struct{})
 	address := strings.TrimPrefix(start(t, api.Config{Checks: func() []api.Check {
 		n := serving.Add(1)
@@ -118,7 +118,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 		clients.Go(func() {
 			defer conn.Close()
-			answer, err := io.ReadAll(conn) // until the server hangs up
+			answer, err := io.ReadAll(conn) // until the server closes the connection
 			if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 OK\r\n") {
 				t.Errorf("got %q, %v", answer, err)
 			}
@@ -176,7 +176,7 @@ func TestHugeHeaderIsRefused(t *testing.T) {
 	must.Succeed(t, err)
 	defer conn.Close()
 	must.Succeed(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-	// The server may hang up before all is written.
+	// The server may close the connection before the whole request is written.
 	_, _ = fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", strings.Repeat("x", 64<<10))
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err == nil && !strings.Contains(line, "431") {

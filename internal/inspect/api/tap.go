@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// tapPatience is how long the reader of a tap may take for one line.
+// tapPatience bounds the time that the reader of a tap may take for one line.
 const tapPatience = 10 * time.Second
 
-// TapQuery says what to show of what goes by.
+// TapQuery selects the lines of a tap.
 type TapQuery struct {
-	Route    string // only this; empty: all routes that have something from the source
-	Rejected bool   // also what routes do not want
+	Route    string // only this route; empty: all routes of the delta's source
+	Rejected bool   // also deltas that routes reject
 }
 
-// Tapped is what a route makes of one delta. It has nothing of the object but its identity.
+// Tapped is the decision of one route about one delta. It contains only the identity of the object.
 type Tapped struct {
 	Time            time.Time `json:"time"`
 	Op              string    `json:"op"`
@@ -29,26 +29,27 @@ type Tapped struct {
 	Key             string    `json:"key"` // namespace/name
 	UID             string    `json:"uid,omitempty"`
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
-	// of a downstream route: type and route of the event, as in pod.broken of broken-pods
+	// for a downstream route: type and upstream route of the event, such as pod.broken of
+	// broken-pods
 	Event string `json:"event,omitempty"`
 	Route string `json:"route"`
-	// match, no match or error; of a condition holds, does not hold or error; suppressed or given
+	// match, no match or error; for a condition: holds, does not hold or error; suppressed or given
 	// up
 	Verdict string `json:"verdict"`
-	// the first condition that is not met, as in the configuration
+	// the first part of the condition that is not met, as configured
 	Why    string `json:"why,omitempty"`
-	At     string `json:"at,omitempty"`     // file:line:column of it
-	Reason string `json:"reason,omitempty"` // why it has no value
-	// what the route knows of the object by now, as in an [Active]; empty: nothing
+	At     string `json:"at,omitempty"`     // file:line:column of this part
+	Reason string `json:"reason,omitempty"` // the reason for an error
+	// the state of the object in the route, as in an [Active]; empty: none
 	State string    `json:"state,omitempty"`
-	Since time.Time `json:"since,omitzero"` // since when that is so
-	Due   time.Time `json:"due,omitzero"`   // when it is told, or told again
-	// deltas before this one that went by too fast to be shown
+	Since time.Time `json:"since,omitzero"` // begin of this state
+	Due   time.Time `json:"due,omitzero"`   // time of the report, or of the reminder
+	// number of earlier deltas that arrived too fast to be shown
 	Missed int64 `json:"missed,omitempty"`
 }
 
-// Tap shows what goes by until ctx is done or show returns an error. It must not hold up what goes
-// by. An error that is a *[QueryError] is the asker's fault.
+// Tap calls show for each line until ctx is done or show returns an error. It must not block the
+// flow of deltas. A *[QueryError] is a mistake in the query.
 type Tap func(ctx context.Context, q TapQuery, show func(Tapped) error) error
 
 func parseTap(text string) (q TapQuery, err error) {
@@ -65,8 +66,7 @@ func parseTap(text string) (q TapQuery, err error) {
 	return q, nil
 }
 
-// stream answers with a line of JSON for each Tapped, until the client goes away or the server
-// closes.
+// stream writes a line of JSON for each Tapped until the client disconnects or the server closes.
 func (c *control) stream(w http.ResponseWriter, r *http.Request) {
 	q, err := parseTap(r.URL.RawQuery)
 	if err != nil {
@@ -84,14 +84,14 @@ func (c *control) stream(w http.ResponseWriter, r *http.Request) {
 	}()
 	conn, encoder, begun := http.NewResponseController(w), json.NewEncoder(w), false
 	err = c.Tap(ctx, q, func(t Tapped) error {
-		// a connection that has none needs none
+		// Connections without deadlines return an error; it is harmless.
 		_ = conn.SetWriteDeadline(time.Now().Add(tapPatience))
 		if !begun {
 			begun = true
 			w.Header().Set("Content-Type", "application/x-ndjson")
 			w.Header().Set("X-Content-Type-Options", "nosniff")
 		}
-		if t != (Tapped{}) { // the first is only to begin
+		if t != (Tapped{}) { // the first one only makes the answer begin
 			if err := encoder.Encode(t); err != nil {
 				return err
 			}
@@ -108,8 +108,8 @@ func (c *control) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Tap shows what goes by until ctx is done or show returns an error. That the router ends it is an
-// error too.
+// Tap calls show for each line until ctx is done or show returns an error. An end by the router is
+// an error too.
 func (c *Client) Tap(ctx context.Context, q TapQuery, show func(Tapped) error) error {
 	patient := *c
 	patient.http.Timeout = 0

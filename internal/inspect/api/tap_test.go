@@ -13,7 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestTap: lines come as they are shown; a tap ends with its reader, and when the server closes.
+// TestTap shows that lines arrive one by one, and that a tap ends with its reader and with the
+// server.
 func TestTap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "api.sock")
 	asked, ended := make(chan api.TapQuery, 1), make(chan error, 1)
