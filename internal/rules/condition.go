@@ -41,7 +41,7 @@ type ConditionConfig struct {
 // It has no lock and no clock: the caller passes now, and its owner is notified of due times
 // through [timer.Owner]. An edge counts as reported once it is returned. The caller delivers an
 // edge only after the state that belongs to it is on disk; otherwise a crash could restore a state
-// in which the edge was not yet reported, and it would be reported twice.
+// in which the edge was not yet reported, and its end would never be reported.
 //
 // Intervals are measured with the time of the Wheel, so a jump of the wall clock has no effect
 // while the router runs. The records of [Conditions.Dirty] contain wall times, because only those

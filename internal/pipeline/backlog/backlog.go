@@ -1,6 +1,6 @@
-// Package backlog has the pending deltas of a route: its queue, with its rules about time, its
-// limit, its overflow policy and its part of the disk. It decides what becomes pending and what is
-// coalesced, dropped or suppressed, and counts it.
+// Package backlog contains the pending deltas of a route: its queue, its rules about time, its
+// limit, its overflow policy and its share of the disk. It decides which deltas become pending, and
+// which are coalesced, dropped or suppressed, and counts them.
 //
 // It has no goroutine and no lock: the lock of the route guards it.
 package backlog
@@ -19,53 +19,53 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Env is what the backlogs of all routes share.
+// Env is shared by the backlogs of all routes.
 type Env struct {
 	Clock timer.Clock
-	// Soon asks for a cut, because deltas on their way to the disk take memory. It does not block.
-	// nil: nothing outlives the process.
+	// Soon requests a cut, because deltas on their way to the disk take memory. It does not block.
+	// nil: the pipeline is not durable.
 	Soon     func()
-	InFlight int64 // bytes of deltas that a route may have on their way to the disk
+	InFlight int64 // bytes of deltas that one route may have on their way to the disk
 	MaxDisk  int64 // bytes that all routes together may have on disk; 0: no limit
 	OnDisk   atomic.Int64
-	// Refused is called with a delta that a route wants and that its sinks do not get, see
-	// pipeline.Config.
+	// Refused is called with a delta that passed the filter of a route and does not reach its
+	// sinks, see pipeline.Config.
 	Refused func(route string, d *event.Delta, suppressed bool)
 }
 
-// Durable reports whether the backlog outlives the process.
+// Durable reports whether the backlog survives the end of the process.
 func (e *Env) Durable() bool { return e.Soon != nil }
 
-// Refuse tells what became of a delta that a route wanted.
+// Refuse calls Refused, if it is set.
 func (e *Env) Refuse(route string, d *event.Delta, suppressed bool) {
 	if e.Refused != nil {
 		e.Refused(route, d, suppressed)
 	}
 }
 
-// Backlog is the pending deltas of a route, and what its rules about time know. Its methods keep
+// Backlog is the pending deltas of a route and the state of its rules about time. Its methods keep
 // the order of the deltas of a key. The caller calls Changed after it has changed Queue.
 type Backlog struct {
 	Queue queue.Queue
 	Rules *condition.Rules
 	Room  Room
 
-	// the route is ready, and all that came before it was, or was restored, is in its lane
+	// the route is ready, and every earlier or restored delta has its lane
 	Settled  bool
-	Draining bool // nothing more comes: batches need not wait
+	Draining bool // no more deltas come, so batches are not delayed
 
-	// Old is the configuration of the batches at work, while these keep the present one from being
-	// used. nil: there are none.
+	// Old is the previous configuration while batches taken under it are unfinished and delay the
+	// present one; nil: there are none.
 	Old *spec.Config
 
 	env     *Env
 	config  *spec.Config
 	leader  *schedule.Leader
 	limiter limiter
-	shown   int // length of the tail, in the metrics
+	shown   int // the length of the tail in the metrics
 }
 
-// New makes the empty backlog of a new route. leader is signalled when it may take something else.
+// New returns the empty backlog of a new route. leader is signalled when more deltas can be taken.
 func New(env *Env, c *spec.Config, all condition.Env, leader *schedule.Leader) *Backlog {
 	b := &Backlog{Settled: c.Ready == nil, env: env, config: c, leader: leader}
 	b.Rules = condition.New(all, c.Rules(), b.now())
@@ -77,11 +77,11 @@ func New(env *Env, c *spec.Config, all condition.Env, leader *schedule.Leader) *
 	return b
 }
 
-// Configure changes the configuration. Old is the one before from now on; [Backlog.Adopt] gives the
-// pending deltas lanes by the new one.
+// Configure changes the configuration. Old is the previous one from then on; [Backlog.Adopt]
+// assigns lanes to the pending deltas by the new one.
 func (b *Backlog) Configure(next *spec.Config) {
 	if b.config.Name != next.Name {
-		b.Queue.Uncount() // it gets other metrics
+		b.Queue.Uncount() // the new name has metrics of its own
 		b.shown = -1
 	}
 	b.Old, b.config, b.limiter.config = b.config, next, next
@@ -97,13 +97,14 @@ func (b *Backlog) Configure(next *spec.Config) {
 	b.Room.reopen()
 }
 
-// now is the time that all waits of the route go by.
+// now returns the time of the clock that all delays of the route use.
 func (b *Backlog) now() time.Time { return b.env.Clock.Now() }
 
-// Append makes d pending, unless the limit suppresses it.
+// Append enqueues d, unless the limit suppresses it.
 func (b *Backlog) Append(d *event.Delta, v *spec.Verdict) {
 	if v.Unseen && b.Settled && !b.Queue.Tailed() {
-		b.Settled = false // it became ready between the two: a worker asks the filter
+		// the route became ready after the evaluation: a worker evaluates the filter
+		b.Settled = false
 		b.leader.Signal()
 	}
 	var pass *rules.Pass
@@ -121,13 +122,14 @@ func (b *Backlog) Append(d *event.Delta, v *spec.Verdict) {
 	b.Enqueue(d, v, pass)
 }
 
-// Enqueue makes pending what the limit let pass.
+// Enqueue makes a delta pending that the limit allowed.
 func (b *Backlog) Enqueue(d *event.Delta, v *spec.Verdict, pass *rules.Pass) {
 	unseen, edge := v.Unseen || v.Err != nil, queue.IsEdge(d.Op)
 	switch {
 	case b.Room.spills():
 		b.spill(d, unseen)
-	case !b.Settled: // filter and keys are asked later, and anew: the order of the deltas counts
+	// filter and keys are evaluated later, or again, because the order of the deltas counts
+	case !b.Settled:
 		b.overflow(b.Queue.Add(queue.Item{Delta: d, From: queue.Live, Unseen: !edge || unseen, Limit: queue.Limit{Pass: pass}}))
 	default:
 		limit := queue.Limit{Later: !unseen && b.limiter.later(d), Pass: pass}
@@ -135,7 +137,7 @@ func (b *Backlog) Enqueue(d *event.Delta, v *spec.Verdict, pass *rules.Pass) {
 	}
 }
 
-// place gives a pending entry its lane.
+// place assigns a lane to a pending entry.
 func (b *Backlog) place(e *queue.Entry, v *spec.Verdict) {
 	failed := v.Err
 	if !e.Counted {
@@ -154,23 +156,23 @@ func (b *Backlog) place(e *queue.Entry, v *spec.Verdict) {
 		e.Limit.Key = v.LimitKey
 	}
 	if b.Queue.Place(e, v.Lane, b.windowTime()) {
-		b.leader.Signal() // the leader waits for a later one, or for none
+		b.leader.Signal() // the leader waits for a later deadline, or for none
 	}
 	if b.replaceReminder(e) {
 		return
 	}
 	if e.Restored {
-		b.Queue.Head.MarkAttempted(e) // whatever the capacity is now
+		b.Queue.Head.MarkAttempted(e) // regardless of the present capacity
 		return
 	}
 	if b.coalesces() && b.coalesce(e) {
-		e = nil // it may be gone
+		e = nil // it may have been removed
 	}
 	b.overflow(e)
 }
 
-// Changed updates what depends on the queue: metrics, room, and the limit, which gets back what is
-// unspent.
+// Changed updates everything that depends on the queue: metrics, room, and the limit, which gets
+// unspent passes back.
 func (b *Backlog) Changed() {
 	b.limiter.giveBack(b.Old == nil)
 	b.config.Count.Depth.Set(float64(b.Queue.Len()))
@@ -182,28 +184,28 @@ func (b *Backlog) Changed() {
 	b.Room.update()
 }
 
-// Pass reports whether the limit lets n deltas pass that are taken for the first time, of which
-// last is the last one.
+// Pass reports whether the limit allows n deltas that are taken for the first time; last is the
+// last one.
 func (b *Backlog) Pass(last *queue.Entry, n int) bool {
 	ok := b.limiter.pass(last, n)
 	b.CountRules()
 	return ok
 }
 
-// coalesces reports whether the pending deltas of an object are coalesced, whatever room there is.
+// coalesces reports whether the pending deltas of an object are coalesced even if there is room.
 func (b *Backlog) coalesces() bool {
 	return b.config.Deliver == spec.Latest || b.Queue.Lanes.Window().Quiet > 0
 }
 
-// Asleep reports whether all that the route could work on rests, and stays pending when it stops:
-// what is in memory, and with that what comes behind it.
+// Asleep reports whether a draining route can deliver nothing more: all entries in memory are in
+// debounce windows, and stay pending when the process stops.
 func (b *Backlog) Asleep() bool {
 	resting, head := b.Queue.Lanes.Resting(), b.Queue.Head.Len()
 	return b.Draining && resting > 0 && resting == head && (!b.Queue.Tailed() || head >= b.config.Capacity)
 }
 
-// windowTime returns the time that a window goes by; zero: there is none, and the clock need not be
-// read.
+// windowTime returns the present time if the route has a window. Otherwise it returns zero, to save
+// a read of the clock.
 func (b *Backlog) windowTime() (now time.Time) {
 	if w := b.Queue.Lanes.Window(); w.On() {
 		return b.now()
@@ -211,7 +213,7 @@ func (b *Backlog) windowTime() (now time.Time) {
 	return now
 }
 
-// CountRules sets the gauges of the rules, and counts what they have done since the last call.
+// CountRules sets the gauges of the rules, and adds the counts of the rules since the last call.
 func (b *Backlog) CountRules() {
 	c, n := &b.config.Count, b.Rules.Count()
 	if c.Waiting != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// limiter asks the limit of a route which deltas become pending, and counts those that do not.
+// limiter applies the limit of a route, and counts the suppressed deltas.
 type limiter struct {
 	env    *Env
 	config *spec.Config
@@ -16,8 +16,8 @@ type limiter struct {
 	rules  *condition.Rules
 }
 
-// later reports whether the limit is asked when d is taken rather than when it becomes
-// pending. The conditions of a route ask it before they make an edge.
+// later reports whether the limit applies to d when it is taken, rather than when it becomes
+// pending. Conditions apply the limit before they make an edge.
 func (l *limiter) later(d *event.Delta) bool {
 	if !l.config.Limit.On() {
 		return false
@@ -26,8 +26,8 @@ func (l *limiter) later(d *event.Delta) bool {
 	return window.On() && !queue.IsEdge(d.Op)
 }
 
-// admit reports whether d may become pending; else it is suppressed. It returns d, or the delta
-// that becomes pending in its place. Only conditions ask the limit elsewhere, for their edges.
+// admit reports whether d may become pending; otherwise it is suppressed. It returns d, or the
+// delta that becomes pending in its place. The edges of conditions were already checked.
 func (l *limiter) admit(d *event.Delta, limitKey string) (pending *event.Delta, pass *rules.Pass, ok bool) {
 	if !l.config.Limit.On() || l.later(d) || queue.IsEdge(d.Op) {
 		return d, nil, true
@@ -35,7 +35,7 @@ func (l *limiter) admit(d *event.Delta, limitKey string) (pending *event.Delta, 
 	return l.allow(d, limitKey, 1)
 }
 
-// allow asks the limit about n deltas that d is the last of.
+// allow applies the limit to n deltas; d is the last of them.
 func (l *limiter) allow(d *event.Delta, limitKey string, n int) (pending *event.Delta, pass *rules.Pass, ok bool) {
 	pending, pass, ok = l.rules.Limit.Allow(d, limitKey, n, l.env.Clock.Now())
 	if !ok {
@@ -46,11 +46,10 @@ func (l *limiter) allow(d *event.Delta, limitKey string, n int) (pending *event.
 	return pending, pass, true
 }
 
-// pass reports whether the limit lets n deltas pass that are taken for the first time, of which
-// last is the last one.
+// pass applies the limit to n deltas that are taken for the first time; last is the last one.
 func (l *limiter) pass(last *queue.Entry, n int) bool {
 	d, pass, ok := l.allow(last.Delta, last.Limit.Key, n)
-	if n == 1 || l.config.Joint { // else something may come of the others
+	if n == 1 || l.config.Joint { // otherwise the other entries may still be delivered
 		last.Limit.Pass = pass
 	}
 	if ok && d != last.Delta {
@@ -59,8 +58,8 @@ func (l *limiter) pass(last *queue.Entry, n int) bool {
 	return ok
 }
 
-// suppresses asks the limit about an entry without a lane that it was not asked about, and reports
-// whether it is suppressed.
+// suppresses applies the limit to an entry without a lane, unless it was applied before, and
+// reports whether the entry is suppressed.
 func (l *limiter) suppresses(e *queue.Entry, v *spec.Verdict) bool {
 	if v.Err != nil || !e.Unseen && !e.Limit.Later {
 		return false
@@ -79,8 +78,9 @@ func (l *limiter) suppresses(e *queue.Entry, v *spec.Verdict) bool {
 	return !ok
 }
 
-// giveBack takes unspent passes, and gives them back to the limit, the last one first, in the step
-// that makes them so: see [rules.Limit.Return].
+// giveBack takes the unspent passes, and returns them to the limit if back is set, the last one
+// first, see [rules.Limit.Return]. This happens under the same lock as the change that left them
+// unspent.
 func (l *limiter) giveBack(back bool) {
 	l.queue.Unspent.Take(func(u queue.UnspentPass) {
 		if back {

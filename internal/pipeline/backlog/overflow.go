@@ -5,8 +5,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 )
 
-// overflow does what the route's overflow says if there is more in the head than its capacity.
-// newest is nil if it was coalesced away.
+// overflow applies the overflow policy if the head exceeds its capacity. newest is nil if it was
+// coalesced.
 func (b *Backlog) overflow(newest *queue.Entry) {
 	if newest == nil || b.Queue.Head.Len() <= b.config.Capacity {
 		return
@@ -19,13 +19,14 @@ func (b *Backlog) overflow(newest *queue.Entry) {
 		b.coalesce(newest)
 	case spec.DropOldest:
 		b.dropOldest()
-	case spec.Block: // Admit waited
+	case spec.Block: // Admit has waited
 	}
 }
 
-// coalesce gives the pending deltas of the object of e, in the stage of e, their net change, and
-// reports whether that came to anything: e may be gone then. What is given up before the filter saw
-// it counts as matched: what came in is what went out or is pending.
+// coalesce replaces the pending deltas of the object of e, in the stage of e, by their net change.
+// It reports whether any were coalesced; e may have been removed then. Coalesced deltas that the
+// filter has not seen count as matched, so that matched equals the sum of the results and the
+// pending deltas.
 func (b *Backlog) coalesce(e *queue.Entry) bool {
 	coalesced, uncounted := b.Queue.Coalesce(e)
 	if coalesced == 0 {
@@ -50,8 +51,8 @@ func (b *Backlog) dropOldest() {
 	b.config.Count.Errors("overflow").Inc()
 }
 
-// replaceReminder coalesces a reminder that was just placed with the one before it. It reports
-// whether e is gone by that.
+// replaceReminder coalesces a reminder that was just placed with the previous one. It reports
+// whether e was removed.
 func (b *Backlog) replaceReminder(e *queue.Entry) (gone bool) {
 	goes := b.Queue.CoalesceReminder(e)
 	if goes == nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 )
 
-// unseen stands among the targets that are done with a delta and says that the route's filter and
-// key were not evaluated for it yet, or failed. No target has this name.
+// unseen, among the targets that are done with a delta, records that the filter and key of the
+// route are still to be evaluated for it, or failed. No target has this name.
 const unseen = ""
 
-// Restore makes pending the deltas of before a restart: pending is the beginning of them, or all,
-// and of says how many there are. The error says that there are some already, or that pending
-// contradicts itself; then nothing is restored.
+// Restore enqueues the deltas of the checkpoint: pending contains the first of them, or all, and of
+// their number. It restores nothing and returns an error if the queue is not empty, or if pending
+// is inconsistent.
 func (b *Backlog) Restore(pending []checkpoint.Pending, of checkpoint.Backlog) error {
 	pending = slices.SortedFunc(slices.Values(pending), func(a, b checkpoint.Pending) int { return cmp.Compare(a.ID, b.ID) })
 	for i, o := range pending {
@@ -42,7 +42,7 @@ func (b *Backlog) Restore(pending []checkpoint.Pending, of checkpoint.Backlog) e
 	return nil
 }
 
-// readmit makes a delta pending that is on disk.
+// readmit enqueues a delta that is on disk.
 func (b *Backlog) readmit(o checkpoint.Pending) {
 	var closed uint64
 	for i, s := range b.config.Sinks {
@@ -62,13 +62,13 @@ func (b *Backlog) readmit(o checkpoint.Pending) {
 	b.Settled = false
 }
 
-// Dirty returns the changes since the last call in what is pending.
+// Dirty returns the changes of the pending deltas since the last call.
 func (b *Backlog) Dirty() (put []checkpoint.Pending, removed []uint64) {
 	if n := b.Queue.Changes.Len(); n > 0 {
 		put = make([]checkpoint.Pending, 0, n)
 	}
 	sinks := b.config.Sinks
-	if b.Old != nil { // what was settled until now is by these
+	if b.Old != nil { // the results so far refer to the previous sinks
 		sinks = b.Old.Sinks
 	}
 	names := namesOf(sinks)
@@ -80,8 +80,8 @@ func (b *Backlog) Dirty() (put []checkpoint.Pending, removed []uint64) {
 	return put, removed
 }
 
-// namesOf returns a function that lists the targets that are done with an entry. Most entries have
-// the same, so that they share a list.
+// namesOf returns a function that lists the names of the targets that are done with an entry. Most
+// entries have the same set, so the lists are shared.
 func namesOf(sinks []spec.NamedSink) func(e *queue.Entry) []string {
 	type key struct {
 		closed uint64
@@ -113,17 +113,17 @@ func namesOf(sinks []spec.NamedSink) func(e *queue.Entry) []string {
 	}
 }
 
-// Adopt gives all pending deltas lanes by the present configuration. The handler sees each delta
-// again, and the sinks that were done with it, by their names, do not get it again. Entries and
-// lanes are new, because a worker that was given up may have the old ones. No worker has a batch.
-// forgotten is called with the dead letters that stay such.
+// Adopt assigns lanes to all pending deltas by the present configuration. The handler gets each
+// delta again; sinks that were done with it, by name, do not. Entries and lanes are copied, because
+// an abandoned worker may still hold the old ones. No batch may be in progress. forgotten is called
+// with each pending redelivery, which stays a dead letter.
 func (b *Backlog) Adopt(forgotten func(letter uint64)) {
 	sinks := b.Old.Sinks
 	b.Queue.Reconfigure(func(e *queue.Entry) { b.adopt(e, sinks) }, forgotten)
 	b.Old = nil
 }
 
-// adopt enqueues a copy of an entry in a stage in which it has no lane. sinks are those of the old
+// adopt enqueues a copy of an entry in a stage without a lane. sinks are those of the old
 // configuration.
 func (b *Backlog) adopt(old *queue.Entry, sinks []spec.NamedSink) {
 	e := b.Queue.Add(queue.Item{
@@ -138,8 +138,8 @@ func (b *Backlog) adopt(old *queue.Entry, sinks []spec.NamedSink) {
 	}
 }
 
-// translate translates the set of sinks that are done with a delta, one bit each, from the order of
-// one list of sinks to that of another.
+// translate converts the bit set of the sinks that are done with a delta from the order of one list
+// of sinks to the order of another.
 func translate(closed uint64, from, to []spec.NamedSink) (result uint64) {
 	for at, s := range to {
 		for i := range from {

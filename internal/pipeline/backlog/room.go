@@ -7,10 +7,11 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 )
 
-// Room says whether a backlog has room for one more delta, and who waits for it.
+// Room computes whether a backlog has room for another delta, and wakes the callers that wait for
+// it.
 type Room struct {
-	DiskLate bool // a source waited in vain for the disk to take the deltas on their way to it
-	Stalled  bool // an upstream route waited for room in vain
+	DiskLate bool // a source timed out while the disk was taking the deltas on their way to it
+	Stalled  bool // an upstream route timed out while it waited for room
 
 	queue    *queue.Queue
 	env      *Env
@@ -18,19 +19,18 @@ type Room struct {
 	disk     int64 // bytes on disk
 
 	busy   atomic.Bool   // full, as of the last change
-	freed  chan struct{} // closed when there is room again; nil: none waits
-	calmed chan struct{} // closed when the route is not laden any more; nil: none waits
+	freed  chan struct{} // closed when there is room again; nil: no caller waits
+	calmed chan struct{} // closed when the route is no longer laden; nil: no caller waits
 }
 
 func (r *Room) configure(c *spec.Config) { r.capacity, r.disk = c.Capacity, c.Disk }
 
 // MayBeFull reports, without the lock of the route, whether there was no room after the last
-// change: most deltas need not take the lock to find that there is some.
+// change. It spares most deltas the lock.
 func (r *Room) MayBeFull() bool { return r.busy.Load() }
 
-// Full reports whether there is no room for a delta that comes now: overflow decides. Deltas in
-// memory that wait for their turn to leave the tail have the room that the head leaves: without a
-// disk that takes it, too.
+// Full reports whether there is no room for another delta, so that the overflow policy applies.
+// Spilled deltas still in memory share the capacity of the head.
 func (r *Room) Full() bool {
 	if r.onDisk() {
 		return false
@@ -38,28 +38,29 @@ func (r *Room) Full() bool {
 	return r.queue.Tail.Len() > 0 || r.queue.Head.Len()+r.queue.Tail.Spilled() >= r.capacity
 }
 
-// Laden reports whether the route has so much that a delta that can wait should.
+// Laden reports whether the route is more than half full, so that deltas that can wait should.
 func (r *Room) Laden() bool { return r.queue.Tailed() || 2*r.queue.Head.Len() > r.capacity }
 
-// Low reports whether the head has room for the beginning of the tail.
+// Low reports whether the head has room for deltas of the tail.
 func (r *Room) Low() bool { return r.queue.Tailed() && 2*r.queue.Head.Len() <= r.capacity }
 
-// spills reports whether a delta that comes now goes to the tail.
+// spills reports whether a new delta goes to the tail.
 func (r *Room) spills() bool {
 	return r.queue.Tailed() || r.disk > 0 && r.queue.Head.Len() >= r.capacity && r.onDisk()
 }
 
-// onDisk reports whether more may go to disk: within the bounds, and not faster than the disk takes
-// it.
+// onDisk reports whether more deltas may go to disk: within the bounds, and not faster than the
+// disk writes.
 func (r *Room) onDisk() bool { return r.queue.Tail.Bytes() < r.env.InFlight && r.DiskAllows() }
 
-// DiskAllows reports whether the disk may hold more, of the route and of all routes.
+// DiskAllows reports whether the disk may hold more, for this route and for all routes.
 func (r *Room) DiskAllows() bool {
 	t := &r.queue.Tail
 	return t.OnDisk()+t.Bytes() < r.disk && (r.env.MaxDisk == 0 || r.env.OnDisk.Load()+t.Bytes() < r.env.MaxDisk)
 }
 
-// fits reports whether the route may keep so much on disk, which has taken all that was on its way.
+// fits reports whether the route may keep onDisk bytes on disk, with no further deltas on their
+// way.
 func (r *Room) fits(onDisk int64) bool {
 	return onDisk <= r.disk && (r.env.MaxDisk == 0 || r.env.OnDisk.Load() <= r.env.MaxDisk)
 }
@@ -93,13 +94,13 @@ func (r *Room) update() {
 	}
 }
 
-// reopen lets everyone who waits look again.
+// reopen wakes all waiting callers, so that they check again.
 func (r *Room) reopen() {
 	r.free()
 	r.busy.Store(r.Full())
 }
 
-// free tells those who wait that there is room.
+// free wakes the callers that wait for room.
 func (r *Room) free() {
 	r.Stalled = false
 	if r.freed != nil {

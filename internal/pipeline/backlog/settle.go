@@ -6,7 +6,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Unsettled is an entry without a lane: filter and key are to be evaluated for it.
+// Unsettled is an entry without a lane: its filter and key are still to be evaluated.
 type Unsettled struct {
 	Delta  *event.Delta
 	Unseen bool // the filter has not decided yet
@@ -22,7 +22,7 @@ func (b *Backlog) NextUnsettled() *Unsettled {
 	return nil
 }
 
-// Settle gives an entry its lane, by a verdict of the present configuration.
+// Settle assigns a lane to an entry by a verdict of the present configuration.
 func (b *Backlog) Settle(next *Unsettled, v *spec.Verdict, filtered bool) {
 	e := next.entry
 	switch {

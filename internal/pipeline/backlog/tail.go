@@ -7,7 +7,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// chunk is how many deltas are read back at a time.
+// chunk is the number of deltas that are read back at a time.
 const chunk = 1000
 
 // spill adds d behind the head. unseen: the filter has not decided yet.
@@ -34,8 +34,8 @@ func (b *Backlog) spill(d *event.Delta, unseen bool) {
 	}
 }
 
-// Saved forgets what is on disk, unless that takes more there than it may: then it is coalesced
-// further, and written again.
+// Saved is called after a cut. It drops from memory the entries that are on disk. If the route
+// exceeds its bound on disk, it keeps them, so that they are coalesced further and written again.
 func (b *Backlog) Saved(onDisk int64) {
 	b.Rules.Saved()
 	b.config.Count.Disk.Set(float64(onDisk))
@@ -43,9 +43,9 @@ func (b *Backlog) Saved(onDisk int64) {
 	b.Room.DiskLate = b.Room.DiskLate && b.Queue.Tail.Bytes() >= b.env.InFlight
 }
 
-// NextPart returns the part of the tail that is to be read next, and how many deltas are on disk
-// alone. ok is false if there is none, or no room for it. Deltas of the tail that are in memory get
-// into the head without reading; moved: some did.
+// NextPart returns the next part of the tail to read, and the number of deltas that are only on
+// disk. ok is false if there is none, or no room for it. Spilled deltas that are still in memory
+// move to the head without reading; moved reports whether any did.
 func (b *Backlog) NextPart() (part queue.Part, n int, moved, ok bool) {
 	if moved = b.Queue.Promote(b.config.Capacity); moved {
 		b.Settled = false
@@ -54,15 +54,15 @@ func (b *Backlog) NextPart() (part queue.Part, n int, moved, ok bool) {
 	return part, n, moved, ok
 }
 
-// ReadBack puts a part that was read at the end of the head, when n deltas were on disk alone. It
-// returns how many deltas of it the disk does not have.
+// ReadBack appends a part that was read to the head, when n deltas were only on disk. It returns
+// the number of deltas that the disk has lost.
 func (b *Backlog) ReadBack(part queue.Part, n int, pending []checkpoint.Pending) (lost int) {
 	lost = b.Queue.ReadBack(part, n, numbers(pending), func(i int) { b.readmit(pending[i]) })
 	b.Settled = false
 	return lost
 }
 
-// numbers returns what the queue has to know of deltas on disk.
+// numbers returns the fields of deltas on disk that the queue needs.
 func numbers(pending []checkpoint.Pending) []queue.Read {
 	read := make([]queue.Read, len(pending))
 	for i, o := range pending {

@@ -1,12 +1,12 @@
 package queue
 
-// Changes is what changed in a queue since it was last handed over, for the checkpoint: the entries
-// that were added, or that differ from what was handed over, and the numbers of those that were
-// handed over and are gone. An entry that comes and goes in between leaves no trace. Whoever
-// changes what is written of an entry notes it here.
+// Changes is the dirty set of a queue for the checkpoint: the entries that were added or changed
+// since the last hand-over, and the numbers of entries that were removed. An entry that was added
+// and removed between two hand-overs leaves no trace. Code that changes a persistent field of an
+// entry calls Note.
 type Changes struct {
 	On   bool   // set once, before the first entry
-	last uint64 // the number given last
+	last uint64 // the last number assigned
 	put  list
 	gone []uint64
 }
@@ -21,24 +21,25 @@ func (c *Changes) added(e *Entry) {
 	c.Note(e)
 }
 
-// restored takes up an entry that is written already.
+// restored tracks an entry that is already on disk.
 func (c *Changes) restored(e *Entry, number uint64) {
 	e.Saved.ID, e.Saved.written = number, true
 	c.last = max(c.last, number)
 }
 
-// Any reports whether a number was ever given.
+// Any reports whether a number was ever assigned.
 func (c *Changes) Any() bool { return c.last > 0 }
 
-// Note says that e is not, or not any more, as it was handed over.
+// Note marks an entry as dirty.
 func (c *Changes) Note(e *Entry) {
-	if c.On && !e.Saved.changed && e.Letter == 0 { // a letter is on disk itself
+	if c.On && !e.Saved.changed && e.Letter == 0 { // a dead letter is on disk itself
 		e.Saved.changed = true
 		c.put.push(e, byChange)
 	}
 }
 
-// Report notes the progress of an entry, if there is any since the last time.
+// Report copies the progress of an entry to its saved state, and marks the entry as dirty if it has
+// changed.
 func (c *Changes) Report(e *Entry) {
 	if e.Saved.Closed != e.Progress.Closed || e.Saved.Attempts != e.Progress.Attempts {
 		e.Saved.Closed, e.Saved.Attempts = e.Progress.Closed, e.Progress.Attempts
@@ -46,7 +47,7 @@ func (c *Changes) Report(e *Entry) {
 	}
 }
 
-// removed says that e is no longer pending.
+// removed records that e is no longer pending.
 func (c *Changes) removed(e *Entry) {
 	if !c.On {
 		return
@@ -60,11 +61,11 @@ func (c *Changes) removed(e *Entry) {
 	}
 }
 
-// Len returns how many entries HandOver calls put for.
+// Len returns the number of entries for which HandOver calls put.
 func (c *Changes) Len() int { return c.put.len }
 
-// HandOver calls put for each entry that was added or changed, and returns the numbers of those
-// that are gone.
+// HandOver calls put for each entry that was added or changed, and returns the numbers of the
+// removed ones.
 func (q *Queue) HandOver(put func(*Entry)) (gone []uint64) {
 	q.Tail.handOver()
 	c := &q.Changes

@@ -5,18 +5,18 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// netResult is what becomes of two deltas of one object that follow each other.
+// netResult is the result of coalescing two successive deltas of one object.
 type netResult uint8
 
 const (
 	keepBoth netResult = iota
 	keepOne            // the net change
-	keepNone           // the one undid the other
+	keepNone           // the second undid the first
 )
 
-// coalesce gives the net change of a and then b, as far as the route knows: what its filter and ops
-// left out may lie between them, so that any two ops can meet, also of two objects that had the
-// same name one after the other.
+// coalesce returns the net change of a followed by b, as far as the route knows. Deltas that the
+// filter or ops excluded may lie between them, so any two operations can meet, also of two objects
+// with the same name.
 //
 //	a \ b       Added      Updated      Deleted, Deselected   Sync
 //	Added       b          Added(b)     nothing, or b         Added(b)
@@ -25,14 +25,17 @@ const (
 //	Deselected  both       both         both, or b            both
 //	Sync        b          b            b                     b
 //
-// Added and an end are nothing, but where Added is Selective the end is left: the object may have
-// been there before, for those who never saw it leave. Updated is from the state before a to the
-// state after b. Where the uids differ, b alone is left, but an end is coalesced into nothing but
-// an end of the same uid: each incarnation that was delivered has to be told gone. So of any number
-// of deltas about one uid at most two are left, an end and what came after it, and those that wait
-// for room are no more than an identity.
+// The rules of the table:
+//   - Added and an end cancel each other. If Added is Selective, the end is kept: a receiver may
+//     have seen the object before it left the selector.
+//   - Updated has the old object of a and the new object of b.
+//   - If the uids differ, only b is kept. An end is coalesced only with an end of the same uid,
+//     because the end of each delivered incarnation must be delivered.
 //
-// What another route made an event of stays as it is: two events are two.
+// Any number of deltas about one uid therefore becomes at most two: an end, and the net change
+// after it. Those that wait for room are reduced to an identity.
+//
+// Events of an upstream route are not coalesced.
 func coalesce(a, b *event.Delta) (*event.Delta, netResult) {
 	if a.Event != nil || b.Event != nil {
 		return nil, keepBoth
@@ -45,7 +48,7 @@ func coalesce(a, b *event.Delta) (*event.Delta, netResult) {
 			return nil, keepBoth
 		}
 		if a.Op == event.Deleted && b.Op == event.Deselected {
-			return a, keepOne // gone is gone
+			return a, keepOne // a deleted object cannot be deselected
 		}
 		return b, keepOne
 	}
@@ -65,18 +68,17 @@ func coalesce(a, b *event.Delta) (*event.Delta, netResult) {
 		return net(a, b, event.Added, nil), keepOne
 	case a.Op == event.Updated:
 		return net(a, b, event.Updated, a.Old), keepOne
-	default: // a sync says nothing that b does not say
+	default: // b contains all that a sync says
 		return b, keepOne
 	}
 }
 
-// IsEdge reports whether a condition began to hold or ended.
+// IsEdge reports whether an operation is an edge of a condition.
 func IsEdge(op event.Op) bool { return op == event.Entered || op == event.Left }
 
-// coalesceEdges is coalesce for what a route with a condition tells: Entered and Left of one object
-// alternate, and still do so when some are coalesced. That a condition held, and ended before
-// anybody was told, goes as a whole, or stays as a whole; a reminder goes into what it reminds of,
-// and with what ends it.
+// coalesceEdges coalesces the edges of a condition. Entered and Left of one object alternate, also
+// after coalescing. A first Entered and its Left cancel each other as long as both are pending. A
+// reminder is coalesced with the Entered that it repeats, and with the Left that ends it.
 func coalesceEdges(a, b *event.Delta) (*event.Delta, netResult) {
 	if a.Op != event.Entered || a.Began != b.Began || a.Object().UID() != b.Object().UID() {
 		return nil, keepBoth
@@ -92,7 +94,7 @@ func coalesceEdges(a, b *event.Delta) (*event.Delta, netResult) {
 	return b, keepOne
 }
 
-// Ends reports whether the object is out of sight after the op.
+// Ends reports whether the route no longer sees the object after the operation.
 func Ends(op event.Op) bool { return op == event.Deleted || op == event.Deselected }
 
 func net(a, b *event.Delta, op event.Op, old *event.Object) *event.Delta {
@@ -110,27 +112,26 @@ func net(a, b *event.Delta, op event.Op, old *event.Object) *event.Delta {
 	return d
 }
 
-// smallDelete is the size, in bytes of JSON, below which cutting an object down to its identity
-// gains nothing.
+// smallDelete is the size, in bytes of JSON, below which reducing an object to its identity saves
+// nothing.
 const smallDelete = 512
 
-// IdentityOnly returns d with only the identity of its object if d ends the object: nobody else
-// holds that state any more. What is fed to a route is not there without bound, so that it need not
-// be cut.
+// IdentityOnly reduces the object of d to its identity if d ends the object: the cache no longer
+// shares that state. Events of upstream routes are bounded by their queues and stay whole.
 func IdentityOnly(d *event.Delta) *event.Delta {
 	if !Ends(d.Op) || d.Event != nil || len(d.Old.JSON()) <= smallDelete {
 		return d
 	}
 	bare, err := identity(d.Old)
 	if err != nil {
-		return d // whole is better than not at all
+		return d // a whole object is better than none
 	}
 	shrunk := *d
 	shrunk.Old = bare
 	return &shrunk
 }
 
-// identity returns an object with only what names it.
+// identity returns an object with only its identifying fields.
 func identity(o *event.Object) (*event.Object, error) {
 	id := rawjson.Identity{
 		APIVersion: o.Raw().Get("apiVersion").Str(), Kind: o.Raw().Get("kind").Str(),
@@ -139,10 +140,10 @@ func identity(o *event.Object) (*event.Object, error) {
 	return event.ParseObject(o.Resource(), id.JSON())
 }
 
-// Coalesce gives the entries that wait for the object of e, in the stage of e, and were never
-// attempted their net change. It returns how many deltas are gone by it, e maybe among them, and
-// for how many of them none was counted as matched. Before the filter decided, a delta coalesces
-// only with others of which that is true.
+// Coalesce replaces the entries of the object of e that were never attempted, in the stage of e, by
+// their net change. It returns the number of removed deltas, possibly including e, and for how many
+// of them none was counted as matched. Before the filter has decided, an entry coalesces only with
+// other undecided ones.
 func (q *Queue) Coalesce(e *Entry) (coalesced, uncounted int) {
 	st := e.stage
 	for e.before(st) != nil {
@@ -194,7 +195,7 @@ func (e *Entry) coalesce(n *Entry) (*event.Delta, netResult) {
 	case suppressed == 0 || kept == keepBoth:
 		return d, kept
 	case kept == keepNone:
-		return nil, keepBoth // how many were suppressed has to be told
+		return nil, keepBoth // the count of suppressed deltas must be delivered
 	case d.Suppressed != suppressed:
 		told := *d
 		told.Suppressed = suppressed
@@ -218,16 +219,16 @@ func (e *Entry) before(st Stage) *Entry {
 	return nil
 }
 
-// merge leaves d in the place of a and b: in the lane in the place of a, or of b where the key has
-// changed, in age always in that of a.
+// merge replaces a and b by one entry with the delta d. It has the place of a in the lane, or that
+// of b if the key has changed, and always the age of a.
 func (q *Queue) merge(a, b *Entry, d *event.Delta) *Entry {
-	// an error of the filter is about the later state
+	// an error of the filter refers to the later state
 	a.Progress, b.Progress = b.Progress, a.Progress
 	stays, goes := a, b
 	if a.lane != b.lane {
 		stays, goes = b, a
 		stays.Progress, goes.Progress = goes.Progress, stays.Progress
-		age := &q.Head.ages[a.stage] // in the tail there are no lanes
+		age := &q.Head.ages[a.stage] // the tail has no lanes
 		age.remove(b, byAge)
 		age.insert(b, a, byAge)
 		b.Since = a.Since

@@ -7,8 +7,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Key names what is delivered in order: an object of a source, or, with an empty Source, the key
-// that a route's own expression gave, in Name.
+// Key identifies a lane: an object of a source, or, with an empty Source, the value of the key
+// expression of the route in Name.
 type Key struct{ Source, Namespace, Name string }
 
 // ObjectKey returns the Key of the object of d.
@@ -17,36 +17,35 @@ func ObjectKey(d *event.Delta) Key {
 	return Key{d.Source, key.Namespace, key.Name}
 }
 
-// Stage is how far an entry got. The entries of one object are always attempted ones, then waiting
-// ones, then settling ones, then pending ones, then spilled ones.
+// Stage is the progress of an entry. The entries of one object are in this order: attempted,
+// waiting, settling, pending, spilled.
 type Stage uint8
 
 // The stages, in the reverse order of delivery.
 const (
-	// in the tail: neither in a lane nor, by its object, with those of the other stages
+	// in the tail: without a lane, and not in the object list of the head
 	Spilled Stage = iota
-	// added before the route was ready: neither filter nor key are known, and it is in no lane
+	// added before the route was ready: filter and key are not evaluated, and there is no lane
 	Pending
-	// pending, and its filter is being asked; or restored, and not yet in its lane
+	// pending, and the filter is being evaluated; or restored, and not yet in its lane
 	Settling
 	Waiting   // in its lane, never attempted: it may be coalesced
-	Attempted // in a batch, or back from one
+	Attempted // in a batch, or returned from one
 )
 
-// Source is where a delta comes from.
+// Source is the origin of a delta.
 type Source uint8
 
 // The sources of a queue.
 const (
-	// Live deltas just happened: an informer saw them, time made them, or another route passed them
-	// on.
+	// Live deltas come from an informer, a timer or an upstream route.
 	Live Source = iota
 	// Restored deltas are read from disk, after a restart or from the tail.
 	Restored
-	// DeadLetter is a delta that was given up and is delivered again. The letter on disk outlives
-	// it, so that the checkpoint does not have it, and it is never coalesced.
+	// DeadLetter deltas are redelivered. The dead letter stays on disk until the delivery succeeds,
+	// so the checkpoint does not contain the delta, and it is never coalesced.
 	DeadLetter
-	// Reconfigured deltas were pending in the queue of the route's previous configuration.
+	// Reconfigured deltas were pending under the previous configuration of the route.
 	Reconfigured
 )
 
@@ -54,61 +53,61 @@ const (
 type Item struct {
 	Delta *event.Delta
 	From  Source
-	// Tail: it goes behind the head, to the entries that are on their way to the disk.
+	// Tail adds it behind the head, to the entries that are on their way to the disk.
 	Tail bool
-	// Unseen: filter and key were not asked yet, or failed.
+	// Unseen: filter and key were not evaluated yet, or failed.
 	Unseen bool
 	Limit  Limit
-	// Number is under which the checkpoint has it (Restored), Letter the dead letter that it comes
-	// from.
+	// Number identifies the delta in the checkpoint (Restored), Letter the dead letter of a
+	// redelivery.
 	Number, Letter uint64
-	// Since is when it was seen. Zero: Delta.Seen.
+	// Since is the time at which it was seen. Zero: Delta.Seen.
 	Since time.Time
-	// Closed are the sinks that are done with it, a bit each, and Attempts those of the handler
-	// that failed.
+	// Closed is the set of sinks that are done with it, one bit each. Attempts is the number of
+	// failed calls of the handler.
 	Closed   uint64
 	Attempts int
 	// Old is the entry of the previous configuration (Reconfigured).
 	Old *Entry
 }
 
-// Entry is one pending delta. The queue owns all of it but Progress, which belongs to the worker
-// that has taken it. Fields are set through the methods of [Queue] where one of these says so.
+// Entry is one pending delta. It belongs to the queue, except Progress, which belongs to the worker
+// that has taken it. Some fields are set only by methods of [Queue], as noted.
 type Entry struct {
 	Delta    *event.Delta // see SetDelta
-	Since    time.Time    // when the first of the deltas that were coalesced into this one was seen
-	Unseen   bool         // filter and key were not asked yet, or failed
+	Since    time.Time    // when the first of the coalesced deltas was seen
+	Unseen   bool         // filter and key were not evaluated yet, or failed
 	Counted  bool         // as matched
 	Restored bool         // pending since before a restart: it counts as attempted
 	Limit    Limit
-	Letter   uint64 // the dead letter that it comes from; 0: none
+	Letter   uint64 // the dead letter of a redelivery; 0: none
 	Progress *Progress
 	Saved    Saved
 
 	lane, object *Lane
 	links        [4]links
 	stage        Stage
-	taken        bool   // in a batch at this moment
-	rested       bool   // it was taken before: its lane does not wait for more because of it
-	group        *Entry // the last of those that are taken as one; nil: it is taken by itself
+	taken        bool   // in a batch now
+	rested       bool   // taken before: its lane does not wait for more deltas because of it
+	group        *Entry // the last entry of its group; nil: it is taken alone
 }
 
-// Limit is the rate limit of an entry.
+// Limit is the state of an entry regarding the limit of its route.
 type Limit struct {
-	Later bool   // the limit was not asked yet, and is when the entry is taken, by Key
+	Later bool   // the limit is applied when the entry is taken, by Key
 	Key   string // of the limit
-	// of the limit, which takes it back if nothing comes of the entry; nil: it does not
+	// the pass of the limit, which gets it back if the entry is not delivered; nil: none
 	Pass *rules.Pass
 }
 
-// Saved is an entry as the checkpoint has it, see [Changes].
+// Saved is the state of an entry in the checkpoint, see [Changes].
 type Saved struct {
-	ID       uint64 // in the order of their coming; 0: nothing is tracked
-	Closed   uint64 // Progress.Closed and Progress.Attempts, as far as its worker has reported
+	ID       uint64 // in the order of arrival; 0: not tracked
+	Closed   uint64 // Progress.Closed and Progress.Attempts, as last reported by the worker
 	Attempts int
 
 	written bool // it was handed over
-	changed bool // it is to be handed over
+	changed bool // it is in the dirty set
 }
 
 // Key returns the key by which the entry is ordered.
@@ -117,20 +116,19 @@ func (e *Entry) Key() Key { return e.lane.key }
 // Object returns the key of the entry's object.
 func (e *Entry) Object() Key { return e.object.key }
 
-// SameLane reports whether two entries are delivered one after the other.
+// SameLane reports whether two entries have the same lane.
 func (e *Entry) SameLane(o *Entry) bool { return e.lane == o.lane }
 
 // Lane returns the lane of an entry; nil: it has none yet.
 func (e *Entry) Lane() *Lane { return e.lane }
 
-// Stage returns how far the entry got.
+// Stage returns the stage of the entry.
 func (e *Entry) Stage() Stage { return e.stage }
 
-// Grouped reports whether the entry is taken as one with others.
+// Grouped reports whether the entry is part of a group.
 func (e *Entry) Grouped() bool { return e.group != nil }
 
-// Return says that the worker that took the entry has it no more. Its lane stays taken until
-// Release.
+// Return records that the worker has finished with the entry. Its lane stays taken until Release.
 func (e *Entry) Return() { e.taken = false }
 
 func (e *Entry) start(m *memory) *Progress {
@@ -140,22 +138,21 @@ func (e *Entry) start(m *memory) *Progress {
 	return e.Progress
 }
 
-// resume gives an entry the progress that it has made already.
+// resume sets the progress that a restored entry has already made.
 func (e *Entry) resume(i *Item, m *memory) {
 	e.Saved.Closed, e.Saved.Attempts = i.Closed, i.Attempts
 	p := e.start(m)
 	p.Closed, p.Attempts = i.Closed, i.Attempts
 }
 
-// next reports whether nothing of its object has to be done before e, other than what stands before
-// it in the same batch.
+// next reports whether all earlier entries of its object are done, or precede e in the same batch.
 func (e *Entry) next() bool {
 	before := e.links[byObject].prev
 	return before == nil || before.taken && before.lane == e.lane
 }
 
-// durable reports whether the identity of the object is on disk: nothing may be told of an object
-// whose end could be missed.
+// durable reports whether the identity of the object is on disk. An object is delivered only then,
+// because otherwise a crash could lose its deletion.
 func (e *Entry) durable() bool {
 	if e.Delta.Transit().Durable == nil {
 		return true
@@ -170,13 +167,13 @@ func (e *Entry) durable() bool {
 
 func (e *Entry) alone() bool { return e.Progress != nil && e.Progress.Alone }
 
-// plain reports whether nothing keeps e from being in a group: a dead letter that is delivered
-// again and what the filter failed on stand for themselves.
+// plain reports whether e may be in a group. Redelivered dead letters and entries whose filter
+// failed are handled alone.
 func (e *Entry) plain() bool { return e.Letter == 0 && (e.Progress == nil || e.Progress.Dead == nil) }
 
 type links struct{ prev, next *Entry }
 
-// The lists that an entry is in: see Lane, Queue and changes.
+// The lists that contain an entry: see Lane, Queue and Changes.
 const (
 	byLane = iota
 	byObject

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Head is the entries of the head of a queue by their stages, the oldest of each first.
+// Head is the entries of the head of a queue by stage, each in order of age.
 type Head struct{ ages [Attempted + 1]list }
 
-// Len returns how many entries there are.
+// Len returns the number of entries.
 func (h *Head) Len() (n int) {
 	for i := range h.ages {
 		n += h.ages[i].len
@@ -16,7 +16,7 @@ func (h *Head) Len() (n int) {
 	return n
 }
 
-// Unplaced returns how many entries have no lane.
+// Unplaced returns the number of entries without a lane.
 func (h *Head) Unplaced() int { return h.ages[Pending].len + h.ages[Settling].len }
 
 // Retried yields the attempted entries that are the first of their lanes, the oldest first.
@@ -30,8 +30,8 @@ func (h *Head) Retried() iter.Seq[*Entry] {
 	}
 }
 
-// Unsettled returns the next entry without a lane, restored ones first, in a stage in which nothing
-// else touches it; nil: there is none.
+// Unsettled returns the next entry without a lane, restored ones first, and moves it to the stage
+// Settling, in which it is not coalesced with pending ones; nil: there is none.
 func (h *Head) Unsettled() *Entry {
 	if e := h.ages[Settling].head; e != nil {
 		return e
@@ -43,13 +43,13 @@ func (h *Head) Unsettled() *Entry {
 	return e
 }
 
-// MarkAttempted keeps a placed entry from being coalesced or dropped.
+// MarkAttempted protects a placed entry from being coalesced or dropped.
 func (h *Head) MarkAttempted(e *Entry) { h.setStage(e, Attempted) }
 
-// setStage keeps the place of an entry that is in the stage already: within a stage the entries of
-// an object are in order.
+// setStage moves an entry to a stage. An entry that is already there keeps its place, because the
+// entries of an object are in order within a stage.
 func (h *Head) setStage(e *Entry, to Stage) {
-	if e.stage == to { // its age there is that of the first time
+	if e.stage == to { // its age there counts from the first time
 		return
 	}
 	h.ages[e.stage].remove(e, byAge)
@@ -57,14 +57,14 @@ func (h *Head) setStage(e *Entry, to Stage) {
 	h.ages[to].push(e, byAge)
 }
 
-// add puts an entry into a stage, behind those of its object.
+// add puts an entry into a stage, behind the others of its object.
 func (h *Head) add(e *Entry, object *Lane, st Stage) {
 	e.stage, e.object = st, object
 	object.object.push(e, byObject)
 	h.ages[st].push(e, byAge)
 }
 
-// oldest returns when the oldest entry was seen; zero: there is none.
+// oldest returns the time at which the oldest entry was seen; zero: there is none.
 func (h *Head) oldest() (oldest time.Time) {
 	for i := range h.ages {
 		if e := h.ages[i].head; e != nil && (oldest.IsZero() || e.Since.Before(oldest)) {
@@ -74,8 +74,8 @@ func (h *Head) oldest() (oldest time.Time) {
 	return oldest
 }
 
-// oldestUntried returns the oldest entry that was never attempted, and is not being asked about;
-// nil: there is none.
+// oldestUntried returns the oldest entry that was never attempted and is not being evaluated; nil:
+// there is none.
 func (h *Head) oldestUntried() *Entry {
 	if e := h.ages[Waiting].head; e != nil {
 		return e
@@ -83,7 +83,7 @@ func (h *Head) oldestUntried() *Entry {
 	return h.ages[Pending].head
 }
 
-// all yields all entries, in the order of those of one object.
+// all yields all entries, those of one object in order.
 func (h *Head) all() iter.Seq[*Entry] {
 	return func(yield func(*Entry) bool) {
 		for st := Attempted; st > Spilled; st-- {

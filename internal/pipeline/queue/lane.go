@@ -2,34 +2,33 @@ package queue
 
 import "time"
 
-// Lane is a FIFO of entries that are delivered one after another, because they have one key, and
-// the list of the entries of one object. Without a key of the route's own these are the same
-// entries.
+// Lane is a FIFO of entries with one key, delivered one after another, and also the list of the
+// entries of one object. If the route has no key expression, both lists have the same entries.
 type Lane struct {
 	key          Key
 	lane, object list
 	state        laneState
-	at           time.Time // delayed, resting: until when
-	index        int       // delayed, resting: place in the heap
-	fresh        int       // how many entries of the lane were never taken
-	// the window of those that were never taken ends then, began then; zero: there is none
+	at           time.Time // delayed, resting: the end of the delay
+	index        int       // delayed, resting: the index in the heap
+	fresh        int       // the number of entries of the lane that were never taken
+	// the end and the start of the window of the entries that were never taken; zero: none
 	until, began time.Time
 	prev, next   *Lane // ready, gated: neighbours in the list
-	inTail       bool  // it is one of the tail's
+	inTail       bool  // it belongs to the tail
 }
 
-// laneState is why a lane cannot be taken.
+// laneState is the reason why a lane cannot be taken.
 type laneState uint8
 
 const (
 	idle    laneState = iota // it has no entries
 	ready                    // it can be taken
 	busy                     // a worker has a batch with entries of it
-	delayed                  // its first entry is tried again later
-	blocked                  // its first entry is of an object with earlier entries in another lane
-	// the identity of its first entry's object is not on disk yet, see transit.State.Durable
+	delayed                  // its first entry is retried later
+	blocked                  // the object of its first entry has earlier entries in another lane
+	// the identity of the object of its first entry is not on disk yet, see transit.State.Durable
 	gated
-	resting // its window is open: more may come, see Window
+	resting // its window is open, see Window
 )
 
 // fifo is a FIFO of lanes.

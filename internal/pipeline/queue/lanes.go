@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// Lanes holds the lanes by their states: those that can be taken, in order, and those that wait for
-// a time or for the disk. A lane with entries that is in none of these is with a worker, or
-// blocked.
+// Lanes contains the lanes by state: those that can be taken, in order, and those that wait for a
+// time or for the disk. Any other lane with entries is with a worker, or blocked.
 type Lanes struct {
 	ready    fifo
-	readyLen int // the entries in them
+	readyLen int // the number of entries in ready lanes
 	delayed  delays
 	gated    fifo
 	window   Window
-	restLen  int       // the entries in lanes that rest
-	now      time.Time // of the last wake
+	restLen  int       // the number of entries in resting lanes
+	now      time.Time // of the last Wake
 }
 
-// makeReady lets s be taken, once its window is over.
+// makeReady makes s ready, or rests it until its window is over.
 func (l *Lanes) makeReady(s *Lane) {
 	if !s.restless() {
 		l.rest(s)
@@ -29,14 +28,14 @@ func (l *Lanes) makeReady(s *Lane) {
 	l.readyLen += s.lane.len
 }
 
-// unready takes s out of the ready list.
+// unready removes s from the ready list.
 func (l *Lanes) unready(s *Lane) {
 	l.ready.remove(s)
 	s.state = idle
 	l.readyLen -= s.lane.len
 }
 
-// gate makes a lane wait for the disk that was ready.
+// gate makes a ready lane wait for the disk.
 func (l *Lanes) gate(s *Lane) {
 	l.unready(s)
 	s.state = gated
@@ -49,7 +48,7 @@ func (l *Lanes) delay(s *Lane, at time.Time) {
 	heap.Push(&l.delayed, s)
 }
 
-// extended is called after a lane got an entry.
+// extended is called after an entry was added to a lane.
 func (l *Lanes) extended(s *Lane) {
 	switch s.state {
 	case idle:
@@ -62,7 +61,7 @@ func (l *Lanes) extended(s *Lane) {
 	}
 }
 
-// shortened is called after a lane lost an entry.
+// shortened is called after an entry was removed from a lane.
 func (l *Lanes) shortened(s *Lane) {
 	switch s.state {
 	case ready:
@@ -78,7 +77,7 @@ func (l *Lanes) shortened(s *Lane) {
 			heap.Remove(&l.delayed, s.index)
 			s.state = idle
 		}
-	case gated: // by another entry, maybe, than the one that is first now
+	case gated: // the entry that caused it may be another than the removed one
 		l.gated.remove(s)
 		fallthrough
 	case blocked: // likewise
@@ -93,16 +92,16 @@ func (l *Lanes) shortened(s *Lane) {
 	}
 }
 
-// Window returns how long entries wait for more.
+// Window returns the window of new entries.
 func (l *Lanes) Window() Window { return l.window }
 
-// Ready returns how many entries are in lanes that can be taken.
+// Ready returns the number of entries in lanes that can be taken.
 func (l *Lanes) Ready() int { return l.readyLen }
 
-// Resting returns how many entries are in lanes whose window is open.
+// Resting returns the number of entries in lanes whose window is open.
 func (l *Lanes) Resting() int { return l.restLen }
 
-// NextDue returns when the next lane becomes ready by the time; zero: there is none.
+// NextDue returns the time at which the next delayed lane becomes ready; zero: there is none.
 func (l *Lanes) NextDue() (at time.Time) {
 	if len(l.delayed) > 0 {
 		at = l.delayed[0].at
@@ -110,7 +109,7 @@ func (l *Lanes) NextDue() (at time.Time) {
 	return at
 }
 
-// Wake makes the lanes ready whose time has come, and those whose objects are on disk.
+// Wake makes ready the lanes whose delay is over, and those whose objects are on disk.
 func (l *Lanes) Wake(now time.Time) {
 	l.now = now
 	for len(l.delayed) > 0 && !l.delayed[0].at.After(now) {
@@ -125,7 +124,7 @@ func (l *Lanes) Wake(now time.Time) {
 	}
 }
 
-// WakeAll makes all delayed lanes ready, but not those that rest.
+// WakeAll makes all delayed lanes ready, but not the resting ones.
 func (l *Lanes) WakeAll() {
 	var still delays
 	for len(l.delayed) > 0 {
@@ -141,8 +140,7 @@ func (l *Lanes) WakeAll() {
 	}
 }
 
-// Gate returns a channel that is closed when a lane can be taken that waits for the disk; nil:
-// there is none.
+// Gate returns a channel that is closed when the first gated lane can be taken; nil: there is none.
 func (l *Lanes) Gate() <-chan struct{} {
 	if s := l.gated.head; s != nil {
 		return s.lane.head.Delta.Transit().Durable
@@ -153,8 +151,8 @@ func (l *Lanes) Gate() <-chan struct{} {
 // Gated reports whether a lane waits for the disk.
 func (l *Lanes) Gated() bool { return l.gated.head != nil }
 
-// GateIsOpen reports whether Wake would make a lane ready that waited for the disk.
+// GateIsOpen reports whether Wake would make a gated lane ready.
 func (l *Lanes) GateIsOpen() bool { return l.gated.head != nil && l.gated.head.lane.head.durable() }
 
-// first reports whether s is the lane that is due first.
+// first reports whether s is the first of the delayed lanes.
 func (l *Lanes) first(s *Lane) bool { return len(l.delayed) > 0 && l.delayed[0] == s }

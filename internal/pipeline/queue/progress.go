@@ -6,32 +6,32 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Progress is what is known of an entry once it was attempted. While the entry is taken it belongs
-// to the worker; the queue keeps it with the entry and uses its memory again.
+// Progress is the state of an entry from its first attempt on. While the entry is taken it belongs
+// to the worker; the queue keeps it with the entry and reuses its memory.
 type Progress struct {
-	Attempts int   // of the handler, that failed
-	Tries    int   // of the sinks, that found one unavailable, or of the dead letters
-	Alone    bool  // it failed in a batch of several: it is handled by itself
-	Dead     error // rejected for good: onFailure is what is left
+	Attempts int   // failed calls of the handler
+	Tries    int   // writes that found a sink unavailable, or failed to store a dead letter
+	Alone    bool  // a batch with it failed: it is handled alone
+	Dead     error // rejected for good: onFailure applies
 	Handled  bool
-	Events   []event.Event // what the handler made of it
+	Events   []event.Event // made by the handler
 	Left     []Remaining   // by sink; nil: all events at all sinks
-	Closed   uint64        // the sinks that are done with it, a bit each
+	Closed   uint64        // the sinks that are done with it, one bit each
 	PassedOn bool          // one of them is a route
 	Outcome  Outcome
 
-	// The result of this pass, for the worker that has the batch.
+	// The result of this pass, for the worker of the batch.
 	State State
 	Delay time.Duration
 }
 
-// Remaining is what a sink did not take yet.
+// Remaining is the events that a sink has not taken yet.
 type Remaining struct {
 	Events   []int // indexes into Progress.Events; nil: all
-	Rejected error // why one of the others was rejected for good
+	Rejected error // the reason why another event was rejected for good
 }
 
-// Outcome is how an entry ended; of several sinks, the worst.
+// Outcome is the final result of an entry, the worst of several sinks.
 type Outcome uint8
 
 // The outcomes.
@@ -41,13 +41,13 @@ const (
 	DeadLettered
 )
 
-// State is how far an entry came in one pass.
+// State is the result of one pass of an entry.
 type State uint8
 
 // The states.
 const (
 	Open  State = iota
-	Later       // it is still pending, and tried again after the delay
+	Later       // still pending, and retried after the delay
 	Done
 )
 
@@ -56,13 +56,13 @@ func (p *Progress) reset() {
 	*p = Progress{Events: p.Events[:0]}
 }
 
-// holdsUp reports whether what is behind the entry in its lane should not be in a batch with it.
+// holdsUp reports whether the entries behind it in its lane must not share a batch with it.
 func (p *Progress) holdsUp(inOrder bool) bool {
 	return p.Attempts > 0 && !p.Handled || p.Tries > 0 && !inOrder
 }
 
-// Empty reports whether an entry ended without an event: the handler made none, or failed, or it
-// was too old to be handled.
+// Empty reports whether an entry ended without an event: the handler made none or failed, or the
+// entry was too old.
 func (p *Progress) Empty() bool {
 	if p.Handled {
 		return len(p.Events) == 0 && p.Outcome == Dropped
@@ -70,10 +70,10 @@ func (p *Progress) Empty() bool {
 	return p.Outcome != Delivered
 }
 
-// Failures returns how often an attempt failed, at the handler or at a sink.
+// Failures returns the number of failed attempts, at the handler or at a sink.
 func (p *Progress) Failures() int { return p.Attempts + p.Tries }
 
-// AppendEvents appends what a sink has to get.
+// AppendEvents appends the events that a sink has still to take.
 func (p *Progress) AppendEvents(events []event.Event, sink int) []event.Event {
 	if p.Left == nil || p.Left[sink].Events == nil {
 		return append(events, p.Events...)

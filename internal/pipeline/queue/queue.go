@@ -1,20 +1,27 @@
-// Package queue holds the pending deltas of one route and the order in which they are delivered.
+// Package queue contains the pending deltas of one route in the order of their delivery.
 //
 // A delta becomes an [Entry] with [Queue.Add], gets a lane, the FIFO of its key, with
-// [Queue.Place], is taken in a batch with [Queue.Take], and ends with [Queue.Remove], or is given
-// back with [Queue.Release].
+// [Queue.Place], and is taken in a batch with [Queue.Take]. It ends with [Queue.Remove], or returns
+// to its lane with [Queue.Release].
 //
 //	Add ──► pending ──Place──► lane ──Take──► batch ──► Remove
 //	  └────► tail ──► disk       ▲              │
 //	                             └───Release────┘
 //
-// A lane can be taken, or it is with a worker, delayed until a time, resting while its [Window] is
-// open, blocked by an earlier entry of the same object in another lane (the key of an object can
-// change), or gated until the disk has the identity of its object. Only later entries wait for
-// earlier ones, so there is no deadlock.
+// A lane is in one of these states:
+//   - ready: it can be taken
+//   - busy: a worker has taken entries of it
+//   - delayed until a time
+//   - resting while its [Window] is open
+//   - blocked by an earlier entry of the same object in another lane (the key of an object can
+//     change)
+//   - gated until the identity of its object is on disk
 //
-// The queue has no clock, calls no handler and no sink, never blocks and takes no lock: its route
-// guards it. Add and Place are called under a source's cut lock and cost about a map look-up.
+// Only later entries wait for earlier ones, so there is no deadlock.
+//
+// The queue has no clock and no lock, calls no handler and no sink, and never blocks: its route
+// guards it. Add and Place are called under the cut lock of a source and take about as long as a
+// map access.
 package queue
 
 import (
@@ -34,18 +41,18 @@ type Queue struct {
 	Unspent Unspent
 
 	slots   map[Key]*Lane
-	inOrder bool // an entry that a sink did not take may be in a batch with those behind it
+	inOrder bool // an entry that a sink did not take may share a batch with later ones of its lane
 	memory  memory
 }
 
-// memory has some freed entries, lanes and progresses, so that a steady flow allocates nothing.
+// memory keeps some freed entries, lanes and progresses, so that a steady flow allocates nothing.
 type memory struct {
 	entries    []*Entry
 	lanes      []*Lane
 	progresses []*Progress
 }
 
-// keepFree is how many freed ones of a kind are kept.
+// keepFree is the number of freed values of each type that are kept.
 const keepFree = 1024
 
 func reuse[T any](free *[]*T) *T {
@@ -65,17 +72,17 @@ func keep[T any](free *[]*T, x *T) {
 	}
 }
 
-// Configure sets how long entries wait for more, and whether a write may have several deltas of one
-// key. Lanes that rest already are not touched.
+// Configure sets the window, and whether a write may have several deltas of one key. It does not
+// affect lanes that are already resting.
 func (q *Queue) Configure(w Window, inOrder bool) { q.Lanes.window, q.inOrder = w, inOrder }
 
-// Len returns how many deltas are pending, those on disk included.
+// Len returns the number of pending deltas, including those on disk.
 func (q *Queue) Len() int { return q.Head.Len() + q.Tail.entries.len + q.Tail.n }
 
 // Tailed reports whether there is a tail.
 func (q *Queue) Tailed() bool { return q.Tail.n > 0 || q.Tail.entries.len > 0 }
 
-// Oldest returns when the oldest pending delta was seen.
+// Oldest returns the time at which the oldest pending delta was seen.
 func (q *Queue) Oldest() (oldest time.Time) {
 	oldest = q.Head.oldest()
 	if e := q.Tail.entries.head; e != nil && (oldest.IsZero() || e.Since.Before(oldest)) {
@@ -88,9 +95,9 @@ func (q *Queue) Oldest() (oldest time.Time) {
 	return oldest
 }
 
-// Add makes a delta pending: at the end of the tail, or without a lane in the head. A Restored
-// delta that had its lane before a restart is in the stage Settling, and all other ones are
-// Pending.
+// Add makes a delta pending, at the end of the tail or in the head without a lane. A Restored delta
+// from before a restart gets the stage Settling, a Reconfigured one Settling or its old stage, and
+// every other one Pending.
 func (q *Queue) Add(i Item) *Entry {
 	e := reuse(&q.memory.entries)
 	e.Delta, e.Since, e.Unseen, e.Limit, e.Letter = i.Delta, i.Since, i.Unseen, i.Limit, i.Letter
@@ -120,18 +127,18 @@ func (q *Queue) Add(i Item) *Entry {
 	return e
 }
 
-// Start returns the progress of an entry, which begins if there is none.
+// Start returns the progress of an entry, and creates it if there is none.
 func (q *Queue) Start(e *Entry) *Progress { return e.start(&q.memory) }
 
 // Place puts an entry without a lane at the end of the lane of a key. It reports whether that lane
-// became the one that is due first, so that whoever waits for it has to look again.
+// is now the first one due, so that the timer of the leader must be set again.
 func (q *Queue) Place(e *Entry, key Key, now time.Time) (first bool) {
 	before := q.place(e, key)
 	return q.Lanes.window.On() && q.Lanes.extend(e.lane, before, now)
 }
 
-// PlaceAttempted is Place for an entry that counts as attempted, so that it is never coalesced, and
-// that waits for nothing more to come.
+// PlaceAttempted places an entry as attempted: it is never coalesced, and its lane does not wait
+// for more deltas.
 func (q *Queue) PlaceAttempted(e *Entry, key Key) {
 	q.place(e, key)
 	q.Head.setStage(e, Attempted)
@@ -139,7 +146,7 @@ func (q *Queue) PlaceAttempted(e *Entry, key Key) {
 	e.lane.fresh--
 }
 
-// place is Place without a window. It returns the state in which the lane was.
+// place is Place without a window. It returns the previous state of the lane.
 func (q *Queue) place(e *Entry, key Key) (before laneState) {
 	s := e.object
 	if s.key != key {
@@ -154,7 +161,7 @@ func (q *Queue) place(e *Entry, key Key) (before laneState) {
 	return before
 }
 
-// Remove ends an entry that no worker has, or that its worker is done with.
+// Remove ends an entry that no worker has, or that its worker has finished.
 func (q *Queue) Remove(e *Entry) {
 	q.Changes.removed(e)
 	if e.stage == Spilled {
@@ -190,7 +197,7 @@ func (q *Queue) Remove(e *Entry) {
 	keep(&q.memory.entries, e)
 }
 
-// SetDelta exchanges the delta of an entry, and does not note that as a change.
+// SetDelta replaces the delta of an entry, without marking the entry as dirty.
 func (q *Queue) SetDelta(e *Entry, d *event.Delta) {
 	if e.stage == Spilled {
 		q.Tail.bytes += size(d) - size(e.Delta)
@@ -198,7 +205,7 @@ func (q *Queue) SetDelta(e *Entry, d *event.Delta) {
 	e.Delta = d
 }
 
-// slot returns the lane of a key, which is made if there is none.
+// slot returns the lane of a key, and creates it if there is none.
 func (q *Queue) slot(key Key) *Lane {
 	if s := q.slots[key]; s != nil {
 		return s
@@ -212,7 +219,7 @@ func (q *Queue) slot(key Key) *Lane {
 	return s
 }
 
-// free forgets a lane that is out of use.
+// free drops a lane that is not in use.
 func (q *Queue) free(s *Lane) {
 	if s.lane.len > 0 || s.object.len > 0 || s.state == busy || q.slots[s.key] != s {
 		return
@@ -238,7 +245,7 @@ func (q *Queue) Uncount() {
 	q.Tail.counted = q.Changes.last
 }
 
-// all yields all entries in memory, in the order of those of one object.
+// all yields all entries in memory, those of one object in order.
 func (q *Queue) all() iter.Seq[*Entry] {
 	return func(yield func(*Entry) bool) {
 		for e := range q.Head.all() {
@@ -254,7 +261,7 @@ func (q *Queue) all() iter.Seq[*Entry] {
 	}
 }
 
-// EndWindows ends all windows, now and from now on.
+// EndWindows closes all open windows, and disables windows from then on.
 func (q *Queue) EndWindows() {
 	q.Lanes.window.Quiet, q.Lanes.window.Wait = 0, 0
 	for _, s := range q.slots {

@@ -1,10 +1,9 @@
 package queue
 
-// Reconfigure empties the queue, whose route gets another configuration, and calls add with each
-// entry that was pending, in order, to be added again with the Source Reconfigured. Entries and
-// lanes are new then, because a worker that was given up may have the old ones. A dead letter is
-// kept on disk and is not added: dropped is called with it. No entry may be taken but by such a
-// worker.
+// Reconfigure empties the queue for a new configuration of its route, and calls add with each
+// pending entry, in order, to be added again with the Source Reconfigured. Entries and lanes are
+// new then, because an abandoned worker may still hold the old ones; no other worker may hold any.
+// dropped is called with each redelivered dead letter instead, which stays on disk.
 func (q *Queue) Reconfigure(add func(*Entry), dropped func(letter uint64)) {
 	from := *q
 	*q = Queue{
@@ -21,8 +20,8 @@ func (q *Queue) Reconfigure(add func(*Entry), dropped func(letter uint64)) {
 	}
 }
 
-// adopt makes e what an entry of the previous configuration was, in the stage that it returns, in
-// which it has no lane. Closed and Attempts of the Item are by the configuration of now.
+// adopt copies an entry of the previous configuration to e, and returns its stage, in which it has
+// no lane. Closed and Attempts of the Item refer to the new configuration.
 func (q *Queue) adopt(e *Entry, i *Item) Stage {
 	old, to := i.Old, Settling
 	if old.stage < Settling {

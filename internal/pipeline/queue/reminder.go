@@ -6,10 +6,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// CoalesceReminder has at most one reminder of a condition wait for a sink, the last one, and none
-// behind an Entered that no sink has yet: a receiver that was away does not get all of them at
-// once. e was just placed. It returns which of two entries goes, which the caller removes; nil:
-// none.
+// CoalesceReminder keeps at most one pending reminder of a condition, the last one, and none behind
+// a pending Entered, so that a receiver that was unavailable does not get all of them at once. e
+// was just placed. It returns the entry that the caller must remove; nil: none.
 func (q *Queue) CoalesceReminder(e *Entry) (goes *Entry) {
 	before := e.links[byObject].prev
 	if e.Delta.Repeat == 0 || e.Unseen || before == nil || !before.reminded(e) {
@@ -31,8 +30,8 @@ func (q *Queue) CoalesceReminder(e *Entry) (goes *Entry) {
 	return goes
 }
 
-// reminded reports whether e is an Entered that n reminds of, or an earlier reminder of that, which
-// no worker has, and of which nothing but its delivery is left.
+// reminded reports whether e is the Entered that n repeats, or an earlier reminder of it, which no
+// worker has and only its delivery is left.
 func (e *Entry) reminded(n *Entry) bool {
 	a, b := e.Delta, n.Delta
 	switch {

@@ -7,42 +7,41 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// deltaBytes is what a delta takes beside its objects' JSON.
+// deltaBytes is the size of a delta without the JSON of its objects.
 const deltaBytes = 256
 
-// Tail is the end of a queue, behind the head, which is what the rest of the queue is about. A
-// delta that comes when the head is full, or when there is a tail already, is in memory (stage
-// Spilled) until a cut with it is on disk, and is then no more than one in a count. What is on disk
-// alone has numbers higher than after, is none of the entries in memory, and is never changed: it
-// is read back in the order of the numbers when the head has room.
+// Tail is the end of a queue, behind the head. A delta that comes when the head is full, or when
+// there is a tail, stays in memory (stage Spilled) until a cut has written it to disk, and is then
+// only counted in n. The deltas that are only on disk have numbers above after, are never changed,
+// and are read back in the order of their numbers when the head has room.
 type Tail struct {
-	entries list          // those in memory, the oldest first
-	slots   map[Key]*Lane // of their objects: they coalesce if the disk has no room
-	bytes   int64         // of those in memory
-	n       int           // on disk alone
+	entries list          // the entries in memory, the oldest first
+	slots   map[Key]*Lane // by object: they are coalesced if the disk has no room
+	bytes   int64         // of the entries in memory
+	n       int           // the number of deltas that are only on disk
 	after   uint64
-	since   time.Time // when what came before it was seen: none is older
-	onDisk  int64     // bytes that the route takes on disk, of head and tail, at the last cut
-	// gone are those that were coalesced or dropped after they had been handed over, until they are
-	// gone on disk too; true: that they are is handed over.
+	since   time.Time // when the last delta before the tail was seen: none in the tail is older
+	onDisk  int64     // the bytes on disk of head and tail, at the last cut
+	// gone are the numbers of entries that were coalesced or dropped after a hand-over, until the
+	// disk has deleted them; true: their deletion was handed over.
 	gone    map[uint64]bool
 	reading bool
-	// before: numbers up to this one were given in a life before this one. They count as attempted.
+	// before is the last number of the previous process. Deltas up to it count as attempted.
 	before uint64
-	// counted: above this one a delta that has passed the filter was counted as matched.
+	// counted: deltas above this number were counted as matched when they passed the filter.
 	counted uint64
 }
 
-// Len returns how many deltas are on disk alone.
+// Len returns the number of deltas that are only on disk.
 func (t *Tail) Len() int { return t.n }
 
-// Bytes returns what the entries take that are in memory on their way to the disk.
+// Bytes returns the size of the entries in memory on their way to the disk.
 func (t *Tail) Bytes() int64 { return t.bytes }
 
-// OnDisk returns what the queue takes on disk, head and tail, at the last cut.
+// OnDisk returns the bytes on disk of head and tail, at the last cut.
 func (t *Tail) OnDisk() int64 { return t.onDisk }
 
-// gave takes an entry out that is no longer pending.
+// gave removes an entry that is no longer pending.
 func (t *Tail) gave(e *Entry) {
 	t.bytes -= size(e.Delta)
 	t.entries.remove(e, byAge)
@@ -55,14 +54,14 @@ func (t *Tail) gave(e *Entry) {
 	t.gone[e.Saved.ID] = false
 }
 
-// handOver says that a cut is made, with which the disk forgets what is gone.
+// handOver records that a cut is made, with which the disk deletes the numbers in gone.
 func (t *Tail) handOver() {
 	for number := range t.gone {
 		t.gone[number] = true
 	}
 }
 
-// Spilled returns how many entries of the tail are in memory.
+// Spilled returns the number of entries of the tail in memory.
 func (t *Tail) Spilled() int { return t.entries.len }
 
 // add puts an entry at the end of the tail.
@@ -86,7 +85,7 @@ func (t *Tail) add(e *Entry, m *memory) {
 	t.bytes += size(e.Delta)
 }
 
-// remove takes an entry out of the tail.
+// remove removes an entry from the tail.
 func (t *Tail) remove(e *Entry, m *memory) {
 	t.bytes -= size(e.Delta)
 	t.entries.remove(e, byAge)
@@ -94,7 +93,7 @@ func (t *Tail) remove(e *Entry, m *memory) {
 	t.free(e.object, m)
 }
 
-// free forgets an object that is out of use.
+// free drops an object that is not in use.
 func (t *Tail) free(s *Lane, m *memory) {
 	if s.object.len > 0 {
 		return
@@ -104,9 +103,9 @@ func (t *Tail) free(s *Lane, m *memory) {
 	keep(&m.lanes, s)
 }
 
-// Written says that all that was handed over is on disk, where the queue takes so many bytes. With
-// forget, entries of the tail that are there as they are, and of which whole says that the disk has
-// all, are forgotten: they are read back.
+// Written records that the last hand-over is on disk, where the queue takes onDisk bytes. With
+// forget it drops the unchanged entries of the tail from memory if whole returns true, which means
+// that the disk has the complete delta; they are read back later.
 func (q *Queue) Written(onDisk int64, forget bool, whole func(*event.Delta) bool) {
 	t := &q.Tail
 	t.onDisk = onDisk
@@ -128,16 +127,16 @@ func (q *Queue) Written(onDisk int64, forget bool, whole func(*event.Delta) bool
 	}
 }
 
-// promote moves the first of the tail's entries in memory, with nothing before it on disk, to the
-// end of the head.
+// promote moves the first entry of the tail to the end of the head. No delta before it is only on
+// disk.
 func (q *Queue) promote(e *Entry) {
 	q.Tail.remove(e, &q.memory)
 	q.Tail.after, q.Tail.since = e.Saved.ID, e.Since
 	q.Head.add(e, q.slot(ObjectKey(e.Delta)), Pending)
 }
 
-// Promote moves entries of the tail into a head of the given capacity, as far as they need not be
-// read. It reports whether it moved any.
+// Promote moves entries of the tail that are in memory into a head of the given capacity. It
+// reports whether it moved any.
 func (q *Queue) Promote(capacity int) (moved bool) {
 	for q.Tail.n == 0 && q.Tail.entries.len > 0 && q.Head.Len() < capacity {
 		q.promote(q.Tail.entries.head)
@@ -148,12 +147,13 @@ func (q *Queue) Promote(capacity int) (moved bool) {
 
 // Part is a range of numbers to read from disk.
 type Part struct {
-	After, Before uint64 // exclusive; Before 0: there is no end
+	After, Before uint64 // exclusive; Before 0: no end
 	Limit         int
 }
 
-// NextPart returns what is to be read next from the disk, at most limit, and how many deltas are
-// there alone; ok is false if that is nothing. ReadBack or EndReading ends the reading.
+// NextPart returns the next part to read from disk, of at most limit deltas, and the number of
+// deltas that are only on disk; ok is false if there is none. The caller then calls ReadBack or
+// EndReading.
 func (t *Tail) NextPart(limit int) (part Part, n int, ok bool) {
 	if t.n == 0 || limit <= 0 {
 		return part, 0, false
@@ -166,12 +166,12 @@ func (t *Tail) NextPart(limit int) (part Part, n int, ok bool) {
 	return part, t.n, true
 }
 
-// EndReading says that a part was not read.
+// EndReading records that a part was not read.
 func (t *Tail) EndReading() { t.reading = false }
 
-// ReadBack takes what was read of a part, when n deltas were on disk alone: numbers, in order, each
-// with when its delta was seen; add is called with the index of each that is still pending. It
-// returns how many deltas the disk lacks.
+// ReadBack processes a part that was read, when n deltas were only on disk. read is in the order of
+// the numbers; add is called with the index of each delta that is still pending. It returns the
+// number of deltas that the disk has lost.
 func (q *Queue) ReadBack(part Part, n int, read []Read, add func(i int)) (lost int) {
 	t := &q.Tail
 	t.reading = false
@@ -188,7 +188,7 @@ func (q *Queue) ReadBack(part Part, n int, read []Read, add func(i int)) (lost i
 	if len(read) == part.Limit {
 		return 0
 	}
-	// There is no more before the next one in memory.
+	// All deltas before the next one in memory are read.
 	if next := t.entries.head; part.Before > 0 {
 		t.after = part.Before - 1
 		if next != nil && next.Saved.ID == part.Before {
@@ -208,8 +208,8 @@ type Read struct {
 	Seen   time.Time
 }
 
-// Restore says what is on disk before a start: the last number that was given, how many deltas are
-// there beside those in read, which are added next, and the bytes of all.
+// Restore sets the state of the tail after a start: the last number assigned, the number of deltas
+// on disk beside those in read, which are added next, and the bytes of all.
 func (q *Queue) Restore(read []Read, last uint64, others int, bytes int64) {
 	t := &q.Tail
 	if len(read) > 0 {
@@ -222,11 +222,12 @@ func (q *Queue) Restore(read []Read, last uint64, others int, bytes int64) {
 }
 
 // WasCounted reports whether a delta that is read from disk was counted as matched, if its filter
-// was asked.
+// was evaluated.
 func (t *Tail) WasCounted(number uint64) bool { return number > t.counted }
 
-// size is what a delta takes in memory. Of an update that is the new state: the old one is most
-// often what the delta before it, which waits too, has as the new one. So it may be twice as much.
+// size estimates the memory of a delta. For an update it counts only the new object, because the
+// old one is usually shared with the previous delta, which is pending, too. The real size may be
+// twice as much.
 func size(d *event.Delta) int64 {
 	n := deltaBytes + len(d.Object().JSON())
 	if d.Event != nil {

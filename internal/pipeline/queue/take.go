@@ -2,15 +2,16 @@ package queue
 
 import "time"
 
-// Passing asks the limit about n entries that are to be taken as one, by the last of them.
+// Passing applies the limit to n entries that are taken as one group; last is the last of them.
 type Passing func(last *Entry, n int) bool
 
-// Take appends up to limit entries to batch: those of one lane stand together, in order. An entry
-// that the handler failed on, or a sink that does not keep order by itself, is the last of its lane
-// in a batch, since what comes after it would likely be in vain; one that failed together with
-// others is alone in its batch. Where lanes are groups, a batch has entries of one lane alone. pass
-// is asked about entries that are taken for the first time and are subject to a limit; nil: none
-// is. If it says no, they are removed.
+// Take appends up to limit entries to batch, those of one lane together and in order:
+//   - An entry that its handler failed on, or that a sink without in-order writes did not take, is
+//     the last of its lane in the batch, because the entries behind it would probably fail, too.
+//   - An entry of a failed batch is alone in its batch.
+//   - If lanes are groups, a batch has entries of one lane only.
+//   - pass is called for entries that are taken for the first time and are subject to a limit; nil:
+//     there is no limit. If it returns false, they are removed.
 func (q *Queue) Take(limit int, batch []*Entry, pass Passing) []*Entry {
 	t := taking{Queue: q, window: &q.Lanes.window, limit: limit, batch: batch, pass: pass}
 	for s := q.Lanes.ready.head; s != nil && len(t.batch) < limit; s = q.Lanes.ready.head {
@@ -31,8 +32,8 @@ type taking struct {
 	pass   Passing
 }
 
-// takeLane takes entries of a ready lane, if there are any that can be taken. It reports whether
-// the batch is complete.
+// takeLane takes entries of a ready lane, if any can be taken. It reports whether the batch is
+// complete.
 func (t *taking) takeLane(s *Lane) (complete bool) {
 	e := s.lane.head
 	switch {
@@ -49,7 +50,7 @@ func (t *taking) takeLane(s *Lane) (complete bool) {
 		return true
 	}
 	n := 1
-	// the limit is asked about a group as a whole
+	// the limit applies to a group as a whole
 	if t.window.Joint || t.window.Grouped && e.Limit.Later {
 		n = t.groupLen(e)
 	}
@@ -67,7 +68,7 @@ func (t *taking) takeLane(s *Lane) (complete bool) {
 	return alone || t.window.Grouped || t.window.Joint
 }
 
-// takeEach takes e and those behind it that may be in the same batch.
+// takeEach takes e and the following entries that may share its batch.
 func (t *taking) takeEach(e *Entry) {
 	for e != nil {
 		t.take(e)
@@ -90,8 +91,7 @@ func (t *taking) take(e *Entry) {
 	t.batch = append(t.batch, e)
 }
 
-// follower returns the entry behind e in its lane that may be in the same batch; nil: there is
-// none.
+// follower returns the entry behind e in its lane that may share its batch; nil: there is none.
 func (t *taking) follower(e *Entry) *Entry {
 	for {
 		n := e.links[byLane].next
@@ -104,8 +104,7 @@ func (t *taking) follower(e *Entry) *Entry {
 	}
 }
 
-// passes reports whether the limit lets n entries of a lane be taken, from e on. If not, they are
-// gone.
+// passes applies the limit to n entries of a lane, from e on. If it refuses, they are removed.
 func (t *taking) passes(e *Entry, n int) bool {
 	if !e.Limit.Later {
 		return true
@@ -128,8 +127,8 @@ func (t *taking) passes(e *Entry, n int) bool {
 	return ok
 }
 
-// groupLen returns how many entries of a lane are taken as one, from its first one, e, on. Those
-// that were taken so before stay together.
+// groupLen returns the number of entries of a lane, from its first entry e on, that are taken as
+// one group. A group that was taken before stays together.
 func (t *taking) groupLen(e *Entry) (n int) {
 	if e.group != nil {
 		for n = 1; e != e.group; n++ {
@@ -139,7 +138,7 @@ func (t *taking) groupLen(e *Entry) (n int) {
 	}
 	first := e
 	for n < t.window.Size && e != nil && (e == first || e.joins(first)) {
-		e.taken = true // so that the next one sees that it is not in its way
+		e.taken = true // so that it does not block the next one
 		e = e.links[byLane].next
 		n++
 	}
@@ -150,7 +149,7 @@ func (t *taking) groupLen(e *Entry) (n int) {
 	return n
 }
 
-// takeGroup takes n entries of a lane, from its first one on, as one.
+// takeGroup takes the first n entries of a lane as one group.
 func (t *taking) takeGroup(e *Entry, n int) {
 	for range n {
 		t.take(e)
@@ -161,14 +160,14 @@ func (t *taking) takeGroup(e *Entry, n int) {
 	}
 }
 
-// joins reports whether e can be in the group of first, which stands before it in its lane.
+// joins reports whether e can be in the group of first, which precedes it in the lane.
 func (e *Entry) joins(first *Entry) bool {
 	return first.plain() && e.plain() && e.next() && e.durable() && (e.rested || e.lane.until.IsZero()) &&
 		e.group == nil && e.Limit.Later == first.Limit.Later && e.Saved.Closed == first.Saved.Closed
 }
 
-// Release gives a lane back of which Take has taken entries: to the end of the ready list, or, with
-// a time, not before that. It reports whether the lane is the one that is due first.
+// Release returns a lane from which Take has taken entries: to the end of the ready list, or
+// delayed if at is set. It reports whether the lane is now the first one due.
 func (q *Queue) Release(s *Lane, at time.Time) (first bool) {
 	s.state = idle
 	switch {

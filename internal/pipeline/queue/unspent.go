@@ -6,23 +6,23 @@ import (
 	"github.com/deltarouter/deltarouter/internal/rules"
 )
 
-// Unspent lists the entries that a limit let pass and of which nothing came.
+// Unspent lists the limit passes of entries that ended without an event.
 type Unspent struct{ passes []UnspentPass }
 
-// UnspentPass is the pass of one of them.
+// UnspentPass is one of these passes.
 type UnspentPass struct {
 	Pass       *rules.Pass
-	Suppressed int // the count that the delta carried, without the count that waits with the pass
+	Suppressed int // the count that the delta carried, without Pass.Waiting
 }
 
-// Add notes that nothing comes of e.
+// Add records the pass of an entry that ends without an event.
 func (u *Unspent) Add(e *Entry) {
 	if e.Limit.Pass != nil {
 		u.passes = append(u.passes, UnspentPass{e.Limit.Pass, max(0, e.Delta.Suppressed-e.Limit.Pass.Waiting)})
 	}
 }
 
-// Take calls yield with what was added since the last time, the last one first.
+// Take calls yield with the passes added since the last call, the last one first.
 func (u *Unspent) Take(yield func(UnspentPass)) {
 	for _, p := range slices.Backward(u.passes) {
 		yield(p)

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Window says how long entries wait in their lane before they may be taken, so that more can come:
-// for a quiet period, or, where lanes are groups, from the first of a group on. The zero Window
-// makes none wait.
+// Window configures how long entries wait in their lane for more deltas before they may be taken:
+// for a quiet period, or, if lanes are groups, from the first delta of a group on. With the zero
+// Window, none waits.
 type Window struct {
-	Quiet, Max time.Duration // until nothing has come for Quiet, or the first has waited for Max
-	Grouped    bool          // lanes are groups: a batch has entries of one lane alone
-	Wait       time.Duration // of a group
-	Size       int           // a group of so many is complete
+	Quiet, Max time.Duration // until there was no delta for Quiet, or the first has waited for Max
+	Grouped    bool          // lanes are groups: a batch has entries of one lane only
+	Wait       time.Duration // the wait of a group
+	Size       int           // the number of entries that complete a group
 	Joint      bool          // a group is taken as one
 }
 
 // On reports whether any entry waits.
 func (w *Window) On() bool { return w.Quiet > 0 || w.Grouped && w.Wait > 0 }
 
-// end returns when a window ends that was opened at began, when fresh entries are in it and the
-// last came now.
+// end returns the end of a window that was opened at began, with fresh entries, the last added at
+// now.
 func (w *Window) end(began, now time.Time, fresh int) (until time.Time) {
 	if w.Quiet > 0 {
 		until = now.Add(w.Quiet)
@@ -36,14 +36,14 @@ func (w *Window) end(began, now time.Time, fresh int) (until time.Time) {
 	return until
 }
 
-// restless reports whether the lane need not wait for more: its first entry has done so before.
+// restless reports whether the lane need not wait: its first entry has waited before.
 func (s *Lane) restless() bool { return s.until.IsZero() || s.lane.head.rested }
 
 func (s *Lane) endWindow() { s.until, s.began = time.Time{}, time.Time{} }
 
-// extend opens or extends the window of a lane to which an entry was just added, and which was in
-// state before. An entry goes with those that wait for a worker already, or for something else. It
-// reports whether the lane is the one that is due first.
+// extend opens or extends the window of a lane after an entry was added; before is its previous
+// state. In a lane without a window whose first entry was not taken yet, the new entry joins those
+// that already wait for a worker. It reports whether the lane is now the first one due.
 func (l *Lanes) extend(s *Lane, before laneState, now time.Time) (first bool) {
 	switch before {
 	case ready, blocked, gated:
@@ -60,7 +60,7 @@ func (l *Lanes) extend(s *Lane, before laneState, now time.Time) (first bool) {
 			l.makeReady(s)
 		}
 	case resting:
-		if s.until.Before(s.at) { // else the window is looked at when it would have been over
+		if s.until.Before(s.at) { // otherwise the heap is corrected when the old end is reached
 			s.at = s.until
 			heap.Fix(&l.delayed, s.index)
 		}
@@ -69,7 +69,7 @@ func (l *Lanes) extend(s *Lane, before laneState, now time.Time) (first bool) {
 	return l.first(s)
 }
 
-// wait updates the end of a lane's window after an entry was added.
+// wait updates the debounce deadline of a lane after an entry was added.
 func (l *Lanes) wait(s *Lane, now time.Time) {
 	if s.began.IsZero() {
 		s.began = now
@@ -77,8 +77,7 @@ func (l *Lanes) wait(s *Lane, now time.Time) {
 	s.until = l.window.end(s.began, now, s.fresh)
 }
 
-// takenFrom is called when entries of a lane were taken that is a group: what is left is the
-// beginning of another one.
+// takenFrom is called after entries of a group were taken: the remaining ones start the next group.
 func (l *Lanes) takenFrom(s *Lane) {
 	if l.window.Grouped && l.window.On() && s.fresh > 0 && s.until.IsZero() {
 		l.wait(s, l.now)
@@ -92,8 +91,8 @@ func (l *Lanes) rest(s *Lane) {
 	heap.Push(&l.delayed, s)
 }
 
-// wakeUp is called when the first of the delayed lanes was taken from the heap at its time. It
-// returns false if the window was extended meanwhile.
+// wakeUp ends the window of a resting lane that was removed from the heap. It returns false if the
+// window was extended in the meantime.
 func (l *Lanes) wakeUp(s *Lane, now time.Time) bool {
 	if s.state != resting {
 		return true

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Check returns an error that names a route that cannot work: it has no target or too many, a
-// target is no downstream route, or routes deliver to each other in a circle.
+// Check returns an error that names a route that cannot work: it has no target or too many, its
+// target is no downstream route, or it delivers to itself through other routes.
 func Check(routes []Route) error {
 	byName := make(map[string]*Route, len(routes))
 	for i := range routes {
@@ -35,15 +35,15 @@ func Check(routes []Route) error {
 	return nil
 }
 
-// circle returns the names of a way from the first of the way back to it, of which way is the
-// beginning; nil: there is none. What was passed leads nowhere, or is on the way.
+// circle returns the names of the routes on a cycle back to the first of way, which is the path so
+// far; nil: there is none. passed are the routes already visited.
 func (r *Route) circle(byName map[string]*Route, way []string, passed map[string]bool) []string {
 	way = append(way[:len(way):len(way)], r.Name)
 	if len(way) > 1 && r.Name == way[0] {
 		return way
 	}
 	if passed[r.Name] {
-		return nil // a circle without the first is found from one of its own
+		return nil // a cycle without the first route is found from its own members
 	}
 	passed[r.Name] = true
 	for _, s := range r.Sinks {

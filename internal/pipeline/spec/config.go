@@ -10,19 +10,18 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
-// Config is the specification of a route, with what evaluates and counts its deltas. It never
-// changes.
+// Config is the specification of a route with its filter table and its counters. It is immutable.
 type Config struct {
 	Route
 
-	Table *filters.Table // of this route alone
+	Table *filters.Table // of this route only
 	Count Counters
 	Log   *slog.Logger
 
 	born int // the pipeline's epoch when the route appeared, see filters.Entry
 }
 
-// NewConfig makes the configuration of a route that is there since the epoch born.
+// NewConfig returns the configuration of a route that appeared in the epoch born.
 func NewConfig(r *Route, born int, m *metrics.Metrics, log *slog.Logger) *Config {
 	c := &Config{Route: *r, born: born, Count: newCounters(m, r), Log: log.With(slog.String("route", r.Name))}
 	c.Table = filters.NewTable([]filters.Entry{c.Entry()})
@@ -32,7 +31,7 @@ func NewConfig(r *Route, born int, m *metrics.Metrics, log *slog.Logger) *Config
 // Born returns the epoch in which the route appeared.
 func (c *Config) Born() int { return c.born }
 
-// Entry is what the table of the routes needs.
+// Entry returns the entry of the route in the filter table.
 func (c *Config) Entry() filters.Entry {
 	if c.HasCondition() {
 		return c.conditionEntry()
@@ -44,8 +43,8 @@ func (c *Config) Entry() filters.Entry {
 	return filters.Entry{Sources: sources, Ops: c.Ops, Initial: c.Existing, Born: c.born, Filter: c.Filter, Ready: c.Ready}
 }
 
-// conditionEntry is what the table needs for a condition. The end of an object needs no evaluation:
-// the conditions that know the object hear of it, see Pipeline.Admit.
+// conditionEntry returns the entry of a condition. The end of an object needs no evaluation: the
+// conditions that track the object are notified, see Pipeline.Admit.
 func (c *Config) conditionEntry() filters.Entry {
 	return filters.Entry{
 		Sources: c.Sources, Ops: []event.Op{event.Added, event.Updated, event.Sync}, Initial: true, Born: math.MaxInt,
@@ -56,13 +55,13 @@ func (c *Config) conditionEntry() filters.Entry {
 // HasCondition reports whether the route has a condition.
 func (c *Config) HasCondition() bool { return c.When.Filter != nil }
 
-// IsReady reports whether filter and key may be asked.
+// IsReady reports whether filter and key may be evaluated.
 func (c *Config) IsReady() bool { return c.Ready == nil || IsClosed(c.Ready) }
 
-// CaughtUp reports whether everything that happened until the router started was admitted.
+// CaughtUp reports whether all changes up to the start of the router were admitted.
 func (c *Config) CaughtUp() bool { return c.When.CaughtUp == nil || IsClosed(c.When.CaughtUp) }
 
-// IsClosed reports whether a channel is closed on which nothing is sent.
+// IsClosed reports whether a channel is closed that never carries values.
 func IsClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -22,14 +22,14 @@ type Counters struct {
 	Delivered, Dropped           counter
 	DeadLettered, Suppressed     counter
 	Depth, Oldest                gauge
-	Waiting, Active, Keys        gauge // of rules; nil: it has no such rule
+	Waiting, Active, Keys        gauge // of rules; nil: the route has no such rule
 	OnDisk, Disk, Paused         gauge
 	Seconds, Handler             observer        // of a delivery, of a call of the handler
 	Events                       []eventCounters // by sink
 	Errors                       func(kind string) counter
 }
 
-// eventCounters count what a sink said of the events of a route.
+// eventCounters count the results of a sink for the events of a route.
 type eventCounters struct {
 	deliver.EventCounters
 
@@ -83,7 +83,7 @@ func (c *Counters) Delivery() deliver.Counters {
 	return d
 }
 
-// ForgetSeries removes the series of the rules and sinks that a route had, and has not any more.
+// ForgetSeries removes the series of the rules and sinks that a route no longer has.
 func ForgetSeries(m *metrics.Metrics, from, to *Config) {
 	for _, series := range []struct {
 		from, to gauge

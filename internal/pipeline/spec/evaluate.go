@@ -15,21 +15,20 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
-// Verdict is the result of the filter and the keys of a route for a delta that it wants, or of a
-// condition.
+// Verdict is the result of the filter and the keys, or of the condition, of a route for a delta.
 type Verdict struct {
 	Lane     queue.Key
 	Unseen   bool   // the route was not ready, so filter and keys were not evaluated
-	Err      error  // filter or a key failed
+	Err      error  // the filter or a key failed
 	LimitKey string // of the limit
 
-	Condition, Holds bool // it is about a condition, which holds
+	Condition, Holds bool // the route has a condition, and it holds
 	Rescan           bool // all objects are evaluated
-	Remind           bool // that it holds is reported again
-	Cancels          bool // the object is back, and a delete that is held is cancelled
+	Remind           bool // an Entered report is repeated
+	Cancels          bool // the object exists again, and a held delete is cancelled
 }
 
-// Verdict completes what the table found: the lane of a delta that the route wants.
+// Verdict completes a match of the table with the lane of the delta.
 func (c *Config) Verdict(ctx context.Context, d *event.Delta, m filters.Match) Verdict {
 	v := Verdict{Lane: queue.ObjectKey(d), Unseen: m.Verdict == filters.Unready}
 	if m.Err != nil {
@@ -55,13 +54,14 @@ func (c *Config) Verdict(ctx context.Context, d *event.Delta, m filters.Match) V
 	}
 	v.LimitKey, v.Err = c.limitKey(ctx, d)
 	if key, ok := strings.CutPrefix(v.LimitKey, "k"); ok && c.HasCondition() && c.Key == nil {
-		// the limit takes it for one thing, which begins and ends in order
+		// the limit treats it as one thing, whose edges are delivered in order
 		v.Lane = queue.Key{Name: key}
 	}
 	return v
 }
 
-// ask asks for a key, which is a short one. The content of an object must not end the process.
+// ask evaluates a key expression and shortens the key. A panic becomes an error, because the
+// content of an object must not end the process.
 func ask(ctx context.Context, of func(context.Context, *event.Delta) (string, error), d *event.Delta) (key string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -72,7 +72,7 @@ func ask(ctx context.Context, of func(context.Context, *event.Delta) (string, er
 	return short(key), err
 }
 
-// ErrorKind is the kind of an error of filter or key in the metrics.
+// ErrorKind returns the label of an error of filter or key in the metrics.
 func ErrorKind(err error) string {
 	if errors.Is(err, expr.ErrCost) {
 		return "cost"
@@ -80,8 +80,8 @@ func ErrorKind(err error) string {
 	return "filter"
 }
 
-// limitKey asks for the key that the limit counts d under. Keys that the configuration makes begin
-// with another letter than objects.
+// limitKey evaluates the limit key of d. Keys of the configuration have another first letter than
+// keys of objects.
 func (c *Config) limitKey(ctx context.Context, d *event.Delta) (string, error) {
 	if !c.Limit.On() {
 		return "", nil
@@ -98,7 +98,7 @@ func (c *Config) limitKey(ctx context.Context, d *event.Delta) (string, error) {
 	return ownLimitKey(d), nil
 }
 
-// ownLimitKey is the key of an object that counts by itself.
+// ownLimitKey is the limit key of an object that counts by itself.
 func ownLimitKey(d *event.Delta) string {
 	name := queue.ObjectKey(d)
 	return "o" + short(name.Source+"\x00"+name.Namespace+"\x00"+name.Name)
@@ -113,10 +113,10 @@ func (c *Config) DueLimitKey(d *event.Delta, v *Verdict) string {
 	return v.LimitKey
 }
 
-// Leaves is the verdict that a condition holds no longer.
+// Leaves is the verdict that a condition no longer holds.
 func (c *Config) Leaves(ctx context.Context, d *event.Delta) Verdict {
 	v := c.Verdict(ctx, d, filters.Match{Verdict: filters.Matched})
-	if v.Err != nil { // it has to be told, whatever its key is
+	if v.Err != nil { // Left must be reported even if the key fails
 		c.Count.Errors(ErrorKind(v.Err)).Inc()
 		v.Err = nil
 	}
@@ -124,9 +124,9 @@ func (c *Config) Leaves(ctx context.Context, d *event.Delta) Verdict {
 	return v
 }
 
-// Evaluate asks filter and key. A delta that has passed before a restart has passed: what the
-// filter looks up may have changed since, but the delta is pending. Without a key it is ordered by
-// its object then.
+// Evaluate evaluates filter and key. With unseen false it skips the filter: the delta has passed it
+// before a restart and stays pending, even if the objects that the filter looks up have changed. If
+// the key fails in that case, the delta is ordered by its object.
 func (c *Config) Evaluate(ctx context.Context, d *event.Delta, unseen bool) (v Verdict, filtered bool) {
 	if c.HasCondition() {
 		return c.evaluateEdge(ctx, d, unseen)
@@ -143,8 +143,9 @@ func (c *Config) Evaluate(ctx context.Context, d *event.Delta, unseen bool) (v V
 	return c.Verdict(ctx, d, m), m.Verdict == filters.Filtered
 }
 
-// evaluateEdge is evaluate for a route with a condition. What was told of it is told; what it
-// failed on is the affair of what has come since, unless it fails still.
+// evaluateEdge is Evaluate for a route with a condition. An edge that was reported stays pending. A
+// delta on which the evaluation failed is dropped if it no longer fails, because later deltas have
+// decided about the object since.
 func (c *Config) evaluateEdge(ctx context.Context, d *event.Delta, unseen bool) (v Verdict, filtered bool) {
 	if queue.IsEdge(d.Op) {
 		v = c.Verdict(ctx, d, filters.Match{Verdict: filters.Matched})
@@ -160,8 +161,8 @@ func (c *Config) evaluateEdge(ctx context.Context, d *event.Delta, unseen bool) 
 	return v, true
 }
 
-// HoldKey returns the key of the route's own under which the object of d may come back; empty:
-// there is none. That it is in a group with another one says nothing.
+// HoldKey returns the key under which a delete of d can be cancelled beside its name; empty: there
+// is none. The key of a group is not used, because a new member does not replace a deleted one.
 func (c *Config) HoldKey(d *event.Delta, lane queue.Key) string {
 	if c.Grouped || lane == queue.ObjectKey(d) {
 		return ""
@@ -169,13 +170,13 @@ func (c *Config) HoldKey(d *event.Delta, lane queue.Key) string {
 	return lane.Name
 }
 
-// maxKey is how long a key may be that is kept as it is, in bytes: a namespace and a name fit, with
-// a word before them. Keys are made of what is in objects, so they may be as long as these, and a
-// limit remembers many of them.
+// maxKey is the length in bytes up to which a key is kept as it is: a namespace, a name and a word
+// before them fit. Keys are derived from the content of objects, so they can be as long as these,
+// and a limit stores many of them.
 const maxKey = 512
 
-// short returns key, or the hash of one that is longer than maxKey: keys are compared, and passed
-// on to sinks as what to keep order by.
+// short returns key, or its hash if it is longer than maxKey. The hash serves as well, because keys
+// are only compared, and passed on to sinks as ordering keys.
 func short(key string) string {
 	if len(key) <= maxKey {
 		return key

@@ -13,34 +13,35 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Route says which deltas to take, what to make of them and where to deliver it.
+// Route specifies the deltas to take, how to handle them, and where to deliver the events.
 type Route struct {
 	Name string
-	// ID is what the route is known by as long as it is there, whatever its Name is: its backlog,
-	// what its rules know and its dead letters are kept under it. Empty: the Name.
+	// ID identifies the route when its Name changes: its backlog, the state of its rules and its
+	// dead letters are stored under it. Empty: the Name.
 	ID string
-	// Version: two Routes of one id and one version that is not empty are the same.
-	// pipeline.Prepare leaves such a route as it is.
+	// Version: two Routes with the same id and the same version, if it is not empty, are the same.
+	// pipeline.Prepare leaves such a route unchanged.
 	Version string
 	Sources []string
 	// Downstream: the route gets events of upstream routes (NamedSink.Route), and no deltas of
 	// Sources.
 	Downstream bool
 	Ops        []event.Op
-	Filter     filters.Filter // nil: everything
-	// When, if it has a Filter, takes the place of the route's Filter: see there.
+	Filter     filters.Filter // nil: no filter
+	// When replaces the Filter of the route if it has a Filter itself, see [When].
 	When When
-	// Hold is how long an object must be gone that is deleted or deselected: until then the delta
-	// is held, and forgotten if an object of that name comes back, or one of that Key. What is held
-	// is part of what Pipeline.Dirty hands over. When has what that needs, without a Filter. 0: it
-	// is pending at once.
+	// Hold is the length of a delete hold: a delete or deselection is reported after this time, and
+	// dropped if an object with that name, or that Key, is created before. Held deletes are part of
+	// the records of Pipeline.Dirty. The fields of When other than Filter are used for it. 0: a
+	// delete is pending at once.
 	Hold time.Duration
-	// Key names what the delta is ordered by; nil: its object. An error that wraps expr.ErrAbsent
-	// means that the object has no key of that kind, and it is ordered by itself; any other error
-	// rejects the delta.
+	// Key returns the key that orders the deltas; nil: the object. An error that wraps
+	// expr.ErrAbsent means that the object has no such key, and is ordered by itself; any other
+	// error rejects the delta.
 	Key func(ctx context.Context, d *event.Delta) (string, error)
-	// Ready is closed once Filter and Key may be asked, because what they look up is there. Until
-	// then deltas are pending unseen, and none is worked on. nil: at any time.
+	// Ready is closed once Filter and Key may be evaluated, because the objects that they look up
+	// are in the cache. Until then deltas are pending unseen, and none is processed. nil: at any
+	// time.
 	Ready <-chan struct{}
 	Limit Limit
 
@@ -48,53 +49,57 @@ type Route struct {
 	HandlerName string
 	Sinks       []NamedSink
 
-	Existing bool // take also the objects that were there before
-	// Known: the route was there before, in a former run or until a reload removed it, so that what
-	// exists is not new to it.
+	Existing bool // also take objects that existed before the route
+	// Known: the route existed before, in an earlier process or until a reload removed it, so
+	// existing objects are not new to it.
 	Known    bool
 	Deliver  Deliver
 	Overflow Overflow
 
-	// Secret: what the route sees must not reach the disk. Its dead letters do not say why they
-	// were given up, because a handler or a receiver may repeat what it was given.
+	// Secret: objects of the route must not reach the disk. Its dead letters have no error, because
+	// a handler or a receiver may repeat content in it.
 	Secret bool
 
 	Debounce Debounce
-	// Grouped: Key names groups. A batch has deltas of one group alone, and waits for Batch.Wait
+	// Grouped: Key names groups. A batch has deltas of one group only, and waits for Batch.Wait
 	// from the first of them on, or for the quiet period of Debounce, unless it is full before.
 	Grouped bool
-	// Joint, of a route that is Grouped: the Handler makes the events of a batch of the result of
-	// its last delta. The deltas of a batch have one fate: none is done with before all are.
+	// Joint, of a Grouped route: the Handler makes the events of a batch when it gets its last
+	// delta. The deltas of a batch end together: none is done before all are.
 	Joint bool
-	// MaxAge is how old a delta may be that is delivered; older ones are put aside, or dropped if
-	// OnFailure says so. Its age is counted from when it was seen, of what time made from when it
-	// was due, for one that is redelivered from that on. 0: they may be of any age.
+	// MaxAge is the maximum age of a delta at its delivery; older ones become dead letters, or are
+	// dropped if OnFailure says so. The age counts from when the delta was seen, for a report of a
+	// timer from its due time, and for a redelivery from its start. 0: no maximum.
 	MaxAge time.Duration
 
 	Batch       Batch
 	Concurrency int // workers; 0: 1
-	// pending deltas in memory beyond which they go to disk, or Overflow decides; 0: 10000
+	// the number of pending deltas in memory beyond which they go to disk, or Overflow applies; 0:
+	// 10000
 	Capacity int
-	// Disk is how many bytes the route may have pending on disk, what is in memory included, before
-	// Overflow decides. 0: nothing is on disk alone, but what was before.
+	// Disk is the number of bytes of pending deltas that the route may have on disk, including
+	// those that are in memory, too, before Overflow applies. 0: no delta goes to disk only, except
+	// those that are there already.
 	Disk      int64
 	Retry     Retry
 	OnFailure OnFailure
 }
 
-// Breaker is what the routes have in common that share the breaker of the sink.
+// Breaker returns the key of the circuit breaker of the sink. Routes with the same key share the
+// breaker.
 func (s *NamedSink) Breaker() string { return s.Name + "\x00" + s.Version }
 
-// WritesInOrder reports whether a write may have several deltas of one key. Where a rejected delta
-// pauses the route, those behind it must not have been delivered: it is tried again before them.
+// WritesInOrder reports whether a write may have several deltas of one key. If a rejected delta
+// pauses the route, it may not: the delta is retried after the pause, so the ones behind it must
+// not be delivered before.
 func (r *Route) WritesInOrder() bool {
 	return r.OnFailure != Pause && !slices.ContainsFunc(r.Sinks, func(s NamedSink) bool { return s.Route == "" && !s.InOrder })
 }
 
-// NamedSink is a target of a route: a sink or another route. Routes that name one sink share its
-// breaker. The slice of events that it is given to write is used again when it returns.
+// NamedSink is a target of a route: a sink or another route. Routes that name the same sink share
+// its breaker. The slice of events passed to Write is reused after Write returns.
 type NamedSink struct {
-	Name    string // what the progress of deltas is kept under, also in the checkpoint
+	Name    string // identifies the sink in the progress of deltas, also in the checkpoint
 	Version string // differs for two sinks of one name; they do not share a breaker
 	Sink    plugins.Sink
 	InOrder bool // a Write may have several deltas of one key, see plugins.Ordered
@@ -103,50 +108,50 @@ type NamedSink struct {
 	Route string
 }
 
-// Batch says how many deltas a handler gets at once.
+// Batch configures the batches of the handler.
 type Batch struct {
-	Size int           // at most; 0: 1
+	Size int           // the maximum number of deltas; 0: 1
 	Wait time.Duration // how long an incomplete batch waits for more
 }
 
-// Deliver says which deltas a route wants.
+// Deliver is the delivery mode of a route.
 type Deliver uint8
 
 // The modes of delivery.
 const (
-	Every  Deliver = iota // each one
-	Latest                // the net change of what waits for an object
+	Every  Deliver = iota // each delta
+	Latest                // the net change of the pending deltas of an object
 )
 
-// Overflow says what happens to a delta that comes when the queue is full.
+// Overflow is the policy for a delta that comes when the queue is full.
 type Overflow uint8
 
 // The modes of overflow.
 const (
-	// it is coalesced with what is pending for its object, see package pipeline on memory
+	// coalesce it with the pending deltas of its object, see package pipeline on memory
 	Coalesce   Overflow = iota
 	Block               // the source waits, and with it all routes of that source
-	DropOldest          // the oldest one that was never attempted is dropped
+	DropOldest          // drop the oldest delta that was never attempted
 )
 
 type (
-	// Retry says how often and how long to try again.
+	// Retry configures retries.
 	Retry = deliver.Retry
-	// OnFailure says what happens to a delta that was rejected for good.
+	// OnFailure is the policy for a delta that was rejected for good.
 	OnFailure = deliver.OnFailure
 )
 
-// What a route does about failures.
+// The policies for rejected deltas.
 const (
 	DeadLetter = deliver.DeadLetter
 	Drop       = deliver.Drop
 	Pause      = deliver.Pause
 )
 
-// maxSinks is how many sinks a route can have: one bit each.
+// maxSinks is the maximum number of sinks of a route: one bit each.
 const maxSinks = 64
 
-// WithDefaults fills in what is 0.
+// WithDefaults returns r with defaults for the fields that are 0.
 func (r Route) WithDefaults() Route {
 	r.ID = cmp.Or(r.ID, r.Name)
 	r.Batch.Size = or(r.Batch.Size, 1)

@@ -7,14 +7,14 @@ import (
 )
 
 // Debounce makes a route wait for a quiet period: the deltas of an object (or of the key of the
-// route) are coalesced until none has come for Quiet, or until the first that waits has waited for
-// Max. 0: it does not wait.
+// route) are coalesced until none has come for Quiet, or until the first has waited for Max. 0: no
+// debounce.
 type Debounce struct {
 	Quiet time.Duration
 	Max   time.Duration // 0: ten times Quiet
 }
 
-// Window says how long the deltas of the route wait in their lanes.
+// Window returns the configuration of the windows of the route.
 func (r *Route) Window() queue.Window {
 	w := queue.Window{Quiet: r.Debounce.Quiet, Max: or(r.Debounce.Max, 10*r.Debounce.Quiet), Joint: r.Joint}
 	if r.Grouped {
