@@ -12,22 +12,22 @@ import (
 	"github.com/deltarouter/deltarouter/internal/similar"
 )
 
-// Target is where a route delivers its events: a sink, or another route. In YAML a name is a sink,
+// Target is a destination of a route's events: a sink, or another route. In YAML a name is a sink,
 // and {route: NAME} is a route.
 type Target struct {
 	Node  Node   `yaml:",self"`
-	Sink  string `yaml:"-"` // empty: it is a route
+	Sink  string `yaml:"-"` // empty: the target is a route
 	Route string `yaml:"route,required" doc:"Route that gets the events as its input. It has no from of its own."`
 
-	id string // of the route; [Parse] fills it in
+	id string // of the route; set by [Parse]
 }
 
-// routePrefix begins the names of targets that are routes. The name of a sink has no colon.
+// routePrefix is the prefix of the names of targets that are routes. The name of a sink has no
+// colon.
 const routePrefix = "route:"
 
-// Name is what the router keeps the progress of the target under, and what metrics, dead letters
-// and logs call it: the name of the sink, or route: and the id of the route. The id outlives a
-// rename.
+// Name identifies the target in the state, metrics, dead letters and logs: the name of the sink, or
+// route: and the id of the route. The id does not change when the route is renamed.
 func (t *Target) Name() string {
 	if t.Sink != "" {
 		return t.Sink
@@ -46,7 +46,7 @@ func (t *Target) String() string {
 	return "route \"" + t.Route + "\""
 }
 
-// unmarshal takes the name of a sink, or a mapping with the key route.
+// unmarshal decodes the name of a sink, or a mapping with the key route.
 func (t *Target) unmarshal(n Node) Problems {
 	t.Node = n
 	if n.IsZero() || n.yaml.Kind != yaml.MappingNode {
@@ -71,7 +71,7 @@ func (t *Target) unmarshal(n Node) Problems {
 	switch {
 	case len(keys) == 0:
 		return Problems{n.Problemf("is empty: write the name of a sink, or {route: NAME}")}
-	case !slices.Contains(keys, "route"): // one problem is enough
+	case !slices.Contains(keys, "route"): // report one problem only
 		return problems[:1]
 	case t.Route == "" && len(problems) == 0:
 		problems = Problems{n.At("route").Problemf("is empty: write the name of a route")}
@@ -79,10 +79,10 @@ func (t *Target) unmarshal(n Node) Problems {
 	return problems
 }
 
-// hasFrom reports whether a route has the key from, whatever it says.
+// hasFrom reports whether a route has the key from, with any value.
 func (r *Route) hasFrom() bool { return slices.Contains(r.Node.Keys(), "from") }
 
-// checkTargets checks that what a route delivers to is there, once.
+// checkTargets checks that each target of a route exists and is listed once.
 func (c *Config) checkTargets(r *Route, byName map[string]*Route) (problems Problems) {
 	for i := range r.To {
 		t := &r.To[i]
@@ -113,8 +113,7 @@ type chains struct {
 	problems Problems
 }
 
-// linkRoutes checks the targets of all routes, and fills in Upstream and From of the routes that
-// other routes deliver to.
+// linkRoutes checks the targets of all routes. It sets Upstream and From of the downstream routes.
 func (c *Config) linkRoutes() Problems {
 	l := chains{byName: make(map[string]*Route)}
 	for _, r := range c.Routes {
@@ -154,8 +153,8 @@ func (l *chains) problem(n Node, format string, args ...any) {
 	l.problems = append(l.problems, n.Problemf(format, args...))
 }
 
-// targets returns the route of each target of r; nil: it is a sink, or a route that takes no
-// events.
+// targets returns the route of each target of r. nil: the target is a sink, or a route that takes
+// no events.
 func (l *chains) targets(r *Route) []*Route {
 	routes := make([]*Route, len(r.To))
 	for i := range r.To {
@@ -166,7 +165,7 @@ func (l *chains) targets(r *Route) []*Route {
 	return routes
 }
 
-// refuseCircles finds the routes whose events would come back to them.
+// refuseCircles reports the routes that would get their own events back.
 func (l *chains) refuseCircles() {
 	done := make(map[string]bool)
 	var visit func(r *Route, path []string)
@@ -192,8 +191,8 @@ func (l *chains) refuseCircles() {
 	}
 }
 
-// sourcesOf returns the sources of a route; a route that others deliver to has theirs. known has
-// the result of each route that was visited, and of each on the way, so that a circle ends.
+// sourcesOf returns the sources of a route. A downstream route has those of its upstream routes.
+// known contains the results of visited routes and ends the recursion in a circle.
 func (l *chains) sourcesOf(r *Route, known map[*Route][]string) (sources []string) {
 	if len(r.Upstream) == 0 {
 		return r.From
@@ -205,7 +204,7 @@ func (l *chains) sourcesOf(r *Route, known map[*Route][]string) (sources []strin
 	for _, name := range r.Upstream {
 		upstream := l.byName[name]
 		if upstream == nil {
-			continue // it has no name, which is reported
+			continue // a route without a name is reported elsewhere
 		}
 		for _, source := range l.sourcesOf(upstream, known) {
 			if !slices.Contains(sources, source) {
@@ -220,7 +219,7 @@ func (l *chains) sourcesOf(r *Route, known map[*Route][]string) (sources []strin
 // check checks that a route has an input, and that a route without from has no key about objects.
 func (l *chains) check(r *Route) {
 	switch {
-	case r.hasFrom(), r.Node.yaml == nil: // it is no mapping, which is reported
+	case r.hasFrom(), r.Node.yaml == nil: // a route that is not a mapping is reported elsewhere
 		return
 	case len(r.Upstream) == 0:
 		l.checkInput(r)
@@ -249,8 +248,8 @@ func (l *chains) check(r *Route) {
 	l.problems = append(l.problems, r.Filter.Check(n.At("filter"), r.From)...)
 }
 
-// checkInput reports a route without input, unless what is wrong with its from, or with a target
-// that may be meant for it, is reported already.
+// checkInput reports a route without input. It reports nothing if there is already a problem with
+// its from, or with a target that may be meant for it.
 func (l *chains) checkInput(r *Route) {
 	var known []string
 	for _, f := range tags.Of(reflect.TypeFor[Route]()) {

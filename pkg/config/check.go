@@ -18,13 +18,14 @@ import (
 	"github.com/deltarouter/deltarouter/internal/similar"
 )
 
-// The rules below are found by Node.Decode where it decodes the part that they are about, so that
-// they hold wherever it stands; only what concerns several parts is checked from the Config.
+// Node.Decode checks the rules below in the part that it decodes. Only rules about several parts
+// are checked from the Config.
 
 const nameRule = "a name begins with a letter and has only letters, digits, - and _, at most 63"
 
 var (
-	// nameSyntax keeps names fit for metrics, paths and "source.index" in CEL.
+	// nameSyntax restricts names to characters that are valid in metrics, paths and "source.index"
+	// in CEL.
 	nameSyntax    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`)
 	clusterSyntax = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
 	celIdentifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -32,7 +33,7 @@ var (
 	dnsDomain     = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 )
 
-// unmarshal takes a mapping of exactly one key, the kind.
+// unmarshal decodes a mapping with exactly one key, the kind.
 func (c *Component) unmarshal(n Node) Problems {
 	c.Node = n
 	keys := n.Keys()
@@ -49,7 +50,7 @@ func (c *Component) unmarshal(n Node) Problems {
 	return Problems{n.Problemf("must be a kind with its configuration, as in {stdout: {}}, not %s", n.describe())}
 }
 
-// checkAll checks what concerns several parts; n is the whole document.
+// checkAll checks the rules about several parts. n is the whole document.
 func (c *Config) checkAll(n Node) Problems {
 	var problems Problems
 	for _, part := range []string{"sources", "handlers", "sinks"} {
@@ -75,14 +76,14 @@ func (c *Config) checkAll(n Node) Problems {
 		}
 		if first, ok := ids[r.ID]; !ok {
 			ids[r.ID] = name.at.Line
-		} else if r.ID != "" && first != seen[r.Name] { // else the name is reported
+		} else if r.ID != "" && first != seen[r.Name] { // otherwise the duplicate name is reported
 			problems = append(problems, id.Problemf("the route in line %d has the id %q: an id is the name, unless it is set; set another one", first, r.ID))
 		}
 	}
 	return append(problems, c.linkRoutes()...)
 }
 
-// checkNames checks the keys of a mapping of named things.
+// checkNames checks the names of components, sources or clusters, which are the keys of a mapping.
 func checkNames(n Node, reserved []string) (problems Problems) {
 	for _, e := range n.entries() {
 		key := e.value
@@ -96,7 +97,7 @@ func checkNames(n Node, reserved []string) (problems Problems) {
 	return problems
 }
 
-// checkDefines checks that the names are fit for CEL.
+// checkDefines checks that the names are valid in CEL.
 func checkDefines(n Node) (problems Problems) {
 	builtIn := []string{"object", "oldObject", "op", "source", "cluster", "now", "since", "late", "repeat", "suppressed", "objects", "event", "events"}
 	reserved := []string{
@@ -116,7 +117,7 @@ func checkDefines(n Node) (problems Problems) {
 	return problems
 }
 
-// checkRoute checks that what a route refers to is there.
+// checkRoute checks that all references of a route exist.
 func (c *Config) checkRoute(r *Route) Problems {
 	problems := checkReferences(r.Node.At("from"), r.From, "source", sortedKeys(c.Sources))
 	if r.Handler != "" {
@@ -135,8 +136,8 @@ func (c *Config) checkRoute(r *Route) Problems {
 	return append(problems, c.checkRoom(r)...)
 }
 
-// checkRoom checks that a batch has room to become full: one that waits for more than the queue
-// holds would lose its own oldest delta for each that comes, although the sinks are well.
+// checkRoom checks that the queue can hold a full batch. A batch larger than the queue would never
+// fill: each new delta would push out the oldest one, although the sinks work.
 func (c *Config) checkRoom(r *Route) Problems {
 	spills := c.State.Dir != "" && r.Queue.Disk > 0
 	if r.Overflow != OverflowDropOldest || spills || r.Batch.Wait == 0 || r.Batch.Size == 1 || r.Batch.Size < r.Queue.Memory {
@@ -161,7 +162,7 @@ func checkReferences(n Node, names []string, what string, known []string) (probl
 	return problems
 }
 
-// checkOnce checks that no element of a list is there twice.
+// checkOnce checks that a list has no duplicates.
 func checkOnce(n Node, values []string) (problems Problems) {
 	for i, item := range n.Items() {
 		if i < len(values) && slices.Contains(values[:i], values[i]) {
@@ -171,7 +172,7 @@ func checkOnce(n Node, values []string) (problems Problems) {
 	return problems
 }
 
-// Validate checks what the tags cannot say.
+// Validate checks the rules that tags cannot express.
 func (c *Cluster) Validate(n Node) (problems Problems) {
 	if !clusterSyntax.MatchString(c.Name) {
 		problems = append(problems, n.At("name").Problemf("%q is no name: it has only letters, digits, -, _ and ., at most 253", c.Name))
@@ -219,7 +220,7 @@ func splitAddress(address string) (host string, ok bool) {
 	return host, err == nil
 }
 
-// Validate checks what the tags cannot say.
+// Validate checks the rules that tags cannot express.
 func (s *Source) Validate(n Node) Problems {
 	var problems Problems
 	if _, _, _, err := ParseResource(s.Resource); err != nil && s.Resource != "" {
@@ -249,7 +250,7 @@ func (s *Source) Validate(n Node) Problems {
 	return append(problems, checkNames(n.At("indexes"), []string{"name", "namespace", "owner"})...)
 }
 
-// checkExcludeFields refuses paths that are none, and what identifies an object.
+// checkExcludeFields rejects invalid paths, and fields that identify an object.
 func (s *Source) checkExcludeFields(n Node) (problems Problems) {
 	kept := []string{
 		"apiVersion", "kind", "metadata", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion",
@@ -269,7 +270,7 @@ func (s *Source) checkExcludeFields(n Node) (problems Problems) {
 	return problems
 }
 
-// ParseResource splits [group/]version/resource. The error says what is wrong and what to write.
+// ParseResource splits [group/]version/resource. The error has the cause and the remedy.
 func ParseResource(s string) (group, version, resource string, err error) {
 	form := errors.New("must be [group/]version/resource, as in v1/pods or apps/v1/deployments")
 	parts := strings.Split(s, "/")

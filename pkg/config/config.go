@@ -11,11 +11,11 @@ import (
 	"github.com/deltarouter/deltarouter/internal/similar"
 )
 
-// Config is the whole configuration, defaults filled in. It is not modified after [Load].
+// Config is the whole configuration with its defaults. It is not modified after [Load].
 type Config struct {
-	// of the file: two configurations with one hash are the same text
+	// of the file: configurations with the same hash have the same text
 	Hash     string                `yaml:"-"`
-	Policy   Policy                `yaml:"-"` // that it was read under
+	Policy   Policy                `yaml:"-"` // the policy of [Load]
 	Version  int                   `yaml:"version,required" min:"1" max:"1" doc:"Version of this format: 1."`
 	Cluster  Cluster               `yaml:"cluster" doc:"The cluster whose changes are routed."`
 	State    State                 `yaml:"state" doc:"What is kept on disk."`
@@ -37,11 +37,11 @@ type Size = scalar.Size
 // Count is a number of things: 500, 10k, 10M or 1G. It is never negative.
 type Count = scalar.Count
 
-// Suggest completes a message about a name that is not known: it proposes the known name that is
-// most like it, else it lists them.
+// Suggest completes a message about an unknown name. It proposes the most similar known name, or
+// else lists all known names.
 func Suggest(name string, known []string) string { return similar.Suggest(name, known) }
 
-// Cluster says how to reach the API server.
+// Cluster is the connection to an API server.
 type Cluster struct {
 	Name       string  `yaml:"name" default:"default" doc:"Name of the cluster, part of every event."`
 	Kubeconfig string  `yaml:"kubeconfig,path" doc:"Kubeconfig file. Empty: $KUBECONFIG, in-cluster, ~/.kube/config."`
@@ -50,7 +50,7 @@ type Cluster struct {
 	Burst      int     `yaml:"burst" min:"0" doc:"How many requests may go out at once before qps limits them."`
 }
 
-// State says what is kept on disk.
+// State configures the state on disk.
 type State struct {
 	Dir     string `yaml:"dir,written" doc:"Folder for what outlives the process, made if it is not there. One that every user may write to, as a tmpfs or an emptyDir, is refused: name a folder in it. Empty: nothing outlives the process."`
 	MaxSize Size   `yaml:"maxSize" default:"8Gi" min:"1Mi" doc:"What the state file may grow to. Beyond it, what is new waits. All routes together may have pending half of it."`
@@ -58,13 +58,13 @@ type State struct {
 	DeadLetters DeadLetters `yaml:"deadLetters" doc:"How long what could not be delivered is kept."`
 }
 
-// DeadLetters bounds what is kept of the deltas that could not be delivered.
+// DeadLetters limits the dead letters on disk.
 type DeadLetters struct {
 	Max    int           `yaml:"max" default:"10000" min:"1" doc:"Most dead letters of a route. Beyond it the oldest are lost."`
 	MaxAge time.Duration `yaml:"maxAge" default:"720h" min:"1s" doc:"How long a dead letter is kept."`
 }
 
-// Listen holds the addresses to listen on; an empty one is not listened on.
+// Listen contains the addresses to listen on. An empty address is not used.
 type Listen struct {
 	Probes string `yaml:"probes" doc:"host:port of /healthz, /readyz and /metrics. Empty: none."`
 	API    string `yaml:"api" doc:"What router status, dlq, get, resync and tap talk to: a loopback host:port, or unix:/path for a socket that only its owner may use. Empty: none."`
@@ -72,12 +72,12 @@ type Listen struct {
 
 // The values of [Source].Cache.
 const (
-	CacheFull     = "full"     // the objects
-	CacheMetadata = "metadata" // their metadata; no more goes over the wire
-	CacheIdentity = "identity" // their names and versions: no oldObject, no lookup
+	CacheFull     = "full"     // whole objects
+	CacheMetadata = "metadata" // metadata; the watch transfers no more
+	CacheIdentity = "identity" // names and versions: no oldObject, no look-ups
 )
 
-// Source is something that is watched.
+// Source is a watched resource.
 type Source struct {
 	Node          `yaml:",self"`
 	Resource      string            `yaml:"resource,required" doc:"[group/]version/resource, as in v1/pods or apps/v1/deployments."`
@@ -92,32 +92,32 @@ type Source struct {
 	Indexes       map[string][]Expr `yaml:"indexes" doc:"By name: a CEL expression, or a list of them whose keys are joined. Its value is a key, of a list each element, of a map each key."`
 }
 
-// Component is a handler or a sink: one kind and its configuration, as in {webhook: {url: …}}.
+// Component is a handler or a sink: a kind and its configuration, as in {webhook: {url: …}}.
 type Component struct {
-	Node   Node   // the component as a whole
+	Node   Node   // the whole component
 	Kind   string // webhook
 	Config Node   // {url: …}
 }
 
-// Values of [Route].Existing, Deliver, Overflow and OnFailure. The others are the defaults of the
-// keys.
+// Values of [Route].Existing, Deliver, Overflow and OnFailure. The other values are the defaults of
+// the keys.
 const (
-	ExistingDeliver = "deliver" // objects that are there already come once, as added and initial
+	ExistingDeliver = "deliver" // objects that exist already come once, as added and initial
 
-	DeliverLatest = "latest" // the net change per object since it was last delivered
+	DeliverLatest = "latest" // the net change of an object since its last delivery
 
-	OverflowCoalesce   = "coalesce"   // a full queue keeps the net change per object
-	OverflowBlock      = "block"      // a full queue slows every route of the source
+	OverflowCoalesce   = "coalesce"   // a full queue keeps the net change of each object
+	OverflowBlock      = "block"      // a full queue slows down all routes of the source
 	OverflowDropOldest = "dropOldest" // a full queue loses its oldest delta
 
-	OnFailureDrop  = "drop"  // a delta that failed for good is lost
-	OnFailurePause = "pause" // the route waits
+	OnFailureDrop  = "drop"  // a rejected delta is lost
+	OnFailurePause = "pause" // the route pauses
 )
 
-// Route says which deltas go where, and how.
+// Route states which deltas are delivered, where, and how.
 type Route struct {
-	// Upstream has the routes whose events this one gets, in the order of the configuration; From
-	// has their sources then. Parse fills it in.
+	// Upstream has the routes that deliver to this one, in the order of the configuration. From has
+	// their sources then. Parse sets both.
 	Upstream []string `yaml:"-"`
 
 	Node        Node     `yaml:",self"`
@@ -139,7 +139,7 @@ type Route struct {
 	Retry       Retry    `yaml:"retry" doc:"How often and how long a delta is tried."`
 	OnFailure   string   `yaml:"onFailure" default:"deadLetter" enum:"deadLetter drop pause" doc:"What becomes of a delta that failed for good. deadLetter: it is put aside, see router dlq. drop: it is lost, and counted. pause: the route waits."`
 
-	// What else brings it about.
+	// Further causes of a delivery.
 
 	Watches map[string]Expr `yaml:"watches" doc:"By source: a CEL expression about its deltas. The objects that it results in, which are of the sources of from, go through the route once more, as sync."`
 
@@ -154,20 +154,20 @@ type Route struct {
 	MaxAge     time.Duration `yaml:"maxAge" min:"1s" doc:"How old a change may be that is delivered. What is older is a dead letter, or is dropped if onFailure says so. Absent: of any age."`
 }
 
-// Batch bounds what a handler gets at once.
+// Batch limits the deltas of one call of a handler.
 type Batch struct {
 	Size int           `yaml:"size" default:"64" min:"1" max:"10000" doc:"Most deltas of a batch."`
 	Wait time.Duration `yaml:"wait" default:"10ms" max:"24h" doc:"How long a batch waits to become full: at most 1m, unless it is a group."`
 	By   *Expr         `yaml:"by" doc:"CEL, string, int or bool: what names a group. A batch is of one group, and emit makes the events of all of it: objects has theirs, object is the last one."`
 }
 
-// Queue bounds the backlog of a route.
+// Queue limits the backlog of a route.
 type Queue struct {
 	Memory int  `yaml:"memory" default:"10000" min:"1" doc:"Most deltas in memory."`
 	Disk   Size `yaml:"disk" default:"1Gi" doc:"What the route may have pending on disk, in bytes, those in memory included. Beyond it, overflow decides. 0: nothing is on disk alone. Needs state.dir."`
 }
 
-// Retry says how often and how long a delta is tried.
+// Retry limits the number and the duration of attempts.
 type Retry struct {
 	Attempts int           `yaml:"attempts" default:"3" min:"0" doc:"Tries after the first for a delta that the handler failed on. What a sink rejects is not tried again."`
 	Backoff  time.Duration `yaml:"backoff" default:"200ms" min:"1ms" doc:"Pause before the second try; it doubles from try to try."`
@@ -177,30 +177,30 @@ type Retry struct {
 
 // Kind describes a kind of handler or sink, for [reference.Schema] and [reference.Reference].
 type Kind struct {
-	Name    string // the webhook in {webhook: {url: …}}
-	Doc     string // what it does, in a sentence
-	Example string // YAML as it stands below the kind
-	Config  any    // a value of the struct that is decoded, see the package comment for its tags
+	Name    string // webhook in {webhook: {url: …}}
+	Doc     string // one sentence on its purpose
+	Example string // the YAML below the kind
+	Config  any    // a value of the decoded struct; the package comment has its tags
 }
 
-// Kinds is what kinds of handlers and sinks there are.
+// Kinds contains all kinds of handlers and sinks.
 type Kinds struct{ Handlers, Sinks []Kind }
 
-// Limit says how many deltas of a key a route delivers.
+// Limit is the maximum number of deltas of a key that a route delivers in a period.
 type Limit struct {
 	Key   *Expr         `yaml:"key" doc:"CEL, string, int or bool: what is counted. Absent: each object by itself."`
 	Every time.Duration `yaml:"every,required" min:"1s" max:"8760h" doc:"How long it takes until one more of a key is delivered."`
 	Burst int           `yaml:"burst" default:"1" min:"1" max:"1000000" doc:"How many of a key are delivered at once after a quiet time."`
 }
 
-// Debounce is how long nothing may happen to an object until its net change is delivered: a
-// duration, or a form with both.
+// Debounce delays the net change of an object until the object has not changed for a while. In YAML
+// it is a duration or a DebounceForm.
 type Debounce struct {
-	Quiet time.Duration // 0: at once
-	Max   time.Duration // the longest wait; 0: ten times Quiet
+	Quiet time.Duration // 0: no delay
+	Max   time.Duration // the maximum delay; 0: ten times Quiet
 }
 
-// DebounceForm is a Debounce that says how long it may take at most.
+// DebounceForm is a Debounce with a maximum delay.
 type DebounceForm struct {
 	Quiet time.Duration `yaml:"quiet,required" min:"1ms" max:"24h" doc:"How long nothing may happen to an object, or under the key of the route, until its net change is delivered."`
 	Max   time.Duration `yaml:"max" min:"1ms" max:"24h" doc:"How long the first change waits at most, if there is no quiet. Absent: ten times quiet."`

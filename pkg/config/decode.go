@@ -14,18 +14,19 @@ import (
 	"github.com/deltarouter/deltarouter/internal/similar"
 )
 
-// Validator is implemented by a struct that has rules beyond its tags. [Node.Decode] calls it, on
-// the pointer, when the struct was decoded from n. A field that had a problem of its own has its
-// default or the zero value.
+// Validator is implemented by a struct with rules that tags cannot express. [Node.Decode] calls it
+// on the pointer, after it has decoded the struct from n. A field with a problem has its default or
+// the zero value then.
 type Validator interface {
 	Validate(n Node) Problems
 }
 
-// unmarshaler is a type of this package that is not decoded by its kind.
+// unmarshaler is implemented by types of this package with a decoder of their own.
 type unmarshaler interface{ unmarshal(n Node) Problems }
 
-// Decode fills in what a pointer points to and returns every problem at once. See the package
-// comment for types and tags. After a problem, into holds what could be decoded.
+// Decode decodes the node into the value that a pointer refers to, and returns all problems. The
+// package comment describes types and tags. Values without a problem are decoded even if others
+// have one.
 func (n Node) Decode(into any) Problems {
 	v := reflect.ValueOf(into)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
@@ -42,7 +43,7 @@ func (d *decoder) problemf(n Node, format string, args ...any) {
 	d.problems = append(d.problems, n.Problemf(format, args...))
 }
 
-// value decodes n into v, by the rules of the field that v is, or is an element of.
+// value decodes n into v. f is the field that v belongs to.
 func (d *decoder) value(n Node, v reflect.Value, f tags.Field) {
 	if len(d.problems) >= maxProblems {
 		return
@@ -73,7 +74,7 @@ func (d *decoder) value(n Node, v reflect.Value, f tags.Field) {
 	}
 }
 
-// structure decodes a mapping whose keys are fields. Of an absent node it takes the defaults.
+// structure decodes a mapping whose keys are fields. If n is absent, it sets the defaults.
 func (d *decoder) structure(n Node, v reflect.Value) {
 	if !n.IsZero() && n.yaml.Kind != yaml.MappingNode {
 		d.problemf(n, "must be a mapping, not %s", n.describe())
@@ -102,8 +103,8 @@ func (d *decoder) structure(n Node, v reflect.Value) {
 	}
 }
 
-// present decodes a field that is there. One that cannot be decoded falls back to its default, so
-// that a rule which compares it with another field does not complain about it too.
+// present decodes a field that exists. If the decoding fails, the field gets its default, so that a
+// rule that compares it with another field does not report a second problem.
 func (d *decoder) present(n Node, v reflect.Value, f tags.Field) {
 	before := len(d.problems)
 	d.value(n, v, f)
@@ -113,8 +114,8 @@ func (d *decoder) present(n Node, v reflect.Value, f tags.Field) {
 	}
 }
 
-// unknownKeys reports the keys that are no field, and returns the fields that they were probably
-// meant to be.
+// unknownKeys reports the keys that are not fields. It returns the fields that these keys probably
+// mean.
 func (d *decoder) unknownKeys(n Node, fields []tags.Field) (guessed []string) {
 	var known []string
 	for _, f := range fields {
@@ -131,11 +132,11 @@ func (d *decoder) unknownKeys(n Node, fields []tags.Field) (guessed []string) {
 		}
 		key := e.value
 		key.at = e.at
-		if key.path == "plugins" { // of earlier versions
+		if key.path == "plugins" { // a key of earlier versions
 			d.problemf(key, "is no key any more: start the router with -plugin-dir FOLDER for each folder of programs, and remove it")
 			continue
 		}
-		if e.key == "was" && strings.HasPrefix(key.path, "routes[") { // likewise
+		if e.key == "was" && strings.HasPrefix(key.path, "routes[") { // a key of earlier versions
 			d.problemf(key, "is no key any more: if the router has not run with this name yet, write id in its place; else remove it")
 			continue
 		}
@@ -147,7 +148,7 @@ func (d *decoder) unknownKeys(n Node, fields []tags.Field) (guessed []string) {
 	return guessed
 }
 
-// byDefault sets a field that is absent, or cannot be decoded, to the default of its tag.
+// byDefault sets a field to the default of its tag.
 func (d *decoder) byDefault(n Node, v reflect.Value, f tags.Field) {
 	if err := scalar.SetDefault(v, f.Default); err != nil {
 		d.problemf(n, "the default must be %v: this is a bug of the router", err)
@@ -199,8 +200,8 @@ func (d *decoder) list(n Node, v reflect.Value, f tags.Field) {
 	d.bounds(n, f, len(items))
 }
 
-// isBroken reports whether a value is an expression that was refused. It is left out: who compiles
-// it would complain once more.
+// isBroken reports whether a value is an expression with a problem. Such an expression is left out,
+// because its compilation would report a second problem.
 func isBroken(v reflect.Value) bool {
 	switch e := v.Interface().(type) {
 	case Expr:
@@ -211,8 +212,8 @@ func isBroken(v reflect.Value) bool {
 	return false
 }
 
-// mayStandAlone reports whether a piece may stand for a list of one element of a type, or is a
-// list.
+// mayStandAlone reports whether a node is a list, or a single element that the configuration may
+// write instead of a list.
 func mayStandAlone(n Node, element reflect.Type) bool {
 	switch n.yaml.Kind {
 	case yaml.MappingNode:
@@ -223,8 +224,8 @@ func mayStandAlone(n Node, element reflect.Type) bool {
 	return true
 }
 
-// IsScalar reports whether values of a type are written as scalars, or may be, so that one can
-// stand for a list of one.
+// IsScalar reports whether values of a type can be written as scalars. A single scalar may replace
+// a list with one element.
 func IsScalar(t reflect.Type) bool {
 	switch t {
 	case reflect.TypeFor[Expr](), reflect.TypeFor[Secret](), reflect.TypeFor[Node](), reflect.TypeFor[Target]():
@@ -255,7 +256,7 @@ func (d *decoder) bounds(n Node, f tags.Field, length int) {
 	}
 }
 
-// scalar decodes text, numbers and true or false.
+// scalar decodes text, numbers and booleans.
 func (d *decoder) scalar(n Node, v reflect.Value, f tags.Field) {
 	if !n.IsZero() && n.yaml.Kind != yaml.ScalarNode {
 		d.problemf(n, "must be %s, not %s", scalar.Describe(v.Type()), n.describe())
@@ -286,7 +287,7 @@ func (d *decoder) scalar(n Node, v reflect.Value, f tags.Field) {
 	}
 }
 
-// checkString applies the options of a field to its text.
+// checkString checks a text by the tags of its field.
 func (d *decoder) checkString(n Node, v reflect.Value, f tags.Field) {
 	text := v.String()
 	if len(f.Enum) > 0 && !slices.Contains(f.Enum, text) {
@@ -301,7 +302,7 @@ func (d *decoder) checkString(n Node, v reflect.Value, f tags.Field) {
 	}
 }
 
-// path makes v the path of a file, which the configuration must be allowed to name.
+// path decodes the path of a file, and checks it against the policy.
 func (d *decoder) path(n Node, v reflect.Value, class string) {
 	if !strings.Contains(v.String(), "://") {
 		v.SetString(n.File(v.String()))

@@ -44,7 +44,7 @@ type nested struct {
 	Level int    `yaml:"level" default:"7"`
 }
 
-// Validate is called after the fields were decoded, also when some had problems.
+// Validate is called after all fields were decoded, even if some have problems.
 func (n *nested) Validate(node config.Node) config.Problems {
 	if n.Name == "bad" {
 		return config.Problems{node.At("name").Problemf("is bad")}
@@ -237,8 +237,8 @@ func TestSecret(t *testing.T) {
 	expect(t, s["gone"], "", "read secret: stat "+filepath.Join(dir, "nothing")+": no such file or directory")
 	expect(t, config.Secret{}, "", "no secret is configured")
 
-	// A new file takes the place of the old one, as the kubelet does it, with the same time and
-	// length.
+	// A new file with the same time and length replaces the old one. The kubelet updates files in
+	// this way.
 	info, err := os.Stat(path)
 	must.Succeed(t, err)
 	write(t, path+".new", "NEW\r\n")
@@ -267,7 +267,7 @@ func write(t *testing.T, path, text string) {
 	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// TestSecretIsHidden prints a secret in all ways that come to mind.
+// TestSecretIsHidden prints a secret in many ways.
 func TestSecretIsHidden(t *testing.T) {
 	var into struct {
 		S config.Secret `yaml:"s"`

@@ -1,18 +1,18 @@
-// Package config reads the router's YAML. It stands before the flow: [Load] makes a [Config] of a
-// file, internal/app builds the stages from it.
+// Package config reads the router's YAML. [Load] returns a [Config] of a file, from which
+// internal/compile makes the plan of the router.
 //
-// Three things set it apart from a plain yaml.Unmarshal:
+// It differs from yaml.Unmarshal in three points:
 //
-//   - Every mistake is found in one go, and each [Problem] says where it is (file, line, column and
-//     path), why, and what to do.
-//   - A [Node] is a piece of YAML that has kept its place, so that a package that knows what a
-//     piece means, such as a kind of sink, can decode it ([Node.Decode]) and report problems of its
-//     own ([Node.Problemf]) as precisely as this package does.
-//   - An [Expr] can translate a position inside a CEL expression to its place in the file, however
-//     the expression was written.
+//   - It reports all mistakes at once. Each [Problem] has its position (file, line, column and
+//     path), its cause and its remedy.
+//   - A [Node] is a piece of YAML with its position. A package that knows the meaning of a piece,
+//     such as a kind of sink, decodes it ([Node.Decode]) and reports problems of its own
+//     ([Node.Problemf]) with the same precision.
+//   - An [Expr] translates a position inside a CEL expression to a position in the file, for all
+//     YAML styles.
 //
-// What a struct accepts is said by its tags alone, and the JSON Schema and docs/CONFIG.md
-// (internal/config/reference) are made of the same tags:
+// The tags of a struct define its valid YAML. The JSON Schema and docs/CONFIG.md
+// (internal/config/reference) are generated from the same tags:
 //
 //	yaml:"name"           the key; yaml:"-" is no key; without a tag, no key
 //	yaml:"name,required"  must be present
@@ -25,9 +25,9 @@
 //	doc:"…"               one sentence for the schema and the reference
 //
 // Field types are strings, booleans, integers, floats, time.Duration, [Size], [Count], [Secret],
-// [Expr], [Node] (kept as it is), structs, and pointers, slices and maps with string keys of those.
-// ${VAR} and ${VAR:-default} are expanded in every scalar but an [Expr] (and $${ is ${); a value
-// must be there: a key with nothing after it is a mistake unless a struct or map is expected.
+// [Expr], [Node] (kept undecoded), structs, and pointers, slices and maps with string keys of
+// those. ${VAR} and ${VAR:-default} are expanded in every scalar except an [Expr] ($${ is a literal
+// ${). A key without a value is a mistake, unless a struct or map is expected.
 //
-// The YAML library is known to this package and to internal/config/yamlfile alone.
+// Only this package and internal/config/yamlfile use the YAML library.
 package config

@@ -11,8 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestLimits gives documents that are no configuration of anybody, and must not cost time or
-// memory.
+// TestLimits parses hostile documents, which must cost neither time nor memory.
 func TestLimits(t *testing.T) {
 	var laughs strings.Builder
 	laughs.WriteString("a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n")
@@ -32,7 +31,7 @@ func TestLimits(t *testing.T) {
 		"merge cycle": {"a: &a\n  <<: *a", "config.yaml:1:4: the value of anchor &a contains itself: remove the alias *a inside of it"},
 		"empty":       {"", "config.yaml: is empty: it needs at least version, sources, sinks and routes"},
 		"blank":       {" \n\t\n", "config.yaml: is empty: it needs at least version, sources, sinks and routes"},
-		// it ends in a line that is not there
+		// the document ends in a line that does not exist
 		"no content":    {"\n---", "config.yaml: is empty: it needs at least version, sources, sinks and routes"},
 		"not UTF-8":     {"a: 1\nb: \xff", "config.yaml:2: is not UTF-8: save the file as UTF-8"},
 		"old Mac":       {"a: 1\rb: 2", "config.yaml:1: has a carriage return that ends no line: save the file with \\n line ends"},
@@ -78,7 +77,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestPartial: with problems, the configuration is there for checks that go on.
+// TestPartial: a configuration with problems is returned too, for further checks.
 func TestPartial(t *testing.T) {
 	cfg, problems := config.Parse("config.yaml", []byte("version: 3\nsinks: {out: {stdout: {a: 1}}, bad: {}}\nroutes: [{filter: {}}, 1]"), config.Policy{})
 	if len(problems) == 0 || cfg == nil || cfg.Sinks["out"].Kind != "stdout" || len(cfg.Routes) != 2 || cfg.Routes[0].Filter != nil {

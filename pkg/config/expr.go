@@ -13,11 +13,11 @@ import (
 
 // Expr is a CEL expression. ${…} is not expanded in it.
 type Expr struct {
-	Text string // as CEL sees it, never empty
+	Text string // the text for CEL, never empty
 	node Node
 }
 
-// unmarshal accepts any scalar: `true` and `1` are expressions too.
+// unmarshal accepts any scalar, because `true` and `1` are expressions too.
 func (e *Expr) unmarshal(n Node) Problems {
 	e.node = n
 	switch {
@@ -33,10 +33,10 @@ func (e *Expr) unmarshal(n Node) Problems {
 	return nil
 }
 
-// Problem makes a problem of a position inside the expression: the line counts from 1, the column
-// from 0 in code points, as CEL's locations do. The problem has the place in the file, however the
-// expression was written: plain, quoted, as a literal (|) or a folded (>) block. A position outside
-// of the expression becomes that of its nearest end.
+// Problem returns a problem at a position inside the expression. The line counts from 1 and the
+// column from 0 in code points, as in CEL. The problem has the position in the file for all YAML
+// styles: plain, quoted, literal (|) and folded (>). A position outside the expression becomes its
+// nearest end.
 func (e Expr) Problem(line, column int, message string) Problem {
 	if e.node.yaml == nil {
 		return e.node.problem(yamlfile.Place{Line: line, Column: column + 1}, message)
@@ -46,10 +46,10 @@ func (e Expr) Problem(line, column int, message string) Problem {
 	return p
 }
 
-// Path returns how the expression is reached, as in routes[2].filter.
+// Path returns the path of the expression, such as routes[2].filter.
 func (e Expr) Path() string { return e.node.path }
 
-// runeIndex returns how many code points stand before a position.
+// runeIndex returns the number of code points before a position.
 func runeIndex(text string, line, column int) int {
 	if line < 1 {
 		return 0
@@ -66,10 +66,10 @@ func runeIndex(text string, line, column int) int {
 	return max(index-1, 0)
 }
 
-// Filter is the condition of a route: one expression for all its sources, or one for each.
+// Filter is the filter of a route: one expression for all its sources, or one per source.
 type Filter struct {
-	Expr // for all; without a text if By is set
-	// By is by source; nil: the one for all counts.
+	Expr // for all sources; empty if By is set
+	// By has an expression per source. nil: all sources have the same expression.
 	By map[string]*Expr
 }
 
@@ -113,8 +113,7 @@ func (f *Filter) unmarshal(n Node) (problems Problems) {
 	return problems
 }
 
-// Check compares the sources that there are expressions for with those of the route. n is where the
-// filter is written.
+// Check compares the sources of By with those of the route. n is the node of the filter.
 func (f *Filter) Check(n Node, from []string) (problems Problems) {
 	if f == nil || f.By == nil {
 		return nil

@@ -59,8 +59,8 @@ func TestExprProblemWithoutNode(t *testing.T) {
 	}
 }
 
-// TestExprPlaces writes random scalars in every style: each character of the expression must be
-// found in the file at the place that it is said to have.
+// TestExprPlaces writes random scalars in every style. Each character of the expression must be in
+// the file at its reported position.
 func TestExprPlaces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		source := "# ü\nouter:\n  - first: {}\n    k: " + rapid.OneOf(
@@ -83,9 +83,9 @@ func TestExprPlaces(t *testing.T) {
 	})
 }
 
-// checkPlaces compares each character of an expression with the one at its place in the file, and
-// that the places come in order. It returns how many of the characters beyond the first, white
-// space aside, have a place of their own.
+// checkPlaces checks that each character of an expression is at its reported position, and that the
+// positions ascend. It returns the number of characters with a position of their own, and the
+// number of all characters, both without the first character and without white space.
 func checkPlaces(t interface{ Errorf(string, ...any) }, source string, e config.Expr) (found, of int) {
 	var lines [][]rune
 	for line := range strings.SplitSeq(strings.TrimPrefix(source, "\ufeff"), "\n") {
@@ -121,7 +121,7 @@ func checkPlaces(t interface{ Errorf(string, ...any) }, source string, e config.
 	return found, of
 }
 
-// isAt reports whether a character is at a place, maybe as an escape.
+// isAt reports whether a character is at a position, literally or as an escape.
 func isAt(lines [][]rune, p config.Problem, r rune) bool {
 	if p.Line < 1 || p.Line > len(lines) || p.Column < 1 || p.Column > len(lines[p.Line-1]) {
 		return false
@@ -142,13 +142,14 @@ func isAt(lines [][]rune, p config.Problem, r rune) bool {
 
 const letters = "abcxyz.=<>()&|+ü漢😀"
 
-// words generates words of letters and more.
+// words generates words of letters and the characters of more.
 func words(more string) *rapid.Generator[[]string] {
 	word := rapid.StringOfN(rapid.RuneFrom([]rune(letters+more)), 1, 6, -1)
 	return rapid.SliceOfN(word, 1, 8)
 }
 
-// joined joins words with what folds to white space: blanks, or line breaks with blanks around.
+// joined joins words with white space that YAML folds: blanks, or line breaks with blanks around
+// them.
 func joined(t *rapid.T, words []string, indent string) string {
 	space := rapid.SampledFrom([]string{" ", "  ", " \t ", "\n" + indent, " \n" + indent + "  ", "\n\n" + indent, "\n  \n\n" + indent})
 	var b strings.Builder
@@ -207,8 +208,8 @@ func block(indicator string) *rapid.Generator[string] {
 		})
 		blank := rapid.SampledFrom([]string{"", " ", "      "})
 		lines := rapid.SliceOfN(rapid.OneOf(line, line, line, blank), 0, 6).Draw(t, "lines")
-		// Without an indicator the first line says how far the block is indented, so it begins with
-		// a letter.
+		// Without an indentation indicator the first line decides the indentation, so it begins
+		// with a letter.
 		first := "a" + line.Draw(t, "first")
 		if explicit {
 			first = line.Draw(t, "first")

@@ -11,8 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// FuzzParse: whatever the text, Parse returns; its problems have places inside of the file; what
-// has no problem can be used.
+// FuzzParse: Parse returns for any text. Its problems have positions inside the file, and a
+// configuration without problems is usable.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	must.Succeed(f, err)
@@ -21,7 +21,7 @@ func FuzzParse(f *testing.F) {
 		must.Succeed(f, err)
 		f.Add(archive.Files[0].Data)
 	}
-	f.Add([]byte("---")) // the end is in a line that is not there
+	f.Add([]byte("---")) // the end is in a line that does not exist
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cfg, problems := config.Parse("config.yaml", data, config.Policy{})
 		lines := 1
@@ -56,8 +56,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzExprPlaces: whatever the scalar, a character of the expression is at its place or at that of
-// the whole scalar.
+// FuzzExprPlaces: for any scalar, the reported position of a character is its own or that of the
+// whole scalar.
 func FuzzExprPlaces(f *testing.F) {
 	for _, scalar := range []string{
 		"a.b", "'a ''b'''", `"\u00fc \"b\""`, "|\n  a\n  b", ">-\n  a\n  b\n\n    c", "|1+\n  a", "&a !!str\n  b", "a\n  b\n\n  c", `"a\` + "\n  b\"",
@@ -77,7 +77,7 @@ func FuzzExprPlaces(f *testing.F) {
 	})
 }
 
-// FuzzJSON: what can be read is valid JSON, or a problem.
+// FuzzJSON: the result is valid JSON or a problem.
 func FuzzJSON(f *testing.F) {
 	for _, yaml := range []string{"a: [1, 0x1F, .5, 1_000, 0o17, -.inf, 1e3, +1, 2001-01-01, ~, yes, 'x']", "<<: {a: 1}", "${A:-1}", "\"\\u0000\\ud7ff\""} {
 		f.Add(yaml)

@@ -16,8 +16,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 
-// TestGolden parses the config.yaml of each archive. The file problems holds the exact text of what
-// is wrong with it; an archive without it is valid and its file config holds what was understood.
+// TestGolden parses the config.yaml of each archive. The file problems of the archive has the exact
+// text of the problems. An archive without it is valid, and its file config describes the
+// configuration.
 func TestGolden(t *testing.T) {
 	t.Setenv("REGION", "eu")
 	t.Setenv("EMPTY", "")
@@ -58,7 +59,7 @@ func golden(t *testing.T, file string, archive *txtar.Archive) {
 	}
 }
 
-// describe writes a configuration as text, in a fixed order.
+// describe returns a configuration as text, in a fixed order.
 func describe(cfg *config.Config) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cluster %+v\nstate %+v\nlisten %+v\n", cfg.Cluster, cfg.State, cfg.Listen)
@@ -116,7 +117,7 @@ func describeComponents(b *strings.Builder, what string, components map[string]*
 	}
 }
 
-// targets returns the names of targets, with those of the routes that they stand for.
+// targets returns the names of targets, with the names of routes.
 func targets(all []config.Target) (names []string) {
 	for i := range all {
 		name := all[i].Name()

@@ -24,7 +24,7 @@ func inOrder[V any](m map[string]V) iter.Seq2[string, V] {
 	}
 }
 
-// node reads YAML without problems.
+// node parses YAML without problems.
 func node(t testing.TB, yaml string) config.Node {
 	t.Helper()
 	n, problems := config.ParseNode("config.yaml", []byte(yaml))
@@ -32,7 +32,7 @@ func node(t testing.TB, yaml string) config.Node {
 	return n
 }
 
-// TestTooManyProblems: a file of nothing but mistakes is refused before they fill the memory.
+// TestTooManyProblems: a file that consists of mistakes is rejected before they fill the memory.
 func TestTooManyProblems(t *testing.T) {
 	_, problems := config.Parse("config.yaml", []byte("sources:\n"+strings.Repeat(" {a: 1}:\n  - {b: 2, b: 3}\n", 20)+strings.Repeat("? [x]\n: 1\n", 50_000)), config.Policy{})
 	if len(problems) == 0 || len(problems) > 1001 {

@@ -10,9 +10,10 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// JSON returns any YAML as JSON, keys in their order, ${…} expanded. An unquoted scalar that holds
-// a ${…} has the type that its expanded text looks like. Numbers keep all their digits. The error
-// is [Problems]: a variable that is not set, a number that JSON does not have (.inf, .nan).
+// JSON returns the YAML of the node as JSON. It keeps the order of the keys, expands ${…}, and
+// keeps all digits of numbers. An unquoted scalar with a ${…} gets the type of its expanded text.
+// The error is [Problems]: a variable that is not set, or a number that JSON does not have (.inf,
+// .nan).
 func (n Node) JSON() ([]byte, error) {
 	var e jsonEncoder
 	e.value(n)
@@ -78,8 +79,7 @@ func (e *jsonEncoder) scalar(n Node) {
 	}
 }
 
-// number writes a number as it stands if JSON can have it so, else as the same number in JSON's way
-// (0x10, 1_000, .5).
+// number writes a number unchanged if it is valid JSON, or else converts it (0x10, 1_000, .5).
 func (e *jsonEncoder) number(n Node, text string) {
 	if jsonNumber.MatchString(text) {
 		e.b.WriteString(text)
@@ -103,6 +103,6 @@ func (e *jsonEncoder) number(n Node, text string) {
 func (e *jsonEncoder) text(s string) {
 	encoder := json.NewEncoder(&e.b)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(s) // a string always can
+	_ = encoder.Encode(s) // a string never fails
 	e.b.Truncate(e.b.Len() - 1)
 }

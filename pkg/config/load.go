@@ -23,7 +23,7 @@ func Load(path string, policy Policy) (*Config, Problems) {
 	return Parse(path, data, policy)
 }
 
-// readFile reads no more than one byte beyond what Parse accepts.
+// readFile reads at most one byte more than Parse accepts.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -33,12 +33,12 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, yamlfile.MaxDocument+1))
 }
 
-// Parse reads a configuration and finds all its problems, in the order of the file. The file is for
-// problems, and relative paths are relative to its folder. The policy says which of them may be
-// named.
+// Parse reads a configuration and returns all its problems, in the order of the file. file is the
+// name in problems, and its folder is the base of relative paths. The policy decides which paths
+// are allowed.
 //
-// Beside problems, the Config holds what could be read, for checks that want to go on: it must not
-// be run. It is nil if nothing could.
+// With problems, the Config contains the valid parts, for further checks only: it must not be run.
+// It is nil if nothing is valid.
 func Parse(file string, data []byte, policy Policy) (*Config, Problems) {
 	root, problems := parseNode(file, data, policy)
 	if root.yaml == nil {
@@ -62,26 +62,26 @@ func Parse(file string, data []byte, policy Policy) (*Config, Problems) {
 	return cfg, problems
 }
 
-// maxProblems is how many problems are reported; finding more helps nobody and takes memory.
+// maxProblems limits the number of problems, and so the memory for them.
 const maxProblems = 1000
 
-// document is the file that nodes come from, and what is known of it.
+// document is the file of a tree of nodes.
 type document struct {
 	file   *yamlfile.File
 	policy Policy
 
-	mu      sync.Mutex // parts are decoded from several goroutines at once
+	mu      sync.Mutex // several goroutines decode parts at the same time
 	secrets map[yamlfile.Place]located
 }
 
-// located is a Secret and where it is written.
+// located is a Secret and its position.
 type located struct {
 	node   Node
 	secret Secret
 }
 
-// ParseNode reads the YAML of one document. The file is for problems, and relative paths are
-// relative to its folder. Any path may be named, and no program run.
+// ParseNode reads the YAML of one document. file is the name in problems, and its folder is the
+// base of relative paths. All paths are allowed, and no programs.
 func ParseNode(file string, data []byte) (Node, Problems) {
 	return parseNode(file, data, Policy{})
 }
@@ -95,8 +95,9 @@ func parseNode(name string, data []byte, policy Policy) (Node, Problems) {
 	return newNode(doc, root, ""), audit(Node{doc: doc}, root, nil)
 }
 
-// audit finds the mistakes of form that YAML itself lets pass, in every mapping, whoever decodes
-// it: duplicate keys, keys that are no text, merges of something else than mappings, tags.
+// audit reports mistakes of form that the YAML library accepts: duplicate keys, keys that are not
+// text, merges of values that are not mappings, tags. It checks every mapping, independent of its
+// decoder.
 func audit(at Node, y *yaml.Node, problems Problems) Problems {
 	n := Node{at.doc, y, yamlfile.Place{Line: y.Line, Column: y.Column}, at.path}
 	if y.Style&yaml.TaggedStyle != 0 && !standardTag(y.Tag) {

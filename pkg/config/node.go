@@ -11,10 +11,10 @@ import (
 	"github.com/deltarouter/deltarouter/internal/config/yamlfile"
 )
 
-// Node is a piece of YAML that knows its place. Aliases are resolved: a piece reached through one
-// has the place where it was written and the path by which it was reached.
+// Node is a piece of YAML with its position. Aliases are resolved: a node behind an alias has the
+// position of its definition and the path of its use.
 //
-// The zero Node stands for a piece that is absent. A Node is immutable and safe for concurrent use.
+// The zero Node is an absent piece. A Node is immutable and safe for concurrent use.
 type Node struct {
 	doc  *document
 	yaml *yaml.Node // nil: absent
@@ -29,16 +29,16 @@ func newNode(doc *document, y *yaml.Node, path string) Node {
 	return Node{doc, y, yamlfile.Place{Line: y.Line, Column: y.Column}, path}
 }
 
-// Path returns how the piece is reached, as in routes[2].filter.
+// Path returns the path of the node, such as routes[2].filter.
 func (n Node) Path() string { return n.path }
 
-// IsZero reports whether the piece is absent, or a key with nothing after it (null).
+// IsZero reports whether the node is absent or null (a key without a value).
 func (n Node) IsZero() bool {
 	return n.yaml == nil || n.yaml.Kind == yaml.ScalarNode && n.yaml.Tag == "!!null"
 }
 
-// At returns the value of a key. If n has no such key, the result has the key's path and the place
-// of n, and is null: good for a problem about what is missing.
+// At returns the value of a key. If n has no such key, the result is null. It has the path of the
+// key and the position of n, for a problem about a missing key.
 func (n Node) At(key string) Node {
 	for _, e := range n.entries() {
 		if e.key == key {
@@ -48,7 +48,7 @@ func (n Node) At(key string) Node {
 	return Node{doc: n.doc, at: n.at, path: keyPath(n.path, key)}
 }
 
-// Keys returns the keys of a mapping in the order of the file, nil for anything else.
+// Keys returns the keys of a mapping in the order of the file. It returns nil for any other node.
 func (n Node) Keys() []string {
 	var keys []string
 	for _, e := range n.entries() {
@@ -57,8 +57,8 @@ func (n Node) Keys() []string {
 	return keys
 }
 
-// Items returns the elements of a list. A scalar is a list of one; of anything else the result is
-// empty.
+// Items returns the elements of a list. A scalar is a list with one element. Any other node has no
+// elements.
 func (n Node) Items() []Node {
 	if n.IsZero() {
 		return nil
@@ -76,8 +76,8 @@ func (n Node) Items() []Node {
 	return nil
 }
 
-// File returns the path of a file that the piece names: relative to the folder of the file that the
-// piece stands in.
+// File returns the path of a file that the node names. It is relative to the folder of the
+// configuration file.
 func (n Node) File(name string) string {
 	if filepath.IsAbs(name) || n.doc == nil {
 		return name
@@ -85,7 +85,7 @@ func (n Node) File(name string) string {
 	return filepath.Join(n.doc.file.Dir, name)
 }
 
-// Policy returns the policy that the file was read under.
+// Policy returns the policy of [Load].
 func (n Node) Policy() Policy {
 	if n.doc == nil {
 		return Policy{}
@@ -93,7 +93,7 @@ func (n Node) Policy() Policy {
 	return n.doc.policy
 }
 
-// Problemf makes a problem of the piece. The message gives the reason and the remedy.
+// Problemf returns a problem at the node. The message has the cause and the remedy.
 func (n Node) Problemf(format string, args ...any) Problem {
 	return n.problem(n.at, fmt.Sprintf(format, args...))
 }
@@ -113,7 +113,8 @@ type entry struct {
 	value Node
 }
 
-// entries returns what a mapping holds, merge keys (<<) flattened, the first of several equal keys.
+// entries returns the entries of a mapping, with merge keys (<<) resolved. Of several equal keys it
+// returns the first.
 func (n Node) entries() []entry {
 	if n.yaml == nil || n.yaml.Kind != yaml.MappingNode {
 		return nil
@@ -140,7 +141,7 @@ func (n Node) entries() []entry {
 	return own
 }
 
-// merged returns what a merge key brings: the entries of a mapping, or of each mapping of a list.
+// merged returns the entries of a merge key: those of a mapping, or of each mapping of a list.
 func (n Node) merged(v *yaml.Node) []entry {
 	from := newNode(n.doc, v, n.path)
 	if from.yaml.Kind != yaml.SequenceNode {
@@ -153,8 +154,8 @@ func (n Node) merged(v *yaml.Node) []entry {
 	return entries
 }
 
-// keyPath returns the path of a key: sources.pods, or labels["a.b/c"] if the key would not be one
-// step.
+// keyPath returns the path of a key: sources.pods, or labels["a.b/c"] if the key contains
+// separators.
 func keyPath(path, key string) string {
 	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r != '-' && r != '_' && !isAlnum(r) }) {
 		return path + "[" + strconv.Quote(key) + "]"
@@ -169,7 +170,7 @@ func isAlnum(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 }
 
-// describe says what a piece is, for "must be …, not …".
+// describe returns a description of the node, for "must be …, not …".
 func (n Node) describe() string {
 	if n.IsZero() {
 		return "nothing"
@@ -189,8 +190,8 @@ func (n Node) describe() string {
 	return "text"
 }
 
-// placeOf returns the place in the file of a character of a scalar's value, counted from 0 in code
-// points; that of the scalar if it cannot be told.
+// placeOf returns the position in the file of a character in the value of a scalar. index counts
+// code points from 0. If the position is unknown, it returns that of the scalar.
 func (n Node) placeOf(index int) yamlfile.Place {
 	if n.doc == nil || n.yaml == nil || n.yaml.Kind != yaml.ScalarNode {
 		return n.at
@@ -202,8 +203,8 @@ func (n Node) placeOf(index int) yamlfile.Place {
 	return places[min(max(index, 0), len(places)-1)]
 }
 
-// text returns the scalar with its ${…} expanded. A problem has the place of the ${ that it is
-// about, and quotes no variable's value.
+// text returns the scalar with ${…} expanded. A problem has the position of its ${, and quotes no
+// variable's value.
 func (n Node) text() (string, Problems) {
 	if n.IsZero() {
 		return "", Problems{n.Problemf("has no value: write one, or remove the key")}
@@ -219,7 +220,7 @@ func (n Node) text() (string, Problems) {
 	return text, problems
 }
 
-// isQuoted reports whether a scalar is text whatever it looks like.
+// isQuoted reports whether a scalar is text regardless of its content.
 func (n Node) isQuoted() bool {
 	const quoted = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 	return n.yaml.Style&quoted != 0 || n.yaml.Style&yaml.TaggedStyle != 0 && n.yaml.Tag == "!!str"

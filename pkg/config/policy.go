@@ -12,22 +12,22 @@ import (
 	"github.com/deltarouter/deltarouter/internal/config/tags"
 )
 
-// Policy is the part of the machine that a configuration may use. It comes from the command line,
-// so that the right to edit the configuration is not the right to run programs. The zero Policy
-// runs none, and restricts no path.
+// Policy is the part of the machine that a configuration may use. It comes from the command line:
+// the permission to edit the configuration does not include the permission to run programs. The
+// zero Policy allows no program, and all paths.
 type Policy struct {
-	// folders of the programs that handlers of the kind process run; none: no program is run
+	// folders of the programs for the kind process; none: no program is allowed
 	PluginDirs []string
-	AllowExec  bool     // whether credential plugins of kubeconfigs may be run
-	SecretDirs []string // folders of the files that {file: …} may name; none: any file
-	FileDirs   []string // folders of all other files and folders that may be named; none: any
+	AllowExec  bool     // allows credential plugins of kubeconfigs
+	SecretDirs []string // folders of the files in {file: …}; none: all files are allowed
+	FileDirs   []string // folders of all other paths; none: all paths are allowed
 
-	RequireDigests bool // whether each WebAssembly module must be named with its SHA-256
+	RequireDigests bool // requires the SHA-256 of each WebAssembly module
 }
 
-// check returns why a configuration may not name a path. A path must lie in a folder both as it is
-// written and where its links lead: else a link outside of the folders could be changed after the
-// check.
+// check returns the reason why a configuration may not name a path. Both the path itself and the
+// target of its links must be in an allowed folder. Otherwise a link outside the folders could be
+// changed after the check.
 func (p *Policy) check(class, path string) error {
 	dirs, flag := p.FileDirs, "-file-dir"
 	if class == tags.PathSecret {
@@ -49,8 +49,8 @@ func (p *Policy) check(class, path string) error {
 	return nil
 }
 
-// Program returns why a file may not be run as a plugin. Links count where they lead to: the file
-// is copied and its content compared before it is run.
+// Program returns the reason why a file may not be run as a plugin. Only the target of its links
+// counts, because the file is copied and its content compared before it is run.
 func (p *Policy) Program(file string) error {
 	if len(p.PluginDirs) == 0 {
 		return errors.New("programs are run only from folders that the router was started with: add -plugin-dir FOLDER to its command line")
@@ -66,8 +66,8 @@ func (p *Policy) Program(file string) error {
 	return nil
 }
 
-// Credentials returns why credentials of a kubeconfig may not be used: a program makes them (exec),
-// or an auth-provider does.
+// Credentials returns the reason why credentials of a kubeconfig may not be used. exec: a program
+// provides them. provider: an auth-provider does.
 func (p *Policy) Credentials(exec, provider bool) error {
 	switch {
 	case p.AllowExec || !exec && !provider:
@@ -78,8 +78,8 @@ func (p *Policy) Credentials(exec, provider bool) error {
 	return errors.New("its user gets credentials from an auth-provider, which is not used: use a token or a certificate, or start the router with -allow-exec")
 }
 
-// inAny reports whether a path is below one of the folders, as it is written and where its links
-// lead.
+// inAny reports whether a path is below one of the folders, both itself and after its links were
+// resolved.
 func inAny(dirs []string, path string) (bool, error) {
 	written, err := filepath.Abs(path)
 	if err != nil {
@@ -106,8 +106,8 @@ func contains(dir, path string) bool {
 	return err == nil && filepath.IsLocal(inside)
 }
 
-// resolve follows the links of a path, as far as it exists. What a link leads to that does not
-// exist is not known: the result is empty, and is in no folder.
+// resolve resolves the links of a path as far as the path exists. If the target of a link does not
+// exist, the result is empty, which is in no folder.
 func resolve(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// files makes files, and links where the text begins with "-> ".
+// files creates files, and links for texts that begin with "-> ".
 func files(t *testing.T, dir string, all map[string]string) {
 	t.Helper()
 	for name, text := range all {
@@ -28,7 +28,7 @@ func files(t *testing.T, dir string, all map[string]string) {
 	}
 }
 
-// TestPolicy: a configuration names only the files that the command line allows, by whatever links.
+// TestPolicy: a configuration can name only files that the command line allows, through links too.
 func TestPolicy(t *testing.T) {
 	dir := t.TempDir()
 	files(t, dir, map[string]string{
@@ -48,7 +48,7 @@ func TestPolicy(t *testing.T) {
 		name   string
 		policy config.Policy
 		yaml   string
-		want   string // part of the only problem; empty: there is none
+		want   string // part of the only problem; empty: no problem
 	}{
 		{"no policy", config.Policy{}, "token: {file: other/token}", ""},
 		{"a secret inside", secret, "token: {file: secrets/token}", ""},
@@ -84,7 +84,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// decodeUnder decodes the configuration of a sink, beginning in the second line.
+// decodeUnder decodes the configuration of a sink, which begins in the second line.
 func decodeUnder(t *testing.T, path, text string, policy config.Policy) config.Problems {
 	t.Helper()
 	text = "sinks: {out: {kind: \n {" + text + "}}}\nversion: 1\nsources: {pods: {resource: v1/pods}}\nroutes: [{name: r, from: pods, to: out}]\n"
@@ -100,8 +100,8 @@ func decodeUnder(t *testing.T, path, text string, policy config.Policy) config.P
 	return cfg.Sinks["out"].Config.Decode(&named)
 }
 
-// TestPolicyOfConfig: the configuration's own files are held to the policy, and it cannot say where
-// programs are.
+// TestPolicyOfConfig: the policy applies to the files of the configuration itself, which cannot set
+// the folders of programs.
 func TestPolicyOfConfig(t *testing.T) {
 	dir := t.TempDir()
 	files(t, dir, map[string]string{"files/a": ""})

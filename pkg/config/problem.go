@@ -13,13 +13,13 @@ type Problem struct {
 	File         string
 	Line, Column int    // from 1, in characters; 0: unknown
 	Path         string // routes[2].filter
-	Message      string // the reason and the remedy
-	Warning      bool   // nothing is wrong, but it may not be what was meant
-	Text         string // the line of the file, if the place is inside an expression
+	Message      string // the cause and the remedy
+	Warning      bool   // a probable mistake in a valid configuration
+	Text         string // the line of the file, if the position is inside an expression
 }
 
-// Error formats the problem as config.yaml:31:13: routes[2].filter: message. A warning says so
-// behind the place.
+// Error formats the problem as config.yaml:31:13: routes[2].filter: message. A warning has the word
+// warning after the position.
 func (p Problem) Error() string {
 	var b strings.Builder
 	b.WriteString(p.File)
@@ -38,10 +38,10 @@ func (p Problem) Error() string {
 	return strings.TrimPrefix(b.String()+": "+p.Message, ": ")
 }
 
-// Problems is all mistakes of a configuration; none is a valid one.
+// Problems are all mistakes of a configuration. A valid configuration has none.
 type Problems []Problem
 
-// Error lists the problems, one a line, in the order of the file.
+// Error lists the problems, one per line, in the order of the file.
 func (ps Problems) Error() string {
 	sorted := ps.Sorted()
 	lines := make([]string, len(sorted))
@@ -51,7 +51,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Sorted returns the problems in the order of the file, none twice.
+// Sorted returns the problems in the order of the file, without duplicates.
 func (ps Problems) Sorted() Problems {
 	sorted := slices.Clone(ps)
 	slices.SortStableFunc(sorted, func(a, b Problem) int {
@@ -60,8 +60,8 @@ func (ps Problems) Sorted() Problems {
 	return slices.Compact(sorted)
 }
 
-// Quoted is like [Problems.Error], with the line of the file and a mark under the word below each
-// problem inside an expression.
+// Quoted is like [Problems.Error]. For each problem inside an expression it adds the line of the
+// file, with a mark below the word.
 func (ps Problems) Quoted() string {
 	var b strings.Builder
 	for i, p := range ps.Sorted() {
@@ -76,8 +76,8 @@ func (ps Problems) Quoted() string {
 	return b.String()
 }
 
-// mark points at the word that begins at a column of a line. Tabs stay, so that the mark is where
-// the word is.
+// mark returns a line with a mark below the word at a column. It keeps tabs, so that the mark has
+// the right position.
 func mark(line string, column int) string {
 	var b strings.Builder
 	runes := []rune(line)
@@ -96,7 +96,7 @@ func mark(line string, column int) string {
 
 func isWord(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// Err returns ps as an error, nil if there is no problem.
+// Err returns ps as an error, or nil if there is no problem.
 func (ps Problems) Err() error {
 	if len(ps) == 0 {
 		return nil

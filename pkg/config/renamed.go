@@ -6,8 +6,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/config/yamlfile"
 )
 
-// renamed lists the keys of routes and sources that had another name before the first release. An
-// entry with a value is about that value of the key.
+// renamed lists the keys of routes and sources that were renamed before the first release. An entry
+// with a value concerns only that value of the key.
 var renamed = []struct{ owner, key, value, now string }{
 	{"sources", "drop", "", "excludeFields"},
 	{"routes", "on", "", "ops"},
@@ -17,8 +17,8 @@ var renamed = []struct{ owner, key, value, now string }{
 	{"routes", "overflow", "fold", "coalesce"},
 }
 
-// reportRenamed reports the old names below n, the whole document. It replaces each old name by
-// the new one, so that the document is read as if it said so and an old name is one problem.
+// reportRenamed reports the old names below n, the whole document. It replaces each old name by the
+// new one, so an old name causes only one problem.
 func reportRenamed(n Node) (problems Problems) {
 	for _, owner := range []string{"sources", "routes"} {
 		all := n.At(owner)
@@ -59,8 +59,8 @@ func (n Node) reportRenamed(owner string) (problems Problems) {
 	return problems
 }
 
-// reportRouteSinks reports the sinks of the former kind route and returns their names. It writes
-// {route: NAME} in place of each below to, so that the document is read as if it said so.
+// reportRouteSinks reports the sinks of the former kind route and returns their names. It replaces
+// each by {route: NAME} below to, so such a sink causes only one problem.
 func reportRouteSinks(n Node) (sinks []string, problems Problems) {
 	for _, e := range n.At("sinks").entries() {
 		if keys := e.value.Keys(); len(keys) != 1 || keys[0] != "route" || len(problems) >= maxProblems {
@@ -79,7 +79,7 @@ func reportRouteSinks(n Node) (sinks []string, problems Problems) {
 	return sinks, problems
 }
 
-// replaceTargets replaces a sink by {route: name} below the to of all routes.
+// replaceTargets replaces a sink by {route: name} in the key to of all routes.
 func replaceTargets(n Node, sink string, name *yaml.Node) {
 	for _, r := range n.At("routes").Items() {
 		for _, target := range r.At("to").Items() {
@@ -88,13 +88,13 @@ func replaceTargets(n Node, sink string, name *yaml.Node) {
 				continue
 			}
 			key := yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "route", Line: y.Line, Column: y.Column}
-			value := *name // y may be an alias of it
+			value := *name // y may be an alias of name
 			*y = yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: y.Line, Column: y.Column, Content: []*yaml.Node{&key, &value}}
 		}
 	}
 }
 
-// renameKey gives a key of a mapping, or of what is merged into it, another name.
+// renameKey renames a key of a mapping, or of a mapping that is merged into it.
 func renameKey(y *yaml.Node, old, now string) {
 	for y.Kind == yaml.AliasNode {
 		y = y.Alias

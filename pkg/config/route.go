@@ -13,7 +13,7 @@ const (
 	opLeft    = "left"
 )
 
-// checkTime checks the rules about time, and fills in what a condition has for a default.
+// checkTime checks the rules about time. It sets the default ops of a condition.
 func (r *Route) checkTime(n Node) (problems Problems) {
 	if r.When == nil {
 		return r.checkNoCondition(n)
@@ -45,7 +45,7 @@ func (r *Route) checkTime(n Node) (problems Problems) {
 	return problems
 }
 
-// checkAge checks that not everything is too old when the route has waited for it.
+// checkAge checks that the route does not wait longer than maxAge.
 func (r *Route) checkAge(n Node) (problems Problems) {
 	if r.MaxAge == 0 {
 		return nil
@@ -85,7 +85,7 @@ func (r *Route) checkNoCondition(n Node) (problems Problems) {
 	return problems
 }
 
-// Validate checks what the tags cannot say.
+// Validate checks the rules that tags cannot express.
 func (r *Route) Validate(n Node) (problems Problems) {
 	if r.Name != "" && !nameSyntax.MatchString(r.Name) {
 		problems = append(problems, n.At("name").Problemf("%q is no name: %s", r.Name, nameRule))
@@ -100,7 +100,7 @@ func (r *Route) Validate(n Node) (problems Problems) {
 	if r.Retry.Max < r.Retry.Backoff {
 		problems = append(problems, n.At("retry").At("max").Problemf("%s is less than backoff, %s: raise it", r.Retry.Max, r.Retry.Backoff))
 	}
-	if !n.At("from").IsZero() { // else they are not known here
+	if !n.At("from").IsZero() { // otherwise the sources are not known yet
 		problems = append(problems, r.Filter.Check(n.At("filter"), r.From)...)
 		problems = append(problems, r.When.Check(n.At("when"), r.From)...)
 	}
@@ -111,7 +111,7 @@ func (r *Route) Validate(n Node) (problems Problems) {
 	return append(problems, checkOnce(n.At("ops"), r.Ops)...)
 }
 
-// Validate checks what the tags cannot say.
+// Validate checks the rules that tags cannot express.
 func (d *DebounceForm) Validate(n Node) (problems Problems) {
 	if d.Max > 0 && d.Max < d.Quiet {
 		problems = append(problems, n.At("max").Problemf("%s is less than quiet, %s: raise it", d.Max, d.Quiet))
@@ -119,10 +119,10 @@ func (d *DebounceForm) Validate(n Node) (problems Problems) {
 	return problems
 }
 
-// maxWait is how long a batch that is no group may wait.
+// maxWait is the maximum wait of a batch that is not a group.
 const maxWait = time.Minute
 
-// checkShape checks what a route waits for.
+// checkShape checks the rules about batches, groups and debounce.
 func (r *Route) checkShape(n Node) (problems Problems) {
 	batch := n.At("batch")
 	if wait := batch.At("wait"); r.Batch.By == nil && r.Batch.Wait > maxWait {

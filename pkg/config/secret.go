@@ -14,21 +14,21 @@ import (
 	"github.com/deltarouter/deltarouter/internal/config/yamlfile"
 )
 
-// maxSecret bounds a secret's file: whoever names a device or a log by mistake gets an error.
+// maxSecret limits the size of a secret's file, so a device or a log by mistake is an error.
 const maxSecret = 1 << 20
 
-// Secret is a value that is not shown: {file: path}, {env: NAME}, or the value itself. It prints as
-// [secret]. It is safe for concurrent use; copies share what was read.
+// Secret is a value that is never shown. In YAML it is {file: path}, {env: NAME}, or the value
+// itself. It prints as [secret]. It is safe for concurrent use. Copies share the value in memory.
 type Secret struct{ from *secretSource }
 
 type secretSource struct {
 	file, env, plain string
 	mu               sync.Mutex
-	info             fs.FileInfo // of file, when value was read
+	info             fs.FileInfo // of the file at the time of the last read
 	value            string
 }
 
-// SecretForm is a Secret that says where the value is.
+// SecretForm is a Secret in a file or a variable.
 type SecretForm struct {
 	File string `yaml:"file,secret" doc:"File that holds the value; it is read again when it changes."`
 	Env  string `yaml:"env" doc:"Environment variable that holds the value."`
@@ -63,8 +63,9 @@ func (s *Secret) unmarshal(n Node) Problems {
 	return problems
 }
 
-// MissingSecrets warns of each file and variable whose value cannot be read here and now: the
-// router may run elsewhere. Those of handlers and sinks are known once these were decoded.
+// MissingSecrets warns of each file and variable whose value cannot be read here, because the
+// router may run on another machine. It includes the secrets of handlers and sinks only after these
+// were decoded.
 func (c *Config) MissingSecrets() (warnings Problems) {
 	if c.doc == nil {
 		return nil
@@ -81,11 +82,11 @@ func (c *Config) MissingSecrets() (warnings Problems) {
 	return warnings.Sorted()
 }
 
-// IsZero reports whether no value was configured.
+// IsZero reports whether the configuration has no value.
 func (s Secret) IsZero() bool { return s.from == nil }
 
-// Value returns the value. That of a file is read again when the file changes, and has no newline
-// at its end. The error says which file or variable is missing or empty, and never holds a value.
+// Value returns the value. It reads a file again when the file changes, and removes newlines at its
+// end. The error names the missing or empty file or variable, and never contains a value.
 func (s Secret) Value() (string, error) {
 	if s.from == nil {
 		return "", errors.New("no secret is configured")
@@ -102,7 +103,7 @@ func (s Secret) Value() (string, error) {
 	return s.from.plain, nil
 }
 
-// read returns the file's content, from memory unless the file was changed or replaced.
+// read returns the content of the file, from memory if the file has not changed.
 func (s *secretSource) read() (string, error) {
 	info, err := os.Stat(s.file)
 	if err != nil {

@@ -54,24 +54,24 @@ const (
 	verdictFail
 )
 
-// yieldEvery is how many deltas are handled between two yields. Go's collector runs only while a
-// program yields, and a call of an export does not end in one: without it a handler grows until it
-// dies.
+// yieldEvery is the number of deltas between two yields. Go's garbage collector runs only while a
+// program yields, and the end of an export does not yield. Without yields the memory of a handler
+// would grow until it fails.
 const yieldEvery = 64
 
-// server handles batches. Its buffers are used again for every batch.
+// server handles batches. It reuses its buffers for every batch.
 type server struct {
 	handle Handler
 	logf   func(d Delta, reason any)
-	// strings that most deltas share, so that they are not allocated again
+	// strings that most deltas share, to avoid allocations
 	names   map[string]string
 	calls   uint
 	answer  []byte // records
 	payload []byte // messages and events
 }
 
-// serve handles the batch and returns the answer, empty if every delta is ok and none has events.
-// ok is false if the batch is none.
+// serve handles the batch and returns the answer. The answer is empty if every delta is ok and none
+// has events. ok is false if the batch is invalid.
 func (s *server) serve(in []byte) (answer []byte, ok bool) {
 	le := binary.LittleEndian
 	if len(in) < headerSize || le.Uint32(in) != magic {
@@ -97,8 +97,8 @@ func (s *server) serve(in []byte) (answer []byte, ok bool) {
 	return s.finish(answers), true
 }
 
-// one handles a delta and reports whether it wrote a record. The offsets that it writes are into
-// payload; finish moves them.
+// one handles a delta and reports whether it wrote a record. The offsets in the record are relative
+// to payload. finish adjusts them.
 func (s *server) one(i uint32, d Delta) bool {
 	events, err := s.call(d)
 	from, emitted := len(s.payload), len(events)
@@ -129,7 +129,7 @@ func (s *server) one(i uint32, d Delta) bool {
 	return true
 }
 
-// call runs the handler; a panic is an error.
+// call runs the handler. It turns a panic into an error.
 func (s *server) call(d Delta) (events []Event, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -140,7 +140,7 @@ func (s *server) call(d Delta) (events []Event, err error) {
 	return s.handle(d)
 }
 
-// errPanic does not say what the panic said: that may be a piece of the object.
+// errPanic omits the value of the panic, which may contain a part of the object.
 var errPanic = errors.New("the handler panicked, see the log")
 
 func (s *server) encode(events []Event) error {
@@ -159,7 +159,7 @@ func (s *server) encode(events []Event) error {
 	return nil
 }
 
-// finish puts the payload behind the records, and moves the offsets along.
+// finish appends the payload to the records, and adjusts the offsets.
 func (s *server) finish(answers int) []byte {
 	le := binary.LittleEndian
 	le.PutUint32(s.answer, uint32(answers))
@@ -189,8 +189,8 @@ func judge(err error) (verdict byte, after uint32, message string) {
 	return verdict, after, message[:min(len(message), maxMessage)]
 }
 
-// delta reads a record. The host is trusted to keep to the layout; what is out of bounds ends the
-// program.
+// delta reads a record. The host guarantees the layout, so an offset out of bounds may panic and
+// end the program.
 func (s *server) delta(in []byte, i uint32) Delta {
 	le := binary.LittleEndian
 	rec := in[headerSize+i*recordSize:]
@@ -213,7 +213,7 @@ func (s *server) delta(in []byte, i uint32) Delta {
 	fields := meta[4:][:8*le.Uint32(meta)]
 	field := func(i int) []byte {
 		if 8*i >= len(fields) {
-			return nil // an older host
+			return nil // the host is older
 		}
 		return piece(in, fields[8*i:])
 	}
@@ -240,7 +240,7 @@ func (s *server) delta(in []byte, i uint32) Delta {
 	return d
 }
 
-// name returns one string per distinct value.
+// name returns the same string for equal values.
 func (s *server) name(b []byte) string {
 	if name, ok := s.names[string(b)]; ok {
 		return name
@@ -253,7 +253,7 @@ func (s *server) name(b []byte) string {
 	return name
 }
 
-// piece returns what an offset and a length in in refer to, nil if it is empty.
+// piece returns the bytes of in at an offset and with a length, or nil for length 0.
 func piece(in, ref []byte) []byte {
 	off, n := binary.LittleEndian.Uint32(ref), binary.LittleEndian.Uint32(ref[4:])
 	if n == 0 {
@@ -262,7 +262,7 @@ func piece(in, ref []byte) []byte {
 	return in[off:][:n:n]
 }
 
-// aligned returns a buffer of n bytes that starts at an address divisible by 8.
+// aligned returns a buffer of n bytes whose address is divisible by 8.
 func aligned(n int) []byte {
 	words := make([]uint64, (n+7)/8)
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), 8*len(words))

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Op is what happened to an object.
+// Op is the type of a change.
 type Op uint8
 
-// The ops, with the values of the ABI. Deleted means gone; an object that merely left a source's
-// selector is Deselected.
+// The ops, with the values of the ABI. Deleted: the object does not exist any more. Deselected: it
+// exists, but the selector of the source does not match it any more.
 const (
 	Added Op = iota + 1
 	Updated
 	Deleted
 	Deselected
-	Sync    // nothing happened: a resync puts every object through again
-	Entered // of a route with a condition (when): it holds
-	Left    // of a route with a condition: it was told as Entered, and holds no longer
+	Sync    // no change: a resync repeats every object
+	Entered // the condition (when) of a route holds
+	Left    // a condition that was reported as Entered ended
 )
 
-// String returns the op as the router's configuration spells it: lower case.
+// String returns the op in lower case, as in the router's configuration.
 func (op Op) String() string {
 	switch op {
 	case Added:
@@ -52,10 +52,10 @@ func ParseOp(name string) (Op, bool) {
 }
 
 // Delta is one change of one object. Its slices are valid until the handler returns and must not be
-// modified: they lie in a buffer that the next batch overwrites. Its strings may be kept.
+// modified: the next batch overwrites their buffer. Its strings may be kept.
 type Delta struct {
 	Op       Op
-	Source   string // the name that the router's configuration gives the source
+	Source   string // the name of the source in the router's configuration
 	Cluster  string
 	Resource string // [group/]version/resource, such as v1/pods
 	Kind     string // such as Pod; may be empty
@@ -65,33 +65,33 @@ type Delta struct {
 	UID             string
 	ResourceVersion string
 
-	// Object is the JSON of the object after the change; for Deleted and Deselected of its last
-	// state. It is never empty.
+	// Object is the JSON of the object after the change, or its last state for Deleted and
+	// Deselected. It is never empty.
 	Object []byte
-	// OldObject is the JSON of the object before the change; empty for Added and Sync, and where
-	// the source keeps no objects.
+	// OldObject is the JSON of the object before the change. It is empty for Added and Sync, and if
+	// the source does not keep objects.
 	OldObject []byte
 
-	// the object was there before the router was, and is put through for the first time
+	// the object existed before the router saw it, and is delivered for the first time
 	Initial bool
-	// the change was inferred from a list: OldObject is the last state known rather than the last
-	// there was
+	// the change was inferred from a list: OldObject is the last known state, and later states may
+	// have been missed
 	Stale       bool
-	Redelivered bool // put through again from the dead letters; the object may have moved on since
+	Redelivered bool // from the dead letters; the object may have changed since
 
-	// Of a route with a condition: Late says that Entered was due while the router was down, Repeat
-	// that it was told before, and Since when the condition began to hold; zero: the router does
-	// not say.
+	// The fields of a route with a condition. Late: Entered was due while the router was not
+	// running. Repeat: a reminder of an earlier Entered. Since: the time at which the condition
+	// began to hold; zero: unknown.
 	Late, Repeat bool
 	Since        time.Time
 
-	Suppressed int // how many deltas the limit of the route held back before this one
+	Suppressed int // the number of deltas that the route's limit held back before this one
 
-	// Event is what another route made of the delta before it gave it to this one; nil: the delta
-	// comes from its source.
+	// Event is the event that an upstream route made of the delta; nil: the delta comes from its
+	// source.
 	Event *RouteEvent
 
-	Seen time.Time // when the router received the change
+	Seen time.Time // the time at which the router received the change
 
 	index uint32 // in the batch
 }
@@ -105,10 +105,10 @@ func (d Delta) String() string {
 	return d.Op.String() + " " + d.Source + " " + name
 }
 
-// RouteEvent is an event that another route made.
+// RouteEvent is an event of an upstream route.
 type RouteEvent struct {
 	ID, Type, Source, Subject string // as in the CloudEvent that a sink would get
-	Route                     string // that made it
+	Route                     string // the upstream route
 	Time                      time.Time
 	Data                      []byte // JSON; valid as long as the slices of the delta
 }
@@ -119,8 +119,8 @@ type Event struct {
 	Type string
 	// Subject is the CloudEvents subject; empty: namespace/name of the delta's object.
 	Subject string
-	// Data is the event's data: any value that encoding/json can encode. A []byte or
-	// json.RawMessage is taken as JSON as it is. Strings, whole numbers, and lists and maps of
-	// them, are encoded without reflection.
+	// Data is the data of the event: any value that encoding/json can encode. A []byte or
+	// json.RawMessage must be JSON, and is used unchanged. Strings, integers, and lists and maps of
+	// them are encoded without reflection.
 	Data any
 }

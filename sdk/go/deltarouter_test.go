@@ -57,7 +57,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// input makes a batch of deltas that have a name and an object only.
+// input makes a batch of deltas with a name and an object only.
 func input(names ...string) []byte {
 	le := binary.LittleEndian
 	b := make([]byte, headerSize+recordSize*len(names))
@@ -73,7 +73,7 @@ func input(names ...string) []byte {
 		at := len(b)
 		b = append(b, name...)
 		le.PutUint32(b[rec+28:], uint32(len(b)))
-		b = le.AppendUint32(b, metaName+1) // an older host that knows no more
+		b = le.AppendUint32(b, metaName+1) // an older host has no more fields
 		b = append(b, make([]byte, 8*metaName)...)
 		b = le.AppendUint32(b, uint32(at))
 		b = le.AppendUint32(b, uint32(len(name)))
@@ -81,7 +81,7 @@ func input(names ...string) []byte {
 	return b
 }
 
-// judged is what an answer says about a delta.
+// judged is the answer about one delta.
 type judged struct {
 	verdict byte
 	after   uint32
@@ -141,7 +141,7 @@ func TestServe(t *testing.T) {
 			return nil, nil
 		},
 	}
-	for range 3 { // its buffers are used again
+	for range 3 { // the buffers are reused
 		answer, ok := s.serve(input("ok", "events", "retry", "drop", "fail", "panic", "unfit", "ok", "events"))
 		if !ok {
 			t.Fatal("no batch")

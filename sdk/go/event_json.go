@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// MarshalJSON returns the event as the router gets it.
+// MarshalJSON returns the event in the encoding for the router.
 func (e Event) MarshalJSON() ([]byte, error) { return e.append(nil) }
 
-// append adds the event's envelope, as the ABI wants it, to b; after an error nothing is added.
+// append appends the event in the encoding of the ABI to b. After an error b is unchanged.
 func (e Event) append(b []byte) ([]byte, error) {
 	out := append(b, '{')
 	if e.Type != "" {
@@ -28,8 +28,8 @@ func (e Event) append(b []byte) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// appendJSON adds v. The types that data is mostly made of are written here, without reflection;
-// encoding/json writes the others, such as structs.
+// appendJSON appends v. It encodes the most frequent types of data without reflection.
+// encoding/json encodes all others, such as structs.
 func appendJSON(b []byte, v any) ([]byte, error) {
 	switch v := v.(type) {
 	case nil:
@@ -67,10 +67,10 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 	if err := enc.Encode(v); err != nil {
 		return b, err
 	}
-	return buf.Bytes()[:buf.Len()-1], nil // the encoder ends with a new line
+	return buf.Bytes()[:buf.Len()-1], nil // without the line end of the encoder
 }
 
-// appendRaw adds what is JSON already.
+// appendRaw appends a text that is JSON already.
 func appendRaw(b, raw []byte) ([]byte, error) {
 	if raw == nil {
 		return append(b, "null"...), nil
@@ -98,7 +98,7 @@ func appendList[T any](b []byte, list []T) (_ []byte, err error) {
 	return append(b, ']'), nil
 }
 
-// appendMap adds the members in the order of their keys.
+// appendMap appends the members in the order of their keys.
 func appendMap[T any](b []byte, m map[string]T) (_ []byte, err error) {
 	if m == nil {
 		return append(b, "null"...), nil
@@ -121,7 +121,7 @@ func appendMap[T any](b []byte, m map[string]T) (_ []byte, err error) {
 	return append(b, '}'), nil
 }
 
-// appendString adds a JSON string. What is not UTF-8 becomes U+FFFD.
+// appendString appends a JSON string. Invalid UTF-8 becomes U+FFFD.
 func appendString(b []byte, s string) []byte {
 	const hex, short = "0123456789abcdef", "btn?fr" // \b is 8
 	b = append(b, '"')

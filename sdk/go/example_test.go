@@ -9,7 +9,7 @@ import (
 	deltarouter "github.com/deltarouter/deltarouter/sdk/go"
 )
 
-// A handler that tells on which node a pod landed. In a program it is registered by
+// This handler reports the node of a pod when the pod is scheduled. A program registers it with
 //
 //	var _ = deltarouter.Handle(landed)
 func ExampleHandle() {
@@ -37,7 +37,7 @@ func ExampleHandle() {
 	// Output: map[node:n1 pod:web-0] <nil>
 }
 
-// A handler that needs its configuration makes itself in a setup function.
+// A handler that needs its configuration is made by a setup function.
 func ExampleSetup() {
 	setup := func() (deltarouter.Handler, error) {
 		config := struct {
@@ -52,7 +52,7 @@ func ExampleSetup() {
 	}
 	_ = deltarouter.Setup(setup)
 
-	deltarouter.SetConfig([]byte(`{"greeting": "welcome"}`)) // what the router does
+	deltarouter.SetConfig([]byte(`{"greeting": "welcome"}`)) // the router does this
 	handle, err := setup()
 	if err != nil {
 		fmt.Println(err)

@@ -7,14 +7,14 @@ import (
 	"github.com/deltarouter/deltarouter/sdk/go/internal/host"
 )
 
-// abiVersion is the version of rtr_v1 that this package speaks.
+// abiVersion is the version of rtr_v1 that this package implements.
 const abiVersion = 1
 
-// instance is what the exports share. The host makes one call at a time.
+// instance is the state of the exports. The host makes one call at a time.
 var instance struct {
 	server server
-	input  []byte // where the host writes a batch
-	reason []byte // why the start failed
+	input  []byte // the host writes a batch here
+	reason []byte // the reason of a failed start
 }
 
 //go:wasmexport rtr_abi_version
@@ -23,7 +23,7 @@ func rtrABIVersion() uint32 { return abiVersion }
 //go:wasmexport rtr_alloc
 func rtrAlloc(size uint32) uint32 {
 	if int(size) > len(instance.input) {
-		instance.input = nil // lets the collector have it before there is a larger one
+		instance.input = nil // so that the collector can free it before the larger one is allocated
 		instance.input = aligned(int(size))
 	}
 	return address(instance.input)
@@ -56,7 +56,7 @@ func rtrHandle(batch, size uint32) uint64 {
 	return uint64(address(answer))<<32 | uint64(len(answer))
 }
 
-// input returns what the host wrote.
+// input returns the bytes that the host wrote.
 func input(ptr, size uint32) []byte {
 	if off := ptr - address(instance.input); size > 0 && int(off)+int(size) <= len(instance.input) {
 		return instance.input[off:][:size]

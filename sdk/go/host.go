@@ -11,9 +11,9 @@ import (
 	"github.com/deltarouter/deltarouter/sdk/go/internal/host"
 )
 
-// The errors of host functions. A module that calls [KVGet], [Lookup], [HTTP] or their like needs
-// the grant in the handler's `allow`, else it is not loaded. In a test deltaroutertest.Host answers
-// them.
+// The errors of host functions. A module that calls a function such as [KVGet], [Lookup] or [HTTP]
+// needs a grant in the handler's `allow`, or the router does not load it. In tests
+// deltaroutertest.Host answers them.
 var (
 	ErrNotFound = errors.New("there is none")
 	ErrDenied   = errors.New("not granted to this handler")
@@ -22,7 +22,7 @@ var (
 	ErrDeadline = errors.New("too late")
 )
 
-// status makes an error of a result below 0.
+// status turns a result below 0 into an error.
 func status(code int32) error {
 	switch code {
 	case -1:
@@ -40,10 +40,10 @@ func status(code int32) error {
 	return nil
 }
 
-// room is the first buffer for an answer of unknown length.
+// room is the size of the first buffer for an answer of unknown length.
 const room = 4 << 10
 
-// fetch asks again with a larger buffer if the answer did not fit.
+// fetch calls ask again with a larger buffer if the answer does not fit.
 func fetch(ask func(buf []byte) int32) ([]byte, error) {
 	for buf := make([]byte, room); ; {
 		n := ask(buf)
@@ -57,7 +57,7 @@ func fetch(ask func(buf []byte) int32) ([]byte, error) {
 	}
 }
 
-// KVGet returns what this handler keeps under a key; ok is false if there is nothing.
+// KVGet returns the value of a key in the handler's store. ok is false if there is none.
 func KVGet(key string) (value []byte, ok bool, err error) {
 	value, err = fetch(func(buf []byte) int32 { return host.KVGet(key, buf) })
 	if errors.Is(err, ErrNotFound) {
@@ -66,9 +66,9 @@ func KVGet(key string) (value []byte, ok bool, err error) {
 	return value, err == nil, wrap("kv", err)
 }
 
-// KVSet keeps a value for some time (0: for ever; less than a millisecond counts as one). It counts
-// only if the call succeeds, which may hold other deltas, too. All instances of the handler share
-// what is kept.
+// KVSet stores a value for a duration (0: without expiry; less than a millisecond counts as one).
+// The value is stored only if the call succeeds, which may concern further deltas. All instances of
+// the handler share the store.
 func KVSet(key string, value []byte, ttl time.Duration) error {
 	ms := ttl.Milliseconds()
 	if ttl > 0 {
@@ -77,7 +77,7 @@ func KVSet(key string, value []byte, ttl time.Duration) error {
 	return wrap("kv", status(host.KVSet(key, value, ms)))
 }
 
-// KVDelete forgets a key, which may be absent.
+// KVDelete removes a key. The key may be absent.
 func KVDelete(key string) error {
 	if err := status(host.KVDelete(key)); !errors.Is(err, ErrNotFound) {
 		return wrap("kv", err)
@@ -85,8 +85,7 @@ func KVDelete(key string) error {
 	return nil
 }
 
-// Lookup returns the JSON of the objects that an index has under a key: Lookup("pods.byNode",
-// "n1").
+// Lookup returns the JSON of the objects that an index has for a key: Lookup("pods.byNode", "n1").
 func Lookup(index, key string) ([]json.RawMessage, error) {
 	answer, err := lookup(func(b []byte) []byte { return appendIndex(b, index, key) })
 	return elements(member(answer, "objects")), err
@@ -98,7 +97,7 @@ func List(source string) ([]json.RawMessage, error) {
 	return elements(member(answer, "objects")), err
 }
 
-// Count returns how many objects [Lookup] would find.
+// Count returns the number of objects that [Lookup] would return.
 func Count(index, key string) (int, error) {
 	answer, err := lookup(func(b []byte) []byte { return append(appendIndex(b, index, key), `,"count":true`...) })
 	if err != nil {
@@ -108,7 +107,7 @@ func Count(index, key string) (int, error) {
 	return n, wrap("lookup", err)
 }
 
-// Get returns the JSON of one object of a source, nil if there is none.
+// Get returns the JSON of an object of a source, or nil if there is none.
 func Get(source, namespace, name string) (json.RawMessage, error) {
 	answer, err := lookup(func(b []byte) []byte {
 		b = appendString(append(b, `"get":`...), source)
@@ -136,8 +135,8 @@ func lookup(members func(b []byte) []byte) ([]byte, error) {
 	return answer, wrap("lookup", err)
 }
 
-// Emit emits an event at once, beside those that the handler returns, so that many need not be
-// collected. It counts only if the delta succeeds.
+// Emit emits an event at once, in addition to those that the handler returns, so that a handler
+// need not collect many events. The event is delivered only if the delta succeeds.
 func (d Delta) Emit(e Event) error {
 	b, err := e.append(nil)
 	if err != nil {
@@ -146,8 +145,7 @@ func (d Delta) Emit(e Event) error {
 	return wrap("emit", status(host.Emit(d.index, b)))
 }
 
-// Request is a request to one of the hosts that the handler is granted. Headers with secrets are
-// added by the router.
+// Request is a request to a host that the handler is granted. The router adds headers with secrets.
 type Request struct {
 	Method  string // empty: GET
 	URL     string
@@ -155,15 +153,15 @@ type Request struct {
 	Body    []byte
 }
 
-// Response is the answer to a [Request]. Names of headers are in lower case.
+// Response is the response to a [Request]. The names of headers are in lower case.
 type Response struct {
 	Status  int
 	Headers map[string]string
 	Body    []byte
 }
 
-// wireHTTP is a request or a response as the ABI has it. A body that is not UTF-8 is in base64, as
-// encoding/json writes a []byte.
+// wireHTTP is a request or a response in the encoding of the ABI. A body that is not UTF-8 is in
+// base64, the encoding of a []byte by encoding/json.
 type wireHTTP struct {
 	Method     string            `json:"method,omitempty"`
 	URL        string            `json:"url,omitempty"`
@@ -174,7 +172,8 @@ type wireHTTP struct {
 	BodyBase64 []byte            `json:"bodyBase64,omitempty"`
 }
 
-// HTTP does a request. A status of 400 or more is no error; that nobody answered is one.
+// HTTP sends a request. A response with a status of 400 or more is not an error. A missing response
+// is one.
 func HTTP(r Request) (Response, error) {
 	wire := wireHTTP{Method: r.Method, URL: r.URL, Headers: r.Headers}
 	if utf8.Valid(r.Body) {
@@ -186,8 +185,8 @@ func HTTP(r Request) (Response, error) {
 	if err != nil {
 		return Response{}, wrap("http", err)
 	}
-	// An answer that did not fit is kept by the router: to ask again is not to do the request
-	// again.
+	// The router keeps a response that exceeds the buffer: the second call does not repeat the
+	// request.
 	text, err := fetch(func(buf []byte) int32 { return host.HTTP(request, buf) })
 	if err != nil {
 		return Response{}, wrap("http", err)
@@ -206,7 +205,8 @@ func HTTP(r Request) (Response, error) {
 	return Response{answer.Status, answer.Headers, body}, nil
 }
 
-// Random fills b with random bytes, which are real ones only if the handler is granted them.
+// Random fills b with random bytes. They are deterministic unless the handler is granted
+// randomness.
 func Random(b []byte) error { return wrap("random", status(host.Random(b))) }
 
 func wrap(what string, err error) error {

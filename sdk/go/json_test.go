@@ -10,7 +10,7 @@ import (
 	"testing/quick"
 )
 
-// TestAppendJSON compares what is written without reflection with encoding/json.
+// TestAppendJSON compares the encoding without reflection with that of encoding/json.
 func TestAppendJSON(t *testing.T) {
 	for _, v := range []any{
 		nil, true, false, "", "a", "\x00\x1f\"\\\b\f\n\r\t\v\u007f<&>é😀\u2028", "\xff\xc3a\xed\xa0\x80", 1, -1, math.MaxInt, math.MinInt, int32(-5), int64(7),
@@ -49,7 +49,7 @@ func TestAppendJSON(t *testing.T) {
 	}
 }
 
-// same reports whether a text means what encoding/json makes of v, keys included.
+// same reports whether a text is equivalent to the encoding of v by encoding/json, keys included.
 func same(t *testing.T, got []byte, v any) bool {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -73,7 +73,7 @@ func TestScan(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	for i := range text {
-		for j := i; j <= len(text); j++ { // must end, and not panic
+		for j := i; j <= len(text); j++ { // must return, and not panic
 			elements([]byte(text[i:j]))
 			elements(member([]byte(text[i:j]), "objects"))
 		}

@@ -16,15 +16,15 @@ const (
 	levelError
 )
 
-// newLogger returns a logger whose records go to write as one line of text: the message, then
-// key=value.
+// newLogger returns a logger that passes each record to write as one line: the message, then
+// key=value pairs.
 func newLogger(write func(level int32, text string)) *slog.Logger {
 	h := &logHandler{out: &logSink{write: write}}
 	h.attrs = slog.NewTextHandler(&h.out.text, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: onlyAttrs})
 	return slog.New(h)
 }
 
-// onlyAttrs leaves out what the router adds itself, and the message, which stands before the
+// onlyAttrs removes the attributes that the router adds itself, and the message, which precedes the
 // attributes.
 func onlyAttrs(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey || a.Key == slog.MessageKey) {
@@ -33,7 +33,7 @@ func onlyAttrs(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// logSink is shared by a logger and those made from it.
+// logSink is the state that a logger and its derived loggers share.
 type logSink struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
@@ -82,7 +82,7 @@ func logLevel(l slog.Level) int32 {
 	return levelError
 }
 
-// logPanic is how a server reports a panic of its handler.
+// logPanic returns a function that logs a panic of the handler.
 func logPanic(log *slog.Logger) func(d Delta, reason any) {
 	return func(d Delta, reason any) {
 		log.Error("handler panicked", "delta", d.String(), "panic", reason, "stack", string(debug.Stack()))

@@ -8,19 +8,25 @@ import (
 	"time"
 )
 
-// Handler decides about one delta. No events and no error means that there is nothing to deliver.
-// With an error, the events do not count: see [Retry] and [ErrDrop]; any other error fails the
-// delta, and the route's retry and onFailure decide what comes of it.
+// Handler decides about one delta:
+//
+//   - No events and no error: the delta is done, and nothing is delivered.
+//   - Events and no error: the events are delivered.
+//   - [ErrDrop]: the delta is counted as dropped.
+//   - An error of [Retry]: the delta is tried again.
+//   - Any other error: the delta fails. The retry and onFailure of the route decide the next step.
+//
+// With an error the events are ignored.
 type Handler func(d Delta) ([]Event, error)
 
-// Registered is the result of [Handle] and [Setup]; it only lets them stand in a package-level
-// variable.
+// Registered is the result of [Handle] and [Setup]. It allows a call in the declaration of a
+// package-level variable.
 type Registered struct{}
 
 // ErrDrop ends the delta without events and counts it as dropped.
 var ErrDrop = errors.New("dropped by the handler")
 
-// errNoHandler is what the author sees who registers in main.
+// errNoHandler is the error of a handler that is registered in main, or not at all.
 var errNoHandler = errors.New("no handler is registered: write `var _ = deltarouter.Handle(handle)` at package level; main is not called")
 
 type retryError struct {
@@ -31,18 +37,18 @@ type retryError struct {
 func (e *retryError) Error() string { return e.err.Error() }
 func (e *retryError) Unwrap() error { return e.err }
 
-// Retry says that err goes away by itself: the delta is tried again, not before the given time (0:
-// as the route's retry says; at most about 49 days).
+// Retry marks err as temporary. The delta is tried again after the given time (0: the delay of the
+// route's retry; the maximum is about 49 days).
 func Retry(err error, after time.Duration) error { return &retryError{err, after} }
 
-// IsRetry reports whether err was made by [Retry].
+// IsRetry reports whether [Retry] made err.
 func IsRetry(err error) bool {
 	var retry *retryError
 	return errors.As(err, &retry)
 }
 
-// plugin is the one handler of this program. An instance of a module runs one call at a time, so it
-// needs no lock.
+// plugin is the handler of this program. It needs no lock, because an instance of a module runs one
+// call at a time.
 var plugin struct {
 	setup  func() (Handler, error)
 	config []byte // JSON
@@ -54,16 +60,15 @@ func Handle(h Handler) Registered {
 	return Setup(func() (Handler, error) { return h, nil })
 }
 
-// Setup registers a function that makes the handler. It is called once per instance, when [Config]
-// has the configuration; its error ends the start of the router with its message.
+// Setup registers a function that returns the handler. It is called once per instance, when
+// [Config] has the configuration. Its error ends the start of the router with its message.
 func Setup(f func() (Handler, error)) Registered {
 	plugin.setup = f
 	return Registered{}
 }
 
-// Config decodes the handler's configuration into v, as encoding/json does, but a key that v has no
-// field for is an error. Without a configuration v stays as it is, so defaults are what v held
-// before.
+// Config decodes the handler's configuration into v like encoding/json. A key without a field in v
+// is an error. Without a configuration v is unchanged, so v may contain defaults.
 func Config(v any) error {
 	if len(plugin.config) == 0 || string(plugin.config) == "null" {
 		return nil
@@ -76,10 +81,10 @@ func Config(v any) error {
 	return nil
 }
 
-// SetConfig is what the router does with a handler's `config`, as JSON. A test may do it too.
+// SetConfig sets the handler's `config` as JSON. The router calls it, and tests may call it.
 func SetConfig(data []byte) { plugin.config = bytes.Clone(data) }
 
-// start makes the handler; a panic of its setup is an error.
+// start calls the setup function. It turns a panic into an error.
 func start(config []byte) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -2,10 +2,10 @@ package deltarouter
 
 import "encoding/json"
 
-// The answers of host functions are taken apart without a map of everything in them. What is no
+// The functions below read parts of a host function's answer without decoding all of it. Invalid
 // JSON reads as absent.
 
-// space returns where something else than white space begins.
+// space returns the index of the next character that is not white space.
 func space(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
 		i++
@@ -13,7 +13,7 @@ func space(b []byte, i int) int {
 	return i
 }
 
-// skipString returns what follows the string whose opening quote is at i.
+// skipString returns the index after the string whose opening quote is at i.
 func skipString(b []byte, i int) int {
 	for i++; i < len(b); i++ {
 		switch b[i] {
@@ -26,7 +26,7 @@ func skipString(b []byte, i int) int {
 	return len(b)
 }
 
-// skip returns what follows the value at i.
+// skip returns the index after the value at i.
 func skip(b []byte, i int) int {
 	depth := 0
 	for i < len(b) {
@@ -47,7 +47,7 @@ func skip(b []byte, i int) int {
 			return i
 		default:
 			i++
-			continue // within a number or a word, or nested
+			continue // inside a number or a word, or nested
 		}
 		if depth == 0 {
 			return i
@@ -56,7 +56,7 @@ func skip(b []byte, i int) int {
 	return len(b)
 }
 
-// member returns the value of a member of an object; its key must be written without escapes.
+// member returns the value of a member of an object. The key must be written without escapes.
 func member(object []byte, key string) []byte {
 	i := space(object, 0)
 	if i == len(object) || object[i] != '{' {

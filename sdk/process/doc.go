@@ -1,6 +1,5 @@
-// Package process is what the author of a native plugin in Go imports. A plugin is a program of its
-// own that the router starts; it is given changes of Kubernetes objects and returns the events to
-// deliver:
+// Package process is the SDK for native plugins in Go. A plugin is a program that the router
+// starts. It takes changes of Kubernetes objects and returns the events to deliver:
 //
 //	package main
 //
@@ -18,22 +17,23 @@
 //		return []process.Event{{Data: map[string]string{"pod": d.Name}}}, nil
 //	}
 //
-// Unlike a guest in WebAssembly a native plugin is not sandboxed: it may do all that the router's
-// user may. Use it for what a sandbox cannot give, such as a cloud's SDK or a local socket.
+// A native plugin is not sandboxed, unlike a guest in WebAssembly: it has all rights of the
+// router's user. Use it where a sandbox does not suffice, for example for a cloud SDK or a local
+// socket.
 //
-// # What the router does with it
+// # Execution
 //
-// It runs one process per handler and calls it from several goroutines at once, never for one
-// object at the same time. A process that ends, hangs or does not answer in time is killed and
-// started again, and what it was asked is asked again: a handler must bear to see a change twice. A
-// panic fails the one change that was handled.
+// The router runs one process per handler. It calls the process from several goroutines at once,
+// but never twice for one object at the same time. It kills and restarts a process that ends, hangs
+// or does not answer in time, and repeats the calls that got no answer. So a handler must tolerate
+// a repeated change. A panic fails only the change that was being handled.
 //
-// The plugin's working folder is empty, private and removed when the process ends. Its environment
-// is what the configuration lists. What it prints becomes lines of the router's log. When the
-// router is gone, the plugin's standard input ends, and Serve ends the process.
+// The working folder of the plugin is empty, private, and removed when the process ends. The
+// configuration lists its environment variables. Its output becomes lines of the router's log. When
+// the router ends, the standard input of the plugin ends, and Serve ends the process.
 //
 // # Tests
 //
-// A handler is a function: call it. The package processtest runs a whole plugin in the test's
-// process, over gRPC, with a router that is made up.
+// A handler is a function that tests can call. The package processtest runs a whole plugin in the
+// process of the test, over gRPC, with a fake router.
 package process

@@ -11,29 +11,33 @@ import (
 
 // Plugin is a program that handles changes. Only Setup is required.
 type Plugin struct {
-	Name    string // is logged when the router starts it
-	Version string // is logged, too
-	// Schema is a JSON Schema of the configuration, with the keywords of draft 4, without $ref.
-	// What it does not allow the router refuses before Setup, and tells file, line and column. A
-	// schema that it cannot use it leaves alone, and logs that. Empty: anything is allowed.
+	Name    string // logged when the router starts the plugin
+	Version string // logged with the name
+	// Schema is a JSON Schema of the configuration, with the keywords of draft 4, without $ref. The
+	// router checks the configuration with it before Setup, and reports file, line and column. It
+	// ignores a schema that it cannot use, and logs that. Empty: no check.
 	Schema string
-	// Setup makes the handler. It is called once, when the configuration is there; its error ends
-	// the start of the router with its message.
+	// Setup returns the handler. It is called once, when the configuration is available. Its error
+	// ends the start of the router with its message.
 	Setup func(ctx context.Context, r *Router) (Handler, error)
-	// Close is called, if Setup made a handler, before the process ends by order of the router; it
-	// has as long as the handler's limits.stopTimeout says. nil: nothing is to be done.
+	// Close is called before the process ends by order of the router, if Setup has succeeded. The
+	// limits.stopTimeout of the handler limits its duration. nil: there is nothing to do.
 	Close func()
 }
 
-// Handler decides about one delta. No events and no error means that there is nothing to deliver.
-// With an error, the events do not count: see [Retry] and [ErrDrop]; any other error fails the
-// delta, and the route's retry and onFailure decide what comes of it.
+// Handler decides about one delta:
 //
-// It is called from several goroutines at once, never for one object at the same time. ctx ends
-// when the router does not wait any more.
+//   - No events and no error: the delta is done, and nothing is delivered.
+//   - Events and no error: the events are delivered.
+//   - [ErrDrop]: the delta is counted as dropped.
+//   - An error of [Retry]: the delta is tried again.
+//   - Any other error: the delta fails. The retry and onFailure of the route decide the next step.
+//
+// With an error the events are ignored. It is called from several goroutines at once, but never
+// twice for one object at the same time. ctx is done when the router does not wait any more.
 type Handler func(ctx context.Context, d Delta) ([]Event, error)
 
-// Handle is the Setup of a plugin without a configuration.
+// Handle returns the Setup of a plugin without a configuration.
 func Handle(h Handler) func(context.Context, *Router) (Handler, error) {
 	return func(_ context.Context, r *Router) (Handler, error) {
 		var none struct{}
@@ -52,25 +56,26 @@ type retryError struct {
 func (e *retryError) Error() string { return e.err.Error() }
 func (e *retryError) Unwrap() error { return e.err }
 
-// Retry says that err goes away by itself: the delta is tried again, not before the given time (0:
-// as the route's retry says).
+// Retry marks err as temporary. The delta is tried again after the given time (0: the delay of the
+// route's retry).
 func Retry(err error, after time.Duration) error { return &retryError{err, after} }
 
-// Op is what happened to an object.
+// Op is the type of a change.
 type Op uint8
 
-// The ops. Deleted means gone; an object that merely left a source's selector is Deselected.
+// The ops. Deleted: the object does not exist any more. Deselected: it exists, but the selector of
+// the source does not match it any more.
 const (
 	Added Op = iota + 1
 	Updated
 	Deleted
 	Deselected
-	Sync    // nothing happened: a resync puts every object through again
-	Entered // the condition of a route (when) holds
-	Left    // it holds no longer
+	Sync    // no change: a resync repeats every object
+	Entered // the condition (when) of a route holds
+	Left    // a condition that was reported as Entered ended
 )
 
-// String returns the op as the router's configuration spells it: lower case.
+// String returns the op in lower case, as in the router's configuration.
 func (op Op) String() string {
 	names := [...]string{"", "added", "updated", "deleted", "deselected", "sync", "entered", "left"}
 	if op == 0 || int(op) >= len(names) {
@@ -82,7 +87,7 @@ func (op Op) String() string {
 // Delta is one change of one object. Its slices must not be modified.
 type Delta struct {
 	Op       Op
-	Source   string // the name that the router's configuration gives the source
+	Source   string // the name of the source in the router's configuration
 	Cluster  string
 	Resource string // [group/]version/resource, such as v1/pods
 	Kind     string // such as Pod; may be empty
@@ -92,39 +97,42 @@ type Delta struct {
 	UID             string
 	ResourceVersion string
 
-	// Object is the JSON of the object after the change; for Deleted and Deselected, and Left
-	// because of these, of its last state. It is never empty.
+	// Object is the JSON of the object after the change, or its last state for Deleted and
+	// Deselected, and for a Left that these caused. It is never empty.
 	Object []byte
-	// OldObject is the JSON of the object before the change; empty for Added and Sync, and where
-	// the source keeps no objects.
+	// OldObject is the JSON of the object before the change. It is empty for Added and Sync, and if
+	// the source does not keep objects.
 	OldObject []byte
 
-	// the object was there before the router was, and is put through for the first time
+	// the object existed before the router saw it, and is delivered for the first time
 	Initial bool
-	// the change was inferred from a list: OldObject is the last state known rather than the last
-	// there was
+	// the change was inferred from a list: OldObject is the last known state, and later states may
+	// have been missed
 	Stale       bool
-	Redelivered bool // put through again from the dead letters; the object may have moved on since
+	Redelivered bool // from the dead letters; the object may have changed since
 
-	// Of a route with a condition (when): Late says that Entered was due while the router was down,
-	// Repeat that it was told before, and Since when the condition began to hold. Where `for` waits
-	// after Deleted, Since is when the object was gone. Zero: there is nothing to say.
+	// The fields of a route with a condition (when). Late: Entered was due while the router was not
+	// running. Repeat: a reminder of an earlier Entered. Since: the time at which the condition
+	// began to hold, or at which the object was deleted for a delete hold (`for` after Deleted).
+	// Zero: none of these applies.
 	Late, Repeat bool
 	Since        time.Time
 
-	Suppressed int // how many deltas of its key the limit of the route held back before this one
+	// the number of deltas of its key that the route's limit held back before this one
+	Suppressed int
 
-	// Event is what another route made of the delta before it gave it to this one; nil: the delta
-	// comes from its source.
+	// Event is the event that an upstream route made of the delta; nil: the delta comes from its
+	// source.
 	Event *RouteEvent
 
-	Seen time.Time // when the router received the change; of what time made, when it was due
+	// the time at which the router received the change, or at which a report caused by time was due
+	Seen time.Time
 }
 
-// RouteEvent is an event that another route made.
+// RouteEvent is an event of an upstream route.
 type RouteEvent struct {
 	ID, Type, Source, Subject string // as in the CloudEvent that a sink would get
-	Route                     string // that made it
+	Route                     string // the upstream route
 	Time                      time.Time
 	Data                      []byte // JSON; must not be modified
 }
@@ -144,8 +152,8 @@ type Event struct {
 	Type string
 	// Subject is the CloudEvents subject; empty: namespace/name of the delta's object.
 	Subject string
-	// Data is the event's data: any value that encoding/json can encode. A []byte or
-	// json.RawMessage is taken as JSON as it is.
+	// Data is the data of the event: any value that encoding/json can encode. A []byte or
+	// json.RawMessage must be JSON, and is used unchanged.
 	Data any
 }
 
@@ -160,9 +168,8 @@ func (e *Event) json() ([]byte, error) {
 	return json.Marshal(e.Data)
 }
 
-// Config decodes the handler's configuration into v, as encoding/json does, but a key that v has no
-// field for is an error. Without a configuration v stays as it is, so defaults are what v held
-// before.
+// Config decodes the handler's configuration into v like encoding/json. A key without a field in v
+// is an error. Without a configuration v is unchanged, so v may contain defaults.
 func (r *Router) Config(v any) error {
 	if r.config == "" || r.config == "null" {
 		return nil

@@ -54,7 +54,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestHarness: a delta reaches the plugin as the test has it.
+// TestHarness: a delta of the test reaches the plugin unchanged.
 func TestHarness(t *testing.T) {
 	var got []process.Delta
 	p := processtest.Start(t, plugin(func(_ context.Context, d process.Delta) ([]process.Event, error) {

@@ -16,29 +16,28 @@ import (
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
-// maxAnswer is how many bytes an answer of the router has at most.
+// maxAnswer is the maximum size of an answer of the router in bytes.
 const maxAnswer = 2 << 30
 
-// The errors of what a plugin asks of the router. What it may ask is granted in the handler's
-// `allow`.
+// The errors of the methods of [Router]. The handler's `allow` grants them.
 var (
 	ErrDenied = errors.New("not granted to this handler")
 	ErrQuota  = errors.New("over the handler's quota")
 )
 
-// Router is what a plugin may ask of the router that started it. It is safe for concurrent use. The
-// methods take the context that the handler was called with; look-ups work only there.
+// Router contains the functions of the router that a plugin may call. It is safe for concurrent
+// use. Pass the context of the handler's call to the methods; look-ups work only with it.
 type Router struct {
-	Handler string // the handler's name in the router's configuration
+	Handler string // the name of the handler in the router's configuration
 	Cluster string
 
 	config string
 	token  string
-	conn   *grpc.ClientConn // nil: nothing is granted
+	conn   *grpc.ClientConn // nil: there are no grants
 	api    pluginv1.HostClient
 }
 
-// newRouter prepares the connection to the router; it is made when it is needed.
+// newRouter prepares the connection to the router. The connection is opened at its first use.
 func newRouter(r *pluginv1.ConfigureRequest) (*Router, error) {
 	router := &Router{Handler: r.GetHandler(), Cluster: r.GetCluster(), config: r.GetConfig(), token: r.GetHostToken()}
 	if r.GetHostAddress() == "" {
@@ -53,7 +52,7 @@ func newRouter(r *pluginv1.ConfigureRequest) (*Router, error) {
 	return router, nil
 }
 
-// callKey is where the context of a handler has the number of its call.
+// callKey is the key under which the context of a handler has the number of its call.
 type callKey struct{}
 
 func callOf(ctx context.Context) uint64 {
@@ -61,7 +60,7 @@ func callOf(ctx context.Context) uint64 {
 	return id
 }
 
-// ask prepares a request.
+// ask prepares the context and the client of a request.
 func (r *Router) ask(ctx context.Context) (context.Context, pluginv1.HostClient, error) {
 	if r.api == nil {
 		return nil, nil, ErrDenied
@@ -69,7 +68,7 @@ func (r *Router) ask(ctx context.Context) (context.Context, pluginv1.HostClient,
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+r.token), r.api, nil
 }
 
-// failed makes an error of one of gRPC.
+// failed converts an error of gRPC.
 func failed(what string, err error) error {
 	switch status.Code(err) {
 	case codes.OK:
@@ -93,7 +92,7 @@ func (r *Router) lookup(ctx context.Context, request *pluginv1.LookupRequest) (*
 	return answer, failed("lookup", err)
 }
 
-// Lookup returns the JSON of the objects that an index of a source has under a key: Lookup(ctx,
+// Lookup returns the JSON of the objects that an index of a source has for a key: Lookup(ctx,
 // "pods", "byNode", "n1"). With an empty index it returns all objects of the source.
 func (r *Router) Lookup(ctx context.Context, source, index, key string) ([]json.RawMessage, error) {
 	answer, err := r.lookup(ctx, &pluginv1.LookupRequest{Source: source, Index: index, Key: key})
@@ -104,13 +103,13 @@ func (r *Router) Lookup(ctx context.Context, source, index, key string) ([]json.
 	return objects, err
 }
 
-// Count returns how many objects [Router.Lookup] would find.
+// Count returns the number of objects that [Router.Lookup] would return.
 func (r *Router) Count(ctx context.Context, source, index, key string) (int, error) {
 	answer, err := r.lookup(ctx, &pluginv1.LookupRequest{Source: source, Index: index, Key: key, Count: true})
 	return int(answer.GetCount()), err
 }
 
-// Get returns the JSON of one object of a source, nil if there is none.
+// Get returns the JSON of an object of a source, or nil if there is none.
 func (r *Router) Get(ctx context.Context, source, namespace, name string) (json.RawMessage, error) {
 	answer, err := r.lookup(ctx, &pluginv1.LookupRequest{Source: source, Get: &pluginv1.ObjectName{Namespace: namespace, Name: name}})
 	if err != nil || len(answer.GetObjects()) == 0 {
@@ -119,7 +118,7 @@ func (r *Router) Get(ctx context.Context, source, namespace, name string) (json.
 	return answer.GetObjects()[0], nil
 }
 
-// KVGet returns what this handler keeps under a key; ok is false if there is nothing.
+// KVGet returns the value of a key in the handler's store. ok is false if there is none.
 func (r *Router) KVGet(ctx context.Context, key string) (value []byte, ok bool, err error) {
 	call := callOf(ctx)
 	ctx, api, err := r.ask(ctx)
@@ -130,9 +129,11 @@ func (r *Router) KVGet(ctx context.Context, key string) (value []byte, ok bool, 
 	return answer.GetValue(), answer.GetFound(), failed("kv", err)
 }
 
-// KVSet keeps a value for some time (0: for ever; less than a millisecond counts as one). With the
-// context of a handler it counts only if the call succeeds, which may hold other deltas, too; with
-// another it counts at once.
+// KVSet stores a value for a duration (0: without expiry; less than a millisecond counts as one).
+//
+//   - With the context of a handler: the value is stored only if the call succeeds, which may
+//     concern further deltas.
+//   - With another context: the value is stored at once.
 func (r *Router) KVSet(ctx context.Context, key string, value []byte, ttl time.Duration) error {
 	ms := ttl.Milliseconds()
 	if ttl > 0 {
@@ -147,7 +148,7 @@ func (r *Router) KVSet(ctx context.Context, key string, value []byte, ttl time.D
 	return failed("kv", err)
 }
 
-// KVDelete forgets a key, which may be absent.
+// KVDelete removes a key. The key may be absent.
 func (r *Router) KVDelete(ctx context.Context, key string) error {
 	call := callOf(ctx)
 	ctx, api, err := r.ask(ctx)
@@ -158,7 +159,7 @@ func (r *Router) KVDelete(ctx context.Context, key string) error {
 	return failed("kv", err)
 }
 
-// Level is how important a line of the log is.
+// Level is the severity of a log line.
 type Level int32
 
 // The levels of [Router.Log].
@@ -169,8 +170,8 @@ const (
 	Error
 )
 
-// Log writes a line to the router's log, with a level. What is printed is logged, too, without
-// asking: stdout as information, stderr as warnings.
+// Log writes a line to the router's log, with a level. The router also logs the output of the
+// plugin: stdout as information, stderr as warnings.
 func (r *Router) Log(ctx context.Context, level Level, text string) error {
 	ctx, api, err := r.ask(ctx)
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
-// Serve is the whole main of a plugin. It returns only if the program was not started by a router,
-// or cannot listen; then the program should end. It ends the process when the router says so, or is
-// gone.
+// Serve is the whole main of a plugin. It ends the process when the router stops the plugin or
+// ends. It returns only if the program was not started by a router, or cannot listen. The program
+// should end then.
 func Serve(p Plugin) {
 	server := NewServer(p)
-	// go-plugin puts pipes in their place and sends on what it reads from them, of which the last
-	// is lost when the process ends. The router reads the real ones, too.
+	// go-plugin replaces stdout and stderr by pipes and forwards their content. The end of it is
+	// lost when the process ends, so the router reads the original files too.
 	stdout, stderr := os.Stdout, os.Stderr
 	server.configuring = func() { os.Stdout, os.Stderr = stdout, stderr }
 	var once sync.Once
@@ -48,8 +48,8 @@ func Serve(p Plugin) {
 	})
 }
 
-// untilTold waits for SIGTERM, or for the end of the standard input: the router holds its other end
-// as long as it wants the plugin to run, and the system closes it for a router that was killed.
+// untilTold waits for SIGTERM or for the end of the standard input. The router holds the other end
+// while it wants the plugin to run. If the router is killed, the system closes it.
 func untilTold(end func()) {
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, syscall.SIGTERM)
@@ -65,7 +65,7 @@ func untilTold(end func()) {
 	end()
 }
 
-// served is the plugin as go-plugin wants it.
+// served implements the plugin interface of go-plugin.
 type served struct {
 	plugin.NetRPCUnsupportedPlugin
 
@@ -80,7 +80,7 @@ func (s *served) GRPCServer(_ *plugin.GRPCBroker, g *grpc.Server) error {
 	return nil
 }
 
-// GRPCClient implements plugin.GRPCPlugin; a plugin is nobody's client.
+// GRPCClient implements plugin.GRPCPlugin. It is not used.
 func (*served) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) {
 	return nil, nil
 }

@@ -15,22 +15,23 @@ import (
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
-// Server answers the router's calls for a plugin. [Serve] has one; it is exported for processtest.
+// Server answers the calls of the router for a plugin. [Serve] uses it; it is exported for
+// processtest.
 type Server struct {
 	pluginv1.UnimplementedHandlerServer
 
 	plugin      Plugin
-	configuring func() // is called before the plugin's own code; nil: nothing
+	configuring func() // called before the plugin's own code; may be nil
 
 	mu     sync.Mutex
 	router *Router
-	handle Handler // nil: there was no Configure yet
+	handle Handler // nil: Configure was not called yet
 }
 
 // NewServer returns the server of a plugin.
 func NewServer(p Plugin) *Server { return &Server{plugin: p} }
 
-// Register lets a gRPC server answer for the plugin.
+// Register registers the plugin with a gRPC server.
 func (s *Server) Register(g grpc.ServiceRegistrar) { pluginv1.RegisterHandlerServer(g, s) }
 
 // Close ends the plugin. It is called once.
@@ -76,7 +77,7 @@ func (s *Server) Configure(ctx context.Context, r *pluginv1.ConfigureRequest) (*
 	return &pluginv1.ConfigureResponse{}, nil
 }
 
-// setup makes the handler; a panic is an error.
+// setup calls the plugin's Setup. It turns a panic into an error.
 func (s *Server) setup(ctx context.Context, r *Router) (handle Handler, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -112,7 +113,7 @@ func (s *Server) Handle(ctx context.Context, r *pluginv1.HandleRequest) (*plugin
 	return answer, nil
 }
 
-// guarded calls the handler; a panic is an error, and its stack is printed.
+// guarded calls the handler. It turns a panic into an error, and prints its stack.
 func guarded(ctx context.Context, handle Handler, d Delta) (events []Event, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -123,7 +124,7 @@ func guarded(ctx context.Context, handle Handler, d Delta) (events []Event, err 
 	return handle(ctx, d)
 }
 
-// resultOf makes the answer for one delta; nil: it is ok, without events.
+// resultOf returns the answer for one delta; nil: ok without events.
 func resultOf(events []Event, err error) *pluginv1.Result {
 	var retry *retryError
 	switch {
@@ -147,7 +148,7 @@ func resultOf(events []Event, err error) *pluginv1.Result {
 	return result
 }
 
-// delta makes the author's view of what is on the wire.
+// delta converts a delta of the protocol.
 func delta(d *pluginv1.Delta) Delta {
 	of := Delta{
 		Op: Op(d.GetOp()), Source: d.GetSource(), Cluster: d.GetCluster(), Resource: d.GetResource(), Kind: d.GetKind(),

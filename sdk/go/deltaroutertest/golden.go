@@ -1,5 +1,4 @@
-// Package deltaroutertest tests handlers against files of deltas and the events that are expected
-// of them.
+// Package deltaroutertest tests handlers with files of deltas and their expected events.
 package deltaroutertest
 
 import (
@@ -19,18 +18,18 @@ import (
 	deltarouter "github.com/deltarouter/deltarouter/sdk/go"
 )
 
-// Golden runs a handler over each file that matches pattern, each as a subtest. A file is in the
-// txtar format: text that says what it is about, and sections that begin with a line `-- name --`:
+// Golden runs a handler on each file that matches pattern, as a subtest. The file is in the txtar
+// format: a description, and sections that begin with a line `-- name --`:
 //
 //	config.json  the handler's configuration; absent: none
 //	deltas.json  JSON objects, one after the other, as a route without a handler delivers them: {"op", "object", "oldObject"},
 //	             and "source", "cluster", "resource", "initial", "stale", "redelivered", "late", "repeat", "since", "suppressed" and
 //	             "event" {"id", "type", "source", "subject", "route", "time", "data"} if the handler looks at them
-//	results.json a JSON object per delta: {"events": [{"type", "subject", "data"}]} with what the handler set, or
+//	results.json a JSON object per delta: {"events": [{"type", "subject", "data"}]} with the fields that the handler set, or
 //	             {"error": "…"}, {"retry": "…"} or {"drop": true}
 //
-// setup makes the handler, as it is given to [deltarouter.Setup]; it is called for each file, after
-// the configuration was set. With `go test -args update` the files get the results that come out.
+// setup is the argument of [deltarouter.Setup]. Golden calls it for each file, after it has set the
+// configuration. `go test -args update` writes the actual results into the files.
 func Golden(t *testing.T, pattern string, setup func() (deltarouter.Handler, error)) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -106,7 +105,7 @@ func marker(line string) (name string, ok bool) {
 	return strings.CutSuffix(line, " --")
 }
 
-// replace puts another text into a section, at the end if there is none.
+// replace replaces the text of a section, or appends a section.
 func replace(text, section, with string) string {
 	var b strings.Builder
 	name, done := "", false
@@ -146,7 +145,7 @@ func values(text []byte, each func(json.RawMessage) error) error {
 	}
 }
 
-// compact writes each value of a text as a line of its own.
+// compact returns each JSON value of a text on a line of its own.
 func compact(text []byte) (string, error) {
 	var b bytes.Buffer
 	err := values(text, func(value json.RawMessage) error {
@@ -158,7 +157,7 @@ func compact(text []byte) (string, error) {
 	return b.String(), err
 }
 
-// Deltas reads deltas as they stand in the deltas.json of [Golden].
+// Deltas parses the deltas.json of [Golden].
 func Deltas(text []byte) ([]deltarouter.Delta, error) {
 	var deltas []deltarouter.Delta
 	err := values(text, func(value json.RawMessage) error {
@@ -239,7 +238,7 @@ func parse(text json.RawMessage) (d deltarouter.Delta, err error) {
 	return d, nil
 }
 
-// Result writes what a handler returned as a line of the results.json of [Golden].
+// Result returns the result of a handler as a line of the results.json of [Golden].
 func Result(events []deltarouter.Event, err error) ([]byte, error) {
 	var out struct {
 		Events []deltarouter.Event `json:"events,omitempty"`

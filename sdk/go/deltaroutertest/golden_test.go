@@ -54,7 +54,7 @@ func TestGolden(t *testing.T) {
 	write(file + results)
 	Golden(t, path, setup)
 
-	write(file) // and update puts the results in
+	write(file) // update must restore the results
 	for range 2 {
 		golden(t, path, setup, true)
 		if got, err := os.ReadFile(path); err != nil || string(got) != file+results {

@@ -21,28 +21,29 @@ const (
 	invalid  = -4
 )
 
-// Host answers the host functions in a test. The zero value grants what needs no grant.
+// Host answers the host functions in a test. The zero value answers only functions that need no
+// grant.
 type Host struct {
-	// KV is what the handler keeps; nil: not granted.
+	// KV contains the handler's values; nil: not granted.
 	KV map[string][]byte
-	// Indexes has the JSON of objects by index ("pods.byNode") and key; what is not in it is not
+	// Indexes contains the JSON of objects by index ("pods.byNode") and key. Other indexes are not
 	// granted.
 	Indexes map[string]map[string][]string
-	// Objects has the JSON of objects by source, for Get and List; what is not in it is not
+	// Objects contains the JSON of objects by source, for Get and List. Other sources are not
 	// granted.
 	Objects map[string][]string
-	// HTTP answers requests, whatever their host; nil: not granted.
+	// HTTP answers requests to all hosts; nil: not granted.
 	HTTP http.Handler
 
-	// Emitted has the events of Delta.Emit, as JSON.
+	// Emitted contains the events of Delta.Emit, as JSON.
 	Emitted []string
 
 	expires map[string]time.Time // of keys with a ttl
-	asked   string               // the request whose answer did not fit
+	asked   string               // the request whose answer exceeded the buffer
 	answer  []byte
 }
 
-// Use puts h in the router's place until the test ends. Tests that use one must not run in
+// Use makes h answer the host functions until the test ends. Tests that call it must not run in
 // parallel.
 func (h *Host) Use(t testing.TB) {
 	t.Helper()
@@ -64,7 +65,7 @@ func (h *Host) functions() host.Functions {
 	return f
 }
 
-// give writes an answer if it fits.
+// give writes an answer if it fits into the buffer.
 func give(buf, answer []byte) int32 {
 	if len(answer) <= len(buf) {
 		copy(buf, answer)
@@ -72,7 +73,7 @@ func give(buf, answer []byte) int32 {
 	return int32(len(answer))
 }
 
-// random counts, as a test wants the same every time.
+// random fills buf with ascending numbers, so that tests are deterministic.
 func random(buf []byte) int32 {
 	for i := range buf {
 		buf[i] = byte(i + 1)
@@ -141,7 +142,7 @@ func (h *Host) lookup(request, buf []byte) int32 {
 	return give(buf, []byte(`{"objects":[`+strings.Join(found, ",")+`]}`))
 }
 
-// named returns the object of a name, if it is among all.
+// named returns the object with a name, if all contains it.
 func named(all []string, namespace, name string) []string {
 	for _, object := range all {
 		var o struct {
@@ -167,7 +168,7 @@ func (h *Host) http(request, buf []byte) int32 {
 	for name, value := range r.Headers {
 		req.Header.Set(name, value)
 	}
-	if h.answer != nil && string(request) == h.asked { // the same again: the answer did not fit
+	if h.answer != nil && string(request) == h.asked { // asked again for a larger buffer
 		text := h.answer
 		h.answer = nil
 		return give(buf, text)

@@ -115,7 +115,7 @@ func TestEmit(t *testing.T) {
 	}
 }
 
-// TestNotGranted also shows that a host ends with its test.
+// TestNotGranted also shows that Use ends with its test.
 func TestNotGranted(t *testing.T) {
 	_, _, get := deltarouter.KVGet("a")
 	_, request := deltarouter.HTTP(deltarouter.Request{URL: "https://example.com"})

@@ -1,5 +1,4 @@
-// Package processtest runs a native plugin in the process of a test: over gRPC as the router does,
-// with a router that is made up.
+// Package processtest runs a native plugin in the process of a test, over gRPC, with a fake router.
 package processtest
 
 import (
@@ -22,36 +21,36 @@ import (
 	"github.com/deltarouter/deltarouter/sdk/process"
 )
 
-// Options is what the plugin finds.
+// Options is the environment of the plugin.
 type Options struct {
 	Config string            // JSON; empty: none
-	KV     map[string]string // what it remembers; nil: it is not granted
-	// what is looked up, by "source", "source/index/key" or "source/namespace/name"; nil: not
+	KV     map[string]string // its store; nil: not granted
+	// the results of look-ups, by "source", "source/index/key" or "source/namespace/name"; nil: not
 	// granted
 	Objects map[string][]json.RawMessage
 }
 
-// Plugin is a plugin that runs until the test ends.
+// Plugin is a running plugin. It runs until the test ends.
 type Plugin struct {
 	t   testing.TB
 	api pluginv1.HandlerClient
 	fake
 }
 
-// Result is what the plugin answered for a delta.
+// Result is the plugin's answer for a delta.
 type Result struct {
 	Verdict string // ok, retry, drop or fail
-	Message string // why, for retry and fail
+	Message string // the reason of retry and fail
 	Events  []Event
 }
 
-// Event is an event as it would be delivered.
+// Event is an event that the router would deliver.
 type Event struct {
 	Type, Subject string
 	Data          json.RawMessage
 }
 
-// Start starts a plugin. A configuration that it refuses fails the test.
+// Start starts a plugin. The test fails if the plugin rejects its configuration.
 func Start(t testing.TB, p process.Plugin, o Options) *Plugin {
 	t.Helper()
 	started, refused := Try(t, p, o)
@@ -61,7 +60,8 @@ func Start(t testing.TB, p process.Plugin, o Options) *Plugin {
 	return started
 }
 
-// Try starts a plugin, and returns why it refuses its configuration; empty: it does not.
+// Try starts a plugin. refused is the reason why the plugin rejects its configuration; empty: it
+// accepts it.
 func Try(t testing.TB, p process.Plugin, o Options) (started *Plugin, refused string) {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "p") //nolint:usetesting // the path of t.TempDir may be too long for a socket
@@ -94,7 +94,7 @@ func Try(t testing.TB, p process.Plugin, o Options) (started *Plugin, refused st
 	return started, answer.GetError()
 }
 
-// serve answers at a socket until the test ends.
+// serve serves a socket until the test ends.
 func serve(t testing.TB, path string, register func(*grpc.Server)) {
 	t.Helper()
 	listener, err := net.Listen("unix", path)
@@ -114,8 +114,8 @@ func serve(t testing.TB, path string, register func(*grpc.Server)) {
 	})
 }
 
-// Handle gives the plugin a batch, and returns a result for each delta. Of Deleted and Deselected
-// only the Object counts.
+// Handle passes a batch to the plugin, and returns a result for each delta. It passes only the
+// Object of Deleted and Deselected.
 func (p *Plugin) Handle(deltas ...process.Delta) []Result {
 	p.t.Helper()
 	request := &pluginv1.HandleRequest{Call: 1}
@@ -157,21 +157,21 @@ func (p *Plugin) Handle(deltas ...process.Delta) []Result {
 	return results
 }
 
-// KV returns what the plugin remembers.
+// KV returns the values of the plugin's store.
 func (p *Plugin) KV() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.kv)
 }
 
-// Logged returns what the plugin logged.
+// Logged returns the lines that the plugin has logged.
 func (p *Plugin) Logged() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.logged...)
 }
 
-// fake is the router.
+// fake is the fake router.
 type fake struct {
 	pluginv1.UnimplementedHostServer
 

@@ -1,13 +1,14 @@
 //go:build !wasip1
 
-// Package host is the border to the router: in a module its host functions, elsewhere those of a
-// test. The linker drops what is not called, so a module imports only what its handler uses.
+// Package host contains the host functions: in a module those of the router, elsewhere those of a
+// test. The linker removes unused functions, so a module imports only the functions that its
+// handler uses.
 package host
 
-// denied is what a function returns that is not granted.
+// denied is the result of a function that is not granted.
 const denied = -2
 
-// Functions are the host functions, with the results of the ABI. What is nil is not granted.
+// Functions are the host functions, with the results of the ABI. A nil function is not granted.
 type Functions struct {
 	KVGet    func(key string, buf []byte) int32
 	KVSet    func(key string, value []byte, ttl int64) int32
@@ -18,16 +19,16 @@ type Functions struct {
 	Random   func(buf []byte) int32
 }
 
-// router is what a test put in the router's place.
+// router contains the functions that a test has set.
 var router Functions
 
-// Use puts f in the router's place and returns what was there.
+// Use sets the functions of a test and returns the previous ones.
 func Use(f Functions) (before Functions) {
 	before, router = router, f
 	return before
 }
 
-// Log does nothing: natively slog is left alone.
+// Log does nothing: outside a module, slog is unchanged.
 func Log(int32, string) {}
 
 // KVGet reads the value of a key into buf and returns its length.
@@ -38,7 +39,7 @@ func KVGet(key string, buf []byte) int32 {
 	return router.KVGet(key, buf)
 }
 
-// KVSet keeps a value for ttl milliseconds; 0: for ever.
+// KVSet stores a value for ttl milliseconds; 0: without expiry.
 func KVSet(key string, value []byte, ttl int64) int32 {
 	if router.KVSet == nil {
 		return denied
@@ -46,7 +47,7 @@ func KVSet(key string, value []byte, ttl int64) int32 {
 	return router.KVSet(key, value, ttl)
 }
 
-// KVDelete forgets a key.
+// KVDelete removes a key.
 func KVDelete(key string) int32 {
 	if router.KVDelete == nil {
 		return denied
@@ -54,7 +55,7 @@ func KVDelete(key string) int32 {
 	return router.KVDelete(key)
 }
 
-// Lookup asks the cache and returns the length of the answer.
+// Lookup queries the cache and returns the length of the answer.
 func Lookup(request, buf []byte) int32 {
 	if router.Lookup == nil {
 		return denied
@@ -70,7 +71,7 @@ func Emit(delta uint32, event []byte) int32 {
 	return router.Emit(delta, event)
 }
 
-// HTTP does a request and returns the length of the answer.
+// HTTP sends a request and returns the length of the response.
 func HTTP(request, buf []byte) int32 {
 	if router.HTTP == nil {
 		return denied
@@ -78,7 +79,7 @@ func HTTP(request, buf []byte) int32 {
 	return router.HTTP(request, buf)
 }
 
-// Random fills buf.
+// Random fills buf with random bytes.
 func Random(buf []byte) int32 {
 	if router.Random == nil {
 		return denied

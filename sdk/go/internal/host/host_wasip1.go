@@ -1,5 +1,6 @@
-// Package host is the border to the router: in a module its host functions, elsewhere those of a
-// test. The linker drops what is not called, so a module imports only what its handler uses.
+// Package host contains the host functions: in a module those of the router, elsewhere those of a
+// test. The linker removes unused functions, so a module imports only the functions that its
+// handler uses.
 package host
 
 import "unsafe"
@@ -49,20 +50,20 @@ func KVGet(key string, buf []byte) int32 {
 	return hostKVGet(k, kn, b, bn)
 }
 
-// KVSet keeps a value for ttl milliseconds; 0: for ever.
+// KVSet stores a value for ttl milliseconds; 0: without expiry.
 func KVSet(key string, value []byte, ttl int64) int32 {
 	k, kn := text(key)
 	v, vn := data(value)
 	return hostKVSet(k, kn, v, vn, ttl)
 }
 
-// KVDelete forgets a key.
+// KVDelete removes a key.
 func KVDelete(key string) int32 {
 	k, kn := text(key)
 	return hostKVDelete(k, kn)
 }
 
-// Lookup asks the cache and returns the length of the answer.
+// Lookup queries the cache and returns the length of the answer.
 func Lookup(request, buf []byte) int32 {
 	r, rn := data(request)
 	b, bn := data(buf)
@@ -75,14 +76,14 @@ func Emit(delta uint32, event []byte) int32 {
 	return hostEmit(delta, e, en)
 }
 
-// HTTP does a request and returns the length of the answer.
+// HTTP sends a request and returns the length of the response.
 func HTTP(request, buf []byte) int32 {
 	r, rn := data(request)
 	b, bn := data(buf)
 	return hostHTTP(r, rn, b, bn)
 }
 
-// Random fills buf.
+// Random fills buf with random bytes.
 func Random(buf []byte) int32 {
 	b, bn := data(buf)
 	return hostRandom(b, bn)
