@@ -189,9 +189,12 @@ var allowed = map[string][]string{
 	},
 	"internal/cases": {"internal/compile", "internal/simulate", "pkg/config", "pkg/event"},
 	"internal/cli":   {"internal/inspect/api", "internal/manifest", "internal/printable", "pkg/config"},
+	// Templates that the router writes out, and the sources of the SDKs beside them.
+	"internal/scaffold": {"internal/similar", "sdk"},
+	"sdk":               {},
 	"cmd/router": {
 		"internal/cases", "internal/check", "internal/cli", "internal/compile", "internal/config/reference", "internal/emit", "internal/explain", "internal/inspect/api",
-		"internal/lines", "internal/printable", "internal/recording", "internal/router", "internal/simulate", "pkg/config", "pkg/plugins", "pkg/plugins/*",
+		"internal/lines", "internal/printable", "internal/recording", "internal/router", "internal/scaffold", "internal/simulate", "pkg/config", "pkg/plugins", "pkg/plugins/*",
 	},
 
 	// What the author of a native plugin gets: it shares the generated code with the router, and

@@ -1,0 +1,82 @@
+// Package scaffold writes the files that a user begins with: a configuration with its cases, and a
+// handler that builds.
+package scaffold
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"text/template"
+)
+
+//go:embed all:templates
+var templates embed.FS
+
+// templateSuffix ends the names of the templates, so that no tool takes them for what they become.
+const templateSuffix = ".tmpl"
+
+// file is a file to be written: its path and its content.
+type file struct {
+	path string
+	text []byte
+}
+
+// render fills in a template of templates/.
+func render(name string, values any) ([]byte, error) {
+	text, err := templates.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("template %s: %w", name, err)
+	}
+	t, err := template.New(name).Option("missingkey=error").Parse(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("template: %w", err)
+	}
+	var out bytes.Buffer
+	if err := t.Execute(&out, values); err != nil {
+		return nil, fmt.Errorf("template: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// write writes files that do not exist, and the folders that they are in. If one of them exists,
+// nothing is written.
+func write(files []file) error {
+	for _, f := range files {
+		if _, err := os.Lstat(f.path); err == nil {
+			return fmt.Errorf("%s exists already: remove it, or name another", f.path)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s cannot be written: %w", f.path, cause(err))
+		}
+	}
+	for _, f := range files {
+		if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
+			return fmt.Errorf("folder %s cannot be created: %w", filepath.Dir(f.path), cause(err))
+		}
+		if err := create(f); err != nil {
+			return fmt.Errorf("%s cannot be written: %w", f.path, cause(err))
+		}
+	}
+	return nil
+}
+
+func create(f file) error {
+	out, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(f.text)
+	return errors.Join(err, out.Close())
+}
+
+// cause leaves out what was tried on which path: the message around it says so.
+func cause(err error) error {
+	var on *fs.PathError
+	if errors.As(err, &on) {
+		return on.Err
+	}
+	return err
+}
