@@ -36,8 +36,8 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expectations in testdata"
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// counter is a handler that says how many deltas it has had, by what it keeps itself, and fails
-// where an object is labelled so: after `fail` tries it goes well.
+// counter is a handler that counts its deltas in its own state. It fails for an object with the
+// label `fail`, and succeeds after that number of tries.
 type counter struct {
 	env   plugins.HandlerEnv
 	had   int
@@ -78,7 +78,7 @@ func (c *counter) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.R
 	return results, nil
 }
 
-// ask sends the request that an object is annotated with, as a guest that is allowed to does.
+// ask sends the request in an object's annotations, as a guest with a grant does.
 func (c *counter) ask(ctx context.Context, d *event.Delta) plugins.Result {
 	request, err := http.NewRequestWithContext(ctx, d.Object().Labels()["ask"], d.Object().GetObjectMeta().GetAnnotations()["url"], nil)
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *counter) ask(ctx context.Context, d *event.Delta) plugins.Result {
 
 func (c *counter) Close(context.Context) error { return nil }
 
-// counterKind is a kind of handlers that look nodes up.
+// counterKind is a kind of handler that looks up nodes.
 type counterKind struct{ fakekind.Handler }
 
 func (counterKind) Lookups(n config.Node) []plugins.LookupGrant {
@@ -119,8 +119,7 @@ func components() compile.Components {
 
 var took = regexp.MustCompile(`\d+\.\d+s`)
 
-// run runs cases as the command line does and returns what it prints, without times, and how it
-// went.
+// run runs cases as the command line does. It returns the output without times, and the summary.
 func run(t *testing.T, args []string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -140,8 +139,8 @@ func run(t *testing.T, args []string) string {
 	return took.ReplaceAllString(out.String(), "0.0s") + "\n"
 }
 
-// TestGolden runs archives: what stands before their first file is the command line, the file "out"
-// is what is printed, and "updated" what config_test.yaml is afterwards, if it is another.
+// TestGolden runs archives: the comment of an archive is the command line, the file "out" the
+// expected output, and "updated" the expected config_test.yaml if the run changes it.
 func TestGolden(t *testing.T) {
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(archives) == 0 {
@@ -192,8 +191,8 @@ func golden(t *testing.T, name string, archive *txtar.Archive) {
 	}
 }
 
-// Handlers are given one folder for what they compile, for all cases of a run, and it is gone
-// afterwards.
+// TestCompiledOnce shows that all cases of a run share a folder for compiled handlers, which is
+// removed afterwards.
 func TestCompiledOnce(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
@@ -232,8 +231,8 @@ routes: [{name: r, from: pods, handler: h, to: out}]
 	}
 }
 
-// What a handler takes to open, which may be to compile a guest, is not of the time that a case may
-// take.
+// TestTimeoutBeginsWithTheCase shows that the timeout of a case excludes the time for opening a
+// handler, which may include the compilation of a guest.
 func TestTimeoutBeginsWithTheCase(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{

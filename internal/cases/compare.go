@@ -7,17 +7,17 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// stream is what one route gives to one target, or gives up, and what was expected of it.
+// stream is the sequence of events that a route gives to a target, or of the deltas that it gives
+// up, with the expectations about them.
 type stream struct {
 	route  *config.Route
-	target *config.Target // nil: it gave the deltas up
+	target *config.Target // nil: deltas that were given up
 	pairs  []pair
 
-	common bool // it stands for all targets of the route
+	common bool // it represents all targets of the route
 }
 
-// streams sorts what came and what was expected by route and target. Where nothing came and nothing
-// was expected there is none.
+// streams groups results and expectations by route and target. It leaves out empty streams.
 func (t *testCase) streams(cfg *config.Config, came []*result) (all []stream) {
 	for _, route := range cfg.Routes {
 		if len(t.Routes) > 0 && !slices.Contains(t.Routes, route.Name) {
@@ -31,7 +31,7 @@ func (t *testCase) streams(cfg *config.Config, came []*result) (all []stream) {
 	return all
 }
 
-// stream appends the stream of one target, nil for errors, if anything came or was expected.
+// stream appends the stream of a target (nil: of errors) if it is not empty.
 func (t *testCase) stream(all []stream, route *config.Route, target *config.Target, came []*result) []stream {
 	var want []*expectation
 	var got []*result
@@ -51,7 +51,7 @@ func (t *testCase) stream(all []stream, route *config.Route, target *config.Targ
 	return append(all, stream{route: route, target: target, pairs: align(want, got)})
 }
 
-// diff compares all streams; empty: all came that was expected, and nothing else.
+// diff compares all streams. It returns "" if all results are as expected.
 func diff(streams []stream) string {
 	var want, got []string
 	for _, s := range shownOnce(streams) {
@@ -59,13 +59,13 @@ func diff(streams []stream) string {
 		want, got = append(want, a...), append(got, b...)
 	}
 	text := unified(want, got)
-	if text == "" && !allOK(streams) { // what differs cannot be seen, as a 1 and a "1" could not
+	if text == "" && !allOK(streams) { // the difference is invisible, such as 1 and "1"
 		text = "what came differs from what was expected\n"
 	}
 	return text
 }
 
-// texts returns the two sides of a stream.
+// texts returns the expected and the actual text of a stream.
 func (s stream) texts() (want, got []string) {
 	for _, p := range s.pairs {
 		if p.want != nil {
@@ -78,8 +78,8 @@ func (s stream) texts() (want, got []string) {
 	return want, got
 }
 
-// shownOnce puts one stream without a target in the place of those of a route whose targets all got
-// the same.
+// shownOnce replaces the streams of a route whose targets all got the same by one stream without a
+// target.
 func shownOnce(streams []stream) (shown []stream) {
 	for len(streams) > 0 {
 		route := streams[0].route
@@ -100,7 +100,7 @@ func shownOnce(streams []stream) (shown []stream) {
 	return shown
 }
 
-// alike reports whether streams differ in nothing but their target.
+// alike reports whether streams differ in their target only.
 func alike(streams []stream) bool {
 	var want, got []string
 	for i, s := range streams {
@@ -123,7 +123,7 @@ func allOK(streams []stream) bool {
 	return true
 }
 
-// named adds the target, where the route has more than one and they are not shown as one.
+// named adds the target if the route has several and the stream does not represent all of them.
 func (s stream) named(e entry) entry {
 	if s.target == nil || s.common || len(s.route.To) < 2 {
 		return e
@@ -131,7 +131,7 @@ func (s stream) named(e entry) entry {
 	return slices.Insert(e, 1, field{"sink", s.target})
 }
 
-// expectLines writes what came as the value of `expect`. What was expected rightly stays as it was.
+// expectLines renders the results as the value of `expect`. Fulfilled expectations stay unchanged.
 func expectLines(streams []stream) (lines []string) {
 	for _, s := range shownOnce(streams) {
 		_, got := s.texts()
@@ -140,7 +140,7 @@ func expectLines(streams []stream) (lines []string) {
 	return lines
 }
 
-// indent puts text further to the right.
+// indent indents text.
 func indent(text, by string) string {
 	lines := strings.SplitAfter(text, "\n")
 	for i := range lines {

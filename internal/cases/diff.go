@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// around is how many equal lines are shown around those that differ.
+// around is the number of equal lines around a difference.
 const around = 3
 
-// edit is a line of a comparison: ' ' in both, '-' wanted only, '+' came only.
+// edit is a line of a comparison: ' ' in both texts, '-' expected only, '+' actual only.
 type edit struct {
 	mark byte
 	line string
 }
 
-// route returns the route whose entry begins in this line, as a heading; if none does, it is still
-// the one before.
+// route returns a heading with the route whose entry begins in this line, or else the heading
+// before.
 func (e edit) route(before string) string {
 	if route, ok := strings.CutPrefix(e.line, "- route: "); ok {
 		return " route " + route
@@ -23,12 +23,12 @@ func (e edit) route(before string) string {
 	return before
 }
 
-// unified compares two texts, as diff -u does; empty: they are the same.
+// unified compares two texts in the format of diff -u. It returns "" if they are equal.
 func unified(want, got []string) string {
 	edits := compare(want, got)
 	var b strings.Builder
 	a, z := 1, 1 // the next line of either text
-	about := ""  // the route whose entry began last
+	about := ""  // the route of the current entry
 	for i := 0; i < len(edits); {
 		about = edits[i].route(about)
 		if edits[i].mark == ' ' && !near(edits, i) {
@@ -62,7 +62,7 @@ func unified(want, got []string) string {
 	return b.String()
 }
 
-// near reports whether a line that differs is close to i.
+// near reports whether a differing line is close to i.
 func near(edits []edit, i int) bool {
 	for j := max(0, i-around); j <= min(len(edits)-1, i+around); j++ {
 		if edits[j].mark != ' ' {
@@ -72,7 +72,7 @@ func near(edits []edit, i int) bool {
 	return false
 }
 
-// compare finds what to take away and to add.
+// compare computes the edits from want to got.
 func compare(want, got []string) (edits []edit) {
 	same := func(lines []string) {
 		for _, line := range lines {

@@ -1,12 +1,11 @@
-// Package cases is `router test`: it reads cases from a YAML file beside a configuration, runs each
-// through the real routes and handlers with [simulate.Trial], and compares what came out with what
-// was expected. docs/TESTING.md is the manual.
+// Package cases implements `router test`: it reads cases from a YAML file beside a configuration,
+// runs each through the real routes and handlers with [simulate.Trial], and compares the results
+// with the expectations. docs/TESTING.md is the manual.
 //
-//	file ──decode──► cases ──script──► steps ──Trial──► outcomes ──compare──► report, or the file brought up to date
+//	file ──decode──► cases ──script──► steps ──Trial──► outcomes ──compare──► report, or updated file
 //
-// A case has a clock of its own, which goes from one moment at which something happens to the next
-// without waiting: the deltas happen at their `at`, and retries and all that a route does later at
-// theirs.
+// Each case has its own clock, which jumps from one event to the next without waiting. Deltas
+// happen at their `at`, and retries and reports of routes at their due times.
 package cases
 
 import (
@@ -19,13 +18,13 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// suffix is how files with cases end.
+// suffix is the end of the names of files with cases.
 const suffix = "_test.yaml"
 
 // document is a file with cases.
 type document struct {
-	Config string      `yaml:"config,path"` // empty: the name of the file, without _test
-	Shared config.Node `yaml:"shared"`      // anything, to hold anchors
+	Config string      `yaml:"config,path"` // empty: the file's name without _test
+	Shared config.Node `yaml:"shared"`      // any content, for anchors
 	Cases  []*testCase `yaml:"cases,required" min:"1"`
 }
 
@@ -33,33 +32,33 @@ type document struct {
 type testCase struct {
 	Node   config.Node `yaml:",self"`
 	Name   string      `yaml:"name,required"`
-	Routes []string    `yaml:"routes" min:"1"` // the others are not looked at; absent: all are
+	Routes []string    `yaml:"routes" min:"1"` // other routes are ignored; absent: all routes
 	Given  given       `yaml:"given"`
 	Expect config.Node `yaml:"expect"`
 
 	start    time.Time
 	steps    []step
-	restarts bool                // there is a step that does
-	list     map[string][]string // what there is at first, by resource
-	version  string              // of list
+	restarts bool                // it has a restart step
+	list     map[string][]string // initial objects, by resource
+	version  string              // resourceVersion of list
 	expected []*expectation
 	kinds    map[string]string
 }
 
-// given is what a case begins with, and what happens then.
+// given is the input of a case: initial objects and later deltas.
 type given struct {
 	Objects map[string][]config.Node `yaml:"objects"` // by source
 	Deltas  []*delta                 `yaml:"deltas"`
-	HTTP    []*answer                `yaml:"http"` // to the requests of handlers
-	// what the clock shows at 0s; empty: defaultStart
+	HTTP    []*answer                `yaml:"http"` // answers to the requests of handlers
+	// time of the clock at 0s; empty: defaultStart
 	Start string         `yaml:"start"`
-	Until *time.Duration `yaml:"until"` // when the case ends; nil: see testCase.ends
+	Until *time.Duration `yaml:"until"` // end of the case; nil: see testCase.ends
 }
 
-// defaultStart is what the clock of a case shows at 0s.
+// defaultStart is the default time of a case's clock at 0s.
 var defaultStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// ends returns until when time passes in a case, whatever is pending.
+// ends returns the time up to which the clock of a case runs, even without pending deltas.
 func (t *testCase) ends() (end time.Duration) {
 	if t.Given.Until != nil {
 		return *t.Given.Until
@@ -75,20 +74,20 @@ func (t *testCase) ends() (end time.Duration) {
 	return end
 }
 
-// delta is one thing that happens.
+// delta is one step of a case.
 type delta struct {
 	Node   config.Node   `yaml:",self"`
 	At     time.Duration `yaml:"at"`
-	Source string        `yaml:"source"` // may be absent if the configuration has one
+	Source string        `yaml:"source"` // optional if the configuration has one source
 	Added  config.Node   `yaml:"added"`
-	// a whole object if it has a kind or an apiVersion, else a merge patch
+	// a whole object if it has a kind or an apiVersion; else a merge patch
 	Updated config.Node `yaml:"updated"`
 	Deleted string      `yaml:"deleted"` // namespace/name, or name
 	Sync    string      `yaml:"sync"`
-	Restart *restart    `yaml:"restart"` // of the router; no source
+	Restart *restart    `yaml:"restart"` // of the router; has no source
 }
 
-// ends returns when it is over.
+// ends returns the end of the step.
 func (d *delta) ends() time.Duration {
 	if d.Restart != nil {
 		return d.At + d.Restart.Down
@@ -96,33 +95,33 @@ func (d *delta) ends() time.Duration {
 	return d.At
 }
 
-// restart says that the router is down for a while. What happens meanwhile it sees when it is up.
+// restart stops the router for a time. At its start the router sees the changes of that time.
 type restart struct {
 	Down time.Duration `yaml:"down"`
 }
 
-// expectation is an event, or an error, of one route.
+// expectation is an expected event or error of one route.
 type expectation struct {
 	Node    config.Node    `yaml:",self"`
 	Route   string         `yaml:"route,required"`
 	Sink    config.Target  `yaml:"sink"` // zero: each target of the route
-	At      *time.Duration `yaml:"at"`   // when it comes
+	At      *time.Duration `yaml:"at"`   // time of the event
 	Type    string         `yaml:"type"`
 	Subject string         `yaml:"subject"`
 	Data    config.Node    `yaml:"data"`
-	Exact   bool           `yaml:"exact"` // data has nothing beyond what is expected
+	Exact   bool           `yaml:"exact"` // data has no further fields
 	Error   string         `yaml:"error"` // part of the reason why a delta was given up
 
 	data any // of Data
 }
 
-// hasSink reports whether an event is expected at one target only.
+// hasSink reports whether the event is expected at one target only.
 func (e *expectation) hasSink() bool { return e.Sink.Sink+e.Sink.Route != "" }
 
-// nothing is how `expect` says that nothing comes, beside an empty list.
+// nothing is the value of `expect` for no event, equivalent to an empty list.
 const nothing = "none"
 
-// parseFile reads a file. The document is nil if it makes no sense without what is a problem.
+// parseFile reads a file. The document is nil if the problems make it unusable.
 func parseFile(file string, data []byte) (*document, config.Problems) {
 	root, problems := config.ParseNode(file, data)
 	if len(problems) > 0 {
@@ -142,7 +141,7 @@ func parseFile(file string, data []byte) (*document, config.Problems) {
 	return doc, nil
 }
 
-// checker finds what is wrong with cases, given the configuration that they are about.
+// checker finds the mistakes in cases of a configuration.
 type checker struct {
 	cfg      *config.Config
 	problems config.Problems
@@ -152,7 +151,7 @@ func (c *checker) problemf(n config.Node, format string, args ...any) {
 	c.problems = append(c.problems, n.Problemf(format, args...))
 }
 
-// check finds all problems of a document and makes its cases ready to run. update: expect may be
+// check finds all problems of a document and prepares its cases. With update, expect may be
 // missing.
 func (c *checker) check(doc *document, update bool) {
 	names := make(map[string]bool)
@@ -176,7 +175,7 @@ func (c *checker) check(doc *document, update bool) {
 	}
 }
 
-// times checks when a case begins and ends.
+// times checks the begin and the end of a case.
 func (c *checker) times(t *testCase) {
 	t.start = defaultStart
 	given := t.Node.At("given")
@@ -201,7 +200,7 @@ func (c *checker) times(t *testCase) {
 	}
 }
 
-// route returns the route of a name; nil: there is none, which is a problem.
+// route returns a route by its name. It reports a problem and returns nil if there is none.
 func (c *checker) route(n config.Node, name string) *config.Route {
 	var names []string
 	for _, r := range c.cfg.Routes {
@@ -214,7 +213,7 @@ func (c *checker) route(n config.Node, name string) *config.Route {
 	return nil
 }
 
-// expect reads what a case expects.
+// expect reads the expectations of a case.
 func (c *checker) expect(t *testCase) {
 	var word string
 	if !t.Expect.IsZero() && t.Expect.Decode(&word) == nil {
@@ -268,7 +267,7 @@ func (c *checker) expectation(t *testCase, e *expectation) {
 
 // noTarget reports an expectation at a target that the route does not have.
 func (c *checker) noTarget(r *config.Route, t *config.Target) {
-	var known []string // of the same form
+	var known []string // targets of the same form
 	for i := range r.To {
 		if (r.To[i].Sink == "") == (t.Sink == "") {
 			known = append(known, r.To[i].Sink+r.To[i].Route)
@@ -287,7 +286,7 @@ func (c *checker) noTarget(r *config.Route, t *config.Target) {
 	}
 }
 
-// problemsOf makes problems of an error.
+// problemsOf converts an error into problems.
 func problemsOf(n config.Node, err error) config.Problems {
 	if problems, ok := err.(config.Problems); ok { //nolint:errorlint // it is never wrapped
 		return problems

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// errNoFiles: there is nothing to run.
+// errNoFiles reports that there are no files with cases.
 var errNoFiles = errors.New("no files named *" + suffix + " are here: name files or folders, or dir/... for all below a folder")
 
-// find returns the files that are meant by files and folders, sorted, none twice.
+// find returns the files selected by names of files and folders, sorted and without duplicates.
 func find(names []string) (files []string, err error) {
 	if len(names) == 0 {
 		names = []string{"."}
@@ -44,7 +44,7 @@ func find(names []string) (files []string, err error) {
 	return slices.Compact(files), nil
 }
 
-// inFolder returns the files with cases of a folder, and of all below it.
+// inFolder returns the files with cases in a folder, with below also in its subfolders.
 func inFolder(root string, below bool) (files []string, err error) {
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {

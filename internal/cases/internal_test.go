@@ -12,7 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// values draws JSON as events have it.
+// values draws JSON values that events may contain.
 func values(depth int) *rapid.Generator[any] {
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
 		"", "yes", "No", "null", "~", "1", "0x10", "1e3", ".5", "a b", "a: b", "a #b", "- a", "${X}", "$${X}", "2026-01-01", "0 3 * * *", "a\nb", " a", "a ", "*", "&a", "!x", "{", "<<", "=", ".inf",
@@ -33,7 +33,7 @@ func values(depth int) *rapid.Generator[any] {
 	)
 }
 
-// What is written into a file is read as what it was.
+// TestRenderIsRead shows that a rendered value is read as the same value.
 func TestRenderIsRead(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		value := values(3).Draw(rt, "value")
@@ -52,8 +52,8 @@ func TestRenderIsRead(t *testing.T) {
 	})
 }
 
-// A value is within itself, and so is any part of it; what is shown of a value that matches is what
-// was wanted.
+// TestWithin shows that a value and each part of it match the value, and that a matching value is
+// shown as expected.
 func TestWithin(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		value := values(3).Draw(rt, "value")
@@ -96,7 +96,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// A comparison shows both texts: taking away and adding what it says makes the one of the other.
+// TestUnified shows that the edits of a comparison turn one text into the other.
 func TestUnified(t *testing.T) {
 	line := rapid.SampledFrom([]string{"a", "b", "- route: x"})
 	rapid.Check(t, func(rt *rapid.T) {
@@ -119,7 +119,8 @@ func TestUnified(t *testing.T) {
 	})
 }
 
-// Every expectation and every result is in one pair, each in order, and as many are met as can be.
+// TestAlign shows that each expectation and each result is in one pair, that both keep their order,
+// and that the number of fulfilled expectations is the largest possible.
 func TestAlign(t *testing.T) {
 	letter := rapid.SampledFrom([]string{"a", "b", "c"})
 	rapid.Check(t, func(rt *rapid.T) {
@@ -162,8 +163,8 @@ sinks: {out: {stdout: {}}, hook: {stdout: {}}}
 routes: [{name: r, from: pods, to: [out, hook]}, {name: s, from: nodes, to: out}]
 `
 
-// FuzzFile reads any file. One that has no problem can be rewritten, or refuses, and nothing but
-// what is expected changes.
+// FuzzFile reads arbitrary files. A file without problems is either rewritten with changes in
+// expectations only, or refused.
 func FuzzFile(f *testing.F) {
 	f.Add("cases:\n  - name: a\n    given: {objects: {pods: [{metadata: {name: a}}]}, deltas: [{source: pods, updated: {metadata: {name: a}}}]}\n    expect: none\n")
 	f.Add("cases:\n  - expect:\n    - {route: r, data: {a: 1}}\n    name: a\n  # x\n\n  - name: b\n    expect: [\n]\n")

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// result is an event that came out, or an error.
+// result is an event or an error of a run.
 type result struct {
 	at                  time.Duration
 	route, sink         string
-	kind, subject, text string // the event's type and subject; text: the error's
+	kind, subject, text string // type and subject of the event; text of the error
 	data                any
 }
 
 func (r *result) failed() bool { return r.text != "" }
 
-// meets reports whether a result is what was expected.
+// meets reports whether a result is as expected.
 func (e *expectation) meets(r *result) bool {
 	switch {
 	case (e.Error != "") != r.failed(), e.At != nil && *e.At != r.at:
@@ -30,8 +30,8 @@ func (e *expectation) meets(r *result) bool {
 		(e.Data.IsZero() || within(e.data, r.data, e.Exact))
 }
 
-// within reports whether all that is wanted is there, in lists at the same place. A wanted null is
-// also what is absent. exact: and nothing else is there.
+// within reports whether got contains all of want; items of lists must be at the same place. A null
+// in want also matches an absent field. With exact, got must contain nothing else.
 func within(want, got any, exact bool) bool {
 	switch want := want.(type) {
 	case object:
@@ -67,8 +67,8 @@ func isContainer(v any) bool {
 	return false
 }
 
-// sameNumber compares numbers rather than how they are written: 1 is 1.0. Whole numbers of up to 64
-// bits are compared exactly.
+// sameNumber compares values instead of digits: 1 equals 1.0. It compares integers of up to 64 bits
+// exactly.
 func sameNumber(a, b string) bool {
 	if a == b {
 		return true
@@ -83,8 +83,8 @@ func sameNumber(a, b string) bool {
 	return errX == nil && errY == nil && x == y
 }
 
-// shown returns of what came what the wanted value speaks of, for a comparison that people read.
-// What is wrong is shown whole.
+// shown returns the parts of got that want mentions, for a readable comparison. Differing parts are
+// returned whole.
 func shown(want, got any) any {
 	switch want := want.(type) {
 	case object:
@@ -119,7 +119,7 @@ func shown(want, got any) any {
 	return got
 }
 
-// pair is an expectation and what came in its place; one of them may be nil.
+// pair is an expectation and the corresponding result; one of them may be nil.
 type pair struct {
 	want *expectation
 	got  *result
@@ -127,8 +127,7 @@ type pair struct {
 
 func (p pair) ok() bool { return p.want != nil && p.got != nil && p.want.meets(p.got) }
 
-// align finds the longest run of expectations that are met in order, and pairs what lies between
-// one by one.
+// align finds the longest sequence of fulfilled expectations, and pairs the rest one by one.
 func align(want []*expectation, got []*result) (pairs []pair) {
 	best := table(len(want), len(got), func(i, j int) bool { return want[i].meets(got[j]) })
 	i, j := 0, 0
@@ -162,7 +161,7 @@ func align(want []*expectation, got []*result) (pairs []pair) {
 	return pairs
 }
 
-// table returns the length of the longest common subsequence of what begins at i and at j.
+// table returns the lengths of the longest common subsequences of the parts from i and from j.
 func table(n, m int, same func(i, j int) bool) [][]int {
 	best := make([][]int, n+1)
 	for i := range best {

@@ -12,16 +12,16 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// field is a key and its value, in the order in which people read them.
+// field is a key and its value. Fields are in the order that is best for readers.
 type field struct {
 	key   string
 	value any
 }
 
-// entry is one event or error as a file has it.
+// entry is an event or error in the form of a file.
 type entry []field
 
-// fields returns an expectation as it is written, but for its sink, which is that of its stream.
+// fields returns an expectation as it is written, without its sink.
 func (e *expectation) fields() entry {
 	fields := entry{{"route", e.Route}}
 	add := func(key, value string) {
@@ -44,8 +44,8 @@ func (e *expectation) fields() entry {
 	return fields
 }
 
-// fields returns what came in the words of what was expected: only what was asked for, unless that
-// was nothing.
+// fields returns the result with the fields of the expectation only, or with all fields if there is
+// no expectation.
 func (p pair) fields() entry {
 	if p.want == nil {
 		return p.got.fields()
@@ -71,7 +71,7 @@ func (p pair) fields() entry {
 	return fields
 }
 
-// short writes a duration without what is zero: 2m rather than 2m0s.
+// short renders a duration without zero units: 2m instead of 2m0s.
 func short(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -83,7 +83,7 @@ func short(d time.Duration) string {
 	return text
 }
 
-// fields returns all that came but the sink.
+// fields returns all fields of the result except the sink.
 func (r *result) fields() entry {
 	fields := entry{{"route", r.route}}
 	if r.at > 0 {
@@ -95,7 +95,7 @@ func (r *result) fields() entry {
 	return append(fields, field{"type", r.kind}, field{"subject", r.subject}, field{"data", r.data})
 }
 
-// lines writes an entry as an element of a list in YAML.
+// lines renders an entry as an item of a YAML list.
 func (e entry) lines() (lines []string) {
 	for _, f := range e {
 		lines = append(lines, member(f.key, f.value)...)
@@ -103,7 +103,7 @@ func (e entry) lines() (lines []string) {
 	return listed(lines)
 }
 
-// listed makes lines an element of a list.
+// listed turns lines into an item of a list.
 func listed(lines []string) []string {
 	for i := range lines {
 		if i == 0 {
@@ -115,7 +115,7 @@ func listed(lines []string) []string {
 	return lines
 }
 
-// member writes a key and its value.
+// member renders a key and its value.
 func member(key string, value any) []string {
 	lines := block(value)
 	if inline(value) {
@@ -127,7 +127,7 @@ func member(key string, value any) []string {
 	return append([]string{plain(key) + ":"}, lines...)
 }
 
-// inline reports whether a value stands behind its key.
+// inline reports whether a value is on the line of its key.
 func inline(value any) bool {
 	switch value := value.(type) {
 	case object:
@@ -138,7 +138,7 @@ func inline(value any) bool {
 	return true
 }
 
-// block writes a value as YAML, the keys of objects sorted.
+// block renders a value as YAML with sorted keys.
 func block(value any) (lines []string) {
 	switch value := value.(type) {
 	case object:
@@ -165,7 +165,7 @@ func block(value any) (lines []string) {
 		}
 		return []string{"{route: " + plain(value.Route) + "}"}
 	case string:
-		// a ${ would be expanded, but for one in a key
+		// ${ would be expanded, except in a key.
 		return []string{plain(strings.ReplaceAll(value, "${", "$${"))}
 	}
 	text, _ := json.Marshal(value) // a number, true, false or null
@@ -173,16 +173,16 @@ func block(value any) (lines []string) {
 }
 
 var (
-	// unquoted is text that needs no quotes: one that looks like a number, a time or another YAML
-	// type is not among it.
+	// unquoted matches text without quotes. It excludes text that looks like a number, a time or
+	// another YAML type.
 	unquoted = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./@+=-]*( [A-Za-z0-9_./@+=(][A-Za-z0-9_./@+=()-]*)*$`)
 	reserved = regexp.MustCompile(`^(?i:true|false|null|yes|no|on|off|y|n)$`)
 )
 
-// plain writes text in YAML, on one line.
+// plain renders text in YAML on one line.
 func plain(text string) string {
 	if unquoted.MatchString(text) && !reserved.MatchString(text) {
 		return text
 	}
-	return strconv.Quote(text) // all its escapes are YAML's too
+	return strconv.Quote(text) // YAML knows all escapes of Go
 }

@@ -18,32 +18,32 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// closeTimeout is how long the parts of a case may take to close.
+// closeTimeout bounds the time for closing the components of a case.
 const closeTimeout = 5 * time.Second
 
-// Options is what the command line says.
+// Options are the options of the command line.
 type Options struct {
-	// or folders, of which the files named *_test.yaml are taken; none: those of the current folder
+	// files, and folders of files named *_test.yaml; empty: the current folder
 	Files []string
-	// the folder of compile.PullSchemas; empty: the one that each configuration names, if any
+	// a folder of compile.PullSchemas; empty: the folder that each configuration names, if any
 	Schemas    string
 	Components compile.Components
-	Run        *regexp.Regexp // only cases whose names match; nil: all
-	Update     bool           // write what came into the files, where it is not what was expected
-	Verbose    bool           // name every case
+	Run        *regexp.Regexp // regular expression for the names of cases; nil: all
+	Update     bool           // write differing results into the files
+	Verbose    bool           // print the name of every case
 	Timeout    time.Duration  // of one case
 	Out        io.Writer
 	Log        *slog.Logger // of the router and the handlers
 }
 
-// Summary is how it went.
+// Summary is the result of a run.
 type Summary struct {
-	Failed  int             // cases
-	Invalid config.Problems // of files that could not be run
+	Failed  int             // number of cases
+	Invalid config.Problems // problems of files that could not be run
 }
 
-// Run runs the cases of all files and reports on Out, as go test does. The error says that nothing
-// could be run at all.
+// Run runs the cases of all files and reports on Out in the format of go test. It returns an error
+// if it could not run any.
 func Run(ctx context.Context, opts Options) (sum Summary, err error) {
 	files, err := find(opts.Files)
 	if err != nil {
@@ -70,7 +70,7 @@ type runner struct {
 	configs map[string]*simulate.Offline
 }
 
-// open reads a configuration, once.
+// open reads each configuration once.
 func (r *runner) open(ctx context.Context, path string) (*simulate.Offline, config.Problems) {
 	if o := r.configs[path]; o != nil {
 		return o, nil
@@ -82,7 +82,7 @@ func (r *runner) open(ctx context.Context, path string) (*simulate.Offline, conf
 	return o, problems
 }
 
-// file runs the cases of one file and returns how many failed.
+// file runs the cases of one file and returns the number of failures.
 func (r *runner) file(ctx context.Context, file string) (failed int, problems config.Problems) {
 	began := time.Now()
 	text, err := os.ReadFile(file)
@@ -148,8 +148,7 @@ func count(cases int) string {
 	return fmt.Sprintf("%d cases", cases)
 }
 
-// one runs a case and reports it. Where the file is to be updated, a case that is not as expected
-// does not fail.
+// one runs a case and reports its result. With Update, a differing case does not fail.
 func (r *runner) one(ctx context.Context, file string, offline *simulate.Offline, t *testCase, updates map[*testCase][]string) (ok bool) {
 	began := time.Now()
 	came, err := r.play(ctx, offline, t)
@@ -171,7 +170,7 @@ func (r *runner) one(ctx context.Context, file string, offline *simulate.Offline
 	return true
 }
 
-// play runs a case and returns what came out, step by step.
+// play runs a case step by step and returns its results.
 func (r *runner) play(ctx context.Context, offline *simulate.Offline, t *testCase) (came []*result, err error) {
 	dir, remove, err := t.folder()
 	if err != nil {
@@ -181,8 +180,7 @@ func (r *runner) play(ctx context.Context, offline *simulate.Offline, t *testCas
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	web := &web{answers: t.Given.HTTP, end: end, used: make(map[*answer]int)}
-	// The timeout begins behind this: how long a guest takes to compile says nothing about the
-	// case.
+	// The timeout begins after the open: the time for compiling a guest is no property of the case.
 	trial, err := offline.Begin(ctx, simulate.Scene{Kinds: t.kinds, Start: t.start, Dir: dir, HTTP: web.of})
 	if err != nil {
 		return nil, cmp.Or(web.unanswered(), err)
@@ -198,7 +196,7 @@ func (r *runner) play(ctx context.Context, offline *simulate.Offline, t *testCas
 	return came, cmp.Or(web.unanswered(), err)
 }
 
-// perform lets everything happen that a case gives, and returns what came out.
+// perform executes the steps of a case and returns the results.
 func (t *testCase) perform(ctx context.Context, trial *simulate.Trial) ([]*result, error) {
 	if err := trial.List(ctx, t.list, t.version); err != nil {
 		return nil, err
@@ -222,7 +220,7 @@ func (t *testCase) perform(ctx context.Context, trial *simulate.Trial) ([]*resul
 	return results(trial.Take(), t.start)
 }
 
-// folder makes a state folder for a case that needs one.
+// folder makes a state folder for a case with restarts.
 func (t *testCase) folder() (dir string, remove func(), err error) {
 	if !t.restarts {
 		return "", func() {}, nil
@@ -231,7 +229,7 @@ func (t *testCase) folder() (dir string, remove func(), err error) {
 	return dir, func() { _ = os.RemoveAll(dir) }, err
 }
 
-// covers returns how many of the steps behind it happen while the router is down.
+// covers returns the number of following steps during which the router is down.
 func (s *step) covers(behind []step) (n int) {
 	for s.what == "restart" && n < len(behind) && behind[n].at < s.at+s.down {
 		n++
@@ -239,7 +237,7 @@ func (s *step) covers(behind []step) (n int) {
 	return n
 }
 
-// play lets the step happen at its time. meanwhile is what happens while the router is down.
+// play executes the step at its time. meanwhile are the steps during which the router is down.
 func (s *step) play(ctx context.Context, start time.Time, trial *simulate.Trial, meanwhile []step) error {
 	if err := trial.Pass(ctx, start.Add(s.at)); err != nil {
 		return err
@@ -257,7 +255,7 @@ func (s *step) play(ctx context.Context, start time.Time, trial *simulate.Trial,
 	})
 }
 
-// happen lets the step happen now.
+// happen executes the step.
 func (s *step) happen(ctx context.Context, trial *simulate.Trial) error {
 	switch s.what {
 	case "deleted":
@@ -269,7 +267,7 @@ func (s *step) happen(ctx context.Context, trial *simulate.Trial) error {
 	}
 }
 
-// results makes outcomes comparable.
+// results converts outcomes for the comparison.
 func results(outcomes []simulate.Outcome, start time.Time) (all []*result, err error) {
 	for i := range outcomes {
 		o := &outcomes[i]
@@ -284,10 +282,10 @@ func results(outcomes []simulate.Outcome, start time.Time) (all []*result, err e
 	return all, nil
 }
 
-// errUnlike: the text is not laid out as rewrite can understand.
+// errUnlike reports a layout that rewrite does not understand.
 var errUnlike = errors.New("the text is laid out in an unusual way: lay out its cases as an indented list")
 
-// unlike makes sure that nothing but what is expected differs in a new text of a document.
+// unlike returns an error if a new text of a document differs in more than its expectations.
 func (d *document) unlike(file, fresh string) error {
 	other, problems := parseFile(file, []byte(fresh))
 	if len(problems) > 0 || len(other.Cases) != len(d.Cases) {
@@ -303,7 +301,8 @@ func (d *document) unlike(file, fresh string) error {
 	return nil
 }
 
-// update writes what came into a file, from its end to its beginning, so that places stay right.
+// update writes results into a file. It goes from the end to the beginning, so that positions stay
+// valid.
 func update(file, text string, doc *document, updates map[*testCase][]string) error {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	for i := len(doc.Cases) - 1; i >= 0; i-- {

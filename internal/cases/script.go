@@ -13,30 +13,30 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// step is something that happens to one object.
+// step is a change of one object, or a restart.
 type step struct {
 	at       time.Duration
-	what     string        // the key: added, updated, deleted, sync or restart
-	down     time.Duration // of restart
-	resource string        // as the configuration writes it
+	what     string        // added, updated, deleted, sync or restart
+	down     time.Duration // duration of a restart
+	resource string        // as in the configuration
 	key      event.Key
-	text     string // the object in JSON; for Deleted its last state
+	text     string // the object in JSON; for deleted its last state
 }
 
-// object is an object in memory.
+// object is a decoded object.
 type object = map[string]any
 
-// script plays what is given in a case, to find what is impossible and to know the state of each
-// object at each step.
+// script executes the given deltas of a case in memory. It reports impossible ones and computes the
+// state of each object at each step.
 type script struct {
 	*checker
 
 	t       *testCase
-	kinds   map[string]string            // by resource, of all cases of the file
+	kinds   map[string]string            // by resource, for all cases of the file
 	now     map[string]map[string]object // by resource and key
 	version int
-	made    int           // objects that were given a uid
-	up      time.Duration // when the router is up that was down last
+	made    int           // number of generated uids
+	up      time.Duration // end of the last restart
 }
 
 func (s *script) write() {
@@ -61,14 +61,15 @@ func (s *script) write() {
 			if slices.Contains(d.Node.Keys(), "at") {
 				s.problemf(d.Node.At("at"), "is before the delta above, at %s: time does not go back", short(before))
 			}
-			d.At = before // that of the delta above
+			d.At = before // the time of the delta before
 		}
 		before = d.At
 		s.delta(d)
 	}
 }
 
-// source returns the resource of a source; empty: there is none of that name, which is a problem.
+// source returns the resource of a source. It reports a problem and returns "" if there is no
+// source of that name.
 func (s *script) source(at config.Node, name string) string {
 	if source := s.cfg.Sources[name]; source != nil {
 		return source.Resource
@@ -77,7 +78,7 @@ func (s *script) source(at config.Node, name string) string {
 	return ""
 }
 
-// restart plays one restart.
+// restart executes a restart.
 func (s *script) restart(d *delta) {
 	switch keys := d.Node.Keys(); {
 	case slices.ContainsFunc(keys, func(key string) bool { return key != "at" && key != "restart" }):
@@ -90,7 +91,7 @@ func (s *script) restart(d *delta) {
 	s.t.steps = append(s.t.steps, step{at: d.At, what: "restart", down: d.Restart.Down})
 }
 
-// delta plays one delta.
+// delta executes a delta.
 func (s *script) delta(d *delta) {
 	if d.Restart != nil {
 		s.restart(d)
@@ -127,7 +128,7 @@ func (s *script) delta(d *delta) {
 	}
 }
 
-// sourceOf returns the resource that a delta is about.
+// sourceOf returns the resource of a delta.
 func (s *script) sourceOf(d *delta) string {
 	if slices.Contains(d.Node.Keys(), "source") {
 		return s.source(d.Node.At("source"), d.Source)
@@ -140,7 +141,7 @@ func (s *script) sourceOf(d *delta) string {
 	return s.cfg.Sources[names[0]].Resource
 }
 
-// existing returns the object of a name; nil: there is none, which is a problem.
+// existing returns an object by its name. It reports a problem and returns nil if there is none.
 func (s *script) existing(resource string, at config.Node, name string) object {
 	if o := s.now[resource][name]; o != nil {
 		return o
@@ -156,7 +157,7 @@ func suggest(name string, there map[string]object) string {
 	return config.Suggest(name, slices.Sorted(maps.Keys(there)))
 }
 
-// add reads an object that is not there yet; nil: something is wrong with it.
+// add reads a new object. It returns nil after a problem.
 func (s *script) add(resource string, n, at config.Node) object {
 	o := s.object(resource, n)
 	if o == nil {
@@ -200,7 +201,7 @@ func (s *script) update(resource string, n config.Node) object {
 	return o
 }
 
-// object reads a whole object; nil: something is wrong with it.
+// object reads a whole object. It returns nil after a problem.
 func (s *script) object(resource string, n config.Node) object {
 	o, ok := s.mapping(n)
 	if !ok {
@@ -244,8 +245,8 @@ func (s *script) mapping(n config.Node) (object, bool) {
 	return o, ok
 }
 
-// put makes an object the present state, with a uid if it has none and a resourceVersion of its
-// own.
+// put sets the present state of an object. It adds a new resourceVersion, and a uid if there is
+// none.
 func (s *script) put(resource string, o object) {
 	metadata := o["metadata"].(object)
 	if metadata["uid"] == nil {
@@ -259,8 +260,8 @@ func (s *script) put(resource string, o object) {
 	s.now[resource][keyOf(o).String()] = o
 }
 
-// number gives an object the next resourceVersion. The one of the file is not kept: versions have
-// to grow.
+// number sets the next resourceVersion. It ignores the one in the file, because versions must
+// increase.
 func (s *script) number(o object) {
 	s.version++
 	o["metadata"].(object)["resourceVersion"] = strconv.Itoa(s.version)
@@ -273,7 +274,7 @@ func keyOf(o object) event.Key {
 	return event.Key{Namespace: namespace, Name: name}
 }
 
-// merge applies a JSON merge patch (RFC 7386) and changes neither value.
+// merge applies a JSON merge patch (RFC 7386). It changes neither value.
 func merge(old, patch any) any {
 	changes, ok := patch.(object)
 	if !ok {
@@ -293,7 +294,7 @@ func merge(old, patch any) any {
 	return merged
 }
 
-// valueOf reads any YAML. Numbers keep their digits.
+// valueOf decodes any YAML. Numbers keep their digits.
 func valueOf(n config.Node) (any, error) {
 	if n.IsZero() {
 		return nil, nil

@@ -9,22 +9,22 @@ import (
 
 var errBraces = errors.New("is written in braces and cannot be brought up to date: write it as an indented block")
 
-// rewrite replaces the value of `expect` in the text of a file, or adds it to a case that has none.
-// Everything else stays as it is.
+// rewrite replaces the value of `expect` in the text of a file, or adds it if the case has none.
+// All other text stays unchanged.
 func (t *testCase) rewrite(lines, expect []string) ([]string, error) {
 	from, indentation, err := t.place(lines)
 	if err != nil {
 		return nil, err
 	}
 	first, last := from, endOf(lines, max(0, from), indentation)
-	if indentation < 0 { // there is none yet
+	if indentation < 0 { // the case has no expect
 		indentation = t.Node.Problemf("").Column - 1
 		first = t.end(lines, indentation)
 		last = first
 	}
 	margin := strings.Repeat(" ", indentation)
 	before := margin
-	if first == from && last > from { // the key may stand behind the dash of the case
+	if first == from && last > from { // the key may be on the line of the dash
 		before = string([]rune(lines[from])[:indentation])
 	}
 	fresh := []string{before + "expect: " + nothing}
@@ -37,7 +37,7 @@ func (t *testCase) rewrite(lines, expect []string) ([]string, error) {
 	return slices.Concat(lines[:first], fresh, lines[last:]), nil
 }
 
-// place finds the line of the key `expect` and its indentation, which is negative if there is no
+// place returns the line of the key `expect` and its indentation, which is negative if there is no
 // such key.
 func (t *testCase) place(lines []string) (line, indentation int, err error) {
 	at := t.Node.Problemf("")
@@ -62,8 +62,8 @@ func (t *testCase) end(lines []string, indentation int) int {
 	return endOf(lines, t.Node.Problemf("").Line-1, indentation-1)
 }
 
-// endOf returns the line after a block that begins at from and whose key is indented so far. Blank
-// lines and comments after it do not belong to it.
+// endOf returns the line after a block that begins at from and whose key has the given indentation.
+// Blank lines and comments after the block do not belong to it.
 func endOf(lines []string, from, indentation int) int {
 	end := from + 1
 	for i := from + 1; i < len(lines); i++ {

@@ -14,20 +14,20 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// answer is the response that a request of a handler gets.
+// answer is a configured response to requests of handlers.
 type answer struct {
 	Node config.Node `yaml:",self"`
 	// absent: any
 	Method string `yaml:"method" enum:"GET HEAD POST PUT PATCH DELETE OPTIONS"`
-	// * is any text
+	// * matches any text
 	URL string `yaml:"url,required"`
-	// requests that it is for; absent: any number
+	// number of requests that it answers; absent: any number
 	Times   int               `yaml:"times" min:"1"`
 	Status  int               `yaml:"status" default:"200" min:"200" max:"599"`
 	Headers map[string]string `yaml:"headers"`
 	Body    string            `yaml:"body"`
-	JSON    config.Node       `yaml:"json"`  // the body, in place of Body
-	Fails   bool              `yaml:"fails"` // there is no response
+	JSON    config.Node       `yaml:"json"`  // the body in JSON, instead of Body
+	Fails   bool              `yaml:"fails"` // requests fail without a response
 
 	json []byte // of JSON
 	url  *regexp.Regexp
@@ -57,7 +57,7 @@ func (a *answer) Validate(n config.Node) (problems config.Problems) {
 	return problems
 }
 
-// web answers the requests of the handlers of a case. The first that has no answer ends the case.
+// web answers the requests of a case's handlers. The first request without an answer ends the case.
 // It is safe for concurrent use.
 type web struct {
 	answers []*answer
@@ -65,10 +65,10 @@ type web struct {
 
 	mu   sync.Mutex
 	used map[*answer]int
-	err  error // about the first request that has no answer
+	err  error // for the first request without an answer
 }
 
-// of returns the web as one handler sees it.
+// of returns the transport of one handler.
 func (w *web) of(handler string) http.RoundTripper { return &browser{w, handler} }
 
 type browser struct {
@@ -106,7 +106,7 @@ func (b *browser) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// find returns the first answer that is for a request and not used up.
+// find returns the first answer that matches a request and is not used up.
 func (b *browser) find(r *http.Request) (*answer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,7 +125,7 @@ func (b *browser) find(r *http.Request) (*answer, error) {
 	return nil, err
 }
 
-// unanswered returns the error about the first request that has no answer; nil: there was none.
+// unanswered returns the error of the first request without an answer, or nil.
 func (w *web) unanswered() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

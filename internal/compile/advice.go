@@ -15,11 +15,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/index"
 )
 
-// silenced is a comment, of YAML or in an expression, that says of a line that what it does is
-// meant.
+// silenced matches a comment, in YAML or in an expression, that marks a line as intended.
 var silenced = regexp.MustCompile(`(#|//).*\bcheck: ok\b`)
 
-// NotSilenced leaves out the warnings about lines that say `# check: ok`.
+// NotSilenced removes the warnings about lines with `# check: ok`.
 func NotSilenced(warnings config.Problems, text []byte) config.Problems {
 	lines := strings.Split(string(text), "\n")
 	return slices.DeleteFunc(slices.Clone(warnings), func(w config.Problem) bool {
@@ -27,12 +26,12 @@ func NotSilenced(warnings config.Problems, text []byte) config.Problems {
 	})
 }
 
-// use is what the expressions of a configuration refer to.
+// use records the names that the expressions of a configuration refer to.
 type use struct{ sources, indexes, defines map[string]bool }
 
 func newUse() use { return use{make(map[string]bool), make(map[string]bool), make(map[string]bool)} }
 
-// add notes what an expression refers to.
+// add records the names in an expression.
 func (u use) add(p *expr.Program) {
 	for _, names := range []struct {
 		to    map[string]bool
@@ -49,8 +48,7 @@ func (c *compiler) warnf(p config.Problem) {
 	c.warnings = append(c.warnings, p)
 }
 
-// adviseAll looks for routes that do nothing, and for parts that nothing uses. The plan has no
-// problems.
+// adviseAll warns of routes that do nothing and of unused parts. The plan must not have problems.
 func (c *compiler) adviseAll(ctx context.Context, p *Plan) {
 	for i := range p.Routes {
 		c.adviseOps(&p.Routes[i], p)
@@ -66,7 +64,7 @@ func (c *compiler) adviseAll(ctx context.Context, p *Plan) {
 	}
 }
 
-// adviseOps warns of ops that no source of a route has.
+// adviseOps warns of ops that no source of a route produces.
 func (c *compiler) adviseOps(r *Route, p *Plan) {
 	selective, resync := false, len(r.Watches) > 0
 	for _, name := range r.From {
@@ -95,7 +93,7 @@ func (c *compiler) adviseOps(r *Route, p *Plan) {
 	}
 }
 
-// adviseDownstreamOps warns of ops that no route gives to this one.
+// adviseDownstreamOps warns of ops that no upstream route passes to this one.
 func (c *compiler) adviseDownstreamOps(r *config.Route, items []config.Node) {
 	given := c.given(r)
 	by := strings.Join(r.Upstream, ", ")
@@ -111,7 +109,7 @@ func (c *compiler) adviseDownstreamOps(r *config.Route, items []config.Node) {
 	}
 }
 
-// given returns the ops that the upstream routes give to a route. There are no circles.
+// given returns the ops that the upstream routes pass to a route. There are no cycles.
 func (c *compiler) given(r *config.Route) map[string]bool {
 	given := make(map[string]bool)
 	for _, upstream := range c.cfg.Routes {
@@ -127,8 +125,8 @@ func (c *compiler) given(r *config.Route) map[string]bool {
 	return given
 }
 
-// adviseFilter warns of a filter that is false for all deltas that the route can get. A filter for
-// several sources may be false for some.
+// adviseFilter warns of a filter that is false for all deltas of a route. A filter for several
+// sources may be false for some of them.
 func (c *compiler) adviseFilter(ctx context.Context, r *config.Route) {
 	if r.Filter == nil || r.When != nil {
 		return
@@ -166,8 +164,8 @@ func (c *compiler) adviseFilter(ctx context.Context, r *config.Route) {
 	}
 }
 
-// adviseWhen warns of a filter that holds for a while where each update of the object then is an
-// event. What makes of them what it wants (a handler, a limit) may want them all.
+// adviseWhen warns of a filter that holds over several updates: then each update of the object is
+// an event. A route with a handler or a limit may need them all, so it gets no warning.
 func (c *compiler) adviseWhen(r *Route) {
 	if r.FilterProgram == nil || r.Filter.By != nil || !r.FilterProgram.IsState() || !slices.Contains(r.Ops, event.Updated.String()) {
 		return
@@ -175,7 +173,7 @@ func (c *compiler) adviseWhen(r *Route) {
 	if r.When != nil || r.Handler != "" || r.Limit != nil || r.Debounce.Quiet > 0 || r.Batch.By != nil || len(r.Watches) > 0 || len(r.Upstream) > 0 {
 		return
 	}
-	// it brings about what should be
+	// A kubernetes sink applies a desired state, so repeated events are useful.
 	if slices.ContainsFunc(r.To, func(t config.Target) bool { return t.Sink != "" && c.cfg.Sinks[t.Sink].Kind == "kubernetes" }) {
 		return
 	}
@@ -186,7 +184,7 @@ func (c *compiler) adviseWhen(r *Route) {
 func (c *compiler) never(ctx context.Context, e *config.Expr, source string, ops []string) (explain.Never, bool) {
 	explainer, err := explain.New(c.env, e.Text, expr.Filter, source)
 	if err != nil {
-		// as for several sources, whose expressions may be compiled otherwise
+		// Expressions for several sources may be compiled differently.
 		return explain.Never{}, false
 	}
 	domain := explain.Domain{Namespaces: c.cfg.Sources[source].Namespaces}
@@ -198,7 +196,7 @@ func (c *compiler) never(ctx context.Context, e *config.Expr, source string, ops
 	return explainer.Never(ctx, domain)
 }
 
-// adviseSources warns of sources and indexes that nobody uses.
+// adviseSources warns of unused sources and indexes.
 func (c *compiler) adviseSources(p *Plan) {
 	from := make(map[string]bool)
 	for _, r := range c.cfg.Routes {
@@ -210,7 +208,7 @@ func (c *compiler) adviseSources(p *Plan) {
 		for _, g := range grants {
 			c.used.sources[g.Source] = true
 			c.used.indexes[g.Source+"."+g.Index] = true
-			if g.Index == "" { // all of the source
+			if g.Index == "" { // the grant includes all indexes
 				for _, name := range append(index.Builtins(), slices.Collect(maps.Keys(c.cfg.Sources[g.Source].Indexes))...) {
 					c.used.indexes[g.Source+"."+name] = true
 				}
@@ -233,7 +231,7 @@ func (c *compiler) adviseSources(p *Plan) {
 	}
 }
 
-// adviseComponents warns of handlers and sinks that no route names.
+// adviseComponents warns of handlers and sinks without a route.
 func (c *compiler) adviseComponents() {
 	handlers, sinks := make(map[string]bool), make(map[string]bool)
 	for _, r := range c.cfg.Routes {

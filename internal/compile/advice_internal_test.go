@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestSilencedAtTheStart: what is said to be meant is not warned about when the router starts, as
-// little as by `router check`.
+// TestSilencedAtTheStart shows that `# check: ok` silences the warnings of the router at its start,
+// as it does those of `router check`.
 func TestSilencedAtTheStart(t *testing.T) {
 	components := Components{Sinks: []plugins.SinkKind{fakekind.Sink{Definition: fakekind.Define("fake")}}}
 	alone := func(config.Cluster) (*informer.Client, error) { return nil, errors.New("there is no cluster") }

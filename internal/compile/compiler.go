@@ -12,14 +12,14 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// compiler compiles the expressions of a configuration and collects what is wrong with them.
+// compiler compiles the expressions of a configuration and collects their problems.
 type compiler struct {
 	cfg      *config.Config
 	env      *expr.Env
 	problems config.Problems
 	warnings config.Problems
-	advise   bool // look for them
-	used     use  // by the expressions; only if advise
+	advise   bool // collect warnings
+	used     use  // names that expressions use; only with advise
 }
 
 func (c *compiler) source(name string, s *config.Source) Source {
@@ -36,7 +36,7 @@ func (c *compiler) source(name string, s *config.Source) Source {
 	return p
 }
 
-// reported says whether there is a problem already with what has this path.
+// reported says whether there is a problem at a path or below it.
 func (c *compiler) reported(path string) bool {
 	return slices.ContainsFunc(c.problems, func(p config.Problem) bool { return p.Path == path || strings.HasPrefix(p.Path, path+".") })
 }
@@ -85,8 +85,8 @@ func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) 
 	return nil
 }
 
-// warn notes what may not be meant, or may cost much. What costs too much is refused, unless its
-// line says that it is meant.
+// warn adds warnings about expressions that may be mistaken or expensive. An expression that is too
+// expensive is a problem, unless its line has `# check: ok`.
 func (c *compiler) warn(e *config.Expr, warnings []expr.Warning) {
 	for _, w := range warnings {
 		at := e
@@ -104,7 +104,7 @@ func (c *compiler) warn(e *config.Expr, warnings []expr.Warning) {
 	}
 }
 
-// checkLookups refuses to look things up in a source that does not keep its objects.
+// checkLookups refuses look-ups in a source that caches identities only.
 func (c *compiler) checkLookups(e *config.Expr, program *expr.Program) {
 	for _, name := range program.Sources() {
 		if s := c.cfg.Sources[name]; s != nil && s.Cache == config.CacheIdentity {
@@ -114,7 +114,8 @@ func (c *compiler) checkLookups(e *config.Expr, program *expr.Program) {
 	}
 }
 
-// checkExcluded refuses to read what a source does not keep: it would be absent of every object.
+// checkExcluded refuses reads of fields that the source excludes: they would be absent from every
+// object.
 func (c *compiler) checkExcluded(e *config.Expr, program *expr.Program, sources []string) {
 	for _, name := range sources {
 		s := c.cfg.Sources[name]
@@ -138,8 +139,8 @@ func (c *compiler) checkExcluded(e *config.Expr, program *expr.Program, sources 
 	}
 }
 
-// ProblemsOf finds the places in the file of what is wrong with an expression of these sources, or
-// with the defines that it uses.
+// ProblemsOf locates the errors of an expression of these sources, or of the defines in it, in the
+// configuration.
 func ProblemsOf(cfg *config.Config, e *config.Expr, sources []string, err error) (problems config.Problems) {
 	for _, failed := range expr.CompileErrors(err) {
 		at := e
@@ -160,8 +161,8 @@ func ProblemsOf(cfg *config.Config, e *config.Expr, sources []string, err error)
 	return problems
 }
 
-// whereOf says for which source an expression is wrong, if it may be right for another, and which
-// expression uses a define.
+// whereOf adds to a message the source, if the expression may be valid for another one, and the
+// expression that uses a define.
 func whereOf(failed *expr.CompileError, e *config.Expr, sources []string) string {
 	source := failed.Source
 	if source == "" && failed.Define != "" && len(sources) == 1 {
@@ -178,7 +179,7 @@ func whereOf(failed *expr.CompileError, e *config.Expr, sources []string) string
 	return ""
 }
 
-// Place says where in the configuration an evaluation failed, as file:line:column.
+// Place returns the position of a failed evaluation in the configuration as file:line:column.
 func Place(cfg *config.Config, e *config.Expr, failed *expr.EvalError) string {
 	if define, ok := cfg.Define[failed.Define]; ok {
 		e = &define

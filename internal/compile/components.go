@@ -10,14 +10,13 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Components is what the router can be made of, and what of the machine a configuration may use for
-// that; cmd/router/components.go is the list.
+// Components are the kinds of handlers and sinks in this program, and the policy about the parts of
+// the machine that a configuration may use; cmd/router/components.go lists them.
 type Components struct {
 	Policy   config.Policy
 	Handlers []plugins.HandlerKind
 	Sinks    []plugins.SinkKind
-	// Emit makes the handler of a route that has `emit` instead of `handler`; grouped: one that
-	// makes the events of a batch together.
+	// Emit makes the handler of a route with `emit`. With grouped it makes one event of a batch.
 	Emit func(p *expr.Program, cache expr.Cache, grouped bool) plugins.Handler
 }
 
@@ -32,7 +31,7 @@ func (c Components) Kinds() (kinds config.Kinds) {
 	return kinds
 }
 
-// checkComponents lets the kind of each component check its part of the configuration.
+// checkComponents lets the kind of each component check its configuration.
 func checkComponents[T, E any](what string, configured map[string]*config.Component, kinds []plugins.Kind[T, E]) (problems config.Problems) {
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
 		c := configured[name]
@@ -49,8 +48,7 @@ func checkComponents[T, E any](what string, configured map[string]*config.Compon
 	return problems
 }
 
-// warnAll lets the kind of each component warn about its part of the configuration, which it has
-// accepted.
+// warnAll lets the kind of each component warn about its valid configuration.
 func warnAll[T, E any](configured map[string]*config.Component, kinds []plugins.Kind[T, E]) (found config.Problems) {
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
 		c := configured[name]
@@ -61,7 +59,7 @@ func warnAll[T, E any](configured map[string]*config.Component, kinds []plugins.
 	return found
 }
 
-// KindOf returns the kind of a name; nil: there is none.
+// KindOf returns a kind by its name, or nil.
 func KindOf[T, E any](kinds []plugins.Kind[T, E], name string) plugins.Kind[T, E] {
 	for _, kind := range kinds {
 		if kind.Describe().Name == name {

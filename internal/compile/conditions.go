@@ -11,9 +11,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// when compiles the condition of a route, and checks what goes with it.
+// when compiles the condition of a route and checks the related keys.
 func (c *compiler) when(r *config.Route, emit *expr.Program) *expr.Program {
-	// an upstream route may have one
+	// An upstream route may have a condition.
 	if emit != nil && r.When == nil && r.For == 0 && len(r.Upstream) == 0 {
 		for _, name := range []string{"since", "late", "repeat"} {
 			if emit.Uses(name) {
@@ -39,7 +39,7 @@ func (c *compiler) when(r *config.Route, emit *expr.Program) *expr.Program {
 	return when
 }
 
-// condition is a filter or a when: nil if there is none, or a mistake in it.
+// condition compiles a filter or a condition. It returns nil if there is none or it has a mistake.
 func (c *compiler) condition(f *config.Filter, usage expr.Usage, from []string) *expr.Program {
 	if f == nil {
 		return nil
@@ -61,8 +61,7 @@ func (c *compiler) condition(f *config.Filter, usage expr.Usage, from []string) 
 	return expr.BySource(programs)
 }
 
-// ConditionVersion says what a condition is made of: if it is the same, it holds for the same
-// objects.
+// ConditionVersion identifies a condition by its texts: equal versions hold for the same objects.
 func (p *Plan) ConditionVersion(route *Route) string {
 	var texts []string
 	for _, source := range route.From {
@@ -76,7 +75,7 @@ func (p *Plan) ConditionVersion(route *Route) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// requeue compiles what a route puts through again, by the source that brings it about.
+// requeue compiles the expressions of watches, by their source.
 func (c *compiler) requeue(r *config.Route) map[string]*expr.Program {
 	programs := make(map[string]*expr.Program)
 	for _, source := range slices.Sorted(maps.Keys(r.Watches)) {

@@ -9,7 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// grants collects what the handlers may look up, and finds what there is not, or may not be seen.
+// grants collects the look-up grants of the handlers, and reports those that do not exist or are
+// not permitted.
 func grants(cfg *config.Config, kinds []plugins.HandlerKind) (of map[string][]plugins.LookupGrant, problems config.Problems) {
 	of = make(map[string][]plugins.LookupGrant)
 	for _, name := range slices.Sorted(maps.Keys(cfg.Handlers)) {
@@ -28,7 +29,7 @@ func grants(cfg *config.Config, kinds []plugins.HandlerKind) (of map[string][]pl
 	return of, problems
 }
 
-// keeps reports whether a handler of this configuration keeps values.
+// keeps reports whether a handler of this configuration stores values.
 func keeps(c *config.Component, kinds []plugins.HandlerKind) bool {
 	if c == nil {
 		return false
@@ -37,7 +38,7 @@ func keeps(c *config.Component, kinds []plugins.HandlerKind) bool {
 	return ok && kind.Remembers(c.Config)
 }
 
-// checkGrant returns what is wrong with one of the grants of a handler; nil: nothing is.
+// checkGrant returns the problem of a handler's grant, or nil.
 func checkGrant(cfg *config.Config, g plugins.LookupGrant, all []plugins.LookupGrant) *config.Problem {
 	problem := func(format string, args ...any) *config.Problem {
 		p := g.Node.Problemf(format, args...)
@@ -77,10 +78,10 @@ func SourcesOf(grants []plugins.LookupGrant) []string {
 	return slices.Compact(names)
 }
 
-// Of a Secret only the identity reaches the disk. What expressions and handlers make of Secrets
-// could get there by other ways: as the key of a limit, as what a handler keeps, as the reason in a
-// dead letter. So the routes that see Secrets (Route.SecretSources) have keys that are hashed,
-// handlers whose memory is not written, and dead letters without a reason, see pipeline.Route.
+// Only the identity of a Secret may reach the disk. Results of expressions and handlers could
+// contain more: a key of a limit, a stored value, the reason in a dead letter. So routes that see
+// Secrets (Route.SecretSources) have hashed keys, handlers whose values stay in memory, and dead
+// letters without a reason, see pipeline.Route.
 
 // SeeSecrets returns the handlers of the routes that see Secrets.
 func (p *Plan) SeeSecrets() (handlers []string) {
@@ -92,9 +93,10 @@ func (p *Plan) SeeSecrets() (handlers []string) {
 	return handlers
 }
 
-// secretsOf returns the sources with Secrets that a route makes its events of: its own, even if
-// their data is cut out, since of what is pending about them only the identity is written; and
-// those with data that it looks things up in. Those of upstream routes are reported there.
+// secretsOf returns the sources of Secrets from which a route makes its events. They are its own
+// sources of Secrets, even without secret data, since pending deltas of them are written with the
+// identity only; and the sources with secret data that it looks objects up in. Sources of upstream
+// routes are reported for these.
 func (c *compiler) secretsOf(r *Route) (sources []string) {
 	for _, source := range r.From {
 		if s := c.cfg.Sources[source]; s != nil && s.Resource == "v1/secrets" && len(r.Upstream) == 0 {
@@ -109,7 +111,7 @@ func (c *compiler) secretsOf(r *Route) (sources []string) {
 	return sources
 }
 
-// adviseSecrets warns of what is not kept because it may be made of Secrets.
+// adviseSecrets warns of values that are not written to disk because they may contain secret data.
 func (c *compiler) adviseSecrets(p *Plan, keeps func(handler string) bool) {
 	for i := range p.Routes {
 		r := &p.Routes[i]

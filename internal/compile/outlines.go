@@ -13,7 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// outlines finds mistakes in what an emit says to sinks that do what events say.
+// outlines finds mistakes in events that an emit makes for sinks which interpret events, such as
+// kubernetes.
 func (c *compiler) outlines(r *Route, known *schema.Set, kinds []plugins.SinkKind) {
 	var resources []string
 	for _, source := range r.From {
@@ -71,7 +72,7 @@ func outlineOf(o *expr.Outline) outline.Outline {
 	return out
 }
 
-// resourceType is what the objects of a resource look like; nil: that is not known.
+// resourceType returns the type of a resource's objects, or nil if it is unknown.
 func resourceType(known *schema.Set, resource string) *schema.Type {
 	group, version, name, err := config.ParseResource(resource)
 	if err != nil {
@@ -81,7 +82,7 @@ func resourceType(known *schema.Set, resource string) *schema.Type {
 	return found.Type
 }
 
-// unknownFields finds the fields of a literal that its type does not have.
+// unknownFields finds fields of a literal that do not exist in its type.
 func unknownFields(o *outline.Outline, t *schema.Type) (problems []outline.Problem) {
 	if t == nil || !o.IsMap {
 		return nil

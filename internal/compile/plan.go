@@ -1,5 +1,5 @@
-// Package compile turns a configuration into a Plan: every part is checked, every expression is
-// compiled, and nothing is opened.
+// Package compile turns a configuration into a Plan: it checks every part and compiles every
+// expression, but opens nothing.
 package compile
 
 import (
@@ -15,42 +15,43 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Plan is a configuration that was checked as far as that is possible without a cluster, with its
-// expressions compiled. It is immutable once it is made.
+// Plan is a configuration with compiled expressions, checked as far as possible without a cluster.
+// It is immutable after it is made.
 type Plan struct {
 	Config  *config.Config
 	Sources map[string]Source
 	Routes  []Route
 	Grants  map[string][]plugins.LookupGrant // by handler
-	Types   map[string]*schema.Type          // by source: what its objects look like
-	Owners  map[string]expr.Owner            // by source: what controls others
-	// What is not wrong, but may not be meant: sources of which too little is known, expressions
-	// that may cost too much; fields that may be absent, if that was asked for, and then all that
-	// is about expressions.
+	Types   map[string]*schema.Type          // by source: the type of its objects
+	Owners  map[string]expr.Owner            // by source: resources whose objects control others
+	// Warnings are about parts that are valid but may be mistaken: sources without a type,
+	// expensive expressions, and with advise all other warnings about expressions. Optional are
+	// warnings about fields that may be absent.
 	Warnings, Optional config.Problems
 }
 
-// Source is what is watched for a source, and its indexes.
+// Source has the watches and indexes of a source.
 type Source struct {
 	Specs   []informer.Spec
 	Indexes map[string][]*expr.Program // by the configured name
 }
 
-// Route has nil for what the route does not declare.
+// Route is a configured route with its programs. A program is nil if the route does not declare it.
 type Route struct {
 	*config.Route
 
-	// key: that of the route, or of its groups
+	// KeyProgram is the key of the route or of its groups.
 	FilterProgram, WhenProgram, EmitProgram, KeyProgram *expr.Program
 	// the key of the limit
 	LimitProgram  *expr.Program
 	WatchPrograms map[string]*expr.Program // by source
 	HandlerGrants []plugins.LookupGrant    // of its handler
-	// with state.dir: the sources of Secrets that it sees
+	// with state.dir: the sources of Secrets that the route sees
 	SecretSources []string
 }
 
-// Lookups returns the sources that the route's expressions, or its handler, look things up in.
+// Lookups returns the sources in which the expressions and the handler of the route look objects
+// up.
 func (r *Route) Lookups() []string {
 	names := SourcesOf(r.HandlerGrants)
 	for _, p := range []*expr.Program{r.FilterProgram, r.WhenProgram, r.EmitProgram, r.KeyProgram, r.LimitProgram} {
@@ -62,13 +63,13 @@ func (r *Route) Lookups() []string {
 	return slices.Compact(names)
 }
 
-// NewPlan makes the plan of a configuration that has these problems already. advise: also look for
-// what may not be meant, which takes as long again.
+// NewPlan makes the plan of a configuration with the given problems. With advise it also looks for
+// likely mistakes, which doubles the time.
 func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, components Components, known *Schemas, advise bool) (*Plan, config.Problems) {
 	problems = slices.Concat(problems,
 		checkComponents("handler", cfg.Handlers, components.Handlers), checkComponents("sink", cfg.Sinks, components.Sinks))
 	p := &Plan{Config: cfg, Sources: make(map[string]Source)}
-	if len(problems) == 0 { // else a kind may not understand what it is given
+	if len(problems) == 0 { // a kind may not understand an invalid configuration
 		p.Grants, problems = grants(cfg, components.Handlers)
 		problems = append(problems, checkPrograms(cfg, components.Handlers)...)
 	}
@@ -97,7 +98,7 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 		}
 		p.Routes = append(p.Routes, route)
 	}
-	if len(c.problems) == 0 { // else a kind may not understand what it is given
+	if len(c.problems) == 0 { // a kind may not understand an invalid configuration
 		for i := range p.Routes {
 			c.outlines(&p.Routes[i], known.Set, components.Sinks)
 		}

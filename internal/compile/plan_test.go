@@ -8,8 +8,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// TestHandlerLookups: a route waits for what its handler may look up, and is another one when that
-// changes.
+// TestHandlerLookups shows that a route waits for the sources of its handler's grants, and counts
+// as changed when these change.
 func TestHandlerLookups(t *testing.T) {
 	r := compile.Route{HandlerGrants: []plugins.LookupGrant{{Source: "pods", Index: "byNode"}, {Source: "nodes"}, {Source: "pods"}}}
 	if got := r.Lookups(); !slices.Equal(got, []string{"nodes", "pods"}) {

@@ -12,23 +12,23 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// clientOf gives the client of a cluster.
+// clientOf makes the client of a cluster.
 type clientOf func(config.Cluster) (*informer.Client, error)
 
-// Plans keeps what was made of some configurations: in a simulation a router starts again and again
-// with the same one. The components and the cluster have to be the same, too. It is not safe for
-// concurrent use.
+// Plans caches plans of configurations: a simulation starts a router many times with the same
+// configuration. The components and the cluster must stay the same. It is not safe for concurrent
+// use.
 type Plans struct {
 	made  map[string]*Plan
 	Known *schema.Set
 	asked expr.EnvConfig
-	env   *expr.Env // for asked; nil: none was made
+	env   *expr.Env // for asked; nil: none yet
 }
 
-// keptPlans is how many there are at most.
+// keptPlans is the capacity of the cache.
 const keptPlans = 8
 
-// Plan is make, unless the file is as it was before.
+// Plan returns the cached plan of an unchanged file, or calls Make.
 func (k *Plans) Plan(ctx context.Context, path string, components Components, client clientOf) (*Plan, config.Problems) {
 	if k == nil {
 		return k.Make(ctx, path, components, client)
@@ -47,7 +47,7 @@ func (k *Plans) Plan(ctx context.Context, path string, components Components, cl
 	return p, problems
 }
 
-// schemas is newSchemas, but for what is known already.
+// schemas calls newSchemas, or reuses the known schemas.
 func (k *Plans) schemas(ask func(group, version string) ([]byte, error)) (*Schemas, error) {
 	if k != nil && k.Known != nil {
 		return &Schemas{Set: k.Known, Ask: ask, kept: k}, nil
@@ -59,7 +59,7 @@ func (k *Plans) schemas(ask func(group, version string) ([]byte, error)) (*Schem
 	return made, err
 }
 
-// environment is expr.NewEnv, but for what was asked for last.
+// environment calls expr.NewEnv, or reuses the last environment.
 func (k *Plans) environment(cfg expr.EnvConfig) (env *expr.Env, err error) {
 	if k == nil {
 		return expr.NewEnv(cfg)
@@ -71,16 +71,16 @@ func (k *Plans) environment(cfg expr.EnvConfig) (env *expr.Env, err error) {
 	return k.env, err
 }
 
-// Make checks the configuration file and compiles what is in it, for a cluster that client, if it
-// is not nil, can be asked about. What the cluster says counts where the built-in schemas do not
-// know a resource or find a mistake: the cluster may be newer.
+// Make checks and compiles a configuration file for the cluster of client, which may be nil.
+// Answers of the cluster are used if the built-in schemas do not know a resource or find a mistake:
+// the cluster may be newer.
 func (k *Plans) Make(ctx context.Context, path string, components Components, client clientOf) (*Plan, config.Problems) {
 	cfg, problems := config.Load(path, components.Policy)
 	if cfg == nil {
 		return nil, problems
 	}
 	var ask func(group, version string) ([]byte, error)
-	if c, err := client(cfg.Cluster); err == nil { // else opening will say so
+	if c, err := client(cfg.Cluster); err == nil { // opening reports the error
 		var done func()
 		ask, done = AskCluster(ctx, c)
 		defer done()
@@ -101,8 +101,8 @@ func (k *Plans) Make(ctx context.Context, path string, components Components, cl
 	return p, found
 }
 
-// checkSecretChains refuses routes that would make another route write data of Secrets to disk.
-// Only a compiled plan shows which routes see Secrets.
+// checkSecretChains refuses routes that would make a downstream route write data of Secrets to
+// disk. Only a compiled plan shows which routes see Secrets.
 func (c *compiler) checkSecretChains(p *Plan) {
 	for i := range p.Routes {
 		r := &p.Routes[i]
@@ -119,7 +119,7 @@ func (c *compiler) checkSecretChains(p *Plan) {
 	}
 }
 
-// checkEventUse refuses `event` and `events` in an expression of a route with sources of its own.
+// checkEventUse refuses `event` and `events` in the expressions of a route with its own sources.
 func (c *compiler) checkEventUse(r *config.Route, p *expr.Program, at func(source string) *config.Expr) {
 	if p == nil || !slices.Contains(r.Node.Keys(), "from") {
 		return // a route without input is reported already

@@ -16,8 +16,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// checkPrograms finds the programs of handlers that may not be run, without running any. When one
-// is run, its content is compared once more.
+// checkPrograms reports the programs of handlers that may not be executed. It executes none. The
+// content of a program is compared again when it is started.
 func checkPrograms(cfg *config.Config, kinds []plugins.HandlerKind) (problems config.Problems) {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Handlers)) {
 		c := cfg.Handlers[name]
@@ -36,8 +36,7 @@ func checkPrograms(cfg *config.Config, kinds []plugins.HandlerKind) (problems co
 	return problems
 }
 
-// checkWhere returns what is wrong with a program but for its content. Links count where they lead
-// to.
+// checkWhere checks everything about a program except its content. For a link it checks the target.
 func checkWhere(policy *config.Policy, program plugins.Program) error {
 	if err := policy.Program(program.File); err != nil {
 		return err

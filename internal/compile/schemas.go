@@ -16,23 +16,23 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// openAPITimeout is how long the API server may take to say what its resources look like, all
-// together. Without an answer the router starts with what it knows by itself.
+// openAPITimeout bounds all requests for the API server's schemas together. Without an answer the
+// router starts with its built-in schemas.
 const openAPITimeout = 10 * time.Second
 
-// pullTimeout is how long it may take to read all the documents of a cluster; there is one for each
-// group and version.
+// pullTimeout bounds the time for reading all documents of a cluster, one for each group and
+// version.
 const pullTimeout = 2 * time.Minute
 
-// Schemas says what the objects of resources look like.
+// Schemas knows the types of the objects of resources.
 type Schemas struct {
 	Set *schema.Set
-	// Ask gives the OpenAPI document of a group and version; nil: there is no cluster to ask.
+	// Ask requests the OpenAPI document of a group and version; nil: there is no cluster.
 	Ask func(group, version string) ([]byte, error)
-	// Failed is why the cluster did not answer.
+	// Failed is the reason why the cluster did not answer.
 	Failed error
-	kept   *Plans // nil: nothing is kept
-	saved  string // the folder that some of it was read from; empty: none was
+	kept   *Plans // nil: nothing is cached
+	saved  string // the folder of the saved schemas; empty: none
 }
 
 func newSchemas(ask func(group, version string) ([]byte, error)) (*Schemas, error) {
@@ -40,8 +40,8 @@ func newSchemas(ask func(group, version string) ([]byte, error)) (*Schemas, erro
 	return &Schemas{Set: set, Ask: ask}, err
 }
 
-// SavedSchemas knows what the folder of [PullSchemas] says, and what is built in beside that. An
-// empty folder is none.
+// SavedSchemas knows the schemas in a folder of [PullSchemas] and the built-in ones. An empty name
+// means no folder.
 func SavedSchemas(dir string) (*Schemas, error) {
 	s, err := newSchemas(nil)
 	if err != nil || dir == "" {
@@ -56,9 +56,9 @@ func SavedSchemas(dir string) (*Schemas, error) {
 	return s, nil
 }
 
-// PullSchemas saves what the resources of a cluster look like, custom ones included, in a folder
-// for use without the cluster. It returns the path of the file and how many resources are in it.
-// The file is written only if the cluster told everything.
+// PullSchemas saves the schemas of a cluster's resources, including custom ones, in a folder for
+// use without the cluster. It returns the path of the file and the number of resources. It writes
+// the file only if all requests succeed.
 func PullSchemas(ctx context.Context, cluster config.Cluster, policy config.Policy, dir string) (path string, n int, err error) {
 	client, err := informer.NewClient(cluster, policy)
 	if err != nil {
@@ -75,7 +75,7 @@ func PullSchemas(ctx context.Context, cluster config.Cluster, policy config.Poli
 	for _, gv := range versions {
 		text, err := client.OpenAPI(ctx, gv.Group, gv.Version)
 		if err == nil && text == nil {
-			continue // gone meanwhile
+			continue // deleted meanwhile
 		}
 		found := &schema.Set{}
 		if err == nil {
@@ -93,7 +93,7 @@ func PullSchemas(ctx context.Context, cluster config.Cluster, policy config.Poli
 	return path, all.Len(), nil
 }
 
-// Learn asks the cluster about the resources of the sources: those that are not known here, or all.
+// Learn asks the cluster for the schemas of the sources' resources: of unknown ones, or of all.
 func (s *Schemas) Learn(cfg *config.Config, all bool) {
 	type version struct{ group, version string }
 	asked := make(map[version]bool)
@@ -105,7 +105,7 @@ func (s *Schemas) Learn(cfg *config.Config, all bool) {
 		asked[version{group, v}] = true
 		text, err := s.Ask(group, v)
 		if err == nil && text == nil {
-			continue // what does not exist yet has no schema
+			continue // a resource that does not exist yet has no schema
 		}
 		found := &schema.Set{}
 		if err == nil {
@@ -119,16 +119,16 @@ func (s *Schemas) Learn(cfg *config.Config, all bool) {
 	}
 }
 
-// Types returns what the objects of each source look like, as far as it is known, and warns of
-// those that are not. A resource that Kubernetes itself would have is a problem if a name is near
-// that it does have; check: so is any other that the cluster does not have.
+// Types returns the types of the sources' objects as far as they are known, and warns of the
+// others. An unknown resource with nearly the name of a known one is a problem if its group belongs
+// to Kubernetes itself. With check, every resource that the cluster does not have is a problem.
 func (s *Schemas) Types(cfg *config.Config, check bool) (types map[string]*schema.Type, problems, warnings config.Problems) {
 	types = make(map[string]*schema.Type)
 	for _, name := range slices.Sorted(maps.Keys(cfg.Sources)) {
 		source := cfg.Sources[name]
 		group, version, resource, err := config.ParseResource(source.Resource)
 		if err != nil {
-			continue // reported already
+			continue // reported before
 		}
 		found, ok := s.Set.Resource(group, version, resource)
 		if !ok {
@@ -153,10 +153,9 @@ func (s *Schemas) Types(cfg *config.Config, check bool) (types map[string]*schem
 	return types, problems, warnings
 }
 
-// nearest returns the resource that is known and has nearly the name of one that is not; empty:
-// there is none. It is certainly meant if the other would be a resource of Kubernetes itself: an
-// API server of another version has more or fewer versions of a group, but hardly a resource of
-// nearly the same name.
+// nearest returns a known resource whose name is nearly that of an unknown one, or "". The result
+// is certain if both are in a group of Kubernetes itself: another version of the API server has
+// more or fewer versions of a group, but hardly a resource of nearly the same name.
 func (s *Schemas) nearest(group, version, resource string) (nearest string, certain bool) {
 	var beside []string // in the same version of the group
 	var elsewhere, otherVersion string
@@ -186,7 +185,7 @@ func nameOf(group, version, resource string) string {
 	return group + "/" + version + "/" + resource
 }
 
-// isBuiltIn reports whether a group is one of Kubernetes itself.
+// isBuiltIn reports whether a group belongs to Kubernetes itself.
 func isBuiltIn(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }
@@ -204,15 +203,15 @@ func (s *Schemas) unknown(resource string) string {
 	return what + ": the cluster does not have them (yet)"
 }
 
-// AskCluster returns the function that asks a cluster for its OpenAPI documents, and one to call
-// when all is asked.
+// AskCluster returns a function that requests a cluster's OpenAPI documents, and one to call after
+// the last request.
 func AskCluster(ctx context.Context, client *informer.Client) (ask func(group, version string) ([]byte, error), done func()) {
 	ctx, cancel := context.WithTimeout(ctx, openAPITimeout)
 	return func(group, version string) ([]byte, error) { return client.OpenAPI(ctx, group, version) }, cancel
 }
 
 // controllers are the built-in resources whose objects control others. An expression with
-// controller() need not wait for the rest.
+// controller() waits for these sources only.
 func controllers() []string {
 	return []string{
 		"v1/nodes", "v1/pods", "v1/replicationcontrollers", "v1/services", "apps/v1/daemonsets", "apps/v1/deployments",
@@ -220,7 +219,7 @@ func controllers() []string {
 	}
 }
 
-// Owners returns the sources whose objects may control others, as controllers() says, and all
+// Owners returns the sources whose objects may control others: those of controllers() and all
 // custom resources.
 func (s *Schemas) Owners(cfg *config.Config) map[string]expr.Owner {
 	owners := make(map[string]expr.Owner)
@@ -235,8 +234,7 @@ func (s *Schemas) Owners(cfg *config.Config) map[string]expr.Owner {
 	return owners
 }
 
-// Environment tells the expressions which sources and indexes exist, and what their objects look
-// like.
+// Environment returns the sources, indexes and types for the compilation of expressions.
 func Environment(cfg *config.Config, types map[string]*schema.Type, owners map[string]expr.Owner) expr.EnvConfig {
 	env := expr.EnvConfig{
 		Cluster: cfg.Cluster.Name, Define: make(map[string]string), Sources: make(map[string][]string), Types: types,

@@ -27,25 +27,25 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// RecordOptions says what is recorded.
+// RecordOptions are the options of a recording.
 type RecordOptions struct {
 	Config     string // path of the configuration
 	Components compile.Components
 	Version    string
 	Log        *slog.Logger
-	Sources    []string // none: all of the configuration
-	// paths that are left out of all objects, as `excludeFields` of a source says them
+	Sources    []string // empty: all of the configuration
+	// paths to remove from all objects, as in `excludeFields` of a source
 	Drop     []string
 	Out      io.Writer
 	Compress bool
 }
 
-// flushInterval is how often a recording is brought to where it can be read.
+// flushInterval is the interval between flushes of a recording.
 const flushInterval = time.Second
 
-// Record writes what the sources of a configuration see, until ctx is done. Of Secrets it writes
-// what their data is called, and never what it is. It returns how many lines it wrote; the error is
-// config.Problems if the configuration is bad, nil after a stop.
+// Record writes the changes of a configuration's sources until ctx is done. Of Secrets it writes
+// the keys of their data but never the values. It returns the number of lines. The error is
+// config.Problems for an invalid configuration, and nil after a stop.
 func Record(ctx context.Context, opts RecordOptions) (lines int64, err error) {
 	restore := informer.QuietKlog(opts.Log)
 	defer restore()
@@ -120,7 +120,7 @@ func header(p *compile.Plan, began time.Time, version string) recording.Header {
 	return h
 }
 
-// scribe takes the place of the pipeline and writes all deltas down.
+// scribe replaces the pipeline and records all deltas.
 type scribe struct {
 	out   *recording.Writer
 	began time.Time
@@ -128,7 +128,7 @@ type scribe struct {
 	stop  context.CancelCauseFunc
 }
 
-// record runs the sources until ctx is done, or until nothing can be written any more.
+// record runs the sources until ctx is done or a write fails.
 func (s *scribe) record(ctx context.Context, p *compile.Plan, client *informer.Client, log *slog.Logger) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -154,7 +154,7 @@ func (s *scribe) record(ctx context.Context, p *compile.Plan, client *informer.C
 	return errors.Join(err, s.out.Close())
 }
 
-// errUnwritten: what is written to does not take it.
+// errUnwritten reports a failed write of the recording.
 var errUnwritten = errors.New("the recording cannot be written")
 
 func (s *scribe) write(l recording.Line) {
@@ -190,7 +190,7 @@ func (s *scribe) awaitSynced(ctx context.Context, factory *informer.Factory, sou
 	}
 }
 
-// Admit implements informer.Downstream. Nobody wants the delta.
+// Admit implements informer.Downstream. It writes the delta instead of enqueuing it.
 func (s *scribe) Admit(_ context.Context, d *event.Delta) (event.Admission, error) {
 	o := d.Object()
 	l := recording.Line{Op: recording.Op(d.Op.String()), Source: d.Source, Stale: d.Stale, Kind: o.Resource().Kind}
@@ -205,8 +205,8 @@ func (s *scribe) Admit(_ context.Context, d *event.Delta) (event.Admission, erro
 	return nil, nil
 }
 
-// recorder takes the place of all sinks, and of the dead letters, and remembers what comes. It is
-// safe for concurrent use.
+// recorder replaces all sinks and the dead letters, and collects their outcomes. It is safe for
+// concurrent use.
 type recorder struct {
 	clock timer.Clock
 
@@ -216,10 +216,10 @@ type recorder struct {
 
 var _ pipeline.DeadLetterer = (*recorder)(nil)
 
-// sink returns a sink that records, in place of one of the configuration.
+// sink returns a recording sink instead of a configured one.
 func (r *recorder) sink(name string) (plugins.Sink, error) { return recordingSink{r, name}, nil }
 
-// onForward remembers what a route gave to another.
+// onForward records the events that a route passed to another.
 func (r *recorder) onForward(route string, sink pipeline.NamedSink, events []event.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -247,10 +247,10 @@ func (r *recorder) Add(_ context.Context, letters []checkpoint.Letter) error {
 	return nil
 }
 
-// Remove implements pipeline.DeadLetterer. Nothing is put through again.
+// Remove implements pipeline.DeadLetterer. There are no retries.
 func (r *recorder) Remove(context.Context, []uint64) (int, error) { return 0, nil }
 
-// recordingSink is one sink of the configuration.
+// recordingSink replaces one sink of the configuration.
 type recordingSink struct {
 	r    *recorder
 	name string

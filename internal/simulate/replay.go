@@ -22,35 +22,34 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// ReplayOptions says how a recording is played.
+// ReplayOptions are the options of a replay.
 type ReplayOptions struct {
 	Recording io.Reader
-	// Speed is how many times as fast as recorded: time itself passes so for routes and handlers,
-	// beginning with the time of the recording. 0: as fast as the routes take it, at the present
-	// time.
+	// Speed is the speed relative to the recording. The clock of routes and handlers runs at this
+	// speed and begins at the time of the recording. 0: the replay runs as fast as possible, and
+	// the clock shows the present time.
 	Speed float64
-	// to the sinks of the configuration, and send the requests of handlers; else all events are
-	// printed, and requests fail
+	// Deliver delivers events to the configured sinks and sends the requests of handlers. Otherwise
+	// events are printed and requests fail.
 	Deliver bool
-	Stdout  io.Writer // where they are printed, and where stdout sinks write
+	Stdout  io.Writer // for printed events and stdout sinks
 	Drain   time.Duration
 }
 
-// Replayed says how it went.
+// Replayed is the result of a replay.
 type Replayed struct {
 	Header  recording.Header
-	Deltas  int           // that sources were told, those of the first lists included
-	Took    time.Duration // until all was told
-	CutOff  error         // the recording has no end; nil: it has
-	Pending error         // what was not delivered in the end; nil: nothing
-	// GivenUp is how many deltas were, be it that no sink took them or that something about them
-	// failed. The log has some of the reasons.
+	Deltas  int           // changes of sources, including first lists
+	Took    time.Duration // time until the last change was played
+	CutOff  error         // the recording has no end line; nil: it has
+	Pending error         // deltas still pending at the end; nil: none
+	// GivenUp is the number of deltas that were given up. The log has some of the reasons.
 	GivenUp int64
 }
 
-// Replay lets the routes of the configuration work on a recording: what the sources of it saw, the
-// sources of the same names see, as far as their namespaces and selectors let it. There is no state
-// folder. The error says why it did not come to its end.
+// Replay runs a recording through the routes of the configuration: each source gets the recorded
+// changes of the source of the same name that match its namespaces and selectors. There is no state
+// folder. It returns an error if it did not reach the end.
 func (o *Offline) Replay(ctx context.Context, opts ReplayOptions) (done Replayed, err error) {
 	in, err := recording.NewReader(opts.Recording, recording.Limits{})
 	if err != nil {
@@ -86,19 +85,20 @@ func (o *Offline) Replay(ctx context.Context, opts ReplayOptions) (done Replayed
 	return done, errors.Join(err, p.e.Close(ctx))
 }
 
-// player tells the sources of a configuration what a recording says.
+// player plays a recording into the sources of a configuration.
 type player struct {
 	in      *recording.Reader
 	e       *engine.Engine
 	clock   timer.Clock
 	speed   float64
 	letters *countedLetters
-	watches map[string][]*informer.Watch    // by the source whose lines they are told
-	feeds   map[string][]*informer.Injector // likewise; of a source that has had a line
+	watches map[string][]*informer.Watch    // by the recorded source that they get
+	feeds   map[string][]*informer.Injector // by recorded source, from its first line on
 	deltas  int
-	ready   map[string]chan struct{} // by route that looks things up; closed once that is there
+	// by route with look-ups; closed when their sources have synced
+	ready   map[string]chan struct{}
 	rescans injectedRescans
-	due     chan string // routes that are to look again
+	due     chan string // routes to rescan
 }
 
 func (p *player) open(ctx context.Context, o *Offline, opts ReplayOptions) error {
@@ -116,7 +116,7 @@ func (p *player) open(ctx context.Context, o *Offline, opts ReplayOptions) error
 		return err
 	}
 	e.OpenFactory(nil)
-	p.due = make(chan string, len(e.Set.Plan.Routes)) // each is due once at a time
+	p.due = make(chan string, len(e.Set.Plan.Routes)) // each route is in it once at most
 	p.rescans = injectedRescans{e: e, clock: p.clock, due: func(route string) {
 		select {
 		case p.due <- route:
@@ -134,8 +134,7 @@ func (p *player) open(ctx context.Context, o *Offline, opts ReplayOptions) error
 	return e.OpenSaved(ctx, nil)
 }
 
-// rescanDue has routes look at all objects, be it for the first time or because their reevaluation
-// is due.
+// rescanDue rescans all objects for routes that start or whose reevaluation is due.
 func (p *player) rescanDue(ctx context.Context) error {
 	ready := func(route string) {
 		if ready := p.ready[route]; ready != nil {
@@ -157,7 +156,7 @@ func (p *player) rescanDue(ctx context.Context) error {
 	}
 }
 
-// awaitable notes when routes have what they look up.
+// awaitable makes the channels that report when the look-ups of routes are ready.
 func (p *player) awaitable() {
 	p.ready = make(map[string]chan struct{})
 	for name, wait := range p.e.Set.Waits {
@@ -170,8 +169,8 @@ func (p *player) awaitable() {
 	}
 }
 
-// awaitReady waits for the routes that look things up in sources whose objects are all there.
-// Others get nothing, as in a live router.
+// awaitReady waits for the routes whose look-ups use synced sources. Other routes get no deltas, as
+// in a running router.
 func (p *player) awaitReady() {
 	for i := range p.e.Set.Plan.Routes {
 		route := &p.e.Set.Plan.Routes[i]
@@ -185,8 +184,8 @@ func (p *player) awaitReady() {
 	}
 }
 
-// attach finds for each watch the source whose lines it is told: of those that share it the first
-// that was recorded. A watch of which nothing was recorded has nothing.
+// attach assigns a recorded source to each watch: the first recorded one of the sources that share
+// it. A watch without a recorded source has no objects.
 func (p *player) attach(ctx context.Context) error {
 	h := p.in.Header()
 	p.watches, p.feeds = make(map[string][]*informer.Watch), make(map[string][]*informer.Injector)
@@ -220,7 +219,7 @@ func (p *player) attach(ctx context.Context) error {
 	return nil
 }
 
-// play tells all lines, each at its time. It returns nil at the end.
+// play plays all lines at their times. It returns nil at the end.
 func (p *player) play(ctx context.Context) error {
 	for ctx.Err() == nil {
 		l, err := p.in.Next()
@@ -245,7 +244,7 @@ func (p *player) play(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// await waits until it is time for a line.
+// await waits for the time of a line.
 func (p *player) await(ctx context.Context, at time.Duration) error {
 	due := p.in.Header().Time.Add(at)
 	if p.speed == 0 || !due.After(p.clock.Now()) {
@@ -269,7 +268,7 @@ func (p *player) await(ctx context.Context, at time.Duration) error {
 	}
 }
 
-// tell tells a line to the watches that are told of its source.
+// tell plays a line into the watches of its source.
 func (p *player) tell(ctx context.Context, l *recording.Line) error {
 	if l.Op == recording.End {
 		return nil
@@ -313,7 +312,7 @@ func tell(ctx context.Context, f *informer.Injector, l *recording.Line) error {
 	return f.Put(ctx, l.Object)
 }
 
-// countedLetters counts what is given up.
+// countedLetters counts the deltas that are given up.
 type countedLetters struct {
 	log *pipeline.LogDeadLetters
 	n   atomic.Int64
@@ -325,10 +324,10 @@ func (c *countedLetters) Add(ctx context.Context, letters []checkpoint.Letter) e
 	return c.log.Add(ctx, letters)
 }
 
-// Remove implements pipeline.DeadLetterer. Nothing is put through again.
+// Remove implements pipeline.DeadLetterer. There are no retries.
 func (c *countedLetters) Remove(context.Context, []uint64) (int, error) { return 0, nil }
 
-// printing returns sinks that print, in place of those of the configuration.
+// printing returns printing sinks instead of the configured ones.
 func printing(ctx context.Context, e *engine.Engine) (func(name string) (plugins.Sink, error), error) {
 	printer := compile.KindOf(e.Components.Sinks, "stdout")
 	if printer == nil {

@@ -36,7 +36,7 @@ func write(t *testing.T, text string) string {
 	return file
 }
 
-// A handler sends requests in a replay that delivers, and in no other.
+// TestReplayWithoutNetwork shows that handlers send requests only in a replay with Deliver.
 func TestReplayWithoutNetwork(t *testing.T) {
 	for _, deliver := range []bool{false, true} {
 		sends := false

@@ -10,18 +10,18 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// injectedRescans has the routes with a condition look at all objects, where the sources are fed:
-// see rescanner.
+// injectedRescans rescans all objects for the routes with a condition when the changes of sources
+// are injected, see rescanner.
 type injectedRescans struct {
 	e       *engine.Engine
 	clock   timer.Clock
-	due     func(route string) // is called by the clock when a route is to look again
+	due     func(route string) // called by the clock when a rescan of a route is due
 	feeds   []*informer.Injector
-	started map[string]bool // routes that have looked, or need not
+	started map[string]bool // routes after their first rescan, or that need none
 }
 
-// start has the routes look for the first time whose sources have synced, and look again at each
-// reevaluation from then on. ready waits until the route may be asked.
+// start runs the first rescan of the routes whose sources have synced, and schedules their
+// reevaluations. ready waits until the route may be rescanned.
 func (l *injectedRescans) start(ctx context.Context, ready func(route string)) error {
 	if l.started == nil {
 		l.started = make(map[string]bool)
@@ -53,7 +53,7 @@ func (l *injectedRescans) again(p *compile.Route) {
 	}
 }
 
-// rescan has a route look again, that is due.
+// rescan runs a reevaluation of a route that is due.
 func (l *injectedRescans) rescan(ctx context.Context, route string) error {
 	i := slices.IndexFunc(l.e.Set.Plan.Routes, func(p compile.Route) bool { return p.Name == route })
 	p := &l.e.Set.Plan.Routes[i]

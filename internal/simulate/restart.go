@@ -11,10 +11,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// trialSize is what the state file of a trial may grow to.
+// trialSize bounds the state file of a trial.
 const trialSize = 1 << 30
 
-// openState opens the state folder, if there is one.
+// openState opens the state folder, if the trial has one.
 func (t *Trial) openState(seen <-chan struct{}) (err error) {
 	if t.scene.Dir == "" {
 		return nil
@@ -28,7 +28,7 @@ func (t *Trial) openState(seen <-chan struct{}) (err error) {
 	return nil
 }
 
-// settle waits until the routes have nothing to do, and what they wait for is on disk.
+// settle waits until the routes are idle and the state is on disk.
 func (t *Trial) settle(ctx context.Context) error {
 	if err := t.e.Pipeline.Idle(ctx); err != nil || t.e.State == nil {
 		return err
@@ -36,13 +36,12 @@ func (t *Trial) settle(ctx context.Context) error {
 	if err := t.e.State.Writer.Flush(ctx); err != nil {
 		return err
 	}
-	return t.e.Pipeline.Idle(ctx) // what was told waited for it
+	return t.e.Pipeline.Idle(ctx) // sinks get some events only after the state is on disk
 }
 
-// Restart ends the router as a stop does that delivers nothing more, and begins it anew when the
-// clock shows up. meanwhile says what happened while it was down, as Put and Delete do; the router
-// sees it as soon as it is up, before time makes anything of what it knew. It waits until the
-// routes are idle.
+// Restart stops the router without delivering the backlog, and starts it again when the clock shows
+// up. meanwhile makes the changes during that time, with Put and Delete; the router sees them at
+// its start, before time passes. Restart returns when the routes are idle.
 func (t *Trial) Restart(ctx context.Context, up time.Time, meanwhile func(ctx context.Context) error) error {
 	if err := t.down(ctx); err != nil {
 		return err
@@ -72,10 +71,10 @@ func (t *Trial) Restart(ctx context.Context, up time.Time, meanwhile func(ctx co
 	if err := t.idle(ctx); err != nil {
 		return err
 	}
-	return t.Pass(ctx, up) // what became due meanwhile
+	return t.Pass(ctx, up) // reports that became due meanwhile
 }
 
-// down ends the router, and writes what is to be known of it.
+// down stops the router and writes its state.
 func (t *Trial) down(ctx context.Context) error {
 	t.stop()
 	t.e.Waits.Wait()

@@ -1,5 +1,5 @@
-// Package simulate runs the routes of a configuration without a cluster: trials step by step,
-// replays of a recording. It also makes the recordings.
+// Package simulate runs the routes of a configuration without a cluster: in trials step by step,
+// and in replays of a recording. It also makes the recordings.
 package simulate
 
 import (
@@ -23,18 +23,18 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// Offline is a configuration that can be tried out without a cluster, any number of times.
+// Offline is a configuration for any number of runs without a cluster.
 type Offline struct {
 	plan *compile.Plan
-	env  engine.Env // less the clock and the metrics of a run
+	env  engine.Env // without the clock and the metrics of a run
 }
 
-// errOffline: there is no cluster to be asked for its schemas.
+// errOffline reports that there is no cluster for schemas.
 var errOffline = errors.New("a trial has no cluster")
 
-// NewOffline reads and checks a configuration as [Check] does without a cluster. Schemas is the
-// folder of [PullSchemas]; empty: the one that the configuration names, if any. Guests are compiled
-// into the folder cache, so that each is compiled once; empty: for each trial anew.
+// NewOffline reads and checks a configuration as [Check] does without a cluster. Schemas is a
+// folder of [PullSchemas]; empty: the folder that the configuration names, if any. Guests are
+// compiled into the folder cache, each once; empty: each trial compiles them again.
 func NewOffline(ctx context.Context, path, schemas string, components compile.Components, cache string, log *slog.Logger) (*Offline, config.Problems) {
 	alone := func(config.Cluster) (*informer.Client, error) { return nil, errOffline }
 	if cfg, _ := config.Load(path, components.Policy); cfg != nil {
@@ -54,7 +54,7 @@ func NewOffline(ctx context.Context, path, schemas string, components compile.Co
 	return &Offline{p, engine.Env{Components: components, Log: log, Stdout: io.Discard, Cache: cache, HTTP: unplugged}}, nil
 }
 
-// newEngine makes an engine with a clock of its own.
+// newEngine makes an engine with a separate clock.
 func (o *Offline) newEngine(clock timer.Clock, edit func(env *engine.Env)) *engine.Engine {
 	env := o.env
 	env.Clock, env.Metrics = clock, metrics.New()
@@ -62,7 +62,7 @@ func (o *Offline) newEngine(clock timer.Clock, edit func(env *engine.Env)) *engi
 	return engine.New(&env, o.plan)
 }
 
-// unplugged is a network that leads nowhere.
+// unplugged is a network without connections.
 func unplugged(string) http.RoundTripper { return noNetwork{} }
 
 type noNetwork struct{}
@@ -72,58 +72,59 @@ var errNoNetwork = errors.New("there is no network here")
 // RoundTrip implements http.RoundTripper.
 func (noNetwork) RoundTrip(*http.Request) (*http.Response, error) { return nil, errNoNetwork }
 
-// Config returns the configuration, less what a trial does without: the state folder and the
+// Config returns the configuration without the parts that a trial ignores: the state folder and the
 // addresses. It must not be modified.
 func (o *Offline) Config() *config.Config { return o.plan.Config }
 
-// Outcome is what a route has done about a delta: it wrote an event to a sink, or gave the delta
-// up.
+// Outcome is a result of a route: an event written to a sink, or a delta that was given up.
 type Outcome struct {
 	Time  time.Time // by the clock of the trial
 	Route string
-	Sink  string      // the name of the target; empty: the delta was given up before it got to one
-	Event event.Event // if Error is empty
+	Sink  string      // the name of the target; empty: the delta was given up before
+	Event event.Event // set if Error is empty
 	Error string
 }
 
-// Trial is a router between a test and sinks that record: stores, indexes, filters, handlers and
-// routes are those of the configuration, and so is all that lies between, but that a route works on
-// one batch at a time and does not wait for it to fill, that its retries come at no random times,
-// that what is given up is recorded whatever its onFailure says, and that nothing is kept on disk
-// but for Restart.
+// Trial is a router between a test and recording sinks. It has the stores, indexes, filters,
+// handlers and routes of the configuration and the real code between them, with these differences:
 //
-// Its clock stands still but in Pass and Finish, which move it on as soon as there is nothing to do
-// at that time: so hours take no time, and the same trial comes out the same.
+//   - A route processes one batch at a time and does not wait for it to fill.
+//   - Retries have no random delay.
+//   - Deltas that are given up are recorded, whatever onFailure is.
+//   - Nothing is kept on disk, except for Restart.
 //
-// The methods are called one at a time.
+// Its clock moves only in Pass and Finish, and only when there is nothing to do at the present
+// time: hours pass at once, and the same trial has the same results.
+//
+// The methods must be called one at a time.
 type Trial struct {
 	e     *engine.Engine
 	rec   *recorder
 	clock *timer.Fake
 	feeds []trialFeed
-	due   []string // routes that look at all objects now, see rescanAll
+	due   []string // routes that rescan all objects now, see rescanAll
 	stop  context.CancelFunc
 
 	offline *Offline
 	scene   Scene
 }
 
-// Scene is what a trial has around it.
+// Scene is the environment of a trial.
 type Scene struct {
 	Kinds map[string]string // of the objects, by resource
-	Start time.Time         // what the clock shows
-	Dir   string            // an empty folder, which [Trial.Restart] needs; empty: it is not called
-	// HTTP answers the requests of a handler; nil: they all fail. A trial sends none.
+	Start time.Time         // the initial time
+	Dir   string            // an empty folder for [Trial.Restart]; empty: no restarts
+	// HTTP answers the requests of a handler; nil: they fail. A trial sends none.
 	HTTP func(handler string) http.RoundTripper
 }
 
 type trialFeed struct {
 	*informer.Injector
 
-	resource string // as the configuration writes it
+	resource string // as in the configuration
 }
 
-// Begin opens the parts and starts the routes. The trial is to be closed also if ctx is done.
+// Begin opens the components and starts the routes. The trial must be closed even if ctx is done.
 func (o *Offline) Begin(ctx context.Context, scene Scene) (*Trial, error) {
 	clock := timer.NewFake(scene.Start)
 	t := &Trial{rec: &recorder{clock: clock}, clock: clock, offline: o, scene: scene}
@@ -135,7 +136,7 @@ func (o *Offline) Begin(ctx context.Context, scene Scene) (*Trial, error) {
 	return t, nil
 }
 
-// begin begins a life of the router. seen is closed when what happened before was seen.
+// begin starts the router. seen is closed after the changes since the last stop were seen.
 func (t *Trial) begin(ctx context.Context, seen <-chan struct{}) error {
 	e := t.offline.newEngine(t.clock, func(env *engine.Env) {
 		if t.scene.HTTP != nil {
@@ -173,7 +174,7 @@ func (t *Trial) open(ctx context.Context, seen <-chan struct{}) error {
 	for i := range routes {
 		c := &routes[i]
 		c.Concurrency, c.OnFailure = 1, pipeline.DeadLetter
-		if !c.Grouped { // else what is in a batch is seen
+		if !c.Grouped { // the content of a group's batch is visible
 			c.Batch.Wait = 0
 		}
 		c.Retry.Exact = true
@@ -184,7 +185,7 @@ func (t *Trial) open(ctx context.Context, seen <-chan struct{}) error {
 	return e.OpenSaved(ctx, watches)
 }
 
-// openFeeds makes the watches and what injects deltas into them.
+// openFeeds makes the watches and their injectors.
 func (t *Trial) openFeeds() (map[string]*informer.Watch, error) {
 	t.feeds = nil
 	watches := make(map[string]*informer.Watch)
@@ -201,8 +202,8 @@ func (t *Trial) openFeeds() (map[string]*informer.Watch, error) {
 	return watches, nil
 }
 
-// List says what objects there are at first, by resource, and waits until the routes are idle.
-// Texts are as [informer.Injector] says.
+// List sets the initial objects by resource, and returns when the routes are idle. The format of
+// the texts is that of [informer.Injector].
 func (t *Trial) List(ctx context.Context, objects map[string][]string, version string) error {
 	for _, f := range t.feeds {
 		if err := f.List(ctx, objects[f.resource], version); err != nil {
@@ -216,18 +217,17 @@ func (t *Trial) List(ctx context.Context, objects map[string][]string, version s
 	return t.idle(ctx)
 }
 
-// Put says what an object is now, and waits until the routes are idle.
+// Put adds or updates an object and returns when the routes are idle.
 func (t *Trial) Put(ctx context.Context, resource, text string) error {
 	return t.feed(ctx, resource, func(f *informer.Injector) error { return f.Put(ctx, text) })
 }
 
-// Delete says that an object is gone, whose last state is text, and waits until the routes are
-// idle.
+// Delete deletes the object whose last state is text, and returns when the routes are idle.
 func (t *Trial) Delete(ctx context.Context, resource, text string) error {
 	return t.feed(ctx, resource, func(f *informer.Injector) error { return f.Delete(ctx, text) })
 }
 
-// Sync puts an object through once more, and waits until the routes are idle.
+// Sync repeats an object and returns when the routes are idle.
 func (t *Trial) Sync(ctx context.Context, resource string, key event.Key) error {
 	return t.feed(ctx, resource, func(f *informer.Injector) error { return f.Sync(ctx, key) })
 }
@@ -244,7 +244,7 @@ func (t *Trial) feed(ctx context.Context, resource string, say func(*informer.In
 	return t.idle(ctx)
 }
 
-// idle waits until there is nothing to do at the time that the clock shows.
+// idle returns when there is nothing to do at the present time.
 func (t *Trial) idle(ctx context.Context) error {
 	for {
 		for ; len(t.due) > 0; t.due = t.due[1:] {
@@ -261,7 +261,7 @@ func (t *Trial) idle(ctx context.Context) error {
 	}
 }
 
-// rescanAll has a route look at all objects, now if it has to, and then as often as it wants to.
+// rescanAll schedules the rescans of a route: one now if needed, and its reevaluations.
 func (t *Trial) rescanAll(route *compile.Route) {
 	if t.e.Pipeline.NeedsRescan(route.Name) {
 		t.due = append(t.due, route.Name)
@@ -283,7 +283,7 @@ func (t *Trial) rescanAll(route *compile.Route) {
 	again.Set(next)
 }
 
-// rescan has a route look at all objects.
+// rescan rescans all objects for a route.
 func (t *Trial) rescan(ctx context.Context, route string) error {
 	rescan, err := t.e.Pipeline.Rescan(route)
 	if err != nil {
@@ -300,7 +300,7 @@ func (t *Trial) rescan(ctx context.Context, route string) error {
 	return nil
 }
 
-// Pass lets time go by until to.
+// Pass moves the clock to the time to.
 func (t *Trial) Pass(ctx context.Context, to time.Time) error {
 	for next, ok := t.clock.Next(); ok && !next.After(to); next, ok = t.clock.Next() {
 		t.clock.Advance(next)
@@ -312,8 +312,8 @@ func (t *Trial) Pass(ctx context.Context, to time.Time) error {
 	return ctx.Err()
 }
 
-// Finish lets time go by until the routes have nothing pending. The error, if that does not happen
-// before ctx is done, says how much is pending by which route.
+// Finish moves the clock until no deltas are pending. If ctx is done before, the error names the
+// routes with pending deltas.
 func (t *Trial) Finish(ctx context.Context) error {
 	for t.hasPending() {
 		next, ok := t.clock.Next()
@@ -331,8 +331,8 @@ func (t *Trial) hasPending() bool {
 	return slices.ContainsFunc(t.e.Pipeline.Status(), func(s pipeline.Status) bool { return s.Pending > 0 })
 }
 
-// Take returns what came out since the last time: of each route, in the order of the configuration,
-// for each of its sinks what was written in order, and then what was given up.
+// Take returns the outcomes since the last call: for each route in the order of the configuration,
+// and for each of its sinks, the events in order, and then the deltas that were given up.
 func (t *Trial) Take() []Outcome {
 	came := t.rec.take()
 	var sorted []Outcome
@@ -355,7 +355,7 @@ func namesOfTargets(targets []config.Target) (names []string) {
 	return names
 }
 
-// Close ends the routes and closes the parts.
+// Close stops the routes and closes the components.
 func (t *Trial) Close(ctx context.Context) error {
 	t.stop()
 	t.e.Waits.Wait()
