@@ -17,11 +17,13 @@ const (
 	Updated
 	Deleted
 	Deselected
-	Sync // no change: a resync repeats every object
-	// the condition (when) of a route began to hold, or has held for the duration that the route
-	// sets
+	// Sync repeats an object that has not changed, in a resync.
+	Sync
+	// Entered is an op of routes with a condition (when): it holds, and did not before, or has held
+	// for as long as the route says.
 	Entered
-	Left // a condition that was reported as Entered ended
+	// Left is the end of a condition that was reported as Entered.
+	Left
 )
 
 var opNames = [...]string{"", "added", "updated", "deleted", "deselected", "sync", "entered", "left"}

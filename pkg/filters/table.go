@@ -37,12 +37,15 @@ type Verdict uint8
 
 // The verdicts.
 const (
-	Filtered Verdict = iota // the route's filter does not want it
-	Matched                 // the route wants it
-	// the filter was not evaluated because the entry is not ready; its equalities do not exclude
-	// the delta
+	// Filtered entries are excluded by the filter of the route.
+	Filtered Verdict = iota
+	// Matched entries pass the filter of the route.
+	Matched
+	// Unready entries are not ready, and their equalities do not exclude them: the filter was not
+	// evaluated.
 	Unready
-	Failed // the filter failed, see Match.Err
+	// Failed entries made the filter fail; see Match.Err.
+	Failed
 )
 
 // Match is the verdict about one entry.

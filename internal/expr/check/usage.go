@@ -15,20 +15,25 @@ type Usage uint8
 
 // The usages.
 const (
-	Filter Usage = iota + 1 // a bool; see [expr.Program.Match]
-	// a string, number or bool, or a list or map of them, from object, source and cluster alone;
-	// see [expr.Program.Keys]
+	// Filter is a bool; see [expr.Program.Match].
+	Filter Usage = iota + 1
+	// Index is a string, number or bool, or a list or map of them, from object, source and cluster
+	// alone; see [expr.Program.Keys].
 	Index
-	Emit // a map or a list of maps; see [expr.Program.Emit]
-	Key  // a string, int or bool; see [expr.Program.Key]
-	// a bool, as cheap as an Index has to be: it is asked about many objects; see
-	// [expr.Program.Match]
+	// Emit is a map or a list of maps; see [expr.Program.Emit].
+	Emit
+	// Key is a string, int or bool; see [expr.Program.Key].
+	Key
+	// Query is a bool, as cheap as an Index has to be, because it is evaluated for many objects;
+	// see [expr.Program.Match].
 	Query
-	Value // anything; see [expr.Program.Value]
-	// objects that lookup, list or get has found, or one of them; see [expr.Env.CompileObjects]
+	// Value is of any type; see [expr.Program.Value].
+	Value
+	// Objects are objects that lookup, list or get has found, or one of them; see
+	// [expr.Env.CompileObjects].
 	Objects
-	// a bool, from object, now, source and cluster alone: what holds as long as the object is as it
-	// is; see [expr.Program.Match]
+	// When is a bool from object, now, source and cluster alone: a condition that depends on
+	// nothing but the object and the time; see [expr.Program.Match].
 	When
 )
 

@@ -57,9 +57,12 @@ type OnFailure uint8
 
 // What a route does about failures.
 const (
-	DeadLetter OnFailure = iota // it is put aside, and the route goes on
-	Drop                        // it is dropped, counted
-	// the route keeps it and stops, until it is resumed, changed, or the router starts anew
+	// DeadLetter puts the delta aside, and the route goes on.
+	DeadLetter OnFailure = iota
+	// Drop drops the delta and counts it.
+	Drop
+	// Pause keeps the delta and stops the route until it is resumed or changed, or the router
+	// starts anew.
 	Pause
 )
 

@@ -23,14 +23,19 @@ type Stage uint8
 
 // The stages, in the reverse order of delivery.
 const (
-	// in the tail: without a lane, and not in the object list of the head
+	// Spilled entries are in the tail: neither in a lane nor, by object, with those of the other
+	// stages.
 	Spilled Stage = iota
-	// added before the route was ready: filter and key are not evaluated, and there is no lane
+	// Pending entries were added before the route was ready. Neither filter nor key are known, and
+	// they are in no lane.
 	Pending
-	// pending, and the filter is being evaluated; or restored, and not yet in its lane
+	// Settling entries are pending ones whose filter is being evaluated, and restored ones that are
+	// not yet in their lane.
 	Settling
-	Waiting   // in its lane, never attempted: it may be coalesced
-	Attempted // in a batch, or returned from one
+	// Waiting entries are in their lane and were never attempted: they may be coalesced.
+	Waiting
+	// Attempted entries are in a batch, or back from one.
+	Attempted
 )
 
 // Source is the origin of a delta.

@@ -128,10 +128,13 @@ type Overflow uint8
 
 // The modes of overflow.
 const (
-	// coalesce it with the pending deltas of its object, see package pipeline on memory
-	Coalesce   Overflow = iota
-	Block               // the source waits, and with it all routes of that source
-	DropOldest          // drop the oldest delta that was never attempted
+	// Coalesce merges the delta with the pending deltas of its object; see package pipeline on
+	// memory.
+	Coalesce Overflow = iota
+	// Block makes the source wait, and with it all routes of that source.
+	Block
+	// DropOldest drops the oldest delta that was never attempted.
+	DropOldest
 )
 
 type (
