@@ -1,5 +1,5 @@
-// Package discard is the sink kind `discard`: it counts events and drops them. It is for
-// measurements, and for trying out a route whose handler does the work.
+// Package discard is the sink kind `discard`. It discards events, for measurements and for routes
+// whose handler does the work.
 package discard
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// sinkConfig is the configuration below `discard:`: nothing.
+// sinkConfig is the configuration below `discard:`. It has no keys.
 type sinkConfig struct{}
 
 // Kind returns the kind of sink `discard`.
@@ -32,8 +32,8 @@ type sink struct {
 	count atomic.Int64
 }
 
-// Write implements [plugins.Sink]; it never fails. What it drops is counted as delivered by the
-// pipeline, per route.
+// Write implements [plugins.Sink]. It never fails. The pipeline counts the events as delivered, per
+// route.
 func (s *sink) Write(_ context.Context, events []event.Event) []error {
 	s.count.Add(int64(len(events)))
 	return nil

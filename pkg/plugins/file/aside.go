@@ -10,34 +10,34 @@ import (
 	"time"
 )
 
-// stamp is the time in the name of a file that was put aside: these sort by it.
+// stamp is the time format in the name of a rotated file. The names sort by time.
 const stamp = "20060102T150405.000000000Z"
 
-// The ends of the names of files that were compressed.
+// The suffixes of compressed files.
 const (
 	gzipped = ".gz"
 	zstded  = ".zst"
 )
 
-// aside is a file in the folder of a log that was put aside, or what became of it.
+// aside is a rotated file of a log, compressed or not, or a temporary file of its compression.
 type aside struct {
-	path string // without rest: as it was put aside
-	rest string // empty, gzipped, zstded, or the end of the name of a half-written file
+	path string // the path before its compression, without rest
+	rest string // empty, gzipped, zstded, or the suffix of a temporary file
 }
 
 func (a *aside) file() string { return a.path + a.rest }
 
-// isWhole reports whether it has the lines, compressed or not.
+// isWhole reports whether the file contains all lines, compressed or not.
 func (a *aside) isWhole() bool { return a.rest == "" || a.rest == gzipped || a.rest == zstded }
 
-// nameAside returns the name under which a log is put aside.
+// nameAside returns the name of a rotated file.
 func nameAside(path string, now time.Time) string {
 	ext := filepath.Ext(path)
 	return strings.TrimSuffix(path, ext) + "-" + now.UTC().Format(stamp) + ext
 }
 
-// listAside returns what was put aside of a log, the oldest first. Other files are not listed,
-// however they are called.
+// listAside returns the rotated files of a log, the oldest first. It does not return files with
+// other names.
 func listAside(path string) ([]aside, error) {
 	dir, name := filepath.Split(path)
 	entries, err := os.ReadDir(filepath.Clean(dir))
@@ -64,7 +64,7 @@ func listAside(path string) ([]aside, error) {
 	return all, nil
 }
 
-// prune removes all but the newest of the files that were put aside.
+// prune removes the oldest rotated files and keeps the given number.
 func prune(path string, keep int) error {
 	all, err := listAside(path)
 	if err != nil {
@@ -87,7 +87,7 @@ func prune(path string, keep int) error {
 	return nil
 }
 
-// syncFolder makes a new name in the folder of a file survive the end of the machine.
+// syncFolder syncs the folder of a file, so that a new name survives a crash of the machine.
 func syncFolder(path string) error {
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {

@@ -22,16 +22,16 @@ const (
 	compressZstd = "zstd"
 )
 
-// half is the end of the name of a file that is being written.
+// half is the suffix of a file whose compression is not complete.
 const half = ".tmp"
 
 func isHalf(rest string) bool {
 	return strings.HasSuffix(rest, half) && (strings.HasPrefix(rest, gzipped+".") || strings.HasPrefix(rest, zstded+"."))
 }
 
-// compressor compresses what was put aside, beside the writing. A file has its name only when all
-// of it is on the disk, and only then the one that it was made of is removed: whatever ends the
-// router in between, the next run goes on from there.
+// compressor compresses rotated files in the background. It gives the compressed file its name
+// after all of it is on disk, and removes the original after that. If the router ends in between,
+// the next run continues.
 type compressor struct {
 	cfg  sinkConfig
 	log  *slog.Logger
@@ -40,7 +40,7 @@ type compressor struct {
 	done chan struct{}
 }
 
-// newCompressor starts one; nil: nothing is compressed.
+// newCompressor starts a compressor. It returns nil if compression is off.
 func newCompressor(ctx context.Context, cfg sinkConfig, log *slog.Logger) *compressor {
 	if cfg.Compress == compressNone {
 		return nil
@@ -51,7 +51,7 @@ func newCompressor(ctx context.Context, cfg sinkConfig, log *slog.Logger) *compr
 	return c
 }
 
-// look makes it look for what there is to compress, soon.
+// look makes the compressor search for uncompressed files soon.
 func (c *compressor) look() {
 	if c == nil {
 		return
@@ -62,7 +62,7 @@ func (c *compressor) look() {
 	}
 }
 
-// close ends it, in the middle of a file if need be. It may be called more than once.
+// close stops the compressor, even within a file. It may be called more than once.
 func (c *compressor) close() {
 	if c != nil {
 		c.stop()
@@ -84,7 +84,7 @@ func (c *compressor) run(ctx context.Context) {
 	}
 }
 
-// all compresses what is not compressed yet, and removes what a run that was interrupted has left.
+// all compresses all uncompressed files, and removes the temporary files of an interrupted run.
 func (c *compressor) all(ctx context.Context) error {
 	found, err := listAside(c.cfg.Path)
 	if err != nil {
@@ -104,10 +104,10 @@ func (c *compressor) all(ctx context.Context) error {
 	return failed
 }
 
-// one compresses a file, unless that was done already and only its removal is left.
+// one compresses a file. If the compressed file exists already, it only removes the original.
 func (c *compressor) one(ctx context.Context, path string) error {
 	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) { // it is the turn of the oldest to go
+	if errors.Is(err, fs.ErrNotExist) { // rotation has removed it as the oldest
 		return nil
 	}
 	if err != nil {
@@ -128,14 +128,14 @@ func (c *compressor) one(ctx context.Context, path string) error {
 	return remove(path)
 }
 
-// write makes the compressed file of another one.
+// write writes the compressed copy of a file.
 func (c *compressor) write(ctx context.Context, from, to string, mode fs.FileMode) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	// a name of its own: another router may be at it, too
+	// a unique name, because another router may compress the same file
 	out, err := os.CreateTemp(filepath.Dir(to), filepath.Base(to)+".*"+half)
 	if err != nil {
 		return err
@@ -162,8 +162,8 @@ func (c *compressor) copy(to io.Writer, from io.Reader) error {
 	return errors.Join(err, w.Close())
 }
 
-// expanded returns how much a compressed file has in it. The error says that it is not whole, or
-// not there.
+// expanded returns the uncompressed size of a compressed file. The error means that the file is
+// incomplete or does not exist.
 func expanded(path string) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -185,7 +185,7 @@ func expanded(path string) (int64, error) {
 	return io.Copy(io.Discard, r)
 }
 
-// interruptible ends when its context does.
+// interruptible is a reader that fails when its context is done.
 type interruptible struct {
 	ctx  context.Context
 	from io.Reader
@@ -199,7 +199,7 @@ func (r *interruptible) Read(b []byte) (int, error) {
 	return r.from.Read(b)
 }
 
-// remove removes a file that may be gone.
+// remove removes a file that may not exist.
 func remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestInterrupted: a compression that is called off leaves everything as it was.
+// TestInterrupted: a cancelled compression leaves everything unchanged.
 func TestInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "events")
@@ -29,8 +29,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestPrune: a file that is there compressed and not compressed, for a moment, is one; a folder is
-// none.
+// TestPrune: a file that exists with and without compression counts once, and a folder does not
+// count.
 func TestPrune(t *testing.T) {
 	dir := t.TempDir()
 	const first, second, third = "e-20260101T000000.000000001Z.l", "e-20260101T000000.000000002Z.l", "e-20260101T000000.000000003Z.l"

@@ -23,10 +23,10 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// asideName is one that a file could have been put aside under.
+// asideName is a possible name of a rotated file.
 const asideName = "events-20260102T030405.000000000Z.jsonl"
 
-// soon waits until something holds, which it does unless something is wrong.
+// soon waits until a condition holds.
 func soon(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -42,7 +42,7 @@ func soon(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// names returns those of the files of a folder.
+// names returns the names of the files in a folder.
 func names(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -53,7 +53,7 @@ func names(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// expand returns the content of a file, which has to be whole.
+// expand returns the content of a compressed file, which must be complete.
 func expand(t *testing.T, path string) []byte {
 	t.Helper()
 	f, err := os.Open(path)
@@ -82,7 +82,7 @@ func expand(t *testing.T, path string) []byte {
 func everything(t *testing.T, dir string) (all []int) {
 	t.Helper()
 	list := names(t, dir)
-	slices.SortFunc(list, func(a, b string) int { // the one that is written to is the last
+	slices.SortFunc(list, func(a, b string) int { // the current file is the last
 		return strings.Compare(strings.Replace(a, "events.jsonl", "events-9", 1), strings.Replace(b, "events.jsonl", "events-9", 1))
 	})
 	plain := filepath.Join(t.TempDir(), "plain")
@@ -93,13 +93,13 @@ func everything(t *testing.T, dir string) (all []int) {
 	return all
 }
 
-// compressed reports whether nothing in a folder is left to compress, and returns what is.
+// compressed reports whether all rotated files of a folder are compressed.
 func compressed(t *testing.T, dir, end string) bool {
 	t.Helper()
 	return !slices.ContainsFunc(names(t, dir), func(name string) bool { return name != "events.jsonl" && !strings.HasSuffix(name, end) })
 }
 
-// TestCompressed: what is put aside is compressed, whole, and the oldest goes first as ever.
+// TestCompressed: rotated files are compressed completely, and the oldest are removed first.
 func TestCompressed(t *testing.T) {
 	for kind, end := range map[string]string{"gzip": ".gz", "zstd": ".zst"} {
 		t.Run(kind, func(t *testing.T) {
@@ -135,8 +135,8 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// TestInterruptedCompression: whatever a crash or somebody else's program has left, no line is
-// lost, none is there twice, and no half file stays.
+// TestInterruptedCompression: no line is lost or duplicated, and no temporary file stays, in any
+// state that a crash or another program may leave.
 func TestInterruptedCompression(t *testing.T) {
 	lines := func() (b []byte) {
 		for _, e := range numbered(0, 100) {
@@ -152,7 +152,7 @@ func TestInterruptedCompression(t *testing.T) {
 	empty := whole[:0]
 	for name, c := range map[string]struct {
 		left map[string][]byte
-		want string // what there is then, beside the file itself
+		want string // the file names afterwards, without the current file
 	}{
 		"before":                  {map[string][]byte{"": lines}, ".gz"},
 		"at the beginning":        {map[string][]byte{"": lines, ".gz.123.tmp": empty}, ".gz"},
@@ -193,8 +193,8 @@ func TestInterruptedCompression(t *testing.T) {
 	}
 }
 
-// TestCloseInterrupts: Close does not wait until all is compressed, and leaves nothing half. The
-// next start goes on.
+// TestCloseInterrupts: Close does not wait for the compression and leaves no temporary file. The
+// next start continues.
 func TestCloseInterrupts(t *testing.T) {
 	dir := t.TempDir()
 	var lines []byte
@@ -220,8 +220,8 @@ func TestCloseInterrupts(t *testing.T) {
 	}
 }
 
-// TestCompressionFails: what cannot be compressed stays as it is, the log says so, and nothing that
-// is written has to wait for it.
+// TestCompressionFails: a file whose compression fails stays unchanged, the failure is logged, and
+// no write waits.
 func TestCompressionFails(t *testing.T) {
 	dir := t.TempDir()
 	// a folder that cannot be replaced by a file
@@ -248,7 +248,7 @@ func TestCompressionFails(t *testing.T) {
 	equal(t, "the file", ids(t, filepath.Join(dir, "events.jsonl")), count(1, 2))
 }
 
-// lineWriter hands on what is written.
+// lineWriter is an io.Writer that sends each write to a channel.
 type lineWriter chan<- string
 
 func (w lineWriter) Write(b []byte) (int, error) { w <- string(b); return len(b), nil }

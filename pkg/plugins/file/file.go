@@ -1,9 +1,10 @@
-// Package file is the sink kind `file`: it appends events to a file, a CloudEvent in JSON per line.
+// Package file is the sink kind `file`. It appends events to a file, one CloudEvent in JSON per
+// line.
 //
-// Whoever reads the file finds whole lines. What a full disk, or the end of the process, left of a
-// line is cut off before anything is written behind it, and its event comes again. The file may be
-// renamed or removed while it is written to, as logrotate does: before each write the sink looks
-// whether it has still the file of that name, and opens a new one if not.
+// A reader of the file finds complete lines only. A full disk or a crash can leave a part of a
+// line: the sink removes this part before the next write, and the event is delivered again. The
+// file may be renamed or removed at any time, for example by logrotate: the sink checks the name
+// before each write and opens a new file if necessary.
 package file
 
 import (
@@ -56,13 +57,14 @@ func newSink(ctx context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Si
 
 type sink struct {
 	name string
-	lock chan struct{} // holds an element while a write goes on
+	lock chan struct{} // contains an element during a write
 	log  *log          // guarded by lock
 }
 
-// Write implements [plugins.Sink]. Every error means that the sink is unavailable: a full disk has
-// room again, a folder comes back. A write to a disk that hangs cannot be called off: when ctx is
-// done it is left to itself, and its events count as not delivered although they may still be.
+// Write implements [plugins.Sink]. Every error means that the sink is unavailable, because a full
+// disk or a missing folder may become usable again. A write to a hung disk cannot be cancelled.
+// When ctx is done, Write returns and the operation continues in the background: its events count
+// as not delivered, although they may be written.
 func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	size := 0
 	for i := range events {
@@ -114,8 +116,8 @@ func (s *sink) undelivered(ends []int, n int, err error) []error {
 	return errs
 }
 
-// Close implements [plugins.Sink]. It waits for a write that goes on, and not for files that are
-// compressed: that goes on another time.
+// Close implements [plugins.Sink]. It waits for a running write, but interrupts a compression: the
+// next start completes it.
 func (s *sink) Close(ctx context.Context) error {
 	s.log.compressor.close()
 	select {
@@ -127,8 +129,8 @@ func (s *sink) Close(ctx context.Context) error {
 	return s.log.close()
 }
 
-// Probe implements [plugins.Prober]. It finds out whether the file can be written to, and made if
-// it is not there, without leaving a trace.
+// Probe implements [plugins.Prober]. It tests whether the file can be written or created, and
+// leaves no trace.
 func (kind) Probe(_ context.Context, node config.Node) error {
 	var c sinkConfig
 	if err := node.Decode(&c).Err(); err != nil {

@@ -33,7 +33,7 @@ func open(t *testing.T, config string) plugins.Sink {
 	return sinktest.OpenIn(t, file.Kind(), config, env())
 }
 
-// numbered makes events with the ids from n on.
+// numbered returns events with the ids from, from+1, and so on.
 func numbered(from, n int) []event.Event {
 	events := make([]event.Event, n)
 	for i := range events {
@@ -51,7 +51,7 @@ func write(t *testing.T, s plugins.Sink, events []event.Event) {
 	}
 }
 
-// ids returns those of the events of a file, each of whose lines has to be one, and whole.
+// ids returns the ids of the events of a file. Each line must be one complete event.
 func ids(t *testing.T, path string) (all []int) {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -97,8 +97,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestHalfLines: what a crash left of a line is cut off before anything is written behind it; a
-// whole one without its end gets that.
+// TestHalfLines: a partial line of a crash is removed before the next write. A complete line
+// without its newline gets one.
 func TestHalfLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	t.Run("before", func(t *testing.T) { write(t, open(t, fmt.Sprintf("path: %q", path)), numbered(0, 2)) })
@@ -126,8 +126,8 @@ func TestHalfLines(t *testing.T) {
 	}
 }
 
-// TestForeignLine: the last line of a file that another program wrote is kept whole, although it
-// has no end and is no JSON.
+// TestForeignLine: the last line of another program is kept, although it has no newline and is not
+// JSON.
 func TestForeignLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	for _, line := range []string{"root:x:0:0", `{"spectrum":`, `{"specversion":"0.3","id":"`} {
@@ -140,8 +140,8 @@ func TestForeignLine(t *testing.T) {
 	}
 }
 
-// TestSymbolicLink: the sink writes to no file that a link at its path points to, not even where a
-// link takes the place of its file.
+// TestSymbolicLink: the sink does not write through a symbolic link at its path, even if the link
+// replaces its file.
 func TestSymbolicLink(t *testing.T) {
 	dir := t.TempDir()
 	path, target := filepath.Join(dir, "events.jsonl"), filepath.Join(dir, "target")
@@ -162,8 +162,8 @@ func TestSymbolicLink(t *testing.T) {
 	}
 }
 
-// TestRotation: files are put aside by size, no event is in two of them or in none, and the oldest
-// go first, but nobody else's.
+// TestRotation: files are rotated by size, each event is in exactly one of them, and the oldest are
+// removed first. Files of other programs stay.
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "events.jsonl")
@@ -199,7 +199,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestNeverPutAside: with maxFiles 0 it grows.
+// TestNeverPutAside: with maxFiles 0 the file grows.
 func TestNeverPutAside(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events")
 	s := open(t, fmt.Sprintf("{path: %q, maxSize: 4Ki, maxFiles: 0}", path))
@@ -209,13 +209,13 @@ func TestNeverPutAside(t *testing.T) {
 	equal(t, "the file", ids(t, path), count(0, 100))
 }
 
-// TestMoved: what logrotate does, in each of its ways, costs no event and repeats none.
+// TestMoved: no mode of logrotate loses or repeats an event.
 func TestMoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	s := open(t, fmt.Sprintf("path: %q", path))
 	write(t, s, numbered(0, 3))
 
-	if err := os.Rename(path, path+".1"); err != nil { // create, by us
+	if err := os.Rename(path, path+".1"); err != nil { // create, by the test
 		t.Fatal(err)
 	}
 	write(t, s, numbered(3, 2))
@@ -241,7 +241,7 @@ func TestMoved(t *testing.T) {
 	equal(t, "after its removal", ids(t, path), count(9, 1))
 }
 
-// TestFolderGone: a folder that is not there makes the sink unavailable until it is.
+// TestFolderGone: the sink is unavailable while its folder does not exist.
 func TestFolderGone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")
 	s := open(t, fmt.Sprintf("path: %q", filepath.Join(dir, "events")))
@@ -261,7 +261,7 @@ func TestNoFile(t *testing.T) {
 	}
 }
 
-// TestProbe: it leaves nothing.
+// TestProbe: a probe leaves no trace.
 func TestProbe(t *testing.T) {
 	dir := t.TempDir()
 	probe := func(path string) error {
@@ -295,7 +295,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// subjects counts those of the events of a file.
+// subjects counts the subjects of the events of a file.
 func subjects(t *testing.T, path string) map[string]int {
 	t.Helper()
 	content, err := os.ReadFile(path)

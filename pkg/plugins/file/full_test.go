@@ -28,8 +28,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// room bounds how large a file of this process may become; beyond it a write fails as on a full
-// disk, after a part of it.
+// room limits the size of the files of this process. A write beyond it is partial and fails, as on
+// a full disk.
 func room(t *testing.T, bytes uint64) {
 	t.Helper()
 	var limit syscall.Rlimit
@@ -38,11 +38,11 @@ func room(t *testing.T, bytes uint64) {
 	must.Succeed(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
 }
 
-// limitedEnv says that this process may be limited.
+// limitedEnv marks the process that runs under the limit.
 const limitedEnv = "DELTAROUTER_TEST_LIMITED"
 
-// full runs the test in a process of its own, because the limit is that of all of its files; false:
-// this is not that process.
+// full runs the test in a separate process, because the limit applies to the whole process. It
+// returns false in the parent.
 func full(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(limitedEnv) == "" {
@@ -58,8 +58,8 @@ func full(t *testing.T) bool {
 	return true
 }
 
-// TestFullDisk: wherever in a line the disk is full, the lines that are whole are delivered, the
-// rest is not, and nothing of it is left.
+// TestFullDisk: for any position of the limit in a line, the complete lines are delivered, and no
+// part of another line stays.
 func TestFullDisk(t *testing.T) {
 	if !full(t) {
 		return
@@ -94,7 +94,7 @@ func TestFullDisk(t *testing.T) {
 	equal(t, "with room", ids(t, path), count(0, next+5))
 }
 
-// filling gives the disk a little more room each time that a write fails.
+// filling raises the limit a little after each failed write.
 type filling struct {
 	plugins.Sink
 	t *testing.T
@@ -116,7 +116,7 @@ func (f *filling) Write(ctx context.Context, events []event.Event) []error {
 	return errs
 }
 
-// TestFullDiskThroughARoute: a disk that is full again and again costs no event and repeats none.
+// TestFullDiskThroughARoute: a disk that fills up repeatedly neither loses nor repeats an event.
 func TestFullDiskThroughARoute(t *testing.T) {
 	if !full(t) {
 		return
@@ -152,8 +152,8 @@ func TestFullDiskThroughARoute(t *testing.T) {
 	}
 }
 
-// TestTwoSinks: of two sinks with one file the second has to wait until the first is closed, as
-// after a reload.
+// TestTwoSinks: the second of two sinks with one file waits until the first is closed, as after a
+// reload.
 func TestTwoSinks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events")
 	config := fmt.Sprintf("path: %q", path)
@@ -168,8 +168,8 @@ func TestTwoSinks(t *testing.T) {
 	equal(t, "the file", ids(t, path), count(0, 3))
 }
 
-// TestFullDiskAtCompression: what there is no room for compressed stays as it was put aside,
-// nothing half is left, and it is compressed once there is room.
+// TestFullDiskAtCompression: a rotated file stays unchanged while there is no space for its
+// compression, no temporary file stays, and it is compressed when there is space.
 func TestFullDiskAtCompression(t *testing.T) {
 	if !full(t) {
 		return
@@ -177,7 +177,7 @@ func TestFullDiskAtCompression(t *testing.T) {
 	dir := t.TempDir()
 	var lines []byte
 	for _, e := range numbered(0, 2000) {
-		e.Subject = rand.Text() + rand.Text() // does not become much smaller
+		e.Subject = rand.Text() + rand.Text() // hardly compressible
 		lines = append(e.AppendJSON(lines), '\n')
 	}
 	must.Succeed(t, os.WriteFile(filepath.Join(dir, asideName), lines, 0o600))

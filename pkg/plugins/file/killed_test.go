@@ -14,13 +14,12 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// killedEnv has the folder that the process of TestKilledWhileRotating writes to, and the id that
-// it begins with.
+// killedEnv has the folder for the process of TestKilledWhileRotating, and its first id.
 const killedEnv = "DELTAROUTER_TEST_KILLED"
 
-// TestKilledWhileRotating: a process that is killed at any moment of a rotation or a compression
-// has lost no line that it said was written, and left no half one to be read. What is there twice
-// was on its way when it was killed.
+// TestKilledWhileRotating: a process that is killed at any moment of a rotation or compression
+// loses no line that it has acknowledged, and leaves no partial line. Duplicates are events that
+// were in flight at the kill.
 func TestKilledWhileRotating(t *testing.T) {
 	config := func(dir string) string {
 		return fmt.Sprintf("{path: %q, maxSize: 4Ki, maxFiles: 10000, compress: gzip}", filepath.Join(dir, "events.jsonl"))
@@ -35,7 +34,7 @@ func TestKilledWhileRotating(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	unclear := make(map[int]bool) // what may be there twice
+	unclear := make(map[int]bool) // events that may be duplicated
 	next := 0
 	for range 12 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledWhileRotating$", "-test.count=1")
@@ -51,7 +50,7 @@ func TestKilledWhileRotating(t *testing.T) {
 			}
 			if next++; next == enough {
 				must.Succeed(t, cmd.Process.Kill())
-			} // what it has said until then is read to the end
+			} // the test reads all acknowledgements of the killed process
 		}
 		_ = cmd.Wait()
 		if next < enough {

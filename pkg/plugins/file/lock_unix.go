@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// openOwn opens the file of the sink, but no file that a symbolic link there points to: whoever may
-// write to the folder could have the router write to any file of its own. It does not wait where a
-// fifo was put there.
+// openOwn opens the file of the sink. It does not follow a symbolic link at that path: otherwise a
+// user with write access to the folder could make the router write to any of its files. It does not
+// block on a fifo.
 func openOwn(path string, flags int) (*os.File, error) {
 	f, err := os.OpenFile(path, flags|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, mode)
 	if errors.Is(err, syscall.ELOOP) {
@@ -20,8 +20,8 @@ func openOwn(path string, flags int) (*os.File, error) {
 	return f, err
 }
 
-// lock keeps other sinks from writing to the file, in this process and in others, until it is
-// closed.
+// lock takes an exclusive lock on the file until the file is closed, against other sinks in this
+// and other processes.
 func lock(f *os.File) error {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		if errors.Is(err, syscall.EWOULDBLOCK) {

@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// mode is that of a new file: whoever ships logs is in the group.
+// mode is the mode of a new file. A log shipper reads it as a member of the group.
 const mode = 0o640
 
-// maxLine is how long a line may be, far more than that of any event.
+// maxLine is the maximum length of a line, far more than that of any event.
 const maxLine = 64 << 20
 
-// log is a file of lines. It belongs to one goroutine at a time.
+// log is a file of lines. One goroutine uses it at a time.
 type log struct {
 	cfg        sinkConfig
 	now        func() time.Time
-	compressor *compressor // nil: nothing is compressed
-	file       *os.File    // nil: none is open
-	torn       bool        // the file may end within a line
+	compressor *compressor // nil: compression is off
+	file       *os.File    // nil: no file is open
+	torn       bool        // the file may end with a partial line
 }
 
-// append writes lines, whose ends are given. n is up to where they are in the file, always at the
-// end of a line.
+// append writes lines. ends are the offsets of their ends. n is the number of bytes that were
+// written and kept, always at the end of a line.
 func (l *log) append(lines []byte, ends []int) (n int, err error) {
 	size, err := l.ready()
 	if err != nil {
@@ -45,7 +45,8 @@ func (l *log) append(lines []byte, ends []int) (n int, err error) {
 	if err == nil {
 		if l.cfg.Fsync {
 			if err := l.file.Sync(); err != nil {
-				// what the system makes of its memory after that is up to it: begin anew
+				// After an error of fsync the content of the page cache is undefined, so open the
+				// file again.
 				_ = l.close()
 				return 0, err
 			}
@@ -58,7 +59,7 @@ func (l *log) append(lines []byte, ends []int) (n int, err error) {
 		}
 	}
 	l.torn = true
-	// else it is tried again before the next write
+	// otherwise the next write tries it again
 	if cut := l.file.Truncate(size + int64(n)); cut == nil {
 		l.torn = false
 	}
@@ -70,13 +71,14 @@ func (l *log) append(lines []byte, ends []int) (n int, err error) {
 	return n, err
 }
 
-// ready sees to it that the file of that name is open and ends with a line, and returns its size.
+// ready ensures that the file with that name is open and ends with a complete line. It returns the
+// size.
 func (l *log) ready() (int64, error) {
 	if l.file != nil {
 		at, err := os.Lstat(l.cfg.Path)
 		own, ownErr := l.file.Stat()
 		if ownErr != nil || errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(at, own) {
-			// it was renamed, removed or replaced: its writer is done with it
+			// the file was renamed, removed or replaced: open a new one
 			if err := l.close(); err != nil {
 				return 0, err
 			}
@@ -97,8 +99,7 @@ func (l *log) ready() (int64, error) {
 	return l.mend(info.Size())
 }
 
-// open opens the file, or a new one, and takes it for itself. After an error there may be a file to
-// close.
+// open opens or creates the file, and locks it. After an error the file may be open.
 func (l *log) open() (err error) {
 	if l.file, err = openOwn(l.cfg.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE); err != nil {
 		l.file = nil
@@ -114,16 +115,18 @@ func (l *log) open() (err error) {
 	if l.cfg.Fsync {
 		err = syncFolder(l.cfg.Path)
 	}
-	l.compressor.look() // nobody else writes to the file now
+	l.compressor.look() // the lock excludes other writers now
 	return err
 }
 
-// lineStart begins every line that this sink writes.
+// lineStart is the beginning of each line of this sink.
 const lineStart = `{"specversion":"1.0",`
 
-// mend makes the file end with a line, and returns the new size. The beginning of an event is cut
-// off, since the event was not delivered. A line that only lacks its end gets it, and so does a
-// line that another program wrote.
+// mend makes the file end with a complete line, and returns the new size.
+//
+//   - A partial line of this sink is removed, because its event was not delivered.
+//   - A complete line without a newline gets one.
+//   - A line of another program gets a newline.
 func (l *log) mend(size int64) (int64, error) {
 	last, err := l.lastLine(size)
 	if err != nil {
@@ -146,13 +149,13 @@ func (l *log) mend(size int64) (int64, error) {
 	return size, nil
 }
 
-// ownLine reports whether a line, or the beginning of one, may be this sink's.
+// ownLine reports whether a line, or the beginning of a line, may come from this sink.
 func ownLine(line []byte) bool {
 	n := min(len(line), len(lineStart))
 	return string(line[:n]) == lineStart[:n]
 }
 
-// lastLine returns what is behind the last end of a line.
+// lastLine returns the bytes after the last newline.
 func (l *log) lastLine(size int64) (last []byte, err error) {
 	const step = 64 << 10
 	for size > 0 {
@@ -173,7 +176,7 @@ func (l *log) lastLine(size int64) (last []byte, err error) {
 	return last, nil
 }
 
-// putAside renames the file and removes the oldest ones.
+// putAside rotates the file and removes the oldest rotated files.
 func (l *log) putAside() error {
 	if err := l.close(); err != nil {
 		return err

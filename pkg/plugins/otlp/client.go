@@ -34,20 +34,20 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// client sends requests over one of the protocols.
+// client sends requests with one of the protocols.
 type client interface {
-	// send returns the receiver's answer. An error of [plugins.Reject] is about what was sent, any
-	// other one means unavailable.
+	// send returns the receiver's response. An error of [plugins.Reject] concerns the request. Any
+	// other error means that the receiver is unavailable.
 	send(ctx context.Context, r *collector.ExportLogsServiceRequest, headers http.Header) (*collector.ExportLogsServiceResponse, error)
 	close() error
 }
 
-// blameError is about some of the events of a request, or that there are too many of them.
+// blameError is an error about some events of a request, or about their number.
 type blameError struct{ error }
 
 func (e *blameError) Unwrap() error { return e.error }
 
-// refusal carries what a receiver said of what it rejected, which may echo the request.
+// refusal is a rejection with the receiver's explanation, which may repeat parts of the request.
 type refusal struct {
 	error
 
@@ -57,8 +57,7 @@ type refusal struct {
 
 func (e *refusal) Unwrap() error { return e.error }
 
-// refused keeps the beginning of what was said, and returns errors that are no rejections as they
-// are.
+// refused adds the beginning of the explanation to a rejection. It returns other errors unchanged.
 func refused(err error, said []byte, whole bool) error {
 	if plugins.ClassOf(err) != plugins.Rejected {
 		return err
@@ -69,13 +68,13 @@ func refused(err error, said []byte, whole bool) error {
 	return &refusal{err, bytes.Clone(said), whole}
 }
 
-// tooMuch rejects a request of which a part may be taken.
+// tooMuch rejects a request, of which a smaller part may be accepted.
 func tooMuch(err error) error { return &blameError{plugins.Reject(err)} }
 
-// maxAnswer bounds the body of a response with status 200, in bytes.
+// maxAnswer is the maximum size of the body of a response with status 200, in bytes.
 const maxAnswer = 1 << 20
 
-// wakeTime is how long a call waits for a connection after one has failed.
+// wakeTime is the maximum wait of a call for a connection after a failed one.
 const wakeTime = 500 * time.Millisecond
 
 type grpcClient struct {
@@ -83,7 +82,7 @@ type grpcClient struct {
 	logs collector.LogsServiceClient
 }
 
-// fresh are gRPC's credentials that read the files anew for each connection.
+// fresh are gRPC credentials that read the files again for each connection.
 type fresh struct {
 	credentials.TransportCredentials
 	files *tlsfiles.Config
@@ -95,7 +94,7 @@ func (f fresh) ClientHandshake(ctx context.Context, authority string, conn net.C
 	if err != nil {
 		return nil, nil, err
 	}
-	// gRPC checks the certificate for the authority, whatever name the settings have.
+	// gRPC verifies the certificate for the authority, regardless of the name in the settings.
 	return credentials.NewTLS(settings).ClientHandshake(ctx, cmp.Or(settings.ServerName, authority), conn)
 }
 
@@ -108,9 +107,9 @@ func newGRPC(c *sinkConfig) (*grpcClient, error) {
 	if u.Scheme == "https" {
 		transport = fresh{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12}), &c.TLS}
 	}
-	// A short pause: how often is tried is the business of the host's breaker. A connection may
-	// take longer than a request, so that one to a receiver that says nothing ends like one whose
-	// answer does not come.
+	// The delays are short, because the circuit breaker of the host limits the attempts. A
+	// connection may take longer than a request, so an unresponsive receiver ends a request by its
+	// timeout.
 	pause := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
 	conn, err := grpc.NewClient("dns:///"+u.Host, grpc.WithTransportCredentials(transport), grpc.WithUserAgent("deltarouter"), grpc.WithDisableRetry(),
 		grpc.WithMaxHeaderListSize(httpsink.MaxHeaders),
@@ -122,7 +121,7 @@ func newGRPC(c *sinkConfig) (*grpcClient, error) {
 }
 
 func (g *grpcClient) close() error {
-	if err := g.conn.Close(); status.Code(err) != codes.Canceled { // closed before
+	if err := g.conn.Close(); status.Code(err) != codes.Canceled { // it was closed before
 		return err
 	}
 	return nil
@@ -135,7 +134,7 @@ func (g *grpcClient) send(ctx context.Context, r *collector.ExportLogsServiceReq
 	}
 	ctx = metadata.NewOutgoingContext(ctx, md)
 	g.wake(ctx)
-	var of peer.Peer // of whom the call got as far as
+	var of peer.Peer // the peer of the call, if it got one
 	answer, err := g.logs.Export(ctx, r, grpc.Peer(&of))
 	if err == nil {
 		return answer, nil
@@ -143,8 +142,8 @@ func (g *grpcClient) send(ctx context.Context, r *collector.ExportLogsServiceReq
 	return nil, refused(judge(err, of.Addr == nil), []byte(status.Convert(err).Message()), true)
 }
 
-// wake makes a connection that is lost, or failed, be tried at once: the call after it would only
-// be told how the last try failed.
+// wake makes gRPC retry a lost or failed connection at once. Otherwise the next call would return
+// the error of the last attempt.
 func (g *grpcClient) wake(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTime)
 	defer cancel()
@@ -163,8 +162,8 @@ func (g *grpcClient) wake(ctx context.Context) {
 	}
 }
 
-// judge says what the status of gRPC means, as the specification of OTLP has it. local: there was
-// no connection.
+// judge converts a gRPC status to an error, by the specification of OTLP. local: there was no
+// connection.
 func judge(err error, local bool) error {
 	s := status.Convert(err)
 	var later *errdetails.RetryInfo
@@ -173,8 +172,8 @@ func judge(err error, local bool) error {
 			later = info
 		}
 	}
-	// The message of a server can echo what was sent; that of this side's gRPC, which says why
-	// there is no connection, cannot.
+	// The message of a server can repeat parts of the request. The message of the local gRPC, which
+	// has the reason of a failed connection, cannot.
 	if err = fmt.Errorf("answered %v", s.Code()); local {
 		err = errors.New(firstLine(s.Message()))
 	}
@@ -184,7 +183,7 @@ func judge(err error, local bool) error {
 		if later == nil {
 			return tooMuch(fmt.Errorf("%w and not when to try again: is a request larger than the receiver takes?", err))
 		}
-	case codes.InvalidArgument, codes.Internal, codes.Unknown: // what a collector makes of an error that its exporters call permanent
+	case codes.InvalidArgument, codes.Internal, codes.Unknown: // from an exporter of a collector
 		return tooMuch(err)
 	default:
 		return plugins.Reject(err)
@@ -250,7 +249,7 @@ func (h *httpClient) send(ctx context.Context, r *collector.ExportLogsServiceReq
 	return answer, nil
 }
 
-// judgeHTTP returns the error that a status means, as the specification of OTLP has it.
+// judgeHTTP converts an HTTP status to an error, by the specification of OTLP.
 func judgeHTTP(resp *http.Response) error {
 	code := resp.StatusCode
 	said := fmt.Errorf("answered %d %s", code, http.StatusText(code))
@@ -269,7 +268,7 @@ func isProto(resp *http.Response) bool {
 	return strings.HasPrefix(resp.Header.Get("Content-Type"), "application/x-protobuf")
 }
 
-// messageOf returns the text of an error response: the message of a Status, or the body as it is.
+// messageOf returns the text of an error response: the message of a Status, or the body itself.
 func messageOf(resp *http.Response, body []byte) []byte {
 	var of spb.Status
 	if isProto(resp) && proto.Unmarshal(body, &of) == nil {
@@ -278,8 +277,8 @@ func messageOf(resp *http.Response, body []byte) []byte {
 	return body
 }
 
-// retryable are the codes of the specification of OTLP, and the two that say that nobody has looked
-// at the request yet.
+// retryable are the codes of the specification of OTLP, and two more that mean that the request was
+// not processed.
 func retryable() []int {
 	return []int{
 		http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,

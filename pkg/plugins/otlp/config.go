@@ -21,7 +21,7 @@ type sinkConfig struct {
 	Timeout   time.Duration            `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"How long a request may take."`
 }
 
-// defaultPath is where OTLP/HTTP sends logs by the specification.
+// defaultPath is the path for logs in the specification of OTLP/HTTP.
 const defaultPath = "/v1/logs"
 
 // Kind returns the kind of sink `otlp`.
@@ -68,7 +68,7 @@ func (c *sinkConfig) Validate(n config.Node) config.Problems {
 	return append(problems, c.validateHeaders(n.At("headers"))...)
 }
 
-// Warn implements [plugins.Warner]. It finds headers that the sink would send without encryption.
+// Warn implements [plugins.Warner]. It reports headers that the sink would send without encryption.
 func (kind) Warn(n config.Node) config.Problems {
 	var c sinkConfig
 	_ = n.Decode(&c) // Check has accepted it
@@ -98,11 +98,11 @@ func isToken(s string) bool {
 	})
 }
 
-// url returns where requests go.
+// url returns the URL of requests.
 func (c *sinkConfig) url() *url.URL {
 	u, err := url.Parse(c.Endpoint)
 	if err != nil {
-		return &url.URL{} // Validate has refused it
+		return &url.URL{} // Validate has rejected it
 	}
 	if c.Protocol == "http" && strings.Trim(u.Path, "/") == "" {
 		u.Path = defaultPath

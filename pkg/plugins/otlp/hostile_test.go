@@ -13,7 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// TestHostileAnswers: what a receiver answers gets into no error, and endless headers are not read.
+// TestHostileAnswers: no error contains the text of a response, and endless headers are not read.
 func TestHostileAnswers(t *testing.T) {
 	const secret = "s3cr3t"
 	check := func(t *testing.T, config, want string) {

@@ -31,8 +31,7 @@ type (
 	answer = *collector.ExportLogsServiceResponse
 )
 
-// receiver keeps the records that it accepts. refuse may answer in its place, before anything is
-// kept.
+// receiver stores the records that it accepts. refuse may respond before that.
 type receiver struct {
 	collector.UnimplementedLogsServiceServer
 	refuse func(ask) (answer, error)
@@ -73,7 +72,7 @@ func (r *receiver) set(refuse func(ask) (answer, error)) {
 	r.refuse = refuse
 }
 
-// ids lists the ids of the events that were accepted, in order.
+// ids returns the ids of the accepted events, in order.
 func (r *receiver) ids() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,7 +93,7 @@ func records(request ask) (all []*logs.LogRecord) {
 	return all
 }
 
-// values returns an attribute of each record of a request.
+// values returns the values of an attribute of each record of a request.
 func values(request ask, name string) (all []string) {
 	for _, record := range records(request) {
 		for _, a := range record.GetAttributes() {
@@ -124,7 +123,7 @@ func bodies(request ask) (all []string) {
 	return all
 }
 
-// ServeHTTP implements http.Handler: a status of gRPC is the status of HTTP.
+// ServeHTTP implements http.Handler. It sends a gRPC status as an HTTP status.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	request := &collector.ExportLogsServiceRequest{}
@@ -148,7 +147,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_, _ = w.Write(text)
 }
 
-// serveGRPC serves until stop.
+// serveGRPC serves until stop is called.
 func serveGRPC(t *testing.T, r *receiver, address string, options ...grpc.ServerOption) (at string, stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -165,8 +164,8 @@ func serveGRPC(t *testing.T, r *receiver, address string, options ...grpc.Server
 	return l.Addr().String(), stop
 }
 
-// both runs a test with each protocol; config is the beginning of a configuration, without its last
-// brace.
+// both runs a test with each protocol. config is the beginning of a configuration, without its
+// closing brace.
 func both(t *testing.T, test func(t *testing.T, r *receiver, config string)) {
 	t.Helper()
 	t.Run("grpc", func(t *testing.T) {

@@ -1,13 +1,15 @@
-// Package otlp is the sink kind `otlp`: it sends each event as a log record of OpenTelemetry, over
-// gRPC or HTTP, so that whatever takes OTLP (a collector, Loki, Elastic, Datadog) takes events.
+// Package otlp is the sink kind `otlp`. It sends each event as a log record of OpenTelemetry, over
+// gRPC or HTTP, to any receiver of OTLP: a collector, Loki, Elastic, Datadog.
 //
-// The protocol is spoken with its published messages rather than the exporters of the SDK, which do
-// not tell the host what became of each event: docs/RATIONALE.md has the figures.
+// It uses the published messages of the protocol instead of the SDK's exporters, because these do
+// not report the result of each event: docs/RATIONALE.md has the figures.
 //
-// What an answer means is as the specification of OTLP has it. A receiver that rejects some records
-// of a request does not say which: the events of that request are rejected. A request that is
-// refused for what is in it, for its size, or for no reason that would go away, is halved until
-// what is at fault stands alone.
+// The specification of OTLP decides the meaning of a response.
+//
+//   - The receiver rejects some records of a request: it does not say which, so all events of the
+//     request are rejected.
+//   - The receiver refuses a request because of its content or size, or for another permanent
+//     reason: the request is halved until the faulty event is alone.
 package otlp
 
 import (
@@ -23,7 +25,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// overhead is about how large a log record is beside the event's data.
+// overhead is the approximate size of a log record without the event's data.
 const overhead = 1 << 10
 
 type sink struct {
@@ -55,8 +57,8 @@ func (s *sink) named(err error) error {
 	return fmt.Errorf("otlp %q: %s://%s: %w", s.name, u.Scheme, u.Host, err)
 }
 
-// Write implements [plugins.Sink]: requests one after the other. Once the receiver is unavailable
-// the rest is not tried.
+// Write implements [plugins.Sink]. It sends one request after the other. After the receiver is
+// unavailable, it does not send the rest.
 func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	errs, failed := make([]error, len(events)), false
 	for start := 0; start < len(events); {
@@ -78,7 +80,8 @@ func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	return errs
 }
 
-// Close implements [plugins.Sink]. Each write has waited for its answers: nothing is left to flush.
+// Close implements [plugins.Sink]. There is nothing to flush, because each write has waited for its
+// responses.
 func (s *sink) Close(context.Context) error {
 	return s.client.close()
 }
@@ -94,8 +97,8 @@ func (s *sink) next(events []event.Event, start int) int {
 	return end
 }
 
-// deliver sends events, and halves what is refused for what is in it. The error means that the
-// receiver is unavailable; only the first so many of the events are settled then.
+// deliver sends events, and halves a request that is refused because of its content. An error means
+// that the receiver is unavailable. In that case only the first settled events have a result.
 func (s *sink) deliver(ctx context.Context, events []event.Event, errs []error) (settled int, unavailable error) {
 	err := s.send(ctx, events)
 	var blame *blameError
@@ -118,7 +121,7 @@ func (s *sink) deliver(ctx context.Context, events []event.Event, errs []error) 
 	return len(events), nil
 }
 
-// partialError says that a receiver rejected records of a request.
+// partialError means that a receiver rejected some records of a request.
 type partialError struct{ rejected, of int64 }
 
 func (e *partialError) Error() string {
@@ -150,14 +153,14 @@ func (s *sink) send(ctx context.Context, events []event.Event) error {
 	case partial.GetRejectedLogRecords() > 0:
 		return plugins.Reject(s.named(&partialError{partial.GetRejectedLogRecords(), int64(len(events))}))
 	case partial.GetErrorMessage() != "":
-		// Not shown: it may quote what was sent.
+		// The warning is not logged, because it may quote the request.
 		s.log.WarnContext(ctx, "otlp: the receiver took all and has a warning of its own", "events", len(events))
 	}
 	return nil
 }
 
-// explained adds to the error of a rejection what the receiver said, without the values of the
-// headers. Nothing is added if an event is about a Secret, which the receiver may echo.
+// explained adds the explanation of the receiver to a rejection, without the values of the headers.
+// It adds nothing if an event concerns a Secret, which the receiver may repeat.
 func (s *sink) explained(err error, events []event.Event, headers http.Header) error {
 	var refused *refusal
 	for i := range events {
@@ -179,8 +182,8 @@ func (s *sink) explained(err error, events []event.Event, headers http.Header) e
 	return plugins.Explain(err, httpsink.Said(refused.said, refused.whole, httpsink.Secrets(u, confidential)))
 }
 
-// Probe implements [plugins.Prober]. It connects to the receiver, and with https checks its
-// certificate. No request is sent.
+// Probe implements [plugins.Prober]. It connects to the receiver, and verifies its certificate for
+// https. It sends no request.
 func (kind) Probe(ctx context.Context, node config.Node) error {
 	var c sinkConfig
 	if err := node.Decode(&c).Err(); err != nil {

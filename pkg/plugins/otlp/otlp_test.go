@@ -31,7 +31,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// TestRecord: what a record says about an event, its object and its cluster.
+// TestRecord checks the record of an event: its attributes, its object and its cluster.
 func TestRecord(t *testing.T) {
 	both(t, func(t *testing.T, r *receiver, config string) {
 		e := sinktest.Events(t, "web", 1, 10)[0]
@@ -66,7 +66,7 @@ func TestRecord(t *testing.T) {
 	})
 }
 
-// TestVerdicts: what the answers mean, with how often is asked.
+// TestVerdicts checks the meaning of the responses, and the number of requests.
 func TestVerdicts(t *testing.T) {
 	exhausted, err := status.New(codes.ResourceExhausted, "s3cret").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(7 * time.Second)})
 	must.Succeed(t, err)
@@ -136,8 +136,8 @@ func TestVerdicts(t *testing.T) {
 	})
 }
 
-// TestExhausted: RESOURCE_EXHAUSTED that does not say when to try again is about the size of a
-// request: it is halved.
+// TestExhausted: RESOURCE_EXHAUSTED without a retry delay concerns the size of a request, which is
+// halved.
 func TestExhausted(t *testing.T) {
 	r := &receiver{refuse: func(request ask) (answer, error) {
 		if len(ids(request)) > 3 {
@@ -151,7 +151,7 @@ func TestExhausted(t *testing.T) {
 	}
 }
 
-// TestAway: while the receiver is away nothing is delivered; when it is back each event is there
+// TestAway: nothing is delivered while the receiver is down. When it is back, each event arrives
 // once.
 func TestAway(t *testing.T) {
 	r := &receiver{}
@@ -189,7 +189,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// TestBytes: a request has no more bytes than configured, but one event always goes.
+// TestBytes: a request does not exceed the configured size, except for a single event.
 func TestBytes(t *testing.T) {
 	both(t, func(t *testing.T, r *receiver, config string) {
 		all := append(sinktest.Events(t, "web", 5, 3_000), sinktest.Events(t, "web", 1, 50_000)...)
@@ -206,7 +206,7 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// TestSilence: a receiver that says nothing costs one timeout, and a context that is done ends the
+// TestSilence: an unresponsive receiver costs one timeout, and a context that is done ends the
 // wait.
 func TestSilence(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -227,7 +227,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestHeaderFile: a header out of a file is read again, and one that is missing is temporary.
+// TestHeaderFile: a header in a file is read again. A missing file is a temporary error.
 func TestHeaderFile(t *testing.T) {
 	both(t, func(t *testing.T, r *receiver, config string) {
 		file := filepath.Join(t.TempDir(), "token")
@@ -263,7 +263,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestProbe: a connection is made and no request sent.
+// TestProbe: a probe connects and sends no request.
 func TestProbe(t *testing.T) {
 	both(t, func(t *testing.T, r *receiver, config string) {
 		if err := otlp.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config+"}")); err != nil || r.asked != 0 {
@@ -285,7 +285,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestInOrder: whichever request fails, nothing of a key is taken behind what has to come again.
+// TestInOrder: whichever request fails, no event is delivered before an earlier event of its key
+// that will be retried.
 func TestInOrder(t *testing.T) {
 	both(t, func(t *testing.T, r *receiver, config string) {
 		all := sinktest.Keyed(t, 12, "ab")

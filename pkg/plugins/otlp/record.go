@@ -12,8 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// conventions returns the attributes that the semantic conventions have for an object of a kind of
-// the built-in API.
+// conventions returns the attributes of the semantic conventions for an object of a built-in kind.
 func conventions(kind, group, name, uid string) []*common.KeyValue {
 	of := strings.ToLower(kind)
 	switch group + "/" + kind {
@@ -21,7 +20,7 @@ func conventions(kind, group, name, uid string) []*common.KeyValue {
 		"apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "apps/DaemonSet", "batch/Job", "batch/CronJob":
 	case "autoscaling/HorizontalPodAutoscaler":
 		of = "hpa"
-	case "/Namespace", "storage.k8s.io/StorageClass": // they have no attribute for the uid
+	case "/Namespace", "storage.k8s.io/StorageClass": // no attribute for the uid
 		uid = ""
 	default:
 		return nil
@@ -29,7 +28,8 @@ func conventions(kind, group, name, uid string) []*common.KeyValue {
 	return attributes("k8s."+of+".name", name, "k8s."+of+".uid", uid)
 }
 
-// request makes one of events. They are grouped by cluster, which is an attribute of the resource.
+// request returns a request with the events. They are grouped by cluster, which is an attribute of
+// the resource.
 func request(events []event.Event, cluster string) *collector.ExportLogsServiceRequest {
 	r, now := &collector.ExportLogsServiceRequest{}, uint64(time.Now().UnixNano())
 	scopes := map[string]*logs.ScopeLogs{}
@@ -54,7 +54,7 @@ func request(events []event.Event, cluster string) *collector.ExportLogsServiceR
 	return r
 }
 
-// recordOf makes the log record of an event: its data is the body, as JSON text.
+// recordOf returns the log record of an event. The data of the event is its body, as JSON text.
 func recordOf(e *event.Event) *logs.LogRecord {
 	r := &logs.LogRecord{
 		SeverityNumber: logs.SeverityNumber_SEVERITY_NUMBER_INFO, SeverityText: "INFO", EventName: strings.ToValidUTF8(e.Type, "\uFFFD"), Body: text(string(e.Data)),
@@ -79,7 +79,7 @@ func recordOf(e *event.Event) *logs.LogRecord {
 	return r
 }
 
-// attributes makes attributes of names and values; those without a value are left out.
+// attributes returns attributes of names and values, without empty values.
 func attributes(pairs ...string) []*common.KeyValue {
 	all := make([]*common.KeyValue, 0, len(pairs)/2)
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -90,7 +90,7 @@ func attributes(pairs ...string) []*common.KeyValue {
 	return all
 }
 
-// text makes a value of text. What is not UTF-8 cannot be sent.
+// text returns a text value. It replaces invalid UTF-8, which cannot be sent.
 func text(s string) *common.AnyValue {
 	return &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: strings.ToValidUTF8(s, "\uFFFD")}}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// said returns what a sink tells of an answer that rejects the last event. The text of the error
-// has none of it.
+// said returns the explanation that a sink keeps of a response that rejects the last event. The
+// text of the error contains none of it.
 func said(t *testing.T, config string, events []event.Event) string {
 	t.Helper()
 	errs := open(t, "{headers: {authorization: Bearer s3cr3t}, "+config+"}").Write(t.Context(), events)
@@ -35,7 +35,7 @@ func said(t *testing.T, config string, events []event.Event) string {
 	return plugins.Said(errs[len(errs)-1])
 }
 
-// secretEvents returns two events, of which the last is about a Secret.
+// secretEvents returns two events, the last of which concerns a Secret.
 func secretEvents(t *testing.T) []event.Event {
 	t.Helper()
 	resource := &event.Resource{Cluster: "test", Kind: "Secret"}
@@ -46,8 +46,8 @@ func secretEvents(t *testing.T) []event.Event {
 	return append(sinktest.Events(t, "web", 1, 10), event.New(d, "r", 0, event.Payload(d)))
 }
 
-// TestSaid: a dead letter gets the reason of a rejection, without the values of the headers, and
-// nothing of an answer about a Secret.
+// TestSaid: a dead letter gets the reason of a rejection, without the values of the headers. It
+// gets nothing of a response about a Secret.
 func TestSaid(t *testing.T) {
 	message, err := proto.Marshal(&spb.Status{Code: 7, Message: "no quota for Bearer s3cr3t"})
 	must.Succeed(t, err)
@@ -93,7 +93,7 @@ func TestSaid(t *testing.T) {
 	})
 }
 
-// TestEndlessRefusal: the status of a refusal counts although its body never ends.
+// TestEndlessRefusal: the status of a refusal counts, even if its body never ends.
 func TestEndlessRefusal(t *testing.T) {
 	stop := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

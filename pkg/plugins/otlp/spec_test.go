@@ -22,8 +22,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// TestStatusOfGRPC: each status is retryable or not as the specification of OTLP says, with a
-// RetryInfo and without.
+// TestStatusOfGRPC: each status is retryable or permanent by the specification of OTLP, with and
+// without a RetryInfo.
 func TestStatusOfGRPC(t *testing.T) {
 	r := &receiver{}
 	at, _ := serveGRPC(t, r, "127.0.0.1:0")
@@ -63,12 +63,12 @@ func TestStatusOfGRPC(t *testing.T) {
 	sinktest.Compare(t, r.ids(), sinktest.IDs(all))
 }
 
-// TestStatusOfHTTP: each code is retryable or not as the specification of OTLP says, and
-// Retry-After is heeded where it is.
+// TestStatusOfHTTP: each code is retryable or permanent by the specification of OTLP. Retry-After
+// is used for retryable codes.
 func TestStatusOfHTTP(t *testing.T) {
 	for code, want := range map[int]string{
-		429: "uu", 502: "uu", 503: "uu", 504: "uu", // those of the specification
-		408: "uu", 425: "uu", // nobody has looked at it
+		429: "uu", 502: "uu", 503: "uu", 504: "uu", // of the specification
+		408: "uu", 425: "uu", // the request was not processed
 		400: "rr", 401: "rr", 403: "rr", 404: "rr", 405: "rr", 413: "rr", 415: "rr", 422: "rr", 500: "rr", 501: "rr", 505: "rr", 507: "rr", 301: "rr", 307: "rr",
 		200: "dd", 202: "dd", 204: "dd",
 	} {
@@ -104,8 +104,7 @@ func TestStatusOfHTTP(t *testing.T) {
 	}
 }
 
-// TestConventions: the kinds that the semantic conventions have attributes for have these, and no
-// others.
+// TestConventions: the kinds of the semantic conventions have exactly their attributes.
 func TestConventions(t *testing.T) {
 	r := &receiver{}
 	at, _ := serveGRPC(t, r, "127.0.0.1:0")
@@ -152,7 +151,8 @@ func TestConventions(t *testing.T) {
 	}
 }
 
-// TestClusters: events of several clusters in one request are apart, one record each, in order.
+// TestClusters: the events of several clusters in one request are separate, one record each, in
+// order.
 func TestClusters(t *testing.T) {
 	r := &receiver{}
 	at, _ := serveGRPC(t, r, "127.0.0.1:0")
@@ -174,8 +174,8 @@ func TestClusters(t *testing.T) {
 	}
 }
 
-// TestOutage: a receiver that is away stalls the routes of its sink alone, and has what they owe
-// once when it is back.
+// TestOutage: an unavailable receiver stops only the routes of its sink. When it is back, it gets
+// their backlog once.
 func TestOutage(t *testing.T) {
 	for _, protocol := range []string{"grpc", "http"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -207,8 +207,8 @@ func TestOutage(t *testing.T) {
 			for _, request := range r.requests {
 				got = append(got, routed(request)...)
 			}
-			// OTLP has no deduplication: what arrived unacknowledged when the connections were cut
-			// is there twice, and nothing else.
+			// OTLP has no deduplication: only events whose acknowledgement was lost with the
+			// connection arrive twice.
 			twice := sinktest.Twice(got)
 			if len(twice) > 16*2 {
 				t.Errorf("%d are there twice", len(twice))
@@ -218,8 +218,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestLostAnswer: a request whose answer is lost has arrived. It comes again, and its records are
-// there twice, with the same id.
+// TestLostAnswer: a request whose response is lost is sent again. Its records arrive twice, with
+// the same id.
 func TestLostAnswer(t *testing.T) {
 	both(t, func(t *testing.T, r *receiver, config string) {
 		w := sinktest.NewWire(t, strings.TrimSuffix(strings.TrimPrefix(strings.Split(config, "'")[1], "http://"), "/"))
@@ -242,8 +242,8 @@ func TestLostAnswer(t *testing.T) {
 	})
 }
 
-// TestBrokenAnswers: an answer that ends early, or is none of OTLP, says nothing about the records:
-// they come again.
+// TestBrokenAnswers: a response that is incomplete or not OTLP does not acknowledge the records, so
+// they are sent again.
 func TestBrokenAnswers(t *testing.T) {
 	for name, answer := range map[string]string{
 		"half":    "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/x-protobuf\r\nContent-Length: 100\r\n\r\n\x0a",
@@ -282,8 +282,8 @@ func TestBrokenAnswers(t *testing.T) {
 	}
 }
 
-// TestWritesConnect: how often a receiver that is away is tried is the host's business: a write
-// connects, and is not told how a former one failed.
+// TestWritesConnect: the host decides how often to try an unavailable receiver. Each write
+// connects, instead of returning an earlier error.
 func TestWritesConnect(t *testing.T) {
 	r := &receiver{}
 	at, _ := serveGRPC(t, r, "127.0.0.1:0")
@@ -300,7 +300,7 @@ func TestWritesConnect(t *testing.T) {
 			t.Errorf("got %s", v)
 		}
 	}
-	if n := w.Dials() - before; n < 2 { // gRPC by itself would still be waiting to try again
+	if n := w.Dials() - before; n < 2 { // gRPC itself would still delay the connection
 		t.Errorf("%d connections in 4 writes", n)
 	}
 }

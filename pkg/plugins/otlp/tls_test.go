@@ -19,8 +19,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// encrypted serves both protocols with a certificate that is good for that long, and asks for one.
-// It returns the URLs.
+// encrypted serves both protocols with a certificate that is valid for a duration, and requires a
+// client certificate. It returns the URLs.
 func encrypted(t *testing.T, r *receiver, a *sinktest.Authority, last time.Duration) (urls map[string]string) {
 	t.Helper()
 	at, _ := serveGRPC(t, r, "127.0.0.1:0", grpc.Creds(credentials.NewTLS(a.Server(last, a))))
@@ -32,8 +32,8 @@ func encrypted(t *testing.T, r *receiver, a *sinktest.Authority, last time.Durat
 	return map[string]string{"grpc": "https://" + at, "http": s.URL}
 }
 
-// TestTLS: the receiver's certificate is checked, by a delivery as by a probe, the router shows its
-// own, and files are read anew.
+// TestTLS: a write and a probe verify the receiver's certificate, the router presents its own, and
+// the files are read again.
 func TestTLS(t *testing.T) {
 	a, other, r := sinktest.NewAuthority(t), sinktest.NewAuthority(t), &receiver{}
 	expired, ca := encrypted(t, r, a, -time.Hour), sinktest.File(t, "ca", a.PEM)
@@ -55,7 +55,8 @@ func TestTLS(t *testing.T) {
 					must.Fail(t, otlp.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, test.config)), test.want)
 				})
 			}
-			// Without a certificate of its own, or with one of another authority, it is not let in.
+			// The receiver rejects a router without a certificate, or with one of another
+			// authority.
 			for _, own := range []string{"", ", " + other.Files()} {
 				if v := sinktest.Verdicts(1, open(t, config(url, fmt.Sprintf("ca: {file: %q}%s", ca, own))).Write(t.Context(), all)); v != "u" {
 					t.Errorf("got %s", v)

@@ -1,5 +1,5 @@
-// Package stdout is the sink kind `stdout`: it prints events, either one CloudEvent in JSON per
-// line or lines for people to read.
+// Package stdout is the sink kind `stdout`. It prints events, either as one CloudEvent in JSON per
+// line or as readable lines.
 package stdout
 
 import (
@@ -39,18 +39,18 @@ func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink
 	return s, nil
 }
 
-// sink writes whole lines: a batch is one write, and there is one write at a time.
+// sink writes complete lines. Each batch is one write, and only one write runs at a time.
 type sink struct {
 	out  io.Writer
-	line func(b []byte, e *event.Event) []byte // appends an event and a new line
-	lock chan struct{}                         // holds an element while a write goes on
-	// the last write ended within a line; guarded by lock
+	line func(b []byte, e *event.Event) []byte // appends an event and a newline
+	lock chan struct{}                         // contains an element during a write
+	// the last write ended with a partial line; guarded by lock
 	torn bool
 }
 
-// Write implements [plugins.Sink]. Whoever reads may stop reading, and a write to a full pipe
-// cannot be called off: when ctx is done it is left to itself, and its events count as not
-// delivered although they may still be.
+// Write implements [plugins.Sink]. A reader may stop to read, and a write to a full pipe cannot be
+// cancelled. When ctx is done, Write returns and the operation continues in the background: its
+// events count as not delivered, although they may be written.
 func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	b := make([]byte, 0, 1024*len(events))
 	ends := make([]int, len(events))
@@ -76,8 +76,8 @@ func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	}
 }
 
-// write is called with the lock held. If only a part went out, the events whose lines are whole
-// were delivered.
+// write is called with the lock held. After a partial write the events with complete lines are
+// delivered.
 func (s *sink) write(b []byte, ends []int) []error {
 	shift := 0
 	if s.torn {
@@ -108,7 +108,7 @@ func undelivered(ends []int, n int, err error) []error {
 	return errs
 }
 
-// Close implements [plugins.Sink]. It waits for a write that goes on.
+// Close implements [plugins.Sink]. It waits for a running write.
 func (s *sink) Close(ctx context.Context) error {
 	select {
 	case s.lock <- struct{}{}:
@@ -122,15 +122,15 @@ func (s *sink) Close(ctx context.Context) error {
 // appendJSON appends the event as a structured CloudEvent.
 func appendJSON(b []byte, e *event.Event) []byte { return append(e.AppendJSON(b), '\n') }
 
-// maxText is how many bytes of an event's data a line for people shows.
+// maxText is the maximum number of data bytes in a readable line.
 const maxText = 1000
 
 // appendText appends a line such as
 //
 //	15:04:05 updated  pods default/web-0  restarts  {"container":"app","restarts":4}
 //
-// for the event of the route restarts about an update. The delta itself is not shown: an object has
-// thousands of bytes.
+// for an event of the route restarts about an update. It omits data that is the delta itself,
+// because an object has thousands of bytes.
 func appendText(b []byte, e *event.Event) []byte {
 	op, own := strings.CutPrefix(e.Type, event.TypePrefix)
 	source := e.Source[strings.LastIndexByte(e.Source, '/')+1:]
@@ -149,7 +149,7 @@ func appendText(b []byte, e *event.Event) []byte {
 	return append(append(b, printable.Line(string(line))...), '\n')
 }
 
-// isDelta reports whether data is the delta itself, as a route without a handler has it (see
+// isDelta reports whether data is the delta itself, as in a route without a handler (see
 // [event.Payload]).
 func isDelta(data []byte, op string) bool {
 	return bytes.HasPrefix(data, []byte(`{"op":"`+op+`","object":{`))

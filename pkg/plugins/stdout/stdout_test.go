@@ -91,7 +91,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// What is printed is a CloudEvent to somebody else's reader.
+// Another implementation can parse the output as CloudEvents.
 func TestCloudEvent(t *testing.T) {
 	var out bytes.Buffer
 	events := append(plugintest.Events(t), sample())
@@ -143,7 +143,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// lineCheck fails if a write does not consist of whole lines.
+// lineCheck is a writer that fails if a write does not consist of complete lines.
 type lineCheck struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -174,7 +174,7 @@ func TestOneWritePerBatch(t *testing.T) {
 	writers.Wait()
 }
 
-// failing takes so many bytes, then fails once.
+// failing accepts a number of bytes, then fails once.
 type failing struct {
 	bytes.Buffer
 	room int
@@ -191,8 +191,8 @@ func (f *failing) Write(p []byte) (int, error) {
 	return f.Buffer.Write(p)
 }
 
-// Of a write that goes out in part, the whole lines were delivered; the torn one is ended before
-// the next.
+// After a partial write the complete lines are delivered. The next write ends the partial line
+// first.
 func TestTornWrite(t *testing.T) {
 	var whole bytes.Buffer
 	open(t, "{}", &whole).Write(t.Context(), []event.Event{sample()})
@@ -213,13 +213,13 @@ func TestTornWrite(t *testing.T) {
 	}
 }
 
-// A reader that does not read holds up nobody beyond their context.
+// A reader that does not read delays a write no longer than its context.
 func TestNobodyReads(t *testing.T) {
 	r, w := io.Pipe()
 	sink := open(t, "{}", w)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	for range 2 { // one is stuck in the write, the next waits for it
+	for range 2 { // the first blocks in the write, the second waits for the first
 		if errs := sink.Write(ctx, []event.Event{sample()}); len(errs) != 1 || !errors.Is(errs[0], context.DeadlineExceeded) {
 			t.Errorf("got %v", errs)
 		}

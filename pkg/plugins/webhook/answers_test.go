@@ -15,7 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 )
 
-// TestAnswerIsEnough: what comes of the body of a 200 does not matter: it may end early, or never.
+// TestAnswerIsEnough: a response with status 200 counts even if its body is incomplete or never
+// ends.
 func TestAnswerIsEnough(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nthe beginning"
 	t.Run("it ends early", func(t *testing.T) {
@@ -46,14 +47,14 @@ func TestAnswerIsEnough(t *testing.T) {
 		}
 		s := httptest.NewServer(r)
 		defer s.Close()
-		// The body is given up long before the timeout, and the answer counts.
+		// The sink stops reading the body long before the timeout, and the response counts.
 		if dead := route(t, 1, open(t, fmt.Sprintf("{url: %q, timeout: 10m}", s.URL))); len(dead.all) != 0 || r.requests != 1 || total(r.acked) != 1 {
 			t.Errorf("%d requests for an event, %d dead letters", r.requests, len(dead.all))
 		}
 	})
 	t.Run("it is long", func(t *testing.T) {
-		// More than the buffers of a connection hold when nobody reads: only a sink that reads on
-		// takes it.
+		// More than the buffers of a connection can hold: the response is sent only if the sink
+		// reads it.
 		const size, unread = 1 << 30, 32 << 20
 		taken := make(chan int, 1)
 		r := newReceiver()
@@ -87,7 +88,7 @@ func TestAnswerIsEnough(t *testing.T) {
 			t.Errorf("the sink took %d MiB of the body, want its first 4 KiB and what the connection holds", n>>20)
 		}
 	})
-	// A RST may overtake the head of the answer, and then nobody can know of it: those events come
+	// A RST may overtake the head of the response, so the result is unknown: those events are sent
 	// again.
 	t.Run("RST", func(t *testing.T) {
 		r := newReceiver()
@@ -109,7 +110,7 @@ func TestAnswerIsEnough(t *testing.T) {
 }
 
 // TestRetryAfterHeeded: after a 429 with Retry-After, in seconds or as a date, nothing is sent
-// before that, and then the event once.
+// before that time. Then the event is sent once.
 func TestRetryAfterHeeded(t *testing.T) {
 	for name, value := range map[string]func() (header string, earliest time.Time){
 		"seconds": func() (string, time.Time) { return "1", time.Now().Add(time.Second) },
@@ -123,7 +124,7 @@ func TestRetryAfterHeeded(t *testing.T) {
 			var earliest time.Time
 			r.fault = func(k int, _ []string, w http.ResponseWriter) bool {
 				if early := time.Until(earliest); k > 1 {
-					// two clocks: that of the wall, and the monotonic one
+					// the test compares two clocks: the wall clock and the monotonic one
 					if early > 10*time.Millisecond {
 						t.Errorf("asked again %v too early", early)
 					}
@@ -145,9 +146,9 @@ func TestRetryAfterHeeded(t *testing.T) {
 	}
 }
 
-// TestInOrder: whichever request fails, and however the receiver refuses it, nothing of a key is
-// taken behind what has to come again, and in the end all is there in order, in as few requests as
-// the mode allows.
+// TestInOrder: whichever request fails, and in whatever way, no event is delivered before an
+// earlier event of its key that will be retried. In the end all events are delivered in order, with
+// as few requests as the mode allows.
 func TestInOrder(t *testing.T) {
 	var events []event.Event
 	for i := range 24 {

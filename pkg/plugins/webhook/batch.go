@@ -10,14 +10,14 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// writeBatches posts the events in as few requests as maxBatch allows, in order. Once the receiver
-// is unavailable, the rest is not tried.
+// writeBatches posts the events in order, with as few requests as maxBatch allows. After the
+// receiver is unavailable, it does not send the rest.
 func (s *sink) writeBatches(ctx context.Context, events []event.Event) []error {
 	v := verdicts{n: len(events)}
 	for i := range events {
 		v.confidential = v.confidential || httpsink.IsConfidential(&events[i])
 	}
-	// of those that are CloudEvents
+	// the valid CloudEvents and their indexes
 	texts, at := make([][]byte, 0, len(events)), make([]int, 0, len(events))
 	for i := range events {
 		m, err := encodeStructured(ctx, &events[i])
@@ -44,10 +44,10 @@ func (s *sink) writeBatches(ctx context.Context, events []event.Event) []error {
 	return v.errs
 }
 
-// postBatch posts events as one request. If the receiver finds fault with its content, one of them
-// is to blame, and it does not say which: then each half is posted by itself, until the ones that
-// are rejected stand alone. The error, which is not about a rejection, means that all events
-// without a verdict wait; those with one were delivered, or rejected, before.
+// postBatch posts events as one request. If the receiver rejects its content, it does not say which
+// event is faulty. Then postBatch posts each half alone, until each rejected event is alone. An
+// error means that the receiver is unavailable: the events without a verdict will be retried, and
+// the others have been delivered or rejected.
 func (s *sink) postBatch(ctx context.Context, v *verdicts, texts [][]byte, at []int) error {
 	body := make([]byte, 0, 2+len(texts)*(len(texts[0])+1))
 	body = append(body, '[')
@@ -78,19 +78,19 @@ func (s *sink) postBatch(ctx context.Context, v *verdicts, texts [][]byte, at []
 	return s.postBatch(ctx, v, texts[half:], at[half:])
 }
 
-// aboutContent reports whether an answer blames what was sent, rather than who sends it, or where
-// to.
+// aboutContent reports whether a status concerns the content of a request, and not its sender or
+// its URL.
 func (e *statusError) aboutContent() bool {
 	return e.status == http.StatusBadRequest || e.status == http.StatusRequestEntityTooLarge || e.status == http.StatusUnprocessableEntity
 }
 
-// verdicts is what came of each event.
+// verdicts are the results of the events.
 type verdicts struct {
 	n    int
 	errs []error // nil: no error yet
 	done []bool  // delivered
 
-	confidential bool // one of the events is about a Secret
+	confidential bool // an event concerns a Secret
 }
 
 func (v *verdicts) set(i int, err error) {
@@ -109,7 +109,7 @@ func (v *verdicts) deliver(at []int) {
 	}
 }
 
-// setIfNone gives an event an error that was not delivered and has none.
+// setIfNone sets the error of an event that was not delivered and has no error yet.
 func (v *verdicts) setIfNone(i int, err error) {
 	if (v.done == nil || !v.done[i]) && (v.errs == nil || v.errs[i] == nil) {
 		v.set(i, err)

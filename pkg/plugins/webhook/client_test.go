@@ -32,7 +32,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// authority vouches for certificates.
+// authority is a certificate authority.
 type authority struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -64,7 +64,7 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// issue makes a certificate for these names, and its key.
+// issue returns a certificate for these names, and its key.
 func (a *authority) issue(until time.Time, names ...string) (cert, key []byte) {
 	a.t.Helper()
 	own := newKey(a.t)
@@ -86,7 +86,7 @@ func (a *authority) pair(until time.Time, names ...string) tls.Certificate {
 	return pair
 }
 
-// encrypted serves r with the certificate that current has.
+// encrypted serves r with the certificate in current.
 func encrypted(t *testing.T, r http.Handler, current *atomic.Pointer[tls.Certificate], clients *authority) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(r)
@@ -107,12 +107,12 @@ func encrypted(t *testing.T, r http.Handler, current *atomic.Pointer[tls.Certifi
 
 func write(t *testing.T, file string, content []byte) {
 	t.Helper()
-	next := file + ".next" // whoever reads finds the old or the new content
+	next := file + ".next" // atomic replacement: a reader finds the old or the new content
 	must.Succeed(t, os.WriteFile(next, content, 0o600))
 	must.Succeed(t, os.Rename(next, file))
 }
 
-// one writes an event, and says what became of it: delivered, rejected or why it is unavailable.
+// one writes an event, and returns its result: delivered, rejected or the reason of unavailability.
 func one(t *testing.T, s plugins.Sink) string {
 	t.Helper()
 	errs := s.Write(t.Context(), []event.Event{sample()})
@@ -125,8 +125,9 @@ func one(t *testing.T, s plugins.Sink) string {
 	return errs[0].Error()
 }
 
-// TestCertificates: a receiver whose certificate has expired, or that another vouches for, is
-// unavailable, and is delivered to when that is mended, at its end or in the file at this one.
+// TestCertificates: a receiver with an expired certificate, or one of another authority, is
+// unavailable. Delivery resumes when the certificate of the receiver, or the file at the sink, is
+// corrected.
 func TestCertificates(t *testing.T) {
 	dir := t.TempDir()
 	ca := filepath.Join(dir, "ca.pem")
@@ -179,7 +180,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestServerName: the certificate may be for another name than the URL's.
+// TestServerName: the certificate may have another name than the URL.
 func TestServerName(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	a := newAuthority(t)
@@ -199,8 +200,8 @@ func TestServerName(t *testing.T) {
 	}
 }
 
-// TestClientCertificate: a receiver that wants a certificate gets what is in the files; without
-// one, or with a wrong one, nothing is sent.
+// TestClientCertificate: the sink presents the certificate of the files to a receiver that requires
+// one. Without a certificate, or with a wrong one, it sends nothing.
 func TestClientCertificate(t *testing.T) {
 	dir := t.TempDir()
 	ca, cert, key := filepath.Join(dir, "ca"), filepath.Join(dir, "cert"), filepath.Join(dir, "key")
@@ -232,7 +233,7 @@ func TestClientCertificate(t *testing.T) {
 		t.Errorf("with a certificate: %s", got)
 	}
 	c, _ := a.issue(time.Now().Add(time.Hour))
-	write(t, cert, c) // the key has not followed yet
+	write(t, cert, c) // the key does not match yet
 	if got := one(t, sink); !strings.Contains(got, "tls.key") || strings.Contains(got, "BEGIN") {
 		t.Errorf("with the key of another: %s", got)
 	}
@@ -245,12 +246,12 @@ func TestClientCertificate(t *testing.T) {
 	}
 }
 
-// proxyEnv has the configuration for the process that TestProxy starts.
+// proxyEnv has the configuration of the process that TestProxy starts.
 const proxyEnv = "DELTAROUTER_TEST_RECEIVER"
 
-// TestProxy: the proxy of the environment is used, which is read once in a process, so the test
-// runs in one of its own. Without the proxy the receiver's name leads nowhere. With https the proxy
-// sees no more than the name. A probe connects to the proxy and asks nothing of it.
+// TestProxy: the sink uses the proxy of the environment. A process reads it once, so the test runs
+// in a separate process. Without the proxy the receiver's name does not resolve. With https the
+// proxy sees only the name. A probe connects to the proxy and sends no request.
 func TestProxy(t *testing.T) {
 	if config := os.Getenv(proxyEnv); config != "" {
 		fmt.Println("result:", one(t, open(t, config)))
@@ -293,7 +294,7 @@ func TestProxy(t *testing.T) {
 			t.Fatalf("%s: %v: %s", c.url, err, out)
 		}
 		got := ""
-		if len(asked) > 0 { // it has answered: what was asked is there
+		if len(asked) > 0 { // it has responded, so asked contains the request
 			got = <-asked
 		}
 		if got != c.want {
@@ -305,7 +306,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// connectTo makes a tunnel.
+// connectTo opens a tunnel.
 func connectTo(t *testing.T, w http.ResponseWriter, address string) {
 	t.Helper()
 	to, err := net.Dial("tcp", address)

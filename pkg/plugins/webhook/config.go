@@ -70,8 +70,8 @@ var _ interface {
 	plugins.Prober
 } = kind{}
 
-// Validate implements [config.Validator]. A URL or header out of a file or variable is looked at
-// when it is used: it can change.
+// Validate implements [config.Validator]. It does not check a URL or header in a file or variable,
+// because these can change.
 func (c *sinkConfig) Validate(n config.Node) config.Problems {
 	var problems config.Problems
 	if at := n.At("url"); len(at.Keys()) == 0 {
@@ -93,8 +93,8 @@ func (c *sinkConfig) Validate(n config.Node) config.Problems {
 	return append(problems, c.checkBody(n)...)
 }
 
-// Warn implements [plugins.Warner]. It finds headers and secrets that the sink would send without
-// encryption. A URL that cannot be read now is not looked at.
+// Warn implements [plugins.Warner]. It reports headers and secrets that the sink would send without
+// encryption. It ignores a URL that cannot be read now.
 func (kind) Warn(n config.Node) config.Problems {
 	var c sinkConfig
 	_ = n.Decode(&c) // Check has accepted it
@@ -117,7 +117,7 @@ func (kind) Warn(n config.Node) config.Problems {
 	return nil
 }
 
-// checkBody compiles the body, and looks for keys that go with another one.
+// checkBody compiles the body expression, and reports keys that require another one.
 func (c *sinkConfig) checkBody(n config.Node) (problems config.Problems) {
 	if c.Body == nil {
 		for _, key := range []string{"secrets", "contentType"} {
@@ -143,7 +143,7 @@ func (c *sinkConfig) checkBody(n config.Node) (problems config.Problems) {
 	return problems
 }
 
-// parseURL reads the URL to post to. Its errors do not quote it.
+// parseURL parses the URL of the receiver. Its errors do not quote the URL.
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(text))
 	switch {
@@ -161,13 +161,13 @@ func parseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// withoutQuotes cuts off what url.Parse quotes of its input.
+// withoutQuotes removes the input that url.Parse quotes.
 func withoutQuotes(err error) error {
 	reason, _, _ := strings.Cut(err.Error(), `"`)
 	return errors.New(strings.TrimSpace(reason))
 }
 
-// isToken reports whether s is a token of RFC 9110, as header names are.
+// isToken reports whether s is a token of RFC 9110. Header names must be tokens.
 func isToken(s string) bool {
 	notToken := func(r rune) bool {
 		alnum := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'

@@ -10,13 +10,14 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestNoConnect: a receiver whose queue is full, so that no connection comes about, is unavailable
+// TestNoConnect: a receiver with a full accept queue, which accepts no connection, is unavailable
 // after connectTimeout.
 func TestNoConnect(t *testing.T) {
 	refusedSoon(t, "http://"+fullListener(t), "i/o timeout")
 }
 
-// fullListener returns the address of a listener that nobody accepts from and whose queue is full.
+// fullListener returns the address of a listener that accepts no connection and whose queue is
+// full.
 func fullListener(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -32,7 +33,7 @@ func fullListener(t *testing.T) string {
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", bound.Port)
 	for range 64 {
-		// within this machine it takes no time, or does not come about
+		// on this machine a connection is immediate or impossible
 		conn, err := net.DialTimeout("tcp", address, time.Second)
 		if err != nil {
 			return address

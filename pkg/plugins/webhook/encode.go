@@ -15,7 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// The content types of what is posted.
+// The content types of requests.
 const (
 	typeStructured = "application/cloudevents+json"
 	typeBatch      = "application/cloudevents-batch+json"
@@ -23,7 +23,7 @@ const (
 	typeText       = "text/plain; charset=utf-8"
 )
 
-// message is a request's body and the headers that go with it.
+// message is the body of a request and its headers.
 type message struct {
 	body   []byte
 	header http.Header
@@ -33,8 +33,8 @@ func newMessage(contentType string, body []byte) *message {
 	return &message{body, http.Header{"Content-Type": {contentType}}}
 }
 
-// checked says why an event is no CloudEvent: its type may come from a guest. Such an event is
-// rejected.
+// checked returns an error if an event is not a valid CloudEvent, because a guest may set its type.
+// Such an event is rejected.
 func checked(e *event.Event) error {
 	if e.ID == "" || e.Type == "" || e.Source == "" {
 		return plugins.Reject(fmt.Errorf("event %s is no CloudEvent: it has no id, type or source", e.ID))
@@ -42,7 +42,7 @@ func checked(e *event.Event) error {
 	return nil
 }
 
-// encodeStructured makes the event the body.
+// encodeStructured encodes the event as the body.
 func encodeStructured(_ context.Context, e *event.Event) (*message, error) {
 	if err := checked(e); err != nil {
 		return nil, err
@@ -50,9 +50,8 @@ func encodeStructured(_ context.Context, e *event.Event) (*message, error) {
 	return newMessage(typeStructured, e.AppendJSON(make([]byte, 0, len(e.Data)+512))), nil
 }
 
-// encodeBinary makes the event's data the body and its attributes headers, as
+// encodeBinary encodes the data as the body and the attributes as headers, see
 // https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md
-// says.
 func encodeBinary(_ context.Context, e *event.Event) (*message, error) {
 	if err := checked(e); err != nil {
 		return nil, err
@@ -82,8 +81,8 @@ func encodeBinary(_ context.Context, e *event.Event) (*message, error) {
 	return &message{e.Data, h}, nil
 }
 
-// headerValue percent-encodes what the binding says cannot stand in a header: all but printable
-// ASCII, and space, " and %.
+// headerValue percent-encodes the characters that the binding does not allow in a header: all
+// except printable ASCII, and space, " and %.
 func headerValue(s string) string {
 	fits := func(c byte) bool { return '!' <= c && c <= '~' && c != '"' && c != '%' }
 	i := 0
@@ -95,7 +94,7 @@ func headerValue(s string) string {
 	}
 	const digits = "0123456789ABCDEF"
 	b := make([]byte, 0, len(s)+16)
-	for _, r := range s { // what is no UTF-8 becomes U+FFFD, as in JSON
+	for _, r := range s { // invalid UTF-8 becomes U+FFFD, as in JSON
 		if r < utf8.RuneSelf && fits(byte(r)) {
 			b = append(b, byte(r))
 			continue
@@ -107,16 +106,16 @@ func headerValue(s string) string {
 	return string(b)
 }
 
-// body makes bodies of an expression.
+// body encodes the result of an expression as the body.
 type body struct {
 	program     *expr.EventProgram
 	secrets     map[string]config.Secret
-	contentType string // empty: by what the expression results in
+	contentType string // empty: by the type of the result
 }
 
-// encode makes what the expression results in the body: a string as it is, all else as JSON. An
-// expression is a function of the event, so one that fails, or comes to nothing, rejects it. A
-// secret that cannot be read is there again later.
+// encode encodes the result of the expression as the body: a string unchanged, all else as JSON.
+// The expression depends on the event only, so an event for which it fails, or results in nothing,
+// is rejected. An unreadable secret is a temporary error.
 func (b *body) encode(ctx context.Context, e *event.Event) (*message, error) {
 	secrets := make(map[string]string, len(b.secrets))
 	for name, s := range b.secrets {

@@ -19,7 +19,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestSDK: the CloudEvents SDK, which the sink does not use, reads what each mode sends.
+// TestSDK: the CloudEvents SDK, which the sink does not use, parses the requests of each mode.
 func TestSDK(t *testing.T) {
 	odd := sample()
 	odd.Subject, odd.Type = "a \"b\" 100% é\n\x00", "t"
@@ -44,7 +44,7 @@ func TestSDK(t *testing.T) {
 						t.Errorf("got %v", e)
 					}
 					subject := e.Subject()
-					if mode == "binary" { // the SDK leaves it to its user
+					if mode == "binary" { // the SDK does not decode it
 						subject, err = url.PathUnescape(subject)
 					}
 					if err != nil || subject != want.Subject {
@@ -83,8 +83,8 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// TestBodyFails: what the expression makes nothing of is rejected, without its content; a secret
-// that is not there can come.
+// TestBodyFails: an event for which the expression fails is rejected, and the error does not
+// contain it. A missing secret is a temporary error.
 func TestBodyFails(t *testing.T) {
 	e := sample()
 	e.Data = []byte(`{"p":"s3cret"}`)
@@ -100,7 +100,7 @@ func TestBodyFails(t *testing.T) {
 	}
 }
 
-// batches records the ids of each request, and answers with what status says.
+// batches records the ids of each request, and responds with the result of status.
 type batches struct {
 	mu     sync.Mutex
 	asked  []string
@@ -124,7 +124,7 @@ func (b *batches) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(b.status(ids))
 }
 
-// TestBatched: which requests there are, and what becomes of each event.
+// TestBatched checks the requests and the result of each event.
 func TestBatched(t *testing.T) {
 	has := func(bad string, status int) func([]string) int {
 		return func(ids []string) int {

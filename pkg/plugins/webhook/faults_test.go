@@ -22,14 +22,14 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// receiver counts what it is sent, and misbehaves.
+// receiver counts the events that it receives, and simulates faults.
 type receiver struct {
 	mu       sync.Mutex
 	requests int
-	got      map[string]int // by subject: how often it arrived whole
-	acked    map[string]int // of these, how often 2xx was said
-	// fault does what is wrong about the n-th request, from 1, whose events have these subjects;
-	// false: nothing is.
+	got      map[string]int // by subject: the number of complete deliveries
+	acked    map[string]int // by subject: the number of 2xx responses
+	// fault simulates a fault at the n-th request (from 1) with events of these subjects. false:
+	// there is none.
 	fault func(n int, subjects []string, w http.ResponseWriter) bool
 }
 
@@ -73,7 +73,7 @@ func newReceiver() *receiver {
 	return &receiver{got: make(map[string]int), acked: make(map[string]int)}
 }
 
-// sum returns how many events there are, how many of them more than once, and how often these.
+// sum returns the number of events, of events that arrived more than once, and of their arrivals.
 func sum(counts map[string]int) (events, twice int) {
 	for _, n := range counts {
 		events++
@@ -98,8 +98,8 @@ func (l *letters) Add(_ context.Context, all []checkpoint.Letter) error {
 }
 func (*letters) Remove(context.Context, []uint64) (int, error) { return 0, nil }
 
-// route starts a pipeline of one route to these sinks, gives it n pods, and waits until all are
-// delivered or put aside.
+// route starts a pipeline with one route to these sinks, enqueues n pods, and waits until all are
+// delivered or dead letters.
 func route(t *testing.T, n int, sinks ...plugins.Sink) *letters {
 	t.Helper()
 	dead := &letters{}
@@ -125,7 +125,8 @@ func route(t *testing.T, n int, sinks ...plugins.Sink) *letters {
 	return dead
 }
 
-// hangUp ends a connection, with a RST if hard, after the beginning of an answer if there is one.
+// hangUp closes a connection, with a RST if hard, after the beginning of a response if there is
+// one.
 func hangUp(t *testing.T, w http.ResponseWriter, hard bool, answer string) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -139,8 +140,8 @@ func hangUp(t *testing.T, w http.ResponseWriter, hard bool, answer string) {
 	_ = conn.Close()
 }
 
-// TestFaults: through a route, to a receiver with each fault: every event is acknowledged, or a
-// dead letter; what arrived twice is what arrived and was not acknowledged.
+// TestFaults runs a route with a receiver that has each fault. Every event is acknowledged or a
+// dead letter. Duplicates are events that arrived without an acknowledgement.
 func TestFaults(t *testing.T) {
 	const n = 40
 	answer := func(status int) func(int, []string, http.ResponseWriter) bool {
@@ -205,8 +206,8 @@ func total(counts map[string]int) (sum int) {
 	return sum
 }
 
-// TestRejected: what is rejected is a dead letter, once, and all else is delivered, once, in each
-// mode.
+// TestRejected: in each mode a rejected event is one dead letter, and all others are delivered
+// once.
 func TestRejected(t *testing.T) {
 	const n = 40
 	bad := func(subject string) bool { return subject[len(subject)-1] == '7' }
@@ -236,7 +237,7 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// TestSlow: a receiver that takes an event and answers too late gets it again, and that is the only
+// TestSlow: a receiver that accepts an event and responds too late gets it again. It is the only
 // duplicate.
 func TestSlow(t *testing.T) {
 	r, release := newReceiver(), make(chan struct{})
@@ -262,8 +263,8 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestRefusedThenThere: while nobody listens nothing is lost, and all is delivered once somebody
-// does.
+// TestRefusedThenThere: without a listener nothing is lost. When there is one, all events are
+// delivered once.
 func TestRefusedThenThere(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
@@ -295,7 +296,7 @@ func TestRefusedThenThere(t *testing.T) {
 	}
 }
 
-// watched tells when a write fails.
+// watched reports failed writes.
 type watched struct {
 	plugins.Sink
 	failed func()
@@ -309,7 +310,7 @@ func (w *watched) Write(ctx context.Context, events []event.Event) []error {
 	return errs
 }
 
-// TestTwoSinks: of two receivers one fails again and again; the other gets each event once.
+// TestTwoSinks: one of two receivers fails repeatedly. The other gets each event once.
 func TestTwoSinks(t *testing.T) {
 	const n = 100
 	good, bad := newReceiver(), newReceiver()

@@ -13,7 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// A URL out of a file is read again when the file changes, and what is wrong with it is temporary.
+// A URL in a file is read again when the file changes. An invalid URL is a temporary error.
 func TestURLFile(t *testing.T) {
 	s := server(t, func(http.ResponseWriter, *http.Request) {})
 	file := filepath.Join(t.TempDir(), "url")
@@ -32,8 +32,8 @@ func TestURLFile(t *testing.T) {
 	}
 }
 
-// TestHeaderFile: a header out of a file is read again when the file changes. One that cannot be
-// sent is the file's fault, not the event's, and not shown.
+// TestHeaderFile: a header in a file is read again when the file changes. An invalid header is a
+// fault of the file, not of the event, and errors do not show it.
 func TestHeaderFile(t *testing.T) {
 	var got []string
 	s := server(t, func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.Header.Get("Authorization")) })

@@ -17,7 +17,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// raw serves answers that net/http would not give.
+// raw serves responses that net/http would not send.
 func raw(t *testing.T, answer func(r *http.Request) string) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -41,8 +41,8 @@ func raw(t *testing.T, answer func(r *http.Request) string) (address string) {
 	return l.Addr().String()
 }
 
-// TestHostileAnswers: whatever a receiver sends in place of an answer, the error is short, and has
-// nothing of it.
+// TestHostileAnswers: for any data that a receiver sends instead of a response, the error is short
+// and contains none of it.
 func TestHostileAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(r *http.Request) string
@@ -76,9 +76,8 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestSaid: why a receiver rejects an event is kept for the dead letter alone: the beginning of its
-// answer, without the secrets of the request in whatever form, and nothing where the event is about
-// a Secret.
+// TestSaid: the reason of a rejection is kept only for the dead letter. It is the beginning of the
+// response, without the secrets of the request in any encoding. There is none for a Secret.
 func TestSaid(t *testing.T) {
 	const token, key = "s3cr3t/token+1", "k3y \"quoted\""
 	basic := base64.StdEncoding.EncodeToString([]byte("user:passw0rd"))
@@ -114,7 +113,8 @@ func TestSaid(t *testing.T) {
 	}
 }
 
-// TestSaidOfSecrets: an answer may echo what was sent, so nothing of it is kept where a Secret was.
+// TestSaidOfSecrets: a response may repeat the request, so none of it is kept if an event concerns
+// a Secret.
 func TestSaidOfSecrets(t *testing.T) {
 	s := server(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

@@ -19,8 +19,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestProbe: a connection is made and no request sent, and what is wrong is said without the URL's
-// secrets.
+// TestProbe: a probe connects and sends no request. Its errors do not contain the URL's secrets.
 func TestProbe(t *testing.T) {
 	var requests, connections atomic.Int32
 	count := func(s *httptest.Server) {
@@ -63,14 +62,14 @@ func TestProbe(t *testing.T) {
 		})
 	}
 	plain.Close()
-	encrypted.Close() // wait for what they do
+	encrypted.Close() // wait for its goroutines
 	if requests.Load() != 0 || connections.Load() < 2 {
 		t.Errorf("%d requests in %d connections", requests.Load(), connections.Load())
 	}
 }
 
-// refusedSoon writes an event to a receiver that does not let anybody connect, with a request's
-// timeout that is far away: the error says that connecting took too long.
+// refusedSoon writes an event to a receiver that accepts no connection, with a long timeout for
+// requests. The error must be the timeout of the connection.
 func refusedSoon(t *testing.T, url, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -82,11 +81,11 @@ func refusedSoon(t *testing.T, url, want string) {
 	}
 }
 
-// TestNoHandshake: a receiver that takes the connection and says nothing is unavailable after
+// TestNoHandshake: a receiver that accepts the connection and sends nothing is unavailable after
 // connectTimeout.
 func TestNoHandshake(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
-	defer l.Close() // nobody accepts: the system does
+	defer l.Close() // the system accepts the connection
 	refusedSoon(t, "https://"+l.Addr().String(), "TLS handshake timeout")
 }

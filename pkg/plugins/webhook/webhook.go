@@ -1,11 +1,14 @@
-// Package webhook is the sink kind `webhook`: it posts events over HTTP, as CloudEvents or with a
-// body that an expression makes.
+// Package webhook is the sink kind `webhook`. It posts events over HTTP, as CloudEvents or with a
+// body of an expression.
 //
-// 2xx is delivered. 408, 425, 429, 5xx, no answer in time and every error of the connection mean
-// that the receiver is unavailable: the events are tried again. Any other answer, redirects
-// included, rejects the event. A URL and headers may be secrets: an error names the scheme and the
-// host and no more. A response's body may echo the event: its beginning is kept with a dead letter,
-// without the request's secrets, and shown nowhere else.
+//   - 2xx: the events are delivered.
+//   - 408, 425, 429, 5xx, a timeout, an error of the connection: the receiver is unavailable, and
+//     the events are retried.
+//   - Any other status, redirects included: the event is rejected.
+//
+// The URL and headers may be secrets, so errors name the scheme and the host only. The body of a
+// response may repeat the event: its beginning is kept in the dead letter, without the secrets of
+// the request, and not shown elsewhere.
 package webhook
 
 import (
@@ -33,7 +36,7 @@ type sink struct {
 	url      config.Secret
 	headers  map[string]config.Secret
 	secrets  map[string]config.Secret                              // of the body
-	encode   func(context.Context, *event.Event) (*message, error) // nil: in batches
+	encode   func(context.Context, *event.Event) (*message, error) // nil: the mode is batched
 	maxBatch config.Size
 	timeout  time.Duration
 	clients  tlsfiles.Clients
@@ -59,9 +62,9 @@ func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink
 	return s, nil
 }
 
-// Write implements [plugins.Sink]: a request per event, one after the other. Once the receiver is
-// unavailable the rest is not tried, so that the events of one object stay in order and a dead
-// receiver costs one timeout rather than one per event.
+// Write implements [plugins.Sink]. It sends one request per event, one after the other. After the
+// receiver is unavailable, it does not send the rest: so the events of an object stay in order, and
+// a dead receiver costs one timeout and not one per event.
 func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	if s.encode == nil {
 		return s.writeBatches(ctx, events)
@@ -75,12 +78,11 @@ func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	})
 }
 
-// named says whose error it is.
+// named adds the name of the sink to an error.
 func (s *sink) named(err error) error { return fmt.Errorf("webhook %q: %w", s.name, err) }
 
-// post sends a request. Its error is made by [plugins.Reject] or means that the receiver is
-// unavailable. confidential says that nothing of the answer may be kept, since it may echo what is
-// in the request.
+// post sends a request. Its error is one of [plugins.Reject], or means that the receiver is
+// unavailable. confidential: the response may repeat a Secret, so nothing of it is kept.
 func (s *sink) post(ctx context.Context, m *message, confidential bool) error {
 	text, err := s.url.Value()
 	if err != nil {
@@ -113,8 +115,8 @@ func (s *sink) post(ctx context.Context, m *message, confidential bool) error {
 	return err
 }
 
-// secretsOf lists the texts of a request that a dead letter must not have: the URL, the values of
-// the headers and those of the body.
+// secretsOf returns the texts of a request that a dead letter must not contain: the URL, and the
+// secret values of the headers and the body.
 func (s *sink) secretsOf(address string, r *http.Request) []string {
 	headers, more := make([]string, 0, len(s.headers)), []string{address}
 	for name := range s.headers {
@@ -128,7 +130,7 @@ func (s *sink) secretsOf(address string, r *http.Request) []string {
 	return httpsink.Secrets(r.URL, headers, more...)
 }
 
-// request makes the request of a message.
+// request returns the HTTP request of a message.
 func (s *sink) request(ctx context.Context, u *url.URL, m *message) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(m.body))
 	if err != nil {
@@ -145,9 +147,9 @@ func (s *sink) request(ctx context.Context, u *url.URL, m *message) (*http.Reque
 	return req, nil
 }
 
-// unavailable makes the error of a request that got no answer within the time of the second
-// context. That of net/http quotes the URL and what the receiver sent, and that of a connection
-// that took too long passes for one of a context.
+// unavailable returns the error of a request that got no response before the context within was
+// done. It replaces the text of net/http, which quotes the URL and the receiver's data, and which
+// does not tell a connection timeout from the end of a context.
 func (s *sink) unavailable(ctx, within context.Context, u *url.URL, err error) error {
 	if ctx.Err() == nil && within.Err() != nil {
 		return fmt.Errorf("webhook %q: %s://%s: no answer within %v", s.name, u.Scheme, u.Host, s.timeout)
@@ -155,13 +157,13 @@ func (s *sink) unavailable(ctx, within context.Context, u *url.URL, err error) e
 	return fmt.Errorf("webhook %q: %s://%s: %w", s.name, u.Scheme, u.Host, plugins.Transport(err))
 }
 
-// statusError is an answer that is not 2xx.
+// statusError is a response that is not 2xx.
 type statusError struct {
 	sink, host string
 	status     int
 }
 
-// Error is the sink, the host and the status.
+// Error returns the sink, the host and the status.
 func (e *statusError) Error() string {
 	text := fmt.Sprintf("webhook %q: %s answered %d %s", e.sink, e.host, e.status, http.StatusText(e.status))
 	if e.status >= 300 && e.status < 400 {
@@ -170,7 +172,7 @@ func (e *statusError) Error() string {
 	return text
 }
 
-// judge says what a status means.
+// judge converts a status to an error.
 func (s *sink) judge(u *url.URL, resp *http.Response) error {
 	status := resp.StatusCode
 	if status >= 200 && status < 300 {
@@ -189,9 +191,9 @@ func (s *sink) Close(context.Context) error {
 	return nil
 }
 
-// Probe implements [plugins.Prober]. It connects to the receiver, or to the proxy before it, and
-// closes the connection: no request is sent. With https the receiver's certificate is checked.
-// The secrets are read, too.
+// Probe implements [plugins.Prober]. It connects to the receiver or to its proxy, and closes the
+// connection without a request. With https it verifies the receiver's certificate. It also reads
+// the secrets.
 func (kind) Probe(ctx context.Context, node config.Node) error {
 	var c sinkConfig
 	if err := node.Decode(&c).Err(); err != nil {

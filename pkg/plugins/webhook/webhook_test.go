@@ -125,7 +125,7 @@ func TestStructured(t *testing.T) {
 		"specversion": `"1.0"`, "id": `"0a1b"`, "type": `"io.deltarouter.updated"`, "source": `"/clusters/c/sources/pods"`,
 		"subject": `"default/web-0"`, "time": `"2026-03-01T15:04:05.0006Z"`, "datacontenttype": `"application/json"`,
 		"route": `"restarts"`, "k8suid": `"u-1"`, "k8sresourceversion": `"42"`, "redelivered": `true`,
-		"data": `{"big":9007199254740993,"a":[1.0, "<é>"]}`, // to the letter
+		"data": `{"big":9007199254740993,"a":[1.0, "<é>"]}`, // unchanged
 	}
 	for name, value := range want {
 		if string(body[name]) != value {
@@ -247,8 +247,9 @@ func TestRetryAfterDate(t *testing.T) {
 	}
 }
 
-// A redirect is not followed, to another host or to the same: it would carry the event and the
-// headers to where nobody configured. It is rejected, and the next event is asked about anew.
+// A redirect, to another host or the same, is not followed: it would send the event and the headers
+// to a host that is not configured. The event is rejected, and the next event is sent to the
+// original URL.
 func TestRedirect(t *testing.T) {
 	var asked, led atomic.Int32
 	elsewhere := server(t, func(http.ResponseWriter, *http.Request) { led.Add(1) })
@@ -312,8 +313,8 @@ func TestTimeout(t *testing.T) {
 	checkSecrets(t, errs[0])
 }
 
-// A rejected event does not hold up those behind it; an unavailable receiver does, which keeps
-// their order.
+// A rejected event does not delay later events. An unavailable receiver does, which keeps their
+// order.
 func TestOrder(t *testing.T) {
 	var ids []string
 	s := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -348,8 +349,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A connection is used again, also after an answer with a body of less than 4 KiB, but an endless
-// body is not read to its end.
+// A connection is reused, also after a response with a body of less than 4 KiB. An endless body is
+// not read to its end.
 func TestKeepAlive(t *testing.T) {
 	remotes := map[string]bool{}
 	body := strings.Repeat("x", 4<<10-1)
@@ -379,7 +380,7 @@ func TestKeepAlive(t *testing.T) {
 	if errs := open(t, "{url: "+endless.URL+", timeout: 30s}").Write(t.Context(), []event.Event{sample()}); errs != nil {
 		t.Errorf("got %v", errs)
 	}
-	// what fits into the buffers of the system, and not what fits into the timeout
+	// the data that fits into the buffers of the system, not the data of the whole timeout
 	if <-ended; sent.Load() > 64<<20 {
 		t.Errorf("it has taken %d bytes", sent.Load())
 	}
