@@ -20,11 +20,11 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// admitted lets a client in whatever the sink's mechanism is.
+// admitted authenticates a client independent of the sink's mechanism.
 func admitted() kgo.Opt { return kgo.SASL(plain.Auth{User: "reader", Pass: "r"}.AsMechanism()) }
 
-// TestSASL: with each mechanism a wrong password is unavailable, is not shown, and one that is
-// mended is used by the next connection.
+// TestSASL: with each mechanism a wrong password makes the sink unavailable and is not shown. The
+// next connection uses the corrected password.
 func TestSASL(t *testing.T) {
 	for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
 		t.Run(mechanism, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestSASL(t *testing.T) {
 			secret := sinktest.File(t, "password", "s3cret-0ld")
 			more := fmt.Sprintf(", sasl: {mechanism: %s, user: router, password: {file: %q}}", mechanism, secret)
 			sink, all := open(t, c, ", timeout: 500ms"+more), sinktest.Events(t, "web", 3, 20)
-			// a fake ends the connection; Kafka says why
+			// a fake ends the connection, a real broker sends the reason
 			for _, want := range []string{"EOF", "sasl.password: read secret"} {
 				sinktest.Complains(t, sink, all, want)
 				err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more)))
@@ -53,7 +53,7 @@ func TestSASL(t *testing.T) {
 	}
 }
 
-// TestDenied: why Kafka does not let the router in, or let it write, is said.
+// TestDenied: the error contains the reason why Kafka rejects the login or the write.
 func TestDenied(t *testing.T) {
 	c, all := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "router", "s3cret")), sinktest.Events(t, "web", 2, 20)
 	says := "Authentication failed: Invalid username or password"
@@ -71,7 +71,7 @@ func TestDenied(t *testing.T) {
 	sinktest.Complains(t, open(t, mute, ", timeout: 500ms"+more), all, "AUTHORIZATION_FAILED")
 }
 
-// TestTLS: the brokers' certificate is checked, the router shows its own, and files are read anew
+// TestTLS: the sink verifies the brokers' certificate, presents its own, and reads the files again
 // for each connection.
 func TestTLS(t *testing.T) {
 	a, other := sinktest.NewAuthority(t), sinktest.NewAuthority(t)

@@ -20,17 +20,17 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// leastTimeout is the shortest that the client lets brokers be asked to keep.
+// leastTimeout is the minimum timeout that the client accepts for brokers.
 const leastTimeout = 100 * time.Millisecond
 
-// connect makes a client, which connects when it is used.
+// connect returns a client. The client connects at its first use.
 func connect(c *sinkConfig, w *witness, more ...kgo.Opt) (*kgo.Client, error) {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...), kgo.DefaultProduceTopic(c.Topic), kgo.ClientID("deltarouter"), kgo.DisableClientMetrics(),
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
 		kgo.ProducerBatchMaxBytes(int32(min(c.MaxBytes, 256<<20))), kgo.ProducerLinger(0),
-		// A write must end when its time is over, though nobody knows then whether what was sent
-		// has arrived.
+		// A Write must end with its timeout, even though it is unknown then whether its events have
+		// arrived.
 		kgo.AllowIdempotentProduceCancellation(),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }), kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.UnknownTopicRetries(1),
@@ -43,7 +43,7 @@ func connect(c *sinkConfig, w *witness, more ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append(options, more...)...)
 }
 
-// mechanism reads the password anew for each connection.
+// mechanism returns a mechanism that reads the password again for each connection.
 func (s *saslConfig) mechanism() sasl.Mechanism {
 	read := func() (string, error) {
 		password, err := s.Password.Value()
@@ -68,8 +68,8 @@ func (s *saslConfig) mechanism() sasl.Mechanism {
 	return scram.Sha512(scrammed)
 }
 
-// dial connects, with what the files of tls have now. It ends in time: until it does the client
-// tries nothing else with the broker.
+// dial connects with the present content of the TLS files. It has a timeout, because the client
+// does nothing else with the broker in the meantime.
 func (c *sinkConfig) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -83,8 +83,8 @@ func (c *sinkConfig) dial(ctx context.Context, network, address string) (net.Con
 	return (&tls.Dialer{Config: settings}).DialContext(ctx, network, address)
 }
 
-// Probe implements [plugins.Prober]. It connects to a broker, as whom the configuration says, and
-// asks for the topic. Nothing is produced.
+// Probe implements [plugins.Prober]. It connects to a broker with the configured credentials, and
+// requests the metadata of the topic. It produces nothing.
 func (kind) Probe(ctx context.Context, node config.Node) error {
 	var c sinkConfig
 	if err := node.Decode(&c).Err(); err != nil {
@@ -101,7 +101,7 @@ func (kind) Probe(ctx context.Context, node config.Node) error {
 	begin := time.Now()
 	topic := kmsg.NewMetadataRequestTopic()
 	topic.Topic = &c.Topic
-	request := kmsg.NewPtrMetadataRequest() // does not ask for the topic to be made
+	request := kmsg.NewPtrMetadataRequest() // does not create the topic
 	request.Topics = append(request.Topics, topic)
 	answer, err := request.RequestWith(ctx, client)
 	if err != nil {
@@ -115,8 +115,8 @@ func (kind) Probe(ctx context.Context, node config.Node) error {
 	return nil
 }
 
-// witness keeps the last error that the client only logs, since it tries again: why there is no
-// connection, or no leader.
+// witness keeps the last error that the client only logs because it retries: the reason of a
+// missing connection or leader.
 type witness struct{ last atomic.Pointer[trouble] }
 
 type trouble struct {
@@ -136,15 +136,15 @@ func (w *witness) Log(_ kgo.LogLevel, _ string, pairs ...any) {
 	}
 }
 
-// OnBrokerRead implements [kgo.HookBrokerRead]: that a broker hangs up is not logged.
+// OnBrokerRead implements [kgo.HookBrokerRead]. The client does not log that a broker closes the
+// connection.
 func (w *witness) OnBrokerRead(_ kgo.BrokerMetadata, _ int16, _ int, _, _ time.Duration, err error) {
 	if err != nil {
 		w.keep(err)
 	}
 }
 
-// keep keeps what is a reason: that a connection took too long is one, that a write has given up is
-// none.
+// keep keeps errors that are a cause, such as a connection timeout. It ignores the end of a write.
 func (w *witness) keep(err error) {
 	var network *net.OpError
 	if errors.As(err, &network) || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
@@ -152,7 +152,7 @@ func (w *witness) keep(err error) {
 	}
 }
 
-// explain adds to err what went wrong since.
+// explain adds the last error since a time to err.
 func (w *witness) explain(err error, since time.Time) error {
 	if last := w.last.Load(); last != nil && last.at.After(since) && !strings.Contains(err.Error(), last.err.Error()) {
 		return fmt.Errorf("%w; the last error was: %w", err, last.err)
@@ -160,15 +160,15 @@ func (w *witness) explain(err error, since time.Time) error {
 	return err
 }
 
-// gate lets many in at the same time, or one alone.
+// gate admits many users at the same time, or one exclusively.
 type gate struct {
-	places chan struct{} // each has one of them
-	alone  chan struct{} // who has the token may collect all places
+	places chan struct{} // a user takes one of them
+	alone  chan struct{} // a token: its holder may take all places
 }
 
 func newGate() gate { return gate{make(chan struct{}, 256), make(chan struct{}, 1)} }
 
-// enter waits for a place, or for all of them, as long as the context allows.
+// enter waits for one place, or for all places if alone, until the context is done.
 func (g *gate) enter(ctx context.Context, alone bool) (leave func(), err error) {
 	want, got := 1, 0
 	if alone {

@@ -23,7 +23,7 @@ type sinkConfig struct {
 	Timeout  time.Duration    `yaml:"timeout" default:"10s" min:"10ms" max:"10m" doc:"How long the acknowledgement of a batch may take."`
 }
 
-// saslConfig says as whom the router introduces itself.
+// saslConfig contains the credentials of the router.
 type saslConfig struct {
 	Mechanism string        `yaml:"mechanism" default:"scram-sha-512" enum:"plain scram-sha-256 scram-sha-512" doc:"How the password is shown."`
 	User      string        `yaml:"user" doc:"A user; needs password."`
@@ -74,7 +74,7 @@ func (c *sinkConfig) Validate(n config.Node) config.Problems {
 	return problems
 }
 
-// Warn implements [plugins.Warner]. It finds a password that the sink would send without
+// Warn implements [plugins.Warner]. It reports a password that the sink would send without
 // encryption.
 func (kind) Warn(n config.Node) config.Problems {
 	var c sinkConfig

@@ -23,8 +23,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// TestOutage: a broker that is away stalls the routes of its sink alone, and what they owe is there
-// once when it is back.
+// TestOutage: an unavailable broker stops only the routes of its sink. When it is back, it gets
+// their backlog once.
 func TestOutage(t *testing.T) {
 	w := sinktest.NewWire(t, "")
 	c := fake(t, behind(w))
@@ -40,8 +40,7 @@ func TestOutage(t *testing.T) {
 	for _, r := range consumeAll(t, c) {
 		got = append(got, header(r, "ce_route")+" "+header(r, "ce_subject"))
 	}
-	// What was in flight when the connections were cut may have arrived unacknowledged: it is there
-	// twice, and nothing else.
+	// Only events that were in flight when the connections were cut may arrive twice.
 	twice := sinktest.Twice(got)
 	if len(twice) > 16*2 {
 		t.Errorf("%d events are there twice: %v", len(twice), twice)
@@ -49,9 +48,9 @@ func TestOutage(t *testing.T) {
 	sinktest.Compare(t, got, append(want, twice...))
 }
 
-// TestRestart: a broker that is killed while batches are in flight, and started again with what it
-// has on its disk, has each event once, in order: the client sends again what was not acknowledged,
-// and the broker knows what it has.
+// TestRestart: a broker that is killed while batches are in flight, and restarted with its disk,
+// has each event once and in order. The client sends unacknowledged batches again, and the broker
+// recognises the batches that it has.
 func TestRestart(t *testing.T) {
 	w, dir := sinktest.NewWire(t, ""), t.TempDir()
 	start := func() *kfake.Cluster { return fake(t, behind(w), kfake.DataDir(dir), kfake.SyncWrites()) }
@@ -59,14 +58,14 @@ func TestRestart(t *testing.T) {
 	sink := open(t, c, ", timeout: 60s")
 	killed := make(chan struct{})
 	var requests atomic.Int32
-	// The one before the last is appended, and not acknowledged.
+	// The one before the last is appended, but not acknowledged.
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicasAfterAppend, When: func(kmsg.Request) bool { return requests.Load() == 9 }})
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		if requests.Add(1) == 10 {
 			close(killed)
 		}
-		// the connection ends instead of an answer
+		// the connection ends without a response
 		return nil, errors.New("dead"), requests.Load() >= 10
 	})
 	restarted := make(chan *kfake.Cluster, 1)
@@ -84,8 +83,8 @@ func TestRestart(t *testing.T) {
 	checkOrder(t, c, all)
 }
 
-// TestUnknownOutcome: a write that ends without an acknowledgement may have arrived. It comes
-// again, and is there twice: this duplicate has the same ce_id, and there is no other.
+// TestUnknownOutcome: a write without an acknowledgement may have arrived. It is repeated, and its
+// events are there twice with the same ce_id. There are no other duplicates.
 func TestUnknownOutcome(t *testing.T) {
 	w := sinktest.NewWire(t, "")
 	c, all := fake(t, behind(w)), sinktest.Keyed(t, 3, "a")
@@ -117,8 +116,8 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestLeaders: partitions move from broker to broker while batches are in flight; each event is
-// there once and in order.
+// TestLeaders: while batches are in flight, partitions move between brokers. Each event is there
+// once and in order.
 func TestLeaders(t *testing.T) {
 	c, all := fake(t, kfake.NumBrokers(3)), sinktest.Keyed(t, 300, "abcdefgh")
 	sink := open(t, c, ", timeout: 60s")
@@ -126,7 +125,7 @@ func TestLeaders(t *testing.T) {
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		if moves.Add(1)%3 == 0 {
-			go c.ShufflePartitionLeaders() // between this request and one of the next
+			go c.ShufflePartitionLeaders() // between this request and a later one
 		}
 		return nil, nil, false
 	})
@@ -139,8 +138,8 @@ func TestLeaders(t *testing.T) {
 	checkOrder(t, c, all)
 }
 
-// TestTooFewReplicas: what the replicas in sync are too few for is unavailable, and there once when
-// they are back.
+// TestTooFewReplicas: with too few in-sync replicas the sink is unavailable. When they are back,
+// each event arrives once.
 func TestTooFewReplicas(t *testing.T) {
 	c, all := fake(t), sinktest.Keyed(t, 30, "abcde")
 	sink := open(t, c, ", timeout: 400ms")
@@ -156,8 +155,8 @@ func TestTooFewReplicas(t *testing.T) {
 	checkOrder(t, c, all)
 }
 
-// TestTopicComesAndGoes: a topic that is missing is unavailable, is not made, and one that is made,
-// or made anew, is used.
+// TestTopicComesAndGoes: a missing topic makes the sink unavailable, and is not created. The sink
+// uses a topic that is created, or created again.
 func TestTopicComesAndGoes(t *testing.T) {
 	c, all := fake(t, kfake.AllowAutoTopicCreation()), sinktest.Events(t, "web", 10, 20)
 	sink := open(t, c, ", timeout: 5s")
@@ -180,8 +179,8 @@ func TestTopicComesAndGoes(t *testing.T) {
 	consume(t, c, 10)
 }
 
-// TestRefused: without a broker each event is unavailable, and the reason is named; a context that
-// is done ends the wait.
+// TestRefused: without a broker each event is unavailable, and the error has the reason. A context
+// that is done ends the wait.
 func TestRefused(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
@@ -198,8 +197,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestSilence: a broker that accepts and says nothing costs one timeout, and is used as soon as it
-// speaks.
+// TestSilence: an unresponsive broker costs one timeout, and is used as soon as it responds.
 func TestSilence(t *testing.T) {
 	for name, tls := range map[string]string{"plain": "", "TLS": ", tls: {}"} {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +232,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestProbe: it looks for the topic, makes none and produces nothing; what is wrong is named.
+// TestProbe: a probe requests the topic, creates none and produces nothing. Its error has the
+// reason.
 func TestProbe(t *testing.T) {
 	c := fake(t, kfake.AllowAutoTopicCreation())
 	p := spy(c)

@@ -1,10 +1,10 @@
-// Package kafka is the sink kind `kafka`: it produces each event to a topic and takes it for
-// delivered when all replicas in sync have it.
+// Package kafka is the sink kind `kafka`. It produces each event to a topic. An event is delivered
+// when all in-sync replicas have it.
 //
-// The producer is idempotent: what the client itself tries again is in the topic once, and in
-// order. The key of a record is the route's key (else the object), so that its events are in one
-// partition, and those of one key go one after another: one that fails is not overtaken. A message
-// that is too large is rejected; all else means that Kafka is unavailable.
+// The producer is idempotent: a retry of the client neither duplicates nor reorders events. The key
+// of a record is the route's key (or else the object), so the events of a key are in one partition.
+// They are produced one after another, so no event overtakes a failed one. A message that is too
+// large is rejected. All other errors mean that Kafka is unavailable.
 package kafka
 
 import (
@@ -26,7 +26,7 @@ type sink struct {
 	config  sinkConfig
 	gate    gate
 	witness witness
-	client  *kgo.Client // whoever is inside of gate may use it, who is alone there may replace it
+	client  *kgo.Client // used inside gate, replaced by an exclusive user of gate
 }
 
 func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink, error) {
@@ -38,7 +38,7 @@ func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink
 	return s, nil
 }
 
-// Write implements [plugins.Sink]: all events are in flight together, but those of one key.
+// Write implements [plugins.Sink]. Events of different keys are in flight at the same time.
 func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
@@ -69,9 +69,9 @@ func (s *sink) produce(ctx context.Context, events []event.Event, flight []int, 
 	}
 }
 
-// alone produces one event while no other is under way. Kafka judges a batch as a whole, and the
-// client puts into one what several routes have for a partition: only of an event by itself one can
-// tell that it is at fault.
+// alone produces one event while no other one is in flight. Kafka rejects a batch as a whole, and
+// the client puts events of several routes into one batch. So only a batch with a single event
+// shows that this event is faulty.
 func (s *sink) alone(ctx context.Context, events []event.Event, i int, errs []error) {
 	leave, err := s.gate.enter(ctx, true)
 	if err != nil {
@@ -84,14 +84,13 @@ func (s *sink) alone(ctx context.Context, events []event.Event, i int, errs []er
 	}
 }
 
-// isRefused reports whether a batch was refused for what is in it.
+// isRefused reports whether a batch was rejected because of its content.
 func isRefused(err error) bool {
 	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) || errors.Is(err, kerr.InvalidRecord) ||
 		errors.Is(err, kerr.InvalidTimestamp)
 }
 
-// send produces events, and sets their errors. lost: the brokers do not know the topic that the
-// client knew.
+// send produces events and sets their errors. lost: the brokers do not know the topic any more.
 func (s *sink) send(ctx context.Context, events []event.Event, flight []int, errs []error) (lost bool) {
 	records := make([]*kgo.Record, len(flight))
 	index := make(map[*kgo.Record]int, len(flight))
@@ -115,12 +114,11 @@ func (s *sink) send(ctx context.Context, events []event.Event, flight []int, err
 	return lost
 }
 
-// renew makes a new client, since one does not take a topic that was made anew for the one that it
-// knew.
+// renew replaces the client, because a client does not recognise a topic that was created again.
 func (s *sink) renew(ctx context.Context) {
 	leave, err := s.gate.enter(ctx, true)
 	if err != nil {
-		return // the next write that fails does it
+		return // the next failed write renews the client
 	}
 	defer leave()
 	if client, err := connect(&s.config, &s.witness); err == nil {
@@ -133,7 +131,7 @@ func (s *sink) named(err error) error {
 	return fmt.Errorf("kafka %q: topic %s at %s: %w", s.name, s.config.Topic, s.config.Brokers[0], err)
 }
 
-// record makes the record of an event: a CloudEvent in binary mode.
+// record returns the record of an event, a CloudEvent in binary mode.
 func record(e *event.Event) *kgo.Record {
 	r := &kgo.Record{Key: []byte(e.OrderKey()), Value: e.Data, Timestamp: e.Time}
 	for name, value := range e.Attributes {
@@ -145,8 +143,8 @@ func record(e *event.Event) *kgo.Record {
 	return r
 }
 
-// Close implements [plugins.Sink]. Each write has waited for its acknowledgements: nothing is left
-// to flush.
+// Close implements [plugins.Sink]. There is nothing to flush, because each write has waited for its
+// acknowledgements.
 func (s *sink) Close(context.Context) error {
 	s.client.Close()
 	return nil

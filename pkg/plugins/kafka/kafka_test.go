@@ -25,8 +25,8 @@ func TestContract(t *testing.T) {
 	plugintest.RunSink(t, plugintest.Sink{Kind: kafka.Kind(), Config: config(c.ListenAddrs()[0], ""), Env: sinktest.Env("bus")})
 }
 
-// TestRecord: a record is a CloudEvent in binary mode, as the Kafka binding has it, and has the
-// route's key, or the object's.
+// TestRecord: a record is a CloudEvent in binary mode by the Kafka binding. Its key is that of the
+// route or of the object.
 func TestRecord(t *testing.T) {
 	c, all := fake(t), sinktest.Events(t, "web", 2, 20)
 	all[1].Key, all[1].Redelivered, all[1].Subject = "team-a", true, "é a%"
@@ -56,17 +56,17 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// produced is what the brokers were asked.
+// produced summarises the produce requests of the brokers.
 type produced struct {
 	mu         sync.Mutex
 	requests   int
 	acks       []int16
-	duplicates bool // a sequence came twice
+	duplicates bool // a sequence number came twice
 	seen       map[string]bool
 	problems   []string
 }
 
-// spy looks at each request that produces.
+// spy inspects each produce request.
 func spy(c *kfake.Cluster) *produced {
 	p := &produced{seen: map[string]bool{}}
 	c.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
@@ -100,9 +100,9 @@ func (p *produced) look(partition kmsg.ProduceRequestTopicPartition) {
 	p.seen[at] = true
 }
 
-// TestIdempotent: all replicas in sync must acknowledge, each batch has a producer and a sequence,
-// and one whose answer is lost is sent again with the same ones: it is there once, without the host
-// knowing.
+// TestIdempotent: each batch requires the acknowledgement of all in-sync replicas, and has a
+// producer id and a sequence number. A batch whose response is lost is sent again with the same
+// ones. It is there once, and the host does not notice.
 func TestIdempotent(t *testing.T) {
 	w := sinktest.NewWire(t, "")
 	c, all := fake(t, behind(w)), sinktest.Keyed(t, 60, "abcde")
@@ -111,7 +111,7 @@ func TestIdempotent(t *testing.T) {
 		t.Fatal(errs)
 	}
 	p := spy(c)
-	// It is appended, and the answer says that it may not be.
+	// The batch is appended, and the response says that it may not be.
 	lost := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicasAfterAppend, Count: 3})
 	if errs := sink.Write(t.Context(), all[20:]); errs != nil {
 		t.Fatal(errs)
@@ -122,8 +122,7 @@ func TestIdempotent(t *testing.T) {
 	sinktest.Compare(t, ids(consume(t, c, 60)), sinktest.IDs(all))
 }
 
-// TestOrder: under errors that the client tries again, each event is in its partition once and in
-// order.
+// TestOrder: with errors that the client retries, each event is in its partition once and in order.
 func TestOrder(t *testing.T) {
 	c, all := fake(t), sinktest.Keyed(t, 60, "abcde")
 	fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: 4})
@@ -133,7 +132,7 @@ func TestOrder(t *testing.T) {
 	checkOrder(t, c, all)
 }
 
-// checkOrder tests that the topic has all events once, and those of each key in order.
+// checkOrder tests that the topic contains all events once, and those of each key in order.
 func checkOrder(t *testing.T, c *kfake.Cluster, all []event.Event) {
 	t.Helper()
 	want := map[string][]string{}
@@ -148,8 +147,8 @@ func checkOrder(t *testing.T, c *kfake.Cluster, all []event.Event) {
 	}
 }
 
-// refuse answers each batch that has an event of one of these ids with an error, and appends
-// nothing of it.
+// refuse answers each batch that contains an event with one of these ids with an error, and appends
+// none of it.
 func refuse(c *kfake.Cluster, with *kerr.Error, ids ...string) *kfake.FaultHandle {
 	return c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: with, Count: -1, When: func(request kmsg.Request) bool {
 		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
@@ -170,13 +169,13 @@ func refuse(c *kfake.Cluster, with *kerr.Error, ids ...string) *kfake.FaultHandl
 	}})
 }
 
-// TestNotOvertaken: what comes after an event of the same key that was not taken is not sent,
-// although it would be taken; other keys go on. What is rejected holds nothing up.
+// TestNotOvertaken: an event is not sent after a failed event of the same key, although the broker
+// would accept it. Other keys continue. A rejected event delays no other.
 func TestNotOvertaken(t *testing.T) {
 	c, all := fake(t, kfake.SeedTopics(1, "k8s")), sinktest.Keyed(t, 9, "abcabcabd")
 	sink := open(t, c, "")
-	// Flights: a b c, a b c, a b d. Of the first b is at fault, of the second the broker takes
-	// nothing, the third it would take.
+	// Flights: a b c, a b c, a b d. In the first, b is faulty. In the second, the broker accepts
+	// nothing. It would accept the third.
 	invalid, refusal := refuse(c, kerr.InvalidRecord, all[1].ID), refuse(c, kerr.TopicAuthorizationFailed, sinktest.IDs(all[3:6])...)
 	errs := sink.Write(t.Context(), all)
 	if v := sinktest.Verdicts(9, errs); v != "drduuuuud" || !errors.Is(errs[6], errs[3]) || !errors.Is(errs[7], errs[4]) {
@@ -196,8 +195,8 @@ func TestNotOvertaken(t *testing.T) {
 	}
 }
 
-// TestTooLarge: what is too large is rejected, whoever says so, and takes nothing with it; nor is a
-// batch that is too large as a whole.
+// TestTooLarge: only the event that is too large is rejected, by the client or by the broker. A
+// batch that is too large as a whole is split.
 func TestTooLarge(t *testing.T) {
 	for name, test := range map[string]struct {
 		more  string
@@ -209,7 +208,7 @@ func TestTooLarge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, all := fake(t, test.limit), sinktest.Events(t, "web", 30, 20)
 			for i := range all {
-				all[i].Data = noise(900) // ten of them are more than a batch may have
+				all[i].Data = noise(900) // ten of them exceed the maximum batch
 			}
 			all[7].Data = noise(6000)
 			errs := open(t, c, test.more).Write(t.Context(), all)
@@ -223,8 +222,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestRefusals: what Kafka can refuse a batch for is found in it and rejected, and what would go
-// away is not.
+// TestRefusals: after a permanent error of a batch, the faulty event is found and rejected. After a
+// temporary one, none is.
 func TestRefusals(t *testing.T) {
 	for of, rejected := range map[*kerr.Error]bool{
 		kerr.MessageTooLarge: true, kerr.RecordListTooLarge: true, kerr.InvalidRecord: true, kerr.InvalidTimestamp: true,
@@ -234,8 +233,7 @@ func TestRefusals(t *testing.T) {
 			c, all := fake(t, kfake.SeedTopics(1, "k8s")), sinktest.Events(t, "web", 3, 20)
 			sink, refusal := open(t, c, ""), refuse(c, of, all[1].ID)
 			errs := sink.Write(t.Context(), all)
-			// whether the others are unavailable depends on whether the client has sent them
-			// together
+			// the verdict of the others depends on their batches
 			v := sinktest.Verdicts(3, errs)
 			if rejected && v != "drd" || !rejected && (v[1] != 'u' || strings.Contains(v, "r")) || !strings.Contains(errs[1].Error(), of.Message) {
 				t.Fatalf("got %s: %v", v, errs)
@@ -251,8 +249,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestBlame: several writes at a time share batches. What the brokers refuse a batch for is found,
-// and nobody else's event is rejected.
+// TestBlame: several writes at the same time share batches. The faulty event of a rejected batch is
+// found, and no other event is rejected.
 func TestBlame(t *testing.T) {
 	c := fake(t, kfake.SeedTopics(1, "k8s"))
 	sink := open(t, c, "")
@@ -267,7 +265,7 @@ func TestBlame(t *testing.T) {
 	var writers sync.WaitGroup
 	for i, events := range all {
 		writers.Go(func() {
-			for k := range events { // one at a time, so that a batch of several is shared
+			for k := range events { // one by one, so that writes share batches
 				if v := sinktest.Verdicts(1, sink.Write(t.Context(), events[k:k+1])); (v == "r") != (k == i) || v == "u" {
 					t.Errorf("event %d of writer %d: %s", k, i, v)
 				}

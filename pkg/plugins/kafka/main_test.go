@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake starts what speaks Kafka's protocol and is none, with the topic k8s of three partitions.
+// fake starts a fake of Kafka with the topic k8s of three partitions.
 func fake(t *testing.T, options ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(3, "k8s")}, options...)...)
@@ -30,7 +30,7 @@ func fake(t *testing.T, options ...kfake.Opt) *kfake.Cluster {
 	return c
 }
 
-// behind makes the broker of a cluster reachable by a wire alone.
+// behind makes the broker of a cluster reachable only through a wire.
 func behind(w *sinktest.Wire) kfake.Opt {
 	return kfake.ListenFn(func(network, _ string) (net.Listener, error) {
 		l, err := net.Listen(network, "127.0.0.1:0")
@@ -50,7 +50,7 @@ func open(t *testing.T, c *kfake.Cluster, more string) plugins.Sink {
 	return sinktest.Open(t, kafka.Kind(), config(c.ListenAddrs()[0], more))
 }
 
-// consume reads all records, which must be n. Those of one partition are in order.
+// consume reads all records, of which there must be n. The records of a partition are in order.
 func consume(t *testing.T, c *kfake.Cluster, n int, options ...kgo.Opt) []*kgo.Record {
 	t.Helper()
 	all := consumeAll(t, c, options...)
@@ -90,7 +90,7 @@ func header(r *kgo.Record, name string) string {
 	return ""
 }
 
-// ids returns the ids of the events of records.
+// ids returns the event ids of records.
 func ids(records []*kgo.Record) []string {
 	all := make([]string, len(records))
 	for i, r := range records {
@@ -99,7 +99,7 @@ func ids(records []*kgo.Record) []string {
 	return all
 }
 
-// byKey returns the ids of the events by key, in order.
+// byKey returns the event ids by key, in order.
 func byKey(records []*kgo.Record) map[string][]string {
 	all := map[string][]string{}
 	for _, r := range records {
@@ -108,7 +108,7 @@ func byKey(records []*kgo.Record) map[string][]string {
 	return all
 }
 
-// noise returns the JSON of a text that does not get smaller when it is compressed.
+// noise returns the JSON of an incompressible text.
 func noise(n int) []byte {
 	b := make([]byte, n)
 	random := rand.New(rand.NewPCG(1, uint64(n)))

@@ -12,19 +12,19 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 )
 
-// labelsAge is how old the labels of a namespace may be that a grant goes by.
+// labelsAge is the maximum age of cached namespace labels in a check of a grant.
 const labelsAge = 10 * time.Second
 
-// grant is a [Grant] as it is looked at.
+// grant is a parsed [Grant].
 type grant struct {
 	group, resource string
 	subresources    []string
-	namespaces      []string        // nil: all, or those with the labels
-	selector        labels.Selector // nil: there is none
+	namespaces      []string        // nil: all, or those that selector matches
+	selector        labels.Selector // nil: no selector
 	verbs           []string
 }
 
-// allowance is what a sink may write.
+// allowance contains the grants of a sink.
 type allowance struct {
 	grants []grant
 	labels func(ctx context.Context, namespace string) (found labels.Set, err error)
@@ -35,7 +35,7 @@ type allowance struct {
 }
 
 type namespaceLabels struct {
-	labels labels.Set // nil: there is no such namespace
+	labels labels.Set // nil: the namespace does not exist
 	at     time.Time
 }
 
@@ -57,19 +57,19 @@ func newAllowance(grants []grantConfig, clock timer.Clock, ask func(context.Cont
 	return a, nil
 }
 
-// refusedError says that a sink may not do something.
+// refusedError means that no grant allows an operation.
 type refusedError struct{ why string }
 
 func (e *refusedError) Error() string { return e.why }
 
-// knows reports whether anything of an API group is granted, so that it is of use to ask the API
-// server about it.
+// knows reports whether a grant concerns an API group. Otherwise the API server is not queried
+// about the group.
 func (a *allowance) knows(group string) bool {
 	return slices.ContainsFunc(a.grants, func(g grant) bool { return g.group == group })
 }
 
 // check returns a *refusedError if no grant allows an operation, and another error if the API
-// server does not say.
+// server does not answer.
 func (a *allowance) check(ctx context.Context, op *operation) error {
 	what := op.target.resourceText()
 	if op.subresource != "" {
@@ -102,7 +102,7 @@ func (a *allowance) check(ctx context.Context, op *operation) error {
 	return &refusedError{"allow " + why}
 }
 
-// covers reports whether the grant is about a subresource; empty: the object itself.
+// covers reports whether the grant concerns a subresource; empty: the object itself.
 func (g *grant) covers(subresource string) bool {
 	if subresource == "" {
 		return len(g.subresources) == 0
@@ -110,7 +110,7 @@ func (g *grant) covers(subresource string) bool {
 	return slices.Contains(g.subresources, subresource)
 }
 
-// in reports whether the grant holds in a namespace.
+// in reports whether the grant is valid in a namespace.
 func (a *allowance) in(ctx context.Context, g *grant, namespace string) (bool, error) {
 	switch {
 	case g.selector == nil && g.namespaces == nil:
@@ -138,7 +138,7 @@ func (a *allowance) labelsOf(ctx context.Context, namespace string) (labels.Set,
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for name, old := range a.known { // those that nobody asks about any more
+	for name, old := range a.known { // remove old entries
 		if now.Sub(old.at) >= labelsAge {
 			delete(a.known, name)
 		}

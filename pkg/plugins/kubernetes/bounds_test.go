@@ -15,8 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestObjectOfSeveralVersions: an object that is written in several versions of its resource is one
-// in maxPerObject, and others are others.
+// TestObjectOfSeveralVersions: maxPerObject counts an object once, regardless of the version of its
+// resource in a write, and counts objects separately.
 func TestObjectOfSeveralVersions(t *testing.T) {
 	l := newLimits(rate{}, rate{}, rate{1, time.Minute}, nil)
 	at := time.Unix(0, 0)
@@ -38,7 +38,7 @@ func TestObjectOfSeveralVersions(t *testing.T) {
 	}
 }
 
-// TestRetryAfter: what an API server asks for is bounded.
+// TestRetryAfter: the delay that an API server requests is limited.
 func TestRetryAfter(t *testing.T) {
 	for seconds, want := range map[int32]time.Duration{0: 0, 7: 7 * time.Second, -5: 0, math.MaxInt32: 24 * time.Hour} {
 		if got := retryAfter(&metav1.Status{Details: &metav1.StatusDetails{RetryAfterSeconds: seconds}}); got != want {
@@ -47,7 +47,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestNoSuchVersion: events that name any number of versions which there are not cost no memory.
+// TestNoSuchVersion: events with nonexistent versions do not accumulate memory.
 func TestNoSuchVersion(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -33,12 +33,12 @@ import (
 // agent is the name of the router in requests and in Events.
 const agent = "deltarouter"
 
-// api speaks to the API server. Bodies go out as they are in the events, and nothing is made of
-// answers but their status.
+// api sends requests to the API server. It sends the bodies of the events unchanged, and reads only
+// the status of responses.
 type api struct {
 	name    string // of the sink
 	client  *rest.RESTClient
-	own     *http.Client // nil: it is the host's
+	own     *http.Client // nil: the client of the host
 	timeout time.Duration
 	manager string
 	force   bool
@@ -64,7 +64,7 @@ func newAPI(c *sinkConfig, env plugins.SinkEnv) (*api, error) {
 		if err != nil {
 			return nil, fmt.Errorf("kubeconfig: %w", err)
 		}
-		client = &http.Client{Transport: transport} // no timeout: each request has its own
+		client = &http.Client{Transport: transport} // no timeout, because each request has its own
 		a.own = client
 	case env.API != nil:
 		cfg.Host, client = env.API.URL, env.API.Client
@@ -79,7 +79,7 @@ func newAPI(c *sinkConfig, env plugins.SinkEnv) (*api, error) {
 	return a, err
 }
 
-// load reads a kubeconfig of the sink's own.
+// load reads the sink's own kubeconfig.
 func load(c *sinkConfig) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.Kubeconfig
@@ -100,7 +100,7 @@ func (a *api) close() {
 	}
 }
 
-// base returns the path of a group and version.
+// base returns the API path of a group and version.
 func base(group, version string) []string {
 	if group == "" {
 		return []string{"/api", version}
@@ -120,18 +120,18 @@ func (t *target) path(named bool) []string {
 	return path
 }
 
-// do sends a request, once.
+// do sends a request once.
 func (a *api) do(ctx context.Context, r *rest.Request) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	result := r.MaxRetries(0).Do(ctx)
-	if err := result.Error(); err != nil { // unlike that of Raw it has what the API server says
+	if err := result.Error(); err != nil { // with the message, unlike Raw
 		return nil, err
 	}
 	return result.Raw()
 }
 
-// send does an operation of an event.
+// send executes an operation of an event.
 func (a *api) send(ctx context.Context, e *event.Event, op *operation, id string) error {
 	r := a.request(e, op, id)
 	if a.dryRun {
@@ -179,7 +179,7 @@ func (a *api) request(e *event.Event, op *operation, id string) *rest.Request {
 }
 
 func encode(v any) []byte {
-	b, _ := json.Marshal(v) // structs and strings only: it cannot fail
+	b, _ := json.Marshal(v) // structs and strings only: never fails
 	return b
 }
 
@@ -208,8 +208,7 @@ func (o *operation) eviction() []byte {
 	})
 }
 
-// event makes the Event. Its name follows from the id, so that there is one however often it is
-// made.
+// event returns the Event. Its name is computed from the id, so a repetition makes the same Event.
 func (o *operation) event(e *event.Event, namespace, instance, id string) []byte {
 	const longest = 200
 	name := o.target.name
@@ -236,9 +235,9 @@ func (o *operation) event(e *event.Event, namespace, instance, id string) []byte
 	})
 }
 
-// find asks what a group and version has: for the resource of a kind, or the kind of a resource.
-// Answers are kept, but not that there is nothing, since events may name any version; one that does
-// not have it is asked for again.
+// find requests the resources of a group and version, for the resource of a kind or the kind of a
+// resource. Answers are cached. Missing versions are not, because events may name any number of
+// them. If a cached answer lacks the resource, it is requested again.
 func (a *api) find(ctx context.Context, t *target) (metav1.APIResource, error) {
 	gv := schema.GroupVersion{Group: t.group, Version: t.version}
 	is := func(r metav1.APIResource) bool {
@@ -269,7 +268,7 @@ func (a *api) find(ctx context.Context, t *target) (metav1.APIResource, error) {
 	return metav1.APIResource{}, plugins.Reject(fmt.Errorf("the API server does not have %s: see `kubectl api-resources`", t.resourceText()))
 }
 
-// metadata gets the metadata of an object.
+// metadata requests the metadata of an object.
 func (a *api) metadata(ctx context.Context, t *target) (*metav1.ObjectMeta, error) {
 	r := a.client.Verb(http.MethodGet).AbsPath(t.path(true)...).SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
 	text, err := a.do(ctx, r)
@@ -281,7 +280,7 @@ func (a *api) metadata(ctx context.Context, t *target) (*metav1.ObjectMeta, erro
 	return &object.ObjectMeta, err
 }
 
-// labels returns the labels of a namespace; nil: there is none of that name.
+// labels returns the labels of a namespace; nil: the namespace does not exist.
 func (a *api) labels(ctx context.Context, namespace string) (labels.Set, error) {
 	found, err := a.metadata(ctx, &target{version: "v1", resource: "namespaces", name: namespace})
 	if apierrors.IsNotFound(err) {

@@ -32,8 +32,7 @@ type sinkConfig struct {
 	policy config.Policy
 }
 
-// grantConfig allows verbs on a resource. It is about objects themselves, or about their
-// subresources.
+// grantConfig allows verbs on a resource, either on the objects themselves or on subresources.
 type grantConfig struct {
 	Resource          string   `yaml:"resource,required" doc:"[group/]version/resource, as in v1/configmaps. Other versions of the resource are granted with it."`
 	Subresources      []string `yaml:"subresources" enum:"status scale" min:"1" doc:"Grants the verbs on these subresources instead of the objects themselves."`
@@ -133,7 +132,7 @@ func (g *grantConfig) Validate(n config.Node) (problems config.Problems) {
 	return problems
 }
 
-// parseResource reads [group/]version/resource.
+// parseResource parses [group/]version/resource.
 func parseResource(text string) (group, version, resource string, err error) {
 	parts := strings.Split(text, "/")
 	if last := len(parts) - 1; last == 3 || last == 2 && parts[0] == "v1" {
@@ -142,7 +141,7 @@ func parseResource(text string) (group, version, resource string, err error) {
 	return config.ParseResource(text)
 }
 
-// rate is how often something may happen; the zero rate is no limit.
+// rate is a maximum number per period. The zero rate is no limit.
 type rate struct {
 	n   int
 	per time.Duration
@@ -150,7 +149,7 @@ type rate struct {
 
 func (r rate) String() string { return fmt.Sprintf("%d/%s", r.n, shortly(r.per)) }
 
-// shortly writes 1m rather than 1m0s.
+// shortly formats a duration as 1m instead of 1m0s.
 func shortly(d time.Duration) string {
 	text := d.String()
 	for _, zero := range []string{"m0s", "h0m"} {
@@ -161,7 +160,7 @@ func shortly(d time.Duration) string {
 	return text
 }
 
-// rates returns the limits: of deletes, of writes and of writes to one object.
+// rates returns the limits of deletes, of writes, and of writes to one object.
 func (c *sinkConfig) rates() (rates [3]rate, err error) {
 	for i, text := range []string{c.MaxDeletes, c.MaxWrites, c.MaxPerObject} {
 		if rates[i], err = parseRate(text); err != nil {
@@ -171,7 +170,7 @@ func (c *sinkConfig) rates() (rates [3]rate, err error) {
 	return rates, nil
 }
 
-// parseRate reads a rate; the zero one is no limit.
+// parseRate parses a rate. The zero rate is no limit.
 func parseRate(text string) (rate, error) {
 	if text == "" || text == "none" {
 		return rate{}, nil

@@ -61,13 +61,13 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// losing does what it is asked, and loses the answers of so many writes; of a refusing one they are
-// not done either.
+// losing is a transport that executes writes and loses the responses of some of them. If it
+// refuses, it does not execute these writes.
 type losing struct {
 	http.RoundTripper
 
 	left   *atomic.Int64
-	answer func() (*http.Response, error) // nil: the write is done
+	answer func() (*http.Response, error) // nil: the write is executed
 }
 
 func (l losing) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -85,8 +85,8 @@ func (l losing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// TestLostAnswers: a write whose answer is lost is unavailable, ends its batch, and is done once as
-// far as anybody can tell: what is tried again finds its work done, and counts once in the limits.
+// TestLostAnswers: a write whose response is lost makes the sink unavailable and ends its batch. It
+// takes effect once: the retry finds its work done, and the limits count it once.
 func TestLostAnswers(t *testing.T) {
 	for name, data := range map[string]string{
 		"delete": `{"delete":{}}`, "apply": `{"apply":{"data":{"x":"y"}}}`, "create": `{"create":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"made","namespace":"$ns"}}}`,
@@ -120,8 +120,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswers: what is about the API server, or the router's right to speak to it, is tried again,
-// and the time that it asks for is heeded.
+// TestAnswers: an error that concerns the API server, or the router's rights, is retried. A
+// requested delay is respected.
 func TestAnswers(t *testing.T) {
 	k := start(t)
 	o := k.configMap("a")
@@ -152,8 +152,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestTimeout: an API server that does not answer is unavailable after the time, and at once when
-// the context ends.
+// TestTimeout: an unresponsive API server is unavailable after the timeout, or when the context
+// ends.
 func TestTimeout(t *testing.T) {
 	k := start(t)
 	e := k.eventOf("v1/configmaps", k.configMap("a"), `{"merge":{"data":{"x":"y"}}}`)
@@ -191,8 +191,8 @@ func TestNoCluster(t *testing.T) {
 	}
 }
 
-// TestProbe: with a kubeconfig of its own, what the grants take in any case is asked for, and said
-// where it lacks; what may be had in some namespaces only is not.
+// TestProbe: with a kubeconfig of its own, a probe tests the rights that the grants always need,
+// and reports missing ones. It does not report rights that may exist in some namespaces only.
 func TestProbe(t *testing.T) {
 	k := start(t)
 	probe := func(kubeconfig, grants string) string {

@@ -29,27 +29,27 @@ const (
 
 const (
 	subStatus, subScale = "status", "scale"
-	// maxOperations bounds how many one event may have.
+	// maxOperations is the maximum number of operations in one event.
 	maxOperations = 1000
 )
 
-// operation is one write that an event asks for.
+// operation is one write of an event.
 type operation struct {
 	verb        string
 	subresource string // empty: the object itself
 	target      target
-	own         bool // the target is the object that the delta is about
-	ignore      bool // that the target is not there is fine
+	own         bool // the target is the object of the delta
+	ignore      bool // a missing target is not an error
 	body        json.RawMessage
 	grace       *int64
 	propagation string
-	note        note // of verbEvent
+	note        note // for verbEvent
 }
 
-// removes reports whether the operation takes an object away.
+// removes reports whether the operation removes an object.
 func (o *operation) removes() bool { return o.verb == verbDelete || o.verb == verbEvict }
 
-// String says what is done to what, without its content.
+// String describes the operation and its target, without content.
 func (o *operation) String() string {
 	if o.subresource != "" {
 		return o.verb + " " + o.subresource + " of " + o.target.String()
@@ -57,8 +57,8 @@ func (o *operation) String() string {
 	return o.verb + " " + o.target.String()
 }
 
-// target says which object an operation is about. The resource of one that an object names by its
-// kind is found out later.
+// target identifies the object of an operation. If the object names a kind, the resource is
+// resolved later.
 type target struct {
 	group, version, resource, kind string
 	namespace, name, uid           string
@@ -81,13 +81,13 @@ func (t target) String() string {
 	return t.resourceText() + " " + key.String()
 }
 
-// object tells objects apart. One that is written in several versions is one.
+// object identifies an object independent of the version of its resource.
 func (t *target) object() string {
-	// none of them has a slash
+	// none of them contains a slash
 	return strings.Join([]string{t.group, t.resource, t.namespace, t.name}, "/")
 }
 
-// where returns the namespace that grants go by: a Namespace is in itself.
+// where returns the namespace for grants. A Namespace is in itself.
 func (t *target) where() string {
 	if t.group == "" && t.resource == "namespaces" {
 		return t.name
@@ -95,7 +95,7 @@ func (t *target) where() string {
 	return t.namespace
 }
 
-// isSecret reports whether what the object holds is not to be told.
+// isSecret reports whether the content of the object must not be shown.
 func (t *target) isSecret() bool {
 	return t.group == "" && (t.resource == "secrets" || t.kind == "Secret")
 }
@@ -109,10 +109,10 @@ func (t *target) check(place string) error {
 	return nil
 }
 
-// parse reads the operations of an event. Its errors name the place and never quote a value.
+// parse parses the operations of an event. Its errors name the position and never quote a value.
 func parse(e *event.Event) ([]operation, error) {
 	data := bytes.TrimSpace(e.Data)
-	// what was allowed is to be what the API server reads
+	// the router and the API server must read the same content
 	if err := rawjson.Check(string(data)); err != nil {
 		return nil, fmt.Errorf("data: %w", err)
 	}
@@ -137,7 +137,7 @@ func parse(e *event.Event) ([]operation, error) {
 	return ops, nil
 }
 
-// takes lists the keys that may stand beside a verb.
+// takes returns the keys that are allowed beside a verb.
 func takes(verb string) []string {
 	switch verb {
 	case verbApply:
@@ -214,13 +214,13 @@ func (o *operation) parseSubresource(place string, raw json.RawMessage) (err err
 	return err
 }
 
-// parseTarget reads the target, which is the object of the delta if none is named.
+// parseTarget parses the target. The default is the object of the delta.
 func (o *operation) parseTarget(place string, raw json.RawMessage, e *event.Event) error {
 	if raw != nil {
 		return o.target.parse(place+".target", raw)
 	}
 	if o.verb == verbCreate {
-		return nil // the body names it
+		return nil // the body names the target
 	}
 	if e.Of == nil || e.Of.Object() == nil {
 		if o.verb == verbApply {
@@ -266,7 +266,7 @@ func (t *target) parse(place string, raw json.RawMessage) error {
 	return t.check(place)
 }
 
-// parseBody reads what stands behind the verb.
+// parseBody parses the value of the verb.
 func (o *operation) parseBody(place string, raw json.RawMessage) error {
 	switch o.verb {
 	case verbApply, verbCreate:
@@ -285,7 +285,7 @@ func (o *operation) parseBody(place string, raw json.RawMessage) error {
 	return o.parseOptions(place, raw)
 }
 
-// parseOptions reads what a delete or an eviction has to say.
+// parseOptions parses the options of a delete or an eviction.
 func (o *operation) parseOptions(place string, raw json.RawMessage) error {
 	all, err := members(place, raw)
 	if err != nil {
@@ -317,8 +317,8 @@ func (o *operation) parseOptions(place string, raw json.RawMessage) error {
 	return nil
 }
 
-// pin puts the uid of the target into a patch: the API server refuses it then for another object of
-// that name.
+// pin adds the uid of the target to a patch, so that the API server rejects it for another object
+// of that name.
 func (o *operation) pin(all map[string]json.RawMessage) (err error) {
 	if o.target.uid != "" {
 		metadata := map[string]json.RawMessage{}
@@ -338,7 +338,8 @@ func (o *operation) pin(all map[string]json.RawMessage) (err error) {
 	return err
 }
 
-// parsePatch reads a JSON patch. It begins with a test of the target's uid, see pin.
+// parsePatch parses a JSON patch, and adds a test of the target's uid as its first operation, see
+// pin.
 func (o *operation) parsePatch(place string, raw json.RawMessage) (err error) {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil || list == nil {

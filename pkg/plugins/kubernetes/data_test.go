@@ -20,7 +20,7 @@ func deltaEvent(t testing.TB, data string) *event.Event {
 	return &e
 }
 
-// TestParse: what an operation comes to: what is done to what, and the body that is sent.
+// TestParse checks the parsed operations: the verb and target of each, and the body of its request.
 func TestParse(t *testing.T) {
 	const own = "apps/v1/deployments shop/web"
 	for _, c := range []struct{ data, want, body string }{
@@ -65,7 +65,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseMistakes: each is told with its place, and without values.
+// TestParseMistakes: each mistake is reported with its position, without values.
 func TestParseMistakes(t *testing.T) {
 	for data, want := range map[string]string{
 		`{}`:     "data: says none of apply, create, merge, json, delete, evict, event",
@@ -128,7 +128,7 @@ func TestParseMistakes(t *testing.T) {
 	}
 }
 
-// TestWithoutValues: of what the API server says about fields, what is in them is left out.
+// TestWithoutValues: values are removed from messages of the API server about fields.
 func TestWithoutValues(t *testing.T) {
 	for message, want := range map[string]string{
 		`Invalid value: "s3cret \" x: y": must be a b`:            "Invalid value: must be a b",
@@ -145,8 +145,8 @@ func TestWithoutValues(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever the data is, it is refused or comes to operations whose bodies are JSON and
-// whose targets are names, and nothing of what is refused is quoted but keys.
+// FuzzParse: any data is rejected, or yields operations with bodies in JSON and targets with names.
+// An error quotes keys only.
 func FuzzParse(f *testing.F) {
 	for _, data := range []string{
 		`{"merge":{"metadata":{"x":1}},"target":{"resource":"v1/pods","namespace":"n","name":"p","uid":"u"},"missing":"ignore"}`, `[{"json":[{"op":"add","path":"/a","value":1}]}]`,

@@ -11,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// limitsOf returns the limits of a sink that is configured so.
+// limitsOf returns the limits of a sink with that configuration.
 func limitsOf(t testing.TB, yaml string, memory plugins.KV) *limits {
 	t.Helper()
 	node, problems := config.ParseNode("test.yaml", []byte("allow: [{resource: v1/configmaps, verbs: [merge, delete]}]\n"+yaml))
@@ -29,7 +29,7 @@ func operationOn(verb string, n int) (id string, op *operation) {
 	return name, &operation{verb: verb, target: target{version: "v1", resource: "configmaps", namespace: "ns", name: name}}
 }
 
-// TestLimitsByDefault: a mistake ends also where nothing was configured, and `none` is no limit.
+// TestLimitsByDefault: the default limits stop a faulty route too, and `none` is no limit.
 func TestLimitsByDefault(t *testing.T) {
 	for _, tt := range []struct {
 		yaml, verb string
@@ -59,7 +59,7 @@ func TestLimitsByDefault(t *testing.T) {
 	}
 }
 
-// BenchmarkLimits counts a write when the windows of the defaults are full but for one.
+// BenchmarkLimits counts a write while the windows of the default limits have one free place.
 func BenchmarkLimits(b *testing.B) {
 	for verb, most := range map[string]int{verbMerge: 10_000, verbDelete: 1000} {
 		b.Run(verb, func(b *testing.B) {

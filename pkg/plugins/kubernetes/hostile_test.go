@@ -18,9 +18,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// others says what there is outside of what the sinks of a test may write: another namespace and
-// all of it, others that its name begins or that are called x, and the Secrets of its own.
-// Namespaces of other tests come and go.
+// others describes objects that the sinks of a test may not write: the namespace other with its
+// content, the namespaces whose names begin with it, the namespace x, and the Secrets of the test's
+// own namespace. It excludes the namespaces of other tests, which run at the same time.
 func (c *cluster) others(other string) string {
 	c.t.Helper()
 	var all []string
@@ -43,8 +43,8 @@ func (c *cluster) others(other string) string {
 	return strings.Join(all, "\n")
 }
 
-// TestHostileData: whatever an event says, and however it says it, nothing is written but what is
-// granted. What it does within that is the API server's business; here it is asked for real.
+// TestHostileData: for any data, only granted objects are written. The test uses a real API server,
+// which decides about the rest.
 func TestHostileData(t *testing.T) {
 	k := start(t)
 	other := k.Namespace(t)
@@ -63,7 +63,7 @@ allow:
 	deep := strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000)
 	before := k.others(other)
 	for name, data := range map[string]string{
-		// Who reads which of two keys.
+		// Duplicate keys.
 		"metadata twice":      `{"create":{` + cm + `,"metadata":{"name":"victim","namespace":"$other"},"metadata":{"name":"x","namespace":"$ns"}}}`,
 		"metadata twice, new": `{"create":{` + cm + `,"metadata":{"name":"x","namespace":"$ns"},"metadata":{"name":"new","namespace":"$other"}}}`,
 		"namespace twice":     `{"apply":{` + cm + `,"metadata":{"name":"victim","namespace":"$other","namespace":"$ns"},"data":{"k":"w"}}}`,
@@ -76,7 +76,7 @@ allow:
 		"case of a name":      `{"create":{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"$ns","Name":"$other-new"}}}`,
 		"YAML's merge key":    `{"apply":{` + cm + `,"metadata":{"name":"x","namespace":"$ns","<<":{"namespace":"$other","name":"victim"}}}}`,
 		"YAML's alias":        `{"apply":{` + cm + `,"metadata":{"name":"x","namespace":"$ns"},"data":{"*a":"&a","k":"!!binary dg=="}}}`,
-		// Ways out of a path.
+		// Path traversal.
 		"name with a path":       `{"merge":{},"target":{"resource":"v1/configmaps","namespace":"$ns","name":"../../$other/configmaps/victim"}}`,
 		"escaped path":           `{"merge":{"data":{"k":"w"}},"target":{"resource":"v1/configmaps","namespace":"$ns","name":"..%2f..%2f$other%2fconfigmaps%2fvictim"}}`,
 		"query":                  `{"delete":{},"target":{"resource":"v1/configmaps","namespace":"$ns","name":"x?a=b#c"}}`,
@@ -91,7 +91,7 @@ allow:
 		"apiVersion of a group":  `{"create":{"apiVersion":"apps/..","kind":"Secret","metadata":{"name":"x","namespace":"$ns"}}}`,
 		"subresource as path":    `{"merge":{},"subresource":"scale/../../..","target":{"resource":"apps/v1/deployments","namespace":"$ns","name":"web"}}`,
 		"subresource as name":    `{"merge":{},"target":{"resource":"v1/configmaps","namespace":"$ns","name":"a/status"}}`,
-		// Other places, kinds and subresources.
+		// Namespaces, kinds and subresources that are not granted.
 		"another namespace":           `{"apply":{` + cm + `,"metadata":{"name":"victim","namespace":"$other"},"data":{"k":"w"}}}`,
 		"merge of a namespace":        `{"merge":{"metadata":{"namespace":"$other","name":"victim"},"data":{"k":"w"}}}`,
 		"patch of a namespace":        `{"json":[{"op":"replace","path":"/metadata/namespace","value":"$other"},{"op":"replace","path":"/metadata/name","value":"victim"}]}`,
@@ -130,7 +130,7 @@ allow:
 				t.Errorf("it has written (%v): there is now\n%s\nbefore\n%s", err, now, before)
 			}
 			want := "rejected"
-			// there is no object of that name: it is deleted
+			// it deletes an object that does not exist
 			if name == "query" || name == "line end" {
 				want = "delivered"
 			}
@@ -145,7 +145,7 @@ allow:
 	if now := k.get("v1/configmaps", "a"); now.GetResourceVersion() != o.GetResourceVersion() {
 		t.Errorf("the object itself was written: %v", now.Object)
 	}
-	// What is meant for the object of a delta is granted where that object is.
+	// A grant for the object of a delta is checked in the namespace of that object.
 	victim := k.find("v1/configmaps", other, "victim")
 	for _, data := range []string{`{"merge":{}}`, `{"delete":{}}`, `{"apply":{"data":{"k":"w"}}}`, `{"event":{"reason":"R"}}`} {
 		if err := write(t, sink, k.eventOf("v1/configmaps", victim, data)); kindOf(err) != "rejected" || !strings.Contains(err.Error(), "in namespace") {
@@ -157,8 +157,8 @@ allow:
 	}
 }
 
-// TestText: what is in strings arrives as it is, also where JSON writes it in another way than
-// YAML, which apply is read as.
+// TestText: texts arrive unchanged, even where JSON and YAML differ: the API server parses an apply
+// as YAML.
 func TestText(t *testing.T) {
 	k := start(t)
 	o := k.configMap("a")
@@ -179,8 +179,8 @@ func nested(o *unstructured.Unstructured, path ...string) (string, bool, error) 
 	return unstructured.NestedString(o.Object, path...)
 }
 
-// TestEchoedToken: an API server, or what stands in its place, that echoes the token of a request
-// puts it into no error.
+// TestEchoedToken: no error contains the token of a request, even if the server, or a proxy in its
+// place, repeats it.
 func TestEchoedToken(t *testing.T) {
 	for name, beginning := range map[string]string{"no HTTP": "", "in a header": "HTTP/1.1 200 OK\r\n", "in a length": "HTTP/1.1 200 OK\r\nContent-Length: "} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -204,7 +204,7 @@ func TestEchoedToken(t *testing.T) {
 }
 
 // TestHostileHeaders: a sink with a kubeconfig of its own does not read a header of 1 MiB, and the
-// API server counts as unavailable.
+// API server is unavailable.
 func TestHostileHeaders(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Warning", strings.Repeat("x", 1<<20))

@@ -19,10 +19,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// maxSaid is how much of what the API server says is repeated, in bytes.
+// maxSaid is the maximum length of a quoted message of the API server, in bytes.
 const maxSaid = 400
 
-// statusOf returns what the API server answered; nil: it did not.
+// statusOf returns the status of the API server's response; nil: there was no response.
 func statusOf(err error) *metav1.Status {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -32,7 +32,7 @@ func statusOf(err error) *metav1.Status {
 	return &s
 }
 
-// answered reports whether it is known that a write was not done.
+// answered reports whether the API server has answered that it did not execute a write.
 func answered(err error) bool {
 	if status := statusOf(err); status != nil {
 		return status.Code < http.StatusInternalServerError
@@ -41,9 +41,11 @@ func answered(err error) bool {
 	return errors.As(err, &dial) && dial.Op == "dial"
 }
 
-// judge says what an error of the API server means for an operation: nil if its work is done all
-// the same, an error made by [plugins.Reject] or [plugins.Postpone], or another one if the API
-// server is unavailable.
+// judge classifies an error of the API server:
+//
+//   - nil: the work of the operation is already done;
+//   - an error of [plugins.Reject] or [plugins.Postpone];
+//   - any other error: the API server is unavailable.
 func (s *sink) judge(ctx context.Context, op *operation, err error) error {
 	status := statusOf(err)
 	switch {
@@ -61,7 +63,7 @@ func (s *sink) judge(ctx context.Context, op *operation, err error) error {
 		return plugins.Postpone(said, retryAfter(status))
 	case code >= http.StatusInternalServerError && op.verb == verbApply && isTyped(status):
 		return plugins.Reject(said)
-	case code == http.StatusUnauthorized: // is about the router, not about the event
+	case code == http.StatusUnauthorized: // concerns the router, not the event
 		return plugins.RetryLater(said, 0)
 	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= http.StatusInternalServerError:
 		return plugins.RetryLater(said, retryAfter(status))
@@ -69,7 +71,7 @@ func (s *sink) judge(ctx context.Context, op *operation, err error) error {
 	return plugins.Reject(said)
 }
 
-// settled reports whether there is nothing left to do for an operation that the API server refused.
+// settled reports whether a refused operation has nothing left to do.
 func (s *sink) settled(ctx context.Context, op *operation, status *metav1.Status) bool {
 	switch status.Code {
 	case http.StatusNotFound:
@@ -88,13 +90,12 @@ func (s *sink) settled(ctx context.Context, op *operation, status *metav1.Status
 	return false
 }
 
-// isMissing reports whether it is the target that was not found, rather than its namespace or
-// resource.
+// isMissing reports whether the target was not found, and not its namespace or resource.
 func (o *operation) isMissing(status *metav1.Status) bool {
 	return status.Details != nil && status.Details.Name == o.target.name && (status.Details.Kind == o.target.resource || status.Details.Kind == o.target.kind)
 }
 
-// isAnother reports whether the target is not there any more, or another object has its name.
+// isAnother reports whether the target has been deleted, or another object has its name now.
 func (s *sink) isAnother(ctx context.Context, op *operation) bool {
 	found, err := s.api.metadata(ctx, &op.target)
 	if err != nil {
@@ -103,13 +104,13 @@ func (s *sink) isAnother(ctx context.Context, op *operation) bool {
 	return string(found.UID) != op.target.uid
 }
 
-// lostRace reports whether another writer came between the API server's reading and writing.
+// lostRace reports whether the object changed between the read and the write of the API server.
 func (s *sink) lostRace(op *operation, err error) bool {
 	status := statusOf(err)
 	return status != nil && status.Reason == metav1.StatusReasonConflict && !isOwned(status) && (op.verb == verbMerge || op.verb == verbJSON) && !op.pinsVersion()
 }
 
-// pinsVersion reports whether a patch is meant for one resourceVersion only.
+// pinsVersion reports whether a patch requires a certain resourceVersion.
 func (o *operation) pinsVersion() bool {
 	var patch struct {
 		Metadata struct {
@@ -131,21 +132,21 @@ func has(status *metav1.Status, cause metav1.CauseType) bool {
 	return false
 }
 
-// isOwned reports whether another manager has the fields.
+// isOwned reports whether another field manager owns the fields.
 func isOwned(status *metav1.Status) bool { return has(status, metav1.CauseTypeFieldManagerConflict) }
 
-// isBudget reports whether it is a disruption budget that does not let a pod go.
+// isBudget reports whether a disruption budget prevents an eviction.
 func isBudget(status *metav1.Status) bool {
 	return has(status, "DisruptionBudget") || strings.Contains(status.Message, "disruption budget")
 }
 
-// isTyped reports whether an object to apply does not have the form of its kind, which the API
-// server says with the code of its own failures.
+// isTyped reports whether an applied object does not match the schema of its kind, for which the
+// API server returns status 500.
 func isTyped(status *metav1.Status) bool {
 	return strings.HasPrefix(status.Message, "failed to create typed patch object") || strings.HasPrefix(status.Message, "failed to convert new object")
 }
 
-// maxRetryAfter bounds what an API server may ask for.
+// maxRetryAfter is the maximum delay that an API server may request.
 const maxRetryAfter = 24 * time.Hour
 
 func retryAfter(status *metav1.Status) time.Duration {
@@ -155,7 +156,7 @@ func retryAfter(status *metav1.Status) time.Duration {
 	return min(max(time.Duration(status.Details.RetryAfterSeconds)*time.Second, 0), maxRetryAfter)
 }
 
-// describe says what the API server answered without what is in objects.
+// describe returns the message of the API server without the content of objects.
 func describe(op *operation, status *metav1.Status) string {
 	said := strconv.Itoa(int(status.Code)) + " " + string(status.Reason)
 	switch {
@@ -183,7 +184,7 @@ func describe(op *operation, status *metav1.Status) string {
 	return said + ": " + clipSaid(strings.ReplaceAll(status.Message, "\n", " "))
 }
 
-// withoutValue leaves out of a message about a field what the field has.
+// withoutValue removes the value of a field from a message about the field.
 func withoutValue(message string) string {
 	what, rest, ok := strings.Cut(message, " value: ")
 	if !ok || what == "Required" {
@@ -198,8 +199,8 @@ func withoutValue(message string) string {
 	return what + " value"
 }
 
-// withoutQuotes leaves out of a message about the form of an object what is quoted of it, but for
-// the names of fields.
+// withoutQuotes removes quoted content from a message about the form of an object, except the names
+// of fields.
 func withoutQuotes(message string) string {
 	message, _, _ = strings.Cut(message, ", got ")
 	var b strings.Builder
@@ -223,9 +224,9 @@ func clipSaid(s string) string {
 	return s
 }
 
-// unavailable makes the error of a request that got no answer. What net/http says of an answer that
-// is none quotes it, so the token of the request if that is echoed; why there is no token is said
-// on this side.
+// unavailable returns the error of a request without a response. The error of net/http quotes an
+// invalid response, which may repeat the token of the request, so its text is replaced. A missing
+// token is a local error, which is shown.
 func (s *sink) unavailable(ctx context.Context, err error) error {
 	of, ok := errors.AsType[*url.Error](err)
 	switch {

@@ -1,19 +1,19 @@
-// Package kubernetes is the sink kind `kubernetes`: it does in a cluster what the data of each
-// event says. docs/SINKS.md has the form of the data, byte for byte.
+// Package kubernetes is the sink kind `kubernetes`. It executes the operations in the data of each
+// event in a cluster. docs/SINKS.md specifies the data.
 //
 //	data ──parse──► operations ──allow──► limits ──► API server ──judge──► delivered, rejected, tried again, or the route paused
 //
-// Nothing of an event is sent before all of its operations were read and are allowed. An operation
-// that finds its work done (the object is deleted already, or made already) is done: an event may
-// come twice. What cannot be done now is tried again, with all operations of its event from the
-// first on.
+// The sink parses all operations of an event and checks their grants before it sends the first one.
+// An operation whose work is done already (the object is deleted, or exists) succeeds, because an
+// event may come twice. If an operation is not possible at the moment, the event is retried from
+// its first operation on.
 //
-// A write is never taken for "our own" and kept from the routes: a route that is set off by what it
-// writes is paused when it has written one object too often, and so is one that deletes or writes
-// more than its limits allow.
+// The sink does not hide its own writes from the routes. A route that its own writes trigger is
+// paused when it writes one object too often. So is a route that exceeds its limit of deletes or
+// writes.
 //
-// Errors name the object and never what is in it; what the API server says of Secrets is not
-// repeated at all.
+// Errors name the object and never contain its content. Messages of the API server about Secrets
+// are not shown at all.
 package kubernetes
 
 import (
@@ -58,14 +58,14 @@ func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink
 	return s, err
 }
 
-// Write implements [plugins.Sink]: an event after the other. Once the API server is unavailable, or
-// the route is paused, the rest is not tried; behind an event that is postponed, the rest of its
-// key.
+// Write implements [plugins.Sink]. It delivers one event after the other. After the API server is
+// unavailable, or the route is paused, it does not deliver the rest. After a postponed event it
+// does not deliver the rest of its key.
 func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 	return inorder.Each(events, func(e *event.Event) error { return s.deliver(ctx, e) })
 }
 
-// deliver does what an event says.
+// deliver executes the operations of an event.
 func (s *sink) deliver(ctx context.Context, e *event.Event) error {
 	ops, err := parse(e)
 	if err != nil {
@@ -84,12 +84,12 @@ func (s *sink) deliver(ctx context.Context, e *event.Event) error {
 	return nil
 }
 
-// failure says in an error which sink and operation it is of.
+// failure adds the sink and the operation to an error.
 func (s *sink) failure(op *operation, err error) error {
 	return fmt.Errorf("kubernetes %q: %s: %w", s.name, op, err)
 }
 
-// permit finds out what an operation is about, and whether it is allowed.
+// permit resolves the target of an operation, and checks whether a grant allows it.
 func (s *sink) permit(ctx context.Context, op *operation) error {
 	err := s.resolve(ctx, op)
 	if err == nil {
@@ -105,7 +105,7 @@ func (s *sink) permit(ctx context.Context, op *operation) error {
 	return s.judge(ctx, op, err)
 }
 
-// resolve finds the resource of a kind, or the kind of a resource, where it is needed.
+// resolve finds the resource of a kind, or the kind of a resource, if it is needed.
 func (s *sink) resolve(ctx context.Context, op *operation) error {
 	t := &op.target
 	needsKind := t.kind == "" && (op.verb == verbEvent || op.verb == verbApply)
@@ -129,10 +129,10 @@ func (s *sink) resolve(ctx context.Context, op *operation) error {
 	return op.complete()
 }
 
-// again is how often an operation is tried at once that lost a race against another writer.
+// again is the number of immediate retries after a lost race against another writer.
 const again = 5
 
-// do does one operation, which the limits count under an id.
+// do executes one operation. The limits count it under id.
 func (s *sink) do(ctx context.Context, e *event.Event, op *operation, id string) error {
 	counted, err := s.limits.take(s.clock.Now(), e.Route, id, op)
 	if err != nil {

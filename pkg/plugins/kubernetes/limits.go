@@ -12,24 +12,24 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// limits counts what routes write. A write that is tried again is counted once. What routes delete
-// is remembered across restarts.
+// limits counts the writes of routes. It counts a retried write once. Deletes are stored in memory,
+// so that they survive a restart.
 type limits struct {
 	deletes, writes, perObject rate
-	memory                     plugins.KV // nil: nothing is remembered
+	memory                     plugins.KV // nil: no deletes are stored
 
 	mu      sync.Mutex
 	windows map[counted]*window
 	swept   time.Time
 }
 
-// whatDeletes is the kind of a window that is remembered.
+// whatDeletes is the kind of the stored windows.
 const whatDeletes = "maxDeletes"
 
-// counted is what has a window: the deletes or writes of a route, or its writes to an object.
+// counted identifies a window: the deletes or writes of a route, or its writes to an object.
 type counted struct{ route, object, what string }
 
-// window has what happened in the last time, the oldest first.
+// window contains the recent writes, the oldest first.
 type window struct {
 	rate  rate
 	marks []mark
@@ -50,8 +50,8 @@ func idOf(id string) uint64 {
 	return h.Sum64()
 }
 
-// take counts a write of a route under an id, unless it is counted already. The error names the
-// limit that it would exceed, and the route and the object; then nothing is counted.
+// take counts a write of a route under an id, unless it was counted before. If a limit would be
+// exceeded, nothing is counted, and the error names the limit, the route and the object.
 func (l *limits) take(now time.Time, route, name string, op *operation) (counted bool, err error) {
 	id := idOf(name)
 	l.mu.Lock()
@@ -82,7 +82,7 @@ func (l *limits) window(k limit, now time.Time) *window {
 	return w
 }
 
-// giveBack takes back a write that was counted, and not done.
+// giveBack removes a counted write that was not executed.
 func (l *limits) giveBack(route, name string, op *operation) {
 	id := idOf(name)
 	l.mu.Lock()
@@ -95,7 +95,7 @@ func (l *limits) giveBack(route, name string, op *operation) {
 	}
 }
 
-// resume forgets what was counted of a route.
+// resume resets the windows of a route.
 func (l *limits) resume(route string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,11 +105,11 @@ func (l *limits) resume(route string) {
 			l.remember(k, w)
 		}
 	}
-	deletes := counted{route, "", whatDeletes} // it may not have been looked at since the start
+	deletes := counted{route, "", whatDeletes} // it may not have been loaded since the start
 	l.remember(deletes, &window{})
 }
 
-// limit is a limit that a write falls under.
+// limit is one of the limits of a write.
 type limit struct {
 	counted
 	rate rate
@@ -123,7 +123,7 @@ func (l *limits) of(route string, op *operation) []limit {
 	if l.deletes.per > 0 && op.removes() {
 		kinds = append(kinds, limit{counted{route, "", whatDeletes}, l.deletes})
 	}
-	if l.perObject.per > 0 && op.verb != verbEvent { // each makes an object of its own
+	if l.perObject.per > 0 && op.verb != verbEvent { // each creates a new object
 		kinds = append(kinds, limit{counted{route, op.target.object(), "maxPerObject"}, l.perObject})
 	}
 	return kinds
@@ -140,7 +140,7 @@ func (k *limit) exceeded(op *operation) error {
 	return fmt.Errorf("route %q has written %d times within %s (maxWrites), and would write %s next", k.route, k.rate.n, shortly(k.rate.per), op.target)
 }
 
-// has forgets what is too old and reports whether an id is there.
+// has removes expired marks and reports whether an id is in the window.
 func (w *window) has(now time.Time, id uint64) bool {
 	old := 0
 	for old < len(w.marks) && now.Sub(w.marks[old].at) >= w.rate.per {
@@ -150,7 +150,7 @@ func (w *window) has(now time.Time, id uint64) bool {
 	return slices.ContainsFunc(w.marks, func(m mark) bool { return m.id == id })
 }
 
-// sweep forgets, every now and then, windows in which nothing is left.
+// sweep removes empty windows from time to time.
 func (l *limits) sweep(now time.Time) {
 	if now.Sub(l.swept) < time.Minute {
 		return
@@ -164,7 +164,7 @@ func (l *limits) sweep(now time.Time) {
 	}
 }
 
-// memoryKey is where a window is remembered; empty: nowhere.
+// memoryKey returns the key of a stored window; empty: it is not stored.
 func (l *limits) memoryKey(k counted) string {
 	if l.memory == nil || k.what != whatDeletes {
 		return ""
@@ -172,7 +172,7 @@ func (l *limits) memoryKey(k counted) string {
 	return k.what + "\x00" + k.route
 }
 
-// remember keeps a window: of each mark 16 bytes, when it was and its id.
+// remember stores a window, with 16 bytes per mark: its time and its id.
 func (l *limits) remember(k counted, w *window) {
 	key := l.memoryKey(k)
 	if key == "" {
@@ -187,11 +187,11 @@ func (l *limits) remember(k counted, w *window) {
 	if n := len(w.marks); n > 0 {
 		write.Expires = w.marks[n-1].at.Add(w.rate.per)
 	}
-	_ = l.memory.Commit([]plugins.KVWrite{write}, math.MaxInt64) // it has no limit
+	_ = l.memory.Commit([]plugins.KVWrite{write}, math.MaxInt64) // the store has no limit
 }
 
-// recall returns what is remembered of a window. Where the wall clock has gone back, a mark is as
-// old as now.
+// recall returns the stored marks of a window. If the wall clock was set back, the time of a mark
+// is at most now.
 func (l *limits) recall(k counted, now time.Time) (marks []mark) {
 	key := l.memoryKey(k)
 	if key == "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// openAt opens a sink with a clock that stands still.
+// openAt opens a sink with a fake clock.
 func (c *cluster) openAt(config string) (plugins.Sink, interface {
 	Advance(time.Time)
 	Now() time.Time
@@ -25,7 +25,7 @@ func (c *cluster) openAt(config string) (plugins.Sink, interface {
 	return open(c.t, strings.ReplaceAll(config, "$ns", c.ns), environment), fake
 }
 
-// deletes returns an event for each of n new ConfigMaps that deletes it.
+// deletes returns n events, each of which deletes a new ConfigMap.
 func (c *cluster) deletes(prefix string, n int) (batch []event.Event) {
 	c.t.Helper()
 	for i := range n {
@@ -34,8 +34,9 @@ func (c *cluster) deletes(prefix string, n int) (batch []event.Event) {
 	return batch
 }
 
-// TestMaxDeletes: a route deletes as many objects as it may and not one more; the error pauses it
-// and names it. Another route of the sink goes on, and when the time is over so may the first.
+// TestMaxDeletes: a route deletes exactly as many objects as allowed. Then it is paused with an
+// error that names it. Another route of the sink continues, and after the period the first may
+// continue too.
 func TestMaxDeletes(t *testing.T) {
 	k := start(t)
 	sink, clock := k.openAt(all + "maxDeletes: 3/1m\n")
@@ -51,8 +52,7 @@ func TestMaxDeletes(t *testing.T) {
 	if n := len(k.maps("a")); n != 2 || k.sent.Load() != 3 {
 		t.Errorf("%d are left after %d writes", n, k.sent.Load())
 	}
-	// What was deleted is not counted once more, what is no delete not at all, and each route by
-	// itself.
+	// Retried deletes and other writes are not counted, and each route is counted separately.
 	must.Report(t, write(t, sink, batch[0]))
 	must.Report(t, write(t, sink, k.eventOf("v1/configmaps", k.configMap("b"), `{"merge":{"data":{"x":"y"}}}`)))
 	other := k.deletes("c", 1)
@@ -72,7 +72,7 @@ func TestMaxDeletes(t *testing.T) {
 	}
 }
 
-// TestDeletesThatWereNone: only what was deleted counts.
+// TestDeletesThatWereNone: only executed deletes are counted.
 func TestDeletesThatWereNone(t *testing.T) {
 	k := start(t)
 	sink, _ := k.openAt(all + "maxDeletes: 1/1m\n")
@@ -92,7 +92,7 @@ func TestDeletesThatWereNone(t *testing.T) {
 	}
 }
 
-// TestMaxWrites: every write of a route is counted, and one of a dry run like any other.
+// TestMaxWrites: every write of a route is counted, dry runs included.
 func TestMaxWrites(t *testing.T) {
 	for _, config := range []string{all, all + "dryRun: true\n"} {
 		k := start(t)
@@ -107,8 +107,8 @@ func TestMaxWrites(t *testing.T) {
 	}
 }
 
-// TestMaxPerObject: a route that writes one object over and over is paused, with its name and the
-// object's.
+// TestMaxPerObject: a route that writes one object repeatedly is paused. The error names the route
+// and the object.
 func TestMaxPerObject(t *testing.T) {
 	k := start(t)
 	o, other := k.configMap("a"), k.configMap("b")

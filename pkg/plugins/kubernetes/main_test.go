@@ -48,13 +48,13 @@ var kinds = map[string]*event.Resource{
 	},
 }
 
-// cluster is a sandbox and a namespace of it.
+// cluster is a sandbox and a namespace in it.
 type cluster struct {
 	*sandboxtest.Sandbox
 
 	t    *testing.T
 	ns   string
-	sent atomic.Int64 // writes of the sinks that it opened
+	sent atomic.Int64 // the number of writes of its sinks
 }
 
 func start(t *testing.T) *cluster {
@@ -63,10 +63,10 @@ func start(t *testing.T) *cluster {
 	return &cluster{Sandbox: s, t: t, ns: s.Namespace(t)}
 }
 
-// apply makes objects in the namespace.
+// apply creates objects in the namespace.
 func (c *cluster) apply(manifests string) { c.t.Helper(); c.Apply(c.t, c.ns, manifests) }
 
-// get returns an object of the namespace; nil: there is none.
+// get returns an object of the namespace; nil: it does not exist.
 func (c *cluster) get(resource, name string) *unstructured.Unstructured {
 	c.t.Helper()
 	return c.find(resource, c.ns, name)
@@ -90,7 +90,7 @@ func (c *cluster) list(resource string) []unstructured.Unstructured {
 	return list.Items
 }
 
-// maps returns the names of the ConfigMaps of the namespace that begin so.
+// maps returns the names of the ConfigMaps of the namespace that begin with prefix.
 func (c *cluster) maps(prefix string) (names []string) {
 	c.t.Helper()
 	for _, o := range c.list("v1/configmaps") {
@@ -101,7 +101,7 @@ func (c *cluster) maps(prefix string) (names []string) {
 	return names
 }
 
-// remove deletes an object of the namespace at once.
+// remove deletes an object of the namespace without a grace period.
 func (c *cluster) remove(resource, name string) {
 	c.t.Helper()
 	now := int64(0)
@@ -109,14 +109,14 @@ func (c *cluster) remove(resource, name string) {
 	must.Succeed(c.t, err)
 }
 
-// configMap makes a ConfigMap with k: v.
+// configMap creates a ConfigMap with k: v.
 func (c *cluster) configMap(name string) *unstructured.Unstructured {
 	c.t.Helper()
 	c.apply(fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}, data: {k: v}}", name))
 	return c.get("v1/configmaps", name)
 }
 
-// deltaOf returns a delta that says that an object was updated.
+// deltaOf returns an Updated delta of an object.
 func deltaOf(t testing.TB, resource string, o *unstructured.Unstructured) *event.Delta {
 	t.Helper()
 	text, err := o.MarshalJSON()
@@ -126,14 +126,13 @@ func deltaOf(t testing.TB, resource string, o *unstructured.Unstructured) *event
 	return &event.Delta{Source: "src", Op: event.Updated, Old: object, New: object, Seen: time.Date(2026, 1, 2, 3, 4, 5, 678_000, time.UTC)}
 }
 
-// eventOf returns an event of the route r about an object, whose data is JSON with $ns for the
-// namespace.
+// eventOf returns an event of the route r about an object. In its data, $ns is the namespace.
 func (c *cluster) eventOf(resource string, o *unstructured.Unstructured, data string) event.Event {
 	c.t.Helper()
 	return event.New(deltaOf(c.t, resource, o), "r", 0, []byte(strings.ReplaceAll(data, "$ns", c.ns)))
 }
 
-// events returns an event with an id of its own for each data.
+// events returns one event for each data, with different ids.
 func (c *cluster) events(o *unstructured.Unstructured, data ...string) (batch []event.Event) {
 	c.t.Helper()
 	for i, d := range data {
@@ -144,13 +143,13 @@ func (c *cluster) events(o *unstructured.Unstructured, data ...string) (batch []
 	return batch
 }
 
-// label changes the labels of the namespace.
+// label sets the labels of the namespace.
 func (c *cluster) label(labels string) {
 	c.t.Helper()
 	c.patch("v1/namespaces", "", c.ns, `{"metadata":{"labels":`+labels+`}}`)
 }
 
-// unfinalize lets a ConfigMap go; it may be gone.
+// unfinalize removes the finalizers of a ConfigMap, which may be gone.
 func (c *cluster) unfinalize(name string) {
 	ctx := context.WithoutCancel(c.t.Context())
 	patch := []byte(`{"metadata":{"finalizers":null}}`)
@@ -168,10 +167,10 @@ func (c *cluster) patch(resource, namespace, name, patch string) {
 	}
 }
 
-// clockAt returns a clock that stands still.
+// clockAt returns a fake clock.
 func clockAt() *timer.Fake { return timer.NewFake(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) }
 
-// env is an environment whose client ends with the test.
+// env returns an environment whose client ends with the test.
 func env(t *testing.T, cfg *rest.Config) plugins.SinkEnv {
 	t.Helper()
 	client, err := rest.HTTPClientFor(cfg)
@@ -182,7 +181,7 @@ func env(t *testing.T, cfg *rest.Config) plugins.SinkEnv {
 	}
 }
 
-// counting counts writes.
+// counting is a transport that counts writes.
 type counting struct {
 	http.RoundTripper
 
@@ -196,7 +195,7 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// open opens a sink; $ns in its configuration is the namespace.
+// open opens a sink. In its configuration, $ns is the namespace.
 func (c *cluster) open(config string) plugins.Sink {
 	c.t.Helper()
 	environment := env(c.t, c.RESTConfig())
@@ -234,7 +233,7 @@ func write(t *testing.T, s plugins.Sink, e event.Event) error {
 	return errs[0]
 }
 
-// kindOf says what the pipeline makes of an error.
+// kindOf returns the class of an error as text.
 func kindOf(err error) string {
 	switch {
 	case err == nil:
@@ -249,7 +248,7 @@ func kindOf(err error) string {
 	return "unavailable"
 }
 
-// field returns a field of an object as JSON; null: it is not there.
+// field returns a field of an object as JSON; null: it is missing.
 func field(o *unstructured.Unstructured, path ...string) string {
 	if o == nil {
 		return "no object"

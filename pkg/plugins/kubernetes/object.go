@@ -15,8 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// parseObject reads the object of an apply or create. One to apply that does not say which it is,
-// is the delta's.
+// parseObject parses the object of an apply or create. An applied object without a name is the
+// object of the delta.
 func (o *operation) parseObject(place string, raw json.RawMessage) error {
 	raw, err := plain(raw)
 	if err != nil {
@@ -41,7 +41,7 @@ func (o *operation) parseObject(place string, raw json.RawMessage) error {
 	}
 	if !said && o.own && o.verb == verbApply {
 		o.body, err = json.Marshal(all)
-		return err // the rest is filled in when the kind is known, see complete
+		return err // complete adds the rest when the kind is known
 	}
 	if err := o.name(place, all, metadata); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (o *operation) parseObject(place string, raw json.RawMessage) error {
 	return nil
 }
 
-// name takes the target from an object that says which it is.
+// name sets the target to the object that the metadata name.
 func (o *operation) name(place string, all, metadata map[string]json.RawMessage) (err error) {
 	var apiVersion string
 	t := target{}
@@ -89,8 +89,8 @@ func (o *operation) name(place string, all, metadata map[string]json.RawMessage)
 	return t.check(place + ".metadata")
 }
 
-// complete fills in which object it is that is applied, and its uid: an object of that name that
-// was made since is another one.
+// complete adds the identity of the applied object to it, with its uid: a new object of that name
+// must not be changed.
 func (o *operation) complete() error {
 	if o.verb != verbApply || !o.own {
 		return nil
@@ -122,10 +122,10 @@ func (o *operation) complete() error {
 	return err
 }
 
-// note is an Event to make.
+// note is an Event to create.
 type note struct{ kind, reason, text, action string }
 
-// maxNote is the longest note that the API server takes.
+// maxNote is the maximum length of a note at the API server.
 const maxNote = 1024
 
 func (n *note) parse(place string, raw json.RawMessage) error {
@@ -162,9 +162,9 @@ func (n *note) parse(place string, raw json.RawMessage) error {
 	return nil
 }
 
-// plain writes JSON in a way that is YAML, too, which the API server reads apply as: without white
-// space, without surrogates, and without characters in strings that mean something else there, or a
-// mistake.
+// plain returns JSON that is also valid YAML with the same meaning, because the API server parses
+// an apply as YAML: without white space, without surrogates, and without characters that YAML does
+// not allow in strings or interprets differently.
 func plain(raw json.RawMessage) (json.RawMessage, error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
@@ -176,7 +176,7 @@ func plain(raw json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []byte // nil: text is good as it is
+	var out []byte // nil: text is used unchanged
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRune(text[i:])
 		if 0x7f <= r && r <= 0x9f || r == 0xfeff || r == 0xfffe || r == 0xffff {
@@ -195,9 +195,9 @@ func plain(raw json.RawMessage) (json.RawMessage, error) {
 	return out, nil
 }
 
-// The rest reads JSON by its exact keys, and says where something is wrong.
+// The functions below read JSON by exact keys, and report the position of mistakes.
 
-// members reads an object.
+// members parses an object.
 func members(place string, raw json.RawMessage) (map[string]json.RawMessage, error) {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(raw, &all) != nil || all == nil {
@@ -206,7 +206,7 @@ func members(place string, raw json.RawMessage) (map[string]json.RawMessage, err
 	return all, nil
 }
 
-// known reports the first key that is not one of those.
+// known returns an error for the first key that is not in keys.
 func known(place string, all map[string]json.RawMessage, keys ...string) error {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if !slices.Contains(keys, key) {
@@ -238,7 +238,7 @@ func whole(place string, raw json.RawMessage) (n int64, err error) {
 	return n, nil
 }
 
-// clip shortens what somebody has written as a key.
+// clip shortens a key for an error.
 func clip(s string) string {
 	const most = 64
 	if len(s) > most {

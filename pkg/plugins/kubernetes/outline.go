@@ -10,15 +10,15 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// outlined finds the mistakes that can be seen in the literals of an event's data.
+// outlined finds mistakes in the literals of an emit expression.
 type outlined struct {
 	allow    []grantConfig
 	problems []outline.Problem
 	written  []outline.Written
 }
 
-// Outline implements [plugins.Outliner]. It finds literals that parse and the allowance would
-// reject for any object.
+// Outline implements [plugins.Outliner]. It finds literals that parse or the grants would reject
+// for any object.
 func (kind) Outline(node config.Node, data *outline.Outline, resources []string) ([]outline.Problem, []outline.Written) {
 	var c sinkConfig
 	if node.Decode(&c).Err() != nil || !data.IsAll {
@@ -69,7 +69,7 @@ func (o *outlined) operation(data *outline.Outline, resources []string) {
 	o.body(does, target != nil, subresource, resources)
 }
 
-// noVerb says that an event asks for nothing.
+// noVerb reports an event without an operation.
 func (o *outlined) noVerb(data *outline.Outline) {
 	for i := range data.Members {
 		if m := &data.Members[i]; !slices.Contains([]string{"target", "subresource", "missing"}, m.Key) {
@@ -88,7 +88,7 @@ func nearest(key string) string {
 	return ""
 }
 
-// target returns the resource that is written; nil: it is not known.
+// target returns the resource of the target; nil: it is unknown.
 func (o *outlined) target(m *outline.Member) []string {
 	t := &m.Value
 	if !t.IsMap {
@@ -117,8 +117,8 @@ func (o *outlined) target(m *outline.Member) []string {
 	return []string{*resource.Value.Text}
 }
 
-// body checks what stands behind the verb, and whether any of the resources may be written so. Of
-// an apply or create that names a kind the resource is not known here.
+// body checks the value of the verb, and whether a grant covers any of the resources. The resource
+// of an apply or create with a kind is unknown here.
 func (o *outlined) body(does *outline.Member, named bool, subresource string, resources []string) {
 	body := &does.Value
 	if does.Key == verbCreate || does.Key == verbApply && (!body.IsAll || body.Member("kind") != nil) {
@@ -144,11 +144,11 @@ func (o *outlined) body(does *outline.Member, named bool, subresource string, re
 	}
 }
 
-// granted reports whether a verb is granted on a resource, in some namespace.
+// granted reports whether a verb on a resource is granted in any namespace.
 func (o *outlined) granted(resource, subresource, verb string) bool {
 	group, _, name, err := parseResource(resource)
 	if err != nil {
-		return true // reported
+		return true // already reported
 	}
 	return slices.ContainsFunc(o.allow, func(g grantConfig) bool {
 		grantedGroup, _, grantedName, err := parseResource(g.Resource)

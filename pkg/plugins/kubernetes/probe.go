@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Rights implements [plugins.RightsRequester]. It returns what the router needs in its own
-// cluster; nothing if the sink has a kubeconfig of its own, which probe looks at.
+// Rights implements [plugins.RightsRequester]. It returns the rights that the sink needs in the
+// router's own cluster. With a kubeconfig of its own it returns none, because Probe tests them.
 func (kind) Rights(node config.Node) []plugins.Right {
 	var c sinkConfig
 	if len(node.Decode(&c)) > 0 || c.Kubeconfig != "" || c.Context != "" {
@@ -24,7 +24,7 @@ func (kind) Rights(node config.Node) []plugins.Right {
 	return c.rights(node)
 }
 
-// rights returns what the grants take.
+// rights returns the rights that the grants need.
 func (c *sinkConfig) rights(node config.Node) (all []plugins.Right) {
 	items := node.At("allow").Items()
 	for i := range c.Allow {
@@ -43,7 +43,7 @@ func (c *sinkConfig) rights(node config.Node) (all []plugins.Right) {
 		for _, namespace := range namespaces {
 			for _, r := range g.rights() {
 				r.Namespace, r.Node = namespace, at
-				// it may be had where it is needed
+				// it may exist in the selected namespaces only
 				r.Optional = r.Optional || g.NamespaceSelector != ""
 				all = append(all, r)
 			}
@@ -52,8 +52,7 @@ func (c *sinkConfig) rights(node config.Node) (all []plugins.Right) {
 	return all
 }
 
-// rights returns what a grant takes in each namespace. What reads is done without if it is not
-// granted.
+// rights returns the rights that a grant needs in each namespace. The rights to read are optional.
 func (g *grantConfig) rights() (all []plugins.Right) {
 	group, _, resource, err := parseResource(g.Resource)
 	if err != nil {
@@ -93,8 +92,8 @@ func (g *grantConfig) rights() (all []plugins.Right) {
 	return all
 }
 
-// Probe implements [plugins.Prober]. It asks the API server of a kubeconfig of the sink's own for
-// each right that the grants take. Nothing is made of it there.
+// Probe implements [plugins.Prober]. With a kubeconfig of its own, it asks that API server for each
+// right that the grants need. It creates nothing there.
 func (kind) Probe(ctx context.Context, node config.Node) error {
 	var c sinkConfig
 	if err := node.Decode(&c).Err(); err != nil {
@@ -142,7 +141,7 @@ func describeRight(r plugins.Right) string {
 	return text
 }
 
-// may asks whether the kubeconfig's user has a right.
+// may asks whether the user of the kubeconfig has a right.
 func (a *api) may(ctx context.Context, r plugins.Right) (bool, error) {
 	resource, sub, _ := strings.Cut(r.Resource, "/")
 	question := encode(map[string]any{

@@ -11,7 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestAllow: what no grant allows is rejected, with the reason, and nothing of its event is sent.
+// TestAllow: an operation without a grant is rejected with the reason, and no operation of its
+// event is sent.
 func TestAllow(t *testing.T) {
 	k := start(t)
 	o := k.configMap("a")
@@ -55,7 +56,8 @@ allow:
 	}
 }
 
-// TestAllowSelector: a selector grants what is in namespaces with its labels, as they are now.
+// TestAllowSelector: a selector grants objects in namespaces with the labels, which are read at the
+// time of the write.
 func TestAllowSelector(t *testing.T) {
 	k := start(t)
 	o := k.configMap("a")
@@ -77,8 +79,8 @@ func TestAllowSelector(t *testing.T) {
 	try(`{"team":"a","env":"dev"}`, "delivered")
 }
 
-// TestAnotherOfTheName: what is meant for the object of a delta does nothing to one that was made
-// under its name since, and makes none.
+// TestAnotherOfTheName: an operation for the object of a delta neither changes nor creates another
+// object of that name.
 func TestAnotherOfTheName(t *testing.T) {
 	for name, data := range map[string]string{
 		"delete": `{"delete":{}}`, "merge": `{"merge":{"data":{"x":"y"}}}`, "apply": `{"apply":{"data":{"x":"y"}}}`, "json": `{"json":[{"op":"add","path":"/data/x","value":"y"}]}`,
@@ -101,7 +103,7 @@ func TestAnotherOfTheName(t *testing.T) {
 			if now := k.get("v1/configmaps", "a"); now == nil || now.GetUID() != made.GetUID() || field(now, "data") != `{"k":"v"}` {
 				t.Error("the other one was written to")
 			}
-			// Its own does what it says.
+			// An event of the new object changes it.
 			must.Succeed(t, write(t, sink, k.eventOf("v1/configmaps", made, data)))
 			if now := k.get("v1/configmaps", "a"); now != nil && field(now, "data") != `{"k":"v","x":"y"}` {
 				t.Error("it was not written", field(now, "data"))
@@ -126,8 +128,8 @@ func TestAnotherOfTheName(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot be done is rejected, postponed or done, and the error says why without
-// what is in the object.
+// TestRefused: an impossible operation is rejected, postponed or done. The error has the reason
+// without the content of the object.
 func TestRefused(t *testing.T) {
 	k := start(t)
 	o := k.configMap("a")
@@ -192,7 +194,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestForce: with force, apply takes fields over.
+// TestForce: with force, apply takes the ownership of fields.
 func TestForce(t *testing.T) {
 	k := start(t)
 	o := k.configMap("a")
@@ -207,7 +209,7 @@ func TestForce(t *testing.T) {
 	}
 }
 
-// TestDryRun: the API server checks, and nothing is left of it.
+// TestDryRun: the API server checks the write and does not store it.
 func TestDryRun(t *testing.T) {
 	k := start(t)
 	o := k.configMap("a")
@@ -237,8 +239,8 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestPartOfABatch: what is rejected or postponed does not keep the other events of a batch, but
-// what is postponed those of its key.
+// TestPartOfABatch: a rejected or postponed event does not delay the other events of a batch,
+// except that a postponed event delays those of its key.
 func TestPartOfABatch(t *testing.T) {
 	k := start(t)
 	o := k.configMap("a")

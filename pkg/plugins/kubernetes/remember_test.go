@@ -28,8 +28,8 @@ func (n notes) Commit(writes []plugins.KVWrite, _ int64) error {
 	return nil
 }
 
-// TestDeletesAreRemembered: what a route has deleted counts after a restart too, what is tried
-// again counts once, and a route that somebody lets go on counts from zero.
+// TestDeletesAreRemembered: deletes of a route count after a restart too, a retry counts once, and
+// after a resume the route begins at zero.
 func TestDeletesAreRemembered(t *testing.T) {
 	memory, now := notes{}, time.Unix(1_800_000_000, 0)
 	var l *limits
@@ -60,7 +60,7 @@ func TestDeletesAreRemembered(t *testing.T) {
 		t.Error("what was not done counts:", err)
 	}
 	restart()
-	now = now.Add(58 * time.Minute) // the first is over
+	now = now.Add(58 * time.Minute) // the first has expired
 	if err := deletes("r", "4"); err != nil || deletes("r", "5") == nil {
 		t.Error("the times are not remembered:", err)
 	}
@@ -72,7 +72,7 @@ func TestDeletesAreRemembered(t *testing.T) {
 	if deletes("r", "6") == nil {
 		t.Error("nothing is counted any more")
 	}
-	now = now.Add(-24 * time.Hour) // the wall clock goes back
+	now = now.Add(-24 * time.Hour) // the wall clock was set back
 	restart()
 	if deletes("r", "7") == nil {
 		t.Error("all is forgotten")

@@ -13,12 +13,12 @@ const (
 	pod = `{apiVersion: v1, kind: Pod, metadata: {name: web-0, labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}`
 )
 
-// TestVerbs: each verb does what it says to the API server, with the object of the delta as its
-// target unless another one is named, and does it again without harm.
+// TestVerbs: each verb has its effect at the API server, by default on the object of the delta. A
+// repetition does no harm.
 func TestVerbs(t *testing.T) {
 	for name, c := range map[string]struct {
 		of, name, data string // the object of the delta
-		resource, at   string // what is looked at
+		resource, at   string // the object to compare
 		path           []string
 		want           string
 	}{
@@ -90,7 +90,7 @@ func TestVerbs(t *testing.T) {
 			for range 2 {
 				err := write(t, sink, e)
 				if name == "json" && err != nil && kindOf(err) == "rejected" {
-					continue // what it removes is gone
+					continue // the object was removed
 				}
 				if err != nil {
 					t.Fatal(kindOf(err), err)
@@ -107,7 +107,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// TestEvent: an Event is made once, however often the event comes.
+// TestEvent: repeated events create one Event.
 func TestEvent(t *testing.T) {
 	k := start(t)
 	o := k.configMap("a")

@@ -21,7 +21,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// keys makes a key pair.
+// keys returns a key pair.
 func keys(t *testing.T, fresh func() (nkeys.KeyPair, error)) (pair nkeys.KeyPair, public, seed string) {
 	t.Helper()
 	pair, err := fresh()
@@ -33,13 +33,12 @@ func keys(t *testing.T, fresh func() (nkeys.KeyPair, error)) (pair nkeys.KeyPair
 	return pair, public, string(text)
 }
 
-// TestAuth: each way to say who one is works, and a secret that is mended is used by the next
-// connection.
+// TestAuth: each kind of credentials works, and the next connection uses a corrected secret.
 func TestAuth(t *testing.T) {
 	_, public, seed := keys(t, nkeys.CreateUser)
 	for name, test := range map[string]struct {
 		server func(*server.Options)
-		config string // %s is the file
+		config string // %s is replaced by the file
 		wrong  string
 		right  string
 		admin  client.Option
@@ -82,7 +81,7 @@ func TestAuth(t *testing.T) {
 	}
 }
 
-// TestCreds: a .creds file, as nsc and NGS give them.
+// TestCreds: .creds files of nsc and NGS.
 func TestCreds(t *testing.T) {
 	operator, operatorKey, _ := keys(t, nkeys.CreateOperator)
 	account, accountKey, _ := keys(t, nkeys.CreateAccount)
@@ -123,8 +122,8 @@ func TestCreds(t *testing.T) {
 	}
 }
 
-// TestPermission: that the router may not publish is said, although the server answers nothing to
-// the message itself.
+// TestPermission: the error says that the router may not publish, although the server does not
+// answer the message itself.
 func TestPermission(t *testing.T) {
 	s := serve(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "router", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"k8s.>"}}}}}
@@ -136,7 +135,7 @@ func TestPermission(t *testing.T) {
 	}
 }
 
-// TestProbe: it connects and publishes nothing, and says what is missing.
+// TestProbe: a probe connects and publishes nothing. Its error names the missing part.
 func TestProbe(t *testing.T) {
 	s := serve(t, func(o *server.Options) { o.Username, o.Password = "router", "s3cret" })
 	st := stream(t, admin(t, s, client.UserInfo("router", "s3cret")), jetstream.StreamConfig{})
@@ -165,14 +164,14 @@ func TestProbe(t *testing.T) {
 	must.Fail(t, nats.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, "servers: "+url)), "refused")
 }
 
-// encrypted starts a server that asks for certificates of clients, and returns its tls:// URL.
+// encrypted starts a server that requires client certificates, and returns its tls:// URL.
 func encrypted(t *testing.T, settings *tls.Config) (s *server.Server, url string) {
 	t.Helper()
 	s = serve(t, func(o *server.Options) { o.TLSConfig, o.TLSTimeout = settings, 20 })
 	return s, "tls://" + s.Addr().String()
 }
 
-// TestTLS: the server's certificate is checked, the router shows its own, and files are read anew
+// TestTLS: the sink verifies the server's certificate, presents its own, and reads the files again
 // for each connection.
 func TestTLS(t *testing.T) {
 	a, other := sinktest.NewAuthority(t), sinktest.NewAuthority(t)

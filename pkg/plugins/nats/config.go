@@ -22,7 +22,7 @@ type sinkConfig struct {
 	Timeout time.Duration   `yaml:"timeout" default:"10s" min:"10ms" max:"10m" doc:"How long connecting, and the acknowledgement of a batch, may take."`
 }
 
-// streamConfig says which stream keeps the events, and how to make it.
+// streamConfig names the stream that stores the events, and its settings if the sink creates it.
 type streamConfig struct {
 	Name       string        `yaml:"name" doc:"The stream that must keep the events; without it whichever takes the subject."`
 	Create     bool          `yaml:"create" doc:"Make the stream if there is none of the name. One that exists is never changed."`
@@ -33,7 +33,7 @@ type streamConfig struct {
 	Duplicates time.Duration `yaml:"duplicates" default:"2m" min:"100ms" doc:"Of a stream that is made: for how long it drops an event whose id it has seen."`
 }
 
-// authConfig says as whom the router introduces itself.
+// authConfig contains the credentials of the router.
 type authConfig struct {
 	Creds    config.Secret `yaml:"creds" doc:"The content of a .creds file, as {file: router.creds}."`
 	NKey     config.Secret `yaml:"nkey" doc:"The seed of an NKey (SU…)."`
@@ -83,9 +83,9 @@ func (c *sinkConfig) Validate(n config.Node) config.Problems {
 	return problems
 }
 
-// Warn implements [plugins.Warner]. It finds credentials that the sink would send without
-// encryption. A server with nats:// may insist on TLS, which the configuration does not show. The
-// seed of an NKey never leaves the router, and neither does that in creds.
+// Warn implements [plugins.Warner]. It reports credentials that the sink would send without
+// encryption. A server with nats:// may require TLS, which the configuration does not show. The
+// seed of an NKey, also one in creds, never leaves the router.
 func (kind) Warn(n config.Node) (problems config.Problems) {
 	var c sinkConfig
 	_ = n.Decode(&c) // Check has accepted it
@@ -100,8 +100,8 @@ func (kind) Warn(n config.Node) (problems config.Problems) {
 	return problems
 }
 
-// badServer says what is wrong with the URL of a server. It does not quote it: it may have a
-// password.
+// badServer returns the mistake in the URL of a server. It does not quote the URL, which may
+// contain a password.
 func badServer(text string) string {
 	u, err := url.Parse(text)
 	switch {
@@ -156,7 +156,7 @@ func (a *authConfig) Validate(n config.Node) config.Problems {
 	return nil
 }
 
-// names returns the names of the servers as errors show them.
+// names returns the names of the servers for errors.
 func (c *sinkConfig) names() string {
 	if len(c.Servers) == 1 {
 		return c.Servers[0]

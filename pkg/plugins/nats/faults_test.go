@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// TestOutage: a server that is away stalls the routes of its sink alone, and what they owe is there
-// once when it is back, also what was in flight when it went: the stream drops what it has.
+// TestOutage: an unavailable server stops only the routes of its sink. When it is back, it gets
+// their backlog once, including the events in flight: the stream drops duplicates.
 func TestOutage(t *testing.T) {
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{MaxMsgSize: 100_000})
@@ -33,9 +33,9 @@ func TestOutage(t *testing.T) {
 	sinktest.Compare(t, got, want)
 }
 
-// TestRestart: a server that stops while a write is in flight keeps what it has acknowledged; what
-// it has not is unavailable, and written again after the restart everything is there once, in the
-// order of each key.
+// TestRestart: a server that stops during a write keeps the acknowledged events. The others are
+// unavailable. After the restart and a repetition each event is there once, in the order of each
+// key.
 func TestRestart(t *testing.T) {
 	store := t.TempDir()
 	with := func(o *server.Options) { o.StoreDir = store }
@@ -43,7 +43,7 @@ func TestRestart(t *testing.T) {
 	stream(t, admin(t, s), jetstream.StreamConfig{})
 	w := sinktest.NewWire(t, s.Addr().String())
 	sink, all := open(t, fmt.Sprintf("{servers: %q, timeout: 30s}", url(w))), sinktest.Keyed(t, 300, "abc")
-	// some 80 events, and their acknowledgements
+	// about 80 events and their acknowledgements
 	restarted, cut := make(chan *server.Server, 1), w.CutAfter(100_000)
 	go func() {
 		<-cut
@@ -77,8 +77,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// byKey returns the ids of messages by the key of [sinktest.Keyed], in order. Which one it is tells
-// the object's number.
+// byKey returns the ids of messages by the key of [sinktest.Keyed], in order. The object's number
+// determines the key.
 func byKey(messages []*jetstream.RawStreamMsg) map[string]string {
 	all := map[string]string{}
 	for _, m := range messages {
@@ -89,8 +89,8 @@ func byKey(messages []*jetstream.RawStreamMsg) map[string]string {
 	return all
 }
 
-// TestWindow: the stream knows ids for as long as its window is. What comes again within it is
-// dropped, after it is there twice, with the same id.
+// TestWindow: the stream drops duplicates within its window. A later repetition is there twice,
+// with the same id.
 func TestWindow(t *testing.T) {
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{Duplicates: 100 * time.Millisecond})
@@ -108,8 +108,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers: a server without JetStream, or one whose stream does not take the subject, is
-// unavailable, and delivered to when that is mended.
+// TestNobodyAnswers: a server without JetStream, or whose stream does not accept the subject, is
+// unavailable. After a correction the events are delivered.
 func TestNobodyAnswers(t *testing.T) {
 	s := serve(t, func(o *server.Options) { o.JetStream = false })
 	all := sinktest.Events(t, "web", 3, 20)
@@ -128,8 +128,8 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
-// TestPublishedSubject: a message is where the template says, one token for each placeholder
-// whatever the value.
+// TestPublishedSubject: the subject follows the template, with one token per placeholder for any
+// value.
 func TestPublishedSubject(t *testing.T) {
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{Subjects: []string{"c.>"}})

@@ -18,9 +18,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// TestLongSubject: a server ends the connection over a subject that is too long. A name or a type
-// of any length costs no event of the batch, and a template that is too long by itself rejects its
-// events, one by one.
+// TestLongSubject: a server closes the connection if a subject is too long. A name or type of any
+// length affects no other event of the batch. A template that is too long rejects its events one by
+// one.
 func TestLongSubject(t *testing.T) {
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{Subjects: []string{"k8s.>"}})
@@ -42,7 +42,7 @@ func TestLongSubject(t *testing.T) {
 	}
 }
 
-// TestComplaints: what a server says again and again is in the log once.
+// TestComplaints: a repeated message of a server is logged once.
 func TestComplaints(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)

@@ -18,23 +18,22 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// link is a connection to one of the servers, from its first byte to its end: it does not connect
-// again by itself.
+// link is one connection to a server. It does not reconnect.
 type link struct {
 	conn   *nats.Conn
 	js     jetstream.JetStream
 	closed chan struct{}
-	// the stream is there, or the configuration does not ask for it to be made
+	// the stream exists, or the configuration does not ask to create it
 	ensured atomic.Bool
-	// what the server said last that belongs to no event, such as a missing permission
+	// the last error of the server that concerns no single event, such as a missing permission
 	complain atomic.Pointer[error]
 }
 
-// complainInterval is how often what a server says is logged.
+// complainInterval is the minimum interval between two logged messages of servers.
 const complainInterval = time.Minute
 
-// complaints says in the log what servers say, once in an interval: a server may say something
-// about each event, or as often as it likes.
+// complaints logs messages of servers, at most one per interval, because a server may send one for
+// each event.
 type complaints struct {
 	mu      sync.Mutex
 	last    time.Time
@@ -55,8 +54,8 @@ func (c *complaints) log(log *slog.Logger, err error) {
 	log.Warn("nats: the server complains", slog.Any("err", err), slog.Int("notLogged", skipped))
 }
 
-// dial connects. Everything that the configuration has in files is read anew. complain is told what
-// the server says that belongs to no event.
+// dial connects. It reads all files of the configuration again. complain gets the errors of the
+// server that concern no single event.
 func dial(ctx context.Context, c *sinkConfig, complain func(error)) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -77,11 +76,11 @@ func dial(ctx context.Context, c *sinkConfig, complain func(error)) (*link, erro
 		}))
 	l.conn, err = nats.Connect(strings.Join(c.Servers, ","), options...)
 	if stopped := d.done(); !stopped && err == nil {
-		l.conn.Close() // the context was done in the last moment, and closed the connection
+		l.conn.Close() // the context ended at the last moment and closed the connection
 		err = context.Cause(ctx)
 	}
 	if errors.Is(err, nats.ErrNoServers) && d.err != nil {
-		err = d.err // it says why there are none
+		err = d.err // it has the reason
 	}
 	if err != nil {
 		return nil, err
@@ -90,25 +89,25 @@ func dial(ctx context.Context, c *sinkConfig, complain func(error)) (*link, erro
 		l.conn.Close()
 		return nil, err
 	}
-	// The first call starts the goroutine that close ends, which it could not while events are
-	// published for the first time. It publishes nothing, since the subject is empty.
+	// The first call starts the goroutine that close ends. It must not start during the first
+	// publication, so it starts here. The call publishes nothing, because the subject is empty.
 	_, _ = l.js.PublishMsgAsync(&nats.Msg{})
 	return l, nil
 }
 
 const (
-	// maxFlush is how long a write to a connection that takes no more bytes can block.
+	// maxFlush is the maximum time of a write to a blocked connection.
 	maxFlush = 4 * time.Second
-	// pingInterval is how often a silent connection is tried; at the third time that there was no
-	// answer it is dead.
+	// pingInterval is the interval of pings on a silent connection. The connection is dead after
+	// three pings without an answer.
 	pingInterval = 15 * time.Second
 )
 
-// dialer makes the connections of one nats.Connect end with its context.
+// dialer ends the connections of one nats.Connect with its context.
 type dialer struct {
-	ctx  context.Context // nats.go calls Dial without one
+	ctx  context.Context // nats.go calls Dial without a context
 	stop func() bool
-	err  error // of the last connection that could not be made
+	err  error // of the last failed connection
 }
 
 // Dial implements nats.CustomDialer.
@@ -125,10 +124,10 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// done lets the connection outlive the context; false: it is too late.
+// done detaches the connection from the context. It returns false if the context has ended already.
 func (d *dialer) done() bool { return d.stop == nil || d.stop() }
 
-// options returns what the configuration says about identity and TLS.
+// options returns the options for the credentials and TLS of the configuration.
 func (c *sinkConfig) options() ([]nats.Option, error) {
 	var options []nats.Option
 	encrypted := !c.TLS.IsZero()
@@ -152,7 +151,7 @@ func (c *sinkConfig) options() ([]nats.Option, error) {
 	return options, nil
 }
 
-// option returns who the router is; nil: nobody.
+// option returns the option for the credentials; nil: there are none.
 func (a *authConfig) option() (nats.Option, error) {
 	switch {
 	case !a.Creds.IsZero():
@@ -197,7 +196,7 @@ func (a *authConfig) option() (nats.Option, error) {
 	return nil, nil
 }
 
-// ensure makes the stream if the configuration asks for it and there is none.
+// ensure creates the stream if the configuration asks for it and the stream does not exist.
 func (l *link) ensure(ctx context.Context, c *sinkConfig, s subject) error {
 	if l.ensured.Load() || !c.Stream.Create {
 		return nil
@@ -208,7 +207,7 @@ func (l *link) ensure(ctx context.Context, c *sinkConfig, s subject) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		_, err = l.js.CreateStream(ctx, c.Stream.settings(s))
 	}
-	// Another one can have made it meanwhile.
+	// Another router may have created it in the meantime.
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return fmt.Errorf("stream %s: %w", c.Stream.Name, err)
 	}
@@ -230,7 +229,7 @@ func (s *streamConfig) settings(subjects subject) jetstream.StreamConfig {
 	return settings
 }
 
-// close ends the connection and waits until its goroutines have heard of it.
+// close closes the connection and waits for the end of its goroutines.
 func (l *link) close(ctx context.Context) error {
 	l.conn.Close()
 	select {

@@ -17,10 +17,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what must come; none waits so long when all is well.
+// patience limits the wait of a test. A successful test does not wait so long.
 const patience = time.Minute
 
-// serve starts a server with JetStream, with what change makes of its options.
+// serve starts a server with JetStream. change may modify its options.
 func serve(t *testing.T, change func(*server.Options)) *server.Server {
 	t.Helper()
 	options := &server.Options{
@@ -45,7 +45,7 @@ func stop(s *server.Server) {
 	s.WaitForShutdown()
 }
 
-// admin is a second client, which looks at what the server has.
+// admin returns a second client, for the inspection of the server.
 func admin(t *testing.T, s *server.Server, options ...client.Option) jetstream.JetStream {
 	t.Helper()
 	conn, err := client.Connect(s.ClientURL(), options...)

@@ -1,14 +1,14 @@
-// Package nats is the sink kind `nats`: it publishes each event to a stream of NATS JetStream and
-// takes it for delivered when the stream has acknowledged it.
+// Package nats is the sink kind `nats`. It publishes each event to a stream of NATS JetStream. An
+// event is delivered when the stream has acknowledged it.
 //
-// The Nats-Msg-Id of a message is the event's id, so that the stream drops what comes twice within
-// its window of duplicates. The events of a write are in flight together, but those of one key one
-// after another, so that the stream has them in order whatever fails.
+// The Nats-Msg-Id of a message is the id of the event, so the stream drops duplicates within its
+// window. Events of different keys are in flight at the same time. Events of one key are published
+// one after another, so they stay in order after any failure.
 //
-// A message that is too large is rejected. All else (no connection, no stream that takes the
-// subject, a stream that is full, no acknowledgement in time) means that NATS is unavailable: it
-// says nothing about the event. A connection that is lost is made anew by the next write, so the
-// host's backoff and breaker decide how often; nothing is sent that a write did not wait for.
+// A message that is too large is rejected. All other errors (no connection, no stream for the
+// subject, a full stream, no acknowledgement in time) mean that NATS is unavailable, because they
+// do not concern the event. The next write replaces a lost connection, so the host's backoff and
+// circuit breaker limit the attempts. A message is sent only during its write.
 package nats
 
 import (
@@ -28,8 +28,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// codeHeaderTooLarge is the server's JSStreamHeaderExceedsMaximumErr, which nats.go has no name
-// for.
+// codeHeaderTooLarge is the server's JSStreamHeaderExceedsMaximumErr, which nats.go does not
+// define.
 const codeHeaderTooLarge jetstream.ErrorCode = 10097
 
 type sink struct {
@@ -37,8 +37,8 @@ type sink struct {
 	config  sinkConfig
 	subject subject
 	log     *slog.Logger
-	dialing chan struct{} // holds one token: who has it may look at link and change it
-	link    *link         // nil: none was made yet
+	dialing chan struct{} // contains one token; its holder may use and replace link
+	link    *link         // nil: there is no connection yet
 	said    complaints
 }
 
@@ -74,7 +74,7 @@ func (s *sink) named(err error) error {
 	return fmt.Errorf("nats %q: %s: %w", s.name, s.config.names(), err)
 }
 
-// connect returns the connection, and makes one if there is none.
+// connect returns the connection, and opens one if necessary.
 func (s *sink) connect(ctx context.Context) (*link, error) {
 	select {
 	case s.dialing <- struct{}{}:
@@ -99,8 +99,8 @@ func (s *sink) connect(ctx context.Context) (*link, error) {
 	return link, nil
 }
 
-// Close implements [plugins.Sink]. Each write has waited for its acknowledgements: nothing is left
-// to flush.
+// Close implements [plugins.Sink]. There is nothing to flush, because each write has waited for its
+// acknowledgements.
 func (s *sink) Close(ctx context.Context) error {
 	s.dialing <- struct{}{}
 	defer func() { <-s.dialing }()
@@ -119,14 +119,14 @@ type write struct {
 	events []event.Event
 }
 
-// flying is an event that waits for its acknowledgement.
+// flying is an event without an acknowledgement yet.
 type flying struct {
 	index int
 	ack   jetstream.PubAckFuture
 }
 
-// send publishes the events of a flight, and sets the errors of those that failed. Its error is
-// that the connection is lost.
+// send publishes the events of a flight, and sets the errors of those that fail. lost means that
+// the connection is lost.
 func (w *write) send(ctx context.Context, flight []int, errs []error) (lost error) {
 	sent := make([]flying, 0, len(flight))
 	for _, i := range flight {
@@ -161,7 +161,7 @@ func (w *write) publish(e *event.Event) (jetstream.PubAckFuture, error) {
 	if len(e.Data) > 0 {
 		message.Header["content-type"] = []string{"application/json"}
 	}
-	// The client's own tries are off: one that it sends later would overtake.
+	// Retries of the client are off, because a later one could overtake another event.
 	options := []jetstream.PublishOpt{jetstream.WithMsgID(e.ID), jetstream.WithRetryAttempts(0)}
 	if w.config.Stream.Name != "" {
 		options = append(options, jetstream.WithExpectStream(w.config.Stream.Name))
@@ -173,7 +173,7 @@ func (w *write) publish(e *event.Event) (jetstream.PubAckFuture, error) {
 	return ack, nil
 }
 
-// land waits until each event in flight is acknowledged or has failed.
+// land waits for the result of each event in flight.
 func (w *write) land(ctx context.Context, flight []flying, errs []error) {
 	deadline := time.NewTimer(w.config.Timeout)
 	defer deadline.Stop()
@@ -197,7 +197,7 @@ func (w *write) land(ctx context.Context, flight []flying, errs []error) {
 	}
 }
 
-// overError says that there is no more time to wait.
+// overError means that the time of the write is over.
 type overError struct{ error }
 
 func (e *overError) Unwrap() error { return e.error }
@@ -218,7 +218,7 @@ func (w *write) await(ctx context.Context, f flying, late <-chan time.Time) erro
 		return &overError{w.named(ctx.Err())}
 	case <-w.link.closed:
 		select {
-		case <-f.ack.Ok(): // both have happened
+		case <-f.ack.Ok(): // both channels are ready
 			return nil
 		default:
 		}
@@ -232,7 +232,7 @@ func (w *write) await(ctx context.Context, f flying, late <-chan time.Time) erro
 	return &overError{w.named(err)}
 }
 
-// judge says what an error of publishing means.
+// judge classifies an error of a publication.
 func (w *write) judge(e *event.Event, err error) error {
 	var api *jetstream.APIError
 	switch {
@@ -247,8 +247,8 @@ func (w *write) judge(e *event.Event, err error) error {
 	return w.named(err)
 }
 
-// Probe implements [plugins.Prober]. It connects as the sink does and asks for the stream that
-// must be there. Nothing is published.
+// Probe implements [plugins.Prober]. It connects like the sink, and requests the stream that must
+// exist. It publishes nothing.
 func (kind) Probe(ctx context.Context, node config.Node) error {
 	var c sinkConfig
 	if err := node.Decode(&c).Err(); err != nil {

@@ -26,8 +26,7 @@ func TestContract(t *testing.T) {
 	plugintest.RunSink(t, plugintest.Sink{Kind: nats.Kind(), Config: "servers: " + s.ClientURL(), Env: sinktest.Env("bus")})
 }
 
-// TestDelivered: a message is a CloudEvent in binary mode, and what is written again is dropped by
-// the stream.
+// TestDelivered: a message is a CloudEvent in binary mode, and the stream drops a repeated one.
 func TestDelivered(t *testing.T) {
 	s := serve(t, nil)
 	kept := func(st jetstream.Stream) []*jetstream.RawStreamMsg { return kept(t, st) }
@@ -64,8 +63,8 @@ func TestDelivered(t *testing.T) {
 	}
 }
 
-// TestKilled: while the server is away nothing is delivered and each write dials once; when it is
-// back all is there once.
+// TestKilled: while the server is down nothing is delivered, and each write dials once. When the
+// server is back, each event arrives once.
 func TestKilled(t *testing.T) {
 	store := t.TempDir()
 	with := func(o *server.Options) { o.StoreDir = store }
@@ -86,7 +85,7 @@ func TestKilled(t *testing.T) {
 			t.Fatalf("got %s: %v", v, errs)
 		}
 	}
-	if n := w.Dials() - before; n < 2 || n > 3 { // the first can still find the old connection
+	if n := w.Dials() - before; n < 2 || n > 3 { // the first write may find the old connection
 		t.Errorf("%d connections for three writes", n)
 	}
 	s = serve(t, with)
@@ -101,8 +100,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestLostAcknowledgements: what was published and not acknowledged is unavailable, and coming
-// again it is dropped as a duplicate.
+// TestLostAcknowledgements: events without an acknowledgement are unavailable. The stream drops
+// their repetition.
 func TestLostAcknowledgements(t *testing.T) {
 	for name, test := range map[string]struct {
 		timeout string
@@ -138,7 +137,7 @@ func TestLostAcknowledgements(t *testing.T) {
 			}
 			w.Cut(s.Addr().String())
 			errs = sink.Write(t.Context(), all)
-			if errs != nil { // the old connection may not have noticed
+			if errs != nil { // the old connection may not be closed yet
 				errs = sink.Write(t.Context(), all)
 			}
 			if got := kept(t, st); errs != nil || len(got) != 20 {
@@ -148,8 +147,7 @@ func TestLostAcknowledgements(t *testing.T) {
 	}
 }
 
-// TestFull: a stream that takes no more is no fault of the events, and takes the rest when there is
-// room.
+// TestFull: a full stream is not a fault of the events. It gets the rest when it has space.
 func TestFull(t *testing.T) {
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{MaxMsgs: 3, Discard: jetstream.DiscardNew})
@@ -164,8 +162,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestOrder: what comes after an event of the same key that was not taken is not sent, although it
-// would be taken; other keys go on, and a rejected event holds nothing up.
+// TestOrder: an event is not sent after a failed event of the same key, although the server would
+// accept it. Other keys continue, and a rejected event delays no other.
 func TestOrder(t *testing.T) {
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgSize: 10_000})
@@ -177,7 +175,7 @@ func TestOrder(t *testing.T) {
 	}
 	large := of("a", "large", 4)
 	large.Data = []byte(`"` + strings.Repeat("x", 20_000) + `"`)
-	// a2 finds its subject full. a3 has another one, which takes it.
+	// The subject of a2 is full. a3 has another subject, which is not.
 	batch := []event.Event{of("a", "a1", 0), large, of("a", "a2", 0), of("b", "b1", 1), of("a", "a3", 2), of("c", "c1", 3)}
 	sink := open(t, "servers: "+s.ClientURL())
 	errs := sink.Write(t.Context(), batch)
@@ -200,8 +198,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestOnce: a write publishes each event once, whatever becomes of it: one that the client tries
-// again later could overtake.
+// TestOnce: a write publishes each event once, regardless of the result, because a later retry of
+// the client could overtake another event.
 func TestOnce(t *testing.T) {
 	s := serve(t, nil)
 	sinktest.Complains(t, open(t, "servers: "+s.ClientURL()), sinktest.Events(t, "web", 3, 20), "no stream takes the subject")
@@ -233,7 +231,8 @@ func TestKeyInOrder(t *testing.T) {
 	}
 }
 
-// TestTooLarge: what the server never takes is rejected without a connection lost.
+// TestTooLarge: messages that the server never accepts are rejected, without the loss of a
+// connection.
 func TestTooLarge(t *testing.T) {
 	s := serve(t, func(o *server.Options) { o.MaxPayload = 8 << 10 })
 	st := stream(t, admin(t, s), jetstream.StreamConfig{})
@@ -243,7 +242,7 @@ func TestTooLarge(t *testing.T) {
 	if v := sinktest.Verdicts(3, errs); v != "drd" || len(kept(t, st)) != 2 || !strings.Contains(errs[1].Error(), "max_payload") || strings.Contains(errs[1].Error(), "s3cret") {
 		t.Errorf("got %s: %v", v, errs)
 	}
-	// A stream takes 64 KiB of headers, whatever the payload may be.
+	// A stream accepts 64 KiB of headers, independent of the maximum payload.
 	s = serve(t, nil)
 	st = stream(t, admin(t, s), jetstream.StreamConfig{})
 	all[1].Subject = strings.Repeat("s3cret", 12<<10)
@@ -253,8 +252,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestStream: a stream that is missing makes NATS unavailable; it is made only if the configuration
-// says so, and never changed.
+// TestStream: a missing stream makes NATS unavailable. The sink creates it only if configured, and
+// never changes it.
 func TestStream(t *testing.T) {
 	s := serve(t, nil)
 	js, all := admin(t, s), sinktest.Events(t, "web", 4, 20)
@@ -283,12 +282,12 @@ func TestStream(t *testing.T) {
 			t.Errorf("%d messages of 4 events", len(got))
 		}
 		must.Succeed(t, js.DeleteStream(t.Context(), "k8s"))
-		// the next write makes it anew
+		// the next write creates it again
 		if errs := made.Write(t.Context(), all); sinktest.Verdicts(4, errs) != "uuuu" {
 			t.Fatal(errs)
 		}
 	}
-	// Made by somebody else, with other settings: they stay.
+	// A stream of another owner with other settings: they do not change.
 	stream(t, js, jetstream.StreamConfig{Subjects: []string{"a.>"}, MaxMsgs: 100})
 	if errs := open(t, fmt.Sprintf("{servers: %q, subject: 'a.{name}', stream: {name: k8s, create: true}}", s.ClientURL())).Write(t.Context(), all); errs != nil {
 		t.Error(errs)
@@ -297,18 +296,18 @@ func TestStream(t *testing.T) {
 	if err != nil || st.CachedInfo().Config.MaxMsgs != 100 || len(kept(t, st)) != 4 {
 		t.Errorf("%v: %+v", err, st.CachedInfo())
 	}
-	// Another stream takes the subject than the one that must keep it: that can be mended, so
-	// nothing is rejected.
+	// A stream other than the configured one has the subject. An operator can correct this, so no
+	// event is rejected.
 	errs = open(t, fmt.Sprintf("{servers: %q, subject: 'a.{name}', stream: {name: other}}", s.ClientURL())).Write(t.Context(), sinktest.Events(t, "x", 1, 20))
 	if v := sinktest.Verdicts(1, errs); v != "u" {
 		t.Errorf("got %s: %v", v, errs)
 	}
 }
 
-// TestRefused: without a server each event is unavailable, and a context that is done ends a
-// connection that hangs.
+// TestRefused: without a server each event is unavailable. A context that is done ends a hung
+// connection attempt.
 func TestRefused(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts and says nothing
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and sends nothing
 	must.Succeed(t, err)
 	defer l.Close()
 	sink := open(t, fmt.Sprintf("{servers: 'nats://%s', timeout: 5m}", l.Addr()))

@@ -12,15 +12,15 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// subject is a parsed template: what each token is, text or a part of the event.
+// subject is a parsed template: a list of tokens, each a text or a part of the event.
 type subject []token
 
 type token struct {
-	text string                    // as it stands, if part is nil
-	part func(*event.Event) string // a value, which is made one token whatever it is
+	text string                    // the token, if part is nil
+	part func(*event.Event) string // returns a value, which is encoded as one token
 }
 
-// parts are what a token can stand for.
+// parts are the placeholders.
 func parts() map[string]func(*event.Event) string {
 	of := func(f func(*event.Delta) string) func(*event.Event) string {
 		return func(e *event.Event) string {
@@ -42,8 +42,8 @@ func parts() map[string]func(*event.Event) string {
 	}
 }
 
-// parseSubject reads a template. A placeholder is a token by itself: beside other text, two objects
-// could share a subject.
+// parseSubject parses a template. A placeholder must be a whole token: next to other text, two
+// objects could share a subject.
 func parseSubject(template string) (subject, error) {
 	known := parts()
 	var s subject
@@ -88,7 +88,7 @@ func (s subject) of(e *event.Event) string {
 	return string(b)
 }
 
-// all returns the subjects that a template can make, as a stream listens to them.
+// all returns the subject, with wildcards, of all events of the template.
 func (s subject) all() string {
 	tokens := make([]string, len(s))
 	for i, t := range s {
@@ -100,18 +100,21 @@ func (s subject) all() string {
 }
 
 const (
-	// maxToken is how long a value may be that is written as it is, in bytes: most names in
-	// Kubernetes are no longer.
+	// maxToken is the maximum length of a value that is written literally, in bytes. Most names in
+	// Kubernetes are shorter.
 	maxToken = 253
-	// maxSubject is how long a subject may be: a server ends the connection where a line of the
-	// protocol has more than 4,096 bytes, unless it is configured otherwise, and the line has the
-	// subject for the acknowledgement and two lengths beside it.
+	// maxSubject is the maximum length of a subject. By default a server closes the connection
+	// after a protocol line of more than 4,096 bytes. The line also contains the subject for the
+	// acknowledgement and two lengths.
 	maxSubject = 4096 - 256
 )
 
-// appendToken appends a value as one token, different for different values: all but letters,
-// digits, -, _ and ~ are written like %2E, what is empty is _, and of what is too long it is the
-// hash, behind a character that no other token has.
+// appendToken appends a value as one token. Different values have different tokens:
+//
+//   - letters, digits, -, _ and ~ are literal;
+//   - other bytes are written as %2E;
+//   - an empty value is _;
+//   - a value that is too long is its hash, after a character that no other token begins with.
 func appendToken(b []byte, value string) []byte {
 	switch {
 	case value == "":
@@ -127,8 +130,8 @@ func appendToken(b []byte, value string) []byte {
 	})
 }
 
-// appendHeader appends the value of an attribute as the HTTP and NATS bindings of CloudEvents write
-// it.
+// appendHeader appends the value of an attribute in the encoding of the HTTP and NATS bindings of
+// CloudEvents.
 func appendHeader(b []byte, value string) []byte {
 	return appendEscaped(b, value, func(c byte) bool { return '!' <= c && c <= '~' && c != '"' && c != '%' })
 }

@@ -45,8 +45,8 @@ func TestSubject(t *testing.T) {
 	}
 }
 
-// TestSubjectsDiffer: whatever the names, a subject is one that the stream of the template takes,
-// and no other object has it.
+// TestSubjectsDiffer: for any names, the stream of the template accepts the subject, and no two
+// objects share one.
 func TestSubjectsDiffer(t *testing.T) {
 	long := rapid.Map(rapid.StringOfN(rapid.RuneFrom([]rune("=a.")), 0, 5, -1), func(s string) string { return strings.Repeat("=sha256=", 33) + s })
 	text := rapid.OneOf(rapid.String(), long, rapid.StringOfN(rapid.RuneFrom([]rune("_%.*> $25EF")), 0, 5, -1))
@@ -64,8 +64,8 @@ func TestSubjectsDiffer(t *testing.T) {
 	})
 }
 
-// FuzzSubject: a template that is accepted makes subjects that can be published to, which the
-// stream made for it takes.
+// FuzzSubject: an accepted template yields valid subjects, which the stream that is created for it
+// accepts.
 func FuzzSubject(f *testing.F) {
 	for _, seed := range []string{"k8s.{source}.{namespace}.{name}", "a", "{name}", "a.{b}", "a..b", "$SYS.{name}", "{name", "{{name}}", "a.>", "é"} {
 		f.Add(seed, "web.0")
