@@ -3,9 +3,9 @@ package pipeline
 import "github.com/deltarouter/deltarouter/pkg/event"
 
 // Active returns the objects for which the condition of a route holds, or whose deletes are held,
-// in the order of source, namespace and name: at most limit after the last one of the page before.
-// more: others follow. ok is false if there is no such route, or if it has neither a condition nor
-// holds deletes.
+// in the order of source, namespace and name: at most limit after the last one of the previous
+// page. more: others follow. ok is false if there is no such route, or if it has neither a
+// condition nor delete holds.
 func (p *Pipeline) Active(name string, after Holding, limit int) (page []Holding, more, ok bool) {
 	r := p.now.Load().byName(name)
 	if r == nil || !r.Config().HasCondition() && r.Config().Hold == 0 {
@@ -18,7 +18,7 @@ func (p *Pipeline) Active(name string, after Holding, limit int) (page []Holding
 	return page, more, true
 }
 
-// Holds returns what [Pipeline.Active] says of one object. ok is false if it says nothing of it.
+// Holds returns the holding of one object, see [Pipeline.Active]. ok is false if there is none.
 func (p *Pipeline) Holds(name, source string, key event.Key) (h Holding, ok bool) {
 	r := p.now.Load().byName(name)
 	if r == nil {

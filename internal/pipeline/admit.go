@@ -11,11 +11,14 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
-// Admit evaluates the routes for d, and waits while one that wants it has no room and overflow:
-// block. It returns nil if no route wants it. Commit is called once for each, in the order of the
-// deltas of an object.
-//
-// The error is ctx's, or [ErrStopped]; then nothing is pending.
+// Admit evaluates the routes for d. Cases:
+//   - No route wants d: it returns nil, nil.
+//   - A route that wants d applies back-pressure, see [route.Route.WaitRoom]: it waits until there
+//     is room.
+//   - ctx is done: it returns the error of ctx, and d is not pending.
+//   - The pipeline is stopped: it returns [ErrStopped], and d is not pending.
+//   - Otherwise it returns an Admission. The caller calls its Commit exactly once, for the deltas
+//     of an object in their order.
 func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (event.Admission, error) {
 	select {
 	case <-p.life.stopping:
@@ -33,7 +36,7 @@ func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (event.Admission, 
 			continue
 		}
 		if ctx.Err() != nil {
-			return nil, ctx.Err() // also what the filter says of a context that ended
+			return nil, ctx.Err() // also covers filters that failed because ctx ended
 		}
 		a = a.add(d, r, &v)
 		if p.cfg.Store != nil && !d.Transit().Enters && m.Verdict == filters.Matched && !v.Condition {
@@ -57,8 +60,8 @@ func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (event.Admission, 
 	return a, nil
 }
 
-// admission is a delta between its evaluation and its commit, and the routes that want it. It is of
-// use once.
+// admission is a delta between its evaluation and its commit, with the routes that want it. It is
+// used once.
 type admission struct {
 	delta  *event.Delta
 	wanted []wanted
@@ -71,7 +74,7 @@ type wanted struct {
 	verdict spec.Verdict
 }
 
-// add adds a verdict to an admission, which is made if there is none yet.
+// add adds a verdict to an admission, and creates it if a is nil.
 func (a *admission) add(d *event.Delta, r *route.Route, v *spec.Verdict) *admission {
 	if a == nil {
 		a = &admission{delta: d}
@@ -81,7 +84,7 @@ func (a *admission) add(d *event.Delta, r *route.Route, v *spec.Verdict) *admiss
 	return a
 }
 
-// result is what Admit returns.
+// result returns the admission as an interface, which is nil if a is nil.
 func (a *admission) result() event.Admission {
 	if a == nil {
 		return nil
@@ -89,16 +92,17 @@ func (a *admission) result() event.Admission {
 	return a
 }
 
-// Commit makes the delta pending in the routes that want it. It takes no longer than some look-ups,
-// so that a source may call it under its cut lock.
+// Commit applies the verdicts of the routes that want the delta: it becomes pending, or the state
+// of a condition changes, see [route.Route.Commit]. It takes no longer than some map accesses, so
+// that a source may call it under its cut lock.
 func (a *admission) Commit() {
 	for i := range a.wanted {
 		a.wanted[i].route.Commit(a.delta, &a.wanted[i].verdict)
 	}
 }
 
-// addOthers adds verdicts about the conditions that the table did not mention, and that know the
-// object: they hold no longer.
+// addOthers adds a "left" verdict for each condition that tracks the object but was not matched by
+// the table.
 func (now *routing) addOthers(ctx context.Context, d *event.Delta, a *admission) *admission {
 	var before []wanted
 	if a != nil {
@@ -115,8 +119,8 @@ func (now *routing) addOthers(ctx context.Context, d *event.Delta, a *admission)
 	return a
 }
 
-// addCancels adds the verdicts of the routes that may hold a delete of the object of d, which is
-// back.
+// addCancels adds the verdicts of the routes that may hold a delete of the object of d, which
+// exists again.
 func (now *routing) addCancels(ctx context.Context, d *event.Delta, a *admission) *admission {
 	for _, r := range now.holding {
 		if !slices.Contains(r.Config().Sources, d.Source) {
@@ -135,7 +139,7 @@ func (p *Pipeline) Existing(ctx context.Context, d *event.Delta) event.Admission
 	return existing(ctx, d, p.now.Load().routes)
 }
 
-// existing evaluates d, which is about an object that was there before, for routes that want such.
+// existing evaluates d, a delta of an existing object, for the routes that want such deltas.
 func existing(ctx context.Context, d *event.Delta, routes []*route.Route) event.Admission {
 	var a *admission
 	for _, r := range routes {
@@ -150,7 +154,7 @@ func existing(ctx context.Context, d *event.Delta, routes []*route.Route) event.
 func admitTo(ctx context.Context, r *route.Route, d *event.Delta, evaluate func(context.Context, *event.Delta) (spec.Verdict, bool)) (event.Admission, error) {
 	v, ok := evaluate(ctx, d)
 	if ctx.Err() != nil {
-		return nil, ctx.Err() // also what the filter says of a context that ended
+		return nil, ctx.Err() // also covers filters that failed because ctx ended
 	}
 	if !ok {
 		return nil, nil

@@ -14,36 +14,36 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Config is what a pipeline is made of. Handlers and sinks stay the caller's: it closes them after
-// [Pipeline.Close].
+// Config is the configuration of a pipeline. The caller owns handlers and sinks, and closes them
+// after [Pipeline.Close].
 type Config struct {
 	Routes      []Route
-	Metrics     *metrics.Metrics // nil: counted and thrown away
+	Metrics     *metrics.Metrics // nil: metrics of its own
 	Log         *slog.Logger     // nil: silent
-	DeadLetters DeadLetterer     // nil: [LogDeadLetters], which keeps nothing but a line in the log
-	// Store: what is pending outlives the process, by [Pipeline.Dirty], [Pipeline.Saved] and
-	// [Pipeline.Restore], and what does not fit into memory is there alone. nil: nothing is tracked
-	// for it.
+	DeadLetters DeadLetterer     // nil: [LogDeadLetters], which only logs them
+	// Store makes the pipeline durable: pending deltas survive the process, by [Pipeline.Dirty],
+	// [Pipeline.Saved] and [Pipeline.Restore], and deltas that exceed the memory are only there.
+	// nil: changes are not tracked.
 	Store Store
-	// bytes that all routes together may have pending on disk; beyond it Overflow decides. 0: no
-	// limit but Route.Disk
+	// the bytes that all routes together may have pending on disk; beyond it Overflow applies. 0:
+	// only Route.Disk applies
 	MaxDisk int64
-	// bytes that a route may hold in memory on their way to the disk; beyond it the source waits
-	// for the disk. 0: 16 MiB
+	// the bytes that a route may hold in memory on their way to the disk; beyond it the source
+	// waits for the disk. 0: 16 MiB
 	InFlight int64
-	// Clock is what batches, retries and ages go by; what has to do with the disk, or with the end
-	// of a route, takes real time. nil: the real one.
+	// Clock is the clock of batches, retries and ages; waits for the disk and for the end of a
+	// route use real time. nil: the real clock.
 	Clock timer.Clock
-	// Given is called with the events that a route has given to another, by that target. It returns
-	// at once, and neither modifies nor keeps the slice. nil: it is not called.
+	// Given is called with the events that a route has handed to a downstream route, which is the
+	// sink. It must return at once, and neither modify nor keep the slice. nil: it is not called.
 	Given func(route string, sink NamedSink, events []event.Event)
-	// Refused is called with a delta that a route wants and that does not get as far as its sinks
-	// want: its limit suppressed it, or it was given up. It returns at once, and calls nothing of
+	// Refused is called with a delta that a route wants and that does not reach all its sinks: the
+	// limit suppressed it, or it was rejected for good. It must return at once, and must not call
 	// the pipeline, which may hold a lock. nil: it is not called.
 	Refused func(route string, d *event.Delta, suppressed bool)
 }
 
-// withDefaults fills in what is 0.
+// withDefaults returns c with defaults for the fields that are 0.
 func (c Config) withDefaults() Config {
 	if c.Metrics == nil {
 		c.Metrics = metrics.New()
@@ -63,10 +63,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// inFlight is how much a route may hold on its way to the disk, in bytes of its objects' JSON.
+// inFlight is the default of Config.InFlight, in bytes of the JSON of the objects.
 const inFlight = 16 << 20
 
-// newEnv makes what the routes of a pipeline share.
+// newEnv returns the environment that the routes of a pipeline share.
 func newEnv(p *Pipeline) *route.Env {
 	c := &p.cfg
 	e := &route.Env{

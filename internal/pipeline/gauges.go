@@ -8,7 +8,7 @@ import (
 // gaugeInterval is how often the age of the oldest pending delta is measured.
 const gaugeInterval = time.Second
 
-// gauges keeps the metrics of a pipeline that no event of a route changes.
+// gauges updates the metrics of a pipeline that no event of a route changes.
 type gauges struct{ *Pipeline }
 
 // measure updates the gauges once in an interval.
@@ -33,8 +33,8 @@ func (p gauges) measure(ctx context.Context) {
 	}
 }
 
-// count updates the metrics of all routes: the deltas that the table has turned down by itself
-// since the last time count as filtered.
+// count updates the metrics of all routes: the deltas that the table has excluded since the last
+// call count as filtered.
 func (p gauges) count() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

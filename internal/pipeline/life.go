@@ -7,12 +7,13 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/route"
 )
 
-// life is the beginning and the end of the workers of a pipeline.
+// life is the start and the end of the workers of a pipeline.
 type life struct {
 	stopping chan struct{} // closed when no more deltas are taken
 	stopOnce sync.Once
 
-	mu     sync.Mutex      // guards what follows; it is taken before all locks but the cut locks
+	// guards the following fields; it is taken before all locks except the cut locks
+	mu     sync.Mutex
 	ctx    context.Context //nolint:containedctx // of Start, for routes that come later; nil: it did not start
 	cancel context.CancelFunc
 	closed bool
@@ -21,7 +22,7 @@ type life struct {
 // stop lets the pipeline take no more deltas.
 func (l *life) stop() { l.stopOnce.Do(func() { close(l.stopping) }) }
 
-// end tells the workers to end. It returns false if there are none.
+// end cancels the workers. It returns false if there are none.
 func (l *life) end() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,9 +17,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
-// Pipeline runs the routes. The order of its life is New, Start, Drain, Close; Admit may be called
-// from New on, from several goroutines at once, and is refused from Drain on. What it promises is
-// in the package comment.
+// Pipeline runs the routes. Its methods are called in the order New, Start, Drain, Close. Admit may
+// be called from New on, concurrently, and returns [ErrStopped] from Drain on. The package comment
+// lists its guarantees.
 type Pipeline struct {
 	cfg    Config // without Routes
 	log    *slog.Logger
@@ -27,13 +27,14 @@ type Pipeline struct {
 	now    atomic.Pointer[routing]
 	life   life
 
-	mu       sync.Mutex     // guards what follows; a route's own lock may be taken under it
-	removed  []*route.Route // whose last changes the checkpoint has not got yet
+	// guards the following fields; the lock of a route may be taken under it
+	mu       sync.Mutex
+	removed  []*route.Route // removed routes whose last changes are not in the checkpoint yet
 	breakers map[string]*deliver.Sink
 	epoch    int // how often the routes were exchanged
 }
 
-// routing is the routes at one time, and the table that finds those that want a delta.
+// routing is the present routes, and the filter table that finds those that want a delta.
 type routing struct {
 	routes      []*route.Route
 	conditional []*route.Route          // those with a condition
@@ -42,7 +43,7 @@ type routing struct {
 	table       *filters.Table          // in the order of routes
 }
 
-// New makes a pipeline that has not started. The error names the route that cannot work.
+// New returns a pipeline that has not started. The error names the route that cannot work.
 func New(cfg Config) (*Pipeline, error) {
 	cfg = cfg.withDefaults()
 	routes := cfg.Routes
@@ -60,7 +61,8 @@ func New(cfg Config) (*Pipeline, error) {
 	return p, nil
 }
 
-// Start runs the workers until Close, or abruptly until ctx is done. It is called once.
+// Start runs the workers until Close, or until ctx is done, which ends them abruptly. It is called
+// once.
 func (p *Pipeline) Start(ctx context.Context) {
 	l := &p.life
 	l.mu.Lock()
@@ -72,12 +74,14 @@ func (p *Pipeline) Start(ctx context.Context) {
 	p.shared.Workers.Go(func() { gauges{p}.measure(l.ctx) })
 }
 
-// Drain takes no more deltas and delivers what is pending, trying again what waits for a retry.
-// Routes that are paused, or not ready, are not waited for, nor those that have nothing pending but
-// what one of these has no room for. With a [Store], sinks that are unavailable are not waited for
-// either, as soon as that is known, and what waits for more (see Debounce and Grouped) stays
-// pending; without one that is delivered at once. The error, if something is pending in the end or
-// when ctx is done, says how much by which route.
+// Drain takes no more deltas and delivers the backlog, including retries. It does not wait for
+//   - routes that are paused, not ready, or blocked only by such a route
+//   - with a [Store], sinks that are found unavailable
+//   - with a [Store], deltas in open windows (see Debounce and Grouped), which stay pending;
+//     without a Store they are delivered at once
+//
+// If deltas are still pending in the end, or when ctx is done, the error contains their number by
+// route.
 func (p *Pipeline) Drain(ctx context.Context) error {
 	p.life.stop()
 	for _, r := range p.now.Load().routes {
@@ -86,9 +90,9 @@ func (p *Pipeline) Drain(ctx context.Context) error {
 	return p.Settle(ctx)
 }
 
-// Settle waits until nothing is pending, but by routes that are paused or not ready, and lets the
-// pipeline take deltas meanwhile and after. Nothing is hurried: what waits for a retry waits. The
-// error is that of [Pipeline.Drain]. Of Settle, Drain and Idle one may run at a time.
+// Settle waits until no delta is pending, except in routes that are paused or not ready. The
+// pipeline continues to take deltas, and retries keep their delays. The error is that of
+// [Pipeline.Drain]. Only one of Settle, Drain and Idle may run at a time.
 func (p *Pipeline) Settle(ctx context.Context) error {
 	_ = p.shared.Progress.Wait(ctx, func() bool {
 		return p.anywhere(func(r *route.Route) bool { return r.Moving() && !r.Stands() })
@@ -96,10 +100,10 @@ func (p *Pipeline) Settle(ctx context.Context) error {
 	return undelivered(p.Status())
 }
 
-// Idle waits until the routes have nothing to do unless the clock moves, something comes, or a
-// route becomes ready: their backlogs wait for a later time, and the timers for that are set. With
-// a clock that is moved by hand this is the moment to do so. What is on disk is not waited for. The
-// error is that of ctx, and says what is pending at which route.
+// Idle waits until the routes have nothing to do until the clock advances, a delta comes, or a
+// route becomes ready: their backlogs wait for a later time, and the timers are set. A test with a
+// fake clock advances it then. Idle does not wait for deltas that are only on disk. The error is
+// that of ctx, with the number of pending deltas by route.
 func (p *Pipeline) Idle(ctx context.Context) error {
 	err := p.shared.Progress.Wait(ctx, func() bool {
 		return p.anywhere(func(r *route.Route) bool { return !r.Idle() })
@@ -110,13 +114,13 @@ func (p *Pipeline) Idle(ctx context.Context) error {
 	return nil
 }
 
-// anywhere reports whether something is true of any route.
+// anywhere reports whether a predicate holds for any route.
 func (p *Pipeline) anywhere(what func(*route.Route) bool) bool {
 	return p.shared.Chains.Anywhere(func() bool { return slices.ContainsFunc(p.now.Load().routes, what) })
 }
 
-// undelivered returns an error that says what is still pending; nil: nothing is, but for what a
-// drain leaves to the next start.
+// undelivered returns an error with the number of pending deltas by route; nil: there are none,
+// except those that a drain leaves to the next start.
 func undelivered(routes []Status) error {
 	var still []string
 	for _, s := range routes {
@@ -130,9 +134,9 @@ func undelivered(routes []Status) error {
 	return fmt.Errorf("deltas still pending: %s", strings.Join(still, ", "))
 }
 
-// Close stops the workers and waits for them, no longer than ctx: a handler or sink that does not
-// heed its context outlives it, and the error says so. What is pending is forgotten, but for what
-// [Pipeline.Dirty] still hands over. Close may be called without Start, and again.
+// Close stops the workers and waits for them until ctx is done: a handler or sink that ignores its
+// context continues to run, and the error says so. Pending deltas are dropped, except those that
+// [Pipeline.Dirty] still returns. Close may be called without Start, and more than once.
 func (p *Pipeline) Close(ctx context.Context) error {
 	p.life.stop()
 	p.shared.Wheel.Close()
@@ -160,7 +164,7 @@ func (p *Pipeline) Status() []Status {
 	return all
 }
 
-// Pending returns how many deltas are pending at the named route, 0 if there is no such route.
+// Pending returns the number of pending deltas of the named route, 0 if there is no such route.
 func (p *Pipeline) Pending(route string) int {
 	for _, r := range p.now.Load().routes {
 		if r.Config().Name == route {
@@ -174,12 +178,11 @@ func (p *Pipeline) Pending(route string) int {
 type SinkStatus struct {
 	Name   string
 	Reason string    // of the last write that failed
-	Since  time.Time // when it was left alone first
-	Until  time.Time // when it is tried again
+	Since  time.Time // when its breaker opened
+	Until  time.Time // when it is probed
 }
 
-// Unavailable returns the sinks that are left alone because they took nothing, by name. Their
-// routes wait.
+// Unavailable returns the sinks whose breakers are open, by name. Their routes wait.
 func (p *Pipeline) Unavailable() (down []SinkStatus) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

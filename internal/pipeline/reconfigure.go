@@ -15,14 +15,14 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// How long a route that is changed or removed may go on with the batches that it has, until they
-// are given up, and until they are no longer waited for. What was given up is tried again.
+// finishTimeout is how long a changed or removed route may continue with its batches until they are
+// cancelled, and giveUpTimeout how long to wait for them then. Cancelled batches are retried.
 const (
 	finishTimeout = 30 * time.Second
 	giveUpTimeout = 5 * time.Second
 )
 
-// Change is another set of routes, ready to take the place of the present one. The order is
+// Change is another set of routes, ready to replace the present one. The order is
 // [Pipeline.Prepare], [Pipeline.Yield], [Change.Swap] while no delta is between Admit and its
 // commit, [Change.Existing] at the same moment, then [Change.Finish].
 type Change struct {
@@ -38,16 +38,18 @@ type Change struct {
 type changed struct {
 	route     *route.Route
 	old, next *route.Config
-	installed <-chan struct{} // see install
+	installed <-chan struct{} // see route.Route.Install
 }
 
-// Prepare makes the routes that are to run from now on, and changes nothing yet. A route of the
-// same id and version stays as it is. One of the same id and another version or name goes on with
-// its backlog: delivered whatever its filter says, by its handler to its sinks, without those that
-// have it already. The others are new.
+// Prepare prepares the next set of routes, without an effect yet. Each is matched by id:
+//   - The same id and version as before: the route is unchanged.
+//   - The same id, and another version or name: the route keeps its backlog. Pending deltas are
+//     delivered regardless of the new filter, by the new handler, to the new sinks, except those
+//     that have them already.
+//   - Another id: the route is new.
 //
-// There is one Change at a time: none is prepared before the last one was finished, or given up
-// without having been swapped. The error names a route that cannot work.
+// There is one Change at a time: the previous one is finished or abandoned before. The error names
+// a route that cannot work.
 func (p *Pipeline) Prepare(routes []Route) (*Change, error) {
 	if err := spec.Check(routes); err != nil {
 		return nil, err
@@ -66,7 +68,7 @@ func (p *Pipeline) Prepare(routes []Route) (*Change, error) {
 	return c, nil
 }
 
-// add adds a route, which is new, or there already. It returns its entry in the table.
+// add adds a new or existing route. It returns its entry in the filter table.
 func (c *Change) add(rc Route) filters.Entry {
 	p := c.pipeline
 	r := p.now.Load().byID(rc.ID)
@@ -87,7 +89,7 @@ func (c *Change) add(rc Route) filters.Entry {
 	return cfg.Entry()
 }
 
-// configure makes a configuration. Sinks that are the same as before keep their breakers.
+// configure returns a configuration. Sinks that have not changed keep their breakers.
 func (c *Change) configure(rc *Route, born int) *route.Config {
 	for _, s := range rc.Sinks {
 		if b := c.pipeline.breakers[s.Breaker()]; b != nil && s.Version != "" {
@@ -100,7 +102,7 @@ func (c *Change) configure(rc *Route, born int) *route.Config {
 	return route.NewConfig(c.pipeline.shared, rc, born, c.breakers)
 }
 
-// add adds a route with the configuration that it is to have.
+// add adds a route with its next configuration.
 func (now *routing) add(r *route.Route, cfg *route.Config) {
 	now.routes = append(now.routes, r)
 	if cfg.HasCondition() {
@@ -114,7 +116,7 @@ func (now *routing) add(r *route.Route, cfg *route.Config) {
 	}
 }
 
-// birth says since when a new route is there.
+// birth returns the epoch in which a new route appears.
 func (c *Change) birth(rc *Route) int {
 	p := c.pipeline
 	born := p.epoch + 1
@@ -127,7 +129,7 @@ func (c *Change) birth(rc *Route) int {
 	return born
 }
 
-// New returns the ids of the routes that were not there. What was saved of them comes back with
+// New returns the ids of the routes that did not exist before. Their saved state is restored with
 // [Change.Restore].
 func (c *Change) New() (ids []string) {
 	for _, r := range c.added {
@@ -136,7 +138,7 @@ func (c *Change) New() (ids []string) {
 	return ids
 }
 
-// Kept returns the names of the routes that stay as they are.
+// Kept returns the names of the unchanged routes.
 func (c *Change) Kept() (names []string) {
 	for _, r := range c.next.routes {
 		if !slices.Contains(c.added, r) && !slices.ContainsFunc(c.changed, func(ch changed) bool { return ch.route == r }) {
@@ -156,7 +158,7 @@ func (c *Change) Restore(id string, pending []checkpoint.Pending, backlog checkp
 	return nil
 }
 
-// Abandon takes back what Prepare left to be seen. The change is not swapped.
+// Abandon removes the metrics that Prepare created. The change is not swapped.
 func (c *Change) Abandon() {
 	for _, r := range c.added {
 		forgetMetrics(c.pipeline, r.Config())
@@ -166,13 +168,13 @@ func (c *Change) Abandon() {
 	}
 }
 
-// Yield lets every Admit that waits for room go on at once, and those that come until end is
-// called: a route that is full gets a little more then than it should.
+// Yield ends all waits for room in Admit until end is called: a full route exceeds its capacity a
+// little.
 func (p *Pipeline) Yield() (end func()) { return p.shared.Yield.Begin() }
 
-// Swap makes the routes of the change those that deltas are evaluated for. It does not wait. The
-// caller makes sure that no delta is between its Admit and its commit. A route that is changed
-// works by its new configuration once the batches of the old one have ended.
+// Swap makes the routes of the change the ones that Admit evaluates. It does not wait. The caller
+// makes sure that no delta is between its Admit and its commit. A changed route delivers by its new
+// configuration once the batches of the old one have ended.
 func (c *Change) Swap() {
 	p := c.pipeline
 	p.life.mu.Lock()
@@ -195,16 +197,15 @@ func (c *Change) Swap() {
 	p.now.Store(c.next)
 }
 
-// Existing evaluates d, which is about an object that was there before, for the new routes that
-// want such. The result is like that of [Pipeline.Admit]; no source waits for room.
+// Existing evaluates d, a delta of an existing object, for the new routes that want such deltas.
+// The result is like that of [Pipeline.Admit]; no source waits for room.
 func (c *Change) Existing(ctx context.Context, d *event.Delta) event.Admission {
 	return existing(ctx, d, c.added)
 }
 
-// Finish lets the new routes work, and waits until nothing uses the handlers and sinks of before
-// that are not used any more, but for what does not heed its context: batches of routes that were
-// changed or removed are brought to their end as far as that does not take longer than half a
-// minute, or than ctx.
+// Finish starts the new routes, and waits until the handlers and sinks that are no longer used are
+// idle. Batches of changed or removed routes are finished, for at most half a minute and as long as
+// ctx is not done. Handlers and sinks that ignore their context may continue to run.
 func (c *Change) Finish(ctx context.Context) {
 	p := c.pipeline
 	p.life.mu.Lock()
@@ -232,8 +233,8 @@ func (c *Change) Finish(ctx context.Context) {
 	}
 }
 
-// end waits until no batch is at work by a configuration that is out of use. A handler that bounds
-// its calls is given up after one bound: a batch may be many calls, and each of them may wait.
+// end waits until no batch uses an old configuration. A handler with a timeout is cancelled after
+// one timeout, because a batch may be many calls, each of which may time out.
 func (c *Change) end(ctx context.Context) {
 	p := c.pipeline
 	ended := make(chan struct{})
@@ -277,7 +278,7 @@ func (c *Change) end(ctx context.Context) {
 	c.abandon()
 }
 
-// outOfUse returns the configurations of routes that run which are not used any more.
+// outOfUse returns the old configurations of routes that have started.
 func (c *Change) outOfUse() (old []*route.Config) {
 	for _, ch := range c.changed {
 		old = append(old, ch.old)
@@ -288,7 +289,7 @@ func (c *Change) outOfUse() (old []*route.Config) {
 	return slices.DeleteFunc(old, func(cfg *route.Config) bool { return !cfg.Runs() })
 }
 
-// abandon gives up the workers that still have a batch of a configuration that is out of use.
+// abandon abandons the workers that still have a batch of an old configuration.
 func (c *Change) abandon() {
 	c.pipeline.shared.Chains.Lock()
 	defer c.pipeline.shared.Chains.Unlock()
@@ -297,7 +298,7 @@ func (c *Change) abandon() {
 	}
 }
 
-// leave ends a route that is not there any more. Its backlog is in the checkpoint, or nowhere.
+// leave ends a removed route. Without a Store its backlog is lost.
 func (c *Change) leave(r *route.Route) {
 	p := c.pipeline
 	p.shared.Chains.Lock()
@@ -324,7 +325,7 @@ func (c *Change) RestoreRules(id string, records []checkpoint.RuleRecord) error 
 	return c.added[i].Conditions().RestoreRules(records)
 }
 
-// forgetMetrics removes the series of a route, unless one of that name is there.
+// forgetMetrics removes the series of a route, unless there is a route of that name.
 func forgetMetrics(p *Pipeline, of *route.Config) {
 	if p.now.Load().byName(of.Name) == nil {
 		p.cfg.Metrics.ForgetRoute(of.Name)

@@ -7,11 +7,11 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Rescan evaluates the condition of a route for all objects of its sources: after it has changed,
-// when the route becomes ready, or because time goes by. Edges are enqueued for the objects whose
-// result differs from the known one.
+// Rescan evaluates the condition of a route for all objects of its sources: after a change of the
+// condition, when the route becomes ready, or because time has passed. Edges are enqueued for the
+// objects whose result has changed.
 //
-// The caller calls [Pipeline.Rescan], then Admit for each object, with a Sync in the order of all
+// The caller calls [Pipeline.Rescan], then Admit with a Sync for each object, in the order of all
 // deltas of the object, then End.
 type Rescan struct {
 	pipeline *Pipeline
@@ -19,7 +19,7 @@ type Rescan struct {
 	rescan   *route.Rescan
 }
 
-// NeedsRescan reports whether the condition of a route has to be evaluated for all objects: it has
+// NeedsRescan reports whether the condition of a route must be evaluated for all objects: it has
 // changed since the last rescan, or there was none.
 func (p *Pipeline) NeedsRescan(name string) bool {
 	r := p.now.Load().byName(name)
@@ -46,6 +46,6 @@ func (s *Rescan) Admit(ctx context.Context, d *event.Delta) (event.Admission, er
 }
 
 // End ends a rescan. It is called only if Admit was called for all objects. complete reports
-// whether all objects of a source are known: then the condition has ended for those that do not
-// exist any more.
+// whether all objects of a source were listed: then the condition ends for objects that no longer
+// exist.
 func (s *Rescan) End(complete func(source string) bool) { s.rescan.End(complete) }

@@ -10,21 +10,22 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/route"
 )
 
-// Restore restores the backlog of the route of an id, of before a restart, as the sum of what
-// [Pipeline.Dirty] handed over says. Call it before Start and before the first Admit, at most once
-// for each route; restored deltas come before all that are admitted. pending is the beginning of
-// it, or all of it, and backlog says how much there is in all: the rest is read from Config.Store
-// when its turn comes.
+// Restore restores the backlog of the route of an id after a restart, from the sum of the changes
+// that [Pipeline.Dirty] returned. Call it before Start and before the first Admit, at most once for
+// each route; restored deltas precede all admitted ones. pending is the first part of the backlog,
+// or all of it, and backlog its total size: the rest is read from Config.Store later.
 //
-// Restored deltas count as attempted: they are never coalesced or dropped for want of room. Sinks
-// that were done with one do not get it again; sinks that are new to the route do, and one that all
-// the sinks are done with is forgotten. A delta that had passed the filter is delivered whatever
-// the filter says now; one that the filter was never asked about, or failed on, is evaluated anew.
-// The key is asked again in any case; where it fails for a delta that has passed, the delta is
-// ordered by its object.
+// A restored delta:
+//   - counts as attempted: it is never coalesced or dropped by the overflow policy
+//   - is delivered to the sinks that were not done with it, and to new sinks of the route; if all
+//     sinks were done with it, it is dropped
+//   - skips the filter if it had passed it; if the filter was not evaluated or failed, it is
+//     evaluated now
+//   - gets its key evaluated again; if the key fails, a delta that had passed the filter is ordered
+//     by its object
 //
-// The error says that there is no such route, that it is too late, or that pending contradicts
-// itself; then nothing is restored.
+// The error is about a missing route, a pipeline that has started, or an inconsistent backlog; then
+// nothing is restored.
 func (p *Pipeline) Restore(id string, pending []checkpoint.Pending, backlog checkpoint.Backlog) error {
 	p.life.mu.Lock()
 	defer p.life.mu.Unlock()
@@ -41,14 +42,15 @@ func (p *Pipeline) Restore(id string, pending []checkpoint.Pending, backlog chec
 	return nil
 }
 
-// Dirty hands over what changed, since the last call, in the backlogs of the routes: deltas that
-// were added, coalesced or tried in vain, or that a sink is done with, and the numbers of those
-// that are pending no longer. A delta that came and went in between appears nowhere. The caller
-// keeps what it was given until it is written. A route without changes is left out.
+// Dirty returns the changes of the backlogs since the last call: deltas that were added, coalesced,
+// attempted without success, or completed at a sink, and the numbers of those that are no longer
+// pending. A delta that was added and removed between two calls leaves no trace. The caller keeps
+// the result until it is written. A route without changes is omitted.
 //
-// It may be called at any time, also after Close. The routes are looked at one after another: a
-// caller that holds the cut locks of all sources gets one moment of all of them, and an event that
-// a route gave to another is pending at one of the two. Without a [Store] there are no changes.
+// It may be called at any time, also after Close. It visits the routes one after another. If the
+// caller holds the cut locks of all sources, the result is consistent: it belongs to one moment,
+// and an event that a route handed to another is pending at exactly one of them. Without a [Store]
+// there are no changes.
 func (p *Pipeline) Dirty() []checkpoint.RouteCut {
 	var cuts []checkpoint.RouteCut
 	p.shared.Chains.Lock()
@@ -72,8 +74,8 @@ func (p *Pipeline) Dirty() []checkpoint.RouteCut {
 	return cuts
 }
 
-// Saved says that everything that [Pipeline.Dirty] has handed over is on disk. backlog returns how
-// many bytes the route of an id takes there, and how many all of them.
+// Saved is called when everything that [Pipeline.Dirty] has returned is on disk. backlog returns
+// the bytes on disk of the route of an id, and of all routes.
 func (p *Pipeline) Saved(backlog func(id string) (bytes, all int64)) {
 	p.mu.Lock()
 	for _, r := range p.now.Load().routes {
@@ -85,15 +87,15 @@ func (p *Pipeline) Saved(backlog func(id string) (bytes, all int64)) {
 	p.shared.Chains.Saved()
 }
 
-// Missed returns the records of a route that was not there for a while: its condition has to be
-// evaluated for all objects.
+// Missed adapts the records of a route that was absent for a while: its condition must be evaluated
+// for all objects.
 func Missed(records []checkpoint.RuleRecord) []checkpoint.RuleRecord {
 	return condition.Missed(records)
 }
 
-// RestoreRules restores the rules of a route from the records that [Pipeline.Dirty] returned, by
-// the id of the route. Call it before Start and before the first Admit. Records that cannot be read
-// are ignored: the error says so.
+// RestoreRules restores the rules of a route, by its id, from the records that [Pipeline.Dirty]
+// returned. Call it before Start and before the first Admit. Damaged records are skipped and
+// reported by the error.
 func (p *Pipeline) RestoreRules(id string, records []checkpoint.RuleRecord) error {
 	r := p.now.Load().byID(id)
 	if r == nil || len(records) == 0 {
@@ -102,16 +104,15 @@ func (p *Pipeline) RestoreRules(id string, records []checkpoint.RuleRecord) erro
 	return r.Conditions().RestoreRules(records)
 }
 
-// Redeliver puts the delta of a dead letter through its route again, flagged as redelivered: behind
-// the pending deltas of its key, without asking the filter, unless it was the filter or the key
-// that failed. Only the sink that refused it gets it, if the letter names one. The attempts, and
-// the time that an unavailable sink has, begin anew.
+// Redeliver enqueues the delta of a dead letter again, with Redelivered set, behind the pending
+// deltas of its key. The filter is skipped, unless the filter or the key had failed. If the dead
+// letter names a sink, only that sink gets the delta. Attempts and ages start again.
 //
-// The letter is removed from Config.DeadLetters once the route is done with the delta; if it is put
-// aside again, there is a new letter by then. Until that happens the letter is all that a crash
-// leaves: the redelivered delta is not handed over by [Pipeline.Dirty].
+// The dead letter is removed from Config.DeadLetters once the route is done with the delta; if that
+// is rejected again, a new dead letter was written before. [Pipeline.Dirty] does not contain the
+// redelivered delta: after a crash the dead letter still exists.
 //
-// The error says why it cannot be put through now, and what to do about it.
+// The error says why redelivery is impossible now, and what to do about it.
 func (p *Pipeline) Redeliver(ctx context.Context, letter checkpoint.Letter) error {
 	select {
 	case <-p.life.stopping:

@@ -12,15 +12,15 @@ import (
 )
 
 var (
-	// ErrNoRoute is returned for a name that no route has, or none has any more.
+	// ErrNoRoute is returned for a name without a route.
 	ErrNoRoute = errors.New("there is no such route")
-	// ErrDownstream is returned where deltas of a source are put through a downstream route, which
-	// takes events of its upstream routes only.
+	// ErrDownstream is returned when deltas of a source are admitted to a downstream route, which
+	// takes only events of its upstream routes.
 	ErrDownstream = errors.New("other routes deliver to it, and it takes nothing of a source by itself: name one of these")
 )
 
-// AdmitTo is [Pipeline.Admit] for one route, whatever its ops are: its filter alone decides. The
-// error may be [ErrNoRoute] or [ErrDownstream] too.
+// AdmitTo is [Pipeline.Admit] for one route, regardless of its ops: only its filter decides. The
+// error may also be [ErrNoRoute] or [ErrDownstream].
 func (p *Pipeline) AdmitTo(ctx context.Context, name string, d *event.Delta) (event.Admission, error) {
 	select {
 	case <-p.life.stopping:
@@ -37,9 +37,9 @@ func (p *Pipeline) AdmitTo(ctx context.Context, name string, d *event.Delta) (ev
 	return admitTo(ctx, r, d, r.Evaluate)
 }
 
-// AwaitRoom waits until a route has less pending than half of what its memory may hold, whatever
-// its Overflow is: what can come later need not displace anything. It may wait for ever for a route
-// that is paused, or that has left: the caller ends it then. The error is ctx's, [ErrStopped] or
+// AwaitRoom waits until the backlog of a route is less than half full, regardless of its Overflow,
+// so that deltas that can wait do not displace others. It may wait for ever for a route that is
+// paused or removed: the caller cancels it then. The error is that of ctx, [ErrStopped] or
 // [ErrNoRoute].
 func (p *Pipeline) AwaitRoom(ctx context.Context, name string) error {
 	r := p.now.Load().byName(name)
@@ -49,8 +49,8 @@ func (p *Pipeline) AwaitRoom(ctx context.Context, name string) error {
 	return r.AwaitRoom(ctx)
 }
 
-// RemindTo is [Pipeline.AdmitTo], but that a route with a condition tells once more what holds
-// still.
+// RemindTo is [Pipeline.AdmitTo], except that a route with a condition repeats its report if the
+// condition still holds.
 func (p *Pipeline) RemindTo(ctx context.Context, name string, d *event.Delta) (event.Admission, error) {
 	r := p.now.Load().byName(name)
 	if r == nil || !r.Config().HasCondition() {
@@ -63,15 +63,15 @@ func (p *Pipeline) RemindTo(ctx context.Context, name string, d *event.Delta) (e
 	})
 }
 
-// Repeats reports whether what a route is given by [Pipeline.RemindTo] was told before: it has a
+// Repeats reports whether [Pipeline.RemindTo] repeats earlier reports for a route: it has a
 // condition.
 func (p *Pipeline) Repeats(name string) bool {
 	r := p.now.Load().byName(name)
 	return r != nil && r.Config().HasCondition()
 }
 
-// Wants reports whether [Pipeline.RemindTo] would make something pending at the route, but for what
-// a limit suppresses. The errors are the same.
+// Wants reports whether [Pipeline.RemindTo] would enqueue a delta at the route, not considering its
+// limit. The errors are the same.
 func (p *Pipeline) Wants(ctx context.Context, name string, d *event.Delta) (bool, error) {
 	r := p.now.Load().byName(name)
 	if r == nil {
@@ -84,13 +84,13 @@ func (p *Pipeline) Wants(ctx context.Context, name string, d *event.Delta) (bool
 		h, ok := r.Conditions().Of(d.Source, d.Key())
 		return ok && h.State == "told", ctx.Err()
 	case !c.Table.Ready(0):
-		return true, ctx.Err() // it is asked later
+		return true, ctx.Err() // it is evaluated later
 	default:
 		return c.Table.Evaluate(ctx, 0, d).Verdict != filters.Filtered, ctx.Err()
 	}
 }
 
-// SourcesOf returns where a route gets its deltas from; nil: there is no such route.
+// SourcesOf returns the sources of a route; nil: there is no such route.
 func (p *Pipeline) SourcesOf(name string) []string {
 	if r := p.now.Load().byName(name); r != nil {
 		return slices.Clone(r.Config().Sources)
@@ -98,8 +98,8 @@ func (p *Pipeline) SourcesOf(name string) []string {
 	return nil
 }
 
-// Takers returns the names of the routes that want such deltas of a source, in the order of the
-// configuration.
+// Takers returns the names of the routes that want deltas of a source with an operation, in the
+// order of the configuration.
 func (p *Pipeline) Takers(source string, op event.Op) (names []string) {
 	for _, r := range p.now.Load().routes {
 		if c := r.Config(); !c.Downstream && slices.Contains(c.Sources, source) && slices.Contains(c.Ops, op) {
@@ -109,8 +109,8 @@ func (p *Pipeline) Takers(source string, op event.Op) (names []string) {
 	return names
 }
 
-// Resume lets a paused route go on. Its sinks forget what they have counted of it. The error is
-// [ErrNoRoute] or [ErrNotPaused].
+// Resume resumes a paused route, and resets the counts of its sinks. The error is [ErrNoRoute] or
+// [ErrNotPaused].
 func (p *Pipeline) Resume(name string) error {
 	r := p.now.Load().byName(name)
 	if r == nil {

@@ -1,24 +1,24 @@
-// Package chain makes what passes from a route to a downstream route, and what the last route of a
-// chain without a handler delivers.
+// Package chain makes the deltas that a route passes to a downstream route, and the events that the
+// last route of a chain without a handler delivers.
 package chain
 
 import "github.com/deltarouter/deltarouter/pkg/event"
 
-// Delta returns the delta that a downstream route gets: d, with the event that the upstream route
-// made of it. It is a copy, which belongs to the downstream route.
+// Delta returns the delta for a downstream route: a copy of d with an event of the upstream route.
+// It belongs to the downstream route.
 func Delta(d *event.Delta, e *event.Event) *event.Delta {
 	down := &struct {
 		delta event.Delta
 		event event.Event
 	}{*d, *e}
-	down.event.Of, down.event.Key = nil, "" // of the upstream route
+	down.event.Of, down.event.Key = nil, "" // belong to the upstream route
 	down.delta.Event, down.delta.Transit().Durable = &down.event, nil
 	return &down.delta
 }
 
-// Event returns the event that a route makes of d without a handler: of a delta from a source the
-// delta itself (see [event.Payload]); of a delta from an upstream route the event of that route,
-// with the ID and the name of this one.
+// Event returns the event of a route without a handler: for a delta from a source the delta itself
+// (see [event.Payload]); for a delta from an upstream route the event of that route, with the ID
+// and the name of this one.
 func Event(d *event.Delta, route string) event.Event {
 	if d.Event == nil {
 		return event.New(d, route, 0, event.Payload(d))

@@ -16,11 +16,11 @@ type Holding struct {
 	Key    event.Key
 	UID    string
 	Since  time.Time
-	Due    time.Time // of the next report; zero: none is to come
-	// pending, told, skipped (it held before the route began) or suppressed (by a limit); or gone
-	// (a held delete)
+	Due    time.Time // of the next report; zero: none is scheduled
+	// pending, told (reported), skipped (it held before the route began) or suppressed (by a
+	// limit); or gone (a held delete)
 	State  string
-	Repeat int // how many reminders were reported
+	Repeat int // the number of reminders reported
 }
 
 // compare orders holdings by source, namespace and name.
@@ -57,7 +57,7 @@ func concat(all ...iter.Seq[Holding]) iter.Seq[Holding] {
 // pageOf returns the first n holdings after another one. It keeps at most 2n in memory.
 func pageOf(all iter.Seq[Holding], after Holding, n int) (found []Holding) {
 	order := func(a, b Holding) int { return a.compare(&b) }
-	full := false // found begins with n holdings in order; all after the last of them are of no use
+	full := false // found begins with n holdings in order; later ones are skipped
 	for h := range all {
 		if h.compare(&after) <= 0 || full && h.compare(&found[n-1]) >= 0 {
 			continue

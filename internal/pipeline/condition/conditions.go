@@ -10,33 +10,33 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Conditions are the conditions of one route: for which objects the expression of when holds, since
-// when, and what was reported.
+// Conditions are the conditions of one route: the objects for which the expression of when holds,
+// the time since which it holds, and the reports that were made.
 type Conditions struct {
 	env *Env
 	cfg Config
 
 	states    *rules.Conditions // nil: there is no condition, and there was none
-	caughtUp  bool              // timers may act
-	parked    []timer.Owner     // due before timers could act
+	caughtUp  bool              // timers may fire
+	parked    []timer.Owner     // expired before timers could fire
 	rescanned bool              // all objects were evaluated with this condition
-	// no condition was ever evaluated for all objects, so that what holds is not new
+	// no condition was ever evaluated for all objects, so objects for which it holds existed before
 	first bool
 	noted bool // Dirty has returned the value of rescanned
 	// closed when the reports since the last Dirty are saved; nil: there are none
 	unsaved chan struct{}
-	saving  []chan struct{} // those that Dirty has returned
+	saving  []chan struct{} // the channels of reports that Dirty has returned
 }
 
 // Observation is the result of evaluating the condition for a delta.
 type Observation struct {
 	Holds    bool
 	Rescan   bool   // all objects are evaluated
-	Remind   bool   // report once more what holds still
+	Remind   bool   // repeat the report of a condition that still holds
 	LimitKey string // empty: there is no limit
 }
 
-// Knows reports whether the condition holds for an object, or failed on it, as far as was observed.
+// Knows reports whether the condition holds for an object, or its evaluation failed on it.
 func (c *Conditions) Knows(source string, key event.Key) bool {
 	return c.states != nil && c.states.Knows(source, key)
 }
@@ -44,9 +44,10 @@ func (c *Conditions) Knows(source string, key event.Key) bool {
 // Rescanned reports whether all objects were evaluated with this condition.
 func (c *Conditions) Rescanned() bool { return c.states == nil || !c.cfg.Condition || c.rescanned }
 
-// Observe takes the result for a delta, and appends the edges to enqueue. With Env.Durable an edge
-// that is no reminder has a Durable that is closed when the state is saved: no edge is delivered
-// before, else a crash could forget that its end has to be reported.
+// Observe processes the result for a delta, and appends the edges to enqueue. With Env.Durable an
+// edge that is no reminder has a Durable channel that is closed when the state is saved. The edge
+// is delivered only then; otherwise a crash could lose the state, and its end would never be
+// reported.
 func (c *Conditions) Observe(edges []rules.Edge, d *event.Delta, o Observation, now time.Time) []rules.Edge {
 	if c.states == nil {
 		return edges
@@ -62,12 +63,11 @@ func (c *Conditions) Observe(edges []rules.Edge, d *event.Delta, o Observation, 
 	return c.wanted(edges)
 }
 
-// Doubt says that the condition failed on a delta. It reports whether that is to be dead-lettered:
-// not if it was for this version of the object.
+// Doubt records that the condition failed on a delta. It reports whether the delta becomes a dead
+// letter: only once for each version of an object.
 func (c *Conditions) Doubt(d *event.Delta) bool { return c.states == nil || c.states.Doubt(d) }
 
-// wanted returns the edges that the route wants, which are not to be delivered before they are
-// saved.
+// wanted returns the edges that the route wants, and sets their Durable channels.
 func (c *Conditions) wanted(edges []rules.Edge) []rules.Edge {
 	edges = slices.DeleteFunc(edges, func(edge rules.Edge) bool { return !slices.Contains(c.cfg.Ops, edge.Op) })
 	for _, edge := range edges {
@@ -81,7 +81,7 @@ func (c *Conditions) wanted(edges []rules.Edge) []rules.Edge {
 	return edges
 }
 
-// saved says that everything that dirty returned is on disk.
+// saved marks everything that dirty returned as on disk.
 func (c *Conditions) saved() {
 	for _, saved := range c.saving {
 		close(saved)
@@ -89,8 +89,8 @@ func (c *Conditions) saved() {
 	c.saving = nil
 }
 
-// Due returns the delta to evaluate the keys for when the timer of a condition has expired; nil:
-// nothing is to be reported, by now.
+// Due returns the delta whose keys must be evaluated after the timer of a condition has expired;
+// nil: no report is due any more.
 func (c *Conditions) Due(due *rules.Condition, now time.Time) *event.Delta {
 	switch {
 	case c.states == nil: // the route was removed
@@ -104,8 +104,8 @@ func (c *Conditions) Due(due *rules.Condition, now time.Time) *event.Delta {
 	return &event.Delta{Source: due.Source(), Op: event.Entered, New: due.Object(), Seen: now}
 }
 
-// Fire returns the edges to enqueue for a condition, of which d is the delta that Due returned. ok
-// is false if the condition has another object by now: then the caller begins anew with Due.
+// Fire returns the edges to enqueue for a condition; d is the delta that Due returned. ok is false
+// if the object of the condition has changed since: the caller calls Due again.
 func (c *Conditions) Fire(due *rules.Condition, d *event.Delta, limitKey string, now time.Time) (edges []rules.Edge, ok bool) {
 	if c.states == nil || due.Object() != d.New {
 		return nil, false
@@ -116,8 +116,8 @@ func (c *Conditions) Fire(due *rules.Condition, d *event.Delta, limitKey string,
 	return edges, true
 }
 
-// learn makes sure that a restored condition has its object rather than an identity. It returns
-// false if the object is not in the cache, which may be ahead of what was observed.
+// learn replaces the identity of a restored condition by its cached object. It returns false if the
+// object is not in the cache, which may be ahead of the observed deltas.
 func (c *Conditions) learn(due *rules.Condition, now time.Time) bool {
 	if due.Known() || c.cfg.Object == nil {
 		return true
@@ -129,7 +129,7 @@ func (c *Conditions) learn(due *rules.Condition, now time.Time) bool {
 	return due.Known()
 }
 
-// catchUp lets timers act from now on. It returns the timers that expired before.
+// catchUp lets timers fire from now on. It returns the timers that expired before.
 func (c *Conditions) catchUp() []timer.Owner {
 	if c.states == nil || c.caughtUp {
 		return nil
@@ -145,7 +145,7 @@ func (c *Conditions) catchUp() []timer.Owner {
 	return c.release()
 }
 
-// release returns the timers that expired before timers could act, if they can now.
+// release returns the timers that expired before timers could fire, if they can now.
 func (c *Conditions) release() (parked []timer.Owner) {
 	if c.caughtUp && c.rescanned {
 		parked, c.parked = c.parked, nil
@@ -153,15 +153,15 @@ func (c *Conditions) release() (parked []timer.Owner) {
 	return parked
 }
 
-// BeginRescan is called before all objects are evaluated once more.
+// BeginRescan is called before all objects are evaluated again.
 func (c *Conditions) BeginRescan() {
 	if c.states != nil {
 		c.states.Begin()
 	}
 }
 
-// Unvisited returns a delete for each object that EndRescan would end the condition of. complete
-// reports whether all objects of a source were evaluated.
+// Unvisited returns a delete for each object whose condition EndRescan would end. complete reports
+// whether all objects of a source were evaluated.
 func (c *Conditions) Unvisited(complete func(source string) bool) (deletes []*event.Delta) {
 	if c.states == nil {
 		return nil
@@ -187,35 +187,35 @@ func (c *Conditions) EndRescan(complete func(source string) bool, now time.Time)
 	return edges, c.release()
 }
 
-// rouse lets another condition of a key be reported in place of a pass that was given back.
+// rouse lets another condition of a key be reported in place of a returned pass.
 func (c *Conditions) rouse(pass *rules.Pass) {
 	if c.states != nil {
 		c.states.Rouse(pass)
 	}
 }
 
-// open begins with no conditions.
+// open starts without conditions.
 func (c *Conditions) open(limit *rules.Limit) {
 	due := func(_ *rules.Conditions, due *rules.Condition) { c.env.Owner.ConditionDue(due) }
 	c.states = rules.NewConditions(c.cfg.rules(limit), c.env.Wheel, c.env.Census, due)
 	c.first = true
 }
 
-// configure changes the configuration. A condition of another Version keeps what was reported and
-// has to be evaluated for all objects.
+// configure changes the configuration. If the Version changes, reported conditions are kept, and
+// all objects must be evaluated again.
 func (c *Conditions) configure(cfg Config, limit *rules.Limit, now time.Time) {
 	old := c.cfg
 	c.cfg = cfg
 	switch {
 	case c.states == nil && !cfg.Condition:
 		return
-	case c.states == nil: // it is new, so all objects are evaluated, as ones that were there before
+	case c.states == nil: // it is new, so all objects are evaluated, as existing ones
 		c.open(limit)
 		return
 	}
 	c.states.Configure(cfg.rules(limit), now)
 	switch {
-	case !cfg.Condition: // dirty says that all is forgotten
+	case !cfg.Condition: // dirty returns the removal of all records
 		c.rescanned, c.first, c.noted = false, true, false
 	case cfg.Version != old.Version:
 		c.first = c.first && !c.rescanned

@@ -11,7 +11,7 @@ import (
 // restore restores the conditions from the records of the checkpoint.
 func (c *Conditions) restore(records []checkpoint.RuleRecord, limit *rules.Limit, now time.Time) (failed error) {
 	if c.states == nil && hasKind(records, kindCondition, kindRescan) {
-		c.open(limit) // the condition was removed: dirty says that all is forgotten
+		c.open(limit) // the condition was removed: dirty returns the removal of all records
 	}
 	if c.states == nil {
 		return nil
@@ -31,7 +31,7 @@ func (c *Conditions) restore(records []checkpoint.RuleRecord, limit *rules.Limit
 		}
 	}
 	if c.cfg.Condition && !same {
-		c.states.ForgetFailures() // of another condition
+		c.states.ForgetFailures() // the failures belong to another condition
 	}
 	return failed
 }
@@ -52,8 +52,8 @@ func (c *Conditions) dirty(records []checkpoint.RuleRecord, now time.Time) []che
 	return records
 }
 
-// rescannedWith returns the Version of the condition that all objects were evaluated with: empty if
-// it was another one, nil if none was.
+// rescannedWith returns the Version of the condition with which all objects were evaluated: empty
+// if it was another condition, nil if there was none.
 func (c *Conditions) rescannedWith() []byte {
 	switch {
 	case c.rescanned:

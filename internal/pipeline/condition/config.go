@@ -9,12 +9,13 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Env is what the rules of all routes share, and the owner of those of one route. It never changes.
+// Env is shared by the rules of all routes, except Owner, which belongs to one route. It is
+// immutable.
 type Env struct {
 	Wheel  *timer.Wheel
 	Census *rules.Census
 	Owner  Owner
-	// Durable: an edge is reported only after its state is saved, see [Conditions.Observe].
+	// Durable: an edge is delivered only after its state is saved, see [Conditions.Observe].
 	Durable bool
 }
 
@@ -29,21 +30,22 @@ type Owner interface {
 type Config struct {
 	Sources []string
 	Ops     []event.Op // of the edges that the route wants
-	// Condition: the route has a condition. Version differs between conditions that may hold for
-	// other objects: when it changes, all objects have to be evaluated. For and Every are those of
+	// Condition: the route has a condition. Version changes when the condition may hold for other
+	// objects: then all objects are evaluated again. For and Every are those of
 	// [rules.ConditionConfig].
 	Condition  bool
 	Version    string
 	For, Every time.Duration
-	Existing   bool // report also conditions that held before the route began
-	Known      bool // the route was there before, so that existing objects are not new to it
-	LooksUp    bool // the condition needs other objects: until these are there nothing is evaluated
+	Existing   bool // also report conditions that held before the route began
+	Known      bool // the route existed before, so existing objects are not new to it
+	// the condition looks up other objects: no object is evaluated until they are in the cache
+	LooksUp bool
 
-	Hold  time.Duration     // how long a delete is held; 0: deletes are not held
+	Hold  time.Duration     // the length of delete holds; 0: deletes are not held
 	Limit rules.LimitConfig // Every 0: there is no limit
 
-	// Object returns a cached object, or nil. It is called under the lock of the route. nil:
-	// nothing is cached.
+	// Object returns a cached object, or nil. It is called under the lock of the route. nil: there
+	// is no cache.
 	Object func(source string, key event.Key) *event.Object
 	// Resource returns the resource that a source watches, or nil. nil: no resource is known.
 	Resource func(source string) *event.Resource
@@ -59,13 +61,13 @@ func (c *Config) resourceOf(source string, otherwise *event.Resource) *event.Res
 	return otherwise
 }
 
-// rules returns the configuration of the conditions. limit is that of the route.
+// rules returns the configuration of the conditions with the limit of the route.
 func (c *Config) rules(limit *rules.Limit) rules.ConditionConfig {
 	if !c.Condition {
 		return rules.ConditionConfig{}
 	}
 	cfg := rules.ConditionConfig{Sources: c.Sources, For: c.For, Every: c.Every, Skip: !c.Existing}
-	if c.Limit.Every > 0 && slices.Contains(c.Ops, event.Entered) { // the end alone is not limited
+	if c.Limit.Every > 0 && slices.Contains(c.Ops, event.Entered) { // Left alone is not limited
 		cfg.Limit = limit
 	}
 	return cfg

@@ -2,16 +2,16 @@ package condition
 
 // Counts are figures for the metrics.
 type Counts struct {
-	// objects for which a condition holds and For is not over, and deletes that are held
+	// objects for which a condition holds and For is not over, and held deletes
 	Waiting int
 	Active  int // other objects for which a condition holds
-	Keys    int // keys that the limit knows
+	Keys    int // keys of the limit
 
 	Suppressed int // edges that the limit held back since the last call
-	Forgotten  int // keys that the limit forgot since the last call, for want of room
+	Forgotten  int // keys that the limit evicted since the last call
 }
 
-// Count returns the figures of now, and of the time since the last call.
+// Count returns the present figures, and the counts since the last call.
 func (r *Rules) Count() (n Counts) {
 	if states := r.Conditions.states; states != nil {
 		n.Waiting, n.Active = states.Counts()

@@ -11,26 +11,26 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Holds are the delete holds of one route: deletes that are enqueued only if their objects do not
-// come back in time.
+// Holds are the delete holds of one route: deletes that are enqueued only if their objects are not
+// created again in time.
 type Holds struct {
 	env *Env
 	cfg Config
 
-	held     *rules.DeleteHolds // nil: nothing is held, and nothing was
+	held     *rules.DeleteHolds // nil: there are no holds, and there were none
 	caughtUp bool
-	parked   []timer.Owner // due before caughtUp
+	parked   []timer.Owner // expired before caughtUp
 }
 
 // On reports whether deletes are held.
 func (h *Holds) On() bool { return h.cfg.Hold > 0 && h.held != nil }
 
-// Wants reports whether d is a delete that is to be held.
+// Wants reports whether d is a delete that must be held.
 func (h *Holds) Wants(d *event.Delta) bool {
 	return (d.Op == event.Deleted || d.Op == event.Deselected) && h.On()
 }
 
-// Len returns how many deletes are held.
+// Len returns the number of held deletes.
 func (h *Holds) Len() int {
 	if h.held == nil {
 		return 0
@@ -38,12 +38,11 @@ func (h *Holds) Len() int {
 	return h.held.Len()
 }
 
-// Hold holds a delete. key is that of the route's own under which the object may come back; empty:
-// there is none.
+// Hold holds a delete. key is the key of the route that can cancel it beside the name; empty: none.
 func (h *Holds) Hold(d *event.Delta, key string, now time.Time) { h.held.Hold(d, key, now) }
 
-// Cancel forgets the deletes of an object that is back, and those of its key. It returns how many
-// there were.
+// Cancel drops the held deletes of an object that exists again, and of its key. It returns their
+// number.
 func (h *Holds) Cancel(source string, name event.Key, key string) (n int) {
 	if h.held == nil {
 		return 0
@@ -51,8 +50,8 @@ func (h *Holds) Cancel(source string, name event.Key, key string) (n int) {
 	return h.held.Cancel(source, name, key)
 }
 
-// Fire returns the delete to enqueue when its timer has expired; nil: there is none, by now.
-// exists: the object is in the cache, so that its return is only not observed yet.
+// Fire returns the delete to enqueue after its timer has expired; nil: it was cancelled. exists:
+// the object is in the cache, so its creation is not observed yet.
 func (h *Holds) Fire(a *rules.DeleteHold, exists bool, now time.Time) *event.Delta {
 	switch {
 	case h.held == nil: // the route was removed
@@ -107,7 +106,7 @@ func (h *Holds) restore(records []checkpoint.RuleRecord, now time.Time) (failed 
 	}
 	for record := range ofKind(records, kindHold) {
 		if h.held == nil {
-			h.open() // the route does not hold deletes any more
+			h.open() // the route no longer holds deletes
 		}
 		failed = errors.Join(failed, h.held.Restore(record, decode, now))
 	}

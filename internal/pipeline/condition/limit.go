@@ -17,8 +17,8 @@ type Limit struct {
 // On reports whether there is a limit.
 func (l *Limit) On() bool { return l.cfg.Every > 0 }
 
-// Allow asks the limit about n deltas that d is the last of. If they may pass, it returns d, or a
-// copy that tells how many were suppressed before. Without a limit everything passes.
+// Allow applies the limit to n deltas; d is the last of them. If they may pass, it returns d, or a
+// copy with the number of suppressed deltas before. Without a limit everything passes.
 func (l *Limit) Allow(d *event.Delta, key string, n int, now time.Time) (allowed *event.Delta, pass *rules.Pass, ok bool) {
 	if !l.On() {
 		return d, nil, true
@@ -35,7 +35,7 @@ func (l *Limit) Allow(d *event.Delta, key string, n int, now time.Time) (allowed
 	return &told, pass, true
 }
 
-// Keys returns how many keys are known.
+// Keys returns the number of tracked keys.
 func (l *Limit) Keys() int {
 	if l.keys == nil {
 		return 0
@@ -43,8 +43,7 @@ func (l *Limit) Keys() int {
 	return l.keys.Len()
 }
 
-// configure changes the limit and keeps what is known of each key. Without a limit everything is
-// forgotten.
+// configure changes the limit and keeps its keys. Without a limit it drops them.
 func (l *Limit) configure(cfg rules.LimitConfig, now time.Time) {
 	l.cfg = cfg
 	switch {
@@ -58,8 +57,8 @@ func (l *Limit) configure(cfg rules.LimitConfig, now time.Time) {
 	}
 }
 
-// restore restores the keys from the records of the checkpoint. The error is about the last record
-// that cannot be read.
+// restore restores the keys from the records of the checkpoint. The error describes the last
+// damaged record.
 func (l *Limit) restore(records []checkpoint.RuleRecord, now time.Time) (failed error) {
 	for record := range ofKind(records, kindLimit) {
 		if l.keys == nil {
@@ -75,7 +74,7 @@ func (l *Limit) restore(records []checkpoint.RuleRecord, now time.Time) (failed 
 	return failed
 }
 
-// dirty returns the changes since the last call.
+// dirty appends the changes since the last call.
 func (l *Limit) dirty(records []checkpoint.RuleRecord, now time.Time) []checkpoint.RuleRecord {
 	if l.keys == nil {
 		return records

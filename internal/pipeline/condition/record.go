@@ -8,11 +8,11 @@ import (
 	"github.com/deltarouter/deltarouter/internal/rules"
 )
 
-// The kinds of the records in the checkpoint. The route has records of other kinds beside these.
+// The kinds of the records in the checkpoint. The route has further kinds of its own.
 const (
 	kindCondition = 'c' // the state of a condition, by object
-	kindRescan    = 'v' // the Version of the condition that all objects were evaluated with
-	kindHold      = 'a' // a delete that is held, by object
+	kindRescan    = 'v' // the Version of the condition with which all objects were evaluated
+	kindHold      = 'a' // a held delete, by object
 	kindLimit     = 'l' // a key of the limit
 )
 
@@ -40,8 +40,8 @@ func appendRecords(records []checkpoint.RuleRecord, kind byte, changed []rules.R
 	return records
 }
 
-// Missed returns the records of a route that was not there for a while: all objects have to be
-// evaluated once more.
+// Missed adapts the records of a route that was absent for a while: all objects must be evaluated
+// again.
 func Missed(records []checkpoint.RuleRecord) []checkpoint.RuleRecord {
 	missed := slices.Clone(records)
 	for i := range missed {

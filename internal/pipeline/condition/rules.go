@@ -16,7 +16,7 @@ type Rules struct {
 	Limit      Limit
 }
 
-// New makes the rules of a new route.
+// New returns the rules of a new route.
 func New(env Env, cfg Config, now time.Time) *Rules {
 	r := &Rules{}
 	r.Limit.configure(cfg.Limit, now)
@@ -30,22 +30,22 @@ func New(env Env, cfg Config, now time.Time) *Rules {
 	return r
 }
 
-// Configure changes the configuration, and keeps what the new one can use. The caller calls
-// [Rules.CatchUp] once more when the router has observed what happened before.
+// Configure changes the configuration, and keeps the state that the new one can use. The caller
+// calls [Rules.CatchUp] again once all earlier changes are observed.
 func (r *Rules) Configure(cfg Config, now time.Time) {
 	r.Limit.configure(cfg.Limit, now)
 	r.Holds.configure(cfg, now)
 	r.Conditions.configure(cfg, r.Limit.keys, now)
 }
 
-// CatchUp lets timers act from now on, because everything that happened before the start was
-// observed. The caller calls Due on the timers that it returns, without the lock.
+// CatchUp lets timers fire from now on, because all changes before the start were observed. The
+// caller calls Due on the returned timers, without the lock.
 func (r *Rules) CatchUp() (expired []timer.Owner) {
 	return append(r.Holds.catchUp(), r.Conditions.catchUp()...)
 }
 
-// Return gives a pass back to the limit, because nothing came of its delta, which would have
-// reported so many as suppressed.
+// Return returns a pass to the limit, because its delta ended without an event, together with the
+// suppressed count that the delta would have reported.
 func (r *Rules) Return(pass *rules.Pass, suppressed int, now time.Time) {
 	if !r.Limit.On() {
 		return
@@ -54,9 +54,9 @@ func (r *Rules) Return(pass *rules.Pass, suppressed int, now time.Time) {
 	r.Conditions.rouse(pass)
 }
 
-// Restore restores the state from the records of the checkpoint, of which others than those of
-// Dirty are ignored. It is called before anything else, and only for a route that has records: one
-// without any is new. The error is about records that cannot be read; the others are restored.
+// Restore restores the state from the records of the checkpoint; records of other kinds are
+// ignored. It is called before any other method, and only for a route with records: a route without
+// any is new. The error describes damaged records; the others are restored.
 func (r *Rules) Restore(records []checkpoint.RuleRecord, now time.Time) error {
 	return errors.Join(r.Limit.restore(records, now), r.Holds.restore(records, now), r.Conditions.restore(records, r.Limit.keys, now))
 }
@@ -68,10 +68,10 @@ func (r *Rules) Dirty(records []checkpoint.RuleRecord, now time.Time) []checkpoi
 	return r.Limit.dirty(records, now)
 }
 
-// Saved says that everything that Dirty returned is on disk.
+// Saved marks everything that Dirty returned as on disk.
 func (r *Rules) Saved() { r.Conditions.saved() }
 
-// Close stops all timers and forgets everything, of which Dirty says nothing.
+// Close stops all timers and drops all state without a trace in Dirty.
 func (r *Rules) Close() {
 	r.Conditions.close()
 	r.Holds.close()

@@ -9,18 +9,18 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 )
 
-// tooOldError is why a delta is not delivered that is older than Config.MaxAge.
+// tooOldError is the error for a delta that is older than Config.MaxAge.
 type tooOldError struct{ age, most time.Duration }
 
 func (e *tooOldError) Error() string {
 	return fmt.Sprintf("it is %s old, and the route delivers nothing older than %s (maxAge)", e.age.Round(time.Second), e.most)
 }
 
-// age is how long ago the delta was seen, or put through again.
+// age returns the time since the delta was seen, or since its redelivery began.
 func (b *Batch) age(e *queue.Entry) time.Duration {
 	seen := e.Delta.Seen
 	if e.Letter != 0 {
-		seen = e.Since // it has its time once more
+		seen = e.Since // a redelivery starts the age again
 	}
 	if seen.IsZero() {
 		return 0
@@ -28,8 +28,8 @@ func (b *Batch) age(e *queue.Entry) time.Duration {
 	return b.route.Now().Sub(seen)
 }
 
-// tooOld returns an error if a delta must not be delivered any more, wherever it was delivered
-// already.
+// tooOld returns an error if a delta exceeds MaxAge. Targets that are already done with it are not
+// affected.
 func (b *Batch) tooOld(e *queue.Entry) error {
 	if b.cfg.MaxAge == 0 {
 		return nil
@@ -42,8 +42,7 @@ func (b *Batch) tooOld(e *queue.Entry) error {
 	return &tooOldError{age, b.cfg.MaxAge}
 }
 
-// expired reports whether an entry is too old to be tried again at a handler or sink that is
-// unavailable.
+// expired reports whether an entry is too old to be retried at an unavailable handler or sink.
 func (b *Batch) expired(ctx context.Context, e *queue.Entry, err error) bool {
 	patience := b.cfg.Retry.MaxAge
 	if b.cfg.MaxAge > 0 {

@@ -4,9 +4,9 @@
 //	             │                                │
 //	             └── rejected, too old ───────────┴──► dead letter, dropped, or the route is paused
 //
-// A [Batch] belongs to one worker, and the Progress of its entries with it. It takes no lock of the
-// route: it reports, and asks for things, by the interface [Route]. What is not done with in the
-// end is tried again after Progress.Delay.
+// A [Batch] belongs to one worker, and so does the Progress of its entries. It never takes the lock
+// of the route: it uses the interface [Route]. Entries that are not done in the end are retried
+// after Progress.Delay.
 package deliver
 
 import (
@@ -16,50 +16,50 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Batch is the batch of a worker. Its memory is used for one batch after the other.
+// Batch is the batch of a worker. Its memory is reused for the next batch.
 type Batch struct {
 	cfg     *Config
 	route   Route
 	letters DeadLetterer
-	entries []*queue.Entry // of a group: the last one alone
+	entries []*queue.Entry // of a group: only the last one
 	group   group
 
 	handled handling
 	wave    wave
 	failed  failures
 
-	// a target is done with entries of the wave, and the checkpoint does not know it
+	// a target is done with entries of the wave, and the checkpoint does not have that yet
 	unreported bool
 }
 
 // New returns the Batch of a worker of a route.
 func New(route Route, letters DeadLetterer) *Batch { return &Batch{route: route, letters: letters} }
 
-// Handle begins a batch: the handler sees the entries that it has not seen yet. With what the
-// context of the calls of the handler ends, the entries that it has are tried again.
+// Handle begins a batch: it calls the handler with the entries that were not handled yet. If the
+// context handling ends, these entries are retried.
 func (b *Batch) Handle(ctx, handling context.Context, cfg *Config, entries []*queue.Entry) {
 	b.cfg, b.unreported = cfg, false
 	b.entries = b.group.join(entries)
 	b.handle(ctx, handling)
 }
 
-// Deliver brings the events of the batch to the targets, as far as that is possible now, and ends
-// the batch.
+// Deliver writes the events of the batch to the targets, as far as possible now, and ends the
+// batch.
 func (b *Batch) Deliver(ctx context.Context) {
 	b.deliver(ctx)
 	b.group.part()
 	b.unreported = false
 }
 
-// Members returns those whose fate e shares: the group that it is the last of, or e alone, until
-// the next call.
+// Members returns the entries that share the result of e: the group whose last entry is e, or e
+// alone. The slice is valid until the next call.
 func (b *Batch) Members(e *queue.Entry) []*queue.Entry { return b.group.members(e) }
 
-// Share gives the entries of a group the progress of their last one.
+// Share copies the progress of the last entry of a group to the others.
 func (b *Batch) Share() { b.group.share() }
 
-// report tells the checkpoint which targets are done with the entries of the wave. It is called
-// before something that takes time: at its end the whole batch is reported.
+// report updates the checkpoint with the targets that are done with the entries of the wave. It is
+// called before slow operations; at the end the whole batch is reported.
 func (b *Batch) report() {
 	if !b.unreported {
 		return
@@ -73,7 +73,7 @@ func (b *Batch) report() {
 	b.route.Report(b.wave.entries)
 }
 
-// keyed gives an event the key of its entry.
+// keyed sets the key of an event to the key of its entry.
 func keyed(e *queue.Entry, ev event.Event) event.Event {
 	if e.Key().Source == "" {
 		ev.Key = e.Key().Name

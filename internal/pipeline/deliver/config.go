@@ -10,70 +10,70 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Config is what a batch is delivered by. A batch ends with the Config that it began with.
+// Config is the configuration of delivery. A batch ends with the Config that it began with.
 type Config struct {
 	Route, ID   string // name and id of the route, for events and dead letters
 	Handler     plugins.Handler
 	HandlerName string
 	Targets     []Target // at most 64
-	// InOrder: several deltas of a key may be in one write.
+	// InOrder: one write may have several deltas of a key.
 	InOrder   bool
 	Retry     Retry
 	OnFailure OnFailure
-	MaxAge    time.Duration // how old a delta may be that is delivered; 0: of any age
-	// Secret: dead letters do not say why a delta was given up.
+	MaxAge    time.Duration // the maximum age of a delta at its delivery; 0: none
+	// Secret: dead letters have no error text.
 	Secret bool
 	Count  Counters
 }
 
-// Target is where a route delivers to.
+// Target is a target of a route.
 type Target struct {
 	Name string
 	Sink *Sink // nil: another route, see Route.PassOn
 }
 
-// Retry says how often and how long to try again.
+// Retry configures retries.
 type Retry struct {
-	Attempts int // how often a rejected delta is tried again; 0: not at all
-	// before the first try, doubled for each that follows, less up to half of it at random; 0:
-	// 200ms
+	Attempts int // the number of retries of a rejected delta; 0: none
+	// the delay before the first retry, doubled for each further one, less up to half of it at
+	// random; 0: 200ms
 	Backoff time.Duration
 	Max     time.Duration // the longest Backoff; 0: 30s
-	MaxAge  time.Duration // how old a delta may become while a sink is unavailable; 0: 24h
-	Exact   bool          // nothing is at random about Backoff
+	MaxAge  time.Duration // the maximum age of a delta while a sink is unavailable; 0: 24h
+	Exact   bool          // Backoff is not randomized
 }
 
-// Policy returns the times between the tries.
+// Policy returns the delays between the attempts.
 func (r Retry) Policy() backoff.Policy {
 	return backoff.Policy{Min: r.Backoff, Max: r.Max, Exact: r.Exact}
 }
 
-// delay returns the time before the n-th try in a row, from 1.
+// delay returns the delay before the n-th retry in a row, from 1.
 func (r Retry) delay(n int) time.Duration { return r.Policy().Delay(n) }
 
-// OnFailure says what happens to a delta that was rejected for good, or that is older than
+// OnFailure is the policy for a delta that was rejected for good, or that is older than
 // Retry.MaxAge.
 type OnFailure uint8
 
-// What a route does about failures.
+// The policies for rejected deltas.
 const (
-	// DeadLetter puts the delta aside, and the route goes on.
+	// DeadLetter stores the delta as a dead letter, and the route goes on.
 	DeadLetter OnFailure = iota
 	// Drop drops the delta and counts it.
 	Drop
-	// Pause keeps the delta and stops the route until it is resumed or changed, or the router
-	// starts anew.
+	// Pause keeps the delta and pauses the route until it is resumed or changed, or the router
+	// restarts.
 	Pause
 )
 
 // Counters are metrics of a route.
 type Counters struct {
-	Handler Observer // seconds of a call; nil: it has no handler
+	Handler Observer // seconds of a call; nil: there is no handler
 	Events  []EventCounters
 	Errors  func(kind string) Counter
 }
 
-// EventCounters count what a target said of the events of a route.
+// EventCounters count the results of a target for the events of a route.
 type EventCounters struct{ Delivered, Retried, Rejected Counter }
 
 // Counter is a metric.
@@ -88,17 +88,17 @@ type Observer interface{ Observe(value float64) }
 // Route is the route of a worker. Its methods are called without a lock.
 type Route interface {
 	Now() time.Time
-	// Report tells the checkpoint the progress of entries. It is called when a target is done with
-	// them and the batch goes on with something that takes time.
+	// Report passes the progress of entries to the checkpoint. It is called when a target is done
+	// with them and a slow operation follows.
 	Report(entries []*queue.Entry)
-	// Pause stops the route, which was to be done because of a delta. bySink: a sink wants it.
+	// Pause pauses the route because of a delta. bySink: a sink requested it.
 	Pause(d *event.Delta, target string, reason error, bySink bool)
-	// Refused is called with a delta that is given up.
+	// Refused is called with a delta that is not delivered.
 	Refused(d *event.Delta)
-	// Complain logs a message about failures, at most once in a while for each message.
+	// Complain logs a message about failures, each message at most once in an interval.
 	Complain(message string, d *event.Delta, target string, err error)
-	// PassOn gives all events of an entry to the route that a target is, or none, and marks the
-	// target as done in the same step. A worker that is patient waits a little for room. The error
-	// says why they were not given.
+	// PassOn enqueues all events of an entry in the downstream route of a target, or none, and
+	// marks the target as done under the same locks. A patient worker waits a little for room. The
+	// error says why they were not enqueued.
 	PassOn(ctx context.Context, target int, e *queue.Entry, patient bool) error
 }

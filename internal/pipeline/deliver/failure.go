@@ -10,18 +10,18 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// DeadLetterer keeps what could not be delivered. It is safe for concurrent use.
+// DeadLetterer stores dead letters. It is safe for concurrent use.
 type DeadLetterer interface {
-	// Add keeps letters, all or none. If it returns an error, the route keeps the deltas pending,
-	// and tries again later.
+	// Add stores dead letters, all or none. If it returns an error, the route keeps the deltas
+	// pending and retries later.
 	Add(ctx context.Context, letters []checkpoint.Letter) error
-	// Remove forgets letters whose deltas were put through again, see pipeline.Pipeline.Redeliver,
-	// and returns how many were there.
+	// Remove deletes the dead letters of redelivered deltas, see pipeline.Pipeline.Redeliver, and
+	// returns the number of those that existed.
 	Remove(ctx context.Context, ids []uint64) (int, error)
 }
 
-// LogDeadLetters keeps nothing: it says in the log what is lost, without the objects. It is for a
-// router that has no state folder.
+// LogDeadLetters stores nothing: it logs the lost deltas, without the objects. It is for a router
+// without a state folder.
 type LogDeadLetters struct{ Log *slog.Logger }
 
 // Add implements [DeadLetterer]. It never fails.
@@ -35,17 +35,17 @@ func (l *LogDeadLetters) Add(ctx context.Context, letters []checkpoint.Letter) e
 	return nil
 }
 
-// Remove implements [DeadLetterer]. There is nothing to remove.
+// Remove implements [DeadLetterer]. There are none to remove.
 func (l *LogDeadLetters) Remove(context.Context, []uint64) (int, error) { return 0, nil }
 
-// failure is an entry that is given up, at one sink or at all of them.
+// failure is an entry that was rejected for good at one sink or at all of them.
 type failure struct {
 	entry  *queue.Entry
-	sink   int // -1: it did not get as far as a sink
+	sink   int // -1: it was rejected before it reached a sink
 	reason error
 }
 
-// failures are the entries of a batch that are to be given up.
+// failures are the entries of a batch to which onFailure applies.
 type failures struct{ all []failure }
 
 func (f *failures) end() {
@@ -53,8 +53,8 @@ func (f *failures) end() {
 	f.all = f.all[:0]
 }
 
-// pauses returns the first of the failures for which the route would pause; nil: that they are too
-// old is no reason to.
+// pauses returns the first failure for which the route would pause, or nil. A delta that is too old
+// does not pause the route.
 func (f *failures) pauses() *failure {
 	for i := range f.all {
 		var old *tooOldError
@@ -72,9 +72,9 @@ func (b *Batch) sinkName(f *failure) string {
 	return b.cfg.Targets[f.sink].Name
 }
 
-// giveUp does what the route's onFailure says about what is in b.failed.all, and reports whether
-// that is done with. If not, it is pending still. Dead letters are written all at once: a sink that
-// rejects everything must not cost one write to the disk for each delta.
+// giveUp applies onFailure to the entries in b.failed.all, and reports whether they are done. If
+// not, they stay pending. All dead letters are written at once, because a sink that rejects
+// everything must not cost one disk write for each delta.
 func (b *Batch) giveUp(ctx context.Context) bool {
 	for i := range b.failed.all {
 		b.route.Refused(b.failed.all[i].entry.Delta)
@@ -97,7 +97,7 @@ func (b *Batch) giveUp(ctx context.Context) bool {
 	return b.putAside(ctx)
 }
 
-// withheldReason stands in the dead letters of a route that sees Secrets.
+// withheldReason replaces the error in the dead letters of a route that sees Secrets.
 const withheldReason = "the reason is not kept, because the route sees Secrets and it may repeat what is in them; the log has one a minute"
 
 // putAside writes dead letters.

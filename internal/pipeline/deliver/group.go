@@ -5,13 +5,13 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// group is the entries that are taken as one. The batch sees the last one of them alone.
+// group is the entries that are taken as one. The batch processes only the last of them.
 type group struct {
-	all   []*queue.Entry  // nil: the batch is none
+	all   []*queue.Entry  // nil: the batch is not a group
 	alone [1]*queue.Entry // for members
 }
 
-// join returns what the batch has to see of entries.
+// join returns the entries that the batch processes.
 func (g *group) join(entries []*queue.Entry) []*queue.Entry {
 	g.all = nil
 	if len(entries) > 0 && entries[0].Grouped() {
@@ -21,7 +21,7 @@ func (g *group) join(entries []*queue.Entry) []*queue.Entry {
 	return entries
 }
 
-// part gives all entries of the group the progress of the last one, and ends the group.
+// part copies the progress of the last entry to all entries of the group, and ends the group.
 func (g *group) part() {
 	if g.all != nil {
 		g.share()
@@ -29,7 +29,7 @@ func (g *group) part() {
 	}
 }
 
-// share gives the entries of a group the progress of their last one so far.
+// share copies the progress of the last entry of a group to the others.
 func (g *group) share() {
 	if g.all == nil {
 		return
@@ -42,7 +42,7 @@ func (g *group) share() {
 	}
 }
 
-// members returns those whose fate e shares.
+// members returns the entries that share the result of e.
 func (g *group) members(e *queue.Entry) []*queue.Entry {
 	if !e.Grouped() {
 		return append(g.alone[:0], e)
@@ -50,7 +50,7 @@ func (g *group) members(e *queue.Entry) []*queue.Entry {
 	return g.all
 }
 
-// appendDeltas appends what the handler has to see of an entry: all of a group.
+// appendDeltas appends the deltas of an entry for the handler: all of a group.
 func (g *group) appendDeltas(deltas []*event.Delta, e *queue.Entry) []*event.Delta {
 	for _, m := range g.members(e) {
 		deltas = append(deltas, m.Delta)

@@ -11,13 +11,13 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// handling is what the handler of a batch has to see.
+// handling is the input of one call of the handler.
 type handling struct {
 	todo   []*queue.Entry
-	deltas []*event.Delta // theirs, and those of a group
+	deltas []*event.Delta // the deltas of todo, and of their groups
 }
 
-// handle lets the handler see the entries that it has not seen yet.
+// handle calls the handler with the entries that were not handled yet.
 func (b *Batch) handle(ctx, handling context.Context) {
 	b.handled.todo, b.handled.deltas = b.handled.todo[:0], b.handled.deltas[:0]
 	for _, e := range b.entries {
@@ -53,8 +53,8 @@ func (b *Batch) handle(ctx, handling context.Context) {
 	var stopped *queue.Lane
 	for i, e := range b.handled.todo {
 		if e.Lane() == stopped {
-			// handled too early: what it came to is forgotten, and it is handled again after what
-			// stands before it
+			// handled too early: its result is dropped, and it is handled again after the entry
+			// before it
 			continue
 		}
 		if b.judge(ctx, e, results[i]); e.Progress.State == queue.Later {
@@ -63,12 +63,12 @@ func (b *Batch) handle(ctx, handling context.Context) {
 	}
 }
 
-// event makes the n-th event of an entry.
+// event returns the n-th event of an entry.
 func (b *Batch) event(e *queue.Entry, n int, data []byte) event.Event {
 	return keyed(e, event.New(e.Delta, b.cfg.Route, n, data))
 }
 
-// call calls the handler and turns every way it can break its contract into an error.
+// call calls the handler and turns every violation of its contract into an error.
 func (b *Batch) call(ctx context.Context) (results []plugins.Result, err error) {
 	start := b.route.Now()
 	defer func() {
@@ -84,11 +84,11 @@ func (b *Batch) call(ctx context.Context) (results []plugins.Result, err error) 
 	if len(results) != len(b.handled.deltas) {
 		return nil, fmt.Errorf("handler %q returned %d results for %d deltas", b.cfg.HandlerName, len(results), len(b.handled.deltas))
 	}
-	return results[len(results)-len(b.handled.todo):], nil // of a group the last one counts
+	return results[len(results)-len(b.handled.todo):], nil // of a group the last result counts
 }
 
-// retryAlone deals with an error about all that the handler was given. One delta of many may have
-// brought it about: each is tried again alone, and only then does it count as an attempt.
+// retryAlone processes an error of the whole call. A single delta may have caused it: each is
+// retried alone, and only that counts as an attempt.
 func (b *Batch) retryAlone(ctx context.Context, err error) {
 	if len(b.handled.todo) == 1 || plugins.ClassOf(err) == plugins.Postponed {
 		for _, e := range b.handled.todo {
@@ -103,7 +103,7 @@ func (b *Batch) retryAlone(ctx context.Context, err error) {
 	}
 }
 
-// judge takes the handler's verdict on one entry.
+// judge applies the handler's verdict on one entry.
 func (b *Batch) judge(ctx context.Context, e *queue.Entry, result plugins.Result) {
 	switch result.Verdict {
 	case plugins.OK:
@@ -130,8 +130,8 @@ func (b *Batch) judge(ctx context.Context, e *queue.Entry, result plugins.Result
 	}
 }
 
-// reject counts an attempt that failed. That the handler is unavailable is no attempt, until the
-// delta is too old.
+// reject counts a failed attempt. Unavailability of the handler is no attempt until the delta is
+// too old.
 func (b *Batch) reject(ctx context.Context, e *queue.Entry, err error) {
 	b.cfg.Count.Errors("handler").Inc()
 	if plugins.ClassOf(err) == plugins.Postponed {

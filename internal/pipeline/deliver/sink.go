@@ -15,15 +15,16 @@ import (
 )
 
 const (
-	// breakAfter is how many writes in a row must fail before a sink is left alone.
+	// breakAfter is the number of failed writes in a row that opens the breaker.
 	breakAfter = 3
-	// longestPause bounds what a sink can ask for with a Retry-After.
+	// longestPause bounds the Retry-After of a sink.
 	longestPause = time.Hour
 )
 
 // Sink is a sink behind its circuit breaker, shared by all routes that use it. After some writes in
-// a row that found the sink unavailable, it refuses all writes for a while, then lets the events of
-// one delta through as a probe: if the sink takes (or rejects) one, the breaker closes.
+// a row that found the sink unavailable, the breaker opens and refuses all writes for a while. Then
+// it lets the events of one delta through as a probe: if the sink takes or rejects one, the breaker
+// closes.
 type Sink struct {
 	*circuit.Breaker
 
@@ -32,12 +33,12 @@ type Sink struct {
 	log  *slog.Logger
 }
 
-// RefusedError says that the breaker did not let an event through, or that the route has no room
-// that the sink stands for.
+// RefusedError is returned for an event that the open breaker did not let through, or that a
+// downstream route has no room for.
 type RefusedError struct {
 	Sink  string
 	Until time.Time
-	Why   string // of a route; empty: the breaker
+	Why   string // the reason of a route; empty: the breaker
 }
 
 func (e *RefusedError) Error() string {
@@ -47,20 +48,20 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("sink %q is unavailable, it is left alone until %s", e.Sink, e.Until.Format(time.RFC3339))
 }
 
-// NewSink puts a sink behind a breaker, which is closed.
+// NewSink puts a sink behind a closed breaker.
 func NewSink(name string, sink plugins.Sink, log *slog.Logger, clock timer.Clock) *Sink {
 	return &Sink{Breaker: circuit.New(clock, breakAfter, backoff.Policy{}), name: name, sink: sink, log: log}
 }
 
-// Look returns whether the breaker is open, and then when a probe may be sent, which may be over,
-// and a channel that is closed when that changes.
+// Look returns whether the breaker is open; and then the time of the next probe, which may be in
+// the past, and a channel that is closed when the state changes.
 func (b *Sink) Look() (open bool, probe time.Time, changed <-chan struct{}) {
 	s := b.Status()
 	return s.Open, s.Until, s.Changed
 }
 
-// write writes the events, the first so many of which are of one delta. The result is like that of
-// [plugins.Sink.Write]; it is also right where the sink's is not.
+// write writes the events; the first ones, as many as first, are of one delta. The result follows
+// the contract of [plugins.Sink.Write], even if the sink violates it.
 func (b *Sink) write(ctx context.Context, events []event.Event, first int) []error {
 	permit, status := b.Allow()
 	allowed := len(events)
@@ -88,7 +89,7 @@ func (b *Sink) write(ctx context.Context, events []event.Event, first int) []err
 	return all
 }
 
-// call writes to the sink and makes the best of a sink that breaks its contract.
+// call writes to the sink and turns violations of its contract into errors.
 func (b *Sink) call(ctx context.Context, events []event.Event) (errs []error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -106,7 +107,7 @@ func (b *Sink) call(ctx context.Context, events []event.Event) (errs []error) {
 	return errs
 }
 
-// learn tells the breaker what came of a write.
+// learn passes the result of a write to the breaker.
 func (b *Sink) learn(ctx context.Context, errs []error, permit circuit.Permit) {
 	later, failure := unavailable(errs)
 	switch {
@@ -114,7 +115,7 @@ func (b *Sink) learn(ctx context.Context, errs []error, permit circuit.Permit) {
 		if b.Succeeded() {
 			b.log.Info("sink is available again", slog.String("sink", b.name))
 		}
-	case ctx.Err() != nil: // the end of the pipeline says nothing about the sink
+	case ctx.Err() != nil: // the end of the pipeline does not show that the sink is unavailable
 		b.Abandoned(permit)
 	default:
 		if opened, _ := b.Failed(permit, failure, min(later, longestPause)); opened && permit != circuit.Probe {
@@ -131,8 +132,8 @@ func (b *Sink) Opened() float64 {
 	return 0
 }
 
-// unavailable returns the longest time that the sink asked for and an error, if it took and
-// rejected none of the events, and said of none what it can only say when it is well.
+// unavailable returns the longest delay that the sink requested and an error, if the write shows
+// that the sink is unavailable: each event failed with an error of class Failed.
 func unavailable(errs []error) (later time.Duration, failure error) {
 	for _, err := range errs {
 		if err == nil || plugins.ClassOf(err) != plugins.Failed {
@@ -152,8 +153,8 @@ func same(err error, n int) []error {
 	return errs
 }
 
-// Panicked makes an error of what was recovered. Only the runtime's own messages are known not to
-// quote an object.
+// Panicked converts a recovered value to an error. Only messages of the Go runtime are included,
+// because others may quote an object.
 func Panicked(p any) error {
 	var runtimeError interface{ RuntimeError() }
 	if err, ok := p.(error); ok && errors.As(err, &runtimeError) {

@@ -11,26 +11,26 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// wave is the entries whose events are written to each target at once.
+// wave is the entries whose events are written to each target in one call.
 type wave struct {
 	entries []*queue.Entry
 	cursors []int // in the batch: the next entry of each lane
-	nexts   []int // likewise, while a wave is put together
+	nexts   []int // likewise, while a wave is built
 	events  []event.Event
 	spans   []span
-	stopped []*queue.Lane // lanes of which a route downstream took no more
+	stopped []*queue.Lane // lanes of which a downstream route refused an entry
 }
 
-// span is the place of an entry's events in what is written to a sink.
+// span is the range of an entry's events in a write.
 type span struct {
 	entry      *queue.Entry
 	start, end int
 }
 
-// deliver brings the entries of the batch to the sinks, in waves. Where all sinks keep the order of
-// a key within a write, a batch is one wave, so one write for each sink. Else a write holds at most
-// one delta of each lane, since a sink may take a later event where it refused an earlier one, and
-// a batch of distinct keys is one wave.
+// deliver writes the entries of the batch to the sinks, in waves. If all sinks keep the order of a
+// key within a write, a batch is one wave, and so one write for each sink. Otherwise a write
+// contains at most one delta of each lane, because a sink may take a later event after it refused
+// an earlier one.
 func (b *Batch) deliver(ctx context.Context) {
 	b.wave.cursors = b.wave.cursors[:0]
 	for i, e := range b.entries {
@@ -47,16 +47,16 @@ func (b *Batch) deliver(ctx context.Context) {
 			}
 		}
 		if b.wave.cursors = going; len(going) > 0 {
-			b.report() // of the wave before
+			b.report() // of the previous wave
 			b.fillWave()
 			b.write(ctx)
 		}
 	}
 }
 
-// fillWave makes a wave of what the cursors are at and what may be written with it: the first of
-// each lane, then the second of each, so that a sink that has one event of a key in flight at a
-// time has as many in flight as it can.
+// fillWave builds a wave of the entries at the cursors and the entries behind them that may share a
+// write: the first of each lane, then the second of each. A sink that has one event of a key in
+// flight at a time can so have as many events in flight as possible.
 func (b *Batch) fillWave() {
 	b.wave.entries = b.wave.entries[:0]
 	b.wave.nexts = append(b.wave.nexts[:0], b.wave.cursors...)
@@ -72,11 +72,12 @@ func (b *Batch) fillWave() {
 	}
 }
 
-// behind returns the entry of the lane behind i that may be in the same write; -1: there is none.
-// What was rejected before it got to a sink has its turn when all before it is done.
+// behind returns the entry of the lane behind i that may share its write; -1: there is none. An
+// entry that was rejected before it reached a sink is processed after all entries before it are
+// done.
 func (b *Batch) behind(i int) int {
 	lane := b.entries[i].Lane()
-	// an empty key is none for sinks: see event.Event.OrderKey
+	// for sinks, an empty key is no key: see event.Event.OrderKey
 	if !b.cfg.InOrder || b.entries[i].Key() == (queue.Key{}) {
 		return -1
 	}
@@ -91,7 +92,8 @@ func (b *Batch) behind(i int) int {
 	return -1
 }
 
-// bury gives up what stands next in its lane and was rejected before it got to a sink.
+// bury applies onFailure to the next entries of each lane that were rejected before they reached a
+// sink.
 func (b *Batch) bury(ctx context.Context) {
 	for _, i := range b.wave.cursors {
 		lane := b.entries[i].Lane()
@@ -108,7 +110,7 @@ func (b *Batch) bury(ctx context.Context) {
 	if len(b.failed.all) == 0 {
 		return
 	}
-	b.report() // dead letters may take their time
+	b.report() // writing dead letters can be slow
 	state := queue.Later
 	if b.giveUp(ctx) {
 		state = queue.Done
@@ -119,8 +121,8 @@ func (b *Batch) bury(ctx context.Context) {
 	b.failed.end()
 }
 
-// advance returns the first entry of the lane, from i, that has events to deliver; -1 if the lane
-// is at its end or has to wait.
+// advance returns the first entry of the lane, from i on, that has events to deliver; -1 if the
+// lane is at its end or has to wait.
 func (b *Batch) advance(i int) int {
 	lane := b.entries[i].Lane()
 	for ; i < len(b.entries) && b.entries[i].Lane() == lane; i++ {
@@ -142,8 +144,8 @@ func (b *Batch) advance(i int) int {
 	return -1
 }
 
-// write writes the wave to each sink that still wants something of it: last to those that are
-// routes, for which it may have to wait.
+// write writes the wave to each target that is not done with it, and to routes last, because it may
+// wait for room there.
 func (b *Batch) write(ctx context.Context) {
 	for i, t := range b.cfg.Targets {
 		if t.Sink != nil {
@@ -176,7 +178,7 @@ func (b *Batch) writeTo(ctx context.Context, s int, sink *Sink) {
 		}
 		start := len(b.wave.events)
 		if b.wave.events = e.Progress.AppendEvents(b.wave.events, s); len(b.wave.events) == start {
-			b.settleAt(ctx, s, e, nil) // only its dead letter is left to be written
+			b.settleAt(ctx, s, e, nil) // only its dead letter is still to be written
 			continue
 		}
 		b.wave.spans = append(b.wave.spans, span{e, start, len(b.wave.events)})
@@ -197,7 +199,7 @@ func (b *Batch) writeTo(ctx context.Context, s int, sink *Sink) {
 	b.refuse(ctx, s)
 }
 
-// settleAt takes what a sink said of an entry's events; nil: it has them all.
+// settleAt processes the results of a sink for the events of an entry; nil: the sink took all.
 func (b *Batch) settleAt(ctx context.Context, sink int, e *queue.Entry, errs []error) {
 	work, count := e.Progress, b.cfg.Count.Events[sink]
 	var before, after queue.Remaining
@@ -249,7 +251,7 @@ func (b *Batch) settleAt(ctx context.Context, sink int, e *queue.Entry, errs []e
 	work.Closed |= 1 << sink
 }
 
-// stops returns the first of the errors for which the route has to stop, whatever its onFailure is.
+// stops returns the first of the errors that pauses the route regardless of onFailure.
 func stops(errs []error) error {
 	for _, err := range errs {
 		if plugins.ClassOf(err) == plugins.Paused {
@@ -259,7 +261,7 @@ func stops(errs []error) error {
 	return nil
 }
 
-// refuse gives up what the sink rejected for good.
+// refuse applies onFailure to the entries that the sink rejected for good.
 func (b *Batch) refuse(ctx context.Context, sink int) {
 	if len(b.failed.all) == 0 {
 		return
@@ -277,7 +279,7 @@ func (b *Batch) refuse(ctx context.Context, sink int) {
 	b.failed.end()
 }
 
-// postpone keeps what a sink could not take at the moment.
+// postpone keeps the events that a sink could not take now.
 func (b *Batch) postpone(ctx context.Context, e *queue.Entry, sink int, left queue.Remaining, err error) {
 	b.keep(e, sink, left)
 	if ctx.Err() != nil {
@@ -301,7 +303,7 @@ func (b *Batch) keep(e *queue.Entry, sink int, left queue.Remaining) {
 	e.Progress.Left[sink] = left
 }
 
-// passOn gives the wave to the route that a target is.
+// passOn enqueues the wave in the downstream route of a target.
 func (b *Batch) passOn(ctx context.Context, sink int) {
 	b.report()
 	patient := true
@@ -322,7 +324,7 @@ func (b *Batch) passOn(ctx context.Context, sink int) {
 			b.failed.all = append(b.failed.all, failure{e, sink, refusal})
 		default:
 			patient = false
-			// there may be room by now, and what is behind it must not overtake
+			// there may be room by now, and entries behind it must not overtake
 			b.wave.stopped = append(b.wave.stopped, e.Lane())
 			b.postpone(ctx, e, sink, queue.Remaining{}, refusal)
 		}
@@ -330,8 +332,8 @@ func (b *Batch) passOn(ctx context.Context, sink int) {
 	b.refuse(ctx, sink)
 }
 
-// hopeless returns why an entry is not to be passed on at all: it is too old, or was when its dead
-// letter could not be written.
+// hopeless returns an error for an entry that must not be passed on: it is too old, or its dead
+// letter could not be written before.
 func (b *Batch) hopeless(e *queue.Entry, sink int) error {
 	if e.Progress.Left != nil && e.Progress.Left[sink].Rejected != nil {
 		return e.Progress.Left[sink].Rejected

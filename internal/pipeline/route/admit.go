@@ -10,10 +10,10 @@ import (
 
 type verdict = spec.Verdict
 
-// matched is the result of a filter where it need not be evaluated.
+// matched is a match for deltas whose filter need not be evaluated.
 func matched() filters.Match { return filters.Match{Verdict: filters.Matched} }
 
-// Consider makes a verdict of the result m of the route's filter for d. ok is false if the route
+// Consider converts the result m of the route's filter for d to a verdict. ok is false if the route
 // does not want d.
 func (r *Route) Consider(ctx context.Context, d *event.Delta, m filters.Match) (v spec.Verdict, ok bool) {
 	c := r.Config()
@@ -27,8 +27,8 @@ func (r *Route) Consider(ctx context.Context, d *event.Delta, m filters.Match) (
 	return c.Verdict(ctx, d, m), true
 }
 
-// Existing makes a verdict about a delta of an object that was there before the route. ok is false
-// if the route does not want it.
+// Existing evaluates a delta of an object that existed before the route. ok is false if the route
+// does not want it.
 func (r *Route) Existing(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
 	c := r.Config()
 	if c.HasCondition() {
@@ -42,14 +42,14 @@ func (r *Route) Existing(ctx context.Context, d *event.Delta) (v spec.Verdict, o
 		return v, false
 	}
 	matches := c.Table.Match(ctx, d, nil)
-	if len(matches) == 0 { // else there is one: the table is of this route alone
+	if len(matches) == 0 { // otherwise there is one: the table is of this route only
 		return v, false
 	}
 	return r.Consider(ctx, d, matches[0])
 }
 
-// Evaluate makes a verdict about d, whatever the ops of the route are: its filter alone decides. ok
-// is false if the route does not want d.
+// Evaluate evaluates d regardless of the ops of the route: only its filter decides. ok is false if
+// the route does not want d.
 func (r *Route) Evaluate(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
 	c := r.Config()
 	m := filters.Match{Verdict: filters.Unready}
@@ -59,7 +59,12 @@ func (r *Route) Evaluate(ctx context.Context, d *event.Delta) (v spec.Verdict, o
 	return r.Consider(ctx, d, m)
 }
 
-// Commit makes a delta pending that the route wants. It takes no longer than some look-ups.
+// Commit applies a verdict:
+//   - Condition: the state of the condition changes, and its edges become pending.
+//   - Cancels: held deletes of the object are dropped.
+//   - Otherwise: the delta becomes pending, or a delete is held.
+//
+// It takes no longer than some map accesses.
 func (r *Route) Commit(d *event.Delta, v *spec.Verdict) {
 	switch {
 	case v.Condition:

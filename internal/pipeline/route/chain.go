@@ -18,14 +18,14 @@ import (
 const (
 	// roomWait is how long a worker waits for room in a downstream route.
 	roomWait = time.Second
-	// roomRetry is how long the worker leaves that route alone afterwards.
+	// roomRetry is the pause before the worker tries that route again.
 	roomRetry = time.Second
 )
 
 // offer is an entry as input of a downstream route.
 type offer struct {
-	target   *Route  // nil: none was asked yet
-	config   *Config // of the target, when its filter and keys were asked
+	target   *Route  // nil: the entry was not evaluated yet
+	config   *Config // the configuration of the target that evaluated the entry
 	wanted   []input
 	filtered int
 }
@@ -36,19 +36,19 @@ type input struct {
 	verdict verdict
 }
 
-// handover is the outcome of one attempt to hand an offer over.
+// handover is the result of one attempt to hand an offer over.
 type handover uint8
 
 const (
 	handed    handover = iota
 	noRoom             // the channel of the room is closed when there is room
-	exchanged          // the target was reconfigured or replaced: ask again
-	abandoned          // the worker was given up
+	exchanged          // the target was reconfigured or replaced: evaluate again
+	abandoned          // the worker was abandoned
 )
 
 // PassOn implements deliver.Route: it hands all events of an entry to the downstream route of a
 // target, or none. While that route has no room, a patient worker waits for roomWait, unless
-// another worker waited in vain before. The error says until when to leave the route alone.
+// another worker has timed out before. The error contains the time of the next attempt.
 func (w *worker) PassOn(ctx context.Context, sink int, e *queue.Entry, patient bool) error {
 	var f offer
 	var patience *time.Timer
@@ -148,8 +148,8 @@ func (w *worker) await(ctx context.Context, room <-chan struct{}, patience <-cha
 	return false
 }
 
-// holdBack returns the error of an entry that cannot be handed over now, and leaves its downstream
-// route alone for a while.
+// holdBack returns the error of an entry that cannot be handed over now, and pauses hand-overs to
+// its downstream route for a while.
 func (w *worker) holdBack(ctx context.Context, sink int, e *queue.Entry, why string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -166,28 +166,27 @@ func (w *worker) holdBack(ctx context.Context, sink int, e *queue.Entry, why str
 	return err
 }
 
-// Chains are the hand-overs of events between routes. They are read-locked while a route hands an
-// event to another one; who has them locked sees none of that half done. The lock is taken before
-// the locks of the pipeline and of the routes, never under one of them.
+// Chains are the hand-overs of events between routes. A route read-locks them while it hands an
+// event to another one; the holder of the write lock sees no hand-over half done. The lock is taken
+// before the locks of the pipeline and of the routes, never under one of them.
 type Chains struct {
 	sync.RWMutex
 
-	handed atomic.Uint64 // how often an event was handed on
+	handed atomic.Uint64 // the number of hand-overs
 
 	mu       sync.Mutex
 	passedOn []passedOn // since the last cut
 	saving   []passedOn // at the last cut, which is not on disk yet
 }
 
-// passedOn is a redelivered dead letter that its route is done with: a downstream route has its
-// events.
+// passedOn is a redelivered dead letter whose events were handed to a downstream route.
 type passedOn struct {
 	route  *Route
 	letter uint64
 }
 
-// Anywhere reports whether look finds something in any route. A delta on its way from one route to
-// another is seen in one of the two: look is called again if one was handed on meanwhile.
+// Anywhere reports whether look is true for any route. A delta on its way from one route to another
+// is seen in one of the two: look is called again if there was a hand-over in the meantime.
 func (c *Chains) Anywhere(look func() bool) bool {
 	for {
 		before := c.handed.Load()
@@ -200,7 +199,7 @@ func (c *Chains) Anywhere(look func() bool) bool {
 	}
 }
 
-// keep keeps dead letters until the disk has their events.
+// keep keeps dead letters until their events are on disk.
 func (c *Chains) keep(r *Route, letters []uint64) {
 	if len(letters) == 0 {
 		return
@@ -212,14 +211,14 @@ func (c *Chains) keep(r *Route, letters []uint64) {
 	}
 }
 
-// Cut is called with the chains locked, when all routes have handed over what changed.
+// Cut is called with the chains locked, after all routes have handed over their changes.
 func (c *Chains) Cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.saving, c.passedOn = append(c.saving, c.passedOn...), nil
 }
 
-// Saved removes the dead letters whose events are on disk, because the cuts are.
+// Saved removes the dead letters whose events are on disk.
 func (c *Chains) Saved() {
 	c.mu.Lock()
 	saved := c.saving

@@ -14,21 +14,21 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
-// Conditions are the rules about time of a route: deltas, rescans and timers change what they know,
-// and they make edges pending. Conditions implements [condition.Owner].
+// Conditions are the rules about time of a route: deltas, rescans and timers change their state,
+// and they enqueue edges. Conditions implements [condition.Owner].
 type Conditions struct {
 	*Route
 
-	// of which time may have made something since the start, see catchUp; nil: it has not
+	// the configuration for which catchUp is still waiting; nil: none
 	catching *Config
 }
 
-// verdict makes a verdict of what the table found out about a condition. ok is false if it changes
+// verdict converts a match of the table to a verdict about a condition. ok is false if it changes
 // nothing.
 func (r *Conditions) verdict(ctx context.Context, d *event.Delta, m filters.Match) (v verdict, ok bool) {
 	c := r.Config()
 	switch m.Verdict {
-	case filters.Unready: // all objects are looked at when it is ready
+	case filters.Unready: // a rescan follows when it is ready
 		return v, false
 	case filters.Filtered:
 		c.Count.Filtered.Inc()
@@ -43,8 +43,8 @@ func (r *Conditions) verdict(ctx context.Context, d *event.Delta, m filters.Matc
 	return v, true
 }
 
-// Leaves returns the verdict that the condition holds no longer for the object of d. ok is false if
-// it is not known to hold.
+// Leaves returns the verdict that the condition no longer holds for the object of d. ok is false if
+// it did not hold.
 func (r *Conditions) Leaves(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
 	if !r.Config().IsReady() || !r.knows(d) {
 		return v, false
@@ -52,7 +52,7 @@ func (r *Conditions) Leaves(ctx context.Context, d *event.Delta) (v spec.Verdict
 	return r.Config().Leaves(ctx, d), true
 }
 
-// knows reports whether the route's condition is known to hold for the object of d.
+// knows reports whether the route's condition tracks the object of d.
 func (r *Conditions) knows(d *event.Delta) bool {
 	if !r.env.Census.May(d.Source, d.Key()) {
 		return false
@@ -62,8 +62,8 @@ func (r *Conditions) knows(d *event.Delta) bool {
 	return r.backlog.Rules.Conditions.Knows(d.Source, d.Key())
 }
 
-// observe passes the result for d to the condition, and enqueues the edges. It is called under a
-// source's cut lock.
+// observe passes the result for d to the condition, and enqueues the edges. It is called under the
+// cut lock of a source.
 func (r *Conditions) observe(d *event.Delta, v *verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +71,7 @@ func (r *Conditions) observe(d *event.Delta, v *verdict) {
 	if v.Err != nil {
 		if b.Rules.Conditions.Doubt(d) {
 			b.Append(d, v)
-		} else { // it is a dead letter already, or on its way
+		} else { // the failure is already reported
 			r.Config().Count.Errors(spec.ErrorKind(v.Err)).Inc()
 		}
 		b.CountRules()
@@ -83,8 +83,7 @@ func (r *Conditions) observe(d *event.Delta, v *verdict) {
 	r.enqueue(b.Rules.Conditions.Observe(few[:0], d, seen, r.now()), v)
 }
 
-// enqueue enqueues the edges that the conditions report. It is called under the lock, in the step
-// that made them.
+// enqueue enqueues edges. It is called under the lock under which the conditions returned them.
 func (r *Conditions) enqueue(edges []rules.Edge, v *verdict) {
 	for _, edge := range edges {
 		if edge.Transit().Durable != nil {
@@ -96,8 +95,8 @@ func (r *Conditions) enqueue(edges []rules.Edge, v *verdict) {
 	r.changed()
 }
 
-// Returns makes the verdict that the object of d is back, whose delete may be held. ok is false if
-// none is held.
+// Returns returns the verdict that the object of d exists again, which cancels its delete hold. ok
+// is false if the route holds no deletes.
 func (r *Conditions) Returns(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
 	r.mu.Lock()
 	held := r.backlog.Rules.Holds.Len()
@@ -110,8 +109,8 @@ func (r *Conditions) Returns(ctx context.Context, d *event.Delta) (v spec.Verdic
 	return v, true
 }
 
-// cancelHold forgets the deletes that are held of an object that is back, and of its key. It is
-// called under a source's cut lock.
+// cancelHold drops the held deletes of an object that exists again, and of its key. It is called
+// under the cut lock of a source.
 func (r *Conditions) cancelHold(d *event.Delta, v *verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,23 +119,23 @@ func (r *Conditions) cancelHold(d *event.Delta, v *verdict) {
 	c.Count.Filtered.Add(float64(n))
 }
 
-// Page returns at most limit objects after one for which the condition holds, or whose deletes are
-// held, see pipeline.Active.
+// Page returns at most limit objects after another one for which the condition holds, or whose
+// deletes are held, see pipeline.Active.
 func (r *Conditions) Page(after condition.Holding, limit int) []condition.Holding {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.backlog.Rules.Page(after, limit, r.now())
 }
 
-// Of returns what Page says of one object. ok is false if it says nothing of it.
+// Of returns the holding of one object. ok is false if there is none.
 func (r *Conditions) Of(source string, key event.Key) (h condition.Holding, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.backlog.Rules.Of(source, key, r.now())
 }
 
-// RestoreRules restores the rules, and a pause, from records of Route.Dirty. Records that cannot be
-// read are ignored: the error says so.
+// RestoreRules restores the rules, and a pause, from records of Route.Dirty. Damaged records are
+// skipped and reported by the error.
 func (r *Conditions) RestoreRules(records []checkpoint.RuleRecord) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,7 +173,7 @@ func (r *Conditions) Rescan() *Rescan {
 	return &Rescan{r, r.Config()}
 }
 
-// Evaluate makes a verdict about a delta of an object. ok is false if it changes nothing.
+// Evaluate evaluates a delta of an object. ok is false if it changes nothing.
 func (s *Rescan) Evaluate(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
 	if s.conditions.Config() != s.config {
 		return v, false
@@ -185,7 +184,7 @@ func (s *Rescan) Evaluate(ctx context.Context, d *event.Delta) (v spec.Verdict, 
 }
 
 // End ends a rescan. It is called only if all objects were evaluated. complete reports whether all
-// objects of a source are known: then the condition has ended for those that do not exist any more.
+// objects of a source were listed: then the condition ends for objects that no longer exist.
 func (s *Rescan) End(complete func(source string) bool) {
 	r, lanes := s.conditions, s.lanes(complete)
 	r.mu.Lock()
@@ -208,8 +207,8 @@ func (s *Rescan) End(complete func(source string) bool) {
 	}
 }
 
-// lanes returns the lanes of the objects whose conditions End is about to end, by the object. The
-// keys are evaluated without the lock.
+// lanes returns the lanes of the objects whose conditions End is about to end, by object. The keys
+// are evaluated without the lock.
 func (s *Rescan) lanes(complete func(source string) bool) map[queue.Key]queue.Key {
 	r := s.conditions
 	r.mu.Lock()

@@ -7,8 +7,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 )
 
-// Config is a configuration of a route, with the sinks that it delivers to. It never changes once
-// it is installed. A worker captures it at the beginning of a batch, and finishes the batch with
+// Config is a configuration of a route, with the sinks that it delivers to. It is immutable after
+// its installation. A worker captures it at the beginning of a batch, and finishes the batch with
 // it.
 type Config struct {
 	*spec.Config
@@ -16,13 +16,13 @@ type Config struct {
 	sinks    []*deliver.Sink // as in Route.Sinks; nil: the target is a route
 	delivery deliver.Config
 
-	// The contexts of those who work with it, which begin with the workers of the route.
+	// The contexts of the users of the configuration, created with the workers of the route.
 	ctx, handling, current context.Context    //nolint:containedctx // ctx: all; handling: the calls of the handler; current: until another configuration is installed
 	cancel, abort, replace context.CancelFunc // end them
 }
 
-// NewConfig makes the configuration of a route that is there since the epoch born. Its sinks share
-// the breakers with those of other routes, which are by spec.NamedSink.Breaker; new ones are added.
+// NewConfig returns the configuration of a route that appeared in the epoch born. breakers contains
+// the sinks of other routes, by spec.NamedSink.Breaker, which are shared; new ones are added.
 func NewConfig(env *Env, s *spec.Route, born int, breakers map[string]*deliver.Sink) *Config {
 	c := &Config{Config: spec.NewConfig(s, born, env.Metrics, env.Log)}
 	c.delivery = deliver.Config{
@@ -62,27 +62,27 @@ func (c *Config) KeepBreakers(breakers map[string]*deliver.Sink) {
 	}
 }
 
-// begin makes the contexts. all is that of the pipeline, route that of the route, which ends when
-// the route is removed.
+// begin creates the contexts. all is the context of the pipeline, route that of the route, which
+// ends when the route is removed.
 func (c *Config) begin(all, route context.Context) {
 	c.ctx, c.cancel = context.WithCancel(all)
 	c.handling, c.abort = context.WithCancel(c.ctx)
 	c.current, c.replace = context.WithCancel(route)
 }
 
-// Runs reports whether workers may have begun to work with the configuration.
+// Runs reports whether workers may have used the configuration.
 func (c *Config) Runs() bool { return c.ctx != nil }
 
-// Abort ends the calls of the handler.
+// Abort cancels the calls of the handler.
 func (c *Config) Abort() { c.abort() }
 
-// Cancel ends everything that works with the configuration.
+// Cancel cancels everything that uses the configuration.
 func (c *Config) Cancel() { c.cancel() }
 
-// Install gives the route another configuration, while no delta is between its Admit and its
-// commit. New deltas are evaluated by it at once, and the rules go on by it. The pending deltas
-// follow when the last batch of the old configuration has ended, see reseat; the channel that it
-// returns is closed then. ctx is that of Start.
+// Install replaces the configuration of the route, while no delta is between its Admit and its
+// commit. New deltas and the rules use it at once. Pending deltas are moved when the last batch of
+// the old configuration has ended, see reseat; then the returned channel is closed. ctx is that of
+// Start.
 func (r *Route) Install(ctx context.Context, next *Config) (installed <-chan struct{}) {
 	if r.crew.taking != nil {
 		next.begin(ctx, r.crew.taking)
@@ -91,7 +91,7 @@ func (r *Route) Install(ctx context.Context, next *Config) (installed <-chan str
 	defer r.mu.Unlock()
 	old := r.Config()
 	r.config.Store(next)
-	r.paused.end() // it is another one
+	r.paused.end() // a pause ends with its configuration
 	r.backlog.Configure(next.Config)
 	done := make(chan struct{})
 	r.installed = done
@@ -104,7 +104,7 @@ func (r *Route) Install(ctx context.Context, next *Config) (installed <-chan str
 	return done
 }
 
-// Abandon gives up the workers with a batch of the old configuration. Their deltas stay pending.
+// Abandon abandons the workers with a batch of the old configuration. Their deltas stay pending.
 func (r *Route) Abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,8 +119,8 @@ func (r *Route) Abandon() {
 	r.reseat()
 }
 
-// reseat gives all pending deltas lanes by the installed configuration. The lock is held, and no
-// worker has a batch.
+// reseat assigns lanes to all pending deltas by the installed configuration. The lock is held, and
+// no worker has a batch.
 func (r *Route) reseat() {
 	r.backlog.Adopt(func(letter uint64) { delete(r.letters.redelivering, letter) })
 	clear(r.links.heldBack)
@@ -129,7 +129,7 @@ func (r *Route) reseat() {
 	r.crew.leader.Signal()
 }
 
-// Leave gives up what is at work still in a route that was removed.
+// Leave abandons the workers of a removed route.
 func (r *Route) Leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,8 +139,8 @@ func (r *Route) Leave() {
 	}
 }
 
-// Retire has time make nothing more of what the rules of a route know that has ended, once that was
-// handed over. It returns false if the route has not ended yet.
+// Retire closes the rules of a removed route after their last records were handed over. It returns
+// false if the route is still in use.
 func (r *Route) Retire() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/schedule"
 )
 
-// Crew is the workers of a route. They share its backlog; one at a time of them, the leader, puts a
-// batch together. Start, Hire, Stop and Install are called one at a time.
+// Crew is the workers of a route. They share its backlog; one at a time, the leader, builds a
+// batch. Start, Hire, Stop and Install are called one at a time.
 type Crew struct {
 	route  *Route
 	leader *schedule.Leader
@@ -19,8 +19,9 @@ type Crew struct {
 	stop   context.CancelFunc // ends taking
 	all    sync.WaitGroup
 
-	staff int       // workers, but for those that were given up; guarded by the lock of the route
-	busy  []*worker // those that have a batch; guarded by the lock of the route
+	// the number of workers, without abandoned ones; guarded by the lock of the route
+	staff int
+	busy  []*worker // the workers with a batch; guarded by the lock of the route
 }
 
 // Start starts the workers. They end when ctx does, or when the route is removed.
@@ -44,7 +45,7 @@ func (c *Crew) run(worker func()) {
 	})
 }
 
-// Hire starts the workers that the route lacks, if it has started.
+// Hire starts the missing workers of the route, if it has started.
 func (c *Crew) Hire() {
 	if c.taking == nil {
 		return
@@ -56,21 +57,21 @@ func (c *Crew) Hire() {
 	}
 }
 
-// Stop lets the workers end their batches and take no more.
+// Stop lets the workers finish their batches and take no more.
 func (c *Crew) Stop() {
 	if c.stop != nil {
 		c.stop()
 	}
 }
 
-// Drain lets the workers deliver what waits for more. Nothing more is added.
+// Drain ends the waits for incomplete batches and retries. No more deltas are added.
 func (c *Crew) Drain() {
 	c.route.mu.Lock()
 	defer c.route.mu.Unlock()
 	b := c.route.backlog
 	b.Draining = true
 	if !b.Queue.Changes.On {
-		b.Queue.EndWindows() // what rests would be lost
+		b.Queue.EndWindows() // the deltas in windows would be lost
 	}
 	b.Queue.Lanes.WakeAll()
 	c.leader.Signal()
@@ -79,8 +80,8 @@ func (c *Crew) Drain() {
 // Wait waits until all workers have ended.
 func (c *Crew) Wait() { c.all.Wait() }
 
-// work takes batches until the route is removed, has fewer workers, or gives this one up. A batch
-// that was taken is brought to its end.
+// work takes batches until the route is removed, has fewer workers, or abandons this one. A batch
+// that was taken is finished.
 func (c *Crew) work() {
 	w := newWorker(c.route)
 	for c.next(c.taking, w) {
@@ -90,18 +91,18 @@ func (c *Crew) work() {
 	}
 }
 
-// step is what the leader does next: nothing of all means that it waits.
+// step is the next action of the leader. The zero step means that it waits.
 type step struct {
 	taken     bool               // it has a batch
-	dismissed bool               // there is a worker too many, and it goes
-	unsettled *backlog.Unsettled // filter and key are to be evaluated for it
+	dismissed bool               // there are too many workers, and it ends
+	unsettled *backlog.Unsettled // an entry whose filter and key must be evaluated
 
-	config *Config         // by which the step was found
-	again  <-chan struct{} // what it waits for, beside signals: this
-	also   <-chan struct{} // or this
+	config *Config         // the configuration of the step
+	again  <-chan struct{} // a channel that ends the wait, beside signals
+	also   <-chan struct{} // another one
 }
 
-// next gives a worker its next batch; none, and false, when ctx is done, or if there are too many
+// next takes the next batch for a worker. It returns false if ctx is done, or if there are too many
 // workers.
 func (c *Crew) next(ctx context.Context, w *worker) bool {
 	if !c.leader.Acquire(ctx) {
@@ -127,7 +128,7 @@ func (c *Crew) next(ctx context.Context, w *worker) bool {
 	return false
 }
 
-// settle gives an entry its lane, unless there is another configuration by now.
+// settle assigns a lane to an entry, unless the configuration has changed.
 func (c *Crew) settle(ctx context.Context, s *step) {
 	v, filtered := s.config.Evaluate(ctx, s.unsettled.Delta, s.unsettled.Unseen)
 	if ctx.Err() != nil {
@@ -142,9 +143,9 @@ func (c *Crew) settle(ctx context.Context, s *step) {
 	}
 }
 
-// step finds what is next for the worker that is the leader, under one lock: entries that were
-// restored, or that came before the route was ready, get their lanes first, in order, then a batch
-// is taken if it is time to.
+// step determines the next action of the leader under one lock. Entries without a lane, restored or
+// added before the route was ready, get their lanes first and in order. Then a batch is taken if it
+// is due.
 func (c *Crew) step(w *worker) step {
 	r := c.route
 	r.mu.Lock()
@@ -153,12 +154,12 @@ func (c *Crew) step(w *worker) step {
 	if c.staff > config.Concurrency {
 		c.staff--
 		c.leader.Unpark()
-		c.leader.Signal() // the signal for the others may have come to this one
+		c.leader.Signal() // this worker may have consumed a signal for the others
 		return step{dismissed: true}
 	}
 	if !b.Settled && b.Old == nil {
 		if !config.IsReady() {
-			// the next configuration may have another
+			// the next configuration may have another Ready
 			return step{config: config, again: config.Ready, also: config.current.Done()}
 		}
 		if next := b.NextUnsettled(); next != nil {
@@ -170,11 +171,11 @@ func (c *Crew) step(w *worker) step {
 	return c.poll(w)
 }
 
-// poll takes a batch for a worker if it is time to; else it sets the timer. It is called under the
+// poll takes a batch for a worker if it is due; otherwise it sets the timer. It is called under the
 // lock.
 func (c *Crew) poll(w *worker) step {
 	r, b := c.route, c.route.backlog
-	now := r.now() // under the lock: what came before has come by then
+	now := r.now() // read under the lock, so that it is not before the time of any entry
 	b.Queue.Lanes.Wake(now)
 	p := c.plan(now)
 	if p.Take > 0 {
@@ -187,7 +188,7 @@ func (c *Crew) poll(w *worker) step {
 			c.busy = append(c.busy, w)
 			return step{taken: true}
 		}
-		p = c.plan(now) // what was ready has to wait for something
+		p = c.plan(now) // the ready entries turned out to be blocked
 	}
 	c.leader.Park(p)
 	r.env.Progress.reportIfAwaited()
@@ -199,7 +200,7 @@ func (c *Crew) plan(now time.Time) schedule.Plan {
 	return c.leader.Plan(&v)
 }
 
-// view returns what the leader sees of the route at a time, to which the queue was woken.
+// view returns the state of the route for the leader. The queue was woken at now.
 func (c *Crew) view(now time.Time) schedule.View {
 	r, b, config := c.route, c.route.backlog, c.route.Config()
 	lanes := &b.Queue.Lanes
@@ -215,7 +216,7 @@ func (c *Crew) view(now time.Time) schedule.View {
 	return v
 }
 
-// Idle reports whether the route has nothing to do unless the clock moves, something comes, or it
+// Idle reports whether the route has nothing to do until the clock advances, a delta comes, or it
 // becomes ready.
 func (r *Route) Idle() bool {
 	r.mu.Lock()

@@ -16,18 +16,18 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Env is what all routes share. It never changes.
+// Env is shared by all routes. It is immutable.
 type Env struct {
 	backlog.Env
 
 	Log     *slog.Logger
 	Metrics *metrics.Metrics
-	Store   Store // nil: nothing outlives the process
+	Store   Store // nil: the pipeline is not durable
 	Letters deliver.DeadLetterer
 	Wheel   *timer.Wheel
 	Census  *rules.Census
 
-	// Given is called with the events that a route has given to another, by that target, see
+	// Given is called with the events that a route has handed to a downstream route, see
 	// pipeline.Config.
 	Given func(route string, sink spec.NamedSink, events []event.Event)
 	// Downstream returns the downstream route of a name; nil: there is none.
@@ -40,27 +40,27 @@ type Env struct {
 	Workers  sync.WaitGroup // of all routes
 }
 
-// Store is where the end of a queue lies that does not fit into memory: the state file, into which
-// the cuts go that [Route.Dirty] hands over. It is safe for concurrent use.
+// Store is the state file, which contains the deltas that do not fit into memory. Each cut adds the
+// changes of [Route.Dirty] to it. It is safe for concurrent use.
 type Store interface {
-	// ReadRoute returns a part of the pending deltas of the route of an id, in the order of their
+	// ReadRoute returns a part of the pending deltas of a route, by its id, in the order of their
 	// ids, as of the last cut that was written.
 	ReadRoute(id string, part checkpoint.Part) ([]checkpoint.Pending, error)
-	// Soon asks for a cut, because deltas on their way to the disk take memory. It does not block.
+	// Soon requests a cut, because deltas on their way to the disk take memory. It does not block.
 	Soon()
 }
 
-// Progress lets one goroutine wait until the routes have got somewhere.
+// Progress lets one goroutine wait for progress of the routes.
 type Progress struct {
-	// a route has nothing pending any more, nothing to do at this moment, or was paused
+	// signalled when a route has nothing pending, has nothing to do now, or was paused
 	changed chan struct{}
 	awaited atomic.Bool
 }
 
-// Init makes the progress ready for use.
+// Init prepares the progress for use.
 func (p *Progress) Init() { p.changed = make(chan struct{}, 1) }
 
-// Wait waits while the routes are busy. The error is that of ctx.
+// Wait waits until busy returns false. The error is that of ctx.
 func (p *Progress) Wait(ctx context.Context, busy func() bool) error {
 	p.awaited.Store(true)
 	defer p.awaited.Store(false)
@@ -74,7 +74,7 @@ func (p *Progress) Wait(ctx context.Context, busy func() bool) error {
 	return nil
 }
 
-// report lets Wait look again, without blocking.
+// report wakes Wait, without blocking.
 func (p *Progress) report() {
 	select {
 	case p.changed <- struct{}{}:
@@ -82,21 +82,20 @@ func (p *Progress) report() {
 	}
 }
 
-// reportIfAwaited is report, where that comes often.
+// reportIfAwaited is report for frequent callers.
 func (p *Progress) reportIfAwaited() {
 	if p.awaited.Load() {
 		p.report()
 	}
 }
 
-// Yield lets every source that waits for room go on at once, while the routes are exchanged.
+// Yield ends all waits for room while the routes are exchanged.
 type Yield struct {
 	mu    sync.Mutex
 	begun chan struct{} // closed while no source may wait for room
 }
 
-// Begin ends all waits for room, and those that begin until end is called: a route that is full
-// gets a little more than it has room for.
+// Begin ends all waits for room until end is called: a full route exceeds its capacity a little.
 func (y *Yield) Begin() (end func()) {
 	close(y.wait())
 	return func() {

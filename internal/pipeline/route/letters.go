@@ -10,14 +10,14 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 )
 
-// letters are the dead letters that a route delivers again.
+// letters are the dead letters that a route redelivers.
 type letters struct {
 	*Route
 
-	redelivering map[uint64]bool // those that are pending
+	redelivering map[uint64]bool // the pending ones
 }
 
-// Redeliver puts the delta of a dead letter through the route again, see pipeline.Redeliver.
+// Redeliver enqueues the delta of a dead letter again, see pipeline.Redeliver.
 func (r *Route) Redeliver(ctx context.Context, letter checkpoint.Letter) error {
 	return r.letters.redeliver(ctx, letter)
 }
@@ -59,7 +59,7 @@ func (l *letters) redeliver(ctx context.Context, letter checkpoint.Letter) error
 	return nil
 }
 
-// allBut returns the targets, a bit each, that do not get what the named one refused.
+// allBut returns the targets, one bit each, except the named one, which rejected the delta.
 func (c *Config) allBut(sink string) (closed uint64, err error) {
 	if sink == "" {
 		return 0, nil
@@ -78,8 +78,8 @@ func (c *Config) allBut(sink string) (closed uint64, err error) {
 	return closed, nil
 }
 
-// reserve makes sure that the route can take the letter, and that it is not put through twice at a
-// time.
+// reserve checks that the route has room for the dead letter, and that it is not being redelivered
+// already.
 func (l *letters) reserve(letter uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,12 +105,12 @@ func (l *letters) release(letters ...uint64) {
 	}
 }
 
-// forget removes letters that are done with.
+// forget removes dead letters whose redelivery is done.
 func (l *letters) forget(ctx context.Context, letters []uint64) {
 	if len(letters) == 0 {
 		return
 	}
-	// A stop must not leave letters behind that were delivered.
+	// A shutdown must not keep dead letters that were delivered.
 	if _, err := l.env.Letters.Remove(context.WithoutCancel(ctx), letters); err != nil {
 		l.Config().Log.Warn("dead letters were delivered but cannot be removed: they stay and may be delivered twice",
 			slog.Int("letters", len(letters)), slog.Any("err", err))

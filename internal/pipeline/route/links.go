@@ -7,16 +7,16 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 )
 
-// links are the targets of a route as far as they hold it back: sinks that are unavailable, and
-// downstream routes without room; and its own room, for its upstream routes.
+// links is the back-pressure of a route: its unavailable sinks and its downstream routes without
+// room; and its own room, for its upstream routes.
 type links struct {
 	*Route
 
-	// by downstream route: until when it is left alone; none: it had room
+	// by downstream route: the time of the next attempt; missing: it had room
 	heldBack map[string]time.Time
 }
 
-// sinks looks at the breakers, and at the downstream routes. It is called under the lock.
+// sinks returns the state of the breakers and the downstream routes. It is called under the lock.
 func (l *links) sinks(now time.Time) (all schedule.Sinks) {
 	c := l.Config()
 	for i, b := range c.sinks {
@@ -54,9 +54,9 @@ func (l *links) heldBy() string {
 	return ""
 }
 
-// take enqueues an offer of an upstream route if there is room for one more delta. Else it returns
-// a channel that is closed when there is room; nil: a worker waited in vain, and no worker waits
-// again.
+// take enqueues an offer of an upstream route if there is room for one more delta. Otherwise it
+// returns a channel that is closed when there is room, or nil if a worker has timed out, so that no
+// further worker waits.
 func (l *links) take(f *offer) (ok bool, room <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,15 +75,15 @@ func (l *links) take(f *offer) (ok bool, room <-chan struct{}) {
 	return true, nil
 }
 
-// stall notes that a worker of an upstream route waited for room in vain: no worker waits again
-// before there is room.
+// stall records that a worker of an upstream route timed out: no worker waits until there is room
+// again.
 func (l *links) stall() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.backlog.Room.Stalled = l.backlog.Room.Full()
 }
 
-// Ready reports whether the route and all its downstream routes are ready.
+// ready reports whether the route and all its downstream routes are ready.
 func (l *links) ready() bool {
 	if !l.Config().IsReady() {
 		return false
@@ -96,8 +96,8 @@ func (l *links) ready() bool {
 	return true
 }
 
-// Stands reports whether the route does nothing more: it is paused, or not ready, or all that it
-// has waits for room in a route that stands.
+// Stands reports whether the route cannot make progress: it is paused, not ready, or all its
+// pending deltas wait for room in a route that cannot make progress.
 func (r *Route) Stands() bool {
 	c := r.Config()
 	r.mu.Lock()
@@ -106,7 +106,7 @@ func (r *Route) Stands() bool {
 	if stands {
 		return true
 	}
-	var behind uint64 // the targets that are routes which stand
+	var behind uint64 // the targets that are routes without progress
 	for i, s := range c.Sinks {
 		if next := r.env.Downstream(s.Route); next != nil && next != r && next.Stands() {
 			behind |= 1 << i
@@ -116,7 +116,7 @@ func (r *Route) Stands() bool {
 	return behind|down != 0 && r.links.waitsFor(behind, down)
 }
 
-// Moving reports whether the route has something pending that it can work on.
+// Moving reports whether the route has pending deltas that it can process.
 func (r *Route) Moving() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,8 +124,8 @@ func (r *Route) Moving() bool {
 	return b.Queue.Len() > 0 && !r.paused.on() && (b.Settled || r.Config().IsReady()) && !b.Asleep()
 }
 
-// left returns the sinks, a bit each, that a drain does not wait for: those that are known to be
-// unavailable, if what they have not taken is on disk.
+// left returns the sinks, one bit each, that a drain does not wait for: unavailable ones, if their
+// pending deltas are on disk.
 func (l *links) left() (down uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,15 +140,15 @@ func (l *links) left() (down uint64) {
 	return down
 }
 
-// waitsFor reports whether no pending delta goes on while these targets, a bit each, take nothing:
-// routes, and others.
+// waitsFor reports whether no pending delta can proceed while these targets take nothing:
+// downstream routes and unavailable sinks, one bit each.
 func (l *links) waitsFor(routes, down uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b, c := l.backlog, l.Config()
 	for i, s := range c.Sinks {
 		if _, held := l.heldBack[s.Route]; !held {
-			routes &^= 1 << i // it had room the last time
+			routes &^= 1 << i // it had room at the last attempt
 		}
 	}
 	sinks := routes | down

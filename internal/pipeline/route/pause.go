@@ -13,15 +13,15 @@ import (
 // ErrNotPaused is the error of Pipeline.Resume for a route that is not paused.
 var ErrNotPaused = errors.New("the route is not paused")
 
-// kindPause marks why a sink paused the route, among the records of its rules. A pause by onFailure
-// ends with the process.
+// kindPause is the kind of the record with the reason why a sink paused the route. A pause by
+// onFailure ends with the process.
 const kindPause = 'p'
 
-// pause is whether and why a route is paused. The lock of the route guards it.
+// pause is the paused state of a route. The lock of the route guards it.
 type pause struct {
-	reason  string // empty: it is not
-	bySink  bool   // that is kept across restarts
-	changed bool   // that is to be handed over
+	reason  string // empty: it is not paused
+	bySink  bool   // requested by a sink: the pause is kept across restarts
+	changed bool   // the record must be handed over
 }
 
 func (p *pause) on() bool { return p.reason != "" }
@@ -40,7 +40,8 @@ func (p *pause) restore(records []checkpoint.RuleRecord) {
 	}
 }
 
-// dirty returns that a sink paused the route, or that this is over, if it was not returned before.
+// dirty returns the record of a pause by a sink, or of its end, if it has changed since the last
+// call.
 func (p *pause) dirty() []checkpoint.RuleRecord {
 	if !p.changed {
 		return nil
@@ -53,8 +54,9 @@ func (p *pause) dirty() []checkpoint.RuleRecord {
 	return []checkpoint.RuleRecord{record}
 }
 
-// pauseFor stops the route until Resume, or until it is changed: by another configuration than c,
-// it goes on. bySink: a sink said so, see [plugins.Pause]; that is kept across restarts.
+// pauseFor pauses the route until Resume, or until its configuration is replaced; if c is no longer
+// current, it does nothing. bySink: a sink requested it, see [plugins.Pause], and it is kept across
+// restarts.
 func (r *Route) pauseFor(c *Config, d *event.Delta, sink string, reason error, bySink bool) {
 	r.mu.Lock()
 	first := !r.paused.on() && c == r.Config()
@@ -69,8 +71,7 @@ func (r *Route) pauseFor(c *Config, d *event.Delta, sink string, reason error, b
 	}
 }
 
-// Resume lets a paused route go on. Its sinks forget what they have counted of it. The error is
-// [ErrNotPaused].
+// Resume resumes a paused route, and resets the counts of its sinks. The error is [ErrNotPaused].
 func (r *Route) Resume() error {
 	r.mu.Lock()
 	paused := r.paused.on()

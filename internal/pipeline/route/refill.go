@@ -9,7 +9,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 )
 
-// readAgain is the pause after a read that failed.
+// readAgain is the pause after a failed read.
 const readAgain = time.Second
 
 // refill reads the tail of a route back from the disk.
@@ -30,7 +30,7 @@ func (r *refill) signal() {
 	}
 }
 
-// run brings the tail into the head, as that has room, until ctx is done.
+// run moves the tail into the head, as far as there is room, until ctx is done.
 func (r *refill) run(ctx context.Context) {
 	pause := time.NewTimer(forever)
 	defer pause.Stop()
@@ -54,8 +54,8 @@ func (r *refill) run(ctx context.Context) {
 	}
 }
 
-// nextPart returns what is to be read next, and how many deltas are on disk alone. It takes what is
-// in memory without reading.
+// nextPart returns the next part to read, and the number of deltas that are only on disk. It moves
+// deltas that are in memory without reading.
 func (r *refill) nextPart() (part queue.Part, n int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,12 +69,12 @@ func (r *refill) nextPart() (part queue.Part, n int, ok bool) {
 	return part, n, ok
 }
 
-// takeBack puts at the end of the head what was read, when n deltas were on disk alone. It returns
-// false if there was an error.
+// takeBack appends a part that was read to the head, when n deltas were only on disk. It returns
+// false if err is set.
 func (r *refill) takeBack(part queue.Part, n int, pending []checkpoint.Pending, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil || r.backlog.Old != nil { // with another configuration it is read once more
+	if err != nil || r.backlog.Old != nil { // after a change of the configuration it is read again
 		r.backlog.Queue.Tail.EndReading()
 		return err == nil
 	}
@@ -85,7 +85,7 @@ func (r *refill) takeBack(part queue.Part, n int, pending []checkpoint.Pending, 
 	return true
 }
 
-// refilled lets the leader give what came from the tail its lane.
+// refilled wakes the leader, which assigns lanes to the deltas of the tail.
 func (r *refill) refilled() {
 	r.changed()
 	r.crew.leader.Signal()

@@ -1,10 +1,10 @@
 // Package route runs a route: a backlog of pending deltas, and workers that take them in batches
-// and deliver them. It is given the deltas that the pipeline evaluates, and the rules about time, a
-// reload, an operator and a downstream route act on it.
+// and deliver them. The pipeline commits deltas to it; timers, reloads, operators and upstream
+// routes act on it, too.
 //
 // A Route is a lock and the parts that it guards, each of which owns its data: the backlog, the
-// crew of workers, the conditions, the links to downstream routes, the dead letters at work, the
-// pause.
+// crew of workers, the conditions, the links to downstream routes, the redelivered dead letters,
+// the pause.
 package route
 
 import (
@@ -23,26 +23,26 @@ import (
 // forever is longer than any wait.
 const forever = 24 * time.Hour
 
-// Route is a route at work. It is safe for concurrent use.
+// Route is a running route. It is safe for concurrent use.
 type Route struct {
 	env    *Env
-	config atomic.Pointer[Config] // changes under mu alone
+	config atomic.Pointer[Config] // changes only under mu
 
-	mu         sync.Mutex // guards all below
+	mu         sync.Mutex // guards the following fields
 	backlog    *backlog.Backlog
 	crew       Crew
 	conditions Conditions
 	links      links
 	letters    letters
 	paused     pause
-	ended      bool          // it was removed, and has come to its end
-	installed  chan struct{} // closed when the configuration before is not used any more
+	ended      bool          // it was removed, and its workers are abandoned
+	installed  chan struct{} // closed when the previous configuration is no longer in use
 
 	refill     refill     // has no data under the lock
 	complaints complaints // has a lock of its own
 }
 
-// New makes a route that has not started.
+// New returns a route that has not started.
 func New(env *Env, c *Config) *Route {
 	r := &Route{env: env}
 	r.config.Store(c)
@@ -65,10 +65,10 @@ func (r *Route) Crew() *Crew { return &r.crew }
 // Conditions returns the rules about time of the route.
 func (r *Route) Conditions() *Conditions { return &r.conditions }
 
-// now is the time that all waits of the route go by.
+// now returns the time of the clock that all delays of the route use.
 func (r *Route) now() time.Time { return r.env.Clock.Now() }
 
-// changed is called, under the lock, after the queue changed.
+// changed is called under the lock after each change of the queue.
 func (r *Route) changed() {
 	r.backlog.Changed()
 	r.refill.signal()
@@ -77,7 +77,7 @@ func (r *Route) changed() {
 	}
 }
 
-// pend makes d pending. It is called under a source's cut lock.
+// pend enqueues d, or holds it if it is a delete. It is called under the cut lock of a source.
 func (r *Route) pend(d *event.Delta, v *verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,17 +89,17 @@ func (r *Route) pend(d *event.Delta, v *verdict) {
 	r.changed()
 }
 
-// Status is the state of a route, for readiness and humans.
+// Status is the state of a route, for readiness and operators.
 type Status struct {
 	Name    string
 	ID      string
 	Pending int
-	// of these, how many a drain leaves to the next start, because they wait for more
+	// how many of these a drain leaves to the next start, because their windows are open
 	Kept    int
-	OnDisk  int       // of these, how many are not in memory
-	Oldest  time.Time // when the oldest pending delta was seen; zero: nothing is pending
-	Waiting bool      // for what it looks up
-	Paused  string    // why it stopped; empty: it did not
+	OnDisk  int       // how many of these are only on disk
+	Oldest  time.Time // when the oldest pending delta was seen; zero: there is none
+	Waiting bool      // for the sources of its look-ups
+	Paused  string    // the reason; empty: it is not paused
 	HeldBy  string    // a downstream route without room; empty: there is none
 }
 
@@ -117,7 +117,7 @@ func (r *Route) Status() Status {
 	}
 }
 
-// Show updates the gauges that change by themselves.
+// Show updates the gauges that no event of the route changes.
 func (r *Route) Show() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +134,7 @@ func (r *Route) Show() {
 	}
 }
 
-// Restore makes pending what was pending before a restart, see pipeline.Restore.
+// Restore enqueues the pending deltas of the checkpoint, see pipeline.Restore.
 func (r *Route) Restore(pending []checkpoint.Pending, backlog checkpoint.Backlog) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +145,7 @@ func (r *Route) Restore(pending []checkpoint.Pending, backlog checkpoint.Backlog
 	return nil
 }
 
-// Dirty hands over what changed since the last call, for the checkpoint.
+// Dirty returns the changes since the last call, for the checkpoint.
 func (r *Route) Dirty() checkpoint.RouteCut {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,8 +154,8 @@ func (r *Route) Dirty() checkpoint.RouteCut {
 	return cut
 }
 
-// Saved is called when everything that Dirty has handed over is on disk, where the route takes so
-// many bytes.
+// Saved is called when everything that Dirty has returned is on disk, where the route takes onDisk
+// bytes.
 func (r *Route) Saved(onDisk int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,10 +163,10 @@ func (r *Route) Saved(onDisk int64) {
 	r.changed()
 }
 
-// complaintInterval is how often a route says the same in the log.
+// complaintInterval is the least interval between equal log messages of a route.
 const complaintInterval = time.Minute
 
-// complaints are the messages about failures that the log has got of late.
+// complaints are the recent log messages about failures.
 type complaints struct {
 	mu   sync.Mutex
 	last map[string]time.Time
@@ -186,7 +186,8 @@ func (c *complaints) may(message string, now time.Time) bool {
 	return true
 }
 
-// warn logs a message about failures, at most once in an interval: there may be one for each delta.
+// warn logs a message about failures, at most once in an interval, because there may be one for
+// each delta.
 func (c *complaints) warn(r *Route, message string, d *event.Delta, target string, err error) {
 	if c.may(message, r.now()) {
 		r.Config().Log.Warn("deltas cannot be delivered",

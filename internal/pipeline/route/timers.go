@@ -9,12 +9,12 @@ import (
 // ConditionDue implements [condition.Owner].
 func (r *Conditions) ConditionDue(c *rules.Condition) {
 	for !r.fireCondition(c) {
-		continue // it has another configuration by now, or another object
+		continue // the configuration or the object has changed
 	}
 }
 
 // fireCondition enqueues the edge of a condition whose timer has expired. It returns false if the
-// configuration or the object changed meanwhile. The keys are evaluated without the lock.
+// configuration or the object changed in the meantime. The keys are evaluated without the lock.
 func (r *Conditions) fireCondition(c *rules.Condition) bool {
 	r.mu.Lock()
 	cfg, d := r.Config(), r.backlog.Rules.Conditions.Due(c, r.now())
@@ -42,12 +42,12 @@ func (r *Conditions) fireCondition(c *rules.Condition) bool {
 // HoldDue implements [condition.Owner].
 func (r *Conditions) HoldDue(a *rules.DeleteHold) {
 	for !r.fireHold(a) {
-		continue // it has another configuration by now
+		continue // the configuration has changed
 	}
 }
 
-// fireHold enqueues a delete that was held long enough. It returns false if the configuration
-// changed meanwhile. The keys are evaluated without the lock.
+// fireHold enqueues a delete whose hold has expired. It returns false if the configuration changed
+// in the meantime. The keys are evaluated without the lock.
 func (r *Conditions) fireHold(a *rules.DeleteHold) bool {
 	c := r.Config()
 	v := c.Verdict(timeContext{}, a.Delta(), matched())
@@ -64,7 +64,7 @@ func (r *Conditions) fireHold(a *rules.DeleteHold) bool {
 	return true
 }
 
-// Begin lets time make something of the rules of the route, as it is configured now, when it may.
+// Begin starts catchUp for the present configuration if the route has timers.
 func (r *Conditions) Begin() {
 	c := r.Config()
 	if r.crew.taking == nil || !c.HasCondition() && c.Hold == 0 {
@@ -76,8 +76,7 @@ func (r *Conditions) Begin() {
 	r.crew.run(func() { r.catchUp(c) })
 }
 
-// catchUp lets the timers of the rules act as soon as everything that happened before the start was
-// observed.
+// catchUp lets the timers of the rules fire as soon as all changes before the start were observed.
 func (r *Conditions) catchUp(c *Config) {
 	if c.waitCaughtUp() {
 		r.mu.Lock()
@@ -95,8 +94,8 @@ func (r *Conditions) catchUp(c *Config) {
 	r.env.Progress.report()
 }
 
-// waitCaughtUp waits until everything that happened before the start was observed. It returns false
-// if the configuration is out of use.
+// waitCaughtUp waits until all changes before the start were observed. It returns false if the
+// configuration was replaced.
 func (c *Config) waitCaughtUp() bool {
 	for _, closed := range []<-chan struct{}{c.When.CaughtUp, c.Ready} {
 		if closed == nil {
@@ -111,7 +110,8 @@ func (c *Config) waitCaughtUp() bool {
 	return true
 }
 
-// timeContext is the context of evaluations that a timer begins: it never ends, and has nothing.
+// timeContext is the context of evaluations that a timer begins: it never ends and carries no
+// values.
 type timeContext struct{}
 
 // Deadline implements context.Context.

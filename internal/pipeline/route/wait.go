@@ -12,12 +12,16 @@ import (
 // ErrStopped is returned once the pipeline takes no more deltas.
 var ErrStopped = errors.New("the pipeline is stopped")
 
-// diskPatience is how long a source waits for the disk to take what a route has on its way to it.
+// diskPatience is how long a source waits for the disk to write the deltas of a route.
 const diskPatience = 5 * time.Second
 
-// WaitRoom waits while the route is full, if it is one that makes its sources wait. For other
-// routes it waits while the disk is behind: changes come in bursts, and a disk that is busy for a
-// moment is no reason to coalesce them. The error is ctx's, or [ErrStopped].
+// WaitRoom applies back-pressure to a source:
+//   - The route has room: it returns at once.
+//   - overflow: block: it waits until there is room.
+//   - Other policies: it waits for diskPatience while the disk is behind, so that a short burst of
+//     changes is not coalesced.
+//
+// The error is that of ctx, or [ErrStopped].
 func (r *Route) WaitRoom(ctx context.Context, d *event.Delta) error {
 	if !r.backlog.Room.MayBeFull() {
 		return nil
@@ -39,7 +43,7 @@ func (r *Route) WaitRoom(ctx context.Context, d *event.Delta) error {
 		}
 		select {
 		case <-room:
-		case <-yield: // the routes are about to be exchanged, which must not take until there is room
+		case <-yield: // the routes are about to be exchanged, which must not wait for room
 			return nil
 		case <-late:
 			r.giveUpDisk()
@@ -52,8 +56,8 @@ func (r *Route) WaitRoom(ctx context.Context, d *event.Delta) error {
 	}
 }
 
-// mustWait returns a channel that is closed when there is room for d; nil: it need not wait. blocks
-// says that it waits however long it takes.
+// mustWait returns a channel that is closed when there is room for d; nil: d need not wait. blocks:
+// it waits without a time limit.
 func (r *Route) mustWait(d *event.Delta) (_ <-chan struct{}, blocks bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,9 +66,9 @@ func (r *Route) mustWait(d *event.Delta) (_ <-chan struct{}, blocks bool) {
 		return nil, false
 	}
 	if blocks = r.Config().Overflow == spec.Block; blocks {
-		// Before it and its downstream routes are ready, additions and what was found in a list
-		// pass: it may be the list of the very source that one of them waits for, the first one or
-		// the one after a restart.
+		// Before the route and its downstream routes are ready, additions and listed objects pass:
+		// they may belong to the very list that one of the routes waits for, at the start or after
+		// a restart of the watch.
 		if !r.links.ready() && (d.Op == event.Added || d.Transit().Listed) {
 			return nil, false
 		}
@@ -74,8 +78,8 @@ func (r *Route) mustWait(d *event.Delta) (_ <-chan struct{}, blocks bool) {
 	return room.Wait(), blocks
 }
 
-// giveUpDisk notes that the disk takes nothing: no source waits for it again before it has made
-// room.
+// giveUpDisk records that the disk is too slow: no source waits for it again until it has caught
+// up.
 func (r *Route) giveUpDisk() {
 	r.mu.Lock()
 	first := !r.backlog.Room.DiskLate
@@ -86,9 +90,9 @@ func (r *Route) giveUpDisk() {
 	}
 }
 
-// AwaitRoom waits until the backlog has less than half of what its memory may hold, whatever its
-// Overflow is. It may wait for ever for a route that is paused, or that has left: the caller ends
-// it then. The error is ctx's, or [ErrStopped].
+// AwaitRoom waits until the backlog is less than half full, regardless of its Overflow. It may wait
+// for ever for a route that is paused or removed: the caller cancels it then. The error is that of
+// ctx, or [ErrStopped].
 func (r *Route) AwaitRoom(ctx context.Context) error {
 	for {
 		r.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// worker takes batches of its route, and ends them when they are delivered.
+// worker takes batches of its route, and delivers them.
 type worker struct {
 	*Route
 
@@ -21,7 +21,8 @@ type worker struct {
 	acked    []uint64 // dead letters whose deltas were acked
 	passedOn []uint64 // dead letters whose events a downstream route has
 
-	abandoned bool // others have what it has; guarded by the lock of the route, and by the chains
+	// its entries were enqueued again; guarded by the lock of the route, and by the chains
+	abandoned bool
 }
 
 func newWorker(r *Route) *worker {
@@ -30,7 +31,7 @@ func newWorker(r *Route) *worker {
 	return w
 }
 
-// work delivers a batch. It returns false if the worker was given up.
+// work delivers a batch. It returns false if the worker was abandoned.
 func (w *worker) work() bool {
 	w.delivery.Handle(w.config.ctx, w.config.handling, &w.config.delivery, w.batch)
 	if w.gaveUp() {
@@ -44,7 +45,7 @@ func (w *worker) work() bool {
 	return true
 }
 
-// gaveUp reports whether others have what the worker has: its handler has not returned in time.
+// gaveUp reports whether the worker was abandoned because its handler has not returned in time.
 func (w *worker) gaveUp() bool {
 	if w.config.ctx.Err() == nil {
 		return false
@@ -54,7 +55,7 @@ func (w *worker) gaveUp() bool {
 	return w.abandoned
 }
 
-// forgetLetters removes the dead letters of what was acked.
+// forgetLetters removes the dead letters of acked deltas.
 func (w *worker) forgetLetters(ctx context.Context) {
 	w.letters.forget(ctx, w.acked)
 	w.acked = w.acked[:0]
@@ -94,7 +95,8 @@ func (w *worker) Complain(message string, d *event.Delta, target string, err err
 	w.complaints.warn(w.Route, message, d, target, err)
 }
 
-// finish acks what is done and gives the lanes back. It returns false if the worker was given up.
+// finish acks the entries that are done and releases the lanes. It returns false if the worker was
+// abandoned.
 func (w *worker) finish() bool {
 	now := w.now()
 	w.mu.Lock()
@@ -111,7 +113,7 @@ func (w *worker) finish() bool {
 		}
 		at := w.finishLane(w.batch[i:end], now)
 		if w.backlog.Queue.Release(lane, at) {
-			w.crew.leader.Signal() // the leader waits for a later one, or for none
+			w.crew.leader.Signal() // the leader waits for a later deadline, or for none
 		}
 		i = end
 	}
@@ -139,7 +141,8 @@ func (w *worker) finishLane(entries []*queue.Entry, now time.Time) (at time.Time
 		}
 		held = true
 		w.backlog.Queue.Changes.Report(e)
-		if w.config.Handler == nil { // made again quickly, and not worth the memory until then
+		// the event is quickly made again, and need not take memory until then
+		if w.config.Handler == nil {
 			clear(e.Progress.Events)
 			e.Progress.Events, e.Progress.Handled = e.Progress.Events[:0], false
 		}

@@ -1,7 +1,7 @@
-// Package schedule decides when a route takes the next batch, and how large it is at most.
+// Package schedule decides when a route takes the next batch, and its maximum size.
 //
-// One worker of a route at a time is its leader: it asks [Leader.Plan], takes a batch of the queue,
-// or waits for a change, of which [Leader.Signal] tells it, or for a time.
+// One worker of a route at a time is its leader: it calls [Leader.Plan], and either takes a batch
+// of the queue or waits for a change, signalled by [Leader.Signal], or for a time.
 package schedule
 
 import (
@@ -11,21 +11,21 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 )
 
-// Leader is the turn of the workers of a route, and what the one that has it waits for. Acquire,
+// Leader is the role of leader among the workers of a route, and the state of its wait. Acquire,
 // Release and Wait may be called at any time; the lock of the route guards all else.
 type Leader struct {
 	turn  chan struct{} // holds a token while a worker is the leader
-	wake  chan struct{} // something changed that the leader waits for, or it is time
+	wake  chan struct{} // signalled when a change ends the wait, or the timer expires
 	timer timer.Timer
 
-	want   int       // the leader waits until so many deltas are ready; 0: for something else
-	parked bool      // the leader waits, and nothing has changed since that it waits for
-	due    time.Time // when it looks again, to which the timer is set; zero: when something changes
-	// when the batch that is being put together waits no longer; zero: there is none
+	want   int       // the leader waits until so many deltas are ready; 0: not for a number
+	parked bool      // the leader waits, and was not signalled since
+	due    time.Time // the time to which the timer is set; zero: it is not set
+	// the deadline of the incomplete batch; zero: there is none
 	until time.Time
 }
 
-// NewLeader returns the Leader of a route that goes by a clock.
+// NewLeader returns the Leader of a route.
 func NewLeader(clock timer.Clock) *Leader {
 	l := &Leader{turn: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 	l.timer = clock.NewTimer(l.awaken)
@@ -42,11 +42,11 @@ func (l *Leader) Acquire(ctx context.Context) bool {
 	}
 }
 
-// Release ends the turn of the leader.
+// Release gives the role up.
 func (l *Leader) Release() { <-l.turn }
 
-// Wait waits until Signal is called, until it is time, until one of the channels is closed, or
-// until ctx is done.
+// Wait waits until Signal is called, the timer expires, one of the channels is closed, or ctx is
+// done.
 func (l *Leader) Wait(ctx context.Context, again, also <-chan struct{}) {
 	select {
 	case <-l.wake:
@@ -62,7 +62,7 @@ func (l *Leader) Signal() {
 	l.awaken()
 }
 
-// Changed wakes the leader if it waits for no more deltas than are ready.
+// Changed wakes the leader if enough deltas are ready.
 func (l *Leader) Changed(ready int) {
 	if l.want > 0 && ready >= l.want {
 		l.Signal()
@@ -76,39 +76,39 @@ func (l *Leader) awaken() {
 	}
 }
 
-// View is a route at one time, to which its queue was woken.
+// View is the state of a route at a time at which its queue was woken.
 type View struct {
 	Now     time.Time
-	Stopped bool      // nothing is taken until something changes
-	Ready   int       // the deltas that can be taken
-	NextDue time.Time // when the next lane can be taken by the time; zero: there is none
-	// closed when a lane can be taken that waits for the disk; nil: there is none
+	Stopped bool      // no batch is taken until the route changes
+	Ready   int       // the number of deltas that can be taken
+	NextDue time.Time // when the next delayed lane can be taken; zero: there is none
+	// closed when a gated lane can be taken; nil: there is none
 	Gate  <-chan struct{}
-	Sinks Sinks         // of no matter if nothing is ready
-	Size  int           // of a batch, at most
+	Sinks Sinks         // not used if no delta is ready
+	Size  int           // the maximum size of a batch
 	Wait  time.Duration // how long an incomplete batch waits for more
 }
 
-// Sinks are the sinks of a route. While all of them are known to be unavailable, or full, nothing
-// is taken, so that pending deltas can still be coalesced and do not fill the memory with events;
-// when one may be probed, a single delta is taken.
+// Sinks is the availability of the sinks of a route. While all of them are unavailable, or full, no
+// batch is taken, so that pending deltas can still be coalesced and do not fill the memory with
+// events. When one may be probed, a single delta is taken.
 type Sinks struct {
-	Down    bool            // none is known to be available
+	Down    bool            // all are unavailable
 	Probe   time.Time       // when one of them may be probed
-	Changed <-chan struct{} // closed when that changes
+	Changed <-chan struct{} // closed when Down or Probe changes
 }
 
-// Plan is what the leader is to do.
+// Plan is the next action of the leader.
 type Plan struct {
-	Take int // so many deltas at most, now; 0: nothing yet, but to plan again
+	Take int // the maximum number of deltas to take now; 0: none, plan again later
 
-	Again <-chan struct{} // when this is closed
-	due   time.Time       // or then; zero: not before something changes
-	want  int             // or when so many deltas are ready; 0: that is not what it waits for
-	until time.Time       // the batch waits no longer then; zero: it is not incomplete
+	Again <-chan struct{} // plan again when this is closed
+	due   time.Time       // or at this time; zero: no time
+	want  int             // or when so many deltas are ready; 0: no number
+	until time.Time       // the deadline of the incomplete batch; zero: there is none
 }
 
-// Plan returns what there is to do.
+// Plan returns the next action for a state of the route.
 func (l *Leader) Plan(v *View) Plan {
 	if v.Stopped {
 		return Plan{}
@@ -139,7 +139,7 @@ func (l *Leader) Plan(v *View) Plan {
 	return p
 }
 
-// Park notes that the leader waits by a plan.
+// Park records that the leader waits by a plan.
 func (l *Leader) Park(p Plan) {
 	l.want, l.parked = p.want, true
 	if !p.until.IsZero() {
@@ -153,13 +153,13 @@ func (l *Leader) Park(p Plan) {
 	}
 }
 
-// Unpark notes that the leader does not wait.
+// Unpark records that the leader does not wait.
 func (l *Leader) Unpark() {
 	l.want, l.parked = 0, false
 	l.disarm()
 }
 
-// Taken notes that the leader takes a batch.
+// Taken records that the leader takes a batch.
 func (l *Leader) Taken() {
 	l.Unpark()
 	l.until = time.Time{}
@@ -172,13 +172,13 @@ func (l *Leader) disarm() {
 	}
 }
 
-// Waits reports whether the leader waits, and its time has not come. It may just have been woken
-// for nothing: then it waits too.
+// Waits reports whether the leader waits and its deadline has not come. A leader that was just
+// woken without need counts as waiting.
 func (l *Leader) Waits(now time.Time) bool { return l.parked && (l.due.IsZero() || l.due.After(now)) }
 
-// Idle reports whether the leader has nothing to do before the time that it waits for.
+// Idle reports whether the leader has nothing to do before its deadline.
 func (l *Leader) Idle(v *View) bool {
 	p := l.Plan(v)
-	// else a breaker has changed
+	// otherwise a breaker has changed
 	return p.Take == 0 && (p.due.IsZero() || !l.due.IsZero() && !l.due.After(p.due))
 }
