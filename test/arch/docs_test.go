@@ -22,20 +22,30 @@ var (
 	anywhere = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`)
 )
 
-// TestGuaranteesAreShown: each row of the tables of docs/GUARANTEES.md names tests, each of which
-// is in the folder that stands before it, and what its text names exists.
+// TestGuaranteesAreShown: each row of the tables with a column "shown by" names tests, each of
+// which is in the folder that stands before it, and what the text names exists.
 func TestGuaranteesAreShown(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs", "GUARANTEES.md"))
-	must.Succeed(t, err)
 	tests := declaredTests(t)
-	rows, inTable := 0, false
+	for name, least := range map[string]int{"docs/GUARANTEES.md": 100, "SECURITY.md": 30} {
+		if rows := checkShown(t, name, tests); rows < least {
+			t.Errorf("%s: only %d rows were found", name, rows)
+		}
+	}
+}
+
+// checkShown checks the citations of one document, and returns how many rows it has.
+func checkShown(t *testing.T, name string, tests map[string]map[string]bool) (rows int) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+	must.Succeed(t, err)
+	inTable := false
 	for i, line := range strings.Split(string(text), "\n") {
 		switch {
 		case !strings.HasPrefix(line, "|"):
 			inTable = false
-			for _, name := range anywhere.FindAllString(line, -1) {
-				if !slices.ContainsFunc(slices.Collect(maps.Values(tests)), func(in map[string]bool) bool { return in[name] }) {
-					t.Errorf("docs/GUARANTEES.md:%d names %s, which does not exist", i+1, name)
+			for _, test := range anywhere.FindAllString(line, -1) {
+				if !slices.ContainsFunc(slices.Collect(maps.Values(tests)), func(in map[string]bool) bool { return in[test] }) {
+					t.Errorf("%s:%d names %s, which does not exist", name, i+1, test)
 				}
 			}
 		case strings.HasSuffix(line, "| shown by |"):
@@ -44,13 +54,11 @@ func TestGuaranteesAreShown(t *testing.T) {
 			rows++
 			cells := strings.Split(strings.Trim(line, "| "), " | ")
 			for _, wrong := range wrongCitations(tests, cells[len(cells)-1]) {
-				t.Errorf("docs/GUARANTEES.md:%d: %s", i+1, wrong)
+				t.Errorf("%s:%d: %s", name, i+1, wrong)
 			}
 		}
 	}
-	if rows < 100 {
-		t.Errorf("only %d rows were found", rows)
-	}
+	return rows
 }
 
 // wrongCitations says what is wrong with what a row names: tests by folder, several folders for the
