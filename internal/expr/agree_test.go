@@ -31,13 +31,14 @@ import (
 )
 
 // TestAgreement evaluates expressions over the text of each object in the test data of k8s.io/api,
-// all kinds and versions, and of our own, and the same programs by cel-go's own values over what
-// Kubernetes makes of the text when it unmarshals it. Value or kind of error must be the same.
+// all kinds and versions, and of our own, and the same programs with cel-go's own values over the
+// objects that Kubernetes unmarshals. Values and kinds of errors must be equal.
 //
-// The expressions come from the objects: each leaf's path, alone, compared with its value, asked
-// for with has(), in and .?, and for each map and list its size, its elements, macros over it and
-// what is not in it. Compiling is the dear part, so those about one map or list are one program,
-// and what an object has at the same place as one before is compared as a whole only.
+// The expressions come from the objects: for each leaf its path, alone, compared with its value,
+// and with has(), in and .?; for each map and list its size, its elements, macros over it, and an
+// absent member. Compilation is expensive, so the expressions about one map or list are one
+// program, and a part of an object that equals the same part of an earlier one is only compared as
+// a whole.
 func TestAgreement(t *testing.T) {
 	env, err := NewEnv(EnvConfig{Cluster: "test"})
 	must.Succeed(t, err)
@@ -141,7 +142,7 @@ func standardEval(p *Program, object map[string]any) (ref.Val, error) {
 	return v, nil
 }
 
-// compare walks through both values. It reads ours by all the ways there are: iterators, find, get.
+// compare walks through both values. It reads ours in all possible ways: iterators, find, get.
 func (a *agreement) compare(got, want ref.Val) string {
 	a.values++
 	if got.Type() != want.Type() {
@@ -256,7 +257,7 @@ func selector(key string) string {
 	return "[" + strconv.Quote(key) + "]"
 }
 
-// literalText writes a leaf as CEL does; "" for what is no leaf.
+// literalText writes a leaf as CEL does; "" for other values.
 func literalText(value any) string {
 	switch value := value.(type) {
 	case nil:

@@ -14,7 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/resolve"
 )
 
-// Usage is what an expression is for, see package check.
+// Usage is the purpose of an expression, see package check.
 type Usage = check.Usage
 
 // The usages.
@@ -29,11 +29,11 @@ const (
 	When    = check.When
 )
 
-// Compile compiles an expression for a usage. sources are those of the route or index: the
-// expression must be right for each. A bare index name belongs to the source if there is just one.
-// The error is one or more *[celerr.CompileError], see [celerr.CompileErrors]; those with Define
-// set are about a define, which may be fine elsewhere: an index cannot use one that calls lookup.
-// Source is set if there are several sources and the expression is not equally wrong for all.
+// Compile compiles an expression for a usage. sources are the sources of the route or index: the
+// expression must be correct for each. An index name without source belongs to the source if there
+// is just one. The error is one or more *[celerr.CompileError], see [celerr.CompileErrors]; those
+// with Define set concern a define, which may be correct elsewhere: an index cannot use one that
+// calls lookup. Source is set if there are several sources and the mistake does not concern all.
 func (e *Env) Compile(text string, usage Usage, sources ...string) (*Program, error) {
 	if len(sources) == 1 {
 		return e.compile(e.checker.Scope(sources[0]), text, usage, sources[0], sources)
@@ -66,7 +66,7 @@ func (e *Env) Compile(text string, usage Usage, sources ...string) (*Program, er
 	return &first, nil
 }
 
-// joinSources makes one error of those for each source. What is wrong for all alike is told once.
+// joinSources joins the errors of the sources. A mistake that all sources have is reported once.
 func joinSources(failed [][]*celerr.CompileError, sources int) error {
 	count := make(map[string]int)
 	for _, mistakes := range failed {
@@ -78,7 +78,7 @@ func joinSources(failed [][]*celerr.CompileError, sources int) error {
 	for _, mistakes := range failed {
 		for _, mistake := range mistakes {
 			switch text := mistake.Error(); count[text] {
-			case 0: // told already
+			case 0: // reported already
 				continue
 			case sources:
 				count[text], mistake.Source = 0, ""
@@ -115,8 +115,8 @@ func (e *Env) compile(s *check.Scope, text string, usage Usage, source string, o
 	return p, nil
 }
 
-// Parse parses a text about the objects of a source, which is that of a define if that is not
-// empty, and does not check its types.
+// Parse parses a text about the objects of a source without checking its types. define is the name
+// of the define with the text; empty: none.
 func (e *Env) Parse(define, text, source string) (*cel.Ast, error) {
 	return e.checker.Scope(source).ParseOnly(define, text)
 }
@@ -124,7 +124,8 @@ func (e *Env) Parse(define, text, source string) (*cel.Ast, error) {
 // Define returns the text of a shared expression.
 func (e *Env) Define(name string) (text string, ok bool) { return e.checker.Define(name) }
 
-// planError is about a call with constant arguments that fails already, as int("x") does.
+// planError describes a call with constant arguments that fails already at compile time, as
+// int("x") does.
 func (p *Program) planError(err error) error {
 	issue := celerr.Issue{Line: 1, Message: err.Error()}
 	out := &celerr.CompileError{}

@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestConjuncts: what a filter is taken apart into, read in web updated from web: value or reading,
-// the values that are asked for, * for a rest, ~ for an equality that stands behind something else.
+// TestConjuncts: the conjuncts of a filter, read in web updated from web: value or reading, the
+// values to compare with, * for a rest, ~ for an equality behind another kind of conjunct.
 func TestConjuncts(t *testing.T) {
 	tests := map[string]string{
 		`object.metadata.namespace == "a"`:                                   `default=a`,

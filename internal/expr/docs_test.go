@@ -12,7 +12,7 @@ import (
 )
 
 // TestDocumentedExamples evaluates every example of docs/CEL.md, with types and without, and
-// compares it with what stands behind it.
+// compares the result with the documented one.
 func TestDocumentedExamples(t *testing.T) {
 	text, err := os.ReadFile("../../docs/CEL.md")
 	must.Succeed(t, err)

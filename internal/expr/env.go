@@ -19,19 +19,18 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Owner says what objects a source has that may control others.
+// Owner describes the objects of a source that may control others.
 type Owner = builtin.Owner
 
-// EnvConfig is what all expressions of one configuration may refer to.
+// EnvConfig has the names that all expressions of one configuration may use.
 type EnvConfig struct {
 	Cluster string              // the value of `cluster`
 	Define  map[string]string   // name → text of a shared expression
 	Sources map[string][]string // source → names of its indexes, built-in ones included
-	// Types is what the objects of a source look like, an Object of package schema. Of a source
-	// that is not in it nothing is known: its expressions are checked when they are evaluated.
+	// Types has the type of the objects of each source, an Object of package schema. Expressions
+	// about a source without a type are checked when they are evaluated.
 	Types map[string]*schema.Type
-	// Owners is what controller follows: for sources whose objects may control others, what these
-	// are.
+	// Owners has the sources that controller follows: those whose objects may control others.
 	Owners map[string]Owner
 	// ManagedFields has the sources that keep metadata.managedFields, which managers reads.
 	ManagedFields map[string]bool
@@ -49,8 +48,8 @@ type Env struct {
 }
 
 // NewEnv prepares the environment and compiles the defines, whether they are used or not. If some
-// of them have mistakes, whatever the objects look like, the error holds one *[celerr.CompileError]
-// for each, with Define set: take them apart with [celerr.CompileErrors].
+// of them have mistakes for all types of objects, the error has one *[celerr.CompileError] for
+// each, with Define set: split them with [celerr.CompileErrors].
 func NewEnv(cfg EnvConfig) (*Env, error) {
 	base, err := cel.NewEnv(slices.Concat(check.Libraries(), builtin.Functions(), builtin.EventFunctions())...)
 	if err != nil {

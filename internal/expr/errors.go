@@ -36,22 +36,22 @@ var (
 // CompileErrors is [celerr.CompileErrors].
 func CompileErrors(err error) []*CompileError { return celerr.CompileErrors(err) }
 
-// These two errors cel-go shares among all programs and evaluations, and writes the place of the
-// first that meets one into it. Giving them a place before anything runs keeps that from being a
-// data race.
+// cel-go shares these two errors among all programs and evaluations, and writes the place of the
+// first use into them. Setting a place before any program runs prevents a data race.
 var (
 	_ = types.LabelErrNode(-1, types.NoSuchOverloadErr())
 	_ = types.LabelErrNode(-1, types.Int(math.MaxInt64).ConvertToType(types.TimestampType))
 )
 
-// resolutionError is the type of cel-go's errors for keys, indexes and attributes that are not
-// there. cel-go does not export it, but hands it out.
+// resolutionError is the type of cel-go's errors for missing keys, indexes and attributes. cel-go
+// does not export the type.
 func resolutionError(attributes interpreter.AttributeFactory) reflect.Type {
 	_, err := attributes.AbsoluteAttribute(1, "absent").Resolve(interpreter.EmptyActivation())
 	return reflect.TypeOf(err)
 }
 
-// evalError turns an error of cel-go, which may quote values, into one of ours, which does not.
+// evalError makes an EvalError of an error of cel-go. cel-go's may quote values, an EvalError does
+// not.
 func (p *Program) evalError(err error) error {
 	out := &celerr.EvalError{Source: p.own}
 	var celErr *types.Err
@@ -68,11 +68,11 @@ func (p *Program) evalError(err error) error {
 // misfit is the reason of an error that may quote a value of an object.
 const misfit = "a value is not of the type or form that is needed here"
 
-// longestOperand is how many bytes of an expression a reason quotes.
+// longestOperand is the number of bytes of an expression that a reason quotes.
 const longestOperand = 200
 
-// unfit is [misfit] with the value that a conversion does not take: it is named as the expression
-// is written, and not quoted.
+// unfit is [misfit] with the operand that a conversion does not accept: the reason has the text of
+// the operand, not its value.
 func (p *Program) unfit(id int64) string {
 	u, offset, ok := p.linked.Texts.Origin(id)
 	if !ok {
@@ -120,7 +120,7 @@ func (p *Program) reason(err error) (string, error) {
 	return misfit, nil
 }
 
-// harmlessReasons are texts of cel-go's errors that are known to hold no value of an object.
+// harmlessReasons are texts of cel-go's errors that never have a value of an object.
 func harmlessReasons() []string {
 	return []string{
 		"division by zero", "modulus by zero", "integer overflow", "unsigned integer overflow", "duration overflow",
@@ -128,8 +128,8 @@ func harmlessReasons() []string {
 	}
 }
 
-// missing describes what is not there. The text may end in a computed key, which may be a value of
-// an object: a key is named only if it is one of the names that stand in the expression.
+// missing describes the absent key or field. The text may end in a computed key, which may be a
+// value of an object: the key is quoted only if it is one of the names in the expression.
 func missing(text string, names []string) string {
 	if key, ok := strings.CutPrefix(text, "no such key: "); ok {
 		if slices.Contains(names, key) {

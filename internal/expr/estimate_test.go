@@ -9,8 +9,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// bounded is a type of objects with lists whose schemas say how long they are, and some that do
-// not.
+// bounded is a type of objects with lists, some of which have a maximum length in their schema.
 func bounded() *schema.Type {
 	text := &schema.Type{Kind: schema.String}
 	list := func(elem *schema.Type, most int) schema.Field {
@@ -25,8 +24,8 @@ func bounded() *schema.Type {
 	}}
 }
 
-// TestEstimate: what may cost too much is warned about, what is far beyond that refused; what the
-// schema bounds is neither.
+// TestEstimate: an expression that may cost too much causes a warning, one far beyond the limit is
+// refused; loops over lists with a maximum length cause neither.
 func TestEstimate(t *testing.T) {
 	cfg := config()
 	cfg.Types = map[string]*schema.Type{"pods": bounded()}
@@ -64,7 +63,7 @@ func TestEstimate(t *testing.T) {
 		{untyped, expr.Filter, `crashing && statuses.exists(a, statuses.exists(b, a == b))`, warned, "elements of statuses"},
 		{untyped, expr.Emit, `list("nodes").map(n, n.metadata.name).filter(n, n != "a").sort().map(n, {"x": n})`, fine, ""},
 		{untyped, expr.Query, `object.a.exists(a, object.b.exists(b, object.c.exists(c, a == b && b == c)))`, refused, "object.c"},
-		// Through an optional, in an element, in a part of a list, of what was looked up.
+		// Loops over an optional, an element, a part of a list, and the result of a look-up.
 		{untyped, expr.Emit, `object.spec.?rules.orValue([]).map(r, {"hosts": lookup("pods.byNode", r.?host.orValue("")).map(i, i.?status.ips.orValue([]).map(l, l.?ip.orValue(""))).flatten().distinct().sort()})`, warned, "1,000 elements of lookup() times 10 elements of orValue()"},
 		{untyped, expr.Emit, `object.spec.?rules.orValue([]).map(r, {"hosts": lookup("pods.byNode", r.?host.orValue(""), 3).map(i, i.?status.ips.orValue([]).map(l, l.?ip.orValue(""))).flatten().size()})`, fine, ""},
 		{untyped, expr.Emit, `object.spec.?rules.orValue([]).slice(0, 2).map(r, {"hosts": lookup("pods.byNode", r.?host.orValue(""), 3).map(i, i.?status.ips.orValue([]).map(l, l.?ip.orValue(""))).flatten().distinct().sort()})`, fine, ""},

@@ -25,7 +25,7 @@ func (p *Program) start(in Input) *evaluation {
 	if p.others != nil && in.Delta != nil && p.others[in.Delta.Source] != nil {
 		p = p.others[in.Delta.Source]
 	}
-	// The pool has only evaluations without content, see release.
+	// The pool has only empty evaluations, see release.
 	e.program, e.budget, e.group = p, in.Budget, in.Group
 	e.run.Meter = jsonval.NewMeter(p.limit * cost.WorkPerCost)
 	e.run.Delta, e.run.Cache, e.run.Paths, e.run.Sources = in.Delta, in.Cache, p.linked.Paths, &p.env.sources
@@ -35,16 +35,16 @@ func (p *Program) start(in Input) *evaluation {
 	return e
 }
 
-// release hands the evaluation back. Its results must have been copied out: they read through its
-// meter.
+// release returns the evaluation to the pool. Its results must have been copied: they read through
+// its meter.
 func (in *evaluation) release() {
 	pool := &in.program.env.evaluations
-	*in = evaluation{} // nothing of the objects stays reachable
+	*in = evaluation{} // drops all references to objects
 	pool.Put(in)
 }
 
-// evaluate runs the program. Only a program with loops can last long enough to be worth a look at
-// the context.
+// evaluate runs the program. Only a program with loops can last long enough for a check of the
+// context.
 func (in *evaluation) evaluate(ctx context.Context) (ref.Val, error) {
 	if in.program.loops {
 		in.run.Meter.Watch(ctx.Done())
@@ -118,11 +118,10 @@ func (in *evaluation) ResolveName(name string) (any, bool) {
 	return in.ruled(name)
 }
 
-// ruled gives the variables of the rules about time, and the event that another route made of the
-// delta.
+// ruled resolves the variables of the rules about time, and the event of an upstream route.
 func (in *evaluation) ruled(name string) (any, bool) {
 	switch d := in.run.Delta; name {
-	case syntax.VarNow: // as of the delta: all that evaluate it see the same
+	case syntax.VarNow: // of the delta: all its evaluations have the same time
 		return types.Timestamp{Time: d.Seen}, true
 	case syntax.VarSince:
 		if d.Since.IsZero() {
@@ -148,7 +147,7 @@ func (in *evaluation) ruled(name string) (any, bool) {
 	return nil, false
 }
 
-// objectsOf is `objects`: those of a group of deltas, or the one that there is.
+// objectsOf returns `objects`: the objects of a group of deltas, or of the single delta.
 func (in *evaluation) objectsOf(group []*event.Delta) ref.Val {
 	if len(group) == 0 {
 		group = []*event.Delta{in.run.Delta}
@@ -160,7 +159,7 @@ func (in *evaluation) objectsOf(group []*event.Delta) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, vals)
 }
 
-// eventsOf is `events`, as objectsOf is `objects`.
+// eventsOf returns `events`, as objectsOf returns `objects`.
 func (in *evaluation) eventsOf(group []*event.Delta) ref.Val {
 	if len(group) == 0 {
 		group = []*event.Delta{in.run.Delta}
@@ -175,30 +174,30 @@ func (in *evaluation) eventsOf(group []*event.Delta) ref.Val {
 // Parent implements cel.Activation.
 func (in *evaluation) Parent() cel.Activation { return nil }
 
-// evaluation is one run of a program: the variables that it sees and what it may still read. It
+// evaluation is one run of a program: the variables that it has and the rest of its budget. It
 // belongs to one goroutine.
 type evaluation struct {
 	program *Program
-	run     builtin.Run   // what our functions get
+	run     builtin.Run   // the state of our functions
 	of      *event.Object // object
 	// in the place of it and of run's delta; nil: it is about a delta or object
 	event  *aboutEvent
 	budget *Budget
 	group  []*event.Delta
 	cost   int // of the whole evaluation, once it has ended; at most the limit
-	// The values of the variables, made at first use, and what was learned about where their fields
-	// are.
-	object, oldObject, fed ref.Val // fed: `event`
+	// The values of the variables, made at first use, and the positions of their fields that were
+	// found so far.
+	object, oldObject, fed ref.Val // fed is the value of `event`
 	fields, oldFields      jsonval.Root
 }
 
-// budgetLimit is what the evaluations that share a budget may cost together: as much as ten that
-// reach their own limit.
+// budgetLimit is the cost that evaluations with a shared budget may have together: that of ten
+// evaluations at their own limit.
 const budgetLimit = 10 * cost.Limit
 
-// Budget bounds what several evaluations cost together, those of all routes for one delta: each may
-// be fine by itself, and a thousand of them still hold up a source. The zero Budget is full. It
-// belongs to one goroutine.
+// Budget bounds the cost of several evaluations together, those of all routes for one delta: a
+// thousand evaluations within their own limits would still block a source. The zero Budget is full.
+// It belongs to one goroutine.
 type Budget struct {
 	spent int
 }
@@ -206,7 +205,7 @@ type Budget struct {
 // Refill makes the budget full again.
 func (b *Budget) Refill() { b.spent = 0 }
 
-// overdrawn is the error of an evaluation that finds nothing left.
+// overdrawn is the error of an evaluation for which the budget has nothing left.
 func (b *Budget) overdrawn() error {
 	if b == nil || b.spent < budgetLimit {
 		return nil
@@ -214,23 +213,23 @@ func (b *Budget) overdrawn() error {
 	return &celerr.EvalError{Reason: fmt.Sprintf("the routes together have reached the limit of %d for one delta", budgetLimit), Class: celerr.ErrCost}
 }
 
-// spend takes the cost of one evaluation.
+// spend subtracts the cost of one evaluation.
 func (b *Budget) spend(cost int) {
 	if b != nil {
 		b.spent += cost
 	}
 }
 
-// Cache is where lookup, count, get and list look.
+// Cache answers lookup, count, get and list.
 type Cache = builtin.Cache
 
-// Input is what an evaluation is about.
+// Input has the values of an evaluation.
 type Input struct {
 	Delta *event.Delta
 	Cache Cache // may be nil for a program without [Program.Sources]
-	// Group is the deltas that the value is about together, of which Delta is the last one:
-	// `objects` has their objects. nil: Delta alone.
+	// Group has the deltas that are evaluated together; Delta is the last one. `objects` has their
+	// objects. nil: Delta alone.
 	Group []*event.Delta
-	// Budget is shared with other evaluations; nil: the program's own limit is all.
+	// Budget is shared with other evaluations; nil: only the program's own limit counts.
 	Budget *Budget
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// EventProgram is an expression about an event, as a sink has them: it sees `event`, with the
-// members that the event has as a structured CloudEvent, `secrets`, and the libraries; there is no
-// object and nothing to look up. It is immutable and safe for concurrent use.
+// EventProgram is an expression about an event, used by sinks. It has `event`, with the members of
+// the event as a structured CloudEvent, `secrets`, and the libraries; it has no object and no
+// look-ups. It is immutable and safe for concurrent use.
 type EventProgram struct{ program *Program }
 
 // CompileEvent compiles an expression about events, whose result may be of any type. The error is
@@ -35,13 +35,13 @@ func CompileEvent(text string) (*EventProgram, error) {
 	return &EventProgram{p}, nil
 }
 
-// aboutEvent is what the evaluation of an EventProgram has.
+// aboutEvent has the values of the variables of an EventProgram.
 type aboutEvent struct {
 	text    string // the event as JSON
 	secrets map[string]string
 }
 
-// resolve gives the variables their values.
+// resolve returns the values of the variables.
 func (a *aboutEvent) resolve(name string, m *jsonval.Meter) (any, bool) {
 	switch name {
 	case syntax.VarEvent:
@@ -52,9 +52,9 @@ func (a *aboutEvent) resolve(name string, m *jsonval.Meter) (any, bool) {
 	return nil, false
 }
 
-// Eval evaluates the expression and returns the result as compact JSON, which is copied from the
-// event where the expression hands it on unchanged; null for an absent optional. Errors are as with
-// [Program.Match], and quote neither the event nor secrets.
+// Eval evaluates the expression and returns the result as compact JSON; unchanged parts of the
+// event are copied. The result is null for an absent optional. Errors are as with [Program.Match],
+// and quote neither the event nor secrets.
 func (p *EventProgram) Eval(ctx context.Context, e *event.Event, secrets map[string]string) ([]byte, error) {
 	in := p.program.start(Input{})
 	defer in.release()

@@ -11,8 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// findings prints what an Explainer says of the object web, a line for each conjunct and for each
-// operand.
+// findings prints the findings of an Explainer for the object web, a line for each conjunct and for
+// each operand.
 func findings(t *testing.T, text string) string {
 	t.Helper()
 	x, err := explain.New(environment(t), text, expr.Filter, "pods")
@@ -123,7 +123,7 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// TestNoCache: that other objects are needed and not there can be told from other errors.
+// TestNoCache: a missing cache causes an error of its own.
 func TestNoCache(t *testing.T) {
 	in := updated(t, web, web)
 	in.Cache = nil
@@ -134,7 +134,7 @@ func TestNoCache(t *testing.T) {
 	}
 }
 
-// TestQueryCostsLess: what is asked about many objects may cost less for each.
+// TestQueryCostsLess: an expression that is evaluated for many objects has a lower limit.
 func TestQueryCostsLess(t *testing.T) {
 	text := `object.l.all(a, object.l.all(b, a != "") )`
 	list := `{"metadata": {"name": "x"}, "l": [` + strings.Repeat(`"a",`, 249) + `"a"]}`
@@ -147,8 +147,7 @@ func TestQueryCostsLess(t *testing.T) {
 	}
 }
 
-// FuzzExplain: whatever can be compiled can be taken apart, and what is found agrees with the
-// filter.
+// FuzzExplain: every filter that compiles can be split, and the findings agree with the filter.
 func FuzzExplain(f *testing.F) {
 	for _, text := range []string{
 		`op == "a" && true`, `((true) && (false || (true && false)))`, "// a (\nop == '''\n(''' && r\")\" == b'x' && true", `crashing&&!same.exists(x, x && true)`,

@@ -14,7 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// fed is a delta of which another route made an event with this data.
+// fed returns a delta of which an upstream route made an event with this data.
 func fed(tb testing.TB, data string) expr.Input {
 	tb.Helper()
 	in := updated(tb, web, web)
@@ -27,8 +27,7 @@ func fed(tb testing.TB, data string) expr.Input {
 
 const incident = `{"team": "a", "count": 3, "big": 9007199254740993, "ratio": 0.5, "tags": ["x", "y"], "gone": null, "deep": {"k": {"v": true}}}`
 
-// An expression of a route that another feeds sees what that one made of the delta, and the delta
-// as before.
+// An expression of a downstream route has the event and the delta.
 func TestEvent(t *testing.T) {
 	for text, want := range map[string]string{
 		`event.id`: `"id-1"`, `event.type`: `"pod.broken"`, `event.source`: `"/clusters/prod/sources/pods"`, `event.subject`: `"team/a"`,
@@ -59,7 +58,7 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-// Every place that a route has an expression at sees it, and says so. An emit of a group sees those
+// Every expression of a route has the event, and reports its use. An emit of a group has the events
 // of all its deltas.
 func TestEventByUsage(t *testing.T) {
 	in := fed(t, incident)
@@ -88,8 +87,8 @@ func TestEventByUsage(t *testing.T) {
 	}
 }
 
-// Where no other route made an event, what is asked of it is absent, as is what the data does not
-// have.
+// Without an event of an upstream route every field of `event` is absent, like a field that the
+// data lacks.
 func TestNoEvent(t *testing.T) {
 	for _, text := range []string{`event.type`, `event.data.team`, `event.data`} {
 		if got, err := compile(t, text, expr.Value).Value(t.Context(), updated(t, web, web)); kindOf(err) != "absent" {
@@ -127,7 +126,7 @@ func TestEventMistakes(t *testing.T) {
 	}
 }
 
-// However large the data of an event is, and whatever it is, an evaluation ends at its limit.
+// An evaluation ends at its limit for data of an event of any size and kind.
 func TestEventOfHostileSize(t *testing.T) {
 	long := `{"list": [` + strings.Repeat(`{"a": 1},`, 1<<20) + `{"a": 2}], "last": true}`
 	in := fed(t, long)
@@ -152,8 +151,8 @@ func TestEventOfHostileSize(t *testing.T) {
 	}
 }
 
-// FuzzEvent: whatever the data of an event is, an expression has a value or an error that does not
-// quote it.
+// FuzzEvent: for any data of an event, an expression has a value or an error that does not quote
+// the data.
 func FuzzEvent(f *testing.F) {
 	for _, seed := range []string{incident, `[]`, `""`, ` 1e999`, `{"team":{"team":[]}}`, `{"team":"\ud800"}`} {
 		f.Add(seed)
@@ -169,7 +168,7 @@ func FuzzEvent(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data string) {
 		if rawjson.Check(data) != nil {
-			return // what handlers make is checked before
+			return // the data that handlers make is checked before
 		}
 		in := fed(t, data)
 		for _, p := range programs {

@@ -4,8 +4,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/schema"
 )
 
-// formats has all kinds of types, also those that only custom resources have, and names that have
-// to be escaped.
+// formats has types of all kinds, including those that only custom resources have, and names that
+// have to be escaped.
 func formats() *schema.Type {
 	field := func(kind schema.Kind) schema.Field { return schema.Field{Type: &schema.Type{Kind: kind}} }
 	element := &schema.Type{Kind: schema.Object, Name: "Format.spec.things", Fields: map[string]schema.Field{

@@ -13,7 +13,8 @@ import (
 )
 
 // FuzzEvaluate runs a set of programs, over all kinds of values, on any object: none may panic or
-// return what is no EvalError, and what an emit passes on must still be JSON.
+// return an error other than an EvalError, and the values that an emit passes on must still be
+// JSON.
 func FuzzEvaluate(f *testing.F) {
 	var filters, emits, indexes []*expr.Program
 	for _, text := range []string{
@@ -55,7 +56,7 @@ func FuzzEvaluate(f *testing.F) {
 	})
 }
 
-// evaluateAll evaluates programs, which fail with errors of ours only. valid: the objects are valid
+// evaluateAll evaluates programs and checks the type of their errors. valid: the objects are valid
 // UTF-8, so the events are JSON.
 func evaluateAll(t *testing.T, in expr.Input, filters, emits []*expr.Program, valid bool) {
 	t.Helper()
@@ -109,8 +110,8 @@ func ours(t *testing.T, err error) {
 	}
 }
 
-// FuzzCompile: no text makes the compiler panic, a mistake is a CompileError with a place, and what
-// compiles can be evaluated.
+// FuzzCompile: no text makes the compiler panic, a mistake is a CompileError with a place, and a
+// compiled program can be evaluated.
 func FuzzCompile(f *testing.F) {
 	env := environment(f)
 	for _, text := range []string{
@@ -155,9 +156,9 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
-// FuzzTyped runs programs about a pod on any object, whatever it has where a pod has something
-// else: none may panic or return what is no EvalError, and what an emit passes on must still be
-// JSON.
+// FuzzTyped runs programs about a pod on any object, including objects whose fields have other
+// types: none may panic or return an error other than an EvalError, and the values that an emit
+// passes on must still be JSON.
 func FuzzTyped(f *testing.F) {
 	env := typedEnv(f, nil)
 	compile := func(text string, usage expr.Usage) *expr.Program {

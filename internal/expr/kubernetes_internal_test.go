@@ -9,8 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestAllKubernetesLibraries: what the API server of this version knows of libraries of its own is
-// there, but for authorization and what only policies of patching need.
+// TestAllKubernetesLibraries: all libraries of the API server of this version are available, except
+// for authorization and the libraries of mutation policies.
 func TestAllKubernetesLibraries(t *testing.T) {
 	env, err := NewEnv(EnvConfig{})
 	must.Succeed(t, err)

@@ -89,7 +89,7 @@ func eachMode(t *testing.T, run func(t *testing.T, env *expr.Env, typed bool)) {
 	}
 }
 
-// TestChangedPaths: what changed() says of a path with wildcards, when a pod becomes another one,
+// TestChangedPaths: results of changed() for a path with wildcards, when a pod becomes another one,
 // and of the same path for other ops.
 func TestChangedPaths(t *testing.T) {
 	const (
@@ -158,7 +158,7 @@ func TestChangedPaths(t *testing.T) {
 	})
 }
 
-// TestDiff: what differs, in the same order each time. Only types tell which lists are maps and
+// TestDiff: the differences have the same order each time. Only types show which lists are maps and
 // sets.
 func TestDiff(t *testing.T) {
 	const paths = `diff(oldObject, object).map(d, d.path)`
@@ -211,8 +211,8 @@ func TestDiff(t *testing.T) {
 	})
 }
 
-// TestDiffIsBounded: what differs in more than a thousand places differs as a whole, and what is
-// too deep is not looked into.
+// TestDiffIsBounded: a value with more than a thousand differences counts as one, and a value that
+// is too deep is not entered.
 func TestDiffIsBounded(t *testing.T) {
 	env, err := expr.NewEnv(libraryConfig(t, false))
 	must.Succeed(t, err)

@@ -78,7 +78,7 @@ func TestMatch(t *testing.T) {
 		`crashing && statuses.size() == 1`:    "true",
 		`same.size() == 2`:                    "true",
 		`[1].exists(statuses, statuses == 1)`: "true", // a name that a macro binds hides a define
-		// what is not there
+		// absent fields
 		`object.spec.absent == 1`:                            "absent",
 		`object.absent.deeper`:                               "absent",
 		`object.metadata.name.deeper == "x"`:                 "absent",
@@ -182,7 +182,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// What an error says ends up in logs, and the object may be a Secret.
+// Errors end up in logs, and the object may be a Secret.
 func TestErrorsQuoteNothingOfTheObject(t *testing.T) {
 	in := updated(t, web, strings.ReplaceAll(web, "web-0", "hunter2"))
 	name := "object.metadata.name"

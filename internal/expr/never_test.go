@@ -28,7 +28,7 @@ func TestNever(t *testing.T) {
 		{`object.a == 1 || false`, explain.Domain{Ops: three}, ""},
 		{`object.a == 1 && object.b == 2`, explain.Domain{Ops: three}, ""},
 		{`object.a == 1 && object.b == 2 && object.a == 2`, explain.Domain{Ops: three}, `1:34 it contradicts object.a == 1;`},
-		// of another kind: left to those who type it
+		// of another kind: the types decide that
 		{`object.a == 1 && object.a == "1"`, explain.Domain{Ops: three}, ""},
 		{`object.a in [1, 2] && object.a in [2, 3]`, explain.Domain{Ops: three}, ""},
 		{`object.a in [1, 2] && object.a in [2, 3] && object.a == 1`, explain.Domain{Ops: three}, `1:44 it contradicts object.a in [1, 2]`},
@@ -64,7 +64,7 @@ func TestNever(t *testing.T) {
 	}
 }
 
-// TestNeverIsTrue: what is said never to match matches no delta of the domain.
+// TestNeverIsTrue: a filter that Never reports matches no delta of the domain.
 func TestNeverIsTrue(t *testing.T) {
 	env := environment(t)
 	conditions := []string{

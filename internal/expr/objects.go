@@ -22,8 +22,8 @@ type Ref struct {
 	UID string
 }
 
-// CompileObjects compiles an expression about the deltas of a source whose result is objects of
-// others, those of the sources of. Errors are those of [Env.Compile].
+// CompileObjects compiles an expression about the deltas of a source whose result is objects of the
+// sources of. Errors are those of [Env.Compile].
 func (e *Env) CompileObjects(text, source string, of ...string) (*Program, error) {
 	p, err := e.Compile(text, check.Objects, source)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestObjects: what an expression results in are objects of the sources that are meant, or it is a
+// TestObjects: the result of an expression is objects of the declared sources; anything else is a
 // mistake.
 func TestObjects(t *testing.T) {
 	eachMode(t, func(t *testing.T, env *expr.Env, typed bool) {

@@ -23,21 +23,21 @@ type Program struct {
 	limit   int     // cost of one evaluation
 	loops   bool    // it has macros
 	refers  bool    // it is no constant
-	source  ref.Val // what `source` is where there is no delta
+	source  ref.Val // the value of `source` without a delta
 	linked  *resolve.Linked
 	sources []string            // that are looked up, sorted
-	costly  *lint.Warning       // what it may cost; nil: not more than an evaluation may
+	costly  *lint.Warning       // set if the possible cost exceeds the limit
 	info    *jsonval.TypeInfo   // of the objects; nil: not known
 	from    string              // the sources that it was compiled for
-	own     string              // the source whose own expression it is, see [BySource]
+	own     string              // the source of the expression, see [BySource]
 	mixed   bool                // others were compiled of other texts
 	reads   []resolve.Read      // of fields of the object
-	others  map[string]*Program // by source, where there are several whose objects are known
+	others  map[string]*Program // by source, if several sources have types
 	names   []string            // of fields, and texts, in the expression: an error may quote them
 }
 
-// BySource makes one program of one for each source: of a delta, that of its source is evaluated.
-// Errors say whose it was.
+// BySource joins the programs of several sources: a delta is evaluated by the program of its
+// source. Errors name the source.
 func BySource(programs map[string]*Program) *Program {
 	var joined Program
 	all := make(map[string]*Program, len(programs))

@@ -16,7 +16,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// libraryTests are those of Kubernetes' libraries: what stands beside `expr` in their tables.
+// libraryTests returns the tests of Kubernetes' libraries: the fields beside `expr` in their
+// tables.
 func libraryTests(t *testing.T) (tests []published) {
 	t.Helper()
 	files, _ := filepath.Glob(filepath.Join(moduleDir(".", "k8s.io/apiserver"), "pkg/cel/library/*_test.go"))
@@ -121,7 +122,7 @@ func goValue(e ast.Expr) any {
 	return unknownValue
 }
 
-// goCall knows conversions, and objs() of those tests.
+// goCall evaluates conversions, and the function objs() of those tests.
 func goCall(e *ast.CallExpr) any {
 	name, _ := e.Fun.(*ast.Ident)
 	switch {

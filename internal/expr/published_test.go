@@ -29,14 +29,14 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// published is an expression of somebody else's tests. What it says of `self` is in object.
+// published is an expression of another project's tests. Its value of `self` is in object.
 type published struct {
 	from   string
 	text   string
 	object string // JSON; empty: the expression needs none
 	want   string // as fmt prints the value; empty: it is not known
 	fails  bool
-	// foreign is what the test is about that there is not in an expression here; empty: nothing.
+	// foreign is a feature of the test that our expressions do not have; empty: none.
 	foreign string
 }
 
@@ -72,7 +72,7 @@ func TestPublished(t *testing.T) {
 				p, err := env.Compile(text, check.Value, "")
 				if err != nil {
 					missing[file+": compile"]++
-					continue // messages, enumerations, what is wrong by its types
+					continue // messages, enumerations, errors of types
 				}
 				fit++
 				got, want, gotErr, wantErr := evaluateBoth(t, p, object)
@@ -126,8 +126,8 @@ func evaluateBoth(t *testing.T, p *Program, object string) (got, want ref.Val, g
 	return got, want, gotErr, wantErr
 }
 
-// movable are the constants of CEL that JSON has too. The first group is what stands before and is
-// not one: names, and bytes and raw strings.
+// movable matches the constants of CEL that JSON has too. The first group matches text before them
+// that contains no such constant: names, bytes and raw strings.
 var movable = regexp.MustCompile(`([A-Za-z_.@][A-Za-z_0-9.]*(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")?|'''|"""|0[xX][0-9a-fA-F]+u?|[0-9.eE]+[uU])` +
 	`|('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+)`)
 
@@ -184,8 +184,8 @@ func jsonOf(env *Env, text string) (string, error) {
 	return "", fmt.Errorf("%s cannot be moved", text)
 }
 
-// moduleDir is where the source of a module is, as the go command in dir knows it; "" if it is not
-// there.
+// moduleDir returns the source folder of a module, according to the go command in dir; "" if it is
+// not there.
 func moduleDir(dir, module string) string {
 	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module)
 	cmd.Dir = dir
@@ -196,7 +196,7 @@ func moduleDir(dir, module string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// specTests are those of cel-spec, from its files in the text format of protocol buffers.
+// specTests returns the tests of cel-spec, from its files in the text format of protocol buffers.
 func specTests(t *testing.T) (tests []published) {
 	t.Helper()
 	files, _ := filepath.Glob(filepath.Join(moduleDir(".", "cel.dev/expr"), "tests/simple/testdata/*.textproto"))
@@ -214,9 +214,9 @@ func specTests(t *testing.T) (tests []published) {
 	return tests
 }
 
-// otherwise are tests whose result is another one in cel-go, as Kubernetes sets it up, whatever the
-// values are: no key is refused because it is there twice or a double, an absent field of a null or
-// an int is just absent, and the library of strings is an older one. So is its format().
+// otherwise lists tests whose result differs in cel-go with the settings of Kubernetes, for any
+// values: duplicate and floating-point keys are allowed, an absent field of a null or an int is
+// just absent, and the library of strings, with its format(), is an older one.
 func otherwise() []string {
 	return []string{
 		"map_key_float", "map_value_repeat_key", "map_value_repeat_key_heterogeneous", "map_null_entry_no_such_key", "map_present_key_invalid_field",

@@ -11,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestReader: what is read after something else is what is read alone, in whatever order.
+// TestReader: the result of a read does not depend on earlier reads.
 func TestReader(t *testing.T) {
 	var programs []*expr.Program
 	typed, err := expr.NewEnv(typedConfig(t, nil))

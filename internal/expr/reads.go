@@ -19,7 +19,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// estimate notes what the linked tree may cost, and which fields it reads.
+// estimate records the possible cost of the linked tree, and the fields that it reads.
 func (p *Program) estimate(tree *cel.Ast) error {
 	var root *schema.Type
 	if p.info != nil {
@@ -58,8 +58,8 @@ func (p *Program) noteReads(reads map[int64][]string) {
 	}
 }
 
-// Reads returns where the expression reads what a path like status.conditions says of the object,
-// or what is inside of it. A list on the way is no step of the path.
+// Reads returns the places at which the expression reads the field of the object at a path like
+// status.conditions, or a field inside of it. A list on the way is no step of the path.
 func (p *Program) Reads(text string) (places []lint.Warning) {
 	parsed, err := fieldpath.Parse(text)
 	if err != nil {
@@ -81,8 +81,8 @@ func (p *Program) Reads(text string) (places []lint.Warning) {
 	return places
 }
 
-// IsState reports whether the expression is about the status of the object alone, as it is now:
-// what it says holds for a while, and is no change.
+// IsState reports whether the expression concerns the present status of the object alone: it then
+// holds for a while, and is no change.
 func (p *Program) IsState() bool {
 	if len(p.reads) == 0 || len(p.sources) > 0 || len(p.linked.Paths) > 0 || len(p.others) > 0 {
 		return false
@@ -102,8 +102,8 @@ func (p *Program) IsState() bool {
 	return !slices.ContainsFunc(p.reads, func(r resolve.Read) bool { return r.Path[0] != "status" })
 }
 
-// Reader reads an object for several indexes, one after the other: what one of them passed on its
-// way the next need not pass again. The zero Reader is ready for use. It belongs to one goroutine.
+// Reader reads an object for several indexes, one after the other: positions of fields found for
+// one index are reused for the next. The zero Reader is ready for use. It belongs to one goroutine.
 type Reader struct {
 	in evaluation
 }
@@ -111,7 +111,7 @@ type Reader struct {
 // Reset makes it read another object; nil: it keeps none.
 func (r *Reader) Reset(obj *event.Object) { r.in = evaluation{of: obj} }
 
-// Keys appends what [Program.Keys] returns.
+// Keys appends the result of [Program.Keys].
 func (r *Reader) Keys(keys []string, p *Program) ([]string, error) {
 	if was := r.in.program; was == nil || was.info != p.info {
 		r.in = evaluation{of: r.in.of}

@@ -64,7 +64,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestLookupOfNumbers: a value finds what an equal one was indexed under.
+// TestLookupOfNumbers: a value finds objects that were indexed under an equal one.
 func TestLookupOfNumbers(t *testing.T) {
 	in := updated(t, web, web)
 	in.Cache = cache{"pods/byNode/2": {in.Delta.New}, "pods/byNode/true": {in.Delta.New}}
@@ -176,7 +176,7 @@ func TestEmitGroup(t *testing.T) {
 	}
 }
 
-// What router eval shows of an event is what it is made of.
+// router eval shows the parts of an event.
 func TestValueOfEvent(t *testing.T) {
 	for text, want := range map[string]string{
 		`event({"a": 1}).withType("t")`:                `{"data":{"a":1},"type":"t"}`,

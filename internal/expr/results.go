@@ -51,9 +51,9 @@ func (p *Program) Match(ctx context.Context, in Input) (bool, error) {
 	return bool(b), nil
 }
 
-// Keys evaluates an index: the keys that the object has in it, see [jsonval.Canonical]. Of a list
-// each element is one, of a map each of its keys. null, an absent optional, "" and what is empty
-// are none. Errors are as with [Program.Match].
+// Keys evaluates an index: the keys of the object in it, see [jsonval.Canonical]. Each element of a
+// list is a key, and each key of a map. null, an absent optional, "" and empty lists and maps give
+// no keys. Errors are as with [Program.Match].
 func (p *Program) Keys(obj *event.Object) ([]string, error) {
 	r := Reader{in: evaluation{of: obj}}
 	return r.Keys(nil, p)

@@ -19,7 +19,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// counted counts how often a call is evaluated, apart from what the meter thinks of it.
+// counted counts the evaluations of a call independently of the meter.
 type counted struct {
 	interpreter.InterpretableCall
 
@@ -75,8 +75,7 @@ func hostile(t *testing.T, n int) *event.Object {
 	return obj
 }
 
-// loops are expressions whose time is in proportion to the object; products take the square of it,
-// or more.
+// loops are expressions whose time is proportional to the object; products take its square or more.
 func loops() []string {
 	return []string{
 		`object.long.all(a, true)`, `object.long.all(a, a == 1)`, `object.long.filter(a, a + 1 == 2).size()`, `object.long.map(a, [a]).size()`,
@@ -111,8 +110,8 @@ func products() []string {
 	}
 }
 
-// TestHostileObject: whatever an object holds, an expression ends after as many steps as its limit
-// allows. Without the limit, each of the products would take from minutes to years.
+// TestHostileObject: for any object, an expression ends within its limit of steps. Without the
+// limit, each of the products would take from minutes to years.
 func TestHostileObject(t *testing.T) {
 	obj := hostile(t, 100_000)
 	if obj.Size() < 5<<20 {

@@ -26,15 +26,15 @@ import (
 )
 
 // TestTypedAgreement compiles and evaluates expressions about the fields of every built-in kind,
-// and of one with what no built-in kind has, as we do and as Kubernetes does: with its declarations
-// made of the same schema, over its values of the unmarshalled object. For each leaf, however deep,
-// it is the value, its type, comparisons with what it is and is not, has() and .?; for each list
-// and map also its size, elements and macros. Each is evaluated for an object that has everything
-// and one that has nothing, those about scalars also for one in which each leaf is of a wrong type
-// and one in which it is null. Value or kind of error must be the same.
+// and of a kind with further types of fields, as we do and as Kubernetes does: with its
+// declarations made of the same schema, over its values of the unmarshalled object. For each leaf,
+// at any depth, it is the value, its type, comparisons with equal and other values, has() and .?;
+// for each list and map also its size, elements and macros. Each is evaluated for an object with
+// all fields and one with none, those about scalars also for one in which each leaf is of a wrong
+// type and one in which it is null. Values and kinds of errors must be equal.
 //
-// Only where an object is not as its schema says, which an API server does not send, do the two
-// differ: has() and lists as a whole do not look at such a value here, and Kubernetes does.
+// The two differ only where an object does not match its schema, which an API server does not send:
+// has() and whole lists ignore such a value here, and Kubernetes does not.
 func TestTypedAgreement(t *testing.T) {
 	set, err := schema.Builtin()
 	must.Succeed(t, err)
@@ -96,8 +96,8 @@ func (a *typedAgreement) kind(t *testing.T, name string, of *schema.Type) {
 	}
 }
 
-// unroll makes what contains itself finite, as Kubernetes does not: an object in itself is not
-// described.
+// unroll makes a recursive type finite, as Kubernetes does: an object inside itself has no
+// description.
 func unroll(of *schema.Type, around ...string) *schema.Type {
 	if of == nil || of.Kind == schema.Object && slices.Contains(around, of.Name) {
 		return &schema.Type{}
@@ -284,7 +284,7 @@ func kubernetesEnv(t *testing.T, of *schema.Type) *cel.Env {
 
 // kubernetesSchema is a type as the API server's CEL wants schemas.
 type kubernetesSchema struct {
-	common.Schema // what is not asked for
+	common.Schema // the methods that are not called
 
 	of *schema.Type
 }

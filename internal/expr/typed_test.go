@@ -155,7 +155,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestSeveralSources: what is evaluated for a delta is what was checked for its source.
+// TestSeveralSources: a delta is evaluated by the program that was checked for its source.
 func TestSeveralSources(t *testing.T) {
 	env := typedEnv(t, map[string]string{"old": `object.metadata.creationTimestamp < timestamp("2026-06-01T00:00:00Z")`})
 	p, err := env.Compile(`old && object.spec.priority == 1`, expr.Filter, "pods", "widgets")
@@ -170,7 +170,7 @@ func TestSeveralSources(t *testing.T) {
 	}
 }
 
-// TestWarnings: what is mended compiles, and has no such warning any more.
+// TestWarnings: a suggested replacement compiles, and does not cause the warning again.
 func TestWarnings(t *testing.T) {
 	env := typedEnv(t, map[string]string{"ready": `object.status.conditions.exists(c, c.status == "True")`})
 	for _, test := range []struct{ text, want string }{
@@ -180,11 +180,11 @@ func TestWarnings(t *testing.T) {
 		{`object.spec.containers.exists(c, c.ports.size() > 0)`, `1:36: c.ports may be absent, and nothing matches then; if that is not meant: c.?ports.orValue([])`},
 		{"op == \"added\" &&\n  object.spec.priority > 1", `2:15: object.spec.priority may be absent, and nothing matches then; if that is not meant: object.spec.?priority.orValue(0)`},
 		{`ready`, `define ready: 1:15: object.status.conditions may be absent, and nothing matches then; if that is not meant: object.status.?conditions.orValue([])`},
-		// What is empty would be no time: has its author ask.
+		// An empty text would be no time: the author has to check for presence.
 		{`timestamp(object.metadata.annotations["until"]) < timestamp("2026-01-01T00:00:00Z")`, `1:27: object.metadata.annotations may be absent, and nothing matches then; if that is not meant, ask first whether it is there: object.metadata.?annotations["until"].hasValue() && …`},
 		{`object.metadata.?annotations["until"].hasValue() && timestamp(object.metadata.annotations["until"]) < timestamp("2026-01-01T00:00:00Z")`, ""},
 		{`quantity(object.metadata.?annotations["size"].orValue("")).isGreaterThan(quantity("1"))`, `1:47: quantity("") fails, and the delta with it; ask first whether it is there, with hasValue() in the place of orValue("")`},
-		// What was computed is shown as it was written.
+		// A computed operand is shown as it was written.
 		{`object.status.?conditions.orValue([]).filter(c, c.status == "False")[0].reason == "x"`, `1:73: object.status.?conditions.orValue([]).filter(c, c.status == "False")[0].reason may be absent, and nothing matches then; if that is not meant, ask with has(object.status.?conditions.orValue([]).filter(c, c.status == "False")[0].reason)`},
 		{`lookup("byNode", object.metadata.name)[0].spec.nodeName == "x"`, `1:48: lookup("byNode", object.metadata.name)[0].spec.nodeName may be absent, and nothing matches then; if that is not meant, ask with has(lookup("byNode", object.metadata.name)[0].spec.nodeName)`},
 		{`lookup("byNode", object.metadata.name, 1)[0].spec.nodeName == "x"`, `1:51: lookup("byNode", object.metadata.name, 1)[0].spec.nodeName may be absent, and nothing matches then; if that is not meant, ask with has(lookup("byNode", object.metadata.name, 1)[0].spec.nodeName)`},
@@ -233,7 +233,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestBySource: each source has its own text, and an error says whose it was.
+// TestBySource: each source has its own text, and an error names the source.
 func TestBySource(t *testing.T) {
 	env := typedEnv(t, nil)
 	programs := make(map[string]*expr.Program)

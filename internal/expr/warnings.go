@@ -10,7 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/lint"
 )
 
-// Warning is about what is allowed, but may not be meant.
+// Warning concerns an expression that is allowed, but may not be intended.
 type Warning = lint.Warning
 
 // Outline is the literal part of a value that an expression makes.
@@ -19,11 +19,10 @@ type Outline = lint.Outline
 // OutlineAt is a place in the text of an expression or a define.
 type OutlineAt = lint.OutlineAt
 
-// Warnings are about what the expression may cost, if that is more than an evaluation may, and
-// about the fields that the expression takes for granted and that an object need not have: where
-// that is not asked for with has() or .? or in. Each says how to write it instead, in an expression
-// that compiles. Of objects of which nothing is known there are none of the latter, and none for an
-// index: an object without the field is not in it, which is how indexes are meant.
+// Warnings concern a possible cost beyond the limit of an evaluation, and fields that an object may
+// lack and that the expression uses without has(), .? or in. Each suggests a replacement that
+// compiles. Warnings about fields need a schema, and indexes have none: an object without the field
+// is not in the index, as intended.
 func (p *Program) Warnings() (warnings []lint.Warning) {
 	programs := []*Program{p}
 	for _, other := range p.others {
@@ -53,7 +52,8 @@ func (p *Program) Warnings() (warnings []lint.Warning) {
 	return warnings
 }
 
-// CostWarnings are those of [Program.Warnings] about what it may cost. They are known already.
+// CostWarnings returns the warnings of [Program.Warnings] about the cost. They are computed
+// already.
 func (p *Program) CostWarnings() (warnings []lint.Warning) {
 	programs := []*Program{p}
 	for _, source := range slices.Sorted(maps.Keys(p.others)) {

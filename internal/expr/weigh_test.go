@@ -47,7 +47,7 @@ func TestNothingHangs(t *testing.T) {
 	}
 }
 
-// TestWeighedFunctions: they are what they were.
+// TestWeighedFunctions: their results have not changed.
 func TestWeighedFunctions(t *testing.T) {
 	in := updated(t, web, web)
 	for _, text := range []string{

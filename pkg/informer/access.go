@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Right is something that may be done at the API server.
+// Right is a permission at the API server.
 type Right struct {
 	Verb      string
 	Group     string
-	Resource  string // empty: Path; a subresource is written behind it: pods/eviction
-	Name      string // of the one object that it is about; empty: all
+	Resource  string // empty: see Path; with a subresource: pods/eviction
+	Name      string // of the only object; empty: all objects
 	Namespace string // empty: all, or the resource has none
-	Path      string // of no resource, as /apis/apps/v1
+	Path      string // a path instead of a resource, as /apis/apps/v1
 }
 
 // Rights returns the rights that the watch needs. Without the needed rights it does not work;

@@ -15,7 +15,7 @@ type Client struct {
 	api *client.Client
 }
 
-// server returns the client of requests; nil: there is none, see [Watch.Injector].
+// server returns the API client; nil: there is none, see [Watch.Injector].
 func (c *Client) server() *client.Client {
 	if c == nil {
 		return nil
@@ -36,7 +36,7 @@ func NewClient(cluster config.Cluster, policy config.Policy) (*Client, error) {
 	return &Client{api}, nil
 }
 
-// NewClientFor makes a client of a client-go configuration, of which it keeps a copy.
+// NewClientFor returns a client of a client-go configuration, which it copies.
 func NewClientFor(cfg *rest.Config) (*Client, error) {
 	api, err := client.For(cfg)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 )
 
 type (
-	// Cache is where a watch keeps its objects. Put and Delete are called under the watch's cut
-	// lock, by one goroutine at a time; Get may be called at the same time by others.
+	// Cache stores the objects of a watch. Put and Delete are called under the watch's cut lock, by
+	// one goroutine at a time; Get may be called concurrently.
 	Cache = persist.Cache
 	// Changes are the changes of a watch between two calls of Dirty.
 	Changes = persist.Changes
@@ -31,7 +31,7 @@ type (
 	Saved = persist.Saved
 )
 
-// Downstream takes the deltas. It must be safe for concurrent use; deltas of one watch come one
+// Downstream takes the deltas. It must be safe for concurrent use; deltas of one watch arrive one
 // after the other.
 type Downstream interface {
 	// Admit finds the routes that want the delta, and waits until all of them have room for it or
@@ -54,14 +54,14 @@ type Config struct {
 	//     that differs from the one before;
 	//   - if a cut has the object: when the delta has transit.State.Enters.
 	//
-	// The returned channel becomes transit.State.Durable of this delta and of the following ones. It
-	// is closed when the state is on disk. Gate is called under the cut lock, so it must not block
-	// and must not call a Watch or the Factory.
+	// The returned channel becomes transit.State.Durable of this delta and of the following ones.
+	// It is closed when the state is on disk. Gate is called under the cut lock, so it must not
+	// block and must not call a Watch or the Factory.
 	Gate func(watchID string, o *event.Object) <-chan struct{}
-	// PageSize makes every list come in pages of that many objects, and no other way. 0: the
-	// Reflector decides, which streams where the API server can and lists else.
+	// PageSize forces lists in pages of that many objects. 0: the Reflector streams the initial
+	// events if the API server supports that, and lists otherwise.
 	PageSize int64
-	// Backoff is between tries. Defaults to 500ms to 30s.
+	// Backoff is the delay between retries. Defaults to 500ms to 30s.
 	Backoff backoff.Policy
 	// ProbeInterval is the interval at which each watch probes the API server: whether its
 	// resourceVersion went back, whether it is another cluster, and whether it would still open the
@@ -75,8 +75,8 @@ type Config struct {
 	Silence time.Duration
 	// Clock dates the deltas; requests to the API server use real time. nil: the real clock.
 	Clock timer.Clock
-	// BookmarkWait is how long a stream of initial events may be silent before it is taken for one
-	// that never says where they end. Defaults to 30s.
+	// BookmarkWait is the time of silence after which a stream of initial events is taken for one
+	// that never marks their end. Defaults to 30s.
 	BookmarkWait time.Duration
 }
 
@@ -89,7 +89,7 @@ type Factory struct {
 	mu      sync.RWMutex // guards the fields below
 	watches []*Watch
 	sources map[string]*source
-	epoch   int             // how often there was a Reconfigure
+	epoch   int             // the number of calls of Reconfigure
 	ctx     context.Context //nolint:containedctx // of Run, for watches that come later; nil: it does not run
 	running sync.WaitGroup
 }
@@ -166,7 +166,7 @@ func (f *Factory) Cut(spec Spec, read func()) (fed string, ok bool) {
 	return fed, true
 }
 
-// nameOf names a watch in logs.
+// nameOf returns the name of a watch in logs.
 func nameOf(spec *Spec) string {
 	name := client.ResourceName(spec.Resource)
 	if spec.Namespace != "" {
@@ -222,7 +222,7 @@ func (f *Factory) start(w *Watch) {
 	}
 }
 
-// age keeps the metric of how old the sources' news are.
+// age updates the metric of the age of the sources.
 func (f *Factory) age(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -262,8 +262,8 @@ func (f *Factory) Saved() {
 	}
 }
 
-// AwaitLoaded waits until the watches have restored all that was saved of them, see
-// [Restored.Later], or until ctx is done.
+// AwaitLoaded waits until the watches have restored all their saved objects, see [Restored.Later],
+// or until ctx is done.
 func (f *Factory) AwaitLoaded(ctx context.Context) error {
 	f.mu.RLock()
 	watches := f.watches
@@ -284,7 +284,7 @@ func statesOf(watches []*Watch) []*persist.State {
 	return states
 }
 
-// Status says how a source is.
+// Status is the status of a source.
 type Status = apply.Status
 
 // Statuses returns the status of every source, in the order of their names.
@@ -299,7 +299,7 @@ func (f *Factory) Statuses() []Status {
 	return all
 }
 
-// Status returns the status of the source of that name.
+// Status returns the status of a source.
 func (f *Factory) Status(name string) (status Status, ok bool) {
 	s, ok := f.source(name)
 	if !ok {
@@ -318,7 +318,7 @@ func (f *Factory) Synced(name string) <-chan struct{} {
 	return s.Synced()
 }
 
-// source is one source and the watches that it has.
+// source is a source with its watches.
 type source struct {
 	*apply.Source
 

@@ -23,9 +23,9 @@ import (
 // admits and applies the deltas. A field selector compares the field of that path in the object, as
 // API servers do for most of the fields that they support.
 //
-// The methods are called one at a time, List or Resume first, or Exists for each object that is
-// there at first and then Listed. Their texts are whole objects in JSON, each with a uid and with a
-// resourceVersion that is greater than all before.
+// The methods are called one at a time: first List or Resume, or Exists for each initial object and
+// then Listed. Their texts are whole objects in JSON, each with a uid and with a resourceVersion
+// greater than all before.
 type Injector struct {
 	w        *Watch
 	decoder  *wire.Decoder
@@ -33,8 +33,8 @@ type Injector struct {
 	selected fields.Selector
 }
 
-// Injector returns the injector of the watch. kind is that of the objects, Pod; empty: it is not
-// known. The error says that a selector cannot be read.
+// Injector returns the injector of the watch. kind is the kind of the objects, as Pod; empty:
+// unknown. An error means that a selector is invalid.
 func (w *Watch) Injector(kind string) (*Injector, error) {
 	w.target.SetKind(kind)
 	f := &Injector{w: w, decoder: wire.NewDecoder(w.target.Format, w.Resource())}
@@ -115,7 +115,7 @@ func (f *Injector) Remove(ctx context.Context, op event.Op, text string, stale b
 	return f.w.applier.Leave(ctx, op, last.Key(), last, stale, last.ResourceVersion())
 }
 
-// Sync puts an object through once more, if the watch sees it, as a resync does now.
+// Sync emits an object of the watch once more, as a resync does, with the current time.
 func (f *Injector) Sync(ctx context.Context, key event.Key) error {
 	return f.sync(ctx, key, func(*apply.Round) {})
 }
@@ -136,8 +136,8 @@ func (f *Injector) sync(ctx context.Context, key event.Key, change func(*apply.R
 	return nil
 }
 
-// Resync puts all objects through once more, for one source, in the order of their names, to admit
-// in the place of Downstream's.
+// Resync emits all objects once more, for one source, in the order of their names, with admit in
+// place of Downstream's Admit.
 func (f *Injector) Resync(ctx context.Context, source string, admit Admit) error {
 	all := f.w.sources.All()
 	i := slices.IndexFunc(all, func(s *apply.Source) bool { return s.Name == source })

@@ -16,12 +16,12 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
 )
 
-// maxOpenAPI is how many bytes an OpenAPI document may have. That of v1 has 1.6 MB; a custom
-// resource's may be as large as its schema.
+// maxOpenAPI is the largest size of an OpenAPI document in bytes. That of v1 has 1.6 MB; that of a
+// custom resource is as large as its schema.
 const maxOpenAPI = 64 << 20
 
-// OpenAPI returns the OpenAPI v3 document of a group and version, as the API server has it; group
-// "" is the core group. Of a version that it does not have, it returns nil.
+// OpenAPI returns the OpenAPI v3 document of a group and version; group "" is the core group. It
+// returns nil if the API server does not have the version.
 func (c *Client) OpenAPI(ctx context.Context, group, version string) ([]byte, error) {
 	path := openAPIPath(group, version)
 	resp, err := c.api.Get(ctx, path, nil, client.AcceptObjects, client.IdleTimeout)
@@ -49,8 +49,8 @@ func openAPIPath(group, version string) string {
 	return "openapi/v3/apis/" + group + "/" + version
 }
 
-// OpenAPIVersions returns the groups and versions that the API server has an OpenAPI v3 document
-// of, sorted.
+// OpenAPIVersions returns the groups and versions with an OpenAPI v3 document at the API server,
+// sorted.
 func (c *Client) OpenAPIVersions(ctx context.Context) ([]schema.GroupVersion, error) {
 	var root struct {
 		Paths map[string]json.RawMessage `json:"paths"`

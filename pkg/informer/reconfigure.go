@@ -12,10 +12,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
 )
 
-// Wanted is a watch that there shall be, and the sources that it has.
+// Wanted is a wanted watch with its sources.
 type Wanted struct {
 	Spec    Spec
-	Store   Cache // of a watch that is new; one that is there keeps its own
+	Store   Cache // of a new watch; an existing one keeps its own
 	Sources []Source
 }
 
@@ -38,7 +38,7 @@ type Held struct {
 func (f *Factory) Reconfigure(ctx context.Context, wanted []Wanted, swap func(*Held)) error {
 	f.changing.Lock()
 	defer f.changing.Unlock()
-	old := f.watches // only changed under changing
+	old := f.watches // only changes under changing
 	release, err := hold(ctx, old)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (f *Factory) Reconfigure(ctx context.Context, wanted []Wanted, swap func(*H
 	return nil
 }
 
-// hold stops the watches between two deltas.
+// hold holds the watches between two deltas.
 func hold(ctx context.Context, watches []*Watch) (release func(), err error) {
 	var held []func()
 	release = func() {
@@ -85,8 +85,7 @@ func hold(ctx context.Context, watches []*Watch) (release func(), err error) {
 	return release, nil
 }
 
-// exchange changes the watches and sources, and returns the watches that are not wanted. mu is
-// held.
+// exchange replaces the watches and sources, and returns the unwanted watches. mu is held.
 func (f *Factory) exchange(wanted []Wanted) (removed []*Watch) {
 	f.epoch++
 	removed = f.watches

@@ -14,14 +14,14 @@ import (
 var (
 	// ErrNotRunning is returned by calls that need running watches, before and after [Factory.Run].
 	ErrNotRunning = errors.New("nothing is watched: the router is starting or stopping")
-	// ErrSourceChanged is returned when a [Factory.Reconfigure] has changed a source while
-	// something was done with it.
+	// ErrSourceChanged is returned when a [Factory.Reconfigure] changes a source during an
+	// operation on it.
 	ErrSourceChanged = apply.ErrSourceChanged
-	// ErrNoSource is returned for a name that no source has.
+	// ErrNoSource is returned for an unknown source.
 	ErrNoSource = errors.New("there is no such source")
 )
 
-// Admit is like [Downstream]'s method.
+// Admit has the signature of [Downstream]'s method.
 type Admit = apply.Admit
 
 // Resynced counts the objects of a [Factory.Resync].
@@ -38,8 +38,8 @@ func (f *Factory) Resync(ctx context.Context, source string, admit Admit) (done 
 	return f.ResyncPaced(ctx, source, admit, nil)
 }
 
-// ResyncPaced is [Factory.Resync], and calls pace after each object, which may wait there: it holds
-// nothing up.
+// ResyncPaced is [Factory.Resync], and calls pace after each object. pace may wait; deltas of the
+// watch continue meanwhile.
 func (f *Factory) ResyncPaced(ctx context.Context, source string, admit Admit, pace func(context.Context)) (done Resynced, err error) {
 	if admit == nil {
 		admit = f.cfg.Downstream.Admit
@@ -113,8 +113,7 @@ func (f *Factory) during(ctx context.Context, do func(context.Context) error) er
 	return err
 }
 
-// resync puts every cached object of a watch through again, for one source, each time its period
-// has passed.
+// resync emits every cached object of a watch again, for one source, after each period.
 func (f *Factory) resync(ctx context.Context, w *Watch, s *source) {
 	tick := time.NewTicker(s.config.Resync)
 	defer tick.Stop()
@@ -171,8 +170,8 @@ func (f *Factory) Relist(ctx context.Context, source string) (found Relisted, er
 	return found, err
 }
 
-// awaitRelist waits until the list is complete, the watch has ended, or it is clear that it will
-// take a while.
+// awaitRelist waits until the list is complete, the watch has ended, or the list cannot be made
+// now.
 func (w *Watch) awaitRelist(ctx context.Context, r *reflector.Relist) error {
 	look := time.NewTicker(relistLook)
 	defer look.Stop()

@@ -27,7 +27,7 @@ type Spec struct {
 	Cache         string // config.CacheFull (also if empty), CacheMetadata or CacheIdentity
 	ManagedFields bool   // keep metadata.managedFields
 	Secrets       bool   // keep the data of v1/secrets
-	// Drop is the paths that are cut out of every object, sorted and joined by newlines; see
+	// Drop has the paths that are removed from every object, sorted and joined by newlines; see
 	// [JoinDrop].
 	Drop string
 }
@@ -80,7 +80,7 @@ func SpecsOf(source *config.Source) ([]Spec, error) {
 	return specs, nil
 }
 
-// parseResource reads [group/]version/resource, as in v1/pods or apps/v1/deployments.
+// parseResource parses [group/]version/resource, as in v1/pods or apps/v1/deployments.
 func parseResource(s string) (schema.GroupVersionResource, error) {
 	parts := strings.Split(s, "/")
 	if len(parts) == 2 {
@@ -181,7 +181,7 @@ func Keep(spec Spec, cluster, text string) (*event.Object, error) {
 	return wire.NewDecoder(spec.format(), resource).Keep(text)
 }
 
-// dropped returns the keys of each path that the Spec does not keep.
+// dropped returns the paths that the Spec drops, as keys.
 func (s *Spec) dropped() (paths [][]string) {
 	if !s.ManagedFields {
 		paths = append(paths, []string{"metadata", "managedFields"})
@@ -221,13 +221,13 @@ func SecretAnnotations() []string {
 	}
 }
 
-// metadataOnly reports whether only the metadata of objects shall go over the wire.
+// metadataOnly reports whether only the metadata of objects is requested.
 func (s *Spec) metadataOnly() bool { return s.Cache == config.CacheMetadata }
 
-// identityOnly reports whether the store shall hold nothing but identities.
+// identityOnly reports whether the store keeps only identities.
 func (s *Spec) identityOnly() bool { return s.Cache == config.CacheIdentity }
 
-// Selective reports whether an object can leave the watch without being deleted: then it is
+// Selective reports whether an object can leave the watch without being deleted: it is then
 // Deselected.
 func (s *Spec) Selective() bool {
 	if s.LabelSelector != "" {
@@ -236,7 +236,7 @@ func (s *Spec) Selective() bool {
 	for term := range strings.SplitSeq(s.FieldSelector, ",") {
 		name, _, _ := strings.Cut(term, "=")
 		switch strings.TrimSuffix(strings.TrimSpace(name), "!") {
-		case "", "metadata.name", "metadata.namespace": // never change
+		case "", "metadata.name", "metadata.namespace": // their values never change
 		default:
 			return true
 		}

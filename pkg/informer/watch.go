@@ -25,7 +25,7 @@ type Watch struct {
 	sources *apply.Sources
 	run     func(ctx context.Context) // watches until ctx is done
 
-	// For the factory, under its lock. stop is nil before the watch runs.
+	// The factory's fields, under its lock. stop is nil before the watch runs.
 	stop    context.CancelFunc
 	stopped chan struct{}
 	resyncs map[*source]context.CancelFunc
@@ -67,7 +67,7 @@ func (w *Watch) persisted(f *Factory, store Cache) persist.Config {
 	id := w.spec.ID()
 	cfg := persist.Config{
 		ID: id, Store: store, IdentityOnly: w.spec.identityOnly(), Measure: w.sources.Measure, Learn: w.target.LearnKind,
-		// The state file was whole when it was opened, and is not any more.
+		// The state file was intact when it was opened, and is damaged now.
 		Unreadable: func(err error) {
 			f.cfg.Log.Error("saved objects cannot be read; the resource is listed", "watch", w.name, "err", err)
 			w.relists.Ask()
@@ -86,8 +86,8 @@ func (w *Watch) Spec() Spec { return w.spec }
 // discovery has answered.
 func (w *Watch) Resource() *event.Resource { return w.target.Resource() }
 
-// Applied returns the resourceVersion up to which everything was applied; empty before the first
-// list, and 0 if the resource was found not to exist before it.
+// Applied returns the resourceVersion up to which everything is applied. It is empty before the
+// first list, and 0 if the resource did not exist until then.
 func (w *Watch) Applied() string { return w.state.Position.Applied() }
 
 // Cut calls f while the watch is held, at a moment when the store, the committed deltas and fed
@@ -108,8 +108,8 @@ func (w *Watch) Restore(r Restored) {
 	w.plan.Restore(w.state.CanResume())
 }
 
-// RestoreObject is Restore for one state, and comes before it. It may be called from several
-// goroutines at the same time, which is how many objects are restored fast.
+// RestoreObject is Restore for one object, and comes before it. It may be called concurrently,
+// which speeds up the restore of many objects.
 func (w *Watch) RestoreObject(o *event.Object) { w.state.RestoreObject(o) }
 
 // Dirty hands over the changes since the last call. They are not returned again: a caller that
@@ -117,8 +117,8 @@ func (w *Watch) RestoreObject(o *event.Object) { w.state.RestoreObject(o) }
 // Gate no changes are collected.
 func (w *Watch) Dirty() Changes { return persist.HandOver([]*persist.State{w.state}, func() {})[0] }
 
-// Saved says that everything that Dirty has handed over so far is on disk. Call it after every
-// write that succeeded, before the next Dirty.
+// Saved says that everything Dirty has handed over so far is on disk. It is called after every
+// successful write, before the next Dirty.
 func (w *Watch) Saved() { w.state.Saved() }
 
 // QuietKlog redirects the logging of client-go to log, without the objects that client-go adds: it

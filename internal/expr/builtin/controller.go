@@ -15,13 +15,13 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// maxOwners is how many owners controller follows, one from the other.
+// maxOwners is the number of owners that controller follows, from one to the next.
 const maxOwners = 8
 
-// Owner says what objects a source has that may control others.
+// Owner describes the objects of a source that may control others.
 type Owner struct {
 	Group    string
-	Kind     string // empty: not known
+	Kind     string // empty: unknown
 	Resource string // pods
 }
 
@@ -33,7 +33,7 @@ func (o Owner) is(group, kind string) bool {
 	return o.Group == group && o.Kind == kind
 }
 
-// ownerRef is the reference of an object to the one that controls it.
+// ownerRef is the reference of an object to its controller.
 type ownerRef struct{ apiVersion, kind, namespace, name, uid string }
 
 func controllerOf(object rawjson.Value, namespace string) (found ownerRef, ok bool) {
@@ -48,8 +48,8 @@ func controllerOf(object rawjson.Value, namespace string) (found ownerRef, ok bo
 	return found, false
 }
 
-// controller is controller(object): the last that is found by going from object to controller as
-// long as these are in the cache.
+// controller is controller(object): the last object of the chain of controllers that are in the
+// cache.
 func (in *Run) controller(args []ref.Val) ref.Val {
 	object, _, err := jsonval.RawOf(args[0], &in.Meter)
 	if err != nil {
@@ -73,7 +73,7 @@ func (in *Run) controller(args []ref.Val) ref.Val {
 		owner = next
 	}
 	if found != nil && found.UID() != owner.uid {
-		found = nil // that many owners end somewhere
+		found = nil // so many owners form a cycle
 	}
 	return in.ownerRecord(owner, found, source)
 }
@@ -92,7 +92,7 @@ func (in *Run) ownerRecord(owner ownerRef, found *event.Object, source string) r
 	return typeset.NewRecord(fields)
 }
 
-// owner finds an object by the reference to it. One of that name with another uid is another one.
+// owner finds the object of a reference. An object of that name with another uid is not it.
 func (in *Run) owner(owner ownerRef) (*event.Object, string) {
 	if in.Cache == nil {
 		return nil, ""

@@ -15,12 +15,12 @@ import (
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 )
 
-// maxDiffDepth is how deep diff looks: what is deeper counts as one value.
+// maxDiffDepth is the depth at which diff stops: a deeper value counts as one value.
 const maxDiffDepth = 64
 
-// differ finds what is different between two values. Lists that are maps for Kubernetes are
-// compared by their keys, those that are sets as a whole and without regard to their order, all
-// others place by place.
+// differ finds the differences between two values. Lists that are maps for Kubernetes are compared
+// by their keys, lists that are sets as a whole and regardless of their order, all others by
+// position.
 type differ struct {
 	meter *jsonval.Meter
 	found []ref.Val
@@ -50,7 +50,7 @@ func (in *Run) diff(args []ref.Val) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, d.found)
 }
 
-// compare adds what is different, and returns false if there is no room for it. null is as good as
+// compare adds the differences, and returns false if there is no room for them. null counts as
 // absent.
 func (d *differ) compare(path string, was, is rawjson.Value, s *jsonval.TypeInfo, depth int) (ok bool) {
 	if was.IsNull() {
@@ -110,8 +110,8 @@ func (d *differ) objects(path string, was, is rawjson.Value, s *jsonval.TypeInfo
 	return true
 }
 
-// lists compares element by element: those of the old list in its order, then what the new one has
-// besides.
+// lists compares element by element: the elements of the old list in its order, then the additional
+// ones of the new list.
 func (d *differ) lists(path string, was, is rawjson.Value, s *jsonval.TypeInfo, depth int) bool {
 	names, before, ok1 := elements(was, s)
 	more, after, ok2 := elements(is, s)
@@ -136,8 +136,8 @@ func (d *differ) lists(path string, was, is rawjson.Value, s *jsonval.TypeInfo, 
 	return true
 }
 
-// elements returns the elements of a list by what their paths end in, [0] or [name="a"], in order.
-// ok is false if two have the same keys.
+// elements returns the elements of a list by the last part of their paths, [0] or [name="a"], in
+// order. ok is false if two have the same keys.
 func elements(list rawjson.Value, s *jsonval.TypeInfo) (names []string, by map[string]rawjson.Value, ok bool) {
 	by = make(map[string]rawjson.Value)
 	for elem := range list.Elems() {

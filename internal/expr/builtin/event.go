@@ -45,10 +45,10 @@ func EventFunctions() []cel.EnvOption {
 // Event is an event that an emit makes. It is immutable.
 type Event struct {
 	Data          ref.Val
-	Name, Subject string // empty: as it is by default
+	Name, Subject string // empty: the default
 }
 
-// asMap is what [expr.Program.Value] shows of an event.
+// asMap returns an event as [expr.Program.Value] shows it.
 func (e *Event) asMap() ref.Val {
 	m := map[ref.Val]ref.Val{types.String("data"): e.Data}
 	if e.Name != "" {
@@ -76,7 +76,7 @@ func Shown(v ref.Val) ref.Val {
 	return v
 }
 
-// An Event is a ref.Val that expressions can make, and cannot use in any other way.
+// An Event is a ref.Val that expressions can make, but not use.
 
 // ConvertToNative implements [ref.Val].
 func (e *Event) ConvertToNative(reflect.Type) (any, error) {

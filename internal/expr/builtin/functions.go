@@ -1,4 +1,4 @@
-// Package builtin has our own functions: those that look other objects up, compare, and make the
+// Package builtin has our own functions: they look up other objects, compare values, and make the
 // event of an emit.
 package builtin
 
@@ -20,11 +20,11 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Functions declares our functions, as they are written and as they are evaluated.
+// Functions declares our functions in their written and in their evaluated form.
 //
-// Those that find objects of a source whose schema is known get a variable of the type of these, T,
-// as one more first argument. It is put there before types are checked, and makes the result one of
-// T.
+// Functions that find objects of a source with a known schema get an additional first argument, a
+// variable of the type of these objects, T. It is inserted before types are checked, and makes the
+// result one of T.
 func Functions() []cel.EnvOption {
 	str, dyn, param := cel.StringType, cel.DynType, cel.TypeParamType("T")
 	differences := overload{result: cel.ListType(cel.ObjectType(typeset.DifferenceType)), args: []*cel.Type{param, param}}
@@ -73,7 +73,7 @@ type overload struct {
 	args   []*cel.Type
 }
 
-// declare is the function as it is written.
+// declare returns the written form of a function.
 func declare(name string, overloads ...overload) cel.EnvOption {
 	var options []cel.FunctionOpt
 	for i, o := range overloads {
@@ -82,7 +82,7 @@ func declare(name string, overloads ...overload) cel.EnvOption {
 	return cel.Function(name, options...)
 }
 
-// implement is the function as it is evaluated.
+// implement returns the evaluated form of a function.
 func implement(name string, fn func(*Run, []ref.Val) ref.Val, overloads ...overload) cel.EnvOption {
 	var options []cel.FunctionOpt
 	for i, o := range overloads {
@@ -103,8 +103,8 @@ func implement(name string, fn func(*Run, []ref.Val) ref.Val, overloads ...overl
 	return cel.Function(syntax.Prefix+name, options...)
 }
 
-// asksCache reports whether a function has no result without a cache. To controller an empty one is
-// as good.
+// asksCache reports whether a function has no result without a cache. controller treats a missing
+// cache as an empty one.
 func asksCache(function string) bool {
 	switch function {
 	case syntax.FuncLookup, syntax.FuncLookupMax, syntax.FuncCount, syntax.FuncGet, syntax.FuncList:
@@ -192,10 +192,10 @@ func (in *Run) objects(source string, objs []*event.Object) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, vals)
 }
 
-// sortWork is what it takes to find n objects and to sort them.
+// sortWork is the work of finding n objects and sorting them.
 func sortWork(n int) int { return n * (64 + 16*bits.Len(uint(n))) } //nolint:gosec // not negative
 
-// text is an argument that the compiler has checked to be a string.
+// text returns an argument that is a string according to the compiler.
 func text(v ref.Val) string {
 	s, _ := v.(types.String)
 	return string(s)

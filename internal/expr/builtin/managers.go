@@ -36,8 +36,8 @@ func (in *Run) managers(args []ref.Val) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, all)
 }
 
-// managed appends the paths of a set of fields: those that the manager has set themselves, not what
-// they stand in.
+// managed appends the paths of a set of fields: the fields that the manager has set itself, without
+// their parents.
 func (in *Run) managed(paths []string, path string, set rawjson.Value) []string {
 	in.Meter.Charge(len(set) + len(path))
 	fields := maps.Collect(set.Fields())

@@ -12,35 +12,35 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Run is what our functions work with in one evaluation. It is the first argument of their calls,
-// and belongs to one goroutine.
+// Run is the state that our functions use in one evaluation. It is the first argument of their
+// calls, and belongs to one goroutine.
 type Run struct {
 	Meter   jsonval.Meter
-	Delta   *event.Delta     // nil: it is about an object alone
+	Delta   *event.Delta     // nil: the evaluation has only an object
 	Cache   Cache            // nil: there are no other objects
 	Paths   []fieldpath.Path // of the calls of changed()
-	Sources *Sources         // that are looked up
+	Sources *Sources         // of look-ups
 }
 
-// Sources is what is known of the objects that are looked up.
+// Sources has the known types of the objects of other sources.
 type Sources struct {
 	Infos  map[string]*jsonval.TypeInfo // by source
 	Owners map[string]Owner             // see [expr.EnvConfig.Owners]
 }
 
-// Cache is where lookup, count, get and list look. Its methods must be safe for concurrent use and
-// return at once.
+// Cache answers lookup, count, get and list. Its methods must be safe for concurrent use and return
+// at once.
 type Cache interface {
 	// Lookup returns the objects of a source that an index has under value; index "": all. The
 	// slice is not modified.
 	Lookup(source, index, value string) []*event.Object
-	// Count returns how many objects Lookup would return.
+	// Count returns the number of objects that Lookup would return.
 	Count(source, index, value string) int
 	// Get returns an object or nil.
 	Get(source, namespace, name string) *event.Object
 }
 
-// Found is an object of another source, or null for nil.
+// Found returns an object of another source as a value, or null for nil.
 func (in *Run) Found(source string, obj *event.Object) ref.Val {
 	if obj == nil {
 		return types.NullValue
@@ -48,7 +48,7 @@ func (in *Run) Found(source string, obj *event.Object) ref.Val {
 	return in.Meter.Typed(string(obj.Raw()), in.Sources.Infos[source])
 }
 
-// A run is a ref.Val to be an argument of our functions; no expression ever sees it.
+// A Run is a ref.Val so that it can be an argument of our functions; expressions cannot use it.
 
 // ConvertToNative implements [ref.Val].
 func (in *Run) ConvertToNative(reflect.Type) (any, error) {

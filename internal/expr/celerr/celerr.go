@@ -11,8 +11,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 )
 
-// CompileErrors takes an error of [expr.NewEnv] or [expr.Env.Compile] apart. It is empty if none of
-// them made the error.
+// CompileErrors returns the parts of an error of [expr.NewEnv] or [expr.Env.Compile]. It is empty
+// for other errors.
 func CompileErrors(err error) []*CompileError {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []*CompileError
@@ -27,14 +27,15 @@ func CompileErrors(err error) []*CompileError {
 	return nil
 }
 
-// These errors tell why an evaluation had no result; find out with errors.Is. An error that is
-// neither, nor the context's, is of type or value: it comes back each time with the same object.
+// These errors are the reasons why an evaluation had no result; check them with errors.Is. An error
+// that is none of them, nor the context's, concerns a type or a value: the same object causes it
+// again each time.
 var (
 	// ErrAbsent: a field, key or element that the expression needs is not there.
 	ErrAbsent = errors.New("absent")
-	// ErrCost: the evaluation was ended because it took too many steps or read too much.
+	// ErrCost: the evaluation was stopped because of too many steps or reads.
 	ErrCost = errors.New("too expensive")
-	// ErrNoCache: other objects were looked up without an [expr.Input].Cache.
+	// ErrNoCache: a look-up without an [expr.Input].Cache.
 	ErrNoCache = errors.New("no cache")
 )
 
@@ -45,17 +46,15 @@ type Issue struct {
 	Message string
 }
 
-// CompileError is why an expression cannot be used: all its mistakes at once, in the order of the
-// text.
+// CompileError has all mistakes of an expression, in the order of the text.
 type CompileError struct {
-	// the name of the define whose text the issues are about; empty: the text that was to be
-	// compiled
+	// the name of the define with the issues; empty: the compiled text itself
 	Define string
-	Source string // the source for which it is wrong; empty: for all that it is compiled for
+	Source string // the source for which it is wrong; empty: all sources of the expression
 	Issues []Issue
 }
 
-// Error lists the issues as line:column: message. Columns are counted from 1 there, as editors do.
+// Error lists the issues as line:column: message. Its columns are counted from 1, as in editors.
 func (e *CompileError) Error() string {
 	var b strings.Builder
 	for i, issue := range e.Issues {
@@ -70,19 +69,19 @@ func (e *CompileError) Error() string {
 	return b.String()
 }
 
-// EvalError is why an evaluation had no result. It names places of the expression but quotes
-// nothing of an object.
+// EvalError is the reason why an evaluation had no result. It has places of the expression and no
+// values of an object.
 type EvalError struct {
 	Define string // the define that the place is in; empty: the expression itself
-	// the source whose expression it was, if each has its own, see [expr.BySource]
+	// the source of the expression, if each source has its own, see [expr.BySource]
 	Source       string
-	Line, Column int // where in the text, counted as in [Issue]; Line 0: not known
+	Line, Column int // position in the text, counted as in [Issue]; Line 0: unknown
 	Reason       string
 
 	Class error // ErrAbsent, ErrCost, the context's error or nil
 }
 
-// Error is the place and the reason.
+// Error returns the place and the reason.
 func (e *EvalError) Error() string {
 	var b strings.Builder
 	if e.Define != "" {
@@ -94,7 +93,7 @@ func (e *EvalError) Error() string {
 	return b.String() + e.Reason
 }
 
-// Unwrap returns what kind of error it is: [ErrAbsent], [ErrCost], [ErrNoCache], the error of the
+// Unwrap returns the class of the error: [ErrAbsent], [ErrCost], [ErrNoCache], the error of the
 // context, or nil.
 func (e *EvalError) Unwrap() error { return e.Class }
 
@@ -106,7 +105,7 @@ func Join(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// Reason is an error of our own: its text holds no value of an object and may be shown. Class is as
+// Reason is an error of our own: its text has no value of an object and may be shown. Class is as
 // in [EvalError].
 type Reason struct {
 	Text  string
@@ -116,14 +115,14 @@ type Reason struct {
 func (e Reason) Error() string { return e.Text }
 func (e Reason) Unwrap() error { return e.Class }
 
-// Wrong is an error of type or value.
+// Wrong returns an error of type or value.
 func Wrong(reason string) error { return Reason{Text: reason} }
 
-// Absent is an error about something that is not there.
+// Absent returns an error about an absent value.
 func Absent(reason string) error { return Reason{reason, ErrAbsent} }
 
-// TooMuch is an error about a result that would be too large.
+// TooMuch returns an error about a result that would be too large.
 func TooMuch(reason string) error { return Reason{reason, ErrCost} }
 
-// NoOverload is the value of a function that does not take its arguments.
+// NoOverload is the value of a function that does not accept its arguments.
 func NoOverload(function string) ref.Val { return types.NewErr("no such overload: %s", function) }

@@ -1,5 +1,5 @@
 // Package check compiles the defines of a configuration and checks the types of expressions, for
-// each source whose objects are known.
+// each source with a known type.
 package check
 
 import (
@@ -20,18 +20,18 @@ import (
 
 // Checker checks the types of the texts of one configuration. It is safe for concurrent use.
 type Checker struct {
-	// by source; "": for sources of which nothing is known, and for several
+	// by source; "": for sources without a type, and for several sources
 	scopes map[string]*Scope
 	Types  *typeset.Set
-	Infos  map[string]*jsonval.TypeInfo // what is known of the objects, by source
+	Infos  map[string]*jsonval.TypeInfo // the known types of the objects, by source
 	texts  map[string]string            // of the defines
-	// an expression is checked at a time: what is missed in it belongs to it
+	// One expression is checked at a time, so that the missed fields belong to it.
 	checking sync.Mutex
 }
 
-// New makes a scope for each type, of a source each, and compiles the defines in it. What a define
-// has wrong in the scope that knows of no types is wrong everywhere: the error holds a
-// *[celerr.CompileError] for each.
+// New makes a scope for each source with a type, and compiles the defines in it. A mistake of a
+// define in the scope without types is a mistake everywhere: the error has a *[celerr.CompileError]
+// for each.
 func New(base *cel.Env, known map[string]*schema.Type, defines map[string]string) (*Checker, error) {
 	c := &Checker{
 		scopes: make(map[string]*Scope), Types: typeset.New(base.CELTypeProvider()), Infos: make(map[string]*jsonval.TypeInfo), texts: defines,
@@ -63,15 +63,15 @@ func New(base *cel.Env, known map[string]*schema.Type, defines map[string]string
 	return c, nil
 }
 
-// NewForEvents returns a checker of expressions about events alone, whose only scope sees what base
-// declares.
+// NewForEvents returns a checker of expressions about events alone. Its only scope has the
+// declarations of base.
 func NewForEvents(base *cel.Env) *Checker {
 	c := &Checker{Types: typeset.New(base.CELTypeProvider()), Infos: make(map[string]*jsonval.TypeInfo)}
 	c.scopes = map[string]*Scope{"": {checker: c, CEL: base, aboutEvents: true}}
 	return c
 }
 
-// Scope returns where the expressions of a source are checked; "": of several sources.
+// Scope returns the scope of the expressions of a source; "": of several sources.
 func (c *Checker) Scope(source string) *Scope {
 	if s, ok := c.scopes[source]; ok {
 		return s
@@ -88,8 +88,8 @@ func (c *Checker) Define(name string) (text string, ok bool) {
 	return text, ok
 }
 
-// typeCalls adds to calls of lookup, get and list a variable of the type of what they find, as
-// their first argument. It has no value.
+// typeCalls adds a variable of the type of the found objects to calls of lookup, get and list, as
+// their first argument. The variable has no value.
 func (s *Scope) typeCalls(parsed *cel.Ast) {
 	factory := ast.NewExprFactory()
 	next := syntax.MaxID(parsed)

@@ -14,15 +14,16 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/syntax"
 )
 
-// define is a shared expression. Those that use it get a copy of its tree, bound to its name, see
-// package resolve.
+// define is a shared expression. Each use gets a copy of its tree, bound to its name, see package
+// resolve.
 type define struct {
 	name string
 	unit syntax.Unit
 }
 
-// newScope compiles the defines, those first that others use, and declares each as a variable of
-// its type. Those that are wrong are declared too, so that each mistake is told once.
+// newScope compiles the defines, in the order of their dependencies, and declares each as a
+// variable of its type. Defines with mistakes are declared too, so that each mistake is reported
+// once.
 func (c *Checker) newScope(base *cel.Env, source string, object *cel.Type) (*Scope, error) {
 	s := &Scope{checker: c, source: source, defines: make(map[string]*define), failed: make(map[string]*celerr.CompileError)}
 	var err error
@@ -62,8 +63,8 @@ func (c *Checker) newScope(base *cel.Env, source string, object *cel.Type) (*Sco
 	return s, nil
 }
 
-// declareReady checks and declares the defines all of whose defines are declared, and takes them
-// out of parsed.
+// declareReady checks and declares the defines whose own defines are all declared, and removes them
+// from parsed.
 func (s *Scope) declareReady(parsed map[string]*cel.Ast, uses map[string][]string) error {
 	var vars []cel.EnvOption
 	ready := make(map[string]*define)
@@ -110,7 +111,7 @@ func (s *Scope) parseDefine(name, text string) (*cel.Ast, *celerr.CompileError) 
 	return tree, nil
 }
 
-// usedDefines returns the names in texts that the tree refers to, sorted.
+// usedDefines returns the names in texts that the tree uses, sorted.
 func usedDefines(tree *cel.Ast, texts map[string]string) []string {
 	var used []string
 	syntax.Walk(tree.NativeRep().Expr(), nil, func(e ast.Expr, local []string) {
@@ -125,7 +126,7 @@ func usedDefines(tree *cel.Ast, texts map[string]string) []string {
 	return used
 }
 
-// refuseCycles returns an error that names the first cycle, with the define it starts at.
+// refuseCycles returns an error that names the first cycle and the define that it starts at.
 func refuseCycles(uses map[string][]string) error {
 	done := make(map[string]bool)
 	var visit func(name string, path []string) error

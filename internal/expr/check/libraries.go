@@ -13,9 +13,10 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/typeset"
 )
 
-// Libraries are those of the Kubernetes API server's own environment
-// (k8s.io/apiserver/pkg/cel/environment) at its newest version, without authorization checks. What
-// it forbids, literals of mixed types, an emit needs: {"name": "x", "count": 1}.
+// Libraries returns the libraries of the Kubernetes API server's own environment
+// (k8s.io/apiserver/pkg/cel/environment) at its newest version, without authorization checks.
+// Unlike there, literals of mixed types are allowed, because an emit needs them: {"name": "x",
+// "count": 1}.
 func Libraries() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.EagerlyValidateDeclarations(true),

@@ -10,14 +10,14 @@ import (
 	"github.com/deltarouter/deltarouter/internal/schema"
 )
 
-// Scope is where the expressions of a source are checked: what `object` is, and the defines as they
-// are there.
+// Scope is the environment of the expressions of one source: the type of `object`, and the defines
+// compiled with it.
 type Scope struct {
 	checker *Checker
-	CEL     *cel.Env // what checks and plans them
+	CEL     *cel.Env // checks and plans the expressions
 	source  string
 	defines map[string]*define
-	failed  map[string]*celerr.CompileError // the defines that are wrong here
+	failed  map[string]*celerr.CompileError // the defines with a mistake
 
 	aboutEvents bool // of CompileEvent
 }
@@ -35,7 +35,7 @@ func (s *Scope) Parse(text string) (syntax.Unit, error) {
 	return syntax.Unit{AST: tree, Uses: usedDefines(tree, s.checker.texts)}, nil
 }
 
-// ParseOnly parses the text of a define, or of an expression, and does not check its types.
+// ParseOnly parses the text of a define, or of an expression, without checking its types.
 func (s *Scope) ParseOnly(define, text string) (*cel.Ast, error) {
 	tree, issues := s.CEL.Parse(text)
 	if issues.Err() != nil {
@@ -50,19 +50,20 @@ func (s *Scope) Compiles(text string) bool {
 	return err == nil
 }
 
-// Info returns what is known of the objects; nil: nothing.
+// Info returns the known type of the objects; nil: none.
 func (s *Scope) Info() *jsonval.TypeInfo { return s.checker.Infos[s.source] }
 
 // Schema returns the schema of a type of objects by its name; nil: there is none.
 func (s *Scope) Schema(name string) *schema.Type { return s.checker.Types.SchemaOf(name) }
 
-// Defined returns what a define is here; its tree is nil if it is wrong here, see Failure.
+// Defined returns a define as compiled in this scope; its tree is nil if it has a mistake, see
+// Failure.
 func (s *Scope) Defined(name string) syntax.Unit { return s.defines[name].unit }
 
-// Failure returns what is wrong with a define here; nil: nothing.
+// Failure returns the mistake of a define in this scope; nil: none.
 func (s *Scope) Failure(define string) *celerr.CompileError { return s.failed[define] }
 
-// check checks the types of what was parsed.
+// check checks the types of a parsed expression.
 func (s *Scope) check(define, text string, parsed *cel.Ast) (*cel.Ast, *celerr.CompileError) {
 	s.checker.checking.Lock()
 	defer s.checker.checking.Unlock()
@@ -75,7 +76,7 @@ func (s *Scope) check(define, text string, parsed *cel.Ast) (*cel.Ast, *celerr.C
 	return tree, nil
 }
 
-// CompileError makes cel-go's issues ours.
+// CompileError makes a CompileError of cel-go's issues.
 func (s *Scope) CompileError(define, text string, issues *cel.Issues) *celerr.CompileError {
 	r := diagnose.Reporter{
 		Define: define, Text: text, CEL: s.CEL, Defines: s.checker.texts, Missed: s.checker.Types.TakeMissed(), AboutEvents: s.aboutEvents,

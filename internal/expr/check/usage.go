@@ -10,7 +10,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/typeset"
 )
 
-// Usage is what an expression is for. It decides what it may see and what it must result in.
+// Usage is the purpose of an expression. It decides which variables and functions the expression
+// may use, and the type of its result.
 type Usage uint8
 
 // The usages.
@@ -37,7 +38,7 @@ const (
 	When
 )
 
-// ResultProblem says why a result of this type is of no use, or "".
+// ResultProblem returns the reason why a result of this type is not allowed, or "".
 func ResultProblem(t *cel.Type, usage Usage) string {
 	want, ok := "", false
 	switch usage {
@@ -70,8 +71,8 @@ func ResultProblem(t *cel.Type, usage Usage) string {
 	return fmt.Sprintf("the result must be %s, but it is of type %s", want, cel.FormatCELType(t))
 }
 
-// isKeyType reports whether an index may result in this type, or in a list or map of it. Of a map
-// the keys count.
+// isKeyType reports whether an index may have a result of this type, or a list or map of it. The
+// keys of a map count.
 func isKeyType(t *cel.Type) bool {
 	if kind := t.Kind(); (kind == types.ListKind || kind == types.MapKind) && len(t.Parameters()) > 0 {
 		t = syntax.UnwrapOptional(t.Parameters()[0])
@@ -84,7 +85,7 @@ func isKeyType(t *cel.Type) bool {
 	}
 }
 
-// isEvent reports whether values of the type are the data of an event, or one with a type or
+// isEvent reports whether values of the type are the data of an event, or an event with a type or
 // subject.
 func isEvent(t *cel.Type) bool {
 	return t.Kind() == types.MapKind || t.Kind() == types.StructKind || t.IsExactType(typeset.EventType)

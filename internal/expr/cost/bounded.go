@@ -12,13 +12,13 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/celerr"
 )
 
-// maxText is how long a text may get that a function makes, in bytes.
+// maxText is the largest length in bytes of a text that a function makes.
 const maxText = 16 << 20
 
 func add(args ...ref.Val) ref.Val { return addTwo(args[0], args[1]) }
 
-// addTwo is a + b. In a chain of binds a text may double at each step, at a cost of 1 where the
-// types are not known.
+// addTwo is a + b. In a chain of binds a text may double at each step, at a cost of 1 if the types
+// are unknown.
 func addTwo(x, y ref.Val) ref.Val {
 	a, ok1 := x.(types.String)
 	b, ok2 := y.(types.String)
@@ -42,11 +42,11 @@ func addTwo(x, y ref.Val) ref.Val {
 	return sum
 }
 
-// maxList is how many elements a list may have that + makes.
+// maxList is the largest number of elements of a list that + makes.
 const maxList = 1 << 20
 
-// copyList copies a list. cel-go's own sum is a tree of its parts: in a chain of binds it doubles
-// at each step, and to ask for its size takes as many calls as it has leaves.
+// copyList copies a list. cel-go's own concatenation is a tree of its parts: in a chain of binds it
+// doubles at each step, and a call of Size visits all leaves.
 func copyList(list traits.Lister) ref.Val {
 	if size, _ := list.Size().(types.Int); size > maxList {
 		return types.WrapErr(celerr.TooMuch("+ would make a list of more than 1,048,576 elements"))

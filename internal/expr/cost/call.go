@@ -11,13 +11,13 @@ import (
 )
 
 // weighedCall is a call that may take longer than a step. Its work, about in nanoseconds, is
-// charged to the meter before it begins, that of what it makes afterwards.
+// charged to the meter before the call, and the work of its result afterwards.
 type weighedCall struct {
 	interpreter.InterpretableCall
 
 	weigh  func(m *jsonval.Meter, args []ref.Val) int
 	impl   functions.FunctionOp
-	always bool // also of arguments that are small
+	always bool // even with small arguments
 }
 
 // Function hides the name from cel-go's optimizer, which would put the plain function back if the
@@ -48,11 +48,10 @@ func (w *weighedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	return types.LabelErrNode(w.ID(), result)
 }
 
-// smallText is how long a text may be, in bytes, to be paid for by the step that it is used in.
+// smallText is the length of a text in bytes up to which the step that uses it pays for it.
 const smallText = 64
 
-// small reports whether there are only values that no function takes long for: calls of these are
-// not weighed.
+// small reports whether all values are small for every function: such calls are not weighed.
 func small(args []ref.Val) bool {
 	for _, arg := range args {
 		switch v := arg.(type) {

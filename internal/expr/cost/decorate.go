@@ -14,7 +14,7 @@ import (
 )
 
 // Options make a program of a linked tree that ends: the rounds of its loops are counted, and calls
-// that may take long are weighed. Both only where there can be more of them than the text is long.
+// that may take long are weighed, unless the length of the text bounds both.
 func Options(env *cel.Env, tree *cel.Ast) []cel.ProgramOption {
 	root := tree.NativeRep().Expr()
 	d := decorator{cel: env, weighing: !isLinear(root), rounds: rounds(root)}
@@ -22,9 +22,9 @@ func Options(env *cel.Env, tree *cel.Ast) []cel.ProgramOption {
 }
 
 // isLinear reports whether the time of an evaluation is bounded by the length of the expression
-// times the size of what it reads, which the meter bounds: there is no loop, and each function
-// takes time in proportion to its arguments. Such an evaluation cannot run away, and to count the
-// cost of its steps would take as long as the steps.
+// times the size of the values that it reads, which the meter bounds: there is no loop, and each
+// function takes time in proportion to its arguments. Such an evaluation needs no further limit,
+// and counting its steps would take as long as the steps.
 func isLinear(root ast.Expr) bool {
 	linear := true
 	syntax.Walk(root, nil, func(e ast.Expr, _ []string) {
@@ -46,7 +46,7 @@ type decorator struct {
 	rounds   map[int64]int
 }
 
-// decorate is what cel-go calls with each part of a program.
+// decorate is called by cel-go with each part of a program.
 func (d *decorator) decorate(i interpreter.Interpretable) (interpreter.Interpretable, error) {
 	if call, ok := i.(interpreter.InterpretableCall); ok {
 		i = d.call(call)
@@ -60,8 +60,8 @@ func (d *decorator) decorate(i interpreter.Interpretable) (interpreter.Interpret
 }
 
 // call replaces the functions whose result can be as long as the product of their arguments: with
-// strings of 1 MB from an object they would ask for 1 TB of memory before anything is counted. The
-// replacements do the same, and look before they leap.
+// strings of 1 MB from an object they would allocate 1 TB before any cost is counted. The
+// replacements have the same results, and check the size first.
 func (d *decorator) call(call interpreter.InterpretableCall) interpreter.Interpretable {
 	f := table[call.Function()]
 	if f.bounded == nil {
@@ -80,7 +80,7 @@ func (d *decorator) call(call interpreter.InterpretableCall) interpreter.Interpr
 	return &weighedCall{InterpretableCall: safe, weigh: f.weight(), impl: f.bounded}
 }
 
-// weigh wraps a call that has to be weighed; nil: it has not.
+// weigh wraps a call that has to be weighed; nil: it need not.
 func (d *decorator) weigh(call interpreter.InterpretableCall, f function) interpreter.Interpretable {
 	if f.free {
 		return nil
@@ -99,7 +99,7 @@ func (d *decorator) weigh(call interpreter.InterpretableCall, f function) interp
 	return w
 }
 
-// addCall is a call of add that takes no list of its arguments.
+// addCall is a call of add without a list of its arguments.
 type addCall struct {
 	interpreter.InterpretableCall
 
@@ -122,7 +122,7 @@ func (c *addCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 // Eval implements interpreter.Interpretable.
 func (c *addCall) Eval(vars interpreter.Activation) ref.Val { return c.Exec(interpreter.AsFrame(vars)) }
 
-// binding returns what a call calls.
+// binding returns the implementation of a call.
 func (d *decorator) binding(call interpreter.InterpretableCall) functions.FunctionOp {
 	decl := d.cel.Functions()[call.Function()]
 	if decl == nil {
@@ -132,7 +132,7 @@ func (d *decorator) binding(call interpreter.InterpretableCall) functions.Functi
 	if err != nil {
 		return nil
 	}
-	// the latter chooses by the types of the arguments
+	// the latter selects by the types of the arguments
 	for _, name := range []string{call.OverloadID(), call.Function()} {
 		for _, b := range bindings {
 			if b.Operator != name {
@@ -151,7 +151,8 @@ func (d *decorator) binding(call interpreter.InterpretableCall) functions.Functi
 	return nil
 }
 
-// withTrait calls what can be relied on to take its first argument: cel-go asks before it calls.
+// withTrait calls impl if its first argument has the required trait: cel-go checks that before a
+// call.
 func withTrait(b *functions.Overload, impl functions.FunctionOp) functions.FunctionOp {
 	if b.OperandTrait == 0 {
 		return impl

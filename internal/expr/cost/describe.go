@@ -11,13 +11,13 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/syntax"
 )
 
-// Message says what it may cost, why, and what to do.
+// Message describes the possible cost, its reason, and the remedy.
 func (e *Estimate) Message() string {
 	return fmt.Sprintf("this may cost about %s for large objects, and an evaluation is stopped at %s%s",
 		grouped(rounded(e.most)), grouped(e.limit), explained(e.loops))
 }
 
-// rounded leaves two digits of a number: more of them would say more than is known.
+// rounded leaves two digits of a number, because the estimate is no more precise.
 func rounded(n uint64) uint64 {
 	unit := uint64(1)
 	for n/unit >= 100 {
@@ -26,7 +26,7 @@ func rounded(n uint64) uint64 {
 	return n / unit * unit
 }
 
-// explained says why, and what to do.
+// explained describes the reason and the remedy.
 func explained(loops []loop) string {
 	if len(loops) == 0 {
 		return ""
@@ -50,7 +50,7 @@ func explained(loops []loop) string {
 	return text + "; if the lists are never that long, say so: # check: ok"
 }
 
-// described is how an expression is called in a message.
+// described returns the name of an expression for a message.
 func described(e ast.Expr) string {
 	switch {
 	case e.Kind() == ast.CallKind && !strings.HasPrefix(e.AsCall().FunctionName(), "_"):
@@ -61,7 +61,7 @@ func described(e ast.Expr) string {
 	return syntax.PathOf(e)
 }
 
-// grouped writes a number with commas; very large ones are only that.
+// grouped writes a number with commas; very large numbers are only called very large.
 func grouped(n uint64) string {
 	if n > 1_000_000_000_000_000 {
 		return "more than 1,000,000,000,000,000"

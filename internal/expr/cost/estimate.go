@@ -15,22 +15,22 @@ import (
 	"github.com/deltarouter/deltarouter/internal/schema"
 )
 
-// An estimate says before anything runs what an expression may cost. It needs to know how long
-// lists and texts are: where neither the schema (maxItems and the like) nor the expression (slice,
-// the third argument of lookup) says, they are assumed.
+// An estimate bounds the cost of an expression before it runs. It depends on the lengths of lists
+// and texts: they are assumed if neither the schema (maxItems and the like) nor the expression
+// (slice, the third argument of lookup) limits them.
 
-// refusedAt is how many times the limit of an evaluation an expression may cost for large objects
-// without being taken for a mistake.
+// refusedAt is the multiple of the limit of an evaluation from which the cost for large objects
+// counts as a mistake.
 const refusedAt = 1_000
 
-// estimator knows the cost of the Kubernetes libraries and of our functions, and the sizes of what
-// is in an object; the standard library's cost is cel-go's own.
+// estimator has the cost of the Kubernetes libraries and of our functions, and the sizes of the
+// values in an object; the cost of the standard library is cel-go's own.
 type estimator struct {
 	library.CostEstimator
 	assumed
 
 	tree    *ast.AST
-	root    *schema.Type    // of the object; nil: not known
+	root    *schema.Type    // of the object; nil: unknown
 	reached map[int64]reach // by the id of the expression
 }
 
@@ -68,10 +68,10 @@ func (c *estimator) EstimateCallCost(function, overload string, target *checker.
 	return estimate
 }
 
-// Estimates are of the functions for which cel-go's estimates are far off: of sort() and sortBy()
-// it says that they make a list of the square of the length, after as many comparisons; likewise of
-// distinct(), which does compare each with each; of flatten() that the list is as long as before;
-// and of lists.range() of a number that is not known it says nothing.
+// Estimates for the functions for which cel-go's estimates are far off. According to cel-go, sort()
+// and sortBy() make a list of the square of the length, after as many comparisons, and distinct()
+// makes such a list too, although only its comparisons are that many; the result of flatten() has
+// the length of its argument; lists.range() of an unknown number has no estimate.
 func Estimates() (options []checker.CostOption) {
 	for _, f := range table {
 		for _, overload := range f.overloads {
@@ -85,7 +85,7 @@ func Estimates() (options []checker.CostOption) {
 	return options
 }
 
-// estimate is the estimate of a function that goes through a list.
+// estimate returns the estimate of a function that visits a list.
 func (f function) estimate(sizes checker.CostEstimator, target *checker.AstNode, _ []checker.AstNode) *checker.CallEstimate {
 	c, ok := sizes.(*estimator)
 	if !ok || target == nil {
@@ -108,7 +108,7 @@ func (f function) estimate(sizes checker.CostEstimator, target *checker.AstNode,
 	}
 }
 
-// estimateOfRange is the estimate of lists.range().
+// estimateOfRange returns the estimate of lists.range().
 func estimateOfRange(_ checker.CostEstimator, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
 	size := checker.SizeEstimate{Max: largeObjects().list}
 	if len(args) == 1 && args[0].Expr().Kind() == ast.LiteralKind {
@@ -129,7 +129,7 @@ func (c *estimator) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 	case types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.DurationKind, types.TimestampKind, types.NullTypeKind:
 		return nil
 	}
-	if e := node.Expr(); e != nil { // else an element of a list that a function goes through
+	if e := node.Expr(); e != nil { // otherwise an element of a list that a function visits
 		if _, ok := c.reached[e.ID()]; ok {
 			return &checker.SizeEstimate{Max: c.length(e)}
 		}
@@ -137,7 +137,7 @@ func (c *estimator) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 	return &checker.SizeEstimate{Max: c.assume(syntax.UnwrapOptional(t).Kind(), node.Path())}
 }
 
-// Estimate is what an expression may cost, in CEL's units.
+// Estimate is the possible cost of an expression, in CEL's units.
 type Estimate struct {
 	// Reads are the fields that the expression reads: by the id of an expression in the tree, the
 	// path from a variable.
@@ -148,7 +148,7 @@ type Estimate struct {
 	loops       []loop // that cost the most
 }
 
-// New estimates a linked tree about objects of a type; nil: not known.
+// New estimates a linked tree about objects of a type; nil: unknown.
 func New(env *cel.Env, tree *cel.Ast, root *schema.Type, limit int) (*Estimate, error) {
 	cost := func(sizes assumed) (uint64, *estimator, error) {
 		c := newEstimator(tree.NativeRep(), root, sizes)
@@ -179,10 +179,10 @@ func New(env *cel.Env, tree *cel.Ast, root *schema.Type, limit int) (*Estimate, 
 // TooMuch reports whether an evaluation may reach its limit.
 func (e *Estimate) TooMuch() bool { return e.most > e.limit }
 
-// Excessive reports whether it would for most objects, and by far for large ones.
+// Excessive reports whether it would for most objects, and far exceed it for large ones.
 func (e *Estimate) Excessive() bool { return e.most/refusedAt > e.limit && e.usual > e.limit }
 
-// Costliest returns where the costliest loop begins; false: there is none.
+// Costliest returns the position of the costliest loop; false: there is none.
 func (e *Estimate) Costliest() (id int64, ok bool) {
 	if len(e.loops) == 0 {
 		return 0, false
@@ -190,14 +190,13 @@ func (e *Estimate) Costliest() (id int64, ok bool) {
 	return syntax.RootOf(e.loops[len(e.loops)-1].expr).ID(), true
 }
 
-// loop is one of several loops inside of each other.
+// loop is one of several nested loops.
 type loop struct {
-	expr ast.Expr // what it goes through
+	expr ast.Expr // the list or map of the loop
 	n    uint64
 }
 
-// costliest is the loops that are inside of each other and together have the most rounds, the
-// outermost first.
+// costliest returns the nested loops with the most rounds together, the outermost first.
 func (c *estimator) costliest(e ast.Expr, outer []loop) []loop {
 	best := outer
 	take := func(found []loop) {

@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/schema"
 )
 
-// assumed is how long lists and texts are assumed to be, where neither the schema nor the
-// expression says.
+// assumed has the assumed lengths of lists and texts whose length neither the schema nor the
+// expression limits.
 type assumed struct {
 	list   uint64 // elements of a list or map
 	inner  uint64 // elements of a list or map in the elements of another
@@ -23,28 +23,29 @@ type assumed struct {
 	found  uint64 // results of lookup
 	named  uint64 // results of lookup in the index name: one of each namespace
 	source uint64 // results of list
-	part   uint64 // what the schema says is the most, divided by this
+	part   uint64 // the maximum of the schema is divided by this
 }
 
-// largeObjects are not the largest: as many endpoints as a slice of them has. An expression that
-// costs too much for them is warned about.
+// largeObjects are not the largest possible ones: they have as many endpoints as an EndpointSlice.
+// An expression that costs too much for them causes a warning.
 func largeObjects() assumed {
 	return assumed{list: 1_000, inner: 10, text: 100, found: 1_000, named: 100, source: 3_000, part: 1}
 }
 
-// plainObjects are like most. An expression that costs too much for them, too, is a mistake.
+// plainObjects are like most objects. An expression that costs too much even for them is a mistake.
 func plainObjects() assumed {
 	return assumed{list: 100, inner: 2, text: 20, found: 10, named: 2, source: 300, part: 10}
 }
 
-// reach is what is known of the value of an expression beside its type.
+// reach is the known origin of the value of an expression, beside its type.
 type reach struct {
 	// fields of an object, as cel-go writes them, beginning with a variable; nil: computed
 	path []string
 	elem []string // that of its elements, if it is not path/@items
-	// reads is the path of a field that is read right here; a key of a map is itself in it.
+	// reads is the path of a field that this expression itself reads; a key of a map is a part of
+	// it.
 	reads []string
-	n     uint64 // how long it is; 0: as long as its path and type say
+	n     uint64 // the length; 0: according to path and type
 }
 
 func (r reach) elements(step string) []string {
@@ -54,8 +55,9 @@ func (r reach) elements(step string) []string {
 	return append(slices.Clone(r.path), step)
 }
 
-// measure finds out how long the values of e and all below it may be. cel-go follows fields and
-// loops; this follows also what goes through optionals and what takes a part of a list.
+// measure estimates the lengths of the values of e and of all its subexpressions. cel-go follows
+// fields and loops; measure also follows values through optionals and through functions that return
+// a part of a list.
 func (c *estimator) measure(e ast.Expr, vars map[string]reach) (r reach) {
 	switch e.Kind() {
 	case ast.IdentKind:
@@ -84,7 +86,7 @@ func (c *estimator) measure(e ast.Expr, vars map[string]reach) (r reach) {
 	return r
 }
 
-// called is the reach of the result of a call.
+// called returns the reach of the result of a call.
 func (c *estimator) called(e ast.Expr) (r reach) {
 	call := e.AsCall()
 	args := call.Args()
@@ -130,7 +132,7 @@ func (c *estimator) called(e ast.Expr) (r reach) {
 	return r
 }
 
-// looped is the reach of the result of a loop, or of a bind.
+// looped returns the reach of the result of a loop, or of a bind.
 func (c *estimator) looped(l ast.ComprehensionExpr, vars map[string]reach) reach {
 	from, init := c.measure(l.IterRange(), vars), c.measure(l.AccuInit(), vars)
 	inside := make(map[string]reach, len(vars)+3)
@@ -165,7 +167,8 @@ func (c *estimator) looped(l ast.ComprehensionExpr, vars map[string]reach) reach
 	return out
 }
 
-// resultsOf is how many elements a function of ours is assumed to find; 0: it finds no list.
+// resultsOf is the assumed number of objects that a call of our functions finds; 0: its result is
+// no list.
 func (c *estimator) resultsOf(function string, args []ast.Expr) uint64 {
 	switch function {
 	case syntax.Prefix + syntax.FuncLookup, syntax.Prefix + syntax.FuncLookupMax:
@@ -180,9 +183,9 @@ func (c *estimator) resultsOf(function string, args []ast.Expr) uint64 {
 	return 0
 }
 
-// found is how many objects a lookup finds: as many as its last argument says, or as is assumed. It
-// has been linked: its first arguments are the evaluation, a type if that is known, the source and
-// the index.
+// found returns the number of objects that a lookup finds: its last argument, or the assumed
+// number. The call is linked: its first arguments are the evaluation, a type if known, the source
+// and the index.
 func (c *estimator) found(args []ast.Expr) uint64 {
 	names := 1
 	if len(args) > 1 && args[1].Kind() == ast.IdentKind && strings.HasPrefix(args[1].AsIdent(), syntax.Prefix) {
@@ -201,12 +204,12 @@ func (c *estimator) found(args []ast.Expr) uint64 {
 	return c.assumed.found
 }
 
-// kind is that of an expression's type, or of what an optional holds.
+// kind returns the kind of an expression's type, or of the value of an optional.
 func (c *estimator) kind(e ast.Expr) types.Kind {
 	return syntax.UnwrapOptional(c.tree.GetType(e.ID())).Kind()
 }
 
-// length is how long the value of an expression may be.
+// length returns the length of the value of an expression.
 func (c *estimator) length(e ast.Expr) uint64 {
 	switch e.Kind() {
 	case ast.ListKind:
@@ -225,7 +228,7 @@ func (c *estimator) length(e ast.Expr) uint64 {
 	}
 }
 
-// assume is how long a value of a type is, and that has a path.
+// assume returns the assumed length of a value with this type and path.
 func (c *estimator) assume(kind types.Kind, path []string) (n uint64) {
 	switch kind { // the others are an optional, a quantity
 	case types.ListKind, types.MapKind, types.DynKind, types.StructKind:
@@ -245,7 +248,8 @@ func (c *estimator) assume(kind types.Kind, path []string) (n uint64) {
 	return n
 }
 
-// most is how long the schema says that what is at the path may be; 0: it does not say.
+// most returns the longest length that the schema allows for the value at a path; 0: the schema has
+// no limit.
 func (c *estimator) most(path []string) uint64 {
 	if len(path) == 0 || path[0] != syntax.VarObject && path[0] != syntax.VarOldObject {
 		return 0
@@ -267,7 +271,7 @@ func (c *estimator) most(path []string) uint64 {
 	return uint64(max(0, t.Max))
 }
 
-// fieldOf finds a field by one of the names that CEL has for it.
+// fieldOf finds a field by one of its CEL names.
 func fieldOf(t *schema.Type, called string) *schema.Type {
 	if f, ok := t.Fields[called]; ok {
 		return f.Type

@@ -10,14 +10,14 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/syntax"
 )
 
-// cel-go's own tracker of the cost looks through a stack for each step, which grows with each round
-// of a loop: the time to count is the square of the length of the list. Here a round of a loop is
-// charged as a whole, when it begins: by the number of steps that it can have at most, which is
-// known from the text. Steps outside of loops are as many as the text is long and need no counting;
-// calls that take longer than a step are weighed when they are made, see [weighedCall]; what is
-// read is charged where it is read, see [jsonval.Meter].
+// cel-go's own tracker of the cost searches a stack for each step, and the stack grows with each
+// round of a loop: the time to count is the square of the length of the list. Here a round of a
+// loop is charged as a whole, when it begins, with the largest number of steps that it can have,
+// which follows from the text. Steps outside of loops are bounded by the length of the text and
+// need no counting. Calls that take longer than a step are weighed when they are made, see
+// [weighedCall]. Reads are charged by the values, see [jsonval.Meter].
 
-// loopStep is what a loop does for each element.
+// loopStep is the step that a loop runs for each element.
 type loopStep struct {
 	interpreter.InterpretableV2
 
@@ -60,7 +60,7 @@ func rounds(e ast.Expr) map[int64]int {
 	return work
 }
 
-// Measured; what a step takes differs by half.
+// Measured values; the real work of a step differs by half.
 const (
 	turnWork  = 50
 	StepWork  = 50
@@ -68,7 +68,8 @@ const (
 	mapSteps  = 10
 )
 
-// stepsOf is how many steps an expression takes at most, without what loops in it repeat.
+// stepsOf returns the largest number of steps of an expression, without the repetitions of its
+// loops.
 func stepsOf(e ast.Expr) (n int) {
 	syntax.Walk(e, nil, func(e ast.Expr, _ []string) {
 		switch e.Kind() {

@@ -1,7 +1,7 @@
-// Package cost bounds what an expression may cost, and estimates it before anything runs.
+// Package cost bounds the cost of an evaluation, and estimates it before it runs.
 //
-// All that is known of the cost of a function stands in one table. From it follow what an
-// evaluation counts, which calls are weighed or replaced, and what an estimate assumes.
+// One table has all facts about the cost of a function. The counting of an evaluation, the set of
+// weighed and replaced calls, and the assumptions of an estimate follow from it.
 package cost
 
 import (
@@ -18,23 +18,23 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/syntax"
 )
 
-// function says what the calls of a function take, and how long its result is. The zero function is
-// that of one that is not in the table: it is weighed, and takes time in proportion to its
+// function has the cost of the calls of a function, and the length of its result. The zero function
+// stands for one that is not in the table: it is weighed, and takes time in proportion to its
 // arguments.
 type function struct {
 	// linear: an expression of such functions alone, without loops, needs no counting.
 	linear bool
-	// free: a call takes no longer than a step whatever its arguments, or charges what it reads
-	// itself.
+	// free: a call takes no longer than a step whatever its arguments, or charges its reads itself.
 	free bool
 	// work is that of a call, see [jsonval.Meter.Charge]; nil: by the elements and bytes of the
 	// arguments.
 	work func(m *jsonval.Meter, args []ref.Val) int
 	// always: calls with small arguments are weighed, too.
 	always bool
-	// bounded replaces what makes a result as long as the product of its arguments.
+	// bounded replaces an implementation whose result can be as long as the product of its
+	// arguments.
 	bounded functions.FunctionOp
-	// impl is what a weighed call calls; nil: what cel-go has for it.
+	// impl is the implementation of a weighed call; nil: cel-go's.
 	impl functions.FunctionOp
 	// pattern: its second argument is a regular expression.
 	pattern bool
@@ -42,8 +42,8 @@ type function struct {
 	// The estimate of a call: its result has the length and the elements of its first argument, or
 	// those of the longer one of two.
 	asFirst, asLonger bool
-	// For what cel-go's own estimate is far off: the overloads, and what each element costs in a
-	// list of n; nil: as a list.
+	// If cel-go's own estimate is far off: the overloads, and the cost of each element in a list of
+	// n; nil: as a list.
 	overloads []string
 	each      func(n uint64) uint64
 	flattens  bool // the result has the elements of the elements
@@ -139,7 +139,7 @@ var table = map[string]function{
 	syntax.FuncSHA256:                    {linear: true},
 }
 
-// sortOverloads are those of sort() and sortBy().
+// sortOverloads returns the overloads of sort() and sortBy().
 func sortOverloads() (names []string) {
 	for _, t := range []*cel.Type{
 		cel.IntType, cel.UintType, cel.DoubleType, cel.BoolType, cel.DurationType, cel.TimestampType, cel.StringType, cel.BytesType,
@@ -168,13 +168,13 @@ const (
 )
 
 const (
-	// WorkPerCost is what the meter counts for a unit of cost. A unit of work is about a
-	// nanosecond, or a byte of JSON read: 100 MB, 10 MB for an index. So an evaluation ends within
-	// about 100 ms of CPU, whatever it does.
+	// WorkPerCost is the work that the meter counts for a unit of cost. A unit of work is about a
+	// nanosecond, or a byte of JSON read: 100 MB, 10 MB for an index. So every evaluation ends
+	// within about 100 ms of CPU.
 	WorkPerCost = 100
-	// CallCost is what a call of one of our functions costs beside its results.
+	// CallCost is the cost of a call of one of our functions without its results.
 	CallCost = 10
-	// MaxDifferences is how many entries diff makes at most: where there are more, a value that has
-	// many counts as one.
+	// MaxDifferences is the largest number of entries of diff. If there are more, a value with many
+	// differences counts as one.
 	MaxDifferences = 1000
 )

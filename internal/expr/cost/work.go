@@ -63,8 +63,8 @@ func workOfGather(m *jsonval.Meter, args []ref.Val) int {
 	return lengths(elementsBy*8, args...) + depth(m, args)
 }
 
-// lengths is the work of going through texts, in bytes, and lists, in elements. Maps charge what is
-// read of them themselves.
+// lengths returns the work of reading texts, in bytes, and lists, in elements. Maps charge their
+// reads themselves.
 func lengths(by int, vals ...ref.Val) (work int) {
 	for _, v := range vals {
 		switch v := v.(type) {
@@ -125,7 +125,7 @@ func plus(a, b int) int { return min(a+b, tooHeavy) }
 // tooHeavy is more than any meter has.
 const tooHeavy = 1 << 40
 
-// product multiplies the lengths of texts and lists, and numbers, up to tooHeavy. What is neither
+// product multiplies the lengths of texts and lists, and numbers, up to tooHeavy. Any other value
 // has the length 1.
 func product(by int, args []ref.Val) int {
 	n := by

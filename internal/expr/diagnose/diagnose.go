@@ -1,4 +1,4 @@
-// Package diagnose says what is wrong with the text of an expression, and what to write instead.
+// Package diagnose describes the mistakes in the text of an expression, and their remedies.
 package diagnose
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/typeset"
 )
 
-// Reporter says what is wrong with a text.
+// Reporter describes the mistakes in a text.
 type Reporter struct {
 	Define, Text string // empty define: the expression proper
 	CEL          *cel.Env
@@ -25,7 +25,7 @@ type Reporter struct {
 	AboutEvents  bool             // the text sees an event, and no object
 }
 
-// CompileError makes cel-go's issues ours.
+// CompileError makes a CompileError of cel-go's issues.
 func (r *Reporter) CompileError(issues *cel.Issues) *celerr.CompileError {
 	out := &celerr.CompileError{Define: r.Define}
 	text, missed := r.Text, r.Missed
@@ -52,7 +52,7 @@ func (r *Reporter) CompileError(issues *cel.Issues) *celerr.CompileError {
 		}
 		out.Issues = append(out.Issues, found)
 		if strings.HasPrefix(found.Message, syntaxError) {
-			break // the others are what the parser made of what followed
+			break // the others are consequences of the first
 		}
 	}
 	return out
@@ -60,8 +60,8 @@ func (r *Reporter) CompileError(issues *cel.Issues) *celerr.CompileError {
 
 const syntaxError = "syntax error: "
 
-// message shortens a message of cel-go and adds the nearest name to one about a name, or what
-// helps. Should cel-go change its texts, the messages get longer, not wrong.
+// message shortens a message of cel-go and adds a remedy, or the nearest name to a message about a
+// name. If cel-go changes its texts, the messages become longer, not wrong.
 func (r *Reporter) message(issue *common.Error) string {
 	m := strings.ReplaceAll(strings.TrimSuffix(issue.Message, " (in container '')"), syntax.FuncLookupMax, syntax.FuncLookup)
 	if name, ok := strings.CutPrefix(m, "undeclared reference to '"); ok {

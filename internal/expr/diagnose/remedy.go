@@ -8,7 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/syntax"
 )
 
-// otherNames are what other languages call functions of CEL.
+// otherNames maps names of functions in other languages to those of CEL.
 func otherNames() map[string]string {
 	return map[string]string{
 		"beginsWith": "startsWith", "hasPrefix": "startsWith", "hasSuffix": "endsWith", "includes": "contains", "len": "size", "length": "size",
@@ -18,7 +18,7 @@ func otherNames() map[string]string {
 	}
 }
 
-// syntaxMessage makes what the parser says of what it expected a bit less its own business.
+// syntaxMessage removes the internals of the parser from its message about an unexpected token.
 func syntaxMessage(m string) string {
 	m, _, _ = strings.Cut(m, " expecting ")
 	switch {
@@ -36,7 +36,7 @@ func syntaxMessage(m string) string {
 	return m
 }
 
-// noOverloadFor says it without the names that operators have inside.
+// noOverloadFor writes the message without the internal names of operators.
 func noOverloadFor(m string) string {
 	name, args, ok := strings.Cut(strings.TrimPrefix(m, "found no matching overload for '"), "' applied to '")
 	if !ok {
@@ -71,7 +71,7 @@ func remedyForSelection(m string) string {
 	return ""
 }
 
-// remedyForOverload knows what often goes wrong since types are known.
+// remedyForOverload returns the remedies for frequent mistakes of types.
 func remedyForOverload(m string) string {
 	operator, args, _ := strings.Cut(strings.TrimPrefix(m, "found no matching overload for '"), "' applied to '")
 	args = strings.TrimSuffix(strings.TrimPrefix(args, "("), ")'")

@@ -9,14 +9,14 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/syntax"
 )
 
-// slip is what is written in other languages, and how CEL has it.
+// slip is a notation of another language, and its equivalent in CEL.
 type slip struct {
-	pattern *regexp.Regexp // in the text, without what strings and comments hold
+	pattern *regexp.Regexp // in the text without the contents of strings and comments
 	remedy  string
 }
 
-// slips are those that are no syntax of CEL. The first that is in a text with a mistake in its
-// syntax is probably that.
+// slips are notations that are no syntax of CEL. In a text with a syntax error, the first match is
+// probably the cause.
 func slips() []slip {
 	return []slip{
 		{regexp.MustCompile(`\bnot +in\b`), "there is no `not in`; write !(value in list)"},
@@ -30,7 +30,7 @@ func slips() []slip {
 	}
 }
 
-// slipIn finds the first slip in a text that has a mistake in its syntax.
+// slipIn finds the first slip in a text with a syntax error.
 func slipIn(text string) (celerr.Issue, bool) {
 	lines := strings.Split(string(syntax.Bare([]rune(text))), "\n")
 	for _, s := range slips() {
@@ -52,7 +52,7 @@ func slipIn(text string) (celerr.Issue, bool) {
 var dottedKey = regexp.MustCompile(`\b(labels|annotations)\.([A-Za-z0-9_-]+(?:[./][A-Za-z0-9_-]+)+)`)
 
 // keyWithDots finds a key of labels or annotations that is written like fields, around a place. It
-// returns what to write instead.
+// returns the correct notation.
 func keyWithDots(text string, line, column int) string {
 	lines := strings.Split(text, "\n")
 	if line < 1 || line > len(lines) {
@@ -67,7 +67,7 @@ func keyWithDots(text string, line, column int) string {
 	return ""
 }
 
-// insideOf are the fields of an object that are often taken for variables, each with where it is.
+// insideOf has the fields of an object that are often taken for variables, each with its path.
 func insideOf(name string) (where string, ok bool) {
 	switch name {
 	case "metadata", "spec", "status", "kind", "apiVersion", "data":

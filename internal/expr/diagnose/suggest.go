@@ -17,7 +17,7 @@ func Suggest(name string, names []string) string {
 	for _, candidate := range names {
 		d := similar.Distance(name, candidate)
 		if len(name) >= 3 && strings.HasPrefix(candidate, name) {
-			// the rest is missing, which is likelier than a mistake: prot is protocol, not port
+			// a missing rest is likelier than a typo: prot is protocol, not port
 			d = 0
 		}
 		if d < best {
@@ -30,8 +30,8 @@ func Suggest(name string, names []string) string {
 	return fmt.Sprintf("; did you mean %q?", nearest)
 }
 
-// undefinedField says what the object has instead; the type is the first of that name that was
-// missed.
+// undefinedField describes the fields that the object has instead; the type is that of the first
+// missed field of that name.
 func undefinedField(name string, missed *[]typeset.Missed) string {
 	i := slices.IndexFunc(*missed, func(m typeset.Missed) bool { return m.Field == name })
 	if i < 0 {
@@ -42,7 +42,7 @@ func undefinedField(name string, missed *[]typeset.Missed) string {
 	return NoField(of, name)
 }
 
-// suggestInside looks for the field one level deeper: object.replicas for object.spec.replicas.
+// suggestInside searches the field one level deeper: object.replicas for object.spec.replicas.
 func suggestInside(name string, of *schema.Type) string {
 	for _, key := range slices.Sorted(maps.Keys(of.Fields)) {
 		if _, ok := of.Fields[key].Type.Fields[name]; ok {
@@ -52,7 +52,7 @@ func suggestInside(name string, of *schema.Type) string {
 	return ""
 }
 
-// NoField says that an object does not have a field, and what it may be instead.
+// NoField says that an object does not have a field, and suggests another one.
 func NoField(of *schema.Type, name string) string {
 	fields := slices.Sorted(maps.Keys(of.Fields))
 	hint := Suggest(name, fields)

@@ -15,22 +15,21 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/syntax"
 )
 
-// Equality is one of the conditions that a filter joins by &&, if it compares a [Field] with
-// constants: it is true if the field has one of the values. Its values are strings, or whole
-// numbers, or bools; see [Field.Read] for how they are written.
+// Equality is a conjunct of a filter that compares a [Field] with constants: it is true if the
+// field has one of the values. Its values are strings, or whole numbers, or bools; see [Field.Read]
+// for their notation.
 type Equality struct {
 	Field Field
 	// Values is sorted, and has each value once.
 	Values []string
-	// Leading: only equalities stand before it. Then nothing that is not a field of an equality can
-	// be the first to fail.
+	// Leading: only equalities precede it. Then no other conjunct can be the first to fail.
 	Leading bool
 
-	define       string // the text that it stands in, and where
+	define       string // the text, and the position in it
 	line, column int
 }
 
-// Holds reports whether value is one of those that are asked for.
+// Holds reports whether value is one of the values of the equality.
 func (e *Equality) Holds(value string) bool {
 	if len(e.Values) == 1 {
 		return e.Values[0] == value
@@ -39,21 +38,20 @@ func (e *Equality) Holds(value string) bool {
 	return ok
 }
 
-// Absent is the error of an evaluation where a key on the way to the field is missing.
+// Absent is the error of an evaluation in which a key on the way to the field is missing.
 func (e *Equality) Absent(key string) error {
 	return &celerr.EvalError{Define: e.define, Line: e.line, Column: e.column, Reason: fmt.Sprintf("no such key: %q", key), Class: celerr.ErrAbsent}
 }
 
-// Of takes a filter apart, see [expr.Program.Conjuncts]: units are the defines that it uses, and
-// itself last.
+// Of splits a filter, see [expr.Program.Conjuncts]: units are the defines that it uses, and itself
+// last.
 func Of(units []syntax.Unit) (equalities []Equality, rest bool) {
 	s := parter{units: units}
 	s.part(units[len(units)-1])
 	return s.equalities, s.rest
 }
 
-// Plain returns the field that an expression consists of, if it is nothing but a field of the
-// object.
+// Plain returns the field of an expression that is a single field of the object.
 func Plain(units []syntax.Unit) (f *Field, ok bool) {
 	s := parter{units: units}
 	f = &Field{}
@@ -99,7 +97,7 @@ func (s *parter) conjunct(u syntax.Unit, e ast.Expr) {
 	})
 }
 
-// define returns what an identifier stands for.
+// define returns the define that an identifier stands for.
 func (s *parter) define(e ast.Expr) (syntax.Unit, bool) {
 	if e.Kind() != ast.IdentKind {
 		return syntax.Unit{}, false
@@ -118,8 +116,8 @@ type located struct {
 	expr ast.Expr
 }
 
-// equality reads field == constant, constant == field, field in [constants], has(field), field and
-// !field. No values: it is none.
+// equality parses field == constant, constant == field, field in [constants], has(field), field and
+// !field. No values: it is none of them.
 func (s *parter) equality(u syntax.Unit, e ast.Expr) (f Field, at located, values []string) {
 	var k kind
 	at = located{u, e}
@@ -150,7 +148,7 @@ func (s *parter) equality(u syntax.Unit, e ast.Expr) (f Field, at located, value
 	return f, at, values
 }
 
-// field reads the way to a field. It is false for anything else.
+// field parses the path of a field. It is false for anything else.
 func (s *parter) field(u syntax.Unit, e ast.Expr, f *Field) bool {
 	if used, ok := s.define(e); ok {
 		return s.field(used, used.AST.NativeRep().Expr(), f)
@@ -172,7 +170,7 @@ func (s *parter) field(u syntax.Unit, e ast.Expr, f *Field) bool {
 	}
 }
 
-// call reads a["key"], a.?key, a[?"key"] and a.orValue(constant).
+// call parses a["key"], a.?key, a[?"key"] and a.orValue(constant).
 func (s *parter) call(u syntax.Unit, call ast.CallExpr, f *Field) bool {
 	args := call.Args()
 	switch name := call.FunctionName(); {
@@ -199,7 +197,7 @@ func (s *parter) call(u syntax.Unit, call ast.CallExpr, f *Field) bool {
 	return false
 }
 
-// constants writes down literals that are of one kind; nil: they are not.
+// constants returns literals of one kind as texts; nil: the kinds differ.
 func constants(exprs ...ast.Expr) (values []string, k kind) {
 	for _, e := range exprs {
 		if e.Kind() != ast.LiteralKind {

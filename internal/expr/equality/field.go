@@ -10,18 +10,18 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Field is what an [Equality] is about: a place in the object or the old object, or the op or the
+// Field is the subject of an [Equality]: a place in the object or the old object, or the op or the
 // source of a delta.
 type Field struct {
-	// ID is the same for fields that read the same.
+	// ID is equal for fields with the same value.
 	ID string
 
 	root     root
 	path     []string
-	presence bool // whether it is there, not what it is
-	hope     int  // from which step on it may be missing, counted from 1; 0: nowhere
+	presence bool // the presence of the value, not the value
+	hope     int  // the first step that may be missing, counted from 1; 0: none
 	kind     kind
-	fallback string // what it is then
+	fallback string // the value of an absent field
 }
 
 // root is where a field starts.
@@ -34,7 +34,7 @@ const (
 	fromSource
 )
 
-// kind is what values a field is compared with. It is 0 until that is known.
+// kind is the kind of the values that a field is compared with; 0: not known yet.
 type kind uint8
 
 const (
@@ -43,44 +43,44 @@ const (
 	boolKind
 )
 
-// Reading is what became of reading a field.
+// Reading is the result of reading a field.
 type Reading uint8
 
 // The readings.
 const (
-	// Unclear: the value is of another kind than what it is compared with, or stands in something
-	// that has no fields. What the expression makes of that it has to be asked for.
+	// Unclear: the value and the value that it is compared with differ in kind, or its parent has
+	// no fields. The expression has to be evaluated for the result.
 	Unclear Reading = iota
-	// Missing: the field is not there, which is an error with [celerr.ErrAbsent], see
-	// [Equality.Absent]. The value is the key that is missing.
+	// Missing: the field is absent, which is an error with [celerr.ErrAbsent], see
+	// [Equality.Absent]. The value is the missing key.
 	Missing
 	Known
 )
 
-// Fixed tells whether the field is the op or the source. They are the same for all deltas of a
+// Fixed reports whether the field is the op or the source. They are the same for all deltas of a
 // source and op.
 func (f *Field) Fixed() bool { return f.root == fromOp || f.root == fromSource }
 
-// Always tells whether every object has the field.
+// Always reports whether every object has the field.
 func (f *Field) Always() bool {
 	return f.root == fromObject && len(f.path) == 2 && f.path[0] == "metadata" && (f.path[1] == "name" || f.path[1] == "namespace")
 }
 
-// IsOp tells whether the field is the op.
+// IsOp reports whether the field is the op.
 func (f *Field) IsOp() bool { return f.root == fromOp }
 
-// IsSource tells whether the field is the source.
+// IsSource reports whether the field is the source.
 func (f *Field) IsSource() bool { return f.root == fromSource }
 
-// IsNamespace tells whether the field is the namespace of the object, and not whether it has one.
+// IsNamespace reports whether the field is the namespace of the object, and not its presence.
 func (f *Field) IsNamespace() bool { return f.Always() && f.path[1] == "namespace" && !f.presence }
 
-// maxDigits is how many digits a whole number may have to be compared by its text.
+// maxDigits is the largest number of digits of a whole number that is compared by its text.
 const maxDigits = 18
 
 // Read returns the field's value in a delta: a string as it is, a whole number in decimal digits, a
-// bool (also whether a field is there) as true or false. It does not use up the cost limit: it
-// reads the object's text at most once.
+// bool (also the presence of a field) as true or false. It does not use up the cost limit: it reads
+// the object's text at most once.
 func (f *Field) Read(d *event.Delta) (value string, r Reading) {
 	switch f.root {
 	case fromOp:
@@ -111,7 +111,7 @@ func (f *Field) ReadIn(obj *event.Object) (value string, r Reading) {
 	return f.value(open)
 }
 
-// ReadVia is ReadIn for an object that is read for several fields, one after the other.
+// ReadVia is ReadIn with shared positions, for reading several fields of one object.
 func (f *Field) ReadVia(root *jsonval.Root, text string) (value string, reading Reading) {
 	open, _ := root.Locate(text, f.path[0])
 	if open == "" {
@@ -130,7 +130,7 @@ func (f *Field) ReadVia(root *jsonval.Root, text string) (value string, reading 
 	return f.value(open)
 }
 
-// missing is the reading where a step of the path leads nowhere.
+// missing returns the reading for a missing step of the path.
 func (f *Field) missing(step int) (string, Reading) {
 	switch {
 	case f.presence && step == len(f.path)-1:
@@ -141,7 +141,7 @@ func (f *Field) missing(step int) (string, Reading) {
 	return f.path[step], Missing
 }
 
-// value reads what the text begins with.
+// value reads the value at the start of the text.
 func (f *Field) value(open string) (string, Reading) {
 	if f.presence {
 		if open[0] == 'n' {
@@ -179,26 +179,25 @@ func (f *Field) from(name string) bool {
 	return true
 }
 
-// step goes on to a field by its name. A name with two underscores may be an escaped one, which has
-// another key.
+// step descends into a field. A name with two underscores may be an escaped one, whose key differs.
 func (f *Field) step(name string) bool {
 	return !strings.Contains(name, "__") && f.element(name)
 }
 
-// element goes on to the value of a key.
+// element descends into the value of a key.
 func (f *Field) element(key string) bool {
 	f.path = append(f.path, key)
 	return !f.Fixed()
 }
 
-// optional makes the next step one that may lead nowhere.
+// optional makes the next step an optional one.
 func (f *Field) optional() {
 	if f.hope == 0 {
 		f.hope = len(f.path) + 1
 	}
 }
 
-// final reports whether nothing can follow.
+// final reports whether no step can follow.
 func (f *Field) final() bool { return f.presence || f.hope > 0 && f.kind != 0 }
 
 // fits reports whether the field can be compared with values of a kind.
@@ -212,7 +211,7 @@ func (f *Field) fits(k kind) bool {
 	return f.hope == 0
 }
 
-// name sets the ID of a field that is complete.
+// name sets the ID of a complete field.
 func (f *Field) name() {
 	id := []byte{'0' + byte(f.root), '0' + byte(f.kind)}
 	id = strconv.AppendBool(id, f.presence)

@@ -1,4 +1,5 @@
-// Package explain evaluates a filter conjunct by conjunct, to tell people why it matches or not.
+// Package explain evaluates a filter conjunct by conjunct, to show why it matches or does not
+// match.
 package explain
 
 import (
@@ -10,21 +11,20 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/check"
 )
 
-// Conjunct is one of the terms that a filter joins with &&. A define that is a term by itself is
-// taken apart too.
+// Conjunct is one of the terms that a filter joins with &&. A define that is a term is split too.
 type Conjunct struct {
-	Define       string // in whose text it stands; empty: the filter's own
-	Line, Column int    // where, counted as in [celerr.Issue]
+	Define       string // the define with its text; empty: the filter's own text
+	Line, Column int    // position, counted as in [celerr.Issue]
 	Text         string
 }
 
-// Finding is what became of a conjunct.
+// Finding is the result of a conjunct.
 type Finding struct {
 	Conjunct
 
 	Holds bool
-	// why it has no value, as with [expr.Program.Match]; its place is that in the filter's, or the
-	// define's, text
+	// why it has no value, as with [expr.Program.Match]; its place is one in the text of the filter
+	// or the define
 	Err error
 	// Operands are the sides of a comparison that are no constants.
 	Operands []Operand
@@ -34,12 +34,12 @@ type Finding struct {
 type Operand struct {
 	Text string
 	JSON []byte // its value
-	Err  error  // why it has none
+	Err  error  // why it has no value
 }
 
-// Explainer evaluates a filter, or a condition, conjunct by conjunct, to tell people why it matches
-// or not. What the filter says is the filter's own business: false && error is false. It is
-// immutable and safe for concurrent use.
+// Explainer evaluates a filter, or a condition, conjunct by conjunct, to show why it matches or
+// does not match. The filter itself decides the result: false && error is false. It is immutable
+// and safe for concurrent use.
 type Explainer struct {
 	source string
 	terms  []term
@@ -53,8 +53,8 @@ type term struct {
 	operands []term // without operands of their own
 }
 
-// New takes a [check.Filter] or [check.When] about the deltas of a source apart. The error is that
-// of [expr.Env.Compile].
+// New splits a [check.Filter] or [check.When] about the deltas of a source. The error is that of
+// [expr.Env.Compile].
 func New(env *expr.Env, text string, usage check.Usage, source string) (*Explainer, error) {
 	if _, err := env.Compile(text, usage, source); err != nil {
 		return nil, err
@@ -81,8 +81,8 @@ func (x *Explainer) All(ctx context.Context, in expr.Input) []Finding {
 	return found
 }
 
-// Refusal returns the first conjunct that is false; if none is, the first that has no value. False:
-// they all hold.
+// Refusal returns the first conjunct that is false; if none is, the first without a value. False:
+// all are true.
 func (x *Explainer) Refusal(ctx context.Context, in expr.Input) (Finding, bool) {
 	var failed *Finding
 	for i := range x.terms {
@@ -105,7 +105,7 @@ func (t *term) find(ctx context.Context, in expr.Input) Finding {
 	return Finding{Conjunct: t.Conjunct, Holds: holds, Err: t.placed(err)}
 }
 
-// placed gives an error the place that it has in the whole text.
+// placed converts the place of an error to one in the whole text.
 func (t *term) placed(err error) error {
 	failed, ok := errors.AsType[*celerr.EvalError](err)
 	if !ok || failed.Define != "" || failed.Line == 0 {

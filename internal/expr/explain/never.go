@@ -12,25 +12,25 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Domain is what is known of all deltas that a filter is asked about.
+// Domain restricts the deltas that a filter is evaluated for.
 type Domain struct {
 	Ops        []event.Op
 	Namespaces []string // of the objects; nil: any
 }
 
-// Never is a conjunct because of which a filter is false whatever the delta.
+// Never is a conjunct that makes a filter false for every delta.
 type Never struct {
 	Conjunct
 
 	Reason string // with the remedy
 }
 
-// Never finds out whether the filter is false, or has no value, for all deltas of a domain: one of
-// its conjuncts is a constant, or asks for what the domain does not have, or two of them contradict
-// each other. False: it may be true.
+// Never reports whether the filter is false, or has no value, for all deltas of a domain: one of
+// its conjuncts is a constant, or requires a value that is not in the domain, or two conjuncts
+// contradict each other. False: it may be true.
 func (x *Explainer) Never(ctx context.Context, d Domain) (Never, bool) {
 	seen := make(map[string]equality.Equality) // by field
-	texts := make(map[string]string)           // of the conjuncts that they are
+	texts := make(map[string]string)           // of their conjuncts
 	for i := range x.terms {
 		t := &x.terms[i]
 		if reason := x.never(ctx, t, d); reason != "" {
@@ -56,7 +56,7 @@ func (x *Explainer) Never(ctx context.Context, d Domain) (Never, bool) {
 	return Never{}, false
 }
 
-// never says why a conjunct by itself is false; empty: it may be true.
+// never returns the reason why a conjunct is always false; empty: it may be true.
 func (x *Explainer) never(ctx context.Context, t *term, d Domain) string {
 	if t.program.IsConstant() {
 		if holds, err := t.program.Match(ctx, expr.Input{Delta: anyDelta()}); err == nil && !holds {
@@ -85,7 +85,7 @@ func (x *Explainer) never(ctx context.Context, t *term, d Domain) string {
 	return ""
 }
 
-// anyDelta is one for an expression that looks at none.
+// anyDelta returns a delta for an expression that uses no delta.
 func anyDelta() *event.Delta {
 	object, err := event.ParseObject(&event.Resource{}, `{"metadata":{"name":"any","uid":"any","resourceVersion":"1"}}`)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/syntax"
 )
 
-// splitter cuts texts into conjuncts. A tree knows where its operators are, so what lies between
-// them is a conjunct, but for parentheses that belong to a larger term.
+// splitter splits texts into conjuncts. A tree has the positions of its operators, so the text
+// between them is a conjunct, except for parentheses that belong to a larger term.
 type splitter struct {
 	env    *expr.Env
 	source string
@@ -25,11 +25,11 @@ type splitter struct {
 // piece is a part of a text: the code points from start to end.
 type piece struct {
 	define     string
-	text, bare []rune // bare is the text without what strings and comments hold
+	text, bare []rune // bare is the text without the contents of strings and comments
 	start, end int
 }
 
-// split adds the conjuncts of a text, those of defines in their place.
+// split adds the conjuncts of a text, and in the place of a define those of its text.
 func (s *splitter) split(define, text string) error {
 	tree, err := s.env.Parse(define, text, s.source)
 	if err != nil {
@@ -59,8 +59,8 @@ func (s *splitter) split(define, text string) error {
 	return nil
 }
 
-// conjuncts returns the terms that && joins, in the order of the text, and where the operators
-// between them are.
+// conjuncts returns the terms that && joins, in the order of the text, and the positions of the
+// operators between them.
 func conjuncts(e ast.Expr, info *ast.SourceInfo) (leaves []ast.Expr, cuts []int) {
 	at, known := info.GetOffsetRange(e.ID())
 	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != operators.LogicalAnd || !known {
@@ -78,7 +78,7 @@ func (s *splitter) add(region piece, leaf ast.Expr, tree *cel.Ast) error {
 		return err
 	}
 	for _, side := range sides(region, leaf, tree.NativeRep().SourceInfo()) {
-		// What cannot be evaluated by itself is left out: it only helps to understand.
+		// An operand that cannot be evaluated by itself is left out: operands only help the reader.
 		if operand, err := s.term(side, check.Value); err == nil && !operand.program.IsConstant() {
 			t.operands = append(t.operands, operand)
 		}
@@ -101,8 +101,9 @@ func (s *splitter) term(region piece, usage check.Usage) (term, error) {
 	return t, err
 }
 
-// balanced takes from a region the space around it and the parentheses whose partners are outside.
-// Those are all at one side: a term cannot be the first of one parenthesis and the last of another.
+// balanced removes the surrounding space, and the parentheses whose partners are outside, from a
+// region. Those are all at one side: a term cannot be the first of one parenthesis and the last of
+// another.
 func (p piece) balanced() piece {
 	open := 0
 	for _, r := range p.bare[p.start:p.end] {
@@ -134,7 +135,7 @@ func (p piece) trimmed() piece {
 	return p
 }
 
-// sides returns where the two sides of a comparison are; nothing if leaf is none.
+// sides returns the two sides of a comparison; nothing if leaf is none.
 func sides(region piece, leaf ast.Expr, info *ast.SourceInfo) []piece {
 	if leaf.Kind() != ast.CallKind || len(leaf.AsCall().Args()) != 2 {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// FuzzPath: no text makes parsing a path panic, a mistake lies inside of the text, and what below
-// writes is read again.
+// FuzzPath: no text makes the parser of paths panic, the place of a mistake is inside of the text,
+// and a path that Below writes can be parsed.
 func FuzzPath(f *testing.F) {
 	for _, text := range []string{
 		"spec.containers[*].image", `metadata.annotations["a.b/c"]`, "a[0]['b'][c]", "a..b", "a[", "a.", "[*][*]", "", `a["b`, "ü.ß[é]",

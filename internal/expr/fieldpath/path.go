@@ -15,19 +15,19 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Path is the argument of changed, parsed when the expression was compiled.
+// Path is the parsed argument of changed.
 type Path []Step
 
-// Step is a key, an index of an array where the value is one, or all elements of an array or values
-// of a map.
+// Step is a key, an index of an array if the value is one, or all elements of an array or values of
+// a map.
 type Step struct {
 	Key   string
 	Index int // -1: it can only be a key
 	All   bool
-	at    int // where it begins in the text
+	at    int // its position in the text
 }
 
-// Error is a mistake in the text of a path, and at which of its bytes.
+// Error is a mistake in the text of a path, with the position of its byte.
 type Error struct {
 	At     int
 	reason string
@@ -35,7 +35,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.reason }
 
-// in follows a path without [*]. It returns "" where a part of it is missing or obj is nil.
+// in follows a path without [*]. It returns "" if a part of it is missing or obj is nil.
 func (p Path) in(obj *event.Object) rawjson.Value {
 	if obj == nil {
 		return ""
@@ -66,7 +66,7 @@ func element(list rawjson.Value, index int) rawjson.Value {
 	return ""
 }
 
-// wild reports how many [*] the path has.
+// wild returns the number of [*] in the path.
 func (p Path) wild() (n int) {
 	for _, s := range p {
 		if s.All {
@@ -76,14 +76,13 @@ func (p Path) wild() (n int) {
 	return n
 }
 
-// met is a value that a path with [*] leads to, with the keys of the maps that it went through by a
-// [*].
+// met is a value at the end of a path with [*], with the keys of the maps that the [*] matched.
 type met struct {
 	keys  string
 	value rawjson.Value
 }
 
-// meets returns what the path leads to, in the order of lists and of the keys of maps. It reads the
+// meets returns the values at the path, in the order of lists and of the keys of maps. It reads the
 // object once for each [*].
 func (p Path) meets(obj *event.Object, m *jsonval.Meter) (all []met) {
 	if obj == nil {
@@ -117,7 +116,7 @@ func (p Path) each(v rawjson.Value, keys string, yield func(keys string, v rawjs
 	yield(keys, v)
 }
 
-// Differs reports whether the path meets other values in one object than in the other.
+// Differs reports whether the values at the path differ between two objects.
 func (p Path) Differs(was, is *event.Object, m *jsonval.Meter) bool {
 	if p.wild() == 0 {
 		before, after := p.in(was), p.in(is)
@@ -130,7 +129,7 @@ func (p Path) Differs(was, is *event.Object, m *jsonval.Meter) bool {
 	})
 }
 
-// Exists reports whether the path leads anywhere.
+// Exists reports whether the path has a value.
 func (p Path) Exists(obj *event.Object, m *jsonval.Meter) bool {
 	if p.wild() == 0 {
 		return p.in(obj) != ""
@@ -138,7 +137,7 @@ func (p Path) Exists(obj *event.Object, m *jsonval.Meter) bool {
 	return len(p.meets(obj, m)) > 0
 }
 
-// Parse reads metadata.labels["a.b/c"], status.conditions[0].type or spec.containers[*].image.
+// Parse parses metadata.labels["a.b/c"], status.conditions[0].type or spec.containers[*].image.
 // Inside brackets the quotes may be left out. The error is a *pathError.
 func Parse(text string) (Path, error) {
 	var p Path
@@ -170,7 +169,7 @@ func Parse(text string) (Path, error) {
 	return p, nil
 }
 
-// bracket reads what follows an opening bracket, up to and with the closing one.
+// bracket parses the text behind an opening bracket, including the closing one.
 func bracket(s string) (found Step, rest, reason string) {
 	if s != "" && (s[0] == '"' || s[0] == '\'') {
 		key, after, ok := strings.Cut(s[1:], s[:1]+"]")
@@ -190,8 +189,8 @@ func bracket(s string) (found Step, rest, reason string) {
 	return Step{Key: key, Index: index, All: key == "*"}, after, ""
 }
 
-// Check follows the path through the type of an object, as far as that is described. It returns the
-// first step that leads nowhere, and why.
+// Check follows the path through the type of an object, as far as its schema goes. It returns the
+// first step that does not exist, and the reason.
 func (p Path) Check(text string, t *schema.Type) *Error {
 	inMap := false // the step before was the key of a map
 	for i, s := range p {
@@ -219,7 +218,7 @@ func (p Path) Check(text string, t *schema.Type) *Error {
 				return failed("%s", diagnose.NoField(t, s.Key))
 			}
 			t = f.Type
-		default: // no object has it as its type, so there is a step before
+		default: // no object has it as its type, so a step precedes it
 			if key := text[p[i-1].at:]; inMap && !strings.ContainsAny(key, `[]"'`) {
 				return failed("%s has no fields; a key with dots stands in brackets: %s[%q]", before(text, s.at), before(text, p[i-1].at), key)
 			}
@@ -230,11 +229,11 @@ func (p Path) Check(text string, t *schema.Type) *Error {
 	return nil
 }
 
-// before is the text of the path in front of the step that begins at an offset.
+// before returns the text of the path in front of the step at an offset.
 func before(text string, at int) string { return strings.TrimRight(text[:at], ".[") }
 
-// Selector names an element by its keys: [containerPort=80,protocol="TCP"]. Of keys that it does
-// not have nothing is said.
+// Selector names an element by its keys: [containerPort=80,protocol="TCP"]. Keys that it lacks are
+// left out.
 func Selector(elem rawjson.Value, keys []string) string {
 	var parts []string
 	for _, key := range keys {
@@ -251,7 +250,7 @@ func Selector(elem rawjson.Value, keys []string) string {
 	return "[" + strings.Join(parts, ",") + "]"
 }
 
-// Below adds a key to the text of a path, so that it can be read again.
+// Below adds a key to the text of a path, so that the result can be parsed.
 func Below(path, key string) string {
 	switch {
 	case key == "" || key == "*" || strings.ContainsAny(key, ".[]\"' "):

@@ -15,7 +15,7 @@ import (
 // against 1.0 make no difference. Absent equals absent only.
 func Equal(a, b rawjson.Value) bool {
 	if a == b {
-		return true // the text is the same, so is the value
+		return true // equal texts are equal values
 	}
 	if a.Kind() != b.Kind() {
 		return false
@@ -31,7 +31,7 @@ func Equal(a, b rawjson.Value) bool {
 		return types.Equal(number(string(a)), number(string(b))) == types.True
 	case rawjson.Bool, rawjson.Null, rawjson.Absent:
 	}
-	return false // their texts differ
+	return false // the texts differ
 }
 
 func equalArrays(a, b rawjson.Value) bool {
@@ -49,8 +49,8 @@ func equalArrays(a, b rawjson.Value) bool {
 	return i == len(others)
 }
 
-// equalObjects takes the keys of both in turn as long as they stand in the same order, which is
-// usual, and looks up the rest.
+// equalObjects compares the keys of both in parallel as long as they have the same order, which is
+// usual, and searches the rest.
 func equalObjects(a, b rawjson.Value) bool {
 	type field struct {
 		key   string
@@ -85,15 +85,14 @@ func equalObjects(a, b rawjson.Value) bool {
 }
 
 // Lists whose schema says that they are sets, or maps by some keys of their elements, are compared
-// and added as such, as Kubernetes does: their order does not count, and nothing is in them twice.
+// and added as such, as Kubernetes does: their order does not count, and they have no duplicates.
 
-// Unordered reports whether the list is one of those.
+// Unordered reports whether the list is a set or a map.
 func (s *TypeInfo) Unordered() bool {
 	return s != nil && s.Schema != nil && (s.Schema.ListType == "set" || s.Schema.ListType == "map")
 }
 
-// keyOf is what tells an element apart from the others. ok is false if it is not one that such a
-// list can have.
+// keyOf returns the key of an element. ok is false if such a list cannot have the element.
 func (s *TypeInfo) keyOf(elem ref.Val) (key string, ok bool) {
 	if s.Schema.ListType == "set" {
 		key, err := Scalar(elem)
@@ -119,7 +118,7 @@ func (s *TypeInfo) keyOf(elem ref.Val) (key string, ok bool) {
 	return all.String(), true
 }
 
-// sameElements is equality of such a list with another one of the same size.
+// sameElements compares such a list with another one of the same size.
 func (l *List) sameElements(other traits.Lister) ref.Val {
 	byKey := make(map[string]ref.Val, len(l.items()))
 	for _, item := range l.items() {
@@ -142,8 +141,8 @@ func (l *List) sameElements(other traits.Lister) ref.Val {
 	return types.Bool(len(seen) == len(byKey))
 }
 
-// merge is such a list and those elements of the other that it does not have; of a map, the other's
-// replace those of the same key.
+// merge returns the union of such a list and another one; in a map, an element of the other list
+// replaces the one with the same key.
 func (l *List) merge(other traits.Lister) ref.Val {
 	var merged []ref.Val
 	at := make(map[string]int)

@@ -11,16 +11,16 @@ import (
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 )
 
-// List is a JSON array as a list of CEL. Where its elements are is found out once, at the first
+// List is a JSON array as a list of CEL. The positions of its elements are found once, at the first
 // use.
 type List struct {
 	open  string // begins with the array
 	meter *Meter
-	info  *TypeInfo // of the list; nil: not known
+	info  *TypeInfo // of the list; nil: unknown
 	elems []rawjson.Value
 }
 
-// elementWork is what it takes to find an element or a field, beside the bytes.
+// elementWork is the work of finding an element or a field, beside its bytes.
 const elementWork = 16
 
 var (
@@ -42,7 +42,7 @@ func (l *List) items() []rawjson.Value {
 	return l.elems
 }
 
-// Raw is the text of the whole array.
+// Raw returns the text of the whole array.
 func (l *List) Raw() rawjson.Value {
 	raw := rawjson.Closed(l.open)
 	l.meter.Charge(len(raw))
@@ -190,7 +190,7 @@ func (it *iterator) Type() ref.Type { return types.IteratorType }
 
 func (it *iterator) Value() any { return nil }
 
-// value is what an element is.
+// value returns the value of an element.
 func (l *List) value(item rawjson.Value) ref.Val {
 	if l.info == nil {
 		return l.meter.Value(item)

@@ -37,7 +37,7 @@ func (m *Map) root() *Root {
 	return m.Info.root
 }
 
-// field returns the text that begins with the value of what CEL calls key, and its shape; "" if
+// field returns the text that begins with the value of a field by its CEL name, and its type; "" if
 // there is none, or null where that means none.
 func (m *Map) field(key string) (open string, s *TypeInfo) {
 	name, s := m.Info.Inner(key)
@@ -48,7 +48,7 @@ func (m *Map) field(key string) (open string, s *TypeInfo) {
 	return open, s
 }
 
-// fields yields what there is, by the names in JSON.
+// fields yields all fields, by their names in JSON.
 func (m *Map) fields() iter.Seq2[string, rawjson.Value] {
 	return func(yield func(string, rawjson.Value) bool) {
 		for key, value := range m.Raw().Fields() {
@@ -60,7 +60,7 @@ func (m *Map) fields() iter.Seq2[string, rawjson.Value] {
 	}
 }
 
-// value is what a field is.
+// value returns the value of a field.
 func (m *Map) value(key string, field rawjson.Value) ref.Val {
 	_, s := m.Info.Inner(key)
 	return m.meter.Typed(string(field), s)
@@ -83,7 +83,7 @@ func (m *Map) Locate(key string) (open string) {
 	}
 }
 
-// Str returns the string at a path of keys, "" if there is none. It is at nobody's expense.
+// Str returns the string at a path of keys, "" if there is none. It is not charged to the meter.
 func (m *Map) Str(path ...string) string {
 	open := m.open
 	for _, key := range path {
@@ -94,8 +94,8 @@ func (m *Map) Str(path ...string) string {
 	return rawjson.Closed(open).Str()
 }
 
-// Child is the value of a field. Those of a whole object are made once for an evaluation, which
-// they do not outlive.
+// Child returns the value of a field. The fields of a whole object are made once per evaluation,
+// and do not outlive it.
 func (m *Map) Child(open string, s *TypeInfo) ref.Val {
 	root := m.root()
 	if root == nil || open[0] != '{' || s != nil && s.kind != schema.Object && s.kind != schema.Map {
@@ -226,18 +226,18 @@ func (m *Map) ConvertToType(t ref.Type) ref.Val { return Convert(m, types.MapTyp
 // Type implements ref.Val.
 func (m *Map) Type() ref.Type { return types.MapType }
 
-// Value implements ref.Val. cel-go asks for it before it takes a field of an object, and hands it
-// to what [expr.typeSet] gave it for that.
+// Value implements ref.Val. cel-go calls it before it takes a field of an object, and passes it to
+// the field getter of [expr.typeSet].
 func (m *Map) Value() any { return m }
 
 // String hides the content: cel-go prints values in some of its errors.
 func (m *Map) String() string { return "{…}" }
 
-// Root remembers the fields of a whole object that were passed on the way to another one: metadata,
-// spec and status are asked for again and again, and spec is long. An object with more fields than
-// there is room for is read anew each time.
+// Root remembers the positions of the fields of a whole object that were passed on the way to
+// another one: metadata, spec and status are read again and again, and spec is long. If an object
+// has more fields than there is room for, the others are searched again each time.
 type Root struct {
-	known  *TypeInfo // what its schema says; nil: nothing
+	known  *TypeInfo // the type by its schema; nil: none
 	info   TypeInfo  // the same, and these fields
 	seen   [8]rootField
 	n      int
@@ -258,8 +258,8 @@ func (r *Root) Object(text string, m *Meter, s *TypeInfo) *Map {
 	return &Map{text, m, &r.info}
 }
 
-// Passed notes that a value inside of the value at an offset was read, so many objects deep: what
-// follows that value is found faster from there.
+// Passed records that a value inside of the value at an offset was read, at that depth: the values
+// behind it are found faster from there.
 func (r *Root) Passed(at, inner, depth int) {
 	r.cursor.Passed(at, inner, depth)
 }

@@ -11,12 +11,11 @@ import (
 type Meter struct {
 	left        int
 	done        <-chan struct{} // of the context; nil: it does not end
-	rounds      int             // of loops; some of them look at done
+	rounds      int             // of loops; some of them check done
 	interrupted bool            // done was closed
 }
 
-// interruptFrequency is after how many rounds of a loop an evaluation looks whether its context has
-// ended.
+// interruptFrequency is the number of rounds of a loop between two checks of the context.
 const interruptFrequency = 100
 
 // NewMeter returns a meter for so many units of work.
@@ -25,7 +24,7 @@ func NewMeter(work int) Meter { return Meter{left: work} }
 // Watch makes the rounds of loops end the evaluation once done is closed.
 func (m *Meter) Watch(done <-chan struct{}) { m.done = done }
 
-// Interrupted reports whether the meter ended the evaluation because of what it watches.
+// Interrupted reports whether the meter ended the evaluation because done was closed.
 func (m *Meter) Interrupted() bool { return m.interrupted }
 
 // Remaining returns the units of work that are left, at least 0.

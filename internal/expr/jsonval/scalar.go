@@ -18,7 +18,7 @@ func AppendKeys(keys []string, v ref.Val) ([]string, error) {
 	case *List:
 		it = v.Iterator()
 	case traits.Lister:
-		if texts, ok := v.Value().([]string); ok { // what split() makes
+		if texts, ok := v.Value().([]string); ok { // a result of split()
 			for _, text := range texts {
 				if text != "" {
 					keys = append(keys, text)

@@ -103,7 +103,7 @@ func textOf(text string, s *TypeInfo) ref.Val {
 	return s.mismatch()
 }
 
-// TimestampOf reads what Kubernetes takes for a time: RFC 3339, also without a zone; no text is the
+// TimestampOf parses a time as Kubernetes does: RFC 3339, also without a zone; an empty text is the
 // epoch.
 func TimestampOf(text string) (time.Time, bool) {
 	if text == "" {
@@ -116,8 +116,8 @@ func TimestampOf(text string) (time.Time, bool) {
 	return t, err == nil
 }
 
-// durationOf reads what Kubernetes takes for the format duration: Go's form, else whole numbers
-// with units up to weeks.
+// durationOf parses the format duration as Kubernetes does: Go's form, or whole numbers with units
+// up to weeks.
 func durationOf(text string) (sum time.Duration, ok bool) {
 	if d, err := time.ParseDuration(text); err == nil {
 		return d, true
@@ -181,8 +181,8 @@ func double(s string) ref.Val {
 	return types.Double(f)
 }
 
-// TypeInfo is what the schema says of a value, in the form that reading needs. nil: nothing. It is
-// immutable, but for the one of a root.
+// TypeInfo is the schema of a value in the form that reading needs. nil: no schema. It is
+// immutable, except for the one of a root.
 type TypeInfo struct {
 	kind     schema.Kind
 	nullable bool
@@ -199,7 +199,7 @@ type fieldInfo struct {
 	info *TypeInfo
 }
 
-// Inner is the name in JSON of what CEL calls key, and its shape.
+// Inner returns the JSON name of a field by its CEL name, and its type.
 func (s *TypeInfo) Inner(key string) (string, *TypeInfo) {
 	switch {
 	case s == nil:
@@ -217,7 +217,7 @@ func (s *TypeInfo) Inner(key string) (string, *TypeInfo) {
 // Kubernetes.
 func (s *TypeInfo) hides(open string) bool { return s != nil && s.fields != nil && open[0] == 'n' }
 
-// CELNames are those by which CEL may call a field.
+// CELNames returns the names of a field in CEL.
 func CELNames(field string) []string {
 	if escaped, ok := apiservercel.Escape(field); ok && escaped != field {
 		return []string{field, escaped}
@@ -228,7 +228,7 @@ func CELNames(field string) []string {
 // TypeInfos makes shapes of types, one of each object's type.
 type TypeInfos map[*schema.Type]*TypeInfo
 
-// Of returns what the schema of a value says, for reading; nil: nothing.
+// Of returns the TypeInfo of a schema; nil: it has none.
 func (all TypeInfos) Of(t *schema.Type) *TypeInfo {
 	if t == nil || t.Kind == schema.Any {
 		return nil

@@ -1,8 +1,8 @@
 // Package jsonval has the values of CEL that lie over the JSON text of an object.
 //
-// Nothing is unmarshalled: a [Map] or [List] is a text that begins with it, and a field is looked
-// for when it is asked for. Where the schema of an object is known, a [TypeInfo] says what a value
-// is. All that is read is charged to a [Meter].
+// Values are not unmarshalled: a [Map] or [List] is a text that begins with it, and a field is
+// searched when it is used. If the schema of an object is known, a [TypeInfo] has the types of its
+// values. All reads are charged to a [Meter].
 package jsonval
 
 import (
@@ -33,8 +33,8 @@ func (m *Meter) Value(v rawjson.Value) ref.Val {
 	return types.NullValue
 }
 
-// Open is value for a text that may go on behind the value, whose end is not looked for if it is a
-// map or list.
+// Open is Value for a text that may continue behind the value. The end of a map or list is not
+// searched.
 func (m *Meter) Open(text string) ref.Val {
 	switch text[0] {
 	case '{':
@@ -65,8 +65,8 @@ func RawOf(v ref.Val, m *Meter) (rawjson.Value, *TypeInfo, error) {
 	}
 }
 
-// standardList and standardMap are lazy values as cel-go's own, for the conversions that the
-// libraries ask for seldom.
+// standardList and standardMap make cel-go's own values of lazy ones, for rare conversions of the
+// libraries.
 func standardList(l *List) ref.Val {
 	vals := make([]ref.Val, 0, len(l.items()))
 	for _, item := range l.items() {
@@ -94,7 +94,7 @@ func Convert(v ref.Val, own, target ref.Type) ref.Val {
 	return types.WrapErr(celerr.Wrong("a " + own.TypeName() + " cannot be converted to " + target.TypeName()))
 }
 
-// isType reports whether the Go type that a library asks for is the one of v itself.
+// isType reports whether a library requests the Go type of v itself.
 func isType(v any, want reflect.Type) bool {
 	return want != reflect.TypeFor[any]() && reflect.TypeOf(v).AssignableTo(want)
 }

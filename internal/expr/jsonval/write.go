@@ -23,18 +23,18 @@ import (
 // every event would fill the memory otherwise.
 const maxOutput = 16 << 20
 
-// Writer writes values of CEL as compact JSON without line breaks. What comes unchanged from an
-// object is copied as text. Keys of maps that the expression builds are sorted: CEL keeps no order
-// for them.
+// Writer writes values of CEL as compact JSON without line breaks. Unchanged values of an object
+// are copied as text. Keys of maps that the expression builds are sorted: CEL keeps no order for
+// them.
 type Writer struct {
 	out  []byte
-	room int // how many bytes out may have
+	room int // the largest length of out
 }
 
 // NewWriter returns a writer with room for the events of one evaluation.
 func NewWriter() *Writer { return &Writer{room: maxOutput} }
 
-// Take returns what was written and starts anew in the room that is left.
+// Take returns the written text and starts again with the remaining room.
 func (w *Writer) Take() []byte {
 	out := w.out
 	*w = Writer{room: w.room - len(out)}

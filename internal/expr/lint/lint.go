@@ -1,4 +1,4 @@
-// Package lint warns of what an expression may do that its author may not mean.
+// Package lint warns of effects of an expression that its author may not intend.
 package lint
 
 import (
@@ -15,11 +15,11 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/syntax"
 )
 
-// Warning is about what is allowed, but may not be meant.
+// Warning concerns an expression that is allowed, but may not be intended.
 type Warning struct {
 	celerr.Issue
 
-	Define string // the define whose text it is about; empty: the expression's own
+	Define string // the define with the text; empty: the expression's own text
 	// Excessive: it may cost so much that it should be refused, unless its author says that it is
 	// meant.
 	Excessive bool
@@ -33,12 +33,12 @@ func Warnings(s *check.Scope, usage check.Usage, u syntax.Unit) []Warning {
 	return o.warnings
 }
 
-// optionals looks through one text.
+// optionals checks one text.
 type optionals struct {
 	scope  *check.Scope
 	usage  check.Usage
 	unit   syntax.Unit
-	guards map[string]bool // paths that the text asks about
+	guards map[string]bool // paths whose presence the text checks
 	inner  map[int64]bool  // parts of a longer chain
 	// converted are the arguments of conversions that fail for an empty text, each with its call.
 	converted map[int64]ast.Expr
@@ -58,8 +58,8 @@ var (
 	template     = regexp.MustCompile(`\{\{.*\}\}|\$\{[^}]*\}`)
 )
 
-// literals warns of what a literal text does not do: it is no template, and it is not compared like
-// a quantity.
+// literals warns of misused literal texts: they are no templates, and they are not compared like
+// quantities.
 func (o *optionals) literals() {
 	syntax.Walk(o.unit.AST.NativeRep().Expr(), nil, func(e ast.Expr, _ []string) {
 		if text, ok := syntax.Literal(e); ok && o.usage == check.Emit {

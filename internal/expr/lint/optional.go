@@ -29,7 +29,7 @@ func (o *optionals) find() {
 			o.guards[syntax.PathOf(e.AsCall().Args()[1])+"["+syntax.PathOf(e.AsCall().Args()[0])+"]"] = true
 		case e.Kind() == ast.CallKind && e.AsCall().FunctionName() == "hasValue":
 			o.guard(e.AsCall().Target())
-		case e.Kind() == ast.ComprehensionKind: // where it goes round, there is what it goes through
+		case e.Kind() == ast.ComprehensionKind: // the body runs only if the list or map exists
 			o.guard(e.AsComprehension().IterRange())
 		}
 		if IsConversion(e) {
@@ -82,7 +82,7 @@ func IsConversion(e ast.Expr) bool {
 	}, e.AsCall().FunctionName())
 }
 
-// warnEmpty warns of a conversion of what is empty if it is absent.
+// warnEmpty warns of a conversion of an optional value whose default is an empty text.
 func (o *optionals) warnEmpty(conversion ast.Expr) {
 	function, arg := conversion.AsCall().FunctionName(), conversion.AsCall().Args()[0]
 	if arg.Kind() != ast.CallKind || arg.AsCall().FunctionName() != "orValue" || len(arg.AsCall().Args()) != 1 {
@@ -131,7 +131,8 @@ func (o *optionals) mayLack(operand ast.Expr, field string) bool {
 	return false
 }
 
-// isCertain: what every object has, whatever its schema requires, or is a part of nearly every one.
+// isCertain reports whether a field is always there: every object has it, its schema requires it,
+// or it is a part of nearly every object.
 func isCertain(of *schema.Type, field string) bool {
 	if _, root := of.Fields["metadata"]; root {
 		return slices.Contains([]string{"apiVersion", "kind", "metadata", "spec", "status"}, field)
@@ -140,8 +141,8 @@ func isCertain(of *schema.Type, field string) bool {
 		slices.Contains([]string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation"}, field)
 }
 
-// warn: chain is the whole of what is read, step the part that may be absent. converted: an empty
-// text in its place would do no good.
+// warn adds a warning: chain is the whole chain of fields, step the part that may be absent.
+// converted: an empty text is no useful default.
 func (o *optionals) warn(chain, step ast.Expr, converted bool) {
 	text := o.unit.Text()
 	line, column := o.unit.Start(step)
@@ -177,8 +178,7 @@ func (o *optionals) consequence() string {
 	}
 }
 
-// mended is the chain as it is written, with .? and what it is if it is absent; "" if that would
-// not compile.
+// mended returns the chain as it is written, with .? and a default; "" if that would not compile.
 func (o *optionals) mended(text string, chain, step ast.Expr, fallback string) string {
 	info := o.unit.AST.NativeRep().SourceInfo()
 	start, known := info.GetOffsetRange(syntax.RootOf(chain).ID())

@@ -18,7 +18,7 @@ type Outline struct {
 	All     bool // the map has no other members
 }
 
-// OutlineMember is a member of a map whose key is literal.
+// OutlineMember is a member of a map with a literal key.
 type OutlineMember struct {
 	Key   string
 	At    OutlineAt // of the key

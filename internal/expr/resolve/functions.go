@@ -17,7 +17,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/schema"
 )
 
-// object is a call of a function whose arguments are objects.
+// object is a call of a function with objects as arguments.
 func (r *resolver) object(n int, u syntax.Unit, e ast.Expr) {
 	var args []any
 	for _, arg := range e.AsCall().Args() {
@@ -216,7 +216,7 @@ func (r *resolver) inside(u syntax.Unit, literal ast.Expr, text string, at int, 
 	r.issues[u.Define] = append(r.issues[u.Define], issue)
 }
 
-// noteChanged notes what changed() reads.
+// noteChanged records the path that changed() reads.
 func (r *resolver) noteChanged(u syntax.Unit, arg ast.Expr, p fieldpath.Path) {
 	read := Read{Define: u.Define}
 	read.Line, read.Column = u.Start(arg)

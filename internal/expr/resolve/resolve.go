@@ -1,7 +1,7 @@
 // Package resolve makes one tree of an expression and the defines that it uses.
 //
-// It checks what depends on the place of use: which variables and functions exist there, and
-// whether the sources, indexes and paths that the text names do.
+// It checks the rules that depend on the place of use: which variables and functions are available,
+// and whether the sources, indexes and paths in the text exist.
 package resolve
 
 import (
@@ -21,22 +21,22 @@ import (
 // Place is where an expression is used.
 type Place struct {
 	Usage  check.Usage
-	Source string   // whose index a bare name is; empty: there are several
-	Of     []string // the sources whose deltas it is about
+	Source string   // the source of an index name without source; empty: there are several
+	Of     []string // the sources of the deltas
 }
 
 // Linked is an expression and the defines that it uses as one tree.
 type Linked struct {
-	Tree    *cel.Ast         // what is evaluated
-	Texts   syntax.Texts     // what it was made of
+	Tree    *cel.Ast         // the tree to evaluate
+	Texts   syntax.Texts     // the texts of the tree
 	Paths   []fieldpath.Path // of the calls of changed()
-	Sources []string         // those that are looked up, sorted
-	Indexes []string         // those that are looked up, as source.index
+	Sources []string         // of look-ups, sorted
+	Indexes []string         // of look-ups, as source.index
 	Uses    []Use            // of variables that not every place has
 	Reads   []Read           // by changed()
 }
 
-// Names is what the expressions of a configuration may refer to beside their object.
+// Names has the names that the expressions of a configuration may use.
 type Names struct {
 	Indexes       map[string][]string // of each source, built-in ones included
 	Owners        []string            // the sources that controller follows, sorted
@@ -50,8 +50,8 @@ type Use struct {
 	Line, Column int    // counted as in [celerr.Issue]
 }
 
-// resolver makes the tree, and gives our functions what they need from the place of use: which
-// source a bare index name belongs to, what the parsed path is.
+// resolver makes the tree, and adds the arguments of our functions that depend on the place of use:
+// the source of an index name without source, and the parsed path.
 //
 // A define is bound like cel.bind(name, text, …) around the whole: evaluated at most once, when its
 // name is first needed, at the expense of the same cost limit.
@@ -59,14 +59,15 @@ type resolver struct {
 	Place
 	Linked
 
-	scope  *check.Scope
-	names  *Names
-	units  []syntax.Unit // the defines, those first that others use, and the expression proper last
+	scope *check.Scope
+	names *Names
+	// the defines in the order of their dependencies, and the expression proper last
+	units  []syntax.Unit
 	edits  []edit
 	issues map[string][]celerr.Issue // by define
 }
 
-// Resolve collects the defines that main uses, and checks all of it for a place of use. The error
+// Resolve collects the defines that main uses, and checks all of them for a place of use. The error
 // is one or more *[celerr.CompileError].
 func Resolve(scope *check.Scope, names *Names, place Place, main syntax.Unit) (*Linked, error) {
 	r := resolver{Place: place, scope: scope, names: names, issues: make(map[string][]celerr.Issue)}
@@ -118,12 +119,12 @@ func (r *resolver) collect(u syntax.Unit) {
 	r.units = append(r.units, u)
 }
 
-// failedDefines returns what is wrong with the defines that are used.
+// failedDefines returns the mistakes of the used defines.
 func (r *resolver) failedDefines() error {
 	var failed []error
 	for _, u := range r.units {
 		if wrong := r.scope.Failure(u.Define); wrong != nil {
-			again := *wrong // each place of use writes its source into it
+			again := *wrong // a copy, because each place of use writes its source into it
 			failed = append(failed, &again)
 		}
 	}
@@ -141,7 +142,8 @@ func (r *resolver) err() error {
 	return celerr.Join(all)
 }
 
-// check looks for what this place of use does not have, and notes the calls of our functions.
+// check finds uses of variables and functions that this place of use does not have, and records the
+// calls of our functions.
 func (r *resolver) check(n int, u syntax.Unit) {
 	tree := u.AST.NativeRep()
 	syntax.Walk(tree.Expr(), nil, func(e ast.Expr, local []string) {
@@ -168,7 +170,7 @@ type Read struct {
 	Line, Column int      // counted as in [celerr.Issue]
 }
 
-// levelsOnly says what an expression of [check.When] may not do.
+// levelsOnly is the message for uses that an expression of [check.When] may not have.
 const levelsOnly = "when says what holds, not what happened; use filter for that"
 
 // variable checks that a variable exists at this place of use.

@@ -8,7 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/syntax"
 )
 
-// edit replaces the arguments of one call. ids are those of the unit's own tree.
+// edit replaces the arguments of one call. ids belong to the unit's own tree.
 type edit struct {
 	unit int
 	id   int64
@@ -59,7 +59,7 @@ func (r *resolver) apply(ctx *cel.OptimizerContext, n int, tree ast.Expr, renumb
 		}
 		old := e.AsCall().Args()
 		args := []ast.Expr{ctx.NewIdent(syntax.VarInput)}
-		given := len(args) // those that are not of the edit
+		given := len(args) // the number of arguments before the edit
 		if syntax.HasType(e.AsCall().FunctionName(), old) {
 			args = append(args, old[0]) // the type
 			given++

@@ -6,8 +6,8 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
-// The names that an evaluation gives values to, beside [VarEvent]. [VarInput] is what our functions
-// get as their first argument; it cannot be written in an expression.
+// The names that have a value in an evaluation, beside [VarEvent]. [VarInput] is the first argument
+// of our functions; it cannot be written in an expression.
 const (
 	VarObject    = "object"
 	VarOldObject = "oldObject"
@@ -26,9 +26,8 @@ const (
 	VarInput = "@input"
 )
 
-// The variables of an [expr.EventProgram], in the place of those that other expressions have.
-// `event` of a downstream route is not as there: a type of its own says what it has, see
-// package typeset.
+// The variables of an [expr.EventProgram], in place of those of other expressions. `event` in a
+// downstream route has another type, see package typeset.
 const (
 	VarEvent   = "event"
 	VarSecrets = "secrets"
@@ -52,7 +51,7 @@ const (
 	FuncManagers   = "managers"
 	FuncController = "controller"
 
-	Prefix = "@" // of what cannot be written in an expression
+	Prefix = "@" // starts names that cannot be written in an expression
 )
 
 // FuncEvent makes the event of an emit.
@@ -65,7 +64,7 @@ func HasType(function string, args []ast.Expr) bool {
 	return n > 0 && len(args) == n+1 && args[0].Kind() == ast.IdentKind && strings.HasPrefix(args[0].AsIdent(), Prefix)
 }
 
-// Arity is how many arguments those functions take that find objects; -1 for others.
+// Arity returns the number of arguments of a function that finds objects; -1 for other functions.
 func Arity(function string) int {
 	switch function {
 	case FuncLookup:
@@ -78,7 +77,7 @@ func Arity(function string) int {
 	return -1
 }
 
-// NameOf is how a function of ours is written.
+// NameOf returns the name of our function as written in an expression.
 func NameOf(function string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(function, Prefix), strings.TrimPrefix(FuncLookupMax, FuncLookup))
 }

@@ -6,11 +6,11 @@ import (
 	"unicode"
 )
 
-// OneLine is a text in which what was on several lines stands in one.
+// OneLine joins the lines of a text.
 func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// Bare returns the text, which CEL could parse, with comments as space and all that stands in
-// quotes as quotes.
+// Bare returns the text of a valid expression with comments replaced by spaces, and the contents of
+// strings by quotes.
 func Bare(text []rune) []rune {
 	out := slices.Clone(text)
 	for i := 0; i < len(text); {
@@ -36,7 +36,7 @@ func fill(text []rune, r rune) {
 	}
 }
 
-// endOfString returns where the string ends whose quotes begin at i.
+// endOfString returns the end of the string whose quotes begin at i.
 func endOfString(text []rune, i int) int {
 	quote := text[i : i+1]
 	if i+2 < len(text) && text[i+1] == text[i] && text[i+2] == text[i] {
@@ -86,8 +86,8 @@ func StartOfChain(text []rune, i int) int {
 	return i
 }
 
-// EndOfStep returns where the last step of a chain ends, whose dot or bracket is at i; -1 if that
-// cannot be told.
+// EndOfStep returns the end of the last step of a chain, whose dot or bracket is at i; -1 if the
+// text does not show it.
 func EndOfStep(text []rune, i int) int {
 	switch {
 	case i >= len(text):

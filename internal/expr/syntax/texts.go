@@ -5,13 +5,13 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
-// offsetStep keeps the source offsets of the linked units apart: those of unit n start at
+// offsetStep separates the source offsets of the linked units: those of unit n start at
 // n*offsetStep. cel-go refuses expressions of more than 100,000 code points.
 const offsetStep = 1 << 20
 
-// Texts are those that one tree was made of.
+// Texts are the texts that one tree consists of.
 type Texts struct {
-	Units  []Unit // the defines, those first that others use, and the expression proper last
+	Units  []Unit // the defines in the order of their dependencies, and the expression proper last
 	Info   *ast.SourceInfo
 	Linked bool // the tree is made of several, or was changed
 }
@@ -29,7 +29,7 @@ func (t *Texts) Content(define string) string {
 	return ""
 }
 
-// Text is what its author wrote.
+// Text returns the text as written by its author.
 func (u Unit) Text() string { return u.AST.Source().Content() }
 
 // Start returns where an expression of the text begins: the line from 1, the column from 0.
@@ -64,8 +64,8 @@ func (t *Texts) Origin(id int64) (u Unit, offset int32, ok bool) {
 	return t.Units[n], place.Start % offsetStep, true
 }
 
-// Shift moves the offsets of a unit to where those of unit n are, and forgets the text of macros,
-// which is for printing only.
+// Shift moves the offsets of a unit to those of unit n, and removes the text of macros, which
+// serves printing only.
 func Shift(info *ast.SourceInfo, n int32) {
 	for id, offset := range info.OffsetRanges() {
 		info.SetOffsetRange(id, ast.OffsetRange{Start: offset.Start + n*offsetStep, Stop: offset.Stop + n*offsetStep})

@@ -1,5 +1,5 @@
-// Package syntax has what is asked of the tree and of the text of an expression, and the names that
-// mean something in one.
+// Package syntax has queries about the tree and the text of an expression, and the names with a
+// meaning in expressions.
 package syntax
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// PartsOf are what an expression that is no loop is made of.
+// PartsOf returns the subexpressions of an expression that is no loop.
 func PartsOf(e ast.Expr) (parts []ast.Expr) {
 	switch e.Kind() {
 	case ast.CallKind:
@@ -76,7 +76,7 @@ func Literal(e ast.Expr) (string, bool) {
 	return string(s), ok
 }
 
-// OperandOf returns what a field or an element is taken of.
+// OperandOf returns the operand of a field selection or an index.
 func OperandOf(e ast.Expr) (ast.Expr, bool) {
 	switch {
 	case e.Kind() == ast.SelectKind:
@@ -87,7 +87,7 @@ func OperandOf(e ast.Expr) (ast.Expr, bool) {
 	return nil, false
 }
 
-// RootOf returns what the first field or element of a chain is taken of.
+// RootOf returns the operand of the first field or index of a chain.
 func RootOf(e ast.Expr) ast.Expr {
 	for {
 		operand, ok := OperandOf(e)
@@ -131,7 +131,8 @@ func WholeNumber(e ast.Expr) (int64, bool) {
 	return int64(n), ok
 }
 
-// Added is what each round of map() or filter() adds to the list; nil: it is another loop.
+// Added returns the element that each round of map() or filter() adds to the list; nil: it is
+// another loop.
 func Added(step ast.Expr) ast.Expr {
 	if step.Kind() == ast.CallKind && step.AsCall().FunctionName() == operators.Conditional {
 		step = step.AsCall().Args()[1]
@@ -145,7 +146,7 @@ func Added(step ast.Expr) ast.Expr {
 	return nil
 }
 
-// UnwrapOptional returns the type of what an optional holds, or the type itself.
+// UnwrapOptional returns the type of the value of an optional, or the type itself.
 func UnwrapOptional(t *cel.Type) *cel.Type {
 	if t.Kind() == types.OpaqueKind && t.TypeName() == types.OptionalType.TypeName() && len(t.Parameters()) == 1 {
 		return t.Parameters()[0]

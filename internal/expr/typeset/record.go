@@ -18,8 +18,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// The types of what our functions make, and of `event`. Their fields are checked as those of
-// objects are.
+// The types of the results of our functions, and of `event`. Their fields are checked like those of
+// objects.
 const (
 	DifferenceType = "deltarouter.Difference"
 	ManagerType    = "deltarouter.Manager"
@@ -42,7 +42,7 @@ func records() map[string]map[string]*cel.Type {
 	}
 }
 
-// addRecords makes their types known. What a schema calls the same gets another name.
+// addRecords registers their types. A schema of the same name gets another name.
 func (s *Set) addRecords() {
 	for name, fields := range records() {
 		of := &schema.Type{Kind: schema.Object, Name: name, Fields: make(map[string]schema.Field, len(fields))}
@@ -55,7 +55,7 @@ func (s *Set) addRecords() {
 	}
 }
 
-// Record is a value of one of those types. To what does not know its type it is a map.
+// Record is a value of one of those types. Code that does not know its type uses it as a map.
 type Record struct{ traits.Mapper }
 
 // NewRecord returns a record with these fields.
@@ -67,7 +67,7 @@ func NewRecord(fields map[string]ref.Val) *Record {
 	return &Record{types.NewRefValMap(types.DefaultTypeAdapter, vals)}
 }
 
-// Value implements ref.Val: what [recordField] gets.
+// Value implements ref.Val, for [recordField].
 func (r *Record) Value() any { return r }
 
 // String hides the content: cel-go prints values in some of its errors.
@@ -111,7 +111,7 @@ func NewEvent(e *event.Event, m *jsonval.Meter) ref.Val {
 		return types.NullValue
 	}
 	data := ref.Val(types.NullValue)
-	// nobody modifies it
+	// the bytes are never modified
 	if text := rawjson.Trim(unsafe.String(unsafe.SliceData(e.Data), len(e.Data))); text != "" {
 		data = m.Open(string(text))
 	}

@@ -1,5 +1,5 @@
-// Package typeset has the types that expressions are checked against: those of objects by their
-// schemas, and those of the records that our functions make.
+// Package typeset has the types that expressions are checked against: the types of objects by their
+// schemas, and the types of the records that our functions make.
 package typeset
 
 import (
@@ -17,9 +17,9 @@ import (
 	"github.com/deltarouter/deltarouter/internal/schema"
 )
 
-// Set knows the types of objects by the names that they have in CEL: those of their schemas. It is
-// what cel-go asks when it checks an expression. After it was filled it is immutable, but for what
-// it notes of mistakes.
+// Set has the types of objects by their names in CEL, which are those of their schemas. It is the
+// type provider of cel-go's checker. After it was filled it is immutable, except for the missed
+// fields.
 type Set struct {
 	types.Provider
 
@@ -28,7 +28,7 @@ type Set struct {
 	Infos   jsonval.TypeInfos
 
 	noting sync.Mutex
-	missed []Missed // since it was last asked
+	missed []Missed // since the last TakeMissed
 }
 
 // objectType is the type of an object.
@@ -37,7 +37,7 @@ type objectType struct {
 	fields map[string]*types.FieldType // by each of their names
 }
 
-// Missed is a field that an expression asks for and an object does not have.
+// Missed is a field that an expression uses and an object does not have.
 type Missed struct {
 	Of    *schema.Type
 	Field string
@@ -53,7 +53,7 @@ func New(base types.Provider) *Set {
 }
 
 // Add makes a type of CEL of a schema. Schemas of the same name with the same fields are one type:
-// each group of an API server describes ObjectMeta anew.
+// each group of an API server has its own description of ObjectMeta.
 func (s *Set) Add(t *schema.Type) *cel.Type {
 	if t == nil {
 		return cel.DynType
@@ -159,7 +159,7 @@ func (s *Set) SchemaOf(name string) *schema.Type {
 // CELType returns the type that was added for a schema.
 func (s *Set) CELType(t *schema.Type) *cel.Type { return s.celOf[t] }
 
-// TakeMissed returns and forgets what was missed.
+// TakeMissed returns the missed fields and clears the list.
 func (s *Set) TakeMissed() []Missed {
 	s.noting.Lock()
 	defer s.noting.Unlock()

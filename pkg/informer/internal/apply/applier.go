@@ -12,7 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
-// Admit is like the method of informer.Downstream.
+// Admit has the signature of the method of informer.Downstream.
 type Admit func(ctx context.Context, d *event.Delta) (event.Admission, error)
 
 // Config has the dependencies of an [Applier].
@@ -21,7 +21,7 @@ type Config struct {
 	Log   *slog.Logger
 	Clock timer.Clock
 	Admit Admit
-	// IdentityOnly: no more than the identity of an object is kept.
+	// IdentityOnly: only the identity of an object is kept.
 	IdentityOnly bool
 	// Selective: an object can leave the watch without being deleted.
 	Selective bool
@@ -43,16 +43,17 @@ type Applier struct {
 	epoch      int // of the factory, when the watch was added; -1: in a former run
 	admissions []event.Admission
 	wanted     []*event.Delta // the deltas of the admissions
-	// listed: there was a complete list. absent: the resource was confirmed not to exist before.
+	// listed: there was a complete list. absent: the resource was confirmed not to exist before
+	// that.
 	listed, absent bool
-	applied        int // changes, ever
+	applied        int // the number of changes so far
 }
 
 // New returns an Applier of a watch that was added in an epoch of its factory.
 func New(cfg Config, epoch int) *Applier { return &Applier{cfg: cfg, turn: newTurn(), epoch: epoch} }
 
-// Restore says that the watch was known to a former run, and whether a list was complete in it. It
-// is called before anything is applied.
+// Restore says that a former run had the watch, and whether it had a complete list. It is called
+// before anything is applied.
 func (a *Applier) Restore(listed bool) { a.listed, a.epoch = listed, -1 }
 
 // Hold holds the watch between two deltas, until release is called. It returns false if ctx is done
@@ -61,8 +62,8 @@ func (a *Applier) Hold(ctx context.Context) (release func(), ok bool) {
 	return a.turn.give, a.turn.take(ctx)
 }
 
-// Known returns the object that the store has, if o is the same, so that a relist does not hold
-// everything twice.
+// Known returns the object of the store if o is equal to it, so that a relist does not keep every
+// object twice.
 func (a *Applier) Known(o *event.Object) *event.Object {
 	if old := a.cfg.State.Get(o.Key()); old != nil && o.ResourceVersion() != "" && old.Same(o) && !a.differs(old, o) {
 		return old
@@ -70,7 +71,7 @@ func (a *Applier) Known(o *event.Object) *event.Object {
 	return o
 }
 
-// Reduced counts and reports an object of which only identity and labels are passed on.
+// Reduced counts and logs an object that is passed on as its identity and labels only.
 func (a *Applier) Reduced(e *wire.ObjectError) {
 	for _, s := range a.cfg.Sources.All() {
 		s.bad.Inc()
@@ -79,7 +80,7 @@ func (a *Applier) Reduced(e *wire.ObjectError) {
 	}
 }
 
-// LeftOut counts and reports an object that could not be read.
+// LeftOut counts and logs an object that could not be read.
 func (a *Applier) LeftOut(e *wire.ObjectError) {
 	for _, s := range a.cfg.Sources.All() {
 		s.bad.Inc()
@@ -102,11 +103,11 @@ type change struct {
 	initial  bool
 	stale    bool
 	listed   bool
-	applied  string // the resourceVersion up to which everything is applied then; empty: it stays
+	applied  string // the resourceVersion up to which everything is then applied; empty: unchanged
 }
 
-// apply admits the change for each source, and then applies it to all that has to agree. The turn
-// is held. It returns false, and has changed nothing, if ctx is done.
+// apply admits the change for each source, and then applies it in one step. The turn is held. It
+// returns false, without a change, if ctx is done.
 func (a *Applier) apply(ctx context.Context, c change) bool {
 	kept := c.now
 	if a.cfg.IdentityOnly && c.now != nil {
@@ -163,7 +164,7 @@ func (a *Applier) returns(c change) bool {
 	return c.op == event.Added && (a.cfg.Selective || a.cfg.State.Intent(c.now.UID()) != nil)
 }
 
-// setSynced says whether the store has all objects.
+// setSynced sets whether the store has all objects.
 func (a *Applier) setSynced(synced bool) {
 	a.cfg.Health.SetSynced(synced)
 	a.cfg.Sources.refresh()
@@ -174,7 +175,7 @@ type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }
 
-// take returns false, without the lock, if ctx is done before it is free.
+// take acquires the turn. It returns false, without the turn, if ctx is done first.
 func (t turn) take(ctx context.Context) bool {
 	select {
 	case t <- struct{}{}:

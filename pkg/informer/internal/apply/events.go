@@ -114,7 +114,7 @@ func (a *Applier) remove(ctx context.Context, o *event.Object) {
 	default: // the known object was gone when its name was used again
 		a.leave(ctx, old, a.cfg.State.Latest(old), true, o.ResourceVersion())
 	}
-	if a.cfg.State.Intent(o.UID()) != nil { // that it was there could not be read
+	if a.cfg.State.Intent(o.UID()) != nil { // its ADDED could not be read
 		a.leave(ctx, nil, o, false, o.ResourceVersion())
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Exists applies that an object is there at first.
+// Exists applies an initial object.
 func (a *Applier) Exists(ctx context.Context, o *event.Object) error {
 	if !a.turn.take(ctx) {
 		return ctx.Err()

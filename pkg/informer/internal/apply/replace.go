@@ -85,7 +85,7 @@ func (a *Applier) putListed(ctx context.Context, o *event.Object, rewound bool) 
 	return a.put(ctx, o, rewound, "")
 }
 
-// removeMissing applies that objects are gone that the store has and the list has not.
+// removeMissing applies the end of all objects that are in the store and not in the list.
 func (a *Applier) removeMissing(ctx context.Context, items []any) bool {
 	missing := a.missing(items)
 	if len(missing) == 0 {
@@ -103,7 +103,7 @@ func (a *Applier) removeMissing(ctx context.Context, items []any) bool {
 		op := event.Deleted
 		if exists(old) {
 			if !a.cfg.Selective {
-				continue // it is the item that could not be read
+				continue // the item that could not be read
 			}
 			op = event.Deselected
 		}
@@ -114,7 +114,7 @@ func (a *Applier) removeMissing(ctx context.Context, items []any) bool {
 	return true
 }
 
-// infer applies that an object, of the store or of an intent, is no longer there.
+// infer applies the end of an object, of the store or of an intent.
 func (a *Applier) infer(ctx context.Context, op event.Op, old *event.Object) bool {
 	if !a.turn.take(ctx) {
 		return false
@@ -127,9 +127,9 @@ func (a *Applier) infer(ctx context.Context, op event.Op, old *event.Object) boo
 	return a.apply(ctx, c)
 }
 
-// missing returns the objects of the store and of the intents that are not in the list. If there
-// are intents, several objects may have had one name: then the objects are in the order of their
-// resourceVersions, so that the end of an older object is not reported after that of a newer one.
+// missing returns the objects of the store and of the intents that are not in the list. With
+// intents several objects may have had one name; the result is then sorted by resourceVersion, so
+// that the end of an older object is not emitted after that of a newer one.
 func (a *Applier) missing(items []any) (missing []*event.Object) {
 	listed := make(map[event.Key]string, len(items)) // the uid
 	for _, item := range items {
@@ -145,7 +145,7 @@ func (a *Applier) missing(items []any) (missing []*event.Object) {
 		return !ok || uid != o.UID() && uid != ""
 	}
 	intents := a.cfg.State.Intents(unlisted)
-	reused := make(map[event.Key]bool) // names of which more than one object may be missing
+	reused := make(map[event.Key]bool) // names of which several objects may be missing
 	for _, o := range intents {
 		reused[o.Key()] = true
 	}
@@ -170,7 +170,7 @@ func (a *Applier) missing(items []any) (missing []*event.Object) {
 	return missing
 }
 
-// Vanish applies that the resource itself does not exist: nothing of it does.
+// Vanish applies that the resource itself does not exist, so that all its objects are gone.
 func (a *Applier) Vanish(ctx context.Context) {
 	if !a.cfg.State.Loader().Wait(ctx) || a.Remove(ctx, nil) != nil {
 		return

@@ -9,12 +9,12 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// ErrSourceChanged is returned when a reload has changed a source while something was done with it.
+// ErrSourceChanged is returned when a reload changes a source during an operation on it.
 var ErrSourceChanged = errors.New("a reload has changed the source meanwhile: ask again")
 
 // Resynced counts the objects of a resync.
 type Resynced struct {
-	Objects int // that the cache has
+	Objects int // in the cache
 	Taken   int // of them, those that a route wanted
 }
 
@@ -23,11 +23,11 @@ type Round struct {
 	Source *Source
 	Began  time.Time // the same for all deltas of the round
 	Admit  Admit
-	Pace   func(context.Context) // called after each object; nil: nothing is
+	Pace   func(context.Context) // called after each object; nil: no call
 	Done   Resynced
 }
 
-// NewRound returns a round of a source that begins now and admits as all deltas are.
+// NewRound returns a round of a source that begins now and uses the usual Admit.
 func (a *Applier) NewRound(s *Source) *Round {
 	return &Round{Source: s, Began: a.cfg.Clock.Now(), Admit: a.cfg.Admit}
 }
@@ -49,7 +49,7 @@ func (a *Applier) SyncAll(ctx context.Context, r *Round) error {
 	return nil
 }
 
-// Sync puts one object through in its present state.
+// Sync emits one object in its present state.
 func (a *Applier) Sync(ctx context.Context, r *Round, key event.Key) error {
 	if !a.turn.take(ctx) {
 		return ctx.Err()

@@ -19,15 +19,15 @@ type (
 	}
 )
 
-// Status says how a source is.
+// Status is the status of a source.
 type Status struct {
 	Source string
 	Synced bool // the cache has all objects
 	// Reason says why the source is not synced, or why it receives no changes. Empty: it has no
 	// problem.
 	Reason string
-	// Refused: the API server answers, and forbids the resource or does not have it. Waiting does
-	// not help, an administrator does.
+	// Refused: the API server answers, and forbids the resource or does not have it. It stays so
+	// until an administrator changes it.
 	Refused bool
 }
 
@@ -66,7 +66,7 @@ func (s *Source) Add(watch *reflector.Health) { s.watches = append(s.watches, wa
 // Synced returns a channel that is closed once all watches have had all their objects.
 func (s *Source) Synced() <-chan struct{} { return s.synced }
 
-// Status returns how the source is.
+// Status returns the status of the source.
 func (s *Source) Status() Status {
 	status := Status{Source: s.Name, Synced: true}
 	for _, w := range s.watches {
@@ -104,7 +104,7 @@ func (s *Source) Age() {
 	s.isStale.Set(oldest.Seconds())
 }
 
-// Measure sets the metrics of how much the watches of the source have.
+// Measure sets the metrics of the objects of the source and their size.
 func (s *Source) Measure(objects, bytes int) {
 	s.objects.Set(float64(objects))
 	s.bytes.Set(float64(bytes))
@@ -135,7 +135,7 @@ func (s *Sources) count(op event.Op) {
 	}
 }
 
-// countRelist counts a list that was not the first.
+// countRelist counts every list but the first.
 func (s *Sources) countRelist(reason string) {
 	for _, source := range s.All() {
 		source.metrics.Relists.WithLabelValues(source.Name, reason).Inc()

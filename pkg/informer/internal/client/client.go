@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	headerTimeout = 60 * time.Second // as long as an API server lets a request take
+	headerTimeout = 60 * time.Second // the longest time that an API server allows a request
 
 	// IdleTimeout is the longest time between two reads of a list.
 	IdleTimeout = 30 * time.Second
-	// maxJSON is how many bytes of an answer are read at most.
+	// maxJSON is the largest size of an answer in bytes.
 	maxJSON = 16 << 20
 
 	// AcceptObjects requests objects.
@@ -63,7 +63,7 @@ func New(cluster config.Cluster, policy config.Policy) (*Client, error) {
 	})
 }
 
-// For makes a client of a client-go configuration, of which it keeps a copy.
+// For returns a client of a client-go configuration, which it copies.
 func For(cfg *rest.Config) (*Client, error) {
 	cfg = rest.CopyConfig(cfg)
 	return connect(func() (*rest.Config, []string, error) { return cfg, filesOf(cfg), nil })
@@ -78,7 +78,7 @@ func connect(load loader) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)
 	}
-	// No timeout: it would end watches; each request has its own.
+	// A timeout would end watches; each request has its own.
 	c := &Client{base: base, http: &http.Client{Transport: transport}}
 	if cfg.QPS > 0 {
 		c.limit = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, max(cfg.Burst, 1))
@@ -86,7 +86,7 @@ func connect(load loader) (*Client, error) {
 	return c, nil
 }
 
-// restConfig also returns the files that the configuration is made of.
+// restConfig also returns the files of the configuration.
 func restConfig(cluster config.Cluster, policy config.Policy) (cfg *rest.Config, files []string, err error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = cluster.Kubeconfig
@@ -134,9 +134,9 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // ErrSlow says that an answer, or the next part of it, took too long.
 var ErrSlow = errors.New("the API server did not answer in time")
 
-// Get sends a GET request and returns the response once its status is 200; any other status becomes
-// an *apierrors.StatusError. The body must be closed. Neither waits longer than ctx; idle is how
-// long a read of the body may take, 0: for ever.
+// Get sends a GET request and returns the response if its status is 200; any other status becomes
+// an *apierrors.StatusError. The caller closes the body. The request and the reads of the body end
+// with ctx. idle is the longest time of one read; 0: no limit.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, accept string, idle time.Duration) (*http.Response, error) {
 	if c.limit != nil {
 		if err := c.limit.Wait(ctx); err != nil {
@@ -157,7 +157,7 @@ func (c *Client) Get(ctx context.Context, path string, query url.Values, accept 
 	timer.Stop()
 	if err != nil {
 		if cause := context.Cause(ctx); errors.Is(cause, ErrSlow) {
-			c.Close() // the other connections may be as dead as this one
+			c.Close() // the other connections may be dead too
 			err = cause
 		}
 		cancel(nil)
@@ -171,7 +171,7 @@ func (c *Client) Get(ctx context.Context, path string, query url.Values, accept 
 	return resp, nil
 }
 
-// Post sends a question and reads the answer over it. Nothing is made of it in the cluster.
+// Post sends a review object and decodes the answer into it. It creates no object in the cluster.
 func (c *Client) Post(ctx context.Context, path string, question any) error {
 	if c.limit != nil {
 		if err := c.limit.Wait(ctx); err != nil {

@@ -15,17 +15,16 @@ import (
 	"github.com/deltarouter/deltarouter/internal/kubehttp"
 )
 
-// credentialsLook is how long credentials are used before it is looked whether their files have
-// changed.
+// credentialsLook is the interval at which the files of the credentials are checked for changes.
 const credentialsLook = 5 * time.Second
 
 // loader reads the configuration of a client, and returns the files that it consists of.
 type loader func() (cfg *rest.Config, files []string, err error)
 
-// credentials is the round tripper of a Client: it speaks with the credentials of a kubeconfig as
-// that is now, and the files that it names. client-go reads some of these again (certificates and
-// the CA after five minutes, tokens after one), and never the kubeconfig. Requests that are under
-// way, and watches, end as they began. It is safe for concurrent use.
+// credentials is the round tripper of a Client: it uses the current contents of a kubeconfig and of
+// the files that it refers to. client-go rereads some of these files (certificates and the CA after
+// five minutes, tokens after one), and never the kubeconfig. Running requests and watches keep the
+// credentials that they began with. It is safe for concurrent use.
 type credentials struct {
 	load  loader
 	every time.Duration // between two checks
@@ -33,13 +32,13 @@ type credentials struct {
 	mu      sync.Mutex
 	looked  time.Time
 	files   []string
-	of      [sha256.Size]byte // the print of the files that current was made of, or of earlier ones
+	of      [sha256.Size]byte // the hash of the files when current was made, or earlier
 	host    string
 	current http.RoundTripper
-	err     error // why the files of now are not used; nil: they are
+	err     error // why the present files are not used; nil: they are
 }
 
-// newCredentials returns the configuration too, which is that of the first load.
+// newCredentials also returns the configuration of the first load.
 func newCredentials(load loader) (*credentials, *rest.Config, error) {
 	c := &credentials{load: load, every: credentialsLook, looked: time.Now()}
 	cfg, err := c.make()
@@ -49,14 +48,14 @@ func newCredentials(load loader) (*credentials, *rest.Config, error) {
 	return c, cfg, nil
 }
 
-// make makes the transport. When it fails nothing is changed.
+// make builds the transport. On failure the former one stays in use.
 func (c *credentials) make() (*rest.Config, error) {
 	_, files, err := c.load()
 	if err != nil {
 		return nil, err
 	}
 	of := printOf(files)
-	cfg, files, err := c.load() // a file that changes from here on has another print
+	cfg, files, err := c.load() // a change of a file after this line has another hash
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +100,8 @@ func (c *credentials) get() (current http.RoundTripper, stale error) {
 	return c.current, c.err
 }
 
-// look builds a new transport if a file has changed. Files that are inconsistent or only half
-// written change nothing.
+// look builds a new transport if a file has changed. If the files are inconsistent or only half
+// written, the former one stays in use.
 func (c *credentials) look() error {
 	if printOf(c.files) == c.of {
 		return nil
@@ -124,7 +123,7 @@ func printOf(files []string) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// filesOf returns the files that a configuration names.
+// filesOf returns the files that a configuration refers to.
 func filesOf(cfg *rest.Config) (files []string) {
 	for _, name := range []string{cfg.CAFile, cfg.CertFile, cfg.KeyFile, cfg.BearerTokenFile} {
 		if name != "" {
@@ -134,7 +133,7 @@ func filesOf(cfg *rest.Config) (files []string) {
 	return files
 }
 
-// kubeconfigFiles returns the files that a kubeconfig is put together of.
+// kubeconfigFiles returns the files that a kubeconfig is merged from.
 func kubeconfigFiles(rules *clientcmd.ClientConfigLoadingRules) []string {
 	if rules.ExplicitPath != "" {
 		return []string{rules.ExplicitPath}
@@ -142,7 +141,7 @@ func kubeconfigFiles(rules *clientcmd.ClientConfigLoadingRules) []string {
 	return rules.Precedence
 }
 
-// transportFor makes the round tripper of a configuration, with connections of its own.
+// transportFor returns the round tripper of a configuration, with its own connections.
 func transportFor(cfg *rest.Config) (http.RoundTripper, error) {
 	cfg = rest.CopyConfig(cfg)
 	if cfg.UserAgent == "" {

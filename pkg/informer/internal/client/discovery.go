@@ -21,8 +21,8 @@ type Found struct {
 	Namespaced bool
 }
 
-// ErrAbsent says that the API server does not have a resource. It is the only error of Discover
-// that proves anything.
+// ErrAbsent says that the API server does not have a resource. Other errors of Discover do not
+// prove that.
 var ErrAbsent = errors.New("does not exist (yet)")
 
 // Discover requests the discovery data of a resource. It returns ErrAbsent only if the API server
@@ -52,7 +52,7 @@ func (c *Client) Discover(ctx context.Context, gvr schema.GroupVersionResource) 
 	return Found{}, ErrAbsent
 }
 
-// confirmNoVersion returns ErrAbsent if the API server lists its groups and gv is not among them.
+// confirmNoVersion returns ErrAbsent if the list of groups of the API server does not have gv.
 func (c *Client) confirmNoVersion(ctx context.Context, gv schema.GroupVersion, missing error) error {
 	if gv.Group == "" {
 		return missing // every API server has v1; other versions of the core group never existed

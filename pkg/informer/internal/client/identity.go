@@ -10,10 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// identityPath is an object that every cluster has from its beginning to its end.
+// identityPath is an object that exists as long as the cluster.
 const identityPath = "/api/v1/namespaces/kube-system"
 
-// identityTimeout is how long one question may take: others wait for the answer.
+// identityTimeout is the time limit of one request: other watches wait for its answer.
 const identityTimeout = 15 * time.Second
 
 var errNoIdentity = errors.New("namespace kube-system has no uid")
@@ -42,7 +42,7 @@ type IdentityCache struct {
 	client *Client
 	log    *slog.Logger
 	turn   chan struct{} // held during a request; guards the fields below
-	asked  time.Time     // when the last question was put
+	asked  time.Time     // the time of the last request
 	answer string
 	err    error
 	silent bool // a warning was logged that the API server refuses the identity

@@ -19,7 +19,7 @@ import (
 )
 
 // Body is a response body that ends its request when it is closed, or when a read takes too long:
-// then the error is ErrSlow. The time between two reads does not count.
+// the error is then ErrSlow. The time between two reads does not count.
 type Body struct {
 	io.ReadCloser
 	idle   time.Duration
@@ -29,7 +29,7 @@ type Body struct {
 }
 
 // NewBody returns a body that calls cancel when it is closed, or when a read takes longer than
-// idle; 0: reads take as long as they take.
+// idle; 0: no limit.
 func NewBody(rc io.ReadCloser, idle time.Duration, cancel context.CancelCauseFunc) *Body {
 	b := &Body{ReadCloser: rc, idle: idle, cancel: cancel}
 	if idle > 0 {
@@ -62,8 +62,7 @@ func (b *Body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// statusError makes an error of a response that is not OK: of the Status that it holds, or of its
-// code.
+// statusError makes an error of a response that is not OK, from its Status or from its code.
 func statusError(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	var s metav1.Status
@@ -85,7 +84,7 @@ func statusError(resp *http.Response) error {
 	return &apierrors.StatusError{ErrStatus: s}
 }
 
-// ErrIncomplete says that the end of a list could not be got.
+// ErrIncomplete says that the last pages of a list are missing.
 var ErrIncomplete = errors.New("the API server began a list, and no longer knows how it goes on")
 
 // Pages reads all pages of a list. page returns the page of a token, and the first one for "". A
@@ -94,7 +93,7 @@ func Pages(page func(token string) (*internalversion.List, error)) (all *interna
 	for token := ""; ; {
 		list, err := page(token)
 		if err != nil && token != "" && IsExpired(err) {
-			// not an answer that is final, so it is not wrapped
+			// the cause is not final, so it is not wrapped
 			return nil, fmt.Errorf("%w: %s", ErrIncomplete, err.Error())
 		}
 		if err != nil {
@@ -128,8 +127,7 @@ func IsAhead(err error) bool {
 // IsDenied reports whether the API server refuses the credentials or the request.
 func IsDenied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
-// IsAnswer reports whether the API server said no for good: the same request will not do better
-// later.
+// IsAnswer reports whether the API server has refused the request for good: a retry would fail too.
 func IsAnswer(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

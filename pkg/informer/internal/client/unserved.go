@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// UnservedError says that the API server does not serve a resource in the version that is watched,
-// which says nothing about its objects.
+// UnservedError says that the API server does not serve a resource in the watched version. Its
+// objects may still exist.
 type UnservedError struct {
 	Resource schema.GroupVersionResource
 	Other    string // a version in which it is served; empty: in none
@@ -27,8 +27,9 @@ func (e *UnservedError) Error() string {
 		ResourceName(e.Resource.GroupResource().WithVersion(e.Other)))
 }
 
-// Remains finds out whether a resource that discovery does not have in its version exists all the
-// same: an *UnservedError. nil: it does not. Any other error may go away.
+// Remains checks whether a resource that discovery does not have in its version exists
+// nevertheless: it then returns an *UnservedError. nil: the resource does not exist. Any other
+// error is temporary.
 func (c *Client) Remains(ctx context.Context, gvr schema.GroupVersionResource) error {
 	if gvr.Group == "" {
 		return nil // every API server has v1 and no other version
@@ -61,8 +62,8 @@ func (c *Client) Remains(ctx context.Context, gvr schema.GroupVersionResource) e
 	return c.defined(ctx, gvr)
 }
 
-// defined is Remains for a resource that is served in no version. It returns nil if the API server
-// does not let the client read the definition, because then nothing more can be found out.
+// defined is Remains for a resource that is served in no version. It returns nil if the client may
+// not read the definition, because there is no other evidence.
 func (c *Client) defined(ctx context.Context, gvr schema.GroupVersionResource) error {
 	name := gvr.Resource + "." + gvr.Group
 	resp, err := c.Get(ctx, "apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+url.PathEscape(name), nil, AcceptMetadata, IdleTimeout)
@@ -76,8 +77,7 @@ func (c *Client) defined(ctx context.Context, gvr schema.GroupVersionResource) e
 	return err
 }
 
-// Names reports whether the API server itself says of an object of that name that it does not
-// exist.
+// Names reports whether the API server itself says that an object of that name does not exist.
 func Names(err error, name string) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name == name

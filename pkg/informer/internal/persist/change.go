@@ -10,18 +10,19 @@ import (
 type Change struct {
 	// Before is the object of the store, Now the object that replaces it; nil: none.
 	Before, Now *event.Object
-	// Gone is the last state of an object that is not there any more; it is set where Now is nil.
+	// Gone is the last state of an object that was removed; it is set if Now is nil.
 	Gone *event.Object
 	// Added: the object is new to the watch.
 	Added bool
 	// Applied is the resourceVersion up to which everything is then applied; empty: unchanged.
 	Applied string
-	// Admissions hand the deltas of the change, Wanted, to the routes.
+	// Admissions commit the deltas of the change, Wanted, to the routes.
 	Admissions []event.Admission
 	Wanted     []*event.Delta
 }
 
-// Apply applies a change to everything that has to agree. It is for the watch's own goroutine.
+// Apply applies a change to all parts of the state in one step. It is for the watch's own
+// goroutine.
 func (s *State) Apply(c *Change) {
 	s.mu.Lock()
 	if c.Now != nil {
@@ -61,7 +62,8 @@ func (s *State) remove(c *Change) {
 	}
 }
 
-// FillIn gives the store the object of which it has the identity. That is no change of the object.
+// FillIn completes an object of which the store has only the identity. The object itself has not
+// changed.
 func (s *State) FillIn(old, o *event.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +71,7 @@ func (s *State) FillIn(old, o *event.Object) {
 	s.cfg.Measure(old, o)
 }
 
-// Commit commits a delta about an object as it is in the store. Nothing changes with it.
+// Commit commits a delta about an object as it is in the store, and leaves the store unchanged.
 func (s *State) Commit(d *event.Delta, admission event.Admission) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +86,7 @@ func (s *State) CommitHeld(d *event.Delta, admission event.Admission) {
 	admission.Commit()
 }
 
-// Advance notes that everything up to a resourceVersion is applied.
+// Advance records the resourceVersion up to which everything is applied.
 func (s *State) Advance(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,8 +106,8 @@ func (s *State) advance(version string) {
 	}
 }
 
-// intentStored notes that the object of an intent, if there is one, is in the store in the state o.
-// The intent ends with it, unless it is about a later state, which is about to come again.
+// intentStored records that the object of an intent, if there is one, is in the store with the
+// state o. The intent ends, unless it has a later state, which will arrive again.
 func (s *State) intentStored(o *event.Object) {
 	i, ok := s.intents[o.UID()]
 	if !ok {
@@ -134,7 +136,7 @@ func (s *State) endIntent(uid string) {
 	}
 }
 
-// Hold takes the locks of all states, so that they are held at one moment.
+// Hold takes the locks of all states, so that all are held at one moment.
 func Hold(states []*State) (release func()) {
 	for _, s := range states {
 		s.mu.Lock()
@@ -170,8 +172,8 @@ func HandOver(states []*State, also func()) []Changes {
 	return all
 }
 
-// Saved says that everything that was handed over so far is on disk. It is called after every write
-// that succeeded, before the next HandOver.
+// Saved says that everything handed over so far is on disk. It is called after every successful
+// write, before the next HandOver.
 func (s *State) Saved() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ type dirtySet struct {
 	// handed over and may not be on disk yet.
 	unpersisted, inFlight map[string]gated
 	settled               map[string]event.Key // by uid
-	// These were handed over last.
+	// The values of the last hand-over.
 	cluster, fed string
 	relisting    bool
 }
@@ -41,8 +41,8 @@ func newDirtySet(gate func(o *event.Object) <-chan struct{}) *dirtySet {
 	}
 }
 
-// put notes the present state of an object, and holds the deltas that are about to be committed
-// back until it is on disk, where that is necessary.
+// put records the present state of an object, and if necessary holds back the deltas that are about
+// to be committed until it is on disk.
 func (d *dirtySet) put(o *event.Object, added bool, wanted []*event.Delta) {
 	d.changed[o.Key()] = o
 	if added && o.UID() != "" {
@@ -103,8 +103,8 @@ func (d *dirtySet) settle(o *event.Object) {
 	}
 }
 
-// forget notes that an intent is to be forgotten. named is the object that has its name now, nil if
-// there is none.
+// forget records that an intent can be deleted. named is the object that has its name now; nil:
+// none.
 func (d *dirtySet) forget(o, named *event.Object) {
 	d.settled[o.UID()] = o.Key()
 	if named != nil {
@@ -112,7 +112,7 @@ func (d *dirtySet) forget(o, named *event.Object) {
 	}
 }
 
-// pending reports whether no cut on disk is known to have a uid, and its gate if there is one.
+// pending reports whether the uid may be in no cut on disk, and returns its gate if it has one.
 func (d *dirtySet) pending(uid string) (g gated, pending bool) {
 	if g, pending = d.unpersisted[uid]; !pending {
 		g, pending = d.inFlight[uid]

@@ -7,8 +7,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// intent is an object of which a former run may have delivered deltas in this state, and that is
-// not in the store so.
+// intent is an object in a state of which a former run may have delivered deltas, and that the
+// store does not have.
 type intent struct {
 	*event.Object
 
@@ -19,7 +19,7 @@ type intent struct {
 // object may have the same name, and because the cache must not show their states.
 type intents map[string]intent
 
-// add remembers an intent.
+// add adds an intent.
 func (i *intents) add(o *event.Object) {
 	if *i == nil {
 		*i = make(intents)
@@ -27,7 +27,7 @@ func (i *intents) add(o *event.Object) {
 	(*i)[o.UID()] = intent{o, len(*i)}
 }
 
-// latest returns the last state that is known of an object of the store: the intent's, if that is
+// latest returns the last known state of an object of the store: that of its intent, if it is
 // later.
 func (i intents) latest(o *event.Object) *event.Object {
 	if found, ok := i[o.UID()]; ok && found.Key() == o.Key() && Older(o, found.Object) {

@@ -11,24 +11,24 @@ import (
 // restart waits for its own object only. A list, a resync, and that the sources count as synced
 // need all objects and wait for them.
 //
-// The methods can be called on a nil Loader, which has restored everything.
+// A nil Loader has restored everything; its methods can be called.
 type Loader struct {
 	state *State
 	from  Saved
-	done  chan struct{} // closed when all are there
+	done  chan struct{} // closed when all objects are restored
 
 	mu sync.Mutex // taken before the State's lock
-	// claimed has the keys that the watch has looked at, and that are its own business since; nil
-	// once all objects are there.
+	// claimed has the keys that the watch has used, and whose objects Run must not restore any
+	// more; nil once all objects are restored.
 	claimed map[event.Key]bool
-	then    []func() // to be called when all are there
+	then    []func() // called when all objects are restored
 }
 
 func newLoader(s *State, from Saved) *Loader {
 	return &Loader{state: s, from: from, done: make(chan struct{}), claimed: make(map[event.Key]bool)}
 }
 
-// Run restores the objects that are left, until ctx is done.
+// Run restores the remaining objects, until ctx is done.
 func (l *Loader) Run(ctx context.Context) {
 	if l == nil {
 		return
@@ -45,7 +45,7 @@ func (l *Loader) Run(ctx context.Context) {
 	}
 }
 
-// restore restores an object, unless the watch has looked at its key already.
+// restore restores an object, unless the watch has claimed its key.
 func (l *Loader) restore(o *event.Object) {
 	put := prepare(l.state.cfg.Store, o)
 	l.mu.Lock()
@@ -83,7 +83,7 @@ func (l *Loader) Fetch(key event.Key) {
 	}
 }
 
-// claim reports whether the object of a key is not restored yet; then that is up to the caller.
+// claim reports whether the object of a key is not restored yet; the caller then restores it.
 func (l *Loader) claim(key event.Key) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +94,7 @@ func (l *Loader) claim(key event.Key) bool {
 	return l.state.Get(key) == nil
 }
 
-// WhenDone calls f once all objects are there, at once if they are.
+// WhenDone calls f once all objects are restored, at once if they are.
 func (l *Loader) WhenDone(f func()) {
 	if l != nil {
 		l.mu.Lock()
@@ -110,7 +110,7 @@ func (l *Loader) WhenDone(f func()) {
 	f()
 }
 
-// Wait waits until all objects are there. It returns false if ctx is done before.
+// Wait waits until all objects are restored. It returns false if ctx is done first.
 func (l *Loader) Wait(ctx context.Context) bool {
 	if l == nil {
 		return true
@@ -149,8 +149,8 @@ func (s *State) Restore(r *Restored) {
 	}
 }
 
-// RestoreObject is Restore for one state, and comes before it. It may be called from several
-// goroutines at the same time, which is how many objects are restored fast.
+// RestoreObject is Restore for one object, and comes before it. It may be called concurrently,
+// which speeds up the restore of many objects.
 func (s *State) RestoreObject(o *event.Object) {
 	put := prepare(s.cfg.Store, o)
 	identity := !s.cfg.IdentityOnly && IsIdentity(o)
@@ -180,7 +180,7 @@ func prepare(store Cache, o *event.Object) (put func()) {
 	return func() { store.Put(o) }
 }
 
-// intend remembers an intent, unless the store has the object in a state that stands for it.
+// intend adds an intent, unless the store has the object in the same or a later state.
 func (s *State) intend(o *event.Object) {
 	s.cfg.Learn(o)
 	if old := s.Get(o.Key()); old != nil && old.UID() == o.UID() && !Older(old, o) {

@@ -15,14 +15,14 @@ import (
 type Position struct {
 	cut *sync.Mutex
 
-	cluster   string // that the objects and intents are of; empty: not known
+	cluster   string // of the objects and intents; empty: unknown
 	listing   string // the cluster that is being listed
 	fed       string // the resourceVersion up to which everything is applied; see also NeverExisted
-	relisting bool   // some of a list was applied and some not
+	relisting bool   // a list is partly applied
 }
 
-// Applied returns the resourceVersion up to which everything was applied; empty before the first
-// list, and NeverExisted if the resource was found not to exist before it.
+// Applied returns the resourceVersion up to which everything is applied. It is empty before the
+// first list, and NeverExisted if the resource did not exist until then.
 func (p *Position) Applied() string {
 	p.cut.Lock()
 	defer p.cut.Unlock()
@@ -36,19 +36,18 @@ func (p *Position) Complete() (fed string, ok bool) {
 	return p.fed, p.fed != "" && !p.relisting
 }
 
-// Relisting reports whether some of a list was applied and some not. It is for the watch's own
-// goroutine.
+// Relisting reports whether a list is partly applied. It is for the watch's own goroutine.
 func (p *Position) Relisting() bool { return p.relisting }
 
-// Seen reports whether an event is known to have been applied already: the versions of a watch only
-// grow. It is for the watch's own goroutine.
+// Seen reports whether an event was applied before: the resourceVersions of a watch only grow. It
+// is for the watch's own goroutine.
 func (p *Position) Seen(version string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, p.fed)
 	return err == nil && order <= 0
 }
 
-// Is reports whether the objects are of that cluster, as far as that is known. If nothing was known
-// of them so far they are taken for it.
+// Is reports whether the objects are of that cluster. If their cluster is unknown, it is set to
+// that one.
 func (p *Position) Is(cluster string) bool {
 	p.cut.Lock()
 	defer p.cut.Unlock()
@@ -58,8 +57,8 @@ func (p *Position) Is(cluster string) bool {
 	return cluster == "" || cluster == p.cluster
 }
 
-// SetListing notes which cluster is about to be listed, and reports whether that is another one
-// than the objects are of.
+// SetListing records the cluster that is about to be listed, and reports whether the objects are of
+// another one.
 func (p *Position) SetListing(cluster string) (moved bool) {
 	p.cut.Lock()
 	defer p.cut.Unlock()
@@ -67,7 +66,7 @@ func (p *Position) SetListing(cluster string) (moved bool) {
 	return p.moving()
 }
 
-// Moving reports whether another cluster is being listed than the objects are of.
+// Moving reports whether the list and the objects are of different clusters.
 func (p *Position) Moving() bool {
 	p.cut.Lock()
 	defer p.cut.Unlock()
@@ -83,25 +82,25 @@ func (p *Position) SetRelisting() {
 	p.relisting = true
 }
 
-// SetGone notes that the resource does not exist, and that nothing of it is left.
+// SetGone records that the resource does not exist and has no objects left.
 func (p *Position) SetGone() {
 	p.cut.Lock()
 	defer p.cut.Unlock()
 	p.fed, p.relisting = cmp.Or(p.fed, NeverExisted), true
 }
 
-// Lower reports whether a is known to be a lower resourceVersion than b.
+// Lower reports whether a is surely a lower resourceVersion than b.
 func Lower(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
 }
 
-// Older reports whether a is known to be an older state than b.
+// Older reports whether a is surely an older state than b.
 func Older(a, b *event.Object) bool { return Lower(a.ResourceVersion(), b.ResourceVersion()) }
 
-// IsIdentity reports whether nothing but its identity is there of an object.
+// IsIdentity reports whether an object has only its identity.
 func IsIdentity(o *event.Object) bool {
-	for name := range o.Raw().Get("metadata").Fields() { // first, because it says no soonest
+	for name := range o.Raw().Get("metadata").Fields() { // first, because it usually decides
 		switch name {
 		case "name", "namespace", "uid", "resourceVersion":
 		default:

@@ -10,13 +10,13 @@ import (
 // before its first list. The API server never uses 0 for a state.
 const NeverExisted = "0"
 
-// Cache is where a watch keeps its objects. Put and Delete are called under the watch's cut lock,
-// by one goroutine at a time; Get may be called at the same time by others.
+// Cache stores the objects of a watch. Put and Delete are called under the watch's cut lock, by one
+// goroutine at a time; Get may be called concurrently.
 type Cache interface {
-	Get(key event.Key) *event.Object // nil: there is none
+	Get(key event.Key) *event.Object // nil: none
 	Put(o *event.Object)             // adds or replaces
 	Delete(key event.Key)
-	// All returns everything in it, in any order, as it was when the iteration began.
+	// All returns all objects, in any order, as of the start of the iteration.
 	All() iter.Seq[*event.Object]
 }
 
@@ -26,13 +26,13 @@ type Cache interface {
 // changes or together with them; intents of later calls are written after them.
 type Changes struct {
 	ID      string // of the watch, see Spec.ID
-	Cluster string // that the objects are of, see Client.Identity; empty: not known
-	Changed bool   // anything did
+	Cluster string // of the objects, see Client.Identity; empty: unknown
+	Changed bool   // any of the following
 	// the resourceVersion up to which everything is applied; empty: no list was ever complete
 	Applied   string
-	Relisting bool // some of a list is applied and some is not
+	Relisting bool // a list is partly applied
 	// Put has the latest state of every object that was added or updated, as the store keeps it;
-	// Deleted the keys that are gone. No key is in both.
+	// Deleted has the removed keys. No key is in both.
 	Put     []*event.Object
 	Deleted []event.Key
 	// Settled has the objects for which the Gate was called and which are gone from the watch
@@ -51,21 +51,21 @@ type Incarnation struct {
 
 // Restored is the saved state of a watch: the sum of its [Changes].
 type Restored struct {
-	Cluster   string // that the objects are of, see Client.Identity; empty: not known
+	Cluster   string // of the objects, see Client.Identity; empty: unknown
 	Applied   string
 	Relisting bool
 	// Listed: a list was complete before, so new objects of the next one are added, not initial. A
 	// non-empty Applied implies it.
 	Listed bool
-	// Objects are the states, made with Watch.Resource. Where the watch keeps more of its objects
-	// than an identity, but some of these are no more than that (Secrets), they have to be listed.
+	// Objects are the saved objects, made with Watch.Resource. Identities among them that the watch
+	// keeps in full (Secrets) make it list.
 	Objects []*event.Object
 	// Intents have the objects for which the Gate was called and which no cut has, in the states
 	// that may have been delivered, or as identities if the state is not known. Intents of one name
 	// are in the order of their creation.
 	Intents []*event.Object
-	// Later has states that are restored while the watch runs already; nil: there are none. None of
-	// them is an identity alone.
+	// Later has objects that are restored while the watch runs already; nil: none. None of them is
+	// an identity only.
 	Later Saved
 }
 
@@ -73,7 +73,7 @@ type Restored struct {
 type Saved interface {
 	// Object returns the saved object of a key; nil: none.
 	Object(key event.Key) (*event.Object, error)
-	// Next hands over some more objects, perhaps on several cores at the same time, and returns
-	// false when there are no more.
+	// Next calls take for some more objects, possibly from several goroutines, and returns false
+	// when there are no more.
 	Next(take func(*event.Object)) (more bool, err error)
 }

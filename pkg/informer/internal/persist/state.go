@@ -13,42 +13,43 @@ import (
 type Config struct {
 	ID    string // of the watch
 	Store Cache
-	// IdentityOnly: the watch keeps no more than the identity of its objects.
+	// IdentityOnly: the watch keeps only the identity of its objects.
 	IdentityOnly bool
 	// Gate returns, under the lock, a channel that is closed once an object is on disk in this
 	// state; nil: there is no checkpoint.
 	Gate func(o *event.Object) <-chan struct{}
 	// Measure is called with the object of the store before and after a change; nil: no object.
 	Measure func(before, now *event.Object)
-	// Learn is shown each restored object, one at a time, before the watch runs.
+	// Learn is called for each restored object, one at a time, before the watch runs.
 	Learn func(o *event.Object)
-	// Unreadable is called when saved objects cannot be read any more.
+	// Unreadable is called when saved objects can no longer be read.
 	Unreadable func(err error)
 }
 
 // State is the state of a watch. It is safe for concurrent use, except for methods that say that
 // they are for the watch's own goroutine, which applies the changes.
 type State struct {
-	// Position is how far the watch got.
+	// Position is the applied resourceVersion and the cluster.
 	Position *Position
 
 	cfg    Config
-	loader atomic.Pointer[Loader] // nil: the store has all that was saved
+	loader atomic.Pointer[Loader] // nil: the store has all saved objects
 
 	// mu is the cut lock.
 	mu    sync.Mutex
 	dirty *dirtySet // nil: there is no checkpoint
-	// intents are incarnations that a former run may have delivered deltas of. Only the watch's own
+	// intents are the objects of which a former run may have delivered deltas. Only the watch's own
 	// goroutine changes them.
 	intents intents
-	// resumeTarget is where the API server was when the watch was resumed; empty: it was not.
+	// resumeTarget is the resourceVersion of the API server when the watch resumed; empty: it did
+	// not.
 	resumeTarget string
-	// identities: some of the objects in the store were restored as identities only, and the next
-	// list fills them in. For the watch's own goroutine.
+	// identities: some objects of the store were restored as identities only, and the next list
+	// completes them. For the watch's own goroutine.
 	identities bool
 }
 
-// New returns a State that has seen nothing.
+// New returns an empty State.
 func New(cfg Config) *State {
 	if cfg.Measure == nil {
 		cfg.Measure = func(_, _ *event.Object) {}
@@ -61,13 +62,13 @@ func New(cfg Config) *State {
 	return s
 }
 
-// Loader returns the loader of the objects that are not restored yet; nil: all are there.
+// Loader returns the loader of the objects that are not restored yet; nil: all are restored.
 func (s *State) Loader() *Loader { return s.loader.Load() }
 
 // Get returns the object of a key; nil: none.
 func (s *State) Get(key event.Key) *event.Object { return s.cfg.Store.Get(key) }
 
-// All returns everything in the store.
+// All returns all objects of the store.
 func (s *State) All() iter.Seq[*event.Object] { return s.cfg.Store.All() }
 
 // Cut calls f while the watch is held, at a moment when the store, the committed deltas and fed
@@ -79,8 +80,8 @@ func (s *State) Cut(f func(fed string, relisting bool)) {
 	f(s.Position.fed, s.Position.relisting)
 }
 
-// Empty reports whether there never was a list, not even the beginning of one. It is for the
-// watch's own goroutine.
+// Empty reports whether there never was a list, not even a part of one. It is for the watch's own
+// goroutine.
 func (s *State) Empty() bool {
 	for range s.All() {
 		return false
@@ -88,30 +89,29 @@ func (s *State) Empty() bool {
 	return s.Position.Applied() == "" && len(s.intents) == 0
 }
 
-// CanResume reports whether a watch can go on from where the state is.
+// CanResume reports whether a watch can resume from the state.
 func (s *State) CanResume() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.Position.fed != "" && s.Position.fed != NeverExisted && !s.Position.relisting && !s.identities
 }
 
-// SetResumeTarget notes where the API server is, before the watch is resumed.
+// SetResumeTarget records the resourceVersion of the API server, before the watch resumes.
 func (s *State) SetResumeTarget(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.resumeTarget = version
 }
 
-// IdentityOnly reports whether no more than the identity of an object of the store was restored. It
-// is for the watch's own goroutine.
+// IdentityOnly reports whether only the identity of an object of the store was restored. It is for
+// the watch's own goroutine.
 func (s *State) IdentityOnly(o *event.Object) bool { return s.identities && IsIdentity(o) }
 
 // Latest returns the last known state of an object of the store: after a crash the routes may have
 // received a later one than the store has. It is for the watch's own goroutine.
 func (s *State) Latest(o *event.Object) *event.Object { return s.intents.latest(o) }
 
-// Intent returns the object of the intent of a uid; nil: there is none. It is for the watch's own
-// goroutine.
+// Intent returns the object of the intent of a uid; nil: none. It is for the watch's own goroutine.
 func (s *State) Intent(uid string) *event.Object { return s.intents[uid].Object }
 
 // Intents returns the wanted intents of whose uid the store has no object, in the order of their
@@ -120,8 +120,8 @@ func (s *State) Intents(want func(*event.Object) bool) []*event.Object {
 	return s.intents.apart(s.cfg.Store, want)
 }
 
-// BeginReplace is called before the difference between a list and the store is applied. It returns
-// the resourceVersion that was applied before.
+// BeginReplace is called before the differences between a list and the store are applied. It
+// returns the former applied resourceVersion.
 func (s *State) BeginReplace() (fed string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *State) BeginReplace() (fed string) {
 	return s.Position.fed
 }
 
-// EndReplace is called when all of a list is applied.
+// EndReplace is called when the whole list is applied.
 func (s *State) EndReplace(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,7 +23,7 @@ type absence struct {
 	cfg       *Config
 	inquiry   *Inquiry
 	confirmed int       // times in a row
-	compared  time.Time // when the objects were last looked for in another version
+	compared  time.Time // the time of the last comparison with another version
 }
 
 // failed is called when discovery has failed for another reason.
@@ -54,7 +54,7 @@ func (a *absence) missed(ctx context.Context) error {
 	return unserved
 }
 
-// compare applies that objects are gone that another version of the resource does not have.
+// compare removes the objects that another version of the resource does not have.
 func (a *absence) compare(ctx context.Context, other schema.GroupVersionResource) error {
 	if !a.cfg.State.Loader().Wait(ctx) {
 		return ctx.Err()

@@ -27,11 +27,11 @@ type Config struct {
 	Relists  *Relists
 	Sink     Sink
 
-	PageSize      int64 // 0: client-go decides how it lists
+	PageSize      int64 // 0: client-go decides
 	Backoff       backoff.Policy
-	ProbeInterval time.Duration // between two probes of the API server, at most
+	ProbeInterval time.Duration // the longest time between two probes of the API server
 	Silence       time.Duration // after which a watch over HTTP/1.1 is reopened
-	BookmarkWait  time.Duration // how long a stream of initial events may be silent
+	BookmarkWait  time.Duration // the longest silence of a stream of initial events
 }
 
 // Sink receives the results of a [Reflector]. Its methods are called by one goroutine at a time,
@@ -39,13 +39,13 @@ type Config struct {
 type Sink interface {
 	// Store returns the store for client-go's Reflector. Once ctx is done nothing is applied.
 	Store(ctx context.Context) cache.ReflectorStore
-	// Known returns the object that is in memory already, if o is the same.
+	// Known returns the equal object that is in memory already, if there is one.
 	Known(o *event.Object) *event.Object
 	// Reduced reports an object that is passed on as its identity and labels only, LeftOut an
 	// object that could not be read.
 	Reduced(e *wire.ObjectError)
 	LeftOut(e *wire.ObjectError)
-	// Vanish applies that the resource itself does not exist: nothing of it does.
+	// Vanish applies that the resource itself does not exist, so that all its objects are gone.
 	Vanish(ctx context.Context)
 	// Remove applies that all objects are gone except those with the given uids. It returns the
 	// error of ctx.

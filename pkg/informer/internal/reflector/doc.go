@@ -1,4 +1,5 @@
-// Package reflector runs client-go's Reflector for one watch and speaks to the API server for it.
+// Package reflector runs client-go's Reflector for one watch and makes its requests to the API
+// server.
 //
 // A [Reflector] waits until discovery has the resource, and then runs a client-go Reflector over a
 // ListerWatcher that decodes the response itself. Objects go to the [Sink]. The [Plan] decides

@@ -14,13 +14,13 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
 )
 
-// Both are a 410 for client-go's Reflector, which lists then.
+// client-go's Reflector takes both for a 410, and lists.
 var (
 	errWentBack = apierrors.NewResourceExpired("the API server has gone back in time")
 	errMoved    = apierrors.NewResourceExpired("the API server is another cluster's")
 )
 
-// Health is how a watch gets on with the API server. It is safe for concurrent use.
+// Health is the state of the connection of a watch. It is safe for concurrent use.
 type Health struct {
 	watch   string // its name in logs
 	log     *slog.Logger
@@ -30,11 +30,11 @@ type Health struct {
 	synced  bool
 	reason  string
 	refused bool
-	logged  string // the last reason that was logged
-	relist  string // why the next list is necessary
+	logged  string // the reason that was logged last
+	relist  string // the reason of the next list
 }
 
-// NewHealth returns the Health of a watch that was not tried yet. watch is its name in logs.
+// NewHealth returns the Health of a watch before its first request. watch is its name in logs.
 func NewHealth(watch string, log *slog.Logger) *Health { return &Health{watch: watch, log: log} }
 
 // State reports whether the store has all objects, and why no changes arrive; empty: they do.
@@ -45,7 +45,7 @@ func (h *Health) State() (synced bool, reason string, refused bool) {
 	return h.synced, h.reason, h.refused
 }
 
-// SetSynced says whether the store has all objects.
+// SetSynced sets whether the store has all objects.
 func (h *Health) SetSynced(synced bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,7 +64,7 @@ func (h *Health) Silence() time.Duration {
 	return time.Since(time.Unix(0, at))
 }
 
-// reached notes that a request succeeded.
+// reached records a successful request.
 func (h *Health) reached() {
 	h.Heard()
 	h.mu.Lock()
@@ -110,7 +110,7 @@ func (h *Health) noteError(err error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.relist == "" || reason != "watch_ended" { // that it ends as well says less
+	if h.relist == "" || reason != "watch_ended" { // the end of the watch is less specific
 		h.relist = reason
 	}
 }
@@ -122,7 +122,7 @@ func (h *Health) noteAsked() {
 	h.relist = "asked"
 }
 
-// TakeRelistReason returns the reason of the list at hand.
+// TakeRelistReason returns the reason of the current list.
 func (h *Health) TakeRelistReason() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
-// manyMissing is from how many objects on a list of all is cheaper than asking for each.
+// manyMissing is the number of objects from which one list is cheaper than a get for each.
 const manyMissing = 16
 
 // Inquiry makes requests to the API server about single objects of a watch. It is safe for
@@ -98,7 +98,7 @@ func (i *Inquiry) ask(ctx context.Context, try func() error) error {
 	}
 }
 
-// exists gets the metadata of an object.
+// exists requests the metadata of an object.
 func (i *Inquiry) exists(ctx context.Context, o *event.Object) (bool, error) {
 	namespace := o.Key().Namespace
 	path := client.ResourcePath(i.target.GVR, namespace) + "/" + url.PathEscape(o.Key().Name)
@@ -121,9 +121,8 @@ func (i *Inquiry) exists(ctx context.Context, o *event.Object) (bool, error) {
 	return wire.Identify(text, nil).UID == o.UID(), nil
 }
 
-// confirmMissing returns nil if the API server says of this object, or of the whole resource, that
-// it does not exist. Anything else that is not found may be the doing of a proxy, or of an API
-// server that is starting.
+// confirmMissing returns nil if the API server says that this object, or the whole resource, does
+// not exist. Any other 404 may come from a proxy, or from an API server that is starting.
 func (i *Inquiry) confirmMissing(ctx context.Context, o *event.Object, missing error) error {
 	if client.Names(missing, o.Key().Name) {
 		return nil
@@ -155,10 +154,10 @@ func (i *Inquiry) existsInList(ctx context.Context, o *event.Object) (bool, erro
 	return false, nil
 }
 
-// listIdentities lists everything in the watch's namespace, page by page.
+// listIdentities lists all objects in the watch's namespace, page by page.
 func (i *Inquiry) listIdentities(ctx context.Context) (map[persist.Incarnation]bool, error) {
 	list, err := i.listAllMetadata(ctx, i.target.Path(), url.Values{"limit": {strconv.Itoa(500)}})
-	if errors.Is(err, client.ErrIncomplete) { // took too long: once more, at once
+	if errors.Is(err, client.ErrIncomplete) { // took too long: one more try, at once
 		list, err = i.listAllMetadata(ctx, i.target.Path(), url.Values{})
 	}
 	if err != nil {
@@ -173,7 +172,7 @@ func (i *Inquiry) listIdentities(ctx context.Context) (map[persist.Incarnation]b
 	return all, nil
 }
 
-// listAllMetadata lists to the end.
+// listAllMetadata reads all pages of a list.
 func (i *Inquiry) listAllMetadata(ctx context.Context, path string, q url.Values) (*internalversion.List, error) {
 	return client.Pages(func(token string) (*internalversion.List, error) {
 		q.Del("continue")

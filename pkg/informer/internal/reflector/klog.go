@@ -17,8 +17,8 @@ func QuietKlog(log *slog.Logger) (restore func()) {
 	return klog.ClearLogger
 }
 
-// KlogTo returns a logger for client-go that logs to log, without the objects that client-go likes
-// to add: of the values only texts, numbers, times and errors are kept, of all others the type.
+// KlogTo returns a logger for client-go that writes to log, without the objects that client-go
+// adds: it keeps only texts, numbers, times and errors, and of all other values the type.
 func KlogTo(log *slog.Logger) klog.Logger { return klog.New(&sink{log: log}) }
 
 // sink implements klog.LogSink. Its methods have no context to pass on.

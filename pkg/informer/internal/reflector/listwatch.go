@@ -24,7 +24,7 @@ type listerWatcher struct {
 	cfg    *Config
 	prober *prober
 	quirks *quirks
-	// held for reading by everything that may still run when the Reflector has returned
+	// held for reading by calls that may outlast the Reflector
 	running *sync.RWMutex
 	// gone is called when the API server does not have the resource (any more).
 	gone func()
@@ -43,12 +43,12 @@ func (lw *listerWatcher) Watch(metav1.ListOptions) (watch.Interface, error) {
 // IsWatchListSemanticsUnSupported makes the Reflector list in pages if a page size is set.
 func (lw *listerWatcher) IsWatchListSemanticsUnSupported() bool { return lw.cfg.PageSize > 0 }
 
-// ListWithContext implements cache.ListerWatcherWithContext. It gets one page.
+// ListWithContext implements cache.ListerWatcherWithContext. It requests one page.
 func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	lw.running.RLock()
 	defer lw.running.RUnlock()
 	if ctx.Err() != nil {
-		return nil, ctx.Err() // the Reflector is gone, and another may be at work
+		return nil, ctx.Err() // the Reflector has ended, and another may be running
 	}
 	if lw.cfg.Plan.Resumable() {
 		list, err := lw.resumeList(ctx)
@@ -72,7 +72,7 @@ func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOp
 		}
 		return list, nil
 	}
-	// The Reflector takes this for all there is, and some servers make pages of it all the same.
+	// The Reflector takes this list for complete, but some servers send pages without being asked.
 	list, err := client.Pages(func(token string) (*internalversion.List, error) {
 		opts := opts
 		if opts.Continue = token; token != "" {
@@ -89,7 +89,7 @@ func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOp
 	return list, nil
 }
 
-// page gets a page of a list, or all of it, as the server likes.
+// page requests a page of a list; the server may send the whole list.
 func (lw *listerWatcher) page(ctx context.Context, opts metav1.ListOptions) (list *internalversion.List, err error) {
 	err = lw.retry(ctx, func() error {
 		accept := client.AcceptObjects
@@ -197,7 +197,7 @@ func (lw *listerWatcher) read(s *stream) *reader {
 }
 
 // leftOut reports an item of a list that could not be read, and returns its placeholder; nil: too
-// little is known of it.
+// little is known of the item.
 func (lw *listerWatcher) leftOut(e *wire.ObjectError) runtime.Object {
 	resource := lw.cfg.Target.Resource()
 	if o := e.Reduced(lw.cfg.Target.Format, resource); o != nil {
@@ -242,9 +242,8 @@ func (lw *listerWatcher) retry(ctx context.Context, try func() error) error {
 	}
 }
 
-// resume starts the watch where the state ends, and lets the Reflector believe that this is a
-// stream of initial events of which there are none. If that does not work out now but may later,
-// the plan stays.
+// resume starts the watch at the position of the state, and presents it to the Reflector as a
+// stream without initial events. After a temporary failure the plan stays.
 func (lw *listerWatcher) resume(ctx context.Context, timeout *int64) (*reader, error) {
 	opts := metav1.ListOptions{ResourceVersion: lw.cfg.State.Position.Applied(), AllowWatchBookmarks: true, TimeoutSeconds: timeout}
 	r, err := lw.dial(ctx, opts, true)
@@ -252,8 +251,8 @@ func (lw *listerWatcher) resume(ctx context.Context, timeout *int64) (*reader, e
 	return r, err
 }
 
-// resumeList is resume for where the Reflector lists: the list is empty, and at the resourceVersion
-// where the state ends.
+// resumeList is resume for a Reflector that lists: it returns an empty list with the
+// resourceVersion of the state.
 func (lw *listerWatcher) resumeList(ctx context.Context) (runtime.Object, error) {
 	from := lw.cfg.State.Position.Applied()
 	err := lw.retry(ctx, func() error { return lw.prober.mayResume(ctx, from) })
@@ -263,7 +262,7 @@ func (lw *listerWatcher) resumeList(ctx context.Context) (runtime.Object, error)
 	return list, err
 }
 
-// resumed notes how an attempt to resume has ended.
+// resumed handles the result of an attempt to resume.
 func (lw *listerWatcher) resumed(ctx context.Context, err error) {
 	switch {
 	case err == nil:

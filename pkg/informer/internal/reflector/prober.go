@@ -15,21 +15,21 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
 )
 
-// prober finds out whether the API server has gone back in time or is another cluster's: before a
-// watch is opened, and now and then while it is open. It is safe for concurrent use.
+// prober checks whether the API server has gone back in time or is another cluster: before a watch
+// is opened, and at intervals while it is open. It is safe for concurrent use.
 type prober struct {
 	cfg     *Config
 	inquiry *Inquiry
 
-	open   atomic.Pointer[openWatch] // nil: none is
+	open   atomic.Pointer[openWatch] // nil: none
 	found  atomic.Pointer[error]     // the error that makes the open watch useless
-	probed atomic.Bool               // a probe was answered once
+	probed atomic.Bool               // a probe succeeded once
 }
 
-// openWatch is a watch that is open.
+// openWatch is an open watch.
 type openWatch struct{ stop func() }
 
-// opened says that a watch is open, which stop ends, until closed is called.
+// opened records an open watch, which stop ends, until closed is called.
 func (p *prober) opened(stop func()) (closed func()) {
 	w := &openWatch{stop}
 	p.open.Store(w)
@@ -121,9 +121,9 @@ func (p *prober) patrol(ctx context.Context) {
 	}
 }
 
-// inspect probes once, and ends the watch if it is of no use any more. An API server that refuses
-// new requests, or cannot be reached by them, may well keep a watch open, which has its credentials
-// from before.
+// inspect probes once, and ends the watch if it is useless. An API server that refuses or cannot
+// receive new requests may still keep a watch open, because the watch has its credentials from
+// before.
 func (p *prober) inspect(ctx context.Context, w *openWatch) {
 	from, ok := p.settled()
 	if !ok {
@@ -144,7 +144,7 @@ func (p *prober) inspect(ctx context.Context, w *openWatch) {
 		}
 		return
 	}
-	// Meanwhile the watch may have found out by itself.
+	// Meanwhile the watch itself may have detected the problem.
 	if now, ok := p.settled(); ok && !persist.Lower(now, from) && p.open.Load() == w {
 		p.found.Store(&err)
 		w.stop()
@@ -157,11 +157,11 @@ func (p *prober) settled() (fed string, ok bool) {
 	return fed, ok && !p.cfg.Plan.Latest()
 }
 
-// isUseless reports whether a watch must not go on.
+// isUseless reports whether a watch must not continue.
 func isUseless(err error) bool { return errors.Is(err, errWentBack) || errors.Is(err, errMoved) }
 
-// cannotProbe reports whether the API server refuses to answer a probe, which does not say that it
-// refuses to watch.
+// cannotProbe reports whether the API server refuses probes, which does not mean that it refuses
+// watches.
 func cannotProbe(err error) bool {
 	return !isUseless(err) && (apierrors.IsForbidden(err) || client.IsAnswer(err) && !apierrors.IsNotFound(err))
 }

@@ -19,19 +19,17 @@ import (
 // absentPoll is the longest interval between two requests for a resource that does not exist yet.
 const absentPoll = 5 * time.Second
 
-// Reflector hands all that an API server has of a resource, and all that happens to it, to a
-// [Sink].
+// Reflector passes all objects of a resource and all their changes to a [Sink].
 type Reflector struct {
 	cfg     *Config
 	prober  *prober
 	inquiry *Inquiry
 	quirks  quirks
-	// running is held for reading by everything that may still run when client-go's Reflector has
-	// returned.
+	// running is held for reading by calls that may outlast client-go's Reflector.
 	running sync.RWMutex
 }
 
-// New returns a Reflector. inquiry is made of the same configuration.
+// New returns a Reflector. inquiry has the same configuration.
 func New(cfg *Config, inquiry *Inquiry) *Reflector {
 	return &Reflector{cfg: cfg, inquiry: inquiry, prober: &prober{cfg: cfg, inquiry: inquiry}}
 }
@@ -114,7 +112,7 @@ func (r *Reflector) reflect(ctx context.Context) {
 	inner.RunWithContext(klog.NewContext(ctx, logger))
 	gone()
 	patrol.Wait()
-	r.running.Lock() // until requests that client-go's Reflector did not wait for have ended
+	r.running.Lock() // wait for requests that outlast client-go's Reflector
 	defer r.running.Unlock()
 }
 

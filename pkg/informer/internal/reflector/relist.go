@@ -7,7 +7,7 @@ import (
 
 // Relisted counts the objects and deltas of a requested list.
 type Relisted struct {
-	Objects int // that the API server has
+	Objects int // at the API server
 	Deltas  int // differences from the cache
 }
 
@@ -26,7 +26,7 @@ func (r *Relist) Found() Relisted { return r.found }
 // Relists are the requested lists of a watch. It is safe for concurrent use.
 type Relists struct {
 	mu        sync.Mutex
-	asked     *Relist // to be begun; nil: none is
+	asked     *Relist // not begun yet; nil: none
 	begun     []*Relist
 	interrupt context.CancelFunc // of client-go's Reflector
 }

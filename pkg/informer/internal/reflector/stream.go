@@ -16,17 +16,17 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
-// eventBuffer is how many events are decoded ahead of the Reflector, so that the two goroutines
-// seldom wait for each other.
+// eventBuffer is the number of events that are decoded ahead of the Reflector, so that the two
+// goroutines seldom wait for each other.
 const eventBuffer = 64
 
-// shortWatch is how long a watch lasts at least.
+// shortWatch is the minimum duration of a watch.
 const shortWatch = time.Second
 
 // quirks are the detected limitations of the API server. They are safe for concurrent use.
 type quirks struct {
 	noInitialEvents atomic.Bool // it cannot stream initial events
-	initialExpired  atomic.Bool // it did not the last time
+	initialExpired  atomic.Bool // its last one had expired
 }
 
 // reader decodes a watch response in a goroutine of its own. It implements watch.Interface.
@@ -45,7 +45,7 @@ type reader struct {
 	lagging *time.Timer
 	began   time.Time
 	version string // the resourceVersion that the Reflector has, until the first event
-	sent    bool   // anything
+	sent    bool   // an event was sent
 }
 
 // stream has the parts of a response that a reader takes over.
@@ -54,11 +54,11 @@ type stream struct {
 	cancel context.CancelFunc
 	body   io.ReadCloser
 	opts   metav1.ListOptions
-	// resumed: the initial events are over before they begin.
+	// resumed: there are no initial events.
 	resumed bool
 }
 
-// newReader returns a reader of a stream, which it owns from then on.
+// newReader returns a reader of a stream, and takes ownership of the stream.
 func newReader(cfg *Config, q *quirks, s *stream) *reader {
 	r := &reader{
 		cfg: cfg, quirks: q, body: s.body, out: make(chan watch.Event, eventBuffer), cancel: s.cancel, done: s.ctx.Done(),
@@ -76,7 +76,7 @@ func newReader(cfg *Config, q *quirks, s *stream) *reader {
 	return r
 }
 
-// start reads until the stream ends, and calls closed then.
+// start reads until the stream ends, and then calls closed.
 func (r *reader) start(closed func()) {
 	r.closed = closed
 	go r.run()
@@ -160,8 +160,8 @@ func (r *reader) begin(e *watch.Event) (version string) {
 	return ""
 }
 
-// replace leaves out an object that could not be read, or puts a placeholder in its place if it is
-// known which one it is. Any other error it returns.
+// replace drops an object that could not be read, or replaces it by a placeholder if its identity
+// is known. It returns any other error.
 func (r *reader) replace(e watch.Event, err error) (watch.Event, error) {
 	var bad *wire.ObjectError
 	if !errors.As(err, &bad) {
@@ -229,7 +229,7 @@ func (r *reader) send(e watch.Event) bool {
 	}
 }
 
-// ended says why the stream ended, to the Reflector as far as that matters to it.
+// ended records why the stream ended, and reports it to the Reflector if the Reflector has to act.
 func (r *reader) ended(err error) {
 	select {
 	case <-r.done:
@@ -249,7 +249,7 @@ func (r *reader) ended(err error) {
 	r.cfg.Health.noteError(err)
 	switch {
 	case errors.Is(err, client.ErrSlow):
-		// the connections that wait to be used again may be as dead as this one
+		// the idle connections may be dead too
 		r.cfg.Client.Close()
 		r.cfg.Log.Debug("watch was silent", "watch", r.cfg.Name)
 	case errors.Is(err, wire.ErrNotJSON), errors.Is(err, wire.ErrNotWatch):

@@ -17,7 +17,7 @@ import (
 // use.
 type Target struct {
 	GVR           schema.GroupVersionResource
-	Cluster       string // the name of it
+	Cluster       string // the name of the cluster
 	Namespace     string // empty: all, or the resource has no namespaces
 	LabelSelector string
 	FieldSelector string
@@ -33,8 +33,8 @@ type Target struct {
 // discovery has answered.
 func (t *Target) Resource() *event.Resource { return t.resource.Load() }
 
-// SetKind sets the kind of the objects; empty: it is not known. Objects that are made from then on
-// have another Resource.
+// SetKind sets the kind of the objects; empty: unknown. Objects made from then on have a new
+// Resource.
 func (t *Target) SetKind(kind string) {
 	t.resource.Store(&event.Resource{GroupVersionResource: t.GVR, Cluster: t.Cluster, Kind: kind})
 }
@@ -53,7 +53,7 @@ func (t *Target) LearnKind(o *event.Object) {
 	}
 }
 
-// Path returns where the objects are at the API server.
+// Path returns the URL path of the objects.
 func (t *Target) Path() string {
 	namespace := t.Namespace
 	if !t.namespaced.Load() {

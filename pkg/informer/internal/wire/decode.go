@@ -23,8 +23,8 @@ const (
 
 var errNotUTF8 = errors.New("not UTF-8")
 
-// ObjectError says that an object could not be read and was left out. It names the object as far as
-// that can be made out, and never quotes it.
+// ObjectError says that an object could not be read and was skipped. It names the object as far as
+// its identity is readable, and never quotes it.
 type ObjectError struct {
 	Key          event.Key
 	UID, Version string
@@ -89,8 +89,8 @@ func IdentityOf(o *event.Object) *event.Object {
 type Decoder struct {
 	resource *event.Resource
 	finder   *rawjson.Finder
-	// rename: the kind on the wire is that of the representation (PartialObjectMetadata), and the
-	// real one replaces it.
+	// rename: the received kind is that of the representation (PartialObjectMetadata), and is
+	// replaced by the real one.
 	rename bool
 	cuts   []rawjson.Span
 	pieces []string
@@ -129,8 +129,8 @@ func (d *Decoder) Keep(text string) (*event.Object, error) {
 	return d.object(text, 0, end, spans)
 }
 
-// object makes an object of src[start:end], which the finder has scanned and found the spans in.
-// The text is copied.
+// object makes an object of src[start:end]; spans are the parts that the finder found in it. The
+// text is copied.
 func (d *Decoder) object(src string, start, end int, spans []rawjson.Span) (*event.Object, error) {
 	apiVersion, kind := d.split(spans)
 	if src[start] != '{' {
@@ -160,7 +160,7 @@ func (d *Decoder) object(src string, start, end int, spans []rawjson.Span) (*eve
 	return event.ParseObject(d.resource, b.String())
 }
 
-// split sorts the spans: which are to be cut, and are apiVersion and kind there?
+// split separates the spans to remove, and reports whether apiVersion and kind are present.
 func (d *Decoder) split(spans []rawjson.Span) (apiVersion, kind bool) {
 	d.cuts = d.cuts[:0]
 	for _, span := range spans {
@@ -182,10 +182,10 @@ func (d *Decoder) split(spans []rawjson.Span) (apiVersion, kind bool) {
 	return apiVersion, kind
 }
 
-// front returns the beginning of an object's text with the members that the items of a list lack,
-// in the order in which the API server writes them in a watch: where versions are no proof (a
-// restored backup gives them out for the second time) the text of an object must not depend on how
-// it came.
+// front returns the start of an object's text with the members that the items of a list lack, in
+// the order in which the API server writes them in a watch: the text of an object must not depend
+// on the kind of response, because texts are compared where resourceVersions prove nothing (a
+// restored backup issues them again).
 func (d *Decoder) front(apiVersion, kind bool) string {
 	front := "{"
 	if kind && d.resource.Kind != "" {
@@ -215,8 +215,8 @@ func Identify(text string, reason error) *ObjectError {
 	return e
 }
 
-// Unreadable is the annotation of an object of which no more than its identity and its labels are
-// passed on, with the reason. It takes the place of all annotations that the object has.
+// Unreadable is the annotation, with the reason, of an object that is passed on as its identity and
+// labels only. It replaces all annotations of the object.
 const Unreadable = "deltarouter.io/unreadable"
 
 // isTooDeep reports whether the only fault of an object is its depth. The API server accepts 10,000
@@ -228,8 +228,8 @@ func isTooDeep(err error) bool {
 	return errors.As(err, &bad) && bad.TooDeep()
 }
 
-// labelsIn returns the labels of an object that cannot be read as a whole; empty: they cannot be
-// read either, or there are none.
+// labelsIn returns the labels of an object that cannot be read as a whole; empty: they are not
+// readable either, or there are none.
 func labelsIn(text string) string {
 	labels := rawjson.Value(text).Path("metadata", "labels")
 	if labels.Kind() != rawjson.Object || rawjson.Check(string(labels)) != nil {

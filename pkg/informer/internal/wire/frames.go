@@ -20,7 +20,7 @@ type Frames struct {
 	objects *Decoder
 }
 
-// NewFrames returns a decoder of the events that in has.
+// NewFrames returns a decoder of the events in the stream in.
 func NewFrames(format *Format, resource *event.Resource, in *Stream) *Frames {
 	f := &Frames{in: in, objects: NewDecoder(format, resource, "object")}
 	f.objects.finder.Find(idType, "type")
@@ -28,8 +28,8 @@ func NewFrames(format *Format, resource *event.Resource, in *Stream) *Frames {
 	return f
 }
 
-// Next returns the next event. An *[ObjectError] is about that event alone, with the event's type
-// if it is known; after any other error there is no next event. io.EOF is the regular end.
+// Next returns the next event. An *[ObjectError] concerns that event alone, and has the event's
+// type if it is readable; any other error ends the stream. io.EOF is the regular end.
 func (f *Frames) Next() (watch.Event, error) {
 	if _, err := f.in.peek(); err != nil {
 		return watch.Event{}, err
@@ -60,7 +60,7 @@ func (f *Frames) Next() (watch.Event, error) {
 	return e, err
 }
 
-// decode decodes the event that the text begins with. n is its length, 0 if the text is no JSON or
+// decode decodes the event at the start of the text. n is its length, 0 if the text is no JSON or
 // not complete.
 func (f *Frames) decode(text string) (e watch.Event, n int, err error) {
 	end, spans, err := f.objects.finder.Scan(text, 0)
@@ -105,7 +105,7 @@ var (
 	ErrNotWatch = errors.New("the API server sent something that is not a watch")
 )
 
-// broken describes an event that cannot be read, so that the watch can go on behind it.
+// broken describes an event that cannot be read, so that the watch can continue behind it.
 func (f *Frames) broken(text string, reason error) (watch.Event, error) {
 	v := rawjson.Value(text)
 	e := watch.Event{Type: eventType(string(v.Get("type")))}
@@ -142,7 +142,7 @@ func bookmark(object rawjson.Value) *metav1.PartialObjectMetadata {
 	return b
 }
 
-// status reads why the API server ends the watch.
+// status decodes the reason for which the API server ends the watch.
 func status(text string) (*metav1.Status, error) {
 	s := &metav1.Status{}
 	if err := json.Unmarshal([]byte(text), s); err != nil {
@@ -151,7 +151,7 @@ func status(text string) (*metav1.Status, error) {
 	return s, nil
 }
 
-// MaxObject is the size in bytes beyond which an object is skipped rather than read.
+// MaxObject is the size in bytes beyond which an object is skipped.
 const MaxObject = 16 << 20
 
 // Format is the form of the objects in responses and the selection of the fields that are kept. The

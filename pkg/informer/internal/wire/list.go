@@ -13,10 +13,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Listing decodes a page of a list, {"kind":"PodList","metadata":{…},"items":[{…},…]}, while it
-// comes in.
+// Listing decodes a page of a list while it arrives:
+// {"kind":"PodList","metadata":{…},"items":[{…},…]}.
 type Listing struct {
-	// Known may return an equal object that is in memory already; nil: there is none.
+	// Known may return an equal object that is in memory already; nil: none.
 	Known func(*event.Object) *event.Object
 
 	in      *Stream
@@ -75,7 +75,7 @@ func (l *Listing) member(key string) error {
 		if err = json.Unmarshal([]byte(text), &l.list.ListMeta); err != nil {
 			err = fmt.Errorf("%w: bad metadata", ErrNoList)
 		}
-	case "items": // null: Go's way to write an empty list
+	case "items": // null: an empty list of Go
 		l.list.Items = []runtime.Object{}
 	}
 	l.in.advance(len(text))
