@@ -1,7 +1,8 @@
-// Package backoff computes how long to wait before something that failed is tried again.
+// Package backoff computes the delay before a retry.
 //
-// The Backoff of k8s.io/apimachinery computes each wait from the one before and only adds jitter. A
-// route saves the number of its attempts instead, and its configured maximum is one.
+// The Backoff of k8s.io/apimachinery computes each delay from the previous one and only adds
+// jitter. A route saves the number of its attempts instead, and its configured maximum is never
+// exceeded.
 package backoff
 
 import (
@@ -10,14 +11,14 @@ import (
 	"time"
 )
 
-// Policy is a wait that begins with Min and doubles from failure to failure, up to Max.
+// Policy is a delay that begins with Min and doubles with each failure, up to Max.
 type Policy struct {
 	Min, Max time.Duration
-	Exact    bool // false: each wait is shorter by up to half, at random
+	Exact    bool // false: each delay is shortened by up to half, at random
 }
 
-// Delay returns the wait after the n-th failure in a row; 0 if n is less than 1. It keeps no state:
-// a caller that saves n goes on after a restart as before.
+// Delay returns the delay after the n-th failure in a row; 0 if n is less than 1. It has no state,
+// so a caller that saves n continues after a restart.
 func (p Policy) Delay(n int) time.Duration {
 	if n < 1 {
 		return 0
@@ -39,17 +40,17 @@ type Series struct {
 	failures int
 }
 
-// Reset begins a new series: nothing has failed.
+// Reset begins a new series without failures.
 func (s *Series) Reset() { s.failures = 0 }
 
-// Next counts a failure and returns the wait after it.
+// Next counts a failure and returns the delay after it.
 func (s *Series) Next() time.Duration {
 	s.failures++
 	return s.Delay(s.failures)
 }
 
-// Wait counts a failure and waits, at least as long as the other side asks for. It returns ctx's
-// error when ctx ends first.
+// Wait counts a failure and waits for its delay, or for atLeast if that is longer. It returns the
+// error of ctx if ctx is done before.
 func (s *Series) Wait(ctx context.Context, atLeast time.Duration) error {
 	t := time.NewTimer(max(s.Next(), atLeast))
 	defer t.Stop()

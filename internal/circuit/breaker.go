@@ -1,11 +1,11 @@
-// Package circuit has the circuit breaker that stands before sinks and WASM guests.
+// Package circuit contains the circuit breaker of sinks and WASM guests.
 //
 //	closed ──failures──► open ──its time is over──► probing ──success──► closed
 //	                      ▲                            │
 //	                      └──────────failure───────────┘
 //
-// The supervisor of native plugins is no breaker: it starts the process again itself, whether
-// anybody calls or not, and a start is not a call that a caller makes on trial.
+// The supervisor of native plugins does not use it: it restarts a process by itself, without a call
+// that could serve as a probe.
 package circuit
 
 import (
@@ -16,18 +16,18 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 )
 
-// ProbeTime is how soon to ask again while the probe of another caller is under way.
+// ProbeTime is the delay for other callers while a probe is in progress.
 const ProbeTime = time.Second
 
-// Breaker refuses calls after some that failed in a row, for a while, which doubles until a call
-// succeeds. Then it permits one call as a probe. It is safe for concurrent use.
+// Breaker refuses calls for a while after some failures in a row. The pause doubles until a call
+// succeeds. After each pause it permits one call as a probe. It is safe for concurrent use.
 type Breaker struct {
 	clock timer.Clock
 	most  int
 
 	mu       sync.Mutex
 	pauses   backoff.Policy
-	failures int // in a row, before it opened
+	failures int // in a row, while closed
 	trips    int // openings in a row; 0: closed
 	until    time.Time
 	since    time.Time
@@ -36,34 +36,33 @@ type Breaker struct {
 	changed  chan struct{}
 }
 
-// Permit says which calls a caller may make.
+// Permit is the permission of a caller.
 type Permit int
 
 // The permits.
 const (
-	Refused Permit = iota // none
-	Granted               // all
-	Probe                 // one, of which Succeeded, Failed or Abandoned must tell
+	Refused Permit = iota // no call
+	Granted               // all calls
+	Probe                 // one call; Succeeded, Failed or Abandoned must follow
 )
 
 // Status is the state of a breaker.
 type Status struct {
 	Open    bool
-	Until   time.Time       // when to ask again
-	Pause   time.Duration   // how long it is until then, at least 0
+	Until   time.Time       // the time of the next attempt
+	Pause   time.Duration   // the time until then, at least 0
 	Since   time.Time       // when it opened
-	Err     error           // of the last failure that opened it
+	Err     error           // the last failure that opened it
 	Changed <-chan struct{} // closed when the status changes
 }
 
-// New returns a closed breaker, which that many failures in a row open. When it opens for the n-th
-// time in a row, it stays open for the n-th delay of pauses.
+// New returns a closed breaker that opens after a number of failures in a row. When it opens for
+// the n-th time in a row, it stays open for the n-th delay of pauses.
 func New(clock timer.Clock, failures int, pauses backoff.Policy) *Breaker {
 	return &Breaker{clock: clock, most: failures, pauses: pauses, changed: make(chan struct{})}
 }
 
-// Limit lowers the pauses to those of another user of the breaker, where they are shorter; 0 is
-// none.
+// Limit reduces the pauses to those of another user of the breaker if they are shorter; 0: not set.
 func (b *Breaker) Limit(p backoff.Policy) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,7 +75,7 @@ func (b *Breaker) Limit(p backoff.Policy) {
 	b.pauses.Exact = p.Exact
 }
 
-// Status returns the state. That of a closed breaker is the zero value.
+// Status returns the state; for a closed breaker the zero value.
 func (b *Breaker) Status() Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,8 +94,8 @@ func (b *Breaker) status() Status {
 	return Status{Open: true, Until: until, Pause: max(0, until.Sub(now)), Since: b.since, Err: b.err, Changed: b.changed}
 }
 
-// Allow returns which calls may be made now, and the status. With a Probe, Until is when to ask for
-// what the probe left over.
+// Allow returns the present permission and the status. With a Probe, Until is the time at which the
+// caller may send the calls beyond the probe.
 func (b *Breaker) Allow() (Permit, Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,8 +113,8 @@ func (b *Breaker) Allow() (Permit, Status) {
 	return Probe, s
 }
 
-// Succeeded closes the breaker, and reports whether it was open. A probe that is still under way is
-// then a call like any other.
+// Succeeded closes the breaker, and reports whether it was open. A probe that is still in progress
+// counts as an ordinary call then.
 func (b *Breaker) Succeeded() (closed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,9 +126,9 @@ func (b *Breaker) Succeeded() (closed bool) {
 	return closed
 }
 
-// Failed counts a failure, and reports whether that opened the breaker. It opens at once after a
-// probe, or if the other side asks for a pause: atLeast. The failure of a call that was granted
-// before the breaker opened tells nothing new and does not count. The status is the one afterwards.
+// Failed counts a failure, and reports whether that opened the breaker. The breaker opens at once
+// after a probe, or if the other side requests a pause of atLeast. The failure of a call that was
+// granted before the breaker opened does not count. The status is the new one.
 func (b *Breaker) Failed(p Permit, err error, atLeast time.Duration) (opened bool, s Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,8 +152,7 @@ func (b *Breaker) Failed(p Permit, err error, atLeast time.Duration) (opened boo
 	return true, b.status()
 }
 
-// Abandoned tells that a probe came to nothing, neither good nor bad: another one may be sent at
-// once.
+// Abandoned records that a probe ended without a result: another probe may be sent at once.
 func (b *Breaker) Abandoned(p Permit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,7 +162,7 @@ func (b *Breaker) Abandoned(p Permit) {
 	}
 }
 
-// notify tells those who wait. mu is held.
+// notify closes the channel Changed. mu is held.
 func (b *Breaker) notify() {
 	close(b.changed)
 	b.changed = make(chan struct{})

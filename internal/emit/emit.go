@@ -1,6 +1,6 @@
-// Package emit is the handler of a route with `emit:`: a CEL expression whose value, a map or a
-// list of maps, is the data of the events, and may have their types and subjects. It is not
-// configured under `handlers`, so it is no plugins.Kind.
+// Package emit is the handler of a route with `emit:`, a CEL expression. Its value, a map or a list
+// of maps, contains the data of the events, and optionally their types and subjects. The handler is
+// not configured under `handlers`, so it is no plugins.Kind.
 package emit
 
 import (
@@ -12,9 +12,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// New returns a handler that evaluates p for every delta, or, if it is grouped, once for every
-// batch: about its last delta, whose Result has the events. p was compiled for [expr.Emit]; cache
-// is what it looks things up in.
+// New returns a handler that evaluates p for each delta. If it is grouped, it evaluates p once for
+// each batch, with its last delta, whose Result has the events. p must be compiled for [expr.Emit];
+// it looks objects up in cache.
 func New(p *expr.Program, cache expr.Cache, grouped bool) plugins.Handler {
 	return &handler{p, cache, grouped}
 }
@@ -25,8 +25,8 @@ type handler struct {
 	grouped bool
 }
 
-// Handle implements [plugins.Handler]. An expression is a function of the delta: one that fails
-// would fail again, so the delta is rejected.
+// Handle implements [plugins.Handler]. If the expression fails, the delta is rejected, because a
+// retry would fail in the same way.
 func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
 	results := make([]plugins.Result, len(batch))
 	for i, d := range batch {

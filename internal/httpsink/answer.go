@@ -15,15 +15,15 @@ const (
 	// maxSaid bounds the text that is kept of a response, in bytes.
 	maxSaid = 512
 	// Secrets shorter than shortSecret bytes, and parts of a URL's path shorter than shortPart, are
-	// not removed: any text has them.
+	// not removed, because they occur in any text.
 	shortSecret = 4
 	shortPart   = 8
 	redacted    = "[redacted]"
 )
 
-// Said returns the beginning of a response's body, 512 bytes at most, on one line and without the
-// secrets (see [Secrets]). whole says that the body was read to its end; otherwise the text does
-// not end in the beginning of a secret either.
+// Said returns the first 512 bytes of the body of a response, on one line and without the secrets
+// (see [Secrets]). whole means that the body was read to its end; otherwise a prefix of a secret at
+// the end is removed, too.
 func Said(body []byte, whole bool, secrets []string) string {
 	if len(body) > MaxAnswer {
 		body, whole = body[:MaxAnswer], false
@@ -37,7 +37,7 @@ func Said(body []byte, whole bool, secrets []string) string {
 	return printable.Clean(bytes.TrimSpace(body), maxSaid)
 }
 
-// withoutPart removes from the end of body the beginning of a secret.
+// withoutPart removes a prefix of a secret from the end of body.
 func withoutPart(body []byte, secrets []string) []byte {
 	for _, s := range secrets {
 		for n := min(len(s)-1, len(body)); n > 0; n-- {
@@ -50,9 +50,9 @@ func withoutPart(body []byte, secrets []string) []byte {
 	return body
 }
 
-// Secrets lists the confidential texts of a request in the forms in which a response may echo them,
-// the longest first, since one may be a part of another. They are the parts of address (nil: it is
-// not confidential), the values of headers, and more.
+// Secrets lists the confidential texts of a request in the forms in which a response may repeat
+// them, the longest first, because one may contain another. They are the parts of address (nil: it
+// is not confidential), the values of headers, and more.
 func Secrets(address *url.URL, headers []string, more ...string) []string {
 	var all texts
 	for _, text := range more {
@@ -71,7 +71,7 @@ func Secrets(address *url.URL, headers []string, more ...string) []string {
 
 type texts []string
 
-// add adds a text, as it is and as URLs and JSON have it.
+// add adds a text, also in the encodings of URLs and JSON.
 func (all *texts) add(text string) {
 	text = strings.TrimSpace(text)
 	*all = append(*all, text, url.QueryEscape(text), url.PathEscape(text))
@@ -98,7 +98,8 @@ func (all *texts) addURL(u *url.URL) {
 	}
 }
 
-// addHeader adds a value, its words behind a scheme such as Bearer, and what Basic encodes.
+// addHeader adds a value, the words after a scheme such as Bearer, and the credentials that Basic
+// encodes.
 func (all *texts) addHeader(value string) {
 	all.add(value)
 	words := strings.Fields(value)

@@ -1,5 +1,5 @@
-// Package httpsink has what sinks over HTTP share: the client, headers, the probe of an address,
-// Retry-After, and what may be kept of a response's body.
+// Package httpsink contains the common parts of sinks over HTTP: the client, headers, the probe of
+// an address, Retry-After, and the text that is kept of a response.
 package httpsink
 
 import (
@@ -19,21 +19,20 @@ import (
 )
 
 const (
-	// maxIdle is how many connections to the receiver are kept open while nothing is sent, idleTime
-	// for how long.
+	// maxIdle is the maximum number of idle connections to the receiver, and idleTime how long they
+	// are kept.
 	maxIdle  = 16
 	idleTime = 90 * time.Second
-	// keepAlive is how often an open connection is probed, so that a peer that went away is
-	// noticed.
+	// keepAlive is the interval of the probes that detect a dead peer of an open connection.
 	keepAlive = 15 * time.Second
-	// drainTime bounds how long the body of a response is read. The status decides; a body that was
-	// read to its end leaves a connection that can be used again.
+	// drainTime bounds how long the body of a response is read. Only the status matters, but a
+	// connection can be reused only after its body was read to the end.
 	drainTime = time.Second
 )
 
-// NewClient returns a client that follows no redirects: they would carry headers, so secrets, and
-// events to a place that nobody configured. connect bounds the time to connect, and again the time
-// to agree on TLS; 0: only the request's context does.
+// NewClient returns a client that follows no redirects, because these would send headers, including
+// secrets, and events to an address that is not configured. connect bounds the time to connect, and
+// separately the TLS handshake; 0: only the context of the request bounds them.
 func NewClient(settings *tls.Config, connect time.Duration) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -66,8 +65,8 @@ func Header(configured map[string]config.Secret) (http.Header, error) {
 	return h, nil
 }
 
-// Drain reads the body of a response that was refused, [MaxAnswer] bytes at most, and ends the
-// request by cancel when that takes long. whole says that text is all of it.
+// Drain reads the body of a refused response, at most [MaxAnswer] bytes, and cancels the request if
+// that takes long. whole reports whether text is the complete body.
 func Drain(resp *http.Response, cancel context.CancelFunc) (text []byte, whole bool) {
 	enough := time.AfterFunc(drainTime, cancel)
 	defer enough.Stop()
@@ -75,8 +74,8 @@ func Drain(resp *http.Response, cancel context.CancelFunc) (text []byte, whole b
 	return text, err == nil && len(text) < MaxAnswer
 }
 
-// Probe connects to the host of a URL, or to the proxy that it is of, and closes the connection.
-// With https it agrees on TLS by the settings.
+// Probe connects to the host of a URL, or of its proxy, and closes the connection. With https it
+// makes a TLS handshake with the settings.
 func Probe(ctx context.Context, u *url.URL, settings *tls.Config) error {
 	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme], "1080")
 	address := net.JoinHostPort(u.Hostname(), port)
@@ -96,14 +95,14 @@ func Probe(ctx context.Context, u *url.URL, settings *tls.Config) error {
 const (
 	// MaxHeaders bounds the header of a response, in bytes.
 	MaxHeaders = 64 << 10
-	// MaxAnswer bounds the part of a response's body from which [Said] takes its text, in bytes.
+	// MaxAnswer bounds the part of a response's body that [Said] reads, in bytes.
 	MaxAnswer = 4 << 10
-	// MaxRetryAfter bounds what a receiver may ask for.
+	// MaxRetryAfter bounds the delay that a receiver may request.
 	MaxRetryAfter = 24 * time.Hour
 )
 
 // RetryAfter reads the header Retry-After, seconds or a date. It returns 0 if the header is empty
-// or malformed, and [MaxRetryAfter] at most.
+// or malformed, and at most [MaxRetryAfter].
 func RetryAfter(header http.Header, now time.Time) time.Duration {
 	value, after := header.Get("Retry-After"), time.Duration(0)
 	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil {
@@ -114,8 +113,8 @@ func RetryAfter(header http.Header, now time.Time) time.Duration {
 	return min(max(after, 0), MaxRetryAfter)
 }
 
-// IsConfidential reports whether an event is about a Secret. A response to it may echo the Secret,
-// so no part of that response may be kept.
+// IsConfidential reports whether an event is about a Secret. A response to it may repeat the
+// Secret, so no part of that response may be kept.
 func IsConfidential(e *event.Event) bool {
 	if e.Of == nil {
 		return false

@@ -1,5 +1,5 @@
-// Package inorder has the loops of sinks that keep the order of the events of each key: behind an
-// event that was not delivered, and may be tried again, nothing of its key is sent.
+// Package inorder contains the loops of sinks that keep the order of the events of each key: after
+// an event that was not delivered and may be retried, no further event of its key is sent.
 package inorder
 
 import (
@@ -7,9 +7,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Each delivers events one after the other, and returns what [plugins.Sink] does from Write. After
-// an error that makes the sink unavailable, or pauses the route, nothing more is tried; behind an
-// event that is postponed, nothing of its key.
+// Each delivers events one after the other, and returns the result of Write in [plugins.Sink].
+// After an error that makes the sink unavailable, or pauses the route, it delivers no further
+// event; after an event that is postponed, no further event of its key.
 func Each(events []event.Event, deliver func(e *event.Event) error) []error {
 	var errs []error
 	var postponed map[string]error // by key
@@ -40,12 +40,13 @@ func Each(events []event.Event, deliver func(e *event.Event) error) []error {
 	return errs
 }
 
-// Flights delivers events of different keys together, and returns what [plugins.Sink] does from
-// Write. send delivers those with the given indexes, sets the errors of those that failed, and
-// returns when all of them are done. Its error is that of all events behind them.
+// Flights delivers events of different keys together, and returns the result of Write in
+// [plugins.Sink]. send delivers the events with the given indexes, sets the errors of those that
+// failed, and returns when all of them are done. The error that it returns applies to all later
+// events.
 func Flights(events []event.Event, send func(flight []int, errs []error) error) []error {
 	errs := make([]error, len(events))
-	failed := map[string]error{} // by key: not rejected, so nothing must overtake it
+	failed := map[string]error{} // by key: not rejected, so later events must not overtake it
 	keys := map[string]bool{}    // of the flight
 	var flight []int
 	land := func() error {

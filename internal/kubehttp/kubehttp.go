@@ -13,26 +13,26 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// MaxHeaders bounds the header of a response, in bytes. A longer one fails the request. Go's own
-// bound is 10 MiB.
+// MaxHeaders bounds the header of a response, in bytes. A longer header fails the request. The
+// default of Go is 10 MiB.
 const MaxHeaders = 64 << 10
 
 const dialTimeout = 10 * time.Second
 
-// TransportFor returns a transport with the credentials of cfg, as [rest.TransportFor] does, and
-// with two differences: it has connections of its own, and it reads at most [MaxHeaders] bytes of a
-// response's header. A transport that cfg brings along keeps its own bounds. cfg is not modified.
+// TransportFor returns a transport with the credentials of cfg, like [rest.TransportFor], with two
+// differences: it has connections of its own, and it reads at most [MaxHeaders] bytes of a
+// response's header. A transport in cfg keeps its own bounds. cfg is not modified.
 func TransportFor(cfg *rest.Config) (http.RoundTripper, error) {
 	cfg = rest.CopyConfig(cfg)
 	if cfg.Dial == nil {
-		// On HTTP/2, pings detect a peer that is gone. On HTTP/1.1 only TCP does.
+		// On HTTP/2, pings detect a dead peer. On HTTP/1.1 only TCP keep-alive does.
 		dialer := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{
 			Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 4,
 		}}
 		cfg.Dial = dialer.DialContext // also: client-go shares no transport between two dialers
 	}
 	bounded := cfg.Transport != nil
-	// The first wrapper is handed what client-go made, before credentials wrap it.
+	// The first wrapper gets the transport of client-go, before credentials wrap it.
 	cfg.WrapTransport = transport.Wrappers(func(made http.RoundTripper) http.RoundTripper {
 		bounded = bounded || bound(made)
 		return made
@@ -47,7 +47,7 @@ func TransportFor(cfg *rest.Config) (http.RoundTripper, error) {
 	return made, nil
 }
 
-// bound sets the bound where made ends in an HTTP transport that is not the process's default. The
+// bound sets the bound if made wraps an HTTP transport that is not the default of the process. The
 // wrappers of client-go that reload certificate files stay in place: they clone the transport.
 func bound(made http.RoundTripper) bool {
 	for {

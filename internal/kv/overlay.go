@@ -12,12 +12,12 @@ import (
 const (
 	// MaxKey is the length of the longest key of a handler, in bytes.
 	MaxKey = 512
-	// maxTTL is the least number of milliseconds that counts as for ever: 100 years.
+	// maxTTL is the least number of milliseconds that means for ever: 100 years.
 	maxTTL = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
 )
 
-// Overlay holds the writes of one call over a KV. The call itself sees them at once, other calls
-// once [Overlay.Commit] has succeeded. It is safe for concurrent use.
+// Overlay contains the writes of one call over a KV. The call itself sees them at once; other calls
+// see them after [Overlay.Commit] has succeeded. It is safe for concurrent use.
 type Overlay struct {
 	kv    plugins.KV
 	clock timer.Clock
@@ -47,9 +47,9 @@ func (o *Overlay) Get(key string) ([]byte, bool) {
 	return o.kv.Get(key)
 }
 
-// Set notes a value, which is not copied. It expires after that many milliseconds, never if that is
-// 0 or more than a century. The error is [plugins.ErrKVFull] if there is no room for it, as far as
-// can be told before Commit: other calls may commit meanwhile.
+// Set records a value, which is not copied. It expires after ttl milliseconds, or never if ttl is 0
+// or more than a century. The error is [plugins.ErrKVFull] if there is no room for it now. Commit
+// checks the room again, because other calls may have committed.
 func (o *Overlay) Set(key string, value []byte, ttl int64) error {
 	w := plugins.KVWrite{Key: key, Value: value}
 	if 0 < ttl && ttl < maxTTL {
@@ -58,7 +58,7 @@ func (o *Overlay) Set(key string, value []byte, ttl int64) error {
 	return o.put(w)
 }
 
-// Delete notes that a value is removed.
+// Delete records the removal of a value.
 func (o *Overlay) Delete(key string) error { return o.put(plugins.KVWrite{Key: key, Delete: true}) }
 
 func (o *Overlay) put(w plugins.KVWrite) error {
@@ -87,7 +87,7 @@ func (o *Overlay) put(w plugins.KVWrite) error {
 	return nil
 }
 
-// size returns how many bytes a key takes. mu is held.
+// size returns the number of bytes that a key takes. mu is held.
 func (o *Overlay) size(key string) int64 {
 	if i, ok := o.latest[key]; ok && o.writes[i].Delete {
 		return 0
@@ -100,8 +100,8 @@ func (o *Overlay) size(key string) int64 {
 	return 0
 }
 
-// Commit makes the writes take effect, all or none, and ends the call. The error is
-// [plugins.ErrKVFull] if other calls took the room meanwhile.
+// Commit applies the writes, all or none, and ends the call. The error is [plugins.ErrKVFull] if
+// other calls have taken the room.
 func (o *Overlay) Commit() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -115,7 +115,7 @@ func (o *Overlay) Commit() error {
 	return o.kv.Commit(writes, o.limit)
 }
 
-// Reset drops what was not committed, and begins another call.
+// Reset drops uncommitted writes, and begins another call.
 func (o *Overlay) Reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

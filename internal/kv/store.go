@@ -1,7 +1,7 @@
-// Package kv keeps what handlers remember from one call to the next: keys and values in memory,
-// with an end in time, bounded by what the handler may use. A [Store] knows what changed in it
-// since it was last asked, so that the checkpoint writes only that. An [Overlay] is the view of one
-// call: its writes take effect all together, or not at all.
+// Package kv stores the state that handlers keep between calls: keys and values in memory, with
+// expiry and a bound on their size. A [Store] tracks its changes since the last cut, so that only
+// these are written to the checkpoint. An [Overlay] is the view of one call: its writes are applied
+// all together, or not at all.
 package kv
 
 import (
@@ -20,25 +20,25 @@ type Entry struct {
 	Expires time.Time // zero: never
 }
 
-// Changes is what changed in a store between two calls of [Store.Dirty].
+// Changes are the changes of a store between two calls of [Store.Dirty].
 type Changes struct {
 	Put     []Entry
 	Removed []string
 }
 
-// Empty reports whether nothing did.
+// Empty reports whether there are no changes.
 func (c Changes) Empty() bool { return len(c.Put) == 0 && len(c.Removed) == 0 }
 
-// Store is the memory of one handler. It is safe for concurrent use. A value whose time is over is
-// not there any more.
+// Store is the key-value store of one handler. It is safe for concurrent use. Expired values do not
+// exist any more.
 type Store struct {
 	clock timer.Clock
 
 	mu      sync.Mutex
 	entries map[string]*entry
-	ends    ends                // the entries that end, the next one first
+	ends    ends                // the entries that expire, the next one first
 	size    int64               // see plugins.KVSize
-	dirty   map[string]struct{} // keys that were set or removed; nil: nobody asks
+	dirty   map[string]struct{} // keys that were set or removed; nil: the store is not durable
 	secret  bool                // see Withhold
 }
 
@@ -47,11 +47,11 @@ var _ plugins.KV = (*Store)(nil)
 type entry struct {
 	Entry
 
-	at int // in Store.ends; -1: it does not end
+	at int // in Store.ends; -1: it does not expire
 }
 
-// New returns a store with these entries. If it is durable it keeps what changes until
-// [Store.Dirty] takes it over. The time of values is over by the clock.
+// New returns a store with these entries. A durable store collects its changes until [Store.Dirty]
+// returns them. Values expire by the clock.
 func New(clock timer.Clock, durable bool, entries ...Entry) *Store {
 	s := &Store{clock: clock, entries: make(map[string]*entry, len(entries))}
 	if durable {
@@ -104,7 +104,7 @@ func (s *Store) Commit(writes []plugins.KVWrite, limit int64) error {
 
 func (s *Store) sizeAfter(writes []plugins.KVWrite) int64 {
 	after := s.size
-	last := make(map[string]int64, len(writes)) // what each key takes
+	last := make(map[string]int64, len(writes)) // the bytes of each key
 	for _, w := range writes {
 		before, known := last[w.Key]
 		if e := s.entries[w.Key]; !known && e != nil {
@@ -120,7 +120,7 @@ func (s *Store) sizeAfter(writes []plugins.KVWrite) int64 {
 	return after
 }
 
-// Dirty hands over what changed since the last call, for good. Only a durable store has changes.
+// Dirty returns and forgets the changes since the last call. Only a durable store has changes.
 func (s *Store) Dirty() (c Changes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,8 +136,8 @@ func (s *Store) Dirty() (c Changes) {
 	return c
 }
 
-// Withhold has the next [Store.Dirty] say that every key was removed, and none say anything after
-// that: the values stay in memory, and leave the disk.
+// Withhold removes the values from the disk, while they stay in memory: the next [Store.Dirty]
+// returns the removal of every key, and later ones return no changes.
 func (s *Store) Withhold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +178,7 @@ func (s *Store) remove(key string) {
 	}
 }
 
-// expire removes what has ended.
+// expire removes expired values.
 func (s *Store) expire() {
 	if len(s.ends) == 0 {
 		return

@@ -1,5 +1,6 @@
-// Package lines puts what the code of others prints into the router's log: line by line, cut,
-// without what would move a terminal's cursor, and no more than so many lines a second.
+// Package lines writes the output of plugins and libraries to the router's log: line by line, with
+// a bound on the length of a line and on the lines per second, and without characters that move the
+// cursor of a terminal.
 package lines
 
 import (
@@ -12,35 +13,35 @@ import (
 	"github.com/deltarouter/deltarouter/internal/printable"
 )
 
-// Log is where the lines of one handler go. It is safe for concurrent use.
+// Log is the destination of the lines of one handler. It is safe for concurrent use.
 type Log struct {
 	log     *slog.Logger
 	says    string // the message
-	rate    int    // lines a second
+	rate    int    // lines per second
 	longest int    // bytes of a line
 
 	mu         sync.Mutex
 	second     int64 // in Unix time
-	count      int   // so far in this second
-	suppressed int   // since it was last said
+	count      int   // in this second
+	suppressed int   // since the last report
 }
 
-// New returns a Log that lets so many lines a second through, and so many bytes of each.
+// New returns a Log that logs at most rate lines per second, and at most longest bytes of each.
 func New(log *slog.Logger, rate, longest int) *Log {
 	return NewOf("handler says", log, rate, longest)
 }
 
-// NewOf is [New] for what others than handlers say: says is the message.
+// NewOf is [New] for output of others than handlers: says is the message.
 func NewOf(says string, log *slog.Logger, rate, longest int) *Log {
 	return &Log{log: log, says: says, rate: rate, longest: longest}
 }
 
-// Line logs one line. from says where it came from: log, stdout or stderr.
+// Line logs one line. from is its origin: log, stdout or stderr.
 func (l *Log) Line(ctx context.Context, level slog.Level, from string, text []byte) {
 	if !l.log.Enabled(ctx, level) || !l.allow() {
 		return
 	}
-	if len(text) <= l.longest+2 { // what is cut is not searched
+	if len(text) <= l.longest+2 { // a line that will be cut need not be trimmed
 		text = bytes.TrimRight(text, "\r\n")
 	}
 	l.log.Log(ctx, level, l.says, "from", from, "text", printable.Text(text, l.longest)) //nolint:sloglint // one of two constants
@@ -64,7 +65,7 @@ func (l *Log) allow() bool {
 	return ok
 }
 
-// Report says how many lines were left out and not mentioned yet.
+// Report logs the number of suppressed lines since the last report.
 func (l *Log) Report() {
 	l.mu.Lock()
 	n := l.suppressed
@@ -84,9 +85,8 @@ func (l *Log) Writer(ctx context.Context, from string, level slog.Level) *Writer
 	return &Writer{line: func(text []byte) { l.Line(ctx, level, from, text) }, longest: l.longest}
 }
 
-// Writer logs what is written to it line by line, but blank lines. It keeps at most one line, cut
-// to the longest that there may be: a line without an end can be written for ever. It is used by
-// one goroutine at a time.
+// Writer logs its input line by line, without blank lines. It buffers at most one line, cut to the
+// maximum length, because a line may never end. It is used by one goroutine at a time.
 type Writer struct {
 	line    func(text []byte)
 	longest int
@@ -106,7 +106,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	}
 }
 
-// Flush logs what does not end in a new line.
+// Flush logs a last line without newline.
 func (w *Writer) Flush() {
 	if len(bytes.TrimSpace(w.buf)) > 0 {
 		w.line(w.buf)

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	stderrRate    = 20 // lines a second
+	stderrRate    = 20 // lines per second
 	stderrLongest = 4 << 10
 )
 
-// LogStderr has everything go into the log that libraries, and the programs that they start, write
-// to os.Stderr: client-go gives it to the credential plugins of a kubeconfig and cannot be told
-// otherwise. It is called once, before anything else runs, by a program whose log has the real one.
-// What the runtime says when the process dies goes to the real one as before. end logs what is
-// left.
+// LogStderr redirects os.Stderr to the log. Libraries, and the programs that they start, write
+// there: client-go passes it to the credential plugins of a kubeconfig and has no option for that.
+// Call it once, before anything else runs, in a program whose log writes to the real stderr.
+// Messages of the Go runtime about a crash still go to the real stderr. end logs the rest and
+// restores os.Stderr.
 func LogStderr(ctx context.Context, log *slog.Logger) (end func(), err error) {
 	from, to, err := os.Pipe()
 	if err != nil {
@@ -41,8 +41,8 @@ func LogStderr(ctx context.Context, log *slog.Logger) (end func(), err error) {
 	}()
 	return func() {
 		os.Stderr = was
-		_ = to.Close() // nothing is buffered
-		// a program that was started may keep the other end
+		_ = to.Close() // there is no buffer to flush
+		// a started program may keep the other end open
 		_ = from.SetReadDeadline(time.Now().Add(time.Second))
 		<-done
 		_ = from.Close() // it was only read

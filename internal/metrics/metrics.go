@@ -1,6 +1,5 @@
-// Package metrics holds every metric of the router in one place, under the names that dashboards
-// and alerts rely on (prefix deltarouter_). The stages count through it; internal/inspect/api
-// serves it on /metrics.
+// Package metrics contains every metric of the router, under the names that dashboards and alerts
+// rely on (prefix deltarouter_). internal/inspect/api serves them on /metrics.
 package metrics
 
 import (
@@ -35,32 +34,32 @@ type Metrics struct {
 	RouteErrors *prometheus.CounterVec // route, kind
 	Events      *prometheus.CounterVec // route, sink, result (delivered, retried, rejected)
 	QueueDepth  *prometheus.GaugeVec   // route: pending deltas
-	// route: objects for which its condition holds, or that are gone, and for is not over
+	// route: objects for which its condition holds and for is not over, and held deletes
 	RoutePending   *prometheus.GaugeVec
 	RouteActive    *prometheus.GaugeVec // route: other objects for which its condition holds
-	RouteLimitKeys *prometheus.GaugeVec // route: keys that its limit knows
+	RouteLimitKeys *prometheus.GaugeVec // route: keys of its limit
 	RoutePaused    *prometheus.GaugeVec // route: 1 if it is paused
-	// route, sink: 1 while the sink is left alone because it took nothing
+	// route, sink: 1 while the circuit breaker of the sink is open
 	SinkUnavailable *prometheus.GaugeVec
-	// route: changes that its watches were not evaluated for yet
+	// route: changes for which its watches were not evaluated yet
 	WatchesChanges *prometheus.GaugeVec
-	// route: objects that its watches named and that did not go through it yet
+	// route: objects that its watches named and that were not processed yet
 	WatchesObjects  *prometheus.GaugeVec
-	QueueOnDisk     *prometheus.GaugeVec     // route: pending deltas that are not in memory
+	QueueOnDisk     *prometheus.GaugeVec     // route: pending deltas that are only on disk
 	QueueDiskBytes  *prometheus.GaugeVec     // route: bytes of its backlog on disk
-	DeadLetters     *prometheus.GaugeVec     // route: how many are kept
+	DeadLetters     *prometheus.GaugeVec     // route: their number
 	LettersLost     *prometheus.CounterVec   // route, reason (age, count)
 	OldestPending   *prometheus.GaugeVec     // route: seconds
-	DeliverySeconds *prometheus.HistogramVec // route: delta seen → acked
+	DeliverySeconds *prometheus.HistogramVec // route: from the delta being seen to its ack
 	HandlerSeconds  *prometheus.HistogramVec // handler: one call
 	SourceSynced    *prometheus.GaugeVec     // source: 0 or 1
 	SourceObjects   *prometheus.GaugeVec     // source
 	SourceBytes     *prometheus.GaugeVec     // source
-	// source: seconds since the API server was last heard of
+	// source: seconds since the last contact with the API server
 	SourceStale  *prometheus.GaugeVec
 	Relists      *prometheus.CounterVec // source, reason
 	ObjectErrors *prometheus.CounterVec // source: objects that could not be read
-	// source, index: evaluations that failed and indexed nothing
+	// source, index: evaluations that failed and indexed no value
 	IndexErrors *prometheus.CounterVec
 	GuestMemory *prometheus.GaugeVec   // handler: bytes
 	GuestFuel   *prometheus.CounterVec // handler: about one for each instruction
@@ -71,7 +70,7 @@ type Metrics struct {
 	buildInfo      *prometheus.GaugeVec // version
 }
 
-// New returns Metrics with a registry of its own and the Go runtime's metrics.
+// New returns Metrics with a registry of its own and the metrics of the Go runtime.
 func New() *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -113,18 +112,18 @@ func New() *Metrics {
 	return m
 }
 
-// SetBuildInfo announces the version.
+// SetBuildInfo sets the version.
 func (m *Metrics) SetBuildInfo(version string) { m.buildInfo.WithLabelValues(version).Set(1) }
 
-// SetCheckpointAge announces checkpoint_age_seconds: how old the last cut is, asked at each scrape.
-// It is called at most once.
+// SetCheckpointAge registers checkpoint_age_seconds, the age of the last cut, computed at each
+// scrape. It is called at most once.
 func (m *Metrics) SetCheckpointAge(age func() time.Duration) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "deltarouter", Name: "checkpoint_age_seconds", Help: "Age of the last cut that was written.",
 	}, func() float64 { return age().Seconds() }))
 }
 
-// ForgetRoute removes the series of a route that is not there any more.
+// ForgetRoute removes the series of a removed route.
 func (m *Metrics) ForgetRoute(name string) {
 	route := prometheus.Labels{"route": name}
 	for _, v := range []interface {
@@ -138,13 +137,13 @@ func (m *Metrics) ForgetRoute(name string) {
 	}
 }
 
-// ForgetLetters removes the series of the dead letters of a route that has another name now.
+// ForgetLetters removes the series of the dead letters of a renamed route.
 func (m *Metrics) ForgetLetters(route string) {
 	m.DeadLetters.DeleteLabelValues(route)
 	m.LettersLost.DeletePartialMatch(prometheus.Labels{"route": route})
 }
 
-// ForgetSource removes the series of a source that is not there any more.
+// ForgetSource removes the series of a removed source.
 func (m *Metrics) ForgetSource(name string) {
 	source := prometheus.Labels{"source": name}
 	for _, v := range []interface {
@@ -156,7 +155,7 @@ func (m *Metrics) ForgetSource(name string) {
 	}
 }
 
-// ForgetHandler removes the series of a handler that is not there any more.
+// ForgetHandler removes the series of a removed handler.
 func (m *Metrics) ForgetHandler(name string) {
 	handler := prometheus.Labels{"handler": name}
 	m.HandlerSeconds.DeletePartialMatch(handler)
@@ -165,12 +164,12 @@ func (m *Metrics) ForgetHandler(name string) {
 	m.GuestsEnded.DeletePartialMatch(handler)
 }
 
-// BeforeScrape has a function called before each scrape, for what is too expensive to count as it
-// happens. The last one given counts.
+// BeforeScrape sets a function that is called before each scrape, for metrics that are too
+// expensive to update with each change. It replaces the previous function.
 func (m *Metrics) BeforeScrape(count func()) { m.before.Store(&count) }
 
-// maxScrapes is how many scrapes are answered at the same time; others get 503. Each takes time and
-// memory for all series.
+// maxScrapes is the number of concurrent scrapes; others get 503, because each scrape takes time
+// and memory for all series.
 const maxScrapes = 4
 
 // Handler serves the metrics in the Prometheus text formats.
@@ -184,7 +183,8 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(counted, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
 }
 
-// Registry is where a test reads values and where app registers what is computed at scrape time.
+// Registry returns the registry, for tests that read values and for metrics that are computed at
+// scrape time.
 func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 
 // Since observes the seconds since start.

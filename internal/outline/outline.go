@@ -1,38 +1,38 @@
-// Package outline is what is known, before anything runs, about the value that an expression makes.
-// It is how `router check` finds mistakes in the data of a sink that understands it.
+// Package outline describes the statically known part of the value of an expression. `router check`
+// uses it to find mistakes in the data of a sink that understands it.
 package outline
 
 import "github.com/deltarouter/deltarouter/pkg/config"
 
 // Outliner is a [plugins.Kind] of sinks that understand the data of events. Outline finds mistakes
 // in the literals of an event about an object of one of the resources, and returns the parts of
-// objects that the sink would write, for the host to compare with their schemas.
+// objects that the sink would write, which the caller compares with their schemas.
 type Outliner interface {
 	Outline(node config.Node, data *Outline, resources []string) ([]Problem, []Written)
 }
 
-// Outline is the literal part of a value that an expression makes, known before anything runs.
+// Outline is the literal part of the value of an expression, known without an evaluation.
 type Outline struct {
 	At           At
 	Text         *string // the value is this text
 	Members      []Member
-	IsMap, IsAll bool // the value is a map, with Members; there are no other members
+	IsMap, IsAll bool // IsMap: the value is a map with Members; IsAll: it has no other members
 }
 
-// Member is a member of a map whose key is literal.
+// Member is a member of a map with a literal key.
 type Member struct {
 	Key   string
 	At    At // of the key
 	Value Outline
 }
 
-// At is a place in the text of an expression or of a define that it uses.
+// At is a position in the text of an expression or of a define that it uses.
 type At struct {
 	Define       string // empty: the expression itself
 	Line, Column int    // as expr.Issue counts
 }
 
-// Member returns a member of a map; nil: there is none, or none that is literal.
+// Member returns a member of a map; nil: there is none with that literal key.
 func (o *Outline) Member(key string) *Member {
 	for i := range o.Members {
 		if o.Members[i].Key == key {
@@ -42,7 +42,7 @@ func (o *Outline) Member(key string) *Member {
 	return nil
 }
 
-// Problem is a mistake in what an expression makes.
+// Problem is a mistake in the value of an expression.
 type Problem struct {
 	At      At
 	Message string

@@ -1,9 +1,9 @@
-// Package printable keeps text that others wrote from doing to a terminal, or to a log, anything
-// but be read: names of objects and messages of guests may hold escape sequences, newlines that
-// forge a line, and characters that reorder what stands beside them.
+// Package printable makes untrusted text safe for terminals and logs: names of objects and messages
+// of guests may contain escape sequences, newlines that forge a line, and characters that reorder
+// the text beside them.
 //
-// A character that does not print is written as its escape in JSON (\u001b). So text in JSON says
-// the same as before.
+// A character that does not print is replaced by its JSON escape (\u001b), so text within JSON
+// keeps its meaning.
 package printable
 
 import (
@@ -24,14 +24,14 @@ func Line(text string) string {
 	return string(appendTo(nil, text, ""))
 }
 
-// Writer returns a writer that writes text as lines: newlines and tabs stay. Each Write has whole
-// characters.
+// Writer returns a writer that escapes all such characters except newlines and tabs. Each Write
+// must contain whole characters.
 func Writer(to io.Writer) io.Writer { return &Escaper{to} }
 
-// Escaper is what [Writer] returns.
+// Escaper is the writer of [Writer].
 type Escaper struct{ to io.Writer }
 
-// Unwrap returns the writer behind it.
+// Unwrap returns the underlying writer.
 func (e *Escaper) Unwrap() io.Writer { return e.to }
 
 // Write implements [io.Writer].
@@ -47,10 +47,10 @@ func (e *Escaper) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// prints reports whether a character shows itself and does nothing else. What is no UTF-8 does not.
+// prints reports whether a character is visible and has no other effect. Invalid UTF-8 is not.
 func prints(r rune) bool { return r != utf8.RuneError && strconv.IsGraphic(r) }
 
-// appendTo appends text, with the escapes of what does not print and is not kept.
+// appendTo appends text, with escapes of characters that do not print and are not in kept.
 func appendTo(b []byte, text, kept string) []byte {
 	for _, r := range text {
 		switch {
@@ -74,9 +74,9 @@ func appendTo(b []byte, text, kept string) []byte {
 
 const ellipsis = "…"
 
-// Clean returns the beginning of a text that a stranger wrote: on one line, in UTF-8, and of most
-// bytes at most, an ellipsis included. Characters that do not print are replaced by U+FFFD. It is a
-// copy.
+// Clean returns the beginning of an untrusted text: on one line, in UTF-8, and of at most most
+// bytes, including an ellipsis. Characters that do not print are replaced by U+FFFD. The result is
+// a copy.
 func Clean[T ~string | ~[]byte](text T, most int) string { return clean(string(text), most, "") }
 
 // Text is [Clean] for a text of several lines: newlines and tabs stay.
@@ -112,7 +112,7 @@ func cut(text string, most int) string {
 	return text[:n] + ellipsis
 }
 
-// IsPlain reports whether [Clean] would leave text as it is, but for its length.
+// IsPlain reports whether [Clean] would leave text unchanged, except for its length.
 func IsPlain(text string) bool {
 	return strings.IndexFunc(text, func(r rune) bool { return r != ' ' && (unicode.IsSpace(r) || !prints(r)) }) < 0
 }

@@ -7,22 +7,21 @@ import (
 	"sync"
 )
 
-// Clients gives the HTTP client for the files as they are now, also where a proxy stands between:
-// TLS with who stands behind it is made by the client, and not by what dials. What is on its way
-// when a file changes goes on, and the next request has a new connection. It is safe for concurrent
-// use.
+// Clients returns an HTTP client for the present content of the files. The client itself makes the
+// TLS connections, so this works through proxies, too. When a file changes, requests in progress
+// continue, and the next request uses a new connection. It is safe for concurrent use.
 type Clients struct {
 	Files *Config
-	// New makes a client with the given settings, which are its own.
+	// New returns a client with the given settings, which it owns.
 	New func(*tls.Config) *http.Client
 
 	mu     sync.Mutex
-	of     [sha256.Size]byte // the print of the files that the client was made of
+	of     [sha256.Size]byte // the hash of the files of the client
 	client *http.Client
 }
 
-// Get returns the client. One that was made of older files ends its connections once they are idle.
-// The error is like that of [Config.Load].
+// Get returns the client. A client for older files closes its connections once they are idle. The
+// error is like that of [Config.Load].
 func (c *Clients) Get() (*http.Client, error) {
 	of, err := c.Files.Print()
 	if err != nil {
@@ -33,7 +32,7 @@ func (c *Clients) Get() (*http.Client, error) {
 	if c.client != nil && of == c.of {
 		return c.client, nil
 	}
-	// of later files, if they change at this moment: then the next print is another one
+	// If the files change at this moment, Load reads the later ones, and the next print differs.
 	settings, err := c.Files.Load()
 	if err != nil {
 		return nil, err
@@ -43,7 +42,7 @@ func (c *Clients) Get() (*http.Client, error) {
 	return c.client, nil
 }
 
-// Close ends the connections. No request is under way.
+// Close closes the connections. No request may be in progress.
 func (c *Clients) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package tlsfiles is the piece of configuration by which a sink speaks TLS: who vouches for the
-// other side, and as whom the router introduces itself. A sink puts [Config] below its key `tls`
-// and calls [Config.Load] for each connection, or, over HTTP, has [Clients] do what comes to the
-// same, so that certificates that are renewed while the router runs are used without a reload.
+// Package tlsfiles is the TLS configuration of a sink: the certificate authorities for the server,
+// and the certificate of the router. A sink puts [Config] below its key `tls` and calls
+// [Config.Load] for each connection, or uses [Clients] for HTTP, so that certificates that are
+// renewed while the router runs are used without a reload.
 package tlsfiles
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// Config is what stands below `tls:`. Its zero value means the certificate authorities of the
-// system and no certificate of its own.
+// Config is the configuration below `tls:`. Its zero value means the certificate authorities of the
+// system and no certificate of the router.
 type Config struct {
 	CA         config.Secret `yaml:"ca" doc:"PEM certificates of who vouches for the server, as {file: ca.crt}; without it those of the system do."`
 	Cert       config.Secret `yaml:"cert" doc:"PEM certificate with which the router introduces itself, and what is between it and the root."`
@@ -24,8 +24,8 @@ type Config struct {
 	ServerName string        `yaml:"serverName" doc:"The name that the server's certificate must have; without it the host that is connected to."`
 }
 
-// Validate implements [config.Validator]. What is in files is looked at when it is used: it can
-// change.
+// Validate implements [config.Validator]. It does not read files, because they can change before
+// they are used.
 func (c *Config) Validate(n config.Node) (problems config.Problems) {
 	if c.Cert.IsZero() != c.Key.IsZero() {
 		problems = append(problems, n.Problemf("needs both cert and key, or neither"))
@@ -50,8 +50,8 @@ type secret struct {
 
 func (c *Config) all() [3]secret { return [3]secret{{"ca", c.CA}, {"cert", c.Cert}, {"key", c.Key}} }
 
-// Print returns what tells the present content of the files from any other. Its error is like that
-// of [Config.Load].
+// Print returns a hash of the present content of the files. Its error is like that of
+// [Config.Load].
 func (c *Config) Print() (sum [sha256.Size]byte, err error) {
 	hash := sha256.New()
 	for _, one := range c.all() {
@@ -67,12 +67,11 @@ func (c *Config) Print() (sum [sha256.Size]byte, err error) {
 	return sum, nil
 }
 
-// IsZero reports whether nothing was configured.
+// IsZero reports whether TLS is not configured.
 func (c *Config) IsZero() bool { return *c == Config{} }
 
-// Load reads the files, those that did not change from memory, and returns the settings of one
-// connection, which are the caller's. The error names the key, and the file where there is one,
-// never a content.
+// Load reads the files, unchanged ones from memory, and returns the settings of one connection,
+// which the caller owns. The error names the key, and the file if there is one, never a content.
 func (c *Config) Load() (*tls.Config, error) {
 	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName}
 	var err error
@@ -90,8 +89,8 @@ func (c *Config) Load() (*tls.Config, error) {
 	return settings, nil
 }
 
-// Roots returns who vouches for the server; nil: those of the system do. Its error is like that of
-// [Config.Load].
+// Roots returns the certificate authorities for the server; nil: those of the system. Its error is
+// like that of [Config.Load].
 func (c *Config) Roots() (*x509.CertPool, error) {
 	if c.CA.IsZero() {
 		return nil, nil
@@ -123,7 +122,7 @@ func (c *Config) Own() (tls.Certificate, error) {
 	}
 	own, err := tls.X509KeyPair([]byte(cert), []byte(key))
 	if err != nil {
-		// The error of crypto/tls says what is wrong and never quotes the input.
+		// The error of crypto/tls describes the cause and never quotes the input.
 		return tls.Certificate{}, fmt.Errorf("tls.cert and tls.key: %w", err)
 	}
 	return own, nil

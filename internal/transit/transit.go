@@ -1,26 +1,26 @@
-// Package transit has the part of a delta that only the router needs.
+// Package transit contains the part of a delta that only the router uses.
 package transit
 
-// State is what the informer and the pipeline know about a delta, beside what it says of its
-// object. The zero State is that of a change that a watch reported.
+// State is the state of a delta between informer and pipeline, beside its object. The zero State
+// belongs to a change that a watch reported.
 type State struct {
-	// Durable is closed when the object (of a Secret its identity) is on disk; nil: there is
-	// nothing to wait for. Nothing about an object is delivered before, because its delete could
-	// not be noticed after a crash of the router.
+	// Durable is closed when the object (of a Secret its identity) is on disk; nil: there is no
+	// need to wait. The object is not delivered before, because its deletion could be missed after
+	// a crash of the router.
 	Durable <-chan struct{}
-	// Epoch belongs to an Initial delta: how often the configuration had been reloaded when the
-	// watch was added; -1: the watch was there before the router started. A route that is older
-	// than the watch does not take the delta: that the object exists is not new to it.
+	// Epoch belongs to an Initial delta: the number of reloads before the watch was added; -1: the
+	// watch existed when the router started. A route that is older than the watch does not take the
+	// delta, because the object is not new to it.
 	Epoch int
-	// Listed: the change was found in a list rather than reported by a watch. A list has few
+	// Listed: the change was found in a list, not reported by a watch. A list has at most a few
 	// changes of each object.
 	Listed bool
-	// Selective: the object of an Added delta may have been there before: it left the source's
-	// selector, which this route may not have seen, or it was delivered before a crash. So if it is
-	// deleted at once, the delete has to be delivered.
+	// Selective: the object of an Added delta may have existed before: it left the source's
+	// selector, which this route may not have seen, or it was delivered before a crash. If it is
+	// deleted, the delete must be delivered.
 	Selective bool
-	// Enters is set by Admit, before the delta is committed: a route gets the delta which would not
-	// be told of the object's delete by the state before. So the new state has to be on disk first,
-	// as that of a new object.
+	// Enters is set by Admit, before the delta is committed: a route gets the delta, although it
+	// would not get a delete of the previous state. So the new state must be on disk first, like
+	// that of a new object.
 	Enters bool
 }
