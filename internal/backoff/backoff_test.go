@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestDelay: the wait is Min, doubled n-1 times, at most Max, whatever n is; at random it is
+// TestDelay shows that the delay is Min, doubled n-1 times, and at most Max. Without Exact it is
 // between half of that and that.
 func TestDelay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -36,7 +36,7 @@ func TestDelay(t *testing.T) {
 	})
 }
 
-// TestJitter: waits differ, over the whole range.
+// TestJitter shows that random delays use the whole range.
 func TestJitter(t *testing.T) {
 	p := backoff.Policy{Min: time.Hour, Max: time.Hour}
 	least, most := p.Max, time.Duration(0)

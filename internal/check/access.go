@@ -15,18 +15,19 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// access finds out what the router may do in the cluster, and what it lacks.
+// access determines the router's rights in the cluster and the missing ones.
 type access struct {
 	client   *informer.Client
 	answers  map[informer.Right]bool
 	lacking  []informer.Right
-	failed   error // why the API server does not tell
+	failed   error // reason why the API server does not answer
 	problems config.Problems
 	warnings config.Problems
 }
 
-// checkAccess asks the API server for each right that the sources and components need. Without
-// list, watch and discovery a source is of no use, which is a problem; all else is a warning.
+// checkAccess asks the API server for each right that the sources and components need. A source is
+// useless without list, watch and discovery, so their absence is a problem; all other missing
+// rights are warnings.
 func checkAccess(ctx context.Context, client *informer.Client, p *compile.Plan, components compile.Components) *access {
 	a := &access{client: client, answers: make(map[informer.Right]bool)}
 	for _, name := range slices.Sorted(maps.Keys(p.Sources)) {
@@ -48,7 +49,7 @@ func checkAccess(ctx context.Context, client *informer.Client, p *compile.Plan, 
 
 func (a *access) source(ctx context.Context, source *config.Source, watches []informer.Spec) {
 	at := source.At("resource")
-	where := make(map[string][]string) // namespaces by what may not be done
+	where := make(map[string][]string) // namespaces by missing right
 	var order []string
 	for i := range watches {
 		needed, optional := watches[i].Rights()
@@ -87,8 +88,8 @@ func (a *access) source(ctx context.Context, source *config.Source, watches []in
 	}
 }
 
-// askRights asks for what the components of a kind say that they need. Their kinds understand what
-// they are given.
+// askRights asks for the rights that the kinds of the components need. It skips invalid
+// configurations, which the kinds cannot interpret.
 func askRights[T, E any](ctx context.Context, a *access, configured map[string]*config.Component, kinds []plugins.Kind[T, E]) {
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
 		c := configured[name]
@@ -99,7 +100,7 @@ func askRights[T, E any](ctx context.Context, a *access, configured map[string]*
 	}
 }
 
-// component says at each place which of the rights that it needs are missing.
+// component reports the missing rights of a component at the places that need them.
 func (a *access) component(ctx context.Context, rights []plugins.Right) {
 	type of struct {
 		path, namespace, resource string
@@ -157,7 +158,7 @@ func (a *access) missing(ctx context.Context, rights []informer.Right) (missing 
 	return missing
 }
 
-// describeRights says it in words: list and watch pods.
+// describeRights renders rights as words, such as "list and watch pods".
 func describeRights(rights []informer.Right) string {
 	var words, verbs []string
 	resource := ""
@@ -177,8 +178,7 @@ func describeRights(rights []informer.Right) string {
 	return strings.Join(words, ", nor ")
 }
 
-// roles returns manifests that give the router what it lacks, ready for kubectl apply; empty if it
-// lacks nothing.
+// roles returns manifests with the missing rights for kubectl apply; empty if none is missing.
 func (a *access) roles(ctx context.Context, file string) string {
 	if len(a.lacking) == 0 {
 		return ""
@@ -202,8 +202,8 @@ func (a *access) roles(ctx context.Context, file string) string {
 	return b.String()
 }
 
-// role writes a role and its binding. The name follows from what is in it, so that no other role is
-// overwritten.
+// role writes a role and its binding. The name is derived from the content, so that no other role
+// is overwritten.
 func role(b *strings.Builder, namespace string, rights []informer.Right, user string) {
 	kind, in := "ClusterRole", ""
 	if namespace != "" {
@@ -243,7 +243,7 @@ func rulesOf(rights []informer.Right) string {
 	return b.String()
 }
 
-// subject writes who is bound.
+// subject writes the subject of a binding.
 func subject(user string) string {
 	if rest, ok := strings.CutPrefix(user, "system:serviceaccount:"); ok {
 		if namespace, name, ok := strings.Cut(rest, ":"); ok {

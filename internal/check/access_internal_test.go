@@ -15,7 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// accessTo asks a server with this handler about two sources.
+// accessTo checks the rights for two sources against a server with this handler.
 func accessTo(t *testing.T, answer http.HandlerFunc) (*access, string) {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -43,7 +43,8 @@ routes: [{name: r, from: [pods, nodes], to: out}]
 	return a, a.roles(t.Context(), "config.yaml")
 }
 
-// TestRoles: what is lacking is asked for once, and given to who asks.
+// TestRoles shows that each right is asked for once, and that the manifests grant the missing ones
+// to the router's user.
 func TestRoles(t *testing.T) {
 	asked := make(map[string]int)
 	a, roles := accessTo(t, func(w http.ResponseWriter, r *http.Request) {
@@ -90,15 +91,15 @@ rules:
 	if len(a.problems) != 2 || !strings.Contains(a.problems.Error(), `sources.pods.resource: the router may not list and watch pods, nor get /api/v1 in a, b; the rules`) {
 		t.Error(a.problems)
 	}
-	// pods: get, list and watch in a and b; nodes: list and watch; two paths; the identity. None
-	// twice.
+	// pods: get, list and watch in a and b; nodes: list and watch; two paths; the identity. Each
+	// once.
 	if n := asked["/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"]; n != 11 {
 		t.Errorf("asked %d times", n)
 	}
 }
 
-// TestAccessUnknown: an API server that does not tell, at once or after some questions, is no
-// problem of the configuration.
+// TestAccessUnknown shows that an API server that does not answer, at once or after some questions,
+// is no problem of the configuration.
 func TestAccessUnknown(t *testing.T) {
 	for _, answers := range []int{0, 5} {
 		asked := 0

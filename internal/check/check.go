@@ -1,5 +1,5 @@
-// Package check finds what is wrong with a configuration, and what the router may do in its
-// cluster. It opens no sink and runs no handler but those that a kind loads for the check.
+// Package check finds the mistakes in a configuration, and the rights that the router lacks in its
+// cluster. It opens no sink. It runs only the handlers that a kind loads for the check.
 package check
 
 import (
@@ -18,27 +18,27 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Options says how thoroughly a configuration is checked.
+// Options sets how thoroughly a configuration is checked.
 type Options struct {
-	// Connect: ask the cluster what its resources look like, rather than take what is built in or
-	// saved, and what the router may do there; and find out whether sinks can be reached.
+	// Connect asks the cluster for the schemas of its resources, instead of using built-in or saved
+	// ones, and for the router's rights. It also tests whether sinks can be reached.
 	Connect bool
-	// Schemas is the folder of [PullSchemas]; empty: the one that the configuration names, if any.
+	// Schemas is a folder of [PullSchemas]; empty: the folder that the configuration names, if any.
 	Schemas string
 }
 
-// Findings is what [Check] finds. The configuration is fine if there are no problems.
+// Findings is the result of a check. The configuration is valid if there are no problems.
 type Findings struct {
 	Problems, Warnings config.Problems
-	// Roles is what the router lacks of rights in the cluster, in YAML for kubectl apply; empty:
-	// nothing, or it was not asked for.
+	// Roles are YAML manifests for kubectl apply with the rights that the router lacks; empty: none
+	// is missing, or Connect was not set.
 	Roles string
 }
 
-// File finds every problem of the configuration file that can be found without running it. It opens
-// nothing but the file and what it names (guests' modules, of each of which an instance is
-// started), and with Connect connections to the cluster and to what sinks write to. It runs no
-// native plugin.
+// File finds all problems of a configuration file that can be found without running it. It opens
+// only the file and the files that it names (it starts an instance of each guest's module), and
+// with Connect connections to the cluster and to the destinations of sinks. It never runs a native
+// plugin.
 func File(ctx context.Context, path string, components compile.Components, opts Options) (found Findings) {
 	cfg, problems := config.Load(path, components.Policy)
 	found.Problems = problems
@@ -93,7 +93,7 @@ func File(ctx context.Context, path string, components compile.Components, opts 
 	return found
 }
 
-// connect adds what is found where the configuration leads.
+// connect adds the findings about the cluster and the destinations of sinks.
 func (f *Findings) connect(ctx context.Context, path string, client *informer.Client, p *compile.Plan, components compile.Components) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -104,13 +104,13 @@ func (f *Findings) connect(ctx context.Context, path string, client *informer.Cl
 	}
 	f.Problems = append(f.Problems, a.problems...)
 	f.Warnings = append(f.Warnings, a.warnings...)
-	if len(f.Problems) == len(a.problems) { // a kind understands what it is given
+	if len(f.Problems) == len(a.problems) { // kinds cannot interpret an invalid configuration
 		f.Warnings = append(f.Warnings, probeAll(ctx, p.Config.Handlers, components.Handlers)...)
 		f.Warnings = append(f.Warnings, probeAll(ctx, p.Config.Sinks, components.Sinks)...)
 	}
 }
 
-// probeAll finds out which components lead nowhere, all at the same time.
+// probeAll finds the components whose destinations cannot be reached, all at the same time.
 func probeAll[T, E any](ctx context.Context, configured map[string]*config.Component, kinds []plugins.Kind[T, E]) (warnings config.Problems) {
 	names := slices.Sorted(maps.Keys(configured))
 	failed := make([]error, len(names))
@@ -132,6 +132,5 @@ func probeAll[T, E any](ctx context.Context, configured map[string]*config.Compo
 	return warnings
 }
 
-// connectTimeout is how long it may take to find out what the router may do in the cluster, and
-// whether sinks can be reached.
+// connectTimeout bounds the requests for rights and the probes of sinks together.
 const connectTimeout = time.Minute

@@ -15,7 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// seers is a kind of handlers that look up what their configuration says.
+// seers is a kind of handler whose look-ups are configured.
 type seers struct{ fakekind.Handler }
 
 func (seers) Lookups(n config.Node) (grants []plugins.LookupGrant) {
@@ -124,7 +124,7 @@ routes:
 	}
 }
 
-// components are sinks and handlers of the kind "fake", and handlers that look things up.
+// components are sinks and handlers of the kind "fake", and handlers with look-ups.
 func components() compile.Components {
 	return compile.Components{
 		Sinks: []plugins.SinkKind{fakekind.Sink{Definition: fakekind.Define("fake")}},

@@ -20,8 +20,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// load adds what is found when the handlers are made, all at the same time. Nothing is sent and no
-// program is run.
+// load loads all handlers at the same time and adds their problems. It sends no requests and starts
+// no programs.
 func (f *Findings) load(ctx context.Context, cfg *config.Config, kinds []plugins.HandlerKind) {
 	names := slices.Sorted(maps.Keys(cfg.Handlers))
 	found := make([]config.Problems, len(names))
@@ -43,8 +43,8 @@ func (f *Findings) load(ctx context.Context, cfg *config.Config, kinds []plugins
 	}
 }
 
-// loadHandler makes one handler. If its start asked for something over the network, which it does
-// not get, its failure may be due to that: then it is a warning.
+// loadHandler loads one handler. If a handler sends a request during its start, which fails here,
+// its failure may be a consequence of that; then it is a warning.
 func loadHandler(ctx context.Context, cfg *config.Config, name string, kind plugins.Loader) config.Problems {
 	network := &refusing{}
 	problems := kind.Load(ctx, cfg.Handlers[name].Config, plugins.HandlerEnv{
@@ -62,7 +62,7 @@ func loadHandler(ctx context.Context, cfg *config.Config, name string, kind plug
 	return problems
 }
 
-// refusing is a network that leads nowhere, and remembers whether it was asked.
+// refusing is a network without connections. It records whether it was used.
 type refusing struct{ asked atomic.Bool }
 
 // RoundTrip implements http.RoundTripper.

@@ -18,8 +18,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestPrograms: what a configuration may run is found out without running it, and a mistake is told
-// with its place.
+// TestPrograms shows that programs are checked without being started, and that each problem has its
+// position.
 func TestPrograms(t *testing.T) {
 	dir := t.TempDir()
 	text := []byte("#!/bin/sh\ntouch " + dir + "/ran\n")
@@ -38,7 +38,7 @@ func TestPrograms(t *testing.T) {
 		{"./plugins", "./plugins/good", right, ""},
 		{"./plugins", "./plugins/good", strings.ToUpper(right), ""},
 		{"./elsewhere ./plugins/sub", "[./plugins/sub/good, -v, x]", right, ""},
-		// it is the program that counts, not how one gets there
+		// The real path of the program counts, not the path in the configuration.
 		{"./plugins", "./elsewhere/in", right, ""},
 		{"./plugins", "./elsewhere/bad", right, "8:26: handlers.h.process.command: " + none},
 		{"./plugins", "[./elsewhere/bad, x]", right, "8:27: handlers.h.process.command[0]: " + none},
@@ -81,7 +81,7 @@ handlers:
 				got += strings.ReplaceAll(strings.TrimPrefix(p.Error(), config+":"), dir, ".")
 			}
 			want := tt.want
-			if strings.Contains(want, ".sha256") { // its column depends on what is before it
+			if strings.Contains(want, ".sha256") { // the column depends on the text before it
 				_, got, _ = strings.Cut(got, ": ")
 				_, want, _ = strings.Cut(want, ": ")
 			}

@@ -18,11 +18,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// machine is a breaker beside a model of it, with calls that are under way.
+// machine is a breaker with a model of it and running calls.
 type machine struct {
 	clock   *timer.Fake
 	breaker *circuit.Breaker
-	calls   []circuit.Permit // under way
+	calls   []circuit.Permit // running
 
 	failures, trips int
 	until           time.Time
@@ -57,7 +57,7 @@ func (m *machine) allow(t *rapid.T) {
 	}
 }
 
-// end takes a call that is under way, and reports whether it was the probe.
+// end removes a running call and reports whether it was the probe.
 func (m *machine) end(t *rapid.T) (p circuit.Permit, probe bool) {
 	if len(m.calls) == 0 {
 		t.Skip("no call is under way")
@@ -105,7 +105,7 @@ func (m *machine) abandon(t *rapid.T) {
 	m.breaker.Abandoned(p)
 }
 
-// check compares the status with the model, and that changes were told.
+// check compares the status with the model, and expects that each change closed the channel.
 func (m *machine) check(t *rapid.T) {
 	s := m.breaker.Status()
 	if s.Open != (m.trips > 0) || !errors.Is(s.Err, m.err) {
@@ -123,7 +123,7 @@ func (m *machine) check(t *rapid.T) {
 	m.changed, m.told = s.Changed, false
 }
 
-// TestBreaker runs calls that overlap against a model.
+// TestBreaker compares overlapping calls with the model.
 func TestBreaker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clock := timer.NewFake(start)
@@ -142,7 +142,7 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// TestLimit: of several users the one with the shortest pauses counts.
+// TestLimit shows that the shortest pauses of several users apply.
 func TestLimit(t *testing.T) {
 	clock := timer.NewFake(start)
 	b := circuit.New(clock, 1, backoff.Policy{})

@@ -68,7 +68,7 @@ func TestEmit(t *testing.T) {
 	}
 }
 
-// Each event of a list may have a type and a subject of its own.
+// TestTypesAndSubjects shows that each event of a list may have its own type and subject.
 func TestTypesAndSubjects(t *testing.T) {
 	h := handler(t, `[event({"a": 1}).withType("pager." + op).withSubject(object.metadata.name), {"b": 2}]`)
 	results, err := h.Handle(t.Context(), []*event.Delta{{Source: "pods", Op: event.Added, New: plugintest.Pod(t, "web-0", 7, 10)}})
@@ -79,8 +79,8 @@ func TestTypesAndSubjects(t *testing.T) {
 	}
 }
 
-// A group makes the events of its last delta alone, of all its objects; one that fails fails as a
-// whole.
+// TestGroup shows that the last delta of a group gets the events of all its objects, and that a
+// failure concerns the whole group.
 func TestGroup(t *testing.T) {
 	batch := []*event.Delta{
 		{Source: "pods", Op: event.Added, New: plugintest.Pod(t, "web-0", 7, 10)},
@@ -107,7 +107,7 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// One delta that fails does not fail the others.
+// TestOthersGoOn shows that the failure of one delta does not concern the others.
 func TestOthersGoOn(t *testing.T) {
 	results, err := handler(t, `{"old": oldObject.metadata.name}`).Handle(t.Context(), plugintest.Deltas(t)[:2])
 	must.Succeed(t, err)

@@ -11,17 +11,17 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// explained is what came out about a route.
+// explained is the result for one route.
 type explained struct {
-	all    []RouteExplanation // one for each event, of a downstream route
-	events []*event.Event     // what it makes of the delta
-	// unknown is why that cannot be told; empty: it can. result is what it comes to then, as of a
-	// [Test].
+	all    []RouteExplanation // for a downstream route: one for each event
+	events []*event.Event     // the events that the route makes of the delta
+	// unknown is the reason why the events are unknown; empty: they are known. result is the result
+	// of a [Test] in that case.
 	unknown, result string
 }
 
-// allRoutes explains all routes, in the order of the configuration. Downstream routes come with the
-// events of their upstream routes.
+// allRoutes explains all routes in the order of the configuration. Downstream routes are explained
+// with the events of their upstream routes.
 func (o *offline) allRoutes(ctx context.Context, d *event.Delta) (all []RouteExplanation, err error) {
 	known := make(map[string]*explained)
 	for _, route := range o.cfg.Routes {
@@ -35,7 +35,7 @@ func (o *offline) allRoutes(ctx context.Context, d *event.Delta) (all []RouteExp
 	return all, nil
 }
 
-// chain explains a route, after its upstream routes. There are no circles.
+// chain explains a route after its upstream routes. There are no cycles.
 func (o *offline) chain(ctx context.Context, route *config.Route, d *event.Delta, known map[string]*explained) error {
 	if known[route.Name] != nil {
 		return nil
@@ -50,7 +50,7 @@ func (o *offline) chain(ctx context.Context, route *config.Route, d *event.Delta
 		found.all = []RouteExplanation{e}
 		return o.makes(ctx, route, d, e, found)
 	}
-	none := RouteExplanation{Route: route.Name, Verdict: MatchesNot} // if no event comes
+	none := RouteExplanation{Route: route.Name, Verdict: MatchesNot} // used if there is no event
 	for _, upstream := range o.cfg.Routes {
 		if !slices.Contains(route.Upstream, upstream.Name) {
 			continue
@@ -81,7 +81,7 @@ func (o *offline) chain(ctx context.Context, route *config.Route, d *event.Delta
 	return nil
 }
 
-// upstream adds that an upstream route made no event, or that it cannot be told.
+// upstream adds the test that an upstream route made no event, or that its events are unknown.
 func (e *RouteExplanation) upstream(name string, by *explained) {
 	t := Test{What: "upstream", Text: name, Result: No}
 	if by.unknown != "" {
@@ -90,8 +90,8 @@ func (e *RouteExplanation) upstream(name string, by *explained) {
 	e.Tests = append(e.Tests, t)
 }
 
-// makes finds out what a route makes of a delta that was explained, as far as that can be told
-// without running it.
+// makes determines the events that a route makes of an explained delta, if that is possible without
+// running it.
 func (o *offline) makes(ctx context.Context, route *config.Route, d *event.Delta, e RouteExplanation, found *explained) error {
 	unknown := func(reason string) { found.unknown, found.result = reason, Unknown }
 	switch {

@@ -1,5 +1,6 @@
-// Package explain tells without a cluster what a configuration makes of one delta: why each route
-// wants it or not, and the value of an expression. It runs no handler and writes to no sink.
+// Package explain shows without a cluster how a configuration handles one delta: the decision of
+// each route with its reasons, and the value of an expression. It runs no handler and writes to no
+// sink.
 package explain
 
 import (
@@ -24,58 +25,58 @@ import (
 const (
 	Yes     = "true"
 	No      = "false"
-	Absent  = "absent"  // a field that it needs is not there, which is no match
-	Unknown = "unknown" // it cannot be told without the other objects of the cluster
-	Fails   = "error"   // it has no result, which is onFailure's business
+	Absent  = "absent"  // a field is absent, so there is no match
+	Unknown = "unknown" // it depends on other objects of the cluster
+	Fails   = "error"   // the evaluation failed; onFailure applies
 
 	Matches      = "match"
 	MatchesNot   = "no match"
 	MatchUnknown = "unknown"
 	MatchFails   = "error"
 	Suppressed   = "suppressed" // by a limit, see router tap
-	GivenUp      = "given up"   // because its handler or a sink refused it
+	GivenUp      = "given up"   // its handler or a sink refused it
 
-	Holds    = "holds" // of a route with a condition
+	Holds    = "holds" // for a route with a condition
 	HoldsNot = "does not hold"
 )
 
-// Explanation says why each route wants a delta or not.
+// Explanation has the decisions of all routes about a delta.
 type Explanation struct {
 	Delta  string             `json:"delta"`  // updated pods default/web-0
-	Source string             `json:"source"` // that it comes from
+	Source string             `json:"source"` // the source of the delta
 	Routes []RouteExplanation `json:"routes"`
 }
 
-// RouteExplanation says why one route wants a delta or not.
+// RouteExplanation has the decision of one route and its reasons.
 type RouteExplanation struct {
 	Route string `json:"route"`
-	// that another route makes of the delta: type and route, as in pod.broken of broken-pods
+	// the event of an upstream route: its type and route, such as pod.broken of broken-pods
 	Event   string   `json:"event,omitempty"`
 	Verdict string   `json:"verdict"`
 	Tests   []Test   `json:"tests"`
-	Then    []string `json:"then,omitempty"` // what rules about time make of it
+	Then    []string `json:"then,omitempty"` // effect of the rules about time
 }
 
-// Test is one of the conditions of a route, all of which have to be true.
+// Test is a condition of a route. All of them must be true.
 type Test struct {
 	// from, upstream, namespaces, labelSelector, fieldSelector, on, filter or when
 	What   string  `json:"what"`
-	Text   string  `json:"text"` // a filter, or a condition, has a Test for each conjunct
+	Text   string  `json:"text"` // filters and conditions have a Test for each conjunct
 	At     string  `json:"at,omitempty"`
 	Result string  `json:"result"`
-	Reason string  `json:"reason,omitempty"` // why there is no result
-	Values []Value `json:"values,omitempty"` // of the sides of a comparison that are no constants
+	Reason string  `json:"reason,omitempty"` // reason for a missing result
+	Values []Value `json:"values,omitempty"` // the values of the non-constant sides of a comparison
 }
 
-// Value is what a part of a condition evaluates to.
+// Value is the value of a part of a condition.
 type Value struct {
 	Text   string `json:"text"`
 	JSON   string `json:"json,omitempty"`
-	Reason string `json:"reason,omitempty"` // why it has none
+	Reason string `json:"reason,omitempty"` // reason for a missing value
 }
 
-// Routes tells without a cluster why each route wants a delta or not, for every source that it may
-// come from. The error is config.Problems if the configuration has mistakes.
+// Routes explains without a cluster the decision of each route about a delta, for each possible
+// source. The error is config.Problems if the configuration has mistakes.
 func Routes(ctx context.Context, in Input) ([]Explanation, error) {
 	o, err := openOffline(in)
 	if err != nil {
@@ -96,7 +97,7 @@ func Routes(ctx context.Context, in Input) ([]Explanation, error) {
 	return all, nil
 }
 
-// route explains one route. A route that has nothing from the source is not looked at any further.
+// route explains one route. If the route has another source, the explanation ends there.
 func (o *offline) route(ctx context.Context, route *config.Route, d *event.Delta) (RouteExplanation, error) {
 	e := RouteExplanation{Route: route.Name, Verdict: Matches}
 	if d.Event != nil {
@@ -129,7 +130,7 @@ func (o *offline) route(ctx context.Context, route *config.Route, d *event.Delta
 	return e, nil
 }
 
-// compile compiles a filter or a condition, and adds what becomes of each conjunct.
+// compile compiles a filter or a condition, and adds the result of each conjunct.
 func (o *offline) compile(ctx context.Context, what string, f *config.Filter, usage expr.Usage, route *config.Route, d *event.Delta, e *RouteExplanation) (*expr.Program, error) {
 	text, sources := f.For(d.Source), route.From
 	if f.By != nil {
@@ -140,7 +141,7 @@ func (o *offline) compile(ctx context.Context, what string, f *config.Filter, us
 		return nil, compile.ProblemsOf(o.cfg, text, sources, err)
 	}
 	if d.New == nil && usage == expr.When {
-		return program, nil // what is gone is not asked
+		return program, nil // a deleted object is not evaluated
 	}
 	explainer, err := explain.New(o.env, text.Text, usage, d.Source)
 	if err != nil {
@@ -160,7 +161,7 @@ func (e *RouteExplanation) test(what, text string, holds bool) {
 	e.Tests = append(e.Tests, t)
 }
 
-// selected tests what the API server does for a source.
+// selected tests the selectors of a source, which the API server evaluates.
 func (e *RouteExplanation) selected(source *config.Source, o *event.Object) {
 	if len(source.Namespaces) > 0 {
 		e.test("namespaces", strings.Join(source.Namespaces, ", "), slices.Contains(source.Namespaces, o.Key().Namespace))
@@ -173,7 +174,7 @@ func (e *RouteExplanation) selected(source *config.Source, o *event.Object) {
 	}
 }
 
-// fieldsOf is the fields of an object for a selector.
+// fieldsOf adapts an object for a field selector.
 type fieldsOf struct{ object rawjson.Value }
 
 // Has implements fields.Fields.
@@ -188,8 +189,8 @@ func (f fieldsOf) Get(path string) string {
 	return string(v)
 }
 
-// conjunct makes a test of what was found out about a part of a filter, which looks things up in
-// these sources.
+// conjunct converts a finding about a part of a filter into a test. lookups are the sources in
+// which the filter looks objects up.
 func (o *offline) conjunct(what string, filter *config.Expr, f explain.Finding, lookups []string) Test {
 	t := Test{What: what, Text: f.Text}
 	at := *filter
@@ -209,8 +210,8 @@ func (o *offline) conjunct(what string, filter *config.Expr, f explain.Finding, 
 	return t
 }
 
-// ResultOf says what came of an evaluation without other objects, and why if it is neither true nor
-// false.
+// ResultOf returns the result of an evaluation without other objects, and the reason if it is
+// neither true nor false.
 func ResultOf(holds bool, err error, lookups []string) (result, reason string) {
 	failed, is := errors.AsType[*expr.EvalError](err)
 	switch {
@@ -228,14 +229,14 @@ func ResultOf(holds bool, err error, lookups []string) (result, reason string) {
 	return Fails, failed.Reason
 }
 
-// expressionFile stands where problems have the name of a file.
+// expressionFile is the name of the file in problems of an expression.
 const expressionFile = "expression"
 
-// EvalError is why an expression that could be compiled has no value.
+// EvalError is the reason why a valid expression has no value.
 type EvalError struct{ config.Problems }
 
 // Eval evaluates an expression without a cluster and returns its value as JSON. The error is
-// config.Problems if the expression, or the configuration, has mistakes, and an EvalError if the
+// config.Problems if the expression or the configuration has mistakes, and an EvalError if the
 // expression has no value for this delta.
 func Eval(ctx context.Context, text string, in Input) ([]byte, error) {
 	o, err := openOffline(in)
@@ -267,7 +268,7 @@ func Eval(ctx context.Context, text string, in Input) ([]byte, error) {
 	return value, err
 }
 
-// place makes a problem of a place in the expression, or in the define that it uses.
+// place returns a problem at a position in the expression, or in a define that it uses.
 func (o *offline) place(text, define string, line, column int, message string) config.Problem {
 	if e, ok := o.cfg.Define[define]; ok {
 		return e.Problem(max(1, line), column, message)

@@ -21,9 +21,9 @@ import (
 
 var update = flag.Bool("update", false, "write what was got into testdata")
 
-// TestExplain runs testdata/*.txtar: config is a configuration, object and old, if there is one,
-// are a delta. Each line of run is an op (of an object that is added or updated: -), a source or -,
-// and an expression, without which the routes are explained; the file output has what comes out.
+// TestExplain runs testdata/*.txtar: config is a configuration; object and the optional old are a
+// delta. Each line of run has an op (-: added or updated), a source or -, and optionally an
+// expression; without one the routes are explained. The file output has the expected output.
 func TestExplain(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -116,7 +116,7 @@ func show(out *strings.Builder, r explain.RouteExplanation) {
 	}
 }
 
-// failure shows an error, and its class.
+// failure renders an error with its class.
 func failure(err error) string {
 	if _, ok := errors.AsType[explain.EvalError](err); ok {
 		return fmt.Sprintf("no value: %v\n", err)

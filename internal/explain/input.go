@@ -21,32 +21,31 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// Input is a delta as a user wrote it down.
+// Input is a delta written by a user.
 type Input struct {
-	Object []byte // YAML or JSON: the state after, for a delete the last one
-	Old    []byte // the state before; nil: there is none
+	Object []byte // YAML or JSON: the object after the change, for a delete its last state
+	Old    []byte // the object before the change; nil: none
 	Op     string // empty: updated if there is an Old, else added
 	Config string // path of the configuration; empty: none
-	Source string // the source that it comes from; empty: every one that has such objects
-	// Components are the kinds that the configuration may name.
+	Source string // the source of the delta; empty: every source with objects of this kind
+	// Components are the kinds of handlers and sinks.
 	Components compile.Components
-	// Schemas is the folder of [PullSchemas]; empty: the one that the configuration names, if any.
+	// Schemas is a folder of [PullSchemas]; empty: the folder that the configuration names, if any.
 	Schemas string
 }
 
-// offline is a configuration that is asked without a cluster.
+// offline is a configuration without a cluster, and a delta for it.
 type offline struct {
 	cfg    *config.Config
 	env    *expr.Env
 	object rawjson.Value
-	old    rawjson.Value // "": there is none
+	old    rawjson.Value // "": none
 	op     event.Op
-	names  []string // of the sources that are meant
+	names  []string // the possible sources
 	known  *compile.Schemas
 }
 
-// openOffline reads an input. The error is config.Problems if something is wrong with the
-// configuration.
+// openOffline reads an input. The error is config.Problems if the configuration has mistakes.
 func openOffline(in Input) (*offline, error) {
 	o := &offline{}
 	var err error
@@ -126,7 +125,8 @@ func readObject(text []byte) (rawjson.Value, error) {
 	return raw, nil
 }
 
-// bare is a configuration with one source, of the object's resource if it is built in.
+// bare returns a configuration with one source. Its resource is that of the object if it is built
+// in.
 func (o *offline) bare() *config.Config {
 	resource := strings.ToLower(o.object.Get("kind").Str()) + "s"
 	group, version := o.groupVersion()
@@ -147,8 +147,8 @@ func (o *offline) groupVersion() (group, version string) {
 	return gv.Group, gv.Version
 }
 
-// sources returns those that have objects of this kind. Where the resource is not built in, its
-// name is taken for the kind's plural.
+// sources returns the sources with objects of this kind. If the resource is not built in, it is
+// assumed to be the plural of the kind.
 func (o *offline) sources() (names []string) {
 	group, version := o.groupVersion()
 	kind := o.object.Get("kind").Str()
@@ -164,7 +164,7 @@ func (o *offline) sources() (names []string) {
 	return names
 }
 
-// delta makes the delta that a source would give.
+// delta returns the delta in the form of a source.
 func (o *offline) delta(source string) (*event.Delta, error) {
 	specs, err := informer.SpecsOf(o.cfg.Sources[source])
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// condition explains a route with a condition: whether it holds, and what would come of that.
+// condition explains a route with a condition: whether it holds, and the reports.
 func (o *offline) condition(ctx context.Context, route *config.Route, d *event.Delta, e *RouteExplanation) error {
 	selected := e.Verdict == Matches
 	when, err := o.compile(ctx, "when", route.When, expr.When, route, d, e)
@@ -34,7 +34,7 @@ func (o *offline) condition(ctx context.Context, route *config.Route, d *event.D
 		before = Unknown
 	}
 	e.Verdict = map[string]string{Yes: Holds, No: HoldsNot, Absent: HoldsNot, Unknown: MatchUnknown, Fails: MatchFails}[now]
-	if !selected { // the API server would not tell the source of it, or that it is gone
+	if !selected { // the source would not get this object
 		e.Verdict = MatchesNot
 		return nil
 	}
@@ -60,7 +60,7 @@ func (o *offline) condition(ctx context.Context, route *config.Route, d *event.D
 	return nil
 }
 
-// entered says what comes of a condition that holds now.
+// entered explains the reports of a condition that holds now.
 func (o *offline) entered(ctx context.Context, route *config.Route, d *event.Delta, before string, e *RouteExplanation) error {
 	what := "entered"
 	if route.For > 0 {
@@ -85,7 +85,7 @@ func (o *offline) entered(ctx context.Context, route *config.Route, d *event.Del
 	return o.bounds(ctx, route, &edge, e)
 }
 
-// waits says what rules about time make of a delta that the route wants.
+// waits explains the effect of rules about time on a delta that the route wants.
 func (o *offline) waits(ctx context.Context, route *config.Route, d *event.Delta, e *RouteExplanation) error {
 	if route.For > 0 && d.New == nil {
 		back := "an object of that name"
@@ -104,7 +104,7 @@ func (o *offline) waits(ctx context.Context, route *config.Route, d *event.Delta
 	return o.bounds(ctx, route, d, e)
 }
 
-// bounds says what group a delta comes to, and what may hold it back.
+// bounds explains the group of a delta and the limits that may hold it back.
 func (o *offline) bounds(ctx context.Context, route *config.Route, d *event.Delta, e *RouteExplanation) error {
 	if route.Batch.By != nil {
 		key, err := o.key(ctx, route, route.Batch.By, d)
@@ -122,7 +122,7 @@ func (o *offline) bounds(ctx context.Context, route *config.Route, d *event.Delt
 	return nil
 }
 
-// limits says what a limit counts.
+// limits explains the counting of a limit.
 func (o *offline) limits(ctx context.Context, route *config.Route, d *event.Delta, e *RouteExplanation) error {
 	if route.Limit == nil {
 		return nil
@@ -138,7 +138,7 @@ func (o *offline) limits(ctx context.Context, route *config.Route, d *event.Delt
 	return nil
 }
 
-// key evaluates a key, for people to read.
+// key evaluates a key and renders it for users.
 func (o *offline) key(ctx context.Context, route *config.Route, text *config.Expr, d *event.Delta) (string, error) {
 	program, err := o.env.Compile(text.Text, expr.Key, route.From...)
 	if err != nil {
@@ -155,7 +155,7 @@ func (o *offline) key(ctx context.Context, route *config.Route, text *config.Exp
 	}
 }
 
-// tells says what is told, if the route's on has it.
+// tells adds a report if the route's ops include it.
 func (e *RouteExplanation) tells(route *config.Route, op event.Op, what string) {
 	if !slices.Contains(route.Ops, op.String()) {
 		e.then("nothing: ops is %s, and this is %s", strings.Join(route.Ops, ", "), op)
@@ -168,7 +168,7 @@ func (e *RouteExplanation) then(format string, args ...any) {
 	e.Then = append(e.Then, fmt.Sprintf(format, args...))
 }
 
-// brief writes a duration without what is zero: 2m rather than 2m0s.
+// brief renders a duration without zero units: 2m instead of 2m0s.
 func brief(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

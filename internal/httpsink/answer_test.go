@@ -10,7 +10,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// A text that is kept of a response has no secret of the request, in no form and in no part.
+// TestSaid shows that the kept part of a response contains no secret of the request, in any form or
+// part.
 func TestSaid(t *testing.T) {
 	u, err := url.Parse("https://user:pass-word@host/hooks/T0123456789?token=abcdef")
 	must.Succeed(t, err)
@@ -33,7 +34,7 @@ func TestSaid(t *testing.T) {
 		{"you sent pass-wo", false, "you sent"},
 		{strings.Repeat("x", maxSaid), true, strings.Repeat("x", maxSaid)},
 		{strings.Repeat("x", maxSaid+1), true, strings.Repeat("x", maxSaid-3) + "…"},
-		{strings.Repeat("\n", MaxAnswer-6) + "pass-word", true, ""}, // it is cut within the secret
+		{strings.Repeat("\n", MaxAnswer-6) + "pass-word", true, ""}, // the cut is within the secret
 	} {
 		if got := Said([]byte(tt.body), tt.whole, secrets); got != tt.want {
 			t.Errorf("%.40q, whole %v: %q, want %q", tt.body, tt.whole, got, tt.want)
@@ -41,7 +42,8 @@ func TestSaid(t *testing.T) {
 	}
 }
 
-// RetryAfter reads seconds, and dates in each of HTTP's forms. An absurd value is none, or a day.
+// TestRetryAfter parses seconds, and dates in each of HTTP's forms. An absurd value becomes 0 or a
+// day.
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for value, want := range map[string]time.Duration{

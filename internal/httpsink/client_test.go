@@ -16,7 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestHeader: the values are read, and the error names the header.
+// TestHeader shows that values are read, and that the error names the header.
 func TestHeader(t *testing.T) {
 	var c struct {
 		Headers map[string]config.Secret `yaml:"headers"`
@@ -38,8 +38,8 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// TestClient: no redirect is followed, and of a body only its beginning is read, also if it never
-// ends.
+// TestClient shows that the client follows no redirect, and reads only the beginning of a body,
+// even of an endless one.
 func TestClient(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -80,8 +80,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestProbe: a host that listens is reached, and the error names the host without the rest of the
-// URL.
+// TestProbe shows that a listening host is reached, and that the error names the host without the
+// rest of the URL.
 func TestProbe(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)

@@ -20,7 +20,7 @@ var (
 	errOver     = errors.New("over")
 )
 
-// draw makes events of a few keys, and what becomes of each if it is sent.
+// draw makes events of a few keys, and the result of sending each.
 func draw(t *rapid.T, outcomes ...error) (events []event.Event, fate []error) {
 	for range rapid.IntRange(0, 12).Draw(t, "events") {
 		events = append(events, event.Event{Key: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key")})
@@ -43,8 +43,8 @@ func check(t *rapid.T, got, want []error) {
 	}
 }
 
-// TestEach: each event is sent in its turn, unless one before it of its key was postponed, or any
-// one found the sink unavailable.
+// TestEach shows that each event is sent in its turn, unless an earlier event of its key was
+// postponed, or any earlier event made the sink unavailable.
 func TestEach(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		events, fate := draw(t, errDown, errRejected, errPostpone, errPaused)
@@ -81,13 +81,14 @@ func TestEach(t *testing.T) {
 	})
 }
 
-// TestFlights: those of a flight have different keys, and are sent in order of each key; behind one
-// that failed and was not rejected nothing of its key is sent, and nothing at all behind a flight
-// whose error says so.
+// TestFlights shows that the events of a flight have different keys, and that the events of each
+// key are sent in order. After an event that failed and was not rejected, no event of its key is
+// sent. After a flight with an error, no event is sent.
 func TestFlights(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		events, fate := draw(t, errDown, errRejected)
-		overAt := rapid.IntRange(0, 20).Draw(t, "over at") // the flight with this event is the last
+		// the flight with this event returns an error
+		overAt := rapid.IntRange(0, 20).Draw(t, "over at")
 		want, last, blocked, over := make([]error, len(events)), -1, map[string]error{}, false
 		got := inorder.Flights(events, func(flight []int, errs []error) error {
 			if over || len(flight) == 0 {

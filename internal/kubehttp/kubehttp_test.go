@@ -17,7 +17,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// hostile answers with a header of as many bytes as the query says.
+// hostile answers with a header whose size is in the query.
 func hostile(w http.ResponseWriter, r *http.Request) {
 	var size int
 	if _, err := fmt.Sscan(r.URL.RawQuery, &size); err != nil {
@@ -43,8 +43,8 @@ func get(t *testing.T, client *http.Client, url string) error {
 	return err
 }
 
-// A response's header is bounded for every kind of credentials, since client-go wraps its transport
-// in another type for each.
+// TestHeadersAreBounded shows the bound for every kind of credentials, since client-go wraps its
+// transport in another type for each.
 func TestHeadersAreBounded(t *testing.T) {
 	authority := sinktest.NewAuthority(t)
 	cert, key := authority.Issue(time.Hour)
@@ -105,8 +105,8 @@ func TestHeadersAreBounded(t *testing.T) {
 	}
 }
 
-// Two transports of the same configuration share no connections, nor the process's default
-// transport.
+// TestTransportIsOwn shows that two transports of the same configuration share no connections, and
+// do not use the process's default transport.
 func TestTransportIsOwn(t *testing.T) {
 	one, err := TransportFor(&rest.Config{Host: "http://127.0.0.1:1"})
 	must.Succeed(t, err)

@@ -15,8 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestOverlayModel compares two overlays over one store with maps: a call sees its own writes and
-// what was committed before, a commit applies all writes or none, and the limit holds.
+// TestOverlayModel compares two overlays over one store with maps. A call sees its own writes and
+// earlier commits; a commit applies all writes or none; the limit holds.
 func TestOverlayModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		const limit = 400
@@ -25,7 +25,7 @@ func TestOverlayModel(t *testing.T) {
 		committed := map[string]string{}
 		overlays := []*kv.Overlay{kv.NewOverlay(store, clock, limit), kv.NewOverlay(store, clock, limit)}
 		written := []map[string]*string{{}, {}} // nil: removed
-		// stale: another call committed since the first write
+		// stale: another call has committed since the first write
 		over, stale := []bool{false, false}, []bool{false, false}
 		used := func(all ...map[string]*string) (n int64) {
 			view := maps.Clone(committed)
@@ -104,7 +104,8 @@ func TestOverlayModel(t *testing.T) {
 	})
 }
 
-// TestOverlayExpiry: a value expires for the call that wrote it, too, and a century is for ever.
+// TestOverlayExpiry shows that a value also expires for the call that wrote it, and that a century
+// counts as for ever.
 func TestOverlayExpiry(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	clock := timer.NewFake(start)

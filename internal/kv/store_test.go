@@ -43,7 +43,7 @@ func TestQuota(t *testing.T) {
 	if err := s.Commit([]plugins.KVWrite{set("c", "3"), {Key: "a", Delete: true}}, 2*one); err != nil {
 		t.Error("what counts is what is there in the end:", err)
 	}
-	// The limit was lowered: what makes it better is done.
+	// After the limit was lowered, a write that reduces the size succeeds.
 	must.Report(t, s.Commit([]plugins.KVWrite{set("c", "")}, one/2))
 }
 
@@ -71,8 +71,8 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// TestModel commits at random and compares with a map; what Dirty hands over, applied to a copy,
-// makes the copy the same.
+// TestModel compares random commits with a map. A copy to which the results of Dirty are applied
+// equals the store.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 1500
@@ -141,8 +141,7 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// TestWithhold: what was on disk leaves it, and nothing comes there any more, while the values
-// stay.
+// TestWithhold shows that the values leave the disk for good, and stay in memory.
 func TestWithhold(t *testing.T) {
 	s := kv.New(timer.Real(), true, kv.Entry{Key: "old", Value: []byte("1")})
 	must.Succeed(t, s.Commit([]plugins.KVWrite{set("new", "2"), {Key: "gone", Delete: true}}, 1000))

@@ -27,8 +27,8 @@ func logTo(b *bytes.Buffer) *slog.Logger {
 	}}))
 }
 
-// TestLines: however it is written, a line is one of the log, cut and clean; blank ones are none,
-// and the last needs no end.
+// TestLines shows that each written line becomes a log line, cut and clean, that blank ones are
+// left out, and that the last one needs no line end.
 func TestLines(t *testing.T) {
 	var b bytes.Buffer
 	w := lines.New(logTo(&b), 100, 8).Writer(t.Context(), "stdout", slog.LevelInfo)
@@ -48,8 +48,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestRate: in each second so many lines are logged, and how many were left out is said in the
-// next, or when it is asked for.
+// TestRate shows that the lines per second are bounded, and that the number of suppressed lines is
+// logged in the next second or on request.
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
@@ -75,8 +75,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// FuzzWriter: whatever is written, in whatever pieces, comes out in lines that are clean and no
-// longer than allowed.
+// FuzzWriter shows that any input in any pieces becomes clean lines of bounded length.
 func FuzzWriter(f *testing.F) {
 	f.Add([]byte("a\nb\r\n\n\x00"), 1)
 	f.Fuzz(func(t *testing.T, text []byte, piece int) {

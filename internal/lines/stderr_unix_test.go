@@ -18,8 +18,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestLogStderr: what a credential plugin of the kubeconfig writes to stderr is in the log, as is
-// what other programs write that libraries start.
+// TestLogStderr shows that the log contains the stderr of a kubeconfig's credential plugin, and of
+// other programs that libraries start.
 func TestLogStderr(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
@@ -28,7 +28,7 @@ func TestLogStderr(t *testing.T) {
 	before, log := os.Stderr, &bytes.Buffer{}
 	end, err := lines.LogStderr(t.Context(), slog.New(slog.NewTextHandler(log, nil)))
 	must.Succeed(t, err)
-	// client-go keeps a plugin that was run with the same arguments before
+	// client-go caches a plugin by its arguments.
 	kubeconfig := filepath.Join(t.TempDir(), "config")
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config

@@ -10,9 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ToJSON returns the JSON of one Kubernetes object that is written in YAML or JSON, as kubectl
-// reads it: nothing is expanded, and what YAML 1.1 takes for a bool is one. JSON is returned as it
-// is.
+// ToJSON returns the JSON of one Kubernetes object in YAML or JSON, read like kubectl does: nothing
+// is expanded, and the bools of YAML 1.1 are bools. JSON is returned unchanged.
 func ToJSON(text []byte) ([]byte, error) {
 	text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
 	if bytes.HasPrefix(text, []byte("{")) && json.Valid(text) {
@@ -32,5 +31,5 @@ func ToJSON(text []byte) ([]byte, error) {
 	return object, nil
 }
 
-// ToYAML returns the YAML of an object's JSON, its keys sorted.
+// ToYAML returns the YAML of an object's JSON with sorted keys.
 func ToYAML(object []byte) ([]byte, error) { return yaml.JSONToYAML(object) }

@@ -32,8 +32,8 @@ var (
 	object = regexp.MustCompile(`^deltarouter_(source|route|handler|guests?|dead_letters|checkpoint|config|build)(_|$)`)
 )
 
-// TestDocumented: docs/METRICS.md has every metric, and each name begins with the object that it is
-// about.
+// TestDocumented shows that docs/METRICS.md has every metric, and that each name begins with its
+// subject.
 func TestDocumented(t *testing.T) {
 	m := metrics.New()
 	m.SetCheckpointAge(func() time.Duration { return 0 })

@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestServed: every metric comes out under its documented name, and Prometheus' own linter has
-// nothing to say.
+// TestServed shows that every metric has its documented name, and that Prometheus' own linter finds
+// no fault.
 func TestServed(t *testing.T) {
 	m := metrics.New()
 	m.SetBuildInfo("v1")
@@ -53,8 +53,7 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// TestScrapesAreBounded: whoever reaches the port cannot have the series counted any number of
-// times at once.
+// TestScrapesAreBounded shows that clients cannot start any number of simultaneous scrapes.
 func TestScrapesAreBounded(t *testing.T) {
 	m := metrics.New()
 	counting, release := make(chan struct{}), make(chan struct{})

@@ -32,7 +32,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// FuzzLine: nothing gets through that does not show itself, and JSON says the same as before.
+// FuzzLine shows that the result contains only visible characters, and that JSON keeps its meaning.
 func FuzzLine(f *testing.F) {
 	f.Add("a\x1b\u202e\n\"\\b")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -101,7 +101,8 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// FuzzClean: the result is bounded, valid and on one line, and is left alone once more.
+// FuzzClean shows that the result is bounded, valid and on one line, and that cleaning it again
+// does not change it.
 func FuzzClean(f *testing.F) {
 	f.Add("é\x1b\u202e\n", 7)
 	f.Fuzz(func(t *testing.T, text string, most int) {

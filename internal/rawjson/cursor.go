@@ -3,21 +3,21 @@ package rawjson
 import "strings"
 
 // Cursor steps through the members of a checked JSON object. Unlike [Value.Fields] it can stop and
-// go on later, and it does not look for the end of a value before the next member is asked for: to
-// find spec.nodeName, spec need not be read to its end first.
+// continue later. It searches the end of a value only when the next member is requested: a look at
+// spec.nodeName does not read the whole of spec.
 type Cursor struct {
 	text    string
 	at      int  // 0: before the first member
-	atValue bool // at is where the last member's value begins
-	inner   int  // see Passed; 0: nothing was passed
+	atValue bool // at is the begin of the last member's value
+	inner   int  // see Passed; 0: no inner value is known
 	depth   int
 }
 
-// Members returns a cursor before the first member of the object that the text begins with.
+// Members returns a cursor before the first member of the object at the begin of the text.
 func Members(text string) Cursor { return Cursor{text: text} }
 
-// Next returns the next member: its key, still quoted, and the text from where its value begins.
-// After the last one, and in a text that begins with no object, ok is false.
+// Next returns the next member: its quoted key, and the text from the begin of its value. ok is
+// false after the last member, and for a text that does not begin with an object.
 func (c *Cursor) Next() (quoted, open string, ok bool) {
 	s, i := c.text, c.at
 	switch {
@@ -48,11 +48,11 @@ func (c *Cursor) Next() (quoted, open string, ok bool) {
 	return quoted, s[i:], true
 }
 
-// Offset returns how many bytes of the text were read.
+// Offset returns the number of bytes read.
 func (c *Cursor) Offset() int { return c.at }
 
-// Passed notes that a value was read that begins at the offset inner, so many objects deep in the
-// value at the offset at. If that is the value of the last member, its end is found faster from
+// Passed reports that a value at the offset inner was read, which is depth objects deep in the
+// value at the offset at. If that is the value of the last member, the search for its end continues
 // there.
 func (c *Cursor) Passed(at, inner, depth int) {
 	if c.atValue && c.at == at {
@@ -60,18 +60,18 @@ func (c *Cursor) Passed(at, inner, depth int) {
 	}
 }
 
-// value returns the whole value of the last member, which is not skipped once more.
+// value returns the whole value of the last member. Next does not skip it again.
 func (c *Cursor) value(open string) Value {
 	v := Closed(open)
 	c.at, c.atValue = c.at+len(v), false
 	return v
 }
 
-// Closed cuts off what follows the value that a text begins with.
+// Closed returns the value at the begin of a text without the text behind it.
 func Closed(open string) Value { return Value(open[:skip(open, 0)]) }
 
-// Member returns the text from where the value of the key begins in the object that open begins
-// with, "" if there is none.
+// Member returns the text from the begin of the key's value, in the object at the begin of open. It
+// returns "" if there is no such key.
 func Member(open, key string) string {
 	c := Members(open)
 	for {
@@ -109,8 +109,8 @@ func skip(s string, i int) int {
 	return i
 }
 
-// skipString returns the offset behind the string that i stands in. It leaps from quote to quote,
-// which the standard library finds with vector instructions.
+// skipString returns the offset behind the string that contains i. It jumps from quote to quote;
+// the standard library finds them with vector instructions.
 func skipString(s string, i int) int {
 	for {
 		n := strings.IndexByte(s[i:], '"')
@@ -119,7 +119,7 @@ func skipString(s string, i int) int {
 		}
 		i += n + 1
 		slashes := 0
-		for s[i-2-slashes] == '\\' { // a quote stands before all of them
+		for s[i-2-slashes] == '\\' { // a quote precedes all of them
 			slashes++
 		}
 		if slashes%2 == 0 {

@@ -11,8 +11,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestCursor steps through objects of strings and objects, and passes some of the inner values on
-// the way: keys and values are those of encoding/json, and each key is found by [rawjson.Member].
+// TestCursor steps through objects of strings and objects, and reports some of the inner values as
+// passed. Keys and values must equal those of encoding/json, and [rawjson.Member] must find each
+// key.
 func TestCursor(t *testing.T) {
 	text := rapid.StringOf(rapid.RuneFrom([]rune{'a', '"', '\\', '{', '}', '[', ',', ':', 'é'}))
 	rapid.Check(t, func(t *rapid.T) {

@@ -2,28 +2,28 @@ package rawjson
 
 import "slices"
 
-// Finder checks texts as [Scan] does and tells where some paths lie in them, in the same pass. It
-// is for one goroutine at a time.
+// Finder checks texts like [Scan] and reports the positions of some paths in the same pass. It must
+// be used by one goroutine at a time.
 //
-// A path is a list of keys. Where it meets an array, it goes on in every element.
+// A path is a list of keys. If it reaches an array, it continues in every element.
 type Finder struct {
 	root node
 	scan scanner
 }
 
-// Span is where one member of an object lies in the text: "key": value.
+// Span is the position of a member in the text: "key": value.
 type Span struct {
-	ID         int // the path's
+	ID         int // id of the path
 	Key        int // offset of the key's opening quote
-	Start, End int // the value's
+	Start, End int // of the value
 }
 
 // node is one step of the wanted paths.
 type node struct {
-	id       int // -1: not wanted itself, only what is below it
+	id       int // -1: only paths below it are wanted
 	skip     bool
 	children []child
-	others   *node // for keys that no child has; nil: they are not wanted
+	others   *node // for keys without a child; nil: they are not wanted
 }
 
 type child struct {
@@ -31,18 +31,18 @@ type child struct {
 	to  *node
 }
 
-// NewFinder returns a Finder that looks for nothing yet.
+// NewFinder returns a Finder without paths.
 func NewFinder() *Finder { return &Finder{root: node{id: -1}} }
 
-// Find makes later Scans report the path, under id (0 or more). There must be at least one key.
+// Find makes later Scans report the path under id (0 or more). The path must have at least one key.
 func (f *Finder) Find(id int, path ...string) { f.add(id, false, path) }
 
-// Skip is like Find for a value that nobody will read. Of it nothing is checked but its strings and
-// where it ends, which is quick, and no path below it is reported.
+// Skip is like Find for a value that will not be read. Scan checks only its strings and its end,
+// which is quick, and reports no path below it.
 func (f *Finder) Skip(id int, path ...string) { f.add(id, true, path) }
 
-// SkipOthers is like Skip for each member of the object at the path whose key is not one of
-// allowed, nor on another path that is looked for.
+// SkipOthers is like Skip for each member of the object at the path whose key is neither in allowed
+// nor on another wanted path.
 func (f *Finder) SkipOthers(id int, allowed []string, path ...string) {
 	f.at(path).others = &node{id: id, skip: true}
 	for _, key := range allowed {
@@ -55,7 +55,7 @@ func (f *Finder) add(id int, skip bool, path []string) {
 	n.id, n.skip = id, skip
 }
 
-// at returns the node of a path, which is made if need be.
+// at returns the node of a path, and makes it if needed.
 func (f *Finder) at(path []string) *node {
 	n := &f.root
 	for _, key := range path {
@@ -95,9 +95,9 @@ func (n *node) child(key string) *node {
 	return n.others
 }
 
-// Cut appends to kept the pieces of src[start:end], the text of one value, that remain when the
-// members at spans are cut out together with a comma each. The spans must be those of one Scan, in
-// its order; spans within a span that was cut are skipped.
+// Cut appends to kept the parts of src[start:end], the text of one value, that remain without the
+// members at spans and a comma for each. The spans must be those of one Scan, in its order; spans
+// within a removed span are skipped.
 func Cut(kept []string, src string, start, end int, spans []Span) []string {
 	first := len(kept)
 	for _, span := range spans {
@@ -110,12 +110,12 @@ func Cut(kept []string, src string, start, end int, spans []Span) []string {
 			start++
 			continue
 		}
-		kept = trimComma(kept, first) // the object ends here: the comma before the member goes
+		kept = trimComma(kept, first) // the object ends here: remove the comma before the member
 	}
 	return append(kept, src[start:end])
 }
 
-// trimComma removes white space and one comma from the end of the pieces.
+// trimComma removes white space and one comma from the end of the parts.
 func trimComma(kept []string, first int) []string {
 	for i := len(kept) - 1; i >= first; i-- {
 		piece := kept[i]

@@ -72,7 +72,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// FuzzCut compares what is left with encoding/json and deleting from maps.
+// FuzzCut compares the remaining text with the result of encoding/json and deletions from maps.
 func FuzzCut(f *testing.F) {
 	f.Add(`{"a":1,"b":{"c":[{"d":1},2]},"c":3}`, "a b.c.d c")
 	f.Add(`{ "a" : "x" , "b" : [ ] }`, "b a")

@@ -7,7 +7,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 )
 
-// leave is Leave, a byte at a time.
+// leave is a bytewise version of Leave.
 func leave(s string, i, depth int) int {
 	for inside := false; i < len(s); i++ {
 		switch c := s[i]; {
@@ -27,7 +27,7 @@ func leave(s string, i, depth int) int {
 	return len(s)
 }
 
-// FuzzLeave: it ends where a walk byte by byte ends, wherever it begins.
+// FuzzLeave shows that Leave ends at the same offset as the bytewise version, from any start.
 func FuzzLeave(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `[[[[[[[[[[]]]]]]]]]]`, `{"a":{"b":[1,2,{"c":"}]"}]},"d":"\"}"}`, `{"a":"` + strings.Repeat("x]", 100) + `\\","b":[]}`,
@@ -41,7 +41,7 @@ func FuzzLeave(f *testing.F) {
 			return
 		}
 		depth, inside := 0, false
-		for i := 0; i < len(s); i++ { // each place that is not in a string
+		for i := 0; i < len(s); i++ { // each place outside of a string
 			if !inside {
 				if got, want := rawjson.Leave(s, i, depth), leave(s, i, depth); got != want {
 					t.Fatalf("%q from %d, %d deep: %d, want %d", s, i, depth, got, want)

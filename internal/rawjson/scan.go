@@ -6,14 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is how deep arrays and objects may nest. The deepest built-in kinds of Kubernetes stay
+// MaxDepth bounds the nesting of arrays and objects. The deepest built-in kinds of Kubernetes stay
 // below 60.
 const MaxDepth = 512
 
-// ErrIncomplete says that the text ends before the value does. More text may complete it.
+// ErrIncomplete reports that the text ends before the value does. More text may complete it.
 var ErrIncomplete = errors.New("unexpected end of JSON")
 
-// SyntaxError says where a text is no JSON, and why. It never quotes the text: it may be a Secret.
+// SyntaxError reports the position and the kind of a syntax error. It never quotes the text, which
+// may be a Secret.
 type SyntaxError struct {
 	Offset int // in bytes, from the start of the text given to Scan or Check
 	Reason string
@@ -21,7 +22,7 @@ type SyntaxError struct {
 
 const tooDeep = "nested too deep"
 
-// TooDeep reports whether the text may well be JSON, and is only nested deeper than [MaxDepth].
+// TooDeep reports whether the only fault found is a nesting deeper than [MaxDepth].
 func (e *SyntaxError) TooDeep() bool { return e.Reason == tooDeep }
 
 // Error names the place and the reason.
@@ -29,9 +30,9 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("invalid JSON at byte %d: %s", e.Offset, e.Reason)
 }
 
-// Check reports whether src is exactly one JSON value (RFC 8259), with optional white space around
-// it, in valid UTF-8, without a key that an object has twice (readers disagree on which one
-// counts), nested no deeper than [MaxDepth].
+// Check returns an error unless src is exactly one JSON value (RFC 8259), with optional white space
+// around it, in valid UTF-8, without duplicate keys in an object (readers disagree about their
+// meaning), and nested no deeper than [MaxDepth].
 func Check(src string) error {
 	end, err := Scan(src, 0)
 	if err != nil {
@@ -57,8 +58,8 @@ func Scan(src string, i int) (end int, err error) {
 	return end, nil
 }
 
-// scanner checks one value. Its methods take the offset to read at and return the offset behind
-// what they read, or -1 after fail: a single result keeps the hot path in registers.
+// scanner checks one value. Its methods get the offset to read at and return the offset behind the
+// read part, or -1 after fail: a single result keeps the hot path in registers.
 type scanner struct {
 	src  string
 	keys keyStack
@@ -66,7 +67,7 @@ type scanner struct {
 	found []Span
 	// escaped is set by every string with an escape.
 	escaped bool
-	// the bytes of all strings or-ed: a high bit anywhere means that some text is not ASCII
+	// the bytes of all strings or-ed: a high bit means that some text is not ASCII
 	wide uint64
 
 	err error
@@ -110,7 +111,7 @@ func (s *scanner) value(i, depth int, want *node) int {
 	return s.fail(i, "expected a value")
 }
 
-// object checks the rest of an object whose brace was read.
+// object checks an object behind its opening brace.
 func (s *scanner) object(i, depth int, want *node) int {
 	if depth > MaxDepth {
 		return s.fail(i, tooDeep)
@@ -167,8 +168,7 @@ func (s *scanner) object(i, depth int, want *node) int {
 	}
 }
 
-// wanted checks the value at i of the key at key, and notes it if it is one that the Finder looks
-// for.
+// wanted checks the value at i of the key at key, and records it if the Finder wants it.
 func (s *scanner) wanted(key, i, depth int, want *node) int {
 	if want == nil || want.id < 0 {
 		return s.value(i, depth, want)
@@ -185,7 +185,7 @@ func (s *scanner) wanted(key, i, depth int, want *node) int {
 	return end
 }
 
-// array checks the rest of an array whose bracket was read.
+// array checks an array behind its opening bracket.
 func (s *scanner) array(i, depth int, want *node) int {
 	if depth > MaxDepth {
 		return s.fail(i, tooDeep)
@@ -212,7 +212,7 @@ func (s *scanner) array(i, depth int, want *node) int {
 	}
 }
 
-// more reads the comma or the closing bracket after an element, and says whether another element
+// more reads the comma or the closing bracket after an element, and reports whether another element
 // follows.
 func (s *scanner) more(i int, closing byte) (next int, more bool) {
 	i = skipSpace(s.src, i)
@@ -228,8 +228,7 @@ func (s *scanner) more(i int, closing byte) (next int, more bool) {
 	return s.fail(i, "expected ',' or '"+string(closing)+"'"), false
 }
 
-// extent returns the offset behind the value at i by counting brackets and skipping strings,
-// without a look at anything else.
+// extent returns the offset behind the value at i. It only counts brackets and skips strings.
 func (s *scanner) extent(i int) int {
 	src := s.src
 	if uint(i) >= uint(len(src)) {
@@ -264,7 +263,7 @@ func skipSpace(s string, i int) int {
 	return i
 }
 
-// keyStack remembers the keys so far of every object that is still open.
+// keyStack holds the keys of all open objects.
 type keyStack struct {
 	names []string
 }
@@ -272,21 +271,20 @@ type keyStack struct {
 // keySet is the part of a keyStack that belongs to one object.
 type keySet struct {
 	base int
-	// seen is a small Bloom filter that spares most comparisons.
+	// seen is a small Bloom filter that avoids most comparisons.
 	seen uint64
-	// many takes over in an object with so many keys that comparing would take time with the square
-	// of their number.
+	// many replaces comparisons in an object with many keys, whose time would be quadratic.
 	many map[string]struct{}
 }
 
-// manyKeys is from how many keys on an object gets a map.
+// manyKeys is the number of keys from which on an object gets a map.
 const manyKeys = 64
 
 func (k *keyStack) open() keySet { return keySet{base: len(k.names)} }
 
 func (k *keyStack) close(s keySet) { k.names = k.names[:s.base] }
 
-// add reports whether the object did not have the key yet, and remembers it.
+// add records a key and reports whether the object did not have it yet.
 func (k *keyStack) add(s *keySet, name string) bool {
 	if s.many != nil {
 		n := len(s.many)

@@ -76,7 +76,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Every beginning of a text is incomplete, and nothing else: what is cut anywhere can be completed.
+// TestScanIncomplete shows that every prefix of a text is incomplete.
 func TestScanIncomplete(t *testing.T) {
 	const src = `{"a":[1,-2.5e+7,true,false,null,"x\u0041\n"],"b" : {"c":{}}}`
 	for n := range len(src) {
@@ -110,7 +110,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// twice reports whether an object of the valid JSON text has a key twice.
+// twice reports whether an object of the valid JSON text has a duplicate key.
 func twice(data []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// The classes of the bytes that a value can start with, and of the closing brackets.
+// The classes of the bytes at the begin of a value, and of the closing brackets.
 const (
 	other = iota
 	quote

@@ -8,8 +8,8 @@ import (
 )
 
 // Value is the text of one JSON value that [Check] or [Scan] accepted, without white space around
-// it. The empty Value stands for "absent". Its methods never fail and never panic on such a text;
-// on any other text their results mean nothing.
+// it. The empty Value means "absent". Its methods never fail or panic on such a text; their results
+// for other texts are undefined.
 type Value string
 
 // Kind is the type of a JSON value.
@@ -29,7 +29,7 @@ const (
 // Trim returns a checked text as a Value.
 func Trim(src string) Value { return Value(strings.Trim(src, " \t\r\n")) }
 
-// Kind tells the type of v from its first character.
+// Kind returns the type of v, which its first character determines.
 func (v Value) Kind() Kind {
 	if v == "" {
 		return Absent
@@ -145,8 +145,8 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// unicodeEscape decodes what follows `\u`, the second half of a surrogate pair included, and
-// returns how many bytes it took.
+// unicodeEscape decodes the text behind `\u`, including the second half of a surrogate pair, and
+// returns the number of bytes that it took.
 func unicodeEscape(s string) (r rune, n int) {
 	r = hex4(s)
 	if !utf16.IsSurrogate(r) {

@@ -49,7 +49,7 @@ func FuzzValue(f *testing.F) {
 	f.Add(` [ "0123456789" , { "k" : "\\" } ] `)
 	f.Fuzz(func(t *testing.T, src string) {
 		if rawjson.Check(src) != nil {
-			_ = rawjson.Trim(src).Get("a").Str() // means nothing, but must not panic
+			_ = rawjson.Trim(src).Get("a").Str() // undefined, but must not panic
 			for _, v := range rawjson.Value(src).Fields() {
 				_ = v.Str()
 			}

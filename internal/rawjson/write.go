@@ -11,9 +11,9 @@ const hexDigits = "0123456789abcdef"
 // Quote returns s as a JSON string, see [AppendString].
 func Quote(s string) string { return string(AppendString(make([]byte, 0, len(s)+2), s)) }
 
-// AppendString appends s as a JSON string. It escapes what encoding/json does without HTML
-// escaping: what JSON demands, and the two line separators of Unicode. Invalid UTF-8 becomes
-// U+FFFD.
+// AppendString appends s as a JSON string. It escapes the same characters as encoding/json without
+// HTML escaping: those that JSON demands, and the two line separators of Unicode. Invalid UTF-8
+// becomes U+FFFD.
 func AppendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	from := 0
@@ -36,7 +36,7 @@ func AppendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// plain are the bytes that a JSON string has as they are.
+// plain are the bytes that a JSON string contains unescaped.
 var plain = func() (t [256]bool) {
 	for c := ' '; c < utf8.RuneSelf; c++ {
 		t[c] = c != '"' && c != '\\'
@@ -62,13 +62,13 @@ func appendEscape(b []byte, r rune) []byte {
 	return append(b, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
 }
 
-// Identity is what names an object of Kubernetes and one of its states.
+// Identity identifies an object of Kubernetes and one of its states.
 type Identity struct {
 	APIVersion, Kind                      string
 	Name, Namespace, UID, ResourceVersion string
 }
 
-// JSON returns an object that has nothing but its identity. Empty fields are left out.
+// JSON returns an object with the identity only. It leaves out empty fields.
 func (id *Identity) JSON() string {
 	b := make([]byte, 0, 96+len(id.APIVersion)+len(id.Kind)+len(id.Name)+len(id.Namespace)+len(id.UID)+len(id.ResourceVersion))
 	b = appendField(append(b, '{'), "apiVersion", id.APIVersion)
@@ -95,15 +95,15 @@ func appendField(b []byte, name, value string) []byte {
 	return AppendString(b, value)
 }
 
-// AppendLine appends JSON text as one line. A line break in JSON is white space: within a string it
-// is escaped.
+// AppendLine appends JSON text as one line. Line breaks in JSON are white space: within strings
+// they are escaped.
 func AppendLine(b, data []byte) []byte {
 	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 {
 		return append(b, data...)
 	}
 	buf := bytes.NewBuffer(b)
 	if err := json.Compact(buf, data); err != nil {
-		return append(b, "null"...) // no JSON at all, which no handler can bring about
+		return append(b, "null"...) // invalid JSON, which no handler can produce
 	}
 	return buf.Bytes()
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 )
 
-// encoded returns what encoding/json writes without HTML escaping.
+// encoded returns the output of encoding/json without HTML escaping.
 func encoded(s string) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -21,7 +21,7 @@ func encoded(s string) string {
 }
 
 // TestAppendString compares with encoding/json: every byte, every rune of the basic plane, and
-// texts of bytes and runes at random.
+// random texts of bytes and runes.
 func TestAppendString(t *testing.T) {
 	check := func(t interface{ Errorf(string, ...any) }, s string) {
 		if got, want := string(rawjson.AppendString([]byte("x"), s)), "x"+encoded(s); got != want {

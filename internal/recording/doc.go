@@ -1,14 +1,14 @@
-// Package recording writes down what the sources of a router saw, and reads it again: `router
-// record` makes recordings of a cluster, and `router replay` lets a configuration work on them
-// without one.
+// Package recording writes the changes of a router's sources to a file and reads them again:
+// `router record` makes recordings of a cluster, and `router replay` runs a configuration on them
+// without a cluster.
 //
 //	source ──Delta──► Writer ──NDJSON, compressed──► file ──► Reader ──Line──► source without a cluster
 //
-// A recording is lines of JSON, compressed with zstd or not. The first is the [Header], each that
-// follows a [Line]: when, which source, what, and the object as the source keeps it. The first list
-// of a source comes as lines of [Existing], and ends with [Synced]; [End] is the last line of a
-// recording that was not cut off. docs/TESTING.md describes the format.
+// A recording consists of lines of JSON, optionally compressed with zstd. The first is the
+// [Header]; each other is a [Line] with a time, a source, an op, and the object in the form of the
+// source's cache. The first list of a source consists of lines with [Existing] and ends with
+// [Synced]. The last line of a complete recording is [End]. docs/TESTING.md describes the format.
 //
-// A recording may come from anywhere: a [Reader] bounds the length of a line and what is unpacked,
-// checks all that it hands on, and reads what was cut off up to its last whole line.
+// A recording is untrusted: a [Reader] bounds the length of a line and the unpacked size, and
+// checks all lines. It reads an incomplete recording up to its last whole line.
 package recording

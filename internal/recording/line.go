@@ -10,25 +10,24 @@ import (
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 )
 
-// Version is that of the format. A Reader refuses others.
+// Version is the version of the format. A Reader refuses others.
 const Version = 1
 
-// format is what the first line says it is.
+// format is the name of the format in the first line.
 const format = "deltarouter-recording"
 
 // Header is the first line.
 type Header struct {
 	Format  string `json:"format"` // set by NewWriter
 	Version int    `json:"version"`
-	// as the configuration calls it; part of events' ids
+	// name of the cluster in the configuration; a part of events' ids
 	Cluster string            `json:"cluster"`
-	Time    time.Time         `json:"time"`             // when it began
-	Router  string            `json:"router,omitempty"` // the version of the program
+	Time    time.Time         `json:"time"`             // begin of the recording
+	Router  string            `json:"router,omitempty"` // version of the program
 	Sources map[string]Source `json:"sources"`
 }
 
-// Source is what a source watches and keeps, as the configuration says. The dropped fields are
-// missing in its objects.
+// Source is the configuration of a source. Its objects lack the dropped fields.
 type Source struct {
 	Resource      string   `json:"resource"` // [group/]version/resource
 	Namespaces    []string `json:"namespaces,omitempty"`
@@ -38,33 +37,33 @@ type Source struct {
 	Drop          []string `json:"drop,omitempty"`
 }
 
-// Op is what a line is about.
+// Op is the kind of a line.
 type Op string
 
 // The ops.
 const (
-	Existing   Op = "existing" // an object was there at first
-	Synced     Op = "synced"   // those were all of the source
+	Existing   Op = "existing" // an object of the first list
+	Synced     Op = "synced"   // end of the first list
 	Added      Op = "added"
 	Updated    Op = "updated"
 	Deleted    Op = "deleted"    // with the last state
-	Deselected Op = "deselected" // likewise
+	Deselected Op = "deselected" // with the last state
 	Sync       Op = "sync"
-	End        Op = "end" // nothing was cut off
+	End        Op = "end" // the recording is complete
 )
 
-// Line is what happened.
+// Line is one line of a recording.
 type Line struct {
 	At     time.Duration // since Header.Time, to the microsecond
 	Op     Op
 	Source string    // empty for End
-	Kind   string    // of the objects, in the first line of a source; may be empty
-	Stale  bool      // of a Deleted or Deselected: it was inferred
-	Round  time.Time // of a Sync: when its round began
+	Kind   string    // kind of the objects, in the first line of a source; may be empty
+	Stale  bool      // for Deleted and Deselected: it was inferred
+	Round  time.Time // for Sync: begin of its round
 	Object string    // JSON; empty for Synced and End
 }
 
-// hasObject reports whether lines of the op have an object; ok: there is such an op.
+// hasObject reports whether lines of the op have an object; ok: the op exists.
 func (op Op) hasObject() (has, ok bool) {
 	switch op {
 	case Existing, Added, Updated, Deleted, Deselected, Sync:
@@ -75,7 +74,7 @@ func (op Op) hasObject() (has, ok bool) {
 	return false, false
 }
 
-// append writes the line, with a new line at its end.
+// append appends the line and a line break.
 func (l *Line) append(b []byte) []byte {
 	b = append(b, `{"at":`...)
 	b = strconv.AppendFloat(b, float64(l.At.Microseconds())/1e6, 'f', -1, 64)
@@ -99,7 +98,7 @@ func (l *Line) append(b []byte) []byte {
 	return append(b, "}\n"...)
 }
 
-// oneLine returns JSON without line ends, which stand only between its words.
+// oneLine returns JSON without line breaks. They occur only between its tokens.
 func oneLine(object string) string {
 	if !strings.ContainsAny(object, "\r\n") {
 		return object
@@ -107,12 +106,12 @@ func oneLine(object string) string {
 	return strings.NewReplacer("\r", " ", "\n", " ").Replace(object)
 }
 
-// longest is more than a recording takes.
+// longest exceeds the length of any recording.
 const longest = 10 * 365 * 24 * time.Hour
 
 var errObject = errors.New("object is missing, or is no object")
 
-// parse reads a line, without the new line. Errors do not quote it.
+// parse parses a line without its line break. Errors do not quote it.
 func parse(text string) (l Line, err error) {
 	if err := rawjson.Check(text); err != nil {
 		return l, err
@@ -148,7 +147,7 @@ func parse(text string) (l Line, err error) {
 	return l, nil
 }
 
-// Error says which line of a recording is wrong.
+// Error reports an invalid line of a recording.
 type Error struct {
 	Line int // from 1
 	Err  error

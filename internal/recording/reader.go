@@ -13,7 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 )
 
-// Limits bounds what a recording may take.
+// Limits bounds the size of a recording.
 type Limits struct {
 	Line  int   // bytes of a line; 0: 32 MiB
 	Total int64 // bytes of all lines, unpacked; 0: 64 GiB
@@ -22,19 +22,19 @@ type Limits struct {
 const (
 	maxLine  = 32 << 20
 	maxTotal = 64 << 30
-	// maxWindow is how far compressed data may refer back, in bytes: it is what a decoder takes of
-	// memory.
+	// maxWindow bounds how far compressed data may refer back, in bytes, and so the memory of a
+	// decoder.
 	maxWindow = 32 << 20
 )
 
 // The errors of a [Reader].
 var (
-	// ErrCutOff says that the recording has no end: who wrote it was killed, or the file was not
-	// copied whole. What was read is in order.
+	// ErrCutOff reports a recording without an end: the writer was killed, or the file was copied
+	// incompletely. The lines before are valid.
 	ErrCutOff = errors.New("the recording is cut off")
-	// ErrTooLarge says that a bound of [Limits] was met.
+	// ErrTooLarge reports that a bound of [Limits] was exceeded.
 	ErrTooLarge = errors.New("too large")
-	// ErrFormat says that it is no recording, or one of another version.
+	// ErrFormat reports another format or version.
 	ErrFormat = errors.New("not a recording")
 )
 
@@ -47,13 +47,13 @@ type Reader struct {
 	n      int   // lines
 	total  int64 // bytes
 	line   []byte
-	end    error // for good
+	end    error // returned by all further calls
 }
 
-// magic is how data begins that was compressed with zstd.
+// magic is the begin of data compressed with zstd.
 var magic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 
-// NewReader reads the header. The error wraps [ErrFormat], [ErrCutOff] or what in returned.
+// NewReader reads the header. The error wraps [ErrFormat], [ErrCutOff] or the error of in.
 func NewReader(in io.Reader, limits Limits) (*Reader, error) {
 	if limits.Line <= 0 {
 		limits.Line = maxLine
@@ -94,8 +94,8 @@ func (r *Reader) readHeader() error {
 // Header returns the first line.
 func (r *Reader) Header() Header { return r.header }
 
-// Next returns the next line. The error is io.EOF behind [End], else it wraps [ErrCutOff] or is an
-// [Error]; each comes again.
+// Next returns the next line. The error is io.EOF after [End]; else it wraps [ErrCutOff] or is an
+// [Error]. Further calls return the same error.
 func (r *Reader) Next() (l Line, err error) {
 	if r.end != nil {
 		return l, r.end
@@ -129,7 +129,7 @@ func (r *Reader) parse(text string) (l Line, err error) {
 	return l, nil
 }
 
-// next returns the next whole line; io.EOF: there is none.
+// next returns the next whole line, or io.EOF.
 func (r *Reader) next() (string, error) {
 	r.line = r.line[:0]
 	for {
@@ -154,7 +154,7 @@ func (r *Reader) next() (string, error) {
 	}
 }
 
-// Close frees what unpacking takes. It does not close what is read from.
+// Close frees the decoder. It does not close the input.
 func (r *Reader) Close() {
 	if r.zip != nil {
 		r.zip.Close()

@@ -28,7 +28,7 @@ var header = recording.Header{
 
 func pod(name string) string { return fmt.Sprintf(`{"metadata":{"name":%q,"uid":"u"}}`, name) }
 
-// lines are some of each op.
+// lines has lines of each op.
 var lines = []recording.Line{
 	{Op: recording.Existing, Source: "pods", Kind: "Pod", Object: pod("a")},
 	{At: 1500 * time.Microsecond, Op: recording.Synced, Source: "nodes", Kind: "Node"},
@@ -55,7 +55,7 @@ func write(t testing.TB, compress bool, lines []recording.Line) (text []byte, fl
 	return out.Bytes(), flushed
 }
 
-// read reads all lines, and the error behind them.
+// read reads all lines and the error after them.
 func read(in io.Reader, limits recording.Limits) (h recording.Header, lines []recording.Line, err error) {
 	r, err := recording.NewReader(in, limits)
 	if err != nil {
@@ -102,7 +102,7 @@ func TestRoundTripProperty(t *testing.T) {
 			}
 			if l.Op != recording.Synced {
 				l.Object = pod(rapid.String().Draw(rt, "name"))
-				if rawjson.Check(l.Object) != nil { // Go writes what JSON does not know
+				if rawjson.Check(l.Object) != nil { // Go can write JSON that this package refuses
 					l.Object = pod("x")
 				}
 			}
@@ -116,7 +116,7 @@ func TestRoundTripProperty(t *testing.T) {
 	})
 }
 
-// A line end between the words of an object does not break the line in two.
+// TestLineEnds shows that line breaks between the tokens of an object do not break its line.
 func TestLineEnds(t *testing.T) {
 	text, _ := write(t, false, []recording.Line{{Op: recording.Added, Source: "pods", Object: "{\r\n\"metadata\": {\n\"name\": \"a\"}}"}})
 	_, got, err := read(bytes.NewReader(text), recording.Limits{})
@@ -125,8 +125,8 @@ func TestLineEnds(t *testing.T) {
 	}
 }
 
-// Wherever a recording is cut off, what was flushed until then is there, in order and whole, and
-// the error says that the rest is not.
+// TestCutOff cuts a recording at each byte. All lines flushed until then must be read in order, and
+// the error must report the missing rest.
 func TestCutOff(t *testing.T) {
 	for _, compress := range []bool{false, true} {
 		text, flushed := write(t, compress, lines)
@@ -184,7 +184,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// What is small and unpacks to much meets the bound, and takes no memory for it.
+// TestBomb shows that a small recording that unpacks to a large one exceeds the bound, without
+// taking memory for it.
 func TestBomb(t *testing.T) {
 	var out bytes.Buffer
 	zip, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1))
@@ -216,7 +217,7 @@ func (b *broken) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A disk that is full is noticed at the latest by the next flush, and by all that follows.
+// TestWriteFails shows that the next flush reports a full disk, and so do all further calls.
 func TestWriteFails(t *testing.T) {
 	for _, compress := range []bool{false, true} {
 		w, err := recording.NewWriter(&broken{10}, compress, header)
@@ -233,7 +234,7 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// Whatever is read: there is an end, and what is handed on was checked.
+// FuzzReader shows that reading ends for any input, and that all returned lines were checked.
 func FuzzReader(f *testing.F) {
 	for _, compress := range []bool{false, true} {
 		text, _ := write(f, compress, lines)

@@ -11,7 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Writer writes a recording. What was flushed can be read whatever happens then. It is safe for
+// Writer writes a recording. Flushed lines can be read even after a crash. It is safe for
 // concurrent use.
 type Writer struct {
 	mu     sync.Mutex
@@ -43,8 +43,8 @@ func NewWriter(out io.Writer, compress bool, h Header) (*Writer, error) {
 	return w, w.write(append(first, '\n'))
 }
 
-// Write writes a line. Of the lines of a source only the first that knows its kind says it. After
-// an error all calls return it.
+// Write writes a line. Only the first line of a source with a kind contains it. After an error all
+// calls return that error.
 func (w *Writer) Write(l Line) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,7 +64,7 @@ func (w *Writer) write(line []byte) error {
 	return w.failed
 }
 
-// Flush hands on all that was written.
+// Flush writes all buffered lines.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,7 +79,7 @@ func (w *Writer) Flush() error {
 
 var errClosed = errors.New("the recording is closed")
 
-// Close flushes, and ends the compression. It writes no [End] and does not close what it writes to.
+// Close flushes and ends the compression. It writes no [End] and does not close the output.
 func (w *Writer) Close() error {
 	err := w.Flush()
 	w.mu.Lock()

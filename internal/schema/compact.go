@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// The compact form of a Set is JSON. A type is one word: a scalar by its name, "[]" and "{}" before
-// the type of elements ("[set]" and "[map:k1,k2]" for lists that are more than that), "@" before
-// the name of an object, "?" before all that if it is nullable, and "!" before that if the field is
-// required.
+// The compact form of a Set is JSON. A type is one word. A scalar is its name; a list or map is
+// "[]" or "{}" before the type of its elements ("[set]" and "[map:k1,k2]" for lists with a list
+// type); an object is "@" before its name. "?" before these means nullable, and "!" before that a
+// required field.
 type compact struct {
 	Resources map[string]compactResource   `json:"resources"` // by group/version/resource
 	Types     map[string]map[string]string `json:"types"`     // fields by the name of the object
@@ -26,7 +26,7 @@ type compactResource struct {
 	Type       string `json:"type"`
 }
 
-// scalars are the words for scalars, by kind.
+// scalars are the words for scalars by kind.
 func scalars() []string {
 	return []string{
 		Any: "any", Bool: "bool", Int: "int", Double: "double", String: "string", Bytes: "bytes", Timestamp: "timestamp",
@@ -34,8 +34,8 @@ func scalars() []string {
 	}
 }
 
-// MarshalJSON writes the set in a form that [Set.UnmarshalJSON] reads, always alike, without what
-// no resource refers to.
+// MarshalJSON writes the set in the form of [Set.UnmarshalJSON]. Its result is deterministic and
+// leaves out types that no resource refers to.
 func (s *Set) MarshalJSON() ([]byte, error) {
 	c := compact{Resources: make(map[string]compactResource), Types: make(map[string]map[string]string)}
 	words := scalars()
@@ -80,7 +80,7 @@ func (s *Set) MarshalJSON() ([]byte, error) {
 	return json.Marshal(c)
 }
 
-// UnmarshalJSON reads what [Set.MarshalJSON] has written.
+// UnmarshalJSON reads the output of [Set.MarshalJSON].
 func (s *Set) UnmarshalJSON(text []byte) error {
 	var c compact
 	if err := json.Unmarshal(text, &c); err != nil {
@@ -121,7 +121,7 @@ func (s *Set) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// reader makes types of words, one of equal ones.
+// reader makes types of words. Equal words become one type.
 type reader struct {
 	types map[string]*Type
 	words map[string]*Type
@@ -183,7 +183,7 @@ func (r *reader) make(word string) (*Type, error) {
 	return nil, errWord
 }
 
-// bounded reads a number and the type of what is at most that long.
+// bounded reads a maximum length and the type that it bounds.
 func (r *reader) bounded(word string) (*Type, error) {
 	digits := len(word) - len(strings.TrimLeft(word, "0123456789"))
 	most, err := strconv.Atoi(word[:digits])
@@ -199,7 +199,7 @@ func (r *reader) bounded(word string) (*Type, error) {
 	return &bounded, nil
 }
 
-// String writes a name as configurations do.
+// String returns a name in the form of configurations.
 func (n name) String() string {
 	return strings.TrimPrefix(n.group+"/"+n.version+"/"+n.resource, "/")
 }
@@ -208,7 +208,7 @@ func compareNames(a, b name) int {
 	return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.version, b.version), cmp.Compare(a.resource, b.resource))
 }
 
-// Merge adds the resources of another set; where both have one, the other's counts.
+// Merge adds the resources of another set, which replace existing ones.
 func (s *Set) Merge(other *Set) {
 	if s.resources == nil {
 		s.resources = make(map[name]Resource)

@@ -1,9 +1,8 @@
-// Package schema knows what the objects of a Kubernetes resource look like: which fields they have,
-// of which types.
+// Package schema has the types of Kubernetes resources: the fields of their objects and the types
+// of these fields.
 //
-// Its part in the flow: before anything runs, package expr checks expressions against these types,
-// and while the router runs it reads the fields of objects by them. The types come from an OpenAPI
-// v3 document of an API server ([Parse]), or from the set of the built-in resources that is part of
-// the binary ([Builtin]), which was made from such documents by `make generate`, or from a set that
-// `router schema pull` has saved ([Load]).
+// Package expr checks expressions against these types before anything runs, and uses them to read
+// the fields of objects at run time. The types come from an OpenAPI v3 document of an API server
+// ([Parse]), from the set of built-in resources in the binary ([Builtin]), which `make generate`
+// made from such documents, or from a set that `router schema pull` has saved ([Load]).
 package schema

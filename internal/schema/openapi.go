@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// document is what is read of an OpenAPI v3 document as an API server gives it for each group and
-// version.
+// document is the used part of an OpenAPI v3 document of an API server, which has one for each
+// group and version.
 type document struct {
 	Components struct {
 		Schemas map[string]*node `json:"schemas"`
@@ -31,7 +31,7 @@ type gvk struct {
 	Kind    string `json:"kind"`
 }
 
-// node is a schema as it is written.
+// node is a schema in its original form.
 type node struct {
 	Ref        string           `json:"$ref"`
 	AllOf      []*node          `json:"allOf"`
@@ -67,8 +67,9 @@ func (a *additional) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &a.schema)
 }
 
-// Parse reads the resources of an OpenAPI v3 document, as an API server has them at
-// /openapi/v3/apis/<group>/<version>. What it does not describe, or what is too deep, is [Any].
+// Parse reads the resources of an OpenAPI v3 document that an API server has at
+// /openapi/v3/apis/<group>/<version>. Parts without a description, or that are too deep, become
+// [Any].
 func Parse(openAPI []byte) (*Set, error) {
 	var doc document
 	if err := json.Unmarshal(openAPI, &doc); err != nil {
@@ -101,7 +102,7 @@ func Parse(openAPI []byte) (*Set, error) {
 	return set, nil
 }
 
-// resourceOf takes the path of a list apart: /api/v1/pods,
+// resourceOf splits the path of a list: /api/v1/pods,
 // /apis/apps/v1/namespaces/{namespace}/deployments.
 func resourceOf(path string) (n name, namespaced, ok bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
@@ -123,11 +124,11 @@ func resourceOf(path string) (n name, namespaced, ok bool) {
 	return n, namespaced, true
 }
 
-// maxDepth is how deep schemas may be nested in each other without a name.
+// maxDepth bounds the nesting of schemas without a name.
 const maxDepth = 100
 
-// parser makes types of nodes. A named schema becomes one Type, however often it is referred to,
-// also by itself.
+// parser makes types of nodes. A named schema becomes one Type for all references, including
+// references to itself.
 type parser struct {
 	schemas map[string]*node
 	types   map[string]*Type
@@ -147,14 +148,14 @@ func (p *parser) named(def string) *Type {
 	t := &Type{}
 	p.types[def] = t
 	if n.Type == "" && slices.ContainsFunc(n.OneOf, func(o *node) bool { return o.Type == "string" }) && n.Format == "" {
-		t.Kind = String // a quantity: numbers are accepted, but what the API server sends is a text
+		t.Kind = String // a quantity: numbers are accepted, but the API server sends text
 		return t
 	}
 	*t = *p.parse(n, shortName(def), 0)
 	return t
 }
 
-// shortName leaves out what tells nobody anything.
+// shortName leaves out common prefixes.
 func shortName(def string) string {
 	for _, prefix := range []string{
 		"io.k8s.api.", "io.k8s.apimachinery.pkg.apis.", "io.k8s.kube-aggregator.pkg.apis.", "io.k8s.apiextensions-apiserver.pkg.apis.",
@@ -166,7 +167,7 @@ func shortName(def string) string {
 	return def
 }
 
-// parse makes a type of a node; name is for the object that it may be, or have as elements.
+// parse makes the type of a node. name is the name of the object that it, or its elements, may be.
 func (p *parser) parse(n *node, name string, depth int) *Type {
 	if n == nil || depth > maxDepth {
 		return &Type{}
@@ -202,8 +203,7 @@ func (p *parser) parse(n *node, name string, depth int) *Type {
 	return t
 }
 
-// reference returns the name that the node refers to; a reference with a default stands in an
-// allOf.
+// reference returns the name that the node refers to. A reference with a default is in an allOf.
 func (n *node) reference() string {
 	ref := n.Ref
 	if len(n.AllOf) == 1 && n.Type == "" && len(n.Properties) == 0 {
@@ -236,7 +236,7 @@ func scalarKind(n *node) Kind {
 	return Any
 }
 
-// object: one of which nothing is known stays Any.
+// object reads the fields of an object. An object without a description stays Any.
 func (p *parser) object(t *Type, n *node, name string, depth int) {
 	if n.Additional.schema != nil && len(n.Properties) == 0 {
 		t.Kind, t.Elem = Map, p.parse(n.Additional.schema, name, depth+1)
@@ -254,10 +254,10 @@ func (p *parser) object(t *Type, n *node, name string, depth int) {
 	}
 }
 
-// metaDef is the schema of every object's metadata.
+// metaDef is the schema of the metadata of objects.
 const metaDef = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
-// embed adds what each object has that is a resource.
+// embed adds the fields that all objects of resources have.
 func (p *parser) embed(t *Type) {
 	add := func(key string, what *Type) {
 		if _, ok := t.Fields[key]; !ok {

@@ -14,13 +14,13 @@ import (
 // savedFile is the name of the file that [Save] writes.
 const savedFile = "schemas.json"
 
-// maxSaved is how many bytes it may have; a cluster with hundreds of custom resources has a few MB.
+// maxSaved bounds its size in bytes; a cluster with hundreds of custom resources has a few MB.
 const maxSaved = 256 << 20
 
-// Save writes a set into a folder, which is made if it is not there, and returns the path of the
-// file. It holds the names and types of fields and nothing else: no descriptions, defaults or
-// enumerations. Equal sets make equal files, a line per field, so that they can be compared. The
-// file is there as a whole or, after an error, as it was before.
+// Save writes a set into a folder, which it makes if needed, and returns the path of the file. The
+// file has the names and types of fields only, without descriptions, defaults or enumerations.
+// Equal sets make equal files with a line per field, for comparison. Save replaces the file as a
+// whole; after an error the old file is unchanged.
 func Save(dir string, set *Set) (path string, err error) {
 	path = filepath.Join(dir, savedFile)
 	text, err := set.MarshalJSON()
@@ -40,7 +40,7 @@ func Save(dir string, set *Set) (path string, err error) {
 		return path, err
 	}
 	_, err = f.Write(lines.Bytes())
-	// It is for everybody who may see the folder, as other files that are checked in.
+	// Readable by all users of the folder, like other files in version control.
 	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
@@ -51,8 +51,8 @@ func Save(dir string, set *Set) (path string, err error) {
 	return path, err
 }
 
-// Load reads the set that [Save] has written into a folder. The error names the file and says how
-// to make one.
+// Load reads the set that [Save] has written into a folder. The error names the file and the
+// command that makes it.
 func Load(dir string) (*Set, error) {
 	path := filepath.Join(dir, savedFile)
 	f, err := os.Open(path)

@@ -37,7 +37,7 @@ func TestSaved(t *testing.T) {
 	}
 }
 
-// TestSaveKeepsTheOldFile: what cannot be written leaves what was there.
+// TestSaveKeepsTheOldFile shows that a failed Save leaves the old file unchanged.
 func TestSaveKeepsTheOldFile(t *testing.T) {
 	set, err := schema.Builtin()
 	must.Succeed(t, err)

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// Kind is what a value is.
+// Kind is the kind of a value.
 type Kind uint8
 
 // The kinds.
 const (
-	Any         Kind = iota // not described: whatever is there
+	Any         Kind = iota // not described: any value
 	Bool                    // true or false
 	Int                     // a whole number of 64 bits
 	Double                  // a number
@@ -25,7 +25,7 @@ const (
 	Timestamp               // a text in the form of RFC 3339
 	Date                    // a text like 2006-01-02
 	Duration                // a text like 1h30m
-	IntOrString             // either
+	IntOrString             // an integer or a text
 	List                    // of Elem
 	Map                     // from texts to Elem
 	Object                  // with Fields
@@ -35,24 +35,24 @@ const (
 // themselves.
 type Type struct {
 	Kind     Kind
-	Nullable bool // null is a value of its own where the value is an element of a list or map
+	Nullable bool // null is a distinct value in a list or map
 
 	Elem *Type // of a List or Map
-	Max  int   // how long a List, Map or String may be at most; 0: the schema does not say
+	Max  int   // maximum length of a List, Map or String; 0: unknown
 
-	// ListType is what the elements of a List are to each other: "set": each once, in no order;
-	// "map": likewise, told apart by Keys; else the order counts.
+	// ListType is "set" if the elements of a List are unique and unordered, and "map" if they also
+	// are identified by Keys; else the order counts.
 	ListType string
 	Keys     []string
 
-	Name   string           // of an Object: unique in its Set, like apps.v1.DeploymentSpec
-	Fields map[string]Field // of an Object: by name, not empty
+	Name   string           // name of an Object, unique in its Set, such as apps.v1.DeploymentSpec
+	Fields map[string]Field // fields of an Object by name; not empty
 }
 
 // Field is a field of an Object.
 type Field struct {
 	Type     *Type
-	Required bool // always there
+	Required bool // always present
 }
 
 // Resource is a resource of an API server.
@@ -62,7 +62,7 @@ type Resource struct {
 	Type       *Type // an Object
 }
 
-// Set is the resources of an API server, or some of them. The zero value is empty.
+// Set is a set of resources of an API server. The zero value is empty.
 type Set struct {
 	resources map[name]Resource
 }
@@ -75,7 +75,7 @@ func (s *Set) Resource(group, version, resource string) (Resource, bool) {
 	return r, ok
 }
 
-// Len returns how many resources there are.
+// Len returns the number of resources.
 func (s *Set) Len() int { return len(s.resources) }
 
 // Each calls f with each resource, in order of group, version and name.
@@ -88,7 +88,7 @@ func (s *Set) Each(f func(group, version, resource string, r Resource)) {
 // metadataName is the Name of the type that [Type.Metadata] returns.
 const metadataName = "meta.v1.PartialObjectMetadata"
 
-// Metadata is the type of an object of which nothing but the metadata is kept.
+// Metadata returns the type of an object of which only the metadata is cached.
 func (t *Type) Metadata() *Type {
 	fields := make(map[string]Field)
 	for _, key := range []string{"apiVersion", "kind", "metadata"} {
@@ -102,7 +102,7 @@ func (t *Type) Metadata() *Type {
 	return &Type{Kind: Object, Name: metadataName, Fields: fields}
 }
 
-// Plural reports whether a resource is probably that of a kind, by their names.
+// Plural reports whether a resource is probably that of a kind, judging by their names.
 func Plural(kind, resource string) bool {
 	kind = strings.ToLower(kind)
 	return resource == kind || resource == kind+"s" || resource == kind+"es" || resource == strings.TrimSuffix(kind, "y")+"ies"
@@ -113,9 +113,8 @@ func Plural(kind, resource string) bool {
 //go:embed builtin.json.gz
 var builtin []byte
 
-// Builtin returns the resources that every API server has, as of the version of Kubernetes that the
-// sandbox is built from. Alpha and beta versions are not among them. Each call reads them anew,
-// which takes some milliseconds.
+// Builtin returns the built-in resources of the Kubernetes version of the sandbox, without alpha
+// and beta versions. Each call parses them again, which takes some milliseconds.
 func Builtin() (*Set, error) {
 	set := &Set{}
 	text, err := Decompress(builtin)

@@ -72,7 +72,7 @@ func TestBuiltin(t *testing.T) {
 	}
 }
 
-// widgets is how an API server describes a custom resource.
+// widgets is an API server's description of a custom resource.
 const widgets = `{"paths": {
   "/apis/example.com/v1/widgets": {"get": {"x-kubernetes-action": "list", "x-kubernetes-group-version-kind": {"group": "example.com", "kind": "Widget", "version": "v1"}}},
   "/apis/example.com/v1/namespaces/{namespace}/widgets": {"get": {"x-kubernetes-action": "list", "x-kubernetes-group-version-kind": {"group": "example.com", "kind": "Widget", "version": "v1"}}},
@@ -116,7 +116,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzSet: what is read is written alike, and neither form makes a reader panic.
+// FuzzSet shows that a set keeps its form after writing and reading, and that no input makes a
+// reader panic.
 func FuzzSet(f *testing.F) {
 	f.Add(widgets)
 	set, err := schema.Parse([]byte(widgets))
@@ -137,7 +138,8 @@ func FuzzSet(f *testing.F) {
 		must.Succeed(t, err)
 		again := &schema.Set{}
 		if err := json.Unmarshal(first, again); err != nil {
-			t.Skip(err) // names that a resource or a type cannot have, as two types of one name
+			// names that a resource or a type cannot have, such as two types of one name
+			t.Skip(err)
 		}
 		second, err := json.Marshal(again)
 		if err != nil || string(first) != string(second) {

@@ -1,4 +1,4 @@
-// Package similar finds the name that a mistyped one was meant to be.
+// Package similar finds the known name that is closest to a mistyped one.
 package similar
 
 import (
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Suggest completes a message about a name that is not known: it proposes the known name that is
-// most like it, else it lists them.
+// Suggest completes a message about an unknown name: it proposes the most similar known name, or
+// else lists all.
 func Suggest(name string, known []string) string {
 	if near, ok := Nearest(name, known); ok {
 		return fmt.Sprintf("; did you mean %q?", near)
@@ -18,8 +18,7 @@ func Suggest(name string, known []string) string {
 	return "; known are " + strings.Join(known, ", ")
 }
 
-// Nearest returns the known name that can be reached by the fewest typing mistakes, if they are
-// few.
+// Nearest returns the known name with the fewest typing mistakes, if they are few.
 func Nearest(name string, known []string) (string, bool) {
 	best, found := 0, ""
 	for _, k := range known {
@@ -31,11 +30,11 @@ func Nearest(name string, known []string) (string, bool) {
 	return found, found != ""
 }
 
-// maxName bounds the names that are compared, in bytes.
+// maxName bounds the compared names in bytes.
 const maxName = 64
 
-// Distance counts the characters to insert, remove, replace or swap with their neighbour
-// (Damerau-Levenshtein). Of a name longer than 64 bytes it is the length of the longer name.
+// Distance counts the insertions, deletions, replacements and swaps of neighbours
+// (Damerau-Levenshtein). For a name longer than 64 bytes it returns the length of the longer name.
 func Distance(one, other string) int {
 	if longer := max(len(one), len(other)); longer > maxName {
 		return longer

@@ -22,7 +22,7 @@ func decode(t *testing.T, yaml string) (c tlsfiles.Config, problems config.Probl
 	return c, node.Decode(&c)
 }
 
-// TestProblems: what is wrong is told with its place, and never with what is there.
+// TestProblems shows that each mistake is reported with its position, and never with the content.
 func TestProblems(t *testing.T) {
 	for yaml, want := range map[string]string{
 		"{}":                              "",
@@ -45,8 +45,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestPrint: it is another one whenever the content of one of the files is, and names the key of
-// one that cannot be read.
+// TestPrint shows that the print changes with the content of each file, and that the error names
+// the key of an unreadable one.
 func TestPrint(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -69,7 +69,7 @@ func TestPrint(t *testing.T) {
 		{"key", "dd", "", true},
 		{"cert", "bcx", "", true},
 		{"ca", "ab", "", true},
-		{"cert", "c", "", true}, // together the same text as before, elsewhere
+		{"cert", "c", "", true}, // the same text in total, in other files
 	} {
 		write(step.file, step.text)
 		sum, err := c.Print()

@@ -1,5 +1,5 @@
-// Package reference makes docs/CONFIG.md and the JSON Schema of the configuration from the tags of
-// its structs.
+// Package reference generates docs/CONFIG.md and the JSON Schema of the configuration from the tags
+// of its structs.
 package reference
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// example.yaml has every key; a test sees to it.
+// example.yaml has every key; a test checks that.
 //
 //go:embed example.yaml
 var example string
@@ -45,7 +45,7 @@ knows the YAML language server completes keys, and explains them, in a file that
 `
 
 // Reference returns docs/CONFIG.md: all keys of the configuration with these kinds of handlers and
-// sinks, in Markdown. It is the same in every call.
+// sinks, in Markdown. Its result is deterministic.
 func Reference(kinds config.Kinds) []byte {
 	var b strings.Builder
 	b.WriteString(referenceHead)
@@ -113,7 +113,7 @@ func exampleOf(key string) string {
 // row describes a key.
 type row struct{ key, kind, byDefault, meaning string }
 
-// rows describes the keys of a struct, those of structs in it included.
+// rows describes the keys of a struct, including those of nested structs.
 func rows(prefix string, t reflect.Type) (all []row) {
 	for _, f := range tags.Of(t) {
 		if f.Self {
@@ -149,8 +149,8 @@ func rowOf(prefix string, t reflect.Type, f tags.Field) row {
 	return r
 }
 
-// structOf returns the struct that a mapping, or the elements of a list or map, are decoded into;
-// nil: there is none.
+// structOf returns the struct into which a mapping, or the elements of a list or map, are decoded,
+// or nil.
 func structOf(t reflect.Type) reflect.Type {
 	switch t {
 	case reflect.TypeFor[config.Node](), reflect.TypeFor[config.Expr](), reflect.TypeFor[config.Filter](), reflect.TypeFor[config.Secret]():
@@ -167,7 +167,7 @@ func structOf(t reflect.Type) reflect.Type {
 	return nil
 }
 
-// kindOf says what a key takes, its bounds included.
+// kindOf describes the value of a key, including its bounds.
 func kindOf(t reflect.Type, f tags.Field) string {
 	switch t {
 	case reflect.TypeFor[config.Node]():

@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestExampleHasEveryKey: the reference shows how each key is written, and the example that it
-// shows is a valid configuration.
+// TestExampleHasEveryKey shows that the example of the reference contains every key and is a valid
+// configuration.
 func TestExampleHasEveryKey(t *testing.T) {
 	text, err := os.ReadFile("example.yaml")
 	must.Succeed(t, err)
@@ -57,7 +57,7 @@ func lacks(path string, t reflect.Type, nodes []config.Node) (missing []string) 
 	return missing
 }
 
-// open returns the struct that a type consists of, and the nodes of those; nil: it is none.
+// open returns the struct within a type and the corresponding nodes, or nil.
 func open(t reflect.Type, nodes []config.Node) (elem reflect.Type, opened []config.Node) {
 	switch t.Kind() {
 	case reflect.Pointer:

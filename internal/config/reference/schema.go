@@ -12,7 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// schema is a JSON Schema, as much of it as the configuration needs.
+// schema is the part of JSON Schema that the configuration needs.
 type schema struct {
 	Schema               string     `json:"$schema,omitempty"`
 	Title                string     `json:"title,omitempty"`
@@ -41,7 +41,7 @@ type property struct {
 	value schema
 }
 
-// MarshalJSON writes an object whose keys keep their order.
+// MarshalJSON writes an object with its keys in order.
 func (ps properties) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	for i, p := range ps {
@@ -63,8 +63,8 @@ func (ps properties) MarshalJSON() ([]byte, error) {
 }
 
 // Schema returns the JSON Schema of the configuration with these kinds of handlers and sinks, for
-// editors; it is the same in every call. It knows what the tags say, and it wants text in quotes
-// where the router would take a number as text.
+// editors. Its result is deterministic. It contains the rules of the tags. It requires quotes
+// around text where the router would accept a number as text.
 func Schema(kinds config.Kinds) []byte {
 	s := schemas{kinds}.schemaOf(reflect.TypeFor[config.Config](), tags.Field{Doc: "Configuration of deltarouter."})
 	s.Schema = "https://json-schema.org/draft/2020-12/schema"
@@ -74,12 +74,12 @@ func Schema(kinds config.Kinds) []byte {
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	if err := encoder.Encode(s); err != nil {
-		return nil // not reached: a test encodes it
+		return nil // unreachable: a test encodes it
 	}
 	return b.Bytes()
 }
 
-// schemas makes schemas of types.
+// schemas converts types into schemas.
 type schemas struct{ kinds config.Kinds }
 
 func (of schemas) schemaOf(t reflect.Type, f tags.Field) schema {
@@ -136,7 +136,7 @@ func (of schemas) structSchema(t reflect.Type) schema {
 		s.Properties = append(s.Properties, property{f.Key, of.schemaOf(t.Field(f.Index).Type, f)})
 	}
 	if len(s.Required) > 0 {
-		s.Type = "object" // nothing at all would lack something
+		s.Type = "object" // an empty value would lack required keys
 	}
 	return s
 }
@@ -152,7 +152,7 @@ func (of schemas) componentSchema(kinds []config.Kind) schema {
 	return s
 }
 
-// listSchema allows a scalar where a list of one is meant.
+// listSchema also allows a scalar for a list of one element.
 func (of schemas) listSchema(t reflect.Type, f tags.Field) schema {
 	element := of.typeSchema(t.Elem(), f.Element())
 	low, _ := strconv.Atoi(f.Min)
@@ -163,7 +163,7 @@ func (of schemas) listSchema(t reflect.Type, f tags.Field) schema {
 	return schema{AnyOf: []schema{element, list}, Default: defaultOf(t, f)}
 }
 
-// scalarSchema allows text with a variable where a number, or one of few words, is meant.
+// scalarSchema also allows text with a variable for a number or an enumeration.
 func scalarSchema(t reflect.Type, f tags.Field) schema {
 	variable := schema{Type: "string", Pattern: `\$\{`}
 	var s schema
@@ -188,14 +188,14 @@ func scalarSchema(t reflect.Type, f tags.Field) schema {
 	return schema{AnyOf: []schema{s, variable}, Default: defaultOf(t, f)}
 }
 
-// defaultOf returns a default as JSON has it, nil if there is none.
+// defaultOf returns a default as JSON, or nil if there is none.
 func defaultOf(t reflect.Type, f tags.Field) any {
 	if f.Default == "" {
 		return nil
 	}
 	v := reflect.New(t).Elem()
 	if scalar.SetDefault(v, f.Default) != nil {
-		return nil // not reached: a test decodes it
+		return nil // unreachable: a test decodes it
 	}
 	switch v.Interface().(type) {
 	case time.Duration, scalar.Size, scalar.Count:

@@ -12,7 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// kinds are some that a router might have.
+// kinds are example kinds of a router.
 func kinds() config.Kinds {
 	type out struct {
 		Format string        `yaml:"format" default:"json" enum:"json text" doc:"How lines look."`
@@ -31,7 +31,7 @@ func TestSchemaIsTheSameTwice(t *testing.T) {
 	}
 }
 
-// TestSchemaDescribesAll: no field without a sentence.
+// TestSchemaDescribesAll shows that each field is described by a sentence.
 func TestSchemaDescribesAll(t *testing.T) {
 	var walk func(path string, s map[string]any)
 	walk = func(path string, s map[string]any) {

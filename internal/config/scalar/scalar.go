@@ -1,4 +1,4 @@
-// Package scalar reads text, numbers, sizes, durations and true or false into Go values.
+// Package scalar parses text, numbers, sizes, durations and booleans into Go values.
 package scalar
 
 import (
@@ -24,7 +24,8 @@ func parseSize(text string) (Size, error) {
 	base := int64(1000)
 	if binary {
 		base = 1024
-		number = strings.NewReplacer("K", "k", "k", "?").Replace(number) // Ki, but k
+		// Ki is valid, but for 1000 it is k
+		number = strings.NewReplacer("K", "k", "k", "?").Replace(number)
 	}
 	n, ok := parseUnits(number, base, binary)
 	if !ok {
@@ -42,7 +43,8 @@ func parseCount(text string) (Count, error) {
 	return Count(n), nil
 }
 
-// parseUnits reads digits and one letter of countUnits, which may be absent unless it is needed.
+// parseUnits reads digits and one letter of countUnits. The letter is optional unless needed is
+// set.
 func parseUnits(text string, base int64, needed bool) (int64, bool) {
 	unit := int64(1)
 	digits := strings.TrimRight(text, countUnits)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// SetDefault sets v to the default of a tag: of a list, words with blanks between them. The error
-// completes "must be …".
+// SetDefault sets v to the default of a tag. The default of a list is words separated by blanks.
+// The error completes "must be …".
 func SetDefault(v reflect.Value, text string) error {
 	if v.Kind() != reflect.Slice {
 		return Set(v, text)
@@ -25,7 +25,7 @@ func SetDefault(v reflect.Value, text string) error {
 	return nil
 }
 
-// Bound reads a min or max as a value of a type; the result is not valid if there is none.
+// Bound parses a min or max as a value of a type. The result is invalid if there is none.
 func Bound(t reflect.Type, text string) reflect.Value {
 	if text == "" {
 		return reflect.Value{}
@@ -93,7 +93,7 @@ func assign[T any](into *T, text string, parse func(string) (T, error)) error {
 	return err
 }
 
-// Describe says what a scalar of a type must be.
+// Describe describes the scalars of a type in words.
 func Describe(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[Size]():

@@ -1,4 +1,4 @@
-// Package tags reads the tags of the structs that YAML is decoded into, see package config.
+// Package tags reads the tags of the structs into which YAML is decoded, see package config.
 package tags
 
 import (
@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Field is what the tags of a struct's field say.
+// Field has the tags of a struct's field.
 type Field struct {
 	Index    int
 	name     string // in Go
 	Key      string
 	Required bool
-	Path     string // the class of the file that it names, see Policy; empty: it names none
+	Path     string // class of the file that it names, see Policy; empty: no file
 	Self     bool   // receives the node of the struct
 	Default  string
 	Enum     []string
@@ -50,7 +50,7 @@ func Of(t reflect.Type) []Field {
 	return fields
 }
 
-// Element returns what of a list's or map's tags holds for its elements.
+// Element returns the tags that apply to the elements of a list or map.
 func (f Field) Element() Field { return Field{Key: f.Key, Enum: f.Enum, Path: f.Path} }
 
 // Or lists alternatives: a, b or c.

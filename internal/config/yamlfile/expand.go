@@ -10,13 +10,13 @@ import (
 // expansion is ${NAME}, ${NAME:-default}, $${ (which is a plain ${), or a ${ that is none of these.
 var expansion = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}|\$\{`)
 
-// Failure is what is wrong with a ${ of a text.
+// Failure is a mistake in a ${ of a text.
 type Failure struct {
 	Index   int // of the ${, in characters from 0
 	Message string
 }
 
-// Expand returns a text with its ${…} expanded. A message quotes no variable's value.
+// Expand expands each ${…} of a text. Messages never contain the value of a variable.
 func Expand(raw string) (text string, failed []Failure) {
 	var b strings.Builder
 	last := 0

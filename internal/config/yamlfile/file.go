@@ -1,4 +1,4 @@
-// Package yamlfile reads the text of one YAML document, and knows where in it everything stands.
+// Package yamlfile reads the text of one YAML document and knows the position of each part.
 package yamlfile
 
 import (
@@ -15,32 +15,32 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// What a document may be at most. A configuration is written by people; beyond these it is a
-// mistake or an attack.
+// The limits of a document. A configuration is written by people; a larger one is a mistake or an
+// attack.
 const (
 	MaxDocument = 1 << 20  // bytes of the file; a ConfigMap holds no more
-	maxExpanded = 16 << 20 // bytes with every alias written out, counted as in measure
+	maxExpanded = 16 << 20 // bytes with all aliases expanded, see measure
 	maxDepth    = 100
 )
 
-// File is the text that nodes come from.
+// File is the text of nodes.
 type File struct {
 	Name, Dir string
 	text      string
-	lines     []int // where each line begins in text
+	lines     []int // offsets of the lines in text
 }
 
-// Mistake is what is wrong with the text.
+// Mistake is a mistake in the text.
 type Mistake struct {
-	At      Place // zero: the file as a whole
+	At      Place // zero: the whole file
 	Message string
 }
 
-// Place is a position in a file, from 1, the column in characters.
+// Place is a position in a file. Lines and columns begin at 1; columns count characters.
 type Place struct{ Line, Column int }
 
-// Parse reads the YAML of one document. It refuses one that is too large or too deep, and what
-// would make a line in the file another one than in an editor.
+// Parse reads the YAML of one document. It refuses documents that are too large or too deep, and
+// characters that make line numbers differ from those of an editor.
 func Parse(name string, data []byte) (*File, *yaml.Node, *Mistake) {
 	f := &File{Name: name, Dir: filepath.Dir(name), text: string(bytes.TrimPrefix(data, []byte("\ufeff")))}
 	if m := f.checkText(); m != nil {
@@ -62,7 +62,7 @@ func Parse(name string, data []byte) (*File, *yaml.Node, *Mistake) {
 	return f, root, nil
 }
 
-// checkText refuses what would make a line in the file another one than in an editor.
+// checkText refuses characters that make line numbers differ from those of an editor.
 func (f *File) checkText() *Mistake {
 	if len(f.text) > MaxDocument {
 		return &Mistake{Message: "is larger than 1 MiB: a configuration is smaller; is it the right file?"}
@@ -105,8 +105,8 @@ func (f *File) parse() (root *yaml.Node, problem *Mistake) {
 
 const isEmpty = "is empty: it needs at least version, sources, sinks and routes"
 
-// isNothing reports whether a document has no content, as behind a --- alone: the library places it
-// in the line behind the last one.
+// isNothing reports whether a document has no content, such as a lone ---. The library places such
+// a document behind the last line.
 func isNothing(root *yaml.Node) bool {
 	return root.Kind == yaml.ScalarNode && root.Tag == "!!null" && root.Value == ""
 }
@@ -114,7 +114,7 @@ func isNothing(root *yaml.Node) bool {
 // onlyOne refuses a second document.
 func (f *File) onlyOne() *Mistake {
 	decoder := yaml.NewDecoder(strings.NewReader(f.text))
-	_, _ = decodeNext(decoder) // has been read without an error before
+	_, _ = decodeNext(decoder) // was read before without an error
 	second, err := decodeNext(decoder)
 	switch {
 	case errors.Is(err, io.EOF):
@@ -128,7 +128,7 @@ func (f *File) onlyOne() *Mistake {
 	}
 }
 
-// decodeNext reads one document. The library panics on some inputs that it should refuse.
+// decodeNext reads one document. The library panics on some invalid inputs.
 func decodeNext(decoder *yaml.Decoder) (root *yaml.Node, err error) {
 	defer func() {
 		if recover() != nil {
@@ -145,8 +145,8 @@ var (
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 )
 
-// syntaxProblem finds out where an error of the library is: the library tells a line, but not
-// always that of the mistake.
+// syntaxProblem finds the position of an error of the library. The line in the library's message is
+// not always that of the mistake.
 func (f *File) syntaxProblem(err error) *Mistake {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 0
@@ -156,7 +156,7 @@ func (f *File) syntaxProblem(err error) *Mistake {
 	}
 	switch {
 	case strings.HasPrefix(message, "did not find expected ',' or"):
-		line++ // counted from 0: where the bracket opens
+		line++ // counted from 0; the line of the open bracket
 	case strings.HasPrefix(message, "did not find expected"):
 		line = f.lineOfError()
 	case unknownAnchor.MatchString(message):
@@ -167,7 +167,7 @@ func (f *File) syntaxProblem(err error) *Mistake {
 	return &Mistake{Place{Line: line}, "is not YAML: " + message + f.syntaxHint(line, message)}
 }
 
-// lineOfError reads the text once more, byte by byte, to see where the library stops.
+// lineOfError reads the text again byte by byte, to find the line at which the library stops.
 func (f *File) lineOfError() int {
 	reader := &byteReader{text: f.text}
 	decoder := yaml.NewDecoder(reader)
@@ -180,7 +180,7 @@ func (f *File) lineOfError() int {
 	return 1 + strings.Count(f.text[:max(reader.next-lookAhead, 0)], "\n")
 }
 
-// byteReader gives one byte at a time and knows how many it gave.
+// byteReader returns one byte at a time and counts them.
 type byteReader struct {
 	text string
 	next int
@@ -196,7 +196,7 @@ func (r *byteReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// syntaxHint says what the mistake most likely is.
+// syntaxHint returns the most likely cause of an error.
 func (f *File) syntaxHint(line int, message string) string {
 	text := f.Line(line)
 	switch {
@@ -220,7 +220,7 @@ func (f *File) syntaxHint(line int, message string) string {
 	return ""
 }
 
-// Line returns a line, counted from 1, without its end.
+// Line returns a line without its end. Lines are counted from 1.
 func (f *File) Line(number int) string {
 	if number < 1 || number > len(f.lines) {
 		return ""
@@ -235,8 +235,7 @@ func (f *File) Line(number int) string {
 // IsMerge reports whether a key is a merge key, <<.
 func IsMerge(key *yaml.Node) bool { return key.Kind == yaml.ScalarNode && key.Tag == "!!merge" }
 
-// Key returns the text of a key. Keys that are no scalars have been reported when the document was
-// read.
+// Key returns the text of a key. Keys that are no scalars were reported when the document was read.
 func Key(k *yaml.Node) string {
 	for k.Kind == yaml.AliasNode {
 		k = k.Alias

@@ -6,8 +6,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// measureAll refuses a document that is too deep, that contains itself, or that aliases make too
-// large.
+// measureAll refuses a document that is too deep, that contains itself, or whose expanded aliases
+// are too large.
 func measureAll(root *yaml.Node) *Mistake {
 	m := measurer{known: map[*yaml.Node]measured{}}
 	total := m.measure(root)
@@ -33,7 +33,7 @@ type measurer struct {
 	cycle *yaml.Node
 }
 
-// measure looks at each node once, however many aliases lead to it.
+// measure visits each node once, even if many aliases refer to it.
 func (m *measurer) measure(n *yaml.Node) measured {
 	if n.Kind == yaml.AliasNode {
 		if seen, ok := m.known[n.Alias]; ok && seen.size == 0 {

@@ -7,9 +7,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Trace returns the place in the file of each character of a scalar's value, and of its end. It
-// reads the scalar once more, by the rules of its style, and compares with the value that the
-// library read: where they part it gives up and returns nil.
+// Trace returns the position in the file of each character of a scalar's value, and of its end. It
+// parses the scalar again by the rules of its style and compares the result with the library's
+// value. If they differ, it returns nil.
 func Trace(f *File, y *yaml.Node) []Place {
 	t := &tracer{file: f, value: y.Value, line: y.Line}
 	t.offset = t.byteOffset(y.Line, y.Column)
@@ -32,7 +32,7 @@ func Trace(f *File, y *yaml.Node) []Place {
 	return append(t.places, t.end())
 }
 
-// tracer walks through the file and through a scalar's value at the same time.
+// tracer walks through the file and the value of a scalar in parallel.
 type tracer struct {
 	file         *File
 	offset       int // in file.text
@@ -54,8 +54,8 @@ func (t *tracer) byteOffset(line, column int) int {
 	return offset
 }
 
-// peek returns the next character of the file, 0 at its end. A carriage return before a newline is
-// skipped.
+// peek returns the next character of the file, 0 at its end. It skips a carriage return before a
+// newline.
 func (t *tracer) peek() rune {
 	if strings.HasPrefix(t.file.text[t.offset:], "\r\n") {
 		t.offset++
@@ -89,7 +89,7 @@ func (t *tracer) accept(r rune) bool {
 
 func (t *tracer) here() Place { return Place{t.line, t.column} }
 
-// end is the place behind the last character.
+// end returns the position behind the last character.
 func (t *tracer) end() Place {
 	if len(t.places) == 0 {
 		return t.here()
@@ -98,7 +98,7 @@ func (t *tracer) end() Place {
 	return Place{last.Line, last.Column + 1}
 }
 
-// emit takes the next character of the value, which must be r, and notes its place.
+// emit consumes the next character of the value, which must be r, and records its position.
 func (t *tracer) emit(r rune, at Place) bool {
 	want, size := utf8.DecodeRuneInString(t.value[t.next:])
 	if size == 0 || want != r {
@@ -109,7 +109,7 @@ func (t *tracer) emit(r rune, at Place) bool {
 	return true
 }
 
-// skipProperties goes to where the scalar itself begins, behind its anchor and tag.
+// skipProperties moves behind the anchor and tag of the scalar.
 func (t *tracer) skipProperties() {
 	inProperty := false
 	for {
@@ -133,8 +133,8 @@ func (t *tracer) skipProperties() {
 	}
 }
 
-// flow follows a plain or quoted scalar, which may go over several lines: white space around one
-// line break is a space, around several one newline less.
+// flow follows a plain or quoted scalar, which may span several lines: white space around one line
+// break is a space; around several it is one newline less.
 func (t *tracer) flow(quote rune) bool {
 	for quote != 0 || t.next < len(t.value) {
 		at := t.here()
@@ -167,7 +167,7 @@ func (t *tracer) flow(quote rune) bool {
 	return true
 }
 
-// space follows white space up to the next character. joined: an escaped line break came before.
+// space follows white space up to the next character. joined: an escaped line break precedes it.
 func (t *tracer) space(joined bool) bool {
 	start := t.here()
 	breaks := 0
@@ -200,8 +200,7 @@ func (t *tracer) space(joined bool) bool {
 	return true
 }
 
-// escape follows a backslash and what belongs to it. The value itself says which character it
-// stands for.
+// escape follows an escape sequence. The value has the character that it represents.
 func (t *tracer) escape(at Place) bool {
 	t.advance()
 	r := t.peek()
@@ -224,8 +223,8 @@ func (t *tracer) escape(at Place) bool {
 	return size > 0 && t.emit(want, at)
 }
 
-// block follows a literal or folded block. How far it is indented is not known if the header says
-// so by a number, so all possibilities are tried until one agrees with the value.
+// block follows a literal or folded block. An explicit indentation in the header is not parsed;
+// block tries all indentations until one agrees with the value.
 func (t *tracer) block(folded bool) []Place {
 	first := t.line + 1
 	lead := 0
@@ -244,8 +243,7 @@ func (t *tracer) block(folded bool) []Place {
 	return nil
 }
 
-// blockLines does what the library does with the lines of a block, see
-// yaml_parser_scan_block_scalar there.
+// blockLines follows the lines of a block as the library's yaml_parser_scan_block_scalar does.
 func (t *tracer) blockLines(line, indent int, folded bool) bool {
 	var pending []Place // line breaks not yet in the value
 	started, afterBlank := false, false
@@ -259,7 +257,7 @@ func (t *tracer) blockLines(line, indent int, folded bool) bool {
 			}
 			pending, started, afterBlank = nil, true, blank
 		} else if lead < len(text) {
-			break // less indented: the block is over
+			break // less indented: the end of the block
 		}
 		pending = append(pending, Place{line, utf8.RuneCountInString(text) + 1})
 	}
@@ -271,7 +269,8 @@ func (t *tracer) blockLines(line, indent int, folded bool) bool {
 	return t.next == len(t.value)
 }
 
-// breaks notes line breaks between two lines; folded, one is a space and several are one less.
+// breaks records the line breaks between two lines. In a folded block, one break is a space and
+// several are one less.
 func (t *tracer) breaks(pending []Place, folded bool) bool {
 	if folded && len(pending) == 1 {
 		return t.emit(' ', pending[0])
