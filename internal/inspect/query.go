@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/deltarouter/deltarouter/internal/expr"
@@ -40,17 +41,21 @@ func (s *Cache) Query(ctx context.Context, q api.Query) (answer api.Answer, err 
 	if err != nil {
 		return answer, err
 	}
+	selector, err := selectorOf(q.Labels)
+	if err != nil {
+		return answer, err
+	}
 	answer.Source, answer.Resource = q.Source, source.Resource
 	status, _ := s.factory.Status(q.Source)
 	answer.Synced, answer.Reason = status.Synced, status.Reason
 	found, version := s.collect(inv, q)
 	answer.ResourceVersion = version
 	most := q.Limit
-	if filter != nil {
+	if filter != nil || selector != nil {
 		most = max(most, scanAtOnce)
 	}
 	page, more := first(found, q.After, most)
-	p := pager{Answer: answer, query: q, filter: filter, cache: redactedCache{inv.catalog}, deadline: time.Now().Add(scanTime)}
+	p := pager{Answer: answer, query: q, selector: selector, filter: filter, cache: redactedCache{inv.catalog}, deadline: time.Now().Add(scanTime)}
 	return p.fill(ctx, page, more)
 }
 
@@ -84,6 +89,18 @@ func (inv *Inventory) understand(q api.Query) (*config.Source, *expr.Program, er
 		}
 	}
 	return source, filter, nil
+}
+
+// selectorOf parses a label selector. It is nil if all objects match.
+func selectorOf(text string) (labels.Selector, error) {
+	if text == "" {
+		return nil, nil
+	}
+	selector, err := labels.Parse(text)
+	if err != nil {
+		return nil, &api.QueryError{Message: fmt.Sprintf("labels: %q is no label selector: write it like app=web,tier!=db,env in (a, b),!canary", text)}
+	}
+	return selector, nil
 }
 
 func unknown(format string, args ...any) error {
@@ -155,7 +172,8 @@ type pager struct {
 	api.Answer
 
 	query    api.Query
-	filter   *expr.Program // nil: all match
+	selector labels.Selector // nil: all match
+	filter   *expr.Program   // nil: all match
 	cache    expr.Cache
 	deadline time.Time
 	bytes    int
@@ -165,7 +183,7 @@ type pager struct {
 // that follows the pages reaches the end.
 func (p *pager) fill(ctx context.Context, objects []*event.Object, more bool) (api.Answer, error) {
 	for i, o := range objects {
-		if i > 0 && (len(p.Items) == p.query.Limit || p.bytes > maxPage || p.filter != nil && time.Now().After(p.deadline)) {
+		if i > 0 && (len(p.Items) == p.query.Limit || p.bytes > maxPage || (p.filter != nil || p.selector != nil) && time.Now().After(p.deadline)) {
 			p.Continue = api.Token(objects[i-1].Key())
 			return p.Answer, nil
 		}
@@ -189,6 +207,9 @@ func (p *pager) fill(ctx context.Context, objects []*event.Object, more bool) (a
 }
 
 func (p *pager) matches(ctx context.Context, o *event.Object) (bool, error) {
+	if p.selector != nil && !p.selector.Matches(labels.Set(o.Labels())) {
+		return false, nil
+	}
 	if p.filter == nil {
 		return true, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltarouter/deltarouter/internal/expr"
@@ -65,9 +66,20 @@ func TestPager(t *testing.T) {
 		must.Succeed(t, err)
 		return p
 	}
+	selector := func(text string) labels.Selector {
+		s, err := selectorOf(text)
+		must.Succeed(t, err)
+		return s
+	}
+	if _, err := selectorOf("app in web"); err == nil || !strings.Contains(err.Error(), "write it like app=web") {
+		t.Error(err)
+	}
 	var objects []*event.Object
 	for i := range 5 {
 		objects = append(objects, parse(t, "pods", fmt.Sprintf(`{"metadata":{"name":"p%d"},"n":%d,"odd%d":true}`, i, i, i%2)))
+		if i == 3 {
+			objects[i] = parse(t, "pods", `{"metadata":{"name":"p3","labels":{"app":"web"}},"n":3,"odd1":true}`)
+		}
 	}
 	future, past := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
 	for _, c := range []struct {
@@ -85,6 +97,9 @@ func TestPager(t *testing.T) {
 		{"too long", pager{deadline: future, query: api.Query{Limit: 5}, bytes: maxPage + 1}, false, "p0", "p0", 0, ""},
 		{"filter", pager{deadline: future, query: api.Query{Limit: 5}, filter: compile("object.n > 2")}, false, "p3 p4", "", 0, ""},
 		{"filter, limit", pager{deadline: future, query: api.Query{Limit: 1}, filter: compile("object.n > 2")}, false, "p3", "p3", 0, ""},
+		{"labels", pager{deadline: future, query: api.Query{Limit: 5}, selector: selector("app in (web, db)")}, false, "p3", "", 0, ""},
+		{"labels and filter", pager{deadline: future, query: api.Query{Limit: 5}, selector: selector("!app"), filter: compile("object.n > 2")}, false, "p4", "", 0, ""},
+		{"labels, none in time", pager{deadline: past, query: api.Query{Limit: 5}, selector: selector("app")}, false, "", "p0", 0, ""},
 		{"none in time", pager{deadline: past, query: api.Query{Limit: 5}, filter: compile("object.n > 2")}, false, "", "p0", 0, ""},
 		{"absent", pager{deadline: future, query: api.Query{Limit: 5}, filter: compile("object.odd1")}, false, "p1 p3", "", 3, ""},
 		{"type", pager{deadline: future, query: api.Query{Limit: 5}, filter: compile("object.n")}, false, "", "", 0, "filter: on p0: the result is of type int"},

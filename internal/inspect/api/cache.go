@@ -33,6 +33,7 @@ type Query struct {
 	Value     string
 	Namespace string
 	Name      string
+	Labels    string // a label selector, as in app=web,tier!=db
 	// Filter is a CEL expression as in a route's filter, with op "sync" and no oldObject. It sees
 	// the objects as the answer shows them.
 	Filter string
@@ -95,7 +96,7 @@ func parseToken(token string) (last event.Key, err error) {
 // parseQuery reads the parameters of a request. The source and index are part of its path.
 func parseQuery(source, index, text string) (Query, error) {
 	q := Query{Source: source, Index: index}
-	known := []string{"namespace", "name", "filter", "limit", "continue"}
+	known := []string{"namespace", "name", "labels", "filter", "limit", "continue"}
 	if index != "" {
 		known = append(known, "value")
 	}
@@ -106,7 +107,8 @@ func parseQuery(source, index, text string) (Query, error) {
 	if index != "" && !values.Has("value") {
 		return q, errors.New("value is missing: write ?value=…")
 	}
-	q.Value, q.Namespace, q.Name, q.Filter = values.Get("value"), values.Get("namespace"), values.Get("name"), values.Get("filter")
+	q.Value, q.Namespace, q.Name = values.Get("value"), values.Get("namespace"), values.Get("name")
+	q.Labels, q.Filter = values.Get("labels"), values.Get("filter")
 	if q.Limit, err = limitOf(values); err != nil {
 		return q, err
 	}
@@ -154,7 +156,8 @@ func (c *Client) Query(ctx context.Context, q Query, token string) (answer Answe
 		path += "/indexes/" + url.PathEscape(q.Index)
 		values.Set("value", q.Value)
 	}
-	for name, value := range map[string]string{"namespace": q.Namespace, "name": q.Name, "filter": q.Filter, "continue": token} {
+	parameters := map[string]string{"namespace": q.Namespace, "name": q.Name, "labels": q.Labels, "filter": q.Filter, "continue": token}
+	for name, value := range parameters {
 		if value != "" {
 			values.Set(name, value)
 		}

@@ -10,7 +10,7 @@ import (
 // FuzzQuery shows that any parameters are either refused or parsed within the limits, and that
 // parsed parameters mean the same as their text.
 func FuzzQuery(f *testing.F) {
-	for _, text := range []string{"", "limit=10&name=a", "continue=bnMvYQ", "filter=a+b%20c", "value=&limit=07", "continue=L2E&x", "a;b", "%zz"} {
+	for _, text := range []string{"", "limit=10&name=a", "continue=bnMvYQ", "filter=a+b%20c", "labels=app%3Dweb,!x", "value=&limit=07", "continue=L2E&x", "a;b", "%zz"} {
 		f.Add("", text)
 		f.Add("byNode", text)
 	}
@@ -22,7 +22,7 @@ func FuzzQuery(f *testing.F) {
 		if q.Limit < 1 || q.Limit > maxLimit || q.Source != "pods" || q.Index != index {
 			t.Errorf("%q: %+v", text, q)
 		}
-		values := url.Values{"namespace": {q.Namespace}, "name": {q.Name}, "filter": {q.Filter}}
+		values := url.Values{"namespace": {q.Namespace}, "name": {q.Name}, "labels": {q.Labels}, "filter": {q.Filter}}
 		if index != "" {
 			values.Set("value", q.Value)
 		}

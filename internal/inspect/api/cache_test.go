@@ -65,7 +65,7 @@ func TestQuery(t *testing.T) {
 		t.Error(sources, err)
 	}
 	q := api.Query{
-		Source: "pods", Index: "by Node", Value: "a&b=ü", Namespace: "ns", Name: "n", Filter: `object.x == "+&;"`, Limit: 2,
+		Source: "pods", Index: "by Node", Value: "a&b=ü", Namespace: "ns", Name: "n", Labels: "app in (a, b),!c", Filter: `object.x == "+&;"`, Limit: 2,
 	}
 	var items []string
 	for token := ""; ; {
@@ -110,7 +110,7 @@ func TestQueryRefuses(t *testing.T) {
 		{"/nope", 404, "there is no source nope"},
 		{"/broken", 500, "the disk is gone"},
 		{"/pods?filter=wrong", 400, "filter: 1:1: wrong"},
-		{"/pods?filtre=x", 400, `unknown parameter \"filtre\"; there are namespace, name, filter, limit, continue`},
+		{"/pods?filtre=x", 400, `unknown parameter \"filtre\"; there are namespace, name, labels, filter, limit, continue`},
 		{"/pods?value=x", 400, "unknown parameter"},
 		{"/pods?name=a&name=b", 400, "parameter name is there twice"},
 		{"/pods?a;b", 400, "the parameters: invalid semicolon"},
