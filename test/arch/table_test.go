@@ -189,12 +189,14 @@ var allowed = map[string][]string{
 	},
 	"internal/cases": {"internal/compile", "internal/simulate", "pkg/config", "pkg/event"},
 	"internal/cli":   {"internal/inspect/api", "internal/manifest", "internal/printable", "pkg/config"},
+	// The output of router get.
+	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},
 	// Templates that the router writes out, and the sources of the SDKs beside them.
 	"internal/scaffold": {"internal/similar", "sdk"},
 	"sdk":               {},
 	"cmd/router": {
 		"internal/cases", "internal/check", "internal/cli", "internal/compile", "internal/config/reference", "internal/emit", "internal/explain", "internal/inspect/api",
-		"internal/lines", "internal/printable", "internal/recording", "internal/router", "internal/scaffold", "internal/simulate", "pkg/config", "pkg/plugins", "pkg/plugins/*",
+		"internal/lines", "internal/listing", "internal/printable", "internal/recording", "internal/router", "internal/scaffold", "internal/simulate", "pkg/config", "pkg/plugins", "pkg/plugins/*",
 	},
 
 	// What the author of a native plugin gets: it shares the generated code with the router, and
@@ -221,7 +223,7 @@ var homes = map[string][]string{
 	"k8s.io/apiserver":                    {"internal/expr/..."},
 	"github.com/tetratelabs/wazero":       {"pkg/plugins/wasm/..."},
 	"github.com/hashicorp/go-plugin":      {"pkg/plugins/process"},
-	"k8s.io/client-go":                    {"internal/kubehttp", "pkg/informer/...", "pkg/index", "pkg/plugins/kubernetes"},
+	"k8s.io/client-go":                    {"internal/kubehttp", "internal/listing", "pkg/informer/...", "pkg/index", "pkg/plugins/kubernetes"},
 	"go.etcd.io/bbolt":                    {"internal/checkpoint/..."},
 	"github.com/nats-io":                  {"pkg/plugins/nats"},
 	"github.com/twmb/franz-go":            {"pkg/plugins/kafka"},
