@@ -26,7 +26,7 @@ func TestRules(t *testing.T) {
 	if len(files) < 10 {
 		t.Error("there are only", files)
 	}
-	told := told(t)
+	told := shownIn(t, "rules")
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		if !strings.Contains(stdout.String(), "ok   examples/rules/"+name+"_test.yaml ") {
@@ -82,10 +82,42 @@ func ruleOf(t *testing.T, file string) string {
 	return text[at[0]:]
 }
 
-// told returns the rules that docs/RULES.md shows, by the name of their files.
-func told(t *testing.T) map[string]string {
+// TestRecipes runs the cases of every recipe in examples/recipes. router check has nothing to say
+// about a recipe, and docs/RULES.md has its text behind the version.
+func TestRecipes(t *testing.T) {
+	t.Chdir("../..")
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"test", "-v", "examples/recipes/..."}, &stdout, &stderr); code != 0 {
+		t.Errorf("exit code %d\n%s%s", code, &stdout, &stderr)
+	}
+	files, err := filepath.Glob("examples/recipes/*_test.yaml")
+	must.Succeed(t, err)
+	if len(files) < 5 {
+		t.Error("there are only", files)
+	}
+	shown := shownIn(t, "recipes")
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), "_test.yaml")
+		config := "examples/recipes/" + name + ".yaml"
+		var out, complaints bytes.Buffer
+		if code := run(t.Context(), []string{"check", "-config", config}, &out, &complaints); code != 0 || complaints.Len() > 0 {
+			t.Errorf("%s: exit code %d\n%s", config, code, &complaints)
+		}
+		if _, want, _ := strings.Cut(mustRead(t, config), "\nversion: 1\n"); shown[name] != want {
+			t.Errorf("docs/RULES.md has of %s\n%s\nnot\n%s", name, shown[name], want)
+		}
+		delete(shown, name)
+	}
+	for name := range shown {
+		t.Errorf("docs/RULES.md has a recipe %s that has no cases in examples/recipes", name)
+	}
+}
+
+// shownIn returns the configurations of a folder of examples that docs/RULES.md shows, by the name
+// of their files.
+func shownIn(t *testing.T, folder string) map[string]string {
 	all := make(map[string]string)
-	rule := regexp.MustCompile("(?s)\n### [^\n]*\n\n[^`]*?\\(\\.\\./examples/rules/([a-z-]+)\\.yaml\\)[^\n]*\n.*?```yaml\n(.*?)```\n")
+	rule := regexp.MustCompile("(?s)\n### [^\n]*\n\n[^`]*?\\(\\.\\./examples/" + folder + "/([a-z-]+)\\.yaml\\)[^\n]*\n.*?```yaml\n(.*?)```\n")
 	for _, found := range rule.FindAllStringSubmatch(mustRead(t, "docs/RULES.md"), -1) {
 		all[found[1]] = found[2]
 	}
