@@ -14,15 +14,15 @@ import (
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
-// errMalformed is wrapped by what is wrong with the form of an answer.
+// errMalformed is wrapped by errors about the form of an answer.
 var errMalformed = errors.New("malformed answer")
 
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errMalformed, fmt.Sprintf(format, args...))
 }
 
-// decode makes results of the answer to a batch of n deltas. The error wraps errMalformed or
-// errTooMuch; events that are no good fail their delta only.
+// decode converts the answer to a batch of n deltas. The error wraps errMalformed or errTooMuch. An
+// invalid event fails only its delta.
 func decode(answer *pluginv1.HandleResponse, n int, limits *limitsConfig) ([]plugins.Result, error) {
 	results := make([]plugins.Result, n)
 	seen := make([]bool, n)
@@ -47,7 +47,7 @@ func decode(answer *pluginv1.HandleResponse, n int, limits *limitsConfig) ([]plu
 	return results, nil
 }
 
-// result makes the result of one delta.
+// result converts the result of one delta.
 func (l *limitsConfig) result(r *pluginv1.Result) (plugins.Result, error) {
 	message := printable.Text(r.GetMessage(), int(l.Message))
 	verdict := r.GetVerdict()
@@ -68,7 +68,7 @@ func (l *limitsConfig) result(r *pluginv1.Result) (plugins.Result, error) {
 	return plugins.Result{}, malformed("there is no verdict %d", verdict)
 }
 
-// longestRetry is as long as a guest in WebAssembly can ask for.
+// longestRetry is the maximum delay of a retry, the same as for a guest in WebAssembly.
 const longestRetry = 49 * 24 * time.Hour
 
 func reason(message, otherwise string) error {
@@ -78,7 +78,7 @@ func reason(message, otherwise string) error {
 	return errors.New(message)
 }
 
-// ok makes the result of a delta that is ok.
+// ok returns the result of a delta that is ok.
 func (l *limitsConfig) ok(given []*pluginv1.Event) plugins.Result {
 	if len(given) == 0 {
 		return plugins.Result{}
@@ -96,7 +96,7 @@ func (l *limitsConfig) ok(given []*pluginv1.Event) plugins.Result {
 	return plugins.Result{Events: events}
 }
 
-// checkEvent says what is wrong with an event. Its error never quotes it.
+// checkEvent returns the mistake in an event. The error never quotes the event.
 func (l *limitsConfig) checkEvent(e *pluginv1.Event) error {
 	if len(e.GetData()) == 0 {
 		return errors.New("it has no data")
@@ -107,7 +107,7 @@ func (l *limitsConfig) checkEvent(e *pluginv1.Event) error {
 	return errors.Join(l.attribute("type", e.GetType()), l.attribute("subject", e.GetSubject()))
 }
 
-// attribute checks a CloudEvents attribute, which may be left out.
+// attribute checks a CloudEvents attribute, which may be absent.
 func (l *limitsConfig) attribute(name, s string) error {
 	switch {
 	case len(s) > int(l.Message):
@@ -118,10 +118,10 @@ func (l *limitsConfig) attribute(name, s string) error {
 	return nil
 }
 
-// deltaOverhead is what a delta takes on the wire at most, beside its texts.
+// deltaOverhead is the maximum size of a delta in a message without its texts.
 const deltaOverhead = 128
 
-// deltaSize returns how many bytes of a message d takes at most.
+// deltaSize returns the maximum size of d in a message, in bytes.
 func deltaSize(d *event.Delta) int {
 	o := d.Object()
 	r := o.Resource()
@@ -138,7 +138,8 @@ func deltaSize(d *event.Delta) int {
 	return n
 }
 
-// encode makes the message of a batch. It refers to the objects' bytes, which nobody modifies.
+// encode returns the message of a batch. It refers to the bytes of the objects, which are
+// immutable.
 func encode(batch []*event.Delta) []*pluginv1.Delta {
 	deltas, all := make([]*pluginv1.Delta, len(batch)), make([]pluginv1.Delta, len(batch))
 	for i, d := range batch {

@@ -17,7 +17,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestAnswers: an answer whose form is wrong says nothing about any delta.
+// TestAnswers: a malformed answer decides about no delta.
 func TestAnswers(t *testing.T) {
 	limits := &limitsConfig{Output: 10, Events: 3, Message: 20}
 	event := &pluginv1.Event{Data: []byte(`"123456"`)}
@@ -41,8 +41,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// FuzzAnswer: whatever a plugin answers is an error, or results that have the form that results
-// must have.
+// FuzzAnswer: any answer is an error, or yields results of the required form.
 func FuzzAnswer(f *testing.F) {
 	for _, answer := range []*pluginv1.HandleResponse{
 		{},
@@ -59,7 +58,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var answer pluginv1.HandleResponse
 		if proto.Unmarshal(text, &answer) != nil {
-			return // gRPC says so
+			return // gRPC rejects it
 		}
 		results, err := decode(&answer, 3, limits)
 		if err != nil {
@@ -79,7 +78,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// FuzzStdio: a message of go-plugin's stream is read without a panic, and nothing of it twice.
+// FuzzStdio: any message of go-plugin's stream is parsed without a panic, and no part of it twice.
 func FuzzStdio(f *testing.F) {
 	f.Add([]byte("\x08\x02\x12\x03abc"))
 	f.Add([]byte("\x12\xff\xff\xff\xff\x0f"))
@@ -91,8 +90,8 @@ func FuzzStdio(f *testing.F) {
 	})
 }
 
-// TestDeltaSize: no delta takes more on the wire than is counted for it, else a batch could be
-// longer than the plugin takes.
+// TestDeltaSize: deltaSize is an upper bound. Otherwise a batch could exceed the maximum message of
+// the plugin.
 func TestDeltaSize(t *testing.T) {
 	last := time.Unix(0, math.MaxInt64)
 	long := strings.Repeat("x", 300)

@@ -27,17 +27,17 @@ type handlerConfig struct {
 	Limits  limitsConfig             `yaml:"limits" doc:"What the plugin may cost the router."`
 }
 
-// allowConfig is what of the router a plugin may use. Nothing is allowed unless it is said here.
+// allowConfig contains the grants of a plugin. Without an entry nothing is granted.
 type allowConfig struct {
 	Lookup []string `yaml:"lookup" doc:"What it may look up: source.index, or a whole source."`
 	KV     bool     `yaml:"kv" doc:"Remember values from one call to the next."`
 	Log    bool     `yaml:"log" doc:"Log with a level. What it prints is logged in any case."`
 }
 
-// any reports whether there is something.
+// any reports whether there is a grant.
 func (a *allowConfig) any() bool { return len(a.Lookup) > 0 || a.KV || a.Log }
 
-// limitsConfig bounds what a plugin may cost the router. Reaching one is an error that names it.
+// limitsConfig contains the limits of a plugin. The error of a reached limit names it.
 type limitsConfig struct {
 	Batch   int         `yaml:"batch" default:"256" min:"1" max:"4096" doc:"Most deltas of a call."`
 	Input   config.Size `yaml:"input" default:"16Mi" min:"64Ki" max:"256Mi" doc:"Most bytes of a call; a delta that is larger fails."`
@@ -104,7 +104,7 @@ var _ interface {
 // Remembers implements [plugins.Rememberer].
 func (k kind) Remembers(node config.Node) bool { return k.Accepted(node).Allow.KV }
 
-// envName is what a variable may be called.
+// envName is the syntax of the name of a variable.
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate implements [config.Validator].
@@ -146,8 +146,8 @@ func (a *allowConfig) Validate(n config.Node) (problems config.Problems) {
 	return problems
 }
 
-// lookupSyntax reports whether a text is source or source.index. What there is of these the host
-// knows.
+// lookupSyntax reports whether a text is source or source.index. The host checks whether they
+// exist.
 func lookupSyntax(text string) bool {
 	source, index, dotted := strings.Cut(text, ".")
 	return source != "" && (index != "") == dotted && !strings.ContainsAny(index, ". ")
@@ -200,12 +200,12 @@ func (k kind) Open(ctx context.Context, node config.Node, env plugins.HandlerEnv
 	return h, nil
 }
 
-// settings is what a process is made of.
+// settings are the settings of a process.
 type settings struct {
 	handlerConfig
 
-	text    string      // the plugin's configuration, JSON
-	node    config.Node // and where it stands
+	text    string      // the plugin's configuration as JSON
+	node    config.Node // and its position
 	env     plugins.HandlerEnv
 	program *child.Program
 	lines   *lines.Log

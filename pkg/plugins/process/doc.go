@@ -1,15 +1,15 @@
-// Package process is the handler kind `process`: it hands batches of deltas to a program that runs
-// beside the router, over gRPC, and reads verdicts and events back. Program and router find each
-// other as github.com/hashicorp/go-plugin has it.
+// Package process is the handler kind `process`. It passes batches of deltas over gRPC to a program
+// that runs beside the router, and reads verdicts and events. github.com/hashicorp/go-plugin
+// defines the handshake of router and program.
 //
-// A batch goes through these hands, each in a file of its own:
+// The parts of the package, in the order in which a batch passes them:
 //
-//	handler     cuts it into calls; a batch that the plugin was lost over is given again, alone, and halved until only the culprit fails
-//	supervisor  keeps one process running, starts it again when it is lost, and leaves it alone for a while if that does not help
-//	process     one process that is ready: its connection, its health, its end
-//	internal/child  the program as the operating system has it: a sealed copy that is started, drained, and killed with all that it started
-//	host        what the plugin may ask of the router: look-ups, its memory, the log
+//	handler         splits a batch into calls; if the plugin is lost during a call, repeats it alone and halves it until the faulty delta is alone
+//	supervisor      keeps one process running, restarts a lost one, and pauses the restarts if they do not help
+//	process         one process that is ready: its connection, its health, its end
+//	internal/child  the program in the operating system: a sealed copy that is started, drained, and killed with all its descendants
+//	host            the functions of the router for the plugin: look-ups, the KV store, the log
 //
-// A plugin is not sandboxed: it may do all that the router's user may. What is bounded is what it
-// costs the router. The protocol is described in docs/ABI.md.
+// A plugin is not sandboxed: it has all rights of the router's user. Only its cost for the router
+// is limited. docs/ABI.md describes the protocol.
 package process

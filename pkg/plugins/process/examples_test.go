@@ -32,8 +32,8 @@ func (b *bench) openProgram(file, more string) {
 	}
 }
 
-// TestDocumentedMain: the program in docs/PLUGINS.md, which sdk/process has in its documentation,
-// is a plugin of 20 lines.
+// TestDocumentedMain: the program in docs/PLUGINS.md, which is also in the documentation of
+// sdk/process, is a plugin of 20 lines.
 func TestDocumentedMain(t *testing.T) {
 	_, text, _ := strings.Cut(string(mustRead(t, "../../../docs/PLUGINS.md")), "## A native plugin in Go\n")
 	_, text, _ = strings.Cut(text, "```go\n")
@@ -81,8 +81,7 @@ func TestExampleGo(t *testing.T) {
 	}
 }
 
-// python returns the folder of a python3 that has grpcio: the one that the path finds first, or the
-// system's.
+// python returns the folder of a python3 with grpcio: the first in the path, or that of the system.
 func python(t *testing.T) (folder string) {
 	t.Helper()
 	var said []string
@@ -101,8 +100,8 @@ func python(t *testing.T) (folder string) {
 	return ""
 }
 
-// TestExamplePython: a plugin that knows nothing of Go keeps the contract of every handler, and is
-// killed without a loss.
+// TestExamplePython: a plugin without Go keeps the contract of every handler, and a kill loses
+// nothing.
 func TestExamplePython(t *testing.T) {
 	b := newBench(t)
 	env := fmt.Sprintf("env: {PATH: %q", python(t)+":"+os.Getenv("PATH"))

@@ -17,23 +17,23 @@ import (
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
-// errLost is wrapped by the error of a call during which the process was lost. Nobody knows what it
-// has done about the call.
+// errLost is wrapped by the error of a call during which the process was lost. The effects of the
+// call are unknown.
 var errLost = errors.New("the plugin was lost")
 
-// errTooMuch is wrapped by the error of a call whose answer is longer than limits.output.
+// errTooMuch is wrapped by the error of a call whose answer exceeds limits.output.
 var errTooMuch = errors.New("too much")
 
-// handler implements plugins.Handler.
+// handler implements [plugins.Handler].
 type handler struct {
 	s     *settings
 	sup   *supervisor
 	once  sync.Once
-	slots chan struct{} // one for each call that is under way
-	alone chan struct{} // who has this may take all slots
+	slots chan struct{} // one element per running call
+	alone chan struct{} // a token: its holder may take all slots
 }
 
-// Digest implements plugins.Pinned.
+// Digest implements [plugins.Pinned].
 func (h *handler) Digest() string { return strings.ToLower(h.s.SHA256) }
 
 func newHandler(ctx context.Context, s *settings) (*handler, error) {
@@ -44,7 +44,7 @@ func newHandler(ctx context.Context, s *settings) (*handler, error) {
 	return &handler{s: s, sup: sup, slots: make(chan struct{}, max(s.env.Workers, 1)), alone: make(chan struct{}, 1)}, nil
 }
 
-// Handle implements plugins.Handler.
+// Handle implements [plugins.Handler].
 func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
 	results := make([]plugins.Result, len(batch))
 	for from := 0; from < len(batch); {
@@ -57,7 +57,7 @@ func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.R
 	return results, nil
 }
 
-// callLength returns how many deltas go into one call, at least one.
+// callLength returns the number of deltas for one call, at least one.
 func (h *handler) callLength(batch []*event.Delta) int {
 	size := 0
 	for i, d := range batch {
@@ -69,8 +69,8 @@ func (h *handler) callLength(batch []*event.Delta) int {
 	return len(batch)
 }
 
-// deliver gives the deltas to the plugin; if that fails, again, and now in a way that finds the
-// culprit. The error is that of ctx.
+// deliver passes the deltas to the plugin. If the call fails, it repeats the call in a way that
+// finds the faulty delta. The error is that of ctx.
 func (h *handler) deliver(ctx context.Context, batch []*event.Delta, results []plugins.Result) error {
 	if size := deltaSize(batch[0]); len(batch) == 1 && size > int(h.s.Limits.Input) {
 		results[0] = reject(h.about(batch[0], fmt.Errorf("it has %d bytes, at most %d (limits.input)", size, h.s.Limits.Input)))
@@ -95,14 +95,13 @@ func (h *handler) deliver(ctx context.Context, batch []*event.Delta, results []p
 	}
 	defer release()
 	if errors.Is(err, errLost) {
-		// Other calls were under way, too, and the batch may be innocent. By itself it shows
-		// whether it is.
+		// Other calls ran at the same time, so another batch may be faulty. A call alone shows it.
 		return h.again(ctx, batch, results)
 	}
 	return h.split(ctx, batch, results, err)
 }
 
-// exclude waits until no other call is under way, and lets none begin.
+// exclude waits until no other call runs, and prevents new ones until release is called.
 func (h *handler) exclude(ctx context.Context) (release func(), err error) {
 	select {
 	case h.alone <- struct{}{}:
@@ -128,7 +127,7 @@ func (h *handler) exclude(ctx context.Context) (release func(), err error) {
 	return release, nil
 }
 
-// again gives the deltas to the plugin while no other call is under way.
+// again passes the deltas to the plugin while no other call runs.
 func (h *handler) again(ctx context.Context, batch []*event.Delta, results []plugins.Result) error {
 	err := h.call(ctx, batch, results)
 	switch {
@@ -140,8 +139,7 @@ func (h *handler) again(ctx context.Context, batch []*event.Delta, results []plu
 	return h.split(ctx, batch, results, err)
 }
 
-// split halves a batch that failed, until only the deltas have failed that do so by themselves. No
-// other call is under way.
+// split halves a failed batch until each faulty delta has failed alone. No other call runs.
 func (h *handler) split(ctx context.Context, batch []*event.Delta, results []plugins.Result, err error) error {
 	var down *downError
 	switch {
@@ -162,8 +160,7 @@ func (h *handler) split(ctx context.Context, batch []*event.Delta, results []plu
 	return h.again(ctx, batch[half:], results[half:])
 }
 
-// call is one call of the plugin. After an error nothing of it has taken effect but what the plugin
-// itself did.
+// call calls the plugin. After an error the call has no effect in the router.
 func (h *handler) call(ctx context.Context, batch []*event.Delta, results []plugins.Result) error {
 	p, err := h.sup.get(ctx)
 	if err != nil {
@@ -192,7 +189,7 @@ func (h *handler) call(ctx context.Context, batch []*event.Delta, results []plug
 	return nil
 }
 
-// ask sends the request, and tells what a failure means for the process.
+// ask sends the request, and decides whether an error ends the process.
 func (h *handler) ask(ctx context.Context, p *process, request *pluginv1.HandleRequest) (*pluginv1.HandleResponse, error) {
 	bounded, cancel := context.WithTimeout(ctx, h.s.Limits.Timeout)
 	defer cancel()
@@ -207,7 +204,7 @@ func (h *handler) ask(ctx context.Context, p *process, request *pluginv1.HandleR
 	}
 	deadline, _ := bounded.Deadline()
 	switch code := status.Code(err); {
-	// The plugin has a timer of its own, which may be seen to be over before ours was looked at.
+	// The plugin has its own timer, which may expire before ours.
 	case errors.Is(bounded.Err(), context.DeadlineExceeded), code == codes.DeadlineExceeded && !time.Now().Before(deadline):
 		p.lose("timeout", fmt.Errorf("a call took longer than %v (limits.timeout)", h.s.Limits.Timeout))
 	case code == codes.Unavailable || code == codes.Canceled || bounded.Err() != nil:
@@ -223,8 +220,8 @@ func (h *handler) ask(ctx context.Context, p *process, request *pluginv1.HandleR
 	return nil, fmt.Errorf("%w: %w", errLost, p.err)
 }
 
-// unreachable gives a process up that cannot be reached. Mostly it has ended, and says itself how
-// in a moment.
+// unreachable gives up a process without a connection. It waits a moment first, because the process
+// has usually ended, and its exit status is the better reason.
 func (h *handler) unreachable(p *process, err error) {
 	timer := time.NewTimer(child.DrainTime)
 	defer timer.Stop()
@@ -235,7 +232,7 @@ func (h *handler) unreachable(p *process, err error) {
 	}
 }
 
-// put puts deltas off: the handler cannot take them at the moment, which is no fault of theirs.
+// put postpones deltas, because the handler cannot take them at the moment.
 func (h *handler) put(batch []*event.Delta, results []plugins.Result, down *downError) {
 	for i, d := range batch {
 		results[i] = plugins.Result{Verdict: plugins.Retry, Err: plugins.Postpone(h.about(d, down), down.wait)}
@@ -250,7 +247,7 @@ func reject(err error) plugins.Result {
 	return plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(err)}
 }
 
-// Close implements plugins.Handler.
+// Close implements [plugins.Handler].
 func (h *handler) Close(ctx context.Context) error {
 	var err error
 	h.once.Do(func() {

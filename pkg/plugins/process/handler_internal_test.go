@@ -16,7 +16,7 @@ import (
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
-// answers is a plugin that answers with an error after some time.
+// answers is a plugin that returns an error after a delay.
 type answers struct {
 	pluginv1.HandlerClient
 
@@ -29,9 +29,9 @@ func (a answers) Handle(context.Context, *pluginv1.HandleRequest, ...grpc.CallOp
 	return nil, a.err
 }
 
-// TestWhoseDeadline: gRPC tells of a deadline before the router's own timer was looked at, or the
-// plugin of one of its own. The first costs the process, whichever is seen first, the second only
-// the batch.
+// TestWhoseDeadline: gRPC may report a deadline before the router's own timer expires, or the
+// plugin may report one of its own. The router's deadline ends the process, regardless of the
+// order. The plugin's deadline fails only the batch.
 func TestWhoseDeadline(t *testing.T) {
 	const timeout = time.Second
 	over := status.Error(codes.DeadlineExceeded, "stream terminated by RST_STREAM with error code: CANCEL")
@@ -39,7 +39,7 @@ func TestWhoseDeadline(t *testing.T) {
 		after time.Duration
 		lost  bool
 	}{{timeout, true}, {timeout - 1, false}} {
-		for range 50 { // which of two timers is first is random
+		for range 50 { // the order of two timers is random
 			synctest.Test(t, func(t *testing.T) {
 				h := &handler{s: &settings{handlerConfig: handlerConfig{Limits: limitsConfig{Timeout: timeout}}}, sup: &supervisor{}}
 				p := &process{s: h.s, api: answers{after: tt.after, err: over}, ctx: t.Context(), lost: make(chan struct{})}
@@ -52,20 +52,20 @@ func TestWhoseDeadline(t *testing.T) {
 	}
 }
 
-// TestCause: a call that fails because the plugin has ended or the time is over says so, even if it
-// fails a moment before that is known.
+// TestCause: a call that fails because the plugin has ended, or the time is over, has that error,
+// even if the call fails a moment earlier.
 func TestCause(t *testing.T) {
 	why := errors.New("it has ended")
 	for _, tt := range []struct {
 		err  error
-		told time.Duration // when the reason is known; 0: there is none
+		told time.Duration // the delay of the cause; 0: there is none
 		want error
 	}{
 		{nil, time.Millisecond, nil},
 		{fmt.Errorf("calling: %w", cleanStatus(status.Error(codes.Unavailable, "EOF"))), child.DrainTime - 1, why},
 		{cleanStatus(status.Error(codes.DeadlineExceeded, "RST_STREAM")), time.Millisecond, why},
 		{status.Error(codes.DeadlineExceeded, "its own"), 0, nil},
-		{errors.New("its health"), time.Millisecond, nil}, // which nobody waits for
+		{errors.New("its health"), time.Millisecond, nil}, // not waited for
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())

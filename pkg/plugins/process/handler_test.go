@@ -63,7 +63,7 @@ func TestDeltasAndVerdicts(t *testing.T) {
 	}
 }
 
-// TestOldAndNew: the plugin sees the last state of what is gone.
+// TestOldAndNew: the plugin gets the last state of a deleted object.
 func TestOldAndNew(t *testing.T) {
 	b := newBench(t)
 	h := b.open("")
@@ -77,8 +77,8 @@ func TestOldAndNew(t *testing.T) {
 	}
 }
 
-// TestRulesAboutTime: the plugin is told what rules about time and limits say of a delta, and what
-// another route made of it, and nothing where they say nothing.
+// TestRulesAboutTime: the plugin gets the fields of rules about time and limits, and the event of
+// an upstream route, if the delta has them.
 func TestRulesAboutTime(t *testing.T) {
 	b := newBench(t)
 	h := b.open("")
@@ -126,7 +126,7 @@ func TestRulesAboutTime(t *testing.T) {
 	}
 }
 
-// TestCrashFindsTheCulprit: a process that ends takes nobody with it but the delta that it ends at.
+// TestCrashFindsTheCulprit: a crash fails only the delta that causes it.
 func TestCrashFindsTheCulprit(t *testing.T) {
 	b := newBench(t)
 	b.open("")
@@ -142,7 +142,7 @@ func TestCrashFindsTheCulprit(t *testing.T) {
 	}
 }
 
-// TestCrashRedelivers: a crash in the middle of a batch costs no attempt.
+// TestCrashRedelivers: a crash in the middle of a batch is not an attempt.
 func TestCrashRedelivers(t *testing.T) {
 	b := newBench(t)
 	b.open("env: {ONCE: " + filepath.Join(t.TempDir(), "once") + "}")
@@ -158,8 +158,8 @@ func TestCrashRedelivers(t *testing.T) {
 	}
 }
 
-// TestCrashSparesOthers: calls that were under way when somebody else's delta took the process down
-// do not fail for it, however often.
+// TestCrashSparesOthers: a crash that another call causes fails no delta of a running call, however
+// often.
 func TestCrashSparesOthers(t *testing.T) {
 	b := newBench(t)
 	h := b.open("limits: {breaker: 0}")
@@ -187,7 +187,8 @@ func TestCrashSparesOthers(t *testing.T) {
 	others.Wait()
 }
 
-// TestHangRedelivers: a call that takes too long costs the process, and only what hangs fails.
+// TestHangRedelivers: a call that exceeds its time ends the process, and only the delta that hangs
+// fails.
 func TestHangRedelivers(t *testing.T) {
 	b := newBench(t)
 	b.open("limits: {timeout: 3s}")
@@ -200,7 +201,8 @@ func TestHangRedelivers(t *testing.T) {
 	}
 }
 
-// TestStoppedProcess: go-plugin would wait for it for ever, and so would its Ping and its Kill.
+// TestStoppedProcess: a stopped process is killed. go-plugin would wait for it without end, and so
+// would its Ping and its Kill.
 func TestStoppedProcess(t *testing.T) {
 	b := newBench(t)
 	h := b.open("limits: {health: 500ms, timeout: 10m, stopTimeout: 200ms}")
@@ -218,7 +220,7 @@ func TestStoppedProcess(t *testing.T) {
 	b.close()
 }
 
-// TestKilledWhileStopped: Close ends a process that does not run.
+// TestKilledWhileStopped: Close ends a stopped process.
 func TestKilledWhileStopped(t *testing.T) {
 	b := newBench(t)
 	b.open("limits: {health: 10m, stopTimeout: 200ms}")
@@ -229,7 +231,8 @@ func TestKilledWhileStopped(t *testing.T) {
 	contains(t, b.log.String(), "plugin does not end by itself and is killed")
 }
 
-// TestGrandchildrenEnd: what a plugin started ends with it, if it ends by itself and if it crashes.
+// TestGrandchildrenEnd: the processes that a plugin started end with it, after an exit and after a
+// crash.
 func TestGrandchildrenEnd(t *testing.T) {
 	b := newBench(t)
 	b.open("")
@@ -248,8 +251,8 @@ func TestGrandchildrenEnd(t *testing.T) {
 	gone(t, second)
 }
 
-// TestMessageSize: both sides take what limits.input and limits.output say, which is more than
-// gRPC's 4 MiB.
+// TestMessageSize: both sides accept messages up to limits.input and limits.output, beyond gRPC's 4
+// MiB.
 func TestMessageSize(t *testing.T) {
 	b := newBench(t)
 	h := b.open("limits: {input: 12Mi, output: 1Mi}")
@@ -274,7 +277,7 @@ func TestMessageSize(t *testing.T) {
 	}
 }
 
-// TestBatchLimit: no call has more deltas than limits.batch says.
+// TestBatchLimit: no call has more deltas than limits.batch.
 func TestBatchLimit(t *testing.T) {
 	b := newBench(t)
 	b.openRole("raw", "tls: false\nlimits: {batch: 3}")
@@ -289,8 +292,8 @@ func TestBatchLimit(t *testing.T) {
 	}
 }
 
-// TestBreaker: a plugin that is lost over and over is left alone, and what waits for it is no
-// attempt of any delta.
+// TestBreaker: after repeated losses the circuit breaker opens. Deltas that are postponed meanwhile
+// have no attempt counted.
 func TestBreaker(t *testing.T) {
 	b := newBench(t)
 	h := b.open("limits: {breaker: 3}")

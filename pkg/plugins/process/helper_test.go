@@ -21,18 +21,18 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// bench is what a handler of a test stands on.
+// bench is the environment of a handler in a test.
 type bench struct {
 	t       testing.TB
-	folder  string // where the handler's folders are
+	folder  string // contains the folders of the handler
 	log     *logged.Buffer
 	memory  *kv.Store
 	env     plugins.HandlerEnv
 	handler plugins.Handler
-	before  int // descriptors before
+	before  int // the number of open descriptors at the start
 }
 
-// newBench gives a test a temporary folder of its own, with a short name: sockets are there.
+// newBench returns a bench with a temporary folder. Its name is short because it contains sockets.
 func newBench(t testing.TB) *bench {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "p") //nolint:usetesting // the path of t.TempDir is too long for sockets
@@ -47,10 +47,10 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// config is the YAML of a handler that runs this binary in a role.
+// config returns the YAML of a handler that runs this binary in a role.
 func config(role, more string) string {
 	file, sum := self()
-	// role may have arguments behind commas
+	// role may contain arguments after commas
 	return fmt.Sprintf("command: [%q, %s]\nsha256: %s\n%s", file, role, sum, more)
 }
 
@@ -78,7 +78,7 @@ func (b *bench) close() {
 	b.nothingLeft()
 }
 
-// nothingLeft: no process, no folder and no descriptor is.
+// nothingLeft checks that no process, folder or descriptor is left.
 func (b *bench) nothingLeft() {
 	b.t.Helper()
 	if left := folders(b.t, b.folder); len(left) > 0 {
@@ -97,8 +97,7 @@ func folders(t testing.TB, in string) []string {
 	return found
 }
 
-// children returns the processes that this one started, zombies included. It does not return those
-// of other tests: there are none.
+// children returns the child processes of this one, zombies included.
 func children(t testing.TB) (pids []int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -130,7 +129,7 @@ func descriptors(t testing.TB) int {
 	return len(found)
 }
 
-// deltas makes a batch of pods with these names.
+// deltas returns a batch of pods with these names.
 func deltas(t testing.TB, names ...string) []*event.Delta {
 	t.Helper()
 	batch := make([]*event.Delta, len(names))
@@ -140,7 +139,7 @@ func deltas(t testing.TB, names ...string) []*event.Delta {
 	return batch
 }
 
-// handle gives a batch to the handler and returns a line per result.
+// handle passes a batch to the handler and returns a line per result.
 func (b *bench) handle(names ...string) []string {
 	b.t.Helper()
 	results, err := b.handler.Handle(b.t.Context(), deltas(b.t, names...))
@@ -160,7 +159,7 @@ func (b *bench) handle(names ...string) []string {
 	return lines
 }
 
-// caches is what there is to look up: two pods on node n1, and the node.
+// caches contains two pods on the node n1, and the node.
 type caches struct{}
 
 var pods = &event.Resource{Cluster: "test", Kind: "Pod"}

@@ -26,8 +26,8 @@ import (
 
 const maxLookupAnswer = 8 << 20 // bytes
 
-// host is what one process may ask of the router, at a socket in its folder. What it may is decided
-// by its handler's grants, and the token that it was given says that it is the one.
+// host serves the functions of the router to one process, at a socket in its folder. The grants of
+// the handler decide which functions are allowed. A token authenticates the process.
 type host struct {
 	pluginv1.UnimplementedHostServer
 
@@ -39,11 +39,11 @@ type host struct {
 	served  sync.WaitGroup
 
 	mu    sync.Mutex
-	calls map[uint64]*kv.Overlay // those that are under way
+	calls map[uint64]*kv.Overlay // the running calls
 	last  uint64
 }
 
-// newHost offers the service. A plugin that is granted nothing gets none.
+// newHost starts the service. A plugin without grants has none.
 func newHost(s *settings, f *child.Folder) (*host, error) {
 	h := &host{s: s, granted: make(map[string]bool), token: rand.Text(), calls: make(map[uint64]*kv.Overlay)}
 	for _, name := range s.Allow.Lookup {
@@ -71,7 +71,7 @@ func (h *host) close() {
 	}
 }
 
-// authorize lets only the plugin in.
+// authorize rejects requests without the token.
 func (h *host) authorize(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	given := strings.Join(md.Get("authorization"), ",")
@@ -81,7 +81,7 @@ func (h *host) authorize(ctx context.Context, request any, _ *grpc.UnaryServerIn
 	return handle(ctx, request)
 }
 
-// begin notes a call of Handle. What it writes takes effect when commit is called; end forgets it.
+// begin starts the overlay of a call of Handle. commit applies its writes, and end discards it.
 func (h *host) begin() (id uint64, o *kv.Overlay) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,7 +101,7 @@ func (h *host) end(id uint64) {
 	delete(h.calls, id)
 }
 
-// call returns a call that is under way.
+// call returns the overlay of a running call.
 func (h *host) call(id uint64) (*kv.Overlay, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,7 +120,7 @@ func (h *host) Lookup(_ context.Context, r *pluginv1.LookupRequest) (*pluginv1.L
 	if len(h.granted) == 0 || !h.granted[r.GetSource()] && (r.GetIndex() == "" || !h.granted[r.GetSource()+"."+r.GetIndex()]) {
 		return nil, denied("this look-up")
 	}
-	// Before a call the sources may not have synced: a route waits for them.
+	// Outside a call the sources may not have synced. A route waits for them before it calls.
 	if _, err := h.call(r.GetCall()); err != nil {
 		return nil, err
 	}
@@ -156,8 +156,8 @@ func (h *host) Log(ctx context.Context, r *pluginv1.LogRequest) (*pluginv1.LogRe
 	return &pluginv1.LogResponse{}, nil
 }
 
-// memory returns what a call sees of the handler's memory. Without a call it is an overlay that
-// written commits.
+// memory returns the view of a call on the handler's KV store. Without a call it returns an overlay
+// that written commits.
 func (h *host) memory(call uint64, key string) (*kv.Overlay, error) {
 	switch {
 	case !h.s.Allow.KV:

@@ -15,7 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestNothingGranted: there is not even a socket.
+// TestNothingGranted: without grants there is no socket.
 func TestNothingGranted(t *testing.T) {
 	b := newBench(t)
 	b.open("")
@@ -42,7 +42,7 @@ func TestKV(t *testing.T) {
 	}
 }
 
-// TestKVOfALostCall: what a call wrote before it was lost is not kept.
+// TestKVOfALostCall: the writes of a lost call are discarded.
 func TestKVOfALostCall(t *testing.T) {
 	b := newBench(t)
 	b.open("allow: {kv: true}")
@@ -61,7 +61,7 @@ func TestLargeKV(t *testing.T) {
 	b.close()
 }
 
-// TestKVOfAMalformedAnswer: what a call wrote whose answer makes no sense is not kept either.
+// TestKVOfAMalformedAnswer: the writes of a call with a malformed answer are discarded.
 func TestKVOfAMalformedAnswer(t *testing.T) {
 	b := newBench(t)
 	b.openRole("raw", "tls: false\nallow: {kv: true}")
@@ -75,7 +75,7 @@ func TestKVOfAMalformedAnswer(t *testing.T) {
 	b.close()
 }
 
-// TestKVOfAnOldCall: a call that is over can do no more.
+// TestKVOfAnOldCall: a finished call has no access.
 func TestKVOfAnOldCall(t *testing.T) {
 	b := newBench(t)
 	b.open("allow: {kv: true, lookup: [pods.byNode]}")
@@ -106,7 +106,7 @@ func TestLog(t *testing.T) {
 	contains(t, b.log.String(), `level=ERROR msg="handler says" from=log text="said by the plugin"`)
 }
 
-// TestHostToken: who gets at the socket is not yet the plugin.
+// TestHostToken: access to the socket is not sufficient without the token.
 func TestHostToken(t *testing.T) {
 	b := newBench(t)
 	b.open("allow: {kv: true}")

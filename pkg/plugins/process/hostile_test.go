@@ -11,8 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestMalformedAnswers: an answer that makes no sense says nothing about any delta. The batch is
-// halved until only who is to blame has failed, with a short reason, and the process lives on.
+// TestMalformedAnswers: a malformed answer decides about no delta. The batch is halved until only
+// the faulty delta has failed, with a short reason. The process continues.
 func TestMalformedAnswers(t *testing.T) {
 	b := newBench(t)
 	b.openRole("raw", "tls: false")
@@ -50,7 +50,7 @@ func TestMalformedAnswers(t *testing.T) {
 	b.close()
 }
 
-// TestStatusBeyondHeaders: an error so long that gRPC gives up the stream fails its delta.
+// TestStatusBeyondHeaders: an error that is too long for gRPC's stream fails its delta.
 func TestStatusBeyondHeaders(t *testing.T) {
 	b := newBench(t)
 	b.openRole("raw", "tls: false\nlimits: {breaker: 0}")
@@ -63,8 +63,7 @@ func TestStatusBeyondHeaders(t *testing.T) {
 	b.close()
 }
 
-// TestClosedSocket: a plugin that lives but cannot be reached is started again, whether somebody
-// asks it or not.
+// TestClosedSocket: a plugin without a connection is restarted, with and without a call.
 func TestClosedSocket(t *testing.T) {
 	b := newBench(t)
 	b.openRole("raw", "tls: false\nlimits: {breaker: 0, health: 1h, timeout: 1h}")
@@ -77,7 +76,7 @@ func TestClosedSocket(t *testing.T) {
 	b.close()
 }
 
-// TestIll: a plugin that says that it is not well is started again.
+// TestIll: a plugin that reports bad health is restarted.
 func TestIll(t *testing.T) {
 	b := newBench(t)
 	b.openRole("raw", "tls: false\nlimits: {health: 3s}")
@@ -88,8 +87,8 @@ func TestIll(t *testing.T) {
 	b.close()
 }
 
-// TestStubborn: a plugin that heeds neither SIGTERM nor the end of its standard input is killed
-// when its time is over.
+// TestStubborn: a plugin that ignores SIGTERM and the end of its standard input is killed after the
+// timeout.
 func TestStubborn(t *testing.T) {
 	b := newBench(t)
 	b.openRole("raw, stubborn", "tls: false\nlimits: {stopTimeout: 300ms}")
@@ -98,8 +97,8 @@ func TestStubborn(t *testing.T) {
 	contains(t, b.log.String(), "plugin does not end by itself and is killed")
 }
 
-// TestToldTwice: a plugin is told to end by a signal and by its standard input, and may heed
-// either.
+// TestToldTwice: a plugin is stopped by a signal and by the end of its standard input, and may
+// react to either.
 func TestToldTwice(t *testing.T) {
 	for _, role := range []string{"raw, deaf to signals", "bare"} {
 		b := newBench(t)
@@ -111,8 +110,8 @@ func TestToldTwice(t *testing.T) {
 	}
 }
 
-// TestEndsAtConfigure: so does one that took its configuration before; callers are told to come
-// back, not that their deltas are bad.
+// TestEndsAtConfigure: a plugin that fails Configure after a restart is restarted too. Meanwhile
+// deltas are postponed and not rejected.
 func TestEndsAtConfigure(t *testing.T) {
 	b := newBench(t)
 	h := b.openRole("raw, ends at the second Configure", "tls: false\nenv: {ONCE: "+b.folder+"/once}\nlimits: {breaker: 2}")
@@ -127,8 +126,8 @@ func TestEndsAtConfigure(t *testing.T) {
 	b.close()
 }
 
-// TestExactSizes: what limits.input and limits.output allow passes, and not a byte more; neither
-// costs the process.
+// TestExactSizes: messages up to exactly limits.input and limits.output pass. A larger one does not
+// end the process.
 func TestExactSizes(t *testing.T) {
 	b := newBench(t)
 	b.openRole("raw", "tls: false\nlimits: {input: 8Mi, output: 5Mi}")
@@ -145,7 +144,7 @@ func TestExactSizes(t *testing.T) {
 		must.Succeed(t, err)
 		return results[0]
 	}
-	var is, most int // a delta has more than its x's
+	var is, most int // without the bytes of a delta beside its x's
 	refused := give(limit).Err
 	if _, err := fmt.Sscanf(refused.Error()[strings.Index(refused.Error(), "it has "):], "it has %d bytes, at most %d (limits.input)", &is, &most); err != nil || most != limit {
 		t.Fatal(refused)
@@ -162,8 +161,8 @@ func TestExactSizes(t *testing.T) {
 	b.close()
 }
 
-// TestLargeDescription: what a plugin says about itself is logged in bounds, and a schema that is
-// none keeps nobody from starting it.
+// TestLargeDescription: the description of a plugin is logged up to a limit, and an invalid schema
+// does not prevent its start.
 func TestLargeDescription(t *testing.T) {
 	b := newBench(t)
 	b.openRole("raw, large description", "tls: false")
@@ -175,7 +174,7 @@ func TestLargeDescription(t *testing.T) {
 	}
 }
 
-// TestEndlessLines: what has no end is read all the same, and logged as one line that is cut.
+// TestEndlessLines: output without a line end is read, and logged as one truncated line.
 func TestEndlessLines(t *testing.T) {
 	b := newBench(t)
 	b.open("limits: {logLine: 100}")
@@ -192,7 +191,7 @@ func TestEndlessLines(t *testing.T) {
 	}
 }
 
-// TestDaemon: what leaves the plugin's group and keeps its output open holds up nobody.
+// TestDaemon: a process that leaves the plugin's group and keeps its output open delays nothing.
 func TestDaemon(t *testing.T) {
 	b := newBench(t)
 	b.open("")

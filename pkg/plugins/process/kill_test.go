@@ -18,9 +18,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 )
 
-// TestKilledOverAndOver kills the plugin at random points while four workers give it batches:
-// PLUGIN_KILLS times (20). Each worker does what a route does: what was not answered with ok it
-// gives again.
+// TestKilledOverAndOver kills the plugin PLUGIN_KILLS times (20) at random moments while four
+// workers send batches. Each worker repeats the deltas that were not answered with ok, like a
+// route.
 func TestKilledOverAndOver(t *testing.T) {
 	kills := 20
 	if n, err := strconv.Atoi(os.Getenv("PLUGIN_KILLS")); err == nil {
@@ -35,8 +35,8 @@ func TestKilledOverAndOver(t *testing.T) {
 	}
 }
 
-// killOverAndOver kills the plugin while it is given batches, each until all of its deltas are
-// acknowledged with an event that names the object.
+// killOverAndOver kills the plugin while workers send batches. Each batch is repeated until all of
+// its deltas have an event that names the object.
 func (b *bench) killOverAndOver(kills int) {
 	t, h := b.t, b.handler
 	t.Helper()
@@ -65,7 +65,7 @@ func (b *bench) killOverAndOver(kills int) {
 			pids = children(t)
 			return len(pids) == 1 && !killed[pids[0]]
 		})
-		pause(time.Duration(random.IntN(150)) * time.Millisecond) // also while it starts
+		pause(time.Duration(random.IntN(150)) * time.Millisecond) // also during a start
 		killed[pids[0]] = true
 		_ = syscall.Kill(pids[0], syscall.SIGKILL)
 	}
@@ -77,7 +77,7 @@ func (b *bench) killOverAndOver(kills int) {
 	t.Logf("%d kills, %d deltas, %d attempts failed", len(killed), acked.Load(), failed.Load())
 }
 
-// deliver gives a batch until each of its deltas has its own event.
+// deliver repeats a batch until each of its deltas has its event.
 func deliver(t testing.TB, h plugins.Handler, batch []*event.Delta, acked, failed *atomic.Int64) {
 	for len(batch) > 0 {
 		results, err := h.Handle(context.WithoutCancel(t.Context()), batch)
@@ -105,5 +105,5 @@ func deliver(t testing.TB, h plugins.Handler, batch []*event.Delta, acked, faile
 	}
 }
 
-// pause lets time go by: when the plugin is killed is random anyway.
+// pause waits for a duration, because the plugin is killed at random moments.
 func pause(d time.Duration) { <-time.After(d) }

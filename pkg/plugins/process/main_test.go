@@ -26,7 +26,7 @@ import (
 	"github.com/deltarouter/deltarouter/sdk/process"
 )
 
-// The test's binary is the plugin, too: with an argument that names one of these.
+// roles are the plugins in the test's binary, by the argument that starts them.
 var roles = map[string]func(){
 	"sdk":     func() { process.Serve(testPlugin()) },
 	"silent":  func() { wait() },
@@ -51,7 +51,7 @@ var roles = map[string]func(){
 	"raw":      asRaw,
 }
 
-// bare serves without the help of the SDK.
+// bare serves without the SDK.
 func bare() {
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig:  plugin.HandshakeConfig{MagicCookieKey: pluginv1.CookieKey, MagicCookieValue: pluginv1.CookieValue},
@@ -71,7 +71,7 @@ func (*barePlugin) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientC
 	return nil, nil
 }
 
-// flood writes for ever.
+// flood writes without end.
 func flood(to io.Writer, text string) {
 	for {
 		_, _ = io.WriteString(to, strings.Repeat(text, 10_000))
@@ -100,7 +100,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// self returns this binary and its sha256, which is read once.
+// self returns the path and the SHA-256 of this binary, computed once.
 var self = sync.OnceValues(func() (string, string) {
 	file, err := os.Executable()
 	if err != nil {
@@ -116,7 +116,7 @@ var self = sync.OnceValues(func() (string, string) {
 	return file, hex.EncodeToString(sum.Sum(nil))
 })
 
-// testPlugin does what the name of an object says.
+// testPlugin acts by the name of each object.
 func testPlugin() process.Plugin {
 	var r *process.Router
 	return process.Plugin{
@@ -143,7 +143,8 @@ func testPlugin() process.Plugin {
 	}
 }
 
-// act: a name is a verb, and after a dot what tells objects apart.
+// act performs the action in the name of an object. The name is a verb, and after a dot a suffix
+// that makes it unique.
 func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Event, error) {
 	one := func(data any) ([]process.Event, error) {
 		return []process.Event{{Data: data, Type: "test", Subject: d.Name}}, nil
@@ -152,7 +153,7 @@ func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Eve
 	switch verb {
 	case "crash":
 		os.Exit(3)
-	case "crashonce": // the file says that it did
+	case "crashonce": // the file records the crash
 		if f, err := os.OpenFile(os.Getenv("ONCE")+rest, os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 			f.Close()
 			os.Exit(4)
@@ -161,7 +162,7 @@ func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Eve
 		select {}
 	case "stop":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-		select {} // it may take a moment
+		select {} // the signal may take a moment
 	case "panic":
 		panic("on purpose")
 	case "fail":
@@ -186,7 +187,7 @@ func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Eve
 	case "print":
 		fmt.Println("printed to stdout " + rest)
 		fmt.Fprintln(os.Stderr, "printed to stderr "+rest)
-	case "flood": // a line far beyond any buffer, then many
+	case "flood": // one line larger than any buffer, then many lines
 		direct := os.NewFile(2, "stderr")
 		_, _ = direct.WriteString(strings.Repeat("y", 1<<20) + "\n")
 		fmt.Println(strings.Repeat("z", 1<<20))
@@ -194,19 +195,19 @@ func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Eve
 			fmt.Println("line", i)
 			_, _ = fmt.Fprintln(direct, "line", i)
 		}
-	case "endless": // no line ever ends
+	case "endless": // output without a line end
 		for _, to := range []*os.File{os.Stdout, os.Stderr} {
 			for range 64 {
 				_, _ = to.WriteString(strings.Repeat("\xff\x1b", 64<<10))
 			}
 		}
-	case "rewrite": // what it runs as
+	case "rewrite": // tries to overwrite its own program
 		_, inherited := syscall.Pwrite(3, []byte("#!/bin/sh\n"), 0)
 		_, again := os.OpenFile("/proc/self/exe", os.O_RDWR, 0)
 		return one([]bool{inherited == nil, again == nil})
 	case "spawn", "daemon":
 		cmd := exec.Command("/proc/self/exe", "sleep")
-		if verb == "daemon" { // it leaves the group and keeps the output
+		if verb == "daemon" { // it leaves the group and keeps the output open
 			cmd.SysProcAttr, cmd.Stdout, cmd.Stderr = &syscall.SysProcAttr{Setsid: true}, os.Stdout, os.Stderr
 		}
 		if stdin, err := cmd.StdinPipe(); err != nil || stdin == nil {
@@ -224,10 +225,10 @@ func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Eve
 	return one(map[string]string{"name": d.Name, "op": d.Op.String(), "version": d.ResourceVersion})
 }
 
-// earlier is the context of a call, for the next one.
+// earlier is the context of a previous call.
 var earlier context.Context
 
-// ask uses the router.
+// ask calls functions of the router.
 func ask(ctx context.Context, r *process.Router, what string) ([]process.Event, error) {
 	answer := map[string]any{}
 	note := func(key string, value any, err error) {

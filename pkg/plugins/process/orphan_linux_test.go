@@ -22,7 +22,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// asRouter is the role of a process that opens a handler, says the number of its plugin and waits
+// asRouter is the role of a process that opens a handler, prints the number of its plugin and waits
 // to be killed.
 func asRouter() {
 	t := &testing.T{}
@@ -41,8 +41,8 @@ func asRouter() {
 	wait()
 }
 
-// TestNoOrphans: a router that is killed takes its plugin with it; also one that does not look at
-// its standard input, which Linux ends. What it leaves of files the next one removes.
+// TestNoOrphans: a plugin ends with a killed router, even if it ignores its standard input, by a
+// signal of Linux. The next router removes the files of the killed one.
 func TestNoOrphans(t *testing.T) {
 	for _, role := range []string{"sdk", "bare"} {
 		t.Run(role, func(t *testing.T) {
@@ -80,8 +80,8 @@ func TestNoOrphans(t *testing.T) {
 	}
 }
 
-// TestEndOfStandardInput: where the system does not end the plugin of a router that is gone, it
-// ends by itself.
+// TestEndOfStandardInput: a plugin ends by itself after its router, on systems without such a
+// signal.
 func TestEndOfStandardInput(t *testing.T) {
 	b := newBench(t)
 	file, _ := self()

@@ -29,13 +29,13 @@ import (
 )
 
 const (
-	// overhead is what a message has beside what limits.input and limits.output count.
+	// overhead is the part of a message that limits.input and limits.output do not count.
 	overhead = 64 << 10
-	// service is the name under which a plugin's health is asked for.
+	// service is the name of a plugin in health checks.
 	service = "plugin"
 )
 
-// process is a plugin that runs and has taken its configuration.
+// process is a running and configured plugin.
 type process struct {
 	s      *settings
 	child  *child.Child
@@ -44,17 +44,17 @@ type process struct {
 	conn   *grpc.ClientConn
 	api    pluginv1.HandlerClient
 
-	ctx    context.Context // of what goes on beside the calls
+	ctx    context.Context // of the background work
 	cancel context.CancelFunc
 	beside sync.WaitGroup
 
 	once   sync.Once
-	lost   chan struct{} // is closed when the process is of no use any more
-	reason string        // of guests_ended_total; after lost
-	err    error         // why; after lost
+	lost   chan struct{} // closed when the process is not usable any more
+	reason string        // label of guests_ended_total; set before lost is closed
+	err    error         // the cause; set before lost is closed
 }
 
-// start starts a process and makes it ready. When it returns an error nothing is left of it.
+// start starts and configures a process. After an error no part of it is left.
 func start(ctx context.Context, s *settings) (*process, error) {
 	f, err := child.NewFolder()
 	if err != nil {
@@ -74,7 +74,7 @@ func start(ctx context.Context, s *settings) (*process, error) {
 	return p, nil
 }
 
-// withSaid adds to an error the last that the plugin wrote to stderr.
+// withSaid adds the end of the plugin's stderr to an error.
 func (p *process) withSaid(err error) error {
 	if p.child == nil {
 		return err
@@ -85,7 +85,7 @@ func (p *process) withSaid(err error) error {
 	return err
 }
 
-// ready starts the program, finds out where it listens and gives it its configuration.
+// ready starts the program, reads its address and configures it.
 func (p *process) ready(ctx context.Context) error {
 	cfg, err := p.handshake(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (p *process) ready(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p.beside.Go(func() { // else a process that ends now would be waited for until the time is over
+	p.beside.Go(func() { // so that the end of the process ends the start
 		select {
 		case <-p.child.Exited():
 			cancel(p.exit())
@@ -106,8 +106,8 @@ func (p *process) ready(ctx context.Context) error {
 	return cause(ctx, p.configure(ctx))
 }
 
-// cause returns why a call failed. That the plugin ends, or that the time is over, may be seen at
-// the call a moment before ctx tells it.
+// cause returns the reason of a failed call. The call may fail a moment before ctx has the reason:
+// the end of the plugin or of the time.
 func cause(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -126,7 +126,7 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// configure waits until the plugin answers, and gives it its configuration.
+// configure waits until the plugin answers, and sends its configuration.
 func (p *process) configure(ctx context.Context) error {
 	p.beside.Go(func() { copyStdio(p.ctx, p.conn, p.s.lines) })
 	if err := p.check(ctx, grpc.WaitForReady(true)); err != nil {
@@ -152,8 +152,8 @@ func (p *process) configure(ctx context.Context) error {
 	return nil
 }
 
-// checkConfig returns what of the configuration is not as the plugin wants it. A schema that is not
-// understood is not the user's mistake: the plugin checks its configuration in any case.
+// checkConfig checks the configuration with the plugin's schema. It ignores an invalid schema,
+// which is not a mistake of the user: the plugin checks its configuration in any case.
 func (p *process) checkConfig(schema string) error {
 	problems, err := checkConfig(schema, p.s.text, p.s.node)
 	if errors.Is(err, errSchema) {
@@ -163,16 +163,16 @@ func (p *process) checkConfig(schema string) error {
 	return errors.Join(err, problems.Err())
 }
 
-// shaken is what a handshake came to.
+// shaken is the result of a handshake.
 type shaken struct {
 	*plugin.ClientConfig
 
 	addr net.Addr
 }
 
-// handshake starts the program and reads where it listens. Of go-plugin's client only the start is
-// used, each client for one: its Kill waits for ever for a plugin that hangs, and its connection
-// offers what a handler does not need.
+// handshake starts the program and reads its address. It uses only the start of go-plugin's client,
+// one client per start: the Kill of the client waits without end for a plugin that hangs, and its
+// connection offers services that a handler does not need.
 func (p *process) handshake(ctx context.Context) (shaken, error) {
 	cmd, err := p.command()
 	if err != nil {
@@ -185,7 +185,7 @@ func (p *process) handshake(ctx context.Context) (shaken, error) {
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		AutoMTLS:         p.s.TLS,
 		SkipHostEnv:      true,
-		StartTimeout:     p.s.Limits.StartTimeout + time.Minute, // ours is sooner
+		StartTimeout:     p.s.Limits.StartTimeout + time.Minute, // later than our own timeout
 		Logger:           hclog.NewNullLogger(),
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: p.folder.Path},
 		RunnerFunc: func(_ hclog.Logger, theirs *exec.Cmd, _ string) (runner.Runner, error) {
@@ -221,7 +221,7 @@ func (p *process) handshake(ctx context.Context) (shaken, error) {
 	return shaken{cfg, r.addr}, r.err
 }
 
-// command is the program with its arguments, environment and working folder.
+// command returns the command with its arguments, environment and working folder.
 func (p *process) command() (*exec.Cmd, error) {
 	path, files, err := p.s.program.Prepare(p.folder.Path)
 	if err != nil {
@@ -241,10 +241,10 @@ func (p *process) command() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// largest returns how many bytes a message to the plugin has at most.
+// largest returns the maximum size of a message to the plugin.
 func (p *process) largest() int { return int(p.s.Limits.Input) + overhead }
 
-// connect makes the connection; it is used before it is there.
+// connect prepares the connection, which opens at its first use.
 func (p *process) connect(addr net.Addr, cfg *plugin.ClientConfig) error {
 	identity := insecure.NewCredentials()
 	if cfg.TLSConfig != nil {
@@ -267,7 +267,7 @@ func (p *process) connect(addr net.Addr, cfg *plugin.ClientConfig) error {
 	return nil
 }
 
-// check asks whether the plugin is well.
+// check requests the health of the plugin.
 func (p *process) check(ctx context.Context, opts ...grpc.CallOption) error {
 	answer, err := grpc_health_v1.NewHealthClient(p.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service}, opts...)
 	if err != nil {
@@ -279,7 +279,7 @@ func (p *process) check(ctx context.Context, opts ...grpc.CallOption) error {
 	return nil
 }
 
-// watch notices that the process has ended, or is not well.
+// watch detects the end or bad health of the process.
 func (p *process) watch() {
 	ticker := time.NewTicker(p.s.Limits.Health)
 	defer ticker.Stop()
@@ -302,7 +302,7 @@ func (p *process) watch() {
 	}
 }
 
-// exit says how the process, which is gone, has ended.
+// exit returns an error with the exit status of the ended process.
 func (p *process) exit() error {
 	p.child.Drain()
 	if p.child.Err() != nil {
@@ -311,7 +311,7 @@ func (p *process) exit() error {
 	return errors.New("the plugin has ended")
 }
 
-// measure reads how much memory the process has.
+// measure reads the memory of the process.
 func (p *process) measure() {
 	text, err := os.ReadFile(filepath.Join("/proc", p.child.ID(), "statm"))
 	var total, resident int64
@@ -320,7 +320,7 @@ func (p *process) measure() {
 	}
 }
 
-// lose says that the process is of no use any more, the first time that it is called.
+// lose marks the process as not usable. Only the first call has an effect.
 func (p *process) lose(reason string, err error) {
 	p.once.Do(func() {
 		p.reason, p.err = reason, err
@@ -328,7 +328,7 @@ func (p *process) lose(reason string, err error) {
 	})
 }
 
-// gone reports whether the process is of no use any more.
+// gone reports whether the process is not usable any more.
 func (p *process) gone() bool {
 	select {
 	case <-p.lost:
@@ -338,7 +338,7 @@ func (p *process) gone() bool {
 	}
 }
 
-// stop ends the process: it may end by itself until the time is over.
+// stop asks the process to end, and kills it after the timeout.
 func (p *process) stop() error {
 	p.child.Stop()
 	timer := time.NewTimer(p.s.Limits.StopTimeout)
@@ -351,7 +351,7 @@ func (p *process) stop() error {
 	return p.end()
 }
 
-// end kills the process and removes what there is of it.
+// end kills the process and removes its folder.
 func (p *process) end() (err error) {
 	p.lose("stop", context.Canceled)
 	p.cancel()
@@ -368,7 +368,7 @@ func (p *process) end() (err error) {
 	return errors.Join(err, p.folder.Remove())
 }
 
-// cleanStatus makes what a plugin answered fit for an error.
+// cleanStatus makes an error of the plugin safe to quote.
 func cleanStatus(err error) error {
 	if s, ok := status.FromError(err); ok {
 		return &statusError{err, s.Code().String() + ": " + printable.Text(s.Message(), child.TailSize)}
@@ -376,7 +376,7 @@ func cleanStatus(err error) error {
 	return err
 }
 
-// statusError is an error of gRPC with a message that is bounded.
+// statusError is an error of gRPC with a message of limited length.
 type statusError struct {
 	err  error
 	text string

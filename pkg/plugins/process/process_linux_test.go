@@ -25,7 +25,7 @@ func signal(t testing.TB, pid int, s syscall.Signal) {
 	must.Succeed(t, syscall.Kill(pid, s))
 }
 
-// gone waits until there is no such process, or only its zombie, which is somebody else's to bury.
+// gone waits until a process does not exist any more, or is a zombie of another parent.
 func gone(t testing.TB, pid int) {
 	t.Helper()
 	eventually(t, "the process ends", func() bool {
@@ -47,7 +47,7 @@ func ended(t testing.TB, b *bench, reason string) float64 {
 	return testutil.ToFloat64(b.env.Metrics.GuestsEnded.WithLabelValues(b.env.Name, reason))
 }
 
-// lost returns how many processes were.
+// lost returns the number of lost processes.
 func (b *bench) lost() (n float64) {
 	for _, reason := range []string{"exit", "timeout", "connection", "health", "start"} {
 		n += ended(b.t, b, reason)
@@ -55,7 +55,7 @@ func (b *bench) lost() (n float64) {
 	return n
 }
 
-// eventually waits for something that another process does.
+// eventually waits for an effect of another process.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -23,8 +23,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestCopiedProgram: where there are no files in memory, each start runs a copy of its own, which
-// was hashed as it was made.
+// TestCopiedProgram: without files in memory, each start runs a copy that was hashed while it was
+// written.
 func TestCopiedProgram(t *testing.T) {
 	folder, err := os.MkdirTemp("", "p") //nolint:usetesting // the path of t.TempDir is too long for sockets
 	must.Succeed(t, err)
@@ -69,7 +69,7 @@ func TestCopiedProgram(t *testing.T) {
 	if r := handle("a"); r.Verdict != plugins.OK {
 		t.Error(r.Err)
 	}
-	for { // the first loss is mended at once, and the breaker opens when that fails
+	for { // the first loss causes a restart, whose failure opens the breaker
 		if r := handle("crash"); plugins.ClassOf(r.Err) == plugins.Postponed && strings.Contains(r.Err.Error(), child.ErrAnother.Error()) {
 			break
 		}

@@ -2,7 +2,7 @@ package process_test
 
 import "testing"
 
-// TestSealed: not even the plugin can change what is run when it is started again.
+// TestSealed: even the plugin cannot change the program of its next start.
 func TestSealed(t *testing.T) {
 	b := newBench(t)
 	b.open("")

@@ -27,8 +27,8 @@ import (
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
-// raw is a plugin that has neither go-plugin nor the SDK, and keeps to nothing: what it does its
-// configuration says, a list of words, and the names of objects.
+// raw is a plugin without go-plugin and the SDK that violates the protocol. A list of words in its
+// configuration, and the names of objects, decide how.
 type raw struct {
 	pluginv1.UnimplementedHandlerServer
 
@@ -38,7 +38,7 @@ type raw struct {
 	asked  *pluginv1.ConfigureRequest
 }
 
-// asRaw serves until it is told to end.
+// asRaw serves until it is stopped.
 func asRaw() {
 	l, err := net.Listen("unix", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "raw"))
 	if err != nil {
@@ -111,7 +111,7 @@ func (r *raw) Configure(_ context.Context, asked *pluginv1.ConfigureRequest) (*p
 	return &pluginv1.ConfigureResponse{}, nil
 }
 
-// answer does to a batch what the names in it say.
+// answer answers a batch as the names of its objects ask.
 func (r *raw) answer(request *pluginv1.HandleRequest) (any, error) {
 	answer := &pluginv1.HandleResponse{}
 	add := func(r *pluginv1.Result) { answer.Results = append(answer.Results, r) }
@@ -120,7 +120,7 @@ func (r *raw) answer(request *pluginv1.HandleRequest) (any, error) {
 		ok := &pluginv1.Result{Delta: uint32(i), Events: []*pluginv1.Event{{Data: name}}}
 		verb, _, _ := strings.Cut(d.GetName(), ".")
 		switch verb {
-		case "none": // which is ok
+		case "none": // means ok
 		case "other":
 			ok.Delta = uint32(len(request.GetDeltas()))
 		case "far":
@@ -140,7 +140,7 @@ func (r *raw) answer(request *pluginv1.HandleRequest) (any, error) {
 			ok.Verdict = pluginv1.Verdict_VERDICT_FAIL
 		case "long":
 			ok = &pluginv1.Result{Delta: uint32(i), Verdict: pluginv1.Verdict_VERDICT_FAIL, Message: strings.Repeat("long \x1b[31m\n", 300_000)}
-		case "latin": // an answer whose text is not UTF-8
+		case "latin": // text that is not UTF-8
 			return halfMessage("\x0a\x06\x10\x03\x1a\x02\xff\xfe"), nil
 		case "noise":
 			return halfMessage("\xff\xff\xff\xff"), nil
@@ -148,7 +148,7 @@ func (r *raw) answer(request *pluginv1.HandleRequest) (any, error) {
 			ok.Events[0].Data = []byte("\"\xff\"")
 		case "status":
 			return nil, status.Error(codes.Internal, strings.Repeat("status \x1b", 100_000))
-		case "toolong": // longer than a client takes
+		case "toolong": // more than a client accepts
 			return nil, status.Error(codes.Internal, strings.Repeat("status ", 5_000_000))
 		case "early":
 			return nil, status.Error(codes.DeadlineExceeded, "a deadline of the plugin's own")
@@ -170,7 +170,7 @@ func (r *raw) answer(request *pluginv1.HandleRequest) (any, error) {
 	return answer, nil
 }
 
-// keep asks the router to remember something.
+// keep stores a value at the router.
 func (r *raw) keep(call uint64, key string) error {
 	conn, err := grpc.NewClient(r.asked.GetHostAddress(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -182,10 +182,10 @@ func (r *raw) keep(call uint64, key string) error {
 	return err
 }
 
-// halfMessage is sent as it is.
+// halfMessage is sent unencoded.
 type halfMessage []byte
 
-// halfCodec reads and writes messages, but bytes as they are.
+// halfCodec encodes messages, and leaves bytes unchanged.
 type halfCodec struct{}
 
 var _ encoding.CodecV2 = halfCodec{}

@@ -17,12 +17,12 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/process/internal/child"
 )
 
-// errSchema is wrapped by what keeps a plugin's schema from being used.
+// errSchema is wrapped by the error of a schema that cannot be used.
 var errSchema = errors.New("the plugin's config_schema cannot be used")
 
-// checkConfig compares a plugin's configuration, JSON, with the schema that the plugin describes.
-// What is wrong is told at its place below node; an absent configuration counts as an empty one.
-// The error wraps errSchema if the schema itself is no good.
+// checkConfig compares a plugin's configuration (JSON) with the schema of the plugin. Problems have
+// positions below node. An absent configuration is an empty one. The error wraps errSchema if the
+// schema is invalid.
 func checkConfig(schema, text string, node config.Node) (problems config.Problems, err error) {
 	if strings.TrimSpace(schema) == "" {
 		return nil, nil
@@ -39,7 +39,7 @@ func checkConfig(schema, text string, node config.Node) (problems config.Problem
 		value = map[string]any{}
 	}
 	defer func() {
-		if p := recover(); p != nil { // $ref is answered so
+		if p := recover(); p != nil { // the library panics for a $ref
 			err = fmt.Errorf("%w: %v", errSchema, p)
 		}
 	}()
@@ -51,13 +51,13 @@ func checkConfig(schema, text string, node config.Node) (problems config.Problem
 	return problems, nil
 }
 
-// problem says what the validator says in our words, without the value. ok is false for what it
-// says twice.
+// problem converts an error of the validator to our own words, without the value. ok is false for
+// an error that the validator reports twice.
 func problem(e error, node config.Node) (p config.Problem, ok bool) {
 	var about *invalid.Validation
 	if errors.As(e, &about) {
 		name, message, _ := strings.Cut(about.Error(), " in "+about.In+" ")
-		if about.Code() == invalid.InvalidTypeCode { // must be of type email: "what it is"
+		if about.Code() == invalid.InvalidTypeCode { // it ends with the value: "…"
 			message, _, _ = strings.Cut(message, `: "`)
 		}
 		return find(node, name).Problemf("%s", printable.Text(message, child.TailSize)), true
@@ -75,8 +75,8 @@ func problem(e error, node config.Node) (p config.Problem, ok bool) {
 	return node.Problemf("%s", printable.Text(message, child.TailSize)), true
 }
 
-// find returns the piece below node that the validator calls by a name like names[0].key; keys may
-// contain dots. It returns the last piece on the way that there is, or one that is missing.
+// find returns the node for the validator's name, such as names[0].key. Keys may contain dots. If
+// the node does not exist, it returns the last existing node on the path, or a missing one.
 func find(node config.Node, name string) config.Node {
 	name = strings.TrimPrefix(name, ".")
 	if name == "" {

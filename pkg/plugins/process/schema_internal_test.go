@@ -11,8 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestConfigSchema: what a plugin's schema does not allow is told at its place, all at once, and
-// without the value.
+// TestConfigSchema: all violations of a plugin's schema are reported with their positions and
+// without the values.
 func TestConfigSchema(t *testing.T) {
 	for _, tt := range []struct {
 		schema, yaml string
@@ -20,7 +20,7 @@ func TestConfigSchema(t *testing.T) {
 	}{
 		{``, "a: [1]", nil},
 		{`{"type": "object", "required": ["a"]}`, "a: 1", nil},
-		{`{"type": "object"}`, "null", nil}, // an absent one counts as an empty one
+		{`{"type": "object"}`, "null", nil}, // null is an empty configuration
 		{`{"required": ["a"]}`, "null", []string{"1:1: a: is required"}},
 		{`{"required": ["a"]}`, "{b: 1}", []string{"1:1: a: is required"}},
 		{`{"type": "object"}`, "[1]", []string{"1:1: must be of type object"}},
@@ -58,8 +58,8 @@ func TestConfigSchema(t *testing.T) {
 	}
 }
 
-// TestSchemaOfNoUse: what is no schema, or one of a later draft, is an error that says so, and no
-// reason to refuse a configuration.
+// TestSchemaOfNoUse: an invalid schema, or one of a later draft, is an error of its own, and does
+// not reject the configuration.
 func TestSchemaOfNoUse(t *testing.T) {
 	for _, schema := range []string{
 		`{`, `[]`, `{"properties": {"a": {"exclusiveMinimum": 3}}}`, `{"properties": {"a": {"$ref": "#/$defs/x"}}}`, strings.Repeat(`{"not":`, 20000),
@@ -70,13 +70,13 @@ func TestSchemaOfNoUse(t *testing.T) {
 	}
 }
 
-// FuzzSchema: whatever a plugin calls its schema, the router goes on.
+// FuzzSchema: any text as a schema lets the router continue.
 func FuzzSchema(f *testing.F) {
 	f.Add(`{"properties": {"a": {"items": {"type": ["string", "null"]}}, "b": {"pattern": "("}}}`, "{a: [1], b: x}")
 	f.Add(`{"oneOf": [{"required": ["a"]}, {"not": {}}], "dependencies": {"a": ["c"]}}`, "a: {b.c[0]: 1}")
 	f.Fuzz(func(t *testing.T, schema, yaml string) {
 		if strings.Contains(yaml, "&") {
-			return // what aliases multiply is the configuration's own affair
+			return // aliases may multiply the configuration
 		}
 		node, mistakes := config.ParseNode("test.yaml", []byte(yaml))
 		if mistakes != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestStartErrors: what is wrong with a plugin is said when the router starts, and nothing of it is
+// TestStartErrors: a faulty plugin is reported at the start of the router, and no part of it is
 // left.
 func TestStartErrors(t *testing.T) {
 	for _, tt := range []struct {
@@ -63,8 +63,8 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// TestEnvironment: a plugin gets what the configuration lists, what the handshake needs, and
-// nothing of the router's.
+// TestEnvironment: a plugin gets the configured variables and those of the handshake, and none of
+// the router's.
 func TestEnvironment(t *testing.T) {
 	b := newBench(t)
 	t.Setenv("ROUTER_SECRET", "do-not-hand-on")
@@ -91,7 +91,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestPrivateFolder: nobody else may look into the folder of the sockets, TLS or not.
+// TestPrivateFolder: other users have no access to the folder of the sockets, with and without TLS.
 func TestPrivateFolder(t *testing.T) {
 	b := newBench(t)
 	b.open("tls: false")
@@ -106,8 +106,8 @@ func TestPrivateFolder(t *testing.T) {
 	}
 }
 
-// TestFolderOfAKilledRouter: its folders are removed by the next one, and those of a living one are
-// not.
+// TestFolderOfAKilledRouter: the next router removes the folders of a killed one, and not those of
+// a running one.
 func TestFolderOfAKilledRouter(t *testing.T) {
 	b := newBench(t)
 	b.open("")
@@ -121,7 +121,7 @@ func TestFolderOfAKilledRouter(t *testing.T) {
 	for _, dir := range []string{old, living} {
 		must.Succeed(t, os.Chtimes(dir, longAgo, longAgo))
 	}
-	other, err := b.tryOpen("sdk", "") // has a folder of its own
+	other, err := b.tryOpen("sdk", "") // has its own folder
 	must.Succeed(t, err)
 	defer other.Close(t.Context())
 	for dir, want := range map[string]bool{old: false, young: true, living: true} {
@@ -134,7 +134,7 @@ func TestFolderOfAKilledRouter(t *testing.T) {
 	b.close()
 }
 
-// TestAnotherProgram: what does not have the sum is not run.
+// TestAnotherProgram: a program with another SHA-256 is not run.
 func TestAnotherProgram(t *testing.T) {
 	b := newBench(t)
 	file := filepath.Join(t.TempDir(), "plugin")
@@ -155,8 +155,8 @@ func TestAnotherProgram(t *testing.T) {
 	b.nothingLeft()
 }
 
-// TestReplacedProgram: a process that is started again is the program that was hashed, whatever has
-// become of the file.
+// TestReplacedProgram: a restart runs the program whose hash was checked, even if the file was
+// replaced.
 func TestReplacedProgram(t *testing.T) {
 	b := newBench(t)
 	file := filepath.Join(t.TempDir(), "plugin")
@@ -179,7 +179,7 @@ func TestReplacedProgram(t *testing.T) {
 	}
 }
 
-// TestStop: a plugin that is told to end may end in good order, and what it says then is logged.
+// TestStop: a plugin may end orderly, and its last output is logged.
 func TestStop(t *testing.T) {
 	b := newBench(t)
 	b.open("")
@@ -190,8 +190,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestBareGoPlugin: a plugin that serves by go-plugin's own means, whose output comes over its
-// stream.
+// TestBareGoPlugin: a plugin may serve with go-plugin itself, whose output comes over its stream.
 func TestBareGoPlugin(t *testing.T) {
 	b := newBench(t)
 	h, err := b.tryOpen("bare", "")
@@ -205,8 +204,8 @@ func TestBareGoPlugin(t *testing.T) {
 	b.close()
 }
 
-// TestOutput: lines of any length are read, cut, and no more than so many a second are logged,
-// wherever they are printed.
+// TestOutput: lines of any length are read and truncated, and their number per second in the log is
+// limited, for any way of printing.
 func TestOutput(t *testing.T) {
 	b := newBench(t)
 	b.open("limits: {log: 50, logLine: 100}")

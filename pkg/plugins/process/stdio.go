@@ -12,9 +12,9 @@ import (
 	"github.com/deltarouter/deltarouter/internal/lines"
 )
 
-// The stream on which go-plugin's server sends what a plugin in Go prints. Its messages are
-// internal to go-plugin, so they are read here: a channel, which is 1 for stdout and 2 for stderr,
-// and bytes.
+// The stream over which go-plugin's server sends the output of a plugin in Go. Its messages are
+// internal to go-plugin, so they are parsed here. They contain a channel (1: stdout, 2: stderr) and
+// bytes.
 const (
 	stdioMethod  = "/plugin.GRPCStdio/StreamStdio"
 	stdioChannel = protowire.Number(1)
@@ -22,8 +22,8 @@ const (
 	stdioStderr  = 2
 )
 
-// copyStdio logs what the plugin prints until the process ends. A plugin in another language has no
-// such stream; who prints there writes to the real stdout and stderr.
+// copyStdio logs the output of the plugin until the process ends. A plugin in another language has
+// no such stream and writes to the real stdout and stderr.
 func copyStdio(ctx context.Context, conn *grpc.ClientConn, l *lines.Log) {
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, stdioMethod, grpc.ForceCodecV2(rawCodec{}), grpc.WaitForReady(true))
 	if err != nil {
@@ -49,7 +49,7 @@ func copyStdio(ctx context.Context, conn *grpc.ClientConn, l *lines.Log) {
 	}
 }
 
-// parseStdio reads a message; what is not understood is left out.
+// parseStdio parses a message. It ignores unknown fields.
 func parseStdio(message []byte) (channel uint64, data []byte) {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
@@ -73,7 +73,7 @@ func parseStdio(message []byte) (channel uint64, data []byte) {
 	return channel, data
 }
 
-// rawCodec leaves messages as they are on the wire.
+// rawCodec does not encode messages.
 type rawCodec struct{}
 
 var _ encoding.CodecV2 = rawCodec{}

@@ -11,28 +11,28 @@ import (
 
 const (
 	firstPause   = 100 * time.Millisecond
-	longestPause = time.Second // while callers wait
-	longestOpen  = time.Minute // while they are turned away
+	longestPause = time.Second // with callers that wait
+	longestOpen  = time.Minute // with callers that return at once
 )
 
-// supervisor keeps a process running. The first loss is mended at once; each further one without an
-// answer in between takes a pause, longer each time. After limits.breaker of them callers are told
-// to come back later, rather than kept waiting.
+// supervisor keeps one process running. It restarts the process at once after the first loss.
+// Before each further restart without an answer in between it pauses, longer each time. After
+// limits.breaker losses callers do not wait: their deltas are postponed.
 type supervisor struct {
 	s      *settings
 	stop   context.CancelFunc
 	done   chan struct{}
-	result error // of ending the process; after done
+	result error // of the end of the process; set before done is closed
 
 	mu       sync.Mutex
-	now      *process      // nil: none is ready
-	changed  chan struct{} // is closed when now or until do
+	now      *process      // nil: no process is ready
+	changed  chan struct{} // closed when now or until change
 	failures int           // since the last answer
 	until    time.Time     // the end of the pause
-	last     error         // why there is none
+	last     error         // the reason why no process is ready
 }
 
-// downError says that there is no process at the moment.
+// downError means that no process is ready.
 type downError struct {
 	err  error
 	wait time.Duration
@@ -43,7 +43,7 @@ func (e *downError) Error() string {
 }
 func (e *downError) Unwrap() error { return e.err }
 
-// supervise starts a first process, so that a plugin that cannot start is known at once.
+// supervise starts a first process, so that a plugin that cannot start is an error at once.
 func supervise(ctx context.Context, s *settings) (*supervisor, error) {
 	first, err := start(ctx, s)
 	if err != nil {
@@ -56,7 +56,7 @@ func supervise(ctx context.Context, s *settings) (*supervisor, error) {
 	return v, nil
 }
 
-// run is the life of the processes, one after the other.
+// run runs the processes one after the other.
 func (v *supervisor) run(ctx context.Context, p *process) {
 	defer close(v.done)
 	for {
@@ -78,8 +78,8 @@ func (v *supervisor) run(ctx context.Context, p *process) {
 	}
 }
 
-// again starts a process after one was lost, however long it takes. It returns nil when the
-// supervisor is to end.
+// again restarts the process after a loss, with as many attempts as necessary. It returns nil when
+// the supervisor ends.
 func (v *supervisor) again(ctx context.Context, err error) *process {
 	for {
 		pause, open := v.failed(err)
@@ -104,7 +104,7 @@ func (v *supervisor) again(ctx context.Context, err error) *process {
 	}
 }
 
-// set announces which process is ready.
+// set sets the process that is ready.
 func (v *supervisor) set(p *process) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -112,13 +112,14 @@ func (v *supervisor) set(p *process) {
 	v.tell()
 }
 
-// tell wakes those who wait. The lock is held.
+// tell wakes the waiting callers. The lock is held.
 func (v *supervisor) tell() {
 	close(v.changed)
 	v.changed = make(chan struct{})
 }
 
-// failed counts a loss and returns how long to wait, and whether callers wait no longer.
+// failed counts a loss. It returns the pause before the next start, and whether the breaker is
+// open.
 func (v *supervisor) failed(err error) (pause time.Duration, open bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -134,17 +135,17 @@ func (v *supervisor) failed(err error) (pause time.Duration, open bool) {
 	return pause, v.open()
 }
 
-// open says that callers are turned away. The lock is held.
+// open reports whether the breaker is open. The lock is held.
 func (v *supervisor) open() bool { return v.s.Limits.Breaker > 0 && v.failures >= v.s.Limits.Breaker }
 
-// succeeded is called when a call was answered.
+// succeeded resets the failures after an answered call.
 func (v *supervisor) succeeded() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.failures = 0
 }
 
-// get returns the process, and waits for one that is being started. The error is ctx's or a
+// get returns the process, and waits for one that is being started. The error is that of ctx or a
 // downError.
 func (v *supervisor) get(ctx context.Context) (*process, error) {
 	for {
@@ -155,7 +156,7 @@ func (v *supervisor) get(ctx context.Context) (*process, error) {
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case p != nil && !p.gone(): // the supervisor may not have noticed yet
+		case p != nil && !p.gone(): // the supervisor may not have noticed the loss yet
 			return p, nil
 		case open:
 			return nil, down
@@ -167,7 +168,7 @@ func (v *supervisor) get(ctx context.Context) (*process, error) {
 	}
 }
 
-// close ends the process. It takes no longer than limits.stopTimeout and what the system needs to
+// close ends the process. It takes at most limits.stopTimeout and the time that the system needs to
 // kill it.
 func (v *supervisor) close(ctx context.Context) error {
 	v.mu.Lock()

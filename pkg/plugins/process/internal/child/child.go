@@ -23,43 +23,43 @@ import (
 )
 
 const (
-	// longestHandshake is how many bytes the line has at most with which a plugin says where it
-	// listens.
+	// longestHandshake is the maximum length of the handshake line, in which a plugin names its
+	// address.
 	longestHandshake = 8 << 10
-	// killTime is how long a process that was killed may take to be gone. It is long when the disk
-	// does not answer.
+	// killTime is the maximum time for the end of a killed process. It is long because a disk may
+	// not answer.
 	killTime = 10 * time.Second
-	// DrainTime is how long it may take to read what a process wrote before it ended. Somebody whom
-	// it started, and who left its group, may hold its output open for ever.
+	// DrainTime is the maximum time to read the output of an ended process. A descendant that left
+	// its group may keep the output open.
 	DrainTime = time.Second
 )
 
-// Child is a program as the operating system has it. It implements go-plugin's runner.Runner,
-// because go-plugin's own stops reading at a line that is too long, starts its processes on threads
-// that may end, and kills only the process itself.
+// Child is a process of a program. It implements go-plugin's runner.Runner. The one of go-plugin
+// stops reading after a line that is too long, starts processes on threads that may end, and kills
+// only the process itself.
 type Child struct {
 	cmd    *exec.Cmd
-	folder string // where the plugin may listen
+	folder string // the folder for the plugin's socket
 	lines  *lines.Log
-	tail   *tail // of what it wrote to stderr
+	tail   *tail // of stderr
 
-	stdin     *os.File // open as long as the router wants the plugin to run
+	stdin     *os.File // open while the plugin may run
 	output    []*os.File
 	handshake *io.PipeReader // the first line of stdout, for go-plugin
 	spoke     bool           // there was one; is written before go-plugin gets it, or there is none
-	secured   bool           // it had a certificate; likewise
+	secured   bool           // it contained a certificate; likewise
 
-	exited  chan struct{} // is closed when the process is gone
-	err     error         // how it ended; after exited
+	exited  chan struct{} // closed when the process has ended
+	err     error         // its exit error; set before exited is closed
 	drained sync.WaitGroup
 
 	mu      sync.Mutex
-	started bool // what is above is set
-	killed  bool // it is not to be started any more
-	over    bool // its number is not its own any more
+	started bool // the fields above are set
+	killed  bool // it must not be started any more
+	over    bool // its number may belong to another process
 }
 
-// New returns a child that is not started. It may listen in the folder.
+// New returns a child that is not started. The plugin may listen in the folder.
 func New(cmd *exec.Cmd, folder string, l *lines.Log) *Child {
 	return &Child{cmd: cmd, folder: folder, lines: l, tail: &tail{}, exited: make(chan struct{})}
 }
@@ -108,9 +108,9 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// run starts the process on a thread that lives as long as the process: the kernel kills the
-// process when the thread ends that started it, which is meant for the end of the router and must
-// not happen before.
+// run starts the process on a thread that exists as long as the process. The kernel kills the
+// process when its starting thread ends. This is intended for the end of the router, and must not
+// happen before.
 func (c *Child) run() error {
 	started := make(chan error)
 	go func() {
@@ -126,7 +126,7 @@ func (c *Child) run() error {
 		}
 		reap := awaitExit(c.cmd)
 		c.mu.Lock()
-		_ = killGroup(c.cmd.Process.Pid) // what it started must not outlive it
+		_ = killGroup(c.cmd.Process.Pid) // its descendants must not outlive it
 		c.err = reap()
 		c.over = true
 		c.mu.Unlock()
@@ -135,7 +135,7 @@ func (c *Child) run() error {
 	return <-started
 }
 
-// signal sends something to the process, unless it is gone.
+// signal sends a signal to the process, unless it has ended.
 func (c *Child) signal(send func(pid int) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,8 +150,8 @@ func (c *Child) Stop() {
 	_ = c.stdin.Close()
 }
 
-// kill kills the process with all that it started, and waits until it is gone and what it said is
-// read. The error is that it does not go.
+// kill kills the process with its descendants, waits until it has ended, and reads its output. The
+// error means that it does not end.
 func (c *Child) kill() error {
 	c.mu.Lock()
 	c.killed = true
@@ -173,7 +173,7 @@ func (c *Child) kill() error {
 	return nil
 }
 
-// Drain waits until what the process wrote is read.
+// Drain waits until the output of the process has been read.
 func (c *Child) Drain() {
 	done := make(chan struct{})
 	go func() {
@@ -191,7 +191,7 @@ func (c *Child) Drain() {
 	}
 }
 
-// drainStdout gives the first line to go-plugin and logs the rest.
+// drainStdout passes the first line to go-plugin and logs the rest.
 func (c *Child) drainStdout(ctx context.Context, stdout io.Reader, handshake *io.PipeWriter) {
 	defer handshake.Close()
 	buffered := bufio.NewReaderSize(stdout, longestHandshake)
@@ -200,7 +200,7 @@ func (c *Child) drainStdout(ctx context.Context, stdout io.Reader, handshake *io
 		c.spoke = true
 		c.secured = strings.Count(string(line), "|") >= 5 && len(line)-strings.LastIndexByte(string(line), '|') > 50
 		if err != nil || !strings.Contains(string(line), "|") {
-			// it will be quoted
+			// an error may quote it
 			line = []byte(printable.Clean(strings.TrimSpace(string(line)), 100) + "\n")
 		}
 		if _, err := handshake.Write(line); err != nil {
@@ -212,23 +212,23 @@ func (c *Child) drainStdout(ctx context.Context, stdout io.Reader, handshake *io
 	to.Flush()
 }
 
-// KillGroup kills the process with all that it started, and does not wait.
+// KillGroup kills the process with its descendants, without waiting.
 func (c *Child) KillGroup() { c.signal(killGroup) }
 
-// Exited returns a channel that is closed when the process is gone.
+// Exited returns a channel that is closed when the process has ended.
 func (c *Child) Exited() <-chan struct{} { return c.exited }
 
-// Err returns how the process ended, once Exited is closed.
+// Err returns the exit error of the process. It is valid after Exited is closed.
 func (c *Child) Err() error { return c.err }
 
-// Said returns the last that the process wrote to stderr, on one line.
+// Said returns the end of the process's stderr, on one line.
 func (c *Child) Said() string { return c.tail.String() }
 
-// Silent reports whether the process was started and wrote no line to stdout. It may be called when
-// go-plugin has read the line, or has given up.
+// Silent reports whether the process was started and wrote no line to stdout. It is valid after
+// go-plugin has read the line or given up.
 func (c *Child) Silent() bool { return c.started && !c.spoke }
 
-// Secured reports whether the first line had a certificate. It may be called when Silent may be.
+// Secured reports whether the first line contained a certificate. It is valid when Silent is.
 func (c *Child) Secured() bool { return c.secured }
 
 // Diagnose implements runner.Runner.
@@ -236,10 +236,10 @@ func (c *Child) Diagnose(context.Context) string {
 	return "The first line on stdout must say where the plugin listens: see docs/PLUGINS.md"
 }
 
-// Stdout returns what go-plugin reads. It implements runner.Runner.
+// Stdout returns the handshake line for go-plugin. It implements runner.Runner.
 func (c *Child) Stdout() io.ReadCloser { return c.handshake }
 
-// Stderr returns nothing: it is drained here. It implements runner.Runner.
+// Stderr returns an empty reader, because Child reads stderr itself. It implements runner.Runner.
 func (*Child) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
 
 // Name implements runner.Runner.
@@ -264,7 +264,7 @@ func (c *Child) ID() string {
 	return strconv.Itoa(c.cmd.Process.Pid)
 }
 
-// PluginToHost checks where the plugin listens: where nobody else can. It implements
+// PluginToHost checks that the plugin listens in its private folder. It implements
 // runner.AddrTranslator.
 func (c *Child) PluginToHost(network, address string) (string, string, error) {
 	inside, err := filepath.Rel(c.folder, address)
@@ -280,10 +280,10 @@ func (*Child) HostToPlugin(network, address string) (string, string, error) {
 	return network, address, nil
 }
 
-// TailSize is how many bytes are told of what a plugin last said.
+// TailSize is the maximum length of the quoted end of stderr, in bytes.
 const TailSize = 500
 
-// tail keeps the end of what is written to it. It is safe for concurrent use.
+// tail keeps the end of the text that is written to it. It is safe for concurrent use.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
@@ -298,7 +298,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns it on one line.
+// String returns the end on one line.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

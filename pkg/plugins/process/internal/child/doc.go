@@ -1,3 +1,3 @@
-// Package child runs one program as a process of its own: a sealed copy of the program, in a folder
-// of its own, that ends with the router and takes all that it started with it.
+// Package child runs a program as a process: a sealed copy of the program in a private folder. The
+// process and its descendants end with the router.
 package child

@@ -10,22 +10,22 @@ import (
 
 const (
 	folderPrefix = "deltarouter-plugin-"
-	// A socket's path has at most so many bytes, on the least generous systems.
+	// longestSocket is the shortest limit of any system for the path of a socket, in bytes.
 	longestSocket = 103
-	// What go-plugin adds: /plugin-dir<10 digits>/plugin<10 digits>.
+	// socketName is the length of go-plugin's suffix: /plugin-dir<10 digits>/plugin<10 digits>.
 	socketName = 40
-	// A folder that is younger may be about to be locked.
+	// sweepAge protects new folders, which may not be locked yet.
 	sweepAge = time.Minute
 )
 
-// Folder is what one process has for itself and the router: its sockets, its temporary files, its
-// working folder. Nobody but the router's user may enter it.
+// Folder is the private folder of one process, with its sockets, temporary files and working
+// folder. Only the router's user may enter it.
 type Folder struct {
 	Path string
-	lock *os.File // is locked as long as the router lives
+	lock *os.File // locked while the router runs
 }
 
-// NewFolder makes a folder, and removes those that a router left which was killed.
+// NewFolder creates a folder, and removes those of killed routers.
 func NewFolder() (*Folder, error) {
 	base := os.TempDir()
 	if n := len(base) + 1 + len(folderPrefix) + 10 + socketName; n > longestSocket {
@@ -50,9 +50,9 @@ func NewFolder() (*Folder, error) {
 // Remove removes the folder.
 func (f *Folder) Remove() error { return errors.Join(os.RemoveAll(f.Path), f.lock.Close()) }
 
-// sweep removes the folders whose router is gone: their locks are free. The temporary folder may be
-// shared with other users, who can make folders of that name with anything in them: a folder counts
-// only if it and its lock are the router's own.
+// sweep removes the folders of ended routers, whose locks are free. Other users may share the
+// temporary folder, and may create folders with such names and any content. So a folder is removed
+// only if the router's user owns it and its lock.
 func sweep(base string) {
 	found, err := filepath.Glob(filepath.Join(base, folderPrefix+"*"))
 	if err != nil {
@@ -69,7 +69,7 @@ func sweep(base string) {
 	}
 }
 
-// abandoned reports whether no router holds the lock of a folder. It opens nothing outside of the
+// abandoned reports whether no router holds the lock of a folder. It opens no file outside the
 // folder.
 func abandoned(path string) bool {
 	root, err := os.OpenRoot(path)

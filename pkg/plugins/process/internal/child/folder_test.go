@@ -11,8 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestSweep: a folder that a killed router left is removed. Folders of that name that another user
-// may have made stay, and nothing that they link to is opened.
+// TestSweep: the folder of a killed router is removed. A folder with such a name that another user
+// may have created stays, and the targets of its links are not opened.
 func TestSweep(t *testing.T) {
 	base := t.TempDir()
 	outside := filepath.Join(t.TempDir(), "lock")

@@ -11,30 +11,29 @@ import (
 	"strings"
 )
 
-// ErrAnother is the error of a program that is not the one in the configuration.
+// ErrAnother is the error of a program with another SHA-256 than configured.
 var ErrAnother = errors.New("another program than sha256 says")
 
-// Program is what is executed.
+// Program is a program to execute.
 //
-// Between hashing a file and executing it, somebody could put another in its place. So what is
-// executed is a copy: on Linux one in memory that nobody can write to any more, made once and used
-// for each start, whatever becomes of the file; elsewhere one in the private folder of the process,
-// made anew for each start.
+// The file could be replaced between the check of its hash and its execution. So a copy is
+// executed. On Linux it is a sealed copy in memory, made once and used for each start, independent
+// of the file. Elsewhere it is a copy in the private folder of the process, made for each start.
 type Program struct {
 	file   string
 	sum    string
-	sealed *os.File // nil: a copy is made for each start
+	sealed *os.File // nil: each start makes a copy
 }
 
-// Copied returns a program of which each start makes a copy in its folder.
+// Copied returns a program that is copied to the folder at each start.
 func Copied(file, sum string) *Program { return &Program{file: file, sum: sum} }
 
-// Load copies a program, if it is the right one.
+// Load copies a program and checks its hash.
 func Load(file, sum string) (*Program, error) {
 	p := Copied(file, sum)
 	sealed, err := seal(filepath.Base(file), p.copyTo)
 	if errors.Is(err, errors.ErrUnsupported) {
-		err = p.copyTo(io.Discard) // each start makes a copy; a mistake is told now
+		err = p.copyTo(io.Discard) // each start copies it; report a mistake now
 	}
 	if err != nil {
 		return nil, err
@@ -43,7 +42,7 @@ func Load(file, sum string) (*Program, error) {
 	return p, nil
 }
 
-// copyTo writes the program somewhere. The error is ErrAnother if it was another one.
+// copyTo copies the program. The error is ErrAnother if the hash differs.
 func (p *Program) copyTo(to io.Writer) error {
 	from, err := os.Open(p.file)
 	if err != nil {
@@ -54,7 +53,7 @@ func (p *Program) copyTo(to io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() { // a device may have no end
+	if !info.Mode().IsRegular() { // a device may be endless
 		return fmt.Errorf("%s is not a file", p.file)
 	}
 	sum := sha256.New()
@@ -67,8 +66,8 @@ func (p *Program) copyTo(to io.Writer) error {
 	return nil
 }
 
-// Prepare returns the path to execute, and the files that the process must have from descriptor 3
-// on for that.
+// Prepare returns the path to execute, and the files that the process must inherit from descriptor
+// 3 on.
 func (p *Program) Prepare(folder string) (path string, files []*os.File, err error) {
 	if p.sealed != nil {
 		return "/proc/self/fd/3", []*os.File{p.sealed}, nil

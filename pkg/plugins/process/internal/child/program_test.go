@@ -12,12 +12,12 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestNoExec: a copy that the system does not run names the remedy.
+// TestNoExec: the error of a copy that the system does not execute names the remedy.
 func TestNoExec(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "sub")
 	must.Succeed(t, os.Mkdir(folder, 0o700))
 	path := filepath.Join(folder, "program")
-	// as if it were mounted noexec
+	// simulates a noexec mount
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o400); err != nil {
 		t.Fatal(err)
 	}

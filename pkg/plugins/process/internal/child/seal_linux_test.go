@@ -11,8 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestSealBusy: a file that somebody has in hand for a moment is sealed all the same, as soon as he
-// has it no longer.
+// TestSealBusy: sealing waits until another user of the file releases it.
 func TestSealBusy(t *testing.T) {
 	const size = 1 << 16
 	var pages []byte

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seal makes a file in memory that nobody can change any more. Where the system has none, or
-// forbids to execute one, the error is errors.ErrUnsupported.
+// seal creates an immutable file in memory. If the system has none, or does not execute one, the
+// error is errors.ErrUnsupported.
 func seal(name string, fill func(io.Writer) error) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
-	// Linux before 6.3 does not know MFD_EXEC, and lets every such file be executed
+	// Linux before 6.3 does not know MFD_EXEC, and executes every such file
 	if errors.Is(err, unix.EINVAL) {
 		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
@@ -33,11 +33,12 @@ func seal(name string, fill func(io.Writer) error) (*os.File, error) {
 	return f, nil
 }
 
-// sealPatience is about how long a file may be busy, beside what the kernel waits by itself.
+// sealPatience is the approximate maximum wait for a busy file, in addition to the wait of the
+// kernel.
 const sealPatience = 5 * time.Second
 
-// addSeals makes the file one that nobody can change. The kernel refuses while somebody has one of
-// its pages in hand, which it may have itself for a while on a busy machine.
+// addSeals makes the file immutable. The kernel refuses while one of its pages is in use, also by
+// the kernel itself on a busy machine.
 func addSeals(f *os.File) error {
 	const all = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
 	for pause := 5 * time.Millisecond; ; pause *= 2 {
@@ -49,14 +50,14 @@ func addSeals(f *os.File) error {
 	}
 }
 
-// attributes makes the child the leader of a process group, and lets the kernel kill it when the
-// thread that started it ends: see child.run.
+// attributes makes the child the leader of a process group. The kernel kills it when its starting
+// thread ends: see child.run.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// awaitExit waits until a process has ended, and leaves it a zombie until reap is called: as long
-// as it is one, its number, which is that of its group, is nobody else's.
+// awaitExit waits until a process has ended, and leaves it a zombie until reap is called. Until
+// then its number, which is also that of its group, is not reused.
 func awaitExit(cmd *exec.Cmd) (reap func() error) {
 	for errors.Is(unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}

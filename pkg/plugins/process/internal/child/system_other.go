@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// errSystem: a process that cannot be ended for sure is not started.
+// errSystem: a process is not started where the router cannot end it reliably.
 var errSystem = errors.New("native plugins need Unix")
 
 func seal(string, func(io.Writer) error) (*os.File, error) { return nil, errSystem }

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seal: only Linux has such files.
+// seal is supported on Linux only.
 func seal(string, func(io.Writer) error) (*os.File, error) { return nil, errors.ErrUnsupported }
 
-// attributes makes the child the leader of a process group. That the router is gone it hears from
-// its standard input.
+// attributes makes the child the leader of a process group. The end of its standard input shows the
+// child that the router has ended.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // awaitExit waits until a process has ended.

@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestTail: however much is written, in whatever pieces, the end of it is kept, and no more.
+// TestTail: for any writes, exactly the end is kept.
 func TestTail(t *testing.T) {
 	var said tail
 	for _, piece := range []string{strings.Repeat("x", 10*TailSize), strings.Repeat("y", TailSize-1), "\n", "the\nend\x1b\n"} {

@@ -17,9 +17,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestThreadsMayEnd: a plugin does not end with a thread of the router. The kernel's signal at the
-// parent's death is about the thread that forked, and Go ends a thread when a goroutine returns
-// that had locked itself to it.
+// TestThreadsMayEnd: a plugin does not end with a thread of the router. The kernel's parent-death
+// signal concerns the thread that forked, and Go ends a thread when a goroutine returns that is
+// locked to it.
 func TestThreadsMayEnd(t *testing.T) {
 	program, err := exec.LookPath("cat")
 	if err != nil {
@@ -50,7 +50,8 @@ func TestThreadsMayEnd(t *testing.T) {
 		t.Errorf("it says %q (%v): it ended with the thread", said, err)
 	}
 	// A goroutine that is not locked keeps its thread most of the time, but not if it is
-	// interrupted between forking and waiting. So that it is locked is seen at its stack.
+	// interrupted between forking and waiting. So the test checks the lock in the goroutine's
+	// stack.
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	waiting := regexp.MustCompile(`(?m)^goroutine \d+ [^\n]*locked to thread\]:\n(?:[^\n]+\n)*?[^\n]*child\.awaitExit\(`)
@@ -60,7 +61,7 @@ func TestThreadsMayEnd(t *testing.T) {
 	must.Report(t, c.kill())
 }
 
-// threadEnds waits until a thread of this process is gone.
+// threadEnds waits until a thread of this process has ended.
 func threadEnds(t *testing.T, id int) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
