@@ -10,26 +10,25 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// weight is how many values there are, and what they take in the file.
+// weight is the number of values and their size in the file.
 type weight struct {
 	n     int
 	bytes int64
 }
 
-// elementBytes is what a key and its place on the page take beside a value.
+// elementBytes is the space of a key and its place on the page, beside the value.
 const elementBytes = 8 + statefile.ElementSize
 
 func (w *weight) add(value []byte)    { w.n++; w.bytes += int64(len(value)) + elementBytes }
 func (w *weight) remove(value []byte) { w.n--; w.bytes -= int64(len(value)) + elementBytes }
 
-// Whole reports whether a delta comes back from the disk as it is: of a Secret the disk has only
-// the identity.
+// Whole reports whether the disk has the complete delta: of a Secret it has only the identity.
 func Whole(d *event.Delta) bool {
 	return (d.Old == nil || !secret(d.Old)) && (d.New == nil || !secret(d.New))
 }
 
-// LoadRoute returns the backlog of a route, or a part of it, in the order of the ids. resolve gives
-// the resource of a source; nil: the source is not configured any more, and the delta gets the
+// LoadRoute returns the backlog of a route, or a part of it, in the order of the ids. resolve
+// returns the resource of a source; nil: the source is no longer configured, and the delta gets the
 // resource that was saved with it.
 func (db *DB) LoadRoute(name string, part Part, resolve func(source string) *event.Resource) ([]Pending, error) {
 	saved := make(map[event.Resource]*event.Resource)
@@ -121,14 +120,15 @@ func (tx *reading) backlogs() map[string]weight {
 			continue
 		}
 		var w weight
-		_ = s.ForEach(func(_, value []byte) error { w.add(value); return nil }) // f never fails
+		// f never returns an error
+		_ = s.ForEach(func(_, value []byte) error { w.add(value); return nil })
 		backlogs[name] = w
 	}
 	return backlogs
 }
 
-// fullPages is how far the pages of the backlog of a route are filled: the ids ascend, so that
-// nothing comes in between later.
+// fullPages is the fill ratio of the pages of a route's backlog: the ids ascend, so that no entry
+// is inserted later.
 const fullPages = 0.9
 
 // backlogShelf returns the shelf of the backlog of a route, by the name of its bucket.
@@ -140,7 +140,7 @@ func (tx *writing) backlogShelf(name string) (shelf, error) {
 	return s, err
 }
 
-// backlog returns the weight of the backlog of a route, to be changed.
+// backlog returns the weight of the backlog of a route, for modification.
 func (tx *writing) backlog(name string) *weight {
 	if tx.backlogs[name] == nil {
 		w := tx.before[name]
@@ -149,9 +149,8 @@ func (tx *writing) backlog(name string) *weight {
 	return tx.backlogs[name]
 }
 
-// KnowsRoute reports whether a cut has ever named the route, and it was not forgotten since, see
-// [DB.Forget]. A route that is not known is new: no cut holds any of what it was ever given. The
-// error is [ErrClosed] or one of reading.
+// KnowsRoute reports whether a cut has named the route and [DB.Forget] has not removed it since. An
+// unknown route is new: no cut has any of its deltas. The error is [ErrClosed] or a read error.
 func (db *DB) KnowsRoute(name string) (known bool, err error) {
 	err = db.view(func(tx *reading) error {
 		known = tx.shelf(routesBucket, bucketName(name)).Bucket != nil
@@ -163,8 +162,8 @@ func (db *DB) KnowsRoute(name string) (known bool, err error) {
 	return known, nil
 }
 
-// Gone reports whether a route that is known was not configured when [DB.Forget] was called last:
-// since then it has been given nothing.
+// Gone reports whether a known route was not configured at the last call of [DB.Forget]: it has
+// received no deltas since.
 func (db *DB) Gone(name string) (gone bool, err error) {
 	err = db.view(func(tx *reading) error {
 		s := tx.shelf(routesBucket, bucketName(name))
@@ -181,9 +180,9 @@ func (db *DB) Gone(name string) (gone bool, err error) {
 	return gone, nil
 }
 
-// ExpireBacklogs forgets the routes that have not been configured for [KeepBacklogs]. To be called
-// before a route returns, because [DB.Forget] takes one that is configured for known. It writes
-// only if there is such a route.
+// ExpireBacklogs removes the routes that have not been configured for [KeepBacklogs]. It is called
+// before a route returns, because [DB.Forget] keeps every configured route. It writes only if there
+// is such a route.
 func (db *DB) ExpireBacklogs(now time.Time) error {
 	var expired []string
 	err := db.view(func(tx *reading) error {

@@ -17,8 +17,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// populate writes a state of several hundred pages in several cuts, and returns what it was after
-// the last two.
+// populate writes a state of several hundred pages in several cuts, and returns the state after
+// each of the last two.
 func populate(t *testing.T, path string) (before, after string) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -117,7 +117,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// damaged opens a file with the content and says what became of it.
+// damaged opens a file with the content and reports the result.
 func damaged(t *testing.T, content []byte, what, before, after string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state.db")
@@ -150,7 +150,7 @@ func damaged(t *testing.T, content []byte, what, before, after string) string {
 	case got != after:
 		t.Errorf("%s: a state that never was", what)
 	}
-	// It can be written to, and what is there afterwards is in order.
+	// A write succeeds, and the file is intact afterwards.
 	write(t, db, checkpoint.Cut{Cluster: "next", Watches: []checkpoint.WatchCut{{ID: "w", Fed: "next", Put: []*event.Object{object(t, resource("", "pods"), "n1", "u", "9", "next")}}}})
 	want := dump(t, db, []string{"w"}, []string{"r"})
 	if err := db.Close(); err != nil {

@@ -11,24 +11,23 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 )
 
-// Config says where the state is kept.
+// Config has the location and the limits of the state file.
 type Config struct {
 	// Path of the state file, by custom state.db. Its folder is made with mode 0700 if it does not
-	// exist. Beside it lie the lock (.lock), the last three files that were put aside
-	// (.corrupt-<time>) and, while Open runs, what it makes (.new, .compact).
+	// exist. The folder also has the lock (.lock), the last three quarantined files
+	// (.corrupt-<time>) and, while Open runs, its temporary files (.new, .compact).
 	Path string
-	// MaxSize in bytes is what the file may grow to; 0: no limit. A cut that needs more fails with
-	// ErrFull. The file is grown in steps of 16 MiB.
+	// MaxSize is the largest size of the file in bytes; 0: no limit. A cut that needs more fails
+	// with ErrFull. The file grows in steps of 16 MiB.
 	MaxSize int64
-	Log     *slog.Logger // nil: nothing is logged
-	// Around, if it is not nil, is called for each transaction with what it writes (TransactionCut,
-	// …), and calls it once or, with an error of its own, not at all. It is for simulations, in
-	// which a disk is slow or full, or the process ends before or after a transaction. Several may
-	// be called at the same time.
+	Log     *slog.Logger // nil: no logs
+	// Around, if set, is called for each transaction with its kind (TransactionCut, …). It calls
+	// transaction once or, with an error of its own, not at all. It is for simulations of a slow or
+	// full disk, and of crashes before or after a transaction. Calls may be concurrent.
 	Around func(what string, transaction func() error) error
 }
 
-// What a transaction writes, see [Config.Around]. A cut may have intents with it.
+// The kinds of transactions, see [Config.Around]. A cut may include intents.
 const (
 	TransactionCut     = "cut"
 	TransactionIntents = "intents"
@@ -43,17 +42,16 @@ type DB struct {
 	file *statefile.File
 
 	writing sync.Mutex // held by the transaction that has the arena
-	arena   []byte     // the values of a transaction that is being written
+	arena   []byte     // the values of the running transaction
 
 	mu       sync.RWMutex
 	cluster  string
 	backlogs map[string]weight // by the names of the routes' buckets
 }
 
-// Open opens the state file and makes it if it is not there. It reads the whole file once; see the
-// package comment for what it finds. The error is a *LockedError, a *NewerError or one of the file
-// system; a damaged file is no error, see [DB.Quarantined]. A file of which most is free is
-// rewritten.
+// Open opens the state file, or makes it if it does not exist. It reads the whole file once; see
+// the package comment for the checks. The error is a *LockedError, a *NewerError or one of the file
+// system; a damaged file is no error, see [DB.Quarantined]. A mostly free file is rewritten.
 func Open(cfg Config) (*DB, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -65,7 +63,7 @@ func Open(cfg Config) (*DB, error) {
 		return nil, err
 	}
 	if db.file.Format() != Format {
-		// it only takes room
+		// an expired backlog only takes room
 		if err := db.update(TransactionForget, (*writing).tidyIntents); err != nil {
 			cfg.Log.Warn("what another version left in the state file stays there", "file", cfg.Path, "err", err)
 		}
@@ -73,7 +71,7 @@ func Open(cfg Config) (*DB, error) {
 	return db, nil
 }
 
-// opened reads what is kept in memory of the file.
+// opened reads the parts of the file that are kept in memory.
 func (db *DB) opened(bolt *bbolt.Tx, codec *value.Codec) (err error) {
 	tx := &reading{bolt, codec}
 	db.mu.Lock()
@@ -83,31 +81,32 @@ func (db *DB) opened(bolt *bbolt.Tx, codec *value.Codec) (err error) {
 	return err
 }
 
-// Quarantined returns the name under which Open put a damaged file aside; empty: it was in order.
+// Quarantined returns the new name of a damaged file that Open moved away; empty: the file was
+// intact.
 func (db *DB) Quarantined() string { return db.file.Quarantined() }
 
 // Size returns the size of the file in bytes. A part of it may be free for new values: the file
 // shrinks at [Open] only.
 func (db *DB) Size() int64 { return db.file.Size() }
 
-// Cluster returns the identity of the cluster that the state is about; empty: none was written yet.
+// Cluster returns the identity of the cluster of the state; empty: none was written yet.
 func (db *DB) Cluster() string {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
 	return db.cluster
 }
 
-// Close waits for what is being written and gives the file free. It may be called twice.
+// Close waits for a running write and releases the file. It may be called twice.
 func (db *DB) Close() error { return db.file.Close() }
 
 // Format is the number of the format that this version writes, see the package comment.
 const Format = statefile.Format
 
 var (
-	// ErrFull is wrapped by the error of a write that found no room: the disk is full, or the file
+	// ErrFull is wrapped by the error of a write without enough room: the disk is full, or the file
 	// has reached Config.MaxSize.
 	ErrFull = statefile.ErrFull
-	// ErrCorrupt is wrapped by the error of a read that found something that was not written so.
+	// ErrCorrupt is wrapped by the error of a read of damaged data.
 	ErrCorrupt = value.ErrCorrupt
 	// ErrClosed is returned after [DB.Close].
 	ErrClosed = statefile.ErrClosed
@@ -116,12 +115,12 @@ var (
 type (
 	// LockedError says that another router uses the state folder.
 	LockedError = folder.LockedError
-	// NewerError says that the state file was written by a newer version, in a format that this
-	// version cannot read. The file is left as it is.
+	// NewerError says that a newer version wrote the state file in a format that this version
+	// cannot read. The file is left unchanged.
 	NewerError = statefile.NewerError
 )
 
-// The buckets and the records that have a fixed name.
+// The buckets and records with a fixed name.
 const (
 	metaBucket    = statefile.MetaBucket
 	watchesBucket = "watches"

@@ -141,8 +141,8 @@ func fedEvent(data string) *event.Event {
 	}
 }
 
-// What a route owes comes back whole, with the resource of its source or, if there is no such
-// source any more, the one that was saved.
+// The backlog of a route is read completely, with the resource of its source or, if the source no
+// longer exists, the saved one.
 func TestPending(t *testing.T) {
 	things := resource("example.com", "things")
 	a, b := object(t, things, "a", "u", "1", strings.Repeat("old", 300)), object(t, things, "a", "u", "2", strings.Repeat("new", 300))
@@ -187,7 +187,7 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// Whatever a Secret is part of, its data does not reach the disk.
+// The data of a Secret does not reach the disk in any record.
 func TestSecretsStayOut(t *testing.T) {
 	const canary = "c4n4ry-in-the-c0al-mine"
 	path := statePath(t)
@@ -256,8 +256,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// What cannot be a key of bbolt is one all the same, and what is no cut is an error that changes
-// nothing.
+// Names that bbolt does not accept as keys work, and an invalid cut is an error without an effect.
 func TestOutlandish(t *testing.T) {
 	path := statePath(t)
 	db := open(t, path)
@@ -287,8 +286,7 @@ func TestOutlandish(t *testing.T) {
 	}
 }
 
-// TestReadWatch: objects that are handed over on all cores are those that were written, each of
-// them once.
+// TestReadWatch: concurrent reading passes each written object once.
 func TestReadWatch(t *testing.T) {
 	db := open(t, statePath(t))
 	want := make(map[string]int)
@@ -311,7 +309,7 @@ func TestReadWatch(t *testing.T) {
 	}
 }
 
-// TestIntentsInOrder: intents come back in the order in which they were written, whatever their
+// TestIntentsInOrder: intents are read in the order in which they were written, whatever their
 // uids.
 func TestIntentsInOrder(t *testing.T) {
 	path := statePath(t)

@@ -7,21 +7,21 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 )
 
-// KeepBacklogs is how long a route that is no longer configured keeps its backlog, and a handler
-// what it remembers: a revert brings it back.
+// KeepBacklogs is the time for which the backlog of a route, or the kv of a handler, is kept after
+// its removal from the configuration: reverting the configuration restores it.
 const KeepBacklogs = 24 * time.Hour
 
-// Configured says what the configuration has.
+// Configured has the names in the configuration.
 type Configured struct {
 	Watches  []string // ids
 	Routes   []string // names
 	Handlers []string // names
 }
 
-// Forget removes what belongs to nothing in the configuration: watches at once, with their objects
-// and intents; the backlog of a route or a handler remembers [KeepBacklogs] after the first call
-// that missed it. One that is configured again in that time has it back: see [DB.LoadRoute] and
-// [DB.LoadMemory].
+// Forget removes state that the configuration no longer names: watches at once, with their objects
+// and intents; the backlog of a route and the kv of a handler [KeepBacklogs] after the first call
+// that missed them. A route or handler that is configured again within that time gets them back:
+// see [DB.LoadRoute] and [DB.LoadMemory].
 func (db *DB) Forget(keep Configured, now time.Time) error {
 	watches := nameSet(keep.Watches)
 	err := db.update(TransactionForget, func(tx *writing) error {
@@ -47,12 +47,12 @@ func nameSet(names []string) map[string]bool {
 	return set
 }
 
-// names lists the buckets in a bucket.
+// names returns the names of the buckets in a bucket.
 func (s shelf) names() (names []string) {
 	if s.Bucket == nil {
 		return nil
 	}
-	_ = s.ForEachBucket(func(name []byte) error { // f never fails
+	_ = s.ForEachBucket(func(name []byte) error { // f never returns an error
 		names = append(names, string(name))
 		return nil
 	})
@@ -72,7 +72,8 @@ func (tx *writing) forgetWatches(keep map[string]bool) error {
 	return nil
 }
 
-// What is not configured has a record "state": since when, in nanoseconds of Unix time.
+// A removed route or handler has a record "state": the time of its removal, in nanoseconds of Unix
+// time.
 func (tx *writing) forgetLater(bucket string, keep map[string]bool, now time.Time) error {
 	top := tx.top(bucket)
 	for _, name := range top.names() {
@@ -100,7 +101,8 @@ func (tx *writing) forgetLater(bucket string, keep map[string]bool, now time.Tim
 	return nil
 }
 
-// goneSince returns since when the route or handler of a bucket is not configured; zero: it is.
+// goneSince returns the time since which the route or handler of a bucket is not configured; zero:
+// it is configured.
 func goneSince(c *value.Codec, s shelf) (time.Time, error) {
 	key := []byte(stateKey)
 	stored := s.Get(key)

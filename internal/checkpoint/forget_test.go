@@ -59,7 +59,7 @@ func TestForget(t *testing.T) {
 	has("w1", "r1")
 }
 
-// TestForgetOnAFullDisk: what could not be forgotten is there still, whole, and is forgotten later.
+// TestForgetOnAFullDisk: state that could not be removed is still complete, and is removed later.
 func TestForgetOnAFullDisk(t *testing.T) {
 	path, full := statePath(t), true
 	db, err := checkpoint.Open(checkpoint.Config{Path: path, Around: func(what string, do func() error) error {
@@ -93,7 +93,7 @@ func TestForgetOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestForgetMemory: what a handler remembers outlives its configuration by a day.
+// TestForgetMemory: the kv of a handler is kept for a day after the handler's removal.
 func TestForgetMemory(t *testing.T) {
 	db := open(t, statePath(t))
 	defer db.Close()

@@ -131,7 +131,7 @@ func describe(route string, o checkpoint.Pending) string {
 		route, o.ID, d, d.Initial, d.Stale, d.Redelivered, seen, o.Closed, o.Attempts, o.Unlimited, d.Suppressed, d.Since.UnixNano(), d.Began, d.Repeat, d.Late, text(d.Old), text(d.New), fed)
 }
 
-// logger collects what is logged.
+// logger returns a logger and its output.
 func logger() (*slog.Logger, *bytes.Buffer) {
 	var b bytes.Buffer
 	return slog.New(slog.NewTextHandler(&b, nil)), &b

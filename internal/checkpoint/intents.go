@@ -11,10 +11,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// intentShelves is where the intents of a watch are, and beside it the order in which they came: of
-// the objects that had one name nothing else says which was first. The states are what was
-// delivered. Versions before format 4 neither write the order nor read it, versions before format 6
-// the same with the states.
+// intentShelves has the intents of a watch, their order, and the delivered states. The order is
+// stored because nothing else shows which of several objects with one name came first. Versions
+// before format 4 neither write nor read the order, versions before format 6 the states.
 type intentShelves struct{ intents, order, states shelf }
 
 func (tx *writing) intentShelves(name string) (s intentShelves, err error) {
@@ -28,8 +27,8 @@ func (tx *writing) intentShelves(name string) (s intentShelves, err error) {
 	return s, err
 }
 
-// none reports whether the watch has no intents, which is usual: a cut need not look for those of
-// its objects then.
+// none reports whether the watch has no intents, which is usual: a cut then need not search those
+// of its objects.
 func (s *intentShelves) none() bool {
 	first, _ := s.intents.Cursor().First()
 	return first == nil
@@ -63,8 +62,8 @@ func (tx *writing) endIntent(s intentShelves, id Identity) error {
 	return errors.Join(tx.remove(s.intents, key), tx.remove(s.order, key), tx.remove(s.states, key))
 }
 
-// supersede ends the intent of an object that a cut has, unless that is about a later state: what
-// was delivered of it before a crash has not come again yet.
+// supersede ends the intent of an object in a cut, unless the intent has a later state: that state
+// was delivered before a crash and has not arrived again yet.
 func (tx *writing) supersede(s intentShelves, o *event.Object) error {
 	id := Identity{o.Key(), o.UID()}
 	key := intentKey(id)
@@ -80,7 +79,7 @@ func (tx *writing) supersede(s intentShelves, o *event.Object) error {
 	return tx.endIntent(s, id)
 }
 
-// lower reports whether a is known to be a lower resourceVersion than b.
+// lower reports whether a is surely a lower resourceVersion than b.
 func lower(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
@@ -103,7 +102,7 @@ func (tx *writing) intents(watch string, objects []*event.Object) error {
 	return nil
 }
 
-// tidyIntents removes what a version that did not know of it has left beside intents that are over.
+// tidyIntents removes the order and the states of ended intents, which an older version has left.
 func (tx *writing) tidyIntents() error {
 	for _, name := range tx.top(watchesBucket).names() {
 		s, err := tx.intentShelves(name)
@@ -129,8 +128,8 @@ func (tx *writing) tidyIntents() error {
 	return nil
 }
 
-// intents reads the intents of a watch, in the order in which they were written. Those of which it
-// is not known come first.
+// intents reads the intents of a watch, in the order in which they were written. Those without an
+// order come first.
 func (tx *reading) intents(name string) ([]Intent, error) {
 	type numbered struct {
 		Intent
@@ -172,7 +171,7 @@ func intentKey(id Identity) []byte {
 	return bounded(id.UID + "\x00" + id.Key.Namespace + "\x00" + id.Key.Name)
 }
 
-// payload of an intent.
+// payload returns the payload of an intent.
 func (id Identity) payload() []byte {
 	var f fields
 	f.text(id.UID)

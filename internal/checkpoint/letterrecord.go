@@ -8,7 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// letters removes and writes letters and the ID given last.
+// letters removes and writes dead letters, and writes the last used ID.
 func (tx *writing) letters(put []Letter, lost []loss, last uint64) error {
 	top, err := tx.make(lettersBucket)
 	if err != nil {
@@ -23,7 +23,7 @@ func (tx *writing) letters(put []Letter, lost []loss, last uint64) error {
 			return err
 		}
 	}
-	for _, x := range lost { // of a flood the first may be lost at once
+	for _, x := range lost { // in a flood, a new one may be lost at once
 		if err := tx.remove(entries, pendingKey(x.id)); err != nil {
 			return err
 		}
@@ -33,7 +33,7 @@ func (tx *writing) letters(put []Letter, lost []loss, last uint64) error {
 	return tx.put(top, []byte(stateKey), f)
 }
 
-// payload of a letter: what is said about the delta, and the delta as if it were pending.
+// payload returns the payload of a dead letter: its fields, and the delta like a pending one.
 func (l *Letter) payload() []byte {
 	var f fields
 	f.flags(l.Unseen)

@@ -12,65 +12,65 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Letter is a delta that a route gave up: a dead letter.
+// Letter is a dead letter: a delta that a route has given up.
 type Letter struct {
-	// ID is given by [Letters.Add]: never used again, in the order in which the letters came.
+	// ID is set by [Letters.Add]: never used again, and ascending.
 	ID    uint64
 	Time  time.Time
 	Route string
-	// Sink is the one that refused it, which is the only one that has to get it. Empty: it did not
-	// get as far as a sink.
+	// Sink is the sink that refused the delta, and the only one to redeliver it to. Empty: the
+	// delta did not reach a sink.
 	Sink     string
 	Error    string
 	Attempts int
-	// Unseen: it was the route's filter or key that failed.
+	// Unseen: the route's filter or key failed.
 	Unseen bool
 	Delta  *event.Delta
 }
 
-// Why letters are lost, for LettersConfig.Lost.
+// The reasons why dead letters are lost, for LettersConfig.Lost.
 const (
 	LostAge   = "age"   // older than MaxAge
-	LostCount = "count" // pushed out by newer ones of the route
+	LostCount = "count" // replaced by newer ones of the route
 )
 
-// LettersConfig bounds the dead letters.
+// LettersConfig limits the dead letters.
 type LettersConfig struct {
-	Max    int           // of each route: the oldest give way to new ones; 0: no bound
-	MaxAge time.Duration // 0: no bound
-	// Lost and Count are told, if they are not nil, of letters that are given up, and how many a
-	// route has whenever that changes. They must not call back.
+	Max    int           // of each route: new ones replace the oldest; 0: no limit
+	MaxAge time.Duration // 0: no limit
+	// Lost is called with the number of dead letters that are lost, Count with the new number of
+	// dead letters of a route; both may be nil. They must not call back.
 	Lost  func(route, reason string, n int)
 	Count func(route string, n int)
 }
 
-// Letters are the dead letters of a state file. They are safe for concurrent use. Letters of a
-// route that is not configured any more stay until they are too old.
+// Letters are the dead letters of a state file. They are safe for concurrent use. Dead letters of a
+// removed route stay until they are too old.
 type Letters struct {
 	db   *DB
 	cfg  LettersConfig
-	turn chan struct{} // held by whoever writes
+	turn chan struct{} // held during a write
 
 	mu      sync.Mutex
-	last    uint64            // the ID given last
+	last    uint64            // the last used ID
 	routes  map[string][]mark // in the order of the IDs
-	waiting *letterBatch      // nil: nobody waits
+	waiting *letterBatch      // nil: no call waits
 }
 
-// mark is what is kept of a letter in memory.
+// mark is the part of a dead letter that is kept in memory.
 type mark struct {
 	id   uint64
 	time time.Time
 }
 
-// letterBatch are letters that are written together.
+// letterBatch has dead letters that are written together.
 type letterBatch struct {
 	letters []Letter
 	done    chan struct{}
-	err     error // once done is closed
+	err     error // valid once done is closed
 }
 
-// Letters reads which letters there are. It is called once.
+// Letters reads the index of the dead letters. It is called once.
 func (db *DB) Letters(cfg LettersConfig) (*Letters, error) {
 	l := &Letters{db: db, cfg: cfg, turn: make(chan struct{}, 1), routes: make(map[string][]mark)}
 	err := db.view(func(tx *reading) error {
@@ -101,9 +101,9 @@ func (db *DB) Letters(cfg LettersConfig) (*Letters, error) {
 	return l, nil
 }
 
-// Add writes letters, all or none. When it returns nil they are on disk, synced. Calls that come
-// while one is writing are written together, in one transaction. The error wraps [ErrFull] if there
-// is no room, or is ctx's: then they may be written or not.
+// Add writes dead letters, all or none. When it returns nil they are on disk, synced. Calls during
+// a write are joined into the next transaction. The error wraps [ErrFull] if there is no room, or
+// is ctx's: then they may be written or not.
 func (l *Letters) Add(ctx context.Context, letters []Letter) error {
 	for i := range letters {
 		if d := letters[i].Delta; d == nil || d.Object() == nil {
@@ -133,8 +133,8 @@ func (l *Letters) Add(ctx context.Context, letters []Letter) error {
 	return b.err
 }
 
-// write writes new letters and removes those that give way to them or are too old. The caller has
-// the turn.
+// write writes new dead letters and removes those that they replace or that are too old. The caller
+// has the turn.
 func (l *Letters) write(letters []Letter, now time.Time) error {
 	l.mu.Lock()
 	last := l.last
@@ -166,13 +166,13 @@ func (l *Letters) write(letters []Letter, now time.Time) error {
 	return nil
 }
 
-// loss is a letter that is given up.
+// loss is a lost dead letter.
 type loss struct {
 	id            uint64
 	route, reason string
 }
 
-// overdue returns what is too old, or too much once coming is there.
+// overdue returns the dead letters that are too old, or too many once coming is added.
 func (l *Letters) overdue(coming map[string][]mark, now time.Time) (lost []loss) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,7 +196,7 @@ func (l *Letters) overdue(coming map[string][]mark, now time.Time) (lost []loss)
 				if l.cfg.MaxAge > 0 && now.Sub(m.time) > l.cfg.MaxAge {
 					reason = LostAge
 				} else if len(lost)-n >= excess {
-					break // what is behind it is newer
+					break // the rest is newer
 				}
 				lost = append(lost, loss{m.id, route, reason})
 			}
@@ -205,7 +205,7 @@ func (l *Letters) overdue(coming map[string][]mark, now time.Time) (lost []loss)
 	return lost
 }
 
-// settle forgets what was lost and says so. The caller holds mu.
+// settle removes lost dead letters from the index and reports them. The caller holds mu.
 func (l *Letters) settle(lost []loss) {
 	if len(lost) == 0 {
 		return
@@ -227,8 +227,8 @@ func (l *Letters) settle(lost []loss) {
 	}
 }
 
-// forget takes letters out of the memory, as far as they are the route's, and returns how many. The
-// caller holds mu.
+// forget removes dead letters of a route from the index, and returns their number. The caller holds
+// mu.
 func (l *Letters) forget(route string, ids []uint64) int {
 	marks := l.routes[route]
 	gone := make(map[uint64]bool)
@@ -248,7 +248,7 @@ func (l *Letters) forget(route string, ids []uint64) int {
 	return len(gone)
 }
 
-// find returns where the letter is, or would be.
+// find returns the position of the dead letter, or the position at which it would be.
 func find(marks []mark, id uint64) (int, bool) {
 	return slices.BinarySearchFunc(marks, id, func(m mark, id uint64) int { return cmp.Compare(m.id, id) })
 }
@@ -259,8 +259,8 @@ func (l *Letters) tell(route string) {
 	}
 }
 
-// Remove removes letters, and returns how many of them were there. When it returns without an error
-// that is on disk.
+// Remove removes dead letters, and returns the number of those that existed. When it returns
+// without an error the removal is on disk.
 func (l *Letters) Remove(ctx context.Context, ids []uint64) (int, error) {
 	if len(ids) == 0 {
 		return 0, nil
@@ -288,7 +288,7 @@ func (l *Letters) Remove(ctx context.Context, ids []uint64) (int, error) {
 	return n, nil
 }
 
-// Expire gives up the letters that are too old.
+// Expire removes the dead letters that are too old.
 func (l *Letters) Expire(ctx context.Context, now time.Time) error {
 	if err := l.take(ctx); err != nil {
 		return err
@@ -297,8 +297,8 @@ func (l *Letters) Expire(ctx context.Context, now time.Time) error {
 	return l.write(nil, now)
 }
 
-// take waits for the turn. One that is free is taken also when ctx is done: a stop must not look
-// like a disk that fails.
+// take waits for the turn. A free turn is taken even if ctx is done: a stop must not look like a
+// failing disk.
 func (l *Letters) take(ctx context.Context) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -313,8 +313,8 @@ func (l *Letters) take(ctx context.Context) error {
 	}
 }
 
-// IDs returns the letters of a route, or of all if it is empty, that came after the given one: in
-// their order, at most limit (0: all).
+// IDs returns the IDs after after of the dead letters of a route, or of all routes if route is
+// empty, in order: at most limit (0: all).
 func (l *Letters) IDs(route string, after uint64, limit int) []uint64 {
 	l.mu.Lock()
 	var ids []uint64
@@ -335,8 +335,7 @@ func (l *Letters) IDs(route string, after uint64, limit int) []uint64 {
 	return ids
 }
 
-// Load reads letters; those that are not there are left out. Of Secrets the deltas have only the
-// identity.
+// Load reads dead letters; missing ones are left out. Deltas of Secrets have only the identity.
 func (l *Letters) Load(ids []uint64) ([]Letter, error) {
 	var letters []Letter
 	err := l.db.view(func(tx *reading) error {

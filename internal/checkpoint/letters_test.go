@@ -131,8 +131,7 @@ func TestLettersAreBounded(t *testing.T) {
 	}
 }
 
-// Writers that come at the same time share transactions, and each letter is there when its Add
-// returns.
+// Concurrent calls share transactions, and each dead letter is on disk when its Add returns.
 func TestLettersTogether(t *testing.T) {
 	db := open(t, statePath(t))
 	l := openLetters(t, db, checkpoint.LettersConfig{})
@@ -159,8 +158,8 @@ func TestLettersTogether(t *testing.T) {
 	}
 }
 
-// TestLettersModel compares the letters with a map, also after crashes and restarts, with cuts in
-// between.
+// TestLettersModel compares the dead letters with a map, also after crashes and restarts, with cuts
+// in between.
 func TestLettersModel(t *testing.T) {
 	template := []checkpoint.Letter{letter(t, "r1", "x", time.Unix(1, 0)), letter(t, "r2", "y", time.Unix(2, 0))}
 	rapid.Check(t, func(t *rapid.T) {
@@ -214,7 +213,7 @@ func TestLettersModel(t *testing.T) {
 	})
 }
 
-// trim keeps the newest letters of each route.
+// trim keeps the newest dead letters of each route.
 func trim(model map[uint64]string, most int) {
 	for _, route := range []string{" r1 ", " r2 "} {
 		var ids []uint64

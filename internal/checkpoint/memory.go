@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// LoadMemory returns what a handler remembers, also what has expired meanwhile, sorted by key. The
-// error wraps ErrCorrupt, or is [ErrClosed].
+// LoadMemory returns the kv of a handler, including expired values, sorted by key. The error wraps
+// ErrCorrupt, or is [ErrClosed].
 func (db *DB) LoadMemory(handler string) ([]Value, error) {
 	var all []Value
 	err := db.view(func(tx *reading) error {
@@ -48,7 +48,7 @@ func (tx *writing) memory(c *MemoryCut) error {
 	return nil
 }
 
-// payload of a value.
+// payload returns the payload of a value.
 func (v *Value) payload() []byte {
 	var f fields
 	f.flags(!v.Expires.IsZero())

@@ -147,7 +147,7 @@ func (m *model) checkRules(t *rapid.T, db *checkpoint.DB) {
 	}
 }
 
-// check compares the model with what a state file holds.
+// check compares the model with the content of a state file.
 func (m *model) check(t *rapid.T, db *checkpoint.DB) {
 	m.checkMemories(t, db)
 	m.checkRules(t, db)
@@ -317,9 +317,8 @@ func drawCut(t *rapid.T) (cut checkpoint.Cut) {
 	return cut
 }
 
-// TestModel writes random cuts and intents. After each the file is closed and opened again, or it
-// is copied as it is and the copy opened, which is what a crash leaves: both must hold what the
-// model holds.
+// TestModel writes random cuts and intents. After each the file is closed and reopened, or a copy
+// of it is opened, which corresponds to a crash: both must have the content of the model.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		folder, err := os.MkdirTemp("", "checkpoint") //nolint:usetesting // one for each run

@@ -50,7 +50,7 @@ func TestLocked(t *testing.T) {
 	open(t, path)
 }
 
-// A program that does not know of the lock file but uses the database is noticed too.
+// A program that uses the database without our lock file is noticed too.
 func TestLockedByBolt(t *testing.T) {
 	path := statePath(t)
 	open(t, path).Close()
@@ -99,8 +99,8 @@ func TestNewerFormat(t *testing.T) {
 	}
 }
 
-// After a rollback the state of a newer version is read, if that version says that it can be; and
-// the newer one is told.
+// After a rollback the state of a newer version is read, if that version allows it; and the newer
+// version can see the rollback.
 func TestRollback(t *testing.T) {
 	path := statePath(t)
 	db := open(t, path)
@@ -150,7 +150,7 @@ func TestFormat1(t *testing.T) {
 	}
 }
 
-// What keeps the file from being opened but is no damage is an error, and nothing is put aside.
+// An obstacle to opening the file that is no damage is an error, and the file is not moved away.
 func TestCannotOpen(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "file")

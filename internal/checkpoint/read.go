@@ -26,15 +26,15 @@ func (db *DB) view(f func(tx *reading) error) error {
 	return db.file.View(func(bolt *bbolt.Tx, codec *value.Codec) error { return f(&reading{bolt, codec}) })
 }
 
-// shelf is a bucket and the seed of its place.
+// shelf is a bucket and the seed of its position.
 type shelf struct {
 	*bbolt.Bucket
 
 	seed   uint32
-	weight *weight // of the backlog of a route, when it is being written; else nil
+	weight *weight // of the backlog of a route, during a write; otherwise nil
 }
 
-// shelf returns a shelf without a bucket if there is none at the path.
+// shelf returns the shelf at a path, without a bucket if there is none.
 func (tx *reading) shelf(path ...string) shelf {
 	s := shelf{Bucket: tx.Bucket([]byte(path[0])), seed: tx.codec.Seed(0, path[0])}
 	for _, name := range path[1:] {
@@ -46,7 +46,7 @@ func (tx *reading) shelf(path ...string) shelf {
 	return s
 }
 
-// record returns the payload under a key; nil: there is none.
+// record returns the payload of a key; nil: none.
 func (tx *reading) record(s shelf, key string) ([]byte, error) {
 	if s.Bucket == nil {
 		return nil, nil
@@ -77,8 +77,8 @@ func (tx *reading) cluster() (string, error) {
 	return string(payload), err
 }
 
-// LoadWatch returns what is known of a watch; nil: nothing was ever saved. The error wraps
-// ErrCorrupt, or is [ErrClosed].
+// LoadWatch returns the saved state of a watch; nil: none. The error wraps ErrCorrupt, or is
+// [ErrClosed].
 func (db *DB) LoadWatch(id string) (*Watch, error) {
 	var mu sync.Mutex
 	var objects []Object
@@ -93,9 +93,9 @@ func (db *DB) LoadWatch(id string) (*Watch, error) {
 	return w, err
 }
 
-// ReadWatch is [DB.LoadWatch], but hands the objects to take, on all cores at the same time and in
-// no order. When it returns an error some may have been handed over. A nil take reads no objects:
-// see [DB.ReadObjects].
+// ReadWatch is [DB.LoadWatch], but passes the objects to take, on all cores concurrently and in no
+// order. Before an error some objects may have been passed. A nil take reads no objects: see
+// [DB.ReadObjects].
 func (db *DB) ReadWatch(id string, take func(o Object)) (*Watch, error) {
 	var w *Watch
 	err := db.view(func(tx *reading) (err error) {
@@ -141,8 +141,7 @@ func (tx *reading) watch(name string, take func(o Object)) (*Watch, error) {
 	return w, err
 }
 
-// objects reads all objects on all cores: what takes time is to decompress them, and what is done
-// with them while they are at hand.
+// objects reads all objects on all cores: decompressing them takes the time, and so does take.
 func (tx *reading) objects(s shelf, take func(o Object)) error {
 	_, err := tx.someObjects(s, "", math.MaxInt, runtime.GOMAXPROCS(0), take)
 	return err
@@ -177,7 +176,7 @@ func (tx *reading) someObjects(s shelf, after string, limit, cores int, take fun
 }
 
 func (tx *reading) object(s shelf, key, value []byte) (o Object, err error) {
-	err = statefile.Guard(func() error { // which only helps its own goroutine
+	err = statefile.Guard(func() error { // Guard only protects its own goroutine
 		payload, err := tx.codec.Payload(s.seed, key, value)
 		if err == nil {
 			o, err = parseObject(payload)
@@ -187,9 +186,9 @@ func (tx *reading) object(s shelf, key, value []byte) (o Object, err error) {
 	return o, err
 }
 
-// ReadObjects hands up to limit objects of a watch to take, on so many cores at the same time and
-// in no order, beginning behind a place that the call before has returned; "" is the beginning, and
-// as a result the end. Each call reads what is there by then. The error is as with [DB.LoadWatch].
+// ReadObjects passes up to limit objects of a watch to take, concurrently on that many cores and in
+// no order. It starts behind the key that the previous call returned; "" is the start, and as a
+// result the end. Each call reads the present state. The error is as with [DB.LoadWatch].
 func (db *DB) ReadObjects(id, after string, limit, cores int, take func(o Object)) (next string, err error) {
 	err = db.view(func(tx *reading) (err error) {
 		next, err = tx.someObjects(tx.shelf(watchesBucket, bucketName(id), objectsBucket), after, limit, cores, take)
@@ -201,7 +200,7 @@ func (db *DB) ReadObjects(id, after string, limit, cores int, take func(o Object
 	return next, nil
 }
 
-// ReadObject returns one object of a watch; nil: there is none under that key. The error is as with
+// ReadObject returns one object of a watch; nil: none has that key. The error is as with
 // [DB.LoadWatch].
 func (db *DB) ReadObject(id string, key event.Key) (found *Object, err error) {
 	err = db.view(func(tx *reading) error {
@@ -223,7 +222,7 @@ func (db *DB) ReadObject(id string, key event.Key) (found *Object, err error) {
 	return found, nil
 }
 
-// inParallel calls f for the numbers below n, on so many cores, until one fails.
+// inParallel calls f for the numbers below n, on that many cores, until one call fails.
 func inParallel(n, cores int, f func(i int) error) error {
 	const at = 64 // once
 	var next atomic.Int64
@@ -238,7 +237,7 @@ func inParallel(n, cores int, f func(i int) error) error {
 				}
 			}
 			if errs[worker] != nil {
-				next.Store(int64(n)) // the others need not go on
+				next.Store(int64(n)) // stops the others
 			}
 		})
 	}

@@ -18,7 +18,7 @@ import (
 
 // The payloads. Strings and texts are preceded by their length as a varint.
 
-// fields appends fields to a payload.
+// fields builds a payload from fields.
 type fields []byte
 
 func (f *fields) uint(v uint64)   { *f = binary.AppendUvarint(*f, v) }
@@ -35,8 +35,8 @@ func bits(flags []bool) (set uint64) {
 	return set
 }
 
-// reader takes fields off a payload. After the first mistake it gives zero values and keeps the
-// error.
+// reader reads the fields of a payload. After the first mistake it returns zero values and keeps
+// the error.
 type reader struct {
 	rest []byte
 	err  error
@@ -67,7 +67,7 @@ func (r *reader) bytes() []byte {
 
 func (r *reader) text() string { return string(r.bytes()) }
 
-// done returns the error, also one for what is left over.
+// done returns the error, or one if bytes are left.
 func (r *reader) done() error {
 	if r.err == nil && len(r.rest) > 0 {
 		r.err = value.Corruptf("a record is too long")
@@ -75,7 +75,7 @@ func (r *reader) done() error {
 	return r.err
 }
 
-// watchState is what is kept of a watch beside its objects: the record "state" in its bucket.
+// watchState is the record "state" in the bucket of a watch.
 type watchState struct {
 	fed       string
 	relisting bool
@@ -95,7 +95,7 @@ func parseWatchState(payload []byte) (watchState, error) {
 	return s, r.done()
 }
 
-// An object's payload is a byte (1: bare) and its JSON.
+// An object's payload is a byte (1: identity only) and its JSON.
 func objectPayload(o *event.Object, bareOnly bool) []byte {
 	if bareOnly || secret(o) {
 		return append([]byte{1}, bare(o)...)
@@ -103,7 +103,7 @@ func objectPayload(o *event.Object, bareOnly bool) []byte {
 	return append([]byte{0}, o.JSON()...)
 }
 
-// parseObject takes the payload over: nobody may write to it any more.
+// parseObject takes ownership of the payload, which must not be modified afterwards.
 func parseObject(payload []byte) (Object, error) {
 	if len(payload) < 2 || payload[0] > 1 {
 		return Object{}, value.Corruptf("an object has no text")
@@ -111,13 +111,13 @@ func parseObject(payload []byte) (Object, error) {
 	return Object{JSON: unsafe.String(&payload[1], len(payload)-1), Bare: payload[0] == 1}, nil
 }
 
-// secret says that nothing but the identity of the object may reach the disk.
+// secret reports whether only the identity of the object may reach the disk.
 func secret(o *event.Object) bool {
 	r := o.Resource()
 	return r == nil || r.Group == "" && r.Resource == "secrets"
 }
 
-// bare returns the JSON text of what names the object.
+// bare returns the identity of the object as JSON text.
 func bare(o *event.Object) []byte {
 	id := rawjson.Identity{Name: o.Key().Name, Namespace: o.Key().Namespace, UID: o.UID(), ResourceVersion: o.ResourceVersion()}
 	if r := o.Resource(); r != nil {
@@ -126,8 +126,8 @@ func bare(o *event.Object) []byte {
 	return []byte(id.JSON())
 }
 
-// payload of a delta that is pending. The resource is kept too, for a source that is no longer
-// configured when it is read.
+// payload returns the payload of a pending delta. The resource is kept too, for a source that is no
+// longer configured when it is read.
 func (o *Pending) payload() []byte {
 	d := o.Delta
 	var f fields
@@ -161,12 +161,12 @@ func (o *Pending) payload() []byte {
 	return f
 }
 
-// EncodeDelta writes down a delta as one that is pending, for a record of a rule: of a Secret only
-// its identity.
+// EncodeDelta encodes a delta like a pending one, for a record of a rule: of a Secret only its
+// identity.
 func EncodeDelta(d *event.Delta) []byte { return (&Pending{Delta: d}).payload() }
 
-// DecodeDelta reads what [EncodeDelta] wrote. resource gives the resource of a source: the second
-// argument is the one that was saved.
+// DecodeDelta decodes the result of [EncodeDelta]. resource returns the resource of a source: the
+// second argument is the saved one.
 func DecodeDelta(payload []byte, resource func(source string, saved event.Resource) *event.Resource) (*event.Delta, error) {
 	pending, err := parsePending(0, payload, resource)
 	return pending.Delta, err
@@ -179,8 +179,8 @@ func stored(o *event.Object) []byte {
 	return o.JSON()
 }
 
-// parsePending reads a delta that is pending. resource gives the resource of a source: the second
-// argument is the one that was saved.
+// parsePending decodes a pending delta. resource returns the resource of a source: the second
+// argument is the saved one.
 func parsePending(id uint64, payload []byte, resource func(source string, saved event.Resource) *event.Resource) (Pending, error) {
 	r := reader{rest: payload}
 	pending := Pending{ID: id, Delta: &event.Delta{}}
@@ -188,7 +188,7 @@ func parsePending(id uint64, payload []byte, resource func(source string, saved 
 	pending.Attempts = int(min(r.uint(), math.MaxInt32))
 	flags := r.uint()
 	d.Initial, d.Stale, d.Redelivered = flags&1 != 0, flags&2 != 0, flags&4 != 0
-	d.Transit().Selective = flags&64 != 0 // older versions leave it out, and do not read it
+	d.Transit().Selective = flags&64 != 0 // older versions neither write nor read it
 	op := r.text()
 	d.Source = r.text()
 	if flags&32 != 0 {
@@ -240,12 +240,12 @@ func restore(resource *event.Resource, text []byte) (*event.Object, error) {
 	return o, nil
 }
 
-// withheld stands for the data of an event that is about a Secret.
+// withheld stands for the data of an event about a Secret.
 const withheld = "null"
 
-// eventPayload writes down what another route made of a delta that is pending. What a handler made
-// of a Secret may have anything of it: of such an event only what does not depend on the handler is
-// kept.
+// eventPayload encodes the event that an upstream route made of a pending delta. An event that a
+// handler made of a Secret may contain any of its data, so only the parts that do not depend on the
+// handler are kept.
 func eventPayload(d *event.Delta) (f fields) {
 	e := *d.Event
 	if !Whole(d) {
@@ -277,5 +277,5 @@ func (o *Pending) parseEvent(r *reader) error {
 		return value.Corruptf("the data of an event is not JSON")
 	}
 	o.Delta.Event = e
-	return nil // what is cut short is the caller's to see
+	return nil // the caller notices truncated data
 }

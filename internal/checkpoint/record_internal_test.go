@@ -13,7 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// What is no JSON was not written by anybody: the file is damaged.
+// An event that is no JSON was never written: the file is damaged.
 func TestDamagedEvent(t *testing.T) {
 	r := &event.Resource{}
 	r.Resource = "pods"
@@ -37,7 +37,7 @@ func TestDamagedEvent(t *testing.T) {
 	}
 }
 
-// FuzzRecord reads records that nobody wrote, and writes again what can be read.
+// FuzzRecord reads random records, and writes the valid ones again.
 func FuzzRecord(f *testing.F) {
 	r := &event.Resource{}
 	r.Resource = "pods"
@@ -69,8 +69,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// What a version before format 6 leaves of the states of intents that are over goes when the file
-// is opened.
+// States of ended intents that a version before format 6 has left are removed when the file is
+// opened.
 func TestStatesOfAnOlderVersion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	db, err := Open(Config{Path: path})

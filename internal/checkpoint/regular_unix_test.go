@@ -16,8 +16,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestNotAFile: what is no file is refused with its name, and left as it is; a link to a file is a
-// file.
+// TestNotAFile: a path that is no regular file is refused by name, and left unchanged; a link to a
+// file is a file.
 func TestNotAFile(t *testing.T) {
 	for what, make := range map[string]func(path string) error{
 		"a named pipe": func(path string) error { return syscall.Mkfifo(path, 0o600) },

@@ -9,8 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 )
 
-// LoadRules returns the records of the rules of a route, of these kinds (none: of all), by kind and
-// key. The error wraps ErrCorrupt, or is [ErrClosed].
+// LoadRules returns the records of these kinds (none: all) of a route's rules, by kind and key. The
+// error wraps ErrCorrupt, or is [ErrClosed].
 func (db *DB) LoadRules(name string, kinds ...byte) ([]RuleRecord, error) {
 	var all []RuleRecord
 	err := db.view(func(tx *reading) (err error) {
@@ -34,7 +34,7 @@ func (db *DB) LoadRules(name string, kinds ...byte) ([]RuleRecord, error) {
 	return all, nil
 }
 
-// rules appends to all the records whose key begins with the prefix.
+// rules appends all records whose key begins with the prefix.
 func (tx *reading) rules(s shelf, prefix []byte, all []RuleRecord) ([]RuleRecord, error) {
 	cursor := s.Cursor()
 	for key, value := cursor.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, value = cursor.Next() {
@@ -74,7 +74,7 @@ func (tx *writing) rules(name string, records []RuleRecord) error {
 	return nil
 }
 
-// place is the key under which the record is stored.
+// place returns the key under which the record is stored.
 func (r *RuleRecord) place() []byte { return append([]byte{r.Kind}, bounded(string(r.Key))...) }
 
 func (r *RuleRecord) payload() []byte {
@@ -94,22 +94,21 @@ func parseRule(payload []byte) (RuleRecord, error) {
 	return record, r.done()
 }
 
-// moreMark is what the text begins with that stands among the sinks of a delta that is pending and
-// is none. No sink has such a name: a version that does not know of it takes it for a sink that is
-// not there any more.
+// moreMark starts an entry among the sinks of a pending delta that is no sink. No sink has such a
+// name: an older version takes it for a sink that no longer exists.
 const moreMark = "\x00"
 
-// What that text says: a number, and what belongs to it. A number that is not known is skipped.
+// The fields of that entry: a number and its values. An unknown number is skipped.
 const (
-	moreUnlimited  = 1 // nothing
-	moreSuppressed = 2 // how many
-	// of entered and left: since when it holds, what tells it apart, how often it was told again,
-	// and whether it is late
+	moreUnlimited  = 1 // no value
+	moreSuppressed = 2 // their number
+	// of entered and left: the time since when the condition holds, its discriminator, the number
+	// of reminders, and whether it is late
 	moreCondition = 3
-	moreEvent     = 4 // what another route made of the delta, see eventPayload
+	moreEvent     = 4 // the event of an upstream route, see eventPayload
 )
 
-// more returns what the rules, and another route, say of a delta; empty: nothing.
+// more returns the facts about a delta from rules and an upstream route; empty: none.
 func (o *Pending) more() string {
 	var f fields
 	if o.Unlimited {

@@ -18,7 +18,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// roomy writes a state file of which most is free, and returns what it holds.
+// roomy writes a mostly free state file, and returns its content.
 func roomy(t *testing.T, path string) (want string) {
 	t.Helper()
 	db := open(t, path)
@@ -104,8 +104,8 @@ func shrinks(t *testing.T, whole, want string) {
 	}
 }
 
-// killedWhileShrinking kills a process at random moments of it: what is found is the old file or
-// the new one.
+// killedWhileShrinking kills a process at random moments of a rewrite: the result is the old file
+// or the new one.
 func killedWhileShrinking(t *testing.T, whole, want string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state.db")
@@ -147,7 +147,7 @@ func TestAsideIsBounded(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "a[b]*c")
 	must.Succeed(t, os.Mkdir(folder, 0o700))
 	path := filepath.Join(folder, "state.db")
-	other := filepath.Join(folder, "state.db.corruption") // somebody else's
+	other := filepath.Join(folder, "state.db.corruption") // of another program
 	old := path + ".corrupt-20990101T000000.000Z"         // the clock was wrong then
 	for _, name := range []string{other, old} {
 		must.Succeed(t, os.WriteFile(name, nil, 0o600))

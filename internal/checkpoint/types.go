@@ -6,36 +6,35 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Watch is what the state file knows of one watch.
+// Watch is the saved state of one watch.
 type Watch struct {
-	// Cluster is the identity of the cluster that the objects are of: what the last cut said, or
-	// else what [DB.Cluster] says.
+	// Cluster is the identity of the cluster of the objects, from the last cut, or otherwise from
+	// [DB.Cluster].
 	Cluster string
-	// Fed is the resourceVersion up to which the watch had been fed into its store; empty if no cut
-	// holds it.
+	// Fed is the applied resourceVersion of the watch; empty if no cut has it.
 	Fed string
-	// Relisting: the cut was made inside a relist. Objects is neither the old list nor the new one,
-	// and Fed must not be resumed from.
+	// Relisting: the cut was made during a relist. Objects is neither the old list nor the new one,
+	// and the watch must not resume from Fed.
 	Relisting bool
 	Objects   []Object
-	// Intents are objects of which something may have been delivered that no cut holds yet. They
-	// come in the order in which they were written.
+	// Intents are objects of which a delta may have been delivered that no cut has yet, in the
+	// order in which they were written.
 	Intents []Intent
 }
 
-// Intent is an object of which something may have been delivered that no cut holds.
+// Intent is an object of which a delta may have been delivered that no cut has.
 type Intent struct {
 	Identity
 
 	// JSON is the state that was delivered last, as event.ParseObject takes it. Empty: only the
-	// identity is known, which is so of Secrets, and of what a version before format 6 wrote.
+	// identity is known, which is so of Secrets, and of intents of a version before format 6.
 	JSON string
 }
 
 // Object is one saved object.
 type Object struct {
 	JSON string // as event.ParseObject takes it
-	Bare bool   // only the identity was kept: of Secrets, and where the cut said so
+	Bare bool   // only the identity was kept: of Secrets, and if the cut said so
 }
 
 // Identity names one incarnation of an object.
@@ -44,96 +43,95 @@ type Identity struct {
 	UID string
 }
 
-// Pending is a delta that a route has not acknowledged.
+// Pending is a delta that is not done at all sinks of its route.
 type Pending struct {
-	// ID is given by the route: unique in it and never used again, in the order in which the deltas
-	// came.
+	// ID is set by the route: unique in it, never used again, and ascending.
 	ID    uint64
 	Delta *event.Delta
 	// Closed are the sinks that are done with the delta.
 	Closed   []string
 	Attempts int
-	// Unlimited: the limit of the route was not asked about the delta yet.
+	// Unlimited: the limit of the route has not been applied to the delta yet.
 	Unlimited bool
 }
 
-// RuleRecord is what a rule of a route knows under a key. Kinds and values are the affair of those
-// who collect them: package pipeline for rules about time, internal/router/watches for watches.
+// RuleRecord is the state of a rule of a route under a key. Kinds and values are defined by the
+// packages that collect them: pipeline for rules about time, internal/router/watches for watches.
 type RuleRecord struct {
 	Kind  byte
 	Key   []byte
-	Value []byte // nil: nothing any more
+	Value []byte // nil: removed
 }
 
-// Part selects some of the backlog of a route, by the ids, in their order. The zero Part is all of
+// Part selects a part of the backlog of a route by the ids, in their order. The zero Part is all of
 // it.
 type Part struct {
 	After, Before uint64 // exclusive; 0: from the beginning, to the end
-	Limit         int    // at most so many; 0: no limit
+	Limit         int    // the largest number; 0: no limit
 }
 
 // Backlog sums up the backlog of a route on disk.
 type Backlog struct {
 	N     int
-	Bytes int64  // that it takes in the file, compressed
+	Bytes int64  // in the file, compressed
 	Last  uint64 // the highest id; 0: nothing is pending
 }
 
-// Cut is what changed in one instant since the cut before: written in one transaction, or not at
-// all. What it names it sets or removes, so that writing a cut twice is writing it once.
+// Cut has the changes since the cut before, as of one instant: written in one transaction, or not
+// at all. It sets or removes whole values, so that writing a cut twice has the same result.
 type Cut struct {
-	// Cluster is the identity of the cluster (the uid of the namespace kube-system), where all
-	// watches agree. Empty: as before.
+	// Cluster is the identity of the cluster (the uid of the namespace kube-system), if all watches
+	// agree. Empty: unchanged.
 	Cluster  string
 	Watches  []WatchCut
 	Routes   []RouteCut
 	Memories []MemoryCut
 }
 
-// WatchCut is what changed in a watch. Reset comes first, then Deleted, then Put.
+// WatchCut has the changes of a watch. Reset comes first, then Deleted, then Put.
 type WatchCut struct {
 	ID string
-	// Cluster is the identity of the cluster that the objects are of. Empty: as before.
+	// Cluster is the identity of the cluster of the objects. Empty: unchanged.
 	Cluster   string
 	Fed       string
 	Relisting bool
-	// Reset forgets the objects and intents that were saved before.
+	// Reset removes the objects and intents that were saved before.
 	Reset bool
-	// Put are the objects that were added or changed. Each supersedes the intent of its uid, unless
-	// that is about a later state.
+	// Put has the objects that were added or changed. Each supersedes the intent of its uid, unless
+	// that has a later state.
 	Put []*event.Object
-	// Deleted are the incarnations that are gone, also those that came and went since the last cut:
-	// the uid says which intent is over. An object of the same key in Put is another incarnation.
-	// With an empty UID no intent is touched.
+	// Deleted has the removed incarnations, including those that came and went since the last cut:
+	// the uid shows which intent ends. An object with the same key in Put is another incarnation.
+	// An empty UID ends no intent.
 	Deleted []Identity
 	// BareOnly keeps only the identity of the objects in Put. Objects of the core group's secrets
 	// are kept so in any case.
 	BareOnly bool
 }
 
-// RouteCut is what changed in the backlog of a route, and in what its rules about time know.
+// RouteCut has the changes of the backlog of a route, and of the state of its rules about time.
 // Removed comes first, then Put.
 type RouteCut struct {
-	Name    string // what all of it is kept under: the id of the route
+	Name    string // the id of the route
 	Put     []Pending
 	Removed []uint64
 	Rules   []RuleRecord // of one kind and key the last one counts
 }
 
-// MemoryCut is what changed in what a handler remembers. Removed comes first, then Put.
+// MemoryCut has the changes of the kv of a handler. Removed comes first, then Put.
 type MemoryCut struct {
 	Handler string
 	Put     []Value
 	Removed []string
 }
 
-// Value is what a handler remembers under a key.
+// Value is a value of the kv of a handler.
 type Value struct {
 	Key     string // not empty
 	Value   []byte
 	Expires time.Time // zero: never
 }
 
-// Empty reports whether there is nothing to write. A Cluster alone is not counted: see
+// Empty reports whether there is nothing to write. A Cluster alone does not count: see
 // [DB.Cluster].
 func (c *Cut) Empty() bool { return len(c.Watches) == 0 && len(c.Routes) == 0 && len(c.Memories) == 0 }

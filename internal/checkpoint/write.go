@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// minArena is how much memory for values a transaction begins with.
+	// minArena is the initial size of the memory for the values of a transaction.
 	minArena = 16 << 10
-	// maxArena is how much of it is kept from one transaction to the next.
+	// maxArena is the largest size of that memory that is kept for the next transaction.
 	maxArena = 8 << 20
 )
 
 // Write writes a cut in one transaction. When it returns nil the cut is on disk; when it returns an
-// error nothing of it is, and it may be written again. The error wraps [ErrFull] if there is no
+// error no part of it is, and it may be written again. The error wraps [ErrFull] if there is no
 // room.
 func (db *DB) Write(cut Cut) error { return db.Commit(&cut, nil) }
 
-// WriteIntents writes, by the ids of their watches, objects about which a delivery is to begin.
-// When it returns nil they are on disk.
+// WriteIntents writes objects about which a delivery is to begin, by the ids of their watches. When
+// it returns nil they are on disk.
 func (db *DB) WriteIntents(intents map[string][]*event.Object) error {
 	return db.Commit(&Cut{}, intents)
 }
 
-// Commit writes a cut and behind it intents which were registered before or after it: what the cut
-// itself holds or ends is no longer an intent.
+// Commit writes a cut, followed by intents that were registered before or after it: objects that
+// the cut has or ends are no longer intents.
 func (db *DB) Commit(cut *Cut, intents map[string][]*event.Object) error {
 	cluster := cut.Cluster
 	what := TransactionCut
@@ -75,7 +75,7 @@ func (db *DB) Commit(cut *Cut, intents map[string][]*event.Object) error {
 	return err
 }
 
-// update runs f in a transaction and brings the seal up to date with it.
+// update runs f in a transaction and updates the seal.
 func (db *DB) update(what string, f func(tx *writing) error) error {
 	if db.cfg.Around == nil {
 		return db.transact(f)
@@ -114,11 +114,11 @@ type writing struct {
 	*bbolt.Tx
 
 	codec *value.Codec
-	arena []byte // bbolt keeps the values that it is given until the end
+	arena []byte // bbolt keeps the values until the end of the transaction
 	seal  value.Seal
 
 	before   map[string]weight  // by route, see DB.backlogs
-	backlogs map[string]*weight // those that change
+	backlogs map[string]*weight // those with changes
 }
 
 func (tx *writing) begin() error {
@@ -137,10 +137,10 @@ func (tx *writing) end() error {
 	return meta.Put(key, tx.value(meta, key, tx.seal.Payload()))
 }
 
-// value makes the value of a payload.
+// value encodes a payload.
 func (tx *writing) value(s shelf, key, payload []byte) []byte {
 	if room := len(payload) + len(payload)/64 + 128; cap(tx.arena)-len(tx.arena) < room {
-		// What is in the one before stays with bbolt.
+		// bbolt still uses the values in the previous one.
 		tx.arena = make([]byte, 0, max(room, min(max(4*cap(tx.arena), minArena), 1<<20)))
 	}
 	start := len(tx.arena)
@@ -153,7 +153,7 @@ func (tx *writing) top(name string) shelf {
 	return shelf{Bucket: tx.Bucket([]byte(name)), seed: tx.codec.Seed(0, name)}
 }
 
-// make returns the bucket at the path, made if need be.
+// make returns the bucket at the path, and creates it if necessary.
 func (tx *writing) make(path ...string) (shelf, error) {
 	bucket, err := tx.CreateBucketIfNotExists([]byte(path[0]))
 	s := shelf{Bucket: bucket, seed: tx.codec.Seed(0, path[0])}
@@ -198,7 +198,7 @@ func (tx *writing) remove(s shelf, key []byte) error {
 	return s.Delete(key)
 }
 
-// drop removes a bucket with all that is in it, if it is there.
+// drop removes a bucket with its content, if it exists.
 func (tx *writing) drop(parent shelf, name string) error {
 	bucket := parent.Bucket.Bucket([]byte(name))
 	if bucket == nil {
@@ -308,8 +308,8 @@ func (tx *writing) route(c *RouteCut) error {
 	return tx.rules(name, c.Rules)
 }
 
-// The keys. Nothing is read back from them but a pending delta's id, so what is too long for a key
-// is hashed.
+// The keys. Only the id of a pending delta is read from its key, so other keys that are too long
+// are hashed.
 
 func objectKey(k event.Key) []byte { return bounded(k.Namespace + "\x00" + k.Name) }
 

@@ -1,5 +1,5 @@
-// Package folder guards the folder of the state file: whose it is, that the files in it are files,
-// and the lock by which one router owns it.
+// Package folder guards the folder of the state file: it checks the owner and that the files are
+// regular files, and takes the lock by which one router owns the folder.
 package folder
 
 import (
@@ -9,12 +9,12 @@ import (
 	"os"
 )
 
-// CheckRegular refuses a path that is anything but a file: to open a named pipe may take for ever,
-// and to open a device may do anything. One that does not exist is none.
+// CheckRegular refuses a path that exists and is not a regular file: opening a named pipe may block
+// for ever, and opening a device may have side effects.
 func CheckRegular(path string) error {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().IsRegular() {
-		return nil //nolint:nilerr // whoever opens it says so
+		return nil //nolint:nilerr // opening it reports the error
 	}
 	what := "not a regular file"
 	switch mode := info.Mode(); {

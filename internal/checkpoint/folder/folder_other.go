@@ -2,5 +2,5 @@
 
 package folder
 
-// Check leaves the rights of the folder to the system.
+// Check accepts every folder: the system guards the rights.
 func Check(string) error { return nil }

@@ -9,8 +9,8 @@ import (
 )
 
 // Check refuses a folder in which another user can put a state file: its content becomes objects,
-// backlogs and kv of handlers. The router's user and root may own it, as root owns a volume that is
-// mounted. Its group may write to it: that is how Kubernetes gives a volume to a container
+// backlogs and kv of handlers. The router's user and root may own it, because root owns a mounted
+// volume. Its group may write to it: that is how Kubernetes passes a volume to a container
 // (fsGroup).
 func Check(dir string) error {
 	info, err := os.Stat(dir)

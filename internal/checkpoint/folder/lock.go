@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// Wait is how long Open waits for the router before to let go of the file: a restart may overlap a
-// little.
+// Wait is the time that Open waits for the previous router to release the file: two processes may
+// overlap during a restart.
 const Wait = time.Second
 
-// Lock is the file beside the state file that a router holds while it uses the folder. The lock
-// ends with the process; the file stays and names who holds it, or held it last: "pid host".
+// Lock is the file beside the state file that a router locks while it uses the folder. The lock
+// ends with the process. The file stays, with the present or last holder: "pid host".
 type Lock struct{ file *os.File }
 
-// Acquire takes the lock of a folder, whose file has that path. It waits a second for the router
-// before to let go. The error is a *LockedError if it does not.
+// Acquire takes the lock of a folder, which is the file at path. It waits a second for the previous
+// router to release it, and then returns a *LockedError.
 func Acquire(path string) (*Lock, error) {
 	if err := CheckRegular(path); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func Acquire(path string) (*Lock, error) {
 	}
 	l := &Lock{file}
 	if err := l.sign(); err != nil {
-		_ = file.Close() // the error that counts is there already
+		_ = file.Close() // another error is returned
 		return nil, fmt.Errorf("writing %s: %w", path, err)
 	}
 	return l, nil
@@ -65,7 +65,8 @@ func (l *Lock) sign() error {
 
 func readHolder(file *os.File, path string) *LockedError {
 	text := make([]byte, 512)
-	n, _ := file.ReadAt(text, 0) // shorter than asked for, and empty if it has not signed yet
+	// shorter than requested, and empty if the holder has not written it yet
+	n, _ := file.ReadAt(text, 0)
 	pid, host, _ := strings.Cut(strings.TrimSpace(string(text[:n])), " ")
 	number, err := strconv.Atoi(pid)
 	if err != nil || number < 0 {
@@ -74,5 +75,5 @@ func readHolder(file *os.File, path string) *LockedError {
 	return &LockedError{Path: path, PID: number, Host: host}
 }
 
-// Release lets go of the folder.
+// Release releases the folder.
 func (l *Lock) Release() error { return l.file.Close() }

@@ -9,5 +9,5 @@ import (
 
 var errLocked = errors.New("locked")
 
-// tryLock leaves it to bbolt, which locks the state file itself but cannot name the holder.
+// tryLock leaves locking to bbolt, which locks the state file itself but cannot name the holder.
 func tryLock(*os.File) error { return nil }

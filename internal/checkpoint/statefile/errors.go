@@ -12,15 +12,15 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 )
 
-// ErrFull is wrapped by the error of a write that found no room: the disk is full, or the file has
+// ErrFull is wrapped by the error of a write without enough room: the disk is full, or the file has
 // reached [Config].MaxSize.
 var ErrFull = errors.New("no room for the state file")
 
 // ErrClosed is returned after [File.Close].
 var ErrClosed = errors.New("the state file is closed")
 
-// NewerError says that the state file was written by a newer version, in a format that this version
-// cannot read. The file is left as it is.
+// NewerError says that a newer version wrote the state file in a format that this version cannot
+// read. The file is left unchanged.
 type NewerError struct {
 	Path   string
 	Format int // of the file
@@ -32,9 +32,9 @@ func (e *NewerError) Error() string {
 		e.Path, e.Format, Format)
 }
 
-// Guard runs f and makes an error of a panic, also of a fault in the memory map (the file was cut
-// short behind our back, or the disk cannot read it): bbolt checks with panics what it reads. Only
-// faults in f's own goroutine are caught.
+// Guard runs f and turns a panic into an error, including a fault in the memory map (another
+// process truncated the file, or the disk cannot read it): bbolt panics if a check of its data
+// fails. Only faults in f's own goroutine are caught.
 func Guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -50,7 +50,7 @@ type panicError struct{ cause any }
 func (e *panicError) Error() string { return fmt.Sprintf("%v: %v", value.ErrCorrupt, e.cause) }
 func (e *panicError) Unwrap() error { return value.ErrCorrupt }
 
-// full marks the errors that mean that there is no room.
+// full marks the errors that mean a lack of room.
 func full(err error) error {
 	switch {
 	case errors.Is(err, berrors.ErrMaxSizeReached):
@@ -63,7 +63,7 @@ func full(err error) error {
 	return err
 }
 
-// isOneOf also looks at the text, because bbolt does not wrap the errors of growing its file.
+// isOneOf also compares the text, because bbolt does not wrap the errors of growing its file.
 func isOneOf(err error, codes ...syscall.Errno) bool {
 	for _, code := range codes {
 		if errors.Is(err, code) || err != nil && strings.HasSuffix(err.Error(), ": "+code.Error()) {

@@ -16,13 +16,13 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 )
 
-// Config says where a file is.
+// Config has the location and the limits of the file.
 type Config struct {
 	// Path of the file. Its folder is made with mode 0700 if it does not exist.
 	Path    string
 	MaxSize int64        // in bytes; 0: no limit
 	Log     *slog.Logger // must not be nil
-	// Opened is called whenever the file was opened, before anybody else reads it.
+	// Opened is called after each opening of the file, before any other read.
 	Opened func(tx *bbolt.Tx, codec *value.Codec) error
 }
 
@@ -30,21 +30,21 @@ type Config struct {
 // wait for them.
 type File struct {
 	cfg         Config
-	codec       *value.Codec // nil: it is closed
+	codec       *value.Codec // nil: closed
 	lock        *folder.Lock
 	quarantined string
-	format      int // as it was found
+	format      int // when it was opened
 
 	mu      sync.RWMutex
 	bolt    *bbolt.DB
-	info    os.FileInfo // of what bolt has open
-	suspect bool        // a write failed in a way after which bbolt is opened anew
-	broken  error       // for good, until the next start
+	info    os.FileInfo // of the file that bolt has open
+	suspect bool        // after a failed write that requires reopening bbolt
+	broken  error       // permanent, until the next start
 }
 
-// Open opens a file and makes it if it is not there. It reads the whole file once. The error is a
+// Open opens a file, or makes it if it does not exist. It reads the whole file once. The error is a
 // *folder.LockedError, a *NewerError or one of the file system; a damaged file is no error, see
-// [File.Quarantined]. A file of which most is free is rewritten, see shrink.
+// [File.Quarantined]. A mostly free file is rewritten, see shrink.
 func Open(cfg Config) (*File, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
 		return nil, fmt.Errorf("the state folder cannot be made: %w", err)
@@ -78,7 +78,7 @@ func (f *File) open() error {
 	return err
 }
 
-// load opens the file, verified, or a new one.
+// load opens the file after verifying it, or a new one.
 func (f *File) load() error {
 	found, err := verify(f.cfg.Path, f.codec)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +106,7 @@ func (f *File) load() error {
 	return nil
 }
 
-// report logs what was lost of a file that is in order.
+// report logs the losses in a file that is otherwise intact.
 func (f *File) report(found verdict) {
 	if found.fellBack {
 		f.cfg.Log.Warn("the last transaction of the state file is unreadable, the one before it is used", "file", f.cfg.Path)
@@ -124,7 +124,7 @@ func (f *File) openBolt() error {
 	return Guard(func() error {
 		bolt, err := bbolt.Open(f.cfg.Path, 0o600, f.options())
 		switch {
-		case errors.Is(err, berrors.ErrTimeout): // somebody who does not know of our lock file
+		case errors.Is(err, berrors.ErrTimeout): // a process that does not use our lock file
 			return &folder.LockedError{Path: f.cfg.Path}
 		case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum), errors.Is(err, berrors.ErrVersionMismatch):
 			return fmt.Errorf("%w: %w", value.ErrCorrupt, err)
@@ -139,8 +139,8 @@ func (f *File) openBolt() error {
 	})
 }
 
-// create makes a file that is complete before it gets its name: one that is found empty or half was
-// damaged later.
+// create makes a file that is complete before it gets its name, so that an empty or partial file is
+// recognised as damaged later.
 func (f *File) create() error {
 	made := f.cfg.Path + ".new"
 	if err := os.Remove(made); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -189,7 +189,7 @@ func (f *File) Size() int64 {
 	return info.Size()
 }
 
-// usable makes sure that there is an open file. After a failed write it is opened anew: bbolt may
+// usable makes sure that there is an open file. After a failed write it reopens the file: bbolt may
 // have lost its memory map.
 func (f *File) usable() error {
 	if f.codec == nil {
@@ -218,8 +218,8 @@ func (f *File) usable() error {
 	return f.inPlace()
 }
 
-// inPlace makes sure that what is written will be found: the file may have been removed or replaced
-// behind our back.
+// inPlace checks that a write will reach the file at the path: another process may have removed or
+// replaced it.
 func (f *File) inPlace() error {
 	there, err := os.Stat(f.cfg.Path)
 	if err == nil && os.SameFile(there, f.info) {
@@ -233,7 +233,7 @@ func SetFormat(meta *bbolt.Bucket, format int) error {
 	return meta.Put([]byte(formatKey), formatValue(format, oldestReader))
 }
 
-// View reads.
+// View runs f in a read transaction.
 func (f *File) View(read func(tx *bbolt.Tx, codec *value.Codec) error) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -248,8 +248,8 @@ func (f *File) View(read func(tx *bbolt.Tx, codec *value.Codec) error) error {
 	}))
 }
 
-// Update writes in one transaction. done is called once that is on disk, before the next read or
-// write.
+// Update runs f in one write transaction. done is called once the transaction is on disk, before
+// the next read or write.
 func (f *File) Update(write func(tx *bbolt.Tx, codec *value.Codec) error, done func()) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -271,13 +271,14 @@ func (f *File) Update(write func(tx *bbolt.Tx, codec *value.Codec) error, done f
 	return full(err)
 }
 
-// Quarantined returns the name under which Open put a damaged file aside; empty: it was in order.
+// Quarantined returns the new name of a damaged file that Open moved away; empty: the file was
+// intact.
 func (f *File) Quarantined() string { return f.quarantined }
 
 // Format returns the format that the file had when it was opened.
 func (f *File) Format() int { return f.format }
 
-// Close waits for what is being written and gives the file free. It may be called twice.
+// Close waits for a running write and releases the file. It may be called twice.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -285,7 +286,7 @@ func (f *File) Close() error {
 		return nil
 	}
 	var err error
-	if f.bolt != nil && f.broken == nil { // after a panic a lock inside may be held for ever
+	if f.bolt != nil && f.broken == nil { // after a panic an internal lock may be held for ever
 		err = Guard(f.bolt.Close)
 	}
 	f.bolt = nil

@@ -10,18 +10,19 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 )
 
-// bbolt trusts its pages: a damaged one makes it panic, run out of stack or read beyond its memory
-// map, and not all of that can be caught. So the file is walked here first, with plain reads, and
-// bbolt gets to see only a file whose pages are all in order: each within the file and used once,
-// keys ascending and within what the branch above promises, and none both in use and free.
+// bbolt trusts its pages: a damaged one makes it panic, overflow the stack or read beyond its
+// memory map, and some of these faults cannot be caught. So the file is walked here first, with
+// plain reads, and bbolt opens it only if all pages are intact: each is inside the file and used
+// once, its keys ascend and match the keys in its branch page, and none is both in use and free.
 //
 // The layout is that of bbolt's format 2, in the byte order of the machine. A page begins with id
-// (8 bytes), flags (2), count (2) and overflow (4): the number of pages that it goes on for.
+// (8 bytes), flags (2), count (2) and overflow (4): the number of pages that continue it.
 const (
 	pageHeader = 16
-	// ElementSize is what a key and its place on a page take beside a value, but for the key.
+	// ElementSize is the size of a key and its place on a page beside the value, without the key.
 	ElementSize = 16
-	// of a bucket's value: the page of its root (0: the page follows at once) and a sequence number
+	// the value of a bucket: the page of its root (0: the page follows at once) and a sequence
+	// number
 	bucketSize = 16
 
 	branchPage   = 0x01
@@ -41,19 +42,19 @@ type pages struct {
 	size     int64 // of the file
 	pageSize int64
 	meta     metaPage
-	seen     []uint64 // one bit for each page: it is used
-	used     int64    // how many pages hold something, the free list among them
+	seen     []uint64 // one bit for each used page
+	used     int64    // the number of pages with content, including the free list
 	buffers  [][]byte // one for each level of the walk
 	codec    *value.Codec
 	// visit is called with each value, in the order of the keys.
 	visit func(seed uint32, key, value []byte) error
 }
 
-// metaPage is what is used of a meta page.
+// metaPage has the used fields of a meta page.
 type metaPage struct{ root, freelist, high, tx uint64 }
 
-// walk visits all values. fellBack: the newer of the two meta pages is damaged, and the transaction
-// before it is what the file holds.
+// walk visits all values. fellBack: the newer of the two meta pages is damaged, and the file has
+// the state of the transaction before it.
 func (p *pages) walk() (fellBack bool, err error) {
 	if fellBack, err = p.readMeta(); err != nil {
 		return false, err
@@ -74,7 +75,7 @@ func (p *pages) readMeta() (fellBack bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if first == nil { // the page size stands in the page that is damaged
+	if first == nil { // the page size is in the damaged page
 		for size = 1 << 10; size <= 1<<16; size <<= 1 {
 			second, claimed, err := p.metaAt(size)
 			if err != nil {
@@ -122,8 +123,8 @@ func (p *pages) metaAt(offset int64) (*metaPage, int64, error) {
 	return &metaPage{order.Uint64(m[16:]), order.Uint64(m[32:]), order.Uint64(m[40:]), order.Uint64(m[48:])}, size, nil
 }
 
-// read returns the page with what it goes on for. The memory belongs to the level until that level
-// reads again.
+// read returns the page with its continuation. The memory is valid until the next read of the same
+// level.
 func (p *pages) read(id uint64, level int) ([]byte, error) {
 	if id < 2 || id >= p.meta.high {
 		return nil, value.Corruptf("page %d does not exist", id)
@@ -158,7 +159,7 @@ func (p *pages) read(id uint64, level int) ([]byte, error) {
 	return page, err
 }
 
-// use marks a page; false: it was marked already.
+// use marks a page as used; false: it was marked already.
 func (p *pages) use(id uint64) bool {
 	bit := uint64(1) << (id % 64)
 	fresh := p.seen[id/64]&bit == 0
@@ -166,8 +167,8 @@ func (p *pages) use(id uint64) bool {
 	return fresh
 }
 
-// span is what the branch above says of the keys of a page: the first one, and one that is beyond
-// it. nil: it says nothing.
+// span is the range of keys of a page according to its branch page: the first key, and one beyond
+// the last. nil: unknown.
 type span struct{ first, end []byte }
 
 func (p *pages) bucket(root uint64, seed uint32, level int) error {
@@ -215,7 +216,7 @@ func (p *pages) tree(id uint64, within span, seed uint32, level int) error {
 	return nil
 }
 
-// holds checks that key may follow last on a page.
+// holds checks whether key may follow last on a page.
 func (s span) holds(last, key []byte, first bool) error {
 	switch {
 	case first && s.first != nil && !bytes.Equal(key, s.first):
@@ -238,7 +239,7 @@ func branchElement(page []byte, i, count int) (key []byte, child uint64, err err
 	return key, order.Uint64(page[at+8:]), err
 }
 
-// cut returns size bytes that lie pos bytes behind the element at the offset, and behind all
+// cut returns size bytes at pos bytes behind the element at the offset, which must be behind all
 // elements.
 func cut(page []byte, at, count int, pos, size uint32) ([]byte, error) {
 	begin := int64(at) + int64(pos)
@@ -303,8 +304,8 @@ func (p *pages) element(flags uint32, key, stored []byte, seed uint32, level int
 	return p.leaf(inline, span{}, seed, level+1)
 }
 
-// freelist checks that what is free is not in use. Its count stands in front of the ids if it is
-// too large for the header.
+// freelist checks that no free page is in use. The count precedes the ids if it is too large for
+// the header.
 func (p *pages) freelist() error {
 	if p.meta.freelist == noFreelist {
 		return nil

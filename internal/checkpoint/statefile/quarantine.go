@@ -10,7 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
 )
 
-// keptAside is how many damaged files are kept for whoever wants to look at them.
+// keptAside is the number of damaged files that are kept for inspection.
 const keptAside = 3
 
 const asideMark = ".corrupt-"
@@ -18,7 +18,7 @@ const asideMark = ".corrupt-"
 // quarantine renames a damaged file.
 func (f *File) quarantine(reason error) error {
 	if f.bolt != nil {
-		_ = f.bolt.Close() // it is given up
+		_ = f.bolt.Close() // the file is unusable
 		f.bolt = nil
 	}
 	name := f.cfg.Path + asideMark + time.Now().UTC().Format("20060102T150405.000Z")
@@ -32,8 +32,8 @@ func (f *File) quarantine(reason error) error {
 	return folder.Sync(filepath.Dir(f.cfg.Path))
 }
 
-// clearAside removes the oldest of the files that were put aside, never the one that was put there
-// now, whatever the clock says. One that cannot be removed is no reason not to start.
+// clearAside removes the oldest of the quarantined files, never the newest one, even if the clock
+// went back. A file that cannot be removed does not prevent the start.
 func (f *File) clearAside(now string) {
 	others, err := filepath.Glob(globEscape(f.cfg.Path) + asideMark + "*")
 	if err != nil {
@@ -41,7 +41,7 @@ func (f *File) clearAside(now string) {
 		return
 	}
 	others = slices.DeleteFunc(others, func(name string) bool { return name == now })
-	slices.Sort(others) // by time, as the names are made
+	slices.Sort(others) // by time, because their names begin with it
 	for _, old := range others[:max(0, len(others)-(keptAside-1))] {
 		if err := os.Remove(old); err != nil {
 			f.cfg.Log.Warn("a damaged state file of before cannot be removed", "file", old, "err", err)

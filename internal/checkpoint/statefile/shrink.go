@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// shrinkFrom is how much of the file must hold nothing before it is worth rewriting it.
+	// shrinkFrom is the number of free bytes from which a file is worth rewriting.
 	shrinkFrom = 64 << 20
-	// shrinkBatch is how much is copied in one transaction, which is held in memory.
+	// shrinkBatch is the number of bytes that are copied in one transaction, which is held in
+	// memory.
 	shrinkBatch = 4 << 20
 
 	shrunkMark = ".compact"
 )
 
-// worthShrinking: a file grows with the largest state that it ever held, and what is free of it is
-// used again, but not given back.
+// worthShrinking reports whether more than half of the file is free: a file grows with its largest
+// state, and bbolt reuses free pages, but does not return them.
 func (found verdict) worthShrinking() bool {
 	return found.free > shrinkFrom && found.free > found.size/2 && !found.fellBack
 }
 
-// shrink rewrites a file of which most is free. The copy is complete, synced and verified before it
-// takes the name, so that a crash leaves one file or the other; what it left half made is removed
-// by the next Open. Nothing that goes wrong, as a full disk, is a reason not to start: the file
-// that is there is in order.
+// shrink rewrites a mostly free file. The copy is complete, synced and verified before it gets the
+// name, so that a crash leaves one file or the other; the next Open removes an incomplete copy. A
+// failure, as a full disk, does not prevent the start: the present file is intact.
 func (f *File) shrink(found verdict) {
 	copied := f.cfg.Path + shrunkMark
 	if err := os.Remove(copied); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -42,7 +42,7 @@ func (f *File) shrink(found verdict) {
 	}
 	after, err := f.rewrite(copied)
 	if err != nil {
-		_ = os.Remove(copied) // the error that counts is there already
+		_ = os.Remove(copied) // another error is returned
 		f.cfg.Log.Warn("most of the state file is free, and it could not be rewritten without that: it is used as it is",
 			"file", f.cfg.Path, "bytes", found.size, "free", found.free, "err", full(err))
 		return
@@ -50,7 +50,7 @@ func (f *File) shrink(found verdict) {
 	f.cfg.Log.Info("most of the state file was free: it was rewritten without that", "file", f.cfg.Path, "bytes", found.size, "now", after)
 }
 
-// rewrite puts a copy of what the file holds in its place, by the path of the copy, and returns the
+// rewrite replaces the file by a copy of its values, using the path of the copy, and returns the
 // new size.
 func (f *File) rewrite(copied string) (size int64, err error) {
 	if err := Guard(func() error { return f.copyTo(copied) }); err != nil {
@@ -78,7 +78,7 @@ func (f *File) copyTo(path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
 	options = f.options()
-	options.MaxSize = 0 // it is smaller than what is there
+	options.MaxSize = 0 // the copy is smaller than the file
 	options.NoSync, options.NoGrowSync = true, true
 	to, err := bbolt.Open(path, 0o600, options)
 	if err != nil {

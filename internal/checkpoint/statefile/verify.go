@@ -13,7 +13,7 @@ import (
 // Format is the number of the format that this version writes, see the package comment.
 const Format = 6
 
-// oldestReader is the oldest Format whose readers understand what this version writes.
+// oldestReader is the oldest Format whose readers can read the file of this version.
 const oldestReader = 1
 
 // MetaBucket comes first in the file: it has the format, and under SealKey the seal of all values.
@@ -23,7 +23,7 @@ const (
 	formatKey  = "format"
 )
 
-// The format is written so in every version: two numbers and their CRC32C, big endian.
+// All versions write the format like this: two numbers and their CRC32C, big endian.
 func formatValue(format, reader int) []byte {
 	v := binary.BigEndian.AppendUint16(nil, uint16(format)) //nolint:gosec // small
 	v = binary.BigEndian.AppendUint16(v, uint16(reader))    //nolint:gosec // small
@@ -37,17 +37,17 @@ func parseFormat(v []byte) (format, reader int, err error) {
 	return int(binary.BigEndian.Uint16(v)), int(binary.BigEndian.Uint16(v[2:])), nil
 }
 
-// verdict is what verify found in a file that is in order.
+// verdict is the result of verify for an intact file.
 type verdict struct {
 	Format   int
 	fellBack bool // see pages.walk
 	size     int64
-	free     int64 // of size, what holds nothing
+	free     int64 // the unused part of size
 }
 
-// verify reads the whole file: pages, every value's checksum, and that no value is missing. It does
-// not write and does not use bbolt. The error is a *NewerError, wraps value.ErrCorrupt, or is one
-// of reading.
+// verify reads the whole file: pages, every value's checksum, and the seal that shows missing
+// values. It does not write and does not use bbolt. The error is a *NewerError, wraps
+// value.ErrCorrupt, or is a read error.
 func verify(path string, c *value.Codec) (found verdict, err error) {
 	if err := folder.CheckRegular(path); err != nil {
 		return verdict{}, err

@@ -19,11 +19,11 @@ const (
 )
 
 const (
-	// maxPayload bounds what a value may decompress to: a pending delta holds at most two objects
-	// of 16 MiB, and an event that may hold both. What is larger, because a handler may make larger
-	// events, is not compressed.
+	// maxPayload is the largest size of a decompressed value: a pending delta has at most two
+	// objects of 16 MiB, and an event that may contain both. A larger value, from a handler that
+	// makes larger events, is not compressed.
 	maxPayload = 80 << 20
-	// minCompressed is the payload from which on compression is tried.
+	// minCompressed is the smallest payload that is compressed.
 	minCompressed = 128
 )
 
@@ -49,14 +49,14 @@ func NewCodec() (*Codec, error) {
 	return &Codec{crc32.MakeTable(crc32.Castagnoli), enc, dec}, nil
 }
 
-// Close lets go of the working memory.
+// Close releases the working memory.
 func (c *Codec) Close() {
 	c.dec.Close()
-	_ = c.enc.Close() // it has no stream
+	_ = c.enc.Close() // there is no open stream
 }
 
 // Seed is the checksum of the place of a bucket inside the one with the seed parent, 0 for the top:
-// a value is valid only where it was written.
+// a value is valid only at the place where it was written.
 func (c *Codec) Seed(parent uint32, bucket string) uint32 {
 	return crc32.Update(crc32.Update(parent, c.table, []byte(bucket)), c.table, []byte{0})
 }
@@ -67,7 +67,7 @@ func (c *Codec) sum(seed uint32, key []byte, encoding byte, stored []byte) uint3
 	return crc32.Update(seed, c.table, stored)
 }
 
-// Append appends to buf the value of the payload that stands under key in the bucket of the seed.
+// Append appends the value of a payload under key in the bucket of the seed to buf.
 func (c *Codec) Append(buf []byte, seed uint32, key, payload []byte) []byte {
 	start := len(buf)
 	buf = append(buf, raw, 0, 0, 0, 0)
@@ -85,7 +85,7 @@ func (c *Codec) Append(buf []byte, seed uint32, key, payload []byte) []byte {
 	return buf
 }
 
-// Check says whether the value was written in this place as it is.
+// Check reports whether the value was written at this place with this content.
 func (c *Codec) Check(seed uint32, key, value []byte) error {
 	if len(value) < header {
 		return Corruptf("a value of %d bytes", len(value))
@@ -96,7 +96,7 @@ func (c *Codec) Check(seed uint32, key, value []byte) error {
 	return nil
 }
 
-// Payload is the inverse of append. The result shares no memory with value.
+// Payload is the inverse of Append. The result shares no memory with value.
 func (c *Codec) Payload(seed uint32, key, value []byte) ([]byte, error) {
 	if err := c.Check(seed, key, value); err != nil {
 		return nil, err
@@ -114,18 +114,18 @@ func (c *Codec) Payload(seed uint32, key, value []byte) ([]byte, error) {
 	return nil, Corruptf("a value has encoding %d", value[0])
 }
 
-// Seal sums up all values of a file, so that one which is missing is noticed too. The order of the
-// values does not count.
+// Seal is a sum of all values of a file that shows missing values. The order of the values does not
+// count.
 type Seal struct{ Count, Sum uint64 }
 
 // Add adds a value.
 func (s *Seal) Add(value []byte) { s.Count++; s.Sum += mix(value) }
 
-// Remove takes out a value.
+// Remove removes a value.
 func (s *Seal) Remove(value []byte) { s.Count--; s.Sum -= mix(value) }
 
-// mix makes of the checksum that stands in a value, and of its length, a number whose sums do not
-// cancel out (splitmix64).
+// mix makes a number of the checksum in a value and of its length, such that sums of these numbers
+// do not cancel out (splitmix64).
 func mix(value []byte) uint64 {
 	if len(value) < header {
 		return 1
@@ -150,7 +150,7 @@ func ParseSeal(payload []byte) (Seal, error) {
 	return Seal{binary.LittleEndian.Uint64(payload), binary.LittleEndian.Uint64(payload[8:])}, nil
 }
 
-// ErrCorrupt is wrapped by the error of a read that found something that was not written so.
+// ErrCorrupt is wrapped by the error of a read of damaged data.
 var ErrCorrupt = errors.New("the state file is damaged")
 
 // Corruptf returns an error that wraps [ErrCorrupt].

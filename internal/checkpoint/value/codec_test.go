@@ -42,8 +42,8 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// TestLargeValue: what is written is read again, however large it is: a handler's limits allow
-// events of 256 MiB, which may compress well.
+// TestLargeValue: a value of any size can be read: a handler's limits allow events of 256 MiB,
+// which may compress well.
 func TestLargeValue(t *testing.T) {
 	c := testCodec(t)
 	payload := make([]byte, maxPayload+1)
@@ -53,7 +53,7 @@ func TestLargeValue(t *testing.T) {
 	}
 }
 
-// A value is bounded whatever it says of itself.
+// The size of a decompressed value is bounded, whatever its header says.
 func TestHostileValue(t *testing.T) {
 	c := testCodec(t)
 	enc, err := zstd.NewWriter(nil)
@@ -69,7 +69,7 @@ func TestHostileValue(t *testing.T) {
 	}
 }
 
-// FuzzValue decodes values that nobody wrote: whatever they say of themselves, they are bounded.
+// FuzzValue decodes random values: their decompressed size is bounded.
 func FuzzValue(f *testing.F) {
 	c := testCodec(f)
 	for _, payload := range [][]byte{{}, []byte("short"), bytes.Repeat([]byte("long "), 1000)} {

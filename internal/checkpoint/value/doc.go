@@ -1,3 +1,3 @@
-// Package value makes the values of the state file: a payload, compressed where that pays, with the
-// checksum of its place, its key and its bytes. A [Seal] sums up all values of a file.
+// Package value encodes the values of the state file: a payload, compressed if that pays, with the
+// checksum of its place, its key and its bytes. A [Seal] is a sum of all values of a file.
 package value

@@ -9,7 +9,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// merge returns one cut that does what first and then next do. Neither may be used afterwards.
+// merge returns one cut with the effects of first and then next. Neither may be used afterwards.
 func merge(first, next checkpoint.Cut) checkpoint.Cut {
 	if next.Cluster != "" {
 		first.Cluster = next.Cluster
@@ -20,7 +20,7 @@ func merge(first, next checkpoint.Cut) checkpoint.Cut {
 	return first
 }
 
-// mergeEach merges what has the same name in both, and appends what is only in next.
+// mergeEach merges elements with the same name, and appends the elements that are only in next.
 func mergeEach[C any](first, next []C, name func(C) string, merge func(first, next C) C) []C {
 	for _, n := range next {
 		at := slices.IndexFunc(first, func(f C) bool { return name(f) == name(n) })
@@ -40,8 +40,8 @@ func mergeWatches(first, next checkpoint.WatchCut) checkpoint.WatchCut {
 	}
 	objects := make(map[event.Key]*event.Object, len(first.Put)+len(next.Put))
 	gone := make(map[checkpoint.Identity]bool, len(first.Deleted)+len(next.Deleted))
-	// The incarnation that another one takes the place of is over, and so is its intent, if the
-	// collector says so or not.
+	// A replaced incarnation has ended, and so has its intent, even if the collector does not list
+	// it.
 	end := func(key event.Key, uid string) {
 		if o := objects[key]; o != nil && o.UID() != uid {
 			gone[checkpoint.Identity{Key: key, UID: o.UID()}] = true
@@ -80,8 +80,8 @@ func mergeMemories(first, next checkpoint.MemoryCut) checkpoint.MemoryCut {
 	return next
 }
 
-// mergePuts returns what is there, and what was removed, after a cut that removes and then puts,
-// and another one.
+// mergePuts returns the puts and the removals of two successive cuts, each of which removes first
+// and then puts.
 func mergePuts[K comparable, V any](key func(V) K, removed []K, put []V, removedNext []K, putNext []V) ([]V, []K) {
 	values, gone := make(map[K]V, len(put)+len(putNext)), make(map[K]bool, len(removed)+len(removedNext))
 	for _, v := range put {

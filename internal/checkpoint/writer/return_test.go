@@ -11,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// returning is a collector during whose cuts, after their instant, objects come back.
+// returning is a collector; objects return during its cuts, after their instant.
 type returning struct {
 	cut  checkpoint.Cut
 	back func()

@@ -7,12 +7,12 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// batch is what was registered with a Writer and is not on disk.
+// batch has the intents that were registered with a Writer and are not on disk.
 type batch struct {
 	intents map[string][]*event.Object // by watch, the latest state of an object last
-	// by watch, how many of them were registered before the last cut was collected
+	// by watch, the number of those that were registered before the last cut was collected
 	covered map[string]int
-	// the first is the one that is given out; the others are of batches that failed
+	// the first is the one of new intents; the others are of failed batches
 	gates []chan struct{}
 }
 
@@ -20,7 +20,7 @@ func newBatch() batch {
 	return batch{make(map[string][]*event.Object), make(map[string]int), []chan struct{}{make(chan struct{})}}
 }
 
-// cover notes that a cut was collected after all intents of b were registered.
+// cover records that a cut was collected after all intents of b were registered.
 func (b *batch) cover() {
 	for watch, objects := range b.intents {
 		b.covered[watch] = len(objects)
@@ -67,8 +67,8 @@ func (b *batch) open() {
 	}
 }
 
-// step writes once: what was kept, with cut also what changed since, and all intents. It returns
-// when the next cut is due (0: as before) and whether it went well. The caller holds the turn.
+// step writes once: the kept changes, with cut also the new ones, and all intents. It returns the
+// time until the next cut (0: unchanged) and whether it succeeded. The caller holds the turn.
 func (w *Writer) step(cut bool) (next time.Duration, ok bool) {
 	start := time.Now()
 	if cut {
@@ -99,7 +99,7 @@ func (w *Writer) step(cut bool) (next time.Duration, ok bool) {
 	return next, true
 }
 
-// collect adds what changed to what is kept.
+// collect merges the new changes into the kept ones.
 func (w *Writer) collect() {
 	cut := w.collector.Collect(w.cover)
 	if w.kept != nil {
@@ -114,8 +114,8 @@ func (w *Writer) cover() {
 	w.waiting.cover()
 }
 
-// write writes what is kept and then the intents: in this order, also if it is the intents that are
-// due, because a cut must not end intents that were registered after it was made.
+// write writes the kept changes and then the intents: in this order even if only intents are due,
+// because a cut must not end intents that were registered after it was made.
 func (w *Writer) write(intents batch) error {
 	cut := w.kept
 	if cut == nil {

@@ -17,44 +17,43 @@ import (
 // The pace of a Writer.
 const (
 	intentWait  = 10 * time.Millisecond  // from the first intent of a batch to its transaction
-	cutInterval = time.Second            // the least time between two cuts
-	maxInterval = 5 * time.Second        // the most that the budget may make of it
-	writeShare  = 10                     // the part of a core, as 1/n, that writing may cost
-	soonest     = 100 * time.Millisecond // the least time between two cuts that are asked for
+	cutInterval = time.Second            // the shortest time between two cuts
+	maxInterval = 5 * time.Second        // the longest time between two cuts, by the budget
+	writeShare  = 10                     // the part of a core, as 1/n, that writing may use
+	soonest     = 100 * time.Millisecond // the shortest time between two requested cuts
 )
 
-// Collector gives a Writer what to write. The Writer calls one method at a time.
+// Collector collects the changes for a Writer. The Writer calls one method at a time.
 type Collector interface {
-	// Collect hands over what changed since the last call, all of it as of one instant, at which it
-	// calls at once. The cut ends the intents of deleted objects that were registered before that
-	// instant, and none that was registered after it. The result belongs to the Writer, which keeps
-	// it until it is on disk: the collector need not give it again.
+	// Collect returns the changes since the last call, all as of one instant, at which it calls at.
+	// The cut ends the intents of deleted objects that were registered before that instant, and
+	// none that was registered after it. The Writer keeps the result until it is on disk, so the
+	// collector does not return it again.
 	Collect(at func()) checkpoint.Cut
-	// Done says what became of it: nil once everything collected so far is on disk, also if that
-	// was nothing; else why the attempt failed. The Writer tries again by itself.
+	// Done reports the result: nil once everything collected so far is on disk, also if nothing was
+	// collected; otherwise the error of the attempt. The Writer retries by itself.
 	Done(err error)
 }
 
-// store is what a Writer uses of a DB.
+// store has the methods of a DB that a Writer uses.
 type store interface {
 	Commit(cut *checkpoint.Cut, intents map[string][]*event.Object) error
 	Cluster() string
 }
 
-// Writer is the one that writes to a DB while the router runs: intents 10 ms after they were
-// registered, cuts once a second, or up to five seconds apart if writing would cost more than a
-// tenth of a core.
+// Writer writes to a DB while the router runs: intents 10 ms after they were registered, cuts once
+// a second, or up to five seconds apart if writing would use more than a tenth of a core.
 //
-// When a write fails nothing is lost: what was to be written is kept and written together with what
-// comes later, gates stay closed, [Writer.Err] says why, and the next attempt comes after a backoff
-// of 100 ms to 5 s.
+// A failed write loses nothing: its changes are kept and written together with later ones, gates
+// stay closed, [Writer.Err] returns the error, and the next attempt follows after a backoff of 100
+// ms to 5 s.
 type Writer struct {
 	db        store
 	collector Collector
 	log       *slog.Logger
-	turn      chan struct{} // held by whoever writes
+	turn      chan struct{} // held during a write
 	wake      chan struct{} // the first intent of a batch was registered
-	soon      chan struct{} // a cut is asked for
+	soon      chan struct{} // a cut is requested
 
 	mu      sync.Mutex
 	waiting batch
@@ -67,16 +66,16 @@ type Writer struct {
 	backoff backoff.Series
 }
 
-// Stats counts what a Writer did.
+// Stats counts the work of a Writer.
 type Stats struct {
-	Cuts     int           // cuts made, also those in which nothing had changed
+	Cuts     int           // including cuts without changes
 	Intents  int           // intents written
 	Failures int           // transactions that failed
 	Writing  time.Duration // spent collecting and writing, in all
 	LastCut  time.Time     // when everything that changed was last on disk; zero: never
 }
 
-// New returns a Writer that does nothing before [Writer.Run]. log may be nil.
+// New returns a Writer, which writes only after the start of [Writer.Run]. log may be nil.
 func New(db *checkpoint.DB, collector Collector, log *slog.Logger) *Writer {
 	return newWriter(db, collector, log)
 }
@@ -92,9 +91,9 @@ func newWriter(db store, collector Collector, log *slog.Logger) *Writer {
 	}
 }
 
-// Gate registers that a delivery about an object is about to begin whose state no cut holds, and
+// Gate registers that a delivery about an object is about to begin whose state no cut has. It
 // returns a channel that is closed once that state is on disk; of a Secret, its identity. It never
-// blocks, and the channels of one batch are one.
+// blocks, and one batch has one channel.
 func (w *Writer) Gate(watch string, o *event.Object) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,38 +101,38 @@ func (w *Writer) Gate(watch string, o *event.Object) <-chan struct{} {
 		w.waiting = newBatch()
 		select {
 		case w.wake <- struct{}{}:
-		default: // the last one was not yet heard
+		default: // the last signal was not received yet
 		}
 	}
 	w.waiting.intents[watch] = append(w.waiting.intents[watch], o)
 	return w.waiting.gates[0]
 }
 
-// Soon asks for the next cut at once, or 100 ms after the last one: what waits for it takes memory.
-// After a write that failed, the next attempt comes when it comes. It never blocks.
+// Soon requests the next cut at once, or 100 ms after the last one, because the waiting deltas take
+// memory. After a failed write, the next attempt still follows its backoff. It never blocks.
 func (w *Writer) Soon() {
 	select {
 	case w.soon <- struct{}{}:
-	default: // it is asked for already
+	default: // already requested
 	}
 }
 
-// Err returns why the last write failed; nil: it did not. While it is not nil the router should not
-// be called ready.
+// Err returns the error of the last write; nil: it succeeded. While it is not nil the router is not
+// ready.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// Stats returns what was done so far.
+// Stats returns the counts so far.
 func (w *Writer) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stats
 }
 
-// Run writes until the context is done; then it returns, without a last cut: see [Writer.Flush].
+// Run writes until the context is done; it then returns without a last cut: see [Writer.Flush].
 func (w *Writer) Run(ctx context.Context) {
 	cuts := time.NewTimer(cutInterval)
 	defer cuts.Stop()
@@ -147,7 +146,7 @@ func (w *Writer) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-w.wake:
-			if w.Err() == nil { // else they are written by the next attempt
+			if w.Err() == nil { // otherwise the next attempt writes them
 				intents.Reset(intentWait)
 			}
 			continue
@@ -179,9 +178,9 @@ func (w *Writer) Run(ctx context.Context) {
 	}
 }
 
-// Flush makes a last cut, with one attempt, after everything that collects has come to rest. It may
-// be called while Run runs or after it. If the disk hangs it returns with the context, and leaves
-// the write behind.
+// Flush makes a last cut, with one attempt, after all collected state has come to rest. It may be
+// called while Run runs or after it. If the disk hangs it returns with the context, while the write
+// is still running.
 func (w *Writer) Flush(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -205,22 +204,21 @@ func (w *Writer) Flush(ctx context.Context) error {
 	}
 }
 
-// ended has the incarnations that a cut is about, each in the state that the cut has of it; nil: it
-// is deleted.
+// ended returns the incarnations in a cut, each with its state there; nil: it is deleted.
 type ended map[checkpoint.Identity]*event.Object
 
 func (e ended) add(c *checkpoint.WatchCut) {
 	for _, id := range c.Deleted {
 		e[id] = nil
 	}
-	for _, o := range c.Put { // of two cuts that were merged: it came back
+	for _, o := range c.Put { // after a merge of two cuts: it returned
 		e[checkpoint.Identity{Key: o.Key(), UID: o.UID()}] = o
 	}
 }
 
 // has reports whether the cut makes an intent superfluous. covered says that the cut was collected
-// after the intent was registered: a delete ends no later intent, since the object has come back,
-// and an intent may be about a later state than the cut.
+// after the intent was registered: a delete ends no later intent, since the object has returned,
+// and an intent may have a later state than the cut.
 func (e ended) has(intent *event.Object, covered bool) bool {
 	saved, ok := e[checkpoint.Identity{Key: intent.Key(), UID: intent.UID()}]
 	if !ok || saved == intent {

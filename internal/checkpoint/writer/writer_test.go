@@ -20,12 +20,12 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// fakeDB takes its time and fails when told to.
+// fakeDB is a store with delays and failures.
 type fakeDB struct {
 	mu      sync.Mutex
 	takes   time.Duration
 	fails   error
-	writes  []string // what was written and when
+	writes  []string // the writes with their times
 	began   time.Time
 	cluster string
 }
@@ -72,7 +72,7 @@ func (db *fakeDB) set(takes time.Duration, fails error) {
 	db.takes, db.fails = takes, fails
 }
 
-// said returns what was written since the last call.
+// said returns the writes since the last call.
 func (db *fakeDB) said() string {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -242,7 +242,7 @@ func TestFailure(t *testing.T) {
 		db.set(0, nil)
 		// 1510 ms: one transaction for all of it
 		sleep(20 * time.Millisecond)
-		// the cuts have what the intents are about
+		// the cuts have the objects of the intents
 		if got := db.said(); got != "1.51s w@3+a+b" && got != "1.51s w@3+b+a" {
 			t.Error(got)
 		}
@@ -352,7 +352,7 @@ func TestWriterAndFile(t *testing.T) {
 	}
 }
 
-// TestMerge: what two cuts leave in a file one after the other, their merger leaves too.
+// TestMerge: the merger of two cuts has the same effects as one cut after the other.
 func TestMerge(t *testing.T) {
 	r := &event.Resource{}
 	r.Resource = "pods"
@@ -420,7 +420,7 @@ func TestMerge(t *testing.T) {
 	})
 }
 
-// content is what cuts leave, but for intents.
+// content is the effect of cuts, without intents.
 type content map[string]string
 
 func (m content) apply(c *checkpoint.Cut) {
