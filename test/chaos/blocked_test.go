@@ -16,9 +16,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestSpilledSurvivesAKill: a sink takes nothing, so that most of what its route owes is on disk
-// alone. The router is killed, and killed again while it delivers; then everything has arrived, and
-// in order.
+// TestSpilledSurvivesAKill blocks a sink, so that most of its route's backlog is on disk only. It
+// kills the router, and kills it again during the delivery. Then everything must have arrived in
+// order.
 func TestSpilledSurvivesAKill(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newReceiver(t, answer(http.StatusServiceUnavailable))
@@ -70,8 +70,8 @@ func change(t *testing.T, s *sandboxtest.Sandbox, ns, name string, n int) error 
 	return nil
 }
 
-// checkFlow checks that of each object so many versions came, in order; again: some may have come
-// twice, from one that came before on.
+// checkFlow checks that the given number of versions of each object arrived in order. With again, a
+// later part of them may have arrived twice.
 func checkFlow(t *testing.T, events []routertest.Event, objects, versions int, again bool) {
 	t.Helper()
 	seen := make(map[string][]int)
@@ -95,20 +95,20 @@ func checkFlow(t *testing.T, events []routertest.Event, objects, versions int, a
 	}
 }
 
-// flow is what TestBlockedSink measures while a while passes.
+// flow has the measurements of TestBlockedSink over a time.
 type flow struct {
-	median time.Duration // from the router having seen a change to the other route's sink having it
-	anon   int           // KiB of memory of the process's own, at most
-	// KiB with what it has mapped of files, at most: of the state file, which the system takes back
-	// when it needs it
+	median time.Duration // from the router seeing a change to the other route's sink getting it
+	anon   int           // highest private memory of the process in KiB
+	// highest memory in KiB including mapped files; the system reclaims the part of the state file
+	// when needed
 	rss    int
 	events int
 }
 
-// TestBlockedSink: a sink is blocked at 2,000 deltas a second. Its route's debt goes to disk, its
-// memory stays bounded, the other route goes on, and when the sink is back everything arrives, in
-// order. In its long form (CHAOS=20: five minutes) it also compares the delivery times of the other
-// route, and the memory of the process, with those before.
+// TestBlockedSink blocks a sink at 2,000 deltas a second. The backlog of its route must go to disk,
+// the memory stay bounded, the other route continue, and after the end of the blockade everything
+// must arrive in order. The long form (CHAOS=20: five minutes) also compares the delivery times of
+// the other route, and the memory of the process, with those before.
 func TestBlockedSink(t *testing.T) {
 	const objects, rate, memory = 1000, 2000, 1000
 	blocked := time.Duration(scaled(t, 15)) * time.Second
@@ -126,7 +126,7 @@ routes:
 `, h.URL, memory)))
 	r.Ready(t)
 	server.open()
-	pass(t, r, blocked/5) // the heap finds its size
+	pass(t, r, blocked/5) // until the heap has its size
 	before := pass(t, r, blocked/5)
 	h.now(answer(http.StatusServiceUnavailable))
 	during := pass(t, r, blocked)
@@ -172,7 +172,7 @@ routes:
 	r.Wait(t, "the other route to have it all", func(events []routertest.Event) bool { return len(events) == sent })
 }
 
-// checkOrdered checks that nothing about an object went backwards.
+// checkOrdered checks that no object went backwards.
 func checkOrdered(t *testing.T, events []routertest.Event) {
 	t.Helper()
 	last := make(map[string]int)
@@ -185,7 +185,7 @@ func checkOrdered(t *testing.T, events []routertest.Event) {
 	}
 }
 
-// pass lets time go by and looks at what happens.
+// pass measures for a time.
 func pass(t *testing.T, r *routertest.Router, d time.Duration) (f flow) {
 	t.Helper()
 	from := len(r.Events())
@@ -211,7 +211,7 @@ func pass(t *testing.T, r *routertest.Router, d time.Duration) (f flow) {
 	return f
 }
 
-// memoryOf returns a line of what the system says of the memory of a process, in KiB.
+// memoryOf returns a line of the system's report about the memory of a process, in KiB.
 func memoryOf(t *testing.T, pid int, name string) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -11,9 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestDeletedAfterTheFirstDelivery: the router is killed as soon as new objects are delivered, they
-// are deleted, and what happened is lost: the routes that read fields of the objects get the
-// deletes too.
+// TestDeletedAfterTheFirstDelivery kills the router as soon as new objects are delivered, deletes
+// them, and drops the history. Routes that read fields of the objects must get the deletes too.
 func TestDeletedAfterTheFirstDelivery(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -52,16 +51,16 @@ routes:
 	for _, route := range []string{"plain", "filtered", "emitted"} {
 		want = append(want, route+" added "+ns+"/last")
 	}
-	came := func() []string { // what was owed in the last cut comes twice
+	came := func() []string { // deltas that were pending in the last cut arrive twice
 		return slices.Compact(slices.Sorted(slices.Values(routertest.Summary(h.delivered()))))
 	}
 	routertest.Poll(t, "the last", func() bool { return len(came()) >= len(want) })
 	routertest.Exactly(t, came(), want)
 }
 
-// TestFoldAfterAKill: an object is delivered, and the router is killed before a cut has it. While
-// it is down the object is deleted. What the next one hears is added, then deleted: to a route that
-// folds this must not come to nothing, because the added was delivered.
+// TestFoldAfterAKill delivers an object and kills the router before a cut contains it. While the
+// router is down the object is deleted. The next router sees added, then deleted. A route that
+// coalesces must not reduce that to nothing, because the added was delivered.
 func TestFoldAfterAKill(t *testing.T) {
 	s := sandboxtest.Start(t)
 	for _, route := range []string{"deliver: latest", "overflow: coalesce, queue: {memory: 1}"} {
@@ -102,9 +101,9 @@ routes: [{name: all, from: maps, to: hook, %s, batch: {wait: 300ms, size: 50}}]
 	}
 }
 
-// TestTwoDeletesAfterAKill: an object that was delivered is deleted, and made again, and none of
-// that is delivered before the router is killed. While it is down the new one is deleted too. The
-// delete of the first must be delivered, also to a route that folds.
+// TestTwoDeletesAfterAKill deletes a delivered object and creates it again, and kills the router
+// before either is delivered. While the router is down the new object is deleted too. The delete of
+// the first object must be delivered, even to a route that coalesces.
 func TestTwoDeletesAfterAKill(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)

@@ -17,12 +17,13 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// oneWorker: what is new waits until its identity is on disk, and what is known does not wait for
-// it.
+// oneWorker has one worker: a new object waits until its identity is on disk, and known objects do
+// not wait for it.
 const oneWorker = keepConfigMaps + "    concurrency: 1\n"
 
-// TestFullDisk: the disk of state.dir is full. What is new is not delivered, and /readyz says why;
-// what is known goes on, of the same route too. With room again everything is delivered.
+// TestFullDisk fills the disk of state.dir. New objects must not be delivered, and /readyz must say
+// why; known objects must go on, even those of the same route. After there is room again everything
+// must be delivered.
 func TestFullDisk(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(oneWorker, ns))
@@ -37,7 +38,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// mount puts a tmpfs of its own in the place of a folder, where that is allowed.
+// mount mounts a tmpfs at a folder, if that is permitted.
 func mount(t *testing.T, folder, options string) string {
 	t.Helper()
 	must.Succeed(t, os.MkdirAll(folder, 0o700))
@@ -48,9 +49,9 @@ func mount(t *testing.T, folder, options string) string {
 	return folder
 }
 
-// TestReadOnlyState: with a state folder that cannot be written the router does not start, says
-// why, and leaves what is there as it is. (A file system that turns read-only while the router runs
-// is a disk that takes nothing more, see TestFullDisk.)
+// TestReadOnlyState shows that with an unwritable state folder the router does not start, says why,
+// and leaves the folder unchanged. (A file system that becomes read-only while the router runs is
+// like a full disk, see TestFullDisk.)
 func TestReadOnlyState(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
@@ -81,7 +82,7 @@ func TestReadOnlyState(t *testing.T) {
 	r.Kill(t)
 }
 
-// TestFileSizeLimit is TestFullDisk with a limit on the size of files, as ulimit -f sets it.
+// TestFileSizeLimit is TestFullDisk with a limit on the size of files, like that of ulimit -f.
 func TestFileSizeLimit(t *testing.T) {
 	if _, err := exec.LookPath("prlimit"); err != nil {
 		t.Skip(err)
@@ -114,7 +115,7 @@ func (f *fullDisk) run(t *testing.T, r *routertest.Router, full, roomy func()) {
 	r.Expect(t, "all added "+n+"known")
 	r.Saved(t)
 	full()
-	// More than fits into what the file has free.
+	// More than the file has room for.
 	f.maps.Make(routertest.ConfigMap("big", incompressible(800<<10)))
 	f.fill(t, r)
 	code, body := 0, ""

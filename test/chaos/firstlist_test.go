@@ -8,9 +8,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestEndsBeforeTheFirstList: the router never reached the API server, and its state folder knows
-// of the route and of the watch, but of no object. The next router lists for the first time, and
-// what is there is new to the route all the same.
+// TestEndsBeforeTheFirstList starts with a router that never reached the API server, so its state
+// folder knows the route and the watch but no object. The next router lists for the first time; the
+// objects must be new to the route all the same.
 func TestEndsBeforeTheFirstList(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)

@@ -15,18 +15,18 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// flood is an API server that has ConfigMaps and nothing else, and changes them at a rate.
+// flood is an API server with nothing but ConfigMaps, which it changes at a rate.
 type flood struct {
 	*httptest.Server
 
 	objects, rate int
-	texts         []string // data of the ConfigMaps, by turns
+	texts         []string // data of the ConfigMaps, in turns
 	opened        chan struct{}
 	began         time.Time       // set when opened is closed
-	changes       atomic.Int64    // so far
+	changes       atomic.Int64    // number of changes so far
 	ctx           context.Context //nolint:containedctx // ends the changes
 	end           context.CancelFunc
-	sent          chan int // how many there were, once it has ended
+	sent          chan int // the number of changes, sent at the end
 }
 
 func newFlood(t *testing.T, objects, rate int) *flood {
@@ -49,7 +49,7 @@ func newFlood(t *testing.T, objects, rate int) *flood {
 		`{"name":"configmaps","singularName":"configmap","namespaced":true,"kind":"ConfigMap","verbs":["get","list","watch"]}]}`))
 	mux.HandleFunc("GET /api/v1/configmaps", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") == "" {
-			// It is asked for nothing but how far it is.
+			// The list has no items: the router needs only its resourceVersion.
 			text(fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[]}`,
 				f.objects+int(f.changes.Load())))(w, r)
 			return
@@ -72,8 +72,7 @@ func (f *flood) watch(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(out, `{"type":%q,"object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"m-%d",`+
 			`"uid":"u-%d","resourceVersion":"%d"},"data":{"value":%q}}}`+"\n", kind, i, i, version, f.texts[version%len(f.texts)])
 	}
-	// The resourceVersion says how many changes there were, so that a watch that goes on gets what
-	// comes after it.
+	// The resourceVersion counts the changes, so that a resumed watch gets the later ones.
 	n := number(r.URL.Query().Get("resourceVersion")) - f.objects
 	if n < 0 {
 		n = int(f.changes.Load())
@@ -101,9 +100,9 @@ func (f *flood) watch(w http.ResponseWriter, r *http.Request) {
 		case <-f.ctx.Done():
 			select {
 			case f.sent <- n:
-			default: // it is known; the watch was opened anew since
+			default: // a resumed watch, after the first one
 			}
-			<-r.Context().Done() // what was sent is all there is
+			<-r.Context().Done() // no change follows
 			return
 		case <-r.Context().Done():
 			return
@@ -116,20 +115,20 @@ func (f *flood) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// open lets the changes begin.
+// open starts the changes.
 func (f *flood) open() {
 	f.began = time.Now()
 	close(f.opened)
 }
 
-// stop ends the changes and returns how many there were.
+// stop ends the changes and returns their number.
 func (f *flood) stop() int {
 	f.end()
 	return <-f.sent
 }
 
-// inFlight is about how many deltas are in the 16 MiB that a route may have on their way to the
-// disk.
+// inFlight is the approximate number of deltas in the 16 MiB that a route may have on their way to
+// the disk.
 func (f *flood) inFlight() float64 { return 16 << 20 / 500 }
 
 // kubeconfig returns the path of a kubeconfig for the server.

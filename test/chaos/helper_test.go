@@ -1,6 +1,6 @@
-// Package chaos runs the router's binary on the sandbox, and kills, cuts off, damages and fills up
-// what it depends on. In the environment, CHAOS=20 makes the tests that many times as long, as
-// `make chaos` does.
+// Package chaos runs the router's binary on the sandbox, and kills, cuts off, damages and fills the
+// things that it depends on. CHAOS=20 in the environment makes the tests 20 times as long; `make
+// chaos` sets it.
 package chaos
 
 import (
@@ -32,8 +32,8 @@ routes:
   - {name: all, from: maps, to: out}
 `
 
-// long is the number in the environment variable CHAOS, by which the tests of this kind multiply
-// what they do; 0 if it is not set.
+// long returns the number in the environment variable CHAOS, a factor for the length of the tests;
+// 0 if it is not set.
 func long(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(os.Getenv("CHAOS"))
@@ -81,7 +81,7 @@ func each(t *testing.T, n int, f func(i int) error) {
 	must.Succeed(t, errors.Join(errs...))
 }
 
-// spend moves the resourceVersion of the cluster on by at least n, and returns the last one.
+// spend increases the resourceVersion of the cluster by at least n and returns the last one.
 func spend(t *testing.T, maps routertest.Objects, name string, n int) int {
 	t.Helper()
 	for i := range n {
@@ -103,8 +103,8 @@ func current(t *testing.T, maps routertest.Objects) int {
 	return number(list.GetResourceVersion())
 }
 
-// receiver is a webhook that keeps the events in the order in which it took them, apart for each
-// path, and treats requests as it is told to.
+// receiver is a webhook that keeps the events of each path in their order of arrival. A function
+// decides the status of each request.
 type receiver struct {
 	*httptest.Server
 
@@ -125,7 +125,7 @@ func newReceiver(t *testing.T, treat func(*http.Request) int) *receiver {
 func (h *receiver) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the router died
+		return // the router was killed
 	}
 	h.mu.Lock()
 	treat := h.treat
@@ -156,14 +156,14 @@ func (h *receiver) count() int {
 	return h.n
 }
 
-// life returns what came under a path, in order.
+// life returns the events of a path in order.
 func (h *receiver) life(path string) []routertest.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append([]routertest.Event(nil), h.lives[path]...)
 }
 
-// delivered returns what came under all paths, in no order.
+// delivered returns the events of all paths, unordered.
 func (h *receiver) delivered() (all []routertest.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -177,7 +177,7 @@ func answer(status int) func(*http.Request) int {
 	return func(*http.Request) int { return status }
 }
 
-// slowly takes everything, after a while.
+// slowly accepts each request after a time.
 func slowly(d time.Duration) func(*http.Request) int {
 	return func(r *http.Request) int {
 		select {
@@ -189,7 +189,7 @@ func slowly(d time.Duration) func(*http.Request) int {
 	}
 }
 
-// valueOf returns the value of a ConfigMap in the data of an event: of its object, or of its
+// valueOf returns the value of a ConfigMap in the data of an event: that of its object or of its
 // oldObject.
 func valueOf(t *testing.T, e routertest.Event, member string) string {
 	t.Helper()

@@ -12,14 +12,14 @@ import (
 	"github.com/deltarouter/deltarouter/test/routertest"
 )
 
-// history is what happened to the ConfigMaps o-0, o-1, …: it makes it happen, and writes it down.
+// history makes random changes to the ConfigMaps o-0, o-1, … and records them.
 type history struct {
 	maps routertest.Objects
 
-	gate sync.RWMutex // held for writing: nothing happens
+	gate sync.RWMutex // held for writing: no changes
 
 	mu       sync.Mutex
-	versions map[string][]int // by uid, the resourceVersions that it had, but for that of its end
+	versions map[string][]int // by uid, its resourceVersions without that of its delete
 	gone     map[string]bool  // by uid
 	n        int
 }
@@ -28,11 +28,11 @@ func newHistory(maps routertest.Objects) *history {
 	return &history{maps: maps, versions: make(map[string][]int), gone: make(map[string]bool)}
 }
 
-// writers is how many goroutines change objects, each its own, so that all is in order for an
-// object.
+// writers is the number of goroutines that change objects. Each has objects of its own, so that the
+// record of an object is in order.
 const writers = 3
 
-// start changes n objects in random order until stop is called. They are all created first.
+// start changes n objects in random order until stop is called, after it has created all.
 func (h *history) start(t *testing.T, n int, seed uint64) (stop func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -40,7 +40,7 @@ func (h *history) start(t *testing.T, n int, seed uint64) (stop func()) {
 	for w := range writers {
 		random := rand.New(rand.NewPCG(seed, uint64(w)))
 		running.Go(func() {
-			alive := make(map[string]string) // by name, the uid
+			alive := make(map[string]string) // uid by name
 			for i := w; ; i += writers {
 				select {
 				case <-done:
@@ -63,7 +63,7 @@ func (h *history) start(t *testing.T, n int, seed uint64) (stop func()) {
 	return stop
 }
 
-// step creates an object if it does not exist; else it is updated, or, one time in five, deleted.
+// step creates an object if it does not exist. Else it updates it, or deletes it one time in five.
 func (h *history) step(t *testing.T, name string, alive map[string]string, dice int) error {
 	t.Helper()
 	h.gate.RLock()
@@ -105,14 +105,14 @@ func (h *history) note(uid, version string) {
 	h.versions[uid] = append(h.versions[uid], number(version))
 }
 
-// count returns how much has happened.
+// count returns the number of changes.
 func (h *history) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.n
 }
 
-// book returns a ledger with what exists at the end.
+// book returns a ledger with the final objects.
 func (h *history) book(t *testing.T) *ledger {
 	t.Helper()
 	h.mu.Lock()
@@ -126,7 +126,7 @@ func (h *history) book(t *testing.T) *ledger {
 	return b
 }
 
-// missing returns what of the history is not among what was delivered: each version, and each end.
+// missing returns the versions and deletes of the history that were not delivered.
 func (h *history) missing(delivered map[mark]bool) (missing []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

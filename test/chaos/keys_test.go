@@ -9,8 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestAllKeysChange: the API server comes back with another certificate authority and knows no
-// credential from before. The router reads the kubeconfig again and goes on.
+// TestAllKeysChange gives the API server another certificate authority, so that it accepts no
+// earlier credential. The router must read the kubeconfig again and continue.
 func TestAllKeysChange(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)

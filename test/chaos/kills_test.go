@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestLedgerAcrossGaps kills the router, and the history of what happens while it is down is lost
-// each time: what it knows of the objects that it has just begun to deliver has to do.
+// TestLedgerAcrossGaps kills the router several times, and drops the history of the changes while
+// it is down. The state that it saved about the objects before their first delivery must suffice.
 func TestLedgerAcrossGaps(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -31,7 +31,7 @@ routes: [{name: all, from: maps, filter: object.metadata.name.startsWith("o-"), 
 		for range 20 + rand.IntN(40) { //nolint:gosec // no secret
 			book.step(maps, fmt.Sprintf("o-%d", rand.IntN(40)), rand.IntN(4)) //nolint:gosec // no secret
 		}
-		// no cut has it all yet
+		// no cut contains all of it yet
 		r.Wait(t, "anything", func(events []routertest.Event) bool { return len(events) > before })
 		r.Kill(t)
 		book.read(r.Events())
@@ -53,8 +53,8 @@ routes: [{name: all, from: maps, filter: object.metadata.name.startsWith("o-"), 
 	book.read(last.Events())
 }
 
-// TestRestartAgainstColdStart measures how long it takes until the first delta of now is delivered,
-// by a router that has a state and by one that has none. The numbers are for the log.
+// TestRestartAgainstColdStart measures the time to the first delivery of a new delta, for a router
+// with a state folder and for one without. It logs the results.
 func TestRestartAgainstColdStart(t *testing.T) {
 	n := 2000
 	if long(t) > 0 {
@@ -77,7 +77,7 @@ routes: [{name: all, from: maps, to: out}]
 	measure := func(file, mark string) time.Duration {
 		began := time.Now()
 		r := routertest.StartFile(t, file)
-		// The cold one must have listed before: what it finds is not new to it.
+		// The cold one must have listed before, because the objects of its list are not new to it.
 		routertest.PollEvery(t, 2*time.Millisecond, "readiness", func() bool { code, _ := r.Get(t, "/readyz"); return code == http.StatusOK })
 		maps.Make(routertest.ConfigMap(mark, "1"))
 		events := r.Expect(t, "all added "+ns+"/"+mark)
@@ -91,7 +91,7 @@ routes: [{name: all, from: maps, to: out}]
 	var cold, restarted time.Duration
 	for i := range 3 {
 		c := measure(routertest.Install(t, s.Kubeconfig(), config), fmt.Sprintf("cold-%d", i))
-		// The one that restarts has to catch up with the mark of the cold one first.
+		// The restarted one must catch up with the mark of the cold one first.
 		r := routertest.StartFile(t, warm)
 		r.Expect(t, fmt.Sprintf("all added %s/cold-%d", ns, i))
 		r.Stop(t)

@@ -11,9 +11,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestKindsWhileDown: Secrets, of which only identities are on disk, sources with selectors,
-// several namespaces, metadata and identity caches. What happened while the router was down is
-// delivered of all of them, be the history still there or not.
+// TestKindsWhileDown covers Secrets, of which only identities are on disk, sources with selectors
+// and with several namespaces, and metadata and identity caches. The changes while the router was
+// down must be delivered for all of them, with and without the history.
 func TestKindsWhileDown(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	for _, gap := range []bool{false, true} {
@@ -46,7 +46,7 @@ func TestKindsWhileDown(t *testing.T) {
 			if code := r.Stop(t); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
-			// Nothing changed: nothing comes.
+			// Without changes there must be no events.
 			r = routertest.StartFile(t, k.file)
 			r.Ready(t)
 			routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("mark", "1", "app=db"))
@@ -93,7 +93,7 @@ routes:
 	return k.file
 }
 
-// change does to the objects what their names say, and returns what is to be delivered of it.
+// change changes the objects as their names say, and returns the expected events.
 func (k *kinds) change() (want []string) {
 	for _, m := range []routertest.Objects{k.maps, k.away, k.secrets} {
 		m.Remove("gone")

@@ -10,13 +10,13 @@ import (
 	"github.com/deltarouter/deltarouter/test/routertest"
 )
 
-// ledger compares what happened with what was delivered.
+// ledger compares the changes of objects with the delivered events.
 type ledger struct {
 	t *testing.T
 
-	alive   map[string]string // by uid, the last resourceVersion of what exists
-	uidOf   map[string]string // by name, of what exists
-	seen    map[string]string // by uid, the newest version that was delivered
+	alive   map[string]string // by uid, the last resourceVersion of each existing object
+	uidOf   map[string]string // by name, of existing objects
+	seen    map[string]string // by uid, the newest delivered version
 	deleted map[string]bool   // by uid, the delete was delivered
 }
 
@@ -28,8 +28,7 @@ func newLedger(t *testing.T) *ledger {
 	}
 }
 
-// step changes an object: it is created if it does not exist; else updated, or, one time in four,
-// deleted.
+// step creates an object if it does not exist. Else it updates it, or deletes it one time in four.
 func (l *ledger) step(maps routertest.Objects, name string, dice int) {
 	l.t.Helper()
 	uid, exists := l.uidOf[name]
@@ -48,8 +47,8 @@ func (l *ledger) step(maps routertest.Objects, name string, dice int) {
 	}
 }
 
-// read takes down what one life of the router delivered. Within a life nothing goes backwards;
-// right after a kill, what the one before had delivered may come again.
+// read records the deliveries of one life of the router. Within a life no object may go backwards;
+// after a kill, earlier deliveries may be repeated.
 func (l *ledger) read(events []routertest.Event) {
 	l.t.Helper()
 	inLife := make(map[string]int)
@@ -76,7 +75,7 @@ func take(events []routertest.Event, seen map[string]string, deleted map[string]
 	}
 }
 
-// settled says what is still missing, if these events are delivered too; empty: nothing.
+// settled returns a missing event, assuming that these events are delivered too, or "".
 func (l *ledger) settled(more []routertest.Event) string {
 	seen, deleted := maps.Clone(l.seen), maps.Clone(l.deleted)
 	take(more, seen, deleted)

@@ -48,14 +48,14 @@ func (l *lives) delivered(route string, n int) []routertest.Event {
 	return l.hook.life(hookPath(route, n))
 }
 
-// tally is what was delivered to a route, up to some life.
+// tally has the deliveries to a route up to some life.
 type tally struct {
 	seen map[mark]bool
-	last map[string]int // by uid, the newest version
-	sure map[mark]bool  // must not come again
+	last map[string]int // newest version by uid
+	sure map[mark]bool  // must not be repeated
 }
 
-// compare goes through the lives.
+// compare checks the deliveries of all lives.
 func (l *lives) compare(t *testing.T, route string) {
 	t.Helper()
 	all := tally{make(map[mark]bool), make(map[string]int), make(map[mark]bool)}
@@ -81,15 +81,15 @@ func (l *lives) compare(t *testing.T, route string) {
 	}
 	t.Logf("route %s: %d duplicates after %d kills, at most %d, in life %d", route, duplicates, len(l.ended)-1, most, after)
 	if route == "narrow" {
-		return // it gets the latest
+		return // this route gets only the latest state
 	}
 	if missing := l.history.missing(all.seen); len(missing) > 0 {
 		t.Errorf("route %s: %d of %d changes were not delivered: %q", route, len(missing), l.history.count(), missing[:min(len(missing), 5)])
 	}
 }
 
-// read takes down what one life delivered, after another that was killed, and returns how much of
-// it is duplicates.
+// read records the deliveries of one life after another one that was killed, and returns the number
+// of duplicates.
 func (a *tally) read(t *testing.T, where, route string, events []routertest.Event, before *life) (duplicates int) {
 	t.Helper()
 	inLife := make(map[string]mark)
@@ -117,8 +117,8 @@ func (a *tally) read(t *testing.T, where, route string, events []routertest.Even
 	return duplicates
 }
 
-// quiet restarts the router after a clean stop: nothing happened, so nothing is delivered and
-// nothing is listed; then one thing happens.
+// quiet restarts the router after a clean stop, without changes in between: nothing may be
+// delivered or listed. Then it makes one change.
 func (l *lives) quiet(t *testing.T) {
 	t.Helper()
 	lists := func() (counted, probes, others int) {
@@ -143,7 +143,7 @@ func (l *lives) quiet(t *testing.T) {
 			r.Expect(t, "all added "+l.ns+"/"+what)
 			routertest.Poll(t, "the webhooks to get it", func() bool { return l.hook.count() >= before+2 })
 		}
-		if code := r.Stop(t); code != 0 { // it delivers what it owes before it ends
+		if code := r.Stop(t); code != 0 { // it delivers its backlog before it ends
 			t.Errorf("exit code %d", code)
 		}
 		if n, hooked := len(r.Events()), l.hook.count()-before; n != want || hooked != 2*want {
@@ -151,7 +151,7 @@ func (l *lives) quiet(t *testing.T) {
 				what, n, hooked, want, 2*want)
 		}
 	}
-	// The API server counts the probes too, of which each asks for a single object.
+	// The API server also counts the probes, each of which lists a single object.
 	routertest.Poll(t, "the API server's own count to agree", func() bool {
 		c, p, _ := lists()
 		return c-counted == p-probes

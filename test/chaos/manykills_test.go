@@ -20,9 +20,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// The routes of TestLedger: to standard output, to a webhook that is unavailable now and then and
-// sometimes for a whole life, and to another one with a single worker and only the latest state of
-// what waits.
+// The routes of TestLedger: one to standard output, one to a webhook that is sometimes unavailable,
+// sometimes for a whole life, and one to another webhook, with a single worker, that delivers only
+// the latest pending state.
 const ledgerRoutes = `
 sources: {maps: {resource: v1/configmaps, namespaces: %s}}
 sinks: {out: {stdout: {}}, every: {webhook: {url: %q}}, narrow: {webhook: {url: %q}}}
@@ -33,19 +33,20 @@ routes:
   - {name: narrow, deliver: latest, from: maps, filter: mine, existing: deliver, to: narrow, concurrency: 1, batch: {size: 1}, retry: {backoff: 1ms, max: 20ms}}
 `
 
-// TestLedger kills the router again and again while a known history happens; CHAOS sets how much
-// longer than ten kills, CHAOS_SEED which history. Then it compares what happened with what was
-// delivered, on each of three routes:
+// TestLedger kills the router again and again during a known history. CHAOS multiplies its ten
+// kills; CHAOS_SEED sets the history. Then it compares the history with the deliveries on each of
+// three routes:
 //
-//   - Everything was delivered: each version and each end of each object; to the route that wants
-//     the latest only, the last version of what exists, and the end of all else of which it had got
-//     anything.
-//   - Within one life of the router nothing comes twice, and no object goes back.
-//   - What comes after a kill although it, or something later of its object, was delivered before
-//     had been in flight at the last cut, or came since: the file that the kill left says how far
-//     the watch had been fed, and what was owed.
-//   - What had been delivered when the queues were empty, before a cut began, never comes again.
-//   - After a clean stop nothing comes, and nothing is listed.
+//   - Everything was delivered: each version and each delete of each object. The route that
+//     delivers only the latest state delivered the last version of each existing object, and the
+//     delete of each other object of which it had delivered anything.
+//   - Within one life of the router no event is repeated, and no object goes backwards.
+//   - After a kill, an event may be repeated, or follow a later one of its object, only if it was
+//     pending at the last cut or came later. The state file of the killed router has the applied
+//     resourceVersion of the watch and the pending deltas.
+//   - Events that were delivered when the queues were empty, before a cut began, are never
+//     repeated.
+//   - After a clean stop nothing is delivered and nothing is listed.
 func TestLedger(t *testing.T) {
 	objects, kills := 150, scaled(t, 10)
 	if long(t) > 0 {
@@ -74,31 +75,31 @@ func TestLedger(t *testing.T) {
 	l.end(t, stop, objects, kills)
 }
 
-// lives are one router after the other on one state folder.
+// lives are consecutive routers with one state folder.
 type lives struct {
 	s       *sandboxtest.Sandbox
 	ns      string
 	file    string
-	head    string // of the configuration
+	head    string // the beginning of the configuration
 	random  *rand.Rand
 	history *history
 	hook    *receiver
-	down    *atomic.Bool // the webhook of the route every takes nothing
+	down    *atomic.Bool // the webhook of the route every is unavailable
 	watch   string       // its id in the state file
 	ended   []life
 }
 
-// life is what one router has delivered, and what it has left.
+// life is one run of the router: its deliveries and its final state file.
 type life struct {
 	router *routertest.Router
-	// sure is how many of its deliveries, by route, a cut had as done; nil: it is not known.
+	// sure is the number of its deliveries, by route, that were complete at a cut; nil: unknown.
 	sure map[string]int
-	// fed and owed are in the state file at its end.
+	// fed is the applied resourceVersion in the state file at its end, owed the pending deltas.
 	fed  int
 	owed map[string]map[mark]bool // by route
 }
 
-// mark is one version of an object, or its end.
+// mark is one version of an object, or its delete.
 type mark struct {
 	uid     string
 	version int
@@ -129,7 +130,7 @@ func newLives(t *testing.T, seed uint64) *lives {
 	}
 }
 
-// configure makes the next router tell the webhooks which one it is.
+// configure gives the next router paths of the webhooks with its number.
 func (l *lives) configure(t *testing.T) {
 	t.Helper()
 	n := len(l.ended)
@@ -145,14 +146,14 @@ func (l *lives) start(t *testing.T) *routertest.Router {
 	return routertest.StartFile(t, l.file)
 }
 
-// live is one life, from a start to a kill at a random moment. r may run already.
+// live runs one life, from a start to a kill at a random moment. r may run already.
 func (l *lives) live(t *testing.T, r *routertest.Router) {
 	t.Helper()
 	var sure map[string]int
 	kind := l.random.IntN(5)
-	l.down.Store(kind > 2 && l.random.IntN(2) == 0) // what it is owed survives several lives
+	l.down.Store(kind > 2 && l.random.IntN(2) == 0) // its backlog survives several lives
 	switch {
-	case kind == 0 && r == nil: // while it starts
+	case kind == 0 && r == nil: // during its start
 		l.configure(t)
 		r = routertest.Launch(t, l.file)
 		l.wait(250 * time.Millisecond)
@@ -160,11 +161,11 @@ func (l *lives) live(t *testing.T, r *routertest.Router) {
 		r = l.running(t, r)
 		n := 1 + l.random.IntN(200)
 		r.Wait(t, fmt.Sprintf("%d deliveries", n), func(events []routertest.Event) bool { return len(events) >= n })
-	case kind == 2: // after a cut which has all that there is
+	case kind == 2: // after a cut with everything
 		r = l.running(t, r)
 		sure = l.settle(t, r)
 		l.wait(700 * time.Millisecond)
-	case kind == 3: // after a cut in the middle of everything
+	case kind == 3: // after a cut in the middle
 		r = l.running(t, r)
 		r.Ready(t)
 		r.Saved(t)
@@ -189,8 +190,8 @@ func (l *lives) running(t *testing.T, r *routertest.Router) *routertest.Router {
 
 func (l *lives) wait(most time.Duration) { <-time.After(time.Duration(l.random.Int64N(int64(most)))) }
 
-// settle holds the history until everything was delivered and a cut has it, and returns how much
-// was delivered by then.
+// settle stops the history until everything was delivered and is in a cut, and returns the numbers
+// of deliveries.
 func (l *lives) settle(t *testing.T, r *routertest.Router) map[string]int {
 	t.Helper()
 	r.Ready(t)
@@ -201,14 +202,13 @@ func (l *lives) settle(t *testing.T, r *routertest.Router) map[string]int {
 	sure := map[string]int{
 		"all": len(r.Events()), "every": len(l.hook.life(hookPath("every", n))), "narrow": len(l.hook.life(hookPath("narrow", n))),
 	}
-	// What was on its way to the sinks when this was counted is not done.
+	// Deliveries in progress during this count are not complete.
 	routertest.Poll(t, "empty queues", func() bool { return r.Metric(t, "deltarouter_route_queue_deltas") == 0 })
 	r.Saved(t)
 	return sure
 }
 
-// left reads the state file that a killed router has left, or a copy of it: what reads it also
-// mends it.
+// left reads a copy of the state file of a killed router: opening it would repair it.
 func (l *lives) left(t *testing.T, r *routertest.Router, sure map[string]int) life {
 	t.Helper()
 	data, err := os.ReadFile(stateOf(l.file))
@@ -239,5 +239,5 @@ func (l *lives) left(t *testing.T, r *routertest.Router, sure map[string]int) li
 	return saved
 }
 
-// again reports whether an event may come again in the life after this one.
+// again reports whether an event may be repeated in the next life.
 func (f *life) again(route string, m mark) bool { return m.version > f.fed || f.owed[route][m] }

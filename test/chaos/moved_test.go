@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// twoClusters are two clusters with a namespace of the same name, the resourceVersions of the
-// second higher. change is what is to be delivered when the second takes the place of the first.
+// twoClusters returns two clusters with a namespace of the same name. The resourceVersions of the
+// second are higher. change has the expected events when the second replaces the first.
 func twoClusters(t *testing.T) (one, two *sandboxtest.Sandbox, ns string, change []string) {
 	t.Helper()
 	one, two = sandboxtest.New(t, sandboxtest.Options{}), sandboxtest.New(t, sandboxtest.Options{})
@@ -32,7 +32,7 @@ func twoClusters(t *testing.T) (one, two *sandboxtest.Sandbox, ns string, change
 	}
 }
 
-// lead puts another kubeconfig into a configuration.
+// lead replaces the kubeconfig in a configuration.
 func lead(t *testing.T, file, from, to string) {
 	t.Helper()
 	config, err := os.ReadFile(file)
@@ -40,8 +40,9 @@ func lead(t *testing.T, file, from, to string) {
 	must.Succeed(t, os.WriteFile(file, []byte(strings.ReplaceAll(string(config), from, to)), 0o600))
 }
 
-// TestAnotherCluster: the kubeconfig leads to another cluster than before. What differs is
-// delivered: what the other does not have is gone, what it has is new.
+// TestAnotherCluster points the kubeconfig to another cluster. The differences must be delivered:
+// objects that exist only in the old cluster are deleted, those that exist only in the new one are
+// added.
 func TestAnotherCluster(t *testing.T) {
 	one, two, ns, want := twoClusters(t)
 	file := routertest.Install(t, one.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
@@ -63,7 +64,7 @@ func TestAnotherCluster(t *testing.T) {
 	}
 }
 
-// TestAnotherClusterLate: another cluster than before, and its API server is not there yet when the
+// TestAnotherClusterLate points to another cluster whose API server does not answer yet when the
 // router starts.
 func TestAnotherClusterLate(t *testing.T) {
 	one, two, ns, want := twoClusters(t)
@@ -83,8 +84,8 @@ func TestAnotherClusterLate(t *testing.T) {
 	routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want)
 }
 
-// TestServerExchanged: while the router runs, its API server becomes another cluster's, and in the
-// long form then the first one's again behind a watch that does not break.
+// TestServerExchanged replaces the API server of a running router by that of another cluster. The
+// long form then switches back to the first one behind a watch that does not break.
 func TestServerExchanged(t *testing.T) {
 	one, two, ns, want := twoClusters(t)
 	proxy := newScissors(t, one)

@@ -24,8 +24,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestCutAfterEachByte cuts watches after each byte of an event, many watches at a time: every
-// update is delivered once, in order, and nothing is listed again.
+// TestCutAfterEachByte cuts watches after each byte of an event, many watches at a time. Every
+// update must be delivered once and in order, without another list.
 func TestCutAfterEachByte(t *testing.T) {
 	const watches, eventSize = 25, 500
 	rounds := min(eventSize/watches, scaled(t, 3)) // all positions in the long form
@@ -76,8 +76,8 @@ func TestCutAfterEachByte(t *testing.T) {
 	}
 }
 
-// TestCutInTheFirstList cuts the stream of initial events after many of its bytes: each object is
-// delivered once, as initial.
+// TestCutInTheFirstList cuts the stream of initial events after many of its bytes. Each object must
+// be delivered once, as initial.
 func TestCutInTheFirstList(t *testing.T) {
 	const n, watches = 6, 30
 	s := sandboxtest.Start(t)
@@ -168,9 +168,9 @@ func TestCutUnderLoad(t *testing.T) {
 	}
 }
 
-// TestHalfOpenConnection: the network forgets the connections and says so to nobody. The router
-// finds out by itself: over HTTP/2 with pings that come, unless the environment says otherwise,
-// after 30 s without news and wait for 15 s; over HTTP/1.1 by 45 s of silence.
+// TestHalfOpenConnection makes the network drop its connections silently. The router must detect
+// that by itself: over HTTP/2 with pings, which by default are sent after 30 s of silence and wait
+// for 15 s; over HTTP/1.1 after 45 s of silence.
 func TestHalfOpenConnection(t *testing.T) {
 	t.Run("HTTP 2", func(t *testing.T) {
 		if long(t) == 0 {
@@ -214,8 +214,8 @@ func halfOpen(t *testing.T) {
 	}
 }
 
-// TestHalfOpenWatch is TestHalfOpenConnection over HTTP/1.1 with less patience, which only the part
-// of the router that watches can be given.
+// TestHalfOpenWatch is TestHalfOpenConnection over HTTP/1.1 with a shorter timeout, which only the
+// informer has as a parameter.
 func TestHalfOpenWatch(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	hole := newBlackHole(t, s)
@@ -246,7 +246,7 @@ func TestHalfOpenWatch(t *testing.T) {
 	seen.want(t, "deleted", ns+"/before")
 }
 
-// deltas is a downstream that shows what comes.
+// deltas is a downstream that reports deltas.
 type deltas struct{ all chan string }
 
 // Admit implements informer.Downstream.

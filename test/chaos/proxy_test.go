@@ -20,9 +20,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// scissors is an API server that speaks HTTP without TLS, so that a connection can be cut after any
-// byte of a watch: what comes out of it is what the client has read. Every other cut is a reset in
-// the middle of a chunk.
+// scissors is a proxy of an API server that speaks HTTP without TLS, so that a connection can be
+// cut after any byte of a watch: each byte that it writes is a byte that the client reads. Every
+// other cut is a reset in the middle of a chunk.
 type scissors struct {
 	*httptest.Server
 
@@ -31,7 +31,7 @@ type scissors struct {
 	mu        sync.Mutex
 	target    *url.URL
 	transport http.RoundTripper
-	// by namespace: the bytes that its watch may still send; not there: all
+	// by namespace: the bytes that its watch may still send; absent: all
 	left map[string]int
 	cuts int
 }
@@ -54,7 +54,7 @@ func newScissors(t *testing.T, s *sandboxtest.Sandbox) *scissors {
 	return p
 }
 
-// lead makes new requests go to that API server.
+// lead directs new requests to an API server.
 func (p *scissors) lead(t *testing.T, s *sandboxtest.Sandbox) {
 	t.Helper()
 	transport, err := rest.TransportFor(s.RESTConfig())
@@ -66,7 +66,7 @@ func (p *scissors) lead(t *testing.T, s *sandboxtest.Sandbox) {
 	p.target, p.transport = target, transport
 }
 
-// after cuts the watch of a namespace when it has sent n more bytes, once.
+// after makes the watch of a namespace break once, after n more bytes.
 func (p *scissors) after(namespace string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +87,7 @@ func (p *scissors) serve(w http.ResponseWriter, r *http.Request) {
 	out.RequestURI, out.URL.Scheme, out.URL.Host, out.Host = "", target.Scheme, target.Host, ""
 	resp, err := transport.RoundTrip(out)
 	if err != nil {
-		panic(http.ErrAbortHandler) // how a handler cuts the connection
+		panic(http.ErrAbortHandler) // cuts the connection
 	}
 	defer func() { _ = resp.Body.Close() }()
 	for name, values := range resp.Header {
@@ -95,7 +95,7 @@ func (p *scissors) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(resp.StatusCode)
 	if r.URL.Query().Get("watch") != "true" {
-		_, _ = io.Copy(w, resp.Body) // a client that has gone
+		_, _ = io.Copy(w, resp.Body) // the client has disconnected
 		return
 	}
 	p.pass(w, resp.Body, namespaceOf(r.URL.Path))
@@ -107,7 +107,7 @@ func namespaceOf(path string) string {
 	return namespace
 }
 
-// pass hands a watch on until its bytes are used up; then the connection is cut.
+// pass copies a watch until its bytes are used up; then it cuts the connection.
 func (p *scissors) pass(w http.ResponseWriter, body io.Reader, namespace string) {
 	flusher := http.NewResponseController(w)
 	_ = flusher.Flush()
@@ -122,7 +122,7 @@ func (p *scissors) pass(w http.ResponseWriter, body io.Reader, namespace string)
 		_, _ = w.Write(buf[:passed])
 		_ = flusher.Flush()
 		if cut > 0 {
-			panic(http.ErrAbortHandler) // how a handler cuts the connection
+			panic(http.ErrAbortHandler) // cuts the connection
 		}
 		if err != nil {
 			return
@@ -130,8 +130,7 @@ func (p *scissors) pass(w http.ResponseWriter, body io.Reader, namespace string)
 	}
 }
 
-// reset writes the beginning of a chunk that is longer than what it has, and resets the TCP
-// connection.
+// reset writes an incomplete chunk and resets the TCP connection.
 func reset(w *http.ResponseController, text []byte) {
 	conn, _, err := w.Hijack()
 	if err != nil {
@@ -142,8 +141,8 @@ func reset(w *http.ResponseController, text []byte) {
 	_ = conn.Close()
 }
 
-// take returns how many of n bytes may pass and, if the connection is to be cut behind them, the
-// number of the cut: every other one is a reset in the middle of a chunk.
+// take returns how many of n bytes may pass. If the connection must be cut behind them, it also
+// returns the number of the cut: every other one is a reset in the middle of a chunk.
 func (p *scissors) take(namespace string, n int) (passed, cut int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,8 +159,8 @@ func (p *scissors) take(namespace string, n int) (passed, cut int) {
 	return left, p.cuts
 }
 
-// blackHole passes TCP connections on until those that there are stop for ever, without anybody
-// being told; new ones are fine. It is a firewall that has forgotten its connections.
+// blackHole forwards TCP connections until freeze stops all existing ones silently; later ones
+// work. It behaves like a firewall that has dropped its connections.
 type blackHole struct {
 	kubeconfig string
 	target     string
@@ -169,7 +168,7 @@ type blackHole struct {
 	running    sync.WaitGroup
 
 	mu     sync.Mutex
-	frozen chan struct{} // closed: of the connections that there are at the moment
+	frozen chan struct{} // closed to freeze the existing connections
 	all    []net.Conn
 }
 
@@ -201,7 +200,7 @@ func (b *blackHole) close() {
 	b.running.Wait()
 }
 
-// freeze stops the connections that are open.
+// freeze stops the open connections.
 func (b *blackHole) freeze() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -229,7 +228,7 @@ func (b *blackHole) accept() {
 	}
 }
 
-// copy passes bytes on. Frozen, it takes what comes, as a network that loses it, but closes
+// copy forwards bytes. A frozen copy discards them, like a network that loses packets, but closes
 // nothing.
 func (b *blackHole) copy(to, from net.Conn, frozen <-chan struct{}) {
 	buf := make([]byte, 16<<10)

@@ -18,12 +18,12 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// churn changes objects until it is stopped, and writes down every version that there was.
+// churn changes objects until it is stopped, and records every version.
 type churn struct {
 	stop func()
 
 	mu sync.Mutex
-	// uid@resourceVersion of what was added or updated, uid@deleted of what was deleted
+	// uid@resourceVersion for added and updated, uid@deleted for deleted
 	versions map[string]bool
 }
 
@@ -59,7 +59,8 @@ func (c *churn) note(uid, version string) {
 	c.versions[uid+"@"+version] = true
 }
 
-// missing returns what a route did not deliver, and twice what it delivered twice.
+// missing returns the versions that a route did not deliver, and those that it delivered twice with
+// the prefix twice.
 func (c *churn) missing(events []routertest.Event, route string) (missing []string) {
 	c.mu.Lock()
 	left := maps.Clone(c.versions)
@@ -82,8 +83,8 @@ func (c *churn) missing(events []routertest.Event, route string) (missing []stri
 	return slices.AppendSeq(missing, maps.Keys(left))
 }
 
-// reloaded is the configurations of TestReloads. Each good one differs from the one before; the bad
-// ones are refused at different stages.
+// reloaded makes the configurations of TestReloads. Each good one differs from the one before; the
+// bad ones are refused at different stages.
 type reloaded struct{ head, ns, guest string }
 
 func (c reloaded) good(n int) string {
@@ -119,7 +120,7 @@ func (c reloaded) bad(n, kind int) string {
 		return good + "  - {name: always, from: maps, to: out}\n"
 	case 1:
 		return good + "colour: red\n"
-	case 2: // another one opens, and this one does not
+	case 2: // one handler opens, and this one does not
 		return strings.Replace(strings.Replace(good, c.handlers(1+n/4), fmt.Sprintf(
 			"handlers: {another: {wasm: {module: %q, config: {threshold: 99}}}, broken: {wasm: {module: %[1]q, config: {threshold: 0}}}}\n", c.guest), 1),
 			"handler: alert, concurrency: 1", "handler: another", 1) + "  - {name: broken, from: maps, handler: broken, to: out}\n"
@@ -128,10 +129,10 @@ func (c reloaded) bad(n, kind int) string {
 	}
 }
 
-// TestReloads reloads again and again, every other time something that is refused, while objects
-// change. Routes that are there all the time, or only get another name or another filter, deliver
-// every change and every delete once; the watch is never opened anew; neither goroutines nor guests
-// pile up.
+// TestReloads reloads again and again while objects change, every other time with a bad
+// configuration. Routes that exist all the time, or only change their name or filter, must deliver
+// every change and every delete once. The watch must not be opened again. Neither goroutines nor
+// guests may accumulate.
 func TestReloads(t *testing.T) {
 	reloads := scaled(t, 25)
 	s := sandboxtest.New(t, sandboxtest.Options{})
@@ -163,7 +164,7 @@ func TestReloads(t *testing.T) {
 			}
 		} else {
 			last++
-			// now and then the file alone tells
+			// now and then without a signal, by the file alone
 			r.Reload(t, file, c.good(last), i == reloads-1 || random.IntN(4) > 0)
 			ok = 1
 		}
@@ -171,7 +172,7 @@ func TestReloads(t *testing.T) {
 			t.Errorf("deltarouter_config_last_reload_successful is %v after configuration %d, want %v", v, last, ok)
 		}
 	}
-	for last%4 != 3 { // as when the goroutines were counted
+	for last%4 != 3 { // the state in which the goroutines were counted
 		last++
 		r.Reload(t, file, c.good(last), true)
 	}
@@ -194,7 +195,7 @@ func TestReloads(t *testing.T) {
 	t.Logf("%d reloads and %d changes in %v", reloads, len(load.versions), time.Since(began).Round(time.Second))
 }
 
-// check waits until everything has reached the routes that are there all the time.
+// check waits until everything has reached the routes that exist all the time.
 func (c *churn) check(t *testing.T, r *routertest.Router, m routertest.Objects, ns, named string) {
 	t.Helper()
 	mark := m.Make(routertest.ConfigMap("churn-last", "1"))
@@ -213,10 +214,10 @@ func (c *churn) check(t *testing.T, r *routertest.Router, m routertest.Objects, 
 	}
 }
 
-// TestKilledInAReload kills the router while it reloads: at once, while it opens what is new, while
-// it exchanges the routes, and soon after. Each reload adds a route that gets what exists, removes
-// one and renames one, while a webhook that all deliver to is unavailable one time in four. After
-// the restart nothing is missing anywhere.
+// TestKilledInAReload kills the router during a reload: at once, while it opens new parts, while it
+// replaces the routes, and soon after. Each reload adds a route with existing: deliver, removes one
+// and renames one. All routes deliver to a webhook that is unavailable one time in four. After the
+// restart no route may miss an event.
 func TestKilledInAReload(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -263,7 +264,7 @@ func TestKilledInAReload(t *testing.T) {
 	}
 }
 
-// dieReloading makes the router reload and kills it at one of several moments.
+// dieReloading starts a reload and kills the router at one of several moments.
 func dieReloading(t *testing.T, r *routertest.Router, file, config string, n int) {
 	t.Helper()
 	logged := func(text string) {
@@ -285,8 +286,7 @@ func dieReloading(t *testing.T, r *routertest.Router, file, config string, n int
 	r.Kill(t)
 }
 
-// wait polls until there is no problem any more, and says which one there is if that takes too
-// long.
+// wait polls until there is no problem, and reports the last problem if that takes too long.
 func wait(t *testing.T, what string, problem func() string) {
 	t.Helper()
 	text := ""

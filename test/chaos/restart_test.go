@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestRestartReplaysNothing: nothing changed while the router was down, so nothing is listed and
-// nothing is delivered.
+// TestRestartReplaysNothing makes no change while the router is down. Nothing may be listed or
+// delivered.
 func TestRestartReplaysNothing(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -58,8 +58,8 @@ routes:
 	}
 }
 
-// TestDeletedWhileDown: 1,000 deletes and 1,000 recreations while the router is down are delivered
-// exactly, deletes with their last state: 2,000 deleted, 1,000 added.
+// TestDeletedWhileDown makes 1,000 deletes and 1,000 recreations while the router is down. They
+// must be delivered exactly, deletes with their last state: 2,000 deleted, 1,000 added.
 func TestDeletedWhileDown(t *testing.T) {
 	const n = 1000
 	s, ns := sandboxtest.StartNamespace(t)
@@ -91,7 +91,7 @@ func TestDeletedWhileDown(t *testing.T) {
 	maps.Make(routertest.ConfigMap("last", "1"))
 	events := r.Expect(t, append(want, "all added "+ns+"/last")...)
 	routertest.Exactly(t, routertest.Summary(events), append(want, "all added "+ns+"/last"))
-	first := make(map[string]routertest.Event) // of each subject
+	first := make(map[string]routertest.Event) // first event of each subject
 	for _, e := range events {
 		if strings.HasSuffix(e.Type, "deleted") && valueOf(t, e, "object") != "1" {
 			t.Errorf("%s without its last state: %s", e, e.Data)
@@ -107,7 +107,7 @@ func TestDeletedWhileDown(t *testing.T) {
 	}
 }
 
-// TestPendingSurvivesAKill: what a sink did not take is owed still after a crash.
+// TestPendingSurvivesAKill shows that pending deltas of an unavailable sink survive a crash.
 func TestPendingSurvivesAKill(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newReceiver(t, answer(http.StatusServiceUnavailable))

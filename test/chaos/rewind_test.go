@@ -21,7 +21,7 @@ routes:
     to: out
 `
 
-// rewindable is a cluster with a history that goes on after a backup of it was made.
+// rewindable is a cluster whose history continues after a backup of it.
 type rewindable struct {
 	*sandboxtest.Sandbox
 
@@ -47,7 +47,7 @@ func newRewindable(t *testing.T) (c *rewindable, file string, r *routertest.Rout
 	return c, file, r
 }
 
-// goOn makes the history that the restored backup will know nothing about.
+// goOn makes the changes that the backup does not contain.
 func (c *rewindable) goOn(t *testing.T) {
 	t.Helper()
 	c.maps.Change("changed", `{"data":{"value":"2"}}`)
@@ -55,7 +55,7 @@ func (c *rewindable) goOn(t *testing.T) {
 	c.maps.Remove("again")
 	c.maps.Make(routertest.ConfigMap("again", "2"))
 	c.maps.Make(routertest.ConfigMap("new", "1"))
-	spend(t, c.maps, "noise", 300) // servers that start write too: they must not catch up
+	spend(t, c.maps, "noise", 300) // starting servers write too: they must not catch up
 }
 
 func (c *rewindable) history() (before, back []string) {
@@ -70,8 +70,8 @@ func (c *rewindable) history() (before, back []string) {
 	return before, back
 }
 
-// TestBackupRestoredWhileDown: etcd is restored from an older backup while the router is down. What
-// differs is delivered, nothing else.
+// TestBackupRestoredWhileDown restores etcd from an older backup while the router is down. Only the
+// differences may be delivered.
 func TestBackupRestoredWhileDown(t *testing.T) {
 	c, file, r := newRewindable(t)
 	c.goOn(t)
@@ -87,7 +87,7 @@ func TestBackupRestoredWhileDown(t *testing.T) {
 	c.checkAfter(t, r, back)
 }
 
-// TestBackupRestoredWhileRunning is the same while the router runs.
+// TestBackupRestoredWhileRunning restores the backup while the router runs.
 func TestBackupRestoredWhileRunning(t *testing.T) {
 	c, file, r := newRewindable(t)
 	c.goOn(t)
@@ -102,13 +102,13 @@ func TestBackupRestoredWhileRunning(t *testing.T) {
 	r.Saved(t)
 	r.Kill(t)
 
-	// What was saved agrees with the restored cluster: nothing is delivered again.
+	// The saved state agrees with the restored cluster, so nothing is delivered again.
 	r = routertest.StartFile(t, file)
 	c.checkAfter(t, r, nil)
 }
 
-// checkAfter looks whether the cache agrees with the cluster, whether the watch hears what happens
-// now, and whether nothing came but what was expected.
+// checkAfter checks that the cache agrees with the cluster, that the watch reports new changes, and
+// that only the expected events were delivered.
 func (c *rewindable) checkAfter(t *testing.T, r *routertest.Router, want []string) {
 	t.Helper()
 	r.Ready(t)
@@ -129,7 +129,7 @@ func (c *rewindable) checkAfter(t *testing.T, r *routertest.Router, want []strin
 	r.Expect(t, append(want, "all added "+n+"gone")...)
 }
 
-// TestBackupRestoredSameVersion: after the restore, an object is changed and gets the very
+// TestBackupRestoredSameVersion changes an object after the restore so that it gets the
 // resourceVersion that it had before.
 func TestBackupRestoredSameVersion(t *testing.T) {
 	c, file, r := newRewindable(t)
@@ -160,10 +160,10 @@ func TestBackupRestoredSameVersion(t *testing.T) {
 	}
 }
 
-// TestBackupRestoredPastOurs: etcd is restored from an older backup, and when the router looks
-// again, the versions that it gives out have passed those that the router had seen. Nothing tells
-// of it. A list that is asked for finds what differs, and delivers that and nothing else; after it,
-// cache, state folder and cluster agree.
+// TestBackupRestoredPastOurs restores etcd from an older backup. When the router connects again,
+// the new versions have passed those that the router had seen, so it cannot notice the restore. A
+// requested relist must find and deliver exactly the differences; after it, cache, state folder and
+// cluster must agree.
 func TestBackupRestoredPastOurs(t *testing.T) {
 	c, file, r := newRewindable(t)
 	c.goOn(t)
@@ -186,7 +186,8 @@ func TestBackupRestoredPastOurs(t *testing.T) {
 	n := c.ns + "/"
 	c.maps.Make(routertest.ConfigMap("sign", "1"))
 	want := []string{"all added " + n + "sign"}
-	routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want) // it noticed nothing
+	// the router has noticed nothing
+	routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want)
 
 	out, code := routertest.Control(t, file, "resync", "-relist")
 	if code != 0 || !strings.Contains(out, fmt.Sprintf("%d deltas of what differs", len(back))) {

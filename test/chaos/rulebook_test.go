@@ -14,19 +14,19 @@ import (
 	"github.com/deltarouter/deltarouter/test/routertest"
 )
 
-// ruleBook is what happened to ConfigMaps that are bad or good, and what was told of it.
+// ruleBook records the changes of ConfigMaps between bad and good, and the reports about them.
 type ruleBook struct {
 	maps   routertest.Objects
 	random *rand.Rand
 
-	gate sync.RWMutex // held for writing: nothing happens
+	gate sync.RWMutex // held for writing: no changes
 
 	mu    sync.Mutex
-	names map[string]*lampLife // what exists, or has last, under each name
-	all   []*badTime           // in the order in which they began
+	names map[string]*lampLife // the present or last object of each name
+	all   []*badTime           // in the order of their begin
 	n     int
 
-	told []ruleEvent // each id once, in the order in which they came first
+	told []ruleEvent // each id once, in the order of the first arrival
 }
 
 // lampLife is one object of a name.
@@ -36,10 +36,10 @@ type lampLife struct {
 	open *badTime
 }
 
-// badTime is a time for which an object was bad.
+// badTime is a time during which an object was bad.
 type badTime struct {
 	uid, group string
-	begin, end int  // resourceVersions; end is 0 while it lasts, and where gone
+	begin, end int  // resourceVersions; end is 0 while it lasts, and if the object was deleted
 	gone       bool // its object was deleted
 }
 
@@ -47,10 +47,11 @@ func (b *badTime) ended() bool { return b.gone || b.end > 0 }
 
 func groups() []string { return []string{"a", "b", "c"} }
 
-// rulesPace is between two changes: so the times are about as long as the rules want them.
+// rulesPace is the time between two changes. With it the bad times are about as long as the
+// durations of the rules.
 const rulesPace = 8 * time.Millisecond
 
-// start makes things happen until stop is called.
+// start makes changes until stop is called.
 func (b *ruleBook) start(t *testing.T) (stop func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -78,8 +79,8 @@ func (b *ruleBook) start(t *testing.T) (stop func()) {
 	return stop
 }
 
-// turn does something to an object: it is made, deleted, changed otherwise, or turned from good to
-// bad and back. It returns false if it cannot.
+// turn makes, deletes or changes an object, or turns it from good to bad or back. It returns false
+// if it cannot.
 func (b *ruleBook) turn(t *testing.T, name, group string, dice int) bool {
 	t.Helper()
 	b.mu.Lock()
@@ -120,7 +121,7 @@ func (b *ruleBook) turn(t *testing.T, name, group string, dice int) bool {
 	return true
 }
 
-// note writes down what happened; uid is empty if it is gone, value if it is as good or bad as
+// note records a change. uid is empty for a delete, and value if the object is as good or bad as
 // before.
 func (b *ruleBook) note(name, group, uid, value string, version int) {
 	b.mu.Lock()
@@ -146,14 +147,14 @@ func (b *ruleBook) note(name, group, uid, value string, version int) {
 	}
 }
 
-// times returns all times, in the order in which they began.
+// times returns all times in the order of their begin.
 func (b *ruleBook) times() []*badTime {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]*badTime(nil), b.all...)
 }
 
-// timeOf returns the time at which an object had this version; nil: it was good then.
+// timeOf returns the time during which an object had this version; nil: it was good then.
 func (b *ruleBook) timeOf(uid string, version int) *badTime {
 	for _, when := range b.times() {
 		if when.uid == uid && when.begin <= version && (when.end == 0 || version < when.end) {
@@ -163,13 +164,13 @@ func (b *ruleBook) timeOf(uid string, version int) *badTime {
 	return nil
 }
 
-// read takes down what a life of the router has told.
+// read records the reports of one life of the router.
 func (b *ruleBook) read(t *testing.T, events []routertest.Event) {
 	t.Helper()
 	b.told = b.with(t, events)
 }
 
-// with returns what was told before and these events, each id once.
+// with returns the earlier reports and these, each id once.
 func (b *ruleBook) with(t *testing.T, events []routertest.Event) []ruleEvent {
 	t.Helper()
 	all := append([]ruleEvent(nil), b.told...)
@@ -188,7 +189,7 @@ func (b *ruleBook) with(t *testing.T, events []routertest.Event) []ruleEvent {
 	return all
 }
 
-// missing says what is not told yet of what is due; empty: nothing. Nothing happens meanwhile.
+// missing returns a missing report, or "". There must be no changes meanwhile.
 func (b *ruleBook) missing(told []ruleEvent) string {
 	last := make(map[string]map[string]string) // by route and uid
 	for _, e := range told {
@@ -211,9 +212,9 @@ func (b *ruleBook) missing(told []ruleEvent) string {
 	return b.missingLimited(told, bad)
 }
 
-// missingLimited is missing for the route that tells of groups. bad has all objects.
+// missingLimited is missing for the route that reports groups. bad has all objects.
 func (b *ruleBook) missingLimited(told []ruleEvent, bad map[string]bool) string {
-	since := make(map[string]map[string]bool) // by group, which objects since it was told
+	since := make(map[string]map[string]bool) // by group, the objects since it was reported
 	for _, e := range told {
 		if e.Route != "limited" {
 			continue
@@ -256,7 +257,7 @@ func (b *ruleBook) groupOf(uid string) string {
 	return ""
 }
 
-// passed is how many of a group were told by the route limited.
+// passed returns how many reports of a group the route limited delivered.
 func (b *ruleBook) passed(told []ruleEvent, group string) (n int) {
 	for _, e := range told {
 		if e.Route == "limited" && e.op == "entered" && e.group() == group {
@@ -266,7 +267,7 @@ func (b *ruleBook) passed(told []ruleEvent, group string) (n int) {
 	return n
 }
 
-// route returns what a route has told, by uid.
+// route returns the reports of a route by uid.
 func (b *ruleBook) route(name string) map[string][]ruleEvent {
 	byUID := make(map[string][]ruleEvent)
 	for _, e := range b.told {

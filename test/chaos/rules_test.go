@@ -13,8 +13,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// The routes of TestRulesLedger, all with one condition: told at once; told when it has held for a
-// second, and each second again; and no more than five at once and one a second of each group.
+// The routes of TestRulesLedger have one condition. The first reports at once; the second after a
+// second, with a reminder each second; the third at most five at once and one a second of each
+// group.
 const rulesRoutes = `
 sources: {maps: {resource: v1/configmaps, namespaces: %s}}
 sinks: {out: {stdout: {}}}
@@ -25,21 +26,19 @@ routes:
   - {name: limited, from: maps, when: bad, limit: {key: object.metadata.labels.group, every: 1s, burst: 5}, existing: deliver, to: out}
 `
 
-// TestRulesLedger kills the router again and again while objects become bad and good, come and go;
-// CHAOS sets how much longer than six kills, CHAOS_SEED which history. Then it compares what
-// happened with what was told. What was told again after a kill has the id that it had, and counts
-// once.
+// TestRulesLedger kills the router again and again while objects become bad and good, and are made
+// and deleted. CHAOS multiplies its six kills; CHAOS_SEED sets the history. Then it compares the
+// history with the reports. A report that is repeated after a kill has the same id and counts once.
 //
-//   - state: of each object exactly the times that it was bad, in order: entered with the version
-//     at which each began, and left if it ended.
-//   - lasting: entered and left alternate, each about one of those times, and none but those;
-//     entered comes no earlier than a second after it began, and reminders no earlier than a second
-//     after the last one. Whenever nothing happens for a while, each object that is bad was told,
-//     and no other one.
-//   - limited: of each group left is told after entered, and only then; those that were told and
-//     those that they say were suppressed are no fewer than the times in the group, and never more
-//     were told than the limit allows. Whenever nothing happens for a while, each object that is
-//     bad was told, and the end of each group without one.
+//   - state: for each object exactly the times during which it was bad, in order: entered with the
+//     version at the begin of each, and left if it ended.
+//   - lasting: entered and left alternate, each about one of those times. entered is at least a
+//     second after its begin, and reminders are at least a second apart. Whenever there are no
+//     changes for a while, exactly the objects that are bad are reported.
+//   - limited: left of each group follows entered. The reported and the suppressed counts together
+//     are at least the times in the group, and the reports never exceed the limit. Whenever there
+//     are no changes for a while, each bad object was reported, and the end of each group without
+//     one.
 func TestRulesLedger(t *testing.T) {
 	seed := rand.Uint64()
 	if text := os.Getenv("CHAOS_SEED"); text != "" {
@@ -68,23 +67,23 @@ func TestRulesLedger(t *testing.T) {
 	t.Logf("%d changes, %d times, %d events, %d kills", b.n, len(b.times()), len(b.told), kills)
 }
 
-// live is one life of the router, from a start to a kill at a random moment.
+// live runs one life of the router, from a start to a kill at a random moment.
 func (b *ruleBook) live(t *testing.T, file string) {
 	t.Helper()
 	wait := func(most time.Duration) { <-time.After(time.Duration(rand.Int64N(int64(most)))) } //nolint:gosec // no secret
 	var r *routertest.Router
 	switch rand.IntN(4) { //nolint:gosec // no secret
-	case 0: // while it starts, or what was pending is looked at
+	case 0: // during its start, or while it reevaluates pending objects
 		r = routertest.Launch(t, file)
 		wait(1500 * time.Millisecond)
-	case 1: // after something was told
+	case 1: // after some reports
 		r = routertest.StartFile(t, file)
 		n := 1 + rand.IntN(100) //nolint:gosec // no secret
 		r.Wait(t, fmt.Sprintf("%d events", n), func(events []routertest.Event) bool { return len(events) >= n })
-	case 2: // after all that is due was told
+	case 2: // after all due reports
 		r = routertest.StartFile(t, file)
 		b.settle(t, r)
-	default: // in the middle of it
+	default: // in the middle of them
 		r = routertest.StartFile(t, file)
 		r.Ready(t)
 		wait(3 * time.Second)
@@ -93,7 +92,7 @@ func (b *ruleBook) live(t *testing.T, file string) {
 	b.read(t, r.Events())
 }
 
-// settle holds the history until all that is due was told.
+// settle stops the history until all due reports were delivered.
 func (b *ruleBook) settle(t *testing.T, r *routertest.Router) {
 	t.Helper()
 	r.Ready(t)
@@ -111,12 +110,12 @@ func (b *ruleBook) settle(t *testing.T, r *routertest.Router) {
 	})
 }
 
-// finish lets the last life tell everything, and what was suppressed too, and compares.
+// finish lets the last life deliver all reports, including the suppressed ones, and compares.
 func (b *ruleBook) finish(t *testing.T, file string) {
 	t.Helper()
 	last := routertest.StartFile(t, file)
 	b.settle(t, last)
-	for _, group := range groups() { // until one is let through, which says how many were not
+	for _, group := range groups() { // until one passes, which has the number of suppressed ones
 		before := b.passed(b.with(t, last.Events()), group)
 		for n, made := 0, 0; b.passed(b.with(t, last.Events()), group) == before; n++ {
 			if n > 3000 {
@@ -139,7 +138,7 @@ func (b *ruleBook) finish(t *testing.T, file string) {
 	b.compareLimited(t)
 }
 
-// compareState: exactly what happened.
+// compareState expects exactly the history.
 func (b *ruleBook) compareState(t *testing.T) {
 	t.Helper()
 	byUID := b.route("state")
@@ -166,7 +165,7 @@ func (b *ruleBook) compareState(t *testing.T) {
 	}
 }
 
-// compareLasting: each edge belongs to a time, in order, and none is early.
+// compareLasting expects that each report belongs to a time, in order, and none is early.
 func (b *ruleBook) compareLasting(t *testing.T) {
 	t.Helper()
 	for uid, told := range b.route("lasting") {
@@ -188,7 +187,7 @@ func (b *ruleBook) compareLasting(t *testing.T) {
 	}
 }
 
-// alternates checks that entered and left do, but for reminders, which come each second.
+// alternates checks that entered and left alternate, except for reminders, which come each second.
 func (b *ruleBook) alternates(t *testing.T, route, uid string, told []ruleEvent) {
 	t.Helper()
 	in := false
@@ -206,7 +205,7 @@ func (b *ruleBook) alternates(t *testing.T, route, uid string, told []ruleEvent)
 	}
 }
 
-// compareLimited: nothing is lost of what is counted, and never too much was told.
+// compareLimited expects that counts are complete, and that reports never exceed the limit.
 func (b *ruleBook) compareLimited(t *testing.T) {
 	t.Helper()
 	told := make(map[string]bool) // by group
@@ -234,11 +233,11 @@ func (b *ruleBook) compareLimited(t *testing.T) {
 				passed = append(passed, e.Time)
 			}
 		}
-		if counted < happened { // what waited for long is counted more than once
+		if counted < happened { // a condition that lasts is counted more than once
 			t.Errorf("limited: group %s was bad %d times, and %d were told or counted, %d of them told", group, happened, counted, len(passed))
 		}
 		for i := range passed {
-			// one more, for the moment between the change and the decision
+			// one more, for the time between the change and the decision
 			for j := i + 5; j < len(passed); j++ {
 				if most := 5 + 1 + int(passed[j].Sub(passed[i])/time.Second); j-i+1 > most {
 					t.Fatalf("limited: group %s: %d passed within %s", group, j-i+1, passed[j].Sub(passed[i]))
@@ -271,7 +270,7 @@ type ruleData struct {
 func (e ruleEvent) name() string  { return e.data.Object.Metadata.Name }
 func (e ruleEvent) group() string { return e.data.Object.Metadata.Labels["group"] }
 
-// String tells what is needed to understand a failure.
+// String shows the parts that explain a failure.
 func (e ruleEvent) String() string {
 	return fmt.Sprintf("%s@%s %t", e.op, e.K8sResourceVersion, e.data.Repeat)
 }

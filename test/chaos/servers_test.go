@@ -16,8 +16,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestCompactedWhileDown: while the router is down, objects change and etcd forgets the history.
-// Only what differs is delivered.
+// TestCompactedWhileDown changes objects and compacts etcd while the router is down. Only the
+// differences may be delivered.
 func TestCompactedWhileDown(t *testing.T) {
 	n := scaled(t, 30)
 	s := sandboxtest.New(t, sandboxtest.Options{})
@@ -75,7 +75,8 @@ func checkOrder(t *testing.T, events []routertest.Event, subject string, want ..
 }
 
 // TestServerKilledWhileDown kills the API server while the router is down, while it starts, and
-// while it runs. Its watch cache then begins anew, later than what was saved.
+// while it runs. The watch cache of the API server then begins at a later version than the saved
+// one.
 func TestServerKilledWhileDown(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -91,7 +92,7 @@ func TestServerKilledWhileDown(t *testing.T) {
 	maps.Remove("gone")
 	maps.Make(routertest.ConfigMap("new", "1"))
 	s.KillAPIServer(t)
-	r = routertest.StartFile(t, file) // nobody answers it
+	r = routertest.StartFile(t, file) // the API server does not answer
 	r.WaitLog(t, "a complaint", func(log string) bool { return strings.Contains(log, "trying again") })
 	if code, body := r.Get(t, "/readyz"); code == http.StatusOK {
 		t.Errorf("ready without an API server: %s", body)
@@ -102,7 +103,7 @@ func TestServerKilledWhileDown(t *testing.T) {
 	r.Ready(t)
 
 	maps.Make(routertest.ConfigMap("between", "1"))
-	s.KillAPIServer(t) // the router may not have heard of it
+	s.KillAPIServer(t) // the router may not have noticed
 	s.StartAPIServer(t)
 	maps.Make(routertest.ConfigMap("last", "1"))
 	want = append(want, "all added "+ns+"/between", "all added "+ns+"/last")
@@ -119,8 +120,8 @@ func TestServerKilledWhileDown(t *testing.T) {
 }
 
 // TestKilledInTheFirstList kills the router in the middle of its first list, which a slow webhook
-// holds up: after the restart every object is delivered, in its last state, and so is every delete
-// of what had been delivered.
+// delays. After the restart every object must be delivered in its last state, and so must every
+// delete of a delivered object.
 func TestKilledInTheFirstList(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	n := 1000
@@ -143,7 +144,7 @@ routes:
 	r = routertest.StartFile(t, file)
 	before := h.count()
 	routertest.Poll(t, "another part of them", func() bool { return h.count() > before+n/4 })
-	r.Kill(t) // and again
+	r.Kill(t) // a second time
 	c.change(t, 1)
 	h.now(answer(http.StatusOK))
 	r = routertest.StartFile(t, file)
@@ -152,7 +153,7 @@ routes:
 	t.Logf("%d deliveries for %d objects, killed twice", h.count(), n)
 }
 
-// TestKilledInARelist is the same in the middle of a list that follows a gap.
+// TestKilledInARelist kills the router in the middle of a list after a gap.
 func TestKilledInARelist(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -192,16 +193,16 @@ routes:
 	}
 }
 
-// crowd is many ConfigMaps m-0, m-1, … and what was delivered of them.
+// crowd is many ConfigMaps m-0, m-1, … with their deliveries.
 type crowd struct {
 	s     *sandboxtest.Sandbox
 	ns    string
 	uids  []string
-	alive map[string]string // by uid, the resourceVersion
+	alive map[string]string // resourceVersion by uid
 	h     *receiver
 }
 
-// change deletes, recreates and updates a third of the objects, others in each round.
+// change deletes, recreates and updates a third of the objects, other ones in each round.
 func (c *crowd) change(t *testing.T, round int) {
 	t.Helper()
 	maps := routertest.Use(t, c.s, routertest.ConfigMaps, c.ns)
@@ -231,8 +232,8 @@ func (c *crowd) change(t *testing.T, round int) {
 	}
 }
 
-// settle waits until what exists was delivered in its last state, and what was delivered and is
-// gone was delivered as deleted.
+// settle waits until each existing object was delivered in its last state, and each delivered
+// object that was deleted was delivered as deleted.
 func (c *crowd) settle(t *testing.T) {
 	t.Helper()
 	book := newLedger(t)
@@ -249,8 +250,8 @@ func (c *crowd) settle(t *testing.T) {
 	})
 }
 
-// TestStopWhileAllIsDead: neither the API server nor the webhook is there any more. The router ends
-// in time all the same, and the next one delivers what is owed.
+// TestStopWhileAllIsDead stops the router when neither the API server nor the webhook answers. It
+// must end in time, and the next one must deliver the backlog.
 func TestStopWhileAllIsDead(t *testing.T) {
 	for name, dead := range map[string]func(*http.Request) int{
 		"unavailable": answer(http.StatusServiceUnavailable),

@@ -20,8 +20,8 @@ import (
 // stateOf returns the path of the state file of an installed configuration.
 func stateOf(file string) string { return filepath.Join(filepath.Dir(file), "state", "state.db") }
 
-// TestTwoOnOneFolder: the second router refuses to start and says who is there; the first does not
-// notice.
+// TestTwoOnOneFolder shows that a second router refuses to start and names the first, which is not
+// affected.
 func TestTwoOnOneFolder(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -45,13 +45,13 @@ func TestTwoOnOneFolder(t *testing.T) {
 	}
 }
 
-// TestDamagedState damages the state file between two runs. The router starts all the same: with
-// the right state, or it puts the file aside, says so, and begins anew.
+// TestDamagedState damages the state file between two runs. The router must start all the same:
+// either with the right state, or it moves the file aside, says so, and begins with an empty one.
 func TestDamagedState(t *testing.T) {
 	damages := []struct {
 		name       string
 		harm       func(data []byte) []byte
-		quarantine bool // for sure
+		quarantine bool // it must move the file aside
 	}{
 		{"empty", func([]byte) []byte { return nil }, true},
 		{"one byte", func(data []byte) []byte { return data[:1] }, true},
@@ -82,7 +82,7 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// fill makes a state file of objects and of what happened to them.
+// fill makes a state file of objects with a history.
 func fill(t *testing.T, s *sandboxtest.Sandbox, ns, file string) {
 	t.Helper()
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -99,7 +99,7 @@ func fill(t *testing.T, s *sandboxtest.Sandbox, ns, file string) {
 	}
 }
 
-// flip changes some bytes among those that are used.
+// flip changes some of the bytes that are not zero.
 func flip(data []byte) []byte {
 	for range 10 {
 		for {
@@ -137,7 +137,7 @@ func checkDamaged(t *testing.T, s *sandboxtest.Sandbox, ns, file string, mustQua
 	}
 	r.Saved(t)
 	r.Kill(t)
-	// What was begun anew is in order.
+	// The new state works.
 	maps.Make(routertest.ConfigMap("last", "1"))
 	r = routertest.StartFile(t, file)
 	if events := r.Expect(t, "all added "+ns+"/last"); len(events) != 1 {
@@ -148,7 +148,7 @@ func checkDamaged(t *testing.T, s *sandboxtest.Sandbox, ns, file string, mustQua
 	}
 }
 
-// TestNewerState: a file of a newer version is refused and left as it is.
+// TestNewerState shows that a file of a newer version is refused and left unchanged.
 func TestNewerState(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
@@ -173,7 +173,7 @@ func TestNewerState(t *testing.T) {
 	}
 }
 
-// setFormat makes the state file one of another format.
+// setFormat changes the format number in the state file.
 func setFormat(t *testing.T, path string, format uint16) {
 	t.Helper()
 	value := encoding.BigEndian.AppendUint16(encoding.BigEndian.AppendUint16(nil, format), format)

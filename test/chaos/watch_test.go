@@ -10,8 +10,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestGapAfterCompaction: while the watch is down, objects change and etcd forgets the history.
-// Only what changed is delivered.
+// TestGapAfterCompaction changes objects and compacts etcd while the watch is down. Only the
+// changes may be delivered.
 func TestGapAfterCompaction(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -29,7 +29,7 @@ func TestGapAfterCompaction(t *testing.T) {
 	maps.Remove("recreated")
 	maps.Make(routertest.ConfigMap("recreated", "2"))
 	maps.Make(routertest.ConfigMap("new", "1"))
-	// The watch cache of the API server must forget too.
+	// The watch cache of the API server must be lost too.
 	s.StopAPIServer(t)
 	s.CompactEtcd(t)
 	s.StartAPIServer(t)
@@ -76,7 +76,8 @@ func TestAPIServerKilled(t *testing.T) {
 	}
 }
 
-// TestStopWhileTheServerIsDead: client-go's waits ignore contexts; ours do not.
+// TestStopWhileTheServerIsDead shows that waits of the router end with their context; those of
+// client-go do not.
 func TestStopWhileTheServerIsDead(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	proxy := s.Proxy(t)

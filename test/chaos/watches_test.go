@@ -11,9 +11,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestWatchesAcrossKills: one change has many more dependents than the queue holds, the receiver
-// takes a few in each life, and the router is killed or stopped in between. Every dependent
-// arrives, and none that had arrived before a cut comes again.
+// TestWatchesAcrossKills makes one change with many more dependents than the queue holds. The
+// receiver takes a few in each life, and the router is killed or stopped in between. Every
+// dependent must arrive, and none that had arrived before a cut may be repeated.
 func TestWatchesAcrossKills(t *testing.T) {
 	const n, share = 300, 40
 	s := sandboxtest.New(t, sandboxtest.Options{})
@@ -21,7 +21,7 @@ func TestWatchesAcrossKills(t *testing.T) {
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	m.Make(routertest.ConfigMap("home", "closed", "role=home"))
 	createMany(t, s, ns, "child", n)
-	var room atomic.Int64 // how many more the receiver takes
+	var room atomic.Int64 // number of further events that the receiver takes
 	h := newReceiver(t, func(*http.Request) int {
 		if room.Add(-1) < 0 {
 			return http.StatusServiceUnavailable
@@ -50,7 +50,7 @@ routes:
 		room.Store(share)
 		routertest.Poll(t, "the receiver to be full", func() bool { return h.count() == life*share && room.Load() < 0 })
 		if life == 2 {
-			// what does not bring about anything is not in the way
+			// A change that concerns no dependent must not disturb.
 			m.Change("home", `{"metadata": {"labels": {"more": "x"}}}`)
 		}
 		if life%2 == 0 {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// object is a pod of the simulated cluster. n names the state: no other state of any object ever
-// has it, whatever happens to resourceVersions.
+// object is a pod of the simulated cluster. n identifies the state: no other state of any object
+// ever has it, even if resourceVersions repeat.
 type object struct {
 	name       string
 	uid, rv, n int
@@ -25,13 +25,12 @@ func (o *object) text(kind string) string {
 		`"annotations":{"n":"%d"}}}`, kind, o.name, o.uid, o.rv, app, o.n)
 }
 
-// moment is something that happened to a name, in the time of the simulation: it became a state, or
-// its object was gone.
+// moment is a change of a name in simulated time: a new state, or the end of its object.
 type moment struct {
 	uid, n int
 	gone   bool
 	web    bool
-	at     int // how many moments there were before, of all names
+	at     int // number of moments before, of all names
 	when   time.Time
 }
 
@@ -40,14 +39,14 @@ type happening struct {
 	old, now *object
 }
 
-// cluster is the truth: what the API server has, and all that ever happened.
+// cluster is the model of the API server: its objects and its whole history.
 type cluster struct {
 	mu        sync.Mutex
 	rv        int
 	uids, ns  int
 	objects   map[string]object
 	history   []happening
-	compacted int // watches from before this version are answered 410
+	compacted int // watches from before this version get 410
 	backup    *backup
 
 	moments int
@@ -55,13 +54,13 @@ type cluster struct {
 
 	streams     []*stream
 	down        bool
-	noWatchList bool // an API server that does not stream what there is
-	truncate    int  // the next stream of what there is breaks off after so many; 0: it does not
-	lists       int  // requests that listed
-	rewound     bool // ever
+	noWatchList bool // an API server that does not stream initial objects
+	truncate    int  // the next stream of initial objects breaks after this number; 0: never
+	lists       int  // number of list requests
+	rewound     bool // it was restored from a backup at least once
 }
 
-// backup is what is restored by rewind.
+// backup is the state that rewind restores.
 type backup struct {
 	rv      int
 	objects map[string]object
@@ -71,7 +70,7 @@ func newCluster() *cluster {
 	return &cluster{rv: 10, objects: map[string]object{}, past: map[string][]moment{}}
 }
 
-// change is what somebody does to an object.
+// change is a kind of change of an object.
 type change int
 
 const (
@@ -82,7 +81,7 @@ const (
 	changes
 )
 
-// happen changes the object of a name; one that is not there is created.
+// happen changes the object of a name, or creates it if it does not exist.
 func (c *cluster) happen(name string, what change, web bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,22 +137,22 @@ func (c *cluster) tell(h happening) {
 	}
 }
 
-// now returns how many moments there were.
+// now returns the number of moments.
 func (c *cluster) now() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.moments
 }
 
-// compact forgets what happened until now.
+// compact drops the history.
 func (c *cluster) compact() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rv++ // something else changed
+	c.rv++ // another resource changed
 	c.compacted = c.rv
 }
 
-// bookmark tells all watches how far they are.
+// bookmark sends bookmarks to all watches.
 func (c *cluster) bookmark() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,7 +164,7 @@ func (c *cluster) bookmark() {
 	}
 }
 
-// cut ends all connections; half: in the middle of what is being said.
+// cut ends all connections; half: in the middle of an event.
 func (c *cluster) cut(half bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,14 +209,14 @@ func (c *cluster) rewind() {
 	c.backup = nil
 }
 
-// advance counts versions of something else.
+// advance increases the version as changes of other resources do.
 func (c *cluster) advance(versions int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rv += versions
 }
 
-// heard reports whether somebody watches, as often as is wanted.
+// heard reports whether there are at least so many watches.
 func (c *cluster) heard(watches int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,7 +238,7 @@ func (c *cluster) setDown(down bool) {
 	}
 }
 
-// truncateNext makes the next stream of what there is break off.
+// truncateNext makes the next stream of initial objects break.
 func (c *cluster) truncateNext(after int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

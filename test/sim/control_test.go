@@ -7,10 +7,10 @@ import (
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
-// patience is how long somebody waits for an answer of the API.
+// patience bounds the wait for an answer of the API.
 const patience = time.Minute
 
-// ask calls f with the API of a router that runs.
+// ask calls f with the API of the running router, if any.
 func (w *world) ask(f func(ctx context.Context, c *api.ControlConfig)) {
 	if w.l == nil || w.l.control.Load() == nil {
 		return
@@ -20,7 +20,7 @@ func (w *world) ask(f func(ctx context.Context, c *api.ControlConfig)) {
 	f(ctx, w.l.control.Load())
 }
 
-// resync puts everything through once more to a route, or has everything listed.
+// resync repeats all objects to a route, or relists all sources.
 func (w *world) resync(a, b int) {
 	w.ask(func(ctx context.Context, c *api.ControlConfig) {
 		ask := api.Resync{Relist: true}
@@ -32,7 +32,7 @@ func (w *world) resync(a, b int) {
 	})
 }
 
-// relist has everything listed, and reports whether that was done.
+// relist relists all sources, and reports whether that succeeded.
 func (w *world) relist() (done bool) {
 	w.ask(func(ctx context.Context, c *api.ControlConfig) {
 		found, err := c.Resync(ctx, api.Resync{Relist: true})
@@ -46,7 +46,7 @@ func (w *world) relist() (done bool) {
 	return done
 }
 
-// retry has all dead letters delivered again, after there are some.
+// retry makes some dead letters and then retries all.
 func (w *world) retry(a, b int) {
 	if w.l != nil && b%2 == 0 {
 		w.r.set([]string{"a", "b", "h"}[a%3], poisoned)
@@ -69,13 +69,13 @@ func (w *world) retry(a, b int) {
 	})
 }
 
-// look is what was to be seen of a route, and when.
+// look is an observation of a route.
 type look struct {
 	at         time.Time
 	owed, took int
 }
 
-// checkBounds: what a route has in memory is within its bounds.
+// checkBounds checks the bound of each route's deltas in memory.
 func (w *world) checkBounds() {
 	if w.l == nil || w.l.control.Load() == nil || w.l.reloaded {
 		return
@@ -97,19 +97,19 @@ func (w *world) checkBounds() {
 	}
 }
 
-// mostInMemory returns how many deltas a route may have in memory; -1: that depends. saved: nothing
-// came since the last cut that the router knows of.
+// mostInMemory returns the bound of a route's deltas in memory; -1: unknown. saved: the last cut
+// that the router knows contains everything.
 func (r *route) mostInMemory(w *world, saved bool) int {
 	there := 0
 	if r.existing || w.lives > 1 {
-		// what exists is given to a new route without waiting for room, and passes as long as it is
-		// not ready
+		// A new route gets existing objects without waiting for room; while it is not ready they
+		// exceed the bound.
 		there = names
 	}
 	switch {
 	case r.handler == "emit":
 		return -1
-	case r.disk == "1Gi" && !r.nets() && saved: // what does not fit is on disk alone
+	case r.disk == "1Gi" && !r.nets() && saved: // the rest is on disk only
 		return r.memory + there
 	case r.disk == "0" && r.overflow == "block" && w.lives == 1:
 		return r.memory + there

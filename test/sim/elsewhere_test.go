@@ -13,9 +13,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// What went wrong in other routers, one test for each: docs/GUARANTEES.md has the list.
+// Faults of other routers, with one test for each: docs/GUARANTEES.md lists them.
 
-// plain is a route without peculiarities.
+// plain is a route with default settings.
 func plain(name string, sinks ...string) *route {
 	return &route{
 		names: []string{name}, from: "pods", sinks: sinks, overflow: "coalesce", memory: 1000, disk: "0", batch: 64, concurrency: 2, onFailure: "deadLetter",
@@ -23,8 +23,8 @@ func plain(name string, sinks ...string) *route {
 	}
 }
 
-// script runs a schedule that is written down. All is well and saved when it begins; what the
-// simulation checks is checked in the end.
+// script runs a written schedule. It begins in a healthy and saved state, and ends with the checks
+// of the simulation.
 func script(t *testing.T, play func(w *world), routes ...*route) {
 	t.Helper()
 	t.Cleanup(informer.QuietKlog(slog.New(slog.DiscardHandler)))
@@ -47,7 +47,7 @@ func script(t *testing.T, play func(w *world), routes ...*route) {
 	}
 }
 
-// told returns what a sink took of a route, as "added a".
+// told returns the deliveries of a route to a sink in the form "added a".
 func (w *world) told(route, sink string) (all []string) {
 	w.r.mu.Lock()
 	defer w.r.mu.Unlock()
@@ -59,8 +59,8 @@ func (w *world) told(route, sink string) (all []string) {
 	return all
 }
 
-// want fails unless a sink took exactly that, in the order of each object: there is none across
-// objects.
+// want fails unless a sink got exactly these deliveries, in the order of each object: there is no
+// order across objects.
 func (w *world) want(route, sink string, want ...string) {
 	byName := func(a, b string) int { return strings.Compare(a[len(a)-1:], b[len(b)-1:]) }
 	got := w.told(route, sink)
@@ -71,7 +71,7 @@ func (w *world) want(route, sink string, want ...string) {
 	}
 }
 
-// gap lets something happen that no watch will tell.
+// gap makes changes that no watch will report.
 func (w *world) gap(happens func()) {
 	w.c.setDown(true)
 	happens()
@@ -79,7 +79,7 @@ func (w *world) gap(happens func()) {
 	w.c.setDown(false)
 }
 
-// The position of the watch was saved although a sink had refused what came before it.
+// Another router saved the position of the watch although a sink had refused an earlier event.
 func TestCheckpointDoesNotPassARejectedEvent(t *testing.T) {
 	script(t, func(w *world) {
 		w.r.set("a", refusing)
@@ -94,8 +94,8 @@ func TestCheckpointDoesNotPassARejectedEvent(t *testing.T) {
 	}, plain("r", "a"))
 }
 
-// The position was saved under the name of the resource alone, so that two watches of it overwrote
-// each other's.
+// Another router saved the position under the name of the resource alone, so that two watches of it
+// overwrote each other's position.
 func TestCheckpointKeyHasGroupAndSelector(t *testing.T) {
 	spec := func(change func(s *informer.Spec)) string {
 		s := informer.Spec{Cache: "full"}
@@ -129,8 +129,8 @@ func TestCheckpointKeyHasGroupAndSelector(t *testing.T) {
 	}, plain("all", "a"), web)
 }
 
-// A list that came after a gap was taken without a word: what had changed in the gap, and what was
-// deleted, never came.
+// Another router accepted a list after a gap silently: changes and deletes in the gap were never
+// delivered.
 func TestRelistIsNotSkipped(t *testing.T) {
 	script(t, func(w *world) {
 		for _, name := range []string{"a", "b", "c"} {
@@ -146,8 +146,8 @@ func TestRelistIsNotSkipped(t *testing.T) {
 	}, plain("r", "a"))
 }
 
-// After 410 Gone at the start the saved position was thrown away, and with it everything that had
-// happened meanwhile.
+// Another router discarded the saved position after 410 Gone at its start, and with it all changes
+// in between.
 func TestExpiredCheckpointIsNotThrownAway(t *testing.T) {
 	script(t, func(w *world) {
 		w.c.happen("a", update, false)
@@ -163,7 +163,8 @@ func TestExpiredCheckpointIsNotThrownAway(t *testing.T) {
 	}, plain("r", "a"))
 }
 
-// A delete that was found in a list had another form than others, and a filter dropped it.
+// In another router a delete that was found in a list had a different form, and a filter dropped
+// it.
 func TestFilterDoesNotDropATombstone(t *testing.T) {
 	r := plain("r", "a")
 	r.filter = true
@@ -180,9 +181,8 @@ func TestFilterDoesNotDropATombstone(t *testing.T) {
 	}, r)
 }
 
-// A filter, or an expression that reads a field, did not get the delete of an object that was
-// deleted after a crash, because no more than its identity had been saved before it was first
-// delivered.
+// A filter or expression that read a field did not get the delete of an object that was deleted
+// after a crash, because only its identity had been saved before its first delivery.
 func TestFilterGetsADeleteAfterACrash(t *testing.T) {
 	for name, becomes := range map[string]func(w *world){
 		"new": func(w *world) { w.c.happen("a", update, true) },
@@ -221,10 +221,10 @@ func TestFilterGetsADeleteAfterACrash(t *testing.T) {
 	}
 }
 
-// A rule that failed on an object was logged, and the object counted as no match.
+// Another router logged a rule that failed on an object, and treated the object as no match.
 func TestFilterErrorIsNotNoMatch(t *testing.T) {
 	r := plain("r", "a")
-	r.rule = `1 / (size(object.metadata.name) - 1) == 1` // a name of one letter is divided by
+	r.rule = `1 / (size(object.metadata.name) - 1) == 1` // fails for a name of one letter
 	script(t, func(w *world) {
 		w.c.happen("a", update, false)
 		w.settle()
@@ -233,12 +233,12 @@ func TestFilterErrorIsNotNoMatch(t *testing.T) {
 	}, r)
 }
 
-// A handler that trapped took the event with it.
+// In another router a handler that trapped lost the event.
 func TestTrapDoesNotLoseTheEvent(t *testing.T) {
 	r := plain("r", "a")
 	r.handler = "h"
 	script(t, func(w *world) {
-		w.r.set("h", panicing) // at the third object
+		w.r.set("h", panicing) // for the third object
 		for _, name := range []string{"a", "b", "c", "d"} {
 			w.c.happen(name, update, false)
 		}
@@ -250,8 +250,7 @@ func TestTrapDoesNotLoseTheEvent(t *testing.T) {
 	}, r)
 }
 
-// Of an object that comes again with a higher count only the first was told: the uid was known
-// already.
+// Another router reported an object with a growing count only once, since it knew the uid.
 func TestGrowingCountIsNoDuplicate(t *testing.T) {
 	script(t, func(w *world) {
 		for range 4 {
@@ -262,7 +261,7 @@ func TestGrowingCountIsNoDuplicate(t *testing.T) {
 	}, plain("r", "a"))
 }
 
-// What was older than some seconds, or than the start of the process, was left out.
+// Another router ignored events that were older than some seconds or than the start of the process.
 func TestNothingIsTooOld(t *testing.T) {
 	script(t, func(w *world) {
 		w.stop()
@@ -273,7 +272,7 @@ func TestNothingIsTooOld(t *testing.T) {
 	}, plain("r", "a"))
 }
 
-// A sink that hung held up the watch, and with it everybody else.
+// In another router a hanging sink stopped the watch, and so all other routes.
 func TestSlowSinkDoesNotStallTheWatch(t *testing.T) {
 	script(t, func(w *world) {
 		w.r.set("a", blocked)
@@ -288,10 +287,10 @@ func TestSlowSinkDoesNotStallTheWatch(t *testing.T) {
 	}, plain("stuck", "a"), plain("fast", "b"))
 }
 
-// One event that failed made everything before it come again.
+// In another router one failed event made all earlier events repeat.
 func TestFailureDoesNotReplayTheBacklog(t *testing.T) {
 	script(t, func(w *world) {
-		w.r.set("a", poisoned) // what is about the third object
+		w.r.set("a", poisoned) // for events about the third object
 		for range 3 {
 			for _, name := range []string{"a", "b", "c", "d"} {
 				w.c.happen(name, update, false)
@@ -306,7 +305,7 @@ func TestFailureDoesNotReplayTheBacklog(t *testing.T) {
 	}, plain("r", "a"))
 }
 
-// What was put aside was gone after a restart.
+// Another router lost its dead letters in a restart.
 func TestDeadLettersDoNotEndWithTheProcess(t *testing.T) {
 	script(t, func(w *world) {
 		w.r.set("a", poisoned)
@@ -319,7 +318,7 @@ func TestDeadLettersDoNotEndWithTheProcess(t *testing.T) {
 	}, plain("r", "a"))
 }
 
-// Nothing had changed, and everything was told again.
+// Another router repeated everything after a restart without changes.
 func TestRestartIsNoFlood(t *testing.T) {
 	script(t, func(w *world) {
 		for i := range 4 {

@@ -25,7 +25,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/fakekind"
 )
 
-// life is one run of the router, from its start to its end.
+// life is one run of the router.
 type life struct {
 	number int
 	began  time.Time
@@ -35,30 +35,30 @@ type life struct {
 	done   chan error
 	reload chan os.Signal
 	log    *journal
-	dead   atomic.Bool // what it does has no effect any more
+	dead   atomic.Bool // its actions have no effect any more
 
-	control  atomic.Pointer[api.ControlConfig] // nil: it is not open yet
-	reloaded bool                              // or tried to
+	control  atomic.Pointer[api.ControlConfig] // nil: not open yet
+	reloaded bool                              // or failed to reload
 	looks    map[*route]look                   // see checkBounds
 
-	mu       sync.Mutex // held around each transaction, and while the file is copied
-	armed    int        // the process ends at the transaction of this number from now; 0: at none
-	after    bool       // after it rather than before
-	snapshot []byte     // what it left on the disk
+	mu       sync.Mutex // held during each transaction, and while the file is copied
+	armed    int        // the process ends at this transaction, counted from now; 0: never
+	after    bool       // after the transaction instead of before
+	snapshot []byte     // the final state file
 	ended    chan struct{}
-	saved    time.Time // the moment of the last cut that is on the disk
-	heard    time.Time // and of the last one of which the router knows
-	failed   time.Time // the first one that failed since; zero: none did
-	failing  bool      // the last write failed, so that the next is some time away
+	saved    time.Time // time of the last cut on disk
+	heard    time.Time // time of the last cut that the router knows of
+	failed   time.Time // first failed write since; zero: none
+	failing  bool      // the last write failed, so that the next one is delayed
 }
 
-// disk is how the disk is, for all lives.
+// disk is the state of the disk for all lives.
 type disk struct {
 	mu     sync.Mutex
-	before time.Duration // how long a transaction waits
-	later  time.Duration // how long nobody hears that it was written
+	before time.Duration // delay before a transaction
+	later  time.Duration // delay of the result of a transaction
 	full   bool
-	ever   bool // it was slow or full
+	ever   bool // it was slow or full at least once
 }
 
 func (d *disk) set(before, later time.Duration, full bool) {
@@ -93,14 +93,14 @@ func (l *life) savedAfter(t time.Time) bool {
 	return l.saved.After(t)
 }
 
-// lastCut returns when the last cut was written that is on the disk.
+// lastCut returns the time of the last cut on disk.
 func (l *life) lastCut() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.saved
 }
 
-// writes reports whether the last write did not fail.
+// writes reports whether the last write succeeded.
 func (l *life) writes() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +112,7 @@ var (
 	errFull = fmt.Errorf("write: %w", syscall.ENOSPC)
 )
 
-// transaction stands around each transaction of the state file.
+// transaction wraps each transaction of the state file.
 func (l *life) transaction(what string, write func() error) error {
 	before, later, full := l.disk.get()
 	began := time.Now()
@@ -175,7 +175,7 @@ func (l *life) boundary(what string, write func() error, began time.Time, full b
 	return err
 }
 
-// kill ends the process as SIGKILL does: what is on the disk stays, and nothing else. mu is held.
+// kill ends the process like SIGKILL: only the files remain. mu is held.
 func (l *life) kill() {
 	if l.dead.Swap(true) {
 		return
@@ -196,12 +196,12 @@ func (l *life) arm(n int, after bool) {
 	l.armed, l.after = n, after
 }
 
-// journal keeps what the router logs and the simulation wants to know.
+// journal keeps the log lines that the simulation checks.
 type journal struct {
 	mu       sync.Mutex
-	out      func(format string, args ...any) // everything goes there too; nil: nowhere
+	out      func(format string, args ...any) // gets all lines; nil: none
 	reloaded int
-	bad      []string // what must never be logged
+	bad      []string // lines that must never be logged
 }
 
 // Enabled implements slog.Handler.
@@ -209,7 +209,7 @@ func (j *journal) Enabled(_ context.Context, level slog.Level) bool {
 	return j.out != nil || level >= slog.LevelInfo
 }
 
-// never is what says that something was lost, or that the router has a mistake.
+// never reports whether a message says that a delta was lost, or that the router has a bug.
 func never(message string) bool {
 	switch message {
 	case "delta was not admitted and is lost", "a delta is lost: it could not be delivered, and there is no state folder to keep it in",
@@ -250,7 +250,7 @@ func (j *journal) reloads() int {
 	return j.reloaded
 }
 
-// components are sinks and handlers whose other end is the receiver.
+// components are sinks and handlers that lead to the receiver.
 func components(r *receiver, l *life) compile.Components {
 	return compile.Components{
 		Sinks: []plugins.SinkKind{fakekind.Sink{
@@ -300,12 +300,12 @@ func (w *world) begin() {
 	}()
 }
 
-// finish waits for the end of the process and notes what it left.
+// finish waits for the end of the process and records its result.
 func (w *world) finish() {
 	l := w.l
 	l.cancel()
 	if err := <-l.done; err == nil && !l.dead.Load() {
-		l.saved = time.Now().Add(time.Nanosecond) // all of it
+		l.saved = time.Now().Add(time.Nanosecond) // everything
 	}
 	for _, message := range l.log.bad {
 		w.fail("life %d says: %s", l.number, message)

@@ -11,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// check compares what came with what happened.
+// check compares the deliveries with the history.
 func (w *world) check() {
 	letters := w.checkFile()
 	for _, letter := range w.letters {
@@ -46,13 +46,13 @@ type view struct {
 	w       *world
 	r       *route
 	sink    string
-	letters map[rejection]bool // the names of the routes are the last
+	letters map[rejection]bool // under the last names of the routes
 	seen    map[string][]seen  // by name
-	again   map[int]bool       // the uids of which a dead letter was delivered again
-	broken  bool               // more would only confuse
+	again   map[int]bool       // uids of which a dead letter was redelivered
+	broken  bool               // further failures would only confuse
 }
 
-// seen is a delivery and the moment that it tells of.
+// seen is a delivery and its moment.
 type seen struct {
 	delivery
 
@@ -65,14 +65,14 @@ func (v *view) fail(format string, args ...any) {
 	v.w.fail("route %s at sink %s: "+format, append([]any{v.r.name(), v.sink}, args...)...)
 }
 
-// match finds the moment of each delivery: within a life they follow each other, and none comes
-// twice.
+// match finds the moment of each delivery. Within a life moments must increase, and none may
+// repeat.
 func (v *view) match() {
 	for _, d := range v.w.r.log {
 		if d.sink != v.sink || !slices.Contains(v.r.names, d.route) {
 			continue
 		}
-		if d.flagged { // out of order, as it has to be
+		if d.flagged { // legitimately out of order
 			v.again[d.uid] = true
 			continue
 		}
@@ -82,13 +82,13 @@ func (v *view) match() {
 				from++
 			}
 			for i := n - 1; v.r.handler == "joint" && i >= 0 && before[i].doubtful && before[i].life == d.life; i-- {
-				from = before[i].moment // all of a group comes again
+				from = before[i].moment // the whole group is repeated
 			}
 		}
 		past := v.w.c.past[d.name]
 		at := slices.IndexFunc(past[from:], func(m moment) bool { return d.tells(m) && m.at <= d.order })
-		// Whether an object that left the selector is gone is asked later: it may have been back
-		// meanwhile.
+		// Whether an object that left the selector is gone is determined later; it may have
+		// returned in between.
 		if d.op == "deleted" && v.r.from == "web" && v.gone(d, past) {
 			if early := slices.IndexFunc(past[from:], func(m moment) bool { return m.uid == d.uid && (m.gone || !m.web) }); early >= 0 {
 				at = early
@@ -103,7 +103,7 @@ func (v *view) match() {
 	}
 }
 
-// gone reports whether the object of a delivery was gone when it came.
+// gone reports whether the object of a delivery was deleted at that time.
 func (v *view) gone(d delivery, past []moment) bool {
 	return slices.ContainsFunc(past, func(m moment) bool { return m.gone && m.uid == d.uid && m.at <= d.order })
 }
@@ -122,7 +122,7 @@ func (s delivery) tells(m moment) bool {
 	return !m.gone && m.n == s.n
 }
 
-// checkDuplicates: what was delivered before the last cut of a life never comes again.
+// checkDuplicates checks that deliveries before the last cut of a life are never repeated.
 func (v *view) checkDuplicates() {
 	if v.w.c.rewound {
 		return // some moments look alike
@@ -134,12 +134,12 @@ func (v *view) checkDuplicates() {
 			if s.ends() && s.n == 0 || s.op == "sync" {
 				continue
 			}
-			// of an object that left twice nobody knows which time is told
+			// If an object left twice, the delivery may be about either time.
 			again = again && (v.r.from != "web" || !s.ends())
 			if again && before.life != s.life && !before.doubtful && before.at.Before(v.w.past[before.life-1].saved) {
 				v.fail("%s: %s was delivered and saved in life %d, and comes again as %s", name, before, before.life, s)
 			}
-			// what a list tells of it has no version of its own
+			// An event that a relist infers about it has no version of its own.
 			if again && before.op == s.op && s.op != "deselected" &&
 				before.route == s.route && before.id != s.id && v.r.handler != "joint" {
 				v.fail("%s: %s and %s have different ids", name, before, s)
@@ -151,8 +151,8 @@ func (v *view) checkDuplicates() {
 	}
 }
 
-// checkFinal: whatever happened to a name since the route was there, the last of it was told last,
-// and each object that was told of and is gone was told to be gone.
+// checkFinal checks that the last delivery of each name is about its last change since the route
+// existed, and that each delivered object that was deleted was delivered as deleted.
 func (v *view) checkFinal(name string, past []moment) {
 	if v.r.overflow == "dropOldest" && v.r.memory < 100 {
 		return
@@ -164,7 +164,7 @@ func (v *view) checkFinal(name string, past []moment) {
 			v.missing("the last state", name, final, all)
 		}
 	}
-	ended := map[int]int{} // by uid, the last moment of it
+	ended := map[int]int{} // by uid, its last moment
 	for i, m := range past {
 		ended[m.uid] = i
 	}
@@ -181,10 +181,10 @@ func (v *view) checkFinal(name string, past []moment) {
 	}
 }
 
-// unmoved reports whether the route has nothing to tell, because its source never saw that anything
-// happened: a route that was paused and full held it up, and then a backup brought back a state
-// that the source had seen. Which of the states up to the beginning of the route that was is not
-// known: the source may have been held up before.
+// unmoved reports whether the route has nothing to deliver because its source never saw a change: a
+// route that was paused and full blocked the source, and then a backup restored a state that the
+// source had seen. That may be any state before the begin of the route, because the source may have
+// been blocked earlier.
 func (v *view) unmoved(past []moment, all []seen) bool {
 	heldUp := func(r *route) bool { return r.onFailure == "pause" && r.overflow == "block" }
 	if len(all) > 0 || !v.w.c.rewound || !slices.ContainsFunc(v.w.all(), heldUp) {
@@ -196,8 +196,8 @@ func (v *view) unmoved(past []moment, all []seen) bool {
 	})
 }
 
-// exact reports whether the route is to tell of every moment: nothing was folded or dropped, and
-// nothing was listed after the first time.
+// exact reports whether the route must deliver every moment: nothing was coalesced or dropped, and
+// there was no list after the first one.
 func (v *view) exact() bool {
 	return !v.r.nets() && v.r.memory >= 100 && v.w.listed == v.w.c.lists && !v.r.bornInReload
 }
@@ -223,7 +223,8 @@ func (v *view) lastOf(all []seen, uid int) *seen {
 	return nil
 }
 
-// missing fails, unless it was refused for good, and is where the route's onFailure says.
+// missing fails unless the delivery was rejected for good and treated according to the route's
+// onFailure.
 func (v *view) missing(what, name string, m moment, all []seen) {
 	refused := false
 	for _, op := range []string{"added", "updated", "deleted", "deselected"} {
@@ -241,8 +242,8 @@ func (v *view) missing(what, name string, m moment, all []seen) {
 	v.fail("%s of %s is missing: %+v (refused: %v), since %d; told %s; past %s", what, name, m, refused, v.r.since, showSeen(all), show(v.w.c.past[name]))
 }
 
-// checkFile reads what the last life left: the cache is the cluster, and nothing is owed. It
-// returns the dead letters.
+// checkFile reads the final state file of the last life: the cache must equal the cluster, and
+// nothing may be pending. It returns the dead letters.
 func (w *world) checkFile() map[rejection]bool {
 	db, err := checkpoint.Open(checkpoint.Config{Path: w.past[len(w.past)-1].file()})
 	if err != nil {
@@ -326,7 +327,7 @@ func (w *world) loadLetters(db *checkpoint.DB) map[rejection]bool {
 	return all
 }
 
-// checkCache compares what a route that looks things up can see with the cluster.
+// checkCache compares the cache in the view of a route with look-ups with the cluster.
 func (w *world) checkCache() {
 	w.r.mu.Lock()
 	cache := w.r.cache
@@ -345,7 +346,7 @@ func (w *world) checkCache() {
 	}
 }
 
-// String is how a failure shows a delivery.
+// String renders a delivery for failures.
 func (s delivery) String() string {
 	text := fmt.Sprintf("[life %d, moment %d, %s %s uid %d n %d]", s.life, s.order, s.op, s.name, s.uid, s.n)
 	if s.doubtful {

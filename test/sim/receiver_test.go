@@ -15,7 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// trouble is what a sink or a handler has.
+// trouble is a fault of a sink or a handler.
 type trouble int
 
 const (
@@ -25,47 +25,47 @@ const (
 	slow
 	poisoned // some events are rejected for good
 	forgetful
-	picky    // of several events only the first is taken
-	panicing // the sink's or handler's own mistake
+	picky    // only the first of several events is accepted
+	panicing // a bug of the sink or handler
 	troubles
 )
 
-// delivery is what a sink took.
+// delivery is an event that a sink got.
 type delivery struct {
 	life             int
 	at               time.Time
-	order            int // how many moments of the cluster there were
+	order            int // number of moments of the cluster before
 	route, sink      string
 	name, op         string
 	uid, n           int
 	id               string
-	doubtful         bool // the router heard that it failed
+	doubtful         bool // the router was told that it failed
 	initial, flagged bool
-	seen, begun      time.Time // when the delta was, and when the sink was asked
+	seen, begun      time.Time // time of the delta, and of the call of the sink
 	repeat           bool
-	first            time.Time // when the first of its group was seen; zero: it has none
-	group            int       // how many are in its group
+	first            time.Time // time of the first delta of its group; zero: no group
+	group            int       // size of its group
 }
 
-// rejection is what was refused for good.
+// rejection is an event that was rejected for good.
 type rejection struct {
 	route, sink string // sink is empty: by the handler
 	uid         int
 	op          string
 }
 
-// receiver is the world behind the sinks and handlers. It outlives the router.
+// receiver is the other side of the sinks and handlers. It outlives the router.
 type receiver struct {
 	c  *cluster
 	mu sync.Mutex
 
 	log      []delivery
 	rejected map[rejection]bool
-	wrong    []string           // what a handler should not have been given
+	wrong    []string           // deltas that a handler should not have got
 	troubles map[string]trouble // by sink or handler
 	ever     bool               // there were troubles
 	heal     chan struct{}      // closed when all troubles end
-	cache    expr.Cache         // of the life at hand, from a route that looks things up
+	cache    expr.Cache         // of the present life, from a route with look-ups
 }
 
 func newReceiver(c *cluster) *receiver {
@@ -103,14 +103,14 @@ func (r *receiver) troubled() bool {
 	return len(r.troubles) > 0
 }
 
-// refused reports whether anything was ever refused for good.
+// refused reports whether anything was ever rejected for good.
 func (r *receiver) refused() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.rejected) > 0
 }
 
-// took returns how much was taken, but for reminders, which never end.
+// took returns the number of deliveries except reminders, which never end.
 func (r *receiver) took() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,13 +133,13 @@ type end struct {
 	r     *receiver
 	l     *life
 	name  string
-	joint bool // it makes the events of a group together
+	joint bool // it makes one event of a group
 }
 
 // Close implements plugins.Sink and plugins.Handler.
 func (e *end) Close(context.Context) error { return nil }
 
-// stall waits as the trouble says. It returns false if it may not go on.
+// stall waits according to the trouble. It returns false if the call must fail.
 func (e *end) stall(ctx context.Context) (trouble, bool) {
 	t, healed := e.r.state(e.name)
 	switch t {
@@ -168,7 +168,7 @@ var (
 	errPoison = plugins.Reject(errors.New("the sink does not like it"))
 )
 
-// poison reports whether something about an object is refused for good.
+// poison reports whether some events about an object are rejected for good.
 func poison(uid int) bool { return uid%3 == 0 }
 
 // Write implements plugins.Sink.
@@ -199,7 +199,7 @@ func (e *end) Write(ctx context.Context, events []event.Event) []error {
 
 func opOf(ev *event.Event) string { return strings.TrimPrefix(ev.Type, event.TypePrefix) }
 
-// members are those that an event is about: of a group, all.
+// members returns the deliveries of an event: for a group, one for each object.
 func members(ev *event.Event) (all []delivery) {
 	payloads := strings.Split(strings.TrimSuffix(string(ev.Data), groupEnd), groupNext)
 	for i, data := range payloads {
@@ -218,10 +218,10 @@ func members(ev *event.Event) (all []delivery) {
 	return all
 }
 
-// What stands between the payloads of a group, and at its end.
+// The separator of the payloads of a group, and its end.
 const groupNext, groupEnd = "\n\n", "\n"
 
-// field returns the first text in a payload that has a name.
+// field returns the first text with a name in a payload.
 func field(data, name string) string {
 	_, rest, _ := strings.Cut(data, `"`+name+`":"`)
 	text, _, _ := strings.Cut(rest, `"`)
@@ -276,7 +276,7 @@ func (e *end) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Resul
 	return results, nil
 }
 
-// together is Handle for a group: what the last one comes to counts.
+// together is Handle for a group: the result of the last delta counts.
 func (e *end) together(t trouble, batch []*event.Delta, results []plugins.Result) {
 	last, poisonous := &results[len(results)-1], false
 	var data strings.Builder
@@ -310,6 +310,5 @@ func (e *end) together(t trouble, batch []*event.Delta, results []plugins.Result
 	}
 }
 
-// rejectAll notes that a handler has refused something: that is so for all the routes which have
-// it.
+// rejectAll records a rejection by a handler, which concerns all its routes.
 func (r *receiver) rejectAll(handler string, uid int, op string) { r.reject("", handler, uid, op) }

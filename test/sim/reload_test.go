@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// alter changes the configuration: a route's settings, its name, whether it is there, or that there
-// is another one. It returns the route; nil: nothing was changed.
+// alter changes the configuration: it changes the settings or the name of a route, removes it, or
+// adds one. It returns the changed route, or nil.
 func (w *world) alter(what, which int) *route {
 	r := w.routes[which%len(w.routes)]
 	switch {
@@ -15,11 +15,11 @@ func (w *world) alter(what, which int) *route {
 		r.concurrency = 1 + r.concurrency%3
 	case what%5 == 1 && !r.removed:
 		r.names = append(r.names, fmt.Sprintf("%s%d", r.names[0], len(r.names)))
-	case what%5 == 2 && !r.removed && r != w.routes[0]: // there is always one
+	case what%5 == 2 && !r.removed && r != w.routes[0]: // one route always stays
 		r.removed = true
 	case what%5 == 3 && r.removed:
-		// What it owed it owes still; what changed in between, and what is there, does not reach
-		// it.
+		// The returned route keeps its backlog. It does not get existing objects or the changes in
+		// between.
 		r.removed, r.returned, r.existing, r.since, r.born, r.bornInReload = false, true, false, unknown, w.lives, true
 	case what%5 == 4 && len(w.routes) < 6:
 		added := *w.routes[0]
@@ -33,20 +33,20 @@ func (w *world) alter(what, which int) *route {
 	return r
 }
 
-// edit changes the configuration while nobody reads it.
+// edit changes the configuration while the router is down.
 func (w *world) edit(what, which int) {
 	if w.l == nil {
 		w.alter(what, which)
 	}
 }
 
-// reload changes a route while the router runs, and waits until that is so.
+// reload changes a route while the router runs, and waits until the reload is complete.
 func (w *world) reload(what, which int) {
 	if w.l == nil {
 		return
 	}
 	if w.disk.troubled() {
-		w.disk.set(0, 0, false) // a route that comes back has to be read
+		w.disk.set(0, 0, false) // the state of a returned route must be read
 		w.pass(2 * time.Second)
 	}
 	if w.l == nil {
@@ -62,7 +62,7 @@ func (w *world) reload(what, which int) {
 	select {
 	case w.l.reload <- syscall.SIGHUP:
 	case <-w.l.ended:
-	case <-time.After(time.Minute): // it ended, and rest says why
+	case <-time.After(time.Minute): // it ended; rest reports the reason
 	}
 	for range 60 {
 		if w.pass(500 * time.Millisecond); w.l == nil || w.l.log.reloads() > before {
@@ -77,11 +77,11 @@ func (w *world) reload(what, which int) {
 			r.since = -1
 		}
 	case r.since == unknown:
-		r.existing = false // it is not known whether it got what was there
+		r.existing = false // it may have got the existing objects already
 	}
 }
 
-// siege lets a route fall behind while it is saved what it owes.
+// siege makes a route fall behind while its backlog is saved.
 func (w *world) siege(a, b int) {
 	t := []trouble{blocked, refusing, slow}[a%3]
 	w.r.set("a", t)
@@ -92,9 +92,9 @@ func (w *world) siege(a, b int) {
 	}
 }
 
-// storm lets a disk that takes nothing fall behind.
+// storm makes a full disk fall behind.
 func (w *world) storm(a, b int) {
-	if a%2 == 0 { // what is given up cannot be kept either
+	if a%2 == 0 { // dead letters cannot be written either
 		w.r.set([]string{"a", "b", "h"}[b%3], poisoned)
 	}
 	w.disk.set(0, 0, true)
@@ -106,8 +106,7 @@ func (w *world) storm(a, b int) {
 	}
 }
 
-// edge lets something happen at the moment of a cut, or just before it, and mostly ends the process
-// at that.
+// edge makes a change at the time of a cut or just before it, and usually ends the process then.
 func (w *world) edge(a, b int) {
 	if w.l == nil {
 		return
@@ -117,7 +116,7 @@ func (w *world) edge(a, b int) {
 	}
 	next := w.l.lastCut().Add(time.Second)
 	left := time.Until(next)
-	if left <= time.Millisecond { // the disk is in trouble, or slow
+	if left <= time.Millisecond { // the disk is full or slow
 		return
 	}
 	if w.pass(left - time.Millisecond); w.l == nil {
@@ -131,7 +130,7 @@ func (w *world) edge(a, b int) {
 	w.pass(5 * time.Millisecond)
 }
 
-// drift lets something happen, with cuts in between.
+// drift makes changes with cuts in between.
 func (w *world) drift(a, b int) {
 	for i := range 2 + b%4 {
 		what := update

@@ -7,14 +7,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// step is one thing that happens. What a and b mean depends on it.
+// step is one action. The meaning of a and b depends on it.
 type step struct {
 	what string
 	a, b int
-	up   bool // a router that is down is started before
+	up   bool // a stopped router is started before
 }
 
-// String is how a failing schedule shows it.
+// String renders a step for failures.
 func (s step) String() string {
 	up := ""
 	if s.up {
@@ -23,7 +23,7 @@ func (s step) String() string {
 	return fmt.Sprintf("%s%s(%d,%d)", up, s.what, s.a, s.b)
 }
 
-// what can happen; what stands here more often happens more often.
+// kinds returns all actions. Repeated ones are more frequent.
 func kinds() []string {
 	return []string{
 		"change", "change", "change", "change", "change", "change", "burst", "burst",
@@ -54,7 +54,7 @@ func drawRoute(t *rapid.T) *route {
 	r.disk = rapid.SampledFrom([]string{"0", "0", "2Ki", "1Gi"}).Draw(t, "disk")
 	r.batch = rapid.SampledFrom([]int{1, 3, 64}).Draw(t, "batch")
 	if r.overflow == "dropOldest" && r.disk == "0" && r.batch >= r.memory {
-		r.batch = 1 // else the configuration is refused
+		r.batch = 1 // otherwise the configuration would be refused
 	}
 	r.wait = rapid.SampledFrom([]int{0, 10}).Draw(t, "wait")
 	r.concurrency = rapid.IntRange(1, 3).Draw(t, "concurrency")
@@ -64,13 +64,13 @@ func drawRoute(t *rapid.T) *route {
 	return r
 }
 
-// schedule is all that is random about a run of the simulation.
+// schedule has all random parts of a run.
 type schedule struct {
 	routes    []*route
 	timed     *route
-	there     int // how many objects there are at first
+	there     int // number of initial objects
 	watchList bool
-	// nothing happens until all is well and saved, so that the routes have to tell of everything
+	// no steps until the state is healthy and saved, so that the routes must deliver everything
 	calm  bool
 	steps []step
 }
@@ -86,7 +86,7 @@ func drawSchedule(t *rapid.T) schedule {
 	case !*timed:
 	case rapid.IntRange(0, 3).Draw(t, "timed") == 3:
 		s.timed = drawTimed(t)
-		s.routes = s.routes[:max(1, len(s.routes)-1)] // so that it costs as much
+		s.routes = s.routes[:max(1, len(s.routes)-1)] // to keep the cost of a schedule
 	case rapid.IntRange(0, 5).Draw(t, "waits") == 5:
 		drawWaits(t, s.routes[len(s.routes)-1])
 	}
@@ -94,12 +94,12 @@ func drawSchedule(t *rapid.T) schedule {
 	return s
 }
 
-// names is how many objects there may be.
+// names is the number of possible objects.
 const names = 4
 
 func nameOf(n int) string { return string(rune('a' + n%names)) }
 
-// run does everything that the schedule says.
+// run executes the schedule.
 func (w *world) run(s schedule) {
 	for i := range s.there {
 		w.c.happen(nameOf(i), update, i%2 == 0)
@@ -124,14 +124,14 @@ func (w *world) run(s schedule) {
 	w.end()
 }
 
-// calm waits until all is well and saved.
+// calm waits until the state is healthy and saved.
 func (w *world) calm() {
 	w.pass(2500 * time.Millisecond)
 	w.c.bookmark()
 	w.pass(2500 * time.Millisecond)
 }
 
-// end brings everything to its end: what is owed is delivered, also by the routes that were paused.
+// end drains everything, including paused routes.
 func (w *world) end() {
 	w.say("end")
 	w.quiet()

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// TestFullDiskIsNoCrashLoop: a router whose disk takes nothing starts all the same, also if a route
-// was renamed that owes something, or was removed. The routes work, the renamed one with what it
-// owes.
+// TestFullDiskIsNoCrashLoop shows that a router with a full disk starts, even after a route with a
+// backlog was renamed or removed. The routes must work, the renamed one with its backlog.
 func TestFullDiskIsNoCrashLoop(t *testing.T) {
 	renamed, other, removed := plain("r", "a"), plain("other", "b"), plain("gone", "a")
 	script(t, func(w *world) {
@@ -33,8 +32,8 @@ func TestFullDiskIsNoCrashLoop(t *testing.T) {
 	}, renamed, other, removed)
 }
 
-// TestForgottenLater: what belongs to a route that was removed could not be forgotten, because the
-// disk was full. It is 24 hours after it could be.
+// TestForgottenLater makes the disk full while the state of a removed route is due to be deleted.
+// It must be deleted 24 hours after the disk has room again.
 func TestForgottenLater(t *testing.T) {
 	for _, day := range []bool{false, true} {
 		r, removed := plain("r", "b"), plain("gone", "a")
@@ -52,7 +51,7 @@ func TestForgottenLater(t *testing.T) {
 			w.pass(time.Second)
 			w.disk.set(0, 0, false)
 			w.stop()
-			w.begin() // now it is noted since when the route is gone
+			w.begin() // now the time of the removal is recorded
 			w.pass(time.Second)
 			w.stop()
 			w.r.healAll()
@@ -72,8 +71,8 @@ func TestForgottenLater(t *testing.T) {
 	}
 }
 
-// TestInterruptedRelist: a list that was asked for, because nobody else can notice what differs, is
-// interrupted when some of it is applied and saved. The next life lists again.
+// TestInterruptedRelist interrupts a requested relist when a part of it is applied and saved. Only
+// a list can find the differences, so the next life must list again.
 func TestInterruptedRelist(t *testing.T) {
 	r := plain("r", "a")
 	r.overflow, r.memory, r.batch = "block", 1, 1

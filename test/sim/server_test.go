@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// transport is the network between a life of the router and the API server. It has no sockets: what
-// waits there would not let the fake clock go on.
+// transport is the network between a life of the router and the API server. It has no sockets: a
+// goroutine that waits for a socket would stop the fake clock.
 type transport struct {
 	c *cluster
 	l *life
@@ -64,7 +64,7 @@ func (c *cluster) get(name string) *http.Response {
 	return answer(200, o.text(`"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",`))
 }
 
-// visible returns what a request sees, in the order of the names.
+// visible returns the objects that a request selects, in the order of their names.
 func (c *cluster) visible(q url.Values) []object {
 	var all []object
 	for _, name := range slices.Sorted(maps.Keys(c.objects)) {
@@ -75,7 +75,7 @@ func (c *cluster) visible(q url.Values) []object {
 	return all
 }
 
-// ahead reports whether a request asks for a version that is not there yet.
+// ahead returns an error response if a request asks for a future version.
 func (c *cluster) ahead(q url.Values) *http.Response {
 	if v, _ := strconv.Atoi(q.Get("resourceVersion")); v > c.rv {
 		return status(504, "Timeout", fmt.Sprintf("Too large resource version: %d, current: %d", v, c.rv))
@@ -127,7 +127,7 @@ func (c *cluster) watch(q url.Values) *http.Response {
 		from = c.rv
 	}
 	if from < c.compacted {
-		if from%2 == 0 { // it says so in either way
+		if from%2 == 0 { // the two forms of the error
 			return status(410, "Expired", "too old resource version")
 		}
 		s.push(`{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"Expired","message":"too old resource version","code":410}}` + "\n")
@@ -148,7 +148,7 @@ func (c *cluster) watch(q url.Values) *http.Response {
 type stream struct {
 	c         *cluster
 	selective bool
-	after     int // what is older is not told
+	after     int // changes up to this version are not sent
 	said      []byte
 	ended     bool
 	wake      chan struct{}
@@ -158,12 +158,12 @@ func (s *stream) response() *http.Response {
 	return &http.Response{StatusCode: 200, Status: "200 OK", Header: http.Header{}, Body: s}
 }
 
-// from reports whether the watch begins later than at a version.
+// from reports whether the watch begins after a version.
 func (s *stream) from(version int) bool { return s.after > version }
 
 func (s *stream) sees(o *object) bool { return o != nil && (o.web || !s.selective) }
 
-// frame returns what is said of a change; nothing, if it is not seen.
+// frame returns the watch event of a change, or "" if the watch does not see it.
 func (s *stream) frame(h happening) string {
 	if s.from(h.rv - 1) {
 		return ""

@@ -1,24 +1,24 @@
 // Package sim runs whole routers through random schedules: [router.Run] with its real
-// configuration, watches, stores, routes, queues and state file, between an API server that is a
-// model (lists, streams of what there is, watches, bookmarks, 410, breaks in the middle of a word,
-// restored backups) and sinks and handlers that are blocked, slow, down, forgetful or refuse some
-// objects for good. The clock is that of testing/synctest. The process is killed at any moment, or
-// before or after any transaction of the state file, which may also be slow or full; it is stopped,
-// reloaded and started again, its API is used, and the cluster changes meanwhile. In the end
-// everything is mended and delivered, and what the sinks took is compared with what happened
-// (oracle_test.go): docs/GUARANTEES.md says what must hold.
+// configuration, watches, stores, routes, queues and state file. On one side is a model of the API
+// server with lists, streams of initial objects, watches, bookmarks, 410, breaks in the middle of
+// an event, and restored backups. On the other side are sinks and handlers that may be blocked,
+// slow, unavailable or forgetful, or reject some objects for good. The clock is that of
+// testing/synctest. The schedule kills the process at any moment, or before or after any
+// transaction of the state file, which may also be slow or full; it stops, reloads and restarts the
+// router, uses its API, and changes the cluster. At the end it repairs everything, waits until all
+// is delivered, and compares the deliveries with the history (oracle_test.go): docs/GUARANTEES.md
+// lists the guarantees.
 //
 //	go test ./test/sim                                   10,000 schedules (200 under the race detector)
 //	go test ./test/sim -rapid.checks=1000000             any number
-//	go test ./test/sim -sim.timed=false                  none with when, for, every, limit, ops: deleted with for, debounce, batch.by, maxAge
-//	go test ./test/sim -rapid.seed=N                     the schedules that a failure names
-//	go test ./test/sim -rapid.failfile=F -sim.trace      the one that failed, cut short, and what happens in it
+//	go test ./test/sim -sim.timed=false                  no rules about time (when, for, every, limit, debounce, batch.by, maxAge)
+//	go test ./test/sim -rapid.seed=N                     the schedules of a reported failure
+//	go test ./test/sim -rapid.failfile=F -sim.trace      the failed schedule, minimized, with a trace
 //
-// What replays: the schedule, the configuration, and each moment on the clock. What does not:
-// goroutines that run at the same moment of the clock do so in any order, select and maps choose at
-// random, and pauses between tries have a random part. So a failure may need some runs (-count=20,
-// or GOMAXPROCS=1, which comes nearest to the same order); rapid then says that it is flaky, which
-// means this.
+// A repeated run has the same schedule, configuration and times on the clock. It differs in the
+// order of goroutines at the same time on the clock, in the random choices of select and maps, and
+// in the random part of delays. So a failure may need some runs (-count=20, or GOMAXPROCS=1, which
+// comes nearest to the same order); rapid then reports that the test is flaky, which means this.
 package sim_test
 
 import (
@@ -54,13 +54,13 @@ func TestMain(m *testing.M) {
 		os.Exit(2)
 	}
 	debug.SetGCPercent(1000)
-	// client-go slows down errors by a clock that all bubbles share, each of which begins in the
+	// client-go slows down errors by a clock that all bubbles share, although each begins in the
 	// same year.
 	utilruntime.ErrorHandlers = nil
 	goleak.VerifyTestMain(m)
 }
 
-// choose sets how many schedules there are, if nobody says so.
+// choose sets the number of schedules unless a flag sets it.
 func choose() error {
 	set := false
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "rapid.checks" })
@@ -74,7 +74,7 @@ func choose() error {
 	return flag.Set("rapid.checks", n)
 }
 
-// folder returns one in memory, if the system has such.
+// folder returns a folder in memory, if the system has one.
 func folder(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("TMPDIR") == "" {
@@ -86,7 +86,7 @@ func folder(t *testing.T) string {
 	return t.TempDir()
 }
 
-// TestSchedules: see the package comment.
+// TestSchedules runs random schedules, see the package comment.
 func TestSchedules(t *testing.T) {
 	dir := folder(t)
 	t.Cleanup(informer.QuietKlog(slog.New(slog.DiscardHandler)))

@@ -10,7 +10,7 @@ import (
 
 const everything = "ops: [added, updated, deleted, deselected]"
 
-// The rules about time: object web is what their conditions ask for.
+// Rules about time, whose conditions hold for web objects.
 const (
 	whenWeb    = `when: 'object.metadata.labels.app == "web"'`
 	heldWeb    = whenWeb + ", for: 1s"
@@ -18,14 +18,14 @@ const (
 	limitedWeb = whenWeb + ", limit: {key: object.metadata.name, every: 5s}"
 	limitedAll = whenWeb + ", limit: {key: '\"all\"', every: 5s}" // one key for all objects
 	goneLong   = "ops: [deleted], for: 1s"
-	// what has that label and comes back cancels it
+	// A new object with the same label cancels the delete hold.
 	goneKey = goneLong + ", key: object.metadata.labels.app"
 )
 
-// How a route waits for more.
+// The ways in which a route collects deltas.
 const (
-	quietly = "quietly" // until an object is quiet
-	grouped = "grouped" // for other objects of the same label
+	quietly = "quietly" // debounce: until an object is quiet
+	grouped = "grouped" // batch.by: with other objects of the same label
 )
 
 const (
@@ -47,10 +47,10 @@ func drawTimed(t *rapid.T) *route {
 	}
 }
 
-// drawWaits makes a route wait for more, or not for too long.
+// drawWaits adds a debounce, a batch.by or a maxAge to a route.
 func drawWaits(t *rapid.T, r *route) {
 	if r.overflow == "block" {
-		r.overflow = "coalesce" // else a source that waits may not have seen for long what happened
+		r.overflow = "coalesce" // a blocked source may see changes very late
 	}
 	switch rapid.IntRange(0, 3).Draw(t, "how") {
 	case 0:
@@ -60,13 +60,13 @@ func drawWaits(t *rapid.T, r *route) {
 	case 2:
 		r.gathers, r.handler, r.batch = grouped, "joint", max(r.batch, 2)
 		if r.overflow == "dropOldest" && r.batch >= r.memory {
-			r.overflow = "coalesce" // else the configuration may be refused
+			r.overflow = "coalesce" // otherwise the configuration may be refused
 		}
 	}
 	r.maxAge = r.gathers == "" || rapid.IntRange(0, 3).Draw(t, "maxAge") == 3
 }
 
-// checkTimes: nothing came before what it waits for was over, or too late.
+// checkTimes checks that no delivery was too early or too late.
 func (v *view) checkTimes() {
 	for _, d := range v.w.r.log {
 		if d.sink != v.sink || !slices.Contains(v.r.names, d.route) || d.flagged {
@@ -76,27 +76,26 @@ func (v *view) checkTimes() {
 			v.fail("%s came %v after it was seen", d, d.begun.Sub(d.seen))
 		}
 		begin := v.w.past[d.life-1].began
-		// A smaller one may have been complete with what is not to be told yet since it is new; and
-		// what was folded was seen last.
+		// A smaller group may have been complete, if further deltas of it wait for their first
+		// save. A coalesced delta has the time of its last part.
 		if d.group > 0 && v.r.batch >= 64 && v.r.memory >= 100 && !v.r.nets() && d.at.Before(d.first.Add(gathered)) && d.first.After(begin) {
 			v.fail("%s came in a group of %d, %v after the first of it", d, d.group, d.at.Sub(d.first))
 		}
-		// What waits for a worker, or for the disk, does not begin anew.
+		// A delta that waits for a worker or for the disk does not start a new window.
 		if v.r.gathers == quietly && !v.w.r.ever && !v.w.disk.ever && d.at.Before(d.seen.Add(quietFor)) && !v.busySince(d) && !v.goesAlong(d) {
 			v.fail("%s came %v after it was seen", d, d.at.Sub(d.seen))
 		}
 	}
 }
 
-// goesAlong reports whether a delivery may be of what came when its object had just been quiet for
-// long enough, and was about to be taken.
+// goesAlong reports whether a delivery may contain a delta that came when its object had been quiet
+// for long enough and was about to be taken.
 func (v *view) goesAlong(d delivery) bool {
 	return d.at.Sub(d.seen) <= time.Duration(v.r.wait)*time.Millisecond &&
 		slices.ContainsFunc(v.w.c.past[d.name], func(m moment) bool { return !m.when.After(d.seen.Add(-quietFor)) })
 }
 
-// busySince reports whether something has happened to the object of a delivery for so long that it
-// was not waited for any longer.
+// busySince reports whether an object has changed for so long that the maximum wait was over.
 func (v *view) busySince(d delivery) bool {
 	return slices.ContainsFunc(v.w.c.past[d.name], func(m moment) bool { return !m.when.After(d.at.Add(-quietMost)) })
 }
@@ -104,28 +103,28 @@ func (v *view) busySince(d delivery) bool {
 // limited reports whether the route has a condition and a limit.
 func (r *route) limited() bool { return r.time == limitedWeb || r.time == limitedAll }
 
-// gone reports whether the route tells of what is gone for long.
+// gone reports whether the route has a delete hold.
 func (r *route) gone() bool { return r.time == goneLong || r.time == goneKey }
 
-// timedView is what a sink took of the route with a rule about time.
+// timedView has the deliveries of the route with a rule about time to a sink.
 type timedView struct {
 	view
 
-	// the uids of which a sink refused something for good, so that more would confuse
+	// uids of rejected deliveries, for which further failures would confuse
 	refused map[int]bool
-	all     []delivery            // as they came, but for those that came again
-	byUID   map[int][]delivery    // likewise
-	byName  map[string][]delivery // likewise
+	all     []delivery            // in order of arrival, without repetitions
+	byUID   map[int][]delivery    // the same by uid
+	byName  map[string][]delivery // the same by name
 }
 
-// checkTimed: entered and left alternate, nothing comes early, or more often than a limit says, or
-// again although that it came was saved; and in the end what was told is what is.
+// checkTimed checks that entered and left alternate; that no report is early, exceeds a limit, or
+// is repeated after it was saved as delivered; and that the last reports agree with the cluster.
 func (w *world) checkTimed() {
 	for _, sink := range w.timed.sinks {
 		v := &timedView{view: view{w: w, r: w.timed, sink: sink}, refused: map[int]bool{}, byUID: map[int][]delivery{}, byName: map[string][]delivery{}}
 		v.take()
 		for _, uid := range slices.Sorted(maps.Keys(v.byUID)) {
-			// else resourceVersions, and so ids, mean two things
+			// otherwise resourceVersions, and so ids, are ambiguous
 			if !v.refused[uid] && !w.c.rewound && w.timed.time != limitedAll {
 				v.checkAlternates(uid)
 				v.checkEarly(v.byUID[uid])
@@ -185,7 +184,7 @@ func (v *timedView) checkAlternates(uid int) {
 	}
 }
 
-// checkEarly: what is to hold for a while has held for that.
+// checkEarly checks that each reported condition had held for long enough.
 func (v *timedView) checkEarly(all []delivery) {
 	for _, d := range all {
 		past := v.w.c.past[d.name]
@@ -202,14 +201,15 @@ func (v *timedView) checkEarly(all []delivery) {
 	}
 }
 
-// checkLimit: where no other route held up the watch, what was seen was at once counted.
+// checkLimit checks the limit. If no route blocked the watch, deltas were counted when they were
+// seen.
 func (v *timedView) checkLimit() {
 	if slices.ContainsFunc(v.w.routes, func(r *route) bool { return r.overflow == "block" }) {
 		return
 	}
 	last := map[string]delivery{}
-	// In the order in which they were seen: one that the sink rejected, and of which a crash forgot
-	// that it is a dead letter, is delivered in the next life, behind what came after it.
+	// In the order in which they were seen: a rejected delivery whose dead letter a crash lost is
+	// repeated in the next life, after later deliveries.
 	bySeen := func(a, b delivery) int { return a.seen.Compare(b.seen) }
 	for _, d := range slices.SortedStableFunc(slices.Values(v.all), bySeen) {
 		key := d.name
@@ -226,13 +226,13 @@ func (v *timedView) checkLimit() {
 	}
 }
 
-// checkKey: of a key that stands for all objects, the end is told of what was told, and only when
-// it holds for none of them; and in the end all that holds was told.
+// checkKey checks a key of all objects: left follows entered, and only when the condition holds for
+// none of them; at the end all objects for which it holds were reported.
 func (v *timedView) checkKey() {
 	if v.w.c.rewound || slices.Contains(slices.Collect(maps.Values(v.refused)), true) {
 		return
 	}
-	var told map[int]bool // the uids since it is reported
+	var told map[int]bool // uids since the key was reported
 	for _, d := range v.all {
 		switch {
 		case d.op == "left" && told == nil:
@@ -261,7 +261,7 @@ func (v *timedView) checkKey() {
 	}
 }
 
-// checkEnd: of each object, what was told last is what is.
+// checkEnd checks that the last report of each object agrees with the cluster.
 func (v *timedView) checkEnd(past []moment) {
 	final := past[len(past)-1]
 	for i, m := range past {
@@ -274,7 +274,7 @@ func (v *timedView) checkEnd(past []moment) {
 		case v.refused[m.uid] || slices.ContainsFunc(past[i+1:], func(later moment) bool { return later.uid == m.uid }):
 		case v.r.time == goneKey:
 		case v.r.time == goneLong:
-			// else it may have come and gone unseen
+			// otherwise it may have existed for too short a time to be seen
 			if m == final && m.gone && m.at > v.r.since && told == "" && v.exact() && !v.w.c.rewound {
 				v.fail("uid %d is gone, since %d, and that is not told; past %s", m.uid, v.r.since, show(past))
 			}
@@ -287,7 +287,8 @@ func (v *timedView) checkEnd(past []moment) {
 	}
 }
 
-// checkEachTime: where nothing was listed but at first, each time that it began to hold was told.
+// checkEachTime checks that each begin of the condition was reported, if there was no list after
+// the first one.
 func (v *timedView) checkEachTime(past []moment) {
 	for i, m := range past {
 		if !m.web || m.gone || m.at <= v.r.since || v.refused[m.uid] || i > 0 && past[i-1].uid == m.uid && past[i-1].web {

@@ -13,40 +13,40 @@ import (
 	"github.com/deltarouter/deltarouter/internal/compile"
 )
 
-// world is one schedule at work.
+// world executes one schedule.
 type world struct {
 	c     *cluster
 	r     *receiver
 	disk  *disk
 	dir   string
-	file  string // the configuration
+	file  string // path of the configuration
 	trace func(format string, args ...any)
 
 	plans  *compile.Plans
 	routes []*route
-	timed  *route // has a rule about time, and stays as it is; nil: there is none
+	timed  *route // the route with a rule about time, which never changes; nil: none
 	lives  int
 	l      *life     // nil: the router is down
-	past   []*life   // that have ended
-	well   time.Time // since when all is well; zero: it is not
-	// how often the cluster had been listed when the first life was complete; -1: not yet
+	past   []*life   // lives that have ended
+	well   time.Time // begin of the healthy state; zero: not healthy
+	// number of lists when the first life was complete; -1: not yet
 	listed  int
-	letters []rejection // that have to be there in the end
+	letters []rejection // expected dead letters at the end
 	failed  []string
 }
 
-// route is a route over all the names and settings that it has.
+// route is a route with all its names and settings over time.
 type route struct {
-	names       []string // the last is the one that it has
+	names       []string // the last one is the present name
 	from        string
 	sinks       []string
 	handler     string // empty, h or emit
-	filter      bool   // wants nothing of the name c
-	time        string // what it has in the place of its ops
-	rule        string // another filter, of a schedule that is written down
-	gathers     string // how it waits for more, see time_test.go
+	filter      bool   // it rejects the name c
+	time        string // rule about time, which replaces its ops
+	rule        string // another filter, in written schedules
+	gathers     string // how it collects deltas, see time_test.go
 	maxAge      bool
-	relayed     bool // another route, of its from, filter and existing, feeds it
+	relayed     bool // an upstream route with its from, filter and existing feeds it
 	existing    bool
 	latest      bool
 	overflow    string
@@ -57,29 +57,29 @@ type route struct {
 	attempts    int
 	onFailure   string
 	removed     bool
-	// what happened after so many moments it has to tell; unknown: not determined yet
+	// number of moments before those that it must deliver; unknown: not determined yet
 	since        int
 	born         int // the life in which it was added
 	bornInReload bool
-	returned     bool // it was away, and back
+	returned     bool // it was removed and added again
 }
 
 const unknown = 1 << 30
 
 func (r *route) name() string { return r.names[len(r.names)-1] }
 
-// wants reports whether the route is to tell of a moment as a state.
+// wants reports whether the route must deliver a moment as a state.
 func (r *route) wants(name string, m moment) bool {
 	return !m.gone && (m.web || r.from != "web") && (!r.filter || name != "c")
 }
 
-// relays reports whether the route stands in the configuration as two, of which the first delivers
+// relays reports whether the configuration has the route as two routes, of which the first delivers
 // to the second.
 func (r *route) relays() bool {
 	return r.relayed && r.gathers == "" && !r.maxAge && r.rule == "" && (r.time == "" || r.time == everything)
 }
 
-// intake is the name of the route that gets the deltas of the source.
+// intake returns the name of the route that gets the deltas of the source.
 func (r *route) intake() string {
 	if r.relays() {
 		return r.name() + intake
@@ -87,7 +87,7 @@ func (r *route) intake() string {
 	return r.name()
 }
 
-// intake is what the name of a route ends with that delivers to another one.
+// intake is the end of the name of an upstream route.
 const intake = "-in"
 
 func (r *route) yaml() string {
@@ -155,7 +155,7 @@ func (r *route) batchYAML() string {
 	return fmt.Sprintf("size: %d, wait: %dms", r.batch, r.wait)
 }
 
-// nets reports whether the route tells of the net change.
+// nets reports whether the route delivers net changes.
 func (r *route) nets() bool { return r.latest || r.gathers == quietly }
 
 // all returns all routes.
@@ -182,7 +182,7 @@ func (w *world) write() {
 	}
 }
 
-// watches is how many there are.
+// watches is the number of watches.
 const watches = 2
 
 func (w *world) fail(format string, args ...any) {
@@ -195,7 +195,7 @@ func (w *world) say(format string, args ...any) {
 	}
 }
 
-// pass lets time pass. If the process ends meanwhile, that is noted.
+// pass lets time pass, and records an end of the process.
 func (w *world) pass(d time.Duration) {
 	if w.l == nil {
 		time.Sleep(d)
@@ -210,7 +210,7 @@ func (w *world) pass(d time.Duration) {
 	w.rest()
 }
 
-// rest waits until nothing moves without the clock.
+// rest waits until only the clock can cause a change.
 func (w *world) rest() {
 	synctest.Wait()
 	if w.l == nil {
@@ -233,8 +233,8 @@ func (w *world) rest() {
 	w.checkBounds()
 }
 
-// determine notes from when on the routes are responsible for what happens: both watches are
-// complete, and that is on the disk.
+// determine sets the moment from which the routes must deliver all changes: both watches are
+// complete and on disk.
 func (w *world) determine() {
 	now := time.Now()
 	if !w.c.heard(watches) || w.r.troubled() || w.disk.troubled() {
@@ -257,13 +257,13 @@ func (w *world) determine() {
 	}
 }
 
-// settle mends everything and waits until nothing is left to do.
+// settle repairs everything and waits until there is nothing left to do.
 func (w *world) settle() {
 	w.r.healAll()
 	w.c.setDown(false)
 	if w.disk.troubled() {
 		w.disk.set(0, 0, false)
-		w.pass(6 * time.Second) // for a transaction that is on its way
+		w.pass(6 * time.Second) // for a transaction in progress
 	}
 	took, heard := -1, false
 	gathers := slices.ContainsFunc(w.routes, func(r *route) bool { return r.gathers != "" })
@@ -272,22 +272,22 @@ func (w *world) settle() {
 			return
 		}
 		if round == 15 && slices.ContainsFunc(w.routes, func(r *route) bool { return r.onFailure == "pause" && r.overflow == "block" }) {
-			// a route that is paused and full stops its source, until the router is started anew
+			// A route that is paused and full blocks its source until the router is restarted.
 			w.stop()
 		}
 		if w.l == nil {
 			w.begin()
 		}
 		w.pass(1500 * time.Millisecond)
-		// what is to hold for a while is told when that is over, and a cut has it
+		// Until a condition with for is reported and a cut contains the report.
 		if w.timed != nil {
 			w.pass(held)
 		}
-		if w.timed != nil && w.timed.limited() { // likewise, what a limit held back
+		if w.timed != nil && w.timed.limited() { // and for reports that a limit held back
 			w.pass(rare)
 		}
 		now := w.r.took()
-		before := heard || !gathers // else what was heard last may be waiting for more
+		before := heard || !gathers // otherwise the last deltas may be waiting in a window
 		heard = w.c.heard(watches)
 		if w.l != nil && took == now && before && heard && w.l.writes() {
 			return
@@ -297,7 +297,7 @@ func (w *world) settle() {
 	w.fail("life %d never comes to rest: %d watches wanted, heard %v, %d deliveries", w.lives, watches, w.c.heard(watches), took)
 }
 
-// stop stops the router as SIGTERM does.
+// stop stops the router like SIGTERM.
 func (w *world) stop() {
 	if w.l == nil {
 		return
@@ -306,12 +306,11 @@ func (w *world) stop() {
 	w.finish()
 }
 
-// quiet stops the router when all is done and starts it again: nothing is to come, and nothing to
-// be listed.
+// quiet stops the settled router and starts it again: nothing may be delivered or listed.
 func (w *world) quiet() {
 	w.settle()
 	if w.l != nil {
-		w.l.arm(0, false) // a crash that was to come at a transaction that has not come yet
+		w.l.arm(0, false) // disarm a crash whose transaction has not come yet
 	}
 	w.stop()
 	took, lists := w.r.took(), w.c.listed()
@@ -322,7 +321,7 @@ func (w *world) quiet() {
 	}
 	for _, r := range w.routes {
 		if r.onFailure == "pause" && w.r.refused() {
-			return // it goes on now
+			return // it continues only now
 		}
 	}
 	if n := w.r.took() - took; n > 0 {
@@ -333,8 +332,8 @@ func (w *world) quiet() {
 	}
 }
 
-// overtake restores an older state of the cluster, which has passed what the router has seen when
-// it comes back: nobody can notice that. Somebody has everything listed.
+// overtake restores an older state of the cluster, whose versions have passed those of the router
+// when it connects again, so that the router cannot notice. Then it requests a relist.
 func (w *world) overtake(a, b int) {
 	if w.l == nil {
 		return
@@ -346,7 +345,7 @@ func (w *world) overtake(a, b int) {
 		}
 	}
 	w.settle()
-	w.pass(6 * time.Second) // a cut
+	w.pass(6 * time.Second) // until a cut
 	if w.l == nil {
 		return
 	}
@@ -376,13 +375,13 @@ func (w *world) overtake(a, b int) {
 	w.fail("life %d is never listed anew", w.lives)
 }
 
-// rewind restores an older state of the cluster, once the router has seen and saved more than that.
+// rewind restores an older state of the cluster after the router has seen and saved a newer one.
 func (w *world) rewind(crash bool) {
 	if w.c.backup == nil {
 		return
 	}
 	w.settle()
-	w.pass(6 * time.Second) // a cut
+	w.pass(6 * time.Second) // until a cut
 	if w.l == nil || w.c.backup == nil {
 		return
 	}
@@ -402,7 +401,7 @@ func (w *world) rewind(crash bool) {
 	w.pass(6 * time.Second)
 }
 
-// clean removes what a schedule before this one left.
+// clean removes the files of the previous schedule.
 func clean(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
