@@ -15,8 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestActive: for which objects a condition holds is reported page by page, each object once and in
-// order, with what is to come.
+// TestActive: the objects for which a condition holds are listed page by page, each once and in
+// order, with the next report.
 func TestActive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := openAs(t, pipeline.Config{}, pipeline.Route{
@@ -71,8 +71,7 @@ func TestActive(t *testing.T) {
 	})
 }
 
-// TestActiveGone: what is gone, and waited for to come back, is reported too, until it is back, or
-// is reported.
+// TestActiveGone: a held delete is listed, too, until it is cancelled or reported.
 func TestActiveGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -105,8 +104,8 @@ func TestActiveGone(t *testing.T) {
 	})
 }
 
-// TestGauges: the metrics say what the rules of each route know, at each scrape, and nothing once
-// the route has no such rule any more.
+// TestGauges: the metrics show the state of the rules of each route at each scrape, and have no
+// series for a rule that was removed.
 func TestGauges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		level := pipeline.Route{

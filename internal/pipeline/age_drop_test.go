@@ -10,8 +10,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestTooOldDropped: where failures are dropped, so is what is older than the route delivers: it is
-// counted as too old and as dropped, and is no dead letter.
+// TestTooOldDropped: with onFailure: drop a delta beyond maxAge is dropped: it counts as too old
+// and as dropped, and is no dead letter.
 func TestTooOldDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}

@@ -11,9 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestTooOld: what is older than the route delivers is put aside with the reason, wherever it
-// waited; a route that pauses on failures does not for that. Who delivers a letter again gives it
-// its time once more.
+// TestTooOld: a delta beyond maxAge becomes a dead letter with the reason, wherever it waited; a
+// route that pauses on failures does not pause for it. A redelivery starts the age again.
 func TestTooOld(t *testing.T) {
 	for _, onFailure := range []pipeline.OnFailure{pipeline.DeadLetter, pipeline.Pause} {
 		synctest.Test(t, func(t *testing.T) {

@@ -56,8 +56,8 @@ func BenchmarkDelivery(b *testing.B) {
 	}
 }
 
-// BenchmarkDirty measures how long the sources stand still while 10,000 deltas are handed over, all
-// of which changed.
+// BenchmarkDirty measures how long the sources are blocked while 10,000 changed deltas are handed
+// over.
 func BenchmarkDirty(b *testing.B) {
 	deltas := benchDeltas(b)
 	for range b.N {
@@ -73,9 +73,9 @@ func BenchmarkDirty(b *testing.B) {
 	}
 }
 
-// BenchmarkDurable measures the same with tracking against without, by turns, 4096 deltas a turn.
-// What changed is handed over ten times as often as a checkpoint asks for it. ratio is the
-// throughput with tracking divided by that without.
+// BenchmarkDurable measures the same with and without tracking, by turns, 4096 deltas a turn.
+// Changes are handed over ten times as often as by a checkpoint. ratio is the throughput with
+// tracking divided by that without.
 func BenchmarkDurable(b *testing.B) {
 	deltas := benchDeltas(b)
 	for _, size := range []int{1, 64} {
@@ -110,8 +110,8 @@ func BenchmarkDurable(b *testing.B) {
 	}
 }
 
-// BenchmarkChain measures a delta through two routes in a chain, against two routes of which each
-// takes it from its source: either way it comes to two sinks. Each delta is of 1 KB, and the second
+// BenchmarkChain measures a delta through two routes in a chain, against two routes that each take
+// it from its source: in both cases it reaches two sinks. Each delta is of 1 KB, and the second
 // route passes its events on.
 func BenchmarkChain(b *testing.B) {
 	deltas := benchDeltas(b)

@@ -33,8 +33,8 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// TestBreaker: a sink that is down is asked now and then with a single delta, not with each of
-// them, by all its routes together; nothing is lost, and what waits meanwhile can be folded.
+// TestBreaker: an unavailable sink is probed now and then with a single delta by all its routes
+// together, not with each delta. No delta is lost, and pending deltas can be coalesced.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
@@ -87,7 +87,8 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// TestSinkBreaksItsContract: a sink that panics or miscounts is one that is unavailable.
+// TestSinkBreaksItsContract: a sink that panics or returns a wrong number of results counts as
+// unavailable.
 func TestSinkBreaksItsContract(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, calls := &malformedSink{}, &brokenCalls{}
@@ -117,9 +118,9 @@ func (s *malformedSink) Write(context.Context, []event.Event) []error {
 }
 func (s *malformedSink) Close(context.Context) error { return nil }
 
-// TestBreakerKeepsWhatWaits: while the sink is down, what waits is neither given to the handler,
-// whose output would have to be kept, nor counted as attempted, so that it can be folded still; and
-// of all routes and workers one probes at a time.
+// TestBreakerKeepsWhatWaits: while the sink is unavailable, pending deltas are neither passed to
+// the handler, whose events would take memory, nor counted as attempted, so they can still be
+// coalesced. Of all routes and workers only one probes at a time.
 func TestBreakerKeepsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -152,7 +153,7 @@ func TestBreakerKeepsWhatWaits(t *testing.T) {
 			b.admit(delta(t, event.Added, fmt.Sprint("x", i), 0, 1))
 		}
 		pass(20 * time.Minute)
-		atOnce := 2 * 4 * 8 // what both routes had in hand when the breaker opened
+		atOnce := 2 * 4 * 8 // in batches of both routes when the breaker opened
 		if n := writes; n < 30 || handled > atOnce+2*n {
 			t.Errorf("%d deltas were handled, in %d writes", handled, n)
 		}
@@ -162,8 +163,7 @@ func TestBreakerKeepsWhatWaits(t *testing.T) {
 	})
 }
 
-// TestUnavailable: a sink that is left alone is told with its reason, and no longer once it takes
-// something.
+// TestUnavailable: an unavailable sink is listed with its reason, until it takes an event.
 func TestUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool

@@ -18,7 +18,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// downstream makes targets that are routes, named like them.
+// downstream returns targets that are routes.
 func downstream(routes ...string) (named []pipeline.NamedSink) {
 	for _, name := range routes {
 		named = append(named, pipeline.NamedSink{Name: "to " + name, Version: "1", Route: name})
@@ -26,19 +26,18 @@ func downstream(routes ...string) (named []pipeline.NamedSink) {
 	return named
 }
 
-// downstreamRoute makes a route that others deliver to.
+// downstreamRoute returns a route that other routes deliver to.
 func downstreamRoute(name string, sinks ...pipeline.NamedSink) pipeline.Route {
 	return pipeline.Route{Name: name, Downstream: true, Sinks: sinks}
 }
 
-// out makes a sink of that name.
+// out returns a sink with a name.
 func out(name string, s plugins.Sink) pipeline.NamedSink {
 	return pipeline.NamedSink{Name: name, Version: "1", Sink: s}
 }
 
-// emittingHandler makes a handler that makes n events of each delta, with what was told of it as
-// data. The type says which way it has come: the names of the routes that made an event of it, and
-// its number in each.
+// emittingHandler returns a handler that makes n events of each delta, with its event as data. The
+// type shows the path: the names of the routes that made an event of it, and its number in each.
 func emittingHandler(name string, n int) handlerFunc {
 	return handleEach(func(d *event.Delta) (result plugins.Result) {
 		way := name
@@ -52,7 +51,7 @@ func emittingHandler(name string, n int) handlerFunc {
 	})
 }
 
-// types lists what a sink took: type name@resourceVersion.
+// types lists the events of a sink: type name@resourceVersion.
 func (s *recordingSink) types() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,8 +62,7 @@ func (s *recordingSink) types() []string {
 	return list
 }
 
-// A route without a handler passes its events on: data, type and subject, with an id and the name
-// of its own.
+// A route without a handler passes its events on: data, type and subject, with its own id and name.
 func TestChainPassesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, last := &recordingSink{}, &recordingSink{}
@@ -101,8 +99,8 @@ func TestChainPassesOn(t *testing.T) {
 	})
 }
 
-// ways counts the events that a sink took by their types. Each event comes once, and of each way
-// the events of an object come in order.
+// ways counts the events of a sink by type. Each event comes once, and on each path the events of
+// an object come in order.
 func (s *recordingSink) ways(t *testing.T) map[string]int {
 	t.Helper()
 	s.mu.Lock()
@@ -124,7 +122,7 @@ func (s *recordingSink) ways(t *testing.T) map[string]int {
 	return ways
 }
 
-// An event takes every way once: to several routes, along a chain, along two ways to one route.
+// An event takes every path once: to several routes, along a chain, along two paths to one route.
 func TestChainShapes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took := map[string]*recordingSink{}
@@ -193,8 +191,8 @@ func TestChainWrongly(t *testing.T) {
 	}
 }
 
-// A downstream route takes events of its ops that its filter matches. A filter that fails concerns
-// that route alone.
+// A downstream route takes events of its ops that its filter matches. A filter that fails affects
+// that route only.
 func TestChainFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took := &recordingSink{}
@@ -227,7 +225,7 @@ func TestChainFilter(t *testing.T) {
 	})
 }
 
-// Events of an upstream route are never coalesced, whatever the route says.
+// Events of an upstream route are never coalesced, whatever the configuration of the route.
 func TestChainNeverFolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held, open := blockingSink()
@@ -249,8 +247,8 @@ func TestChainNeverFolds(t *testing.T) {
 	})
 }
 
-// A full route holds its upstream route back, which keeps its backlog, to disk if it may: nothing
-// is lost, and the order stays.
+// A full route holds its upstream route back, which keeps its backlog, also on disk: no event is
+// lost, and the order stays.
 func TestChainIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
@@ -305,7 +303,7 @@ func TestChainIsFull(t *testing.T) {
 	})
 }
 
-// While one downstream route stands still, and is full, a route goes on with its other targets.
+// While one downstream route is blocked and full, a route continues with its other targets.
 func TestChainStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := &recordingSink{refuse: func(event.Event) error { return plugins.Reject(errBad) }}
@@ -339,8 +337,7 @@ func TestChainStandsStill(t *testing.T) {
 	})
 }
 
-// A delta that left one route and is pending at another is seen by a drain, whichever route it
-// looks at first.
+// A drain sees a delta that was handed from one route to another, whichever route it visits first.
 func TestChainDrains(t *testing.T) {
 	took := &recordingSink{}
 	routes := []pipeline.Route{downstreamRoute("c", out("out", took)), downstreamRoute("b", downstream("c")...), {Name: "a", Sinks: downstream("b")}}
@@ -399,8 +396,8 @@ func TestChainFoldsBefore(t *testing.T) {
 	})
 }
 
-// A source is not held up by a route that waits for what the same source has yet to bring, not even
-// behind an upstream route.
+// A source is not blocked by a route that waits for a list of the same source, not even behind an
+// upstream route.
 func TestChainWaitsForItsSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took, ready := &recordingSink{}, make(chan struct{})
@@ -424,8 +421,8 @@ func TestChainWaitsForItsSource(t *testing.T) {
 	})
 }
 
-// A route that is changed while it waits for room in another one does not keep the reload waiting,
-// and its successor goes on.
+// A route that is changed while it waits for room in another one does not delay the reload, and its
+// successor continues.
 func TestChainReloadIsPrompt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held, open := blockingSink()
@@ -452,8 +449,8 @@ func TestChainReloadIsPrompt(t *testing.T) {
 	})
 }
 
-// A drain does not wait for what waits behind a route that stands still, however far, but for
-// everything else that its upstream routes owe.
+// A drain does not wait for deltas behind a blocked route, at any distance, but for all other
+// deltas of its upstream routes.
 func TestChainDrainsAround(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -22,28 +22,28 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// chainModel is what outlives a router whose routes deliver to each other: what happened, the disk,
-// and the sinks.
+// chainModel is the world around a router whose routes deliver to each other: the changes, the
+// disk, and the sinks.
 //
 //	a ──► b ──► d ──► y
 //	 \     └──► x    ↗
 //	  └──► c ──► d ─┘
 //
 // The sinks of x and y take nothing before the last life of the router, which does not crash: until
-// then these two owe all that they were ever given.
+// then all their deltas stay pending.
 type chainModel struct {
 	t       *testing.T
 	faults  *faults
 	p       chainPlan
 	store   *flakyStore
 	sent    []*event.Delta
-	written int // how many of sent the disk knows of
+	written int // the number of deltas of sent that are on disk
 	opened  atomic.Bool
-	// of x and y, exact; and of a and d, which may get something again after a crash
+	// of x and y, exactly; and of a and d, which may get a delta again after a crash
 	sinks map[string]*recordingSink
 
 	b       *harness
-	cutting sync.Mutex // as the cut locks of the sources
+	cutting sync.Mutex // like the cut locks of the sources
 	// full while a delta is between Admit and its commit, or routes are exchanged
 	admitting chan struct{}
 	committed int
@@ -60,8 +60,8 @@ type chainPlan struct {
 	tight    bool // x and y have little room
 }
 
-// chainLife is one life of the router: what is sent, how many cuts are written before it crashes,
-// and how often it is reloaded.
+// chainLife is one life of the router: its deltas, the number of cuts before it crashes, and the
+// number of reloads.
 type chainLife struct{ deltas, cuts, reloads int }
 
 func (w *chainModel) routes() []pipeline.Route {
@@ -94,8 +94,7 @@ func (w *chainModel) routes() []pipeline.Route {
 	return routes
 }
 
-// filter makes the filter of a route. It takes its time, so that much can happen between the
-// question and the answer.
+// filter returns the filter of a route. It is slow, so that much can happen during an evaluation.
 func (w *chainModel) filter(route string) filters.Func {
 	return func(_ context.Context, d *event.Delta) (bool, error) {
 		if w.faults.oneIn(8) {
@@ -105,7 +104,7 @@ func (w *chainModel) filter(route string) filters.Func {
 	}
 }
 
-// troubled makes a handler say retry at times.
+// troubled returns a handler that sometimes returns the verdict retry.
 func (w *chainModel) troubled(h handlerFunc) handlerFunc {
 	return func(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
 		results, err := h(ctx, batch)
@@ -118,7 +117,7 @@ func (w *chainModel) troubled(h handlerFunc) handlerFunc {
 	}
 }
 
-// begin starts the router with what is on disk.
+// begin starts the router from the disk.
 func (w *chainModel) begin() {
 	w.t.Helper()
 	routes := w.routes()
@@ -133,12 +132,12 @@ func (w *chainModel) begin() {
 	w.b.Start(w.t.Context())
 }
 
-// admit puts through what the disk does not know of, and what is new.
+// admit admits the deltas that are not on disk, and new ones.
 func (w *chainModel) admit() {
 	for _, d := range w.sent[w.committed:] {
 		w.admitting <- struct{}{}
 		commit, err := w.b.Admit(w.t.Context(), d)
-		if err != nil { // it was closed meanwhile
+		if err != nil { // closed in the meantime
 			<-w.admitting
 			return
 		}
@@ -153,7 +152,7 @@ func (w *chainModel) admit() {
 	}
 }
 
-// cut writes the disk, whatever the routes are at.
+// cut writes the disk at any moment.
 func (w *chainModel) cut() {
 	w.cutting.Lock()
 	cuts, committed := w.b.Dirty(), w.committed
@@ -168,9 +167,8 @@ func (w *chainModel) cut() {
 	w.b.Saved(w.store.weigh)
 }
 
-// conserved checks that what the disk has is right if the router crashes now: all that x and y are
-// to get of what the disk knows is pending in one place, by these or by one that is on the way to
-// them.
+// conserved checks that the disk would be right after a crash now: each delta on disk that x and y
+// must get is pending in exactly one place, at these or at a route before them.
 func (w *chainModel) conserved() (wrong error) {
 	owed := map[string]int{}
 	for route, entries := range w.store.fakeStore {
@@ -215,7 +213,7 @@ func (w *chainModel) reload() {
 	change.Finish(w.t.Context())
 }
 
-// live is one life. It ends abruptly: what was written last is all that is left.
+// live runs one life. It ends abruptly with the last cut.
 func (w *chainModel) live(l chainLife) {
 	w.begin()
 	for range l.deltas {
@@ -245,7 +243,7 @@ func (w *chainModel) live(l chainLife) {
 	done.Wait()
 }
 
-// look asks the routes how they are, over and over, so that they wait for each other.
+// look queries the status of the routes continuously, so that they wait for each other.
 func (w *chainModel) look(until <-chan struct{}) {
 	for n := 0; ; n++ {
 		select {
@@ -260,7 +258,7 @@ func (w *chainModel) look(until <-chan struct{}) {
 	}
 }
 
-// finish delivers everything.
+// finish delivers all pending deltas.
 func (w *chainModel) finish() (wrong error) {
 	w.opened.Store(true)
 	w.begin()
@@ -299,7 +297,7 @@ func (w *chainModel) finish() (wrong error) {
 	return wrong
 }
 
-// wanted lists the events that a sink has to get.
+// wanted lists the events that a sink must get.
 func (w *chainModel) wanted(name string) map[string]bool {
 	ways := map[string][]string{"a": {"a0", "a1"}, "x": {"a0", "a1"}, "d": {"a0", "a1", "a1 c0"}, "y": {"a0", "a1", "a1 c0"}}[name]
 	want := map[string]bool{}
@@ -319,7 +317,7 @@ func (w *chainModel) atLeast(name string) map[string]bool {
 	return got
 }
 
-// exactly checks that what came to a sink came once, and in the order of each way and object.
+// exactly checks that each event reached a sink once, and in the order of each path and object.
 func (w *chainModel) exactly(name string) (wrong error) {
 	got, last := map[string]bool{}, map[string]int{}
 	for _, e := range w.sinks[name].events {
@@ -362,15 +360,14 @@ func (p chainPlan) run(t *testing.T) (wrong error) {
 	return wrong
 }
 
-// TestChainExactlyOnceInACrash is the crash model of chains: whenever the disk is written and the
-// router crashes, and whatever is reloaded meanwhile, what one route gave to another is neither
-// lost nor given again: along a chain, along two ways, to routes that have no room and to some that
-// spill.
+// TestChainExactlyOnceInACrash is the crash model of chains: at any moment of cuts, crashes and
+// reloads, an event handed from one route to another is neither lost nor handed over again: along a
+// chain, along two paths, to routes without room and to some that spill.
 //
 // No other model covers a cut at any moment of the hand-over between two routes: here cuts are
 // written while workers, the source, reloads and readers of the status run, and each cut is checked
 // by itself (conserved). TestNothingIsLostInACrash writes its cuts between the steps of one
-// goroutine, and tolerates that a sink gets again what it took after the last cut.
+// goroutine, and tolerates that a sink gets events again that it took after the last cut.
 func TestChainExactlyOnceInACrash(t *testing.T) {
 	life := rapid.Custom(func(rt *rapid.T) chainLife {
 		return chainLife{

@@ -11,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// failing makes a handler and a sink that reject everything while broken is true.
+// failing returns a handler and a sink that reject everything while broken is true.
 func failing(broken *atomic.Bool) (h handlerFunc, s *recordingSink) {
 	h = handleEach(func(d *event.Delta) plugins.Result {
 		if broken.Load() {
@@ -28,8 +28,8 @@ func failing(broken *atomic.Bool) (h handlerFunc, s *recordingSink) {
 	return h, s
 }
 
-// A dead letter of a downstream route has the event, and is delivered again with it; nobody else
-// gets anything again.
+// A dead letter of a downstream route contains the event, and is redelivered with it; no other
+// target gets anything again.
 func TestChainLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
@@ -67,7 +67,7 @@ func TestChainLetter(t *testing.T) {
 	})
 }
 
-// A dead letter of an upstream route is all that a crash leaves until the disk has what came of it.
+// A dead letter of an upstream route survives a crash until its event is on disk.
 func TestUpstreamLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken, down atomic.Bool
@@ -103,7 +103,7 @@ func TestUpstreamLetter(t *testing.T) {
 			}
 			equalIDs(t, b.letters.gone, removed...)
 		}
-		again(b) // and a crash before a cut: b was given nothing, but the letter is there
+		again(b) // and a crash before a cut: b has nothing, but the dead letter exists
 
 		crashed := openAs(t, pipeline.Config{Store: k}, routes()...)
 		k.restore(crashed, "a")
@@ -114,7 +114,7 @@ func TestUpstreamLetter(t *testing.T) {
 		}
 		again(crashed)
 		k.flush(crashed)
-		equalIDs(t, crashed.letters.gone) // written, but nobody has said so
+		equalIDs(t, crashed.letters.gone) // written, but Saved was not called
 		if err := crashed.Redeliver(t.Context(), letter); err == nil {
 			t.Error("it is put through twice")
 		}
@@ -132,7 +132,7 @@ func TestUpstreamLetter(t *testing.T) {
 	})
 }
 
-// Without a disk there is nothing to wait for.
+// Without a disk the dead letter is removed at once.
 func TestUpstreamLetterWithoutStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
@@ -152,8 +152,8 @@ func TestUpstreamLetterWithoutStore(t *testing.T) {
 	})
 }
 
-// What waits for room in another route for too long is put aside, and goes to that route alone when
-// it is put through again.
+// A delta that waits too long for room in another route becomes a dead letter; its redelivery goes
+// to that route only.
 func TestChainTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool

@@ -18,17 +18,16 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
-// chainReloadStep is one step: what comes, how long it has, and what is different in the
-// configuration then.
+// chainReloadStep is one step: new deltas, time for them, and changes of the configuration.
 type chainReloadStep struct {
 	deltas, wait int
-	changed      [3]bool // a, b, c are made anew
-	renamed      [3]bool // a, b, c have another name
-	without      bool    // b is not there, and no route delivers to it
+	changed      [3]bool // the version of a, b, c changes
+	renamed      [3]bool // the name of a, b, c changes
+	without      bool    // b is removed, and no route delivers to it
 }
 
-// chainReloadModel is a router whose routes a, b and c (a delivers to b and c, b to c) come, go and
-// change.
+// chainReloadModel is a router whose routes a, b and c (a delivers to b and c, b to c) are added,
+// removed and changed.
 type chainReloadModel struct {
 	t        *testing.T
 	faults   *faults
@@ -84,9 +83,9 @@ func (w *chainReloadModel) admit(n int) {
 	}
 }
 
-// reload exchanges the routes while they are at work.
+// reload exchanges the routes while they work.
 func (w *chainReloadModel) reload(step chainReloadStep) error {
-	// what b is to get is not with a any more, which would not know whom it is for
+	// no delta for b is pending at a any more, because a would no longer have the target
 	if step.without != w.without {
 		if err := w.quiet(); err != nil {
 			return err
@@ -105,7 +104,7 @@ func (w *chainReloadModel) reload(step chainReloadStep) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range change.New() { // it comes back
+	for _, id := range change.New() { // a removed route returns
 		if err := change.Restore(id, nil, w.store.backlog(id)); err != nil {
 			return err
 		}
@@ -123,8 +122,8 @@ func (w *chainReloadModel) reload(step chainReloadStep) error {
 	return nil
 }
 
-// quiet waits until a owes nothing, and the disk knows it. What b owes then, and nobody else, goes
-// and comes with it.
+// quiet waits until a has no pending deltas, and the disk has that. Then only b has pending deltas,
+// which go and return with it.
 func (w *chainReloadModel) quiet() error {
 	for range 1000 {
 		pass(time.Second)
@@ -177,7 +176,7 @@ func runChainReloads(t *testing.T, seed uint64, steps []chainReloadStep) (wrong 
 				return
 			}
 		}
-		if wrong = w.reload(chainReloadStep{}); wrong != nil { // b is back
+		if wrong = w.reload(chainReloadStep{}); wrong != nil { // b returns
 			return
 		}
 		for range 1000 {
@@ -196,9 +195,8 @@ func runChainReloads(t *testing.T, seed uint64, steps []chainReloadStep) (wrong 
 	return wrong
 }
 
-// TestChainReloads: upstream and downstream routes are changed, renamed, removed and brought back
-// in all combinations while they are at work. Nothing is lost, nothing comes twice, and the order
-// stays.
+// TestChainReloads: upstream and downstream routes are changed, renamed, removed and added again in
+// all combinations while they work. No event is lost or repeated, and the order stays.
 func TestChainReloads(t *testing.T) {
 	flags := func(rt *rapid.T, what string) (f [3]bool) {
 		for i := range f {
@@ -219,8 +217,8 @@ func TestChainReloads(t *testing.T) {
 	})
 }
 
-// TestChainRouteChanged: what the filter of a downstream route says of an event, by a configuration
-// that was exchanged meanwhile, does not count: the new one is asked.
+// TestChainRouteChanged: the verdict of a downstream route's filter does not count if its
+// configuration was exchanged in the meantime: the new filter is evaluated.
 func TestChainRouteChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took, asked, swapped := &recordingSink{}, make(chan struct{}), make(chan struct{})
@@ -249,9 +247,9 @@ func TestChainRouteChanged(t *testing.T) {
 	})
 }
 
-// TestAbandonedPassesNothingOn: a worker that a reload gave up, because the filter of a downstream
-// route never returned, passes nothing on when it returns after all: its deltas were passed on by
-// another worker.
+// TestAbandonedPassesNothingOn: a worker that a reload abandoned, because the filter of a
+// downstream route never returned, passes nothing on when it returns after all: another worker has
+// passed its deltas on.
 func TestAbandonedPassesNothingOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took, stuck := &recordingSink{}, make(chan struct{})

@@ -15,7 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// change is a delta in a form that can be compared: a version of 0 is no object.
+// change is a delta in a comparable form: a version of 0 means no object.
 type change struct {
 	op       string
 	name     string
@@ -23,14 +23,14 @@ type change struct {
 	old, new int
 }
 
-// cluster makes deltas as a source does, and keeps what is there in the end.
+// cluster makes deltas as a source does, and keeps its present objects.
 type cluster struct {
 	t       *testing.T
 	there   map[string]change // by name; new is its version
 	version int
 }
 
-// step makes the deltas of one random thing that happens to an object.
+// step makes the deltas of one random change of an object.
 func (c *cluster) step(kind, name string) []*event.Delta {
 	c.version++
 	now, exists := c.there[name]
@@ -54,7 +54,7 @@ func (c *cluster) step(kind, name string) []*event.Delta {
 		return []*event.Delta{gone(event.Deleted), added()}
 	case kind == "sync":
 		return []*event.Delta{deltaOf(c.t, event.Sync, name, now.uid, 0, now.new)}
-	case kind == "relist": // after a gap: of each object what changed
+	case kind == "relist": // after a gap: the net change of each object
 		var deltas []*event.Delta
 		for _, other := range []string{"a", "b", "c"} {
 			if _, exists := c.there[other]; exists {
@@ -68,7 +68,7 @@ func (c *cluster) step(kind, name string) []*event.Delta {
 	}
 }
 
-// changeOf reads what an event tells, from its data alone.
+// changeOf reads the change from the data of an event.
 func changeOf(t *testing.T, e event.Event) change {
 	type object struct {
 		Metadata struct{ Name, UID, ResourceVersion string }
@@ -93,7 +93,7 @@ func changeOf(t *testing.T, e event.Event) change {
 	return c
 }
 
-// faults is a source of trouble that several goroutines share.
+// faults is a random source of faults for several goroutines.
 type faults struct {
 	mu sync.Mutex
 	r  *rand.Rand
@@ -117,8 +117,7 @@ func (c *faults) sleep(most time.Duration) func(context.Context) {
 	}
 }
 
-// troubled is a handler that does everything a handler may do, but ends well if it is asked often
-// enough.
+// troubled is a handler with all verdicts and faults that succeeds after enough attempts.
 func (c *faults) troubled(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {
 	switch {
 	case c.oneIn(12):
@@ -152,8 +151,8 @@ func (c *faults) refuse(event.Event) error {
 	return nil
 }
 
-// replay plays what a route saw, as a receiver would that keeps a copy of the cluster. Each change
-// must fit the one before.
+// replay applies the changes that a route delivered, like a receiver with a copy of the cluster.
+// Each change must fit the previous one.
 func replay(saw []change) (map[string]change, error) {
 	there := map[string]change{}
 	for i, c := range saw {

@@ -10,9 +10,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestTooOldDue: what came due while the router was down is as old as that is, so that nobody is
-// paged for yesterday; what ended is as old as that was seen, and what is due now, because a reload
-// says so, is new.
+// TestTooOldDue: a report that came due while the router was down has the age of its due time, so
+// that no alert is sent for yesterday. The age of an end counts from its observation, and a report
+// that is due because of a reload is new.
 func TestTooOldDue(t *testing.T) {
 	for name, test := range map[string]struct {
 		down    time.Duration
@@ -56,7 +56,7 @@ func TestTooOldDue(t *testing.T) {
 	}
 }
 
-// The age of a late reminder counts from when it was due: the next one is reported.
+// The age of a late reminder counts from its due time: the next one is reported.
 func TestTooOldReminder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
@@ -82,7 +82,7 @@ func TestTooOldReminder(t *testing.T) {
 	})
 }
 
-// A shorter time makes what is pending due now, and not in the past.
+// A shorter `for` makes a pending condition due now, not in the past.
 func TestTooOldReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -106,8 +106,8 @@ func TestTooOldReload(t *testing.T) {
 	})
 }
 
-// What was gone for long enough while the router was down is as old as that is; by a reload it is
-// new.
+// A delete hold that expired while the router was down has the age of its due time; one that is due
+// because of a reload is new.
 func TestTooOldGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}

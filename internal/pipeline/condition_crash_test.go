@@ -22,7 +22,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// conditionObject makes an object that is on or off.
+// conditionObject returns an object that is on or off.
 func conditionObject(t testing.TB, name, uid string, version int, on bool) *event.Object {
 	t.Helper()
 	o, err := event.ParseObject(pods, fmt.Sprintf(
@@ -37,7 +37,7 @@ func isOn(o *event.Object) bool { return o != nil && string(o.Raw().Path("spec",
 
 var whenOn = filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return isOn(d.New), nil })
 
-// reportedEdge is an edge that a receiver has.
+// reportedEdge is an edge that a receiver got.
 type reportedEdge struct {
 	event.Event
 
@@ -46,16 +46,15 @@ type reportedEdge struct {
 	asked time.Duration // see there
 }
 
-// edgeReceiver is what stands behind the sink of a route with a condition, and outlives the router.
+// edgeReceiver is the receiver behind the sink of a route with a condition. It survives the router.
 type edgeReceiver struct {
 	mu     sync.Mutex
-	faults *faults // of its own, so that a seed says what happens
+	faults *faults // of its own, so that a seed determines its faults
 	failed int     // in a row
 	all    []reportedEdge
 }
 
-// edgeSink is the sink of one life. It is told the deltas by the handler, in whose place it stands
-// too.
+// edgeSink is the sink of one life, and also its handler, which passes the deltas to it.
 type edgeSink struct {
 	receiver *edgeReceiver
 	fails    bool
@@ -91,18 +90,19 @@ func (w *edgeSink) Write(_ context.Context, events []event.Event) []error {
 
 func (w *edgeSink) Close(context.Context) error { return nil }
 
-// conditionModel is a cluster of objects, the disk, and a router that has lives.
+// conditionModel is a cluster of objects, the disk, and a router with several lives.
 type conditionModel struct {
 	t      *testing.T
 	seed   uint64
-	faults *faults // of what happens to the router
+	faults *faults // of the router
 
 	version int
 	now     map[string]*event.Object
-	// when what a version says began, by uid/version: of those that turned on, or were listed
+	// the start of the state that a version shows, by uid/version: of objects that turned on, or
+	// were listed
 	began         map[string]time.Time
 	on            []interval
-	interruptions []time.Time // when the router ended, or its routes were exchanged
+	interruptions []time.Time // the ends of lives, and exchanges of the routes
 	cuts          []time.Time
 	sent          []*event.Delta
 
@@ -113,7 +113,7 @@ type conditionModel struct {
 	receivers     map[string]*edgeReceiver
 	b             *harness
 	ended, caught chan struct{}
-	livesMu       sync.Mutex // time asks for keys while a life ends
+	livesMu       sync.Mutex // timers evaluate keys while a life ends
 	lives         []lifetime
 	skew          time.Duration // of the wall clock
 	asked         map[string]*asked
@@ -127,14 +127,14 @@ type conditionModel struct {
 type interval struct {
 	uid, version string
 	from, to     time.Time
-	disturbed    bool // by something that a list has
+	disturbed    bool // interrupted by a relist
 }
 
 func (w *conditionModel) failf(format string, args ...any) {
 	w.wrong = errors.Join(w.wrong, fmt.Errorf(format, args...))
 }
 
-// conditionRoutes are the conditions that are tried, by the names of their routes.
+// conditionRoutes are the tested conditions, by the names of their routes.
 var conditionRoutes = map[string]pipeline.When{
 	"now": {}, "now keyed": {}, "now fails": {}, "now fold": {}, "for": {For: time.Minute}, "every": {For: 30 * time.Second, Every: 45 * time.Second},
 	"for fails": {For: 20 * time.Second}, "now limited": {}, "now limited all": {}, "for limited": {For: time.Minute},
@@ -183,8 +183,8 @@ func (w *conditionModel) routes() (routes []pipeline.Route) {
 	return routes
 }
 
-// begin starts the router from what is on disk. gap: what happened since cannot be watched any
-// more, only what differs.
+// begin starts the router from the disk. gap: the watch cannot be resumed, and only the net changes
+// are seen.
 func (w *conditionModel) begin(gap bool) {
 	w.ended, w.caught = make(chan struct{}), make(chan struct{})
 	w.cache = map[string]*event.Object{}
@@ -222,7 +222,7 @@ func (w *conditionModel) apply(d *event.Delta) {
 	}
 }
 
-// net is what a list tells: what differs between the cache and what there is.
+// net returns the deltas of a relist: the differences between the cache and the cluster.
 func (w *conditionModel) net() (deltas []*event.Delta) {
 	for _, name := range slices.Sorted(maps.Keys(w.cache)) {
 		if is := w.now[name]; is == nil || is.UID() != w.cache[name].UID() {
@@ -268,14 +268,14 @@ func (w *conditionModel) admit(d *event.Delta) {
 	}
 }
 
-// others lets others go on, what time does among them, in the midst of what happens.
+// others lets other goroutines run, including timers, in the middle of a change.
 func (w *conditionModel) others(now bool) {
 	for n := w.faults.upTo(40); now && n > 0; n-- {
 		runtime.Gosched()
 	}
 }
 
-// change makes something happen to an object.
+// change changes an object.
 func (w *conditionModel) change(kind, name string) {
 	old := w.now[name]
 	w.version++
@@ -304,7 +304,7 @@ func (w *conditionModel) change(kind, name string) {
 	w.admit(d)
 }
 
-// remember notes since when and until when objects were on.
+// remember records the intervals in which objects were on.
 func (w *conditionModel) remember(old *event.Object, d *event.Delta) {
 	was, is := isOn(old), isOn(d.New)
 	if is && (!was || d.Transit().Listed) {
@@ -374,7 +374,7 @@ func (w *conditionModel) reload() {
 	change.Finish(w.t.Context())
 }
 
-// calm lets time go by in which nothing happens.
+// calm lets time pass without changes.
 func (w *conditionModel) passQuietly(seconds int) {
 	for range seconds {
 		pass(time.Second)
@@ -421,7 +421,7 @@ func runConditions(t *testing.T, steps []conditionStep, seed uint64, batch pipel
 			}
 		}
 		w.passQuietly(300)
-		w.change("on", "za") // takes what was suppressed last
+		w.change("on", "za") // takes the last suppressed count
 		w.passQuietly(180)
 		w.change("on", "zb")
 		w.passQuietly(70)
@@ -434,15 +434,14 @@ func runConditions(t *testing.T, steps []conditionStep, seed uint64, batch pipel
 	return wrong
 }
 
-// TestConditionsSurvive is the crash model of rules about time: whatever happens to the objects,
-// and whenever the router crashes, stops, is reloaded, or comes back to an API server that does not
-// remember what happened, or with a wall clock that has jumped: of each object and route Entered
-// and Left alternate, nothing comes early, nothing that was due while the router ran is missed, and
-// in the end what was reported is what holds. No more is reported than a limit allows, and what the
-// limit held back is reported when it may be, or counted.
+// TestConditionsSurvive is the crash model of rules about time: with any changes of the objects,
+// any crash, stop or reload of the router, a lost watch history, and jumps of the wall clock,
+// Entered and Left alternate for each object and route, no report is early, no report that was due
+// while the router ran is missed, and in the end the reported conditions are those that hold. A
+// limit is never exceeded, and its suppressed reports are made later, or counted.
 //
-// No other model covers time: how long a condition held, gaps in the watch, and the wall clock
-// decide what has to come, where TestNothingIsLostInACrash knows that every delta has to come.
+// No other model covers time: the length of a condition, gaps in the watch, and the wall clock
+// decide which reports are expected, while TestNothingIsLostInACrash expects every delta.
 func TestConditionsSurvive(t *testing.T) {
 	step := rapid.Custom(func(rt *rapid.T) conditionStep {
 		return conditionStep{

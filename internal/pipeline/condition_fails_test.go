@@ -14,9 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
-// TestConditionFailsOnce: a condition that fails on an object becomes a dead letter once for each
-// change of the object, however often all objects are looked at, and across restarts; once more if
-// the condition is another one.
+// TestConditionFailsOnce: a condition that fails on an object causes one dead letter for each
+// change of the object, regardless of rescans and restarts; and one more if the condition changes.
 func TestConditionFailsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
@@ -76,7 +75,7 @@ func TestConditionFailsOnce(t *testing.T) {
 	})
 }
 
-// roundOf looks at all objects.
+// roundOf rescans all objects.
 func roundOf(t *testing.T, b *harness, objects ...*event.Object) {
 	t.Helper()
 	rescan, err := b.Rescan("r")

@@ -10,12 +10,12 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// note writes down what happened, so that a failure that does not come again explains itself.
+// note records an event of the run, to explain a failure that cannot be reproduced.
 func (w *conditionModel) note(format string, args ...any) {
 	w.history = append(w.history, fmt.Sprintf("%v "+format, append([]any{time.Since(w.born)}, args...)...))
 }
 
-// report is what happened, and what the routes reported that something is wrong with.
+// report returns the record, and the reports of the routes that failed.
 func (w *conditionModel) report() string {
 	var b strings.Builder
 	b.WriteString(strings.Join(w.history, "\n"))
@@ -34,7 +34,7 @@ func (w *conditionModel) report() string {
 	return b.String()
 }
 
-// show writes a delta of an object down.
+// show formats a delta of an object.
 func show(d *event.Delta) string {
 	text := fmt.Sprintf("%s %s %s", d.Op, d.Object().UID(), d.Began)
 	for i, o := range []*event.Object{d.Old, d.New} {
@@ -57,7 +57,7 @@ func show(d *event.Delta) string {
 	return text
 }
 
-// judge says what is wrong with what was reported.
+// judge checks the reports.
 func (w *conditionModel) judge() {
 	for _, name := range slices.Sorted(maps.Keys(w.receivers)) {
 		l, when := w.receivers[name], conditionRoutes[name]
@@ -76,7 +76,7 @@ func (w *conditionModel) judge() {
 		for _, e := range l.all {
 			d := e.d
 			if known[e.ID] {
-				continue // again, after a crash
+				continue // repeated after a crash
 			}
 			known[e.ID] = true
 			uid := d.Object().UID()
@@ -111,8 +111,8 @@ func (w *conditionModel) judge() {
 	}
 }
 
-// quiet reports whether an object was on for longer than that, and the router ran all that time,
-// and until what it had to tell was on disk.
+// quiet reports whether an object was on for longer than length, while the router ran all the time,
+// until its report was on disk.
 func (w *conditionModel) quiet(i interval, length time.Duration) bool {
 	due := i.from.Add(length)
 	saved := slices.IndexFunc(w.cuts, func(c time.Time) bool { return c.After(due) })

@@ -12,8 +12,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// limitCase is the limit of a route, and the route that tells the same without one; empty: what
-// time makes at the moment of a change may come before it to the one, and after it to the other.
+// limitCase is the limit of a route, and the name of an equal route without limit; empty: there is
+// none, because a report of a timer at the moment of a change may precede it in one route and
+// follow it in the other.
 type limitCase struct {
 	twin  string
 	by    func(name string) string
@@ -24,17 +25,18 @@ type limitCase struct {
 func lastLetter(name string) string { return name[len(name)-1:] }
 func all(string) string             { return "all" }
 
-// limitCases are the limits that are tried. None of their routes has reminders: these may come
-// again after a crash, or others in their place.
+// limitCases are the tested limits. None of their routes has reminders, because these may be
+// repeated or replaced after a crash.
 var limitCases = map[string]limitCase{
 	"now limited":     {twin: "now", by: lastLetter, every: 90 * time.Second, burst: 1},
 	"now limited all": {twin: "now", by: all, every: 40 * time.Second, burst: 2},
 	"for limited":     {by: all, every: 100 * time.Second, burst: 1},
 }
 
-// asked is when the key of what a route may owe was asked for, which is when the limit is: by
-// uid/version. In a clock that shows what may have refilled the limit at most: it goes on with the
-// wall clock, also while the router is down, and stands still where that goes back.
+// asked is the time at which the limit key of an object was evaluated, and so the time of its use
+// in the limit: by uid/version. It is measured with a clock that shows the greatest possible refill
+// of the limit: it follows the wall clock, even while the router is down, and stops where that goes
+// back.
 type asked struct {
 	mu sync.Mutex
 	at map[string]time.Duration
@@ -52,14 +54,14 @@ func (w *conditionModel) limit(name string) pipeline.Limit {
 	return pipeline.Limit{Every: l.every, Burst: l.burst, Key: func(_ context.Context, d *event.Delta) (string, error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if d.Began == "" && d.New != nil { // it is not of what was restored, or of the end
+		if d.Began == "" && d.New != nil { // neither a restored condition nor an end
 			a.at[d.Object().UID()+"/"+d.Object().ResourceVersion()] = w.refilled()
 		}
 		return l.by(d.Key().Name), nil
 	}}
 }
 
-// refilled is the time of asked.
+// refilled returns the time of asked.
 func (w *conditionModel) refilled() time.Duration {
 	w.livesMu.Lock()
 	defer w.livesMu.Unlock()
@@ -77,9 +79,9 @@ func (w *conditionModel) refilled() time.Duration {
 	return sum
 }
 
-// judgeLimit: of each key no more than the limit says was reported, and what was not is in what it
-// says was suppressed. Left is reported of what was reported, and in the end all that holds was
-// reported, and nothing else.
+// judgeLimit checks that for each key no more than the limit allows was reported, and that the
+// suppressed counts contain the rest. Left is reported exactly for reported keys, and in the end
+// exactly the conditions that hold are reported.
 func (w *conditionModel) judgeLimit(name string) {
 	l := limitCases[name]
 	w.judgeKeys(name)
@@ -116,20 +118,20 @@ func (w *conditionModel) judgeLimit(name string) {
 	}
 	entered(l.twin, func(e reportedEdge) { wanted[l.by(e.d.Key().Name)]++ })
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
-		// what waited for long is counted more than once
+		// a condition that waited for long is counted more than once
 		if n := wanted[key]; got[key]+suppressed[key] < n {
 			w.failf("%s: of %s %d were told and %d suppressed, want %d together", name, key, got[key], suppressed[key], n)
 		}
 	}
 }
 
-// judgeKeys looks at what was told of each key, which came in order.
+// judgeKeys checks the reports of each key, which came in order.
 func (w *conditionModel) judgeKeys(name string) {
-	// by key, of which objects since it is reported
+	// by key: the objects since the key was reported
 	l, known, told := limitCases[name], map[string]bool{}, map[string]map[string]bool{}
 	for _, e := range w.receivers[name].all {
 		if known[e.ID] {
-			continue // again, after a crash
+			continue // repeated after a crash
 		}
 		known[e.ID] = true
 		switch key := l.by(e.d.Key().Name); {
@@ -161,17 +163,17 @@ func (w *conditionModel) judgeKeys(name string) {
 	}
 }
 
-// lifetime is from when to when the router ran, and how far its wall clock was off.
+// lifetime is the time in which the router ran, and the skew of its wall clock.
 type lifetime struct {
-	from, to time.Time // to is zero: it runs still
+	from, to time.Time // to is zero: it is still running
 	skew     time.Duration
 }
 
 func (l lifetime) wall(at time.Time) time.Time { return at.Add(l.skew) }
 
-// early reports whether what began to hold at a time cannot have held for that long at another, by
-// the wall clocks of the lives between: where one has gone back it counts from the start on at the
-// latest.
+// early reports whether a condition that began at a time cannot have held for length at another, by
+// the wall clocks of the lives between. If a clock has gone back, the condition counts from the
+// start of that life at the latest.
 func (w *conditionModel) early(began, at time.Time, length time.Duration) bool {
 	var since time.Time
 	for _, life := range w.lives {
@@ -196,7 +198,7 @@ func (w *conditionModel) early(began, at time.Time, length time.Duration) bool {
 	return true
 }
 
-// skewedClock is one that is off.
+// skewedClock is a clock with a skew.
 type skewedClock struct {
 	timer.Clock
 

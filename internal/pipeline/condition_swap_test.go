@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestConditionSwap: routes are exchanged at the very moment at which many conditions are due. All
-// of them are reported, or counted as suppressed, once.
+// TestConditionSwap: routes are exchanged at the moment at which many conditions are due. All of
+// them are reported, or counted as suppressed, once.
 func TestConditionSwap(t *testing.T) {
 	const n = 300
 	for range 20 {
@@ -46,8 +46,8 @@ func TestConditionSwap(t *testing.T) {
 }
 
 // TestSwapWhileDueIsKeyed: the timer of a condition or of a delete hold expires, and while its key
-// is evaluated a reload exchanges the configuration. The key of the old one, which fails, does not
-// count: the report has the key of the new one, and is no dead letter.
+// is evaluated a reload exchanges the configuration. The failing key of the old configuration does
+// not count: the report has the key of the new one, and is no dead letter.
 func TestSwapWhileDueIsKeyed(t *testing.T) {
 	tests := map[string]struct {
 		ops   []event.Op
@@ -84,7 +84,7 @@ func TestSwapWhileDueIsKeyed(t *testing.T) {
 				b.admit(test.delta(t))
 				<-evaluating
 				b.exchange(nil, second)
-				pass(time.Second) // the new configuration has evaluated what is pending
+				pass(time.Second) // the new configuration has evaluated the pending deltas
 				close(swapped)
 				pass(time.Second)
 				equal(t, "reported", s.got(), test.want)
@@ -94,8 +94,8 @@ func TestSwapWhileDueIsKeyed(t *testing.T) {
 	}
 }
 
-// TestConditionRemoved: of what a route knew that was removed time makes nothing more, once it is
-// on disk, where there is one.
+// TestConditionRemoved: timers of a removed route cause no reports, once its state is on disk, if
+// there is one.
 func TestConditionRemoved(t *testing.T) {
 	for _, store := range []pipeline.Store{nil, &flakyStore{fakeStore: fakeStore{}}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -141,8 +141,8 @@ func TestConditionRemoved(t *testing.T) {
 	}
 }
 
-// TestLimitQuietReload: what waits in a route with a limit is looked at after the routes were
-// exchanged by what the new configuration says.
+// TestLimitQuietReload: pending deltas of a route with a limit are processed by the new
+// configuration after an exchange.
 func TestLimitQuietReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}

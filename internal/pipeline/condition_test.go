@@ -18,7 +18,7 @@ import (
 // edges are the ops of routes with conditions.
 var edges = []event.Op{event.Entered, event.Left}
 
-// conditionDelta is a change of an object, whose uid is that of its name.
+// conditionDelta is a change of an object with a uid derived from its name.
 func conditionDelta(t testing.TB, op event.Op, name string, version int, on bool) *event.Delta {
 	t.Helper()
 	d := &event.Delta{Source: "pods", Op: op, Seen: time.Now()}
@@ -31,7 +31,7 @@ func conditionDelta(t testing.TB, op event.Op, name string, version int, on bool
 	return d
 }
 
-// describingHandler is a handler that shows what the rules say of a delta.
+// describingHandler is a handler whose events show the fields that the rules set.
 var describingHandler = handleEach(func(d *event.Delta) plugins.Result {
 	text := fmt.Sprintf("%s %s@%s", d.Op, d.Key().Name, d.Object().ResourceVersion())
 	if d.Repeat > 0 {
@@ -73,7 +73,7 @@ func fakeCache(objects ...*event.Object) func(string, event.Key) *event.Object {
 
 func resourceOf(string) *event.Resource { return pods }
 
-// runOnce runs a pipeline of one route on a disk, as long as f takes, and ends it abruptly.
+// runOnce runs a pipeline of one route on a disk while f runs, and ends it abruptly.
 func runOnce(t *testing.T, d *flakyStore, r pipeline.Route, f func(b *harness)) {
 	t.Helper()
 	b := openAs(t, pipeline.Config{Store: d}, r)
@@ -85,9 +85,9 @@ func runOnce(t *testing.T, d *flakyStore, r pipeline.Route, f func(b *harness)) 
 	}
 }
 
-// Nothing is reported before a cut has it; across a restart what is pending is not forgotten, and
-// what was due meanwhile is reported late, but only when what happened meanwhile was seen, with the
-// object as it is then.
+// No report is made before a cut contains it. A pending condition survives a restart. A report that
+// came due in between is late, and made only after all earlier changes were seen, with the present
+// object.
 func TestConditionRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
@@ -121,7 +121,7 @@ func TestConditionRestart(t *testing.T) {
 			d.cut(b)
 			pass(time.Second)
 			if got := s.data(); len(got) != 2 || !slices.Contains(got, "entered a@7 late") || !slices.Contains(got, "entered d@4 late") {
-				t.Errorf("told %q", got) // c is not there any more
+				t.Errorf("told %q", got) // c does not exist any more
 			}
 			d.cut(b)
 			s.events = nil
@@ -141,7 +141,7 @@ func TestConditionRestart(t *testing.T) {
 }
 
 // TestConditionGoneAtStart: an object leaves the cache before its delete is pending, and in that
-// moment a reminder of it is made up for. It was reported, so its end is reported too.
+// moment a missed reminder is due. The object was reported, so its end is reported, too.
 func TestConditionGoneAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
@@ -174,8 +174,8 @@ func TestConditionGoneAtStart(t *testing.T) {
 	})
 }
 
-// TestConditionNew: what is there when a route is new counts as existing: delivered, or known and
-// never reported.
+// TestConditionNew: objects that exist when a route is new count as existing: delivered, or tracked
+// and never reported.
 func TestConditionNew(t *testing.T) {
 	for _, existing := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestConditionNew(t *testing.T) {
 	}
 }
 
-// rescanAll puts objects through a route in one round.
+// rescanAll passes objects through a route in one rescan.
 func rescanAll(t *testing.T, b *harness, complete bool, deltas ...*event.Delta) {
 	t.Helper()
 	rescan, err := b.Rescan("r")
@@ -232,9 +232,10 @@ func rescanAll(t *testing.T, b *harness, complete bool, deltas ...*event.Delta) 
 	rescan.End(func(string) bool { return complete })
 }
 
-// TestConditionChanged: a condition that a reload changes is asked about all objects anew, and what
-// differs is reported; one that it does not change is not. What is pending is not reported until
-// then. So it is after a restart with another one, and after one in which it was not looked at.
+// TestConditionChanged: a reload that changes a condition causes a rescan, and the differences are
+// reported; a reload that does not change it causes none. Pending conditions are not reported
+// before the rescan. The same applies to a restart with another condition, and to a restart after
+// which there was no rescan.
 func TestConditionChanged(t *testing.T) {
 	whenOff := filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return !isOn(d.New), nil })
 	synctest.Test(t, func(t *testing.T) {
@@ -275,7 +276,7 @@ func TestConditionChanged(t *testing.T) {
 		pass(2 * time.Minute)
 		d.cut(b)
 		pass(time.Second)
-		expectData(t, s) // not before all is looked at
+		expectData(t, s) // not before the rescan
 		rescanAll(t, b, false, conditionDelta(t, event.Sync, "a", 1, true), conditionDelta(t, event.Sync, "b", 2, false))
 		d.cut(b)
 		pass(time.Second)
@@ -303,8 +304,8 @@ func TestConditionChanged(t *testing.T) {
 	})
 }
 
-// TestConditionRenamed: a route of another name goes on with what the condition of the old one
-// knew, also after a crash at any moment.
+// TestConditionRenamed: a route with a new name continues with the state of the condition, even
+// after a crash at any moment.
 func TestConditionRenamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
@@ -347,8 +348,8 @@ func TestConditionRenamed(t *testing.T) {
 	})
 }
 
-// TestConditionFails: where it is unknown whether a condition holds, the delta is put aside,
-// nothing is reported, and what is pending waits anew.
+// TestConditionFails: if the evaluation fails, the delta becomes a dead letter, no report is made,
+// and a pending condition starts again.
 func TestConditionFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fails := &recordingSink{}, false
@@ -377,8 +378,8 @@ func TestConditionFails(t *testing.T) {
 	})
 }
 
-// TestConditionLimit: a limit that suppresses that a condition holds suppresses its end too, and
-// never the end of what was reported.
+// TestConditionLimit: a limit that suppresses an Entered suppresses its Left, too, and never the
+// Left of a reported condition.
 func TestConditionLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -397,8 +398,8 @@ func TestConditionLimit(t *testing.T) {
 	})
 }
 
-// TestConditionTable: a condition hears that it has ended also where the table does not ask it,
-// because a constant differs.
+// TestConditionTable: a condition ends even if the table does not evaluate it, because a constant
+// differs.
 func TestConditionTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env, err := expr.NewEnv(expr.EnvConfig{Sources: map[string][]string{"pods": nil}})
@@ -421,8 +422,7 @@ func TestConditionTable(t *testing.T) {
 	})
 }
 
-// TestConditionAgain: what is put through a route once more changes nothing where nothing has
-// changed; who asks to be reminded is.
+// TestConditionAgain: repeating an unchanged object changes nothing; a requested reminder is made.
 func TestConditionAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}

@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// begin starts the router with what is on disk, and puts through again what the disk does not know
-// of, as a watch does.
+// begin starts the router from the disk, and admits again the deltas that are not on disk, as a
+// watch does.
 func (l *crashModel) begin() {
 	l.life++
 	l.ended, l.ready = make(chan struct{}), make(chan struct{})
@@ -57,7 +57,7 @@ func (l *crashModel) reload() {
 	change.Finish(l.t.Context())
 }
 
-// complete fills in what openAs does.
+// complete sets the defaults of openAs.
 func (l *crashModel) complete(routes []pipeline.Route) []pipeline.Route {
 	for i := range routes {
 		routes[i].Sources, routes[i].Ops = []string{"pods"}, event.Ops()
@@ -65,7 +65,7 @@ func (l *crashModel) complete(routes []pipeline.Route) []pipeline.Route {
 	return routes
 }
 
-// admit puts a delta through. The identity of its object is on disk a little later.
+// admit admits a delta. The identity of its object is on disk a little later.
 func (l *crashModel) admit(d *event.Delta) {
 	gate := make(chan struct{})
 	time.AfterFunc(10*time.Millisecond, func() { close(gate) })
@@ -88,7 +88,7 @@ func (l *crashModel) admit(d *event.Delta) {
 		select {
 		case <-admitted:
 			return
-		case <-time.After(time.Second): // a route that has no room makes its source wait; cuts go on
+		case <-time.After(time.Second): // a full route blocks its source; cuts continue
 			l.cut()
 		}
 	}
@@ -124,14 +124,14 @@ func (l *crashModel) settle(d time.Duration) {
 	}
 }
 
-// end ends this life of the router: abruptly, or in good order.
+// end ends this life of the router: abruptly, or in order.
 func (l *crashModel) end(crash bool) {
 	if crash {
 		close(l.ended)
 	} else {
 		ctx, cancel := context.WithTimeout(l.t.Context(), time.Second)
 		defer cancel()
-		_ = l.b.Drain(ctx) // what it could not deliver is pending
+		_ = l.b.Drain(ctx) // the rest stays pending
 	}
 	if err := l.b.Close(l.t.Context()); err != nil {
 		l.failf("%w", err)
@@ -152,7 +152,7 @@ func (l *crashModel) end(crash bool) {
 	l.judge()
 }
 
-// judge says what is wrong with what was taken in this life.
+// judge checks the deltas that were taken in this life.
 func (l *crashModel) judge() {
 	for name, r := range l.receivers {
 		last := map[string]int{}
@@ -169,7 +169,7 @@ func (l *crashModel) judge() {
 	}
 }
 
-// finish delivers the rest and judges the whole.
+// finish delivers the rest and checks the whole run.
 func (l *crashModel) finish() {
 	select {
 	case <-l.ready:

@@ -19,22 +19,22 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// receiver is what stands behind a sink: it outlives the router.
+// receiver is the receiver behind a sink: it survives the router.
 type receiver struct {
 	mu   sync.Mutex
 	took []change
-	seen []time.Time // when each was seen first, and
+	seen []time.Time // when each delta was seen first, and
 	at   []time.Time // when it came
-	cut  int         // how much it had taken before the last cut
-	// what it took after the last cut of a life that crashed: no later life knows of it
+	cut  int         // the number of deltas before the last cut
+	// deltas after the last cut of a life that crashed: no later life has them on record
 	lost map[int]bool
-	// born is how much it had taken when the router was started, quiet when nothing was in flight
-	// the last time, acked is what quiet was when the disk was written.
+	// born is the number of deltas at the start of the router, quiet the number when nothing was in
+	// flight the last time, acked the value of quiet at the last cut.
 	born, quiet, acked int
-	done               map[change]bool // in all lives before this one: what was taken until then
+	done               map[change]bool // by the end of the previous life
 }
 
-// receiverSink is a sink of one life of the router. Nothing passes once that life has ended.
+// receiverSink is a sink of one life of the router. It passes nothing after the end of that life.
 type receiverSink struct {
 	t        *testing.T
 	receiver *receiver
@@ -80,7 +80,7 @@ func (w *receiverSink) Write(ctx context.Context, events []event.Event) []error 
 // Close implements plugins.Sink.
 func (w *receiverSink) Close(context.Context) error { return nil }
 
-// crashModel is what outlives the router: what happened in the cluster, the disk, and the
+// crashModel is the world around the router: the changes of the cluster, the disk, and the
 // receivers.
 type crashModel struct {
 	t         *testing.T
@@ -90,8 +90,8 @@ type crashModel struct {
 	sent      []*event.Delta
 	store     *flakyStore
 	source    sync.Mutex
-	committed int // how many of sent were admitted in this life, or before
-	written   int // how many of sent the disk knows of
+	committed int // the number of deltas of sent that were admitted in this life, or before
+	written   int // the number of deltas of sent that are on disk
 	receivers map[string]*receiver
 	wrong     error
 
@@ -147,9 +147,9 @@ func (l *crashModel) routes() []pipeline.Route {
 		r.Batch, r.Concurrency, r.Retry.Attempts = l.p.batch, l.p.workers, 1000
 		r.Filter = filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.Key().Name != "d", nil })
 		wires := []*receiverSink{{}, {slow: 2 * time.Second}, {fails: true}}
-		if r.Joint { // of the events of a group those that a sink refuses come after the others
+		if r.Joint { // the refused events of a group come after the others
 			wires, r.Batch.Wait = wires[:2], 500*time.Millisecond
-		} else if r.Limit.Every > 0 { // what is let through comes at once
+		} else if r.Limit.Every > 0 { // the deltas that pass come at once
 			wires = wires[:1]
 		}
 		inOrder := l.faults.oneIn(2)
@@ -168,7 +168,7 @@ func (l *crashModel) routes() []pipeline.Route {
 	return routes
 }
 
-// limited is what the limited routes of a ledger let through: of all objects but one together.
+// limited is the limit of the limited routes: all objects but one share a key.
 var limited = pipeline.Limit{
 	Every: 2 * time.Second, Burst: 2,
 	Key: func(_ context.Context, d *event.Delta) (string, error) {
@@ -179,9 +179,9 @@ var limited = pipeline.Limit{
 	},
 }
 
-// withinLimit checks when the changes of a key came for the first time: each was let through
-// between when it was seen and when it came. What came after the last cut of a life that crashed is
-// not counted: the limit goes on from the cut.
+// withinLimit checks the times at which the changes of a key came first: each passed between its
+// being seen and its arrival. Changes after the last cut of a life that crashed are not counted,
+// because the limit continues from the cut.
 func (l *crashModel) withinLimit(name string, r *receiver) {
 	first, known := map[string][]time.Time{}, map[change]bool{}
 	for i, c := range r.took {
@@ -202,7 +202,7 @@ func (l *crashModel) withinLimit(name string, r *receiver) {
 	}
 }
 
-// joint is like troubled for groups: the last of them has an event for each.
+// joint is like troubled for groups: the last delta has an event for each.
 func (c *faults) joint(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {
 	if c.oneIn(12) {
 		return nil, errors.New("out of sorts")
@@ -240,11 +240,10 @@ type crashPlan struct {
 	seed    uint64
 
 	inFlight int64
-	crashes  bool // otherwise a step that would crash stops the router
+	crashes  bool // otherwise a crashing step stops the router
 }
 
-// crashStep is something that happens to an object, some time, and something that happens to the
-// router.
+// crashStep is a change of an object, some time, and an action on the router.
 type crashStep struct {
 	kind, name string
 	wait       int
@@ -270,7 +269,7 @@ func (p crashPlan) run(t *testing.T) (wrong error) {
 			}
 			switch step.then {
 			case "cut":
-				// once the cut is written the routes go on, so that they owe less by and by
+				// after a cut the routes continue, so their backlogs shrink
 				before := l.b.Status()
 				l.cut()
 				for _, r := range before {
@@ -302,12 +301,12 @@ func (p crashPlan) run(t *testing.T) (wrong error) {
 	return wrong
 }
 
-// TestNothingIsLostInACrash is the crash model of the queue and of delivery: whatever happens to
-// the objects, whatever trouble sinks and handlers make, and whenever the router crashes and goes
-// on from the last cut, each pending delta of the cut reaches each sink of each route, no delta
-// that a sink had taken reaches it again, and the deltas of an object come in order. Routes that
-// coalesce end with the state of the cluster, by changes that fit each other as long as the router
-// does not crash.
+// TestNothingIsLostInACrash is the crash model of the queue and of delivery: with any changes of
+// the objects, any faults of sinks and handlers, and any crash of the router, which continues from
+// the last cut, each pending delta of the cut reaches each sink of each route, no delta that a sink
+// had taken reaches it again, and the deltas of an object come in order. Routes that coalesce end
+// with the state of the cluster, by changes that fit each other as long as the router does not
+// crash.
 //
 // Two other models cover what this one cannot: TestChainExactlyOnceInACrash writes cuts at any
 // moment of a hand-over between routes, TestConditionsSurvive has rules about time and a wall clock

@@ -17,9 +17,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// written shows what is handed over, in the order of the numbers: "1 added a@1", with "s0" if that
-// sink is done with it, "unseen" if the filter is not, "#2" if it was tried twice, and "-1" if it
-// is pending no longer.
+// written formats the changes in the order of their numbers: "1 added a@1", with "s0" if that sink
+// is done with it, "unseen" if the filter is not evaluated, "#2" if it was attempted twice, and
+// "-1" if it is no longer pending.
 func written(cuts []checkpoint.RouteCut) []string {
 	list := []string{}
 	for _, cut := range cuts {
@@ -85,8 +85,8 @@ func TestDirty(t *testing.T) {
 	})
 }
 
-// TestDirtyOfFoldedFailure: what a delta that failed the filter is folded into is as little
-// evaluated as that one.
+// TestDirtyOfFoldedFailure: a delta that is coalesced with one whose filter failed counts as not
+// evaluated, too.
 func TestDirtyOfFoldedFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
@@ -113,8 +113,8 @@ func TestDirtyOfFoldedFailure(t *testing.T) {
 	})
 }
 
-// TestDirtyOfSinks: that a sink is done with a delta is handed over while the batch still waits for
-// another, and so are attempts.
+// TestDirtyOfSinks: the completion of a delta at a sink is handed over while the batch still waits
+// for another sink, and so are attempts.
 func TestDirtyOfSinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quick, down := &recordingSink{}, true
@@ -165,8 +165,8 @@ func TestNothingIsTrackedUnlessAsked(t *testing.T) {
 	})
 }
 
-// TestDirtyBeforeLetters: while a dead letter is being written, what the sink took together with
-// what it refused is known to be delivered.
+// TestDirtyBeforeLetters: while a dead letter is being written, the other events of the same write
+// are recorded as delivered.
 func TestDirtyBeforeLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("never")

@@ -12,9 +12,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestDrainLeavesDeadSinks: with a state folder a stop does not wait for sinks that are
-// unavailable, also if they turn out to be so during the stop, but for all that others take.
-// Without one it tries until the end.
+// TestDrainLeavesDeadSinks: with a state folder a stop does not wait for unavailable sinks, even if
+// they become unavailable during the stop, but for all deliveries to other sinks. Without one it
+// retries until the end.
 func TestDrainLeavesDeadSinks(t *testing.T) {
 	const timeout = 20 * time.Second
 	for name, c := range map[string]struct {

@@ -13,9 +13,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
-// TestErrorKinds: an expression that costs too much is a dead letter at once, counted as cost, and
-// one that fails otherwise is counted as filter. Where a key has an absent field the object stands
-// for itself, which is counted as absent.
+// TestErrorKinds: an expression that costs too much causes a dead letter at once, counted as cost;
+// one that fails otherwise is counted as filter. If the field of a key is absent, the object is its
+// own key, which is counted as absent.
 func TestErrorKinds(t *testing.T) {
 	fails := func(err error) func(context.Context, *event.Delta) (string, error) {
 		return func(context.Context, *event.Delta) (string, error) { return "", fmt.Errorf("evaluation: %w", err) }

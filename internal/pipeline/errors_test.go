@@ -17,8 +17,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// TestErrorsAreBounded: what a handler or a sink says is short and harmless in all that it gets
-// into.
+// TestErrorsAreBounded: error texts of a handler or a sink are short and printable in all outputs.
 func TestErrorsAreBounded(t *testing.T) {
 	hostile := errors.New(strings.Repeat("\x1b[2J\n", 1<<20))
 	ofHandler := func(*event.Delta) plugins.Result {
@@ -55,8 +54,7 @@ func TestErrorsAreBounded(t *testing.T) {
 	})
 }
 
-// TestSaidIsForLetters: what a receiver said stands in the dead letter, and in nothing that is
-// logged.
+// TestSaidIsForLetters: the text of a receiver is in the dead letter, and never in the log.
 func TestSaidIsForLetters(t *testing.T) {
 	for _, kept := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

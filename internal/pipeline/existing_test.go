@@ -17,8 +17,8 @@ func initial(t *testing.T, name string, epoch int) *event.Delta {
 	return d
 }
 
-// TestKnownRoute: what was there before is new to a new route only, at the start as at a reload;
-// what a first list brings is new to routes that are not older than its watch.
+// TestKnownRoute: existing objects are new only to a new route, at the start and at a reload; the
+// objects of a first list are new to routes that are not older than its watch.
 func TestKnownRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sinks := map[string]*recordingSink{"known": {}, "new": {}, "later": {}, "back": {}}

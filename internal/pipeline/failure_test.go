@@ -22,8 +22,8 @@ import (
 
 var errBad = errors.New("not acceptable")
 
-// counting makes a handler that answers for the object "a" with a result of the given kind, and
-// counts how often it is asked for it.
+// counting returns a handler with a result of the given kind for the object "a", and counts its
+// calls for it.
 func counting(asked *int, result plugins.Result) handlerFunc {
 	return handleEach(func(d *event.Delta) plugins.Result {
 		if d.Key().Name == "a" {
@@ -81,8 +81,8 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// TestRetryHoldsItsKey: what comes after a delta that is tried again waits, also if it was in the
-// same batch and the handler was done with it; it is handled again, and other keys go on.
+// TestRetryHoldsItsKey: deltas behind a retried delta of their key wait, even if they were in the
+// same batch and handled; they are handled again, and other keys continue.
 func TestRetryHoldsItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -131,8 +131,8 @@ func TestRetryTakesNoWorker(t *testing.T) {
 	})
 }
 
-// TestBatchErrors: what makes a handler fail as a whole is found by handling each delta of the
-// batch alone.
+// TestBatchErrors: the delta that makes a handler fail as a whole is found by handling each delta
+// of the batch alone.
 func TestBatchErrors(t *testing.T) {
 	tests := map[string]handlerFunc{
 		"error":         func(context.Context, []*event.Delta) ([]plugins.Result, error) { return nil, plugins.Reject(errBad) },
@@ -164,7 +164,7 @@ func TestBatchErrors(t *testing.T) {
 				equal(t, "dead letters", b.letters.got(), "poison@2 ", "poison@4 ")
 				want := 1 + 3 + 2*3 // all, the good ones alone, the bad ones thrice
 				if name == "error" {
-					want = 1 + 3 + 2 // or once, if it says that it will not mend
+					want = 1 + 3 + 2 // or once, if it is permanent
 				}
 				if calls != want {
 					t.Errorf("%d calls, want %d", calls, want)
@@ -226,7 +226,7 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// TestSinksAreIndependent: what one sink refuses is retried there only.
+// TestSinksAreIndependent: an event that one sink refuses is retried at that sink only.
 func TestSinksAreIndependent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := true
@@ -262,8 +262,8 @@ func TestSinksAreIndependent(t *testing.T) {
 	})
 }
 
-// TestSinkRejects: a 4xx is a dead letter at once, at that sink; the delta counts as dead-lettered,
-// once.
+// TestSinkRejects: a 4xx causes a dead letter at once, for that sink; the delta counts as
+// dead-lettered, once.
 func TestSinkRejects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
@@ -301,8 +301,8 @@ func TestMaxAge(t *testing.T) {
 	})
 }
 
-// TestDeadLettersFail: what cannot be put aside stays pending, and neither the sink nor the handler
-// is asked again for it.
+// TestDeadLettersFail: a delta whose dead letter cannot be written stays pending, and neither the
+// sink nor the handler gets it again.
 func TestDeadLettersFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full, tries := true, 0
@@ -336,8 +336,8 @@ func TestDeadLettersFail(t *testing.T) {
 	})
 }
 
-// TestOneRouteDoesNotSlowAnother: a sink that hangs, a handler that hangs, one that fails, a full
-// queue: the last route sees each delta within its batch.wait.
+// TestOneRouteDoesNotSlowAnother: with a sink that hangs, a handler that hangs, one that fails, and
+// a full queue, the last route still delivers each delta within its batch.wait.
 func TestOneRouteDoesNotSlowAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := func(ctx context.Context) { <-ctx.Done() }
@@ -368,7 +368,7 @@ func TestOneRouteDoesNotSlowAnother(t *testing.T) {
 	})
 }
 
-// TestLogsHoldNoBodies: whatever fails, no text of an object comes into the log.
+// TestLogsHoldNoBodies: no failure writes text of an object to the log.
 func TestLogsHoldNoBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -11,16 +11,16 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// recordingSink records what it takes. refuse may answer with an error for an event.
+// recordingSink records its events. refuse may return an error for an event.
 type recordingSink struct {
 	refuse func(event.Event) error
 	before func(context.Context) // called at the start of each Write
-	// inOrder: of a key nothing is taken in a Write behind what was refused for the moment.
+	// inOrder: within a Write, events of a key behind a refused one are not taken.
 	inOrder bool
 
 	mu     sync.Mutex
 	events []event.Event
-	writes []int // how many events each Write had
+	writes []int // the number of events of each Write
 }
 
 func (s *recordingSink) Write(ctx context.Context, events []event.Event) []error {
@@ -55,7 +55,7 @@ func (s *recordingSink) Write(ctx context.Context, events []event.Event) []error
 
 func (s *recordingSink) Close(context.Context) error { return nil }
 
-// got lists what the sink took: subject@resourceVersion.
+// got lists the events of the sink: subject@resourceVersion.
 func (s *recordingSink) got() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,14 +66,14 @@ func (s *recordingSink) got() []string {
 	return list
 }
 
-// wrote lists how many events each Write had.
+// wrote lists the number of events of each Write.
 func (s *recordingSink) wrote() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.writes)
 }
 
-// handlerFunc is a plugins.Handler of a function.
+// handlerFunc implements plugins.Handler with a function.
 type handlerFunc func(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error)
 
 func (h handlerFunc) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
@@ -81,7 +81,7 @@ func (h handlerFunc) Handle(ctx context.Context, batch []*event.Delta) ([]plugin
 }
 func (h handlerFunc) Close(context.Context) error { return nil }
 
-// handleEach makes a handler of a function of one delta.
+// handleEach returns a handler for a function of one delta.
 func handleEach(f func(d *event.Delta) plugins.Result) handlerFunc {
 	return func(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {
 		results := make([]plugins.Result, len(batch))

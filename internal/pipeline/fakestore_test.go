@@ -10,7 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 )
 
-// fakeStore is the sum of what was handed over, by route and number.
+// fakeStore is the sum of all changes, by route and number.
 type fakeStore map[string]map[uint64]checkpoint.Pending
 
 func (k fakeStore) write(t testing.TB, cuts []checkpoint.RouteCut) {
@@ -41,7 +41,7 @@ func (k fakeStore) pending(route string) []checkpoint.Pending {
 	return slices.Collect(maps.Values(k[route]))
 }
 
-// backlog is the size of the backlog of a route: a byte each.
+// backlog is the size of the backlog of a route: one byte for each delta.
 func (k fakeStore) backlog(route string) checkpoint.Backlog {
 	d := checkpoint.Backlog{N: len(k[route]), Bytes: int64(len(k[route]))}
 	for id := range k[route] {
@@ -56,7 +56,7 @@ func (k fakeStore) ReadRoute(route string, part checkpoint.Part) (some []checkpo
 		if id <= part.After || part.Before > 0 && id >= part.Before || part.Limit > 0 && len(some) == part.Limit {
 			continue
 		}
-		// Nothing but what is written comes back.
+		// Only written deltas are read back.
 		o := k[route][id]
 		d := *o.Delta
 		d.Transit().Durable, o.Delta = nil, &d
@@ -73,10 +73,10 @@ type flakyStore struct {
 	fakeStore
 
 	mu      sync.Mutex
-	faults  *faults // nil: always
+	faults  *faults // nil: reading always fails
 	failing bool
 	rules   map[string]map[string][]byte // by route, and by kind and key
-	soon    int                          // how often a cut was asked for
+	soon    int                          // the number of requests for a cut
 }
 
 // Soon implements pipeline.Store.
@@ -86,7 +86,7 @@ func (k *flakyStore) Soon() {
 	k.soon++
 }
 
-// cut writes what changed in a pipeline.
+// cut writes the changes of a pipeline.
 func (k *flakyStore) cut(b *harness) {
 	k.flush(b)
 	b.Saved(k.weigh)
@@ -99,7 +99,7 @@ func (k *flakyStore) flush(b *harness) {
 	k.write(b.t, cuts)
 }
 
-// write writes what was handed over.
+// write writes changes.
 func (k *flakyStore) write(t testing.TB, cuts []checkpoint.RouteCut) {
 	t.Helper()
 	k.fakeStore.write(t, cuts)
@@ -118,7 +118,7 @@ func (k *flakyStore) write(t testing.TB, cuts []checkpoint.RouteCut) {
 	}
 }
 
-// known lists what the rules of a route know.
+// known lists the records of the rules of a route.
 func (k *flakyStore) known(route string) (records []checkpoint.RuleRecord) {
 	for name, value := range k.rules[route] {
 		records = append(records, checkpoint.RuleRecord{Kind: name[0], Key: []byte(name[1:]), Value: value})
@@ -126,7 +126,7 @@ func (k *flakyStore) known(route string) (records []checkpoint.RuleRecord) {
 	return records
 }
 
-// restore gives a route of a pipeline that has not started what is on disk.
+// restore restores a route of a pipeline that has not started from the disk.
 func (k *flakyStore) restore(b *harness, route string) {
 	b.t.Helper()
 	if err := errors.Join(b.RestoreRules(route, k.known(route)), b.Restore(route, k.pending(route), k.backlog(route))); err != nil {
@@ -144,8 +144,7 @@ func (k *flakyStore) ReadRoute(route string, part checkpoint.Part) ([]checkpoint
 	return k.fakeStore.ReadRoute(route, part)
 }
 
-// entryBytes is what a delta of these tests takes, about: in memory and, as far as the route knows,
-// on disk.
+// entryBytes is the approximate size of a delta in these tests, in memory and on disk.
 const entryBytes = 500
 
 func (k *flakyStore) weigh(route string) (bytes, all int64) {

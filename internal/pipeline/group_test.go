@@ -16,7 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// joiningHandler is a handler that makes one event of a group, whose data says what is in it.
+// joiningHandler is a handler that makes one event of a group, with its deltas as data.
 func joiningHandler(fails func(group string) error) handlerFunc {
 	return func(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {
 		var names []string
@@ -44,8 +44,8 @@ func groups(s *timedSink, fails func(string) error) pipeline.Route {
 	}
 }
 
-// TestGroups: what comes for a key within the time is one event, made when the time is over or the
-// group is full. All of it waits until the event is delivered.
+// TestGroups: the deltas of a key within the time are one event, made when the time is over or the
+// group is full. All of them stay pending until the event is delivered.
 func TestGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -88,8 +88,8 @@ func TestGroups(t *testing.T) {
 	})
 }
 
-// TestGroupsFail: a group that is rejected becomes a dead letter for each of its deltas, which come
-// alone when they are delivered again.
+// TestGroupsFail: a rejected group becomes a dead letter for each of its deltas, which are
+// redelivered one by one.
 func TestGroupsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -117,7 +117,7 @@ func TestGroupsFail(t *testing.T) {
 	})
 }
 
-// TestGroupsRestart: a group that was not delivered is pending as a whole.
+// TestGroupsRestart: a group that was not delivered stays pending as a whole.
 func TestGroupsRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -142,8 +142,8 @@ func TestGroupsRestart(t *testing.T) {
 	})
 }
 
-// TestGroupsSinks: a sink that has a group does not get it again after a restart, nor what comes
-// later in one with it.
+// TestGroupsSinks: a sink that has a group does not get it again after a restart, nor combined with
+// later deltas.
 func TestGroupsSinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good, bad := &timedSink{began: time.Now()}, &timedSink{began: time.Now()}
@@ -173,7 +173,7 @@ func TestGroupsSinks(t *testing.T) {
 	})
 }
 
-// TestGroupsLimit: a limit counts groups as one, and what they have as what it is.
+// TestGroupsLimit: a limit counts a group as one, and a suppressed group as all its deltas.
 func TestGroupsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -196,8 +196,8 @@ func TestGroupsLimit(t *testing.T) {
 	})
 }
 
-// TestGroupsOfHandlers: a handler that knows no groups gets those of one group in a batch, and
-// makes events of each.
+// TestGroupsOfHandlers: a handler without group support gets the deltas of one group in a batch,
+// and makes events of each.
 func TestGroupsOfHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}

@@ -16,9 +16,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// TestSinkPausesARoute: a sink can stop a route whatever its onFailure is. The route owes what was
-// not delivered, nothing of it is a dead letter or dropped however old it becomes, and another
-// route of the same sink goes on.
+// TestSinkPausesARoute: a sink can pause a route regardless of its onFailure. Undelivered deltas
+// stay pending; none becomes a dead letter or is dropped at any age, and another route of the same
+// sink continues.
 func TestSinkPausesARoute(t *testing.T) {
 	for name, onFailure := range map[string]pipeline.OnFailure{"deadLetter": pipeline.DeadLetter, "drop": pipeline.Drop, "pause": pipeline.Pause} {
 		t.Run(name, func(t *testing.T) {
@@ -76,8 +76,8 @@ func (s *countingSink) Resume(route string) {
 	s.resumed = append(s.resumed, route)
 }
 
-// TestPauseAcrossRestarts: a route that a sink has paused is paused after a restart too, until it
-// is resumed or changed; one that is paused by onFailure tries again.
+// TestPauseAcrossRestarts: a route that a sink has paused is still paused after a restart, until it
+// is resumed or changed; a pause by onFailure ends with the restart.
 func TestPauseAcrossRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &countingSink{}
@@ -92,7 +92,7 @@ func TestPauseAcrossRestarts(t *testing.T) {
 			pass(time.Minute)
 			d.cut(b)
 		})
-		s.counted.Store(0) // as if the sink had forgotten it
+		s.counted.Store(0) // as if the sink had lost its count
 		runOnce(t, d, r, func(b *harness) {
 			pass(24 * time.Hour)
 			equal(t, "before it is resumed", s.got(), "added a@1", "added b@2")
@@ -110,7 +110,7 @@ func TestPauseAcrossRestarts(t *testing.T) {
 			equal(t, "after it was resumed", s.got(), "added a@1", "added b@2", "added c@3", "added d@4")
 			d.cut(b)
 		})
-		runOnce(t, d, r, func(b *harness) { // paused once more
+		runOnce(t, d, r, func(b *harness) { // paused again
 			pass(time.Minute)
 			s.counted.Store(0)
 			changed := r
@@ -133,8 +133,8 @@ func TestPauseAcrossRestarts(t *testing.T) {
 	})
 }
 
-// TestSinkPostponesAnEvent: an event that a sink postpones waits as long as it says, and neither
-// its breaker nor others wait with it.
+// TestSinkPostponesAnEvent: an event that a sink postpones waits for the delay that the sink
+// requests, without an effect on the breaker or on other events.
 func TestSinkPostponesAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, asked := time.Now(), 0

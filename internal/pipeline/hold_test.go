@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestGone: what is deleted is reported once it has been gone for as long as the route says, unless
-// an object of its name, or of its key, comes back: across restarts, in which it may come back too.
+// TestGone: a delete is reported after its hold, unless an object with its name or its key is
+// created before, even across restarts.
 func TestGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
@@ -44,7 +44,7 @@ func TestGone(t *testing.T) {
 		pass(20 * time.Minute)
 		runOnce(t, d, route(caughtUp), func(b *harness) {
 			b.admit(conditionDelta(t, event.Added, "c", 13, true))
-			// it is not told of, but it is there
+			// its creation is not observed, but it is in the cache
 			there = append(there, conditionObject(t, "f", "uid-f", 14, true))
 			pass(9 * time.Minute)
 			close(caughtUp)
@@ -62,8 +62,8 @@ func TestGone(t *testing.T) {
 	})
 }
 
-// TestGoneLate: what was due while the router was down is reported late, but only when what
-// happened meanwhile was seen.
+// TestGoneLate: a hold that expired while the router was down is reported late, and only after all
+// earlier changes were seen.
 func TestGoneLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
@@ -86,7 +86,7 @@ func TestGoneLate(t *testing.T) {
 	})
 }
 
-// TestGoneReload: with another name what is gone is still waited for; without `for` nothing is.
+// TestGoneReload: a renamed route keeps its holds; without `for` they are dropped.
 func TestGoneReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
@@ -116,7 +116,8 @@ func TestGoneReload(t *testing.T) {
 			t.Errorf("%d are known", n)
 		}
 		pass(time.Hour)
-		expectData(t, s, "deleted a@1") // the other is back, though nobody said so
+		// the other object exists again, although its creation was not observed
+		expectData(t, s, "deleted a@1")
 		b.admit(conditionDelta(t, event.Deleted, "b", 3, true))
 		d.cut(b)
 		if n := len(d.known("id")); n != 1 {

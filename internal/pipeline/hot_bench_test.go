@@ -11,8 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// requestCounter is a sink for which each write is a request that takes a millisecond, whatever is
-// in it.
+// requestCounter is a sink for which each write is a request of a millisecond, whatever its size.
 type requestCounter struct{ n atomic.Int64 }
 
 func (r *requestCounter) Write(ctx context.Context, _ []event.Event) []error {
@@ -25,10 +24,10 @@ func (r *requestCounter) Write(ctx context.Context, _ []event.Event) []error {
 }
 func (*requestCounter) Close(context.Context) error { return nil }
 
-// BenchmarkHotObject measures how long a backlog takes at a sink that delivers a batch in one
-// request, where one object has changed a thousand times and each of 5,000 others four times,
-// against a sink that takes one delta of each key at a time: what the pipeline made of all sinks
-// before. ratio is the throughput of the first divided by that of the second.
+// BenchmarkHotObject measures how long a sink that delivers a batch in one request takes for a
+// backlog in which one object has changed a thousand times and each of 5,000 others four times. It
+// is compared with a sink that takes one delta of each key at a time. ratio is the throughput of
+// the first divided by that of the second.
 func BenchmarkHotObject(b *testing.B) {
 	var deltas []*event.Delta
 	for round := range 4 {
@@ -50,7 +49,7 @@ func BenchmarkHotObject(b *testing.B) {
 				Batch: pipeline.Batch{Size: 64}, Concurrency: 1,
 			}
 			p := open(b, route)
-			p.admit(deltas...) // it is all there when the first request is sent
+			p.admit(deltas...) // all deltas are pending when the first request is sent
 			begin := time.Now()
 			p.Start(b.Context())
 			p.drain()

@@ -21,7 +21,7 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// passTo moves a fake clock on to a time, from one thing that is due to the next.
+// passTo advances a fake clock to a time, from one due time to the next.
 func (b *harness) passTo(clock *timer.Fake, to time.Time) {
 	b.t.Helper()
 	for {
@@ -37,8 +37,8 @@ func (b *harness) passTo(clock *timer.Fake, to time.Time) {
 	}
 }
 
-// An incomplete batch, the backoff of a delta, that of a sink and the age of a delta go by the
-// clock of the configuration.
+// An incomplete batch, the backoff of a delta and of a sink, and the age of a delta use the clock
+// of the configuration.
 func TestClock(t *testing.T) {
 	clock := timer.NewFake(epoch)
 	var mu sync.Mutex
@@ -82,8 +82,8 @@ func TestClock(t *testing.T) {
 	other.Source, other.Seen = "others", clock.Now()
 	b.admit(other)
 	b.passTo(clock, epoch.Add(100*time.Hour))
-	// Each try waits for a batch again. After three the sink's breaker is open, and the delta is
-	// given up once it is older than nine hours.
+	// Each attempt waits for a batch again. After three the breaker of the sink is open, and the
+	// delta becomes a dead letter once it is older than nine hours.
 	want := []string{"10h0m0.01s probe", "11h0m0.02s probe", "13h0m0.03s probe", "16h0m0.03s probe", "19h0m0.03s probe"}
 	if !slices.Equal(came, want) {
 		t.Errorf("came %q, want %q", came, want)
@@ -93,8 +93,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// A route that has something to do is not idle, and one that waits for what it looks up, is paused,
-// or is done is.
+// A route with work to do is not idle; one that waits for a look-up, is paused, or is done is idle.
 func TestIdle(t *testing.T) {
 	clock := timer.NewFake(epoch)
 	ready, held := make(chan struct{}), make(chan struct{})
@@ -136,12 +135,13 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// scenario is what a route has to do with: when which object changes, and what goes wrong.
+// scenario is the input of a route: the changes of the objects, and the faults.
 type scenario struct {
-	route   pipeline.Route
-	deltas  []scenarioDelta
-	handler map[string][]plugins.Verdict // by object and version: the verdicts of the first tries
-	refused map[string]int               // how often a sink refuses it
+	route  pipeline.Route
+	deltas []scenarioDelta
+	// by object and version: the verdicts of the first attempts
+	handler map[string][]plugins.Verdict
+	refused map[string]int // how often a sink refuses an object
 }
 
 type scenarioDelta struct {
@@ -172,8 +172,8 @@ func drawScenario(t *rapid.T) scenario {
 	return s
 }
 
-// play plays the scenario to a pipeline with this clock and returns what was written when. pass
-// lets time go by.
+// play plays the scenario to a pipeline with this clock and returns the writes with their times.
+// pass lets time pass.
 func (s scenario) play(t testing.TB, clock timer.Clock, pass func(*harness, time.Duration)) (came []string) {
 	t.Helper()
 	begin := clock.Now()
@@ -221,8 +221,8 @@ func (s scenario) play(t testing.TB, clock timer.Clock, pass func(*harness, time
 	return append(came, b.letters.got()...)
 }
 
-// On a clock that is moved by hand a route does the same, at the same times, as on a real one:
-// nothing is too late because the clock was moved too early.
+// On a fake clock a route does the same, at the same times, as on a real one: no action is late
+// because the clock was advanced too early.
 func TestIdleIsExact(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := drawScenario(rt)

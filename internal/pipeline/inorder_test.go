@@ -22,7 +22,7 @@ func inOrder(s *recordingSink) []pipeline.NamedSink {
 	return []pipeline.NamedSink{{Name: "in order", Sink: s, InOrder: true}}
 }
 
-// hot makes updates of a, and one of each of some others behind the first of them.
+// hot returns updates of a, and one of each of some others behind the first of them.
 func hot(t *testing.T, n int, others ...string) []*event.Delta {
 	t.Helper()
 	deltas := []*event.Delta{delta(t, event.Updated, "a", 1, 2)}
@@ -35,8 +35,8 @@ func hot(t *testing.T, n int, others ...string) []*event.Delta {
 	return deltas
 }
 
-// TestSeveralOfAKey: a write has several deltas of one key, in order, where all sinks of the route
-// keep that order, and a rejected delta does not pause it. So has a batch for a handler.
+// TestSeveralOfAKey: a write has several deltas of one key, in order, if all sinks of the route
+// keep that order, and a rejected delta does not pause it. The same holds for a batch of a handler.
 func TestSeveralOfAKey(t *testing.T) {
 	sameKey := func(context.Context, *event.Delta) (string, error) { return "k", nil }
 	noKey := func(context.Context, *event.Delta) (string, error) { return "", nil }
@@ -109,8 +109,8 @@ func two(*event.Delta) plugins.Result {
 	return plugins.Result{Events: []plugins.Emit{{Data: []byte(`{}`)}, {Data: []byte(`{}`)}}}
 }
 
-// TestPartOfAKeyFails: what a sink refuses in the middle of what it got of a key holds up what is
-// behind it, and nothing else. What was taken before it is done with, also after a crash.
+// TestPartOfAKeyFails: an event that a sink refuses in the middle of a key delays the later events
+// of the key, and no others. The events before it are done, even after a crash.
 func TestPartOfAKeyFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
@@ -155,8 +155,8 @@ func TestPartOfAKeyFails(t *testing.T) {
 	})
 }
 
-// TestKeyAfterAnOutage: what a sink refused as a whole comes again as a whole, not one delta of a
-// key at a time.
+// TestKeyAfterAnOutage: a write that a sink refused as a whole is repeated as a whole, not one
+// delta of a key at a time.
 func TestKeyAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var up atomic.Bool
@@ -183,8 +183,8 @@ func TestKeyAfterAnOutage(t *testing.T) {
 	})
 }
 
-// TestChainInOrder: where a route has no room for a delta, another of its key does not get in
-// before it, although there is room by then.
+// TestChainInOrder: if a route has no room for a delta, a later one of its key does not overtake
+// it, although there is room by then.
 func TestChainInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
@@ -208,8 +208,8 @@ func TestChainInOrder(t *testing.T) {
 	})
 }
 
-// TestEmptyKey: where the key of a route is empty for several objects, their order counts too,
-// although a sink cannot tell that they share it.
+// TestEmptyKey: if the key of a route is empty for several objects, their order counts, too,
+// although a sink cannot see that they share it.
 func TestEmptyKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := false

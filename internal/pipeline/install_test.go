@@ -14,9 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// TestChangedSinks: when the sinks of a route change while it owes something, each sink that is
-// done with a delta stays so wherever it stands now, one that is new gets the delta, and one that
-// was removed is not waited for.
+// TestChangedSinks: the sinks of a route change while deltas are pending. A sink that is done with
+// a delta stays so at any position, a new one gets the delta, and a removed one is dropped.
 func TestChangedSinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := &recordingSink{refuse: func(event.Event) error { return errDown }}
@@ -48,8 +47,9 @@ func TestChangedSinks(t *testing.T) {
 	})
 }
 
-// TestChangedRouteOfAStuckHandler: a handler that never returns is given up after a while. What it
-// has is handled by the new one, once, and nothing comes of it when it returns after all.
+// TestChangedRouteOfAStuckHandler: a handler that never returns is abandoned after a while. The new
+// handler gets its deltas, once, and the results of the old one are ignored when it returns after
+// all.
 func TestChangedRouteOfAStuckHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stuck := &recordingSink{}, make(chan struct{})
@@ -81,7 +81,7 @@ func TestChangedRouteOfAStuckHandler(t *testing.T) {
 	})
 }
 
-// TestChangedConcurrency: a route has more workers, or fewer, from its change on.
+// TestChangedConcurrency: the number of workers of a route changes with its configuration.
 func TestChangedConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var working, most atomic.Int64
@@ -120,7 +120,7 @@ func TestChangedConcurrency(t *testing.T) {
 	})
 }
 
-// TestChangedWhileItPauses: what a batch of the configuration before comes to does not pause the
+// TestChangedWhileItPauses: the result of a batch of the previous configuration does not pause the
 // route.
 func TestChangedWhileItPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -141,8 +141,8 @@ func TestChangedWhileItPauses(t *testing.T) {
 	})
 }
 
-// TestChangedKey: what is pending at a route is ordered by the new key from its change on, behind
-// what is at work.
+// TestChangedKey: pending deltas of a route are ordered by the new key from its change on, behind
+// the batches in progress.
 func TestChangedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var writes atomic.Int64
@@ -180,8 +180,7 @@ func TestChangedKey(t *testing.T) {
 	})
 }
 
-// TestChangedWhileItIsAsked: what the filter of the configuration before says of a delta, too late,
-// is not heeded.
+// TestChangedWhileItIsAsked: a late verdict of the previous configuration's filter is ignored.
 func TestChangedWhileItIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, asked, ready := &recordingSink{}, make(chan struct{}), make(chan struct{})
@@ -200,8 +199,8 @@ func TestChangedWhileItIsAsked(t *testing.T) {
 	})
 }
 
-// TestChangedDuringRescan: a round of a condition that was changed meanwhile is none of the new
-// one.
+// TestChangedDuringRescan: a rescan of a condition that was changed in the meantime does not count
+// for the new one.
 func TestChangedDuringRescan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		route := func(version string) pipeline.Route {

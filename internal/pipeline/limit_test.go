@@ -16,10 +16,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// initials counts objects by the letter that their names begin with.
+// initials returns the first character of the name of an object as its key.
 func initials(_ context.Context, d *event.Delta) (string, error) { return d.Key().Name[:1], nil }
 
-// reported lists what a sink took, with how much was suppressed before.
+// reported lists the events of a sink, with the suppressed counts.
 func reported(t testing.TB, s *recordingSink) []string {
 	t.Helper()
 	s.mu.Lock()
@@ -41,9 +41,9 @@ func reported(t testing.TB, s *recordingSink) []string {
 	return list
 }
 
-// TestLimit: of each key no more than the limit says is delivered, and the next one says how many
-// were suppressed. Objects that have no key count by themselves; a key that fails is no reason to
-// suppress.
+// TestLimit: for each key no more than the limit allows is delivered, and the next event has the
+// suppressed count. Objects without a key count by themselves; deltas with a failing key are not
+// suppressed.
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -80,8 +80,8 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// TestLimitNotReady: what came before the route was ready counts too, in its order, once the filter
-// has let it through.
+// TestLimitNotReady: deltas from before the route was ready count, too, in their order, once they
+// have passed the filter.
 func TestLimitNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready, s := make(chan struct{}), &recordingSink{}
@@ -99,9 +99,9 @@ func TestLimitNotReady(t *testing.T) {
 	})
 }
 
-// TestLimitRestart: a cut has what is pending and what was suppressed of one moment. After a crash
-// the limit goes on from there, by the wall clock; what was suppressed since is suppressed again
-// when it comes again.
+// TestLimitRestart: a cut contains the pending deltas and the suppressed counts of one moment.
+// After a crash the limit continues from there, by the wall clock; deltas that were suppressed
+// since are suppressed again when they are repeated.
 func TestLimitRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &flakyStore{fakeStore: fakeStore{}}
@@ -113,7 +113,7 @@ func TestLimitRestart(t *testing.T) {
 		b.admit(delta(t, event.Added, "a1", 0, 1), delta(t, event.Added, "a2", 0, 2), delta(t, event.Added, "b1", 0, 3))
 		pass(time.Second)
 		k.cut(b)
-		// the crash makes them come again
+		// they are repeated because of the crash
 		b.admit(delta(t, event.Added, "a3", 0, 4), delta(t, event.Added, "c1", 0, 5))
 		if err := b.Close(t.Context()); err != nil {
 			t.Fatal(err)
@@ -138,8 +138,8 @@ func TestLimitRestart(t *testing.T) {
 	})
 }
 
-// TestLimitReload: a route that changes, or gets another name, goes on with its limit; one that has
-// none any more forgets it.
+// TestLimitReload: a changed or renamed route continues with its limit; a route whose limit was
+// removed drops it.
 func TestLimitReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &flakyStore{fakeStore: fakeStore{}}
@@ -196,7 +196,7 @@ func TestLimitReload(t *testing.T) {
 	})
 }
 
-// TestLimitFolded: what tells how many were suppressed is not folded away, and what it tells is
+// TestLimitFolded: a delta with a suppressed count is not coalesced into nothing, and counts are
 // added up.
 func TestLimitFolded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestLimitFolded(t *testing.T) {
 			Sinks: to(s), Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1},
 			Limit: pipeline.Limit{Key: initials, Every: time.Minute},
 		})
-		b.admit(delta(t, event.Added, "z", 0, 1)) // holds the worker up
+		b.admit(delta(t, event.Added, "z", 0, 1)) // keeps the worker busy
 		pass(time.Second)
 		for i, step := range []struct {
 			op   event.Op
@@ -227,9 +227,9 @@ func TestLimitFolded(t *testing.T) {
 	})
 }
 
-// TestLimitEdges: of a condition the limit counts what tells that it holds, at once even if the
-// route waits for more. What it holds back is told when it allows that, and the end of a key when
-// it holds for none of its objects.
+// TestLimitEdges: of a condition the limit counts Entered, at once even if the route has a window.
+// A suppressed Entered is reported when the limit allows it, and Left when the condition holds for
+// no object of the key.
 func TestLimitEdges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}

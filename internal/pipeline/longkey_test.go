@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestLongKeys: a key as long as an object, and a name as long, take no more memory than a short
-// one in what is remembered and passed on, and still tell objects apart.
+// TestLongKeys: a very long key or name takes no more memory than a short one in the state of rules
+// and in ordering keys, and still distinguishes objects.
 func TestLongKeys(t *testing.T) {
 	const most = 600
 	long := strings.Repeat("x", 250_000)

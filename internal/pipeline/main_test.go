@@ -22,8 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var pods = &event.Resource{Cluster: "test", Kind: "Pod"}
 
-// object makes an object of the default namespace. version is its resourceVersion, and what order
-// is told by.
+// object returns an object of the default namespace. version is its resourceVersion, by which the
+// tests check the order.
 func object(t testing.TB, name, uid string, version int) *event.Object {
 	t.Helper()
 	o, err := event.ParseObject(pods, fmt.Sprintf(
@@ -34,8 +34,8 @@ func object(t testing.TB, name, uid string, version int) *event.Object {
 	return o
 }
 
-// delta makes a delta of the source pods. old and version are resourceVersions; one of them may be
-// 0, as the op demands.
+// delta returns a delta of the source pods. old and version are resourceVersions; one of them may
+// be 0, as the op requires.
 func delta(t testing.TB, op event.Op, name string, old, version int) *event.Delta {
 	t.Helper()
 	return deltaOf(t, op, name, "uid-"+name, old, version)
@@ -63,8 +63,8 @@ type harness struct {
 	metrics  *metrics.Metrics
 }
 
-// start makes and starts a pipeline of routes that take all ops of pods unless they say otherwise.
-// It is closed with the test.
+// start creates and starts a pipeline of routes that take all ops of pods unless they specify
+// others. It is closed with the test.
 func start(t testing.TB, routes ...pipeline.Route) *harness {
 	t.Helper()
 	b := open(t, routes...)
@@ -77,7 +77,7 @@ func open(t testing.TB, routes ...pipeline.Route) *harness {
 	return openAs(t, pipeline.Config{}, routes...)
 }
 
-// openAs is open with what else the configuration says.
+// openAs is open with further configuration.
 func openAs(t testing.TB, cfg pipeline.Config, routes ...pipeline.Route) *harness {
 	t.Helper()
 	m := metrics.New()
@@ -128,7 +128,7 @@ func (b *harness) admit(deltas ...*event.Delta) {
 	}
 }
 
-// drain delivers what is pending.
+// drain delivers the pending deltas.
 func (b *harness) drain() {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Hour)
@@ -139,7 +139,7 @@ func (b *harness) drain() {
 	}
 }
 
-// value reads a metric: the sum over all with these label values.
+// value returns a metric: the sum over all series with these label values.
 func (b *harness) value(name string, labels ...string) float64 {
 	b.t.Helper()
 	return b.values()(name, labels...)
@@ -171,7 +171,7 @@ func (b *harness) values() func(name string, labels ...string) float64 {
 	}
 }
 
-// balanced checks that the counters of a route add up: what was matched was ended in one way or is
+// balanced checks that the counters of a route add up: each matched delta has one result or is
 // pending.
 func (b *harness) balanced(route string) {
 	b.t.Helper()
@@ -188,7 +188,7 @@ func (b *harness) balanced(route string) {
 	}
 }
 
-// pass lets time go by, and waits until everything that was due is done.
+// pass lets time pass, and waits until everything that was due is done.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

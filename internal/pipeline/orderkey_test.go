@@ -10,8 +10,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestOrderKey: an event tells its sink by what the route keeps order, with a handler and without,
-// and which delta it is of.
+// TestOrderKey: an event contains the ordering key of the route and its delta, with a handler and
+// without.
 func TestOrderKey(t *testing.T) {
 	owner := func(context.Context, *event.Delta) (string, error) { return "team-a", nil }
 	for name, test := range map[string]struct {

@@ -55,8 +55,8 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// TestFoldIsBoundedByObjects: beyond capacity a route owes at most the net change of each object,
-// whatever comes.
+// TestFoldIsBoundedByObjects: beyond its capacity a route has at most the net change of each object
+// pending.
 func TestFoldIsBoundedByObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
@@ -149,8 +149,8 @@ func TestBlockedAdmitEndsWithDrain(t *testing.T) {
 	})
 }
 
-// TestBlockLetsTheFirstListPass: a route that waits for its own source must not keep that source
-// from its first list.
+// TestBlockLetsTheFirstListPass: a route that waits for its own source must not block the first
+// list of that source.
 func TestBlockLetsTheFirstListPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ready := &recordingSink{}, make(chan struct{})
@@ -171,13 +171,13 @@ func TestBlockLetsTheFirstListPass(t *testing.T) {
 	})
 }
 
-// TestBlockLetsTheListAfterARestartPass: nor from the list that compares what is there with what
-// was saved.
+// TestBlockLetsTheListAfterARestartPass: nor must it block the list that is compared with the saved
+// objects.
 func TestBlockLetsTheListAfterARestartPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ready := &recordingSink{}, make(chan struct{})
 		b := start(t, pipeline.Route{Sinks: to(s), Overflow: pipeline.Block, Capacity: 1, Ready: ready})
-		b.admit(delta(t, event.Updated, "c", 1, 2)) // fills it
+		b.admit(delta(t, event.Updated, "c", 1, 2)) // the queue is full now
 		for _, d := range []*event.Delta{delta(t, event.Deleted, "a", 3, 0), delta(t, event.Updated, "b", 4, 5)} {
 			d.Transit().Listed = true
 			b.admit(d)
@@ -188,8 +188,8 @@ func TestBlockLetsTheListAfterARestartPass(t *testing.T) {
 	})
 }
 
-// TestUnreadyIsBoundedToo: what waits for a lookup folds, unseen by the filter, only beyond
-// capacity.
+// TestUnreadyIsBoundedToo: deltas that wait for a look-up are coalesced, unseen by the filter, only
+// beyond the capacity.
 func TestUnreadyIsBoundedToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for overflow, want := range map[pipeline.Overflow][]string{

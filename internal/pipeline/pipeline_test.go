@@ -104,7 +104,7 @@ func TestFullBatchDoesNotWait(t *testing.T) {
 }
 
 // TestOneWriteHoldsOneDeltaOfAKey: a sink that refuses one of several events and takes the next
-// must not turn a key's order.
+// must not reverse the order of a key.
 func TestOneWriteHoldsOneDeltaOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := false
@@ -154,8 +154,8 @@ func TestHandlerEvents(t *testing.T) {
 	})
 }
 
-// TestKeys: deltas that share a key are done one after another; those of other keys are not held
-// up, nor does an object whose key changes overtake itself.
+// TestKeys: deltas that share a key are processed one after another; those of other keys are not
+// delayed, and an object whose key changes does not overtake itself.
 func TestKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -209,8 +209,8 @@ func TestKeys(t *testing.T) {
 	})
 }
 
-// TestReady: until what the route looks up is there, deltas are pending unseen; then they are
-// evaluated in order.
+// TestReady: until the objects of its look-ups are in the cache, deltas are pending unseen; then
+// they are evaluated in order.
 func TestReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -316,7 +316,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestAdmitThatIsInterrupted: what a filter says when its context has ended is no verdict.
+// TestAdmitThatIsInterrupted: the result of a filter whose context has ended is ignored.
 func TestAdmitThatIsInterrupted(t *testing.T) {
 	b := start(t, pipeline.Route{Sinks: to(&recordingSink{}), Filter: filters.Func(func(ctx context.Context, _ *event.Delta) (bool, error) {
 		return false, ctx.Err()
@@ -339,8 +339,8 @@ func TestOldestPending(t *testing.T) {
 	})
 }
 
-// TestReadyBetweenAdmitAndCommit: a filter that could not be asked when a delta was admitted is
-// asked later, also if the route got ready before the delta was committed.
+// TestReadyBetweenAdmitAndCommit: a filter that could not be evaluated when a delta was admitted is
+// evaluated later, even if the route became ready before the delta was committed.
 func TestReadyBetweenAdmitAndCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ready := &recordingSink{}, make(chan struct{})

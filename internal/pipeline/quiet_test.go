@@ -16,7 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// timedSink is a sink that notes when what came.
+// timedSink is a sink that records the time of each event.
 type timedSink struct {
 	recordingSink
 
@@ -36,8 +36,8 @@ func (s *timedSink) Write(ctx context.Context, events []event.Event) []error {
 	return errs
 }
 
-// noted lists when what came: what came at one time is sorted, because there is no order across
-// keys.
+// noted lists the events with their times. Events of one time are sorted, because there is no order
+// across keys.
 func (s *timedSink) noted() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,8 +54,8 @@ func quiet(s *timedSink) pipeline.Route {
 	return pipeline.Route{Name: "r", Sinks: to(s), Debounce: pipeline.Debounce{Quiet: 5 * time.Second, Max: 11 * time.Second}}
 }
 
-// TestDebounce: the net change of an object comes when it has been quiet for the time, or after the
-// longest time if it never is. Objects do not wait for each other.
+// TestDebounce: the net change of an object is delivered after a quiet period, or after the maximum
+// time if it never is quiet. Objects do not wait for each other.
 func TestDebounce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -71,7 +71,7 @@ func TestDebounce(t *testing.T) {
 		pass(time.Minute)
 		b.admit(delta(t, event.Updated, "a", 3, 50))
 		pass(time.Minute)
-		// busy: from 22 s on, at the latest at 33 s; what came at 34 s begins anew.
+		// busy: from 22 s on, at the latest at 33 s; the change at 34 s begins a new window.
 		equal(t, "sink", s.noted(), "7s a@3", "7s b@4", "33s busy@16", "45s busy@20", "1m47s a@50")
 		if got := s.got(); !slices.Contains(got, "added a@3") || !slices.Contains(got, "updated a@50") {
 			t.Errorf("not the net change: %q", got)
@@ -80,8 +80,8 @@ func TestDebounce(t *testing.T) {
 	})
 }
 
-// TestDebounceMax: a route that does not say how long what changes all the time waits has it wait
-// for ten quiet periods.
+// TestDebounceMax: without a maximum time, an object that changes all the time is delivered after
+// ten quiet periods.
 func TestDebounceMax(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -96,8 +96,8 @@ func TestDebounceMax(t *testing.T) {
 	})
 }
 
-// TestDebounceKey: with a key the quiet period is that of the key, and each object of it comes
-// once.
+// TestDebounceKey: with a key the quiet period is that of the key, and each of its objects is
+// delivered once.
 func TestDebounceKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -115,8 +115,8 @@ func TestDebounceKey(t *testing.T) {
 	})
 }
 
-// TestDebounceRetry: what comes while the one before is tried again waits behind it, and for its
-// own quiet period.
+// TestDebounceRetry: a delta that comes during a retry of the previous one waits behind it, and for
+// its own quiet period.
 func TestDebounceRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -147,8 +147,8 @@ func TestDebounceRetry(t *testing.T) {
 	})
 }
 
-// TestDebounceStop: a stop does not wait for quiet periods. What waits stays pending, and waits for
-// a quiet period of the next life; where nothing would keep it, it is delivered at once.
+// TestDebounceStop: a stop does not wait for quiet periods. Such deltas stay pending and wait for a
+// quiet period after the restart; without a Store they are delivered at once.
 func TestDebounceStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -186,7 +186,7 @@ func TestDebounceStop(t *testing.T) {
 	})
 }
 
-// TestDebounceTail: what waits on disk waits for its quiet period when it comes back.
+// TestDebounceTail: a delta that is read back from disk waits for its quiet period.
 func TestDebounceTail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -206,7 +206,7 @@ func TestDebounceTail(t *testing.T) {
 	})
 }
 
-// TestDebounceLimit: the limit counts what comes out.
+// TestDebounceLimit: the limit counts the net changes.
 func TestDebounceLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
@@ -229,7 +229,7 @@ func TestDebounceLimit(t *testing.T) {
 		if err := b.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		// The next life asks the limit about what waited.
+		// After the restart the limit applies to the deltas that waited.
 		s = &timedSink{began: time.Now()}
 		r.Sinks = to(s)
 		b = openAs(t, pipeline.Config{Store: k}, r)
@@ -244,8 +244,8 @@ func TestDebounceLimit(t *testing.T) {
 	})
 }
 
-// TestDebounceLimitPassed: what the limit let through, and is still pending after a restart, is not
-// asked about again.
+// TestDebounceLimitPassed: a delta that passed the limit and is still pending after a restart is
+// not counted again.
 func TestDebounceLimitPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}

@@ -16,7 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// routeOf makes a route that takes all of pods.
+// routeOf returns a route that takes all deltas of pods.
 func routeOf(name, version string, s *recordingSink) pipeline.Route {
 	return pipeline.Route{
 		Name: name, Version: version, Sources: []string{"pods"}, Ops: event.Ops(),
@@ -24,7 +24,7 @@ func routeOf(name, version string, s *recordingSink) pipeline.Route {
 	}
 }
 
-// exchange makes the routes those that run. existing is what a source had before.
+// exchange replaces the routes. existing are the objects of a source before.
 func (b *harness) exchange(existing []*event.Delta, routes ...pipeline.Route) {
 	b.t.Helper()
 	change, err := b.Prepare(routes)
@@ -42,8 +42,8 @@ func (b *harness) exchange(existing []*event.Delta, routes ...pipeline.Route) {
 	change.Finish(b.t.Context())
 }
 
-// TestChangedRoute: what is pending at a route passes to the one that takes its place, in order,
-// and those of its sinks that have it do not get it again.
+// TestChangedRoute: the backlog of a route passes to its successor, in order, and sinks that have a
+// delta do not get it again.
 func TestChangedRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
@@ -70,7 +70,7 @@ func TestChangedRoute(t *testing.T) {
 		second.Version = "2"
 		second.Filter = filters.Func(func(context.Context, *event.Delta) (bool, error) { return false, nil })
 		b.exchange(nil, second)
-		b.admit(delta(t, event.Updated, "a", 3, 4)) // filtered by now
+		b.admit(delta(t, event.Updated, "a", 3, 4)) // the new filter excludes it
 		down.Store(false)
 		pass(time.Minute)
 		for name, sink := range map[string]*recordingSink{"s": s, "slow": slow} {
@@ -97,7 +97,7 @@ func only(all []string, part string) (some []string) {
 	return some
 }
 
-// TestExchangeWhileBusy: what comes while the old route still has a batch waits for it to end.
+// TestExchangeWhileBusy: deltas that come during a batch of the old route wait for its end.
 func TestExchangeWhileBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{before: func(context.Context) { time.Sleep(10 * time.Second) }}
@@ -119,14 +119,15 @@ func TestExchangeWhileBusy(t *testing.T) {
 	})
 }
 
-// TestRenamedRemovedAndNewRoutes: a rename takes the backlog along, that of a removed route is with
-// the checkpoint, a new one gets what was there before if it wants it, and one that stays is not
+// TestRenamedRemovedAndNewRoutes: a renamed route keeps its backlog, that of a removed route is in
+// the checkpoint, a new route gets existing objects if it wants them, and an unchanged one is not
 // touched.
 func TestRenamedRemovedAndNewRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		stays, old, removed := routeOf("stays", "1", s), routeOf("old", "1", s), routeOf("removed", "1", s)
-		old.Ready, removed.Ready = make(chan struct{}), make(chan struct{}) // they owe until then
+		// their deltas stay pending until then
+		old.Ready, removed.Ready = make(chan struct{}), make(chan struct{})
 		saved := fakeStore{}
 		b := openAs(t, pipeline.Config{Store: saved}, stays, old, removed)
 		b.Start(t.Context())
@@ -152,7 +153,7 @@ func TestRenamedRemovedAndNewRoutes(t *testing.T) {
 			t.Errorf("on disk is %v", saved)
 		}
 
-		// It comes back, in a watch that is newer than the other routes.
+		// It returns, with a watch that is newer than the other routes.
 		change, err := b.Prepare([]pipeline.Route{stays, renamed, added, routeOf("removed", "1", s)})
 		if err != nil {
 			t.Fatal(err)
@@ -175,7 +176,7 @@ func TestRenamedRemovedAndNewRoutes(t *testing.T) {
 	})
 }
 
-// TestYield: a delta that waits for room does not hold up an exchange of the routes.
+// TestYield: a delta that waits for room does not delay an exchange of the routes.
 func TestYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := routeOf("r", "1", &recordingSink{refuse: func(event.Event) error { return errDown }})
@@ -202,7 +203,7 @@ func TestYield(t *testing.T) {
 	})
 }
 
-// boundedHandler is a handler whose calls are bounded.
+// boundedHandler is a handler with a timeout for its calls.
 type boundedHandler struct {
 	handlerFunc
 
@@ -211,9 +212,9 @@ type boundedHandler struct {
 
 func (h boundedHandler) Timeout() time.Duration { return h.timeout }
 
-// TestChangedRouteOfABusyHandler: a reload waits for a handler that bounds its calls as long as one
-// bound, however many calls its batch would take. What it had is tried again by its successor,
-// which counts no attempt.
+// TestChangedRouteOfABusyHandler: a reload waits for a handler with a timeout for one timeout,
+// however many calls its batch would take. Its successor retries the deltas without counting an
+// attempt.
 func TestChangedRouteOfABusyHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}

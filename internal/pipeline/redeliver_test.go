@@ -18,8 +18,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// A rejected delta goes to the sink that refused it, and to no other, and its letter is removed
-// only then.
+// A rejected delta is redelivered to the sink that rejected it, and to no other, and its dead
+// letter is removed only then.
 func TestRedeliver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := true
@@ -38,7 +38,7 @@ func TestRedeliver(t *testing.T) {
 		b.Dirty()
 		letter := b.letters.all[0]
 
-		if err := b.Redeliver(t.Context(), letter); err != nil { // in vain
+		if err := b.Redeliver(t.Context(), letter); err != nil { // it fails again
 			t.Fatal(err)
 		}
 		if err := b.Redeliver(t.Context(), letter); err == nil || !strings.Contains(err.Error(), "already") {
@@ -69,8 +69,8 @@ func TestRedeliver(t *testing.T) {
 	})
 }
 
-// A redelivered delta stands behind the pending deltas of its key, and nothing is coalesced across
-// it.
+// A redelivered delta is placed behind the pending deltas of its key, and no delta is coalesced
+// across it.
 func TestRedeliverInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var up atomic.Bool
@@ -128,7 +128,7 @@ func TestRedeliverRefuses(t *testing.T) {
 	})
 }
 
-// A delta whose filter failed is asked about anew.
+// The filter of a delta on which it had failed is evaluated again.
 func TestRedeliverUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fails, wants, s := errBad, true, &recordingSink{}
@@ -158,7 +158,7 @@ func TestRedeliverUnseen(t *testing.T) {
 	})
 }
 
-// A flood of rejected deltas is put aside in few writes.
+// The dead letters of many rejected deltas are written in few writes.
 func TestDeadLettersInOneWrite(t *testing.T) {
 	for name, route := range map[string]pipeline.Route{
 		"sink": {Sinks: to(&recordingSink{refuse: func(event.Event) error { return plugins.Reject(errBad) }})},

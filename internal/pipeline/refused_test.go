@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// TestRefused: who wants to know hears what a limit suppressed, and what was given up by its
-// handler or a sink, once each.
+// TestRefused: Refused is called once for each delta that a limit suppressed, or that its handler
+// or a sink rejected.
 func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -10,9 +10,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestReminders: a sink that was away gets the last reminder alone, and if it has not heard at all
-// that a condition holds, that alone; also across a restart. Another condition of the object is
-// told by itself.
+// TestReminders: a sink that was unavailable gets only the last reminder, or, if it has not got the
+// Entered yet, only that; also across a restart. Another condition of the object is reported by
+// itself.
 func TestReminders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &flakyStore{fakeStore: fakeStore{}}

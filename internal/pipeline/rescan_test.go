@@ -14,9 +14,9 @@ import (
 
 var whenever = filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.New != nil, nil })
 
-// TestConditionChangedCrash: of a route that leaves out what is there at first the condition is
-// changed by a reload, or with a restart. What it holds for now and did not before is reported,
-// also if there is a crash, with a cut before it or not, before all objects were looked at.
+// TestConditionChangedCrash: the condition of a route that ignores existing objects is changed by a
+// reload or with a restart. The objects for which it newly holds are reported, even after a crash
+// before the rescan, with or without a cut.
 func TestConditionChangedCrash(t *testing.T) {
 	for i := range 8 {
 		reload, cut, removed := i&1 > 0, i&2 > 0, i&4 > 0
@@ -47,7 +47,7 @@ func TestConditionChangedCrash(t *testing.T) {
 						c.Swap()
 						c.Finish(t.Context())
 					}
-					if removed { // its condition is, and then it has another one
+					if removed { // the condition is removed, and later replaced by another one
 						plain := route(nil, "0")
 						plain.When = pipeline.When{}
 						exchange(plain)
@@ -64,7 +64,7 @@ func TestConditionChangedCrash(t *testing.T) {
 					rescanAll(t, b, true, conditionDelta(t, event.Sync, "a", 1, true), conditionDelta(t, event.Sync, "b", 2, false))
 					d.cut(b)
 					pass(time.Second)
-					// it had no condition, so all of it was there before
+					// it had no condition, so all objects existed before
 					if reload && cut && removed {
 						expectData(t, s)
 						return
@@ -76,8 +76,8 @@ func TestConditionChangedCrash(t *testing.T) {
 	}
 }
 
-// TestConditionChangedEarly: the condition of a new route that leaves out what is there at first is
-// changed before anybody has looked.
+// TestConditionChangedEarly: the condition of a new route that ignores existing objects is changed
+// before its first rescan.
 func TestConditionChangedEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ready := &recordingSink{}, make(chan struct{})
@@ -102,8 +102,8 @@ func TestConditionChangedEarly(t *testing.T) {
 	})
 }
 
-// TestConditionMissed: of a route that was given nothing for a while all objects are looked at when
-// it returns: the difference is reported.
+// TestConditionMissed: a route that was absent for a while is rescanned when it returns: the
+// differences are reported.
 func TestConditionMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
@@ -130,8 +130,7 @@ func TestConditionMissed(t *testing.T) {
 	})
 }
 
-// TestConditionKeyless: that it ended is reported, though the object has no key that could be
-// reported any more.
+// TestConditionKeyless: the end of a condition is reported, even if the object has no key any more.
 func TestConditionKeyless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -152,8 +151,8 @@ func TestConditionKeyless(t *testing.T) {
 	})
 }
 
-// TestConditionEndKeepsOrder: what a round finds to be gone is reported in order of the route's
-// key, or of the key of its limit, as what it was before.
+// TestConditionEndKeepsOrder: an end that a rescan finds is reported in the order of the route's
+// key, or of the key of its limit, by the last known object.
 func TestConditionEndKeepsOrder(t *testing.T) {
 	owner := func(context.Context, *event.Delta) (string, error) { return "team-a", nil }
 	for name, route := range map[string]pipeline.Route{

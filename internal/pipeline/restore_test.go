@@ -21,7 +21,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// restart makes and starts a pipeline of a route that owed something.
+// restart creates and starts a pipeline of a route with pending deltas.
 func restart(t testing.TB, r pipeline.Route, owed ...checkpoint.Pending) *harness {
 	t.Helper()
 	b := openAs(t, pipeline.Config{Store: fakeStore{}}, r)
@@ -86,7 +86,7 @@ func TestRestore(t *testing.T) {
 		err := b.Restore("route0", []checkpoint.Pending{
 			{ID: 9, Delta: delta(t, event.Updated, "a", 2, 3)},
 			{ID: 4, Delta: delta(t, event.Added, "a", 0, 1), Closed: []string{"s0"}},
-			// a sink that is not there any more
+			// a sink that was removed
 			{ID: 7, Delta: delta(t, event.Updated, "a", 1, 2), Closed: []string{"gone"}},
 			{ID: 5, Delta: delta(t, event.Added, "b", 0, 4), Closed: []string{"s0", "gone", "s1"}},
 			{ID: 8, Delta: delta(t, event.Added, "bad", 0, 5), Attempts: 2},
@@ -98,7 +98,7 @@ func TestRestore(t *testing.T) {
 			t.Errorf("%d owed, want 4", n)
 		}
 		b.admit(delta(t, event.Deleted, "a", 6, 0))
-		b.dirty("restored", "10 deleted a@6 unseen", "-5") // the route has not looked yet
+		b.dirty("restored", "10 deleted a@6 unseen", "-5") // the filter is not evaluated yet
 		b.Start(t.Context())
 		b.drain()
 		equal(t, "s0", s0.got(), "updated a@2", "updated a@3", "deleted a@6")
@@ -112,7 +112,7 @@ func TestRestore(t *testing.T) {
 	})
 }
 
-// TestRestoreFromAFile: what is handed over survives the state file.
+// TestRestoreFromAFile: a hand-over survives the state file.
 func TestRestoreFromAFile(t *testing.T) {
 	db, err := checkpoint.Open(checkpoint.Config{Path: filepath.Join(t.TempDir(), "state.db"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -126,7 +126,7 @@ func TestRestoreFromAFile(t *testing.T) {
 	wanted := func(_ context.Context, d *event.Delta) (bool, error) { return d.Key().Name != "b", nil }
 	r := pipeline.Route{Sinks: to(&recordingSink{}, &recordingSink{}), Ready: make(chan struct{}), Filter: filters.Func(wanted)}
 	b := openAs(t, pipeline.Config{Store: fakeStore{}}, r)
-	// One that has passed, and two that were not asked for.
+	// One that has passed, and two whose filter was not evaluated.
 	if err := b.Restore("route0", []checkpoint.Pending{{ID: 7, Delta: delta(t, event.Added, "b", 0, 1)}}, checkpoint.Backlog{}); err != nil {
 		t.Fatal(err)
 	}
@@ -157,8 +157,8 @@ func TestRestoreFromAFile(t *testing.T) {
 	}
 }
 
-// TestRestoredIsNeverFolded: it may have been attempted, and is neither folded nor dropped for want
-// of room, before the route is ready and after.
+// TestRestoredIsNeverFolded: a restored delta may have been attempted, so it is neither coalesced
+// nor dropped by the overflow policy, before the route is ready and after.
 func TestRestoredIsNeverFolded(t *testing.T) {
 	for name, r := range map[string]pipeline.Route{
 		"latest":     {Deliver: pipeline.Latest},
@@ -177,7 +177,7 @@ func TestRestoredIsNeverFolded(t *testing.T) {
 					}
 					b := restart(t, r,
 						checkpoint.Pending{ID: 1, Delta: delta(t, event.Added, "a", 0, 1)},
-						// never asked
+						// never evaluated
 						checkpoint.Pending{ID: 2, Delta: delta(t, event.Updated, "a", 1, 2), Closed: []string{""}},
 						checkpoint.Pending{ID: 3, Delta: delta(t, event.Updated, "a", 2, 3)})
 					synctest.Wait()
@@ -192,7 +192,7 @@ func TestRestoredIsNeverFolded(t *testing.T) {
 					b.drain()
 					want := []string{"added a@1", "updated a@2", "updated a@3"}
 					switch name {
-					case "dropOldest": // those that came had to go at once
+					case "dropOldest": // new deltas were dropped at once
 					case "block":
 						want = append(want, "updated a@4", "deleted a@5")
 					default:
@@ -206,8 +206,8 @@ func TestRestoredIsNeverFolded(t *testing.T) {
 	}
 }
 
-// TestRestoredFilter: what has passed has passed, whatever the filter looks up says now; what the
-// filter was not asked about, or what it failed on, is evaluated anew.
+// TestRestoredFilter: a delta that had passed the filter is delivered, whatever the looked-up
+// objects are now; a delta whose filter was not evaluated, or failed, is evaluated again.
 func TestRestoredFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := &recordingSink{refuse: func(event.Event) error { return errDown }}
@@ -232,7 +232,7 @@ func TestRestoredFilter(t *testing.T) {
 			t.Error("not paused")
 		}
 
-		said, wanted = nil, false // the cause is mended; and what is looked up has changed
+		said, wanted = nil, false // the cause is fixed; and the looked-up objects have changed
 		up := &recordingSink{}
 		r.Sinks = to(up)
 		b = restart(t, r,
@@ -246,8 +246,8 @@ func TestRestoredFilter(t *testing.T) {
 	})
 }
 
-// TestRestoredPauseTriesAgain: a route that was paused owes what it owed, and after a restart it
-// tries again, once at least.
+// TestRestoredPauseTriesAgain: a paused route keeps its backlog, and retries after a restart, at
+// least once.
 func TestRestoredPauseTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mended := false
@@ -279,8 +279,8 @@ func TestRestoredPauseTriesAgain(t *testing.T) {
 	})
 }
 
-// TestRestoredKeys: the key is asked again, and tells the lane; where it fails, a delta is ordered
-// by its object.
+// TestRestoredKeys: the key is evaluated again, and determines the lane; if it fails, a delta is
+// ordered by its object.
 func TestRestoredKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -327,8 +327,8 @@ func TestRestoredKeys(t *testing.T) {
 	})
 }
 
-// TestDurable: nothing is told of an object whose identity is not on disk, and nothing about other
-// objects waits for it.
+// TestDurable: an object whose identity is not on disk is not delivered, and other objects do not
+// wait for it.
 func TestDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s0, s1 := &recordingSink{}, &recordingSink{}
@@ -370,8 +370,8 @@ func TestDurable(t *testing.T) {
 	})
 }
 
-// TestDurableInALane: what stands in one lane with something that may be reported waits for its own
-// object's identity.
+// TestDurableInALane: a delta that shares a lane with one that may be delivered waits for the
+// identity of its own object.
 func TestDurableInALane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, written := &recordingSink{}, make(chan struct{})

@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// TestAdmitTo: what is put through for one route reaches that route alone, whatever its ops are, if
-// its filter wants it.
+// TestAdmitTo: a delta that is admitted to one route reaches only that route, regardless of its
+// ops, if its filter matches.
 func TestAdmitTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, other := &recordingSink{}, &recordingSink{}
@@ -35,7 +35,7 @@ func TestAdmitTo(t *testing.T) {
 			}
 		}
 		put("early")
-		put("filtered") // nobody knows yet
+		put("filtered") // the filter is not evaluated yet
 		if n := b.Pending("one"); n != 2 {
 			t.Errorf("%d owed, want both", n)
 		}
@@ -66,8 +66,8 @@ func TestAdmitTo(t *testing.T) {
 	})
 }
 
-// TestAwaitRoom: what can wait does while a route owes half of what its memory may hold, and goes
-// on when that is less again, whatever the route's overflow is.
+// TestAwaitRoom: resynced deltas wait while a route is at least half full, and continue when it is
+// less, regardless of its overflow.
 func TestAwaitRoom(t *testing.T) {
 	for _, overflow := range []pipeline.Overflow{pipeline.Coalesce, pipeline.Block, pipeline.DropOldest} {
 		synctest.Test(t, func(t *testing.T) {

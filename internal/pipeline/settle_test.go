@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Settle waits until all is delivered that can be, retries included, and deltas are taken after it
-// as before.
+// Settle waits until all deltas are delivered that can be, including retries. The pipeline takes
+// deltas after it as before.
 func TestSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0

@@ -25,7 +25,7 @@ func startOn(t *testing.T, cfg pipeline.Config, routes ...pipeline.Route) (*harn
 	return b, k
 }
 
-// updates makes versions from to to of objects a to e, by turns.
+// updates returns versions from to to of objects a to e, by turns.
 func updates(t *testing.T, from, to int) (deltas []*event.Delta) {
 	t.Helper()
 	for v := from; v <= to; v++ {
@@ -34,7 +34,7 @@ func updates(t *testing.T, from, to int) (deltas []*event.Delta) {
 	return deltas
 }
 
-// perObject checks that what came of each object is these versions, in order.
+// perObject checks that the events of each object are these versions, in order.
 func perObject(t *testing.T, got []string, from, to int) {
 	t.Helper()
 	for i := range 5 {
@@ -62,8 +62,8 @@ func (b *harness) statusOf(name string) pipeline.Status {
 	return pipeline.Status{}
 }
 
-// TestSpill: what does not fit into memory is on disk alone, another route does not notice, and all
-// of it comes, in order.
+// TestSpill: deltas that do not fit into memory are only on disk, without an effect on another
+// route, and all of them are delivered in order.
 func TestSpill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
@@ -86,7 +86,7 @@ func TestSpill(t *testing.T) {
 		if s := b.statusOf("route0"); !s.Oldest.Equal(first.Oldest) || time.Since(s.Oldest) < time.Minute {
 			t.Errorf("the oldest is %v old, it was %v before", time.Since(s.Oldest), first.Oldest)
 		}
-		b.admit(updates(t, 21, 25)...) // behind what is on disk
+		b.admit(updates(t, 21, 25)...) // behind the deltas on disk
 		open()
 		b.drain()
 		perObject(t, s.got(), 1, 25)
@@ -98,15 +98,15 @@ func TestSpill(t *testing.T) {
 	})
 }
 
-// TestSpillDuringACut: what came, was folded, or is gone since a cut was made is not on disk with
-// that cut, and nothing that is gone is read back.
+// TestSpillDuringACut: deltas that were added, coalesced or removed after a cut was made are not on
+// disk with that cut, and no removed delta is read back.
 func TestSpillDuringACut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
 		b, k := startOn(t, pipeline.Config{InFlight: 2 * entryBytes}, pipeline.Route{Sinks: to(s), Capacity: 1, Disk: 1 << 20, Batch: pipeline.Batch{Size: 1}})
 		b.admit(delta(t, event.Added, "x", 0, 1), delta(t, event.Updated, "a", 1, 2), delta(t, event.Updated, "a", 2, 3), delta(t, event.Updated, "b", 1, 4))
 		cut := b.Dirty()
-		// folded with two that the cut has; and new
+		// coalesced with two that are in the cut; and a new one
 		b.admit(delta(t, event.Updated, "a", 3, 5), delta(t, event.Updated, "c", 1, 6))
 		k.write(t, cut)
 		b.Saved(k.weigh)
@@ -124,8 +124,7 @@ func TestSpillDuringACut(t *testing.T) {
 	})
 }
 
-// TestSpillBeyondTheDisk: when the disk has no room for more, or does not take it, overflow
-// decides.
+// TestSpillBeyondTheDisk: if the disk is full, or fails, the overflow policy applies.
 func TestSpillBeyondTheDisk(t *testing.T) {
 	type limits struct {
 		disk, all, inFlight int64
@@ -156,7 +155,7 @@ func TestSpillBeyondTheDisk(t *testing.T) {
 						if n++; limit.saved {
 							k.cut(b)
 						}
-						synctest.Wait() // what was dropped makes room in the head
+						synctest.Wait() // dropped deltas make room in the head
 					}
 					most := 4 + 8 + 5 + 1
 					if owed := b.Pending("route0"); owed > most || owed < 8 {
@@ -184,9 +183,9 @@ func TestSpillBeyondTheDisk(t *testing.T) {
 	}
 }
 
-// TestSpillBeforeFolding: while the disk is behind, what comes waits for it, and nothing folds.
-// Once the disk has taken nothing for five seconds overflow decides, without another wait, until it
-// has made room.
+// TestSpillBeforeFolding: while the disk is behind, new deltas wait for it, and are not coalesced.
+// Once the disk has written nothing for five seconds, the overflow policy applies, without another
+// wait, until the disk has caught up.
 func TestSpillBeforeFolding(t *testing.T) {
 	for _, overflow := range []pipeline.Overflow{pipeline.Coalesce, pipeline.DropOldest} {
 		t.Run(fmt.Sprint(overflow), func(t *testing.T) {
@@ -231,7 +230,8 @@ func TestSpillBeforeFolding(t *testing.T) {
 	}
 }
 
-// TestSpilledLatest: what is read back is folded with what waits: it was never attempted.
+// TestSpilledLatest: a delta that is read back is coalesced with pending ones: it was never
+// attempted.
 func TestSpilledLatest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
@@ -250,8 +250,8 @@ func TestSpilledLatest(t *testing.T) {
 		open()
 		b.drain()
 		got := s.got()
-		// What comes between two cuts is folded before it goes to disk. Whether what is read back
-		// is folded too depends on who is faster.
+		// Deltas between two cuts are coalesced before they go to disk. Whether deltas that are
+		// read back are coalesced, too, depends on timing.
 		if a := only(got, " a@"); len(a) > 10 || a[len(a)-1] != "updated a@145" {
 			t.Errorf("got %q", a)
 		}
@@ -259,14 +259,14 @@ func TestSpilledLatest(t *testing.T) {
 	})
 }
 
-// TestUnreadableDisk: what cannot be read back is tried again.
+// TestUnreadableDisk: a failed read is retried.
 func TestUnreadableDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
 		b, k := startOn(t, pipeline.Config{}, pipeline.Route{Sinks: to(s), Capacity: 2, Disk: 1 << 20, Batch: pipeline.Batch{Size: 1}})
 		b.admit(updates(t, 1, 12)...)
 		k.cut(b)
-		k.mu.Lock() // nothing can be read
+		k.mu.Lock() // reads fail
 		k.failing = true
 		k.mu.Unlock()
 		open()
@@ -282,8 +282,8 @@ func TestUnreadableDisk(t *testing.T) {
 	})
 }
 
-// TestSecretsStayInMemory: the disk has no more of a Secret than its identity, so nothing of it is
-// on disk alone.
+// TestSecretsStayInMemory: the disk has only the identity of a Secret, so no delta of it is only on
+// disk.
 func TestSecretsStayInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
@@ -311,8 +311,8 @@ func TestSecretsStayInMemory(t *testing.T) {
 	})
 }
 
-// TestSpilledUnderAnotherName: a route goes on with what is pending on disk alone when it has
-// another name, also if it was removed meanwhile; behind it comes what happens meanwhile.
+// TestSpilledUnderAnotherName: a renamed route continues with its deltas that are only on disk,
+// even if it was removed in between; new deltas follow them.
 func TestSpilledUnderAnotherName(t *testing.T) {
 	for name, removed := range map[string]bool{"renamed": false, "back": true} {
 		t.Run(name, func(t *testing.T) {
@@ -364,8 +364,7 @@ func TestSpilledUnderAnotherName(t *testing.T) {
 	}
 }
 
-// What came for a changed route before it took over, and went to the disk, is not passed by what
-// came after it.
+// Deltas of a changed route that were spilled before it took over are not overtaken by later ones.
 func TestSpilledBeforeTakeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &flakyStore{fakeStore: fakeStore{}}

@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
-// TestTurnedDown: what the table turns down without a word is filtered too: a second later, at a
-// scrape, and after the routes were exchanged.
+// TestTurnedDown: deltas that the table excludes without an evaluation count as filtered, too: a
+// second later, at a scrape, and after an exchange of the routes.
 func TestTurnedDown(t *testing.T) {
 	env, err := expr.NewEnv(expr.EnvConfig{Sources: map[string][]string{"pods": nil}})
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// TestHandlerUnavailable: deltas that a handler cannot take at the moment were not attempted.
-// However often that is, they stay in order and are handled once it can; only one that is older
-// than maxAge is put aside.
+// TestHandlerUnavailable: unavailability of a handler does not count as an attempt. The deltas stay
+// in order, however often it occurs, and are handled once it is available; only one that is older
+// than maxAge becomes a dead letter.
 func TestHandlerUnavailable(t *testing.T) {
 	for name, back := range map[string]time.Duration{"comes back": 50 * time.Minute, "stays away": 90 * time.Minute} {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// some is a handler that makes no event of what is called "…-none", drops what is called "…-drop",
-// and fails on what is called "…-fail".
+// some is a handler that makes no event of objects named "…-none", drops "…-drop", and fails on
+// "…-fail".
 var some = handleEach(func(d *event.Delta) plugins.Result {
 	switch name := d.Key().Name; {
 	case strings.HasSuffix(name, "-none"):
@@ -27,8 +27,8 @@ var some = handleEach(func(d *event.Delta) plugins.Result {
 	return plugins.Result{Events: []plugins.Emit{{Data: fmt.Appendf(nil, `{"suppressed":%d}`, d.Suppressed)}}}
 })
 
-// TestLimitUnspent: what the handler makes no event of does not count, and how many were suppressed
-// is told by the next one that is delivered. What is delivered counts as before.
+// TestLimitUnspent: a delta without an event does not count, and the next delivered one has the
+// suppressed count. Delivered deltas count as before.
 func TestLimitUnspent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -41,7 +41,7 @@ func TestLimitUnspent(t *testing.T) {
 			}
 			pass(time.Second)
 		}
-		// the third is suppressed: the others may come to something when it is looked at
+		// the third is suppressed: the others may result in events when it is evaluated
 		admit("a1-none", "a2-drop", "a3-none")
 		admit("a4-none")
 		admit("a5", "a6", "a7", "a8-none")
@@ -54,9 +54,8 @@ func TestLimitUnspent(t *testing.T) {
 	})
 }
 
-// TestLimitFailed: what the handler fails on does not count, so that a bad object does not keep
-// good ones from being reported. Of a condition, the next object that waits is reported in its
-// place.
+// TestLimitFailed: a delta on which the handler fails does not count, so that a bad object does not
+// suppress good ones. With a condition, the next suppressed object is reported in its place.
 func TestLimitFailed(t *testing.T) {
 	for name, onFailure := range map[string]pipeline.OnFailure{"drop": pipeline.Drop, "dead letter": pipeline.DeadLetter} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +88,7 @@ func TestLimitFailed(t *testing.T) {
 	}
 }
 
-// TestLimitRefused: what a sink refuses counts, also if it comes to a dead letter.
+// TestLimitRefused: a delta that a sink rejects counts, even if it becomes a dead letter.
 func TestLimitRefused(t *testing.T) {
 	for name, onFailure := range map[string]pipeline.OnFailure{"drop": pipeline.Drop, "dead letter": pipeline.DeadLetter} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +114,7 @@ func TestLimitRefused(t *testing.T) {
 	}
 }
 
-// TestLimitUnspentGroup: likewise of a group.
+// TestLimitUnspentGroup: the same for a group.
 func TestLimitUnspentGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -150,8 +149,8 @@ func TestLimitUnspentGroup(t *testing.T) {
 	})
 }
 
-// TestLimitHandlerGroup: of a handler, too, the limit counts a group as one, and lets all of it
-// pass or nothing. It counts if something comes of any of its deltas.
+// TestLimitHandlerGroup: with a handler, too, the limit counts a group as one, and all of it passes
+// or nothing. The group counts if any of its deltas results in an event.
 func TestLimitHandlerGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
@@ -176,7 +175,7 @@ func TestLimitHandlerGroup(t *testing.T) {
 	})
 }
 
-// TestLimitUnspentFold: that something was let through which folded to nothing does not count.
+// TestLimitUnspentFold: deltas that passed the limit and were coalesced into nothing do not count.
 func TestLimitUnspentFold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
@@ -184,7 +183,7 @@ func TestLimitUnspentFold(t *testing.T) {
 		b := start(t, pipeline.Route{
 			Sinks: to(s), Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1}, Limit: pipeline.Limit{Key: initials, Every: time.Hour, Burst: 2},
 		})
-		b.admit(delta(t, event.Added, "z", 0, 1)) // holds the worker up
+		b.admit(delta(t, event.Added, "z", 0, 1)) // keeps the worker busy
 		pass(time.Second)
 		b.admit(deltaOf(t, event.Added, "a1", "one", 0, 2), deltaOf(t, event.Deleted, "a1", "one", 2, 0))
 		b.admit(delta(t, event.Added, "a2", 0, 3), delta(t, event.Added, "a3", 0, 4), delta(t, event.Added, "a4", 0, 5))
@@ -195,8 +194,8 @@ func TestLimitUnspentFold(t *testing.T) {
 	})
 }
 
-// TestLimitUnspentCrash: a cut has what is pending and what counts of one moment. After a crash
-// what was let through counts, if nobody knew yet that nothing comes of it.
+// TestLimitUnspentCrash: a cut contains the pending deltas and the limit of one moment. After a
+// crash a pending delta counts, if it was not known yet that it results in no event.
 func TestLimitUnspentCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}

@@ -8,8 +8,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestIndexCollision: objects of one hash are told apart, and each can be removed, also while all
-// are gone through.
+// TestIndexCollision: objects with the same hash are distinguished, and each can be removed, also
+// during an iteration.
 func TestIndexCollision(t *testing.T) {
 	const h = 7
 	names := []string{"a", "b", "c"}

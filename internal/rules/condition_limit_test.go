@@ -13,15 +13,15 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// tenMinutes is a limit by the first letter of names.
+// tenMinutes is a limit by the first character of names.
 func tenMinutes(burst int) *rules.LimitConfig {
 	return &rules.LimitConfig{Every: 10 * time.Minute, Burst: burst}
 }
 
 func (b *bench) forward(to time.Duration) { b.clock.Advance(start.Add(to)) }
 
-// What the limit holds back is told when it allows that, if it still holds; the end is told of a
-// key, once it holds for none of its objects.
+// A suppressed condition is reported when the limit allows it, if it still holds; Left is reported
+// for a key once the condition holds for none of its objects.
 func TestConditionsLimit(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -102,8 +102,8 @@ func TestConditionsLimit(t *testing.T) {
 	}
 }
 
-// What waits for the limit, and what was told of a key, survives a restart, and a limit that
-// changes, goes, or is new.
+// The suppressed conditions and the reports of a key survive a restart, and a limit that is
+// changed, removed, or added.
 func TestConditionsLimitChanges(t *testing.T) {
 	cfg := rules.ConditionConfig{Sources: []string{"pods"}}
 	b := newLimitedBench(t, cfg, tenMinutes(1))
@@ -115,7 +115,7 @@ func TestConditionsLimitChanges(t *testing.T) {
 	b.see("added", "a1", "1")
 	restart(time.Minute)
 	b.see("updated!", "a0", "1")
-	restart(2 * time.Minute) // nothing but what waits says now that the key was told
+	restart(2 * time.Minute) // only the suppressed records show now that the key was reported
 	b.see("updated!", "a1", "1")
 	b.expect("0s entered a0/1@1 since 0s", "2m0s left a1/1@4 since 0s")
 
@@ -144,7 +144,7 @@ func TestConditionsLimitChanges(t *testing.T) {
 	b.expect("30m0.000000001s left a1/1@12 since 2m0s")
 }
 
-// A pass of which nothing came lets the next one be told.
+// A returned pass lets the next condition be reported.
 func TestConditionsLimitReturned(t *testing.T) {
 	b := newLimitedBench(t, rules.ConditionConfig{}, tenMinutes(1))
 	var passes []*rules.Pass
@@ -158,7 +158,7 @@ func TestConditionsLimitReturned(t *testing.T) {
 	b.expect("0s entered a0/1@1 since 0s", "1m0s entered a1/1@2 since 0s")
 }
 
-// An object that is not in the cache does not hold up those that wait behind it.
+// An object that is not in the cache does not delay the suppressed ones behind it.
 func TestConditionsLimitMissing(t *testing.T) {
 	b := newLimitedBench(t, rules.ConditionConfig{}, tenMinutes(1))
 	for _, name := range []string{"a0", "a1", "a2"} {
@@ -169,7 +169,7 @@ func TestConditionsLimitMissing(t *testing.T) {
 	b.expect("0s entered a0/1@1 since 0s", "10m0s entered a2/1@3 since 0s +1", "20m0s entered a1/1@2 since 0s")
 }
 
-// limitTruth is what holds, and what was told of that, of each object and key.
+// limitTruth is the state of each object and key: whether the condition holds, and the reports.
 type limitTruth struct {
 	t        *rapid.T
 	b        *bench
@@ -178,10 +178,10 @@ type limitTruth struct {
 	told     map[string]bool
 	reported map[string]bool
 	passed   map[string][]time.Time
-	untold   map[string]int // by key: what ended since Entered was told last
+	untold   map[string]int // by key: the ends since the last Entered
 }
 
-// of lists the objects of a key that are told, or would be without the limit.
+// of lists the objects of a key that are reported, or would be without the limit.
 func (l *limitTruth) of(key string) (names []string) {
 	for name, since := range l.since {
 		if keyOf(name) == key && (l.told[name] || !since.Add(l.cfg.For).After(l.b.clock.Now())) {
@@ -227,9 +227,9 @@ func (l *limitTruth) check(e rules.Edge) {
 	}
 }
 
-// TestConditionsLimitModel: whatever happens, no more is told of a key than its limit allows; its
-// end is told when it holds for none of its objects, if it was told, and at once; and in the end
-// all that holds was told.
+// TestConditionsLimitModel: in any sequence, no more reports of a key are made than its limit
+// allows; Left is reported at once when the condition holds for none of its objects, if it was
+// reported; and in the end all conditions that hold are reported.
 func TestConditionsLimitModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := rules.ConditionConfig{

@@ -14,8 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/rules"
 )
 
-// reference is the same in a way that cannot be wrong, or slow to read: of each object, what holds
-// and what was told.
+// reference is a simple model: for each object, whether the condition holds, and its reports.
 type reference struct {
 	cfg     rules.ConditionConfig
 	objects map[string]*held
@@ -28,7 +27,7 @@ type held struct {
 	since   time.Time
 	told    bool
 	skipped bool
-	next    time.Time // zero: nothing is to come
+	next    time.Time // zero: none is scheduled
 	repeat  int
 	late    bool
 }
@@ -44,7 +43,7 @@ func (r *reference) enter(now time.Time, name string, h *held) {
 	}
 }
 
-// until lets time go by.
+// until lets time pass.
 func (r *reference) until(now, to time.Time) {
 	for {
 		var first string
@@ -76,7 +75,7 @@ func (r *reference) tell(now time.Time, op, name string, h *held) {
 		text += " late"
 		h.late = false
 	}
-	if op == "entered" && !h.next.IsZero() && h.next.Before(now) { // it is as old as it was due
+	if op == "entered" && !h.next.IsZero() && h.next.Before(now) { // it counts from its due time
 		text += fmt.Sprintf(" seen %s", h.next.Sub(start))
 	}
 	r.edges = append(r.edges, text)
@@ -120,7 +119,7 @@ func (r *reference) see(now time.Time, op, name, uid string, version int) {
 	}
 }
 
-// restart at a time of the wall clock, which may have gone back.
+// restart restarts at a time of the wall clock, which may have gone back.
 func (r *reference) restart(now time.Time) {
 	for _, h := range r.objects {
 		if h.since.After(now) {
@@ -138,8 +137,8 @@ func (r *reference) restart(now time.Time) {
 	}
 }
 
-// TestConditionsModel: whatever happens, in whatever order, with restarts in between and clocks
-// that jump, exactly that is told which a simpler machine tells.
+// TestConditionsModel: in any sequence, with restarts and jumps of clocks, the reports are exactly
+// those of a simpler machine.
 func TestConditionsModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := rules.ConditionConfig{

@@ -24,7 +24,7 @@ func object(t testing.TB, name, uid string, version int) *event.Object {
 	return o
 }
 
-// bench is conditions with a clock, and what they tell.
+// bench is conditions with a clock, and their reports.
 type bench struct {
 	t     testing.TB
 	clock *timer.Fake
@@ -32,10 +32,10 @@ type bench struct {
 	*rules.Conditions
 
 	limited *rules.LimitConfig // nil: there is no limit
-	limit   *rules.Limit       // by the first letter of a name
-	told    func(rules.Edge)   // nil: nobody wants to know
+	limit   *rules.Limit       // by the first character of a name
+	told    func(rules.Edge)   // nil: not called
 
-	saved, savedLimit map[string]string // what a checkpoint has
+	saved, savedLimit map[string]string // the records of the checkpoint
 	last              map[string]*event.Object
 	number            int
 	edges             []string
@@ -54,7 +54,7 @@ func newLimitedBench(t testing.TB, cfg rules.ConditionConfig, limited *rules.Lim
 
 func keyOf(name string) string { return name[:1] }
 
-// restart makes everything anew but what was saved.
+// restart creates everything again from the saved records.
 func (b *bench) restart(cfg rules.ConditionConfig, at time.Time) {
 	b.clock = timer.NewFake(at)
 	b.wheel = timer.NewWheel(b.clock)
@@ -104,7 +104,7 @@ func (b *bench) tell(edges ...rules.Edge) {
 	}
 }
 
-// show writes an edge down: when, op, name/uid@version, since when, and flags.
+// show formats an edge: when, op, name/uid@version, since when, and flags.
 func (b *bench) show(e *event.Delta) string {
 	o := e.Object()
 	text := fmt.Sprintf("%s %s %s/%s@%s since %s", b.clock.Now().Sub(start), e.Op, o.Key().Name, o.UID(), o.ResourceVersion(), e.Since.Sub(start))
@@ -123,9 +123,9 @@ func (b *bench) show(e *event.Delta) string {
 	return text
 }
 
-// see has an object observed: op is added, updated, listed (updated, as a list has it), same
-// (listed, and has not changed), existing or sync, with a ! if the condition does not hold, or
-// deleted, or deselected.
+// see has an object observed: op is added, updated, listed (updated, from a list), same (listed,
+// and has not changed), existing or sync, with a ! if the condition does not hold, or deleted, or
+// deselected.
 func (b *bench) see(op, name, uid string) {
 	b.t.Helper()
 	op, not := strings.CutSuffix(op, "!")
@@ -260,8 +260,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// With another `for` what is pending is due by it, counted from when it began; with another `every`
-// reminders are.
+// A changed `for` changes the due times of pending conditions, counted from their start; a changed
+// `every` those of reminders.
 func TestConditionsConfigure(t *testing.T) {
 	cfg := rules.ConditionConfig{Sources: []string{"pods"}, For: time.Hour}
 	b := newBench(t, cfg)
@@ -299,8 +299,8 @@ func TestConditionsConfigure(t *testing.T) {
 	}
 }
 
-// After all objects were looked at anew, what was told of one that is not there any more has ended,
-// as far as all were.
+// After a rescan, the reported conditions of objects that no longer exist have ended, as far as all
+// objects were listed.
 func TestConditionsEnd(t *testing.T) {
 	b := newBench(t, rules.ConditionConfig{})
 	for _, name := range []string{"a", "b", "c"} {
@@ -316,8 +316,8 @@ func TestConditionsEnd(t *testing.T) {
 	b.expect("0s left c/1@3 since 0s")
 }
 
-// The ids of what is told: the same after a crash, and different each time that it holds, also if
-// no change of the object made it.
+// The ids of reports: the same after a crash, and different each time that the condition holds,
+// even without a change of the object.
 func TestConditionsIDs(t *testing.T) {
 	b := newBench(t, rules.ConditionConfig{Every: time.Minute})
 	ids := map[string]string{}
@@ -350,7 +350,7 @@ func TestConditionsIDs(t *testing.T) {
 	}
 }
 
-// What cannot be read is an error, and nothing of it is kept.
+// A damaged record is an error, and no part of it is kept.
 func TestConditionsBroken(t *testing.T) {
 	b := newBench(t, rules.ConditionConfig{For: time.Minute})
 	b.see("added", "a", "1")
@@ -365,7 +365,7 @@ func TestConditionsBroken(t *testing.T) {
 	}
 }
 
-// What is forgotten leaves nothing behind: no timer, and no place among what conditions know.
+// A dropped condition leaves no timer and no entry of the index.
 func TestConditionsForgotten(t *testing.T) {
 	for _, cfg := range []rules.ConditionConfig{{For: time.Minute}, {Every: time.Minute}} {
 		cfg.Sources = []string{"pods"}
@@ -392,8 +392,8 @@ func TestConditionsForgotten(t *testing.T) {
 	}
 }
 
-// An object is not in the cache when the time of what was restored has come: its end may be on its
-// way.
+// An object is not in the cache when the timer of a restored condition expires: its end may still
+// be to come.
 func TestConditionsMissing(t *testing.T) {
 	b := newBench(t, rules.ConditionConfig{Every: time.Hour})
 	b.see("added", "a", "1")
@@ -413,8 +413,8 @@ func TestConditionsMissing(t *testing.T) {
 	b.expect()
 }
 
-// What a restart brings back is counted, is reminded of in its time, and is given up where its
-// source is gone or somebody knows it better.
+// A restored condition is counted, has its reminders, and is dropped if its source was removed or
+// the object was observed since.
 func TestConditionsRestored(t *testing.T) {
 	cfg := rules.ConditionConfig{For: time.Minute, Every: time.Hour}
 	b := newBench(t, cfg)

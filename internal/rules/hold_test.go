@@ -13,7 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// holds is what waits for what comes back, with a clock, and what it tells.
+// holds is delete holds with a clock, and their reports.
 type holds struct {
 	*rules.DeleteHolds
 
@@ -47,7 +47,7 @@ func (b *holds) start(at time.Time) {
 	}
 }
 
-// decode makes a delta of name/uid.
+// decode returns a delta of name/uid.
 func (b *holds) decode(text []byte) (*event.Delta, error) {
 	name, uid, _ := strings.Cut(string(text), "/")
 	return &event.Delta{Source: "pods", Op: event.Deleted, Old: object(b.t, name, uid, 1)}, nil
@@ -65,11 +65,11 @@ func (b *holds) save() {
 	}
 }
 
-// Each transition of what is gone for a while: gone and back have a name and a key.
+// Each transition of a delete hold: gone and back have a name and a key.
 func TestDeleteHolds(t *testing.T) {
 	tests := map[string]struct {
-		// gone or back with a name and a key, a duration to let go by or to configure, save, or
-		// restart and how the wall clock goes on
+		// gone or back with a name and a key, a duration to pass or to configure, save, or restart
+		// with the jump of the wall clock
 		steps string
 		want  []string
 		saved int
@@ -141,7 +141,8 @@ func (b *holds) step(words []string) {
 	}
 }
 
-// Whose time has come, and who was looked at too late, has come back or is to last longer by then.
+// An expired hold fires, unless it was cancelled or extended in the meantime, and also if it is
+// processed late.
 func TestDeleteHoldsFire(t *testing.T) {
 	var due []*rules.DeleteHold
 	clock := timer.NewFake(start)

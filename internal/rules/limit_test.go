@@ -16,7 +16,7 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// allow asks a limit, and returns what it tells.
+// allow queries a limit, and returns the result.
 func allow(l *rules.Limit, key string, n int, now time.Time) (suppressed int, ok bool) {
 	pass := l.Allow(key, n, now)
 	if pass == nil {
@@ -30,7 +30,7 @@ func TestLimit(t *testing.T) {
 		at         time.Duration
 		key        string
 		ok         bool
-		suppressed int // told
+		suppressed int // reported
 	}
 	tests := []struct {
 		name  string
@@ -80,8 +80,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestLimitForgets: what is as if it had never been asked about takes no memory, neither here nor
-// on disk.
+// TestLimitForgets: a key whose state equals that of a new one takes no memory, neither here nor on
+// disk.
 func TestLimitForgets(t *testing.T) {
 	l := rules.NewLimit(rules.LimitConfig{Every: time.Minute}, start)
 	for i := range 1000 {
@@ -114,7 +114,7 @@ func TestLimitForgets(t *testing.T) {
 	}
 }
 
-// TestLimitTooMany: what is forgotten for want of room is counted.
+// TestLimitTooMany: evicted keys are counted.
 func TestLimitTooMany(t *testing.T) {
 	l := rules.NewLimit(rules.LimitConfig{Every: time.Minute, MaxKeys: 10}, start)
 	for i := range 25 {
@@ -125,8 +125,8 @@ func TestLimitTooMany(t *testing.T) {
 	}
 }
 
-// TestLimitClock: while it runs the monotonic clock counts; between two lives the wall clock does,
-// within bounds.
+// TestLimitClock: within a process the monotonic clock counts; between two processes the wall clock
+// does, within bounds.
 func TestLimitClock(t *testing.T) {
 	began := time.Now()
 	l := rules.NewLimit(rules.LimitConfig{Every: time.Hour}, began)
@@ -135,7 +135,7 @@ func TestLimitClock(t *testing.T) {
 	records := l.Dirty(began)
 	for _, tt := range []struct {
 		name string
-		now  time.Time // of the next life
+		now  time.Time // of the next process
 		wait time.Duration
 	}{
 		{"down for a while", began.Add(20 * time.Minute), 40 * time.Minute},
@@ -157,7 +157,7 @@ func TestLimitClock(t *testing.T) {
 	}
 }
 
-// TestLimitConfigure: a limit that changes keeps what it knows.
+// TestLimitConfigure: a changed limit keeps its keys.
 func TestLimitConfigure(t *testing.T) {
 	l := rules.NewLimit(rules.LimitConfig{Every: time.Hour}, start)
 	l.Allow("a", 1, start)
@@ -175,8 +175,7 @@ func TestLimitConfigure(t *testing.T) {
 	}
 }
 
-// TestLimitRecords: a record that is not one is refused, and what was abandoned is gone on disk
-// too.
+// TestLimitRecords: a damaged record is an error, and an abandoned key is deleted on disk, too.
 func TestLimitRecords(t *testing.T) {
 	l := rules.NewLimit(rules.LimitConfig{Every: time.Hour}, start)
 	for _, value := range []string{"", "\x80", "\x01", "\x01\x02\x03", "\x01\xff\xff\xff\xff\xff\xff\x01"} {
@@ -193,9 +192,9 @@ func TestLimitRecords(t *testing.T) {
 	}
 }
 
-// TestLimitModel: random asking, cuts, crashes (which lose what came since the last cut, on both
-// sides), restarts, changes of the wall clock while it runs. In no time t more than burst + t/every
-// pass of a key, and whatever was suppressed is told once or waits to be.
+// TestLimitModel: random calls, cuts, crashes (which lose the calls since the last cut, on both
+// sides), restarts, and jumps of the wall clock. In any time t no more than burst + t/every of a
+// key pass, and each suppressed delta is reported once or is still counted.
 func TestLimitModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := rules.LimitConfig{
@@ -205,14 +204,14 @@ func TestLimitModel(t *testing.T) {
 		l := rules.NewLimit(cfg, now)
 		disk := map[string][]byte{}
 		passed, waiting := map[string][]time.Time{}, map[string]int{}
-		// that something may pass, of which it is not known yet whether it comes to anything
+		// a pass whose delta is still pending
 		type open struct {
 			pass *rules.Pass
 			key  string
 			at   time.Time
 		}
 		var opened []open
-		// a pass was taken back after another one, or is lost: more could pass than may
+		// a pass was returned after a later one, or is lost: the limit may allow more
 		unsure := map[string]bool{}
 		savedPassed, savedWaiting := map[string][]time.Time{}, map[string]int{}
 		cut := func() {
@@ -276,7 +275,7 @@ func TestLimitModel(t *testing.T) {
 	})
 }
 
-// within checks every stretch of time that ends with the last that passed.
+// within checks every interval that ends with the last pass.
 func within(t *rapid.T, key string, passed []time.Time, cfg rules.LimitConfig) {
 	last := passed[len(passed)-1]
 	for i, first := range passed {
@@ -286,7 +285,7 @@ func within(t *rapid.T, key string, passed []time.Time, cfg rules.LimitConfig) {
 	}
 }
 
-// free reports whether one more could pass without any stretch of time having too many.
+// free reports whether one more could pass without exceeding the limit in any interval.
 func free(passed []time.Time, now time.Time, cfg rules.LimitConfig) bool {
 	for i, first := range passed {
 		if len(passed)-i+1 > cfg.Burst+int(now.Sub(first)/cfg.Every) {
@@ -304,8 +303,8 @@ func copyTimes(m map[string][]time.Time) map[string][]time.Time {
 	return c
 }
 
-// TestLimitReturn: what comes to nothing does not count, and how many were suppressed is told by
-// the next one, which may come at once.
+// TestLimitReturn: a delta without an event does not count, and the next one, which may pass at
+// once, reports the suppressed count.
 func TestLimitReturn(t *testing.T) {
 	l := rules.NewLimit(rules.LimitConfig{Every: 10 * time.Minute}, start)
 	first := l.Allow("a", 1, start)
@@ -325,7 +324,7 @@ func TestLimitReturn(t *testing.T) {
 		t.Error("what was taken back twice made room")
 	}
 
-	// One that another one came after is lost: without it that may have come too early.
+	// A pass followed by another one is lost: without it that one may have come too early.
 	l = rules.NewLimit(rules.LimitConfig{Every: 10 * time.Minute}, start)
 	early := l.Allow("a", 1, start)
 	if l.Allow("a", 1, start.Add(10*time.Minute)) == nil {
@@ -335,7 +334,7 @@ func TestLimitReturn(t *testing.T) {
 		t.Error("two pass within a minute")
 	}
 
-	// Of a key that was forgotten meanwhile only what was suppressed is left.
+	// Of an evicted key only the suppressed count is kept.
 	l = rules.NewLimit(rules.LimitConfig{Every: time.Minute, MaxKeys: 1}, start)
 	gone, other := l.Allow("a", 1, start), l.Allow("b", 1, start)
 	l.Return(gone, 3, start)
@@ -361,7 +360,7 @@ func BenchmarkAllow(b *testing.B) {
 	}
 }
 
-// What is known of a key by now counts more than what is brought back.
+// The present state of a key takes precedence over a restored record.
 func TestLimitKnown(t *testing.T) {
 	cfg := rules.LimitConfig{Every: time.Hour}
 	old := rules.NewLimit(cfg, start)

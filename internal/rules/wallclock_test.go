@@ -12,9 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// moment is a time as the real clock gives it: wall is what the wall clock shows, and length what
-// has gone by on the other one. Nothing but package time can make such times; this is how it keeps
-// them.
+// moment returns a time as the real clock does: wall is the wall clock, and length the monotonic
+// clock. Only package time can make such times, so this uses its internal representation.
 func moment(wall time.Time, length time.Duration) time.Time {
 	now := time.Now()
 	shape := (*struct {
@@ -22,14 +21,14 @@ func moment(wall time.Time, length time.Duration) time.Time {
 		ext  int64
 		loc  *time.Location
 	})(unsafe.Pointer(&now))
-	const since1885 = 59453308800 // seconds from the year 1 on
+	const since1885 = 59453308800 // from the year 1 on
 	seconds := wall.Unix() + 62135596800 - since1885
 	shape.wall = 1<<63 | uint64(seconds)<<30 | uint64(wall.Nanosecond())
 	shape.ext = int64(time.Hour + length)
 	return now
 }
 
-// stepClock is a clock whose wall clock is not bound to the other one.
+// stepClock is a clock whose wall clock is independent of its monotonic clock.
 type stepClock struct{ now time.Time }
 
 func (c *stepClock) Now() time.Time              { return c.now }
@@ -40,9 +39,9 @@ type noTimer struct{}
 func (noTimer) Set(time.Time) {}
 func (noTimer) Stop()         {}
 
-// TestConditionsWallClock: while the router runs, a wall clock that goes back or ahead by days
-// makes nothing due, and nothing late; what is kept follows it, so that a restart by the new wall
-// clock goes on as if the clock had always been right.
+// TestConditionsWallClock: while the router runs, a jump of the wall clock by days makes no
+// condition due or late. The records follow the jump, so that a restart with the new wall clock
+// continues as if the clock had always been right.
 func TestConditionsWallClock(t *testing.T) {
 	for _, jump := range []time.Duration{-48 * time.Hour, -time.Minute, 0, time.Minute, 48 * time.Hour} {
 		wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -93,7 +92,7 @@ func TestConditionsWallClock(t *testing.T) {
 	}
 }
 
-// TestDeleteHoldsWallClock: likewise of what is gone.
+// TestDeleteHoldsWallClock: the same for delete holds.
 func TestDeleteHoldsWallClock(t *testing.T) {
 	for _, jump := range []time.Duration{-48 * time.Hour, 0, 48 * time.Hour} {
 		wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -128,8 +127,8 @@ func TestDeleteHoldsWallClock(t *testing.T) {
 	}
 }
 
-// TestDeleteHoldsClockBack: where the wall clock has gone back between two lives, nothing waits for
-// longer than it has to from the start on.
+// TestDeleteHoldsClockBack: if the wall clock was set back between two processes, no hold takes
+// longer than its length from the start on.
 func TestDeleteHoldsClockBack(t *testing.T) {
 	clock := timer.NewFake(start)
 	d := &event.Delta{Source: "pods", Op: event.Deleted, Old: object(t, "a", "1", 1)}
@@ -151,7 +150,7 @@ func TestDeleteHoldsClockBack(t *testing.T) {
 	}
 }
 
-// TestLimitWallClock: likewise of what a limit has let through.
+// TestLimitWallClock: the same for a limit.
 func TestLimitWallClock(t *testing.T) {
 	for _, jump := range []time.Duration{-30 * time.Second, 0, 48 * time.Hour} {
 		wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -178,9 +177,9 @@ func TestLimitWallClock(t *testing.T) {
 	}
 }
 
-// TestSinceStays: by the real clock, whose readings of the wall and of the monotonic clock are
-// never from the same moment, all edges tell the same time and have the same Began, across a
-// restart too: receivers recognise a condition by it, and what is pending coalesces by it.
+// TestSinceStays: with the real clock, whose wall and monotonic readings are never from the same
+// moment, all edges have the same time and the same Began, even across a restart: receivers
+// identify a condition by it, and pending edges are coalesced by it.
 func TestSinceStays(t *testing.T) {
 	clock := timer.Real()
 	cfg := rules.ConditionConfig{Sources: []string{"pods"}, Every: time.Hour}
@@ -220,9 +219,8 @@ func TestSinceStays(t *testing.T) {
 	same(s.Observe(&event.Delta{Source: "pods", Op: event.Deleted, Old: o}, false, false, "", clock.Now(), nil)[0])
 }
 
-// TestDueIsExact: by the wall clock that its event shows, an edge comes exactly as long after the
-// begin of its condition as it had to hold, although the wall clock and the monotonic one are never
-// read at the same moment.
+// TestDueIsExact: by the wall clock in its event, an edge comes exactly `for` after the start of
+// its condition, although the wall clock and the monotonic clock are never read at the same moment.
 func TestDueIsExact(t *testing.T) {
 	const n = 200
 	clock := timer.Real()

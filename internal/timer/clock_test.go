@@ -16,8 +16,8 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// The real clock, in a bubble: a timer calls at its time, once, only the last time counts, and one
-// that is stopped does not call.
+// The real clock, in a bubble: a timer calls once at its time, only the last time that was set
+// counts, and a stopped one does not call.
 func TestReal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := timer.Real()
@@ -32,7 +32,7 @@ func TestReal(t *testing.T) {
 		one.Set(begin.Add(3 * time.Hour))
 		one.Set(begin.Add(2 * time.Hour))
 		step(4 * time.Hour)
-		one.Set(begin) // over
+		one.Set(begin) // in the past
 		step(0)
 		one.Set(begin.Add(6 * time.Hour))
 		one.Stop()
@@ -43,8 +43,8 @@ func TestReal(t *testing.T) {
 	})
 }
 
-// The fake does the same, by hand; what is due on the way is called in order, at its time, and what
-// a call sets on the way too.
+// The fake does the same when it is advanced. The timers on its way are called in order, each at
+// its time, including those set by a call.
 func TestFake(t *testing.T) {
 	clock := timer.NewFake(start)
 	var calls []string
@@ -78,8 +78,7 @@ func TestFake(t *testing.T) {
 	}
 }
 
-// What is set to a time that is over waits for the clock to be moved, wherever to, and the clock
-// never goes back.
+// A timer set to a time in the past waits for Advance to any time, and the clock never goes back.
 func TestFakeOver(t *testing.T) {
 	clock := timer.NewFake(start)
 	called := 0
@@ -101,7 +100,7 @@ func TestFakeOver(t *testing.T) {
 	}
 }
 
-// Whatever is set, set anew and stopped: exactly what is due is called, in order, each at its time.
+// In any sequence of Set and Stop exactly the due timers are called, in order, each at its time.
 func TestFakeProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clock := timer.NewFake(start)
@@ -148,8 +147,8 @@ func TestFakeProperty(t *testing.T) {
 	})
 }
 
-// A clock that is ten times as fast calls after a tenth of the time, and shows then what it was set
-// to.
+// A clock that is ten times as fast calls after a tenth of the time, and then shows the time that
+// was set.
 func TestScaled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begin time.Time
@@ -167,7 +166,7 @@ func TestScaled(t *testing.T) {
 			if took := time.Since(begin); took < want || took > want+time.Microsecond || clock.Now().Before(start.Add(time.Hour)) {
 				t.Errorf("at speed %v it took %v, to %v", speed, took, clock.Now())
 			}
-			one.Set(start.Add(1 << 62)) // what does not come
+			one.Set(start.Add(1 << 62)) // never reached
 			one.Stop()
 		}
 	})

@@ -10,14 +10,14 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 )
 
-// heapNode is what a timer.Node would be on a heap.
+// heapNode is the counterpart of timer.Node on a heap.
 type heapNode struct {
 	index int // from 1; 0: it is not set
 	at    time.Duration
 	owner timer.Owner
 }
 
-// heapTimers is the best heap for many timers that the wheel is measured against: with four
+// heapTimers is the heap that the wheel is compared with, the best for many timers: with four
 // children for each slot, and the times in the slots.
 type heapTimers struct {
 	clock timer.Clock
@@ -68,7 +68,7 @@ func (h *heapTimers) remove(n *heapNode) {
 	}
 }
 
-// expire calls the owners of what is due.
+// expire calls the owners of the due timers.
 func (h *heapTimers) expire() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,7 +136,7 @@ type nobody struct{}
 
 func (nobody) Due(*timer.Node) {}
 
-// subject is one of the two that are compared. Times are since the beginning.
+// subject is one of the two compared implementations. Times are since the beginning.
 type subject struct {
 	set   func(i int, at time.Duration)
 	stop  func(i int)
@@ -164,7 +164,7 @@ func heapOf(n int) subject {
 	}
 }
 
-// BenchmarkTimers compares the wheel with a heap. Each round of an operation does it for all timers
+// BenchmarkTimers compares the wheel with a heap. Each round of an operation runs it for all timers
 // of both, one after the other, and the fastest round of each counts. ratio is heap by wheel.
 func BenchmarkTimers(b *testing.B) {
 	const hour = time.Hour

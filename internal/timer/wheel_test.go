@@ -28,8 +28,8 @@ type call struct {
 	at   time.Duration
 }
 
-// TestWheel: whatever is set, set to another time and stopped, also in a call, each is called once
-// at the time that it was set to last, and at no other, near or in a hundred years.
+// TestWheel: in any sequence of Set and Stop, also from within calls, each timer is called once at
+// the last time that was set, and at no other, near or in a hundred years.
 func TestWheel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		clock := timer.NewFake(start)
@@ -91,8 +91,8 @@ func TestWheel(t *testing.T) {
 	})
 }
 
-// On the real clock, in a bubble: a wall clock means nothing, a stopped one is not called, and none
-// after Close.
+// The real clock, in a bubble: the wall clock has no effect, a stopped timer is not called, and
+// none after Close.
 func TestWheelReal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := timer.NewWheel(timer.Real())
@@ -125,8 +125,8 @@ func TestWheelReal(t *testing.T) {
 	})
 }
 
-// TestWheelTogether: timers that many goroutines set and stop are called or stopped, none is both
-// and none is lost.
+// TestWheelTogether: timers that many goroutines set and stop are either called or stopped, and
+// none is lost.
 func TestWheelTogether(t *testing.T) {
 	w := timer.NewWheel(timer.Real())
 	defer w.Close()

@@ -8,8 +8,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestChain: a route without a handler delivers the event of its upstream route as an event of its
-// own.
+// TestChain: a route without a handler delivers the event of its upstream route under its own name
+// and ID.
 func TestChain(t *testing.T) {
 	o, err := event.ParseObject(&event.Resource{Cluster: "c"}, `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7"}}`)
 	if err != nil {

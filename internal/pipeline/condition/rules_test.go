@@ -46,12 +46,12 @@ type fakeRoute struct {
 
 	t          *testing.T
 	clock      *timer.Fake
-	conditions []*rules.Condition // whose timers have expired
+	conditions []*rules.Condition // with expired timers
 	holds      []*rules.DeleteHold
 	saved      map[string]checkpoint.RuleRecord
 }
 
-// open makes the rules from the records that were saved before.
+// open creates the rules from the saved records.
 func open(t *testing.T, cfg condition.Config, at time.Time, saved map[string]checkpoint.RuleRecord) *fakeRoute {
 	t.Helper()
 	r := &fakeRoute{t: t, clock: timer.NewFake(at), saved: map[string]checkpoint.RuleRecord{}}
@@ -110,8 +110,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// TestEdgeWaitsForItsState: an edge is delivered when the state that has it is saved, and not when
-// an earlier one is. A reminder waits for nothing.
+// TestEdgeWaitsForItsState: an edge is delivered when a cut with its state is saved, and not after
+// an earlier cut. A reminder waits for no cut.
 func TestEdgeWaitsForItsState(t *testing.T) {
 	r := open(t, condition.Config{Condition: true, Ops: edges, Version: "1"}, start, nil)
 	first := r.observe(updated(t, "a", 1), true)
@@ -135,7 +135,7 @@ func TestEdgeWaitsForItsState(t *testing.T) {
 	}
 }
 
-// TestOps: a route gets no edges but those of its ops.
+// TestOps: a route gets only the edges of its ops.
 func TestOps(t *testing.T) {
 	for op, want := range map[event.Op]string{event.Entered: "entered ", event.Left: "left "} {
 		r := open(t, condition.Config{Condition: true, Ops: []event.Op{op}}, start, nil)
@@ -149,8 +149,8 @@ func TestOps(t *testing.T) {
 	}
 }
 
-// TestRemoved: what a rule knew is forgotten when it is removed while the router is down, and does
-// not come back with it.
+// TestRemoved: the state of a rule that is removed while the router is down is deleted, and does
+// not return with the rule.
 func TestRemoved(t *testing.T) {
 	limit := rules.LimitConfig{Every: time.Hour}
 	for name, c := range map[string]struct {
@@ -199,8 +199,8 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// TestFireAnotherObject: a timer that expires while its object is replaced reports nothing of the
-// new object.
+// TestFireAnotherObject: a timer that expires while its object is replaced does not report the new
+// object.
 func TestFireAnotherObject(t *testing.T) {
 	r := open(t, condition.Config{Condition: true, Ops: edges, For: time.Minute}, start, nil)
 	r.CatchUp()
@@ -224,8 +224,8 @@ func TestFireAnotherObject(t *testing.T) {
 	}
 }
 
-// TestFailureOfAnotherCondition: an object on which a condition failed is a dead letter once, and
-// once more with another condition.
+// TestFailureOfAnotherCondition: an object on which a condition failed becomes a dead letter once,
+// and once more with another condition.
 func TestFailureOfAnotherCondition(t *testing.T) {
 	cfg := condition.Config{Condition: true, Sources: []string{"pods"}, Ops: edges, Version: "1"}
 	r := open(t, cfg, start, nil)
@@ -241,8 +241,7 @@ func TestFailureOfAnotherCondition(t *testing.T) {
 	}
 }
 
-// TestClosed: the rules of a route that was removed do nothing, also for a timer that has expired
-// already.
+// TestClosed: the rules of a removed route do nothing, even for a timer that has already expired.
 func TestClosed(t *testing.T) {
 	cfg := condition.Config{Condition: true, Ops: edges, For: time.Minute, Hold: time.Minute, Limit: rules.LimitConfig{Every: time.Hour}}
 	r := open(t, cfg, start, nil)
@@ -271,7 +270,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestCount: what a limit held back or forgot is counted once.
+// TestCount: each suppressed edge and each evicted key is counted once.
 func TestCount(t *testing.T) {
 	cfg := condition.Config{Condition: true, Ops: edges, Hold: time.Minute, Limit: rules.LimitConfig{Every: time.Hour, MaxKeys: 1}}
 	r := open(t, cfg, start, nil)
@@ -279,8 +278,8 @@ func TestCount(t *testing.T) {
 		r.Conditions.Observe(nil, updated(t, name, 1), condition.Observation{Holds: true, LimitKey: key}, r.clock.Now())
 	}
 	observe("a", "x")
-	observe("b", "x") // held back
-	observe("c", "y") // x is forgotten
+	observe("b", "x") // suppressed
+	observe("c", "y") // x is evicted
 	r.Holds.Hold(deleted(t, "d", 1), "", r.clock.Now())
 	want := condition.Counts{Waiting: 1, Active: 3, Keys: 1, Suppressed: 1, Forgotten: 1}
 	if got := r.Count(); got != want {
@@ -292,7 +291,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestHoldsWant: a route that holds deletes holds what ends an object for it, and nothing else.
+// TestHoldsWant: a route with delete holds holds deletes and deselections, and nothing else.
 func TestHoldsWant(t *testing.T) {
 	holding, other := open(t, condition.Config{Hold: time.Minute}, start, nil), open(t, condition.Config{}, start, nil)
 	for _, op := range event.Ops() {

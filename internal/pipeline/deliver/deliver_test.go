@@ -17,7 +17,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// fakeRoute writes down what a batch asks of its route.
+// fakeRoute records the calls of a batch to its route.
 type fakeRoute struct{ calls []string }
 
 func (r *fakeRoute) note(format string, args ...any) {
@@ -58,7 +58,7 @@ type sinkFunc func(events []event.Event) []error
 func (f sinkFunc) Write(_ context.Context, events []event.Event) []error { return f(events) }
 func (f sinkFunc) Close(context.Context) error                           { return nil }
 
-// noted is a sink that takes everything and is noted among the calls.
+// noted is a sink that takes all events, and is recorded among the calls.
 func (r *fakeRoute) noted(name string) sinkFunc {
 	return func(events []event.Event) []error {
 		r.note("write %d to %s", len(events), name)
@@ -108,8 +108,8 @@ func (r *fakeRoute) expect(t *testing.T, want ...string) {
 	}
 }
 
-// TestReports: progress is reported before the next thing that takes time, and not at the end of
-// the batch.
+// TestReports: progress is reported before the next slow operation, and not at the end of the
+// batch.
 func TestReports(t *testing.T) {
 	r := &fakeRoute{}
 	r.run(t, deliver.Config{}, []sinkFunc{r.noted("one")}, "a", "b")
@@ -128,8 +128,8 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestBadSinks: a sink that breaks its contract is one that is unavailable, and nothing of the
-// batch is lost.
+// TestBadSinks: a sink that violates its contract counts as unavailable, and no delta of the batch
+// is lost.
 func TestBadSinks(t *testing.T) {
 	for name, sink := range map[string]sinkFunc{
 		"panics":        func([]event.Event) []error { panic("secret") },

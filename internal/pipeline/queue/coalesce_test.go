@@ -25,7 +25,7 @@ func newObject(t testing.TB, name, uid string, version int, more string) *event.
 	return o
 }
 
-// newDelta makes the delta that leads from the version before to the given one.
+// newDelta returns the delta from the previous version to the given one.
 func newDelta(t testing.TB, op event.Op, name, uid string, version int) *event.Delta {
 	t.Helper()
 	d := &event.Delta{Source: "widgets", Op: op, Seen: time.Unix(int64(version), 0)}
@@ -40,7 +40,7 @@ func newDelta(t testing.TB, op event.Op, name, uid string, version int) *event.D
 	return d
 }
 
-// show writes a delta as op uid old→new.
+// show formats a delta as op uid old→new.
 func show(d *event.Delta) string {
 	version := func(o *event.Object) string {
 		if o == nil {
@@ -87,8 +87,8 @@ func TestFoldEveryPair(t *testing.T) {
 	}
 }
 
-// TestFoldSelective: what a route with a selector has of an object whose end it did not see must
-// still end.
+// TestFoldSelective: for a route with a selector the end of an object must be delivered if an
+// earlier end may have been missed.
 func TestFoldSelective(t *testing.T) {
 	added, updated := newDelta(t, event.Added, "x", "u", 10), newDelta(t, event.Updated, "x", "u", 15)
 	added.Transit().Selective = true
@@ -105,8 +105,8 @@ func TestFoldSelective(t *testing.T) {
 	}
 }
 
-// TestFoldKeepsTheGate: what is left waits for the identity of its object as long as one of the two
-// does.
+// TestFoldKeepsTheGate: the net change waits for the identity of its object if one of the two
+// deltas does.
 func TestFoldKeepsTheGate(t *testing.T) {
 	gate := make(chan struct{})
 	for i := range 2 {
@@ -133,8 +133,8 @@ func TestFoldFlags(t *testing.T) {
 	}
 }
 
-// TestFoldIsBounded: whatever a route sees of a name, folding leaves at most an end of each
-// incarnation and what came after them, and the last of that ends in the same state.
+// TestFoldIsBounded: for any deltas of a name, coalescing leaves at most one end of each
+// incarnation and the net change after them, and the last of these results in the same state.
 func TestFoldIsBounded(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var q Queue
@@ -184,13 +184,12 @@ func TestIdentityOnly(t *testing.T) {
 	}
 }
 
-// TestFoldEdges: whatever is told of a condition, and whatever of it was told already, folding
-// leaves entered and left alternating, one of each at most for each time that it held, and none of
-// them alone.
+// TestFoldEdges: for any edges of a condition, delivered or pending, coalescing leaves alternating
+// entered and left, at most one of each for each time that it held, and none of them alone.
 func TestFoldEdges(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var q Queue
-		// told: entered is delivered, and left to come
+		// told: entered is delivered, and left is pending
 		version, holds, repeat := 0, rapid.Bool().Draw(rt, "told"), 0
 		first := holds
 		edge := func(op event.Op) {
@@ -228,7 +227,8 @@ func TestFoldEdges(t *testing.T) {
 	})
 }
 
-// An event counts as memory, and what is fed is not cut down, since nothing folds it.
+// An event counts as memory. A delta from an upstream route is not reduced to an identity, because
+// it is not coalesced.
 func TestFedSize(t *testing.T) {
 	o, err := event.ParseObject(&event.Resource{}, `{"metadata":{"name":"x"},"x":"`+strings.Repeat("x", 1000)+`"}`)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// modelEntry is an owed delta of the model: a plain list of them, in the order of their coming.
+// modelEntry is a pending delta of the model, which is a plain list in the order of arrival.
 type modelEntry struct {
 	object, lane string
 	delta        *event.Delta
@@ -29,7 +29,7 @@ func add(q *Queue, d *event.Delta, key Key) *Entry {
 	return e
 }
 
-// queueModel checks queue against a list that is searched from its start each time.
+// queueModel checks the queue against a list with linear searches.
 type queueModel struct {
 	t       *rapid.T
 	tb      testing.TB
@@ -39,10 +39,10 @@ type queueModel struct {
 	now     int
 	version int
 	batches [][]*Entry
-	written map[uint64]*event.Delta // what was handed over comes to this
+	written map[uint64]*event.Delta // the sum of all hand-overs
 }
 
-// handOver takes what changed: then exactly what is owed is written.
+// handOver applies the changes and checks that exactly the pending deltas are written.
 func (m *queueModel) handOver(t *rapid.T) {
 	before := len(m.written)
 	put := map[uint64]bool{}
@@ -145,8 +145,7 @@ func (m *queueModel) take(t *rapid.T) {
 	}
 }
 
-// end gives a batch back: of each lane some entries from the front are done, and the lane may be
-// delayed.
+// end ends a batch: of each lane some entries from the front are done, and the lane may be delayed.
 func (m *queueModel) end(t *rapid.T) {
 	if len(m.batches) == 0 {
 		t.Skip("no batch")
@@ -206,8 +205,8 @@ func (m *queueModel) fold(t *rapid.T) {
 	if len(waits) < 2 {
 		return
 	}
-	// What is left is in the lane of the last: at the place of the last of these in order that was
-	// folded within that lane.
+	// The net change is in the lane of the last delta: at the place of the last one of these, in
+	// order, that was coalesced within that lane.
 	left := s.object.tail
 	first, last := waits[0], waits[len(waits)-1]
 	if left.Delta.Old != first.delta.Old || left.Delta.New != last.delta.New || !left.Since.Equal(first.since) {
@@ -239,7 +238,7 @@ func (m *queueModel) drop(t *rapid.T) {
 	m.q.Remove(e)
 }
 
-// check holds the queue's own bookkeeping against the model after each step.
+// check compares the bookkeeping of the queue with the model after each step.
 func (m *queueModel) check(t *rapid.T) {
 	if m.q.Len() != len(m.owed) {
 		t.Fatalf("%d owed, want %d", m.q.Len(), len(m.owed))
@@ -296,7 +295,7 @@ func TestQueueModel(t *testing.T) {
 			"":     m.check,
 		})
 		m.now += 100
-		for m.q.Len() > 0 { // everything can be finished in the end
+		for m.q.Len() > 0 { // all deltas can be finished in the end
 			m.q.Lanes.Wake(m.at())
 			batch := m.q.Take(3, nil, nil)
 			if len(batch) == 0 && len(m.batches) == 0 {
@@ -348,8 +347,8 @@ func TestQueueReuses(t *testing.T) {
 	}
 }
 
-// TestOrderAfterRetry: what was attempted stays in the order of its object when some of it is
-// attempted again, because a route that is changed at a reload takes it over in that order.
+// TestOrderAfterRetry: attempted entries of an object keep their order when some of them are
+// retried, because a changed route takes them over in that order.
 func TestOrderAfterRetry(t *testing.T) {
 	var q Queue
 	first, second := newDelta(t, event.Updated, "a", "u", 2), newDelta(t, event.Deleted, "a", "u", 3)
@@ -367,8 +366,8 @@ func TestOrderAfterRetry(t *testing.T) {
 	}
 }
 
-// TestRestBehindRetry: what waits for quiet is not taken along with what stands before it in its
-// lane and is tried again.
+// TestRestBehindRetry: an entry in a debounce window is not taken together with a retried entry
+// before it in its lane.
 func TestRestBehindRetry(t *testing.T) {
 	q, now := Queue{Lanes: Lanes{window: Window{Quiet: time.Minute, Max: time.Hour}}}, time.Unix(1000, 0)
 	o := func(version string) *event.Delta {
@@ -393,7 +392,7 @@ func TestRestBehindRetry(t *testing.T) {
 	if got := q.Take(8, nil, nil); len(got) != 1 || got[0] != first {
 		t.Fatalf("%d are taken after the quiet period", len(got))
 	}
-	second := add("2") // comes while it is with a worker, which gives it back without having tried
+	second := add("2") // comes while it is with a worker, which returns it without an attempt
 	first.taken = false
 	q.Release(first.lane, now.Add(time.Second))
 	now = now.Add(time.Second)

@@ -8,7 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 )
 
-// restLength is a quiet period that a million keys wait for.
+// restLength is a quiet period for which a million keys wait.
 const (
 	restLength = time.Minute
 	restMany   = 1_000_000
@@ -26,9 +26,8 @@ func (r *restNode) Due(n *timer.Node) {
 	r.wheel.Set(n, r.wheel.Now()+restLength, r)
 }
 
-// BenchmarkResting measures what it costs a route that one key of a million begins to wait for a
-// quiet period, and comes to its end: by the heap of the route, and by the wheel that the pending
-// conditions of the process are on.
+// BenchmarkResting measures the cost of the start and the end of a quiet period of one key among a
+// million: with the heap of the route, and with the wheel of the pending conditions.
 func BenchmarkResting(b *testing.B) {
 	start := time.Now()
 	b.Run("heap", func(b *testing.B) {

@@ -15,7 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// chainOf makes a route that delivers to another one, and an entry of it with an event.
+// chainOf returns a route that delivers to another one, and an entry of it with an event.
 func chainOf(t *testing.T) (a, b *Route, e *queue.Entry) {
 	t.Helper()
 	env := &Env{
@@ -46,9 +46,8 @@ type discardingSink struct{}
 func (discardingSink) Write(context.Context, []event.Event) []error { return nil }
 func (discardingSink) Close(context.Context) error                  { return nil }
 
-// A route that was looked at first may have been given an event since: it is looked at again. The
-// test is an internal one because no order of calls from outside brings about what happens between
-// two looks; so it is with the next.
+// A route that was visited first may have got an event since: it is visited again. The test is an
+// internal one, like the next, because calls from outside cannot act between two visits.
 func TestAnywhere(t *testing.T) {
 	var c Chains
 	looked := 0
@@ -66,7 +65,7 @@ func TestAnywhere(t *testing.T) {
 	}
 }
 
-// A worker that is given up right before it hands over passes nothing on. Its deltas stay pending
+// A worker that is abandoned right before it hands over passes nothing on. Its deltas stay pending
 // at its route.
 func TestAbandonedAtHandOver(t *testing.T) {
 	a, b, e := chainOf(t)

@@ -38,7 +38,7 @@ func TestPlan(t *testing.T) {
 }
 
 // TestBatchWaits: an incomplete batch waits from its first delta on, however often the leader plans
-// meanwhile.
+// in the meantime.
 func TestBatchWaits(t *testing.T) {
 	clock := timer.NewFake(time.Unix(1000, 0))
 	l := schedule.NewLeader(clock)
@@ -70,7 +70,7 @@ func TestBatchWaits(t *testing.T) {
 	}
 }
 
-// TestSignal: the leader is woken by a signal, and by as many deltas as it waits for.
+// TestSignal: the leader is woken by a signal, and when as many deltas are ready as it waits for.
 func TestSignal(t *testing.T) {
 	l := schedule.NewLeader(timer.NewFake(time.Unix(1000, 0)))
 	if !l.Acquire(t.Context()) {
@@ -83,7 +83,7 @@ func TestSignal(t *testing.T) {
 		t.Error("two leaders")
 	}
 	l.Park(l.Plan(&schedule.View{Size: 8}))
-	l.Changed(1) // one is what it waits for
+	l.Changed(1) // it waits for one
 	l.Wait(t.Context(), nil, nil)
 	l.Park(l.Plan(&schedule.View{Now: time.Unix(1000, 0), Ready: 1, Size: 8, Wait: time.Minute}))
 	l.Changed(7)
