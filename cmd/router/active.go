@@ -14,7 +14,7 @@ import (
 
 // actives shows for which objects the condition of a route holds, page after page.
 func (g *get) actives(ctx context.Context) error {
-	table := tabwriter.NewWriter(g.Stdout, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(g.Out, 0, 0, 2, ' ', 0)
 	n := 0
 	for token := ""; ; {
 		answer, err := g.Client.Active(ctx, api.ActiveQuery{Route: g.active, Limit: getPage}, token)
@@ -33,11 +33,11 @@ func (g *get) actives(ctx context.Context) error {
 	}
 	switch {
 	case g.Output == "json" && n == 0:
-		fmt.Fprintln(g.Stdout, "[]")
+		fmt.Fprintln(g.Out, "[]")
 	case g.Output == "json":
-		fmt.Fprintln(g.Stdout, "\n]")
+		fmt.Fprintln(g.Out, "\n]")
 	case g.Output == "table" && n == 0:
-		fmt.Fprintln(g.Stderr, "It holds for no object.")
+		fmt.Fprintln(g.Err, "It holds for no object.")
 	}
 	return table.Flush()
 }
@@ -51,12 +51,12 @@ func (g *get) printActive(table *tabwriter.Writer, a *api.Active, n int) error {
 			opening = "[\n"
 		}
 		text, err := json.Marshal(a)
-		fmt.Fprintf(g.Stdout, "%s%s", opening, text)
+		fmt.Fprintf(g.Out, "%s%s", opening, text)
 		return err
 	case "yaml":
 		return g.PrintYAML([]*api.Active{a}) // lists, one behind the other, are one list
 	case "name":
-		cli.Printf(g.Stdout, "%s\n", strings.TrimPrefix(a.Namespace+"/"+a.Name, "/"))
+		cli.Printf(g.Out, "%s\n", strings.TrimPrefix(a.Namespace+"/"+a.Name, "/"))
 		return nil
 	}
 	if n == 0 {

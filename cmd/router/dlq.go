@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -16,21 +13,53 @@ import (
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
-const dlqUsage = `Usage:
-  router dlq list [-route R]                       what could not be delivered
-  router dlq show ID…                              all of it, with the objects
-  router dlq retry {ID… | -route R} [-current]     puts it through its route again
-  router dlq drop {ID… | -route R}                 forgets it
+// dlqCommand is about the dead letters of the running router.
+func dlqCommand() cli.Command {
+	return cli.Command{
+		Name:        "dlq",
+		Summary:     "List, show, redeliver or drop dead letters",
+		Description: "A dead letter is a delta that a route has given up. The state folder keeps it with its error.",
+		Commands: []cli.Command{
+			{
+				Name:     "list",
+				Summary:  "List the dead letters",
+				Examples: []cli.Example{{Line: "router dlq list -route alerts", Text: "those of one route"}},
+				Setup: func(f *cli.Flags) cli.Run {
+					return newDLQ(f, "only").run((*dlq).list, func(*dlq) error { return nil })
+				},
+			}, {
+				Name:    "show",
+				Args:    "ID…",
+				Summary: "Print dead letters with their objects, as JSON",
+				Setup: func(f *cli.Flags) cli.Run {
+					return newDLQ(f, "").run((*dlq).show, (*dlq).checkIDs)
+				},
+			}, {
+				Name:    "retry",
+				Args:    "[ID…]",
+				Summary: "Redeliver dead letters",
+				Examples: []cli.Example{
+					{Line: "router dlq retry 17 18", Text: "two dead letters; router dlq list shows the ids"},
+					{Line: "router dlq retry -route alerts -current", Text: "all of a route, with the present state of the objects"},
+				},
+				Setup: func(f *cli.Flags) cli.Run {
+					d := newDLQ(f, "all")
+					f.BoolVar(&d.current, "current", false, "deliver the present state of the objects; drop the dead letter of a deleted object")
+					return d.run((*dlq).retry, (*dlq).checkSelection)
+				},
+			}, {
+				Name:    "drop",
+				Args:    "[ID…]",
+				Summary: "Delete dead letters",
+				Setup: func(f *cli.Flags) cli.Run {
+					return newDLQ(f, "all").run((*dlq).drop, (*dlq).checkSelection)
+				},
+			},
+		},
+	}
+}
 
-Flags:
-  -config FILE   the running router's configuration, to find listen.api
-  -api ADDR      listen.api itself, as in 127.0.0.1:8484 or unix:/run/router/api.sock
-  -route ROUTE   only, or all, of this route
-  -current       deliver the objects' present state; what is gone is dropped
-  -o FORMAT      table or json (default table)
-`
-
-// dlq is the command about dead letters.
+// dlq is a command about dead letters.
 type dlq struct {
 	cli.Remote
 
@@ -40,68 +69,51 @@ type dlq struct {
 	ids []uint64
 }
 
-// deadLetters talks to the running router about its dead letters.
-func deadLetters(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	d := &dlq{Remote: cli.Remote{Stdout: stdout, Stderr: stderr}}
-	if len(args) == 0 {
-		fmt.Fprint(stderr, dlqUsage)
-		return exitUsage
+// newDLQ declares the flags of a command; -route names a number of dead letters of one.
+func newDLQ(f *cli.Flags, number string) *dlq {
+	d := &dlq{}
+	d.AddFlags(f)
+	if number != "" {
+		f.StringVar(&d.route, "route", "", "`ROUTE` "+number+" dead letters of this route")
 	}
-	do, known := map[string]func(context.Context) error{"list": d.list, "show": d.show, "retry": d.retry, "drop": d.drop}[args[0]]
-	if !known {
-		if args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
-			fmt.Fprint(stdout, dlqUsage)
-			return exitOK
-		}
-		cli.Printf(stderr, "router dlq: unknown command %q\n%s", args[0], dlqUsage)
-		return exitUsage
-	}
-	err := d.parse(args[0], args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(stdout, dlqUsage)
-		return exitOK
-	}
-	if err != nil {
-		cli.Printf(stderr, "router dlq %s: %v\n", args[0], err)
-		return exitUsage
-	}
-	if err := do(ctx); err != nil {
-		cli.Printf(stderr, "router dlq %s: %v\n", args[0], err)
-		return exitFailed
-	}
-	return exitOK
+	return d
 }
 
-// parse reads flags and ids, in any order, and finds the router.
-func (d *dlq) parse(command string, args []string) error {
-	flags := newFlags("router dlq "+command, io.Discard)
-	d.AddFlags(flags)
-	flags.StringVar(&d.route, "route", "", "")
-	if command == "retry" {
-		flags.BoolVar(&d.current, "current", false, "")
+// checkIDs refuses a command line without ids.
+func (d *dlq) checkIDs() error {
+	if len(d.ids) == 0 {
+		return cli.Mistakef("name the ids: router dlq list shows them")
 	}
-	for {
-		if err := flags.Parse(args); err != nil {
+	return nil
+}
+
+// checkSelection refuses a command line that does not say which dead letters are meant.
+func (d *dlq) checkSelection() error {
+	if (len(d.ids) == 0) == (d.route == "") {
+		return cli.Mistakef("name either ids, see router dlq list, or -route ROUTE for all of a route")
+	}
+	return nil
+}
+
+// run reads the ids, checks the command line and finds the router.
+func (d *dlq) run(do func(*dlq, context.Context) error, check func(*dlq) error) cli.Run {
+	return func(ctx context.Context, s cli.Streams, args []string) error {
+		d.Streams = s
+		for _, arg := range args {
+			id, err := strconv.ParseUint(arg, 10, 64)
+			if err != nil {
+				return cli.Mistakef("%q is no id: router dlq list shows the ids", arg)
+			}
+			d.ids = append(d.ids, id)
+		}
+		if err := check(d); err != nil {
 			return err
 		}
-		if args = flags.Args(); len(args) == 0 {
-			break
+		if err := d.Connect(); err != nil {
+			return err
 		}
-		id, err := strconv.ParseUint(args[0], 10, 64)
-		if err != nil {
-			return fmt.Errorf("%q is no id: see router dlq list", args[0])
-		}
-		d.ids, args = append(d.ids, id), args[1:]
+		return do(d, ctx)
 	}
-	switch {
-	case command == "list" && len(d.ids) > 0:
-		return errors.New("takes no ids: see router dlq show")
-	case command == "show" && (len(d.ids) == 0 || d.route != ""):
-		return errors.New("name the ids, see router dlq list")
-	case command != "list" && command != "show" && (len(d.ids) == 0) == (d.route == ""):
-		return errors.New("name either ids, see router dlq list, or -route R for all of a route")
-	}
-	return d.Connect()
 }
 
 func (d *dlq) list(ctx context.Context) error {
@@ -113,10 +125,10 @@ func (d *dlq) list(ctx context.Context) error {
 		return d.PrintJSON(append([]api.Letter{}, letters...))
 	}
 	if len(letters) == 0 {
-		fmt.Fprintln(d.Stderr, "There are no dead letters.")
+		fmt.Fprintln(d.Err, "There are no dead letters.")
 		return nil
 	}
-	w := tabwriter.NewWriter(d.Stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(d.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tAGE\tROUTE\tSINK\tDELTA\tATTEMPTS\tERROR")
 	for i := range letters {
 		l := &letters[i]
@@ -156,7 +168,7 @@ func short(s string) string {
 	return s
 }
 
-// show prints JSON in any case: it has objects in it.
+// show prints JSON whatever -o is: a dead letter has objects.
 func (d *dlq) show(ctx context.Context) error {
 	for _, id := range d.ids {
 		letter, err := d.Client.Letter(ctx, id)
@@ -188,13 +200,13 @@ func (d *dlq) conclude(outcome api.Outcome, err error, done string) error {
 	if d.Output == "json" {
 		err = d.PrintJSON(outcome)
 	} else {
-		cli.Printf(d.Stdout, "%s %s.\n", done, cli.Count(outcome.Done, "dead letter"))
+		cli.Printf(d.Out, "%s %s.\n", done, cli.Count(outcome.Done, "dead letter"))
 		if outcome.Gone > 0 {
-			cli.Printf(d.Stdout, "Dropped %s: the object is not there any more.\n", cli.Count(outcome.Gone, "dead letter"))
+			cli.Printf(d.Out, "Dropped %s: the object is not there any more.\n", cli.Count(outcome.Gone, "dead letter"))
 		}
 	}
 	for _, f := range outcome.Failed {
-		cli.Printf(d.Stderr, "dead letter %d: %s\n", f.ID, f.Error)
+		cli.Printf(d.Err, "dead letter %d: %s\n", f.ID, f.Error)
 	}
 	if outcome.NotDone > 0 {
 		return fmt.Errorf("%s left unchanged", cli.Count(outcome.NotDone, "dead letter"))

@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,83 +12,77 @@ import (
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
-const getUsage = `Usage:
-  router get                                   which sources there are
-  router get SOURCE [NAME]                     what the router has cached of a source
-  router get SOURCE -index INDEX=VALUE         what one of its indexes has under a value
-  router get SOURCE -filter EXPRESSION         what matches, as a route's filter with op "sync" would
-  router get -active ROUTE                     for which objects the condition of a route (when) holds, or which are gone (ops: deleted
-                                               with for): since when, and when it is told
+// getCommand shows the cache of the running router.
+func getCommand() cli.Command {
+	return cli.Command{
+		Name:    "get",
+		Args:    "[SOURCE [NAME]]",
+		Summary: "Show the sources of the running router, or objects of its cache",
+		Description: `
+Without SOURCE it lists the sources. NAME is NAME or NAMESPACE/NAME; it exits with 1 if there is no such object. The
+values in Secrets are never shown.
 
-Flags:
-  -config FILE         the running router's configuration, to find listen.api
-  -api ADDR            listen.api itself, as in 127.0.0.1:8484 or unix:/run/router/api.sock
-  -n NAMESPACE         only of this namespace
-  -index INDEX=VALUE   one of the source's indexes, or name, namespace or owner (a uid)
-  -filter EXPRESSION   CEL; an object that lacks a field which it needs does not match
-  -o FORMAT            table, json, yaml or name (default table)
-
-The values in Secrets are never shown. It exits with 1 if there is no object of that NAME.
-`
+-active ROUTE lists the objects for which the condition of a route (when) holds, or, for a route with a delete hold,
+the deleted objects: since when, and when that is reported.`,
+		Examples: []cli.Example{
+			{Line: "router get", Text: "the sources, with the number of their objects and their indexes"},
+			{Line: "router get pods shop/web-0 -o yaml", Text: "one object"},
+			{Line: "router get pods -index byNode=n1", Text: "the objects that an index of the source has under a value"},
+			{Line: `router get pods -filter 'object.status.phase == "Failed"'`, Text: "the objects that match, as with the filter of a route"},
+			{Line: "router get -active alerts", Text: "the objects for which the condition of a route holds"},
+		},
+		Setup: func(f *cli.Flags) cli.Run {
+			g := &get{Remote: cli.Remote{Formats: []string{"table", "json", "yaml", "name"}}}
+			g.AddFlags(f)
+			f.StringVar(&g.index, "index", "", "`INDEX=VALUE` one of the source's indexes, or name, namespace or owner (a uid)")
+			f.StringVar(&g.query.Namespace, "n", "", "`NAMESPACE` only this namespace")
+			f.StringVar(&g.query.Filter, "filter", "", "`EXPRESSION` CEL; an object that lacks a field which it needs does not match")
+			f.StringVar(&g.active, "active", "", "`ROUTE` the objects for which the condition of this route holds")
+			return g.run
+		},
+	}
+}
 
 // getPage is how many objects are asked for at once.
 const getPage = 500
 
-// get shows what the running router has cached.
+// get shows the cache of the running router.
 type get struct {
 	cli.Remote
 
 	query  api.Query
+	index  string // -index
 	named  bool   // by NAME: one object is meant
 	active string // the route that is asked about; empty: none is
 }
 
-// getObjects asks the running router for objects.
-func getObjects(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	g := &get{Remote: cli.Remote{Stdout: stdout, Stderr: stderr, Formats: []string{"table", "json", "yaml", "name"}}}
-	err := g.parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(stdout, getUsage)
-		return exitOK
+// run shows sources, objects, or the objects of a condition.
+func (g *get) run(ctx context.Context, s cli.Streams, args []string) error {
+	g.Streams = s
+	if err := g.parse(args); err != nil {
+		return err
 	}
-	if err != nil {
-		cli.Printf(stderr, "router get: %v\n", err)
-		return exitUsage
+	if err := g.Connect(); err != nil {
+		return err
 	}
-	do := g.objects
 	switch {
 	case g.active != "":
-		do = g.actives
+		return g.actives(ctx)
 	case g.query.Source == "":
-		do = g.sources
+		return g.sources(ctx)
 	}
-	if err := do(ctx); err != nil {
-		cli.Printf(stderr, "router get: %v\n", err)
-		return exitFailed
-	}
-	return exitOK
+	return g.objects(ctx)
 }
 
-// parse reads flags and names, in any order, and finds the router.
-func (g *get) parse(args []string) error {
-	flags := newFlags("router get", io.Discard)
-	g.AddFlags(flags)
-	index := flags.String("index", "", "")
-	flags.StringVar(&g.query.Namespace, "n", "", "")
-	flags.StringVar(&g.query.Filter, "filter", "", "")
-	flags.StringVar(&g.active, "active", "", "")
-	names, err := intersperse(flags, args)
+// parse reads the arguments.
+func (g *get) parse(names []string) error {
 	switch {
-	case err != nil:
-		return err
-	case len(names) == 1 && names[0] == "help":
-		return flag.ErrHelp
-	case g.active != "" && (len(names) > 0 || *index != "" || g.query.Filter != "" || g.query.Namespace != ""):
-		return errors.New("-active ROUTE stands alone: all objects of the route are shown")
+	case g.active != "" && (len(names) > 0 || g.index != "" || g.query.Filter != "" || g.query.Namespace != ""):
+		return cli.Mistakef("-active ROUTE stands alone: all objects of the route are shown")
 	case len(names) > 2:
-		return fmt.Errorf("unexpected argument %q: one source and one name", names[2])
-	case len(names) == 0 && (*index != "" || g.query.Filter != "" || g.query.Namespace != ""):
-		return errors.New("name the source: router get SOURCE …")
+		return cli.Mistakef("unexpected argument %q: one source and one name", names[2])
+	case len(names) == 0 && (g.index != "" || g.query.Filter != "" || g.query.Namespace != ""):
+		return cli.Mistakef("name the source: router get SOURCE …")
 	}
 	if len(names) > 0 {
 		g.query.Source = names[0]
@@ -100,14 +91,14 @@ func (g *get) parse(args []string) error {
 		g.named = true
 		g.name(names[1])
 	}
-	if *index != "" {
+	if g.index != "" {
 		var ok bool
-		if g.query.Index, g.query.Value, ok = strings.Cut(*index, "="); !ok || g.query.Index == "" {
-			return fmt.Errorf("-index %s: write it like byNode=n1", *index)
+		if g.query.Index, g.query.Value, ok = strings.Cut(g.index, "="); !ok || g.query.Index == "" {
+			return cli.Mistakef("-index %s: write it like byNode=n1", g.index)
 		}
 	}
 	g.query.Limit = getPage
-	return g.Connect()
+	return nil
 }
 
 // name reads NAME or NAMESPACE/NAME.
@@ -118,19 +109,6 @@ func (g *get) name(text string) {
 		return
 	}
 	g.query.Namespace, g.query.Name = namespace, name
-}
-
-// intersperse parses flags that may stand between and behind the arguments, which it returns.
-func intersperse(flags *flag.FlagSet, args []string) (rest []string, err error) {
-	for {
-		if err := flags.Parse(args); err != nil {
-			return nil, err
-		}
-		if args = flags.Args(); len(args) == 0 {
-			return rest, nil
-		}
-		rest, args = append(rest, args[0]), args[1:]
-	}
 }
 
 func (g *get) sources(ctx context.Context) error {
@@ -145,11 +123,11 @@ func (g *get) sources(ctx context.Context) error {
 		return g.PrintYAML(sources)
 	case "name":
 		for _, s := range sources {
-			cli.Printf(g.Stdout, "%s\n", s.Name)
+			cli.Printf(g.Out, "%s\n", s.Name)
 		}
 		return nil
 	}
-	w := tabwriter.NewWriter(g.Stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(g.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SOURCE\tRESOURCE\tNAMESPACES\tOBJECTS\tSYNCED\tINDEXES")
 	for _, s := range sources {
 		namespaces := "all"
@@ -163,7 +141,7 @@ func (g *get) sources(ctx context.Context) error {
 
 // objects asks for page after page, and prints each as it comes.
 func (g *get) objects(ctx context.Context) error {
-	p := printer{get: g, table: tabwriter.NewWriter(g.Stdout, 0, 0, 2, ' ', 0)}
+	p := printer{get: g, table: tabwriter.NewWriter(g.Out, 0, 0, 2, ' ', 0)}
 	token, absent := "", 0
 	var answer api.Answer
 	for {
@@ -172,7 +150,7 @@ func (g *get) objects(ctx context.Context) error {
 			return err
 		}
 		if token == "" && !answer.Synced {
-			cli.Printf(g.Stderr, "source %s is not complete yet: %s\n", answer.Source, answer.Reason)
+			cli.Printf(g.Err, "source %s is not complete yet: %s\n", answer.Source, answer.Reason)
 		}
 		absent += answer.Absent
 		for _, item := range answer.Items {
@@ -185,7 +163,7 @@ func (g *get) objects(ctx context.Context) error {
 		}
 	}
 	if absent > 0 {
-		cli.Printf(g.Stderr, "%s without a field that the filter needs, which is no match: write has(), or .? with orValue()\n", cli.Count(absent, "object"))
+		cli.Printf(g.Err, "%s without a field that the filter needs, which is no match: write has(), or .? with orValue()\n", cli.Count(absent, "object"))
 	}
 	return p.end(answer)
 }
@@ -219,7 +197,7 @@ func (p *printer) print(item json.RawMessage) error {
 		return p.printJSON(item)
 	case "yaml":
 		if p.n > 1 {
-			fmt.Fprintln(p.Stdout, "---")
+			fmt.Fprintln(p.Out, "---")
 		}
 		return p.PrintYAML(item)
 	case "name":
@@ -227,7 +205,7 @@ func (p *printer) print(item json.RawMessage) error {
 		if m.Namespace != "" {
 			key = m.Namespace + "/" + m.Name
 		}
-		cli.Printf(p.Stdout, "%s\n", key)
+		cli.Printf(p.Out, "%s\n", key)
 		return nil
 	}
 	if p.n == 1 {
@@ -250,7 +228,7 @@ func (p *printer) printJSON(item json.RawMessage) error {
 	if p.n == 1 {
 		opening = `{"apiVersion": "v1", "kind": "List", "items": [` + "\n"
 	}
-	_, err := fmt.Fprintf(p.Stdout, "%s%s", opening, item)
+	_, err := fmt.Fprintf(p.Out, "%s%s", opening, item)
 	return err
 }
 
@@ -261,11 +239,11 @@ func (p *printer) end(answer api.Answer) error {
 	}
 	switch {
 	case p.Output == "json" && p.n == 0:
-		fmt.Fprintf(p.Stdout, `{"apiVersion": "v1", "kind": "List", "items": [], "metadata": {"resourceVersion": %q}}`+"\n", answer.ResourceVersion)
+		fmt.Fprintf(p.Out, `{"apiVersion": "v1", "kind": "List", "items": [], "metadata": {"resourceVersion": %q}}`+"\n", answer.ResourceVersion)
 	case p.Output == "json" && !p.named:
-		fmt.Fprintf(p.Stdout, "\n], \"metadata\": {\"resourceVersion\": %q}}\n", answer.ResourceVersion)
+		fmt.Fprintf(p.Out, "\n], \"metadata\": {\"resourceVersion\": %q}}\n", answer.ResourceVersion)
 	case p.Output == "table" && p.n == 0:
-		fmt.Fprintln(p.Stderr, "No objects.")
+		fmt.Fprintln(p.Err, "No objects.")
 	}
 	return p.table.Flush()
 }

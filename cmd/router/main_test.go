@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -31,8 +32,8 @@ func TestRun(t *testing.T) {
 		{name: "-h", args: []string{"-h"}, code: 0, stdout: "Usage:"},
 		{name: "version", args: []string{"version"}, code: 0, stdout: "router dev go1"},
 		{name: "unknown flag", args: []string{"-confg", "x"}, code: 2, stderr: "-confg"},
-		{name: "unknown command", args: []string{"chek"}, code: 2, stderr: `unexpected argument "chek"`},
-		{name: "no config", args: []string{"-log-level", "info"}, code: 2, stderr: "-config FILE is missing"},
+		{name: "unknown command", args: []string{"chek"}, code: 2, stderr: `there is no command "chek"; did you mean "check"? See router help`},
+		{name: "no config", args: []string{"-log-level", "info"}, code: 2, stderr: "config.yaml: "},
 		{name: "bad level", args: []string{"-log-level", "loud", "-config", "x"}, code: 2, stderr: "log-level"},
 		{name: "missing file", args: []string{"-config", "does-not-exist.yaml"}, code: 2, stderr: "does-not-exist.yaml"},
 		{name: "check a good file", args: []string{"check"}, config: good, code: 0, stdout: "ok"},
@@ -191,7 +192,7 @@ config.yaml:22:47: warning: routes[4].filter: object.spec.nodeName may be absent
 	t.Chdir(t.TempDir())
 	must.Succeed(t, os.WriteFile("config.yaml", []byte(config), 0o600))
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &stdout, &stderr); code != exitUsage || stderr.String() != want {
+	if code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &stdout, &stderr); code != cli.CodeUsage || stderr.String() != want {
 		t.Errorf("exit code %d\n%s\nwant\n%s", code, &stderr, want)
 	}
 	// Warnings alone are no mistakes.
@@ -199,7 +200,7 @@ config.yaml:22:47: warning: routes[4].filter: object.spec.nodeName may be absent
 	must.Succeed(t, os.WriteFile("config.yaml", []byte(fine), 0o600))
 	stderr.Reset()
 	code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &stdout, &stderr)
-	if code != exitOK || strings.Count(stderr.String(), ": warning: ") != 7 || stdout.String() != "config.yaml: ok\n" {
+	if code != cli.CodeOK || strings.Count(stderr.String(), ": warning: ") != 7 || stdout.String() != "config.yaml: ok\n" {
 		t.Errorf("exit code %d\n%s%s", code, &stdout, &stderr)
 	}
 }

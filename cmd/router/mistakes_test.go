@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -99,7 +100,7 @@ func (m *mistake) check(t *testing.T) string {
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &stdout, &stderr)
 	warned := stdout.String() == "config.yaml: ok\n"
-	if code != map[bool]int{true: exitOK, false: exitUsage}[warned] {
+	if code != map[bool]int{true: cli.CodeOK, false: cli.CodeUsage}[warned] {
 		t.Errorf("%s: exit code %d", m.title, code)
 	}
 	if stderr.Len() == 0 {
@@ -140,10 +141,10 @@ routes:
 		m := mistake{config: fmt.Sprintf(config, c.block, c.line)}
 		must.Succeed(t, os.WriteFile("config.yaml", []byte(complete(m.config)), 0o600))
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &stdout, &stderr); code != exitOK {
+		if code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &stdout, &stderr); code != cli.CodeOK {
 			t.Errorf("exit code %d", code)
 		}
-		if code := run(t.Context(), []string{"check", "-strict", "-config", "config.yaml"}, &bytes.Buffer{}, &bytes.Buffer{}); (code == exitOK) != (c.warnings == 0) {
+		if code := run(t.Context(), []string{"check", "-strict", "-config", "config.yaml"}, &bytes.Buffer{}, &bytes.Buffer{}); (code == cli.CodeOK) != (c.warnings == 0) {
 			t.Errorf("%q %q: exit code %d with -strict", c.block, c.line, code)
 		}
 		if n := strings.Count(stderr.String(), ": warning: "); n != c.warnings {
@@ -154,7 +155,7 @@ routes:
 	for _, c := range []struct {
 		comment string
 		code    int
-	}{{"", exitUsage}, {" // check: ok", exitOK}} {
+	}{{"", cli.CodeUsage}, {" // check: ok", cli.CodeOK}} {
 		m := mistake{config: `routes:
   - name: r
     from: pods
@@ -170,7 +171,7 @@ routes:
 	}
 	// Mistakes stay mistakes.
 	must.Succeed(t, os.WriteFile("config.yaml", []byte(complete("state: 1 # check: ok\n")), 0o600))
-	if code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &bytes.Buffer{}, &bytes.Buffer{}); code != exitUsage {
+	if code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &bytes.Buffer{}, &bytes.Buffer{}); code != cli.CodeUsage {
 		t.Errorf("exit code %d", code)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -78,15 +79,15 @@ func TestCheckModules(t *testing.T) {
 		code   int
 		want   string
 	}{
-		{"one that works", working(), "", exitOK, ""},
-		{"no file", nil, "", exitUsage, "config.yaml:4:31: handlers.h.wasm.module: open guest.wasm: no such file or directory"},
-		{"not WebAssembly", []byte("#!/bin/sh\n"), "", exitUsage, "handlers.h.wasm.module: module guest.wasm: not a WebAssembly module"},
-		{"damaged", working()[:60], "", exitUsage, "it cannot be compiled"},
-		{"another ABI", guest(false, []byte{0x41, 2}, "other", ""), "", exitUsage, "it speaks version 2 of the ABI rtr_v1"},
-		{"a program", guest(false, unreachable, "_start", ""), "", exitUsage, "rtr_abi_version: the guest trapped: unreachable: it is a program, not a library: build it with -buildmode=c-shared (Go)"},
-		{"too little fuel", guest(false, loop, "other", ""), ", limits: {initFuel: 10k}", exitUsage, "raise limits.initFuel"},
-		{"a right that is missing", guest(true, []byte{0x41, 1}, "other", ""), "", exitUsage, "it imports rtr_v1.http: add allow: {http: "},
-		{"one that needs the network", guest(true, asks, "other", request), grant, exitOK, "warning: handlers.h.wasm.module: its start sends requests, which this check does not"},
+		{"one that works", working(), "", cli.CodeOK, ""},
+		{"no file", nil, "", cli.CodeUsage, "config.yaml:4:31: handlers.h.wasm.module: open guest.wasm: no such file or directory"},
+		{"not WebAssembly", []byte("#!/bin/sh\n"), "", cli.CodeUsage, "handlers.h.wasm.module: module guest.wasm: not a WebAssembly module"},
+		{"damaged", working()[:60], "", cli.CodeUsage, "it cannot be compiled"},
+		{"another ABI", guest(false, []byte{0x41, 2}, "other", ""), "", cli.CodeUsage, "it speaks version 2 of the ABI rtr_v1"},
+		{"a program", guest(false, unreachable, "_start", ""), "", cli.CodeUsage, "rtr_abi_version: the guest trapped: unreachable: it is a program, not a library: build it with -buildmode=c-shared (Go)"},
+		{"too little fuel", guest(false, loop, "other", ""), ", limits: {initFuel: 10k}", cli.CodeUsage, "raise limits.initFuel"},
+		{"a right that is missing", guest(true, []byte{0x41, 1}, "other", ""), "", cli.CodeUsage, "it imports rtr_v1.http: add allow: {http: "},
+		{"one that needs the network", guest(true, asks, "other", request), grant, cli.CodeOK, "warning: handlers.h.wasm.module: its start sends requests, which this check does not"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
@@ -139,7 +140,7 @@ routes: [{name: r, from: pods, to: [file, env, here]}]
 			t.Errorf("it does not say %s, but %s", want, said)
 		}
 	}
-	if code != exitOK || strings.Count(said, "warning: ") != 2 {
+	if code != cli.CodeOK || strings.Count(said, "warning: ") != 2 {
 		t.Errorf("exit code %d, it says %s", code, said)
 	}
 }

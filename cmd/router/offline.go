@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 
@@ -16,33 +14,47 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-const evalUsage = `Usage:
-  router eval EXPRESSION -object FILE     what a CEL expression says about an object, as JSON; no cluster is needed
+// evalCommand evaluates an expression.
+func evalCommand() cli.Command {
+	return cli.Command{
+		Name:    "eval",
+		Args:    "EXPRESSION",
+		Summary: "Evaluate a CEL expression on an object, without a cluster",
+		Description: `
+It prints the value as JSON. It exits with 1 if the expression has no value for this object, with 2 if the expression or
+another input has a mistake.`,
+		Examples: []cli.Example{
+			{Line: "router eval 'object.spec.replicas > 2' -object web.yaml", Text: "an object in a file"},
+			{Line: "kubectl get pod web-0 -o json | router eval object.status.phase -object -", Text: "an object of the cluster"},
+		},
+		Setup: func(f *cli.Flags) cli.Run {
+			o := &offline{}
+			f.OptionalConfigVar(&o.input.Config, "a configuration, for its define and its sources")
+			o.flags(f)
+			return o.eval
+		},
+	}
+}
 
-Flags:
-  -object FILE    the object, in YAML or JSON; - is standard input
-  -old FILE       the state before: then op is updated
-  -op OP          added, updated, deleted, deselected or sync
-  -config FILE    a configuration, for its define and its sources
-  -source SOURCE  the source that the object comes from, if several have such objects
-  -schemas FOLDER what router schema pull has saved (default: what the configuration says)
-
-It exits with 1 if the expression has no value for this object, 2 if it or something else that was given is wrong.
-`
-
-const explainUsage = `Usage:
-  router explain -config FILE -object FILE     why each route wants a change of an object or not; no cluster is needed
-
-Flags:
-  -config FILE    the configuration
-  -object FILE    the object, in YAML or JSON; - is standard input
-  -old FILE       the state before: then op is updated
-  -op OP          added, updated, deleted, deselected or sync
-  -source SOURCE  the source that the object comes from (default: each that has such objects)
-  -route ROUTE    only this route
-  -o FORMAT       text or json (default text)
-  -schemas FOLDER what router schema pull has saved (default: what the configuration says)
-`
+// explainCommand explains the decisions of routes.
+func explainCommand() cli.Command {
+	return cli.Command{
+		Name:    "explain",
+		Summary: "Explain why each route wants a change of an object or not, without a cluster",
+		Examples: []cli.Example{
+			{Line: "router explain -object pod.yaml", Text: "the pod is new"},
+			{Line: "router explain -object new.yaml -old old.yaml -route alerts", Text: "one route, and an update"},
+		},
+		Setup: func(f *cli.Flags) cli.Run {
+			o := &offline{}
+			f.ConfigVar(&o.input.Config, "the configuration")
+			o.flags(f)
+			f.StringVar(&o.route, "route", "", "`ROUTE` only this route")
+			f.ChoiceVar(&o.output, "o", "text", []string{"text", "json"}, "the format of the output")
+			return o.runExplain
+		},
+	}
+}
 
 // offline is what the commands that need no cluster have in common.
 type offline struct {
@@ -52,61 +64,45 @@ type offline struct {
 	route       string
 }
 
-func (o *offline) flags(flags *flag.FlagSet) {
-	flags.StringVar(&o.object, "object", "", "")
-	flags.StringVar(&o.old, "old", "", "")
-	flags.StringVar(&o.input.Op, "op", "", "")
-	flags.StringVar(&o.input.Config, "config", "", "")
-	flags.StringVar(&o.input.Source, "source", "", "")
-	flags.StringVar(&o.input.Schemas, "schemas", "", "")
+func (o *offline) flags(f *cli.Flags) {
+	f.StringVar(&o.object, "object", "", "`FILE` the object, in YAML or JSON; - is standard input")
+	f.StringVar(&o.old, "old", "", "`FILE` the state before; op is updated then")
+	f.ChoiceVar(&o.input.Op, "op", "", []string{"added", "updated", "deleted", "deselected", "sync"}, "the op of the change")
+	f.StringVar(&o.input.Source, "source", "", "`SOURCE` the source of the object, if several have such objects")
+	schemasVar(f, &o.input.Schemas)
 	o.input.Components = components()
 }
 
 // read reads the files.
-func (o *offline) read() (err error) {
+func (o *offline) read(s cli.Streams) (err error) {
 	if o.object == "" {
-		return errors.New("-object FILE is missing")
+		return cli.Mistakef("-object FILE is missing")
 	}
-	if o.input.Object, err = readFile(o.object); err == nil && o.old != "" {
-		o.input.Old, err = readFile(o.old)
+	if o.input.Object, err = cli.ReadFile(s, o.object); err == nil && o.old != "" {
+		o.input.Old, err = cli.ReadFile(s, o.old)
 	}
-	return err
-}
-
-// maxObject is more than an API server takes, in bytes.
-const maxObject = 64 << 20
-
-func readFile(path string) ([]byte, error) {
-	if path == "-" {
-		return io.ReadAll(io.LimitReader(os.Stdin, maxObject))
-	}
-	return os.ReadFile(path)
+	return cli.Invalid(err)
 }
 
 // eval evaluates an expression.
-func eval(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o := &offline{}
-	flags := newFlags("router eval", io.Discard)
-	o.flags(flags)
-	texts, err := intersperse(flags, args)
+func (o *offline) eval(ctx context.Context, s cli.Streams, texts []string) error {
+	if len(texts) != 1 {
+		return cli.Mistakef("give one expression, in quotes")
+	}
+	if err := o.read(s); err != nil {
+		return err
+	}
+	value, err := explain.Eval(ctx, texts[0], o.input)
+	var failed explain.EvalError
 	switch {
-	case errors.Is(err, flag.ErrHelp), err == nil && len(texts) == 1 && texts[0] == "help" && o.object == "":
-		fmt.Fprint(stdout, evalUsage)
-		return exitOK
-	case err == nil && len(texts) != 1:
-		err = errors.New("one expression is needed; put it in quotes")
-	case err == nil:
-		err = o.read()
+	case errors.As(err, &failed):
+		fmt.Fprintln(s.Err, failed.Quoted())
+		return cli.Exit(cli.CodeFailed)
+	case err != nil:
+		return cli.Invalid(err)
 	}
-	var value []byte
-	if err == nil {
-		value, err = explain.Eval(ctx, texts[0], o.input)
-	}
-	if err != nil {
-		return refuse("router eval", err, stderr)
-	}
-	fmt.Fprintf(stdout, "%s\n", indented(value))
-	return exitOK
+	fmt.Fprintf(s.Out, "%s\n", indented(value))
+	return nil
 }
 
 func indented(value []byte) []byte {
@@ -120,63 +116,25 @@ func indented(value []byte) []byte {
 	return []byte(strings.TrimSuffix(out.String(), "\n"))
 }
 
-// refuse says what is wrong, with the line that it is in.
-func refuse(command string, err error, stderr io.Writer) int {
-	var problems config.Problems
-	var failed explain.EvalError
-	switch {
-	case errors.As(err, &failed):
-		fmt.Fprintln(stderr, failed.Quoted())
-		return exitFailed
-	case errors.As(err, &problems):
-		fmt.Fprintln(stderr, problems.Quoted())
-	default:
-		fmt.Fprintf(stderr, "%s: %v\n", command, err)
+// runExplain explains the decisions of routes.
+func (o *offline) runExplain(ctx context.Context, s cli.Streams, _ []string) error {
+	if err := o.read(s); err != nil {
+		return err
 	}
-	return exitUsage
-}
-
-// runExplain says why routes want an object or not.
-func runExplain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o := &offline{}
-	flags := newFlags("router explain", io.Discard)
-	o.flags(flags)
-	flags.StringVar(&o.route, "route", "", "")
-	flags.StringVar(&o.output, "o", "text", "")
-	err := flags.Parse(args)
+	all, err := o.explain(ctx)
 	switch {
-	case errors.Is(err, flag.ErrHelp), err == nil && flags.NArg() == 1 && flags.Arg(0) == "help":
-		fmt.Fprint(stdout, explainUsage)
-		return exitOK
 	case err != nil:
-	case flags.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case o.input.Config == "":
-		err = errors.New("-config FILE is missing")
-	case o.output != "text" && o.output != "json":
-		err = fmt.Errorf("-o is text or json, not %q", o.output)
-	default:
-		err = o.read()
-	}
-	var all []explain.Explanation
-	if err == nil {
-		all, err = o.explain(ctx)
-	}
-	if err != nil {
-		return refuse("router explain", err, stderr)
-	}
-	if o.output == "json" {
-		// what it is made of always has a JSON text
-		_ = (&cli.Remote{Stdout: stdout}).PrintJSON(all)
-		return exitOK
+		return cli.Invalid(err)
+	case o.output == "json":
+		return s.PrintJSON(all)
 	}
 	for i, e := range all {
 		if i > 0 {
-			fmt.Fprintln(stdout)
+			fmt.Fprintln(s.Out)
 		}
-		printExplanation(stdout, e)
+		printExplanation(s.Out, e)
 	}
-	return exitOK
+	return nil
 }
 
 func (o *offline) explain(ctx context.Context) ([]explain.Explanation, error) {

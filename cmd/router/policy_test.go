@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -81,7 +82,7 @@ func TestFoldersOfKubeconfigs(t *testing.T) {
 	for _, command := range [][]string{nil, {"check"}, {"check", "-connect"}, {"record", "-o", filepath.Join(dir, "recording")}, {"schema", "pull", "-o", dir}} {
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), append(command, "-file-dir", dir, "-config", file), &stdout, &stderr)
-		if code != exitUsage || !strings.Contains(stderr.String(), "config.yaml:2:23: cluster.kubeconfig: /elsewhere/kubeconfig is in none of the folders") {
+		if code != cli.CodeUsage || !strings.Contains(stderr.String(), "config.yaml:2:23: cluster.kubeconfig: /elsewhere/kubeconfig is in none of the folders") {
 			t.Errorf("%v: exit code %d: %s", command, code, &stderr)
 		}
 	}
@@ -92,10 +93,10 @@ func TestPolicyFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must.Succeed(t, os.WriteFile(file, nil, 0o600))
 	for _, flag := range []string{"-plugin-dir", "-secret-dir", "-file-dir"} {
-		for dir, want := range map[string]string{"": "it is empty: give a folder", file: file + " is not a folder", file + "2": "no such file"} {
+		for dir, want := range map[string]string{"": "it is empty: give a folder", file: file + ": it is not a folder", file + "2": "there is no such folder"} {
 			for _, command := range [][]string{nil, {"check"}, {"test"}, {"replay"}, {"record"}, {"schema", "pull"}} {
 				var stdout, stderr bytes.Buffer
-				if code := run(t.Context(), append(command, flag, dir), &stdout, &stderr); code != exitUsage || !strings.Contains(stderr.String(), want) {
+				if code := run(t.Context(), append(command, flag, dir), &stdout, &stderr); code != cli.CodeUsage || !strings.Contains(stderr.String(), want) {
 					t.Errorf("%v %s %q: exit code %d: %s", command, flag, dir, code, &stderr)
 				}
 			}

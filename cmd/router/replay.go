@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"math"
-	"os"
 	"strconv"
 	"time"
 
@@ -19,65 +17,50 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-const replayUsage = `Usage:
-  router replay -config FILE RECORDING     let a configuration work on what router record has written, without a cluster
-
-Flags:
-  -config FILE              the configuration; it has no state folder and opens no ports
-  -speed N                  how many times as fast as it was recorded (default 1): time passes so for all rules, too. max, or 0: as fast
-                            as the routes take it, at the present time
-  -deliver                  write to the sinks of the configuration, and send the HTTP requests of its handlers; without it all events
-                            are printed, and requests fail
-  -drain-timeout DURATION   how long to deliver the backlog at the end (default 20s)
-  -log-level LEVEL          debug, info, warn or error (default warn)
-  -plugin-dir FOLDER, -allow-exec, -require-digests, -secret-dir FOLDER, -file-dir FOLDER
-                            which programs and files the configuration may use, see router help
-
-RECORDING may be - for standard input.
-`
-
-// replay plays a recording.
-func replay(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	level := slog.LevelWarn
-	var path string
-	opts := simulate.ReplayOptions{Speed: 1, Stdout: stdout}
-	made := components()
-	flags := newFlags("router replay", io.Discard)
-	flags.StringVar(&path, "config", "", "")
-	flags.BoolVar(&opts.Deliver, "deliver", false, "")
-	cli.PolicyFlags(flags, &made.Policy)
-	flags.DurationVar(&opts.Drain, "drain-timeout", drainTimeout, "")
-	flags.TextVar(&level, "log-level", level, "")
-	flags.Func("speed", "", func(text string) (err error) {
-		opts.Speed, err = parseSpeed(text)
-		return err
-	})
-	files, err := intersperse(flags, args)
-	switch {
-	case errors.Is(err, flag.ErrHelp), err == nil && len(files) == 1 && files[0] == "help" && path == "":
-		fmt.Fprint(stdout, replayUsage)
-		return exitOK
-	case err != nil:
-	case path == "":
-		err = errors.New("-config FILE is missing")
-	case len(files) != 1:
-		err = errors.New("one recording is needed")
+// replayCommand runs a recording through a configuration.
+func replayCommand() cli.Command {
+	return cli.Command{
+		Name:    "replay",
+		Args:    "RECORDING",
+		Summary: "Run a recording of router record through a configuration, without a cluster",
+		Description: `
+The configuration has no state folder and opens no ports. Without -deliver all events are printed, and HTTP requests of
+handlers fail. RECORDING may be - for standard input.`,
+		Examples: []cli.Example{
+			{Line: "router replay -speed max changes.jsonl.zst", Text: "as fast as the routes can"},
+		},
+		Setup: func(f *cli.Flags) cli.Run {
+			var path string
+			var logging cli.Logging
+			opts := simulate.ReplayOptions{Speed: 1}
+			made := components()
+			f.ConfigVar(&path, "the configuration")
+			f.BoolVar(&opts.Deliver, "deliver", false, "write to the sinks of the configuration, and send the HTTP requests of its handlers")
+			f.DurationVar(&opts.Drain, "drain-timeout", drainTimeout, "`DURATION` how long to deliver the backlog at the end")
+			f.Func("speed", "`N|max` how many times as fast as it was recorded (default 1); time passes so for all rules, too. "+
+				"With max or 0 it runs as fast as the routes can, at the present time", func(text string) (err error) {
+				opts.Speed, err = parseSpeed(text)
+				return err
+			})
+			logging.AddFlags(f, slog.LevelWarn)
+			cli.PolicyFlags(f, &made.Policy)
+			return func(ctx context.Context, s cli.Streams, files []string) error {
+				if len(files) != 1 {
+					return cli.Mistakef("name one recording, as in router replay FILE")
+				}
+				opts.Stdout, opts.Recording = s.Raw, s.In
+				if files[0] != "-" {
+					file, err := cli.Open(files[0])
+					if err != nil {
+						return cli.Invalid(err)
+					}
+					defer func() { _ = file.Close() }() // it was only read
+					opts.Recording = file
+				}
+				return replayFrom(ctx, path, made, opts, logging.New(s.Err), s.Err)
+			}
+		},
 	}
-	if err != nil {
-		fmt.Fprintf(stderr, "router replay: %v\n%s", err, replayUsage)
-		return exitUsage
-	}
-	opts.Recording = os.Stdin
-	if files[0] != "-" {
-		f, err := os.Open(files[0])
-		if err != nil {
-			fmt.Fprintf(stderr, "router replay: %v\n", err)
-			return exitUsage
-		}
-		defer func() { _ = f.Close() }() // it was only read
-		opts.Recording = f
-	}
-	return replayFrom(ctx, path, made, opts, newLogger(stderr, level), stderr)
 }
 
 // fastest is faster than any machine.
@@ -94,24 +77,21 @@ func parseSpeed(text string) (float64, error) {
 	return speed, nil
 }
 
-func replayFrom(ctx context.Context, path string, made compile.Components, opts simulate.ReplayOptions, log *slog.Logger, stderr io.Writer) int {
+func replayFrom(ctx context.Context, path string, made compile.Components, opts simulate.ReplayOptions, log *slog.Logger, stderr io.Writer) error {
 	o, problems := simulate.NewOffline(ctx, path, "", made, "", log)
 	if len(problems) > 0 {
-		fmt.Fprintln(stderr, problems)
-		return exitUsage
+		return problems
 	}
 	done, err := o.Replay(ctx, opts)
 	var wrong config.Problems
 	switch {
 	case errors.As(err, &wrong):
-		fmt.Fprintln(stderr, wrong)
-		return exitUsage
+		return wrong
 	case errors.Is(err, recording.ErrFormat):
-		fmt.Fprintf(stderr, "router replay: %v\n", err)
-		return exitUsage
+		return cli.Invalid(err)
 	}
 	if done.CutOff != nil {
-		fmt.Fprintf(stderr, "router replay: %v: who wrote it was killed, or it was not copied whole. All up to there was played.\n", done.CutOff)
+		fmt.Fprintf(stderr, "router replay: %v: the recorder was killed, or the copy is incomplete. All up to there was played.\n", done.CutOff)
 	}
 	fmt.Fprintf(stderr, "played %s of cluster %s, recorded at %s, in %s\n",
 		cli.Count(done.Deltas, "delta"), done.Header.Cluster, done.Header.Time.Format(time.RFC3339), done.Took.Round(time.Millisecond))
@@ -121,9 +101,8 @@ func replayFrom(ctx context.Context, path string, made compile.Components, opts 
 	if done.Pending != nil {
 		fmt.Fprintf(stderr, "router replay: %v\n", done.Pending)
 	}
-	if err != nil && ctx.Err() == nil {
-		fmt.Fprintf(stderr, "router replay: %v\n", err)
-		return exitFailed
+	if ctx.Err() != nil {
+		return nil
 	}
-	return exitOK
+	return err
 }

@@ -163,9 +163,9 @@ func TestReplayRefuses(t *testing.T) {
 		want string
 	}{
 		{"replay -config config.yaml r.ndjson", 2, "not a recording"},
-		{"replay -config config.yaml none.ndjson", 2, "no such file"},
-		{"replay -config config.yaml", 2, "one recording is needed"},
-		{"replay r.ndjson", 2, "-config FILE is missing"},
+		{"replay -config config.yaml none.ndjson", 2, "there is no file none.ndjson"},
+		{"replay -config config.yaml", 2, "name one recording"},
+		{"replay r.ndjson", 2, "not a recording"},
 		{"replay -config bad.yaml r.ndjson", 2, "bad.yaml:1:"},
 		{"replay -config config.yaml -speed -1 r.ndjson", 2, "give a number"},
 		{"replay -config config.yaml -speed NaN r.ndjson", 2, "give a number"},
@@ -173,9 +173,9 @@ func TestReplayRefuses(t *testing.T) {
 		{"replay help", 0, "RECORDING may be -"},
 		{"record help", 0, "-drop PATH"},
 		{"record", 2, "-o FILE is missing"},
-		{"record -o r.ndjson -config config.yaml", 2, "file exists"},
+		{"record -o r.ndjson -config config.yaml", 2, "the file exists already"},
 		{"record -o new.ndjson -config bad.yaml", 2, "bad.yaml:1:"},
-		{"record -o new.ndjson -for -1s", 2, "must not be negative"},
+		{"record -o new.ndjson -for -1s", 2, "a duration that is not negative"},
 		{"record -o new.ndjson x", 2, `unexpected argument "x"`},
 	} {
 		var stdout, stderr bytes.Buffer

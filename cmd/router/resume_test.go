@@ -26,7 +26,7 @@ func TestResume(t *testing.T) {
 		{"help", 0, "router resume ROUTE", ""},
 		{"-h", 0, "router resume ROUTE", ""},
 		{"", 2, "", "name the route"},
-		{"purge", 2, "", "-config FILE or -api ADDR"},
+		{"purge", 2, "", "config.yaml: "},
 		{at + " purge other", 2, "", `unexpected argument "other"`},
 		{at + " purge", 0, "route purge goes on\n", ""},
 		{"purge " + at, 0, "route purge goes on\n", ""},

@@ -40,7 +40,7 @@ func TestResync(t *testing.T) {
 	}{
 		{"help", 0, "-relist", ""},
 		{"-h", 0, "-relist", ""},
-		{"", 2, "", "-config FILE or -api ADDR"},
+		{"", 2, "", "config.yaml: "},
 		{"pods" + at, 2, "", `unexpected argument "pods"`},
 		{"-all" + at, 2, "", "-all"},
 		{"-o yaml" + at, 2, "", "table or json"},
@@ -49,7 +49,7 @@ func TestResync(t *testing.T) {
 		{at, 0, "source pods: 3 objects put through, 2 of them to a route\n", "source pods is not complete yet: the first list is not complete"},
 		{"-route r" + at, 0, "source pods: 3 objects put through, 2 of them to route r\n", ""},
 		{"-route r -dry-run" + at, 0, "source pods: 3 objects would be put through, 2 of them would go to route r\n", ""},
-		{"-dry-run" + at, 2, "", "-dry-run is for -route R"},
+		{"-dry-run" + at, 2, "", "-dry-run is for -route ROUTE"},
 		{"-route level -dry-run" + at, 0, "route level has a condition: it would repeat notifications\n", ""},
 		{"-route level" + at, 1, "", "would repeat 2 notifications. Go on? [y/N] router resync: nothing was done: answer y, or give -yes\n"},
 		{"-route level -yes" + at, 0, "2 of them to route level\n", ""},
@@ -62,8 +62,8 @@ func TestResync(t *testing.T) {
 		t.Errorf("notifications were repeated %d times, want once, with -yes", repeated)
 	}
 	for answer, want := range map[string]bool{"y\n": true, "YES": true, "": false, "n\n": false, "\n": false} {
-		r := &cli.Remote{Client: api.NewClient(addr), Stderr: io.Discard}
-		if err := confirmRepeats(t.Context(), r, api.Resync{Route: "level"}, strings.NewReader(answer)); (err == nil) != want {
+		r := &cli.Remote{Client: api.NewClient(addr), Streams: cli.Streams{In: strings.NewReader(answer), Err: io.Discard}}
+		if err := confirmRepeats(t.Context(), r, api.Resync{Route: "level"}); (err == nil) != want {
 			t.Errorf("%q: %v", answer, err)
 		}
 	}

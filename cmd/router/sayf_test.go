@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -135,7 +136,7 @@ func normal(t *testing.T, text []byte) string {
 // TestHostileLog: the same of values in the log.
 func TestHostileLog(t *testing.T) {
 	var stderr bytes.Buffer
-	newLogger(&stderr, slog.LevelInfo).Info("added", "key", hostile)
+	cli.Logging{}.New(&stderr).Info("added", "key", hostile)
 	if got := stderr.String(); strings.ContainsFunc(strings.TrimSuffix(got, "\n"), func(r rune) bool { return !unicode.IsGraphic(r) }) {
 		t.Errorf("got %q", got)
 	}

@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -15,98 +12,87 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-const schemaUsage = `Usage:
-  router schema config          print the JSON Schema of the configuration, for editors; so does router schema alone
-  router schema reference       print docs/CONFIG.md: each key of the configuration, in Markdown
-  router schema pull -o FOLDER  save what the cluster's resources look like, custom ones included, so that router check, test,
-                                explain and eval know it without the cluster: by schemas: FOLDER in the configuration, or -schemas
+// schemaCommand prints the schema of the configuration, or saves those of a cluster.
+func schemaCommand() cli.Command {
+	return cli.Command{
+		Name:    "schema",
+		Summary: "Print the JSON Schema of the configuration, or save the schemas of a cluster",
+		Setup:   func(*cli.Flags) cli.Run { return printReference(reference.Schema) },
+		Commands: []cli.Command{
+			{
+				Name:    "config",
+				Summary: "Print the JSON Schema of the configuration, for editors; router schema alone does so too",
+				Setup:   func(*cli.Flags) cli.Run { return printReference(reference.Schema) },
+			}, {
+				Name:    "reference",
+				Summary: "Print docs/CONFIG.md: each key of the configuration, in Markdown",
+				Setup:   func(*cli.Flags) cli.Run { return printReference(reference.Reference) },
+			},
+			pullCommand(),
+		},
+	}
+}
 
-Flags of pull:
-  -o FOLDER         where to; what is saved is names and types of fields, nothing else of the cluster
-  -config FILE      the configuration whose cluster is asked, or else:
-  -kubeconfig FILE  the kubeconfig (default: $KUBECONFIG, in-cluster, ~/.kube/config)
-  -context NAME     its context (default: the current one)
-  -allow-exec       run the credential plugin that the kubeconfig names
-`
+// printReference prints a text about the configuration.
+func printReference(text func(config.Kinds) []byte) cli.Run {
+	return func(_ context.Context, s cli.Streams, _ []string) error {
+		_, err := s.Out.Write(text(components().Kinds()))
+		return err
+	}
+}
 
-// schema prints what there is to know about the configuration, or saves what there is to know about
-// a cluster.
-func schema(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	what := "config"
-	if len(args) > 0 {
-		what = args[0]
+// pullCommand saves the schemas of a cluster.
+func pullCommand() cli.Command {
+	return cli.Command{
+		Name:    "pull",
+		Summary: "Save the schemas of the cluster's resources, for router check, test, explain and eval without a cluster",
+		Description: `
+These commands use the folder if schemas: FOLDER is in the configuration, or with -schemas FOLDER. It has the names and
+types of the fields of all resources, custom ones included, and nothing else of the cluster.`,
+		Examples: []cli.Example{
+			{Line: "router schema pull -o schemas", Text: "from the cluster of the current context"},
+		},
+		Setup: func(f *cli.Flags) cli.Run {
+			p := &pull{}
+			f.StringVar(&p.dir, "o", "", "`FOLDER` the folder to write to")
+			f.StringVar(&p.config, "config", "", "`FILE` the configuration whose cluster is asked (default: none; the kubeconfig counts)")
+			f.StringVar(&p.cluster.Kubeconfig, "kubeconfig", "", "`FILE` the kubeconfig (default: $KUBECONFIG, in-cluster, ~/.kube/config)")
+			f.StringVar(&p.cluster.Context, "context", "", "`NAME` the context of the kubeconfig (default: the current one)")
+			cli.PolicyFlags(f, &p.policy)
+			return p.run
+		},
 	}
-	switch {
-	case what == "help", what == "-h", what == "-help", what == "--help":
-		fmt.Fprint(stdout, schemaUsage)
-		return exitOK
-	case what == "pull":
-		return pull(ctx, args[1:], stdout, stderr)
-	case len(args) > 1:
-		fmt.Fprintf(stderr, "router schema: unexpected argument %q\n", args[1])
-		return exitUsage
-	}
-	var text []byte
-	switch what {
-	case "config":
-		text = reference.Schema(components().Kinds())
-	case "reference":
-		text = reference.Reference(components().Kinds())
-	default:
-		fmt.Fprintf(stderr, "router schema: there is no %q%s\n", what, config.Suggest(what, []string{"config", "reference", "pull"}))
-		return exitUsage
-	}
-	if _, err := stdout.Write(text); err != nil {
-		fmt.Fprintf(stderr, "router schema: %v\n", err)
-		return exitFailed
-	}
-	return exitOK
 }
 
 // pull saves the schemas of a cluster.
-func pull(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var dir, file string
-	var cluster config.Cluster
-	var policy config.Policy
-	flags := newFlags("router schema pull", io.Discard)
-	cli.PolicyFlags(flags, &policy)
-	flags.StringVar(&dir, "o", "", "")
-	flags.StringVar(&file, "config", "", "")
-	flags.StringVar(&cluster.Kubeconfig, "kubeconfig", "", "")
-	flags.StringVar(&cluster.Context, "context", "", "")
-	err := flags.Parse(args)
+type pull struct {
+	dir, config string
+	cluster     config.Cluster
+	policy      config.Policy
+}
+
+func (p *pull) run(ctx context.Context, s cli.Streams, _ []string) error {
 	switch {
-	case errors.Is(err, flag.ErrHelp), err == nil && flags.NArg() == 1 && flags.Arg(0) == "help":
-		fmt.Fprint(stdout, schemaUsage)
-		return exitOK
-	case err != nil:
-	case flags.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case dir == "":
-		err = errors.New("-o FOLDER is missing")
-	case file != "" && cluster != config.Cluster{}:
-		err = errors.New("-config says which cluster it is: leave out -kubeconfig and -context")
-	case file != "":
-		cfg, problems := config.Load(file, policy)
+	case p.dir == "":
+		return cli.Mistakef("-o FOLDER is missing")
+	case p.config != "" && p.cluster != config.Cluster{}:
+		return cli.Mistakef("-config names the cluster: leave out -kubeconfig and -context")
+	case p.config != "":
+		cfg, problems := config.Load(p.config, p.policy)
 		// Mistakes elsewhere do not matter here; some may be found only with the schemas.
 		of := slices.DeleteFunc(slices.Clone(problems), func(p config.Problem) bool { return !strings.HasPrefix(p.Path, "cluster") })
 		if cfg == nil {
 			of = problems
 		}
 		if len(of) > 0 {
-			return refuse("router schema pull", of, stderr)
+			return of
 		}
-		cluster = cfg.Cluster
+		p.cluster = cfg.Cluster
 	}
+	path, n, err := compile.PullSchemas(ctx, p.cluster, p.policy, p.dir)
 	if err != nil {
-		fmt.Fprintf(stderr, "router schema pull: %v\n", err)
-		return exitUsage
+		return err
 	}
-	path, n, err := compile.PullSchemas(ctx, cluster, policy, dir)
-	if err != nil {
-		fmt.Fprintf(stderr, "router schema pull: %v\n", err)
-		return exitFailed
-	}
-	fmt.Fprintf(stdout, "%s: %d resources\n", path, n)
-	return exitOK
+	fmt.Fprintf(s.Out, "%s: %d resources\n", path, n)
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -37,7 +38,7 @@ func TestSinksExamples(t *testing.T) {
 				must.Succeed(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 			}
 			var stdout, stderr bytes.Buffer
-			if code := run(t.Context(), []string{"check", "-config", file}, &stdout, &stderr); code != exitOK || withoutSecrets(stderr.String()) != "" {
+			if code := run(t.Context(), []string{"check", "-config", file}, &stdout, &stderr); code != cli.CodeOK || withoutSecrets(stderr.String()) != "" {
 				t.Errorf("exit code %d: %s", code, &stderr)
 			}
 		})

@@ -2,45 +2,35 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"text/tabwriter"
 
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
-const statusUsage = `Usage:
-  router status     what in the running router is not well, and why, and how many deltas are pending at each route, which content handlers run
-
-Flags:
-  -config FILE   the running router's configuration, to find listen.api
-  -api ADDR      listen.api itself, as in 127.0.0.1:8484 or unix:/run/router/api.sock
-  -o FORMAT      table or json (default table)
-
-It exits with 1 if the router is not ready.
-`
-
-// showStatus asks the running router how it is.
-func showStatus(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	r := &cli.Remote{Stdout: stdout, Stderr: stderr}
-	flags := newFlags("router status", io.Discard)
-	r.AddFlags(flags)
-	err := flags.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp) || err == nil && flags.NArg() == 1 && flags.Arg(0) == "help":
-		fmt.Fprint(stdout, statusUsage)
-		return exitOK
-	case err == nil && flags.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case err == nil:
-		err = r.Connect()
+// statusCommand shows the state of the running router.
+func statusCommand() cli.Command {
+	return cli.Command{
+		Name:    "status",
+		Summary: "Show the failing checks and the backlog of the running router",
+		Description: `
+It shows how many deltas are pending at each route, the digest of the program of each handler, and each check that
+fails, with the reason. It exits with 1 if the router is not ready.`,
+		Setup: func(f *cli.Flags) cli.Run {
+			r := &cli.Remote{}
+			r.AddFlags(f)
+			return func(ctx context.Context, s cli.Streams, _ []string) error {
+				r.Streams = s
+				return showStatus(ctx, r)
+			}
+		},
 	}
-	if err != nil {
-		cli.Printf(stderr, "router status: %v\n", err)
-		return exitUsage
+}
+
+func showStatus(ctx context.Context, r *cli.Remote) error {
+	if err := r.Connect(); err != nil {
+		return err
 	}
 	status, err := r.Client.Status(ctx)
 	if err == nil && r.Output == "json" {
@@ -48,19 +38,15 @@ func showStatus(ctx context.Context, args []string, stdout, stderr io.Writer) in
 	} else if err == nil {
 		err = printStatus(r, &status)
 	}
-	if err != nil {
-		cli.Printf(stderr, "router status: %v\n", err)
-		return exitFailed
+	if err == nil && !status.Ready {
+		err = cli.Exit(cli.CodeFailed)
 	}
-	if !status.Ready {
-		return exitFailed
-	}
-	return exitOK
+	return err
 }
 
 func printStatus(r *cli.Remote, s *api.Status) error {
-	w := tabwriter.NewWriter(r.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ROUTE\tOWED\tON DISK\tDEAD LETTERS")
+	w := tabwriter.NewWriter(r.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ROUTE\tPENDING\tON DISK\tDEAD LETTERS")
 	for i := range s.Routes {
 		route := &s.Routes[i]
 		cli.Printf(w, "%s\t%d\t%d\t%d\n", route.Name, route.Pending, route.OnDisk, route.DeadLetters)
@@ -77,16 +63,16 @@ func printStatus(r *cli.Remote, s *api.Status) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(r.Stdout)
+	fmt.Fprintln(r.Out)
 	for _, c := range s.Checks {
 		if !c.OK {
-			cli.Printf(r.Stdout, "%s: %s\n", c.Name, c.Message)
+			cli.Printf(r.Out, "%s: %s\n", c.Name, c.Message)
 		}
 	}
 	if s.Ready {
-		fmt.Fprintln(r.Stdout, "ready")
+		fmt.Fprintln(r.Out, "ready")
 	} else {
-		fmt.Fprintln(r.Stdout, "not ready")
+		fmt.Fprintln(r.Out, "not ready")
 	}
 	return nil
 }

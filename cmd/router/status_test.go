@@ -25,9 +25,9 @@ func TestStatus(t *testing.T) {
 	}{
 		{args: []string{"help"}, stdout: "Usage:"},
 		{args: []string{"pods"}, code: 2, stderr: `unexpected argument "pods"`},
-		{args: nil, code: 2, stderr: "-config FILE or -api ADDR"},
+		{args: nil, code: 2, stderr: "config.yaml: "},
 		{args: []string{"-api", addr + "x"}, code: 1, stderr: "is it running"},
-		{args: []string{"-api", addr}, stdout: "ROUTE  OWED  ON DISK  DEAD LETTERS\nr      3     0        1\n\nHANDLER  KIND  SHA256\nh        wasm  0abc\n\nsinks/hook: answered 503\nready\n"},
+		{args: []string{"-api", addr}, stdout: "ROUTE  PENDING  ON DISK  DEAD LETTERS\nr      3        0        1\n\nHANDLER  KIND  SHA256\nh        wasm  0abc\n\nsinks/hook: answered 503\nready\n"},
 		{args: []string{"-api", addr}, holds: true, code: 1, stdout: "sources/pods: listing\nsinks/hook: answered 503\nnot ready\n"},
 		{args: []string{"-api", addr, "-o", "json"}, holds: true, code: 1, stdout: `"message": "listing"`},
 	} {

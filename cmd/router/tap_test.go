@@ -29,9 +29,9 @@ func TestTap(t *testing.T) {
 		stdout, stderr string // contained
 	}{
 		{"help", 0, "Usage:", ""},
-		{"r", 2, "", "name a route with -route"},
-		{"-route r", 2, "", "-config FILE or -api ADDR"},
-		{"-o yaml -api " + addr, 2, "", `-o is text or json, not "yaml"`},
+		{"r", 2, "", `unexpected argument "r"`},
+		{"-route r", 2, "", "config.yaml: "},
+		{"-o yaml -api " + addr, 2, "", "-o yaml: write text or json."},
 		{"-route r -api " + addr, 1, "", "there is no route r"},
 		{"-api " + addr, 1, "… 2 more\n03:04:05.006 added pods ns/a  r: no match: a == 1  (c.yaml:1:2): no such key\n", "the router ended the tap"},
 		{"-api " + addr, 1, "updated nodes n  down: holds, told since 03:03:05, due at 2026-01-03 03:04:05\n", "the router ended the tap"},

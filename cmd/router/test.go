@@ -3,69 +3,72 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"regexp"
+	"regexp/syntax"
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/cases"
 	"github.com/deltarouter/deltarouter/internal/cli"
 )
 
-const testUsage = `Usage:
-  router test [FLAGS] [FILE | FOLDER | FOLDER/...]…   run the cases of files named *_test.yaml (default: those of this folder)
-
-Flags:
-  -run REGEXP        only cases whose names match
-  -update            write what came into the files, where it is not what was expected
-  -v                 name every case, and show the log of the router and its handlers
-  -timeout DURATION  of one case (default 30s)
-  -schemas FOLDER    what router schema pull has saved (default: what each configuration says)
-  -plugin-dir FOLDER, -require-digests, -secret-dir FOLDER, -file-dir FOLDER
-                     which programs and files the configurations may use, see router help
-
-It exits with 0 if all cases passed, 1 if one failed, 2 for bad flags, files or configurations. docs/TESTING.md says how to write cases.
-`
-
-// test runs cases without a cluster.
-func test(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	opts := cases.Options{Components: components(), Out: stdout, Log: slog.New(slog.DiscardHandler)}
-	flags := newFlags("router test", io.Discard)
-	flags.Func("run", "", func(text string) (err error) {
-		opts.Run, err = regexp.Compile(text)
-		return err
-	})
-	flags.StringVar(&opts.Schemas, "schemas", "", "")
-	cli.PolicyFlags(flags, &opts.Components.Policy)
-	flags.BoolVar(&opts.Update, "update", false, "")
-	flags.BoolVar(&opts.Verbose, "v", false, "")
-	flags.DurationVar(&opts.Timeout, "timeout", 30*time.Second, "")
-	err := flags.Parse(args)
-	if errors.Is(err, flag.ErrHelp) || len(args) == 1 && args[0] == "help" {
-		fmt.Fprint(stdout, testUsage)
-		return exitOK
+// testCommand runs test cases.
+func testCommand() cli.Command {
+	return cli.Command{
+		Name:    "test",
+		Args:    "[FILE | FOLDER | FOLDER/...]…",
+		Summary: "Run the test cases of a configuration, without a cluster",
+		Description: `
+It runs the cases of the files named *_test.yaml, by default those of this folder. It exits with 0 if all cases passed,
+with 1 if one failed, and with 2 if the command line, a file or a configuration has a mistake. docs/TESTING.md describes
+how to write cases.`,
+		Examples: []cli.Example{
+			{Line: "router test ./...", Text: "the cases of this folder and of all folders below it"},
+			{Line: "router test -run crash -v config_test.yaml", Text: "the cases of a file whose names contain crash, with the log"},
+		},
+		Setup: func(f *cli.Flags) cli.Run {
+			opts := cases.Options{Components: components(), Log: slog.New(slog.DiscardHandler)}
+			f.Func("run", "`REGEXP` only the cases whose names match", func(text string) (err error) {
+				opts.Run, err = regexp.Compile(text)
+				var wrong *syntax.Error
+				if errors.As(err, &wrong) {
+					return fmt.Errorf("write a regular expression: %s", wrong.Code)
+				}
+				return err
+			})
+			schemasVar(f, &opts.Schemas)
+			cli.PolicyFlags(f, &opts.Components.Policy)
+			f.BoolVar(&opts.Update, "update", false, "write the actual results into the files")
+			f.BoolVar(&opts.Verbose, "v", false, "name every case, and show the log of the router and its handlers")
+			f.DurationVar(&opts.Timeout, "timeout", 30*time.Second, "`DURATION` the longest time of one case")
+			return func(ctx context.Context, s cli.Streams, args []string) error {
+				opts.Files, opts.Out = args, s.Out
+				if opts.Verbose {
+					opts.Log = cli.Logging{}.New(s.Err)
+				}
+				return runCases(ctx, opts)
+			}
+		},
 	}
-	if err != nil {
-		fmt.Fprintf(stderr, "router test: %v\n%s", err, testUsage)
-		return exitUsage
-	}
-	opts.Files = flags.Args()
-	if opts.Verbose {
-		opts.Log = newLogger(stderr, slog.LevelInfo)
-	}
+}
+
+// schemasVar declares -schemas.
+func schemasVar(f *cli.Flags, p *string) {
+	f.StringVar(p, "schemas", "", "`FOLDER` the schemas that router schema pull has saved (default: those that the configuration names)")
+}
+
+func runCases(ctx context.Context, opts cases.Options) error {
 	sum, err := cases.Run(ctx, opts)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return exitFailed
+		return cli.Exit(cli.CodeFailed)
 	case err != nil:
-		fmt.Fprintf(stderr, "router test: %v\n", err)
-		return exitUsage
+		return cli.Invalid(err)
 	case len(sum.Invalid) > 0:
-		return exitUsage
+		return cli.Exit(cli.CodeUsage)
 	case sum.Failed > 0:
-		return exitFailed
+		return cli.Exit(cli.CodeFailed)
 	}
-	return exitOK
+	return nil
 }

@@ -4,36 +4,33 @@ package cli
 
 import (
 	"errors"
-	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// PolicyUsage describes the flags of PolicyFlags.
-const PolicyUsage = `
-These flags say which programs and files of this machine the configuration may use; the configuration cannot:
-  -plugin-dir FOLDER  native plugins may be run from here; may be given several times (default: none is run)
-  -allow-exec         run the credential plugins that kubeconfigs name (exec, auth-provider)
-  -require-digests    each WebAssembly module must have its sha256 in the configuration, as native plugins must
-  -secret-dir FOLDER  {file: …} may name files here only; may be given several times (default: any file)
-  -file-dir FOLDER    all else that is named must lie here: modules, kubeconfigs, state.dir, files of sinks, sockets, schemas; may be
-                      given several times (default: anywhere)
-`
-
 // PolicyFlags adds the flags of a policy.
-func PolicyFlags(flags *flag.FlagSet, p *config.Policy) {
-	flags.BoolVar(&p.AllowExec, "allow-exec", false, "")
-	flags.BoolVar(&p.RequireDigests, "require-digests", false, "")
-	for name, dirs := range map[string]*[]string{"plugin-dir": &p.PluginDirs, "secret-dir": &p.SecretDirs, "file-dir": &p.FileDirs} {
-		flags.Func(name, "", func(text string) error {
-			dir, err := folder(text)
-			*dirs = append(*dirs, dir)
-			return err
-		})
-	}
+func PolicyFlags(f *Flags, p *config.Policy) {
+	f.Group("Flags about the programs and files of this machine that the configuration may use", func() {
+		f.BoolVar(&p.AllowExec, "allow-exec", false, "run the credential plugins that kubeconfigs name (exec, auth-provider)")
+		f.BoolVar(&p.RequireDigests, "require-digests", false,
+			"each WebAssembly module must have its sha256 in the configuration, as native plugins must")
+		foldersVar(f, &p.PluginDirs, "plugin-dir", "native plugins are run from this folder only (default: none is run)")
+		foldersVar(f, &p.SecretDirs, "secret-dir", "{file: …} may name files of this folder only (default: any file)")
+		foldersVar(f, &p.FileDirs, "file-dir", "all other files must be in this folder: modules, kubeconfigs, "+
+			"state.dir, files of sinks, sockets, schemas (default: anywhere)")
+	})
+}
+
+func foldersVar(f *Flags, dirs *[]string, name, usage string) {
+	f.Func(name, "`FOLDER` "+usage+"; may be given several times", func(text string) error {
+		dir, err := folder(text)
+		*dirs = append(*dirs, dir)
+		return err
+	})
 }
 
 // folder returns the whole path of a folder: a relative one must not be another one later.
@@ -42,11 +39,13 @@ func folder(text string) (string, error) {
 		return "", errors.New("it is empty: give a folder")
 	}
 	info, err := os.Stat(text)
-	if err != nil {
-		return "", err
-	}
-	if !info.IsDir() {
-		return "", fmt.Errorf("%s is not a folder", text)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", errors.New("there is no such folder")
+	case err != nil:
+		return "", fmt.Errorf("the folder cannot be read: %w", err)
+	case !info.IsDir():
+		return "", errors.New("it is not a folder")
 	}
 	return filepath.Abs(text)
 }

@@ -9,6 +9,7 @@ type exception struct {
 // exceptions lists the figures above a bound of structure_test.go. An entry that is within its
 // bound again fails: it is to be removed.
 var exceptions = map[string]exception{
+	"files cmd/router":                    {20, "one file per command"},
 	"fields pkg/config.Route":             {27, "the keys of a route"},
 	"fields internal/metrics.Metrics":     {34, "one field per metric"},
 	"fields internal/pipeline/spec.Route": {30, "the keys of a route"},

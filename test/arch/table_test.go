@@ -188,7 +188,7 @@ var allowed = map[string][]string{
 		"internal/router/engine", "internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/cases": {"internal/compile", "internal/simulate", "pkg/config", "pkg/event"},
-	"internal/cli":   {"internal/inspect/api", "internal/manifest", "internal/printable", "pkg/config"},
+	"internal/cli":   {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar", "pkg/config"},
 	// The output of router get.
 	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},
 	// Templates that the router writes out, and the sources of the SDKs beside them.

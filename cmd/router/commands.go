@@ -1,0 +1,34 @@
+package main
+
+import "github.com/deltarouter/deltarouter/internal/cli"
+
+// program is the table of commands. Help, completion and the messages about mistakes in the command
+// line are made from it.
+func program() *cli.Program {
+	return &cli.Program{
+		Command: cli.Command{
+			Name:        "router",
+			Summary:     "Route the changes of a Kubernetes cluster as a configuration says",
+			Description: "The flags of router without a command are those of router run, as in router -config config.yaml.",
+			Commands: []cli.Command{
+				runCommand(),
+				checkCommand(),
+				testCommand(),
+				explainCommand(),
+				evalCommand(),
+				statusCommand(),
+				getCommand(),
+				tapCommand(),
+				dlqCommand(),
+				resumeCommand(),
+				resyncCommand(),
+				recordCommand(),
+				replayCommand(),
+				schemaCommand(),
+				versionCommand(),
+			},
+		},
+		Default: "run",
+		Version: "version",
+	}
+}

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/deltarouter/deltarouter/internal/printable"
+)
+
+// Logging says what is logged, and how. The zero Logging chooses the format by the place: text for
+// a terminal, JSON for everything else.
+type Logging struct {
+	Level  slog.Level
+	format string
+}
+
+// AddFlags adds -log-level and -log-format.
+func (l *Logging) AddFlags(f *Flags, level slog.Level) {
+	l.Level = level
+	f.Var(&levelValue{&l.Level}, "log-level", "`debug|info|warn|error` the least level of log lines")
+	f.ChoiceVar(&l.format, "log-format", "", []string{"text", "json"},
+		"the format of log lines (default: text on a terminal, json elsewhere)")
+}
+
+// levelValue is a flag.Value.
+type levelValue struct{ level *slog.Level }
+
+// Set implements flag.Value.
+func (v *levelValue) Set(text string) error {
+	if err := v.level.UnmarshalText([]byte(text)); err != nil {
+		levels := []string{"debug", "info", "warn", "error"}
+		return fmt.Errorf("write %s%s", orList(levels), didYouMean(text, "", levels))
+	}
+	return nil
+}
+
+// String implements flag.Value.
+func (v *levelValue) String() string {
+	if v.level == nil {
+		return ""
+	}
+	return map[slog.Level]string{slog.LevelDebug: "debug", slog.LevelInfo: "info", slog.LevelWarn: "warn"}[*v.level]
+}
+
+// New returns a logger. Control characters in what it writes are escaped.
+func (l Logging) New(w io.Writer) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: l.Level}
+	if e, ok := w.(*printable.Escaper); ok {
+		w = e.Unwrap()
+	}
+	if l.format == "text" || l.format == "" && isTerminal(w) {
+		return slog.New(slog.NewTextHandler(printable.Writer(w), opts))
+	}
+	return slog.New(slog.NewJSONHandler(printable.Writer(w), opts))
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
