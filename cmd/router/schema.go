@@ -23,7 +23,8 @@ func schemaCommand() cli.Command {
 				Name:    "config",
 				Summary: "Print the JSON Schema of the configuration, for editors; router schema alone does so too",
 				Setup:   func(*cli.Flags) cli.Run { return printReference(reference.Schema) },
-			}, {
+			},
+			{
 				Name:    "reference",
 				Summary: "Print docs/CONFIG.md: each key of the configuration, in Markdown",
 				Setup:   func(*cli.Flags) cli.Run { return printReference(reference.Reference) },
