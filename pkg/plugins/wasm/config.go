@@ -69,8 +69,8 @@ limits:                   # the defaults are right for most guests
 	}}
 }
 
-// Warn implements [plugins.Warner]. It finds headers that the router would add to requests
-// without encryption.
+// Warn implements [plugins.Warner]. It reports headers that the router would send without
+// encryption.
 func (kind) Warn(n config.Node) (problems config.Problems) {
 	var c handlerConfig
 	_ = n.Decode(&c) // Check has accepted it

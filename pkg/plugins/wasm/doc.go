@@ -1,17 +1,17 @@
-// Package wasm is the handler kind `wasm`: it hands batches of deltas to a WebAssembly module and
-// reads verdicts and events back.
+// Package wasm is the handler kind `wasm`. It passes batches of deltas to a WebAssembly module, and
+// reads verdicts and events.
 //
-// A batch goes through these hands:
+// The parts of the package, in the order in which a batch passes them:
 //
-//	handler            cuts it into calls, and on a trap halves it until only the culprit fails
-//	pool               lends an instance, one call at a time, and throws away what trapped or grew old
-//	internal/engine    compiles the module once, makes instances of it, and speaks with them
-//	internal/host      the functions that guests import, and what a call has done so far
+//	handler            splits a batch into calls; after a trap halves it until the faulty delta is alone
+//	pool               lends an instance to one call at a time, and discards instances that trapped or are worn out
+//	internal/engine    compiles the module once, makes instances of it, and calls them
+//	internal/host      the functions that guests import, and the state of a call
 //	internal/fetch     the HTTP requests of guests
-//	internal/abi       the bytes of batches and answers
+//	internal/abi       the encoding of batches and answers
 //	meter              rewrites the module so that fuel and stack are counted and guests pause
 //
 // A guest has no files, environment, arguments or sockets. Its memory, output, messages and log
-// lines are bounded. Everything it answers is checked against its memory's bounds and copied before
-// it is looked at. The ABI is described in docs/ABI.md.
+// lines are limited. The host checks the bounds of each answer in the guest's memory, and copies it
+// before it is parsed. docs/ABI.md describes the ABI.
 package wasm

@@ -18,13 +18,14 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/limits"
 )
 
-// breakAfter is how many failures in a row open the breaker: each failure costs a new guest.
+// breakAfter is the number of consecutive failures that open the breaker. Each failure costs a new
+// guest.
 const breakAfter = 5
 
-// breakFor is how long the breaker is open.
+// breakFor is the duration for which the breaker is open.
 var breakFor = backoff.Policy{Min: time.Second, Max: time.Minute, Exact: true}
 
-// handler implements plugins.Handler.
+// handler implements [plugins.Handler].
 type handler struct {
 	name    string
 	digest  string // SHA-256 of the module, in hexadecimal digits
@@ -34,11 +35,11 @@ type handler struct {
 	pool    *pool
 	breaker *circuit.Breaker
 	burn    *burnRate
-	worn    atomic.Bool // a guest was worn out soon, and none has lasted since
+	worn    atomic.Bool // a guest was worn out early, and none has lasted since
 }
 
 // newHandler compiles the module and starts a first instance, so that a guest that cannot start is
-// known at once.
+// an error at once.
 func newHandler(ctx context.Context, digest string, s engine.Settings) (*handler, error) {
 	e, err := engine.New(ctx, s)
 	if err != nil {
@@ -59,11 +60,10 @@ func newHandler(ctx context.Context, digest string, s engine.Settings) (*handler
 	return h, nil
 }
 
-// Digest implements plugins.Pinned.
+// Digest implements [plugins.Pinned].
 func (h *handler) Digest() string { return h.digest }
 
-// Handle implements plugins.Handler. When ctx is done, a guest that computes ends at its next
-// pause.
+// Handle implements [plugins.Handler]. When ctx is done, a running guest ends at its next pause.
 func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
 	l, err := h.pool.borrow(ctx)
 	if err != nil {
@@ -91,9 +91,8 @@ func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.R
 	return results, nil
 }
 
-// callLength returns how many deltas go into one call, at least one: no more than will do with one
-// delta's fuel, judged by what deltas burnt of late. It returns the bytes that they take at most,
-// too.
+// callLength returns the number of deltas for one call, at least one, and their maximum size in
+// bytes. By the recent fuel per delta, the call should not need more than the fuel of one delta.
 func (h *handler) callLength(batch []*event.Delta) (deltas, size int) {
 	l := &h.limits
 	most := max(1, min(len(batch), l.Batch, int(int64(l.Fuel)/2/h.burn.perDelta())))
@@ -109,8 +108,8 @@ func (h *handler) callLength(batch []*event.Delta) (deltas, size int) {
 	return most, size
 }
 
-// call gives the deltas, which take at most size bytes, to the guest. If that fails it halves them
-// and tries again with a fresh guest, until only the deltas that it fails at have failed. The error
+// call passes the deltas, with a maximum size in bytes, to the guest. If the call fails, it halves
+// the deltas and tries again with a new guest, until each faulty delta has failed alone. The error
 // is that of ctx.
 func (h *handler) call(ctx context.Context, l *loan, batch []*event.Delta, size int, results []plugins.Result) error {
 	if err := ctx.Err(); err != nil {
@@ -136,14 +135,14 @@ func (h *handler) call(ctx context.Context, l *loan, batch []*event.Delta, size 
 	wait := in.OverRate()
 	if err == nil {
 		h.lasted(l.permit, batch, in, usable)
-		if !fresh { // its first delta tells nothing of the others
+		if !fresh { // its first delta is more expensive
 			h.burn.learn(in.Used(), len(batch))
 		}
 		if wait > 0 {
 			unspend(answers, wait)
 		}
 		h.nameErrors(batch, answers)
-		copy(results, answers) // if there are none, every delta is ok, as the results are already
+		copy(results, answers) // without answers every delta is ok, as results is already
 		return nil
 	}
 	if wait > 0 {
@@ -163,16 +162,16 @@ func (h *handler) call(ctx context.Context, l *loan, batch []*event.Delta, size 
 	}
 	first := (len(batch) + 1) / 2
 	if errors.Is(err, host.ErrFuel) {
-		h.burn.learn(2*int64(h.limits.Fuel), len(batch)) // at least half of that
-		first = 1                                        // what a guest does once, it does then
+		h.burn.learn(2*int64(h.limits.Fuel), len(batch)) // a lower bound: at least half of it
+		first = 1                                        // with the one-time work of the new guest
 	} else if errors.Is(err, host.ErrTime) {
 		first = 1
 	}
 	return h.split(ctx, l, batch, results, first)
 }
 
-// split gives the deltas to the guest in calls, the first with at most so many of them, and none
-// with more than there were before it.
+// split passes the deltas to the guest in several calls. The first call has at most first deltas,
+// and no further call has more deltas than all calls before it.
 func (h *handler) split(ctx context.Context, l *loan, batch []*event.Delta, results []plugins.Result, first int) error {
 	for from := 0; from < len(batch); {
 		n, size := h.callLength(batch[from:min(from+max(first, from), len(batch))])
@@ -185,9 +184,9 @@ func (h *handler) split(ctx context.Context, l *loan, batch []*event.Delta, resu
 	return nil
 }
 
-// lasted counts a call that was answered, and a guest that was worn out by it. If that comes soon
-// and again and again, each time a new guest takes what a start may take, and the breaker treats it
-// as if it had broken.
+// lasted counts an answered call, and a guest that the call has worn out. If new guests are worn
+// out early again and again, each one uses the limits of a start, so the breaker counts that as a
+// failure.
 func (h *handler) lasted(p circuit.Permit, batch []*event.Delta, in *engine.Instance, usable bool) {
 	soon := in.Calls() < wornSoon && in.Calls() < int(h.limits.Calls)
 	switch {
@@ -202,19 +201,19 @@ func (h *handler) lasted(p circuit.Permit, batch []*event.Delta, in *engine.Inst
 	}
 }
 
-// wornSoon is how many calls a guest has to last at least.
+// wornSoon is the number of calls that a guest must last.
 const wornSoon = 4
 
 var errWorn = errors.New("three quarters of its memory are in use within a few calls: raise limits.memory")
 
-// broke counts a delta that a guest broke at.
+// broke counts a delta that broke a guest.
 func (h *handler) broke(p circuit.Permit, d *event.Delta, err error) {
 	if opened, s := h.breaker.Failed(p, err, 0); opened {
 		h.log.Warn("guests break at every delta; the handler is left alone for a while", "pause", s.Pause, "err", h.about(d, err))
 	}
 }
 
-// noGuest puts deltas off because no guest could be started.
+// noGuest postpones deltas because no guest could be started.
 func (h *handler) noGuest(ctx context.Context, p circuit.Permit, batch []*event.Delta, results []plugins.Result, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -228,8 +227,8 @@ func (h *handler) noGuest(ctx context.Context, p circuit.Permit, batch []*event.
 	return nil
 }
 
-// unspend puts off what a guest fails at after a request of its call was not sent: which deltas
-// that was about is not known, and none of them counts as attempted.
+// unspend postpones the failed deltas of a call with an unsent request. It is unknown which delta
+// needed the request, so none counts as an attempt.
 func unspend(answers []plugins.Result, wait time.Duration) {
 	for i, r := range answers {
 		if r.Verdict != plugins.Retry && r.Verdict != plugins.Fail {
@@ -243,20 +242,20 @@ func unspend(answers []plugins.Result, wait time.Duration) {
 	}
 }
 
-// leave puts deltas off because the breaker is open.
+// leave postpones deltas because the breaker is open.
 func (h *handler) leave(batch []*event.Delta, results []plugins.Result, s circuit.Status) {
 	err := fmt.Errorf("the handler is left alone for a while, as its guests broke at each of the last deltas: %w", s.Err)
 	h.put(batch, results, err, s.Pause)
 }
 
-// put puts deltas off: the handler cannot take them at the moment, which is no fault of theirs.
+// put postpones deltas, because the handler cannot take them at the moment.
 func (h *handler) put(batch []*event.Delta, results []plugins.Result, err error, wait time.Duration) {
 	for i, d := range batch {
 		results[i] = plugins.Result{Verdict: plugins.Retry, Err: plugins.Postpone(h.about(d, err), wait)}
 	}
 }
 
-// nameErrors says in every error which handler and which object it is about.
+// nameErrors adds the handler and the object to each error.
 func (h *handler) nameErrors(batch []*event.Delta, results []plugins.Result) {
 	for i := range results {
 		if results[i].Err != nil {
@@ -269,12 +268,12 @@ func (h *handler) about(d *event.Delta, err error) error {
 	return fmt.Errorf("wasm %q: %s: %w", h.name, d, err)
 }
 
-// Timeout implements plugins.Timed: a guest that waits in a host function holds up a reload no
+// Timeout implements [plugins.Timed]: a guest that waits in a host function delays a reload no
 // longer than that.
 func (h *handler) Timeout() time.Duration { return h.limits.Timeout }
 
-// Close implements plugins.Handler. It waits for no guest: what one that still runs uses is freed
-// when its call returns.
+// Close implements [plugins.Handler]. It does not wait for running guests: their resources are
+// freed when their calls return.
 func (h *handler) Close(ctx context.Context) error {
 	now, err := h.pool.close(ctx)
 	if !now {

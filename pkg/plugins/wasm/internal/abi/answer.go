@@ -17,26 +17,24 @@ import (
 // answerSize is the size of a record of an answer.
 const answerSize = 28
 
-// Memory is a guest's memory: [api.Memory], or a test's.
+// Memory is the memory of a guest: [api.Memory], or a fake in tests.
 type Memory interface {
 	Read(offset, byteCount uint32) ([]byte, bool)
 }
 
-// ErrTooMuch is wrapped by the error of a batch whose answer is longer than it may be; half the
-// batch may pass.
+// ErrTooMuch is wrapped by the error of a batch whose answer is too long. A smaller batch may pass.
 var ErrTooMuch = errors.New("the answer is too long")
 
-// ErrMalformed is wrapped by what is wrong with the form of an answer. Its guest is not asked
-// again.
+// ErrMalformed is wrapped by errors about the form of an answer. The guest is replaced.
 var ErrMalformed = errors.New("malformed answer")
 
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// DecodeAnswer reads the answer to a batch of n deltas out of the guest's memory. Nothing it
-// returns refers to that memory. The error wraps ErrMalformed or ErrTooMuch; events that are no
-// good fail their delta only.
+// DecodeAnswer decodes the answer to a batch of n deltas from the guest's memory. The result does
+// not refer to that memory. The error wraps ErrMalformed or ErrTooMuch. An invalid event fails only
+// its delta.
 func DecodeAnswer(mem Memory, ret uint64, n int, l *limits.Limits) ([]plugins.Result, error) {
 	ptr, size := uint32(ret>>32), uint32(ret)
 	if ptr == 0 {
@@ -52,7 +50,7 @@ func DecodeAnswer(mem Memory, ret uint64, n int, l *limits.Limits) ([]plugins.Re
 	return reader{answer(view), l}.results(n)
 }
 
-// wholeBatch is the answer 0 to 3: one verdict for every delta.
+// wholeBatch decodes the answers 0 to 3: one verdict for all deltas.
 func wholeBatch(verdict uint32, n int) ([]plugins.Result, error) {
 	if verdict > uint32(plugins.Fail) {
 		return nil, malformed("there is no verdict %d", verdict)
@@ -64,10 +62,10 @@ func wholeBatch(verdict uint32, n int) ([]plugins.Result, error) {
 	return results, nil
 }
 
-// answer is the text of an answer, or a piece of it.
+// answer is the text of an answer, or a part of it.
 type answer string
 
-// reader reads an answer within limits.
+// reader decodes an answer within limits.
 type reader struct {
 	answer
 	*limits.Limits
@@ -75,7 +73,7 @@ type reader struct {
 
 func (a answer) u32(at int) uint32 { return binary.LittleEndian.Uint32([]byte(a[at : at+4])) }
 
-// piece returns what an offset and a length refer to.
+// piece returns the part of the answer at an offset and with a length.
 func (a answer) piece(at int) (answer, error) {
 	off, n := uint64(a.u32(at)), uint64(a.u32(at+4))
 	if n == 0 {
@@ -105,7 +103,7 @@ func (a reader) results(n int) ([]plugins.Result, error) {
 			return nil, malformed("record %d is about delta %d of %d, or about one that was answered", k, i, n)
 		}
 		seen[i] = true
-		// Pieces may overlap, so that an answer could stand for many times its length.
+		// Parts may overlap, so an answer could represent many times its length.
 		if emitted += int64(a.u32(at + 24)); emitted > int64(a.Output) && int(a.u32(at+24)) <= len(a.answer) {
 			return nil, fmt.Errorf("%w: it refers to more than %d bytes of events (limits.output)", ErrTooMuch, a.Output)
 		}
@@ -118,7 +116,7 @@ func (a reader) results(n int) ([]plugins.Result, error) {
 	return results, nil
 }
 
-// record reads the record at an offset; its idx was read before.
+// record decodes the record at an offset, except its idx.
 func (a reader) record(at int) (plugins.Result, error) {
 	verdict, events := plugins.Verdict(a.answer[at+4]), int(a.answer[at+6])|int(a.answer[at+7])<<8
 	if verdict > plugins.Fail || a.answer[at+5] != 0 {
@@ -145,7 +143,8 @@ func (a reader) record(at int) (plugins.Result, error) {
 	return emit(a.Limits, envelopes), nil
 }
 
-// envelopes splits the events of a delta: each is a length and so many bytes, without padding.
+// envelopes splits the events of a delta. Each is a length and that number of bytes, without
+// padding.
 func (a answer) envelopes(n int) ([]answer, error) {
 	var envelopes []answer
 	for k := range n {
@@ -162,7 +161,7 @@ func (a answer) envelopes(n int) ([]answer, error) {
 	return envelopes, nil
 }
 
-// emit makes the result of a delta that is ok.
+// emit returns the result of a delta that is ok.
 func emit(l *limits.Limits, envelopes []answer) plugins.Result {
 	if len(envelopes) == 0 {
 		return plugins.Result{}
@@ -181,12 +180,12 @@ func emit(l *limits.Limits, envelopes []answer) plugins.Result {
 	return plugins.Result{Events: events}
 }
 
-// Reject makes the result of a delta that fails for good.
+// Reject returns the result of a rejected delta.
 func Reject(err error) plugins.Result {
 	return plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(err)}
 }
 
-// ParseEnvelope reads {"type"?, "subject"?, "data"}. Its error never quotes the text.
+// ParseEnvelope parses {"type"?, "subject"?, "data"}. Its error never quotes the text.
 func ParseEnvelope(l *limits.Limits, text string) (e plugins.Emit, err error) {
 	if err := rawjson.Check(text); err != nil {
 		return e, err
@@ -216,7 +215,7 @@ func ParseEnvelope(l *limits.Limits, text string) (e plugins.Emit, err error) {
 	return e, nil
 }
 
-// attribute reads a CloudEvents attribute: a string, not empty, without control characters.
+// attribute parses a CloudEvents attribute: a string, not empty, without control characters.
 func attribute(l *limits.Limits, name string, value rawjson.Value) (string, error) {
 	s := value.Str()
 	switch {
@@ -230,7 +229,7 @@ func attribute(l *limits.Limits, name string, value rawjson.Value) (string, erro
 	return strings.Clone(s), nil
 }
 
-// judge makes the result of a delta without events.
+// judge returns the result of a delta without events.
 func judge(v plugins.Verdict, after time.Duration, message string) plugins.Result {
 	switch v {
 	case plugins.OK, plugins.Drop:
@@ -249,8 +248,8 @@ func reason(message, otherwise string) error {
 	return errors.New(message)
 }
 
-// InitMessage reads why rtr_init failed: the address of a length and so many bytes, or else just a
-// number.
+// InitMessage reads the reason of a failed rtr_init: the address of a length and that number of
+// bytes, or else a number.
 func InitMessage(mem Memory, code uint32, l *limits.Limits) string {
 	if code%4 == 0 {
 		if size, ok := mem.Read(code, 4); ok {
@@ -264,12 +263,12 @@ func InitMessage(mem Memory, code uint32, l *limits.Limits) string {
 	return fmt.Sprintf("it returned %d", code)
 }
 
-// What host functions return beside a result, which is never negative.
+// The negative results of host functions. All other results are not negative.
 const (
 	StatusOK       = 0
 	StatusNotFound = -1
-	StatusDenied   = -2 // the handler has no right to it
-	StatusQuota    = -3 // over a limit
-	StatusInvalid  = -4 // an argument is out of bounds, or no good
-	StatusTooLate  = -5 // the call's time is over
+	StatusDenied   = -2 // the function is not granted
+	StatusQuota    = -3 // a limit is exceeded
+	StatusInvalid  = -4 // an argument is out of bounds or invalid
+	StatusTooLate  = -5 // the time of the call is over
 )

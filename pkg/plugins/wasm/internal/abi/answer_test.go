@@ -14,7 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// bytesMemory is a guest's memory.
+// bytesMemory is the memory of a guest.
 type bytesMemory []byte
 
 func (m bytesMemory) Read(offset, n uint32) ([]byte, bool) {
@@ -24,7 +24,7 @@ func (m bytesMemory) Read(offset, n uint32) ([]byte, bool) {
 	return m[offset:][:n], true
 }
 
-// defaults are the limits of a configuration that sets none.
+// defaults returns the limits of a configuration that sets none.
 func defaults() *limits.Limits {
 	return &limits.Limits{
 		Memory: 64 << 20, Calls: 100_000, Fuel: 75_000_000, InitFuel: 2_000_000_000, Timeout: time.Second, InitTimeout: 5 * time.Second,
@@ -32,7 +32,7 @@ func defaults() *limits.Limits {
 	}
 }
 
-// edit changes four bytes of an answer.
+// edit replaces four bytes of an answer.
 func edit(answer string, at int, value uint32) string {
 	b := []byte(answer)
 	binary.LittleEndian.PutUint32(b[at:], value)
@@ -155,7 +155,7 @@ func TestEnvelope(t *testing.T) {
 	}
 }
 
-// Records that refer to the same events could make a megabyte into 256.
+// Records that refer to the same events could turn a megabyte into 256.
 func TestOverlappingEvents(t *testing.T) {
 	const n = 3
 	event := `{"data":"` + strings.Repeat("x", 400<<10) + `"}`
@@ -178,7 +178,7 @@ func TestOverlappingEvents(t *testing.T) {
 	}
 }
 
-// An event that is no good fails its delta for good, and no other.
+// An invalid event fails only its delta, permanently.
 func TestBadEvents(t *testing.T) {
 	answer := strings.Replace(okAnswer(), `{"data":1}`, `{"data":x}`, 1)
 	results, err := decode(answer, 3)
@@ -212,8 +212,7 @@ func TestLongMessage(t *testing.T) {
 	}
 }
 
-// FuzzAnswer looks for an answer that the host panics on, or takes something out of that it must
-// not.
+// FuzzAnswer: no answer makes the host panic or accept an invalid result.
 func FuzzAnswer(f *testing.F) {
 	ok := okAnswer()
 	f.Add([]byte(ok), uint64(len(ok)), uint8(2))

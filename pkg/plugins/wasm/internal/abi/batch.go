@@ -7,15 +7,15 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// The layout of a batch: a header, a record per delta, then what the records refer to by offset and
-// length. Offsets count from the start of the batch; everything is little-endian. docs/ABI.md
-// has it byte by byte.
+// The layout of a batch: a header, one record per delta, then the data to which records refer by
+// offset and length. Offsets count from the start of the batch. All numbers are little-endian.
+// docs/ABI.md specifies each byte.
 const (
 	batchMagic  = 0x31525452 // "RTR1"
-	HeaderSize  = 16         // bytes of a batch before its first record
+	HeaderSize  = 16         // the size of a batch before its first record
 	recordSize  = 32
 	metaFields  = 9
-	eventFields = 7 // behind since and suppressed, of a delta that another route made an event of
+	eventFields = 7 // after since and suppressed, for a delta with an upstream event
 	metaSize    = 4 + 8*metaFields
 	jsonObjects = 0 // the encoding of objects
 
@@ -26,18 +26,18 @@ const (
 	flagRepeat      = 16
 )
 
-// The fields of the meta table that are the same for most deltas of a batch, and come first. They
-// are followed by namespace, name, uid, resourceVersion and the time when the delta was seen.
+// sharedFields is the number of the first fields of the meta table, which are the same for most
+// deltas of a batch. The fields namespace, name, uid, resourceVersion and the time of the delta
+// follow.
 const sharedFields = 4
 
-// Sizer says how many bytes deltas take in a batch at most, one after the other.
+// Sizer computes the maximum size of deltas in a batch, one after the other.
 type Sizer struct {
 	resource *event.Resource
 	source   string
 }
 
-// metaFieldsOf returns how many fields the meta table of d has. The last ones most deltas do
-// without.
+// metaFieldsOf returns the number of fields in the meta table of d. Most deltas omit the last ones.
 func metaFieldsOf(d *event.Delta) int {
 	switch {
 	case d.Event != nil:
@@ -50,7 +50,7 @@ func metaFieldsOf(d *event.Delta) int {
 	return metaFields
 }
 
-// Delta returns how many bytes more a batch takes with d.
+// Delta returns the maximum number of bytes that d adds to a batch.
 func (s *Sizer) Delta(d *event.Delta) int {
 	o := d.Object()
 	n := recordSize + align(metaSize) + 8 + 8
@@ -72,7 +72,7 @@ func (s *Sizer) Delta(d *event.Delta) int {
 	return n
 }
 
-// EncodeBatch writes the batch into buf, which has room for it as a sizer says, and returns its
+// EncodeBatch encodes the batch into buf, which has the size that a Sizer returned, and returns its
 // length. first is the number of the first delta.
 func EncodeBatch(buf []byte, batch []*event.Delta, first uint64) int {
 	le := binary.LittleEndian
@@ -93,7 +93,7 @@ type encoder struct {
 	buf []byte
 	end int
 
-	// The shared fields as they were written last, and where.
+	// The shared fields that were written last, and their offsets.
 	resource *event.Resource
 	source   string
 	shared   [8 * sharedFields]byte
@@ -143,7 +143,8 @@ func (e *encoder) object(ref []byte, o *event.Object) int {
 	return at
 }
 
-// meta writes the meta table of d, whose object is at an offset, and returns its own.
+// meta writes the meta table of d, whose object is at an offset, and returns the offset of the
+// table.
 func (e *encoder) meta(d *event.Delta, object int) int {
 	o := d.Object()
 	e.share(d.Source, o.Resource())
@@ -181,7 +182,7 @@ func (e *encoder) meta(d *event.Delta, object int) int {
 	return at
 }
 
-// event writes what another route made of a delta.
+// event writes the event of an upstream route.
 func (e *encoder) event(refs []byte, made *event.Event) {
 	for i, text := range []string{made.ID, made.Type, made.Source, made.Subject, made.Route} {
 		put(e, refs[8*i:], text)
@@ -190,14 +191,14 @@ func (e *encoder) event(refs []byte, made *event.Event) {
 	put(e, refs[48:], made.Data)
 }
 
-// number writes a number that ref is to refer to.
+// number writes a number and the reference to it.
 func (e *encoder) number(ref []byte, n int64) {
 	e.refer(ref, 8)
 	binary.LittleEndian.PutUint64(e.buf[e.end:], uint64(n)) //nolint:gosec // its bits
 	e.end += 8
 }
 
-// share writes the shared fields, unless they are those of the delta before.
+// share writes the shared fields, unless they equal those of the previous delta.
 func (e *encoder) share(source string, r *event.Resource) {
 	if e.source == source && (e.resource == r || e.resource != nil && *e.resource == *r) {
 		return
@@ -209,8 +210,8 @@ func (e *encoder) share(source string, r *event.Resource) {
 	put(e, e.shared[24:], r.Kind)
 }
 
-// piece refers to a piece that is part of a text, as it lies in memory, and the text is at an
-// offset. If it is not, it appends the piece.
+// piece writes a reference to piece. If piece shares the memory of text, which was written at an
+// offset, it refers to that. Otherwise it appends piece.
 func (e *encoder) piece(ref []byte, piece string, text []byte, offset int) {
 	if at := uintptr(unsafe.Pointer(unsafe.StringData(piece))) - uintptr(unsafe.Pointer(unsafe.SliceData(text))); at < uintptr(len(text)) && at+uintptr(len(piece)) <= uintptr(len(text)) {
 		binary.LittleEndian.PutUint64(ref, uint64(len(piece))<<32|uint64(uint32(offset+int(at))))
@@ -219,21 +220,21 @@ func (e *encoder) piece(ref []byte, piece string, text []byte, offset int) {
 	put(e, ref, piece)
 }
 
-// put appends a piece and refers to it.
+// put appends piece and writes a reference to it.
 func put[T string | []byte](e *encoder, ref []byte, piece T) {
 	e.refer(ref, len(piece))
 	e.end += copy(e.buf[e.end:], piece)
 }
 
-// refer writes where the next piece is, and how long.
+// refer writes the offset and the length of the next n bytes.
 func (e *encoder) refer(ref []byte, n int) {
 	binary.LittleEndian.PutUint64(ref, uint64(n)<<32|uint64(uint32(e.end)))
 }
 
-// pad makes the next piece start at a multiple of 8. The gap is zeroed: what an earlier batch left
-// there is nobody's business.
+// pad aligns the next piece to a multiple of 8. It zeroes the gap, which may contain data of an
+// earlier batch.
 func (e *encoder) pad() {
-	binary.LittleEndian.PutUint64(e.buf[e.end:], 0) // something always follows
+	binary.LittleEndian.PutUint64(e.buf[e.end:], 0) // more data always follows
 	e.end = align(e.end)
 }
 

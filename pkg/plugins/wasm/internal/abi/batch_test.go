@@ -11,8 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestBatchLayout holds what rules about time say of a delta to docs/ABI.md, byte by byte: a
-// delta has no more fields than it needs.
+// TestBatchLayout compares the fields of rules about time with docs/ABI.md, byte by byte. A delta
+// has no more fields than it needs.
 func TestBatchLayout(t *testing.T) {
 	resource := &event.Resource{Cluster: "c", Kind: "Pod"}
 	resource.Version, resource.Resource = "v1", "pods"
@@ -20,7 +20,7 @@ func TestBatchLayout(t *testing.T) {
 	must.Succeed(t, err)
 	seen, since := time.Unix(1e9, 5), time.Unix(1e9-60, 7)
 	made := &event.Event{ID: "i", Type: "t", Source: "/s", Subject: "n/a", Route: "r", Time: time.Unix(1e9, 9), Data: []byte(`{"x":1}`)}
-	type numbers [3]int64 // of the fields 8, 9 and 10; -1: of the length 0, -2: not there
+	type numbers [3]int64 // of the fields 8, 9 and 10; -1: length 0, -2: absent
 	tests := []struct {
 		d     event.Delta
 		op    byte
@@ -42,7 +42,7 @@ func TestBatchLayout(t *testing.T) {
 		batch = append(batch, &tests[i].d)
 		room += s.Delta(&tests[i].d)
 	}
-	buf := []byte(strings.Repeat("\xff", room)) // what is not written is seen
+	buf := []byte(strings.Repeat("\xff", room)) // makes unwritten bytes visible
 	le, n := binary.LittleEndian, EncodeBatch(buf, batch, 0)
 	if n > room {
 		t.Fatalf("%d bytes, and there is room for %d", n, room)
@@ -75,7 +75,7 @@ func TestBatchLayout(t *testing.T) {
 	}
 }
 
-// TestBatchRoom: a batch takes no more room than is made for it, however its pieces are aligned.
+// TestBatchRoom: a batch fits into the size of the Sizer for any alignment.
 func TestBatchRoom(t *testing.T) {
 	long := strings.Repeat("x", 200)
 	for pad := range 64 {

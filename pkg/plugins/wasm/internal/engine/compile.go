@@ -21,11 +21,11 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/limits"
 )
 
-// compilers is how many functions of a module are compiled at the same time.
+// compilers is the number of functions that are compiled at the same time.
 const compilers = 2
 
-// compile meters the module and compiles it, or takes what an earlier run compiled: a Go program
-// takes a second or two.
+// compile meters and compiles the module, or loads it from the cache, because the compilation of a
+// Go program takes a second or two.
 func (e *Engine) compile(ctx context.Context) error {
 	var err error
 	if e.metered, err = meter.Rewrite(e.Module, meter.Config{Init: int64(e.Limits.InitFuel), Slice: host.MaxSlice}); err != nil {
@@ -35,7 +35,7 @@ func (e *Engine) compile(ctx context.Context) error {
 	if err := e.Host.CheckImports(e.metered.Imports); err != nil {
 		return err
 	}
-	e.metered.Imports = nil // they refer to the module
+	e.metered.Imports = nil // they keep the module in memory
 	if e.Env.Cache != "" {
 		err := e.compileWith(ctx, codeCache{filepath.Join(e.Env.Cache, "wasm")})
 		if err == nil || ctx.Err() != nil {
@@ -59,10 +59,10 @@ func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 		conf = conf.WithCompilationCache(e.cache)
 	}
 	e.runtime = wazero.NewRuntimeWithConfig(ctx, conf)
-	// before the cache is sealed: this is in it, too
+	// before the cache is sealed, because the cache contains this code too
 	if e.pauses, err = host.ProvidePauses(ctx, e.runtime); err == nil {
-		// With workers wazero looks at ctx after each function, and one function takes no longer
-		// than package meter lets it.
+		// With workers wazero checks ctx after each function, and package meter limits the size of
+		// a function.
 		e.compiled, err = e.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, compilers), e.metered.Code)
 	}
 	if err != nil {
@@ -76,18 +76,17 @@ func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 	return nil
 }
 
-// codeCache is a folder of compiled modules. It has a folder for each module, named by the module's
-// hash, which wazero puts its file in, and next to that a file with the hash of wazero's: it is
-// machine code, and wazero notices damage to some parts of it only. The zero codeCache keeps
-// nothing.
+// codeCache is a folder of compiled modules. It contains a folder per module, named by the module's
+// hash, with the file of wazero, and a file with the hash of that. The hash is necessary because
+// the file is machine code, and wazero detects only some damage. The zero codeCache stores nothing.
 type codeCache struct{ dir string }
 
 const (
 	sealFile = "sha256"
-	keepCode = 30 * 24 * time.Hour // what was not used for so long is removed
+	keepCode = 30 * 24 * time.Hour // entries that were unused for so long are removed
 )
 
-// open returns the folder of a module, or none. What is in it is whole.
+// open returns the folder of a module, or an empty path. The content of the folder is intact.
 func (c codeCache) open(module []byte) (string, error) {
 	if c.dir == "" {
 		return "", nil
@@ -95,7 +94,7 @@ func (c codeCache) open(module []byte) (string, error) {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return "", err
 	}
-	if err := os.Chmod(c.dir, 0o700); err != nil { // what is in it is run
+	if err := os.Chmod(c.dir, 0o700); err != nil { // its content is executed
 		return "", err
 	}
 	c.prune(time.Now())
@@ -109,7 +108,7 @@ func (c codeCache) open(module []byte) (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// seal is called when the module was compiled, or taken from its folder.
+// seal writes the hash of a folder after the module was compiled or loaded.
 func (c codeCache) seal(dir string) error {
 	if dir == "" {
 		return nil
@@ -128,11 +127,11 @@ func (c codeCache) seal(dir string) error {
 
 func (c codeCache) remove(dir string) {
 	if dir != "" {
-		_ = os.RemoveAll(dir) // if that fails, its sum does not match
+		_ = os.RemoveAll(dir) // if that fails, its hash does not match
 	}
 }
 
-// prune removes the modules that were not used for long.
+// prune removes modules that were not used for a long time.
 func (c codeCache) prune(now time.Time) {
 	seals, err := filepath.Glob(filepath.Join(c.dir, "*", sealFile))
 	if err != nil {
@@ -145,7 +144,7 @@ func (c codeCache) prune(now time.Time) {
 	}
 }
 
-// sumOf returns the hash of all files below a folder, names included, but for the seal.
+// sumOf returns the hash of all files in a folder, including their names, without the hash file.
 func sumOf(dir string) (string, error) {
 	var names []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -1,4 +1,4 @@
-// Package engine compiles a module, meters it, and makes instances of it. An [Engine] has a runtime
-// of its own; an [Instance] is one guest with a memory of its own. How to speak with a guest is a
-// protocol: there is one so far, rtr_v1.
+// Package engine compiles and meters a module, and makes instances of it. Each [Engine] has its own
+// runtime. An [Instance] is one guest with its own memory. A protocol defines the communication
+// with guests. The only one is rtr_v1.
 package engine

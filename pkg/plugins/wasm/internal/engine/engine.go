@@ -18,7 +18,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/limits"
 )
 
-// Settings are what an engine is made of.
+// Settings are the settings of an engine.
 type Settings struct {
 	Module []byte
 	Config string // JSON, "null" if there is none
@@ -27,28 +27,28 @@ type Settings struct {
 	Env    plugins.HandlerEnv
 }
 
-// Engine is one module, compiled once, and makes instances of it. It has a runtime of its own, so
-// that closing it frees everything.
+// Engine is a compiled module, and makes instances of it. It has its own runtime, so Close frees
+// everything.
 //
-// The runtime does not watch the context during a call (WithCloseOnContextDone): that makes guests
-// up to 27 times slower. Their pauses do.
+// The runtime does not check the context during a call (WithCloseOnContextDone), because that makes
+// guests up to 27 times slower. The pauses of guests check it.
 type Engine struct {
 	Settings
 	runtime  wazero.Runtime
 	metered  *meter.Module
 	compiled wazero.CompiledModule
 	cache    wazero.CompilationCache // nil: none
-	pauses   uint64                  // the function that pauses call
+	pauses   uint64                  // the reference of the pause function
 	protocol protocol
 	memory   adder // bytes of all instances
 	fuel     adder // burnt by all instances
 	tight    sync.Once
 }
 
-// adder is the part of a metric that is used here.
+// adder is the part of a metric that Engine uses.
 type adder interface{ Add(float64) }
 
-// New compiles the module and links what it imports.
+// New compiles the module and links its imports.
 func New(ctx context.Context, s Settings) (*Engine, error) {
 	if err := checkHeader(s.Module); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func New(ctx context.Context, s Settings) (*Engine, error) {
 	return e, nil
 }
 
-// link gives the runtime what guests may import, and finds what a module asks for beyond that.
+// link adds the host functions to the runtime, and reports imports that it cannot provide.
 func (e *Engine) link(ctx context.Context) error {
 	if err := host.ProvideWASI(ctx, e.runtime); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (e *Engine) link(ctx context.Context) error {
 	return e.protocol.check(e.compiled)
 }
 
-// checkHeader tells the mistakes apart that are made most.
+// checkHeader distinguishes the most frequent mistakes.
 func checkHeader(module []byte) error {
 	switch {
 	case !bytes.HasPrefix(module, []byte("\x00asm")):
@@ -93,11 +93,11 @@ func checkHeader(module []byte) error {
 // errExit is wrapped by the error of a guest that ended itself.
 var errExit = errors.New("the guest exited")
 
-// longestTrace bounds what of a guest's stack trace is logged, in bytes.
+// longestTrace is the maximum length of a guest's stack trace in the log, in bytes.
 const longestTrace = 4 << 10
 
-// explain makes an error of a call fit to be read: what happened, without the guest's stack trace,
-// which goes to the debug log.
+// explain makes the error of a call readable. It removes the guest's stack trace, which goes to the
+// debug log.
 func (in *Instance) explain(err error) error {
 	limits := &in.engine.Limits
 	switch why := in.scope.Ended(); {
@@ -123,7 +123,7 @@ func (in *Instance) explain(err error) error {
 	return fmt.Errorf("the guest trapped: %s", strings.TrimPrefix(reason, "wasm error: "))
 }
 
-// Ended counts an instance that is not used again.
+// Ended counts an instance that is discarded.
 func (e *Engine) Ended(in *Instance, err error) {
 	reason := "trap"
 	switch {
@@ -147,8 +147,8 @@ func (e *Engine) Ended(in *Instance, err error) {
 	e.Env.Metrics.GuestsEnded.WithLabelValues(e.Env.Name, reason).Inc()
 }
 
-// Interpreted reports whether wazero uses its interpreter, some twenty times slower than compiled
-// code. It does so silently.
+// Interpreted reports whether wazero uses its interpreter, which is about twenty times slower than
+// compiled code. wazero chooses it without a message.
 func (in *Instance) Interpreted() bool {
 	for name := range in.engine.compiled.ExportedFunctions() {
 		return strings.Contains(fmt.Sprintf("%T", in.module.ExportedFunction(name)), "interpreter")
@@ -166,11 +166,11 @@ func (e *Engine) Close(ctx context.Context) error {
 	return err
 }
 
-// protocol is a way to speak with guests. There is one so far ([v1]); another is another
-// implementation, the engine and the pool do not change with it.
+// protocol is a way to communicate with guests. The only one is [v1]. A new protocol requires no
+// change of the engine and the pool.
 type protocol interface {
-	// check says what a module lacks to be spoken to.
+	// check returns an error if a module does not implement the protocol.
 	check(module wazero.CompiledModule) error
-	// attach makes a fresh instance ready for batches.
+	// attach prepares a new instance for batches.
 	attach(ctx context.Context, in *Instance) (host.Session, error)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestInterpreted fails if a new wazero names its interpreter otherwise.
+// TestInterpreted fails if a new version of wazero renames its interpreter.
 func TestInterpreted(t *testing.T) {
-	// A module with one function, f, that does nothing.
+	// A module with one empty function f.
 	module := []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x07\x05\x01\x01f\x00\x00\x0a\x04\x01\x02\x00\x0b")
 	for _, tt := range []struct {
 		name   string

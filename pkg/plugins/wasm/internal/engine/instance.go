@@ -17,27 +17,27 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/limits"
 )
 
-// An instance is replaced when so much of its memory limit is in use, in percent: memory never
-// shrinks. If that comes within fewer calls than RecycleSoon, the limit is too low.
+// An instance is replaced when it uses this part of its memory limit, in percent, because memory
+// never shrinks. If this happens before RecycleSoon calls, the limit is too low.
 const (
 	recyclePercent = 75
 	RecycleSoon    = 1000
 )
 
-// Instance is one guest with a memory of its own. It is used by one goroutine at a time.
+// Instance is one guest with its own memory. One goroutine uses it at a time.
 type Instance struct {
 	session host.Session
 
 	engine *Engine
-	scope  *host.Scope // what its host functions know
+	scope  *host.Scope // the state of its host functions
 	module api.Module
 	calls  int
 	size   uint64 // of its memory
-	all    uint64 // that and its native stack, as counted in engine.memory
+	all    uint64 // of its memory and native stack, as counted in engine.memory
 }
 
-// Start makes an instance. After an error nothing of it is left. It has no file system,
-// environment, arguments or sockets.
+// Start makes an instance without file system, environment, arguments and sockets. After an error
+// no part of it is left.
 func (e *Engine) Start(ctx context.Context) (*Instance, error) {
 	in := &Instance{engine: e, scope: e.Host.NewScope(ctx)}
 	ctx = in.scope.Start(ctx)
@@ -52,7 +52,7 @@ func (e *Engine) Start(ctx context.Context) (*Instance, error) {
 	return in, nil
 }
 
-// init starts the guest and makes it ready for batches.
+// init starts the guest and prepares it for batches.
 func (in *Instance) init(ctx context.Context) (err error) {
 	e := in.engine
 	var memories allocated
@@ -91,7 +91,7 @@ func (in *Instance) initialize(ctx context.Context) (err error) {
 	return err
 }
 
-// arm lets an instance pause. Nothing of the guest has run before.
+// arm enables the pauses of an instance. No code of the guest has run before.
 func (in *Instance) arm(ctx context.Context) error {
 	if name := in.engine.metered.Arm; name != "" {
 		if _, err := in.module.ExportedFunction(name).Call(ctx, in.engine.pauses); err != nil {
@@ -101,8 +101,8 @@ func (in *Instance) arm(ctx context.Context) error {
 	return nil
 }
 
-// Handle gives the instance a batch. If usable is false it must be closed: it trapped, exited,
-// answered nonsense or is worn out.
+// Handle passes a batch to the instance. If usable is false, the caller must close the instance: it
+// has trapped, exited or given a malformed answer, or it is worn out.
 func (in *Instance) Handle(ctx context.Context, batch []*event.Delta, size int) (results []plugins.Result, usable bool, err error) {
 	results, err = in.scope.Handle(ctx, batch, size, in.session)
 	in.engine.fuel.Add(float64(in.scope.Used()))
@@ -112,17 +112,17 @@ func (in *Instance) Handle(ctx context.Context, batch []*event.Delta, size int) 
 	return results, usable && !in.worn(), err
 }
 
-// Calls returns how often the instance was called.
+// Calls returns the number of calls of the instance.
 func (in *Instance) Calls() int { return in.calls }
 
-// Used returns the fuel that the last call has burnt.
+// Used returns the fuel of the last call.
 func (in *Instance) Used() int64 { return in.scope.Used() }
 
-// OverRate returns how long it takes until a host may be asked that the last call could not ask for
-// its rate. 0: it could ask all.
+// OverRate returns the time until a request is possible that exceeded a host's rate in the last
+// call. 0: there was none.
 func (in *Instance) OverRate() time.Duration { return in.scope.OverRate() }
 
-// worn reports whether it is time for a new instance.
+// worn reports whether the instance must be replaced.
 func (in *Instance) worn() bool {
 	if in.calls >= int(in.engine.Limits.Calls) {
 		return true
@@ -140,11 +140,11 @@ func (in *Instance) worn() bool {
 	return true
 }
 
-// measure counts what the memory and the native stack grew by.
+// measure counts the growth of the memory and the native stack.
 func (in *Instance) measure() {
 	size := uint64(0)
 	if mem := in.module.Memory(); mem != nil && !in.module.IsClosed() {
-		pages, _ := mem.Grow(0) // Size overflows at 4 GiB
+		pages, _ := mem.Grow(0) // the method Size overflows at 4 GiB
 		size = uint64(pages) * limits.PageSize
 	}
 	in.size = size
@@ -160,7 +160,7 @@ func (in *Instance) flush() {
 	in.scope.Flush()
 }
 
-// Close ends the instance; what it wrote last is logged.
+// Close ends the instance and logs its last output.
 func (in *Instance) Close(ctx context.Context) {
 	in.flush()
 	in.account(0)

@@ -2,41 +2,41 @@ package engine
 
 import "github.com/tetratelabs/wazero/experimental"
 
-// allocated are the memories of an instance that is being made. wazero frees them when it closes
-// the instance, but one whose start fails is never closed. It implements
+// allocated are the memories of an instance during its start. wazero frees them when it closes the
+// instance, but it never closes an instance whose start failed. It implements
 // [experimental.MemoryAllocator].
 type allocated []experimental.LinearMemory
 
-// Allocate makes a memory.
+// Allocate allocates a memory.
 func (a *allocated) Allocate(size, most uint64) experimental.LinearMemory {
 	m := allocateMemory(size, most)
 	*a = append(*a, m)
 	return m
 }
 
-// free is called when there is no instance. Nothing runs in it then.
+// free frees the memories after a failed start, when no code uses them.
 func (a *allocated) free() {
 	for _, m := range *a {
 		m.Free()
 	}
 }
 
-// touch writes to each page of new memory, which is zero. The first access to a page waits for the
-// operating system, for 2 to 9 µs: tens of thousands of them fit between two pauses of a guest, and
-// Go's garbage collector would wait for all of them. Here it waits for one at most, since the
-// runtime may preempt a loop in Go.
+// touch writes to each page of new memory, which is zero. The first access to a page waits 2 to 9
+// µs for the operating system. Tens of thousands of first accesses fit between two pauses of a
+// guest, and Go's garbage collector would wait for all of them. In touch it waits for at most one,
+// because the runtime can preempt a loop in Go.
 func touch(added []byte) {
-	const page = 4096 // the smallest one
+	const page = 4096 // the smallest page size
 	for at := 0; at < len(added); at += page {
 		added[at] = 0
 	}
 }
 
-// heapMemory is a guest's memory where addresses cannot be reserved. It implements
+// heapMemory is the memory of a guest on systems without reserved addresses. It implements
 // [experimental.LinearMemory].
 type heapMemory struct{ bytes []byte }
 
-// Reallocate returns the memory with another size.
+// Reallocate returns the memory with a new size.
 func (m *heapMemory) Reallocate(size uint64) []byte {
 	before := len(m.bytes)
 	if size > uint64(cap(m.bytes)) {
@@ -49,5 +49,5 @@ func (m *heapMemory) Reallocate(size uint64) []byte {
 	return m.bytes
 }
 
-// Free is called when the instance is closed.
+// Free frees the memory of a closed instance.
 func (m *heapMemory) Free() { m.bytes = nil }

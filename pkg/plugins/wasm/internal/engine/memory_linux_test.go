@@ -10,10 +10,10 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestMemoryIsTouched counts the page faults of a guest's accesses to memory that it was given a
-// moment ago: there are none, since the garbage collector would wait for each of them.
+// TestMemoryIsTouched counts the page faults of a guest's first accesses to new memory. There must
+// be none, because the garbage collector would wait for each.
 func TestMemoryIsTouched(t *testing.T) {
-	runtime.LockOSThread() // the faults are counted by thread
+	runtime.LockOSThread() // faults are counted per thread
 	defer runtime.UnlockOSThread()
 	const first, second = 16 << 20, 48 << 20
 	for name, memory := range map[string]experimental.LinearMemory{"mapped": allocateMemory(0, 1<<30), "on the heap": &heapMemory{}} {
@@ -28,7 +28,7 @@ func TestMemoryIsTouched(t *testing.T) {
 				for at := 0; at < len(bytes); at += 4096 {
 					bytes[at]++
 				}
-				if n := faults(t) - before; n > 100 { // the runtime may have some of its own
+				if n := faults(t) - before; n > 100 { // the runtime may cause some
 					t.Errorf("%d page faults in %d pages", n, size/4096)
 				}
 			}
@@ -36,7 +36,7 @@ func TestMemoryIsTouched(t *testing.T) {
 	}
 }
 
-// faults returns how many page faults this thread has had.
+// faults returns the number of page faults of this thread.
 func faults(t *testing.T) int64 {
 	t.Helper()
 	const thread = 1 // RUSAGE_THREAD

@@ -8,12 +8,12 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// allocateMemory reserves the addresses for all that a guest's memory may become, outside Go's
-// heap: growing takes no copy, and Go's garbage collector is not led to believe that there is a
-// heap of that size. What is only reserved takes no memory.
+// allocateMemory reserves the addresses for the maximum size of a guest's memory, outside Go's
+// heap. So growing needs no copy, and Go's garbage collector does not count it as heap. Reserved
+// addresses use no memory.
 func allocateMemory(_, most uint64) experimental.LinearMemory {
 	all, err := syscall.Mmap(-1, 0, int(most), syscall.PROT_NONE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	if err != nil { // the process may not have so many addresses
+	if err != nil { // the process may have too few addresses
 		return &heapMemory{}
 	}
 	return &mappedMemory{all: all}
@@ -25,7 +25,8 @@ type mappedMemory struct {
 	size uint64 // accessible
 }
 
-// Reallocate makes the first bytes accessible. nil: there is no more, and memory.grow fails.
+// Reallocate makes the first size bytes accessible. nil: the limit is reached, and memory.grow
+// fails.
 func (m *mappedMemory) Reallocate(size uint64) []byte {
 	if size > uint64(len(m.all)) {
 		return nil
@@ -40,8 +41,8 @@ func (m *mappedMemory) Reallocate(size uint64) []byte {
 	return m.all[:size:size]
 }
 
-// Free is called when the instance is closed.
+// Free frees the memory of a closed instance.
 func (m *mappedMemory) Free() {
-	_ = syscall.Munmap(m.all) // fails only if it is not mapped
+	_ = syscall.Munmap(m.all) // fails only for unmapped memory
 	m.all = nil
 }

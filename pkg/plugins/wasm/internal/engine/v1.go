@@ -16,11 +16,11 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/host"
 )
 
-// v1 is the ABI rtr_v1, version 1: the guest owns a buffer that the host writes a batch into, and
-// answers with an address and a length. One copy in, one copy out.
+// v1 is the ABI rtr_v1, version 1. The guest owns a buffer for batches, and answers with an address
+// and a length. Each batch and each answer is copied once.
 type v1 struct{}
 
-// v1Exports are the functions that a guest must have; rtr_init may be absent.
+// v1Exports are the functions that a guest must export. rtr_init is optional.
 func v1Exports() map[string]string {
 	return map[string]string{
 		"rtr_abi_version": "() → (i32)",
@@ -55,10 +55,10 @@ func (v1) check(module wazero.CompiledModule) error {
 	return err
 }
 
-// notLibrary is said of a program that cannot be used.
+// notLibrary is the hint for a program that is not a library.
 const notLibrary = ": it is a program, not a library: build it with -buildmode=c-shared (Go), -mexec-model=reactor (C), or as a cdylib (Rust)"
 
-// Hint adds to the error of a first start what the module most likely lacks.
+// Hint adds the probable cause to the error of a first start.
 func (e *Engine) Hint(err error) error {
 	if isProgram(e.compiled) {
 		return fmt.Errorf("%w%s", err, notLibrary)
@@ -66,8 +66,8 @@ func (e *Engine) Hint(err error) error {
 	return err
 }
 
-// isProgram reports whether the module is to be run once, from its start to its end. Nothing is set
-// up for the functions that it may export beside that, so those of most languages trap.
+// isProgram reports whether the module is a program that runs once. Most languages initialise
+// nothing for the exports of such a program, so these trap.
 func isProgram(module wazero.CompiledModule) bool {
 	exports := module.ExportedFunctions()
 	return exports["_start"] != nil && exports["_initialize"] == nil
@@ -77,11 +77,11 @@ func isProgram(module wazero.CompiledModule) bool {
 type v1Session struct {
 	in            *Instance
 	memory        api.Memory
-	alloc, answer api.Function // looking one up by name costs more than a call
+	alloc, answer api.Function // a look-up by name costs more than a call
 	stack         [2]uint64    // arguments and results
 
 	buffer, capacity uint32 // the guest's input buffer
-	sequence         uint64 // deltas so far
+	sequence         uint64 // the number of deltas so far
 }
 
 func (v1) attach(ctx context.Context, in *Instance) (host.Session, error) {
@@ -105,7 +105,7 @@ func (v1) attach(ctx context.Context, in *Instance) (host.Session, error) {
 	return s, nil
 }
 
-// init gives the guest its configuration.
+// init passes the configuration to the guest.
 func (s *v1Session) init(ctx context.Context, init api.Function) error {
 	conf := s.in.engine.Config
 	buf, err := s.reserve(ctx, len(conf))
@@ -123,7 +123,7 @@ func (s *v1Session) init(ctx context.Context, init api.Function) error {
 	return nil
 }
 
-// Handle implements session.
+// Handle implements [host.Session].
 func (s *v1Session) Handle(ctx context.Context, batch []*event.Delta, size int) ([]plugins.Result, error) {
 	buf, err := s.reserve(ctx, size)
 	if err != nil {
@@ -136,16 +136,16 @@ func (s *v1Session) Handle(ctx context.Context, batch []*event.Delta, size int) 
 		return nil, err
 	}
 	if ret == 0 {
-		return nil, nil // the answer to most batches, which needs no list
+		return nil, nil // the answer to most batches: all deltas are ok
 	}
 	return abi.DecodeAnswer(s.memory, ret, len(batch), &s.in.engine.Limits)
 }
 
-// reserve returns a view of n bytes of the guest's input buffer, which is valid until the guest
+// reserve returns a view of n bytes of the guest's input buffer. The view is valid until the guest
 // runs again.
 func (s *v1Session) reserve(ctx context.Context, n int) ([]byte, error) {
 	if uint32(n) > s.capacity {
-		// The next power of two, so that it grows seldom.
+		// the next power of two, so that the buffer grows seldom
 		size := uint64(1) << bits.Len(uint(max(n, 4096)-1))
 		ptr, err := s.call(ctx, s.alloc, size)
 		switch {
@@ -165,7 +165,7 @@ func (s *v1Session) reserve(ctx context.Context, n int) ([]byte, error) {
 	return buf, nil
 }
 
-// call calls a function of at most two parameters and one result.
+// call calls a function with at most two parameters and one result.
 func (s *v1Session) call(ctx context.Context, f api.Function, params ...uint64) (uint64, error) {
 	copy(s.stack[:], params)
 	if err := f.CallWithStack(ctx, s.stack[:]); err != nil {

@@ -4,20 +4,20 @@ import (
 	"net/netip"
 )
 
-// addressKind is how much it takes to be allowed to connect to an address.
+// addressKind is the grant that a connection to an address requires.
 type addressKind uint8
 
 const (
-	public  addressKind = iota // a name that leads there
+	public  addressKind = iota // a name that resolves to it
 	private                    // private: true
-	// the address itself: link-local ones, and those where clouds have their metadata
+	// the address itself: link-local addresses, and those of metadata services of clouds
 	metadata
-	never // nothing is enough
+	never // no grant suffices
 )
 
-// special are addresses that are not simply public: those of IANA's registries of special-purpose
+// special are the addresses that are not public: those of IANA's registries of special-purpose
 // addresses (IPv4, IPv6: 2025-10) that are not globally reachable, and those of metadata services.
-// Of several that contain an address, the first counts.
+// The first entry that contains an address counts.
 func special() []struct {
 	prefix string
 	kind   addressKind
@@ -49,7 +49,7 @@ func special() []struct {
 		{"198.18.0.0/15", private},
 		{"198.51.100.0/24", never},
 		{"203.0.113.0/24", never},
-		{"224.0.0.0/3", never}, // multicast, and what is reserved
+		{"224.0.0.0/3", never}, // multicast and reserved addresses
 
 		{"::1/128", private},
 		{"fc00::/7", private},
@@ -64,11 +64,12 @@ func special() []struct {
 		{"2001::/23", private},
 		{"3fff::/20", never},
 		{"2000::/3", public},
-		{"::/0", never}, // nothing else is given out
+		{"::/0", never}, // unallocated addresses
 	}
 }
 
-// kindOf returns the kind of an address, of the IPv4 address in it where it only leads to one.
+// kindOf returns the kind of an address. For an IPv6 address that represents an IPv4 address, it
+// returns the kind of the latter.
 func kindOf(a netip.Addr) addressKind {
 	a = a.Unmap().WithZone("")
 	if !a.IsValid() {
@@ -91,9 +92,9 @@ func kindOf(a netip.Addr) addressKind {
 	return public
 }
 
-// embedded returns the IPv4 addresses that an IPv6 address may lead to, and how much it takes at
-// least; none: it leads to none. Where it is not certain which address is meant, all count if they
-// are metadata.
+// embedded returns the IPv4 addresses that an IPv6 address may represent, and the minimum kind of
+// the result. There may be several candidates. If the minimum is not public, only a candidate of
+// the kind metadata changes it.
 func embedded(a netip.Addr) (inner []netip.Addr, atLeast addressKind) {
 	b := a.As16()
 	last := netip.AddrFrom4([4]byte(b[12:]))

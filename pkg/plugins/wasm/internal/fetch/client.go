@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	maxBody    = 1 << 20  // bytes, each way
-	maxHeaders = 64 << 10 // bytes of a response's
-	// MaxRequest is how many bytes a request of a guest has at most.
+	maxBody    = 1 << 20  // bytes of a request or a response
+	maxHeaders = 64 << 10 // bytes of a response
+	// MaxRequest is the maximum size of a guest's request in bytes.
 	MaxRequest = maxBody*2 + maxHeaders
 	idleTime   = 90 * time.Second
 	maxIdle    = 4
-	// complaints about one host come at most once in this time.
+	// complaintInterval is the minimum interval between two log lines about one host.
 	complaintInterval = time.Minute
 )
 
-// Client sends the requests of one handler's guests. It is safe for concurrent use.
+// Client sends the requests of a handler's guests. It is safe for concurrent use.
 type Client struct {
 	hosts map[string]*Target // by host:port
 	log   *slog.Logger
 }
 
-// Target is a host that may be asked.
+// Target is a host that guests may send requests to.
 type Target struct {
 	Grant
 
@@ -49,7 +49,7 @@ type Target struct {
 	complained time.Time
 }
 
-// New returns a client for the hosts of a configuration. With env.HTTP it sends nothing itself.
+// New returns a client for the hosts of a configuration. With env.HTTP it sends no requests itself.
 func New(hosts []Grant, env plugins.HandlerEnv, clock timer.Clock) *Client {
 	c := &Client{hosts: make(map[string]*Target), log: env.Log}
 	d := newDialer(env.APIServer)
@@ -58,7 +58,7 @@ func New(hosts []Grant, env plugins.HandlerEnv, clock timer.Clock) *Client {
 			Grant: host, rate: rate{clock: clock, most: host.Rate}, offline: env.HTTP != nil,
 			client: &http.Client{
 				Transport: transport(d, host, env),
-				// A redirect is an answer like others: where it leads nobody allowed.
+				// A redirect is returned to the guest, because its target may not be granted.
 				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			},
 		}
@@ -66,14 +66,14 @@ func New(hosts []Grant, env plugins.HandlerEnv, clock timer.Clock) *Client {
 	return c
 }
 
-// transport is the way to a host.
+// transport returns the transport to a host.
 func transport(d *dialer, host Grant, env plugins.HandlerEnv) http.RoundTripper {
 	if env.HTTP != nil {
 		return env.HTTP
 	}
 	return &http.Transport{
-		// No proxy: behind one nobody could check the address. No compression: the limit is about
-		// what was sent.
+		// No proxy, because the address behind a proxy cannot be checked. No compression, because
+		// the limit concerns the bytes on the network.
 		DialContext:            d.to(host),
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
@@ -85,15 +85,15 @@ func transport(d *dialer, host Grant, env plugins.HandlerEnv) http.RoundTripper 
 	}
 }
 
-// Close closes the connections that are idle.
+// Close closes idle connections.
 func (c *Client) Close() {
 	for _, host := range c.hosts {
 		host.client.CloseIdleConnections()
 	}
 }
 
-// Find reads a request and returns the host that it may be sent to. A status below 0 says why there
-// is none.
+// Find parses a request and returns its granted host. A status below 0 is the reason why there is
+// none.
 func (c *Client) Find(text string) (*Request, *Target, int32) {
 	r, status := parse(text)
 	if status < 0 {
@@ -106,7 +106,7 @@ func (c *Client) Find(text string) (*Request, *Target, int32) {
 	return r, host, abi.StatusOK
 }
 
-// Do sends a request and returns its answer as the guest reads it, or a status below 0.
+// Do sends a request and returns the response in the encoding for the guest, or a status below 0.
 func (c *Client) Do(ctx context.Context, host *Target, r *Request) ([]byte, int32) {
 	request, err := r.build(ctx, host)
 	if err == nil {
@@ -118,7 +118,7 @@ func (c *Client) Do(ctx context.Context, host *Target, r *Request) ([]byte, int3
 	return c.failed(ctx, host, err)
 }
 
-// sets reports whether the host sets one of the headers itself.
+// sets reports whether the grant of the host sets one of the headers itself.
 func (h *Target) sets(headers http.Header) bool {
 	for name := range h.Headers {
 		if _, ok := headers[http.CanonicalHeaderKey(name)]; ok {
@@ -128,7 +128,7 @@ func (h *Target) sets(headers http.Header) bool {
 	return false
 }
 
-// build makes the request, with the headers that the guest does not see.
+// build returns the HTTP request, with the headers that are hidden from the guest.
 func (r *Request) build(ctx context.Context, host *Target) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, r.method, r.url.String(), strings.NewReader(r.body))
 	if err != nil {
@@ -151,13 +151,14 @@ func (r *Request) build(ctx context.Context, host *Target) (*http.Request, error
 	return request, nil
 }
 
-// answer is what the guest reads. One of Body and BodyBase64 is there, unless the body is empty.
+// answer is the response in the encoding for the guest. Either Body or BodyBase64 is set, unless
+// the body is empty.
 type answer struct {
-	Status     int               `json:"status"` // 0: there was no answer
+	Status     int               `json:"status"` // 0: there was no response
 	Headers    map[string]string `json:"headers,omitempty"`
 	Body       string            `json:"body,omitempty"`       // if it is UTF-8
 	BodyBase64 string            `json:"bodyBase64,omitempty"` // if it is not
-	Error      string            `json:"error,omitempty"`      // why there was no answer
+	Error      string            `json:"error,omitempty"`      // the reason of a missing response
 }
 
 func (h *Target) send(request *http.Request) ([]byte, int32, error) {
@@ -186,8 +187,8 @@ func (h *Target) send(request *http.Request) ([]byte, int32, error) {
 	return answer, abi.StatusOK, err
 }
 
-// failed says what the guest hears of a request that had no answer. It hears the kind of failure
-// only: the error may name addresses.
+// failed returns the answer for a request without a response. It contains only the kind of failure,
+// because the error may contain addresses.
 func (c *Client) failed(ctx context.Context, host *Target, err error) ([]byte, int32) {
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
 		return nil, abi.StatusTooLate
@@ -200,7 +201,7 @@ func (c *Client) failed(ctx context.Context, host *Target, err error) ([]byte, i
 	}
 	answer, err := json.Marshal(answer{Error: failure(err)})
 	if err != nil {
-		return nil, abi.StatusInvalid // not reached
+		return nil, abi.StatusInvalid // never happens
 	}
 	return answer, abi.StatusOK
 }

@@ -12,23 +12,21 @@ import (
 	"time"
 )
 
-// errAddress is wrapped by the error of a connection that is not made because of where it would
-// lead.
+// errAddress is wrapped by the error of a connection to a forbidden address.
 var errAddress = errors.New("the address is not allowed")
 
-// dialTimeout is how long connecting may take, whatever the call allows.
+// dialTimeout is the maximum time of a connection attempt, independent of the call.
 const dialTimeout = 10 * time.Second
 
 // dialer connects guests to hosts. It resolves names itself and connects to the addresses that it
-// has looked at: a name that is resolved again, to something else, is of no use. It is safe for
-// concurrent use.
+// has checked, so a second resolution cannot change the address. It is safe for concurrent use.
 type dialer struct {
 	resolve   func(ctx context.Context, host string) ([]netip.Addr, error)
 	connect   func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 	apiServer string // host:port; empty: unknown
 
 	mu        sync.Mutex
-	apiServed []netip.AddrPort // where it was when it was last resolved
+	apiServed []netip.AddrPort // its last known addresses
 }
 
 func newDialer(apiServer string) *dialer {
@@ -43,7 +41,7 @@ func newDialer(apiServer string) *dialer {
 	}
 }
 
-// to returns what connects to the host; it is asked for no other.
+// to returns a dial function for the host only.
 func (d *dialer) to(host Grant) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, _, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
@@ -53,7 +51,7 @@ func (d *dialer) to(host Grant) func(ctx context.Context, network, address strin
 			return nil, err
 		}
 		if literal, err := netip.ParseAddr(name); err == nil {
-			// Who writes an address means it.
+			// The configuration contains the address itself, which is sufficient.
 			if kindOf(literal) == never {
 				return nil, fmt.Errorf("%w: %s", errAddress, literal)
 			}
@@ -79,7 +77,7 @@ func splitHostPort(address string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// first connects to the first address that may be connected to and answers.
+// first connects to the first allowed address that answers.
 func (d *dialer) first(ctx context.Context, addresses []netip.Addr, port uint16, host Grant) (net.Conn, error) {
 	err := errors.New("the host has no address")
 	for i, a := range addresses {
@@ -96,7 +94,7 @@ func (d *dialer) first(ctx context.Context, addresses []netip.Addr, port uint16,
 	return nil, err
 }
 
-// try connects, and leaves time for the addresses that are left.
+// try connects to an address, and leaves time for the remaining ones.
 func (d *dialer) try(ctx context.Context, to netip.AddrPort, left int) (net.Conn, error) {
 	if until, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -106,7 +104,7 @@ func (d *dialer) try(ctx context.Context, to netip.AddrPort, left int) (net.Conn
 	return d.connect(ctx, to)
 }
 
-// deny says why the address that a name has may not be connected to; nil: it may.
+// deny returns an error if the address of a name is forbidden.
 func (d *dialer) deny(ctx context.Context, to netip.AddrPort, host Grant) error {
 	switch kindOf(to.Addr()) {
 	case never, metadata:
@@ -128,7 +126,8 @@ func (d *dialer) deny(ctx context.Context, to netip.AddrPort, host Grant) error 
 	return nil
 }
 
-// isAPIServer reports whether the API server is there, or was when it could last be resolved.
+// isAPIServer reports whether the API server has the address, or had it at the last successful
+// resolution.
 func (d *dialer) isAPIServer(ctx context.Context, to netip.AddrPort) (bool, error) {
 	name, port, err := splitHostPort(d.apiServer)
 	if err != nil {

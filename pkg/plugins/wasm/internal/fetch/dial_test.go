@@ -33,7 +33,7 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-// network is names and their addresses; nobody is there.
+// network is a fake network with names and addresses. No address answers.
 type network struct {
 	names     map[string][]string
 	resolved  map[string]int
@@ -67,7 +67,7 @@ func TestDial(t *testing.T) {
 		name    string
 		host    Grant
 		api     string
-		want    string // what was connected to
+		want    string // the addresses of the attempts
 		refused bool
 	}{
 		{"a public name", Grant{Host: "public:443"}, "", "8.8.8.8:443", false},
@@ -114,7 +114,7 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// TestRebinding: a name that leads elsewhere by the next request is looked at again.
+// TestRebinding: a name that resolves to another address at the next request is checked again.
 func TestRebinding(t *testing.T) {
 	n := network{names: map[string][]string{"rebound": {"8.8.8.8"}}}
 	dial := n.dialer("").to(Grant{Host: "rebound:443"})
@@ -130,7 +130,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// The API server moves; while its name cannot be resolved it is taken to be where it was.
+// The API server gets another address. While its name does not resolve, its last address counts.
 func TestAPIServerMoves(t *testing.T) {
 	n := network{names: map[string][]string{"api": {"8.8.8.8"}, "host": {"8.8.8.8"}}}
 	dial := n.dialer("api:443").to(Grant{Host: "host:443"})

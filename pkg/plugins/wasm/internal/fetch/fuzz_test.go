@@ -9,8 +9,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// FuzzRequest: whatever a guest writes, it is refused, or it is a request whose host is the one
-// that is looked up in the list.
+// FuzzRequest: any text is rejected, or is a request to the host that is looked up in the grants.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range []string{
 		`{"url":"https://example.com/"}`, `{"method":"POST","url":"http://a:1/","headers":{"a":"b"},"body":"x"}`, `{"url":"http://[::1%25eth0]:80/","bodyBase64":"YQ=="}`,
@@ -30,7 +29,7 @@ func FuzzRequest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Where net/http connects to, and what it says there.
+		// the host to which net/http connects, and its Host header
 		host, port := request.URL.Hostname(), request.URL.Port()
 		if port == "" {
 			port = map[string]string{"http": "80", "https": "443"}[request.URL.Scheme]

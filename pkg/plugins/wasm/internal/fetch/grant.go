@@ -22,7 +22,7 @@ type Grant struct {
 	Private bool                     `yaml:"private" doc:"The host may have an address of a private network or of this machine."`
 }
 
-// Address returns the host with its port, in lower case; empty if it is no host:port.
+// Address returns the host and port in lower case. It returns an empty text if Host is invalid.
 func (h *Grant) Address() string {
 	host, port, err := net.SplitHostPort(h.Host)
 	if err != nil {
@@ -63,7 +63,7 @@ func (h *Grant) Validate(n config.Node) (problems config.Problems) {
 	return problems
 }
 
-// isToken reports whether s is a token of RFC 9110, as header names and methods are.
+// isToken reports whether s is a token of RFC 9110. Header names and methods must be tokens.
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		alnum := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
@@ -71,7 +71,7 @@ func isToken(s string) bool {
 	})
 }
 
-// grants reports whether the host may be asked for this by this method.
+// grants reports whether the grant covers the method and path of a request.
 func (h *Target) grants(r *Request) bool {
 	if len(h.Methods) > 0 && !slices.Contains(h.Methods, r.method) {
 		return false
@@ -81,7 +81,7 @@ func (h *Target) grants(r *Request) bool {
 	}
 	path := r.url.EscapedPath()
 	if path == "" {
-		path = "/" // as it is sent
+		path = "/" // the path of the request
 	}
 	return isPlain(path) && slices.ContainsFunc(h.Paths, func(pattern string) bool {
 		below, ok := strings.CutSuffix(pattern, "*")
@@ -89,9 +89,9 @@ func (h *Target) grants(r *Request) bool {
 	})
 }
 
-// isPlain reports whether every server reads an escaped path as the same one. Servers differ in
-// what they do with dots, empty segments, parameters and encoded separators, so these could lead
-// out of what was granted.
+// isPlain reports whether every server interprets an escaped path in the same way. Servers differ
+// in dots, empty segments, parameters and encoded separators, which could lead outside the granted
+// path.
 func isPlain(path string) bool {
 	first, rest, ok := strings.Cut(path, "/")
 	if !ok || first != "" {
@@ -111,7 +111,7 @@ func isPlain(path string) bool {
 	return true
 }
 
-// isPattern reports whether a text can stand in paths.
+// isPattern reports whether a text is valid in paths.
 func isPattern(text string) bool {
 	above, all := strings.CutSuffix(text, "/*")
 	return !strings.ContainsAny(above, "*?#%") && (isPlain(above) || all && above == "")

@@ -8,19 +8,19 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 )
 
-// rate lets through as many requests as there may be in a second, whatever second that is: so many
-// before, one was sent a second ago. It is safe for concurrent use.
+// rate limits the number of requests in any period of one second to most. A request waits until the
+// oldest of the last most requests is a second old. It is safe for concurrent use.
 type rate struct {
 	clock timer.Clock
 	most  int
 
 	mu     sync.Mutex
-	sent   []time.Time // of the last requests, at most as many as most
-	oldest int         // where in sent, once that is full
+	sent   []time.Time // of the last requests, at most most of them
+	oldest int         // its index in sent, once that is full
 }
 
-// reserve returns how long a request has to wait. If that is longer than it can, ok is false, and
-// the request must not be sent.
+// reserve returns the wait for a request. If the wait exceeds longest, ok is false, and the request
+// must not be sent.
 func (r *rate) reserve(longest time.Duration) (wait time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,7 +41,7 @@ func (r *rate) reserve(longest time.Duration) (wait time.Duration, ok bool) {
 	return wait, true
 }
 
-// sleep waits so long by the clock, or until ctx is done.
+// sleep waits by the clock, or until ctx is done.
 func (r *rate) sleep(ctx context.Context, wait time.Duration) {
 	over := make(chan struct{})
 	t := r.clock.NewTimer(sync.OnceFunc(func() { close(over) }))
@@ -53,14 +53,14 @@ func (r *rate) sleep(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// Reserve returns how long a request to the host has to wait for its rate. If that is longer than
-// it can, ok is false, and the request must not be sent.
+// Reserve returns the wait for a request to the host by its rate. If the wait exceeds longest, ok
+// is false, and the request must not be sent.
 func (h *Target) Reserve(longest time.Duration) (wait time.Duration, ok bool) {
-	if h.offline { // nothing is sent, and the clock may stand still
+	if h.offline { // no request is sent, and the clock may be fake
 		return 0, true
 	}
 	return h.rate.reserve(longest)
 }
 
-// Sleep waits so long, or until ctx is done.
+// Sleep waits, or returns when ctx is done.
 func (h *Target) Sleep(ctx context.Context, wait time.Duration) { h.rate.sleep(ctx, wait) }

@@ -14,7 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/abi"
 )
 
-// Request is what a guest wrote.
+// Request is the request of a guest.
 type Request struct {
 	method  string
 	url     *url.URL
@@ -22,7 +22,7 @@ type Request struct {
 	body    string
 }
 
-// Address returns host:port as the configuration has it.
+// Address returns host:port in the form of the configuration.
 func (r *Request) Address() string {
 	port := r.url.Port()
 	if port == "" {
@@ -38,7 +38,8 @@ func defaultPort(scheme string) string {
 	return "443"
 }
 
-// ownHeaders are the headers that would let a guest change where a request goes or where it ends.
+// ownHeaders are headers that a guest may not set, because they change the target or the length of
+// a request.
 func ownHeaders() []string {
 	return []string{
 		"Host", "Connection", "Content-Length", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive", "Expect", "Accept-Encoding",
@@ -46,13 +47,14 @@ func ownHeaders() []string {
 	}
 }
 
-// methods are those that a guest may use: not CONNECT and TRACE, which are about connections.
+// methods are the allowed methods. CONNECT and TRACE are not allowed because they concern
+// connections.
 func methods() []string {
 	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 }
 
-// parse reads {"method", "url", "headers", "body" or "bodyBase64"}; only the URL must be there. The
-// status says what is wrong.
+// parse parses {"method", "url", "headers", "body" or "bodyBase64"}. Only the URL is required. A
+// status below 0 is the mistake.
 func parse(text string) (*Request, int32) {
 	if rawjson.Check(text) != nil {
 		return nil, abi.StatusInvalid
@@ -121,7 +123,7 @@ func (r *Request) header(all rawjson.Value) error {
 	return nil
 }
 
-// parseURL takes only what leaves no doubt about the host.
+// parseURL accepts only URLs with an unambiguous host.
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
