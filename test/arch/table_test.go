@@ -187,8 +187,9 @@ var allowed = map[string][]string{
 		"internal/checkpoint", "internal/compile", "internal/inspect", "internal/metrics", "internal/pipeline", "internal/rawjson", "internal/recording",
 		"internal/router/engine", "internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
-	"internal/cases": {"internal/compile", "internal/simulate", "pkg/config", "pkg/event"},
-	"internal/cli":   {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar", "pkg/config"},
+	"internal/cases":    {"internal/compile", "internal/simulate", "pkg/config", "pkg/event"},
+	"internal/cli":      {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar", "pkg/config"},
+	"internal/terminal": {"internal/printable"},
 	// The output of router get.
 	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},
 	// Templates that the router writes out, and the sources of the SDKs beside them.
@@ -196,7 +197,7 @@ var allowed = map[string][]string{
 	"sdk":               {},
 	"cmd/router": {
 		"internal/cases", "internal/check", "internal/cli", "internal/compile", "internal/config/reference", "internal/emit", "internal/explain", "internal/inspect/api",
-		"internal/lines", "internal/listing", "internal/printable", "internal/recording", "internal/router", "internal/scaffold", "internal/simulate", "pkg/config", "pkg/plugins", "pkg/plugins/*",
+		"internal/lines", "internal/listing", "internal/printable", "internal/recording", "internal/router", "internal/scaffold", "internal/simulate", "internal/terminal", "pkg/config", "pkg/plugins", "pkg/plugins/*",
 	},
 
 	// What the author of a native plugin gets: it shares the generated code with the router, and
