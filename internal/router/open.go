@@ -15,23 +15,23 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// router is an engine with what it is asked and told from outside: the API, the probes and the
-// configuration file.
+// router is an engine with its interfaces to the outside: the API, the probes and the configuration
+// file.
 type router struct {
 	*engine.Engine
 
 	opts    Options
 	client  *informer.Client
-	objects *inspect.Current // everything that is cached, for the API; exchanged at a reload
+	objects *inspect.Current // all cached objects, for the API; replaced at a reload
 	letters *inspect.DeadLetters
 	reloads reloads
 	rescans engine.Tasks
 }
 
-// open opens everything, downstream first, so that nothing arrives where nobody listens.
+// open opens everything, downstream first, so that every delta finds its receiver.
 func (r *router) open(ctx context.Context) error {
 	var err error
-	if r.client == nil { // it could not be made; say why
+	if r.client == nil { // it failed before; get the error
 		if r.client, err = r.opts.client(r.Set.Plan.Config.Cluster); err != nil {
 			return fmt.Errorf("cluster: %w", err)
 		}
@@ -90,9 +90,9 @@ func (o Options) clock() timer.Clock {
 	return timer.Real()
 }
 
-// sourceCheck tells /readyz about a source. One that may not be watched, or whose resource does not
-// exist, is named but holds up nobody, and so is one that has synced and gets no news, or would not
-// if its watch broke.
+// sourceCheck returns the check of a source for /readyz. A source is reported, but does not make
+// the router unready, if it must not be watched, if its resource does not exist, or if it has
+// synced and receives no changes now or would receive none after its watch ends.
 func sourceCheck(s informer.Status) api.Check {
 	return api.Check{
 		Name: "sources/" + s.Source, OK: s.Synced && s.Reason == "", Holds: !s.Refused && !s.Synced, Message: s.Reason,

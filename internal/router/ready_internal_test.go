@@ -7,8 +7,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// TestSourceCheck: /readyz names a source that something stands in the way of, and waits for those
-// alone that have never synced and may.
+// TestSourceCheck: /readyz reports a source with a problem, and waits only for sources that have
+// never synced and may be watched.
 func TestSourceCheck(t *testing.T) {
 	for _, test := range []struct {
 		status informer.Status

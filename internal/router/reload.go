@@ -20,30 +20,30 @@ import (
 )
 
 const (
-	// pollInterval is how often the file is looked at. A file that was written to in between is
-	// left for the next time, because it may be half written.
+	// pollInterval is the interval at which the file is checked. A file that changed since the last
+	// check is read at the next one, because it may be half written.
 	pollInterval = time.Second
-	// swapTimeout is how long the deltas that are on their way may take until the routes can be
-	// exchanged.
+	// swapTimeout is the time that deltas on their way have until the routes can be replaced.
 	swapTimeout = 10 * time.Second
 )
 
-// errBusy: the moment to exchange the routes did not come. It is tried again.
+// errBusy: the routes could not be replaced in time. The reload is retried.
 var errBusy = errors.New("the routes could not be exchanged yet, it is tried again")
 
-// errStopping: what is asked for would come to nothing.
+// errStopping: a reload would have no effect.
 var errStopping = errors.New("the router is stopping")
 
-// reloads is what becomes of the configuration while the router runs.
+// reloads is the state of reloads while the router runs.
 type reloads struct {
 	failed atomic.Pointer[string] // why the last one was refused; nil: it was not
 	again  bool                   // try again
-	asked  chan chan<- error      // by the API, which hears what came of it
-	ended  chan struct{}          // closed when nobody hears asked any more
-	file   *watchedFile           // the configuration, as it was no later than it was read
+	asked  chan chan<- error      // by the API, which receives the result
+	ended  chan struct{}          // closed when asked is no longer received
+	file   *watchedFile           // the configuration, as of its last read or earlier
 }
 
-// check tells /readyz whether the file is what runs. It holds up nothing: what ran before goes on.
+// check returns the check for /readyz that the file is the running configuration. It does not make
+// the router unready, because the former configuration continues.
 func (l *reloads) check() api.Check {
 	c := api.Check{Name: "config", OK: true}
 	if reason := l.failed.Load(); reason != nil {
@@ -52,7 +52,7 @@ func (l *reloads) check() api.Check {
 	return c
 }
 
-// watchConfig reloads when it is told to and when the file changes, until ctx is done.
+// watchConfig reloads on request and when the file changes, until ctx is done.
 func (r *router) watchConfig(ctx context.Context) {
 	defer close(r.reloads.ended)
 	poll := time.NewTicker(pollInterval)
@@ -75,12 +75,12 @@ func (r *router) watchConfig(ctx context.Context) {
 			changed = file.changed()
 		}
 		if changed || r.reloads.again {
-			_ = r.tryReload(ctx) // is told already
+			_ = r.tryReload(ctx) // the result is logged
 		}
 	}
 }
 
-// askReload has the configuration reloaded and returns why it was refused.
+// askReload requests a reload and returns the reason of a refusal.
 func (r *router) askReload(ctx context.Context) error {
 	answer := make(chan error, 1)
 	select {
@@ -98,7 +98,7 @@ func (r *router) askReload(ctx context.Context) error {
 	}
 }
 
-// tryReload reloads, and tells what came of it.
+// tryReload reloads and reports the result.
 func (r *router) tryReload(ctx context.Context) error {
 	err := r.reload(ctx)
 	r.reloads.again = errors.Is(err, errBusy)
@@ -134,9 +134,9 @@ func (r *router) tryReload(ctx context.Context) error {
 	return err
 }
 
-// reload makes the file's configuration the one that runs, or changes nothing and says why. What is
-// new is opened first; then the routes are exchanged at one moment of all watches; then what is out
-// of use is closed.
+// reload makes the file's configuration the running one, or changes nothing and returns the reason.
+// It first opens the new components, then replaces the routes at one moment of all watches, and
+// then closes the unused components.
 func (r *router) reload(ctx context.Context) error {
 	p, problems := r.opts.Dependencies.Plans.Plan(ctx, r.opts.Config, r.opts.Components,
 		func(config.Cluster) (*informer.Client, error) { return r.client, nil })
@@ -179,8 +179,8 @@ func (r *router) reload(ctx context.Context) error {
 	return nil
 }
 
-// forgetMetrics removes the series of handlers and sources that do not run: of what ran before, or
-// of what was refused.
+// forgetMetrics removes the metrics of handlers and sources that do not run: of the former or of
+// the refused configuration.
 func (r *router) forgetMetrics(others *engine.Set) {
 	for name := range others.Plan.Config.Handlers {
 		if !r.Set.HasHandler(name) {
@@ -195,14 +195,14 @@ func (r *router) forgetMetrics(others *engine.Set) {
 	r.letters.Renamed(others.Plan)
 }
 
-// within gives f as long as anything may take to close, also when ctx is done.
+// within runs f with the time limit of closing, even if ctx is done.
 func within(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), engine.CloseTimeout)
 	defer cancel()
 	return f(ctx)
 }
 
-// fixed refuses what cannot change while the router runs.
+// fixed refuses changes of settings that cannot change while the router runs.
 func fixed(file string, old, now *config.Config) (problems config.Problems) {
 	for _, section := range []struct {
 		name string
@@ -240,7 +240,7 @@ func (r *router) prepare(ctx context.Context, next *engine.Set) (*pipeline.Chang
 	return change, r.State.RestoreWatches(next.Watches, next.Plan.Routes, func(id string) bool { return slices.Contains(appear, id) })
 }
 
-// swap exchanges the watches and the routes.
+// swap replaces the watches and the routes.
 func (r *router) swap(ctx context.Context, next *engine.Set, change *pipeline.Change) error {
 	ctx, cancel := context.WithTimeout(ctx, swapTimeout)
 	defer cancel()
@@ -272,21 +272,20 @@ func (r *router) swap(ctx context.Context, next *engine.Set, change *pipeline.Ch
 	return nil
 }
 
-// forget removes what is kept of what belongs to nothing any more.
+// forget removes the state that the configuration no longer names.
 func (r *router) forget(ctx context.Context) {
 	if r.State == nil {
 		r.Memories.Keep(state.Remembering(r.Set.Plan.Config))
 		return
 	}
-	// it is logged
+	// the error is logged
 	_ = within(ctx, func(ctx context.Context) error { return r.State.Forget(ctx, r.Set.Plan) })
 }
 
-// watchedFile notices when the content of a file changes, also where a symlink on its path is
-// exchanged.
+// watchedFile notices a changed content of a file, including a changed symlink on its path.
 type watchedFile struct {
 	path    string
-	info    os.FileInfo // when it was last looked at; nil: it was not there
+	info    os.FileInfo // of the last check; nil: there was no file
 	content [sha256.Size]byte
 	settled bool // content is of info
 }
@@ -297,15 +296,15 @@ func newWatchedFile(path string) *watchedFile {
 	return f
 }
 
-// remember takes what is there for known.
+// remember records the present content as known.
 func (f *watchedFile) remember() {
 	f.info, _ = os.Stat(f.path)
 	data, _ := os.ReadFile(f.path)
 	f.content, f.settled = sha256.Sum256(data), true
 }
 
-// changed reports whether there is another content, which was the same at the last look: it is not
-// being written just now. A file that is not there is no content.
+// changed reports whether the content is new and equal to that of the last check, so that it is not
+// being written now. A missing file has no content.
 func (f *watchedFile) changed() bool {
 	info, err := os.Stat(f.path)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// reloading is a router whose configuration changes. Nobody is there to watch.
+// reloading is a router whose configuration changes. It has no API server.
 type reloading struct {
 	t       *testing.T
 	file    string
@@ -79,8 +79,8 @@ func (r *reloading) logs(text string) {
 	}
 }
 
-// change writes the file, tells the router unless it has to notice by itself, and returns what was
-// opened and closed.
+// change writes the file, requests a reload unless the router has to notice the change itself, and
+// returns the opened and closed components.
 func (r *reloading) change(config string, tell bool, want string) []string {
 	r.t.Helper()
 	r.journal.mu.Lock()
@@ -221,7 +221,7 @@ routes: [{name: a, from: pods, handler: h, to: one}]
 	}
 }
 
-// TestReloadByAPI: whoever asks hears what came of it.
+// TestReloadByAPI: the caller receives the result of the reload.
 func TestReloadByAPI(t *testing.T) {
 	config := strings.Replace(fmt.Sprintf(reloadable, "test", kubeconfig(t)), `probes: "127.0.0.1:0"`, `probes: "127.0.0.1:0", api: "127.0.0.1:0"`, 1) +
 		"sources: {pods: {resource: v1/pods}}\nsinks: {one: {fake: {}}}\nroutes: [{name: a, from: pods, to: one}]\n"

@@ -16,8 +16,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// resyncer does what the API asks of routes that run. It has nothing that a reload exchanges, so it
-// may work meanwhile.
+// resyncer does requests of the API on running routes. It has no field that a reload replaces, so
+// it may work during a reload.
 type resyncer struct {
 	factory  *informer.Factory
 	pipeline *pipeline.Pipeline
@@ -26,7 +26,7 @@ type resyncer struct {
 	log      *slog.Logger
 }
 
-// resync puts what the cache holds through once more, or has it compared with the API server.
+// resync emits the cached objects once more, or compares them with the API server.
 func (r *resyncer) resync(ctx context.Context, ask api.Resync) (done api.Resynced, err error) {
 	sources, err := r.sources(ask)
 	if err != nil {
@@ -51,7 +51,7 @@ func (r *resyncer) resync(ctx context.Context, ask api.Resync) (done api.Resynce
 	return done, nil
 }
 
-// sources returns the sources that are meant. The error says that nothing is, and what to do.
+// sources returns the requested sources. The error says that there are none, and the remedy.
 func (r *resyncer) sources(ask api.Resync) (sources []string, err error) {
 	for _, s := range r.factory.Statuses() {
 		sources = append(sources, s.Source)
@@ -86,7 +86,7 @@ func (r *resyncer) sources(ask api.Resync) (sources []string, err error) {
 	return sources, nil
 }
 
-// noRoute says that there is no route of a name, and which one may be meant.
+// noRoute says that there is no route of a name, and suggests one.
 func (r *resyncer) noRoute(name string) error {
 	var routes []string
 	for _, s := range r.pipeline.Status() {
@@ -95,7 +95,7 @@ func (r *resyncer) noRoute(name string) error {
 	return fmt.Errorf("there is no route %q%s", name, config.Suggest(name, routes))
 }
 
-// resume lets a paused route go on.
+// resume resumes a paused route.
 func (r *resyncer) resume(route string) error {
 	switch err := r.pipeline.Resume(route); {
 	case errors.Is(err, pipeline.ErrNoRoute):
@@ -142,7 +142,7 @@ func (r *resyncer) source(ctx context.Context, name string, ask api.Resync) (api
 	return done, err
 }
 
-// refuseFed says of a route that gets events that objects cannot be put through it, and what to do.
+// refuseFed says that objects cannot be resynced to a downstream route, and the remedy.
 func refuseFed(cfg *config.Config, name string) error {
 	for _, route := range cfg.Routes {
 		if route.Name == name && len(route.Upstream) > 0 {

@@ -25,45 +25,44 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Options is what the command line says.
+// Options has the settings of the command line.
 type Options struct {
 	Config       string // path of the configuration file
 	Components   compile.Components
 	Version      string
 	Log          *slog.Logger
 	Stdout       io.Writer     // where the stdout sink writes
-	DrainTimeout time.Duration // how long to deliver the backlog when stopping
-	// Reload: each value makes the router read its configuration again. It does so by itself when
-	// the file changes.
+	DrainTimeout time.Duration // the time to deliver the backlog when stopping
+	// Reload: each value makes the router read its configuration again. A changed file is read
+	// without it.
 	Reload <-chan os.Signal
-	// Dependencies are for simulations and trials; the zero value is the real ones.
+	// Dependencies replace parts of the router for simulations and trials; the zero value means the
+	// real ones.
 	Dependencies Dependencies
 }
 
-// Dependencies is what the router has around it.
+// Dependencies replace the surroundings of the router.
 type Dependencies struct {
-	// to the API server, whatever the configuration says of the cluster; nil: as it says
+	// Client is used regardless of the configured cluster; nil: the configuration decides.
 	Client *informer.Client
-	// Disk stands around each transaction of the state file, see Around of checkpoint.Config; nil:
-	// nothing does.
+	// Disk wraps each transaction of the state file, see Around of checkpoint.Config; nil: none.
 	Disk  func(what string, transaction func() error) error
-	Plans *compile.Plans // that were made before; nil: none are kept
-	// Control is told what the API would answer with, whether it is served or not; nil: nobody is.
+	Plans *compile.Plans // compiled earlier; nil: none are kept
+	// Control receives the configuration of the API, whether it is served or not; nil: not called.
 	Control func(api.ControlConfig)
-	// Clock is what routes and handlers go by, and what deltas are dated by; nil: the real one.
+	// Clock is the time of routes, handlers and deltas; nil: the real one.
 	Clock timer.Clock
-	// Cache is the folder for what can be made again where there is no state folder; empty: there
-	// is none.
+	// Cache is the folder for data that can be made again if there is no state folder; empty: none.
 	Cache string
-	// Sinks opens what takes the place of a sink of the configuration; nil: that is opened.
+	// Sinks opens a replacement of a sink of the configuration; nil: the sink itself is opened.
 	Sinks func(name string) (plugins.Sink, error)
 	// HTTP answers the requests of a handler in place of the network; nil: they are sent.
 	HTTP func(handler string) http.RoundTripper
 }
 
 // Run runs the router until ctx is done, and then stops in order. The error is config.Problems if
-// the configuration is bad; nil after a stop that was asked for, also when something stayed
-// undelivered (it is logged).
+// the configuration is invalid; nil after a requested stop, even if some deltas were not delivered
+// (that is logged).
 func Run(ctx context.Context, opts Options) error {
 	restore := informer.QuietKlog(opts.Log)
 	defer restore()
@@ -80,7 +79,7 @@ func Run(ctx context.Context, opts Options) error {
 	return err
 }
 
-// env returns what the options say of what an engine needs.
+// env returns the dependencies of an engine by the options.
 func (o Options) env() *engine.Env {
 	return &engine.Env{
 		Components: o.Components, Log: o.Log, Metrics: metrics.New(), Clock: o.clock(), Stdout: o.Stdout,
@@ -88,8 +87,8 @@ func (o Options) env() *engine.Env {
 	}
 }
 
-// begin is open, unless ctx is done and what it waits for does not heed that, such as a disk that
-// hangs: then it is left behind.
+// begin calls open. If ctx is done while open hangs, as on a disk that does not answer, begin
+// returns without it.
 func begin(ctx context.Context, opts Options) (*router, error) {
 	type result struct {
 		r   *router
@@ -114,16 +113,16 @@ func begin(ctx context.Context, opts Options) (*router, error) {
 	}
 	go func() {
 		if late := <-done; late.r != nil {
-			_ = late.r.Close(ctx) // nobody waits for it any more
+			_ = late.r.Close(ctx) // the start was abandoned
 		}
 	}()
 	return nil, fmt.Errorf("the start did not end within %s: %w", engine.CloseTimeout, ctx.Err())
 }
 
-// open reads the configuration and opens everything. The router is nil if there is an error, and
-// all is closed then.
+// open reads the configuration and opens everything. On an error the router is nil and everything
+// is closed.
 func open(ctx context.Context, opts Options) (*router, error) {
-	// Before it is read: a change while the router is being opened must not go unnoticed.
+	// Before it is read, so that a change while the router is being opened is noticed.
 	file := newWatchedFile(opts.Config)
 	var client *informer.Client
 	p, problems := opts.Dependencies.Plans.Plan(ctx, opts.Config, opts.Components, func(cluster config.Cluster) (_ *informer.Client, err error) {
@@ -142,14 +141,14 @@ func open(ctx context.Context, opts Options) (*router, error) {
 	r.Metrics.SetBuildInfo(opts.Version)
 	r.Metrics.ConfigHash.WithLabelValues(p.Config.Hash).Set(1)
 	r.Metrics.ConfigReloadOK.Set(1)
-	// Opening heeds ctx too: a stop while it waits for something is a stop.
+	// Opening may end because of ctx: that is a stop.
 	if err := r.open(ctx); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
 	return r, nil
 }
 
-// run feeds the pipeline until ctx is done.
+// run runs the watches and the pipeline until ctx is done.
 func (r *router) run(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
@@ -166,8 +165,8 @@ func (r *router) run(ctx context.Context) error {
 	r.watchConfig(watching)
 	r.Log.Info("stopping", "drainTimeout", r.opts.DrainTimeout.String())
 
-	// Upstream first: nothing arrives any more, the backlog is delivered, what is left of it is
-	// written, then all is closed.
+	// Upstream first: no delta arrives any more, the backlog is delivered, the rest of it is
+	// written, then everything is closed.
 	stopWatching()
 	watches.Wait()
 	r.Waits.Wait()
@@ -200,7 +199,7 @@ func (r *router) drain(ctx context.Context) {
 	}
 }
 
-// logStart says what runs, and what is given up.
+// logStart logs the start of the router and the routes that run.
 func (r *router) logStart() {
 	cfg := r.Set.Plan.Config
 	r.Log.Info("started", "version", r.opts.Version, "config", r.opts.Config, "cluster", cfg.Cluster.Name, "server", r.client.Host(),
@@ -213,7 +212,7 @@ func (r *router) logStart() {
 	}
 }
 
-// checks tells /readyz and the status how the sources and the routes are.
+// checks returns the checks of the sources and the routes for /readyz and the status.
 func (r *router) checks() []api.Check {
 	var checks []api.Check
 	for _, s := range r.Factory.Statuses() {
@@ -231,7 +230,7 @@ func (r *router) checks() []api.Check {
 			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: fmt.Sprintf("it delivers to route %q, which takes nothing more at the moment", s.HeldBy)})
 		}
 	}
-	for _, s := range r.Pipeline.Unavailable() { // its routes wait, and nobody else has to
+	for _, s := range r.Pipeline.Unavailable() { // only its own routes wait
 		checks = append(checks, api.Check{Name: "sinks/" + s.Name, Message: fmt.Sprintf("unavailable since %s: %s", s.Since.UTC().Format(time.RFC3339), s.Reason)})
 	}
 	return checks
@@ -242,7 +241,7 @@ func (r *router) synced(source string) bool {
 	return slices.ContainsFunc(r.Factory.Statuses(), func(s informer.Status) bool { return s.Source == source && s.Synced })
 }
 
-// status tells the API what runs.
+// status returns the status for the API.
 func (r *router) status() api.Status {
 	s := api.Status{Checks: r.checks(), Handlers: r.objects.Load().Handlers()}
 	for _, source := range r.Factory.Statuses() {

@@ -31,9 +31,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// journal remembers what was opened and closed.
+// journal records the opened and closed components.
 type journal struct {
-	opening func() // when a sink is opened; nil: nothing
+	opening func() // called when a sink is opened; nil: not called
 	mu      sync.Mutex
 	lines   []string
 	file    string // part of the configuration of each handler; empty: none
@@ -109,7 +109,7 @@ func write(t *testing.T, text string) string {
 	return file
 }
 
-// kubeconfig returns the path of one whose server nobody listens on.
+// kubeconfig returns the path of a kubeconfig whose server does not exist.
 func kubeconfig(t *testing.T) string {
 	t.Helper()
 	return write(t, `apiVersion: v1
@@ -132,8 +132,8 @@ routes:
   - {name: c, from: pods, filter: list("pods").size() > 0, to: two}
 `
 
-// TestRunAndStop: nobody is there to watch, and the router starts, says so, and stops in order
-// without leaving anything behind.
+// TestRunAndStop: without an API server, the router starts, says so, and stops in order without
+// leaving goroutines or files behind.
 func TestRunAndStop(t *testing.T) {
 	var j journal
 	log := &logged.Buffer{}
@@ -182,7 +182,8 @@ func get(t *testing.T, url string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// TestOpenFails: what was opened before is closed again, and the error names the place.
+// TestOpenFails: components that were opened before are closed again, and the error names the
+// place.
 func TestOpenFails(t *testing.T) {
 	var j journal
 	text := strings.Replace(fmt.Sprintf(running, kubeconfig(t), ", broken: {fake: {}}"), "name: b, from: pods, handler: h", "name: b, from: pods, handler: broken", 1)

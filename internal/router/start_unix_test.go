@@ -33,14 +33,14 @@ func TestStopWhileStarting(t *testing.T) {
 	if err != nil || !strings.Contains(log.String(), "stopped before it had started") || !strings.Contains(log.String(), "did not end within") {
 		t.Errorf("%v, and the log:\n%s", err, log)
 	}
-	// The start that was left behind goes on once the file has a writer. It reads the file once
-	// more, and must not wait for another one.
+	// The abandoned start continues once the file has a writer. It reads the file once more, and
+	// must not wait for another writer.
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	must.Succeed(t, err)
 	must.Report(t, errors.Join(os.Remove(path), file.Close()))
 }
 
-// TestNoStateFile: what is no file is refused, it does not hang the start.
+// TestNoStateFile: a path that is no regular file is refused and does not block the start.
 func TestNoStateFile(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"state.db", "hash.key"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
-// when puts together what a rule about time needs at run time.
+// when assembles the run-time parts of a rule about time.
 func (s *Set) when(p *compile.Route) pipeline.When {
 	return pipeline.When{
 		For: p.For, Every: p.Every,
@@ -28,7 +28,7 @@ func (s *Set) when(p *compile.Route) pipeline.When {
 	}
 }
 
-// filter makes a filter of a program, which is that of f.
+// filter makes a filter of a program, whose text is that of f.
 func (s *Set) filter(route string, program *expr.Program, f *config.Filter, cache expr.Cache) filters.Filter {
 	absent := s.env.Metrics.RouteErrors.WithLabelValues(route, "absent")
 	return filters.NewCEL(filters.CELConfig{
@@ -37,8 +37,8 @@ func (s *Set) filter(route string, program *expr.Program, f *config.Filter, cach
 	})
 }
 
-// caughtUp returns a channel that is closed when a route has seen what happened while the router
-// was down; nil: there is nothing to wait for.
+// caughtUp returns a channel that is closed when a route has received the changes that happened
+// while the router was down; nil: it need not wait.
 func (s *Set) caughtUp(p *compile.Route) <-chan struct{} {
 	if s.env.State == nil || s.env.Seen != nil {
 		return s.env.Seen
@@ -62,8 +62,8 @@ func (s *Set) caughtUp(p *compile.Route) <-chan struct{} {
 	return caughtUp
 }
 
-// ready returns a channel that is closed when all the sources have synced; nil if there is none to
-// wait for.
+// ready returns a channel that is closed when all the sources have synced; nil if it need not wait
+// for any.
 func (s *Set) ready(route string, sources []string) <-chan struct{} {
 	if len(sources) == 0 {
 		return nil

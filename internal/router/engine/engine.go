@@ -19,12 +19,12 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// CloseTimeout is how long handlers and sinks may take to close, together.
+// CloseTimeout is the time that all handlers and sinks together have to close.
 const CloseTimeout = 5 * time.Second
 
-// Engine is the part of a router that moves deltas: the runtime set of a configuration, the factory
-// that feeds it and the pipeline. It has no API and reads no file; a trial and a replay have one
-// too.
+// Engine is the part of a router that moves deltas: the runtime set of a configuration, the
+// informer factory that supplies it, and the pipeline. It has no API and reads no file; a trial and
+// a replay have one too.
 //
 // It is opened downstream first: openSet, openFactory, openPipeline, openSaved, start.
 type Engine struct {
@@ -33,23 +33,23 @@ type Engine struct {
 	Set      *Set
 	Pipeline *pipeline.Pipeline
 	Watches  *watches.Runner
-	Taps     *inspect.Taps // nil: nobody can look on
-	Waits    Tasks         // of routes for the sources that they look things up in
+	Taps     *inspect.Taps // nil: there are no taps
+	Waits    Tasks         // of routes for the sources of their look-ups
 	closers  []closer      // in the order of opening
 }
 
-// New makes the engine of a plan, of which nothing is open.
+// New makes the engine of a plan. Nothing is open yet.
 func New(env *Env, p *compile.Plan) *Engine {
 	return &Engine{Env: env, Set: NewSet(env, p)}
 }
 
-// closer is something that was opened.
+// closer closes an opened component.
 type closer struct {
 	name string
 	end  func(context.Context) error
 }
 
-// OnClose has Close call end, before all that were given earlier.
+// OnClose makes Close call end, before all functions that were added earlier.
 func (e *Engine) OnClose(name string, end func(context.Context) error) {
 	e.closers = append(e.closers, closer{name, end})
 }
@@ -61,8 +61,8 @@ func (e *Engine) OpenSet(ctx context.Context) error {
 	return e.Set.OpenComponents(ctx, &Set{})
 }
 
-// OpenFactory makes the factory, which feeds the engine, and the stores of the set. client is nil
-// where deltas are injected.
+// OpenFactory makes the factory that supplies the deltas, and the stores of the set. client is nil
+// if deltas are injected.
 func (e *Engine) OpenFactory(client *informer.Client) {
 	cfg := informer.Config{
 		Client: client, Cluster: e.Set.Plan.Config.Cluster.Name, Metrics: e.Metrics, Log: e.Log, Downstream: e, Clock: e.Clock,
@@ -74,7 +74,7 @@ func (e *Engine) OpenFactory(client *informer.Client) {
 	e.Set.OpenStores(&Set{})
 }
 
-// OpenPipeline makes the pipeline of routes that are those of the set.
+// OpenPipeline makes the pipeline with the routes of the set.
 func (e *Engine) OpenPipeline(cfg pipeline.Config) (err error) {
 	e.Set.fillCaches()
 	cfg.Metrics, cfg.Log, cfg.Clock = e.Metrics, e.Log, e.Clock
@@ -90,7 +90,7 @@ func (e *Engine) OpenPipeline(cfg pipeline.Config) (err error) {
 	return nil
 }
 
-// OpenSaved goes on from what was saved.
+// OpenSaved restores the saved state.
 func (e *Engine) OpenSaved(ctx context.Context, watches map[string]*informer.Watch) error {
 	if e.State != nil {
 		e.State.Use(e.Factory, e.Pipeline, e.Watches)
@@ -107,7 +107,8 @@ func (e *Engine) OpenSaved(ctx context.Context, watches map[string]*informer.Wat
 	return nil
 }
 
-// Start starts the routes. They deliver until close; watching ends what waits for sources.
+// Start starts the routes. They deliver until Close; the end of watching stops the waits for
+// sources.
 func (e *Engine) Start(running, watching context.Context) {
 	e.Pipeline.Start(running)
 	e.Waits.Start(watching, e.Set.Waits, nil)
@@ -124,7 +125,7 @@ func (e *Engine) Admit(ctx context.Context, delta *event.Delta) (event.Admission
 	return e.Watches.After(delta, admission), nil
 }
 
-// Close ends all that was opened, in the order of the flow; it may be called after opening has
+// Close closes all opened components, in the order of the flow. It may be called after opening has
 // failed half-way.
 func (e *Engine) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CloseTimeout)
@@ -141,15 +142,15 @@ func (e *Engine) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Tasks are goroutines of routes, one for each, that a reload ends or keeps. The zero value has
-// none. start is called by one goroutine at a time.
+// Tasks are goroutines, one per route, that a reload ends or keeps. The zero value has none. Start
+// is called by one goroutine at a time.
 type Tasks struct {
 	cancel  map[string]context.CancelFunc // by route
 	running sync.WaitGroup
 }
 
-// Start runs these, and ends those of routes that the change does not keep. A kept route goes on
-// with its own. change is nil at the start of the router.
+// Start runs these tasks, and ends those of routes that the change does not keep. A kept route
+// keeps its task. change is nil at the start of the router.
 func (t *Tasks) Start(ctx context.Context, all map[string]func(context.Context), change *pipeline.Change) {
 	if t.cancel == nil {
 		t.cancel = make(map[string]context.CancelFunc)

@@ -32,7 +32,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorder notes what happens to the components of a configuration, and what their sinks take.
+// recorder records the life of the components of a configuration, and the deliveries of their
+// sinks.
 type recorder struct{ calls []string }
 
 func (r *recorder) take() []string {
@@ -94,7 +95,7 @@ func (r *recorder) components() compile.Components {
 	}
 }
 
-// env is what the sets of one test have in common.
+// env returns the dependencies that the sets of one test share.
 func (r *recorder) env() *engine.Env {
 	return &engine.Env{Components: r.components(), Log: slog.New(slog.DiscardHandler), Metrics: metrics.New(), Clock: timer.Real()}
 }
@@ -140,15 +141,14 @@ routes:
   - {name: downstream, to: a}
 `
 
-// TestWhatAReloadExchanges: a component is opened again if it, or what it is made of, is another
-// one, and a route is another one if that holds for anything that it uses. Whatever else is in use
-// goes on.
+// TestWhatAReloadExchanges: a component is opened again if it, or its content, has changed; a route
+// is replaced if it, or anything that it uses, has changed. All others continue.
 func TestWhatAReloadExchanges(t *testing.T) {
 	tests := map[string]struct {
 		change []string // old and new, in pairs
 		opened []string
 		closed []string
-		routes []string // those with another version
+		routes []string // routes with a new version
 	}{
 		"nothing":     {},
 		"a comment":   {change: []string{"define:", "# what is used often\ndefine:"}},
@@ -208,7 +208,7 @@ func versions(s *engine.Set) map[string]string {
 	return versions
 }
 
-// TestOpenFails: what was opened before a component that does not open is closed.
+// TestOpenFails: components that were opened before the failing one are closed.
 func TestOpenFails(t *testing.T) {
 	r := &recorder{}
 	env := r.env()
@@ -223,8 +223,8 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// TestFlow: what is injected into the watches reaches the sinks of the routes that want it; a route
-// that looks something up waits until the source of that has synced, and a handler is closed before
+// TestFlow: objects that are injected into the watches reach the sinks of the routes that want
+// them; a route with look-ups waits until their source has synced; and a handler is closed before
 // the sinks.
 func TestFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

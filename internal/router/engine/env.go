@@ -14,26 +14,27 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Env is what the runtime sets of one router have in common: a reload does not change it.
+// Env has the dependencies that all runtime sets of one router share: a reload does not change
+// them.
 type Env struct {
 	Components compile.Components
 	Log        *slog.Logger
 	Metrics    *metrics.Metrics
-	Clock      timer.Clock // what routes and handlers go by, and what deltas are dated by
+	Clock      timer.Clock // the time of routes, handlers and deltas
 	Stdout     io.Writer   // where the stdout sink writes
-	// the folder for what can be made again where there is no state folder; empty: none
+	// the folder for data that can be made again if there is no state folder; empty: none
 	Cache string
 	API   *plugins.API // the API server; nil: there is none
-	// Sinks opens what takes the place of a sink of the configuration; nil: that is opened.
+	// Sinks opens a replacement of a sink of the configuration; nil: the sink itself is opened.
 	Sinks func(name string) (plugins.Sink, error)
 	// HTTP answers the requests of a handler in place of the network; nil: they are sent.
 	HTTP func(handler string) http.RoundTripper
 
 	Memories *state.Memories
 	Factory  *informer.Factory
-	State    *state.State // nil: nothing outlives the process
-	// Seen is closed when what happened while the router was down was seen; nil: that is found out,
-	// see caughtUp.
+	State    *state.State // nil: no state survives the process
+	// Seen is closed when the changes that happened while the router was down have arrived; nil:
+	// the engine finds that out, see caughtUp.
 	Seen <-chan struct{}
 }
 
@@ -45,7 +46,7 @@ func (e *Env) server() string {
 	return hostPort(e.API.URL)
 }
 
-// cacheFolder is the folder in state.dir of what can be made again.
+// cacheFolder is the folder in state.dir for data that can be made again.
 const cacheFolder = "cache"
 
 func (s *Set) pluginEnv(what, name string) plugins.Env {
@@ -62,7 +63,7 @@ func (s *Set) handlerEnv(name string, workers int) plugins.HandlerEnv {
 	return env
 }
 
-// SinkEnv is what a sink may use of the router; its KV is set where it is opened.
+// SinkEnv returns the services of the router for a sink; its KV is set when the sink is opened.
 func (s *Set) SinkEnv(name string) plugins.SinkEnv {
 	return plugins.SinkEnv{Env: s.pluginEnv("sink", name), Stdout: s.env.Stdout, API: s.env.API}
 }

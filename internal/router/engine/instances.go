@@ -17,16 +17,16 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// instance is a sink or handler that was opened.
+// instance is an open sink or handler.
 type instance[T interface{ Close(context.Context) error }] struct {
 	value   T
-	content string // its kind, its configuration, and what its files hold
-	version string // differs for each that was opened
-	workers int    // how many calls of a handler it is made for
-	view    *view  // what a handler may look up
+	content string // its kind, its configuration, and the contents of its files
+	version string // differs for each opened instance
+	workers int    // the number of concurrent calls that a handler is opened for
+	view    *view  // the look-ups of a handler
 }
 
-// OpenComponents opens the sinks and handlers, but for those that old has already.
+// OpenComponents opens the sinks and handlers, except for those that old has open already.
 func (s *Set) OpenComponents(ctx context.Context, old *Set) error {
 	s.opened = old.opened
 	s.sinks, s.handlers = make(map[string]*instance[plugins.Sink]), make(map[string]*instance[plugins.Handler])
@@ -71,8 +71,8 @@ func (s *Set) openSink(ctx context.Context, old *Set, name string) error {
 	return openComponent(s, s.sinks, old.sinks, c, o)
 }
 
-// openHandler opens a handler with what it may use of the router, unless old has it already: then
-// only what it sees is exchanged.
+// openHandler opens a handler with its services of the router. If old has it open already, only its
+// view is replaced.
 func (s *Set) openHandler(ctx context.Context, old *Set, name string, workers int) (err error) {
 	env := s.handlerEnv(name, workers)
 	if env.KV, err = s.env.Memories.Open(name); err != nil {
@@ -102,12 +102,11 @@ func (s *Set) openHandler(ctx context.Context, old *Set, name string, workers in
 type opener[T any] struct {
 	kind    any // may be a [plugins.FileReader]
 	name    string
-	workers int // how many calls of a handler it is made for
+	workers int // the number of concurrent calls that a handler is opened for
 	open    func() (T, error)
 }
 
-// openComponent opens one, unless the old one of that name is the same and made for as many
-// workers.
+// openComponent opens a component, unless old has the same one open for as many workers.
 func openComponent[T interface{ Close(context.Context) error }](s *Set, to, old map[string]*instance[T], c *config.Component, o opener[T]) error {
 	var files []string
 	if reader, ok := o.kind.(plugins.FileReader); ok {
@@ -130,7 +129,7 @@ func openComponent[T interface{ Close(context.Context) error }](s *Set, to, old 
 	return nil
 }
 
-// contentOf identifies what a component is made of.
+// contentOf identifies the content of a component.
 func contentOf(c *config.Component, files []string) (string, error) {
 	text, err := c.Config.JSON()
 	if err != nil {
@@ -141,7 +140,7 @@ func contentOf(c *config.Component, files []string) (string, error) {
 	for _, file := range files {
 		f, err := os.Open(file)
 		if err != nil {
-			continue // opening the component says so
+			continue // opening the component reports the error
 		}
 		_, err = io.Copy(sum, f)
 		if err = errors.Join(err, f.Close()); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// RescansOf returns what has the routes with a condition look at all objects where they have to,
-// and as often as they want to.
+// RescansOf returns the tasks that rescan the objects of routes with a condition: when it is
+// necessary, and at the interval reevaluate.
 func (e *Engine) RescansOf(s *Set) map[string]func(context.Context) {
 	all := make(map[string]func(context.Context))
 	for i := range s.Plan.Routes {
@@ -28,7 +28,7 @@ func (e *Engine) RescansOf(s *Set) map[string]func(context.Context) {
 	return all
 }
 
-// rescanner looks at all objects of one route.
+// rescanner rescans all objects of one route.
 type rescanner struct {
 	log              *slog.Logger
 	pipeline         *pipeline.Pipeline
@@ -38,8 +38,8 @@ type rescanner struct {
 	reevaluate       time.Duration
 }
 
-// run looks once if that is due, or if a reevaluation may have been missed, and then at each one,
-// until ctx is done.
+// run rescans once if that is due, or if a reevaluation may have been missed, and then at each
+// reevaluation, until ctx is done.
 func (l *rescanner) run(ctx context.Context) {
 	for _, source := range slices.Concat(l.lookups, l.sources) {
 		select {
@@ -57,8 +57,8 @@ func (l *rescanner) run(ctx context.Context) {
 			return
 		}
 	}
-	// Whoever is restarted more often than that would never look. What happened while the router
-	// was down is seen first.
+	// Without this rescan, a router that is restarted more often than that would never reevaluate.
+	// Changes that happened while the router was down arrive first.
 	if l.reevaluate > 0 && !looked && timer.Sleep(ctx, caughtUpAfter) == nil {
 		l.tryRound(ctx)
 	}
@@ -75,7 +75,7 @@ func (l *rescanner) tryRound(ctx context.Context) bool {
 	return err == nil
 }
 
-// round looks at all objects once, slowly enough for the watches to go on meanwhile.
+// round rescans all objects once, slowly enough for the watches to continue meanwhile.
 func (l *rescanner) round(ctx context.Context) error {
 	rescan, err := l.pipeline.Rescan(l.route)
 	if err != nil {
@@ -84,7 +84,7 @@ func (l *rescanner) round(ctx context.Context) error {
 	began, n := time.Now(), 0
 	pace := func(ctx context.Context) {
 		if n++; n%rescanStride == 0 {
-			// who calls it looks at ctx, too
+			// the caller checks ctx
 			_ = timer.Sleep(ctx, time.Since(began)*(rescanShare-1))
 			began = time.Now()
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Routes puts together what the routes of the configuration need at run time.
+// Routes assembles the run-time parts of the configured routes.
 func (s *Set) Routes() []pipeline.Route {
 	routes := make([]pipeline.Route, len(s.Plan.Routes))
 	for i := range s.Plan.Routes {
@@ -22,7 +22,7 @@ func (s *Set) Routes() []pipeline.Route {
 	return routes
 }
 
-// route puts together what one route of the configuration needs at run time.
+// route assembles the run-time parts of one configured route.
 func (s *Set) route(p *compile.Route) pipeline.Route {
 	cache := s.cache(p.Lookups())
 	route := pipeline.Route{
@@ -77,7 +77,7 @@ func (s *Set) route(p *compile.Route) pipeline.Route {
 	return route
 }
 
-// keyOf returns a function that asks for a key; nil: there is none.
+// keyOf returns a function that evaluates a key; nil: the route has none.
 func keyOf(p *expr.Program, cache expr.Cache) func(context.Context, *event.Delta) (string, error) {
 	if p == nil {
 		return nil
@@ -87,7 +87,7 @@ func keyOf(p *expr.Program, cache expr.Cache) func(context.Context, *event.Delta
 	}
 }
 
-// place says where in the configuration an evaluation failed, as file:line:column.
+// place returns the position in the configuration of a failed evaluation, as file:line:column.
 func (s *Set) place(e *config.Expr, failed *expr.EvalError) string {
 	return compile.Place(s.Plan.Config, e, failed)
 }
@@ -99,8 +99,8 @@ func deliver(s string) pipeline.Deliver {
 	return pipeline.Every
 }
 
-// overflow is what a full queue does. Events of an upstream route are never coalesced: by default
-// that route waits.
+// overflow returns the behaviour of a full queue. Events of an upstream route are never coalesced:
+// by default that route waits.
 func overflow(r *config.Route) pipeline.Overflow {
 	switch {
 	case r.Overflow == config.OverflowDropOldest:

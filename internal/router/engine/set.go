@@ -16,8 +16,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Set is the runtime set of one configuration: its open components, its stores and what its routes
-// are made of. A reload exchanges it. It is used by one goroutine at a time.
+// Set is the runtime set of one configuration: its open components, its stores and the parts of its
+// routes. A reload replaces it. It is used by one goroutine at a time.
 type Set struct {
 	env      *Env
 	Plan     *compile.Plan
@@ -25,20 +25,20 @@ type Set struct {
 	handlers map[string]*instance[plugins.Handler]
 	stores   map[informer.Spec]*index.Store
 	indexes  map[string]map[string]index.Spec // by source and by the configured name
-	// gives stores that are in use the indexes that they have in this configuration
+	// set the indexes of this configuration in stores that are in use
 	reindex []func()
 	fill    []func()                         // see fillCaches
-	Waits   map[string]func(context.Context) // by route; each ends when what it waits for is there
-	Watches []*watches.Route                 // of the routes that declare it
-	opened  int                              // how many components were ever opened
-	// by id: the routes that the state folder has heard of
+	Waits   map[string]func(context.Context) // by route; each ends when its sources have synced
+	Watches []*watches.Route                 // of the routes with watches
+	opened  int                              // the number of components opened so far
+	// by id: the routes that the state folder knows
 	Known map[string]bool
 }
 
-// NewSet makes the set of a plan, of which nothing is open.
+// NewSet makes the set of a plan. Nothing is open yet.
 func NewSet(env *Env, p *compile.Plan) *Set { return &Set{env: env, Plan: p} }
 
-// Inventory returns what the API shows of the set.
+// Inventory returns the objects of the set that the API shows.
 func (s *Set) Inventory() *inspect.Inventory {
 	handlers := make(map[string]plugins.Handler, len(s.handlers))
 	for name, h := range s.handlers {
@@ -50,7 +50,7 @@ func (s *Set) Inventory() *inspect.Inventory {
 // HasHandler reports whether a handler of this name is open.
 func (s *Set) HasHandler(name string) bool { return s.handlers[name] != nil }
 
-// CloseUnused closes what s has and the others do not: handlers first.
+// CloseUnused closes the components of s that others does not have: handlers first.
 func (s *Set) CloseUnused(ctx context.Context, others *Set) error {
 	return errors.Join(closeComponents(ctx, "handler", s.handlers, others.handlers), closeComponents(ctx, "sink", s.sinks, others.sinks))
 }
@@ -70,8 +70,8 @@ func closeComponents[T interface{ Close(context.Context) error }](ctx context.Co
 	return errors.Join(errs...)
 }
 
-// cache returns what a route looks up in, of these sources only: a source whose indexes change must
-// not be kept by routes that do not care. It is filled by fillCaches.
+// cache returns the catalog for the look-ups of a route, with these sources only: changed indexes
+// of a source must not make another route of those that do not use it. fillCaches fills it.
 func (s *Set) cache(sources []string) *index.Catalog {
 	catalog := index.NewCatalog()
 	s.fill = append(s.fill, func() { s.fillCatalog(catalog, sources) })
@@ -88,8 +88,8 @@ func (s *Set) fillCatalog(catalog *index.Catalog, sources []string) {
 	}
 }
 
-// Install gives stores that are in use the indexes of s, and its routes and handlers what they look
-// up. The watches are held.
+// Install sets the indexes of s in stores that are in use, and fills the catalogs of its routes and
+// handlers. The watches are held.
 func (s *Set) Install() {
 	for _, swap := range s.reindex {
 		swap()
@@ -98,8 +98,8 @@ func (s *Set) Install() {
 	s.fillCaches()
 }
 
-// fillCaches makes the caches of routes, which no route has used before, and of handlers show what
-// the stores have.
+// fillCaches fills the catalogs of routes, which no route has used before, and of handlers from the
+// stores.
 func (s *Set) fillCaches() {
 	for _, fill := range s.fill {
 		fill()
@@ -107,7 +107,7 @@ func (s *Set) fillCaches() {
 	s.fill = nil
 }
 
-// Resource returns what a source watches.
+// Resource returns the resource of a source.
 func (s *Set) Resource(source string) *event.Resource {
 	of, ok := s.Plan.Sources[source]
 	if !ok {

@@ -9,8 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// OpenStores makes a store for each distinct thing to watch, but for those that old has. These get
-// other indexes by reindex.
+// OpenStores makes a store for each distinct Spec, except for those that old has. Those get their
+// new indexes by reindex.
 func (s *Set) OpenStores(old *Set) {
 	s.Waits = make(map[string]func(context.Context))
 	s.stores = make(map[informer.Spec]*index.Store)
@@ -33,7 +33,7 @@ func (s *Set) OpenStores(old *Set) {
 	}
 }
 
-// WantedWatches returns what is to be watched. Sources that watch the same share it.
+// WantedWatches returns the watches of the set. Sources with equal Specs share a watch.
 func (s *Set) WantedWatches() []informer.Wanted {
 	var wanted []informer.Wanted
 	for _, name := range slices.Sorted(maps.Keys(s.Plan.Config.Sources)) {
@@ -57,13 +57,13 @@ func (s *Set) indexesOf(source string) map[string]index.Spec {
 		for i, e := range s.Plan.Config.Sources[source].Indexes[name] {
 			texts[i] = e.Text
 		}
-		texts = append(texts, s.Plan.Defines()) // an index is another one when a define is
+		texts = append(texts, s.Plan.Defines()) // a changed define changes its indexes
 		specs[name] = index.NewSpec(texts, programs, s.env.Metrics.IndexErrors.WithLabelValues(source, name), s.env.Log, source+"."+name)
 	}
 	return specs
 }
 
-// storeIndexes returns the names of the indexes that the sources of a watch have.
+// storeIndexes returns the names of the indexes of a watch's sources.
 func (s *Set) storeIndexes(spec informer.Spec) (names []string) {
 	for source, plan := range s.Plan.Sources {
 		if !slices.Contains(plan.Specs, spec) {

@@ -10,7 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// routeVersion says what a route is made of: if it is the same, the route is.
+// routeVersion identifies the content of a route: an equal version means an equal route.
 func (s *Set) routeVersion(p *compile.Route) string {
 	type source struct {
 		Resync  string
@@ -26,7 +26,7 @@ func (s *Set) routeVersion(p *compile.Route) string {
 		Sinks      []string
 		Secrets    bool
 	}{Route: *p.Route, Lookups: make(map[string]source), Secrets: len(p.SecretSources) > 0}
-	made.Route.Upstream = nil // other upstream routes make no other route
+	made.Route.Upstream = nil // another set of upstream routes does not change the route
 	made.Downstream = len(p.Upstream) > 0
 	made.Defines = s.Plan.Defines()
 	for _, name := range p.Lookups() {
@@ -51,20 +51,21 @@ func (s *Set) routeVersion(p *compile.Route) string {
 	}
 	text, err := json.Marshal(made)
 	if err != nil {
-		return "" // never the same
+		return "" // differs from every other version
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
 const (
-	// caughtUpAfter is how long after its sources have synced a route takes what happened while the
-	// router was down for seen: API servers send that as soon as a watch is open.
+	// caughtUpAfter is the time after the sync of its sources after which a route has received the
+	// changes that happened while the router was down: API servers send them as soon as a watch is
+	// open.
 	caughtUpAfter = time.Second
-	// retryRescan is the pause after a rescan that failed.
+	// retryRescan is the pause after a failed rescan.
 	retryRescan = time.Second
-	// rescanShare is the part of the time, as 1/n, that a rescan takes from the watches, in strides
-	// of rescanStride objects.
+	// rescanShare is the share of the time, as 1/n, that a rescan takes from the watches, in
+	// strides of rescanStride objects.
 	rescanShare  = 10
 	rescanStride = 256
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// view is what a handler sees of the caches. A reload exchanges what it shows while the handler
-// goes on.
+// view is a handler's access to the caches. A reload replaces its catalog while the handler
+// continues.
 type view struct{ now atomic.Pointer[index.Catalog] }
 
 var _ plugins.Lookup = (*view)(nil)
@@ -42,7 +42,7 @@ func (v *view) Get(source, namespace, name string) *event.Object {
 	return nil
 }
 
-// fillView lets a handler see what it was granted, once the routes are exchanged.
+// fillView gives a handler its granted sources, after the routes were replaced.
 func (s *Set) fillView(handler string) {
 	sources := compile.SourcesOf(s.Plan.Grants[handler])
 	if len(sources) == 0 {

@@ -6,17 +6,17 @@ import (
 	"github.com/deltarouter/deltarouter/internal/compile"
 )
 
-// appeared is which watches and routes are new since the last cut: the next one says that they are
-// there. It is safe for concurrent use; Begin and Introduce are called while nothing is collected.
+// appeared has the watches and routes that are new since the last cut, for the next cut. It is safe
+// for concurrent use; Begin and Introduce are not called during a Collect.
 type appeared struct {
 	mu      sync.Mutex
 	watches map[string]bool // by the id of their Spec
 	routes  []string        // by id
 }
 
-// Begin says that of a watch nothing is known, whatever the state folder has. If the process ends
-// before its first list is complete, the routes that the next cut has get what that list brings.
-// Else only those that are as new as the watch would get it, see transit.State.Epoch.
+// Begin marks a watch as unknown, even if the state folder has it. If the process ends before its
+// first list is complete, the routes of the next cut get the objects of that list. Otherwise only
+// routes as new as the watch would get them, see transit.State.Epoch.
 func (a *appeared) Begin(watch string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -26,7 +26,7 @@ func (a *appeared) Begin(watch string) {
 	a.watches[watch] = true
 }
 
-// takeBegun reports whether Begin was called for a watch since the last time.
+// takeBegun reports whether Begin was called for a watch since the last call.
 func (a *appeared) takeBegun(watch string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -35,8 +35,8 @@ func (a *appeared) takeBegun(watch string) bool {
 	return begun
 }
 
-// Introduce makes the next cut say that the routes are there. It is called together with what they
-// are given of the objects that exist: so a route that is known has all of it.
+// Introduce adds the routes to the next cut. It is called together with the hand-over of the
+// existing objects to them, so a known route has all of these.
 func (a *appeared) Introduce(routes []compile.Route) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -46,7 +46,7 @@ func (a *appeared) Introduce(routes []compile.Route) {
 	}
 }
 
-// takeIntroduced returns the ids of the routes that Introduce was called with since the last time.
+// takeIntroduced returns the ids of the routes of all calls of Introduce since the last call.
 func (a *appeared) takeIntroduced() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

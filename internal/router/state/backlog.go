@@ -7,17 +7,17 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// SpillShare is the part of state.maxSize, as 1/n, that the backlogs of all routes may take
-// together: a sink that is down must not fill the state file, without which nothing goes on.
+// SpillShare is the share of state.maxSize, as 1/n, that the backlogs of all routes may have
+// together: an unavailable sink must not fill the state file, which every part of the router needs.
 const SpillShare = 2
 
-// Resolver gives the resource that a source watches; nil: there is no such source.
+// Resolver returns the resource of a source; nil: there is no such source.
 type Resolver func(source string) *event.Resource
 
-// Resolve sets where the resources of deltas come from that are read back.
+// Resolve sets the function that finds the resources of restored deltas.
 func (s *State) Resolve(resource Resolver) { s.resource.Store(&resource) }
 
-// restoreRoute gives a route its backlog.
+// restoreRoute restores the backlog of a route.
 func (s *State) restoreRoute(route *config.Route) error {
 	if err := s.restoreRules(s.pipeline, route.ID); err != nil {
 		return err
@@ -29,7 +29,7 @@ func (s *State) restoreRoute(route *config.Route) error {
 	return s.pipeline.Restore(route.ID, pending, backlog)
 }
 
-// restoreRules gives the route of an id what its rules about time knew.
+// restoreRules restores the state of the rules about time of the route with an id.
 func (s *State) restoreRules(to interface {
 	RestoreRules(id string, records []checkpoint.RuleRecord) error
 }, id string,
@@ -51,8 +51,7 @@ func (s *State) restoreRules(to interface {
 	return nil
 }
 
-// backlog returns how much is pending for a route, and the head of it, as much as its memory may
-// hold.
+// backlog returns the amount of a route's backlog, and its head, up to the size of its memory.
 func (s *State) backlog(route *config.Route, resource Resolver) (head []checkpoint.Pending, backlog checkpoint.Backlog, err error) {
 	if backlog, err = s.db.Backlog(route.ID); err != nil {
 		return nil, backlog, err

@@ -20,8 +20,8 @@ const hashKeyFile = "hash.key"
 
 const hashKeySize = 32
 
-// readHashKey returns the key of the state folder, made if there is none. One that is of another
-// size is replaced: limits begin anew then.
+// readHashKey returns the key of the state folder, and makes one if there is none. A key of another
+// size is replaced; limits then begin anew.
 func readHashKey(dir string) ([]byte, error) {
 	path := filepath.Join(dir, hashKeyFile)
 	info, err := os.Lstat(path)
@@ -38,8 +38,8 @@ func readHashKey(dir string) ([]byte, error) {
 	return key, os.WriteFile(path, key, 0o600)
 }
 
-// Hashed has a key reach the disk only as a hash. Who can read the state folder can find out which
-// of some guesses it was made of.
+// Hashed replaces a key by its hash, so that only the hash reaches the disk. A reader of the state
+// folder can still test guesses of the key.
 func (s *State) Hashed(ask func(context.Context, *event.Delta) (string, error)) func(context.Context, *event.Delta) (string, error) {
 	if ask == nil {
 		return nil

@@ -11,14 +11,13 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// KnownRoutes finds out which of some routes are not new: those of which the state folder has heard
-// of the id.
+// KnownRoutes returns the routes whose id the state folder knows, so that they are not new.
 func (s *State) KnownRoutes(routes []compile.Route) (known map[string]bool, err error) {
 	known = make(map[string]bool)
 	if s == nil {
 		return known, nil
 	}
-	// A full disk is no reason not to run: what is long gone is there a little longer.
+	// A full disk does not prevent the run: expired backlogs stay a little longer.
 	if err := s.db.ExpireBacklogs(time.Now()); err != nil {
 		s.log.Warn(notForgotten, "err", err)
 	}
@@ -31,7 +30,7 @@ func (s *State) KnownRoutes(routes []compile.Route) (known map[string]bool, err 
 	return known, nil
 }
 
-// KnownNew is KnownRoutes for a reload: of the routes that run it asks nothing.
+// KnownNew is KnownRoutes for a reload. It skips the running routes.
 func (s *State) KnownNew(ctx context.Context, routes, run []compile.Route) (map[string]bool, error) {
 	if s == nil {
 		return map[string]bool{}, nil
@@ -42,15 +41,15 @@ func (s *State) KnownNew(ctx context.Context, routes, run []compile.Route) (map[
 	if len(appear) == 0 {
 		return map[string]bool{}, nil
 	}
-	// The backlog of a route that was removed is on disk, once all is written that was collected.
+	// The backlog of a removed route is on disk once the collected changes are written.
 	if err := s.Writer.Flush(ctx); err != nil {
 		return nil, fmt.Errorf("the backlogs of routes that come back cannot be read: %w", err)
 	}
 	return s.KnownRoutes(appear)
 }
 
-// ComeBack gives the routes that a reload brings what is kept under their ids: they were removed
-// before.
+// ComeBack restores the state under the ids of routes that a reload adds again after they were
+// removed.
 func (s *State) ComeBack(change *pipeline.Change, routes []compile.Route, resource Resolver) error {
 	appear := change.New()
 	for i := range routes {
@@ -69,7 +68,7 @@ func (s *State) ComeBack(change *pipeline.Change, routes []compile.Route, resour
 	return nil
 }
 
-// comesBack gives a route its backlog.
+// comesBack restores the backlog of a route.
 func (s *State) comesBack(change *pipeline.Change, route *config.Route, resource Resolver) error {
 	pending, backlog, err := s.backlog(route, resource)
 	if err != nil || backlog.N == 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// subjects is a sink that notes what came.
+// subjects is a sink that records its deliveries.
 type subjects struct {
 	mu   sync.Mutex
 	list []string
@@ -35,8 +35,8 @@ func (s *subjects) Write(_ context.Context, events []event.Event) []error {
 
 func (s *subjects) Close(context.Context) error { return nil }
 
-// TestLimitOfACut: what a limit knows goes to the state file with what the route owes, and comes
-// back from there, also under another name of the route, and if nothing is owed.
+// TestLimitOfACut: the state of a limit is written together with the backlog of its route, and is
+// restored, also under another name of the route, and with an empty backlog.
 func TestLimitOfACut(t *testing.T) {
 	path, clock := filepath.Join(t.TempDir(), "state.db"), timer.NewFake(time.Now())
 	out := &subjects{}

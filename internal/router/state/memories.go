@@ -12,10 +12,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// Memories is what the handlers and sinks remember, by their names, see memoryOfSink: a handler
-// that is opened anew at a reload goes on with it. It is safe for concurrent use.
+// Memories has the kv of the handlers and sinks, by their names, see MemoryOfSink: a handler that a
+// reload opens again keeps it. It is safe for concurrent use.
 type Memories struct {
-	db    *checkpoint.DB // nil: nothing outlives the process
+	db    *checkpoint.DB // nil: no value survives the process
 	clock timer.Clock
 
 	mu     sync.Mutex
@@ -31,7 +31,7 @@ func NewMemories(s *State, clock timer.Clock) *Memories {
 	return m
 }
 
-// Open returns what a handler remembers: now, or when the router last knew it.
+// Open returns the kv of a handler: the present one, or the saved one.
 func (m *Memories) Open(handler string) (*kv.Store, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,7 +53,7 @@ func (m *Memories) Open(handler string) (*kv.Store, error) {
 	return m.stores[handler], nil
 }
 
-// Withhold keeps what some handlers remember off the disk, from now on and until the process ends.
+// Withhold keeps the kv of some handlers off the disk, until the process ends.
 func (m *Memories) Withhold(handlers []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,9 +64,9 @@ func (m *Memories) Withhold(handlers []string) {
 	}
 }
 
-// dirty hands over what changed since the last call. It is called after the backlogs of the routes
-// were collected: a handler's writes are committed before its delta can be done, so that they are
-// in the cut that has the delta done, or in one before.
+// dirty returns the changes since the last call. It is called after the backlogs of the routes were
+// collected: a handler's writes are committed before its delta can be done, so they are in the cut
+// in which the delta is done, or in an earlier one.
 func (m *Memories) dirty() (cuts []checkpoint.MemoryCut) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +84,7 @@ func (m *Memories) dirty() (cuts []checkpoint.MemoryCut) {
 	return cuts
 }
 
-// Keep forgets what the other handlers remember. What is on disk of it stays there for a while, see
+// Keep removes the kv of all other handlers. Its saved part stays on disk for a while, see
 // checkpoint.DB.Forget.
 func (m *Memories) Keep(handlers []string) {
 	m.mu.Lock()
@@ -92,10 +92,10 @@ func (m *Memories) Keep(handlers []string) {
 	maps.DeleteFunc(m.stores, func(handler string, _ *kv.Store) bool { return !slices.Contains(handlers, handler) })
 }
 
-// MemoryOfSink is the name under which a sink remembers. No handler has such a name.
+// MemoryOfSink returns the name of the kv of a sink. No handler has such a name.
 func MemoryOfSink(name string) string { return "sink:" + name }
 
-// Remembering lists the names under which something is remembered.
+// Remembering returns the names of all kv stores of a configuration.
 func Remembering(cfg *config.Config) []string {
 	names := slices.Collect(maps.Keys(cfg.Handlers))
 	for name := range cfg.Sinks {

@@ -37,9 +37,9 @@ func (n noter) Handle(_ context.Context, batch []*event.Delta) ([]plugins.Result
 
 func (noter) Close(context.Context) error { return nil }
 
-// TestMemoriesOfACut makes cuts while a handler works. When a cut has a delta done, it or one
-// before has what the handler wrote about it, and so a delta that a crash does not bring back has
-// not lost its write.
+// TestMemoriesOfACut makes cuts while a handler works. If a delta is done in a cut, the writes of
+// the handler for it are in that cut or an earlier one, so a delta that is not repeated after a
+// crash has not lost its writes.
 func TestMemoriesOfACut(t *testing.T) {
 	s := &State{factory: informer.New(informer.Config{Log: slog.New(slog.DiscardHandler)})}
 	m := NewMemories(nil, timer.Real())
@@ -53,7 +53,7 @@ func TestMemoriesOfACut(t *testing.T) {
 	}}})
 	must.Succeed(t, err)
 	s.pipeline.Start(t.Context())
-	// Collecting what another handler wrote takes a while, in which deltas are done.
+	// Collecting the writes of another handler takes a while, in which deltas are done.
 	m.stores["z"] = kv.New(timer.Real(), true)
 	slow := make([]plugins.KVWrite, 5000)
 	for i := range slow {
@@ -91,7 +91,7 @@ func TestMemoriesOfACut(t *testing.T) {
 	}
 }
 
-// produce gives the pipeline deltas until it is told to stop, and ends the pipeline.
+// produce enqueues deltas until stop is closed, and then ends the pipeline.
 func (s *State) produce(t *testing.T, stop <-chan struct{}) {
 	for i := 0; ; i++ {
 		select {
@@ -110,7 +110,7 @@ func (s *State) produce(t *testing.T, stop <-chan struct{}) {
 	}
 }
 
-// memoriesIn are those of a router with a state folder.
+// memoriesIn returns the memories of a router with a state folder.
 func memoriesIn(t *testing.T, path string) (*Memories, *checkpoint.DB, func()) {
 	t.Helper()
 	db, err := checkpoint.Open(checkpoint.Config{Path: path})

@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// needsObjects reports whether all objects have to be there before anything runs: a route that is
-// new wants them.
+// needsObjects reports whether all objects have to be restored before the start: a new route needs
+// them.
 func (s *State) needsObjects(p *compile.Plan) bool {
 	return slices.ContainsFunc(p.Routes, func(r compile.Route) bool {
 		if r.Existing != config.ExistingDeliver && r.WhenProgram == nil {
@@ -26,8 +26,8 @@ func (s *State) needsObjects(p *compile.Plan) bool {
 	})
 }
 
-// restoreWatch gives a watch what was saved of it: its objects at once, or while it goes on
-// already. It returns false if nothing was saved.
+// restoreWatch restores the saved state of a watch: its objects at once, or while it runs already.
+// It returns false if there is none.
 func (s *State) restoreWatch(w *informer.Watch, atOnce bool) (known bool, err error) {
 	saved, err := s.db.ReadWatch(w.Spec().ID(), nil)
 	if err != nil || saved == nil {
@@ -36,7 +36,7 @@ func (s *State) restoreWatch(w *informer.Watch, atOnce bool) (known bool, err er
 	restored := informer.Restored{Cluster: saved.Cluster, Applied: saved.Fed, Relisting: saved.Relisting}
 	objects := &savedObjects{db: s.db, watch: w, log: s.log}
 	if gvr := w.Spec().Resource; gvr.Group == "" && gvr.Resource == "secrets" || saved.Relisting || saved.Fed == "" {
-		// all that is known of a Secret is its identity, and a list is compared with everything
+		// only the identity of a Secret is known, and a list is compared with all objects
 		atOnce = true
 	}
 	more, err := objects.begin(atOnce)
@@ -72,13 +72,14 @@ func (s *savedObjects) begin(all bool) (more bool, err error) {
 	return more, err
 }
 
-// chunk is how many objects are read in one transaction. The writer may have to wait for it.
+// chunk is the number of objects that are read in one transaction. The writer may have to wait for
+// it.
 const chunk = 2000
 
 // errUnreadable was logged with its reason.
 var errUnreadable = errors.New("some cannot be read")
 
-// Next implements informer.Saved. It leaves a core to those who do not want to wait for it.
+// Next implements informer.Saved. It leaves one core to other goroutines.
 func (s *savedObjects) Next(take func(*event.Object)) (more bool, err error) {
 	more, err = s.some(chunk, max(1, runtime.GOMAXPROCS(0)-1), take)
 	if err == nil && !more && s.unreadable.Load() {
@@ -108,7 +109,7 @@ func (s *savedObjects) Object(key event.Key) (*event.Object, error) {
 	return nil, errUnreadable
 }
 
-// intent returns an object of which something may have been delivered, or its identity.
+// intent returns the object of an intent, or its identity.
 func (s *savedObjects) intent(saved checkpoint.Intent) *event.Object {
 	if saved.JSON != "" {
 		if o, err := event.ParseObject(s.watch.Resource(), saved.JSON); err == nil {
@@ -118,7 +119,7 @@ func (s *savedObjects) intent(saved checkpoint.Intent) *event.Object {
 	return event.Identity(s.watch.Resource(), saved.Key, saved.UID)
 }
 
-// parse returns nil for what cannot be read, and remembers that there was something.
+// parse returns nil for an unreadable object, and records that there was one.
 func (s *savedObjects) parse(o checkpoint.Object) *event.Object {
 	object, err := event.ParseObject(s.watch.Resource(), o.JSON)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestMemoriesOfSecrets: what a handler keeps that sees Secrets is not written, and what was
-// written of it is removed.
+// TestMemoriesOfSecrets: the kv of a handler that receives Secrets is not written, and its saved
+// values are removed.
 func TestMemoriesOfSecrets(t *testing.T) {
 	const canary = "canary-in-the-coal-mine"
 	path := filepath.Join(t.TempDir(), "state.db")
@@ -49,7 +49,7 @@ func TestMemoriesOfSecrets(t *testing.T) {
 	}
 }
 
-// TestHashedKeys: equal keys stay equal, also after a restart, and what cannot be asked stays so.
+// TestHashedKeys: equal keys stay equal, also after a restart, and a failed evaluation stays one.
 func TestHashedKeys(t *testing.T) {
 	dir := t.TempDir()
 	keys := make([]map[string]string, 2)

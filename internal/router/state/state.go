@@ -1,5 +1,5 @@
-// Package state is the state folder of a router: what watches, routes and handlers know is
-// collected at one moment, written, and given back after a restart.
+// Package state is the state folder of a router: it collects the state of watches, routes and
+// handlers at one moment, writes it, and restores it after a restart.
 package state
 
 import (
@@ -28,11 +28,11 @@ import (
 // stateFile is the file in state.dir.
 const stateFile = "state.db"
 
-// notForgotten is what is logged when the state folder takes no changes.
+// notForgotten is logged when the state folder accepts no changes.
 const notForgotten = "what is no longer configured stays in the state folder until the next reload or start"
 
-// State is what outlives the process: the checkpoint and the dead letters. Without state.dir there
-// is none (nil).
+// State is the state that survives the process: the checkpoint and the dead letters. Without
+// state.dir there is none (nil).
 type State struct {
 	db      *checkpoint.DB
 	Writer  *writer.Writer
@@ -41,7 +41,7 @@ type State struct {
 
 	memories  *Memories
 	hashKey   []byte // see hashed
-	AllAtOnce bool   // all saved objects are loaded before anything runs
+	AllAtOnce bool   // all saved objects are restored before the start
 
 	factory  *informer.Factory
 	pipeline *pipeline.Pipeline
@@ -78,7 +78,7 @@ func Open(cfg config.State, bounds checkpoint.LettersConfig, around func(string,
 // Close closes the state file and unlocks the folder.
 func (s *State) Close(context.Context) error { return s.db.Close() }
 
-// Announce adds what is to be seen of the checkpoint from outside.
+// Announce adds the metrics of the checkpoint.
 func (s *State) Announce(m *metrics.Metrics) {
 	began := time.Now()
 	m.SetCheckpointAge(func() time.Duration {
@@ -89,7 +89,7 @@ func (s *State) Announce(m *metrics.Metrics) {
 	})
 }
 
-// Check tells /readyz whether the disk takes what is written.
+// Check returns the check for /readyz that writes to the disk succeed.
 func (s *State) Check() api.Check {
 	c := api.Check{Name: "state", OK: true, Holds: true}
 	if err := s.Writer.Err(); err != nil {
@@ -98,8 +98,8 @@ func (s *State) Check() api.Check {
 	return c
 }
 
-// Restore gives the watches and the routes back what was saved of them. It is called when all of
-// them are there, before any runs.
+// Restore restores the saved state of the watches and the routes. It is called when all of them
+// exist, before any runs.
 func (s *State) Restore(ctx context.Context, watches map[string]*informer.Watch, p *compile.Plan) error {
 	resources := make(map[string]*event.Resource)
 	keep := checkpoint.Configured{}
@@ -127,15 +127,15 @@ func (s *State) Restore(ctx context.Context, watches map[string]*informer.Watch,
 	s.factory.Existing(func(d *event.Delta) event.Admission { return s.pipeline.Existing(context.WithoutCancel(ctx), d) })
 	s.Introduce(p.Routes)
 	keep.Handlers = Remembering(p.Config)
-	// A full disk is no reason not to run: what was left undelivered before may make it so.
+	// A full disk does not prevent the start: undelivered deltas may have filled it.
 	if err := s.db.Forget(keep, time.Now()); err != nil {
 		s.log.Warn(notForgotten, "err", err)
 	}
 	return nil
 }
 
-// Collect implements writer.Collector: what changed in the watches and in the routes, all at one
-// moment, and what handlers wrote until some time after it.
+// Collect implements writer.Collector: it returns the changes of the watches and the routes, all at
+// one moment, and the writes of handlers until some time after it.
 func (s *State) Collect(at func()) checkpoint.Cut {
 	var cut checkpoint.Cut
 	changes := s.factory.Dirty(func() {
@@ -168,7 +168,7 @@ func (s *State) Collect(at func()) checkpoint.Cut {
 	return cut
 }
 
-// routeOf returns what the cut says of a route, nothing at first.
+// routeOf returns the part of a route in the cut, which is empty at first.
 func routeOf(cut *checkpoint.Cut, name string) *checkpoint.RouteCut {
 	i := slices.IndexFunc(cut.Routes, func(c checkpoint.RouteCut) bool { return c.Name == name })
 	if i < 0 {
@@ -178,7 +178,7 @@ func routeOf(cut *checkpoint.Cut, name string) *checkpoint.RouteCut {
 	return &cut.Routes[i]
 }
 
-// clusterOf returns the cluster that all watches agree on; empty: they do not, or do not know.
+// clusterOf returns the cluster that all watches agree on; empty: they differ, or one is unknown.
 func clusterOf(changes []informer.Changes) (cluster string) {
 	for _, c := range changes {
 		if c.Cluster == "" || cluster != "" && c.Cluster != cluster {
@@ -197,18 +197,18 @@ func (s *State) Done(err error) {
 	}
 }
 
-// RestoreWatches gives the watches of routes back what they had not put through. comesBack says by
-// the ids of the routes which of them.
+// RestoreWatches restores the pending work of the watches of routes. comesBack selects the routes
+// by their ids.
 func (s *State) RestoreWatches(all []*watches.Route, routes []compile.Route, comesBack func(id string) bool) error {
 	return s.watches.Restore(s.db, all, routes, *s.resource.Load(), comesBack)
 }
 
-// Use sets what is saved. It is called once, before restore.
+// Use sets the parts whose state is saved. It is called once, before Restore.
 func (s *State) Use(f *informer.Factory, p *pipeline.Pipeline, w *watches.Runner) {
 	s.factory, s.pipeline, s.watches = f, p, w
 }
 
-// Forget is forget, which logs why it failed.
+// Forget is forget, and logs the error.
 func (s *State) Forget(ctx context.Context, p *compile.Plan) error {
 	err := s.forget(ctx, p)
 	if err != nil {
@@ -217,8 +217,8 @@ func (s *State) Forget(ctx context.Context, p *compile.Plan) error {
 	return err
 }
 
-// forget removes from the folder what belongs to nothing any more. What was collected of it is
-// written before, so that nothing of it comes after.
+// forget removes the state that the configuration no longer names. The collected changes are
+// written first, so that they cannot bring it back.
 func (s *State) forget(ctx context.Context, p *compile.Plan) error {
 	if err := s.Writer.Flush(ctx); err != nil {
 		return err

@@ -13,15 +13,14 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// kindChange and kindDue mark a change whose dependents are to be found, and an object that is to
-// be put through once more, among the records of a route's rules. The other kinds are those of
-// package pipeline.
+// kindChange and kindDue are the kinds of records of a route's rules for a change whose dependents
+// are not known yet, and for an object that is due. The other kinds are those of package pipeline.
 const (
 	kindChange = 'q'
 	kindDue    = 'o'
 )
 
-// journal is what of a set differs from what the checkpoint was given of it. The zero value keeps
+// journal has the elements of a set that differ from the checkpoint. The zero value records
 // nothing.
 type journal[K comparable] struct {
 	changed, saved map[K]struct{}
@@ -37,7 +36,7 @@ func (j journal[K]) add(k K) {
 	}
 }
 
-// remove forgets what came and went between two cuts.
+// remove removes an element; one that was added since the last cut leaves no trace.
 func (j journal[K]) remove(k K) {
 	if _, saved := j.saved[k]; saved {
 		j.changed[k] = struct{}{}
@@ -51,7 +50,7 @@ func (j journal[K]) removeAll() {
 	maps.Copy(j.changed, j.saved)
 }
 
-// merge takes over what another one knows.
+// merge adds the elements of another journal.
 func (j journal[K]) merge(other journal[K]) {
 	if j.changed != nil {
 		maps.Copy(j.changed, other.changed)
@@ -59,14 +58,15 @@ func (j journal[K]) merge(other journal[K]) {
 	}
 }
 
-// restored notes what the checkpoint has.
+// restored records that the checkpoint has an element.
 func (j journal[K]) restored(k K) {
 	if j.saved != nil {
 		j.saved[k] = struct{}{}
 	}
 }
 
-// handOver calls tell for each that was added or removed. tell reports whether it is there.
+// handOver calls tell for each element that was added or removed. tell reports whether it is in the
+// set.
 func (j journal[K]) handOver(tell func(K) bool) {
 	for k := range j.changed {
 		if tell(k) {
@@ -78,9 +78,9 @@ func (j journal[K]) handOver(tell func(K) bool) {
 	clear(j.changed)
 }
 
-// Dirty hands over what changed since the last time, for a cut. It is called under the cut locks of
-// all watches: a change is handed over together with the resourceVersion that has it, and an object
-// is due until what came of it is pending.
+// Dirty returns the changes since the last call, for a cut. It is called under the cut locks of all
+// watches: a change is in the same cut as the resourceVersion that includes it, and an object is
+// due until its delta is pending.
 func (q *Runner) Dirty() []checkpoint.RouteCut {
 	if q == nil {
 		return nil
@@ -97,7 +97,7 @@ func (q *Runner) Dirty() []checkpoint.RouteCut {
 	return cuts
 }
 
-// cut hands over what changed; nothing if nothing did. mu is held.
+// cut returns the changes of the route, if there are any. mu is held.
 func (one *Route) cut() []checkpoint.RouteCut {
 	var records []checkpoint.RuleRecord
 	one.changeJournal.handOver(func(n uint64) bool {
@@ -125,8 +125,8 @@ func (one *Route) cut() []checkpoint.RouteCut {
 	return []checkpoint.RouteCut{{Name: one.route.ID, Rules: records}}
 }
 
-// encodeChange writes down a change. What does not come back as it is, because it is about a
-// Secret, could not be asked about after a restart: then everything depends on it.
+// encodeChange encodes a change. A change about a Secret would be incomplete after a restart and
+// could not be evaluated; it is encoded as one that everything depends on.
 func encodeChange(d *event.Delta) []byte {
 	if d == nil || !checkpoint.Whole(d) {
 		return []byte{}
@@ -134,10 +134,10 @@ func encodeChange(d *event.Delta) []byte {
 	return checkpoint.EncodeDelta(d)
 }
 
-// Restore gives the routes back what was not put through before a restart, or before they were
-// removed. comesBack says by their ids which these are. It is called before Use.
+// Restore restores the pending work of routes after a restart, or after they were removed.
+// comesBack selects them by their ids. It is called before Use.
 func (q *Runner) Restore(db *checkpoint.DB, all []*Route, routes []compile.Route, resource func(source string) *event.Resource, comesBack func(id string) bool) error {
-	q.retiring = nil // of a reload that came to nothing
+	q.retiring = nil // of an abandoned reload
 	for i := range routes {
 		p := &routes[i]
 		if !comesBack(p.ID) {
@@ -161,7 +161,7 @@ func (q *Runner) Restore(db *checkpoint.DB, all []*Route, routes []compile.Route
 	return nil
 }
 
-// Restore has one go on with what is on disk.
+// restore restores the pending work of the route from its records.
 func (one *Route) restore(records []checkpoint.RuleRecord, resource func(source string) *event.Resource) {
 	one.mu.Lock()
 	defer one.mu.Unlock()
@@ -175,7 +175,7 @@ func (one *Route) restore(records []checkpoint.RuleRecord, resource func(source 
 	}
 }
 
-// removed returns records that say that these are no more.
+// removed returns records that remove these.
 func removed(records []checkpoint.RuleRecord) []checkpoint.RuleRecord {
 	gone := slices.Clone(records)
 	for i := range gone {
@@ -184,7 +184,7 @@ func removed(records []checkpoint.RuleRecord) []checkpoint.RuleRecord {
 	return gone
 }
 
-// restoreChange has a change wait again. What cannot be read may be anything. mu is held.
+// restoreChange restores a waiting change. Everything depends on an unreadable one. mu is held.
 func (one *Route) restoreChange(record checkpoint.RuleRecord, resource func(source string) *event.Resource) {
 	if len(record.Key) != 8 {
 		return

@@ -1,5 +1,5 @@
-// Package watches is what the `watches` of routes have yet to put through: changes of other
-// sources, and the objects that depend on them.
+// Package watches runs the `watches` of routes: it finds the objects that depend on changes of
+// other sources, and emits them once more.
 package watches
 
 import (
@@ -22,51 +22,51 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// maxChanges is how many changes of other sources may wait until it is known which objects of a
-// route depend on them. Beyond it the route puts through everything once, which covers them all.
+// maxChanges is the largest number of changes of other sources whose dependents are not known yet.
+// With more of them all objects of the route become due, which covers every change.
 const maxChanges = 10_000
 
-// Route is what a route declares as that: which of its objects to put through once more when
-// objects of other sources change. Each change waits here until the expression was asked what
-// depends on it, and that is due until it was put through: one object at a time, when the route has
-// room. Both are in the checkpoint, see saved.go, so none of it is lost by a restart.
+// Route runs the `watches` of a route, which make some of its objects due when objects of other
+// sources change. Each change waits until the expression has returned its dependents; each
+// dependent is due until it is emitted once more: one object at a time, when the route has room.
+// Both are in the checkpoint, see saved.go, so a restart loses none of them.
 type Route struct {
 	route    *compile.Route
 	config   *config.Config
-	lookups  []string       // what the expressions look up
-	cache    *index.Catalog // has that, and what the route gets
+	lookups  []string       // the sources of the expressions' look-ups
+	cache    *index.Catalog // has these and the sources of the route
 	complain sync.Once
 
 	mu            sync.Mutex
-	last          uint64 // the number that was given last
+	last          uint64 // the number of the last change
 	changes       []change
-	order         []expr.Ref // what is due; no object is in it twice
+	order         []expr.Ref // the due objects, without duplicates
 	due           map[expr.Ref]struct{}
-	putting       *expr.Ref     // what is being put through, not in order any more
-	pruned        int           // how many were due when those that are gone were removed last
-	active        bool          // a change waits, or an object is due or being put through
+	putting       *expr.Ref     // the object that is being emitted, no longer in order
+	pruned        int           // the number of due objects after the last prune
+	active        bool          // a change waits, or an object is due or being emitted
 	wake          chan struct{} // has a token when a change may wait
 	more          chan struct{} // has a token when an object may be due
 	stop          context.CancelFunc
 	changeJournal journal[uint64]   // of changes, by their numbers
-	dueJournal    journal[expr.Ref] // of what is due or being put through
+	dueJournal    journal[expr.Ref] // of due objects and the one being emitted
 }
 
 // change is a change of an object of another source.
 type change struct {
 	n     uint64
-	delta *event.Delta // nil: everything that the route gets depends on it
+	delta *event.Delta // nil: all objects of the route depend on it
 }
 
-// Config is what a Runner works with; a reload does not exchange it.
+// Config has the dependencies of a Runner; a reload does not change them.
 type Config struct {
 	Pipeline *pipeline.Pipeline
 	Factory  *informer.Factory
-	Taps     *inspect.Taps // nil: nobody can look on
+	Taps     *inspect.Taps // nil: there are no taps
 	Metrics  *metrics.Metrics
 	Log      *slog.Logger
 	Clock    timer.Clock
-	Saved    bool // what is pending survives the process
+	Saved    bool // pending work survives the process
 }
 
 // Runner runs the watches of all routes. It is safe for concurrent use.
@@ -76,9 +76,8 @@ type Runner struct {
 
 	mu      sync.Mutex // the lock of a Route may be taken under it
 	all     []*Route
-	retired []checkpoint.RouteCut // for the next cut, of those that do not run any more
-	// for the next cut once use is called: what was restored for routes that have no watches any
-	// more
+	retired []checkpoint.RouteCut // for the next cut, of routes that no longer run
+	// for the next cut after Use: the restored work of routes without watches
 	retiring []checkpoint.RouteCut
 	ctx      context.Context //nolint:containedctx // of start, for routes that come later
 	active   int
@@ -86,15 +85,15 @@ type Runner struct {
 	workers  sync.WaitGroup
 }
 
-// NewRunner makes a Runner of no watches; Use gives it some.
+// NewRunner makes a Runner without watches; Use adds them.
 func NewRunner(deps Config) *Runner {
 	q := &Runner{deps: deps}
 	q.bySource.Store(&map[string][]*Route{})
 	return q
 }
 
-// NewRoute makes the one of a route, for which nothing is pending. cache gives it what some sources
-// hold; saved: what is pending goes to the checkpoint.
+// NewRoute makes the Route of a configured route, without pending work. cache returns a catalog of
+// some sources; saved: pending work goes to the checkpoint.
 func NewRoute(p *compile.Route, cfg *config.Config, saved bool, cache func(sources []string) *index.Catalog) *Route {
 	q := &Route{
 		route: p, config: cfg, due: make(map[expr.Ref]struct{}), wake: make(chan struct{}, 1), more: make(chan struct{}, 1),
@@ -109,8 +108,8 @@ func NewRoute(p *compile.Route, cfg *config.Config, saved bool, cache func(sourc
 	return q
 }
 
-// Use makes these the ones that run, of the routes that there are. What waits for a route of the
-// same id waits on. It does not block.
+// Use replaces the running Routes. all has the Routes with watches, routes all configured ones.
+// Pending work is kept under the id of its route. Use does not block.
 func (q *Runner) Use(all []*Route, routes []compile.Route) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -138,7 +137,8 @@ func (q *Runner) Use(all []*Route, routes []compile.Route) {
 	}
 }
 
-// replace has another one go on with what waits in one that runs no more. mu is held.
+// replace moves the pending work of a Route that no longer runs to the Route of the same id. mu is
+// held.
 func (q *Runner) replace(was *Route, all []*Route, routes []compile.Route) {
 	was.mu.Lock()
 	defer was.mu.Unlock()
@@ -154,7 +154,8 @@ func (q *Runner) replace(was *Route, all []*Route, routes []compile.Route) {
 	case i >= 0:
 		all[i].takeOver(was)
 	case slices.ContainsFunc(routes, func(p compile.Route) bool { return p.ID == id }):
-		was.clear() // else the route is gone, and comes back with what is on disk
+		// otherwise the route was removed, and its saved work is restored when it returns
+		was.clear()
 		was.changeJournal.removeAll()
 		was.dueJournal.removeAll()
 		fallthrough
@@ -164,13 +165,13 @@ func (q *Runner) replace(was *Route, all []*Route, routes []compile.Route) {
 	was.clear()
 }
 
-// clear has nothing wait any more. mu is held.
+// clear removes all pending work. mu is held.
 func (one *Route) clear() {
 	one.changes, one.order, one.putting = nil, nil, nil
 	clear(one.due)
 }
 
-// takeOver takes up what waits in another one, whose lock is held.
+// takeOver takes the pending work of another Route, whose lock is held.
 func (one *Route) takeOver(was *Route) {
 	one.mu.Lock()
 	defer one.mu.Unlock()
@@ -199,7 +200,7 @@ func (q *Runner) Start(ctx context.Context) {
 	q.run() //nolint:contextcheck // it takes what was given
 }
 
-// run starts the workers of all. mu is held.
+// run starts the workers of all Routes. mu is held.
 func (q *Runner) run() {
 	for _, one := range q.all {
 		ctx, stop := context.WithCancel(q.ctx)
@@ -212,7 +213,7 @@ func (q *Runner) run() {
 // Wait waits for the workers, whose context is done.
 func (q *Runner) Wait() { q.workers.Wait() }
 
-// Finish waits for the workers, whose context is done, and says what they leave behind.
+// Finish waits for the workers, whose context is done, and logs their pending work.
 func (q *Runner) Finish() {
 	q.workers.Wait()
 	q.mu.Lock()
@@ -234,7 +235,7 @@ func (q *Runner) Finish() {
 	}
 }
 
-// After returns an admission that notes the delta too, if a route wants to know of it.
+// After returns an admission that also records the delta, if the watches of a route want it.
 func (q *Runner) After(d *event.Delta, admission event.Admission) event.Admission {
 	if q == nil || len((*q.bySource.Load())[d.Source]) == 0 || d.Initial || d.Op == event.Sync {
 		return admission
@@ -242,8 +243,8 @@ func (q *Runner) After(d *event.Delta, admission event.Admission) event.Admissio
 	return &watchedDelta{admission, q, d}
 }
 
-// watchedDelta is a delta that a route wants to know of, beside those that are given it; nil: there
-// are none.
+// watchedDelta is the admission of a delta that the watches of a route want; others is that of the
+// routes that receive it; nil: none does.
 type watchedDelta struct {
 	others  event.Admission
 	watches *Runner
@@ -263,7 +264,7 @@ func (w *watchedDelta) Commit() {
 	}
 }
 
-// put has a change wait for a route. mu is held.
+// put adds a waiting change to a Route. mu is held.
 func (q *Runner) put(one *Route, d *event.Delta) {
 	one.mu.Lock()
 	one.wait(d)
@@ -271,7 +272,8 @@ func (q *Runner) put(one *Route, d *event.Delta) {
 	q.signal(one)
 }
 
-// wait has a change wait, or everything if too many do. mu is held.
+// wait adds a waiting change; if there are too many, it replaces them by one that everything
+// depends on. mu is held.
 func (one *Route) wait(d *event.Delta) {
 	if len(one.changes) >= maxChanges {
 		for _, c := range one.changes {
@@ -294,7 +296,7 @@ func (one *Route) enqueue(ref expr.Ref) {
 	one.dueJournal.add(ref)
 }
 
-// pending is how many objects are to be put through. mu is held.
+// pending returns the number of due objects. mu is held.
 func (one *Route) pending() int {
 	if one.putting != nil {
 		return len(one.order) + 1
@@ -302,8 +304,7 @@ func (one *Route) pending() int {
 	return len(one.order)
 }
 
-// signal wakes the workers of one that has something to do, or notes that it has nothing to do any
-// more. mu is held.
+// signal wakes the workers of a Route that has work, or records that it has none. mu is held.
 func (q *Runner) signal(one *Route) {
 	one.mu.Lock()
 	defer one.mu.Unlock()
@@ -317,7 +318,7 @@ func (q *Runner) signal(one *Route) {
 		q.idle()
 	}
 	one.active = active
-	if slices.Contains(q.all, one) { // else another one counts for the route
+	if slices.Contains(q.all, one) { // otherwise another Route counts for the route
 		q.deps.Metrics.WatchesChanges.WithLabelValues(one.route.Name).Set(float64(len(one.changes)))
 		q.deps.Metrics.WatchesObjects.WithLabelValues(one.route.Name).Set(float64(one.pending()))
 	}
@@ -332,18 +333,18 @@ func (q *Runner) signal(one *Route) {
 func wake(worker chan struct{}) {
 	select {
 	case worker <- struct{}{}:
-	default: // the last one was not yet heard
+	default: // the last signal was not received yet
 	}
 }
 
-// idle notes that a route is not active any more. mu is held.
+// idle records that a Route is no longer active. mu is held.
 func (q *Runner) idle() {
 	if q.active--; q.active == 0 {
 		close(q.quiet)
 	}
 }
 
-// Settle waits until nothing waits, and reports whether anything did.
+// Settle waits until there is no pending work, and reports whether there was any.
 func (q *Runner) Settle(ctx context.Context) (did bool) {
 	q.mu.Lock()
 	active, quiet := q.active, q.quiet

@@ -69,7 +69,7 @@ func refOf(name string) expr.Ref {
 	return expr.Ref{Key: event.Key{Namespace: "n", Name: name}, UID: "u-" + name}
 }
 
-// describe says what waits and what is due, in order.
+// describe returns the waiting changes and the due objects, in order.
 func (one *Route) describe() (all []string) {
 	version := func(o *event.Object) string {
 		if o == nil {
@@ -100,9 +100,9 @@ func expectWaiting(t *testing.T, one *Route, want ...string) {
 	}
 }
 
-// TestWatchesWaiting: each change waits, but for initial ones and rounds of a resync. What depends
-// on it is due once, also if several changes name it, and again if it is named while it is put
-// through.
+// TestWatchesWaiting: each change waits, except for initial ones and rounds of a resync. Its
+// dependents become due once, even if several changes have the same one, and again if one is found
+// while it is being emitted.
 func TestWatchesWaiting(t *testing.T) {
 	q := NewRunner(Config{Metrics: metrics.New()})
 	one, other := watchesOf("one", "", "namespaces"), watchesOf("other", "", "nodes")
@@ -173,12 +173,12 @@ func TestWatchesOverflow(t *testing.T) {
 	next := watchesOf("one", "", "namespaces")
 	asked, _ = one.first()
 	q.useAll(next)
-	q.resolved(one, asked, []expr.Ref{refOf("x")}) // what is out of use changes nothing
+	q.resolved(one, asked, []expr.Ref{refOf("x")}) // a Route that is out of use is not changed
 	expectWaiting(t, next, "everything", "added namespaces late ->1")
 }
 
-// TestWatchesReload: what waits for a route, what is being put through included, waits on for that
-// of its id, whatever its name is.
+// TestWatchesReload: the pending work of a route, including the object that is being emitted, is
+// kept for the route of the same id, under any name.
 func TestWatchesReload(t *testing.T) {
 	q := NewRunner(Config{Metrics: metrics.New()})
 	one, two, three := watchesOf("one", "", "namespaces", "nodes"), watchesOf("two", "", "nodes"), watchesOf("three", "", "nodes")
@@ -209,7 +209,7 @@ func TestWatchesReload(t *testing.T) {
 	}
 }
 
-// disk is what a checkpoint has of the watches of routes.
+// disk has the records of the watches of routes in a checkpoint.
 type disk struct {
 	db *checkpoint.DB
 	t  *testing.T
@@ -237,7 +237,7 @@ func (d disk) cut(q *Runner) {
 	must.Succeed(d.t, d.db.Write(cut))
 }
 
-// restart begins a life with what the last cut has.
+// restart begins a run with the content of the last cut.
 func (d disk) restart(all ...*Route) *Runner {
 	d.t.Helper()
 	q := NewRunner(Config{Metrics: metrics.New(), Log: slog.New(slog.DiscardHandler), Saved: true})
@@ -258,8 +258,8 @@ func (d disk) records(name string) int {
 	return len(records)
 }
 
-// TestWatchesRestart: what waits and what is due is in each cut, until it was put through; a
-// restart goes on with it, also under another name, and what came and went between two cuts is
+// TestWatchesRestart: each waiting change and each due object is in each cut until it was emitted;
+// a restart restores them, also under another name, and work that came and went between two cuts is
 // never written.
 func TestWatchesRestart(t *testing.T) {
 	d := newDisk(t)
@@ -311,8 +311,8 @@ func TestWatchesRestart(t *testing.T) {
 	}
 }
 
-// TestWatchesRestartReload: a reload leaves on disk what the next start has to go on with, and what
-// the route that it removes comes back with, and no more.
+// TestWatchesRestartReload: a reload leaves on disk the work that the next start restores, and the
+// work of a removed route, and no more.
 func TestWatchesRestartReload(t *testing.T) {
 	d := newDisk(t)
 	kept, renamed, bare, gone := watchesOf("kept", "", "nodes"), watchesOf("old", "", "nodes"), watchesOf("bare", "", "nodes"), watchesOf("gone", "", "nodes")

@@ -15,12 +15,12 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// retryPause is the pause after an object that could not be put through.
+// retryPause is the pause after an object that could not be emitted.
 const retryPause = time.Second
 
-// resolveChanges finds out what depends on the changes that wait, until ctx is done. It does not
-// wait for room: a change that waited could be undone by the next one, and what was evaluated in
-// between would keep what it found.
+// resolveChanges finds the dependents of the waiting changes, until ctx is done. It does not wait
+// for room: the next change could undo one that waited, and expressions that were evaluated in
+// between would keep their results.
 func (q *Runner) resolveChanges(ctx context.Context, one *Route) {
 	for _, source := range one.lookups {
 		select {
@@ -29,7 +29,7 @@ func (q *Runner) resolveChanges(ctx context.Context, one *Route) {
 			return
 		}
 	}
-	// what depends on a change may be among what was saved
+	// a dependent may be among the saved objects
 	if q.deps.Factory.AwaitLoaded(ctx) != nil {
 		return
 	}
@@ -54,7 +54,7 @@ func (q *Runner) resolveChanges(ctx context.Context, one *Route) {
 	}
 }
 
-// first returns the change that waits longest.
+// first returns the change that has waited longest.
 func (one *Route) first() (c change, waits bool) {
 	one.mu.Lock()
 	defer one.mu.Unlock()
@@ -64,8 +64,8 @@ func (one *Route) first() (c change, waits bool) {
 	return one.changes[0], true
 }
 
-// resolved makes due what depends on a change, which waits no longer; unless everything took its
-// place meanwhile.
+// resolved makes the dependents of a change due and removes the change, unless a change that
+// everything depends on has replaced it.
 func (q *Runner) resolved(one *Route, c change, refs []expr.Ref) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,8 +82,8 @@ func (q *Runner) resolved(one *Route, c change, refs []expr.Ref) {
 	q.signal(one)
 }
 
-// prune forgets what is due and gone, so that there is no more of it than there are objects, give
-// or take a factor. mu is held.
+// prune removes due objects that no longer exist, so that their number stays in proportion to that
+// of the objects. mu is held.
 func (one *Route) prune() {
 	if len(one.order) < 2*one.pruned+maxChanges {
 		return
@@ -102,7 +102,7 @@ func (one *Route) prune() {
 	one.pruned = len(one.order)
 }
 
-// putThroughDue puts through what is due, until ctx is done.
+// putThroughDue emits the due objects, until ctx is done.
 func (q *Runner) putThroughDue(ctx context.Context, one *Route) {
 	for ctx.Err() == nil {
 		ref, due := one.next()
@@ -121,19 +121,19 @@ func (q *Runner) putThroughDue(ctx context.Context, one *Route) {
 		default:
 			q.deps.Log.Error("an object was not put through once more, it is tried again", slog.String("route", one.route.Name),
 				slog.String("object", ref.Key.String()), slog.Any("err", err))
-			_ = timer.Sleep(ctx, retryPause) // the loop looks at ctx
+			_ = timer.Sleep(ctx, retryPause) // the loop checks ctx
 		}
 	}
 }
 
-// next returns the object that is due longest, which is then being put through.
+// next returns the object that has been due longest, which is then being emitted.
 func (one *Route) next() (ref expr.Ref, due bool) {
 	one.mu.Lock()
 	defer one.mu.Unlock()
 	if one.putting == nil && len(one.order) > 0 {
 		ref = one.order[0]
 		one.order = one.order[1:]
-		delete(one.due, ref) // from now on it may become due again
+		delete(one.due, ref) // it may become due again from now on
 		one.putting = &ref
 	}
 	if one.putting == nil {
@@ -142,7 +142,7 @@ func (one *Route) next() (ref expr.Ref, due bool) {
 	return *one.putting, true
 }
 
-// done notes that an object was put through.
+// done records that an object was emitted.
 func (q *Runner) done(one *Route, ref expr.Ref) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -157,7 +157,7 @@ func (q *Runner) done(one *Route, ref expr.Ref) {
 	q.signal(one)
 }
 
-// objects returns all that the route gets.
+// objects returns all objects of the route.
 func (one *Route) objects() (refs []expr.Ref) {
 	for _, source := range one.route.From {
 		for _, o := range one.cache.Lookup(source, "", "") {
@@ -167,8 +167,8 @@ func (one *Route) objects() (refs []expr.Ref) {
 	return refs
 }
 
-// dependents asks the expression. Where it fails nothing is put through: that is counted, and
-// logged the first time.
+// dependents evaluates the expression. If it fails, no object becomes due; the failure is counted,
+// and logged the first time.
 func (q *Runner) dependents(ctx context.Context, one *Route, d *event.Delta) []expr.Ref {
 	refs, err := one.route.WatchPrograms[d.Source].Objects(ctx, expr.Input{Delta: d, Cache: one.cache})
 	if err == nil || ctx.Err() != nil {
@@ -194,7 +194,7 @@ func (q *Runner) dependents(ctx context.Context, one *Route, d *event.Delta) []e
 	return nil
 }
 
-// putThrough puts an object through the route, if the cache still has it.
+// putThrough emits an object to the route, if the cache still has it.
 func (q *Runner) putThrough(ctx context.Context, one *Route, ref expr.Ref) error {
 	name := one.route.Name
 	admit := func(ctx context.Context, d *event.Delta) (event.Admission, error) {
