@@ -12,18 +12,18 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/engine"
 )
 
-// pool lends instances, each to one borrower at a time. Instances are made when they are needed and
-// kept until they must go.
+// pool lends instances, each to one borrower at a time. It makes instances when they are needed,
+// and keeps them until they break or wear out.
 type pool struct {
 	engine *engine.Engine
 	log    *slog.Logger
 	slots  chan struct{} // one element per borrower
 
 	mu sync.Mutex
-	// the last is used next: the fewer instances there are in use, the less memory
+	// the last one is used next, so that few instances are in use
 	idle   []*engine.Instance
-	after  time.Time // when a guest may be started in the place of a broken one
-	lent   int       // loans that were not given back
+	after  time.Time // the earliest time to replace a broken guest
+	lent   int       // loans that were not returned
 	closed bool
 }
 
@@ -34,15 +34,13 @@ func newPool(e *engine.Engine, instances int, log *slog.Logger) *pool {
 	return &pool{engine: e, log: log, slots: make(chan struct{}, instances)}
 }
 
-// Starting guests in the place of broken ones takes no more than a fifth of a core, unless a start
-// takes very long.
+// Replacing broken guests uses at most a fifth of a core, unless a start takes very long.
 const (
 	restFactor  = 4
 	longestRest = time.Second
 )
 
-// restart starts a guest in the place of a broken one, after the last start's time has been slept
-// off.
+// restart replaces a broken guest after a pause in proportion to the duration of the last start.
 func (p *pool) restart(ctx context.Context) (*engine.Instance, error) {
 	p.mu.Lock()
 	rest := time.Until(p.after)
@@ -66,7 +64,7 @@ func (p *pool) restart(ctx context.Context) (*engine.Instance, error) {
 // borrow waits for a slot. The loan may have no instance yet.
 func (p *pool) borrow(ctx context.Context) (*loan, error) {
 	select {
-	case p.slots <- struct{}{}: // nearly always, and cheaper than to look at ctx as well
+	case p.slots <- struct{}{}: // nearly always; cheaper than a select with ctx
 	default:
 		select {
 		case p.slots <- struct{}{}:
@@ -88,9 +86,9 @@ func (p *pool) borrow(ctx context.Context) (*loan, error) {
 	return l, nil
 }
 
-// close ends all instances and then frees the engine: at once if none is lent, which it reports,
-// and else when the last one is given back. Guests run in memory and code that are unmapped then,
-// and a running guest cannot be interrupted.
+// close ends all instances and frees the engine: at once if none is lent (now is true), or else
+// when the last one is returned. Memory and code of guests are unmapped then, and a running guest
+// cannot be interrupted.
 func (p *pool) close(ctx context.Context) (now bool, err error) {
 	p.mu.Lock()
 	p.closed = true
@@ -107,15 +105,15 @@ func (p *pool) close(ctx context.Context) (now bool, err error) {
 	return now, err
 }
 
-// loan is a slot of the pool, with an instance or without. It belongs to one goroutine.
+// loan is a slot of the pool, with or without an instance. One goroutine uses it.
 type loan struct {
 	pool     *pool
 	instance *engine.Instance
-	broken   bool // the one before broke
+	broken   bool // the previous instance broke
 	permit   circuit.Permit
 }
 
-// get returns the instance, a new one if there is none.
+// get returns the instance, or a new one if there is none.
 func (l *loan) get(ctx context.Context) (*engine.Instance, error) {
 	if l.instance == nil {
 		start := l.pool.engine.Start
@@ -132,7 +130,7 @@ func (l *loan) get(ctx context.Context) (*engine.Instance, error) {
 	return l.instance, nil
 }
 
-// discard ends the instance, because it broke or because it is worn out.
+// discard ends the instance because it broke or is worn out.
 func (l *loan) discard(ctx context.Context, broken bool) {
 	l.broken = broken
 	if l.instance != nil {
@@ -163,14 +161,15 @@ func (l *loan) giveBack(ctx context.Context) {
 	<-p.slots
 }
 
-// burnRate is how much fuel a delta took of late. It follows a rise at once and a fall slowly. It
+// burnRate is the recent fuel per delta. It follows an increase at once and a decrease slowly. It
 // is safe for concurrent use.
 type burnRate struct{ rate atomic.Int64 }
 
-// firstDeltas is how many deltas the first call gets at most, before anything is known.
+// firstDeltas is the maximum number of deltas in the first call, when the fuel per delta is
+// unknown.
 const firstDeltas = 32
 
-// newBurnRate returns the rate at which a call with half of the fuel has firstDeltas deltas.
+// newBurnRate returns the rate at which half of the fuel suffices for firstDeltas deltas.
 func newBurnRate(fuel int64) *burnRate {
 	b := &burnRate{}
 	b.learn(fuel/2, firstDeltas)
@@ -179,7 +178,7 @@ func newBurnRate(fuel int64) *burnRate {
 
 func (b *burnRate) learn(used int64, deltas int) {
 	now, before := used/int64(deltas), b.rate.Load()
-	b.rate.Store(max(now, before-before/8, 1)) // of two that learn at once one is forgotten
+	b.rate.Store(max(now, before-before/8, 1)) // one of two simultaneous updates is lost
 }
 
 func (b *burnRate) perDelta() int64 { return b.rate.Load() }

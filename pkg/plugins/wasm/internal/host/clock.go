@@ -13,21 +13,22 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/abi"
 )
 
-// clock is the time of a guest that may not see the real one. It stands still during a call, at the
-// time when the router saw the newest delta of it, so that the same deltas bring about the same.
-// Sleeping moves it, without waiting; and each look at the monotonic clock moves that by a little,
-// so that who waits for it to move does not wait for ever.
+// clock is the clock of a guest without a grant for the real one. During a call it shows the time
+// at which the router saw the newest delta of the call, so the same deltas have the same effect.
+// Sleeping advances it without waiting. Each reading of the monotonic clock advances that a little,
+// so that a loop that waits for a change ends.
 type clock struct {
 	wall  int64 // nanoseconds since 1970; 0 before the first call
-	mono  int64 // nanoseconds since some time; never goes back
+	mono  int64 // nanoseconds since an arbitrary time; never goes back
 	slept int64 // in this call
-	stale bool  // this call has not looked at it yet
+	stale bool  // not yet set in this call
 }
 
-// tick is what a look at the monotonic clock takes.
+// tick is the advance of the monotonic clock per reading.
 const tick = int64(time.Microsecond)
 
-// set is called before a call's first look. The monotonic clock goes on by as much as the time did.
+// set is called before the first reading in a call. The monotonic clock advances by the same time
+// as the wall clock.
 func (c *clock) set(newest time.Time) {
 	c.slept, c.stale = 0, false
 	if newest.IsZero() {
@@ -47,8 +48,8 @@ func (c *clock) nanotime() int64 {
 	return c.mono
 }
 
-// maxSleep bounds what a guest can move its clock by at once: one that sleeps "for ever" must not
-// make it overflow.
+// maxSleep is the maximum advance of one sleep, so that a sleep "for ever" does not overflow the
+// clock.
 const maxSleep = int64(24 * time.Hour)
 
 func (c *clock) sleep(ns int64) {
@@ -57,8 +58,8 @@ func (c *clock) sleep(ns int64) {
 	c.slept += ns
 }
 
-// stream is what is random for a guest that may not have real random numbers: it follows from the
-// deltas of the call.
+// stream generates the random numbers of a guest without a grant for real ones. They depend on the
+// deltas of the call only.
 type stream struct{ numbers *mathrand.ChaCha8 }
 
 func (s *stream) reset() { s.numbers = nil }
@@ -76,7 +77,7 @@ func (s *stream) read(p []byte, seed string, batch []*event.Delta) {
 	_, _ = s.numbers.Read(p) // never fails
 }
 
-// fillRandom gives the guest the random numbers that it may have.
+// fillRandom fills p with real random numbers if granted, or else with those of the stream.
 func (s *Scope) fillRandom(p []byte) {
 	if s.host.allow.Random {
 		_, _ = rand.Read(p) // never fails
@@ -85,7 +86,7 @@ func (s *Scope) fillRandom(p []byte) {
 	s.random.read(p, s.host.seed, s.batch)
 }
 
-// randomFuel is what so many random bytes cost.
+// randomFuel returns the fuel for random bytes.
 func (s *Scope) randomFuel(bytes int) int64 {
 	if s.host.allow.Random {
 		return 2 * fuelPerRandom * int64(bytes)
@@ -93,7 +94,7 @@ func (s *Scope) randomFuel(bytes int) int64 {
 	return fuelPerRandom * int64(bytes)
 }
 
-// wallTime and monotonicTime are the clocks that the guest may have, in nanoseconds.
+// wallTime and monotonicTime return the guest's clocks in nanoseconds.
 
 func (s *Scope) wallTime() int64 {
 	if s.host.allow.Clock {
@@ -109,12 +110,12 @@ func (s *Scope) monotonicTime() int64 {
 	return s.madeUpClock().nanotime()
 }
 
-// sleep does not wait: that would hold a worker. A clock that is not the real one shows that the
-// time has passed.
+// sleep does not wait, because that would block a worker. It advances a clock that is not the real
+// one.
 func (s *Scope) sleep(ns int64) { s.madeUpClock().sleep(ns) }
 
-// madeUpClock returns the clock of a guest that may not see the real one, at the time of this call.
-// Most calls never look.
+// madeUpClock returns the clock of a guest without a grant for the real one, set to the time of
+// this call. Most calls never read it.
 func (s *Scope) madeUpClock() *clock {
 	if s.clock.stale {
 		var newest time.Time
@@ -128,13 +129,13 @@ func (s *Scope) madeUpClock() *clock {
 	return &s.clock
 }
 
-// hostNow is now_ns().
+// hostNow implements now_ns().
 func hostNow(_ context.Context, c *hostCall) int64 {
 	c.charge(clockFuel)
 	return c.scope.wallTime()
 }
 
-// hostRandom is random(buf, size).
+// hostRandom implements random(buf, size).
 func hostRandom(_ context.Context, c *hostCall) int64 {
 	buf, ok := c.memory.Read(c.u32(0), c.u32(1))
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/abi"
 )
 
-// hostEmit is emit(delta, event, size).
+// hostEmit implements emit(delta, event, size).
 func hostEmit(_ context.Context, c *hostCall) int64 {
 	s, delta, size := c.scope, c.u32(0), c.u32(2)
 	if uint64(delta) >= uint64(len(s.batch)) {
@@ -31,10 +31,10 @@ func hostEmit(_ context.Context, c *hostCall) int64 {
 		return abi.StatusQuota
 	}
 	if s.volume+len(text) > output {
-		s.tooMuch = true // nothing of this call will count: it is repeated with half the deltas
+		s.tooMuch = true // the call has no effect: it is repeated with half the deltas
 		return abi.StatusOK
 	}
-	c.charge(textFuel(len(text)) / 2) // it is parsed
+	c.charge(textFuel(len(text)) / 2) // for parsing
 	event, err := abi.ParseEnvelope(s.limits, string(text))
 	if err != nil {
 		return abi.StatusInvalid
@@ -45,7 +45,7 @@ func hostEmit(_ context.Context, c *hostCall) int64 {
 	return abi.StatusOK
 }
 
-// addEmitted puts what was emitted in front of the events of the answer. A delta that is not ok has
+// addEmitted inserts the emitted events before the events of the answer. A delta that is not ok has
 // no events.
 func (s *Scope) addEmitted(results []plugins.Result) {
 	for i, emitted := range s.emitted {

@@ -10,27 +10,27 @@ import (
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
-// The fuel of host functions, in the units of package meter: about one for each simple instruction,
-// a fifth of a nanosecond. It is set by BenchmarkStopped: whatever a guest does for ever, the
-// default fuel is burnt as soon as by a loop, or nearly.
+// The fuel of host functions, in the units of package meter: about one per simple instruction, a
+// fifth of a nanosecond. BenchmarkStopped determines the values: any endless loop of a guest uses
+// up the default fuel in about the time of a loop of instructions.
 const (
 	callFuel = 300 // any call of a host function
-	lineFuel = 500 // a line of text for the log
+	lineFuel = 500 // a line in the log
 
-	// What is copied costs little, what is made or read much.
+	// Copying costs little. Creating and parsing cost more.
 	bytesPerFuel  = 2
-	fuelPerRandom = 8 // if it is really random, twice that
+	fuelPerRandom = 8 // twice that for real random numbers
 	fuelPerParsed = 6
 	fuelPerChar   = 16
 
-	// What a function does beyond that, however little it has to work on.
+	// The additional fuel of a function, independent of the size of its data.
 	clockFuel  = 200    // reading a clock
-	emitFuel   = 1500   // reading an event
+	emitFuel   = 1500   // parsing an event
 	kvFuel     = 400    // finding a key
-	keepFuel   = 1500   // keeping a value
-	lookupFuel = 7000   // reading a request
+	keepFuel   = 1500   // storing a value
+	lookupFuel = 7000   // parsing a request
 	objectFuel = 3000   // finding and sorting an object
-	httpFuel   = 30_000 // reading a request
+	httpFuel   = 30_000 // parsing a request
 	sendFuel   = 300_000
 )
 
@@ -42,32 +42,32 @@ func linesFuel(text []byte) int64 {
 }
 
 var (
-	// ErrFuel is the error of a guest that did more than one event's worth of work in a call.
+	// ErrFuel is the error of a guest that exceeded the fuel of one delta.
 	ErrFuel = errors.New("out of fuel")
-	// ErrTime is the error of a guest that took longer than it may.
+	// ErrTime is the error of a guest that exceeded its time.
 	ErrTime = errors.New("out of time")
-	// ErrStack is the error of a guest that called too deeply.
+	// ErrStack is the error of a guest whose calls were nested too deeply.
 	ErrStack = errors.New("its calls are nested too deeply (an endless recursion?)")
 )
 
-// tank is the fuel of one instance: the counters that its module was given when it was metered.
+// tank is the fuel of one instance. It uses the counters that package meter adds to a module.
 type tank struct {
 	fuel, stack, mark api.MutableGlobal
-	limit             int32 // of stack
-	filled            int64 // what there was at first
+	limit             int32 // of the stack
+	filled            int64 // the fuel at the start of the call
 
-	slice  int64     // burnt until the next pause, see pause.go
-	paused time.Time // when it paused last, or began
-	ended  error     // why a pause ended the guest
+	slice  int64     // the fuel until the next pause, see pause.go
+	paused time.Time // the time of the last pause, or of the start of the call
+	ended  error     // the error of a pause that ended the guest
 
-	deepest int32 // the most stack in use at a pause
+	deepest int32 // the maximum stack at a pause
 }
 
-// nativeStack returns about how many bytes of native stack the guest has: the engine doubles it
-// when it does not suffice, and keeps it. A call that is too short for a pause does not get deep.
+// nativeStack returns the approximate size of the guest's native stack. The engine doubles the
+// stack when it is full, and keeps it. A call without a pause is too short for a deep stack.
 func (t *tank) nativeStack() uint64 { return 2 * uint64(max(t.deepest, 0)) }
 
-// newTank finds the counters of a metered module, which it always has.
+// newTank finds the counters of a metered module, which always exist.
 func newTank(m api.Module, metered *meter.Module, filled int64) tank {
 	return tank{
 		fuel: m.ExportedGlobal(metered.Fuel).(api.MutableGlobal), stack: m.ExportedGlobal(metered.Stack).(api.MutableGlobal),
@@ -84,11 +84,10 @@ func (t *tank) fill(fuel int64) {
 	t.stack.Set(0)
 }
 
-// used returns what was burnt since the tank was filled. What could not be paid was not done.
+// used returns the fuel since the last fill. An operation without enough fuel was not executed.
 func (t *tank) used() int64 { return t.filled - max(int64(t.fuel.Get()), 0) }
 
-// charge burns fuel for what the host does on behalf of the guest. If there is not so much, the
-// guest ends here.
+// charge uses fuel for work of the host. It ends the guest if there is too little.
 func (t *tank) charge(fuel int64) {
 	left := int64(t.fuel.Get()) - fuel
 	t.fuel.Set(uint64(left))
@@ -97,7 +96,7 @@ func (t *tank) charge(fuel int64) {
 	}
 }
 
-// why returns the reason of a trap that a counter or a pause brought about, or nil.
+// why returns the error of a trap that a counter or a pause caused, or nil.
 func (t *tank) why() error {
 	switch {
 	case t.fuel == nil:

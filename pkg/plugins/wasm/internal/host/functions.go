@@ -17,23 +17,23 @@ import (
 // hostModule is the module of the host functions.
 const hostModule = "rtr_v1"
 
-// hostFunction is a function that guests may import. It never panics, whatever its arguments are,
-// and waits no longer than its context.
+// hostFunction is a function that guests may import. It never panics, for any arguments, and waits
+// no longer than its context.
 type hostFunction struct {
 	name           string
-	params, result string // a letter for each value: i is an i32, I an i64
-	grant          string // what the configuration has to say for it; empty: everybody has it
+	params, result string // one letter per value: i is an i32, I an i64
+	grant          string // the required grant; empty: none
 	call           func(context.Context, *hostCall) int64
 }
 
-// What the configuration has to say.
+// The grants, as in the configuration.
 const (
 	grantKV     = "allow: {kv: true}"
 	grantLookup = "allow: {lookup: [source.index]}"
 	grantHTTP   = `allow: {http: [{host: "name:443"}]}`
 )
 
-// hostFunctions is all that there is.
+// hostFunctions returns all host functions of the ABI.
 func hostFunctions() []hostFunction {
 	return []hostFunction{
 		{"log", "iii", "i", "", hostLog},
@@ -61,7 +61,7 @@ func (f *hostFunction) granted(a *Allow) bool {
 	return true
 }
 
-// Provide gives a runtime the functions that the handler was granted.
+// Provide adds the functions that the handler is granted to a runtime.
 func (r *Host) Provide(ctx context.Context, runtime wazero.Runtime) error {
 	b := runtime.NewHostModuleBuilder(hostModule)
 	for _, f := range hostFunctions() {
@@ -90,8 +90,8 @@ func types(letters string) []api.ValueType {
 	return all
 }
 
-// missingGrants says what the configuration lacks for imports that nobody gives; nothing for those
-// that are simply unknown.
+// missingGrants returns the grants that imports need and the configuration lacks, and the unknown
+// imports.
 func missingGrants(imports []string) (missing []string, unknown []string) {
 	var grants []string
 	names := make(map[string][]string)
@@ -123,21 +123,20 @@ type hostCall struct {
 // u32 returns an argument.
 func (c *hostCall) u32(i int) uint32 { return uint32(c.stack[i]) }
 
-// charge burns fuel for what the function does beyond being called. If there is not so much, the
-// guest ends here.
+// charge uses fuel in addition to that of the call. It ends the guest if there is too little.
 func (c *hostCall) charge(fuel int64) { c.scope.tank.charge(fuel) }
 
-// hostFunc is called with its arguments on the stack and leaves its result there.
+// hostFunc implements [api.GoModuleFunction]. The arguments and the result are on the stack.
 type hostFunc struct {
 	call func(context.Context, *hostCall) int64
 	wide bool // the result is an i64
 }
 
-// Call implements api.GoModuleFunction.
+// Call implements [api.GoModuleFunction].
 func (f hostFunc) Call(ctx context.Context, m api.Module, stack []uint64) {
 	result := int64(abi.StatusInvalid)
 	if s, memory := scopeOf(ctx), m.Memory(); s != nil && memory != nil {
-		// kept there because it need not be freed
+		// part of the scope, to avoid an allocation
 		s.hostCall = hostCall{scope: s, memory: memory, stack: stack}
 		s.tank.charge(callFuel)
 		result = f.call(ctx, &s.hostCall)
@@ -149,7 +148,7 @@ func (f hostFunc) Call(ctx context.Context, m api.Module, stack []uint64) {
 	}
 }
 
-// hostLog is log(level, text, size): 0 debug, 1 info, 2 warn, 3 error.
+// hostLog implements log(level, text, size): 0 debug, 1 info, 2 warn, 3 error.
 func hostLog(ctx context.Context, c *hostCall) int64 {
 	level := c.u32(0)
 	text, ok := c.memory.Read(c.u32(1), c.u32(2))
@@ -161,9 +160,9 @@ func hostLog(ctx context.Context, c *hostCall) int64 {
 	return abi.StatusOK
 }
 
-// hostConfig is config_get(key, keySize, buf, limit): it writes the JSON of a key of the
-// configuration, or of all of it if the key is empty, and returns its length. If that is more than
-// limit, nothing is written.
+// hostConfig implements config_get(key, keySize, buf, limit). It writes the JSON of a key of the
+// configuration, or the whole configuration if the key is empty, and returns the length. If the
+// length exceeds limit, it writes nothing.
 func hostConfig(_ context.Context, c *hostCall) int64 {
 	key, ok := c.memory.Read(c.u32(0), c.u32(1))
 	if !ok {
@@ -172,7 +171,7 @@ func hostConfig(_ context.Context, c *hostCall) int64 {
 	value := rawjson.Value(c.scope.host.config)
 	c.charge(copyFuel(len(value)))
 	if len(key) > 0 {
-		c.charge(parseFuel(len(value))) // it is searched
+		c.charge(parseFuel(len(value))) // for parsing
 		value = member(value, key)
 	}
 	if value.Kind() == rawjson.Absent {
@@ -184,7 +183,7 @@ func hostConfig(_ context.Context, c *hostCall) int64 {
 	return int64(len(value))
 }
 
-// member returns what value has under a key, which may be longer than the whole value.
+// member returns the member of value with a key. The key may be longer than value.
 func member(value rawjson.Value, key []byte) rawjson.Value {
 	if len(key) > len(value) {
 		return ""

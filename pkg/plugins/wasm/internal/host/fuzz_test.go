@@ -8,7 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// FuzzLookup: whatever a guest writes, it is refused, or asks for one thing that was granted.
+// FuzzLookup: any text is rejected, or requests one granted thing.
 func FuzzLookup(f *testing.F) {
 	for _, seed := range []string{
 		`{"index":"pods.byNode","key":"n1"}`, `{"list":"pods","count":true}`, `{"get":"pods","namespace":"a","name":"b"}`, `{"index":"secrets.x"}`, `{"list":"pods.byNode"}`,
@@ -27,7 +27,7 @@ func FuzzLookup(f *testing.F) {
 	})
 }
 
-// global is one of a guest that is not there.
+// global is a global of a fake guest.
 type global struct {
 	api.MutableGlobal
 
@@ -37,7 +37,7 @@ type global struct {
 func (g *global) Get() uint64  { return g.value }
 func (g *global) Set(v uint64) { g.value = v }
 
-// onlyPods fails for everything but pods.byNode and nodes.
+// onlyPods fails for all look-ups except pods.byNode and nodes.
 type onlyPods struct{ t testing.TB }
 
 func (o onlyPods) check(source, index string) {

@@ -12,22 +12,22 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/limits"
 )
 
-// Host are what the guests of one handler may do, and what they do it with.
+// Host contains the grants of the guests of one handler, and the resources for them.
 type Host struct {
 	config  string // JSON, "null" if there is none
 	limits  *limits.Limits
 	log     *lines.Log
 	allow   Allow
-	seed    string // of what is random before the first call
+	seed    string // of the random numbers before the first call
 	clock   timer.Clock
-	began   time.Time // when the monotonic clock stood at 0
+	began   time.Time // the zero of the monotonic clock
 	kv      plugins.KV
 	lookup  plugins.Lookup
 	granted map[Index]bool
 	http    *fetch.Client // nil: none
 }
 
-// New returns the host of a handler. config is the JSON that guests read.
+// New returns the host of a handler. config is the JSON for guests.
 func New(allow Allow, config string, l *limits.Limits, env plugins.HandlerEnv) *Host {
 	r := &Host{
 		allow: allow, config: config, limits: l, log: lines.New(env.Log, l.Log, int(l.LogLine)), seed: env.Cluster + "\x00" + env.Name, granted: make(map[Index]bool), clock: env.Clock,
@@ -51,25 +51,25 @@ func New(allow Allow, config string, l *limits.Limits, env plugins.HandlerEnv) *
 	return r
 }
 
-// mayLookUp reports whether an index of a source, or all of it, is granted. Who may see all objects
-// may find them by any index.
+// mayLookUp reports whether an index of a source is granted, or the whole source. A grant for a
+// whole source includes all its indexes.
 func (r *Host) mayLookUp(source, index string) bool {
 	return r.lookup != nil && (r.granted[Index{source, ""}] || index != "" && r.granted[Index{source, index}])
 }
 
-// Index names an index; all of a source if index is empty.
+// Index is an index of a source, or the whole source if Index is empty.
 type Index struct{ Source, Index string }
 
-// ParseIndex reads source.index, or source.
+// ParseIndex parses source.index, or source.
 func ParseIndex(text string) Index {
 	source, index, _ := strings.Cut(text, ".")
 	return Index{source, index}
 }
 
-// Clock returns the clock of the configuration, or the real one.
+// Clock returns the clock of the router.
 func (r *Host) Clock() timer.Clock { return r.clock }
 
-// Close reports what was not logged, and closes connections that are idle.
+// Close logs the number of suppressed log lines, and closes idle connections.
 func (r *Host) Close() {
 	r.log.Report()
 	if r.http != nil {
@@ -77,7 +77,7 @@ func (r *Host) Close() {
 	}
 }
 
-// Allow is what a module may do beside computing. Nothing is allowed unless it is said here.
+// Allow contains the grants of a module. Without an entry nothing is granted.
 type Allow struct {
 	Lookup []string      `yaml:"lookup" doc:"What it may look up: source.index, or a whole source."`
 	HTTP   []fetch.Grant `yaml:"http" doc:"Hosts that it may send HTTP requests to."`
@@ -107,8 +107,8 @@ func (a *Allow) Validate(n config.Node) (problems config.Problems) {
 	return problems
 }
 
-// lookupSyntax reports whether a text is source or source.index. What there is of these the host
-// knows.
+// lookupSyntax reports whether a text is source or source.index. The host checks whether they
+// exist.
 func lookupSyntax(text string) bool {
 	source, index, dotted := strings.Cut(text, ".")
 	return source != "" && (index != "") == dotted && !strings.ContainsAny(index, ". ")

@@ -8,7 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/fetch"
 )
 
-// hostHTTP is http(request, size, buf, limit).
+// hostHTTP implements http(request, size, buf, limit).
 func hostHTTP(ctx context.Context, c *hostCall) int64 {
 	size := c.u32(1)
 	if size > fetch.MaxRequest {
@@ -28,7 +28,7 @@ func hostHTTP(ctx context.Context, c *hostCall) int64 {
 	}))
 }
 
-// ask sends the request that a guest wrote, when the rate allows it.
+// ask sends the request of a guest when the rate allows it.
 func (s *Scope) ask(ctx context.Context, text string) ([]byte, int32) {
 	client := s.host.http
 	r, host, status := client.Find(text)
@@ -45,12 +45,12 @@ func (s *Scope) ask(ctx context.Context, text string) ([]byte, int32) {
 	return client.Do(ctx, host, r)
 }
 
-// ErrRate is the reason of a delta that is put off because a host's rate is used up.
+// ErrRate is the error of a delta that is postponed because the rate of a host is used up.
 var ErrRate = errors.New("the rate of requests is used up (allow.http.rate)")
 
-// await waits until the host may be asked. The time does not count as the guest's: a call may wait
-// for rates as long again as its deltas may take. If that is too short it returns false, and the
-// deltas that the guest fails at are put off.
+// await waits until the rate allows a request to the host. The wait does not count as time of the
+// guest: a call may wait for rates in addition, as long as its deltas may take. If that is too
+// short, await returns false, and the failed deltas of the call are postponed.
 func (s *Scope) await(ctx context.Context, host *fetch.Target) bool {
 	wait, ok := host.Reserve(min(s.timeout, s.mayWait))
 	if !ok {

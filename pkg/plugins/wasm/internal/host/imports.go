@@ -11,14 +11,14 @@ import (
 	"github.com/deltarouter/deltarouter/internal/printable"
 )
 
-// What is said of a module's imports is bounded: their names are the module's choice.
+// Limits of an error about imports, because the module chooses their names.
 const (
 	longestName = 100 // bytes
 	mostMissing = 20
 )
 
-// CheckImports finds what the module imports and the router does not give, all at once, before it
-// is compiled.
+// CheckImports returns an error about all imports that the router does not provide, before the
+// module is compiled.
 func (r *Host) CheckImports(imports []meter.Import) error {
 	have := r.provided()
 	var missing []string
@@ -61,7 +61,7 @@ func (r *Host) provided() map[[2]string]string {
 	return all
 }
 
-// Signature returns the types of a function as messages show them.
+// Signature returns the types of a function for messages.
 func Signature(f api.FunctionDefinition) string { return signatureOf(f.ParamTypes(), f.ResultTypes()) }
 
 func signatureOf(params, results []api.ValueType) string {

@@ -7,7 +7,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/abi"
 )
 
-// key reads a key out of the guest's memory.
+// key reads a key from the guest's memory.
 func (c *hostCall) key() (string, bool) {
 	at, size := c.u32(0), c.u32(1)
 	if size == 0 || size > kv.MaxKey {
@@ -18,7 +18,7 @@ func (c *hostCall) key() (string, bool) {
 	return string(key), ok
 }
 
-// hostKVGet is kv_get(key, keySize, buf, limit).
+// hostKVGet implements kv_get(key, keySize, buf, limit).
 func hostKVGet(_ context.Context, c *hostCall) int64 {
 	key, ok := c.key()
 	if !ok {
@@ -35,7 +35,7 @@ func hostKVGet(_ context.Context, c *hostCall) int64 {
 	return int64(len(value))
 }
 
-// hostKVSet is kv_set(key, keySize, value, valueSize, ttl_ms).
+// hostKVSet implements kv_set(key, keySize, value, valueSize, ttl_ms).
 func hostKVSet(_ context.Context, c *hostCall) int64 {
 	key, ok := c.key()
 	ttl := int64(c.stack[4]) //nolint:gosec // it is one
@@ -47,7 +47,7 @@ func hostKVSet(_ context.Context, c *hostCall) int64 {
 		return abi.StatusInvalid
 	}
 	if int64(len(value)) > int64(c.scope.limits.KV) {
-		return abi.StatusQuota // not worth a copy
+		return abi.StatusQuota // avoid the copy
 	}
 	c.charge(keepFuel + 6*copyFuel(len(value)))
 	if c.scope.overlay.Set(key, append([]byte{}, value...), ttl) != nil {
@@ -56,7 +56,7 @@ func hostKVSet(_ context.Context, c *hostCall) int64 {
 	return abi.StatusOK
 }
 
-// hostKVDel is kv_del(key, keySize).
+// hostKVDel implements kv_del(key, keySize).
 func hostKVDel(_ context.Context, c *hostCall) int64 {
 	key, ok := c.key()
 	if !ok {

@@ -16,14 +16,14 @@ const (
 	maxLookupAnswer  = 8 << 20 // bytes
 )
 
-// lookupRequest is what a guest wants to know: one of index, list and get.
+// lookupRequest is a request of a guest: one of index, list and get.
 type lookupRequest struct {
 	index, key, list     string
 	get, namespace, name string
 	count                bool
 }
 
-// hostLookup is lookup(request, size, buf, limit).
+// hostLookup implements lookup(request, size, buf, limit).
 func hostLookup(_ context.Context, c *hostCall) int64 {
 	size := c.u32(1)
 	if size > maxLookupRequest {
@@ -41,14 +41,15 @@ func hostLookup(_ context.Context, c *hostCall) int64 {
 			return nil, abi.StatusInvalid
 		}
 		if len(s.batch) == 0 {
-			// what there is to see before the first call depends on when the instance starts
+			// before the first call the result would depend on the time at which the instance
+			// starts
 			return nil, abi.StatusDenied
 		}
 		return request.answer(c, s.host)
 	}))
 }
 
-// parseLookup reads a request.
+// parseLookup parses a request.
 func parseLookup(text string) (r lookupRequest, err error) {
 	if err := rawjson.Check(text); err != nil {
 		return r, err
@@ -90,7 +91,7 @@ func (r *lookupRequest) check() error {
 	return nil
 }
 
-// answer looks up.
+// answer executes the look-up.
 func (r *lookupRequest) answer(c *hostCall, of *Host) ([]byte, int32) {
 	source, index := r.list, ""
 	switch {
@@ -117,7 +118,7 @@ func (r *lookupRequest) answer(c *hostCall, of *Host) ([]byte, int32) {
 	return objects(c, of.lookup.Lookup(source, index, r.key))
 }
 
-// objects writes {"objects": […]}, unless that would be too long.
+// objects returns {"objects": […]}, unless it would be too long.
 func objects(c *hostCall, all []*event.Object) ([]byte, int32) {
 	const before, after = `{"objects":[`, `]}`
 	size := len(before) + len(after)

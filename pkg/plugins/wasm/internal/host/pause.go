@@ -11,23 +11,22 @@ import (
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
-// Fuel bounds instructions, and says little about time: a unit takes a fifth of a nanosecond in
-// most code, and some 250 ns in a chain of loads that miss all caches. So a guest pauses whenever
-// it has burnt a slice. It leaves compiled code, where Go can stop it for its garbage collector,
-// and the host looks at the clock: it ends a guest that is beyond its time, and sets the next
-// slice.
+// Fuel limits instructions, but not time: a unit takes a fifth of a nanosecond in most code, and
+// about 250 ns in a chain of loads that miss all caches. So a guest pauses whenever it has used a
+// slice of fuel. In a pause the guest leaves compiled code, and Go's garbage collector can stop it.
+// The host checks the clock, ends a guest that exceeds its time, and sets the next slice.
 //
-// A guest may change from the fastest to the slowest code at any time, so the largest slice decides
-// how long Go may have to wait for it: 10 ms at 250 ns. A pause takes a tenth of a microsecond,
-// about a hundredth of what a slice of fast code takes.
+// A guest may change from the fastest to the slowest code at any time, so the largest slice
+// determines the maximum wait of Go for it: 10 ms at 250 ns. A pause takes a tenth of a
+// microsecond, about a hundredth of a slice of fast code.
 const (
 	MaxSlice  = 40_000
 	minSlice  = 1000
 	sliceTime = time.Millisecond
 )
 
-// nextSlice returns the slice that follows one, by the time that it took: about sliceTime of what
-// was done last.
+// nextSlice returns the next slice for a duration of about sliceTime, from the duration of the last
+// slice.
 func nextSlice(slice int64, took time.Duration) int64 {
 	if took > sliceTime {
 		return max(minSlice, slice*int64(sliceTime)/int64(took))
@@ -35,8 +34,8 @@ func nextSlice(slice int64, took time.Duration) int64 {
 	return min(MaxSlice, 2*slice)
 }
 
-// pause is called by a guest that has so much fuel left. It returns with how much the guest pauses
-// again, or ends the guest.
+// pause is called by a guest with its remaining fuel. It returns the fuel at the next pause, or
+// ends the guest.
 func (s *Scope) pause(ctx context.Context, fuel int64) (mark int64) {
 	t, now := &s.tank, s.host.clock.Now()
 	t.deepest = max(t.deepest, int32(t.stack.Get()))
@@ -53,14 +52,14 @@ func (s *Scope) pause(ctx context.Context, fuel int64) (mark int64) {
 	panic(t.ended) //nolint:forbidigo // how wazero unwinds a guest
 }
 
-// pauseFunc is pause as guests call it. It implements [api.GoModuleFunction].
+// pauseFunc is the pause function for guests. It implements [api.GoModuleFunction].
 type pauseFunc struct{}
 
 func (pauseFunc) Call(ctx context.Context, _ api.Module, stack []uint64) {
 	stack[0] = uint64(scopeOf(ctx).pause(ctx, int64(stack[0])))
 }
 
-// ProvidePauses gives the runtime the function that pauses call, and returns a reference to it.
+// ProvidePauses adds the pause function to the runtime, and returns a reference to it.
 func ProvidePauses(ctx context.Context, r wazero.Runtime) (ref uint64, err error) {
 	i64 := types("I")
 	b := r.NewHostModuleBuilder(meter.PauseModule).NewFunctionBuilder().WithGoModuleFunction(pauseFunc{}, i64, i64).Export(meter.PauseFunction)

@@ -17,38 +17,37 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/limits"
 )
 
-// Scope is what the host functions know of the guest that calls them, and what its present call has
-// done so far. Each instance has one, used by one goroutine at a time: the host functions find it
-// in their context.
+// Scope is the state of one guest for its host functions, which find it in their context. Each
+// instance has one. One goroutine uses it at a time.
 //
-// What a call emits and writes is kept here, and takes effect when the call has succeeded. After a
-// trap, an exit, a limit or a malformed answer nothing of it is left.
+// The events and writes of a call are collected here. They take effect when the call has succeeded.
+// After a trap, an exit, a reached limit or a malformed answer they are discarded.
 type Scope struct {
 	host   *Host
 	limits *limits.Limits
 	clock  clock
-	tank   tank             // how much the guest may do yet
+	tank   tank             // the remaining fuel
 	output [2]*lines.Writer // stdout and stderr
 
 	batch    []*event.Delta // of the call; empty while the instance starts
-	deadline time.Time      // for the call, by the clock of the host
-	timeout  time.Duration  // for what a host function waits for
-	mayWait  time.Duration  // for the rates of hosts, beyond that
-	overRate time.Duration  // how long it takes until a host may be asked that was not; 0: all were
+	deadline time.Time      // of the call, by the clock of the host
+	timeout  time.Duration  // the maximum wait of a host function
+	mayWait  time.Duration  // the maximum additional wait for rates
+	overRate time.Duration  // the wait for a request that was not sent; 0: all were sent
 	emitted  [][]plugins.Emit
 	volumes  []int // bytes emitted, by delta
 	volume   int   // bytes emitted
-	tooMuch  bool  // more was emitted than a call may, by several deltas
+	tooMuch  bool  // the deltas together exceed the output of a call
 	overlay  *kv.Overlay
 	kept     kept
 	random   stream
-	hostCall hostCall // the one that is under way
+	hostCall hostCall // the running one
 }
 
 type scopeKey struct{}
 
-// scopeOf returns the scope of the guest that calls a host function; nil only if the host has a
-// bug.
+// scopeOf returns the scope of the guest that calls a host function. It returns nil only after a
+// bug of the host.
 func scopeOf(ctx context.Context) *Scope {
 	s, _ := ctx.Value(scopeKey{}).(*Scope)
 	return s
@@ -63,41 +62,40 @@ func (r *Host) NewScope(ctx context.Context) *Scope {
 	}
 }
 
-// Flush logs what the guest has written without an end of line.
+// Flush logs output without a line end.
 func (s *Scope) Flush() {
 	for _, w := range s.output {
 		w.Flush()
 	}
 }
 
-// Used returns the fuel that the present call has burnt, or the last one.
+// Used returns the fuel of the current or last call.
 func (s *Scope) Used() int64 { return s.tank.used() }
 
-// NativeStack returns about how many bytes of native stack the guest has.
+// NativeStack returns the approximate size of the guest's native stack in bytes.
 func (s *Scope) NativeStack() uint64 { return s.tank.nativeStack() }
 
-// Ended returns why a counter or a pause ended the guest: [ErrFuel], [ErrTime], [ErrStack], the
-// error of a context, or nil.
+// Ended returns the error with which a counter or a pause ended the guest: [ErrFuel], [ErrTime],
+// [ErrStack], the error of a context, or nil.
 func (s *Scope) Ended() error { return s.tank.why() }
 
-// OverRate returns how long it takes until a host may be asked that the call could not ask for its
-// rate. 0: it could ask all.
+// OverRate returns the time until a request is possible that exceeded a host's rate in the call. 0:
+// there was none.
 func (s *Scope) OverRate() time.Duration { return s.overRate }
 
-// Open finds the fuel of a guest, before anything of it has run.
+// Open finds the fuel counters of a guest before any of its code runs.
 func (s *Scope) Open(m api.Module, metered *meter.Module) {
 	s.tank = newTank(m, metered, int64(s.limits.InitFuel))
 	s.tank.paused = s.host.clock.Now()
 }
 
-// Start begins the start of an instance, which ends with End. The guest may use the host functions
-// and write, but neither emit nor look up: it must come out the same whenever an instance is
-// needed.
+// Start begins the start of an instance, which ends with End. The guest may call host functions and
+// write values, but neither emit nor look up: its state must not depend on the time of the start.
 func (s *Scope) Start(ctx context.Context) context.Context {
 	return s.begin(ctx, nil, s.limits.InitTimeout)
 }
 
-// Commit makes the writes take effect: of a start, or of a call that [Scope.Handle] has ended.
+// Commit applies the writes of a start, or of a call after [Scope.Handle].
 func (s *Scope) Commit() error {
 	if err := s.overlay.Commit(); err != nil {
 		return fmt.Errorf("what the guest wrote cannot be kept: %w", err)
@@ -105,16 +103,15 @@ func (s *Scope) Commit() error {
 	return nil
 }
 
-// Session is a guest that batches can be given to.
+// Session is a guest that handles batches.
 type Session interface {
-	// Handle gives a batch, which takes at most size bytes, to the guest and returns one result per
-	// delta, or none at all if every delta is ok. After an error other than [abi.ErrTooMuch] the
-	// instance is in no known state.
+	// Handle passes a batch, with a maximum size in bytes, to the guest. It returns one result per
+	// delta, or none if every delta is ok. After an error other than [abi.ErrTooMuch] the state of
+	// the instance is undefined.
 	Handle(ctx context.Context, batch []*event.Delta, size int) ([]plugins.Result, error)
 }
 
-// Handle lets a session handle a batch. What the guest did meanwhile takes effect only if that
-// succeeds.
+// Handle passes a batch to a session. The effects of the guest are kept only if that succeeds.
 func (s *Scope) Handle(ctx context.Context, batch []*event.Delta, size int, to Session) ([]plugins.Result, error) {
 	ctx = s.begin(ctx, batch, s.limits.Timeout)
 	s.tank.fill(int64(s.limits.Fuel))
@@ -146,14 +143,14 @@ func (s *Scope) begin(ctx context.Context, batch []*event.Delta, timeout time.Du
 	return context.WithValue(ctx, scopeKey{}, s)
 }
 
-// patience bounds what one host function waits for: by the time for one delta, so that a batch does
-// not wait for a host that hangs as long as all its deltas may take, and by what is left of the
-// call's time.
+// patience limits the wait of one host function. The limit is the time for one delta, so that a
+// host that hangs does not use the time of the whole batch, and at most the remaining time of the
+// call.
 func (s *Scope) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, min(s.timeout, s.deadline.Sub(s.host.clock.Now())))
 }
 
-// End forgets the call.
+// End clears the state of the call.
 func (s *Scope) End() {
 	clear(s.emitted)
 	clear(s.volumes)
@@ -163,17 +160,17 @@ func (s *Scope) End() {
 	s.random.reset()
 }
 
-// kept is the answer of a read that did not fit into the guest's buffer: the guest asks again with
-// a larger one, and must get the same, not have the read done twice.
+// kept is the answer of a read that exceeded the guest's buffer. The guest asks again with a larger
+// buffer, and must get the same answer without a second read.
 type kept struct {
 	function string
 	request  string
 	answer   []byte
 }
 
-// reply writes what a function answers to a request into the guest's buffer, if it fits, and
-// returns its length. make is called unless the answer is kept from the time when it did not fit; a
-// negative status is returned as it is.
+// reply writes the answer of a function to a request into the guest's buffer, if it fits, and
+// returns its length. It calls answer unless it has kept the answer. It returns a negative status
+// of answer unchanged.
 func (s *Scope) reply(c *hostCall, function string, request []byte, at, limit uint32, answer func() ([]byte, int32)) int32 {
 	text := s.kept.answer
 	if s.kept.function != function || s.kept.request != string(request) {

@@ -13,8 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/limits"
 )
 
-// TestPatience: of a batch's time a host function that waits takes no more than that of one delta,
-// nor more than is left.
+// TestPatience: a host function waits at most the time of one delta, and at most the remaining time
+// of the batch.
 func TestPatience(t *testing.T) {
 	clock := timer.NewFake(time.Now())
 	s := New(Allow{}, "null", &limits.Limits{}, plugins.HandlerEnv{Env: plugins.Env{Clock: clock, Log: slog.New(slog.DiscardHandler)}}).NewScope(t.Context())

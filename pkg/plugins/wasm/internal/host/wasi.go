@@ -9,17 +9,17 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 )
 
-// wasiModule is the name of WASI preview 1, which the runtimes of ordinary languages are built for.
+// wasiModule is the name of WASI preview 1, the target of most language runtimes.
 //
-// wazero's own implementation is not used: some of its functions do work in proportion to a number
-// that the guest chooses (a million pieces to write, 64 MiB of random numbers), which no fuel would
-// be charged for. Here each function's work is bounded or charged, and what a guest has no right to
-// is refused before an argument is looked at.
+// wazero's own implementation is not used, because the guest can choose the amount of work of some
+// functions (a million pieces to write, 64 MiB of random numbers) without using fuel. Here the work
+// of each function is limited or charged, and a function without a grant fails before its arguments
+// are read.
 //
 // Source: https://github.com/WebAssembly/WASI/blob/wasi-0.1/preview1/docs.md
 const wasiModule = "wasi_snapshot_preview1"
 
-// The errors of WASI that are used here.
+// The errors of WASI that the functions return.
 const (
 	wasiOK    = 0
 	wasiBadF  = 8  // no such file
@@ -29,10 +29,10 @@ const (
 	wasiSPipe = 70 // not a file with a position
 )
 
-// wasiPieces is how many pieces there may be in a call.
+// wasiPieces is the maximum number of pieces in a call.
 const wasiPieces = 1024
 
-// ProvideWASI gives a runtime all functions of WASI preview 1.
+// ProvideWASI adds all functions of WASI preview 1 to a runtime.
 func ProvideWASI(ctx context.Context, runtime wazero.Runtime) error {
 	b := runtime.NewHostModuleBuilder(wasiModule)
 	for _, f := range wasiFunctions() {
@@ -44,7 +44,7 @@ func ProvideWASI(ctx context.Context, runtime wazero.Runtime) error {
 	return nil
 }
 
-// wasiFunctions is all that there is. What is not below is refused, see wasiRefused.
+// wasiFunctions returns the functions with an effect. All others fail, see wasiRefused.
 func wasiFunctions() []hostFunction {
 	all := []hostFunction{
 		{"args_get", "ii", "i", "", wasiArgs},
@@ -59,8 +59,7 @@ func wasiFunctions() []hostFunction {
 		{"proc_exit", "i", "", "", wasiExit},
 		{"proc_raise", "i", "i", "", always(wasiNoSys)},
 
-		// There are the files 0 to 2: stdin, which is empty, and stdout and stderr, which go to the
-		// log.
+		// The files are stdin (0), which is empty, and stdout (1) and stderr (2), which are logged.
 		{"fd_write", "iiii", "i", "", wasiWrite},
 		{"fd_read", "iiii", "i", "", wasiRead},
 		{"fd_fdstat_get", "ii", "i", "", wasiStat},
@@ -75,7 +74,8 @@ func wasiFunctions() []hostFunction {
 	return all
 }
 
-// wasiRefused are the functions about files and sockets that no guest has, with their parameters.
+// wasiRefused returns the parameters of the functions for files and sockets, which guests do not
+// have.
 func wasiRefused() map[string]string {
 	return map[string]string{
 		"fd_prestat_get": "ii", "fd_prestat_dir_name": "iii",
@@ -89,12 +89,12 @@ func wasiRefused() map[string]string {
 	}
 }
 
-// always returns a function that has just that result.
+// always returns a function with that result.
 func always(result int64) func(context.Context, *hostCall) int64 {
 	return func(context.Context, *hostCall) int64 { return result }
 }
 
-// standardFile returns a function that has that result for a file that there is.
+// standardFile returns a function with that result for an existing file.
 func standardFile(result int64) func(context.Context, *hostCall) int64 {
 	return func(_ context.Context, c *hostCall) int64 {
 		if c.u32(0) > 2 {
@@ -104,7 +104,7 @@ func standardFile(result int64) func(context.Context, *hostCall) int64 {
 	}
 }
 
-// written is the result of a function that has nothing to do but to write.
+// written returns the result of a function that only writes to memory.
 func written(ok bool) int64 {
 	if !ok {
 		return wasiFault
@@ -112,32 +112,32 @@ func written(ok bool) int64 {
 	return wasiOK
 }
 
-// wasiProgram is the one argument, the name of the program. Every process has it, so libraries read
-// it without looking whether it is there: those of Kubernetes do (klog), before main.
+// wasiProgram is the only argument, the name of the program. Every process has it, so libraries
+// read it without a check: those of Kubernetes do (klog), before main.
 const wasiProgram = "guest\x00"
 
-// wasiArgs is args_get(addresses, buf).
+// wasiArgs implements args_get(addresses, buf).
 func wasiArgs(_ context.Context, c *hostCall) int64 {
 	return written(c.memory.WriteUint32Le(c.u32(0), c.u32(1)) && c.memory.WriteString(c.u32(1), wasiProgram))
 }
 
-// wasiArgSizes is args_sizes_get(count, size).
+// wasiArgSizes implements args_sizes_get(count, size).
 func wasiArgSizes(_ context.Context, c *hostCall) int64 {
 	return written(c.memory.WriteUint32Le(c.u32(0), 1) && c.memory.WriteUint32Le(c.u32(1), uint32(len(wasiProgram))))
 }
 
-// wasiNothing is environ_sizes_get(count, size): there is no environment.
+// wasiNothing implements environ_sizes_get(count, size): there is no environment.
 func wasiNothing(_ context.Context, c *hostCall) int64 {
 	return written(c.memory.WriteUint32Le(c.u32(0), 0) && c.memory.WriteUint32Le(c.u32(1), 0))
 }
 
-// The clocks of WASI that there are.
+// The supported clocks of WASI.
 const (
 	wasiRealtime  = 0
 	wasiMonotonic = 1
 )
 
-// wasiResolution is clock_res_get(clock, resolution): a nanosecond.
+// wasiResolution implements clock_res_get(clock, resolution): a nanosecond.
 func wasiResolution(_ context.Context, c *hostCall) int64 {
 	if c.u32(0) > wasiMonotonic {
 		return wasiInval
@@ -145,7 +145,7 @@ func wasiResolution(_ context.Context, c *hostCall) int64 {
 	return written(c.memory.WriteUint64Le(c.u32(1), 1))
 }
 
-// wasiTime is clock_time_get(clock, precision, time).
+// wasiTime implements clock_time_get(clock, precision, time).
 func wasiTime(_ context.Context, c *hostCall) int64 {
 	c.charge(clockFuel)
 	switch c.u32(0) {
@@ -157,7 +157,7 @@ func wasiTime(_ context.Context, c *hostCall) int64 {
 	return wasiInval
 }
 
-// wasiRandom is random_get(buf, size).
+// wasiRandom implements random_get(buf, size).
 func wasiRandom(_ context.Context, c *hostCall) int64 {
 	buf, ok := c.memory.Read(c.u32(0), c.u32(1))
 	if ok {
@@ -167,8 +167,8 @@ func wasiRandom(_ context.Context, c *hostCall) int64 {
 	return written(ok)
 }
 
-// wasiPoll is poll_oneoff(subscriptions, events, n, count): everything that is waited for has
-// happened, so nobody sleeps.
+// wasiPoll implements poll_oneoff(subscriptions, events, n, count). All events have happened
+// already, so it never waits.
 func wasiPoll(_ context.Context, c *hostCall) int64 {
 	const subscription, event = 48, 32
 	n := c.u32(2)
@@ -194,7 +194,7 @@ func wasiPoll(_ context.Context, c *hostCall) int64 {
 	return written(c.memory.WriteUint32Le(c.u32(3), n))
 }
 
-// wasiTimeout returns how long a subscription to a clock waits, in nanoseconds.
+// wasiTimeout returns the wait of a subscription to a clock, in nanoseconds.
 func wasiTimeout(s *Scope, subscription []byte) int64 {
 	clock, at := binary.LittleEndian.Uint32(subscription[16:]), int64(binary.LittleEndian.Uint64(subscription[24:]))
 	if absolute := subscription[40]&1 != 0; !absolute {
@@ -206,12 +206,12 @@ func wasiTimeout(s *Scope, subscription []byte) int64 {
 	return at - s.monotonicTime()
 }
 
-// wasiExit is proc_exit(code): the instance is not used again.
+// wasiExit implements proc_exit(code): the instance is not used again.
 func wasiExit(_ context.Context, c *hostCall) int64 {
 	panic(sys.NewExitError(c.u32(0))) //nolint:forbidigo // how wazero unwinds a guest
 }
 
-// wasiWrite is fd_write(fd, pieces, n, written). A piece is an address and a length.
+// wasiWrite implements fd_write(fd, pieces, n, written). A piece is an address and a length.
 func wasiWrite(_ context.Context, c *hostCall) int64 {
 	fd, n := c.u32(0), c.u32(2)
 	switch {
@@ -237,7 +237,7 @@ func wasiWrite(_ context.Context, c *hostCall) int64 {
 	return written(c.memory.WriteUint32Le(c.u32(3), sum))
 }
 
-// wasiRead is fd_read(fd, pieces, n, read): stdin is at its end.
+// wasiRead implements fd_read(fd, pieces, n, read): stdin is at its end.
 func wasiRead(_ context.Context, c *hostCall) int64 {
 	if c.u32(0) != 0 {
 		return wasiBadF
@@ -245,8 +245,8 @@ func wasiRead(_ context.Context, c *hostCall) int64 {
 	return written(c.memory.WriteUint32Le(c.u32(3), 0))
 }
 
-// wasiStat is fd_fdstat_get(fd, stat): the standard files are like a terminal, so that what is
-// printed is written line by line.
+// wasiStat implements fd_fdstat_get(fd, stat). The standard files are terminals, so that runtimes
+// write output line by line.
 func wasiStat(_ context.Context, c *hostCall) int64 {
 	if c.u32(0) > 2 {
 		return wasiBadF

@@ -1,4 +1,4 @@
-// Package limits has the limits of a handler of WebAssembly modules, as its configuration has them.
+// Package limits contains the limits of a handler of WebAssembly modules.
 package limits
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// Limits bounds what a handler's guests may use. Each bound has a default that is right for most
-// guests; reaching one is an error that names it.
+// Limits are the limits of a handler's guests. Their defaults suffice for most guests. The error of
+// a reached limit names it.
 type Limits struct {
 	Module config.Size `yaml:"module" default:"32Mi" min:"1Ki" max:"256Mi" doc:"Size of the module's file."`
 	Memory config.Size `yaml:"memory" default:"64Mi" min:"64Ki" max:"4Gi" doc:"Memory of an instance, in steps of 64Ki; Go guests need 4Mi."`
@@ -36,7 +36,7 @@ type Limits struct {
 // PageSize is the unit of a guest's memory, in bytes.
 const PageSize = 64 << 10
 
-// InstancesFor returns how many instances there may be for as many calls at the same time.
+// InstancesFor returns the maximum number of instances for a number of simultaneous calls.
 func (l *Limits) InstancesFor(workers int) int {
 	most := l.Instances
 	if most == 0 {

@@ -1,5 +1,5 @@
-// Command guest does what the name of an object asks for. The tests of the host build it with the
-// SDK.
+// Command guest performs the action in the name of an object. The tests of the host build it with
+// the SDK.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command pod unmarshals pods into corev1.Pod, as handlers do that are written like controllers.
-// The tests of the host build it.
+// Command pod unmarshals pods into corev1.Pod, like the handlers of controller authors. The tests
+// of the host build it.
 package main
 
 import (
