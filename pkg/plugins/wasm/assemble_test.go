@@ -11,15 +11,14 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// module is a WebAssembly module that is assembled by hand, so that a guest can do what no compiler
-// would let it.
+// module is a WebAssembly module assembled by hand, for guests that no compiler would generate.
 type module struct {
-	imports []function // only module, name, params and results
+	imports []function // module, name, params and results only
 	funcs   []function
 	memory  []byte            // limits: flags, min, (max); nil: one page or more
-	data    map[uint32][]byte // what memory holds at first
+	data    map[uint32][]byte // the initial memory
 	hide    []string          // exports to leave out
-	// sections as they are, instead of those made of the above, if there are any
+	// sections that replace those of the fields above
 	raw map[byte][]byte
 }
 
@@ -100,8 +99,7 @@ func sized(b []byte) []byte { return append(uleb(len(b)), b...) }
 
 func section(id byte, content []byte) []byte { return append([]byte{id}, sized(content)...) }
 
-// assemble returns the binary. Each function has a type of its own; every function with a name is
-// exported.
+// assemble returns the binary. Each function has its own type. Functions with a name are exported.
 func (m module) assemble() []byte {
 	b := []byte("\x00asm\x01\x00\x00\x00")
 	sections := m.sections()
@@ -113,7 +111,7 @@ func (m module) assemble() []byte {
 	return b
 }
 
-// sections returns what is in each section, by its id.
+// sections returns the content of each section, by its id.
 func (m module) sections() map[byte][]byte {
 	memory := m.memory
 	if memory == nil {
@@ -165,7 +163,7 @@ func (m module) exports() []byte {
 	return vector(exports, func(b []byte) []byte { return b })
 }
 
-// write puts the module into a file.
+// write writes the module to a file.
 func (m module) write(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "guest.wasm")
@@ -173,11 +171,11 @@ func (m module) write(t testing.TB) string {
 	return path
 }
 
-// Where guest puts the input buffer.
+// inputAt is the address of the input buffer of guest.
 const inputAt = 0x10000
 
-// guest returns a module that answers a batch with what the body of its rtr_handle returns. It has
-// 1 MiB of memory for the input beside one page for its data.
+// guest returns a module whose rtr_handle has the given body, which returns the answer. It has one
+// page for its data and 1 MiB for the input.
 func guest(handle ...any) module {
 	return module{
 		memory: []byte{0, 17},
@@ -199,7 +197,7 @@ func (m *module) function(name string) *function {
 	return nil
 }
 
-// answering returns a guest whose every answer is these bytes.
+// answering returns a guest with a constant answer.
 func answering(answer []byte) module {
 	const at = 0x100
 	m := guest(constant(opI64, at<<32|int64(len(answer))))
@@ -207,8 +205,7 @@ func answering(answer []byte) module {
 	return m
 }
 
-// onDeleted is a body of rtr_handle that runs some code for each delta that is a delete, and is
-// fine otherwise.
+// onDeleted returns a body of rtr_handle that runs code for each Deleted delta, and answers ok.
 func onDeleted(what ...any) []byte {
 	record := code(opGet, 0, opGet, 2, constant(opI32, 32), opMul, opAdd)
 	return code(
@@ -220,7 +217,7 @@ func onDeleted(what ...any) []byte {
 	)
 }
 
-// record is one of an answer.
+// record is a record of an answer.
 type record struct {
 	idx            uint32
 	verdict, pad   byte
@@ -230,7 +227,7 @@ type record struct {
 	emOff, emLen   uint32
 }
 
-// encode makes an answer of records and what they refer to.
+// encode returns an answer of records and the payload to which they refer.
 func encode(payload string, records ...record) []byte {
 	le := binary.LittleEndian
 	b := le.AppendUint32(nil, uint32(len(records)))
@@ -245,7 +242,7 @@ func encode(payload string, records ...record) []byte {
 	return append(b, payload...)
 }
 
-// events makes what emit_off refers to.
+// events encodes the events at emit_off.
 func events(envelopes ...string) string {
 	var b []byte
 	for _, e := range envelopes {

@@ -15,7 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// cluster is a cache of two pods on a node; each pod is longer than an SDK's first buffer.
+// cluster is a cache with two pods on a node. Each pod exceeds the first buffer of an SDK.
 type cluster struct{ pods, nodes []*event.Object }
 
 var _ plugins.Lookup = cluster{}
@@ -41,8 +41,7 @@ func (c cluster) Get(_, _, name string) *event.Object {
 	return nil
 }
 
-// TestCalls: the host functions of each SDK ask the router the same, and tell the same of its
-// answers.
+// TestCalls: the host functions of all SDKs send the same requests, and report the same answers.
 func TestCalls(t *testing.T) {
 	requests := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -95,7 +94,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// BenchmarkHandle is what the way into a guest and back costs: the guest itself does nothing.
+// BenchmarkHandle measures the cost of a call. The guest does nothing.
 func BenchmarkHandle(b *testing.B) {
 	for _, n := range []int{1, 64} {
 		b.Run(fmt.Sprintf("%d deltas of 2 KB", n), func(b *testing.B) {

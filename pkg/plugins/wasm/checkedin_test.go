@@ -18,13 +18,13 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// sdkSources are the files that go into every module of a language, by the extension of its source.
+// sdkSources are the SDK files in every module of a language, by the extension of its source.
 func sdkSources() map[string]string {
 	return map[string]string{".rs": "sdk/rust/src/*.rs", ".c": "sdk/c/*.h", ".ts": "sdk/assemblyscript/assembly/*.ts"}
 }
 
-// TestCheckedIn: a module that stands in the repository is made of the sources that stand beside
-// it, without building it.
+// TestCheckedIn: a checked-in module was built from the sources beside it. The test does not build
+// it.
 func TestCheckedIn(t *testing.T) {
 	for _, e := range examples() {
 		if _, err := os.Stat(root + e.source + "/go.mod"); err == nil {
@@ -49,7 +49,7 @@ func TestCheckedIn(t *testing.T) {
 	}
 }
 
-// sources returns what a module is made of.
+// sources returns the sources of a module.
 func sources(t *testing.T, e example) []string {
 	t.Helper()
 	for ext, sdk := range sdkSources() {
@@ -83,8 +83,8 @@ func readSums(t *testing.T, file string) map[string]string {
 	return sums
 }
 
-// TestImports: an SDK imports what its handler uses, and no more: an import that was not granted
-// fails at the start of the router.
+// TestImports: a module imports only the functions of the SDK that its handler uses, because an
+// import without a grant fails at the start of the router.
 func TestImports(t *testing.T) {
 	for _, e := range examples() {
 		t.Run(e.source, func(t *testing.T) {
@@ -108,8 +108,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestDigest: a module that is pinned is loaded with that content only, and what is loaded is named
-// by its digest.
+// TestDigest: a module with a SHA-256 is loaded only with that content, and the log names the
+// digest.
 func TestDigest(t *testing.T) {
 	path := guest(onDeleted(opUnreachable)).write(t)
 	text, err := os.ReadFile(path)
@@ -137,7 +137,7 @@ func TestDigest(t *testing.T) {
 	})
 }
 
-// TestDigestIsRequired: with -require-digests no module is loaded that is not pinned.
+// TestDigestIsRequired: with -require-digests a module without a SHA-256 is not loaded.
 func TestDigestIsRequired(t *testing.T) {
 	for _, tt := range []struct {
 		required   bool

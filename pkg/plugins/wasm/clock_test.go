@@ -11,8 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// observer returns a guest that writes down what it sees: now_ns, 8 random bytes of rtr_v1 and 8 of
-// WASI, the two clocks of WASI, the monotonic one twice, all of it as the value of "key".
+// observer returns a guest that stores now_ns, 8 random bytes of rtr_v1 and 8 of WASI, the two
+// clocks of WASI, and the monotonic clock twice, as the value of "key".
 func observer() module {
 	wasi := func(name string, params ...byte) function {
 		return function{module: "wasi_snapshot_preview1", name: name, params: params, results: []byte{i32}}
@@ -35,7 +35,7 @@ func observer() module {
 	return m
 }
 
-// observed is what an observer saw.
+// observed is the stored value of an observer.
 type observed struct {
 	now, random, wasiRandom, wall, mono, later uint64
 }
@@ -54,7 +54,7 @@ func observe(t *testing.T, rights string, batches ...[]*event.Delta) (all []obse
 	return all
 }
 
-// at returns deltas as they were seen at some times.
+// at returns deltas that were seen at these times.
 func at(t *testing.T, times ...time.Time) (batch []*event.Delta) {
 	t.Helper()
 	for i, seen := range times {
@@ -65,7 +65,7 @@ func at(t *testing.T, times ...time.Time) (batch []*event.Delta) {
 	return batch
 }
 
-// Without rights, what a guest sees of time and chance follows from the deltas.
+// Without grants, the clock and the random numbers of a guest depend on the deltas only.
 func TestMadeUp(t *testing.T) {
 	early, late := time.Unix(1e9, 5), time.Unix(2e9, 7)
 	batches := [][]*event.Delta{at(t, late, early), at(t, early), at(t, late, early), at(t, late.Add(time.Hour))}
@@ -112,7 +112,7 @@ func TestReal(t *testing.T) {
 	}
 }
 
-// One right is not the other.
+// One grant does not include the other.
 func TestOnlyClock(t *testing.T) {
 	batch := at(t, time.Unix(1e9, 5))
 	clock, random := observe(t, ", clock: true", batch, batch), observe(t, ", random: true", batch, batch)

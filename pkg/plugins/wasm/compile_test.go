@@ -15,7 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// cached returns the files of machine code in a cache, and when each was written.
+// cached returns the files of machine code in a cache, and their modification times.
 func cached(t *testing.T, dir string) map[string]time.Time {
 	t.Helper()
 	files := map[string]time.Time{}
@@ -31,13 +31,12 @@ func cached(t *testing.T, dir string) map[string]time.Time {
 	return files
 }
 
-// TestCompiledOnce opens a handler several times, with a folder for compiled modules that is harmed
-// between.
+// TestCompiledOnce opens a handler several times with a cache that is damaged in between.
 func TestCompiledOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	conf := config(t, guest(constant(opI64, 2)))
 	long := time.Now().Add(-time.Hour).Truncate(time.Second)
-	// open opens the handler, and returns whether the file of machine code was written anew.
+	// open opens the handler, and reports whether the file of machine code was written again.
 	open := func(t *testing.T) (written bool) {
 		t.Helper()
 		for file := range cached(t, dir) {
@@ -49,7 +48,7 @@ func TestCompiledOnce(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		files := cached(t, dir)
-		if len(files) != 2 { // the module, and what its pauses need
+		if len(files) != 2 { // the module and the pause function
 			t.Fatalf("there are %d files", len(files))
 		}
 		for _, at := range files {
@@ -111,7 +110,7 @@ func TestCompiledOnce(t *testing.T) {
 	})
 }
 
-// TestNoCache is about a folder that cannot be used: the handler works without.
+// TestNoCache: a handler works without a usable cache.
 func TestNoCache(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must.Succeed(t, os.WriteFile(file, nil, 0o600))
@@ -125,8 +124,7 @@ func TestNoCache(t *testing.T) {
 	}
 }
 
-// TestCompileCanceled is about a router that is to stop, or to load something else, while a module
-// is compiled.
+// TestCompileCanceled: the compilation of a module ends with its context.
 func TestCompileCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 )
 
-// answerThen returns a guest that makes calls and then gives an answer.
+// answerThen returns a guest that calls host functions and then returns an answer.
 func answerThen(texts map[uint32]string, answer []byte, all ...step) module {
 	const place = 0x8000
 	m := scriptThen(texts, constant(opI64, place<<32|int64(len(answer))), all...)
@@ -24,7 +24,7 @@ func TestEmit(t *testing.T) {
 	m := answerThen(texts, encode(answered, record{idx: 1, events: 1, emOff: 32, emLen: uint32(len(answered))}),
 		call("emit", 0, 1, 0x200, 10), call("emit", 0, 0, 0x300, 37), call("emit", 0, 1, 0x300, 37), call("emit", -4, 2, 0x200, 10), call("emit", -4, 0, 0x400, 9))
 	handler := newHost().open(t, config(t, m))
-	for range 2 { // nothing of the first call is left for the second
+	for range 2 { // the second call has no effect of the first
 		results := run(t, handler, plugintest.Deltas(t)[:2])
 		var got []string
 		for _, r := range results {
@@ -75,10 +75,10 @@ func TestEmitQuota(t *testing.T) {
 	})
 }
 
-// large is an event of so many bytes.
+// large returns an event of n bytes.
 func large(n int) string { return `{"data":"` + strings.Repeat("x", n-11) + `"}` }
 
-// What is too much for a delta is refused; what is too much for a batch halves it.
+// Too many bytes of one delta are rejected. Too many bytes of a batch halve it.
 func TestEmitVolume(t *testing.T) {
 	const size = 600 << 10
 	texts := map[uint32]string{0x20000: large(size)}
@@ -91,7 +91,7 @@ func TestEmitVolume(t *testing.T) {
 	if got := run(t, newHost().open(t, grown(alone)), first(t)); len(got[0].Events) != 1 {
 		t.Errorf("%d events", len(got[0].Events))
 	}
-	// Of a batch of two or more, each emits for the first and the last.
+	// In a batch of at least two deltas, the guest emits for the first and the last.
 	last := guest(constant(opI32, 0), constant(opI32, 0x20000), constant(opI32, size), opCall, 0, opDrop,
 		opGet, 0, opLoad, 2, 8, constant(opI32, 1), 0x6b /* i32.sub */, constant(opI32, 0x20000), constant(opI32, size), opCall, 0, opDrop, constant(opI64, 0))
 	last.imports = []function{named("emit")}

@@ -17,15 +17,14 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// root is the repository as seen from this folder.
+// root is the root of the repository.
 const root = "../../../"
 
-// example is a handler of the repository with the files of deltas and results that it is tested
-// with.
+// example is a handler of the repository with its golden files.
 type example struct {
-	name   string // of the test, and of the module
-	source string // folder; Go is built, other languages have their module in it
-	golden string // pattern of files; empty: it has a test of its own
+	name   string // of the test and of the module
+	source string // folder; Go is built, other languages have a checked-in module
+	golden string // pattern of files; empty: it has its own test
 }
 
 func examples() []example {
@@ -34,7 +33,7 @@ func examples() []example {
 		{name: "image-policy", source: "examples/plugins/image-policy", golden: "examples/plugins/image-policy/testdata/*.txtar"},
 		{name: "label-audit", source: "examples/plugins/label-audit", golden: "examples/plugins/label-audit/testdata/*.txtar"},
 		{name: "pod-summary", source: "examples/plugins/pod-summary", golden: "examples/plugins/pod-summary/testdata/*.txtar"},
-		// One golden file for all languages: the same deltas give the same bytes.
+		// One golden file for all languages: the same deltas yield the same bytes.
 		{name: "summary", source: "sdk/conformance/go", golden: "sdk/conformance/summary.txtar"},
 		{name: "summary", source: "sdk/conformance/rust", golden: "sdk/conformance/summary.txtar"},
 		{name: "summary", source: "sdk/conformance/c", golden: "sdk/conformance/summary.txtar"},
@@ -46,7 +45,7 @@ func examples() []example {
 	}
 }
 
-// module returns the file of the example's module.
+// module returns the path of the example's module.
 func (e example) module(t *testing.T) string {
 	t.Helper()
 	if _, err := os.Stat(root + e.source + "/go.mod"); err == nil {
@@ -56,8 +55,8 @@ func (e example) module(t *testing.T) string {
 	return filepath.Join(root, e.source, e.name+".wasm")
 }
 
-// TestExamples runs the examples as the router does, on the files of their own tests. It needs no
-// toolchain but Go's.
+// TestExamples runs the examples in the router with their golden files. It needs only the Go
+// toolchain.
 func TestExamples(t *testing.T) {
 	for _, e := range examples() {
 		if e.golden == "" {
@@ -69,7 +68,7 @@ func TestExamples(t *testing.T) {
 			if err != nil || len(files) == 0 {
 				t.Fatal("it has no golden files", err)
 			}
-			// by their configuration, as compiling takes a second
+			// by configuration, because a compilation takes a second
 			handlers := map[string]plugins.Handler{}
 			for _, file := range files {
 				sections := readSections(t, file)
@@ -117,7 +116,7 @@ func golden(t *testing.T, handler plugins.Handler, sections map[string]string) {
 	}
 }
 
-// each calls f with the JSON values of a text.
+// each calls f with each JSON value of a text.
 func each(t *testing.T, text string, f func(json.RawMessage)) {
 	t.Helper()
 	for dec := json.NewDecoder(strings.NewReader(text)); dec.More(); {
@@ -164,7 +163,7 @@ func parseDeltas(t *testing.T, text string) (deltas []*event.Delta) {
 	return deltas
 }
 
-// parseObject makes an object of a resource whose kind is the object's.
+// parseObject returns an object whose resource has the kind of the object.
 func parseObject(t *testing.T, text json.RawMessage) *event.Object {
 	t.Helper()
 	var in struct{ Kind string }
@@ -176,7 +175,7 @@ func parseObject(t *testing.T, text json.RawMessage) *event.Object {
 	return o
 }
 
-// describe writes a result as the SDK's golden files have it.
+// describe formats a result like the SDK's golden files.
 func describe(t *testing.T, d *event.Delta, r plugins.Result) string {
 	t.Helper()
 	type emitted struct {
@@ -193,7 +192,7 @@ func describe(t *testing.T, d *event.Delta, r plugins.Result) string {
 	for _, e := range r.Events {
 		out.Events = append(out.Events, emitted{e.Type, e.Subject, e.Data})
 	}
-	// handler and object stand before it
+	// the handler and the object precede the message
 	_, message, named := strings.Cut(fmt.Sprint(r.Err), d.String()+": ")
 	switch {
 	case r.Verdict == plugins.Drop:

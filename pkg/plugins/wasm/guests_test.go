@@ -15,7 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// guestEvents is how many events a test of memory hands to a guest: 50,000, or GUEST_EVENTS.
+// guestEvents returns the number of events for a memory test: 50,000, or GUEST_EVENTS.
 func guestEvents(t *testing.T) int {
 	t.Helper()
 	if n, err := strconv.Atoi(os.Getenv("GUEST_EVENTS")); err == nil {
@@ -27,7 +27,7 @@ func guestEvents(t *testing.T) int {
 	return 50_000
 }
 
-// flood hands a guest so many events, in batches, and returns the most memory that it had.
+// flood passes events to a guest in batches, and returns its maximum memory.
 func flood(t *testing.T, h *host, handler plugins.Handler, batch []*event.Delta, events int) (most float64) {
 	t.Helper()
 	for range events / len(batch) {
@@ -43,9 +43,9 @@ func flood(t *testing.T, h *host, handler plugins.Handler, batch []*event.Delta,
 	return most
 }
 
-// TestFlatMemory shows for each language that what the deltas leave behind is freed, or used again:
-// it is many times what a guest may have. An instance is not replaced meanwhile, neither for its
-// calls nor for its memory.
+// TestFlatMemory: for each language, the memory of handled deltas is reused. Their sum is many
+// times the limit of a guest. The instance is not replaced during the test, neither for its calls
+// nor for its memory.
 func TestFlatMemory(t *testing.T) {
 	for _, e := range examples() {
 		if e.name != "summary" {
@@ -59,7 +59,7 @@ func TestFlatMemory(t *testing.T) {
 			h := newHost()
 			h.env.Workers = 1
 			handler := h.open(t, fmt.Sprintf("{module: %q, config: {note: long}, limits: {memory: 64Mi, calls: 100M}}", module))
-			for _, size := range []int{64, 1} { // deltas of a call
+			for _, size := range []int{64, 1} { // deltas per call
 				events := guestEvents(t)
 				if size == 1 {
 					events /= 10
@@ -72,9 +72,8 @@ func TestFlatMemory(t *testing.T) {
 	}
 }
 
-// TestCoreV1 is about a handler in Go that unmarshals a pod of 5 KB into corev1.Pod, again and
-// again, with the fuel that it has unless more is asked for. A pod takes some 6M, as much once more
-// when Go's collector runs meanwhile, and the first one 58M.
+// TestCoreV1 repeatedly unmarshals a pod of 5 KB into corev1.Pod in Go, with the default fuel. A
+// pod takes about 6M, twice that when Go's garbage collector runs, and the first pod 58M.
 func TestCoreV1(t *testing.T) {
 	skipIfSlow(t)
 	text, err := os.ReadFile("testdata/pod/pod.json")

@@ -25,13 +25,13 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// host is what a test opens handlers with.
+// host is the environment of handlers in a test.
 type host struct {
 	env plugins.HandlerEnv
 	log *logged.Buffer
 }
 
-// ofGuests returns the log without the line that each module has when it is loaded.
+// ofGuests returns the log without the lines about loaded modules.
 func (h *host) ofGuests() string {
 	lines := slices.DeleteFunc(strings.SplitAfter(h.log.String(), "\n"), func(line string) bool { return strings.Contains(line, `msg="module loaded"`) })
 	return strings.Join(lines, "")
@@ -41,7 +41,7 @@ func newHost() *host {
 	log := &logged.Buffer{}
 	return &host{log: log, env: plugins.HandlerEnv{Env: plugins.Env{
 		Name: "enrich", Cluster: "test", Metrics: metrics.New(), KV: kv.New(timer.Real(), false),
-		// The clock stands still: no guest runs out of time because the machine is busy.
+		// The clock stands still, so that no guest exceeds its time on a busy machine.
 		Clock: timer.NewFake(time.Now()),
 		Log:   slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	}, Workers: 2, Lookup: &catalog{}}}
@@ -60,7 +60,7 @@ func (h *host) tryOpen(t testing.TB, config string) (plugins.Handler, error) {
 	return f.Open(t.Context(), plugintest.Node(t, config), h.env)
 }
 
-// mustOpen opens a handler that the test closes.
+// mustOpen opens a handler and closes it after the test.
 func (h *host) mustOpen(t *testing.T, config string) plugins.Handler {
 	t.Helper()
 	handler, err := h.tryOpen(t, config)
@@ -130,7 +130,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestOpen is about modules that cannot be used.
+// TestOpen: invalid modules are rejected.
 func TestOpen(t *testing.T) {
 	ok := guest(constant(opI64, 0))
 	edit := func(f func(m *module)) []byte {
@@ -256,8 +256,8 @@ func TestWholeBatch(t *testing.T) {
 	}
 }
 
-// TestCulprit is about a guest that breaks on one delta of a batch: only that one fails, wherever
-// it stands, and the next batch is handled by a fresh guest.
+// TestCulprit: if a guest traps at one delta of a batch, only that delta fails, at any position. A
+// new guest handles the next batch.
 func TestCulprit(t *testing.T) {
 	exit := guest(onDeleted(constant(opI32, 7), opCall, 0, opUnreachable))
 	exit.imports = []function{{module: "wasi_snapshot_preview1", name: "proc_exit", params: []byte{i32}}}
@@ -302,7 +302,7 @@ func TestCulprit(t *testing.T) {
 	}
 }
 
-// TestLarge is about what does not fit into one call.
+// TestLarge: a batch that exceeds one call is split.
 func TestLarge(t *testing.T) {
 	var batch []*event.Delta
 	for i := range 600 {
@@ -311,7 +311,7 @@ func TestLarge(t *testing.T) {
 	batch = append(batch, &event.Delta{
 		Source: "pods", Op: event.Updated, Old: plugintest.Pod(t, "big", 1, 900<<10), New: plugintest.Pod(t, "big", 2, 900<<10),
 	})
-	// Drops every delta of a call of at most 256, and traps if there are more.
+	// Drops all deltas of a call with at most 256, and traps if there are more.
 	m := guest(opGet, 0, opLoad, 2, 8, constant(opI32, 257), opGeU, opIf, empty, opUnreachable, opEnd, constant(opI64, 2))
 	m.memory = []byte{0, 100}
 	for i, r := range handle(t, newHost().open(t, config(t, m)), batch) {
@@ -320,7 +320,7 @@ func TestLarge(t *testing.T) {
 		}
 	}
 
-	// A guest that has no room for the large one fails it alone.
+	// A guest without memory for the large delta fails only that one.
 	m.memory = []byte{0, 17}
 	m.function("rtr_alloc").body = code(opGet, 0, constant(opI32, 1<<20), opGeU, opIf, empty, opUnreachable, opEnd, constant(opI32, inputAt))
 	results := handle(t, newHost().open(t, config(t, m)), batch[590:])
@@ -329,10 +329,9 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// TestTooMuchOutput is about answers that are longer than allowed for a batch, though not for each
-// half of it.
+// TestTooMuchOutput: an answer may be too long for a batch, but not for each half of it.
 func TestTooMuchOutput(t *testing.T) {
-	// The answer has 600 KiB per delta, all of it zeros, so no records.
+	// The answer has 600 KiB per delta of zeros, and so no records.
 	size := code(opGet, 0, opLoad, 2, 8, constant(opI32, 600<<10), opMul, 0xad /* i64.extend_i32_u */)
 	m := guest(size, constant(opI64, 0x200000<<32), 0x84 /* i64.or */)
 	m.memory = []byte{0, 127}
@@ -341,7 +340,7 @@ func TestTooMuchOutput(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 
-	// 2 MiB whatever is asked.
+	// 2 MiB for any batch.
 	m = guest(constant(opI64, 0x100<<32|2<<20))
 	for _, r := range handle(t, newHost().open(t, config(t, m)), plugintest.Deltas(t)) {
 		if r.Verdict != plugins.Fail || plugins.ClassOf(r.Err) != plugins.Rejected || !strings.Contains(r.Err.Error(), "too long") {
@@ -350,8 +349,7 @@ func TestTooMuchOutput(t *testing.T) {
 	}
 }
 
-// TestRecycle is about a guest that needs more and more memory: before it reaches the limit there
-// is a new one.
+// TestRecycle: a guest with growing memory is replaced before it reaches its limit.
 func TestRecycle(t *testing.T) {
 	h := newHost()
 	m := guest(constant(opI32, 8), opMemoryGrow, 0, constant(opI32, -1), opEq, opIf, empty, opUnreachable, opEnd, constant(opI64, 0))

@@ -12,12 +12,11 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// inOneSecond waits until the lines of a test count for one second: the time stands still in a
-// bubble.
+// inOneSecond runs a test in a bubble, so that all its log lines are in one second.
 func inOneSecond(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
 
-// calling returns a guest that calls a host function with constants, and fails the batch unless it
-// returns what is wanted.
+// calling returns a guest that calls a host function with constants, and fails the batch if the
+// result is not the wanted one.
 func calling(f function, want int64, args ...int64) module {
 	var body []byte
 	for _, a := range args {
@@ -40,7 +39,7 @@ func TestHostFunctions(t *testing.T) {
 	tests := []struct {
 		name  string
 		guest module
-		log   string // what is logged, part of it
+		log   string // part of the log
 	}{
 		{"log", calling(hostLog(), 0, 1, 0x100, 5), `level=INFO msg="handler says" from=log text=hello`},
 		{"log a warning", calling(hostLog(), 0, 2, 0x100, 5), `level=WARN msg="handler says"`},
@@ -72,7 +71,7 @@ func TestHostFunctions(t *testing.T) {
 }
 
 func TestNow(t *testing.T) {
-	// Answers 0 if the time is beyond 2026, and 3 if not.
+	// Answers 0 if the time is after 2026, and 3 if not.
 	m := guest(opCall, 0, constant(opI64, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()), 0x55, /* i64.gt_s */
 		opIf, i64, constant(opI64, 0), 0x05, constant(opI64, 3), opEnd)
 	m.imports = []function{{module: "rtr_v1", name: "now_ns", results: []byte{i64}}}
@@ -81,7 +80,7 @@ func TestNow(t *testing.T) {
 	}
 }
 
-// A guest without config gets null.
+// Without a configuration the guest reads null.
 func TestNoConfig(t *testing.T) {
 	m := calling(hostConfig(), 4, 0, 0, 0x200, 100)
 	if got := verdicts(handle(t, newHost().open(t, config(t, m)), plugintest.Deltas(t)[:1])); got != "ok" {
@@ -118,7 +117,7 @@ func TestPrint(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHost()
-			t.Run("", func(t *testing.T) { // closes the handler, which logs what has no end
+			t.Run("", func(t *testing.T) { // closes the handler, which logs the incomplete line
 				if _, err := h.open(t, config(t, tt.guest)).Handle(t.Context(), plugintest.Deltas(t)[:1]); err != nil {
 					t.Error(err)
 				}
@@ -136,8 +135,8 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// A guest that does not stop talking has a hundred lines a second, and how many were left out is
-// said.
+// At most a hundred lines of a guest are logged per second, and the number of suppressed lines is
+// logged.
 func TestLogFlood(t *testing.T) {
 	inOneSecond(t, func(t *testing.T) {
 		h := newHost()

@@ -9,15 +9,15 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 )
 
-// TestHostileAnswers is about what guests say. The fields of an answer one by one are in
-// TestMalformed.
+// TestHostileAnswers: hostile answers are rejected. TestMalformed tests the fields of an answer one
+// by one.
 func TestHostileAnswers(t *testing.T) {
 	const end = 17 << 16 // of the memory
 	event := events(`{"data":1}`)
 	after := uint32(4 + 28)
 	one := func(r record) module { return answering(encode(event, r)) }
 	ret := func(address, size int64) module { return guest(constant(opI64, address<<32|size)) }
-	// The input buffer says what the guest wants it to say when the host reads its answer.
+	// The guest writes its answer into the input buffer.
 	rewrites := guest(
 		opGet, 0, constant(opI32, 0), opGet, 1, 0xfc, 11 /* memory.fill */, 0,
 		opGet, 0, constant(opI32, -1), 0x36 /* i32.store */, 2, 0,
@@ -65,20 +65,18 @@ func TestHostileAnswers(t *testing.T) {
 	})
 }
 
-// speaking is a guest with one event.
+// speaking returns a guest with one event.
 func speaking(text string) module {
 	payload := events(text)
 	return answering(encode(payload, record{events: 1, emOff: 4 + 28, emLen: uint32(len(payload))}))
 }
 
-// nested is an event that would overflow the stack of who reads it with a function that calls
-// itself.
+// nested returns an event that would overflow the stack of a recursive parser.
 func nested() module {
 	return speaking(`{"data":` + strings.Repeat("[", 60_000) + "}")
 }
 
-// TestOverlapping is about an answer in which each record refers to the same events: a megabyte
-// that would become 256.
+// TestOverlapping: records that refer to the same events would turn a megabyte into 256.
 func TestOverlapping(t *testing.T) {
 	const n, size = 7, 300 << 10
 	payload := events(`{"data":"` + strings.Repeat("x", size) + `"}`)
@@ -86,7 +84,7 @@ func TestOverlapping(t *testing.T) {
 	for i := range n {
 		records = append(records, record{idx: uint32(i), events: 1, emOff: 4 + n*28, emLen: uint32(len(payload))})
 	}
-	// It answers only as many deltas as there are.
+	// The answer has records for its deltas only.
 	answer := encode(payload, records...)
 	m := guest(constant(opI32, 0x100), opGet, 0, opLoad, 2, 8, 0x36 /* i32.store */, 2, 0, constant(opI64, 0x100<<32|int64(len(answer))))
 	m.data = map[uint32][]byte{0x100: answer}
@@ -105,7 +103,7 @@ func TestOverlapping(t *testing.T) {
 	}
 }
 
-// TestHostileAlloc is about buffers that are none.
+// TestHostileAlloc: invalid buffers are rejected.
 func TestHostileAlloc(t *testing.T) {
 	alloc := func(body ...any) module {
 		m := guest(constant(opI64, 0))
@@ -114,7 +112,7 @@ func TestHostileAlloc(t *testing.T) {
 	}
 	overItself := alloc(constant(opI32, 0x100))
 	overItself.data = map[uint32][]byte{0x100: bytes.Repeat([]byte{1}, 100)}
-	// the answer is where the input is
+	// the answer overlaps the input
 	overItself.function("rtr_handle").body = constant(opI64, 0x100<<32|100)
 	later := alloc(opGet, 0, constant(opI32, 1<<20), opGeU, opIf, i32, constant(opI32, 17<<16-8), 0x05, constant(opI32, inputAt), opEnd)
 	sufferAll(t, []attack{
@@ -129,7 +127,7 @@ func TestHostileAlloc(t *testing.T) {
 	})
 }
 
-// tree is a guest in which each function calls the next one twice.
+// tree returns a guest in which each function calls the next one twice.
 func tree(depth int) module {
 	m := guest(opCall, 3, constant(opI64, 0))
 	for i := range depth {
@@ -148,7 +146,7 @@ func mutual() module {
 	return m
 }
 
-// oneTable is a table with rtr_handle in it.
+// oneTable adds a table with rtr_handle to a module.
 func oneTable(m module) module {
 	m.raw = map[byte][]byte{
 		4: {1, 0x70, 0, 1},
@@ -165,7 +163,7 @@ func indirectTo(entry int64) module {
 	return oneTable(guest(opGet, 0, opGet, 1, constant(opI32, entry), 0x11 /* call_indirect */, 2, 0))
 }
 
-// largeFrame is a recursion of a function with many locals that are in use across the call.
+// largeFrame returns a recursive guest with many locals that are live across the call.
 func largeFrame() module {
 	m := guest(opCall, 3, constant(opI64, 0))
 	const locals = 5000
@@ -181,12 +179,12 @@ func largeFrame() module {
 	return m
 }
 
-// tableGrow is a guest that lets its table grow again and again.
+// tableGrow returns a guest that grows its table repeatedly.
 func tableGrow(by int64) module {
 	return oneTable(guest(opLoop, empty, 0xd0 /* ref.null */, 0x70, constant(opI32, by), 0xfc, 15 /* table.grow */, 0, opDrop, opBr, 0, opEnd, constant(opI64, 0)))
 }
 
-// atThird is a guest that does something in the third call of each instance.
+// atThird returns a guest that runs code in the third call of each instance.
 func atThird(what []byte) module {
 	const at = 0x80
 	return guest(

@@ -15,7 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestStorms is about guests that do nothing but call a host function, for ever.
+// TestStorms: a guest that calls one host function without end is stopped.
 func TestStorms(t *testing.T) {
 	var attacks []attack
 	for _, s := range storms() {
@@ -24,11 +24,11 @@ func TestStorms(t *testing.T) {
 	sufferAll(t, attacks)
 }
 
-// TestCharged is about what the host does for a guest: it pays for it. The charges are those that
-// make storms as dear as loops, see BenchmarkStopped.
+// TestCharged: work of the host uses fuel. The amounts make storms as expensive as loops, see
+// BenchmarkStopped.
 func TestCharged(t *testing.T) {
 	const calls = 5
-	least := map[string]int{ // per call; what does not fit is looked up once
+	least := map[string]int{ // per call; an answer that does not fit is looked up once
 		"log of long lines": 16 * 4096, "log of line ends": 16 * 4096, "config_get of a key": 1000,
 		"much random": 1 << 18, "random_get": 1 << 18, "much that is really random": 2 << 18,
 		"emit nothing": 200, "emit what is no JSON": 8 << 18, "kv_get of long keys": 256, "kv_set of long values": 1 << 16,
@@ -61,7 +61,7 @@ func TestCharged(t *testing.T) {
 	}
 }
 
-// A list that is longer than a delta can pay for is not made.
+// A list that exceeds the fuel of a delta is not made.
 func TestLookupIsPaidBefore(t *testing.T) {
 	h, c := newHost(), &catalog{objects: slices.Repeat(two(t).objects, 50_000)}
 	h.env.Lookup = c
@@ -72,7 +72,7 @@ func TestLookupIsPaidBefore(t *testing.T) {
 	}
 }
 
-// pointed are the functions of WASI that take addresses, with those of rtr_v1.
+// pointed returns the functions of WASI and rtr_v1 that take addresses.
 func pointed() []function {
 	return append(hostFunctions(),
 		wasi("fd_write", i32, i32, i32, i32), wasi("fd_read", i32, i32, i32, i32), wasi("random_get", i32, i32),
@@ -82,8 +82,8 @@ func pointed() []function {
 	)
 }
 
-// garbage is a guest that calls a function again and again: each argument in turn is something that
-// it should not be, then all are.
+// garbage returns a guest that calls a function repeatedly, with an invalid value for each argument
+// in turn, and then for all.
 func garbage(f function) module {
 	values := []int64{0, 1, 2, -1, -8, 1 << 31, 1<<31 - 1, 17<<16 - 1, 17 << 16, inputAt, 1 << 20, 5000}
 	var body []byte
@@ -112,11 +112,10 @@ func garbage(f function) module {
 	return m
 }
 
-// everything is granted to guests that call with garbage.
+// everything contains all grants for guests that call with garbage.
 const everything = `allow: {kv: true, lookup: [pods], http: [{host: "127.0.0.1:9", scheme: http, private: true}], clock: true, random: true}`
 
-// TestGarbage calls each host function with addresses, lengths and numbers that it should not be
-// called with.
+// TestGarbage calls each host function with invalid addresses, lengths and numbers.
 func TestGarbage(t *testing.T) {
 	var attacks []attack
 	for _, f := range pointed() {
@@ -125,7 +124,7 @@ func TestGarbage(t *testing.T) {
 	sufferAll(t, attacks)
 }
 
-// TestFloods is about what guests say and keep.
+// TestFloods: the log and the store of a guest are limited.
 func TestFloods(t *testing.T) {
 	twice := func(name string, args ...int64) module {
 		s := storm{f: named(name), args: args}
@@ -151,13 +150,13 @@ func TestFloods(t *testing.T) {
 	})
 }
 
-// FuzzHostCalls lets a guest call host functions as the input says: which one, and each argument.
+// FuzzHostCalls lets a guest call host functions with the functions and arguments of the input.
 func FuzzHostCalls(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08"))
 	f.Add([]byte("\x05\x83\x81\x90\x84\x06\x83\x81\x83\x85\x00\x0a\x01\x90\x81\x84"))
 	f.Add([]byte("\x08\x88\x84\x90\x82\x09\x89\x85\x90\x82\x04\x80\x8a\x86"))
 	all := pointed()
-	// What most arguments are: places and lengths that are worth something.
+	// The most frequent arguments: valid addresses and lengths.
 	known := []int64{0, 1, 3, 8, 0x100, 0x200, 0x400, 0x500, -1, 17 << 16, 17<<16 - 1, 1 << 31, 16, 10, 37, 1 << 20}
 	f.Fuzz(func(t *testing.T, input []byte) {
 		if len(input) > 1000 {
@@ -204,9 +203,9 @@ func FuzzHostCalls(f *testing.F) {
 	})
 }
 
-// TestCloseWhileRunning closes a handler while two of its guests wait for a host function. They
-// write to their memory and go on afterwards, so nothing of them may be unmapped before. The last
-// one to return frees everything.
+// TestCloseWhileRunning closes a handler while two of its guests wait in a host function. They
+// continue afterwards and write to their memory, so nothing may be unmapped before. The last one to
+// return frees everything.
 func TestCloseWhileRunning(t *testing.T) {
 	asked, answers := make(chan struct{}), make(chan struct{})
 	s := serve(t, func(http.ResponseWriter, *http.Request) {

@@ -12,8 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestHostileModules is about files that are no modules, and modules that cannot be used: the start
-// says why.
+// TestHostileModules: for a file that is not a usable module, the start returns the reason.
 func TestHostileModules(t *testing.T) {
 	edit := func(f func(m *module)) module {
 		m := guest(constant(opI64, 0))
@@ -103,14 +102,14 @@ func TestHostileModules(t *testing.T) {
 	})
 }
 
-// onlyFunctions makes an export section without the memory.
+// onlyFunctions returns an export section without the memory.
 func onlyFunctions(m module) []byte {
 	m.hide = []string{"memory"}
 	m.funcs = slices.Clone(m.funcs)
 	return m.exports()
 }
 
-// TestHostileFiles is about files that are cut or changed somewhere.
+// TestHostileFiles: files that were truncated or changed do no harm.
 func TestHostileFiles(t *testing.T) {
 	whole := guest(onDeleted(opUnreachable)).assemble()
 	attacks := []attack{
@@ -138,8 +137,8 @@ func TestHostileFiles(t *testing.T) {
 	})
 }
 
-// TestHostileNames is about a module whose function has a name of a megabyte, which would stand in
-// the trace of each trap many times.
+// TestHostileNames: a function name of a megabyte, which occurs in the trace of each trap many
+// times, does no harm.
 func TestHostileNames(t *testing.T) {
 	recursion := guest(opGet, 0, opGet, 1, opCall, 2)
 	name := strings.Repeat("f", 1<<20)

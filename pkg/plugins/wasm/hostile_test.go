@@ -17,23 +17,22 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// attack is a module that wants to harm the router.
+// attack is a hostile module.
 type attack struct {
 	name string
 	// The module: guest, or these bytes.
 	guest module
 	bytes []byte
-	// The configuration beside the module, and more limits. Unless they say otherwise there is less
+	// The configuration in addition to the module, and further limits. By default they set less
 	// than the default fuel, to save time.
 	config, limits string
-	// What the error of its first delta has to say; empty: it has none.
+	// a part of the error of its first delta; empty: it has none
 	want string
-	// The error is that of the start: the module cannot be used.
+	// the error is that of the start
 	load bool
 }
 
-// The fuel that attacks have, and the memory of those that fail at the start: so much that it is
-// seen if it is not freed.
+// The fuel of attacks, and the memory of those that fail at the start: enough to detect a leak.
 const (
 	attackFuel     = 5_000_000
 	attackInitFuel = 5_000_000
@@ -56,7 +55,7 @@ func (a attack) write(t *testing.T) string {
 			limits = append(limits, fmt.Sprintf("%s: %d", name, n))
 		}
 	}
-	if !strings.Contains(a.limits, "imeout:") { // it ends by its fuel, however slow the machine is
+	if !strings.Contains(a.limits, "imeout:") { // it ends by its fuel on the slowest machine too
 		limits = append(limits, "timeout: 1h, initTimeout: 1h")
 	}
 	all := []string{fmt.Sprintf("module: %q", path), "limits: {" + strings.TrimPrefix(strings.Join(limits, ", "), ", ") + "}"}
@@ -66,7 +65,7 @@ func (a attack) write(t *testing.T) string {
 	return "{" + strings.Join(all, ", ") + "}"
 }
 
-// neighbour is another handler, which is to work as ever: it has an event for each delta.
+// neighbour opens another handler. work checks that it has an event for each delta.
 func neighbour(t *testing.T) (work func()) {
 	t.Helper()
 	const n = 7
@@ -84,8 +83,8 @@ func neighbour(t *testing.T) (work func()) {
 	}
 }
 
-// suffer lets the attack do its worst: it loads it, and gives it deltas one by one, then all at
-// once, while another handler works.
+// suffer loads the attack, and passes deltas to it, first one by one, then all at once, while
+// another handler works.
 func (a attack) suffer(t *testing.T, other func()) {
 	t.Helper()
 	h := newHost()
@@ -134,7 +133,7 @@ func (h *host) must(t *testing.T, handler plugins.Handler, batch ...*event.Delta
 	return results
 }
 
-// check looks at results: errors name handler and object.
+// check checks the results: errors contain the handler and the object.
 func (a attack) check(t *testing.T, batch []*event.Delta, results []plugins.Result, first bool) {
 	t.Helper()
 	for i, r := range results {
@@ -151,8 +150,7 @@ func (h *host) fuel() float64 {
 	return testutil.ToFloat64(h.env.Metrics.GuestFuel.WithLabelValues(h.env.Name))
 }
 
-// checkGone wants nothing to be left of a handler's guests. That no goroutine is left TestMain
-// wants.
+// checkGone checks that no memory of a handler's guests is left. TestMain checks the goroutines.
 func checkGone(t *testing.T, h *host) {
 	t.Helper()
 	if m := h.memory(); m != 0 {
@@ -172,8 +170,7 @@ func sufferAll(t *testing.T, attacks []attack) {
 }
 
 // TestStopped runs an endless loop and an endless pointer chase, alone and in a batch, while Go's
-// garbage collector wants to run: it has to wait for the guest. `go -C bench run ./guests` says how
-// long.
+// garbage collector waits for the guest. `go -C bench run ./guests` measures the wait.
 func TestStopped(t *testing.T) {
 	t.Run("a loop", func(t *testing.T) { stopped(t, guest(forEver(), constant(opI64, 0))) })
 	t.Run("pointer chase", func(t *testing.T) { stopped(t, chase(1<<19, 0)) }) // through 32 MiB
@@ -200,7 +197,7 @@ func stopped(t *testing.T, m module) {
 	}
 }
 
-// TestHostileStart is about guests that do harm before they have handled anything.
+// TestHostileStart: guests that attack during their start do no harm.
 func TestHostileStart(t *testing.T) {
 	loop := func(name string) module {
 		m := guest(constant(opI64, 0))
@@ -247,7 +244,7 @@ func TestHostileStart(t *testing.T) {
 	})
 }
 
-// TestHostileCode is about guests that do not stop, or take what they can get.
+// TestHostileCode: guests that do not stop, or use all resources, are stopped.
 func TestHostileCode(t *testing.T) {
 	const fuel, deep = "raise limits.fuel", "nested too deeply"
 	body := func(parts ...any) module { return guest(code(parts...), constant(opI64, 0)) }

@@ -19,7 +19,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// server is an HTTP server on this machine that counts its requests.
+// server is a local HTTP server that counts its requests.
 type server struct {
 	*httptest.Server
 
@@ -37,23 +37,23 @@ func serve(t *testing.T, f http.HandlerFunc) *server {
 	return s
 }
 
-// address of the server: an address of this machine has to be named as such.
+// address returns the address of the server. A grant of a local address must name it.
 func (s *server) address() string { return s.Listener.Addr().String() }
 
-// allow names the server.
+// allow returns a grant for the server.
 func (s *server) allow(more string) string {
 	return fmt.Sprintf(`allow: {http: [{host: %q, scheme: http%s}]}`, s.address(), more)
 }
 
-// asking returns a guest that makes a request and emits the answer; it is content if the function
-// returns want. want 0: whatever.
+// asking returns a guest that sends a request and emits the response. The guest fails unless the
+// function returns want. 0: any result.
 func asking(request string, want int64) module {
 	m := guest(constant(opI32, 0x400000), constant(opI32, int64(len(request))), constant(opI32, 0x20000+8), constant(opI32, 1<<21), opCall, 0, opSet, 2)
 	body := m.function("rtr_handle").body
 	if want != 0 {
 		body = code(body, opGet, 2, constant(opI32, want), opEq, opIf, i64, constant(opI64, 0), 0x05 /* else */, constant(opI64, 3), opEnd)
 	} else {
-		// {"data": and the answer and }
+		// {"data": the response }
 		body = code(
 			body, constant(opI32, 0x20000+8), opGet, 2, opAdd, constant(opI32, '}'), 0x3a, 0, 0, /* i32.store8 */
 			constant(opI32, 0), constant(opI32, 0x20000), opGet, 2, constant(opI32, 9), opAdd, opCall, 1, opDrop, constant(opI64, 0),
@@ -67,7 +67,7 @@ func asking(request string, want int64) module {
 	return m
 }
 
-// answer is what a guest reads.
+// answer is the response in the encoding for guests.
 type answer struct {
 	Status           int
 	Headers          map[string]string
@@ -75,11 +75,11 @@ type answer struct {
 	Error            string
 }
 
-// unhurried are limits for guests that wait for servers of the test: the default of a second is not
-// enough where the machine is busy.
+// unhurried are limits for guests that wait for servers of the test. The default of a second is too
+// short on a busy machine.
 const unhurried = ", limits: {timeout: 10m, initTimeout: 10m, output: 4Mi, fuel: 100M}"
 
-// ask lets a guest make a request, which has an answer.
+// ask lets a guest send a request and returns the response.
 func ask(t *testing.T, rights, request string) (a answer) {
 	t.Helper()
 	got := data(run(t, newHost().open(t, withRights(t, asking(request, 0), rights+unhurried)), first(t)))
@@ -90,7 +90,7 @@ func ask(t *testing.T, rights, request string) (a answer) {
 	return a
 }
 
-// refuse lets a guest make a request that has to return a status.
+// refuse lets a guest send a request, which must return a status.
 func refuse(t *testing.T, want int64, rights, request string) {
 	t.Helper()
 	results, err := newHost().open(t, withRights(t, asking(request, want), rights+unhurried)).Handle(t.Context(), first(t))
@@ -141,12 +141,12 @@ func TestHTTPBodies(t *testing.T) {
 	}
 }
 
-// roundTrip is a network that a test made.
+// roundTrip is a fake transport.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A handler that is given answers sends nothing, and does not read its secrets.
+// A handler with env.HTTP sends nothing itself, and does not read its secrets.
 func TestHTTPAnswered(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	h := newHost()
@@ -158,7 +158,7 @@ func TestHTTPAnswered(t *testing.T) {
 	if len(got) != 1 || got[0] != `{"status":202,"body":"PUT/p"}` || s.requests.Load() != 0 {
 		t.Errorf("the guest got %s, and %d requests were sent", got, s.requests.Load())
 	}
-	// What is not allowed is refused as ever.
+	// A request without a grant is rejected as usual.
 	m := asking(`{"url":"http://127.0.0.1:1"}`, -2)
 	other := newHost()
 	other.env.HTTP = h.env.HTTP
@@ -167,7 +167,7 @@ func TestHTTPAnswered(t *testing.T) {
 	}
 }
 
-// What is refused is not sent.
+// A rejected request is not sent.
 func TestHTTPRefused(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	port := s.address()[strings.LastIndexByte(s.address(), ':'):]
@@ -221,7 +221,7 @@ func TestHTTPRedirect(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, elsewhere.URL+"/x", http.StatusFound)
 	})
-	// Also where it would be allowed to go.
+	// even if its target is granted
 	rights := fmt.Sprintf(`allow: {http: [{host: %q, scheme: http}, {host: %q, scheme: http}]}`, s.address(), elsewhere.address())
 	a := ask(t, rights, `{"url":"`+s.URL+`"}`)
 	if a.Status != 302 || a.Headers["location"] != elsewhere.URL+"/x" || elsewhere.requests.Load() != 0 {
@@ -243,7 +243,7 @@ func TestHTTPLarge(t *testing.T) {
 	refuse(t, -3, s.allow(""), `{"url":"`+s.URL+`/more"}`)
 }
 
-// An answer that did not fit is kept: the request is made once.
+// A response that does not fit is kept: the request is sent once.
 func TestHTTPOnce(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
 	request := `{"url":"` + s.URL + `"}`
@@ -261,7 +261,7 @@ func TestHTTPOnce(t *testing.T) {
 	}
 }
 
-// Nobody waits longer than the call.
+// A request takes at most the time of the call.
 func TestHTTPDeadline(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
@@ -275,7 +275,7 @@ func TestHTTPDeadline(t *testing.T) {
 	if err != nil || results[0].Verdict != plugins.OK {
 		t.Errorf("got %v %v", results, err)
 	}
-	// a context that does not end
+	// its context does not end
 	run(t, newHost().open(t, withRights(t, m, s.allow(""))), first(t))
 }
 
@@ -300,7 +300,7 @@ func TestHTTPUnreachable(t *testing.T) {
 	}
 }
 
-// A header whose value cannot be had is not left out.
+// A request with an unavailable header is not sent.
 func TestHTTPNoSecret(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	rights := s.allow(fmt.Sprintf(", headers: {authorization: {file: %q}}", filepath.Join(t.TempDir(), "none")))
@@ -309,7 +309,7 @@ func TestHTTPNoSecret(t *testing.T) {
 	}
 }
 
-// A name that leads to this machine takes private: true; the API server takes its name or address.
+// A name of a local address requires private: true. The API server requires its name or address.
 func TestHTTPPrivate(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	_, port, err := net.SplitHostPort(s.address())
@@ -335,7 +335,7 @@ func TestHTTPPrivate(t *testing.T) {
 	}
 }
 
-// A server that nobody vouches for gets nothing.
+// A server with an unknown certificate authority gets no request.
 func TestHTTPUntrusted(t *testing.T) {
 	s := &server{}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.requests.Add(1) }))

@@ -15,7 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 )
 
-// ended returns how many guests were replaced for a reason.
+// ended returns the number of guests that were replaced for a reason.
 func (h *host) ended(reason string) int {
 	return int(testutil.ToFloat64(h.env.Metrics.GuestsEnded.WithLabelValues(h.env.Name, reason)))
 }
@@ -28,12 +28,12 @@ func limited(t *testing.T, m module, limits string) string {
 // forEver is an endless loop.
 func forEver() []byte { return code(opLoop, empty, opBr, 0, opEnd) }
 
-// turns is a loop of so many turns, five instructions each, in local 2.
+// turns is a loop with n iterations of five instructions, in local 2.
 func turns(n int64) []byte {
 	return code(constant(opI32, n), opSet, 2, opLoop, empty, opGet, 2, constant(opI32, -1), opAdd, 0x22 /* local.tee */, 2, opBrIf, 0, opEnd)
 }
 
-// TestLimits reaches each limit that a delta can reach, and looks at what its user reads.
+// TestLimits reaches each limit of a delta, and compares the error.
 func TestLimits(t *testing.T) {
 	two := events(`{"data":1}`, `{"data":2}`)
 	after := uint32(4 + 28)
@@ -45,7 +45,7 @@ func TestLimits(t *testing.T) {
 		guest  module
 		limits string
 		want   string
-		ended  string // why the guest was replaced; empty: it was not
+		ended  string // the reason of the replacement; empty: the guest was not replaced
 	}{
 		{"fuel", guest(forEver(), constant(opI64, 0)), "", "one delta takes more than 75000000 instructions: raise limits.fuel", "fuel"},
 		{"less fuel", guest(turns(10_000), constant(opI64, 0)), "fuel: 20k", "more than 20000 instructions", "fuel"},
@@ -60,7 +60,7 @@ func TestLimits(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHost()
 			handler := h.open(t, limited(t, tt.guest, tt.limits))
-			for range 2 { // the second time by a fresh guest
+			for range 2 { // the second time with a new guest
 				r := handle(t, handler, plugintest.Deltas(t)[:1])[0]
 				if r.Verdict != plugins.Fail || !strings.Contains(fmt.Sprint(r.Err), tt.want) || !strings.HasPrefix(r.Err.Error(), `wasm "enrich": `) {
 					t.Errorf("got %s: %v, want %q", r.Verdict, r.Err, tt.want)
@@ -73,7 +73,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestStartLimits is about guests that take too much before they have handled anything.
+// TestStartLimits reaches the limits of a start.
 func TestStartLimits(t *testing.T) {
 	init := func(body ...any) module {
 		m := guest(constant(opI64, 0))
@@ -104,7 +104,7 @@ func TestStartLimits(t *testing.T) {
 	}
 }
 
-// TestCallLimits is about what goes into one call, and how many calls an instance lives.
+// TestCallLimits: the size of a call, and the number of calls of an instance, are limited.
 func TestCallLimits(t *testing.T) {
 	// Traps if a call has more than one delta.
 	alone := guest(opGet, 0, opLoad, 2, 8, constant(opI32, 2), opGeU, opIf, empty, opUnreachable, opEnd, constant(opI64, 2))
@@ -127,7 +127,7 @@ func TestCallLimits(t *testing.T) {
 		h := newHost()
 		handler := h.open(t, limited(t, alone, "batch: 1, calls: 5"))
 		handle(t, handler, batch)
-		if n := h.ended("calls"); n != 8 { // handle handles twice
+		if n := h.ended("calls"); n != 8 { // handle calls twice
 			t.Errorf("%d instances were replaced after 5 calls each, of 40 calls", n)
 		}
 	})
@@ -153,10 +153,10 @@ func TestCallLimits(t *testing.T) {
 	})
 }
 
-// TestCallsByFuel is about deltas that take a tenth of their fuel each: a call with all of them
-// would take more than one may.
+// TestCallsByFuel: each delta uses a tenth of its fuel, so a call with all of them would exceed the
+// fuel of a call.
 func TestCallsByFuel(t *testing.T) {
-	// For each delta some 1 M instructions.
+	// About 1 M instructions per delta.
 	m := guest(opGet, 0, opLoad, 2, 8, constant(opI32, 200_000), opMul, opSet, 2,
 		opLoop, empty, opGet, 2, constant(opI32, -1), opAdd, 0x22 /* local.tee */, 2, opBrIf, 0, opEnd, constant(opI64, 2))
 	h := newHost()
@@ -178,7 +178,7 @@ func TestCallsByFuel(t *testing.T) {
 	}
 }
 
-// TestLeftAlone is about a guest that breaks at everything.
+// TestLeftAlone: the circuit breaker opens for a guest that traps at everything.
 func TestLeftAlone(t *testing.T) {
 	h := newHost()
 	handler := h.open(t, config(t, guest(opUnreachable)))
@@ -202,8 +202,8 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
-// TestProbeTooMuch is about a probe whose answer is too long: the guest is well, so the handler is
-// no longer left alone.
+// TestProbeTooMuch: a probe whose answer is too long shows that the guest works, so the circuit
+// breaker closes.
 func TestProbeTooMuch(t *testing.T) {
 	h := newHost()
 	clock := timer.NewFake(time.Now())
@@ -225,8 +225,8 @@ func TestProbeTooMuch(t *testing.T) {
 	}
 }
 
-// TestWornSoon is about guests that grow beyond three quarters of their memory within a few calls,
-// so that each of these may take what a start may take.
+// TestWornSoon: guests that use three quarters of their memory within a few calls open the circuit
+// breaker, because each of them may use the limits of a start.
 func TestWornSoon(t *testing.T) {
 	for name, after := range map[string]int64{"at each call": 1, "at each third call": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -253,8 +253,8 @@ func TestWornSoon(t *testing.T) {
 	}
 }
 
-// TestNativeStackCounts is about a guest that calls itself deeply: the stack that it has then is
-// counted with its memory.
+// TestNativeStackCounts: the native stack of a deep recursion is counted with the memory of the
+// guest.
 func TestNativeStackCounts(t *testing.T) {
 	m := guest(constant(opI32, 50_000), opCall, 3, constant(opI64, 0))
 	m.funcs = append(m.funcs, function{params: []byte{i32}, body: code(opGet, 0, opIf, empty, opGet, 0, constant(opI32, -1), opAdd, opCall, 3, opEnd)})

@@ -13,7 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// catalog is a cache in which every look-up finds the same, and which knows what it was asked.
+// catalog is a cache with the same result for all look-ups. It records its queries.
 type catalog struct {
 	objects []*event.Object
 
@@ -54,7 +54,7 @@ func two(t *testing.T) *catalog {
 	return &catalog{objects: []*event.Object{plugintest.Object(t, `{"metadata":{"name":"a"}}`), plugintest.Object(t, `{"metadata":{"name":"b"}}`)}}
 }
 
-// counted is what the cache is asked in all: what is listed is counted first, since it is paid for
+// counted returns the expected queries: a list is counted first, because its fuel is charged
 // before.
 func counted(asked ...string) (all []string) {
 	for _, question := range asked {
@@ -69,7 +69,7 @@ func counted(asked ...string) (all []string) {
 func TestLookup(t *testing.T) {
 	tests := []struct {
 		request string
-		answer  string // empty: status
+		answer  string // empty: only the status counts
 		status  int64
 		asked   string
 	}{
@@ -129,17 +129,17 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// Only what did not fit is kept, for the same request, and for this call.
+// Only an answer that did not fit is kept, for the same request in the same call.
 func TestLookupAgain(t *testing.T) {
 	const list, get = `{"list":"nodes"}`, `{"get":"nodes","name":"a"}`
 	h, c := newHost(), two(t)
 	h.env.Lookup = c
 	all := func(n int64) []step {
 		return []step{
-			// the second asks again
+			// the second queries again
 			call("lookup", 65, atKey, 16, 0, 0), call("lookup", 65, atKey, 16, atBuffer, 65), call("lookup", 65, atKey, 16, atBuffer, 65),
 			call("lookup", 65, atKey, 16, 0, 0), call("lookup", 39, atValue, int64(len(get)), atBuffer, 100), call("lookup", 65, atKey, 16, atBuffer, 65),
-			call("lookup", 65, atKey, 16, 0, n), // not asked for again in this call
+			call("lookup", 65, atKey, 16, 0, n), // not queried again in this call
 		}
 	}
 	handler := h.open(t, withRights(t, script(map[uint32]string{atKey: list, atValue: get}, all(0)...), "allow: {lookup: [nodes]}"))
@@ -160,8 +160,7 @@ func TestLookupTooLong(t *testing.T) {
 	run(t, h.open(t, withRights(t, script(map[uint32]string{atKey: `{"list":"nodes"}`}, call("lookup", -3, atKey, 16, 0, 0)), "allow: {lookup: [nodes]}")), first(t))
 }
 
-// While an instance starts there is nothing to see and nothing to emit for, but something to
-// remember.
+// During its start an instance can neither look up nor emit, but can use its store.
 func TestInit(t *testing.T) {
 	for name, end := range map[string]int64{"starts": 0, "fails": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +169,7 @@ func TestInit(t *testing.T) {
 			m := script(map[uint32]string{atKey: `{"list":"nodes"}`, atValue: value})
 			body := m.steps(call("lookup", -2, atKey, 16, 0, 0), call("emit", -4, 0, atValue, int64(len(value))), call("now_ns", 0),
 				call("kv_set", 0, atKey, 3, atValue, 5, 0), call("kv_get", 5, atKey, 3, 0, 0))
-			// The steps fail with an i64, of which rtr_init has none.
+			// The steps fail with an i64, and rtr_init returns none.
 			m.funcs = append(m.funcs, function{results: []byte{i64}, body: append(body, constant(opI64, end)...)},
 				function{name: "rtr_init", params: []byte{i32, i32}, results: []byte{i32}})
 			m.function("rtr_init").body = code(opCall, uleb(len(m.imports)+3), 0xa7 /* i32.wrap_i64 */)

@@ -22,14 +22,14 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// guests are the modules that were built, by the folder of their source.
+// guests are the built modules, by the folder of their source.
 var guests struct {
 	mu    sync.Mutex
 	dir   string
 	built map[string]string
 }
 
-// build compiles a guest that is written in Go, once for all tests, and returns its file.
+// build builds a guest in Go, once for all tests, and returns its file.
 func build(t *testing.T, source string) string {
 	t.Helper()
 	guests.mu.Lock()
@@ -42,7 +42,7 @@ func build(t *testing.T, source string) string {
 		must.Succeed(t, err)
 		guests.dir, guests.built = dir, map[string]string{}
 	}
-	// go test remembers a result until a file that the test looked at changes.
+	// go test caches a result until a file that the test has opened changes.
 	for _, dir := range []string{source, "../../../sdk/go"} {
 		if err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 			if err == nil {
@@ -53,9 +53,9 @@ func build(t *testing.T, source string) string {
 			t.Fatal(err)
 		}
 	}
-	// two folders may have one name
+	// two folders may have the same name
 	file := filepath.Join(guests.dir, fmt.Sprint(len(guests.built), "-", filepath.Base(source), ".wasm"))
-	// The flags of `make plugins`, so that what it compiled is used again.
+	// the flags of `make plugins`, to share the build cache
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-buildmode=c-shared", "-o", file, ".")
 	cmd.Dir = source
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOWORK=off")

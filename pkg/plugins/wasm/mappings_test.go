@@ -13,8 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// mapped returns how much address space the process has mapped, in bytes: a guest's memory is there
-// whether a metric counts it or not.
+// mapped returns the mapped address space of the process in bytes. It contains the memory of a
+// guest even if no metric counts it.
 func mapped(t *testing.T) (sum uint64) {
 	t.Helper()
 	f, err := os.Open("/proc/self/maps")
@@ -34,8 +34,8 @@ func mapped(t *testing.T) (sum uint64) {
 	return sum
 }
 
-// noMoreMapped wants no guest's memory of so many bytes to be left since before. Go's runtime may
-// have mapped a little more.
+// noMoreMapped fails if a guest's memory of that size was mapped since before. It tolerates small
+// mappings of Go's runtime.
 func noMoreMapped(t *testing.T, before, memory uint64) {
 	t.Helper()
 	if now := mapped(t); now > before && now-before > memory/2 {
@@ -43,10 +43,9 @@ func noMoreMapped(t *testing.T, before, memory uint64) {
 	}
 }
 
-// TestFailedStartFreed starts guests that fail while they are instantiated, each in another way,
-// and wants nothing of them to be left.
+// TestFailedStartFreed: after a failed instantiation, in several ways, no memory is left.
 func TestFailedStartFreed(t *testing.T) {
-	const memory = 4 << 30 // nothing else is so large
+	const memory = 4 << 30 // no other mapping is so large
 	trap := guest(constant(opI64, 0))
 	trap.memory = append([]byte{0}, uleb(1000)...)
 	trap.funcs = append(trap.funcs, function{body: code(
@@ -71,10 +70,10 @@ func TestFailedStartFreed(t *testing.T) {
 	}
 }
 
-// TestFailedRestartFreed has a guest start once and never again: each delta is another attempt to
-// start one.
+// TestFailedRestartFreed: a guest starts once and never again. Each delta is another attempt to
+// start it.
 func TestFailedRestartFreed(t *testing.T) {
-	const memory, attempts = 4 << 30, 4 // fewer than open the breaker
+	const memory, attempts = 4 << 30, 4 // too few to open the breaker
 	m := guest(opUnreachable)
 	m.imports = []function{named("kv_get")}
 	m.data = map[uint32][]byte{0x100: []byte("x")}
@@ -95,8 +94,7 @@ func TestFailedRestartFreed(t *testing.T) {
 	checkGone(t, h)
 }
 
-// TestStartThatCannotBeKept: a guest whose start writes what there is no room for any more is
-// freed.
+// TestStartThatCannotBeKept: a guest is freed if the store is full when its start commits writes.
 func TestStartThatCannotBeKept(t *testing.T) {
 	m := guest(constant(opI64, 0))
 	m.imports = []function{named("kv_set")}
@@ -111,7 +109,7 @@ func TestStartThatCannotBeKept(t *testing.T) {
 	checkGone(t, h)
 }
 
-// fullKV has room when it is asked, and none when the writes are to take effect.
+// fullKV has space when it is asked, and none when writes are committed.
 type fullKV struct{ plugins.KV }
 
 // Commit implements plugins.KV.

@@ -2,6 +2,6 @@
 
 package wasm_test
 
-// raceDetector makes compiling a Go guest take 20 seconds. What has no goroutines is tested without
-// it.
+// raceDetector: with the race detector the compilation of a Go guest takes 20 seconds. Tests
+// without goroutines skip under it.
 const raceDetector = true

@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// TestRateWaits: requests above the rate of a host wait, and no second has more of them, whenever
-// it begins.
+// TestRateWaits: requests above the rate of a host wait, and no period of a second has more of
+// them.
 func TestRateWaits(t *testing.T) {
 	const rate, calls = 5, 40
 	clock := timer.NewFake(time.Now())
@@ -58,16 +58,15 @@ func TestRateWaits(t *testing.T) {
 	}
 }
 
-// TestRateTooLow: where a request would wait longer than the call may, what the guest fails at is
-// put off until the rate has room, and is no attempt, whatever way it fails. What it does not fail
-// at counts.
+// TestRateTooLow: if a request would wait longer than the call may, the failed deltas of the call
+// are postponed until the rate allows it. That is no attempt. Deltas without a failure count.
 func TestRateTooLow(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	request := `{"url":"` + s.URL + `"}`
 	trap := asking(request, 0)
 	trap.function("rtr_handle").body = code(constant(opI32, 0x400000), constant(opI32, int64(len(request))), constant(opI32, 0x20008), constant(opI32, 1<<21),
 		opCall, 0, constant(opI32, 0), 0x48 /* i32.lt_s */, opIf, empty, opUnreachable, opEnd, constant(opI64, 0))
-	// The second request answers with a record that says fail.
+	// The second request fails its delta by a record.
 	fails := trap
 	fails.funcs = slices.Clone(trap.funcs)
 	answer := encode("", record{idx: 0, verdict: 3})

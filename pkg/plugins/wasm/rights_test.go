@@ -21,10 +21,10 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// All rights, for tests that are not about whether they were given.
+// allRights contains all grants, for tests of other subjects.
 const allRights = `allow: {kv: true, lookup: [pods, nodes.byName], http: [{host: "127.0.0.1:1", scheme: http}]}`
 
-// TestGrants is about modules that import what they were not granted.
+// TestGrants: a module that imports a function without a grant is rejected.
 func TestGrants(t *testing.T) {
 	all := func(names ...string) module {
 		m := guest(constant(opI64, 0))
@@ -103,7 +103,7 @@ func TestLookupGrants(t *testing.T) {
 	}
 }
 
-// Addresses and lengths that lie.
+// Invalid addresses and lengths.
 func TestGarbagePointers(t *testing.T) {
 	const outside, end = 0x7fff0000, 18 * 0x10000
 	data := map[uint32]string{0x100: "key", 0x200: `{"data":1}`, 0x300: `{"get":"pods","name":"a"}`, 0x400: `{"url":"http://127.0.0.1:1/"}`}
@@ -143,7 +143,7 @@ func lastWord(err error) string {
 	return words[len(words)-1]
 }
 
-// Whatever the arguments are, a host function returns.
+// A host function returns for any arguments.
 func TestRandomArguments(t *testing.T) {
 	interesting := []int64{0, 1, -1, 3, 25, 0x100, 0x7fffffff, -0x80000000, 18*0x10000 - 1, 18 * 0x10000, 4096, 1 << 20}
 	numbers := rand.New(rand.NewPCG(1, 2))
@@ -180,8 +180,8 @@ func TestKV(t *testing.T) {
 		call("kv_get", -1, atKey, 3, atBuffer, 100),
 		call("kv_del", -1, atKey, 3),
 		call("kv_set", 0, atKey, 3, atValue, int64(len(value)), 0),
-		call("kv_get", int64(len(value)), atKey, 3, atBuffer, 3), // how long it is
-		call("emit", -4, 0, atBuffer, int64(len(value))),         // nothing was written
+		call("kv_get", int64(len(value)), atKey, 3, atBuffer, 3), // the length of the value
+		call("emit", -4, 0, atBuffer, int64(len(value))),         // the buffer is unchanged
 		call("kv_get", int64(len(value)), atKey, 3, atBuffer, 100),
 		call("emit", 0, 0, atBuffer, int64(len(value))),
 		call("kv_set", 0, atOther, 5, 0, 0, 0), // empty
@@ -201,8 +201,8 @@ func TestKV(t *testing.T) {
 	}
 }
 
-// What one call wrote the next one sees, in whatever instance, and the handler that is opened after
-// this one.
+// A value that a call wrote is visible to the next call, in another instance and in the next
+// handler too.
 func TestKVStays(t *testing.T) {
 	h := newHost()
 	set := script(kvData(), call("kv_set", 0, atKey, 3, atValue, int64(len(value)), 0))
@@ -236,7 +236,7 @@ func TestKVTTL(t *testing.T) {
 
 func TestKVQuota(t *testing.T) {
 	h := newHost()
-	const half = 512 - 64 - 3 // a key of three bytes
+	const half = 512 - 64 - 3 // with a key of three bytes
 	m := script(map[uint32]string{atKey: "key", 0x110: "two"},
 		call("kv_set", 0, atKey, 3, atBuffer, half, 0),
 		call("kv_set", -3, 0x110, 3, atBuffer, half+1, 0),
@@ -253,13 +253,13 @@ func TestKVQuota(t *testing.T) {
 	)
 	handler := h.open(t, withRights(t, m, "allow: {kv: true}, limits: {kv: 1Ki}"))
 	run(t, handler, first(t))
-	run(t, handler, first(t)) // what the first call has kept counts, too, and is overwritten
+	run(t, handler, first(t)) // the values of the first call count, and are overwritten
 	if h.env.KV.Size() != 512 {
 		t.Errorf("%d bytes are kept", h.env.KV.Size())
 	}
 }
 
-// A call that other calls took the room from fails, and is handled again.
+// A call fails if other calls used up the space, and is repeated.
 func TestKVRace(t *testing.T) {
 	h := newHost()
 	h.env.KV = &narrow{Store: kv.New(timer.Real(), false)}
@@ -271,12 +271,12 @@ func TestKVRace(t *testing.T) {
 	}
 }
 
-// narrow says that there is room, and then there is not.
+// narrow is a store whose space disappears before the commit.
 type narrow struct{ *kv.Store }
 
 func (narrow) Commit([]plugins.KVWrite, int64) error { return plugins.ErrKVFull }
 
-// Of a call that fails nothing is left.
+// A failed call has no effect.
 func TestNothingIsLeft(t *testing.T) {
 	steps := []step{
 		call("kv_set", 0, atKey, 3, atValue, int64(len(value)), 0), call("emit", 0, 0, atValue, int64(len(value))),
@@ -313,10 +313,10 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// moved compiles the steps again, for the imports that m has now.
+// moved compiles the steps again for the present imports of m.
 func moved(m module, steps []step) []byte { return m.steps(steps...) }
 
-// A batch that traps leaves nothing; of its halves, the one that does not trap counts, once.
+// A batch that traps has no effect. The half without a trap has its effect once.
 func TestBisected(t *testing.T) {
 	h := newHost()
 	m := script(kvData(), call("kv_set", 0, atKey, 3, atValue, int64(len(value)), 0), call("emit", 0, 0, atValue, int64(len(value))))
@@ -336,7 +336,7 @@ func TestBisected(t *testing.T) {
 	}
 }
 
-// TestFiles: the module is part of the configuration.
+// TestFiles: the module is a file of the configuration.
 func TestFiles(t *testing.T) {
 	node, problems := conf.ParseNode("config.yaml", []byte("module: /plugins/a.wasm"))
 	if len(problems) > 0 {
@@ -347,8 +347,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestHTTPGrants: a grant may be for some methods and paths, and no way of writing a path leads out
-// of them.
+// TestHTTPGrants: a grant may be restricted to methods and paths. No encoding of a path escapes
+// them.
 func TestHTTPGrants(t *testing.T) {
 	var mu sync.Mutex
 	var got []string

@@ -11,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// step is a call of a host function, with constants, and what it has to return.
+// step is a call of a host function with constants, and its expected result.
 type step struct {
 	name string
 	want int64
@@ -20,7 +20,7 @@ type step struct {
 
 func call(name string, want int64, args ...int64) step { return step{name, want, args} }
 
-// hostFunctions are the functions of rtr_v1 as a guest imports them.
+// hostFunctions are the functions of rtr_v1 as imports.
 func hostFunctions() []function {
 	f := func(name string, result byte, params ...byte) function {
 		return function{module: "rtr_v1", name: name, params: params, results: []byte{result}}
@@ -37,11 +37,11 @@ func named(name string) function {
 	return all[slices.IndexFunc(all, func(f function) bool { return f.name == name })]
 }
 
-// wrong is the verdict, which there is not, of a script whose first step returns something else
-// than it should.
+// wrong is an invalid verdict. A script returns it, plus the number of the step, if a step has
+// another result than expected.
 const wrong = 7000
 
-// steps compiles calls. If one returns something else, the guest answers with wrong and its number.
+// steps compiles calls. If one returns another result, the guest answers with wrong and its number.
 func (m *module) steps(all ...step) (body []byte) {
 	for i, s := range all {
 		f := named(s.name)
@@ -62,12 +62,12 @@ func (m *module) steps(all ...step) (body []byte) {
 	return body
 }
 
-// script returns a guest that makes these calls for each batch and then answers that all is well.
+// script returns a guest that calls these functions for each batch and then answers ok.
 func script(data map[uint32]string, all ...step) module {
 	return scriptThen(data, constant(opI64, 0), all...)
 }
 
-// scriptThen is a script with another end.
+// scriptThen returns a script with another end.
 func scriptThen(data map[uint32]string, end []byte, all ...step) module {
 	m := guest()
 	m.data = make(map[uint32][]byte)
@@ -78,13 +78,13 @@ func scriptThen(data map[uint32]string, end []byte, all ...step) module {
 	return m
 }
 
-// withRights makes a configuration.
+// withRights returns the configuration of a module with grants.
 func withRights(t *testing.T, m module, rest string) string {
 	t.Helper()
 	return fmt.Sprintf("{module: %q, %s}", m.write(t), rest)
 }
 
-// run lets the guest handle some deltas and wants it to be content.
+// run passes deltas to the guest and requires success.
 func run(t *testing.T, h plugins.Handler, batch []*event.Delta) []plugins.Result {
 	t.Helper()
 	results, err := h.Handle(t.Context(), batch)
@@ -97,7 +97,7 @@ func run(t *testing.T, h plugins.Handler, batch []*event.Delta) []plugins.Result
 	return results
 }
 
-// first is a batch of one.
+// first returns a batch of one delta.
 func first(t *testing.T) []*event.Delta {
 	t.Helper()
 	return plugintest.Deltas(t)[:1]

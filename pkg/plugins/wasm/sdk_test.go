@@ -13,18 +13,18 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// one returns a delta about a pod of a name.
+// one returns a delta of a pod with that name.
 func one(t *testing.T, name string) []*event.Delta {
 	t.Helper()
 	return []*event.Delta{{Source: "pods", Op: event.Added, New: plugintest.Pod(t, name, 1, 10), Seen: time.Unix(1e9, 1)}}
 }
 
-// TestSDK runs a guest that is written with the SDK through all that an author can do.
+// TestSDK runs a guest that uses all functions of the SDK.
 func TestSDK(t *testing.T) {
 	h := newHost()
 	h.env.Workers = 1
 	handler := h.open(t, fmt.Sprintf("{module: %q, config: {answer: {a: [1, x]}}, limits: {memory: 32Mi, fuel: 1G}}", build(t, "testdata/guest")))
-	// First, because what breaks below says so much that later lines are left out.
+	// first, because later subtests exceed the limit of log lines
 	t.Run("log", func(t *testing.T) { testSlog(t, h, handler) })
 	tests := []struct {
 		name    string
@@ -78,8 +78,8 @@ func TestSDK(t *testing.T) {
 	t.Run("flat memory", func(t *testing.T) { testFlatMemory(t, h, handler) })
 }
 
-// testFlatMemory shows that a Go guest's collector runs: what the deltas leave behind is many times
-// the limit.
+// testFlatMemory: the garbage collector of a Go guest runs, because the memory of all handled
+// deltas is many times the limit.
 func testFlatMemory(t *testing.T, h *host, handler plugins.Handler) {
 	calls := 50_000
 	if testing.Short() || raceDetector {
@@ -131,7 +131,7 @@ func testSlog(t *testing.T, h *host, handler plugins.Handler) {
 	}
 }
 
-// testEcho is about what of a delta reaches a handler.
+// testEcho compares the delta in the handler with the original.
 func testEcho(t *testing.T, handler plugins.Handler) {
 	deltas := plugintest.Deltas(t)
 	widgets := &event.Resource{Cluster: "c2", Kind: "Widget"}
@@ -183,7 +183,7 @@ func testEcho(t *testing.T, handler plugins.Handler) {
 	}
 }
 
-// TestSetup is about a guest whose setup refuses.
+// TestSetup: the setup of a guest rejects its configuration.
 func TestSetup(t *testing.T) {
 	skipIfSlow(t)
 	_, err := newHost().tryOpen(t, fmt.Sprintf("{module: %q, config: {refuse: no threshold}}", build(t, "testdata/guest")))
@@ -197,7 +197,7 @@ func skipIfSlow(t *testing.T) {
 	}
 }
 
-// shownEvent is what the guest tells of an event that another route made.
+// shownEvent returns the expected output of the guest for an upstream event.
 func shownEvent(e *event.Event) any {
 	if e == nil {
 		return nil

@@ -10,11 +10,11 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// amplifier returns a module that has n more of something.
+// amplifier returns a module with n additional elements of a kind.
 func amplifier(kind string, n int) module {
 	m := guest(constant(opI64, 0))
 	own := m.sections()
-	// behind what guest has, less the one byte of its number
+	// appends to a section of guest, and replaces its count of one byte
 	more := func(id byte, have int, items []byte) module {
 		var old []byte
 		if own[id] != nil {
@@ -59,15 +59,14 @@ func amplifier(kind string, n int) module {
 	return m
 }
 
-// names is a custom section with n names of functions, and as many of locals.
+// names returns a custom section with n names of functions and of locals.
 func names(n int) []byte {
 	some := slices.Concat(uleb(n), slices.Repeat([]byte{0, 0}, n))
 	return section(0, slices.Concat(sized([]byte("name")), section(1, some), section(2, slices.Concat([]byte{1, 0}, some))))
 }
 
-// TestSections loads modules whose sections have many small things: what is allocated for them is
-// in proportion to the file, or small. It is not told apart what is freed again, so there is less
-// at any time.
+// TestSections: loading a module whose sections have many small elements allocates memory in
+// proportion to the file. The test counts freed memory too, so the maximum in use is lower.
 func TestSections(t *testing.T) {
 	const mib = 1 << 20
 	for kind, most := range map[string]int{
@@ -112,8 +111,8 @@ func TestSections(t *testing.T) {
 	}
 }
 
-// TestUnknownImport is about a module that could not be compiled, and imports what the router does
-// not give: the latter is said.
+// TestUnknownImport: for a module that is invalid and imports an unknown function, the import is
+// reported.
 func TestUnknownImport(t *testing.T) {
 	m := guest(constant(opI64, 0))
 	m.imports = []function{{module: "env", name: "abort"}}

@@ -16,8 +16,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// storm is a guest that does nothing but call one host function, with the same arguments but for
-// the four bytes at 0x100, which count.
+// storm is a guest that repeats one host call. Its arguments are constant, except the four bytes at
+// 0x100, which count.
 type storm struct {
 	name  string
 	f     function
@@ -25,8 +25,8 @@ type storm struct {
 	allow string // "kv: true"
 }
 
-// Where a storm has what it shows the host: a counter, JSON texts, 1,024 empty pieces, and a long
-// text without and with line ends.
+// The addresses of a storm's data: a counter, JSON texts, 1,024 empty pieces, and a long text
+// without and with line ends.
 const (
 	stormKey    = 0x100
 	stormText   = 0x400
@@ -40,7 +40,8 @@ func wasi(name string, params ...byte) function {
 	return function{module: "wasi_snapshot_preview1", name: name, params: params, results: []byte{i32}}
 }
 
-// storms is one or more for each function that a guest can import and that does something.
+// storms returns at least one storm for each function that a guest can import and that has an
+// effect.
 func storms() []storm {
 	text := func(i int) int64 { return stormText + int64(i)*0x80 }
 	size := func(i int) int64 { return int64(len(stormTexts()[i])) }
@@ -103,7 +104,7 @@ func stormTexts() []string {
 	}
 }
 
-// guest assembles the storm. It ends only for want of fuel, or of patience after so many calls.
+// guest assembles the storm. It ends when its fuel is used up, or after a number of calls.
 func (s storm) guest(calls int64) module {
 	var args []byte
 	for i, a := range s.args {
@@ -135,9 +136,9 @@ func (s storm) config(tb testing.TB, calls int64, limits string) string {
 	return fmt.Sprintf("{module: %q, config: {a: %q}, allow: {%s}, limits: {%s}}", s.guest(calls).write(tb), strings.Repeat("x", 1000), s.allow, limits)
 }
 
-// BenchmarkStopped tells what a guest takes until it is stopped that calls a host function for
-// ever, at the default fuel: CPU per call. For comparison, a loop and a pointer chase through 32
-// MiB, which limits.timeout may stop first.
+// BenchmarkStopped measures the CPU time of a guest that repeats a host call until the default fuel
+// is used up. For comparison it includes a loop, and a pointer chase through 32 MiB, which
+// limits.timeout may stop first.
 func BenchmarkStopped(b *testing.B) {
 	pods := &catalog{}
 	for i := range 1000 {
@@ -171,7 +172,7 @@ func BenchmarkStopped(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process has taken so far.
+// cpuTime returns the CPU time of this process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

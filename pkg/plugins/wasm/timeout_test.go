@@ -17,8 +17,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// steps is a clock that goes on by a step whenever it is looked at. It is used by one goroutine at
-// a time.
+// steps is a clock that advances by a step at each reading. One goroutine uses it at a time.
 type steps struct {
 	timer.Clock
 	mu   sync.Mutex
@@ -38,7 +37,7 @@ func (s *steps) Now() time.Time {
 }
 
 // chase returns a guest that follows pointers through its memory: each load waits for the one
-// before it. There are so many rounds of 1,000 loads through a cycle of as many lines of the cache.
+// before it. There are so many rounds of 1,000 loads through a cycle of as many cache lines.
 func chase(lines int64, rounds int64) module {
 	const base = 0x200000
 	body := code(constant(opI32, base), opSet, 2, constant(opI32, rounds), opSet, 3, opLoop, empty, opGet, 2)
@@ -60,8 +59,8 @@ func chase(lines int64, rounds int64) module {
 	return m
 }
 
-// TestTimeout is about guests that compute for longer than they may, with fuel for much more. The
-// clock goes on by 10 ms with each look.
+// TestTimeout: a guest that computes longer than its timeout ends, although it has much more fuel.
+// The clock advances by 10 ms at each reading.
 func TestTimeout(t *testing.T) {
 	handling := map[string]module{
 		"a loop":        guest(forEver(), constant(opI64, 0)),
@@ -80,7 +79,7 @@ func TestTimeout(t *testing.T) {
 			if r.Verdict != plugins.Fail || !strings.Contains(fmt.Sprint(r.Err), "out of time: one delta takes longer than 1s: raise limits.timeout") {
 				t.Errorf("got %s: %v", r.Verdict, r.Err)
 			}
-			// A hundred looks at the clock, and at most 40,000 between two.
+			// A hundred readings, with at most 40,000 between two.
 			if used := h.fuel() - before; used > 100*50_000 {
 				t.Errorf("it burnt %v", used)
 			}
@@ -100,7 +99,7 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// TestStartTimeout is the same before anything is handled.
+// TestStartTimeout: the same for a start.
 func TestStartTimeout(t *testing.T) {
 	initialize, section, config := guest(constant(opI64, 0)), guest(constant(opI64, 0)), guest(constant(opI64, 0))
 	initialize.funcs = append(initialize.funcs, function{name: "_initialize", body: forEver()})
@@ -120,7 +119,7 @@ func TestStartTimeout(t *testing.T) {
 	}
 }
 
-// TestCanceled is about a guest that computes when the router no longer wants its answer.
+// TestCanceled: a guest that is computing ends when its context is cancelled.
 func TestCanceled(t *testing.T) {
 	h := newHost()
 	looked := make(chan struct{})
@@ -128,7 +127,7 @@ func TestCanceled(t *testing.T) {
 	handler := h.open(t, limited(t, guest(forEver(), constant(opI64, 0)), "fuel: 10G, timeout: 1h"))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		for range 20 { // it computes by now
+		for range 20 { // until it computes
 			<-looked
 		}
 		cancel()
@@ -145,7 +144,7 @@ func TestCanceled(t *testing.T) {
 	}
 }
 
-// looks tells of each look at a clock.
+// looks is a clock that signals each reading.
 type looks struct {
 	timer.Clock
 	looked chan struct{}
@@ -159,9 +158,8 @@ func (l *looks) Now() time.Time {
 	return l.Clock.Now()
 }
 
-// TestGuestsPause: Go's garbage collector stops all that runs, several times in a cycle. It comes
-// to its end while a guest is within one call that goes on for ever, as far as its fuel goes; it
-// need not wait for the call's end.
+// TestGuestsPause: Go's garbage collector, which stops all goroutines several times per cycle,
+// completes while a guest is in one call without end (except for its fuel).
 func TestGuestsPause(t *testing.T) {
 	endless := map[string]module{
 		"a loop": guest(opLoop, empty, opBr, 0, opEnd, constant(opI64, 0)),
@@ -190,7 +188,7 @@ func TestGuestsPause(t *testing.T) {
 				close(ended)
 			})
 			<-began
-			const enough = 3 // one may be done before the guest is called
+			const enough = 3 // one may complete before the guest is called
 			for cycles := range enough {
 				runtime.GC()
 				select {
