@@ -13,12 +13,12 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// The users of a sandbox. Only RBAC stands between them and the objects.
+// The users of a sandbox. Only RBAC protects the objects from them.
 const (
-	adminUser = "admin" // may do everything
-	// the sandbox itself, apart from admin so that the audit log can leave it out
+	adminUser = "admin" // has all rights
+	// the sandbox itself; separate from admin, so that the audit log can exclude it
 	sandboxUser = "sandbox"
-	limitedUser = "limited" // may do nothing beyond discovery, until a test binds a role to it
+	limitedUser = "limited" // has no right beyond discovery until a test binds a role to it
 	adminGroup  = "system:masters"
 	contextName = "sandbox"
 )
@@ -100,6 +100,6 @@ func (d *dir) restConfig(user string) *rest.Config {
 		BearerToken:     d.tokens[user],
 		TLSClientConfig: rest.TLSClientConfig{CAFile: d.key(caCert)},
 		UserAgent:       "sandbox",
-		QPS:             -1, // nobody else is to be protected
+		QPS:             -1, // there are no other clients to protect
 	}
 }

@@ -18,13 +18,13 @@ import (
 
 const (
 	apiserverStartTimeout = 2 * time.Minute
-	// apiserverStopTimeout bounds the drain at stop: kube-apiserver would wait up to a minute
-	// for requests in flight, and whoever stops a sandbox does not want to.
+	// apiserverStopTimeout bounds the drain at stop: kube-apiserver would wait up to a minute for
+	// running requests, which is too long here.
 	apiserverStopTimeout = 3 * time.Second
 )
 
-// auditPolicy logs each request once (a watch when it starts and when it ends), except those
-// of the server itself, of the sandbox, and to paths that are no resource.
+// auditPolicy logs each request once (a watch at its start and at its end), except those of the
+// server itself, of the sandbox, and to paths that are no resource.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -36,8 +36,8 @@ rules:
 - level: Metadata
 `
 
-// startAPIServer starts kube-apiserver in this process. The function it returns stops it and
-// waits for it, for a bounded time.
+// startAPIServer starts kube-apiserver in this process. The returned function stops it and waits
+// for it, for a bounded time.
 func startAPIServer(ctx context.Context, d *dir, opts options, failed chan<- error) (func(), error) {
 	listener, err := d.listenAPIServer(ctx)
 	if err != nil {
@@ -50,12 +50,12 @@ func startAPIServer(ctx context.Context, d *dir, opts options, failed chan<- err
 		}
 		args = append(args, "--audit-policy-file="+d.file(auditRules), "--audit-log-path="+d.file(auditLogFile))
 	}
-	// Last, so that they win.
+	// Last, so that they override the others.
 	completed, err := apiserverOptions(ctx, listener, append(args, opts.apiserverArgs...))
 	if err != nil {
 		return nil, fmt.Errorf("kube-apiserver: %w", err)
 	}
-	// Apart from ctx: whatever still uses the server is stopped first, by ctx.
+	// Independent of ctx: ctx first stops the users of the server.
 	serverCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stopped := make(chan struct{})
 	go func() {
@@ -103,7 +103,7 @@ func apiserverOptions(ctx context.Context, listener net.Listener, args []string)
 	return completed, utilerrors.NewAggregate(completed.Validate())
 }
 
-// apiserverArgs are the flags of kube-apiserver. All that is not said here is as in any cluster.
+// apiserverArgs are the flags of kube-apiserver. All other settings have their defaults.
 func apiserverArgs(d *dir) []string {
 	return []string{
 		"--etcd-servers=" + d.etcdURL(),
@@ -121,17 +121,17 @@ func apiserverArgs(d *dir) []string {
 		"--service-account-key-file=" + d.key(accountKey),
 		"--service-account-signing-key-file=" + d.key(accountKey),
 		"--authorization-mode=RBAC",
-		// No controller makes service accounts here, and without this no pod could be created.
+		// No controller makes service accounts here, and with this plugin no pod could be created.
 		"--disable-admission-plugins=ServiceAccount",
 		"--allow-privileged=true",
 		"--profiling=false",
-		// Ends open watches at stop; else the drain would wait for them.
+		// Ends open watches at stop; otherwise the drain would wait for them.
 		"--shutdown-watch-termination-grace-period=1s",
 	}
 }
 
-// waitReady waits until the server says that it is ready and has made the namespace default,
-// which comes a little later.
+// waitReady waits until the server is ready and has made the namespace default, which comes a
+// little later.
 func waitReady(ctx context.Context, cfg *rest.Config, failed <-chan error) error {
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {

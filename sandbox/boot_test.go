@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// TestBoot starts both halves in this process, with the example cluster. An API server can
-// be started once per process, so all that needs one is looked at here.
+// TestBoot starts both halves in this process with the example cluster. An API server can be
+// started once per process, so this test has all checks that need one.
 func TestBoot(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots an API server")
@@ -100,7 +100,7 @@ func checkSeed(ctx context.Context, t *testing.T, client kubernetes.Interface, d
 	}
 }
 
-// checkSeedAgain applies the same folder once more, as a restart on a kept folder does.
+// checkSeedAgain applies the same folder again, as a restart on a kept folder does.
 func checkSeedAgain(ctx context.Context, t *testing.T, opts options) {
 	d := &dir{path: opts.dir}
 	if err := d.prepare(); err != nil {
@@ -125,8 +125,8 @@ func checkLimited(ctx context.Context, t *testing.T, kubeconfig string) {
 	}
 }
 
-// checkDeletion deletes a namespace with a pod on a node in it; without the controllers both
-// would be terminating forever.
+// checkDeletion deletes a namespace with a pod on a node in it; without the controllers both would
+// terminate forever.
 func checkDeletion(ctx context.Context, t *testing.T, client kubernetes.Interface) {
 	namespaces := client.CoreV1().Namespaces()
 	ns, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "boot-"}}, metav1.CreateOptions{})
@@ -152,7 +152,7 @@ func checkDeletion(ctx context.Context, t *testing.T, client kubernetes.Interfac
 	}
 }
 
-// checkDemo does each step of the demo once.
+// checkDemo runs each step of the demo once.
 func checkDemo(ctx context.Context, t *testing.T, client kubernetes.Interface) {
 	d := &demo{client: client}
 	for _, step := range []func(context.Context) error{d.annotate, d.crash, d.toggleNode, d.recoverPods, d.recreate} {

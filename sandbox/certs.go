@@ -25,16 +25,15 @@ const (
 	accountKey  = "service-account.key"
 )
 
-// validity is long enough that nobody meets an expired sandbox, and a kept DIR is thrown
-// away long before.
+// validity exceeds the lifetime of any sandbox folder.
 const validity = 10 * 365 * 24 * time.Hour
 
 func (d *dir) key(name string) string { return filepath.Join(d.path, keysDir, name) }
 
-// loadKeys makes the keys and certificates unless an earlier start has made them. The key of
-// the CA is not kept: nothing else is ever signed with it.
+// loadKeys makes the keys and certificates unless an earlier start has made them. It does not keep
+// the key of the CA: it signs nothing else.
 func (d *dir) loadKeys() error {
-	// The service-account key is written last, so it says that all of them are there.
+	// The service-account key is written last, so its existence means that all of them exist.
 	if _, err := os.Stat(d.key(accountKey)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -81,8 +80,8 @@ func (d *dir) makeAuthority() (*x509.Certificate, crypto.Signer, error) {
 	return parsed, key, err
 }
 
-// makeServing makes the certificate of the API server. Its names carry no port, so it also
-// holds for a proxy in front of the server.
+// makeServing makes the certificate of the API server. Its names have no port, so it is also valid
+// for a proxy in front of the server.
 func (d *dir) makeServing(authority *x509.Certificate, authorityKey crypto.Signer) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

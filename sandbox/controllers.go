@@ -17,16 +17,16 @@ import (
 	"k8s.io/kubernetes/pkg/controller/namespace"
 )
 
-// How soon what failed once is tried again. The namespace controller itself would wait for
-// half of the grace period of the pods, which end at once here.
+// The intervals of retries. The namespace controller by itself would wait for half of the grace
+// period of the pods, which end at once here.
 const (
 	namespaceResync = time.Second
 	podResync       = 10 * time.Second
 )
 
-// startControllers starts the two controllers without which a deletion never ends: that of
-// namespaces, which is the real one, and a stand-in for the kubelet that lets go of deleted
-// pods. Owned objects are not collected. The controllers run until ctx ends.
+// startControllers starts the two controllers that deletions need: the real namespace controller,
+// and a stand-in for the kubelet that releases deleted pods. Owned objects are not
+// garbage-collected. The controllers run until ctx ends.
 func startControllers(ctx context.Context, cfg *rest.Config) error {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -43,7 +43,7 @@ func startControllers(ctx context.Context, cfg *rest.Config) error {
 	typed.Start(ctx.Done())
 	go namespaces.Run(ctx, 2)
 
-	// Metadata is enough, and costs less under load.
+	// Metadata is sufficient, and costs less under load.
 	partial := metadatainformer.NewSharedInformerFactory(meta, podResync)
 	pods := partial.ForResource(corev1.SchemeGroupVersion.WithResource("pods")).Informer()
 	release := func(obj any) { releasePod(ctx, client, obj) }
@@ -58,8 +58,8 @@ func startControllers(ctx context.Context, cfg *rest.Config) error {
 	return nil
 }
 
-// releasePod ends the grace period of a deleted pod, as a kubelet does once the containers
-// have stopped. The next resync retries what failed.
+// releasePod ends the grace period of a deleted pod, as a kubelet does after the containers have
+// stopped. The next resync retries failures.
 func releasePod(ctx context.Context, client kubernetes.Interface, obj any) {
 	pod, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok || pod.DeletionTimestamp == nil {

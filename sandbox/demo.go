@@ -19,12 +19,12 @@ import (
 
 const (
 	demoPeriod = 2 * time.Second
-	// demoAnnotation is counted up on pods.
+	// demoAnnotation is a counter on pods.
 	demoAnnotation = "demo.deltarouter.io/tick"
 	crashing       = "CrashLoopBackOff"
 )
 
-// demo changes what is in the cluster as life would.
+// demo makes typical changes in the cluster.
 type demo struct {
 	client kubernetes.Interface
 	tick   int
@@ -38,8 +38,8 @@ func newDemo(cfg *rest.Config) (*demo, error) {
 	return &demo{client: client}, nil
 }
 
-// run does one step per period, round and round, until ctx ends. A step that fails, say
-// because a user changed the same object, is logged, and the round goes on.
+// run executes one step per period, again and again, until ctx ends. It logs a failed step, such as
+// one that conflicts with a change by a user, and goes on.
 func (d *demo) run(ctx context.Context) {
 	steps := []struct {
 		name string
@@ -61,7 +61,7 @@ func (d *demo) run(ctx context.Context) {
 	}, demoPeriod)
 }
 
-// pods lists the pods that have been given a status, leaving the cluster's own alone.
+// pods lists the pods with a status, without the cluster's own.
 func (d *demo) pods(ctx context.Context) ([]corev1.Pod, error) {
 	list, err := d.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -72,7 +72,7 @@ func (d *demo) pods(ctx context.Context) ([]corev1.Pod, error) {
 	}), nil
 }
 
-// anyPod picks one of them; nil if there is none.
+// anyPod returns one of them at random; nil if there is none.
 func (d *demo) anyPod(ctx context.Context) (*corev1.Pod, error) {
 	pods, err := d.pods(ctx)
 	if err != nil || len(pods) == 0 {
@@ -91,8 +91,8 @@ func (d *demo) annotate(ctx context.Context) error {
 	return err
 }
 
-// crash restarts the containers of a pod once more: preferably of one that crashes already,
-// so that its count grows beyond any threshold a rule may have.
+// crash increases the restart count of a pod: preferably of one that is crashing already, so that
+// the count exceeds the threshold of any rule.
 func (d *demo) crash(ctx context.Context) error {
 	pods, err := d.pods(ctx)
 	if err != nil || len(pods) == 0 {
@@ -122,7 +122,7 @@ func isCrashing(pod corev1.Pod) bool {
 	})
 }
 
-// recoverPods lets the crashing pods run again, every other round.
+// recoverPods makes the crashing pods run again, every other round.
 func (d *demo) recoverPods(ctx context.Context) error {
 	pods, err := d.pods(ctx)
 	if err != nil || rand.IntN(2) == 0 {
@@ -149,7 +149,7 @@ func (d *demo) updateStatus(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// recreate deletes a pod and makes it again under its name, with a new uid.
+// recreate deletes a pod and creates it again under its name, with a new uid.
 func (d *demo) recreate(ctx context.Context) error {
 	pod, err := d.anyPod(ctx)
 	if err != nil || pod == nil {
@@ -178,7 +178,8 @@ func (d *demo) recreate(ctx context.Context) error {
 	return d.updateStatus(ctx, made)
 }
 
-// toggleNode heals the node that is not Ready; if there is none, it takes one down.
+// toggleNode makes the node that is not Ready Ready again; if there is none, it makes one not
+// Ready.
 func (d *demo) toggleNode(ctx context.Context) error {
 	list, err := d.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil || len(list.Items) == 0 {
@@ -198,7 +199,7 @@ func (d *demo) toggleNode(ctx context.Context) error {
 	return err
 }
 
-// ready gives the Ready condition of a node, or nil.
+// ready returns the Ready condition of a node, or nil.
 func ready(node *corev1.Node) *corev1.NodeCondition {
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 	if i < 0 {

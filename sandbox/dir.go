@@ -36,8 +36,8 @@ type dir struct {
 	locks  []*os.File
 }
 
-// openDir prepares the folder and takes the locks of the halves this process runs. The
-// kernel drops the locks of a process that is killed.
+// openDir prepares the folder and takes the locks of the halves of this process. The kernel
+// releases the locks of a killed process.
 func openDir(opts options) (*dir, error) {
 	if err := os.MkdirAll(opts.dir, 0o700); err != nil {
 		return nil, err
@@ -59,9 +59,9 @@ func openDir(opts options) (*dir, error) {
 	return d, nil
 }
 
-// prepare makes the files that both halves read, if they are not there yet.
+// prepare makes the files that both halves read, unless they exist.
 func (d *dir) prepare() error {
-	// Two halves that start at once must not both invent ports and keys.
+	// Two halves that start at the same time must not both choose ports and keys.
 	if err := d.lock(prepareLock, unix.LOCK_EX); err != nil {
 		return err
 	}
@@ -115,8 +115,8 @@ func (d *dir) unlock() {
 	d.locks = nil
 }
 
-// close gives the folder back, and unless keep is set removes what the sandbox put there.
-// What somebody else put there stays, as DIR may be any folder.
+// close releases the folder, and unless keep is set removes the files of the sandbox. Other files
+// stay, since DIR may be any folder.
 func (d *dir) close(keep bool) error {
 	defer d.unlock()
 	if keep {
@@ -129,12 +129,12 @@ func (d *dir) close(keep bool) error {
 	} {
 		errs = append(errs, os.RemoveAll(d.file(name)))
 	}
-	_ = os.Remove(d.path) // fails, rightly, if something else is in it
+	_ = os.Remove(d.path) // fails, as intended, if the folder has other files
 	return errors.Join(errs...)
 }
 
-// replaceFile writes a file as a whole, and not at all if it says the same already: a process
-// that is killed leaves no half, and who reads a kubeconfig during a restart sees no half.
+// replaceFile replaces a file atomically, unless its content is the same: neither a killed process
+// nor a concurrent reader leaves or sees half a file.
 func replaceFile(path string, data []byte, mode fs.FileMode) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
 		return nil

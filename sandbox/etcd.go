@@ -12,13 +12,13 @@ import (
 
 const (
 	etcdStartTimeout = time.Minute
-	// etcdStopTimeout bounds the wait for clients, as an API server that is still there never
-	// goes away by itself. A stop that is cut short is a kill, and the log of etcd survives that.
+	// etcdStopTimeout bounds the wait for clients, since a running API server never disconnects by
+	// itself. A shortened stop is a kill, which the log of etcd survives.
 	etcdStopTimeout = 300 * time.Millisecond
 )
 
-// startEtcd starts a single member on the data in DIR/etcd and waits until it serves. Its
-// clients need no credentials: it listens on loopback only, and holds nothing of worth.
+// startEtcd starts a single member on the data in DIR/etcd and waits until it serves. Its clients
+// need no credentials: it listens on loopback only, and its data is worthless.
 func startEtcd(ctx context.Context, d *dir) (etcd *embed.Etcd, err error) {
 	var choose func() error
 	if d.fresh {
@@ -59,10 +59,10 @@ func newEtcd(d *dir) (*embed.Etcd, error) {
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	// A killed process loses nothing without fsync; only a power failure does.
+	// Without fsync only a power failure can lose data, not a killed process.
 	cfg.UnsafeNoFsync = true
-	// A lone member waits one election timeout before it serves. There is nobody whose
-	// heartbeat could be late, so the timeout may be short.
+	// A single member waits one election timeout before it serves. It has no peer whose heartbeat
+	// could be late, so the timeout may be short.
 	cfg.TickMs, cfg.ElectionMs = 10, 100
 	cfg.LogLevel = "warn"
 	cfg.LogOutputs = []string{"stderr"}
@@ -70,7 +70,7 @@ func newEtcd(d *dir) (*embed.Etcd, error) {
 	return embed.StartEtcd(cfg)
 }
 
-// stopEtcd stops it and waits for it, for a bounded time.
+// stopEtcd stops etcd and waits for it, for a bounded time.
 func stopEtcd(etcd *embed.Etcd) {
 	stopped := make(chan struct{})
 	go func() {

@@ -1,7 +1,7 @@
-// Command sandbox runs a real Kubernetes API server and its etcd in one process, with
-// no containers and no network beyond loopback. There is no kubelet, no scheduler and
-// nearly no controller: an object stays as it was written until somebody writes it again,
-// which is what tests want. Namespaces and pods are the exception (see controllers.go).
+// Command sandbox runs a real Kubernetes API server and its etcd in one process, with no containers
+// and no network beyond loopback. There is no kubelet, no scheduler and nearly no controller: an
+// object keeps its state until a client writes it again, which is what tests need. Namespaces and
+// pods are the exception (see controllers.go).
 package main
 
 import (
@@ -47,7 +47,7 @@ const (
 	apiserverHalf = "apiserver"
 )
 
-// runs says whether this process is to run the half.
+// runs reports whether this process runs the half.
 func (o options) runs(half string) bool { return o.only == "" || o.only == half }
 
 func main() {
@@ -62,7 +62,7 @@ func main() {
 	os.Exit(runMain(opts))
 }
 
-// runMain is main without os.Exit, so that its defers run.
+// runMain is main without os.Exit, so that deferred calls run.
 func runMain(opts options) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -81,8 +81,8 @@ func runMain(opts options) int {
 	return exitOK
 }
 
-// parseFlags reads the command line. It has said on output what is wrong with a flag's
-// syntax; the error says it again, or says what is wrong with a value.
+// parseFlags parses the command line. It reports syntax errors on output. The error repeats such a
+// report, or describes an invalid value.
 func parseFlags(args []string, output io.Writer) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("sandbox", flag.ContinueOnError)
@@ -125,7 +125,7 @@ func (o *options) validate(rest []string) error {
 	return nil
 }
 
-// untilEOF gives a context that ends when r does.
+// untilEOF returns a context that ends with r.
 func untilEOF(ctx context.Context, r io.Reader) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -135,9 +135,9 @@ func untilEOF(ctx context.Context, r io.Reader) context.Context {
 	return ctx
 }
 
-// redirectStderr points file descriptor 2 at DIR/log, because kube-apiserver and etcd each
-// bring several loggers, and each has its own way to stderr. It returns the stderr of
-// before, for what a person should read; a crash is written to both.
+// redirectStderr redirects file descriptor 2 to DIR/log, because kube-apiserver and etcd each have
+// several loggers that write to stderr in their own way. It returns the original stderr, for
+// messages to the user; a crash is written to both.
 func redirectStderr(opts options) (*os.File, error) {
 	if opts.verbose {
 		return os.Stderr, nil

@@ -139,7 +139,8 @@ func TestDirIsRemoved(t *testing.T) {
 	}
 }
 
-// A port that another process took since it was chosen is chosen anew, unless clients know it.
+// TestPortIsTaken shows that a port that another process has taken since it was chosen is chosen
+// again, unless clients know it.
 func TestPortIsTaken(t *testing.T) {
 	d, err := openDir(options{dir: t.TempDir()})
 	if err != nil {

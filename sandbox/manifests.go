@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// readFolder reads every object of the .yaml, .yml and .json files in a folder, in the order
-// of the file names; definitions and namespaces are moved to the front.
+// readFolder reads all objects of the .yaml, .yml and .json files in a folder, in the order of the
+// file names; definitions and namespaces come first.
 func readFolder(folder string) ([]*unstructured.Unstructured, error) {
 	entries, err := os.ReadDir(folder) // sorted by name
 	if err != nil {
@@ -37,7 +37,7 @@ func readFolder(folder string) ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// rank orders what others depend on before them.
+// rank orders objects before those that depend on them.
 func rank(obj *unstructured.Unstructured) int {
 	switch {
 	case isDefinition(obj):
@@ -66,7 +66,7 @@ func readFile(path string) ([]*unstructured.Unstructured, error) {
 	return objs, nil
 }
 
-// readManifests reads the documents of a YAML or JSON stream; a List gives its items.
+// readManifests reads the documents of a YAML or JSON stream; a List is replaced by its items.
 func readManifests(r io.Reader) ([]*unstructured.Unstructured, error) {
 	var objs []*unstructured.Unstructured
 	decoder := yaml.NewYAMLOrJSONDecoder(bufio.NewReader(r), 4096)
@@ -80,7 +80,7 @@ func readManifests(r io.Reader) ([]*unstructured.Unstructured, error) {
 			return nil, fmt.Errorf("document %d: %w", n, err)
 		}
 		if len(obj.Object) == 0 {
-			continue // nothing but comments
+			continue // comments only
 		}
 		if obj.GetKind() == "" || obj.GetAPIVersion() == "" {
 			return nil, fmt.Errorf("document %d: apiVersion and kind are required", n)

@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// portWait is how long a start waits for a port that it has to have again.
+// portWait is the time that a start waits for a port that it must have again.
 const portWait = 10 * time.Second
 
-// ports are chosen once and kept in DIR, so that a restart is found where it was.
+// ports are chosen once and kept in DIR, so that a restart has the same address.
 type ports struct {
 	Etcd      int `json:"etcd"`
 	EtcdPeer  int `json:"etcdPeer"`
 	APIServer int `json:"apiserver"`
-	// Served is set when the API server listens: clients know its port from then on.
+	// Served is set when the API server listens: from then on clients know its port.
 	Served bool `json:"served,omitempty"`
 }
 
@@ -48,9 +48,9 @@ func (d *dir) loadPorts() error {
 	return d.choose(&d.ports.Etcd, &d.ports.EtcdPeer, &d.ports.APIServer)
 }
 
-// choose gives each of some ports a free number, and keeps them.
+// choose sets each of some ports to a free number, and saves them.
 func (d *dir) choose(which ...*int) error {
-	// All are open at once, so that no two are the same.
+	// All are open at the same time, so that they differ.
 	for _, port := range which {
 		l, err := listenFree()
 		if err != nil {
@@ -70,9 +70,9 @@ func (d *dir) savePorts() error {
 	return replaceFile(d.file(portsFile), data, 0o600)
 }
 
-// listenFree listens on a port below the range that the kernel takes client ports from. Inside
-// that range an outgoing connection could take the port while the server is stopped, and a
-// client that redials it could even be connected to itself.
+// listenFree listens on a port below the kernel's range of client ports. In that range an outgoing
+// connection could take the port while the server is stopped, and a reconnecting client could even
+// connect to itself.
 func listenFree() (net.Listener, error) {
 	const first, last, attempts = 20000, 30000, 100
 	var lastErr error
@@ -90,9 +90,9 @@ func listen(port int) (net.Listener, error) {
 	return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 }
 
-// onFreePort calls start until the port that it needs is free. Another process may have taken the
-// port since it was chosen: choose, unless it is nil, chooses another one. A port that clients know
-// is waited for, see portWait.
+// onFreePort calls start until the port that it needs is free. If another process has taken the
+// port, choose chooses another one, unless it is nil. A port that clients know is waited for, see
+// portWait.
 func onFreePort(ctx context.Context, choose, start func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, portWait)
 	defer cancel()
@@ -114,10 +114,10 @@ func onFreePort(ctx context.Context, choose, start func() error) error {
 	}
 }
 
-// listenAPIServer chooses the port of the API server anew if it is taken by now, and listens on it
-// before the server is made, which takes seconds in which another process could take the port. It
-// waits for a port that clients know, and returns no listener: they are refused until the server is
-// there.
+// listenAPIServer listens on the port of the API server before the server is made, because that
+// takes seconds in which another process could take the port. It chooses another port if the first
+// is taken. If clients know the port, it only waits for it and returns no listener: connections are
+// refused until the server runs.
 func (d *dir) listenAPIServer(ctx context.Context) (l net.Listener, err error) {
 	var choose func() error
 	if !d.ports.Served {

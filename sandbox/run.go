@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// run starts the halves that opts asks for, says ready on stdout, and stays until ctx ends
-// or a half fails. It stops them in the opposite order.
+// run starts the halves of opts, reports ready on stdout, and runs until ctx ends or a half fails.
+// It stops them in the opposite order.
 func run(ctx context.Context, opts options, stdout io.Writer) (err error) {
 	d, err := openDir(opts)
 	if err != nil {
@@ -49,7 +49,7 @@ func run(ctx context.Context, opts options, stdout io.Writer) (err error) {
 	}
 }
 
-// populate does what needs a serving API server: it waits for it, starts the controllers,
+// populate does the work that needs a running API server: it waits for it, starts the controllers,
 // applies the seed and starts the demo.
 func populate(ctx context.Context, d *dir, opts options, failed <-chan error) error {
 	cfg := d.restConfig(sandboxUser)
@@ -78,7 +78,7 @@ func populate(ctx context.Context, d *dir, opts options, failed <-chan error) er
 	return nil
 }
 
-// ignoreIfStopped drops an error that only says that the start was interrupted.
+// ignoreIfStopped drops an error whose only cause is an interrupted start.
 func ignoreIfStopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -86,7 +86,7 @@ func ignoreIfStopped(ctx context.Context, err error) error {
 	return err
 }
 
-// isOK tells whether a GET of url answers 200.
+// isOK returns an error unless a GET of url answers 200.
 func isOK(ctx context.Context, client *http.Client, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 // fieldManager owns the fields that the sandbox writes.
 const fieldManager = "sandbox"
 
-// definitionTimeout bounds the wait for a new kind to be served.
+// definitionTimeout bounds the wait until a new kind is served.
 const definitionTimeout = 30 * time.Second
 
 // seeder applies manifests.
@@ -44,8 +44,8 @@ func newSeeder(cfg *rest.Config) (*seeder, error) {
 	return &seeder{client: client, mapper: mapper}, nil
 }
 
-// applyFolder applies what is in the folder. It may be applied again: objects that are there
-// are brought back to what the manifests say.
+// applyFolder applies the manifests in the folder. It may be called again: existing objects are
+// reset to the manifests.
 func (s *seeder) applyFolder(ctx context.Context, folder string) error {
 	objs, err := readFolder(folder)
 	if err != nil {
@@ -59,8 +59,7 @@ func (s *seeder) applyFolder(ctx context.Context, folder string) error {
 	return nil
 }
 
-// apply creates or updates an object, then its status, as there is no kubelet or controller
-// that would write it.
+// apply creates or updates an object, then its status, since no kubelet or controller writes it.
 func (s *seeder) apply(ctx context.Context, obj *unstructured.Unstructured) error {
 	client, err := s.clientFor(ctx, obj)
 	if err != nil {
@@ -83,8 +82,8 @@ func (s *seeder) apply(ctx context.Context, obj *unstructured.Unstructured) erro
 	return err
 }
 
-// clientFor finds the resource of an object, waiting for one that was defined a moment ago,
-// and makes its namespace if that is missing.
+// clientFor finds the resource of an object, which may have been defined a moment ago, and makes
+// its namespace if that is missing.
 func (s *seeder) clientFor(ctx context.Context, obj *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	gvk := obj.GroupVersionKind()
 	mapping, err := s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
@@ -119,8 +118,8 @@ func (s *seeder) ensureNamespace(ctx context.Context, name string) error {
 	return err
 }
 
-// waitEstablished waits until each served version of a definition can be used: the condition
-// alone comes a moment before discovery and the handlers know it.
+// waitEstablished waits until each served version of a definition can be used: the condition alone
+// is true a moment before discovery and the handlers know it.
 func (s *seeder) waitEstablished(ctx context.Context, client dynamic.ResourceInterface, name string) error {
 	lastErr := errors.New("not established")
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, definitionTimeout, true,

@@ -14,13 +14,13 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// root is the repository as seen from this folder.
+// root is the path of the repository.
 const root = "../.."
 
-// TestRepository reads every Go file of every module.
+// TestRepository checks every Go file of every module.
 func TestRepository(t *testing.T) {
 	files := 0
-	said := map[string]bool{} // an unknown folder is said once, not once per file
+	said := map[string]bool{} // report an unknown folder once, not for each file
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -57,7 +57,7 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// TestPlanted shows that each rule finds what it is there for, and lets pass what it should.
+// TestPlanted shows that each rule finds its mistakes, and accepts correct files.
 func TestPlanted(t *testing.T) {
 	long := "package p\n" + strings.Repeat("\n", maxLines)
 	own := func(dir string) string { return "package p\nimport _ \"" + module + "/" + dir + "\"\n" }
@@ -115,8 +115,8 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// TestTable finds names in the table that are spelt wrongly: what a package may import must have a
-// line of its own.
+// TestTable finds misspelt names in the table: each importable package must have an entry of its
+// own.
 func TestTable(t *testing.T) {
 	for pattern, rule := range allowed {
 		for _, name := range rule {
@@ -134,7 +134,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestLinterAgrees keeps the homes and depguard's rules alike.
+// TestLinterAgrees compares the homes with depguard's rules.
 func TestLinterAgrees(t *testing.T) {
 	var conf struct {
 		Linters struct {
@@ -164,7 +164,7 @@ func TestLinterAgrees(t *testing.T) {
 			if d.Desc == "" {
 				t.Errorf("depguard rule %s denies %s without a reason", rule, d.Pkg)
 			}
-			// an exact name: a standard package, not a heavy one
+			// an exact name is a standard package, not a heavy one
 			if !strings.HasSuffix(d.Pkg, "$") {
 				denied[d.Pkg] = dirs
 			}
@@ -173,7 +173,7 @@ func TestLinterAgrees(t *testing.T) {
 	for dep, dirs := range homes {
 		want := make([]string, len(dirs))
 		for i, dir := range dirs {
-			// depguard's globs hold for the folders below as well
+			// globs of depguard include subfolders
 			want[i] = strings.TrimSuffix(dir, "/...")
 		}
 		if got, ok := denied[dep]; !ok || !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {

@@ -16,14 +16,14 @@ import (
 )
 
 var (
-	// cited is a folder, a test in it, or a script, in the last cell of a row.
+	// cited matches a folder, a test in it, or a script, in the last cell of a row.
 	cited = regexp.MustCompile("`([a-z][\\w-]*/[\\w/-]*)`|\\b((?:Test|Fuzz)[A-Z]\\w*)|([\\w-]+\\.txtar)")
-	// anywhere is a name of a test outside of the tables.
+	// anywhere matches the name of a test outside of the tables.
 	anywhere = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`)
 )
 
-// TestGuaranteesAreShown: each row of the tables with a column "shown by" names tests, each of
-// which is in the folder that stands before it, and what the text names exists.
+// TestGuaranteesAreShown shows that each row of the tables with a column "shown by" names tests,
+// that each test is in the folder before it, and that all tests named in the text exist.
 func TestGuaranteesAreShown(t *testing.T) {
 	tests := declaredTests(t)
 	for name, least := range map[string]int{"docs/GUARANTEES.md": 100, "SECURITY.md": 30} {
@@ -33,7 +33,7 @@ func TestGuaranteesAreShown(t *testing.T) {
 	}
 }
 
-// checkShown checks the citations of one document, and returns how many rows it has.
+// checkShown checks the citations of one document and returns its number of rows.
 func checkShown(t *testing.T, name string, tests map[string]map[string]bool) (rows int) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
@@ -61,11 +61,11 @@ func checkShown(t *testing.T, name string, tests map[string]map[string]bool) (ro
 	return rows
 }
 
-// wrongCitations says what is wrong with what a row names: tests by folder, several folders for the
-// same tests, and test/sim where no folder is named.
+// wrongCitations returns the mistakes in the citations of a row. It contains tests by folder,
+// several folders for the same tests, and tests without a folder, which are in test/sim.
 func wrongCitations(tests map[string]map[string]bool, cell string) (wrong []string) {
 	folders, named := []string{"test/sim"}, 0
-	begun := true // the folders have tests, so that the next folder begins anew
+	begun := true // the folders have tests, so the next folder begins a new list
 	for _, m := range cited.FindAllStringSubmatch(cell, -1) {
 		folder, test, script := m[1], m[2], m[3]
 		switch {
@@ -92,7 +92,7 @@ func wrongCitations(tests map[string]map[string]bool, cell string) (wrong []stri
 	return wrong
 }
 
-// TestCitations: what the check says about rows that are wrong, so that it can be relied on.
+// TestCitations shows that the check finds wrong rows.
 func TestCitations(t *testing.T) {
 	tests := map[string]map[string]bool{"test/sim": {"TestA": true}, "pkg/x": {"TestB": true, "FuzzC": true}, "pkg/y": {"TestB": true}}
 	for cell, want := range map[string]string{
@@ -139,8 +139,8 @@ func declaredTests(t *testing.T) map[string]map[string]bool {
 
 var architectureRow = regexp.MustCompile("(?m)^\\| `([a-z][^`]*)` \\|")
 
-// TestArchitectureListsPackages: the table of docs/ARCHITECTURE.md has a row for each package that
-// the router consists of, and no row for a package that does not exist.
+// TestArchitectureListsPackages shows that the table of docs/ARCHITECTURE.md has a row for each
+// package of the router, and no row for a package that does not exist.
 func TestArchitectureListsPackages(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "ARCHITECTURE.md"))
 	must.Succeed(t, err)

@@ -1,13 +1,13 @@
 package arch
 
-// exception is a figure above its bound: how high it may be, and why.
+// exception permits a figure above its bound, with a reason.
 type exception struct {
 	most   int
 	reason string
 }
 
-// exceptions lists the figures above a bound of structure_test.go. An entry that is within its
-// bound again fails: it is to be removed.
+// exceptions lists the figures above a bound of structure_test.go. An entry that is not needed any
+// more fails and must be removed.
 var exceptions = map[string]exception{
 	"files cmd/router":                    {20, "one file per command"},
 	"fields pkg/config.Route":             {27, "the keys of a route"},

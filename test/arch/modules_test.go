@@ -16,9 +16,9 @@ import (
 
 var toolchain = regexp.MustCompile(`(?m)^toolchain (go1\.\d+\.\d+)$`)
 
-// TestToolchain: all modules name the same patch release of Go, so that a security fix of the
-// standard library reaches everything that is built here. Go downloads it where the installed one
-// is older.
+// TestToolchain shows that all modules require the same patch release of Go, so that a security fix
+// of the standard library reaches all of them. Go downloads the release if the installed one is
+// older.
 func TestToolchain(t *testing.T) {
 	found := map[string]string{}
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
@@ -46,8 +46,8 @@ func TestToolchain(t *testing.T) {
 	}
 }
 
-// TestSDKsAlike: sdk/go and sdk/process share no code, since one must be small and the other is
-// part of the router's module. What a handler gets and returns is the same all the same.
+// TestSDKsAlike compares sdk/go and sdk/process. They share no code, since one must be small and
+// the other is part of the router's module, but the input and output of handlers must be the same.
 func TestSDKsAlike(t *testing.T) {
 	for _, name := range []string{"Delta", "RouteEvent", "Event"} {
 		guest, native := exportedFields(t, "sdk/go", name), exportedFields(t, "sdk/process", name)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// maxLines is the length beyond which a file is no longer read in one go.
+// maxLines bounds the length of a file.
 const maxLines = 500
 
 // file is one Go source file of the repository.
@@ -34,8 +34,8 @@ func parse(filename string, src []byte) (*file, error) {
 
 func (f *file) test() bool { return strings.HasSuffix(f.name, "_test.go") }
 
-// program says that the file belongs to a program or test beside the router, which may use any
-// library.
+// program reports whether the file belongs to a program or test beside the router. Such files may
+// use any library.
 func (f *file) program() bool {
 	top, _, _ := strings.Cut(f.dir, "/")
 	return top != "cmd" && top != "internal" && top != "pkg"
@@ -45,7 +45,7 @@ func (f *file) at(pos token.Pos) string {
 	return fmt.Sprintf("%s/%s:%d", f.dir, f.name, f.fset.Position(pos).Line)
 }
 
-// check gives what is wrong with the file, one line each.
+// check returns the problems of the file, one line each.
 func (f *file) check() []string {
 	var problems []string
 	if !f.test() {
@@ -68,7 +68,7 @@ func (f *file) checkImports() []string {
 	for _, spec := range f.ast.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
-			continue // the compiler says so
+			continue // the compiler reports it
 		}
 		if imported != module && !under(imported, module) {
 			problems = append(problems, f.checkHome(spec, imported)...)
@@ -96,7 +96,7 @@ func (f *file) checkHome(spec *ast.ImportSpec, imported string) []string {
 	return nil
 }
 
-// later matches an assignment that only silences the compiler until somebody goes on.
+// later matches an assignment that only silences the compiler for unfinished code.
 var later = regexp.MustCompile(`(?m)^\s*_ = .*TODO`)
 
 func (f *file) checkHabits() []string {
@@ -117,7 +117,7 @@ func (f *file) checkHabits() []string {
 }
 
 // checkSleeps forbids time.Sleep in a test unless its clock is the fake one of testing/synctest.
-// Tests of whole processes, under test, sandbox and bench, have no other clock than the real one.
+// Tests of whole processes, in test, sandbox and bench, use the real clock.
 func (f *file) checkSleeps() []string {
 	if f.program() {
 		return nil
@@ -139,7 +139,7 @@ func (f *file) checkSleeps() []string {
 	return problems
 }
 
-// ruleOf gives the most exact entry of the table for a folder.
+// ruleOf returns the most exact entry of the table for a folder.
 func ruleOf(dir string) (rule []string, known bool) {
 	best := ""
 	for pattern, r := range allowed {
@@ -182,5 +182,5 @@ func matches(pattern, dir string) bool {
 	return pattern == dir
 }
 
-// under says that a path lies below another.
+// under reports whether a path is below another.
 func under(name, base string) bool { return strings.HasPrefix(name, base+"/") }

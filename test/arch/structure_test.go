@@ -16,7 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// The bounds of one package, and of the promise that pkg/ makes as a whole.
+// The bounds of a package, and of the public API in pkg/.
 const (
 	maxFiles    = 14  // non-test files of a package
 	maxMethods  = 30  // of a type
@@ -24,7 +24,7 @@ const (
 	maxExported = 200 // names under pkg/
 )
 
-// structure counts what the bounds are about.
+// structure has the bounded figures.
 type structure map[string]int
 
 // bound returns the bound of an entry.
@@ -88,7 +88,7 @@ func (s structure) addSpec(f *file, spec ast.Spec, public bool) {
 	}
 }
 
-// noun is the name of a file without the system that it is for.
+// noun returns the name of a file without its operating system.
 func (f *file) noun() string {
 	name := strings.TrimSuffix(f.name, ".go")
 	constrained := slices.ContainsFunc(f.ast.Comments, func(c *ast.CommentGroup) bool {
@@ -117,7 +117,7 @@ func receiver(e ast.Expr) string {
 }
 
 // problems compares the figures with the bounds and the exceptions, and returns a line for each
-// that does not agree.
+// difference.
 func (s structure) problems(exceptions map[string]exception) (lines []string) {
 	for _, entry := range slices.Sorted(maps.Keys(s)) {
 		most := bound(entry)
@@ -136,7 +136,7 @@ func (s structure) problems(exceptions map[string]exception) (lines []string) {
 	return lines
 }
 
-// TestStructure keeps packages, types and the public API small.
+// TestStructure bounds the size of packages, types and the public API.
 func TestStructure(t *testing.T) {
 	s, seen := structure{}, map[string]bool{}
 	for _, top := range []string{"cmd", "internal", "pkg"} {
@@ -171,7 +171,7 @@ func cmpErr(err, otherwise error) error {
 	return otherwise
 }
 
-// TestStructureCounts shows what is counted, and that each bound is one.
+// TestStructureCounts shows how figures are counted, and that each bound is effective.
 func TestStructureCounts(t *testing.T) {
 	s, seen := structure{}, map[string]bool{}
 	for name, src := range map[string]string{

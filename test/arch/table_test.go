@@ -1,21 +1,20 @@
-// Package arch checks the rules of the house that a compiler does not: who imports whom, where each
-// heavy dependency lives, and some habits of the code. This file is the table, rules_test.go
-// applies it.
+// Package arch checks rules that the compiler does not: the permitted imports of each package, the
+// packages that may import a heavy dependency, and some habits of the code. This file is the table,
+// which rules_test.go applies.
 package arch
 
-// module is the import path of the root module; the modules below it share its prefix.
+// module is the import path of the root module, which is the prefix of the others.
 const module = "github.com/deltarouter/deltarouter"
 
-// anything allows a folder every import, of ours and of others.
+// anything permits all imports, inside and outside of this repository.
 const anything = "..."
 
-// allowed lists, for each folder with Go source, the folders of ours that its non-test files may
-// import. A folder that is not here fails: where something new belongs is a decision, and it is
-// taken here. Nothing is said twice: what a folder may import is not inherited from what it
-// imports.
+// allowed lists, for each folder with Go source, the folders of this repository that its non-test
+// files may import. A folder without an entry fails: the place of new code is a decision, made
+// here. An entry is not inherited by the folders that import it.
 //
-// A name may end in /* (one level) or /... (all levels, the folder itself included); the most exact
-// name counts.
+// A name may end in /* (one level) or /... (all levels, including the folder itself); the most
+// exact name applies.
 var allowed = map[string][]string{
 	"internal/rawjson": {},
 	"internal/transit": {},
@@ -27,7 +26,7 @@ var allowed = map[string][]string{
 	"internal/backoff": {},
 	"internal/circuit": {"internal/backoff", "internal/timer"},
 	"internal/lines":   {"internal/printable"},
-	// What others wrote, for terminals and logs.
+	// Foreign text, for terminals and logs.
 	"internal/printable": {},
 
 	"internal/tlsfiles": {"pkg/config"},
@@ -48,7 +47,7 @@ var allowed = map[string][]string{
 		"internal/expr/fieldpath", "internal/expr/jsonval", "internal/expr/lint", "internal/expr/resolve", "internal/expr/syntax",
 		"internal/expr/typeset", "pkg/event", "internal/rawjson", "internal/schema",
 	},
-	// CEL by floors: each may import those above it here.
+	// CEL in layers: each may import those above it here.
 	"internal/expr/celerr":    {},
 	"internal/expr/jsonval":   {"internal/expr/celerr", "internal/rawjson", "internal/schema"},
 	"internal/expr/syntax":    {},
@@ -94,7 +93,7 @@ var allowed = map[string][]string{
 
 	"internal/rules": {"pkg/event", "internal/timer"},
 
-	// A new kind of handler or sink is a folder under pkg/plugins, and no kind knows another.
+	// A new kind of handler or sink is a folder under pkg/plugins. Kinds do not know each other.
 	"pkg/plugins":                   {"internal/printable", "pkg/event", "pkg/config", "internal/metrics", "internal/timer"},
 	"internal/httpsink":             {"internal/printable", "pkg/config", "pkg/event"},
 	"pkg/plugins/*":                 {"pkg/plugins", "pkg/event", "pkg/config", "internal/metrics", "internal/rawjson"},
@@ -151,8 +150,8 @@ var allowed = map[string][]string{
 	},
 	"internal/inspect/api": {"pkg/event", "internal/metrics"},
 
-	// From a configuration to what runs, by floors. None knows a kind of plugin: those are handed
-	// to them by cmd/router.
+	// From a configuration to a running router, in layers. None of them knows a kind of plugin:
+	// cmd/router passes the kinds to them.
 	"internal/compile": {
 		"internal/expr", "internal/expr/explain", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "internal/outline", "internal/similar", "pkg/plugins",
 	},
@@ -165,8 +164,8 @@ var allowed = map[string][]string{
 		"internal/rawjson", "internal/timer", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 
-	// What runs. An engine moves deltas through the runtime set of a configuration; the router adds
-	// the API and the file, a simulation injects what an API server would send.
+	// The running router. An engine moves deltas through the runtime set of a configuration; the
+	// router adds the API and the file; a simulation injects changes like those of an API server.
 	"internal/router/watches": {
 		"internal/checkpoint", "internal/compile", "internal/expr", "internal/inspect", "internal/metrics", "internal/pipeline", "internal/timer",
 		"pkg/config", "pkg/event", "pkg/index", "pkg/informer",
@@ -200,12 +199,11 @@ var allowed = map[string][]string{
 		"internal/lines", "internal/listing", "internal/printable", "internal/recording", "internal/router", "internal/scaffold", "internal/simulate", "internal/terminal", "pkg/config", "pkg/plugins", "pkg/plugins/*",
 	},
 
-	// What the author of a native plugin gets: it shares the generated code with the router, and
-	// nothing else.
+	// The SDK of native plugins shares the generated code with the router, and nothing else.
 	"proto/...":       {},
 	"sdk/process/...": {"sdk/process/...", "proto/..."},
 
-	// Modules of their own. A plugin's author gets the SDK and nothing of the router with it.
+	// Separate modules. The author of a plugin gets the SDK without any part of the router.
 	"sdk/go/...":           {"sdk/go/..."},
 	"examples/plugins/...": {"sdk/go/...", "sdk/process/..."},
 	"sdk/conformance/...":  {"sdk/go/..."},
@@ -216,9 +214,9 @@ var allowed = map[string][]string{
 	"tools/...":            {},
 }
 
-// homes lists where a heavy dependency may be imported. The reasons stand in .golangci.yml, which
-// says the same in the editor; a test keeps the two alike. Programs beside the router are free,
-// unless depguard says otherwise.
+// homes lists the packages that may import a heavy dependency. .golangci.yml has the same list for
+// editors, with the reasons; a test compares them. Programs beside the router are exempt unless
+// depguard restricts them.
 var homes = map[string][]string{
 	"github.com/google/cel-go":            {"internal/expr/..."},
 	"k8s.io/apiserver":                    {"internal/expr/..."},

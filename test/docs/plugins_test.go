@@ -1,5 +1,4 @@
-// Package docs follows the documents as a reader does: it writes the files they show and runs the
-// commands between them.
+// Package docs follows the documents like a reader: it writes their files and runs their commands.
 package docs
 
 import (
@@ -16,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { routertest.Main(m) }
 
-// TestFirstHandler: the walk "Five minutes with Go" of docs/PLUGINS.md works in an empty folder
+// TestFirstHandler follows the section "Five minutes with Go" of docs/PLUGINS.md in an empty folder
 // outside of the repository, without a module proxy, up to a configuration that `router check`
 // accepts and a golden test that passes.
 func TestFirstHandler(t *testing.T) {
@@ -55,8 +54,7 @@ func section(t *testing.T, file, from, to string) string {
 // spaces.
 var step = regexp.MustCompile("(?ms)^`(?P<name>[\\w./-]+)`:\n\n```\\w*\n(?P<content>.*?)^```$|^    (?P<command>\\S[^\n]*)$")
 
-// follow writes the files of a section and runs its commands, in the order in which they stand
-// there.
+// follow writes the files of a section and runs its commands in their order.
 func follow(t *testing.T, dir, text string) (commands, files int) {
 	t.Helper()
 	for _, match := range step.FindAllStringSubmatch(text, -1) {

@@ -12,7 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// checkConnect runs check -connect; the file is config.yaml in what it says.
+// checkConnect runs check -connect. It replaces the path of the file in the output by config.yaml.
 func checkConnect(t *testing.T, file string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, problems bytes.Buffer
@@ -27,9 +27,9 @@ func checkConnect(t *testing.T, file string) (stdout, stderr string, code int) {
 	return out.String(), strings.ReplaceAll(problems.String(), file, "config.yaml"), code
 }
 
-// TestCheckAccess: check -connect names each right that the user lacks, at the source that needs
-// it, and prints roles that give exactly these: once they are applied, it finds nothing, and the
-// router runs.
+// TestCheckAccess shows that check -connect names each missing right of the user at the source that
+// needs it, and prints roles with exactly these rights. After they are applied, it finds nothing,
+// and the router runs.
 func TestCheckAccess(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns, other := s.Namespace(t), s.Namespace(t)

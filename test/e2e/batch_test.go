@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestBatchOfOneObject: the changes of one object that wait while a receiver is busy come in one
-// request, in order.
+// TestBatchOfOneObject shows that the changes of one object that are pending while a receiver is
+// busy arrive in one request, in order.
 func TestBatchOfOneObject(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -61,7 +61,7 @@ routes: [{name: all, from: maps, filter: object.metadata.name == "hot", to: hook
 		want = append(want, fmt.Sprint(i))
 	}
 	routertest.Poll(t, "all changes to wait", func() bool { return r.Metric(t, `deltarouter_route_queue_deltas{route="all"}`) == 21 })
-	r.Saved(t) // until the disk knows an object, nothing is told of it
+	r.Saved(t) // an object's first delivery waits until it is on disk
 	release()
 	routertest.Poll(t, "all to be delivered", func() bool { return r.Metric(t, `deltarouter_route_queue_deltas{route="all"}`) == 0 })
 	if got := came(); len(got) != 2 || !slices.Equal(got[1], want) {

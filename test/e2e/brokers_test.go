@@ -24,8 +24,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-// broker is what stands behind a sink: where it listens, and the subjects of the events that it
-// has.
+// broker is the server of a sink: its address, and the subjects of its events.
 type broker struct {
 	wire *sinktest.Wire
 	at   string
@@ -49,7 +48,7 @@ func natsBroker(t *testing.T) *broker {
 	return &broker{sinktest.NewWire(t, ""), s.Addr().String(), func() (all []string) {
 		stream, err := js.Stream(t.Context(), "k8s")
 		if err != nil {
-			return nil // the router makes it
+			return nil // the router creates it
 		}
 		for n := uint64(1); n <= stream.CachedInfo().State.LastSeq; n++ {
 			if m, err := stream.GetMsg(t.Context(), n); err == nil {
@@ -73,7 +72,7 @@ func kafkaBroker(t *testing.T) *broker {
 	}))
 	must.Succeed(t, err)
 	t.Cleanup(c.Close)
-	b.wire.Cut("") // it is away
+	b.wire.Cut("") // it is unavailable
 	b.has = func() (all []string) {
 		high := 0
 		for _, p := range c.PartitionInfos("k8s") {
@@ -98,7 +97,7 @@ func kafkaBroker(t *testing.T) *broker {
 	return b
 }
 
-// otlpReceiver keeps the subjects of the records that it takes.
+// otlpReceiver collects the subjects of received records.
 type otlpReceiver struct {
 	collector.UnimplementedLogsServiceServer
 	mu  sync.Mutex
@@ -141,9 +140,9 @@ func otlpBroker(t *testing.T) *broker {
 	return &broker{sinktest.NewWire(t, ""), l.Addr().String(), r.has}
 }
 
-// TestBrokersDown: NATS, Kafka and a receiver of OTLP are away. Each stalls its own route, and
-// /readyz names it; standard output has everything. One after the other comes back, and has each
-// event once; the others go on waiting.
+// TestBrokersDown makes NATS, Kafka and a receiver of OTLP unavailable. Each must stall its own
+// route only, and /readyz must name it; standard output must have everything. One after the other
+// becomes available and must get each event once, while the others wait.
 func TestBrokersDown(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	names := []string{"nats", "kafka", "otlp"}

@@ -15,9 +15,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// chainRoutes has a chain: what split makes of each change, two events, goes through a guest at
-// step to web and all, of which the first takes one of the two. The guest says which event it was
-// made of. %[3]s is what web becomes.
+// chainRoutes has a chain: split makes two events of each change, which pass through a guest at
+// step to web and all; web takes one of the two. The guest reports the event that it got. %[3]s is
+// the part for web.
 const chainRoutes = `
 sources: {maps: {resource: v1/configmaps, namespaces: %[1]s}}
 handlers: {summary: {wasm: {module: %[2]q, config: {note: none}}}}
@@ -42,7 +42,7 @@ routes:
     to: hook
 `
 
-// chainEvent is what the webhook gets of an event.
+// chainEvent is an event at the webhook.
 type chainEvent struct {
 	ID, Route string
 	Data      struct{ Of, Op, Name, Value string }
@@ -60,8 +60,8 @@ func (h *hook) chainEvents(t *testing.T) (all []chainEvent) {
 	return all
 }
 
-// sum says how often each route told what of each object: "all added a-1 team web", as often as it
-// was told. ids are those of the events.
+// sum returns each route's deliveries in the form "all added a-1 team web", one for each delivery,
+// and the number of deliveries of each id.
 func sum(all []chainEvent) (what []string, ids map[string]int) {
 	ids = make(map[string]int)
 	for _, one := range all {
@@ -74,9 +74,8 @@ func sum(all []chainEvent) (what []string, ids map[string]int) {
 	return what, ids
 }
 
-// TestChainRoutes: what goes through a chain of routes arrives once at the end of each, also if the
-// router is killed at any moment while it is on its way, and if a reload gives the routes another
-// target meanwhile.
+// TestChainRoutes shows that an event arrives once at each end of a chain of routes, even if the
+// router is killed at any moment, or a reload changes a target.
 func TestChainRoutes(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
@@ -87,7 +86,7 @@ func TestChainRoutes(t *testing.T) {
 	h.answer(http.StatusServiceUnavailable)
 	r := routertest.StartFile(t, file)
 	r.Ready(t)
-	r.Saved(t) // else a start knows of nothing that was there before
+	r.Saved(t) // otherwise a restart would treat existing objects as old
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	var want []string
 	change := func(life int) {
@@ -101,8 +100,8 @@ func TestChainRoutes(t *testing.T) {
 			}
 		}
 	}
-	// nothing arrives, and nothing is waited for: what was seen, handed over and saved differs from
-	// one route to the next
+	// The sink is unavailable, and the test does not wait, so the seen, forwarded and saved deltas
+	// differ from one route to the next.
 	for life := range 3 {
 		change(life)
 		r.Kill(t)
@@ -144,8 +143,8 @@ func TestChainRoutes(t *testing.T) {
 	}
 }
 
-// TestChainRoutesExchanged: a reload that changes nothing but which route a route delivers to has
-// effect from then on, and what was delivered before stays where it is. Each event is told once.
+// TestChainRoutesExchanged shows that a reload that only changes the target of a route applies to
+// later events; earlier ones stay at the old target. Each event is delivered once.
 func TestChainRoutesExchanged(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
@@ -179,7 +178,7 @@ routes:
 			maps.Make(routertest.ConfigMap(name, "1"))
 			want = append(want, target+" "+name)
 		}
-		// before the next reload, or they would go by that
+		// before the next reload, which would change their target
 		routertest.Poll(t, "the route to have them", func() bool {
 			return r.Metric(t, fmt.Sprintf(`deltarouter_route_queue_deltas{route=%q}`, target)) == float64(5*(round/2+1))
 		})
@@ -200,8 +199,8 @@ routes:
 	}
 }
 
-// TestChainRouteIsFull: a route without room holds up its upstream route, at that target and at no
-// other, and is named; nothing is lost.
+// TestChainRouteIsFull shows that a full route blocks its upstream route at that target only, that
+// the status names it, and that nothing is lost.
 func TestChainRouteIsFull(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
@@ -229,7 +228,7 @@ routes:
 		said = r.Status(t)
 		return strings.Contains(said, `routes/makes: it delivers to route "slow", which takes nothing more at the moment`)
 	})
-	// what was let in as it filled up
+	// the last deltas may exceed the bound
 	if n := r.Metric(t, `deltarouter_route_queue_deltas{route="slow"}`); n > 3 {
 		t.Errorf("a route with room for 2 owes %v", n)
 	}

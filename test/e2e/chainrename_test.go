@@ -16,9 +16,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// renamedChain has an upstream route with a target of which the name changes and the id stays, and
-// one that may be unavailable. The first has room for two deltas, so that others are pending at the
-// upstream route.
+// renamedChain has an upstream route with two targets: a route that is renamed and keeps its id,
+// and a sink that may be unavailable. The downstream route has room for two deltas, so that others
+// are pending at the upstream route.
 const renamedChain = `
 sources: {maps: {resource: v1/configmaps, namespaces: %[1]s}}
 sinks:
@@ -34,10 +34,9 @@ routes:
   - {name: %[4]s, id: the-id, queue: {memory: 2, disk: 0}, to: end, retry: {backoff: 10ms, max: 50ms}}
 `
 
-// TestChainRouteRenamed: a downstream route gets another name, and keeps its id, while deltas are
-// pending at it, and to it at its upstream route. Nothing is lost and nothing comes twice, neither
-// at the end nor beside it; its dead letters go by the new name, and the checkpoint has the route
-// by its id.
+// TestChainRouteRenamed renames a downstream route, with the same id, while deltas are pending at
+// it and at its upstream route. No event may be lost or repeated at either target. Its dead letters
+// must have the new name, and the checkpoint must have the route by its id.
 func TestChainRouteRenamed(t *testing.T) {
 	s := sandboxtest.Start(t)
 	for _, by := range []string{"reload", "restart", "kill"} {
@@ -48,7 +47,7 @@ func TestChainRouteRenamed(t *testing.T) {
 			file := routertest.InstallAPI(t, s.Kubeconfig(), config("old"))
 			r := routertest.StartFile(t, file)
 			r.Ready(t)
-			r.Saved(t) // else a start knows of nothing that was there before
+			r.Saved(t) // otherwise a restart would treat existing objects as old
 			maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 			var want []string
 			change := func(names ...string) {
@@ -69,7 +68,7 @@ func TestChainRouteRenamed(t *testing.T) {
 			routertest.Poll(t, "the dead letter", func() bool { return strings.Contains(dlq(t, file, "list", "-route", "old"), "m-dead") })
 			end.answer(http.StatusServiceUnavailable)
 			beside.answer(http.StatusServiceUnavailable)
-			// the target has them, and the other one does not: they are pending at both routes
+			// one target has them and the other does not: they are pending at both routes
 			change("0", "1")
 			pending("old", 2)
 			pending("upstream", 2)
@@ -120,7 +119,7 @@ func TestChainRouteRenamed(t *testing.T) {
 	}
 }
 
-// rename gives the router another configuration, and looks at what it leaves where it ends.
+// rename gives the router another configuration, and checks the state file if the router ends.
 func rename(t *testing.T, r *routertest.Router, file, by, config string) *routertest.Router {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -147,7 +146,7 @@ func rename(t *testing.T, r *routertest.Router, file, by, config string) *router
 }
 
 // keyedByID checks that a state file has the backlog of the downstream route, and its dead letter,
-// by its id.
+// under its id.
 func keyedByID(t *testing.T, state string) {
 	t.Helper()
 	db, err := checkpoint.Open(checkpoint.Config{Path: state})

@@ -63,7 +63,7 @@ func TestCreateUpdateDelete(t *testing.T) {
 	}
 }
 
-// checkPayloads looks at the data of added, updated, deleted.
+// checkPayloads checks the data of added, updated, deleted.
 func checkPayloads(t *testing.T, events []routertest.Event) {
 	t.Helper()
 	type state struct{ Data struct{ Value string } }
@@ -119,7 +119,7 @@ routes:
 	}
 }
 
-// TestByUser is client-go's classical index: pods by the comma-separated annotation users.
+// TestByUser uses client-go's classical index: pods by the comma-separated annotation users.
 func TestByUser(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	s.Apply(t, ns, pod("one", "n1", "ernie,bert", 0)+pod("two", "n2", "bert,oscar", 0)+pod("three", "n1", "ernie,elmo", 0)+pod("four", "n1", "", 0))

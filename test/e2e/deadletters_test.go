@@ -14,7 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// dlq runs router dlq and returns what it prints; it must succeed.
+// dlq runs router dlq, which must succeed, and returns its output.
 func dlq(t *testing.T, file string, args ...string) string {
 	t.Helper()
 	cmd := routertest.Command(append([]string{"dlq", args[0], "-config", file}, args[1:]...)...)
@@ -25,8 +25,8 @@ func dlq(t *testing.T, file string, args ...string) string {
 	return string(out)
 }
 
-// TestDeadLetters: what a webhook rejects is listed, survives a restart and a kill, and is
-// delivered once the webhook is mended.
+// TestDeadLetters shows that rejected deltas are listed, survive a restart and a kill, and are
+// delivered after the webhook is repaired.
 func TestDeadLetters(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
@@ -59,7 +59,7 @@ routes:
 				t.Fatalf("exit code %d", code)
 			}
 		} else {
-			r.Saved(t) // else all is delivered, and put aside, once more
+			r.Saved(t) // otherwise the deltas would be repeated and rejected again
 			r.Kill(t)
 		}
 		r = routertest.StartFile(t, file)
@@ -72,7 +72,7 @@ routes:
 		t.Errorf("the object is not shown:\n%s", shown)
 	}
 
-	// Mended: only the sink that refused it gets it, flagged.
+	// After the repair only the sink that refused the event gets it, flagged.
 	h.answer(http.StatusOK)
 	out := len(r.Events())
 	dlq(t, file, "retry", "1")
@@ -87,7 +87,7 @@ routes:
 		t.Errorf("the sink that had it got it again: %q", routertest.Summary(got[out:]))
 	}
 
-	// What the objects are now.
+	// The present state of the objects.
 	maps.Change("changed", `{"data":{"value":"2"}}`)
 	maps.Remove("gone")
 	routertest.Poll(t, "the changes", func() bool { return h.count() == 3 })
@@ -100,7 +100,7 @@ routes:
 	routertest.Poll(t, "the list to be empty", func() bool { return dlq(t, file, "list", "-o", "json") == "[]\n" })
 }
 
-// hookEvent is what the webhook got.
+// hookEvent is an event at the webhook.
 type hookEvent struct {
 	Type, Subject string
 	Redelivered   bool

@@ -71,8 +71,9 @@ routes:
 	r.Expect(t, "all added "+ns+"/late")
 }
 
-// When a version of a custom resource is not served any more and another one is, its objects are
-// not deleted, and when it is served again the watch goes on.
+// TestVersionNotServed shows that the objects of a custom resource are not deleted when another
+// version is served instead of the watched one, and that the watch goes on when the version is
+// served again.
 func TestVersionNotServed(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)

@@ -32,8 +32,8 @@ sinks: {out: {discard: {}}}
 routes: [{name: all, from: [maps, plain, secret], to: out}]
 `
 
-// TestGet: what the router has cached can be asked for by name, namespace, index and expression,
-// and is what the API server has.
+// TestGet queries cached objects by name, namespace, index and expression, and compares them with
+// those of the API server.
 func TestGet(t *testing.T) {
 	s := sandboxtest.Start(t)
 	one, two := s.Namespace(t), s.Namespace(t)
@@ -94,8 +94,8 @@ func TestGet(t *testing.T) {
 	reindexed(t, r, file, fmt.Sprintf(getConfig, one, two))
 }
 
-// pages goes from page to page while objects come and go: what is there throughout comes once, in
-// order.
+// pages reads page after page while objects are created and deleted: each object that exists
+// throughout must appear once and in order.
 func pages(t *testing.T, s *sandboxtest.Sandbox, file, ns string, names []string) {
 	t.Helper()
 	client, m := api.NewClient("unix:"+filepath.Join(filepath.Dir(file), "api.sock")), routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -133,7 +133,7 @@ func pages(t *testing.T, s *sandboxtest.Sandbox, file, ns string, names []string
 	}
 }
 
-// reindexed: an index that a reload brings can be asked, one that it took away cannot.
+// reindexed shows that an index that a reload adds can be queried, and one that it removes cannot.
 func reindexed(t *testing.T, r *routertest.Router, file, config string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -151,8 +151,8 @@ func reindexed(t *testing.T, r *routertest.Router, file, config string) {
 	}
 }
 
-// TestGetSecrets: the values in Secrets cannot be got, nor guessed with the help of an index or an
-// expression, also where the router has them.
+// TestGetSecrets shows that the values in Secrets can neither be read nor be guessed by an index or
+// an expression, even if the router has them.
 func TestGetSecrets(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	secrets := routertest.Use(t, s, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, ns)

@@ -13,8 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// guestModule writes a module of the ABI rtr_v1 whose rtr_handle has this body, and which has some
-// data at 16.
+// guestModule writes a module of the ABI rtr_v1 with this body of rtr_handle and this data at
+// offset 16.
 func guestModule(t *testing.T, data string, handle ...byte) string {
 	t.Helper()
 	sized := func(b []byte) []byte { return append([]byte{byte(len(b))}, b...) }
@@ -43,7 +43,7 @@ func endless(t *testing.T) string {
 	return guestModule(t, "", 0x03, 0x40, 0x0c, 0, 0x0b, 0x42, 0)
 }
 
-// mended is a handler that has an event for each delta, if it gets them one by one.
+// mended is a handler that makes an event of each delta, if it gets them one by one.
 func mended(t *testing.T) string {
 	t.Helper()
 	const event = `{"data":"mended"}`
@@ -53,9 +53,9 @@ func mended(t *testing.T) string {
 	return guestModule(t, answer, 0x42, 16, 0x42, 32, 0x86, 0x42, byte(len(answer)), 0x84)
 }
 
-// TestHostileHandler: a handler that never stops does not hold up the route beside it. What it
-// broke at is put aside, with the names of handler and object; what it was not asked about any more
-// waits, and is handled when a reload brings a good module.
+// TestHostileHandler shows that an endless handler does not block another route. Its delta becomes
+// a dead letter with the names of handler and object; further deltas wait, and are handled after a
+// reload with a good module.
 func TestHostileHandler(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	dir := t.TempDir()

@@ -19,8 +19,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// rewrite exchanges what follows the head of a configuration that Install wrote, while no router
-// has it.
+// rewrite replaces the part of a configuration behind the head that Install wrote, while no router
+// runs.
 func rewrite(t *testing.T, file, from, to string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -32,9 +32,9 @@ func rewrite(t *testing.T, file, from, to string) {
 	must.Succeed(t, os.WriteFile(file, []byte(head+to), 0o600))
 }
 
-// TestRouteAddedWhileDown: a route with existing: deliver that appears in the file while the router
-// is down gets everything that is there first, and then what happened meanwhile. It survives a
-// SIGKILL before any of it is saved, and comes once.
+// TestRouteAddedWhileDown adds a route with existing: deliver to the file while the router is down.
+// It must get all existing objects first, then the changes meanwhile, once each, even after a
+// SIGKILL before any of it is saved.
 func TestRouteAddedWhileDown(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -87,7 +87,7 @@ func TestRouteAddedWhileDown(t *testing.T) {
 	r.Saved(t)
 	r.Kill(t)
 
-	// The routes are known now.
+	// Now the routes are known.
 	r = routertest.StartFile(t, file)
 	r.Ready(t)
 	m.Remove("mark")
@@ -96,8 +96,8 @@ func TestRouteAddedWhileDown(t *testing.T) {
 	routertest.Poll(t, "the webhook", func() bool { return h.count() == 7 })
 }
 
-// TestSourceChangedWhileDown: a source that got another name or another selector while the router
-// was down learns and forgets objects without deltas, but for a route that is new itself.
+// TestSourceChangedWhileDown changes the name or selector of a source while the router is down. The
+// source must learn and forget objects without deltas, except for a new route.
 func TestSourceChangedWhileDown(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -139,9 +139,8 @@ routes:
 	}
 }
 
-// TestRouteReturns: a route that a reload removed, and that returns with another reload under its
-// name or, with its id, under another one, owes what it owed, and does not get what it had before
-// once more.
+// TestRouteReturns removes a route with a reload and adds it again with another, under its name or,
+// with its id, under another name. It must keep its backlog, and not get earlier deltas again.
 func TestRouteReturns(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -189,8 +188,8 @@ func TestRouteReturns(t *testing.T) {
 	}
 }
 
-// TestRouteReturnsLate: a route that was removed more than a day ago is new, and before that it is
-// not.
+// TestRouteReturnsLate shows that a route that was removed more than a day ago is new, and one that
+// was removed later is not.
 func TestRouteReturnsLate(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)

@@ -14,10 +14,10 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestWritesThatSetOffTheirRoute: no write is kept from the route that did it, and one that goes
-// round in a circle is paused after as many writes of the object as it may do, with its name and
-// the object's. It owes what it did not do, other routes of the sink go on, and once it is mended
-// so does it.
+// TestWritesThatSetOffTheirRoute shows that a route gets the deltas of its own writes, and that a
+// loop is paused after its limit of writes of an object, with the names of the route and the
+// object. The route keeps its backlog, other routes of the sink go on, and after a repair the route
+// goes on too.
 func TestWritesThatSetOffTheirRoute(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	const config = `
@@ -72,7 +72,7 @@ routes:
 	must.Succeed(t, err)
 	head, _, _ := strings.Cut(string(text), "\nsources:")
 	r.Reload(t, file, head+fmt.Sprintf(config, ns, "30/1m", `"mended"`), true)
-	// what it owed; writing the same once more changes nothing
+	// Its backlog; the same write again changes nothing.
 	r.Expect(t, append(want, "all updated "+ns+"/a")...)
 	r.Ready(t)
 	routertest.Poll(t, "nothing to be owed", func() bool { return r.Metric(t, `deltarouter_route_queue_deltas{route="circle"}`) == 0 })
@@ -81,8 +81,8 @@ routes:
 	}
 }
 
-// TestWritesToAClusterThatIsDown: what a sink cannot write because its API server is gone it writes
-// when that is back, each once as far as it is known, and routes to other sinks do not wait.
+// TestWritesToAClusterThatIsDown shows that a sink without its API server writes its pending events
+// when the server is back, and that routes to other sinks do not wait.
 func TestWritesToAClusterThatIsDown(t *testing.T) {
 	source, target := sandboxtest.Start(t), sandboxtest.New(t, sandboxtest.Options{})
 	ns, there := source.Namespace(t), target.Namespace(t)
@@ -130,8 +130,7 @@ routes:
 			t.Errorf("m%d has %v", i, data)
 		}
 	}
-	// What was on its way when the API server was killed may have been done, and is done once more:
-	// at most what was in flight.
+	// Writes in progress when the API server was killed may have succeeded and are repeated.
 	routertest.Poll(t, "the audit log", func() bool {
 		made := target.Requests(t, func(q sandboxtest.Request) bool { return q.Namespace == there && q.Verb == "patch" && q.Code == 201 })
 		return len(made) <= n && len(made) >= n-4

@@ -1,5 +1,5 @@
-// Package e2e runs the router's binary on the sandbox's real API server, the way a user does: a
-// configuration file, objects that change, and what comes out on standard output.
+// Package e2e runs the router's binary on the sandbox's real API server like a user: with a
+// configuration file, objects that change, and events on standard output.
 package e2e
 
 import (

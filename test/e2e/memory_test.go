@@ -13,7 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// counted is what the counter of testdata says of an object.
+// counted is the output of the counter in testdata for an object.
 type counted struct{ N, Same int }
 
 // counter is a cluster, and a configuration with the counter in it.
@@ -39,7 +39,7 @@ func newCounter(t *testing.T) counter {
 	return c
 }
 
-// config has the counter, whose index is of the expression.
+// config returns a configuration with the counter, with the expression as its index.
 func (c counter) config(index string) string {
 	return c.head + fmt.Sprintf(`
 sources: {maps: {resource: v1/configmaps, namespaces: %s, indexes: {byValue: '%s'}}}
@@ -49,12 +49,12 @@ routes:
 `, c.ns, index, c.module)
 }
 
-// without has no counter.
+// without returns a configuration without the counter.
 func (c counter) without() string {
 	return c.head + fmt.Sprintf("sources: {maps: {resource: v1/configmaps, namespaces: %s}}\nroutes: [{name: other, from: maps, to: out}]\n", c.ns)
 }
 
-// count waits until an object's version was counted and returns what was said then.
+// count waits for the event about an object's version and returns its counts.
 func (c counter) count(t *testing.T, r *routertest.Router, name, version string) (last counted) {
 	t.Helper()
 	r.Wait(t, "the count of "+name+" at "+version, func(events []routertest.Event) bool {
@@ -72,9 +72,9 @@ func (c counter) set(name, value string) (version string) {
 	return c.Change(name, fmt.Sprintf(`{"data":{"value":%q}}`, value))
 }
 
-// TestHandlersRemember: what a handler keeps survives a restart, a reload that opens it anew, and
-// one that takes it out for a while; what it may look up is what the configuration of the moment
-// says.
+// TestHandlersRemember shows that the values of a handler survive a restart, a reload that reopens
+// it, and a reload that removes it for a while, and that its look-ups follow the present
+// configuration.
 func TestHandlersRemember(t *testing.T) {
 	c := newCounter(t)
 	const byValue, byOther = "object.data.value", `object.data.value + "z"`
@@ -99,9 +99,9 @@ func TestHandlersRemember(t *testing.T) {
 	r.Ready(t)
 	expect(r, c.set("c1", "x"), counted{3, 2})
 
-	r.Reload(t, file, c.config(byOther), true) // the handler stays as it is
+	r.Reload(t, file, c.config(byOther), true) // the handler is not reopened
 	expect(r, c.set("c1", "xz"), counted{4, 1})
-	// it is opened for more workers
+	// it is reopened for more workers
 	r.Reload(t, file, c.config(byValue)+"  - {name: more, from: maps, handler: counter, filter: object.metadata.name == \"d\", to: out}\n", true)
 	expect(r, c.set("c1", "x"), counted{5, 2})
 	r.Reload(t, file, c.without(), true)
@@ -109,14 +109,14 @@ func TestHandlersRemember(t *testing.T) {
 	expect(r, c.set("c1", "y"), counted{6, 1})
 }
 
-// TestHandlersRememberKill: after a SIGKILL, what a handler wrote about a delta is there, or the
-// delta comes again.
+// TestHandlersRememberKill shows that after a SIGKILL either the values that a handler wrote about
+// a delta exist, or the delta is repeated.
 func TestHandlersRememberKill(t *testing.T) {
 	c := newCounter(t)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	must.Succeed(t, os.WriteFile(file, []byte(c.config("object.data.value")), 0o600))
 	const objects, kills = 10, 4
-	seen := make(map[string]map[string]bool) // the versions that were delivered, by object
+	seen := make(map[string]map[string]bool) // delivered versions by object
 	for i := range objects {
 		name := fmt.Sprintf("c%d", i)
 		seen[name] = make(map[string]bool)
@@ -140,7 +140,7 @@ func TestHandlersRememberKill(t *testing.T) {
 				last = c.set(fmt.Sprintf("c%d", i), fmt.Sprintf("%d.%d", kill, k))
 			}
 			if k == 1 {
-				r.Saved(t) // of what was delivered, some is done on disk and some is not
+				r.Saved(t) // some deliveries are complete on disk and some are not
 			}
 		}
 		if kill%2 == 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// childrenOf returns the processes that a process started and that still run.
+// childrenOf returns the running children of a process.
 func childrenOf(t *testing.T, parent int) (pids []int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -38,9 +38,9 @@ func childrenOf(t *testing.T, parent int) (pids []int) {
 	return pids
 }
 
-// TestNativePlugin: a native plugin that is killed again and again costs no event and no dead
-// letter; it remembers what it kept; and a router that is killed leaves none behind. A
-// configuration that it refuses neither starts nor replaces one that runs.
+// TestNativePlugin shows that a native plugin that is killed again and again loses no event, causes
+// no dead letter, and keeps its values, and that a killed router leaves no plugin behind. A
+// configuration that it refuses neither starts nor replaces a running one.
 func TestNativePlugin(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	dir := t.TempDir()
@@ -116,7 +116,7 @@ routes: [{name: counted, from: maps, handler: count, to: out, concurrency: 1, ba
 	}
 }
 
-// exitOf runs a router whose configuration a plugin refuses, which router check could not know.
+// exitOf runs a router whose plugin refuses the configuration, which router check could not know.
 func exitOf(t *testing.T, dir, config string) (out string, code int) {
 	t.Helper()
 	file := filepath.Join(dir, "wrong", "config.yaml")

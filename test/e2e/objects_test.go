@@ -12,8 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// pod returns the manifest of a pod that runs on a node, with the annotation users unless that is
-// empty.
+// pod returns the manifest of a pod on a node, with the annotation users unless that is empty.
 func pod(name, node, users string, restarts int) string {
 	annotations := "{}"
 	if users != "" {

@@ -25,7 +25,7 @@ import (
 
 const pageSize = 7
 
-// recorder is a downstream that remembers what came.
+// recorder is a downstream that records deltas.
 type recorder struct {
 	mu     sync.Mutex
 	deltas []string
@@ -45,15 +45,14 @@ func (r *recorder) all() []string {
 	return slices.Clone(r.deltas)
 }
 
-// lists is a transport that counts the pages it fetches, and stops at one of them to let a test
-// step in.
+// lists is a transport that counts fetched pages, and stops at one of them.
 type lists struct {
 	http.RoundTripper
 
 	pages   atomic.Int64
 	stopAt  int64
 	stopped chan struct{} // closed at that page
-	resume  chan struct{} // to be closed then
+	resume  chan struct{} // closed by the test to go on
 }
 
 func (l *lists) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -66,11 +65,11 @@ func (l *lists) RoundTrip(r *http.Request) (*http.Response, error) {
 	return l.RoundTripper.RoundTrip(r)
 }
 
-// TestPages lists 2,000 objects in pages of seven; in the second run a continue token expires on
-// the way, and the list begins anew.
+// TestPages lists 2,000 objects in pages of seven. In the second run a continue token expires
+// during the list, which then begins again.
 func TestPages(t *testing.T) {
 	const n = 2000
-	// The watch cache answers the Reflector's first list as a whole, whatever limit it names.
+	// The watch cache answers the Reflector's first list as a whole, whatever its limit.
 	s := sandboxtest.New(t, sandboxtest.Options{APIServerArgs: []string{"--watch-cache=false"}})
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -85,20 +84,20 @@ func TestPages(t *testing.T) {
 	})
 	t.Run("expired token", func(t *testing.T) {
 		l := listInPages(t, s, ns, n, func() {
-			// What the token continues is history now, and the API server has forgotten it.
+			// The list of the token is history now, which the API server has dropped.
 			maps.Make(routertest.ConfigMap("x-1", "1"))
 			maps.Make(routertest.ConfigMap("x-2", "1"))
 			s.CompactEtcd(t)
 		})
-		// client-go's pager asks for the rest of such a list as one page, or for all of it again.
+		// client-go's pager requests the rest of such a list as one page, or all of it again.
 		if pages := l.pages.Load(); pages >= n/pageSize {
 			t.Errorf("%d pages: the token did not expire", pages)
 		}
 	})
 }
 
-// listInPages runs a watch until it has synced, disturbs it at the 20th page, and compares what it
-// put through, and what it keeps, with what there is.
+// listInPages runs a watch until it has synced, disturbs it at the 20th page, and compares its
+// deltas and its cache with the cluster.
 func listInPages(t *testing.T, s *sandboxtest.Sandbox, ns string, n int, disturb func()) *lists {
 	t.Helper()
 	l := &lists{stopAt: 20, stopped: make(chan struct{}), resume: make(chan struct{})}

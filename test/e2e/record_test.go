@@ -21,7 +21,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// recordingRun is a router record that runs.
+// recordingRun is a running router record.
 type recordingRun struct {
 	cmd    *exec.Cmd
 	file   string
@@ -43,7 +43,7 @@ func startRecorder(t *testing.T, config string, args ...string) *recordingRun {
 	return r
 }
 
-// has waits until a line of the file is as holds says.
+// has waits until a line of the file fulfils holds.
 func (r *recordingRun) has(t *testing.T, what string, holds func(recording.Line) bool) {
 	t.Helper()
 	routertest.Poll(t, what, func() bool {
@@ -87,7 +87,7 @@ func (r *recordingRun) end(t *testing.T, with os.Signal) int {
 	return r.cmd.ProcessState.ExitCode()
 }
 
-// text returns what is in the file, unpacked.
+// text returns the unpacked content of the file.
 func (r *recordingRun) text(t *testing.T) string {
 	t.Helper()
 	packed, err := os.ReadFile(r.file)
@@ -102,7 +102,7 @@ func (r *recordingRun) text(t *testing.T) string {
 	return text.String()
 }
 
-// replay lets a configuration work on a file, with no API server in reach, and returns the events.
+// replay runs a configuration on a recording, with no reachable API server, and returns the events.
 func replay(t *testing.T, config, file string) (events []routertest.Event, log string) {
 	t.Helper()
 	text, err := os.ReadFile(config)
@@ -127,7 +127,7 @@ func replay(t *testing.T, config, file string) (events []routertest.Event, log s
 	return events, stderr.String()
 }
 
-// ids returns the ids of the events of each subject, in their order.
+// ids returns the ids of the events of each subject in their order.
 func ids(events []routertest.Event) map[string][]string {
 	all := make(map[string][]string)
 	for _, e := range events {
@@ -136,9 +136,9 @@ func ids(events []routertest.Event) map[string][]string {
 	return all
 }
 
-// TestRecordAndReplay: what was recorded while objects changed gives, without a cluster, the events
-// that the router gave in it, in the order of each object; also what was recorded until the
-// recorder was killed. The data of a Secret is in no recording.
+// TestRecordAndReplay shows that the replay of a recording has, without a cluster, the same events
+// as the router had in the cluster, in the order of each object. This includes a recording whose
+// recorder was killed. No recording contains the data of a Secret.
 func TestRecordAndReplay(t *testing.T) {
 	const secret, dropped = "aHVudGVyMmh1bnRlcjI", "nobody-shall-see-this"
 	s, ns := sandboxtest.StartNamespace(t)
@@ -220,7 +220,7 @@ routes:
 	}
 }
 
-// never checks that nothing of what can be read has the text.
+// never checks that the readable part of a recording does not contain the text.
 func (r *recordingRun) never(t *testing.T, text string) {
 	t.Helper()
 	f, err := os.Open(r.file)
@@ -252,8 +252,8 @@ func sameIDs(a, b map[string][]string) bool {
 	return true
 }
 
-// A recording of one source ends by itself after its time, and goes to standard output as plain
-// lines.
+// TestRecordToStdout shows that a recording of one source ends by itself after its time, and goes
+// to standard output as plain lines.
 func TestRecordToStdout(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("one", "1"))
@@ -280,7 +280,7 @@ routes: [{name: maps, from: maps, to: out}, {name: others, from: others, to: out
 		if err != nil {
 			break
 		}
-		// if there is a controller that makes it
+		// present if a controller makes it
 		if strings.Contains(l.Object, "kube-root-ca.crt") {
 			continue
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestReloadedRoutes: what a new route with existing: deliver gets, what a removed one owes when it
-// returns, and what cannot change.
+// TestReloadedRoutes checks the deltas of a new route with existing: deliver, the backlog of a
+// removed route that returns, and the settings that cannot change.
 func TestReloadedRoutes(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -65,8 +65,8 @@ routes:
 	}
 }
 
-// TestResync: everything comes once more, as sync, to the routes that want it, or to the one that
-// is named, whatever it wants; each time with ids that a receiver has not seen.
+// TestResync shows that every object is repeated as sync to the routes that want it, or to the
+// named route whatever its ops are, each time with new ids.
 func TestResync(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -134,7 +134,7 @@ routes:
 	}
 }
 
-// TestAskedWhileStopping: what is asked of a router that is stopping is refused with the reason.
+// TestAskedWhileStopping shows that a stopping router refuses requests with the reason.
 func TestAskedWhileStopping(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	answer := make(chan struct{})
@@ -167,7 +167,7 @@ routes: [{name: owing, from: maps, ops: [added, sync], to: hook, retry: {backoff
 	}
 }
 
-// post asks the API on a socket.
+// post sends a request to the API on a socket.
 func post(t *testing.T, socket, path string) (status int, body string) {
 	t.Helper()
 	var dialer net.Dialer

@@ -18,8 +18,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// rule reads a rule of examples/rules, less its version, with its sink on standard output and these
-// texts exchanged: old, new, old, new, …
+// rule reads a rule of examples/rules without its version, with its sink on standard output and
+// with replaced texts: old, new, old, new, …
 func rule(t *testing.T, name string, exchange ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "examples", "rules", name+".yaml"))
@@ -35,7 +35,7 @@ func rule(t *testing.T, name string, exchange ...string) string {
 	return config
 }
 
-// told is what the rules' events have in their data.
+// told is the data of the rules' events.
 type told struct {
 	Action, Text string
 	Since        time.Time
@@ -51,7 +51,7 @@ func toldBy(t *testing.T, e routertest.Event) (data told) {
 	return data
 }
 
-// notEarly checks that a condition held for as long as its rule says when it was told.
+// notEarly checks that a condition was reported after it had held for as long as its rule demands.
 func notEarly(t *testing.T, e routertest.Event, after time.Duration) {
 	t.Helper()
 	if data := toldBy(t, e); e.Time.Sub(data.Since) < after || data.Since.IsZero() {
@@ -74,10 +74,10 @@ func podOf(name string) *unstructured.Unstructured {
 	return object("v1", "Pod", name, map[string]any{"containers": []any{map[string]any{"name": "app", "image": "app"}}})
 }
 
-// TestRuleNodeNotReady: a node is not ready for as long as the rule says, and longer, while the
-// router is down after a SIGKILL: it is told late, once, and resolved when it is ready. In the
-// first life the rule waits for an hour, in the second for a second, which is over by then: a
-// second route has told so.
+// TestRuleNodeNotReady makes a node not ready for longer than the rule demands, while the router is
+// down after a SIGKILL. It must be reported late and once, and resolved when the node is ready. In
+// the first life for is an hour; in the second it is a second, which is over by then: a second
+// route reports so.
 func TestRuleNodeNotReady(t *testing.T) {
 	s := sandboxtest.Start(t)
 	name := s.Namespace(t) + "-node"
@@ -132,8 +132,8 @@ func TestRuleNodeNotReady(t *testing.T) {
 	}
 }
 
-// TestRulePodPending: a pod that is pending is told with its reason, and not early; one that runs
-// in time is not.
+// TestRulePodPending shows that a pending pod is reported with its reason and not early, and that a
+// pod that starts in time is not reported.
 func TestRulePodPending(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	const after = 4 * time.Second
@@ -146,7 +146,7 @@ func TestRulePodPending(t *testing.T) {
 	inTime := time.Since(made) < after/2
 	m.Make(podOf("waits"))
 	m.Change("waits", `{"status":{"conditions":[{"type":"PodScheduled","status":"False","message":"0/3 nodes are available"}]}}`, "status")
-	// it began later than the other one, so is due later
+	// It began later than the other one, so it is due later.
 	events := r.Expect(t, "pod-pending entered "+ns+"/waits")
 	for _, e := range events {
 		notEarly(t, e, after)
@@ -159,7 +159,7 @@ func TestRulePodPending(t *testing.T) {
 	}
 }
 
-// TestRuleCrashLoop: of one owner one crash loop is told, of another one another.
+// TestRuleCrashLoop shows that each owner has one report of a crash loop.
 func TestRuleCrashLoop(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	config := rule(t, "crash-loop", "v1/pods}", "v1/pods, namespaces: "+ns+"}")
@@ -203,8 +203,8 @@ func TestRuleCrashLoop(t *testing.T) {
 	}
 }
 
-// TestCheckAtStart: what became true by time alone while the router was down is told when it is up,
-// however long the check is.
+// TestCheckAtStart shows that a condition that became true by time alone while the router was down
+// is reported at its start, whatever the interval of reevaluation.
 func TestCheckAtStart(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)

@@ -16,7 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestMetricNames: the names are relied on by dashboards and alerts.
+// TestMetricNames checks the names that dashboards and alerts rely on.
 func TestMetricNames(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	s.Apply(t, ns, pod("web", "n1", "", 0))
@@ -68,13 +68,13 @@ routes:
 	}
 }
 
-// hook is a webhook that answers what it is told to.
+// hook is a webhook with a configurable answer.
 type hook struct {
 	*httptest.Server
 
 	mu     sync.Mutex
 	status int
-	got    []string // CloudEvents, as JSON
+	got    []string // CloudEvents in JSON
 }
 
 func newHook(t *testing.T) *hook {
@@ -105,8 +105,8 @@ func (h *hook) count() int {
 	return len(h.got)
 }
 
-// TestSinkDown: a sink that is down stalls its own route only, and gets what it missed when it is
-// back; what it rejects is a dead letter.
+// TestSinkDown shows that an unavailable sink stalls its own route only and gets its backlog when
+// it is available again. Rejected deltas become dead letters.
 func TestSinkDown(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
@@ -149,8 +149,7 @@ routes:
 	}
 }
 
-// TestStopDrains: what is owed when the router is told to stop is delivered, as far as the timeout
-// allows.
+// TestStopDrains shows that a stopping router delivers its backlog within the timeout.
 func TestStopDrains(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
@@ -178,7 +177,7 @@ routes:
 	}
 }
 
-// TestSecondSignal: a sink that does not answer, and somebody who does not want to wait.
+// TestSecondSignal shows that a second signal ends the wait for a sink that does not answer.
 func TestSecondSignal(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	silent := make(chan struct{})

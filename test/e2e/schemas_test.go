@@ -13,9 +13,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestPulledSchemas: what `schema pull` has saved lets check, test, explain and eval know a custom
-// resource without its cluster, by a flag or as the configuration says; nothing but names and types
-// is in the file, and what cannot be pulled leaves it as it was.
+// TestPulledSchemas shows that check, test, explain and eval know a custom resource without its
+// cluster from the schemas that `schema pull` has saved, by a flag or by the configuration. The
+// file contains names and types only, and a failed pull leaves it unchanged.
 func TestPulledSchemas(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	s.Apply(t, s.Namespace(t), strings.ReplaceAll(strings.ReplaceAll(gizmoDefinition, "gizmo", "widget"), "Gizmo", "Widget"))
@@ -110,8 +110,9 @@ current-context: c
 	}
 }
 
-// TestSchemasOfTheCluster: the fields of a custom resource are checked by its definition, by `check
-// -connect` and when the router starts; without a cluster they are not known, which is a warning.
+// TestSchemasOfTheCluster shows that `check -connect` and the start of the router check the fields
+// of a custom resource against its definition. Without a cluster the fields are unknown, which is a
+// warning.
 func TestSchemasOfTheCluster(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -150,9 +151,9 @@ routes:
 	r.Expect(t, "gizmos added "+ns+"/g")
 }
 
-// TestUnknownResources: check -connect names the resource of the cluster, its custom ones included,
-// that a source most likely means. Of one that is like none it warns: the cluster may have it
-// later.
+// TestUnknownResources shows that check -connect suggests the most likely resource of the cluster,
+// including custom ones, for an unknown resource. Without a similar one it is a warning: the
+// cluster may have it later.
 func TestUnknownResources(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -168,7 +169,7 @@ routes:
   - {name: r, from: [deployments, gizmos, mistyped, others, secret], to: out}
 `, ns))
 	var said string
-	routertest.Poll(t, "the definition to be published", func() bool { // a moment ago
+	routertest.Poll(t, "the definition to be published", func() bool { // published a moment ago
 		var code int
 		if _, said, code = checkConnect(t, file); code != 2 {
 			t.Fatalf("exit code %d: %s", code, said)

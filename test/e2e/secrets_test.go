@@ -18,8 +18,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestSecretsStayOffTheDisk: what routes make of Secrets, as keys and in errors, does not get into
-// the state folder, and a limit goes on after a restart all the same.
+// TestSecretsStayOffTheDisk shows that data of Secrets in keys and errors of routes does not reach
+// the state folder, and that a limit still works after a restart.
 func TestSecretsStayOffTheDisk(t *testing.T) {
 	const canary = "canary-in-the-coal-mine"
 	encoded := base64.StdEncoding.EncodeToString([]byte(canary))

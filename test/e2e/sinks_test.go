@@ -19,9 +19,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestPausedRouteAcrossRestarts: a route that has deleted as much as it may owes the rest, also
-// after a SIGKILL. After a start it is paused still, until it is resumed: then it deletes as much
-// again. Each object is deleted once.
+// TestPausedRouteAcrossRestarts shows that a route that reached its limit of deletes keeps its
+// backlog, even after a SIGKILL. After a start it is still paused. Each resume permits as many
+// deletes again. Each object is deleted once.
 func TestPausedRouteAcrossRestarts(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -109,8 +109,8 @@ routes:
 	}
 }
 
-// TestCheckSendsNothing: check -connect finds out whether each sink can be reached, and leaves no
-// trace there: no request, no file, and of an API server nothing is asked but what the user may do.
+// TestCheckSendsNothing shows that check -connect tests whether each sink can be reached, without a
+// trace there: no request, no file, and only access reviews at an API server.
 func TestCheckSendsNothing(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -152,7 +152,7 @@ routes: [{name: r, from: maps, to: [hook, log, there, far]}]
 	if said, code := check("{env: NO_SUCH_VARIABLE}", filepath.Join(folder, "none", "events.jsonl")); code != 0 || !strings.Contains(said, "sinks.hook") || !strings.Contains(said, "sinks.log") {
 		t.Errorf("what is wrong with two sinks: exit code %d, %s", code, said)
 	}
-	hook.Close() // waits for what it does
+	hook.Close() // waits for running requests
 	if requests.Load() != 0 || connections.Load() == 0 {
 		t.Errorf("the receiver got %d requests in %d connections", requests.Load(), connections.Load())
 	}
@@ -173,8 +173,8 @@ routes: [{name: r, from: maps, to: [hook, log, there, far]}]
 	}
 }
 
-// TestRightsOfTheExample: with the roles of docs/SINKS.md, and those to watch, check finds that the
-// example there lacks nothing. Without one of their rules it does.
+// TestRightsOfTheExample shows that the example of docs/SINKS.md lacks nothing with the roles there
+// and those to watch, and that each of their rules is needed.
 func TestRightsOfTheExample(t *testing.T) {
 	text, err := os.ReadFile("../../docs/SINKS.md")
 	must.Succeed(t, err)
@@ -199,7 +199,7 @@ func TestRightsOfTheExample(t *testing.T) {
 	}()
 	routertest.Poll(t, "nothing to lack", func() bool { return !lacks() })
 	for _, rule := range regexp.MustCompile("(?m)^  - {api.*$").FindAllString(roles, -1) {
-		// what reads can be done without
+		// reads are optional
 		if !strings.Contains(rule, "verbs: [get]") || strings.Contains(rule, "namespaces") {
 			without := regexp.MustCompile("verbs: .*}").ReplaceAllString(rule, "verbs: [list]}")
 			s.Apply(t, "", strings.ReplaceAll(roles, rule, without))
@@ -210,8 +210,8 @@ func TestRightsOfTheExample(t *testing.T) {
 	}
 }
 
-// TestCheckWrites: check -connect asks for what the grants of a sink take, and prints the roles
-// that lack.
+// TestCheckWrites shows that check -connect checks the rights that the grants of a sink need, and
+// prints the missing roles.
 func TestCheckWrites(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -257,7 +257,7 @@ routes:
 	s.Apply(t, "", roles)
 	routertest.Poll(t, "the roles to be known", func() bool { return check() == 0 && said == "" })
 
-	// A kubeconfig of the sink's own is asked by itself.
+	// A sink's own kubeconfig is checked separately.
 	own := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(config, ns, "kubeconfig: "+s.LimitedKubeconfig()))
 	if _, said, code := checkConnect(t, own); code != 0 || strings.Contains(said, "sinks.") {
 		t.Errorf("exit code %d: %s", code, said)

@@ -14,9 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestTap: what goes by in a running router is shown with the condition that a route does not find
-// met, and nothing of the objects with it; a tap keeps the router neither from delivering nor from
-// stopping.
+// TestTap shows that a tap of a running router has a line for each delta with the condition that
+// was not met, and no content of objects. A tap blocks neither deliveries nor a stop.
 func TestTap(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -43,7 +42,7 @@ routes:
 	}()
 	n := 0
 	var first api.Tapped
-	routertest.Poll(t, "the tap", func() bool { // what came before it was there is not shown
+	routertest.Poll(t, "the tap", func() bool { // deltas before the tap are not shown
 		n++
 		m.Make(routertest.ConfigMap(fmt.Sprintf("m%d", n), "hunter2"))
 		select {

@@ -12,9 +12,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestWhen: routes with conditions on a real API server, across a SIGKILL, what happens while the
-// router is down, a reload that changes a condition, and one that takes a route out for a while.
-// What was told is told once, and its end is told.
+// TestWhen runs routes with conditions on a real API server, with a SIGKILL, changes while the
+// router is down, a reload that changes a condition, and one that removes a route for a while. Each
+// report is made once, and each end is reported.
 func TestWhen(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -48,7 +48,8 @@ func TestWhen(t *testing.T) {
 	r.Saved(t)
 	r.Kill(t)
 
-	// While it is down one ends, one is deleted, one goes on, and one begins.
+	// While the router is down, one condition ends, one object is deleted, one condition goes on,
+	// and one begins.
 	set("a", "good")
 	m.Remove("b")
 	set("d", "bad")
@@ -66,8 +67,8 @@ func TestWhen(t *testing.T) {
 	}
 	r.Saved(t)
 
-	// Another condition, of which the difference is told; then it is taken out, and what happens
-	// meanwhile is told when it returns.
+	// A reload with another condition reports the differences. Then the route is removed, and its
+	// return reports the changes meanwhile.
 	reload := func(more []string, routes ...string) {
 		t.Helper()
 		text, err := os.ReadFile(file)
@@ -87,9 +88,9 @@ func TestWhen(t *testing.T) {
 	reload([]string{"bad left " + n + "d", "bad left " + n + "a", "bad entered " + n + "c"}, bad)
 }
 
-// TestWatches: when an object changes that others are filtered by, those go through their route
-// once more, each as it is by then, also after a reload, and after the router was killed. What the
-// expression cannot say is counted, and logged once.
+// TestWatches shows that a change of an object makes its dependents pass their route again, in
+// their present state, also after a reload and after a kill. Failures of the expression are
+// counted, and logged once.
 func TestWatches(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)

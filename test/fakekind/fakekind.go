@@ -1,4 +1,4 @@
-// Package fakekind makes kinds of handlers and sinks of functions, for tests of the host.
+// Package fakekind makes kinds of handlers and sinks from functions, for tests of the host.
 package fakekind
 
 import (
@@ -9,19 +9,19 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Kind is a [plugins.Kind] made of functions. Its configuration is an empty mapping unless
-// CheckFunc says otherwise.
+// Kind is a [plugins.Kind] made from functions. Its configuration must be an empty mapping unless
+// CheckFunc is set.
 type Kind[T, E any] struct {
 	plugins.Definition[struct{}]
 
-	CheckFunc func(node config.Node) config.Problems // nil: nothing but {} is accepted
+	CheckFunc func(node config.Node) config.Problems // nil: only {} is valid
 	OpenFunc  func(ctx context.Context, node config.Node, env E) (T, error)
 }
 
 type (
-	// Handler is a kind of handlers made of functions.
+	// Handler is a kind of handlers made from functions.
 	Handler = Kind[plugins.Handler, plugins.HandlerEnv]
-	// Sink is a kind of sinks made of functions.
+	// Sink is a kind of sinks made from functions.
 	Sink = Kind[plugins.Sink, plugins.SinkEnv]
 )
 
@@ -41,7 +41,7 @@ func (k Kind[T, E]) Open(ctx context.Context, node config.Node, env E) (made T, 
 	return k.OpenFunc(ctx, node, env)
 }
 
-// Define names a fake kind.
+// Define returns the definition of a fake kind.
 func Define(name string) plugins.Definition[struct{}] {
 	return plugins.Definition[struct{}]{Name: name, Doc: "Does nothing.", Example: "{}"}
 }

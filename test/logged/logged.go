@@ -1,4 +1,4 @@
-// Package logged has a log that a test reads while it is written.
+// Package logged has a log buffer that a test can read while it is written.
 package logged
 
 import (
@@ -19,14 +19,14 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// String returns what was written so far.
+// String returns the text written so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
 }
 
-// Reset forgets what was written so far.
+// Reset clears the buffer.
 func (b *Buffer) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package must says in one line that a call of a test succeeds, or how it fails.
+// Package must checks in one line that a call in a test succeeds, or how it fails.
 package must
 
 import "strings"
@@ -19,7 +19,8 @@ func Succeed(t T, err error) {
 	}
 }
 
-// Report fails the test if err is not nil, and goes on: for clean-up, and for goroutines of a test.
+// Report fails the test if err is not nil, and continues: for clean-up, and for goroutines of a
+// test.
 func Report(t T, err error) {
 	t.Helper()
 	if err != nil {
@@ -27,7 +28,7 @@ func Report(t T, err error) {
 	}
 }
 
-// Fail fails the test if err is not an error whose text has want in it, and goes on.
+// Fail fails the test unless err is an error whose text contains want, and continues.
 func Fail(t T, err error, want string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), want) {

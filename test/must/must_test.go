@@ -8,7 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// fakeT notes what was said of a test.
+// fakeT records the calls of a test.
 type fakeT struct{ said string }
 
 func (*fakeT) Helper()                          {}

@@ -10,11 +10,11 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// binary is the path of the router that was built for this run.
+// binary is the path of the router built for this run.
 var binary string
 
 // Main is the TestMain of a package that starts routers: it builds the router, runs the tests, and
-// stops the sandbox that they share.
+// stops their shared sandbox.
 func Main(m *testing.M) { os.Exit(buildAndRun(m)) }
 
 func buildAndRun(m *testing.M) int {
@@ -25,7 +25,7 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary = filepath.Join(dir, "router")
-	// as the Makefile, to share its cache
+	// The flags of the Makefile, to share its cache.
 	build := exec.Command("go", "build", "-trimpath", "-o", binary, "../../cmd/router")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -35,7 +35,7 @@ func buildAndRun(m *testing.M) int {
 	return sandboxtest.Wrap(m).Run()
 }
 
-// Command returns a command of the router that was built, to be run by the caller.
+// Command returns a command of the built router. The caller runs it.
 func Command(args ...string) *exec.Cmd { return exec.Command(binary, args...) }
 
 // Guest builds an example plugin and returns the path of the module.

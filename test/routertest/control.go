@@ -24,16 +24,16 @@ func InstallAPI(t *testing.T, kubeconfig, config string) (file string) {
 	return file
 }
 
-// Status returns what `router status` prints: what is not well, and why. The configuration is one
-// of InstallAPI.
+// Status returns the output of `router status`: faults and their reasons. The configuration must be
+// one of InstallAPI.
 func (r *Router) Status(t *testing.T) string {
 	t.Helper()
 	out, _ := Control(t, r.file, "status")
 	return out
 }
 
-// Control runs a command that talks to the router of a configuration file, and returns what it
-// prints and its exit code.
+// Control runs a command that uses the API of a configuration file's router, and returns its output
+// and exit code.
 func Control(t *testing.T, file string, args ...string) (out string, code int) {
 	t.Helper()
 	text, err := Command(append(args, "-config", file)...).CombinedOutput()

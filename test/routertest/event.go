@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Event is a CloudEvent as the sinks write it.
+// Event is a CloudEvent in the format of the sinks.
 type Event struct {
 	ID                 string          `json:"id"`
 	Type               string          `json:"type"`
@@ -16,13 +16,13 @@ type Event struct {
 	Route              string          `json:"route"`
 	K8sUID             string          `json:"k8suid"`
 	K8sResourceVersion string          `json:"k8sresourceversion"`
-	Time               time.Time       `json:"time"` // when the router saw the change
+	Time               time.Time       `json:"time"` // time at which the router saw the change
 	Redelivered        bool            `json:"redelivered"`
 	Data               json.RawMessage `json:"data"`
-	At                 time.Time       `json:"-"` // when the test got it
+	At                 time.Time       `json:"-"` // time at which the test got it
 }
 
-// String is what tests compare: "route updated ns/name".
+// String returns the form that tests compare: "route updated ns/name".
 func (e Event) String() string {
 	return e.Route + " " + strings.TrimPrefix(e.Type, "io.deltarouter.") + " " + e.Subject
 }
@@ -36,7 +36,7 @@ func Summary(events []Event) []string {
 	return s
 }
 
-// About returns, in order, the events about a subject.
+// About returns the events about a subject in their order.
 func About(events []Event, subject string) (got []Event) {
 	for _, e := range events {
 		if e.Subject == subject {
@@ -49,7 +49,7 @@ func About(events []Event, subject string) (got []Event) {
 // Of is the Summary of About.
 func Of(events []Event, subject string) []string { return Summary(About(events, subject)) }
 
-// Exactly reports events that are missing and events that are too many.
+// Exactly reports missing and excess events.
 func Exactly(t *testing.T, got, want []string) {
 	t.Helper()
 	left := make(map[string]int)

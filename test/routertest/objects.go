@@ -14,7 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// The resources that tests use most.
+// The most used resources.
 var (
 	ConfigMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	Pods       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -35,8 +35,8 @@ func ConfigMap(name, value string, labels ...string) *unstructured.Unstructured 
 	return o
 }
 
-// Objects is a client for one resource of one namespace, with short forms of its methods whose
-// errors end the test.
+// Objects is a client for one resource of one namespace. Its short methods end the test on an
+// error.
 type Objects struct {
 	dynamic.ResourceInterface
 
@@ -57,7 +57,7 @@ func (o Objects) Make(object *unstructured.Unstructured) *unstructured.Unstructu
 	return created
 }
 
-// Change applies a merge patch and returns the resourceVersion that the object has then.
+// Change applies a merge patch and returns the new resourceVersion of the object.
 func (o Objects) Change(name, patch string, subresources ...string) (version string) {
 	o.t.Helper()
 	object, err := o.Patch(o.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
@@ -80,7 +80,7 @@ func (o Objects) Remove(name string) {
 	must.Succeed(o.t, o.Delete(o.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
 }
 
-// Lists counts the requests that list a resource as a whole.
+// Lists counts the requests that list a whole resource.
 func Lists(t *testing.T, s *sandboxtest.Sandbox, resource string) int {
 	t.Helper()
 	return len(s.Requests(t, func(r sandboxtest.Request) bool {
@@ -88,8 +88,8 @@ func Lists(t *testing.T, s *sandboxtest.Sandbox, resource string) int {
 	}))
 }
 
-// IsProbe reports whether a list is one of a single object, by which the router asks how far the
-// API server is.
+// IsProbe reports whether a list is a probe: the router lists a single object to get the
+// resourceVersion of the API server.
 func IsProbe(r sandboxtest.Request) bool {
 	return strings.Contains(r.URI, "limit=1&") || strings.HasSuffix(r.URI, "limit=1")
 }

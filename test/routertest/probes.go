@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Ready waits until /readyz says so and returns what it says.
+// Ready waits until /readyz reports readiness, and returns its text.
 func (r *Router) Ready(t *testing.T) string {
 	t.Helper()
 	var body string
@@ -21,7 +21,7 @@ func (r *Router) Ready(t *testing.T) string {
 	return body
 }
 
-// Get asks the listener of the probes for a path. A router that does not answer has code 0.
+// Get requests a path from the listener of the probes. The code is 0 if the router does not answer.
 func (r *Router) Get(t *testing.T, path string) (code int, body string) {
 	t.Helper()
 	response, err := http.Get(r.probes + path)
@@ -36,8 +36,8 @@ func (r *Router) Get(t *testing.T, path string) (code int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// Metric returns a metric, given as a series with all its labels, or as a name, of which all series
-// are added; 0 if there is none.
+// Metric returns the value of a series with all its labels, or the sum of all series of a name; 0
+// if there is none.
 func (r *Router) Metric(t *testing.T, series string) (sum float64) {
 	t.Helper()
 	_, body := r.Get(t, "/metrics")
@@ -55,8 +55,8 @@ func (r *Router) Metric(t *testing.T, series string) (sum float64) {
 	return sum
 }
 
-// Saved waits until everything that the router has taken so far is on disk: for the end of a cut
-// that began after the call, which is the second to end.
+// Saved waits until everything that the router has taken so far is on disk: until the end of a cut
+// that began after the call, which is the second cut to end.
 func (r *Router) Saved(t *testing.T) {
 	t.Helper()
 	for range 2 {
@@ -70,13 +70,13 @@ func (r *Router) Saved(t *testing.T) {
 	}
 }
 
-// Poll tries until the condition holds, for things that nobody announces.
+// Poll tries until the condition holds, if there is no event to wait for.
 func Poll(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	PollEvery(t, 50*time.Millisecond, what, holds)
 }
 
-// PollEvery is Poll with another time between two tries.
+// PollEvery is Poll with another interval.
 func PollEvery(t *testing.T, interval time.Duration, what string, holds func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(interval)

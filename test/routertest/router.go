@@ -1,6 +1,5 @@
-// Package routertest runs the router's binary the way a user does, for tests: a configuration file,
-// what comes out on standard output, the log, the probes and metrics. What it is run on is in
-// sandboxtest.
+// Package routertest runs the router's binary like a user, for tests: with a configuration file,
+// its events on standard output, its log, probes and metrics. sandboxtest has the cluster.
 //
 //	func TestMain(m *testing.M) { routertest.Main(m) }
 //
@@ -34,13 +33,13 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// Patience is how long a test waits for something that comes.
+// Patience bounds the waits of tests.
 const Patience = 2 * time.Minute
 
-// maxLog is how much of the log of each router, in bytes, is shown if the test fails.
+// maxLog bounds the part of each router's log, in bytes, that a failed test shows.
 const maxLog = 16 << 10
 
-// Router is a running router and what it has written so far. Its methods may be called from several
+// Router is a running router with its output so far. Its methods may be called from several
 // goroutines.
 type Router struct {
 	cmd    *exec.Cmd
@@ -54,8 +53,8 @@ type Router struct {
 	exited  bool
 }
 
-// Install writes a configuration, to which version, cluster, probes and a state folder are added,
-// and returns its path. Several routers can use it, one after the other.
+// Install writes a configuration, adds version, cluster, probes and a state folder, and returns its
+// path. Several routers can use it one after the other.
 func Install(t *testing.T, kubeconfig, config string) (file string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,8 +65,8 @@ func Install(t *testing.T, kubeconfig, config string) (file string) {
 	return file
 }
 
-// Start runs the router with a configuration as Install writes it, and the sink out on standard
-// output unless it has sinks.
+// Start runs the router with a configuration in the form of Install. If it has no sinks, the sink
+// out writes to standard output.
 func Start(t *testing.T, kubeconfig, config string, args ...string) *Router {
 	t.Helper()
 	if !strings.Contains(config, "sinks:") {
@@ -76,8 +75,8 @@ func Start(t *testing.T, kubeconfig, config string, args ...string) *Router {
 	return StartFile(t, Install(t, kubeconfig, config), args...)
 }
 
-// StartFile runs the router with a configuration file and returns when its probes are served. It is
-// killed at the end of the test.
+// StartFile runs the router with a configuration file, and returns when it serves its probes. The
+// router is killed at the end of the test.
 func StartFile(t *testing.T, file string, args ...string) *Router {
 	t.Helper()
 	r := Launch(t, file, args...)
@@ -110,8 +109,7 @@ func Launch(t *testing.T, file string, args ...string) *Router {
 	return r
 }
 
-// readEvents reads standard output. A last line without an end, as a SIGKILL can leave it, is no
-// event.
+// readEvents reads standard output. It ignores an incomplete last line, which a SIGKILL can leave.
 func (r *Router) readEvents(out io.Reader) {
 	lines := bufio.NewReader(out)
 	for {
@@ -154,8 +152,8 @@ func (r *Router) readLog(out io.Reader) {
 	}
 }
 
-// wait waits until the condition holds, which is tried, under the lock, whenever the router writes
-// something.
+// wait waits until the condition holds. It evaluates the condition, under the lock, whenever the
+// router writes something.
 func (r *Router) wait(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	timeout := time.AfterFunc(Patience, func() { r.mu.Lock(); r.changed.Broadcast(); r.mu.Unlock() })
@@ -174,20 +172,20 @@ func (r *Router) wait(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// Wait waits until the events so far are as they should be. The function must not keep them.
+// Wait waits until the condition holds for the events so far. The function must not keep them.
 func (r *Router) Wait(t *testing.T, what string, holds func(events []Event) bool) {
 	t.Helper()
 	r.wait(t, what, func() bool { return holds(r.events) })
 }
 
-// WaitLog waits until the log so far is as it should be.
+// WaitLog waits until the condition holds for the log so far.
 func (r *Router) WaitLog(t *testing.T, what string, holds func(log string) bool) {
 	t.Helper()
 	r.wait(t, what, func() bool { return holds(r.stderr.String()) })
 }
 
-// Expect waits until all the given events (see Event.String) have come, in any order, and returns
-// every event so far.
+// Expect waits until all given events (see Event.String) have come, in any order, and returns all
+// events so far.
 func (r *Router) Expect(t *testing.T, want ...string) []Event {
 	t.Helper()
 	r.wait(t, fmt.Sprintf("%d events, %q", len(want), want[:min(len(want), 100)]), func() bool {
@@ -208,14 +206,14 @@ func (r *Router) Expect(t *testing.T, want ...string) []Event {
 	return r.Events()
 }
 
-// Events returns what has come so far.
+// Events returns the events so far.
 func (r *Router) Events() []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
 }
 
-// Log returns what was logged so far.
+// Log returns the log so far.
 func (r *Router) Log() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -232,7 +230,7 @@ func (r *Router) Stop(t *testing.T) int {
 	return r.Ended(t)
 }
 
-// Kill ends the router with SIGKILL and returns when all that it had written has been read.
+// Kill ends the router with SIGKILL and returns when its whole output has been read.
 func (r *Router) Kill(t *testing.T) {
 	t.Helper()
 	must.Succeed(t, r.cmd.Process.Kill())
@@ -260,8 +258,7 @@ func (r *Router) Ended(t *testing.T) int {
 	}
 }
 
-// RunToEnd runs a router that is expected not to start, and returns its exit code and what it
-// wrote.
+// RunToEnd runs a router that is expected not to start, and returns its exit code and its output.
 func RunToEnd(t *testing.T, file string) (code int, log string) {
 	t.Helper()
 	cmd := Command("-config", file)
@@ -274,8 +271,8 @@ func RunToEnd(t *testing.T, file string) (code int, log string) {
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// Reload exchanges the configuration as a ConfigMap mount does, or, with SIGHUP, as an editor does,
-// and waits until the router has taken or refused it.
+// Reload replaces the configuration like a ConfigMap mount does, or, with SIGHUP, like an editor
+// does, and waits until the router has accepted or refused it.
 func (r *Router) Reload(t *testing.T, file, config string, signal bool) {
 	t.Helper()
 	done := func(log string) int {
@@ -289,7 +286,7 @@ func (r *Router) Reload(t *testing.T, file, config string, signal bool) {
 	r.WaitLog(t, "the reload", func(log string) bool { return done(log) > before })
 }
 
-// Exchange puts another file in the place of one, in one step.
+// Exchange replaces a file atomically.
 func Exchange(t *testing.T, file, text string) {
 	t.Helper()
 	beside := file + ".new"

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// ensureBinary gives the path of bin/sandbox, building it if it is missing or older than its
-// sources. Test binaries that run at the same time build it once.
+// ensureBinary returns the path of bin/sandbox. It builds the binary if it is missing or older than
+// its sources; test binaries that run at the same time build it once.
 func ensureBinary() (string, error) {
 	root, err := repoRoot()
 	if err != nil {
@@ -41,19 +41,19 @@ func ensureBinary() (string, error) {
 
 func build(bin, sources string) error {
 	fmt.Fprintf(os.Stderr, "sandboxtest: building %s; the first build takes minutes\n", bin)
-	// As the Makefile does it: with other flags, each would throw away what the other has built.
+	// The flags of the Makefile: other flags would replace its build cache.
 	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", bin, ".")
 	cmd.Dir = sources
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build -C %s: %w\n%s", sources, err, out)
 	}
-	// go build leaves the file alone if the sources differ in nothing but their time.
+	// go build leaves the file unchanged if only the times of the sources differ.
 	now := time.Now()
 	return os.Chtimes(bin, now, now)
 }
 
-// isStale tells whether a source is newer than the binary.
+// isStale reports whether a source is newer than the binary.
 func isStale(bin, sources string) (bool, error) {
 	built, err := os.Stat(bin)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,7 +88,7 @@ func isSource(name string) bool {
 	return strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go")
 }
 
-// repoRoot finds the repository above the folder the test runs in.
+// repoRoot finds the repository above the folder of the test.
 func repoRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

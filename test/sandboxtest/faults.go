@@ -25,8 +25,8 @@ func (s *Sandbox) mustBePrivate(tb testing.TB) {
 	}
 }
 
-// StopAPIServer ends the API server in good order: open watches end with EOF, then new
-// connections are refused. etcd stays.
+// StopAPIServer stops the API server regularly: open watches end with EOF, then new connections are
+// refused. etcd keeps running.
 func (s *Sandbox) StopAPIServer(tb testing.TB) {
 	tb.Helper()
 	s.mustBePrivate(tb)
@@ -45,9 +45,9 @@ func (s *Sandbox) KillAPIServer(tb testing.TB) {
 	s.apiserver = nil
 }
 
-// StartAPIServer starts it again on the same port and data, and waits until it is ready. Its
-// watch cache begins at etcd's revision of that moment: a watch from an older resourceVersion
-// gets 410, also if only other resources changed since.
+// StartAPIServer starts it again on the same port and data, and waits until it is ready. Its watch
+// cache begins at etcd's present revision: a watch from an older resourceVersion gets 410, even if
+// only other resources have changed since.
 func (s *Sandbox) StartAPIServer(tb testing.TB) {
 	tb.Helper()
 	s.mustBePrivate(tb)
@@ -59,8 +59,8 @@ func (s *Sandbox) StartAPIServer(tb testing.TB) {
 	}
 }
 
-// RotateKeys starts the API server anew with another certificate authority, and writes kubeconfigs
-// with other credentials. Clients that were made before do not know it.
+// RotateKeys restarts the API server with another certificate authority, and writes kubeconfigs
+// with other credentials. Existing clients do not know it.
 func (s *Sandbox) RotateKeys(tb testing.TB) {
 	tb.Helper()
 	s.StopAPIServer(tb)
@@ -73,8 +73,8 @@ func (s *Sandbox) RotateKeys(tb testing.TB) {
 	}
 }
 
-// CompactEtcd forgets all history before the latest change, and returns its revision. A running API
-// server still serves watches from its watch cache: to have 410 for sure, compact while it is
+// CompactEtcd drops all history before the latest change, and returns its revision. A running API
+// server still serves watches from its watch cache: to get 410 for sure, compact while it is
 // stopped, or start it with the flag --watch-cache=false.
 func (s *Sandbox) CompactEtcd(tb testing.TB) string {
 	tb.Helper()
@@ -82,7 +82,7 @@ func (s *Sandbox) CompactEtcd(tb testing.TB) string {
 	ctx, cancel := context.WithTimeout(tb.Context(), faultTimeout)
 	defer cancel()
 	var now struct{ Header struct{ Revision string } }
-	// The smallest key there can be; only the header of the answer matters.
+	// The smallest possible key; only the header of the answer matters.
 	if err := s.etcdCall(ctx, "/v3/kv/range", map[string]any{"key": []byte{0}, "count_only": true}, &now); err != nil {
 		tb.Fatalf("sandboxtest: %v", err)
 	}
@@ -94,7 +94,7 @@ func (s *Sandbox) CompactEtcd(tb testing.TB) string {
 	return rev
 }
 
-// etcdCall calls etcd's JSON gateway, so that nothing here needs etcd's client.
+// etcdCall uses etcd's JSON gateway, so that the package does not need etcd's client.
 func (s *Sandbox) etcdCall(ctx context.Context, path string, in, out any) error {
 	url, err := os.ReadFile(filepath.Join(s.dir, "etcd-url"))
 	if err != nil {
@@ -135,8 +135,8 @@ func (s *Sandbox) SaveEtcd(tb testing.TB) string {
 	return saved
 }
 
-// RestoreEtcd stops both servers, replaces etcd's data with a copy made by SaveEtcd, and starts
-// both again: resourceVersions go back, as after a restored backup.
+// RestoreEtcd stops both servers, replaces etcd's data by a copy made by SaveEtcd, and starts both
+// again: resourceVersions go back, as after a restored backup.
 func (s *Sandbox) RestoreEtcd(tb testing.TB, saved string) {
 	tb.Helper()
 	s.withEtcdStopped(tb, func(data string) error {
@@ -147,7 +147,7 @@ func (s *Sandbox) RestoreEtcd(tb testing.TB, saved string) {
 	})
 }
 
-// withEtcdStopped calls do with the folder of etcd's data. Both servers run afterwards.
+// withEtcdStopped calls do with the folder of etcd's data. Afterwards both servers run.
 func (s *Sandbox) withEtcdStopped(tb testing.TB, do func(data string) error) {
 	tb.Helper()
 	if s.apiserver != nil {

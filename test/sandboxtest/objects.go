@@ -28,8 +28,8 @@ const (
 
 var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// Namespace makes a namespace for this test and deletes it afterwards, with all that is in it;
-// the deletion itself goes on in the background.
+// Namespace makes a namespace for this test. After the test it deletes the namespace in the
+// background, with all its objects.
 func (s *Sandbox) Namespace(tb testing.TB) string {
 	tb.Helper()
 	name := namespaceName(tb.Name())
@@ -40,7 +40,7 @@ func (s *Sandbox) Namespace(tb testing.TB) string {
 		tb.Fatalf("sandboxtest: %v", err)
 	}
 	if s.private {
-		return name // ends with its sandbox, which may be stopped by then
+		return name // ends with its sandbox, which may have stopped by then
 	}
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), cleanupTimeout)
@@ -55,7 +55,7 @@ func (s *Sandbox) Namespace(tb testing.TB) string {
 
 var notInNames = regexp.MustCompile("[^a-z0-9]+")
 
-// namespaceName makes a unique name that tells which test it belongs to.
+// namespaceName makes a unique name that contains the name of the test.
 func namespaceName(test string) string {
 	const longest = 50 // of 63, the rest is for the unique end
 	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(test), "-"), "-")
@@ -63,9 +63,9 @@ func namespaceName(test string) string {
 	return name + "-" + strings.ToLower(rand.Text()[:8])
 }
 
-// Apply creates or updates the objects of a stream of YAML documents, status included, as
-// there is no kubelet or controller that would write it. Namespaced objects that name no
-// namespace go to the given one. It returns once new definitions are served.
+// Apply creates or updates the objects of a stream of YAML documents, including their status, since
+// no kubelet or controller writes it. Namespaced objects without a namespace go to the given one.
+// It returns after new definitions are served.
 func (s *Sandbox) Apply(tb testing.TB, namespace, manifests string) {
 	tb.Helper()
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096)
@@ -79,7 +79,7 @@ func (s *Sandbox) Apply(tb testing.TB, namespace, manifests string) {
 			tb.Fatalf("sandboxtest: apply: %v", err)
 		}
 		if len(obj.Object) == 0 {
-			continue // nothing but comments
+			continue // comments only
 		}
 		if err := s.apply(tb.Context(), namespace, obj); err != nil {
 			tb.Fatalf("sandboxtest: apply %s %s: %v", obj.GetKind(), obj.GetName(), err)
@@ -153,10 +153,9 @@ func (s *Sandbox) served(ctx context.Context, crd *unstructured.Unstructured) er
 	return nil
 }
 
-// Grant lets the user "limited" use resources (plural names) of an API group, "" being the core
-// group: in one namespace, or with an empty namespace everywhere. The function it returns takes
-// the right away again, as does the end of the test. The API server notices within moments,
-// not at once.
+// Grant permits the user "limited" to use resources (plural names) of an API group ("": core) in
+// one namespace, or everywhere if the namespace is empty. The returned function, or the end of the
+// test, revokes the right. The API server notices within moments, not at once.
 func (s *Sandbox) Grant(tb testing.TB, namespace, group string, resources, verbs []string) (revoke func()) {
 	tb.Helper()
 	role, binding, prefix := "Role", "RoleBinding", "namespaced"

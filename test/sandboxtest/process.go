@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// How long a half may take; generous, as machines may be slow and busy.
+// The time limits of a half; generous, since machines may be slow and busy.
 const (
 	startTimeout = 2 * time.Minute
 	stopTimeout  = 20 * time.Second
 )
 
-// process is one half of a sandbox. No goroutine watches it, so that it is no leak in the
-// eyes of a test. A nil process is one that does not run.
+// process is one half of a sandbox. It has no goroutine, so that leak checks of tests pass. A nil
+// process does not run.
 type process struct {
 	cmd    *exec.Cmd
-	stdin  io.Closer // its end tells the process that this one is gone
-	stdout *os.File  // stays open, else a write would kill the process
+	stdin  io.Closer // its end makes the process stop with this one
+	stdout *os.File  // stays open, because a write would otherwise kill the process
 }
 
-// startProcess starts bin/sandbox and waits until it says that it is ready.
+// startProcess starts bin/sandbox and waits until it reports that it is ready.
 func startProcess(bin, dir string, args ...string) (*process, error) {
 	stdout, w, err := os.Pipe()
 	if err != nil {
@@ -46,7 +46,7 @@ func startProcess(bin, dir string, args ...string) (*process, error) {
 		_ = stdout.Close()
 		return nil, err
 	}
-	_ = w.Close() // the child has its own, and only its end may hold the pipe open
+	_ = w.Close() // the child has its own copy, and only its end may keep the pipe open
 	if err := p.waitReady(); err != nil {
 		p.kill()
 		return nil, fmt.Errorf("sandbox %v: %w; end of its log:\n%s", args, err, logTail(dir))
@@ -72,18 +72,18 @@ func (p *process) waitReady() error {
 	return nil
 }
 
-// kill ends the process with no chance to clean up.
+// kill ends the process without a chance to clean up.
 func (p *process) kill() {
 	if p == nil {
 		return
 	}
-	_ = p.cmd.Process.Kill() // an error says that it has ended
+	_ = p.cmd.Process.Kill() // an error means that it has ended
 	_ = p.cmd.Wait()         // always an error: killed
 	_ = p.stdin.Close()
 	_ = p.stdout.Close()
 }
 
-// stop asks the process to end, and waits until it has.
+// stop asks the process to end, and waits for its end.
 func (p *process) stop() error {
 	if p == nil {
 		return nil

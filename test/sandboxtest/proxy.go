@@ -17,17 +17,17 @@ import (
 // dialTimeout bounds the proxy's connection to the API server.
 const dialTimeout = 5 * time.Second
 
-// proxyMode is what a Proxy does with bytes and connections.
+// proxyMode is the way in which a Proxy treats bytes and connections.
 type proxyMode int
 
 const (
-	forwarding proxyMode = iota // pass all on
-	blocked                     // take connections and bytes, pass nothing on
-	refused                     // reset each connection at once
+	forwarding proxyMode = iota // forwards everything
+	blocked                     // accepts connections and bytes, forwards nothing
+	refused                     // resets each connection at once
 )
 
-// Proxy forwards TCP connections to the API server of a sandbox until told to do worse. It
-// harms nobody but its own clients, so it may stand before the shared sandbox.
+// Proxy forwards TCP connections to the API server of a sandbox, until it is set to block or
+// refuse. It affects only its own clients, so it may be used with the shared sandbox.
 type Proxy struct {
 	listener   net.Listener
 	target     string
@@ -40,14 +40,14 @@ type Proxy struct {
 	running sync.WaitGroup
 }
 
-// pair is a connection of a client and the one made for it.
+// pair is a connection of a client and the corresponding connection to the server.
 type pair struct {
 	client, server *net.TCPConn
 	once           sync.Once
 	done           chan struct{} // closed by reset
 }
 
-// reset ends both connections with a reset, as from a peer that is gone; not with the end of
+// reset ends both connections with a reset, like a peer that has disappeared, instead of the end of
 // stream of a peer that is done.
 func (c *pair) reset() {
 	c.once.Do(func() {
@@ -87,7 +87,7 @@ func (s *Sandbox) Proxy(tb testing.TB) *Proxy {
 	return p
 }
 
-// writeKubeconfig copies a kubeconfig, with the proxy as the server.
+// writeKubeconfig copies a kubeconfig with the proxy as the server.
 func (p *Proxy) writeKubeconfig(from string) error {
 	cfg, err := clientcmd.LoadFromFile(from)
 	if err != nil {
@@ -99,10 +99,10 @@ func (p *Proxy) writeKubeconfig(from string) error {
 	return clientcmd.WriteToFile(*cfg, p.kubeconfig)
 }
 
-// Kubeconfig is the path of the administrator's kubeconfig that goes through the proxy.
+// Kubeconfig is the path of the administrator's kubeconfig for the proxy.
 func (p *Proxy) Kubeconfig() string { return p.kubeconfig }
 
-// RESTConfig is that of the kubeconfig.
+// RESTConfig returns the configuration of the kubeconfig.
 func (p *Proxy) RESTConfig() *rest.Config { return restConfig(p.kubeconfig) }
 
 // Cut resets all open connections. New ones are forwarded, unless Block or Refuse is on.
@@ -110,16 +110,16 @@ func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.pairs {
-		c.reset() // its goroutines take it out of the map
+		c.reset() // its goroutines remove it from the map
 	}
 }
 
-// Block is a network that loses everything: connections stay open and new ones are taken, but
-// no byte gets through until Unblock, which then delivers what was held.
+// Block behaves like a network that loses everything: connections stay open and new ones are
+// accepted, but no byte passes until Unblock, which then delivers the held bytes.
 func (p *Proxy) Block() { p.setMode(blocked) }
 
-// Refuse is a server that is down: it cuts all connections, and resets new ones at once until
-// Unblock.
+// Refuse behaves like a server that is down: it cuts all connections, and resets new ones at once
+// until Unblock.
 func (p *Proxy) Refuse() {
 	p.setMode(refused)
 	p.Cut()
@@ -128,7 +128,7 @@ func (p *Proxy) Refuse() {
 // Unblock ends Block and Refuse.
 func (p *Proxy) Unblock() { p.setMode(forwarding) }
 
-// Connections gives the number of connections that are open now.
+// Connections returns the number of open connections.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -186,7 +186,7 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	p.mu.Unlock()
 }
 
-// add takes a pair in, unless connections are refused.
+// add adds a pair, unless connections are refused.
 func (p *Proxy) add(c *pair) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,7 +197,7 @@ func (p *Proxy) add(c *pair) bool {
 	return true
 }
 
-// copy passes bytes and then the end of stream on, holding them while the proxy is blocked.
+// copy forwards bytes and then the end of stream. It holds them while the proxy is blocked.
 func (p *Proxy) copy(c *pair, to, from *net.TCPConn) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -210,7 +210,7 @@ func (p *Proxy) copy(c *pair, to, from *net.TCPConn) {
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			_ = to.CloseWrite() // an error says that it is gone altogether
+			_ = to.CloseWrite() // an error means that the connection is closed already
 			return
 		}
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Request is one request that the API server got, from its audit log.
+// Request is a request to the API server, from its audit log.
 type Request struct {
 	Time      time.Time
 	User      string // admin or limited
@@ -30,7 +30,7 @@ type Request struct {
 	Code      int
 }
 
-// auditEvent is the part of an audit event that is read.
+// auditEvent is the used part of an audit event.
 type auditEvent struct {
 	Stage                    string
 	Verb                     string
@@ -42,11 +42,10 @@ type auditEvent struct {
 	RequestReceivedTimestamp time.Time
 }
 
-// Requests gives the requests for resources since the start of the sandbox, restarts of its
-// API server included, for which match is true (nil: all), in the order they were answered.
-// Those of the sandbox itself and of this package are left out. A watch is listed once, when
-// it was answered; any other request once it has ended, which a client may see a moment
-// earlier: poll.
+// Requests returns the requests for resources since the start of the sandbox, across restarts of
+// its API server, for which match is true (nil: all), in the order of their answers. It leaves out
+// those of the sandbox itself and of this package. A watch is listed once, at its answer; any other
+// request after its end, which a client may see a moment earlier: poll.
 func (s *Sandbox) Requests(tb testing.TB, match func(Request) bool) []Request {
 	tb.Helper()
 	data, err := os.ReadFile(filepath.Join(s.dir, "audit.log"))
@@ -54,7 +53,7 @@ func (s *Sandbox) Requests(tb testing.TB, match func(Request) bool) []Request {
 		tb.Fatalf("sandboxtest: %v", err)
 	}
 	var found []Request
-	// The last line may be half written; it has no newline then.
+	// The last line may be incomplete; then it has no newline.
 	for line := range bytes.Lines(data) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
 			break
@@ -92,22 +91,22 @@ func (e auditEvent) request() Request {
 	}
 }
 
-// RequestCount gives the API server's own count of ended requests since its start, by verb in
-// capitals (LIST, WATCH, …) and plural resource, from all clients, the sandbox included. A
-// watch counts when it ends; see OpenWatches and Requests.
+// RequestCount returns the API server's own count of finished requests since its start, by verb in
+// capitals (LIST, WATCH, …) and plural resource, from all clients including the sandbox. A watch
+// counts when it ends; see OpenWatches and Requests.
 func (s *Sandbox) RequestCount(tb testing.TB, verb, resource string) int {
 	tb.Helper()
 	return int(s.Metric(tb, "apiserver_request_total", map[string]string{"verb": verb, "resource": resource}))
 }
 
-// OpenWatches gives the number of watches that are open now, by plural resource. The sandbox
-// itself has one on pods and one on namespaces.
+// OpenWatches returns the number of open watches by plural resource. The sandbox itself has one on
+// pods and one on namespaces.
 func (s *Sandbox) OpenWatches(tb testing.TB, resource string) int {
 	tb.Helper()
 	return int(s.Metric(tb, "apiserver_longrunning_requests", map[string]string{"verb": "WATCH", "resource": resource}))
 }
 
-// Metric sums a metric of the API server over the series that have the labels; 0 if none has.
+// Metric sums a metric of the API server over the series with the labels; 0 if there is none.
 func (s *Sandbox) Metric(tb testing.TB, name string, labels map[string]string) float64 {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), faultTimeout)
@@ -127,8 +126,8 @@ func (s *Sandbox) Metric(tb testing.TB, name string, labels map[string]string) f
 	return sum
 }
 
-// sumMetric reads the text format: name{label="value",…} number. The values of labels asked
-// for here hold no quotes, so no parser is needed.
+// sumMetric parses the text format: name{label="value",…} number. The values of these labels
+// contain no quotes, so no full parser is needed.
 func sumMetric(r io.Reader, name string, labels map[string]string) (float64, error) {
 	var sum float64
 	lines := bufio.NewScanner(r)

@@ -1,5 +1,5 @@
-// Package sandboxtest gives tests a real Kubernetes API server and etcd: bin/sandbox, built
-// from the folder sandbox of the repository.
+// Package sandboxtest gives tests a real Kubernetes API server and etcd: bin/sandbox, built from
+// the folder sandbox of the repository.
 //
 //	func TestMain(m *testing.M) { sandboxtest.Main(m) }
 //
@@ -10,8 +10,8 @@
 //		run(s.Kubeconfig(), ns)
 //	}
 //
-// A test that stops servers, compacts etcd or makes cluster-wide objects that others would
-// see starts its own with New.
+// A test that stops servers, compacts etcd, or makes cluster-wide objects that disturb other tests
+// must start its own sandbox with New.
 package sandboxtest
 
 import (
@@ -35,18 +35,18 @@ import (
 // userAgent marks the requests of this package, which Requests leaves out.
 const userAgent = "sandboxtest"
 
-// Options of a sandbox. The zero value is fine.
+// Options are the options of a sandbox. The zero value is valid.
 type Options struct {
 	// Seed is a folder of manifests that are applied before the sandbox is ready.
 	Seed string
-	// Demo keeps changing what was seeded.
+	// Demo changes the seeded objects all the time.
 	Demo bool
-	// APIServerArgs are more flags for kube-apiserver, as --name=value.
+	// APIServerArgs are additional flags of kube-apiserver, as --name=value.
 	APIServerArgs []string
 }
 
-// Sandbox is a running API server with its etcd, each a process of its own. Its methods may
-// be called from several goroutines, except those that stop and start.
+// Sandbox is a running API server and its etcd, each in its own process. Its methods may be called
+// from several goroutines, except those that stop and start.
 type Sandbox struct {
 	dir     string
 	bin     string
@@ -61,15 +61,15 @@ type Sandbox struct {
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 }
 
-// shared is the sandbox of Start. It has to be a variable: TestMain, which stops it, and the
-// tests, which start it, have nothing else in common.
+// shared is the sandbox of Start. It has to be a variable: TestMain, which stops it, and the tests,
+// which start it, share nothing else.
 var shared struct {
 	sync.Mutex
 	sandbox *Sandbox
 	err     error
 }
 
-// Runner is what a *testing.M does; goleak.VerifyTestMain takes the same.
+// Runner is the interface of *testing.M; goleak.VerifyTestMain takes the same.
 type Runner interface{ Run() int }
 
 type runner struct{ m Runner }
@@ -80,14 +80,14 @@ func (r runner) Run() int {
 	return r.m.Run()
 }
 
-// Wrap gives a Runner that stops the shared sandbox when the tests are done, for a TestMain
-// that does more than Main: goleak.VerifyTestMain(sandboxtest.Wrap(m)).
+// Wrap returns a Runner that stops the shared sandbox after the tests, for a TestMain that does
+// more than Main: goleak.VerifyTestMain(sandboxtest.Wrap(m)).
 func Wrap(m Runner) Runner { return runner{m} }
 
 // Main is the TestMain of a package that uses Start.
 func Main(m *testing.M) { os.Exit(Wrap(m).Run()) }
 
-// Start gives the sandbox that all tests of the package share. The first call starts it.
+// Start returns the sandbox that all tests of the package share. The first call starts it.
 func Start(tb testing.TB) *Sandbox {
 	tb.Helper()
 	shared.Lock()
@@ -142,8 +142,8 @@ func New(tb testing.TB, opts Options) *Sandbox {
 	return s
 }
 
-// start starts both halves. The API server is a process apart from etcd, so that a test can
-// kill it alone.
+// start starts both halves. The API server is a separate process, so that a test can kill it
+// without etcd.
 func start(dir string, opts Options) (_ *Sandbox, err error) {
 	bin, err := ensureBinary()
 	if err != nil {
@@ -166,7 +166,7 @@ func start(dir string, opts Options) (_ *Sandbox, err error) {
 	if err := s.startAPIServer(); err != nil {
 		return nil, err
 	}
-	s.opts.Seed = "" // a restart keeps what the test has made of it
+	s.opts.Seed = "" // a restart keeps the changes of the test
 	return s, s.connect()
 }
 
@@ -209,7 +209,7 @@ func (s *Sandbox) connect() error {
 	return nil
 }
 
-// close ends both processes at once: what they still hold is thrown away anyway.
+// close kills both processes: their data is discarded anyway.
 func (s *Sandbox) close() {
 	s.apiserver.kill()
 	s.etcd.kill()
@@ -221,14 +221,15 @@ func (s *Sandbox) close() {
 // Kubeconfig is the path of the administrator's kubeconfig.
 func (s *Sandbox) Kubeconfig() string { return filepath.Join(s.dir, "kubeconfig") }
 
-// LimitedKubeconfig is the path of the kubeconfig of the user "limited", who may do nothing but
+// LimitedKubeconfig is the path of the kubeconfig of the user "limited", who has no right beyond
 // discovery until Grant.
 func (s *Sandbox) LimitedKubeconfig() string { return filepath.Join(s.dir, "kubeconfig-limited") }
 
-// RESTConfig is the administrator's, without client-side rate limit; the caller may change it.
+// RESTConfig returns the administrator's configuration, without a client-side rate limit; the
+// caller may change it.
 func (s *Sandbox) RESTConfig() *rest.Config { return restConfig(s.Kubeconfig()) }
 
-// LimitedRESTConfig is that of the user "limited".
+// LimitedRESTConfig returns the configuration of the user "limited".
 func (s *Sandbox) LimitedRESTConfig() *rest.Config { return restConfig(s.LimitedKubeconfig()) }
 
 // Dynamic is an administrator's client whose requests are left out of Requests.
@@ -252,7 +253,7 @@ func (s *Sandbox) get(ctx context.Context, path string) (*http.Response, error) 
 	return s.http.Do(req)
 }
 
-// logTail gives the end of the sandbox's log, for an error message.
+// logTail returns the end of the sandbox's log for an error message.
 func logTail(dir string) string {
 	const size = 4096
 	data, err := os.ReadFile(filepath.Join(dir, "log"))

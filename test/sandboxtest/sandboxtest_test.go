@@ -31,7 +31,7 @@ func client(t *testing.T, cfg *rest.Config) dynamic.Interface {
 	return c
 }
 
-// eventually polls, as much here is seen a moment later.
+// eventually polls until ok, since many effects are visible a moment later.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -131,7 +131,7 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// startWatch watches configmaps from a resourceVersion; "" is the present.
+// startWatch watches configmaps from a resourceVersion; "" is the present one.
 func startWatch(ctx context.Context, t *testing.T, cfg *rest.Config, ns, rv string) (watch.Interface, string) {
 	t.Helper()
 	c := client(t, cfg).Resource(configMaps).Namespace(ns)
@@ -185,8 +185,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// firstCode gives the code with which a watch is refused, be it as the answer or as its first
-// event; 0 if it is not.
+// firstCode returns the code with which a watch is refused, as the answer or as its first event; 0
+// if it is accepted.
 func firstCode(t *testing.T, s *sandboxtest.Sandbox, ns, rv string) int32 {
 	t.Helper()
 	c := client(t, s.RESTConfig()).Resource(configMaps).Namespace(ns)
@@ -245,7 +245,7 @@ func TestProxy(t *testing.T) {
 	select {
 	case e := <-w.ResultChan():
 		t.Fatalf("got %v through a blocked proxy", e)
-	case <-time.After(200 * time.Millisecond): // nothing to wait for: nothing is to happen
+	case <-time.After(200 * time.Millisecond): // there is no event to wait for
 	}
 	p.Unblock()
 	select {
@@ -270,6 +270,6 @@ func TestProxy(t *testing.T) {
 	startWatch(t.Context(), t, p.RESTConfig(), ns, "")
 
 	p.Block()
-	p.Cut() // also ends connections that are held
+	p.Cut() // also ends held connections
 	eventually(t, "no connections", func() bool { return p.Connections() == 0 })
 }

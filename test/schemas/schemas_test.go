@@ -1,5 +1,5 @@
 // Package schemas compares the built-in schemas of internal/schema with those of the sandbox's API
-// server, and writes them anew when told to: `make generate`.
+// server, and rewrites them with a flag: `make generate`.
 package schemas
 
 import (
@@ -26,8 +26,8 @@ func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
 const file = "../../internal/schema/builtin.json.gz"
 
-// TestBuiltin: the file holds exactly what the API server says. It is compared decompressed,
-// because the next version of the compressor may write other bytes.
+// TestBuiltin shows that the file equals the schemas of the API server. It compares the
+// decompressed text, because another version of the compressor may write other bytes.
 func TestBuiltin(t *testing.T) {
 	want, err := json.Marshal(fetch(t))
 	must.Succeed(t, err)
@@ -75,7 +75,7 @@ func fetch(t *testing.T) *schema.Set {
 	all := &schema.Set{}
 	for path, at := range root.Paths {
 		if path != "api/v1" && (!strings.HasPrefix(path, "apis/") || strings.Count(path, "/") != 2) {
-			continue // what has no resources: versions, OpenID
+			continue // paths without resources: versions, OpenID
 		}
 		set, err := schema.Parse(get(at.URL))
 		if err != nil {

@@ -19,8 +19,8 @@ const (
 	module  = "label-audit.wasm"
 )
 
-// TestBrokenToolchain: a C compiler that is there and fails does not fail the build of the plugins.
-// One line says so, and the module that is checked in takes the place of its result.
+// TestBrokenToolchain shows that a C compiler that fails does not fail the build of the plugins.
+// The build reports it in one line and uses the committed module instead.
 func TestBrokenToolchain(t *testing.T) {
 	dir := checkout(t)
 	clang := fakeClang(t, "echo 'fatal error: no such instruction' >&2; exit 1")
@@ -38,7 +38,7 @@ func TestBrokenToolchain(t *testing.T) {
 	sameAsCheckedIn(t, dir)
 }
 
-// TestNoOtherToolchain: the target that `make run` uses calls no compiler but Go's.
+// TestNoOtherToolchain shows that the target of `make run` calls no compiler but Go's.
 func TestNoOtherToolchain(t *testing.T) {
 	dir := checkout(t)
 	called := filepath.Join(t.TempDir(), "called")
@@ -51,8 +51,8 @@ func TestNoOtherToolchain(t *testing.T) {
 	sameAsCheckedIn(t, dir)
 }
 
-// TestNoOptimizer: clang is never given -O in a command that links, because its driver then runs
-// the wasm-opt of the path over the result, and some versions of it reject what clang emits.
+// TestNoOptimizer shows that clang never gets -O in a command that links, because its driver would
+// then run the wasm-opt of the path on the result. Some versions of wasm-opt reject clang's output.
 func TestNoOptimizer(t *testing.T) {
 	dir := checkout(t)
 	log := filepath.Join(t.TempDir(), "log")
@@ -79,7 +79,7 @@ func checkout(t *testing.T) (dir string) {
 	return dir
 }
 
-// fakeClang writes a compiler that passes the script's probe, states a version, and runs body to
+// fakeClang writes a compiler that passes the script's probe, reports a version, and runs body to
 // compile.
 func fakeClang(t *testing.T, body string) (file string) {
 	t.Helper()

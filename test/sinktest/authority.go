@@ -17,7 +17,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// Authority vouches for certificates.
+// Authority is a certificate authority.
 type Authority struct {
 	PEM string // its own certificate
 
@@ -26,7 +26,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes one, which nobody knows.
+// NewAuthority makes an authority that no system trusts.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, key: newKey(t)}
@@ -54,8 +54,7 @@ func encode(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-// Issue makes a certificate of 127.0.0.1 that is good for that long (negative: it has expired), and
-// its key.
+// Issue makes a certificate of 127.0.0.1 with a lifetime (negative: expired) and its key.
 func (a *Authority) Issue(last time.Duration) (cert, key string) {
 	a.t.Helper()
 	own := newKey(a.t)
@@ -70,8 +69,8 @@ func (a *Authority) Issue(last time.Duration) (cert, key string) {
 	return encode("CERTIFICATE", der), encode("PRIVATE KEY", secret)
 }
 
-// Server returns the settings of a server whose certificate is good for that long, and which asks
-// its clients for one if clients vouches for theirs.
+// Server returns the settings of a server with a certificate of this lifetime. With clients, it
+// demands client certificates of that authority.
 func (a *Authority) Server(last time.Duration, clients *Authority) *tls.Config {
 	a.t.Helper()
 	cert, key := a.Issue(last)
@@ -85,8 +84,7 @@ func (a *Authority) Server(last time.Duration, clients *Authority) *tls.Config {
 	return settings
 }
 
-// Client returns the settings of a client that trusts this authority, and shows a certificate of
-// it.
+// Client returns the settings of a client that trusts this authority, and has a certificate of it.
 func (a *Authority) Client() *tls.Config {
 	settings := a.Server(time.Hour, nil)
 	settings.RootCAs = x509.NewCertPool()
@@ -94,8 +92,7 @@ func (a *Authority) Client() *tls.Config {
 	return settings
 }
 
-// Files returns the keys cert and key of a configuration that shows a certificate of this
-// authority.
+// Files returns the keys cert and key of a configuration with a certificate of this authority.
 func (a *Authority) Files() string {
 	cert, key := a.Issue(time.Hour)
 	return fmt.Sprintf("cert: {file: %q}, key: {file: %q}", File(a.t, "cert", cert), File(a.t, "key", key))

@@ -16,18 +16,19 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// Outage is a time in which the server behind a sink is away. The sink is that of the route `alone`
-// and one of two of the route `both`; the route `other` has nothing to do with it.
+// Outage is a time in which the server of a sink is unavailable. The sink is that of the route
+// `alone` and one of two of the route `both`; the route `other` does not use it.
 type Outage struct {
 	Sink plugins.Sink
-	Why  string // part of the reason that the host is told
-	// makes the server go away, after a third of the deltas; nil: it is away from the beginning
+	Why  string // part of the reason that the host gets
+	// Before makes the server unavailable after a third of the deltas; nil: it is unavailable from
+	// the beginning.
 	Before func()
-	After  func() // makes it come back
-	Large  int    // about how many bytes an event has that the sink rejects
+	After  func() // makes it available again
+	Large  int    // approximate size in bytes of an event that the sink rejects
 }
 
-// counts counts the events that a sink of memory takes, by route and subject.
+// counts counts the events of a sink in memory, by route and subject.
 type counts struct {
 	mu  sync.Mutex
 	all map[string]int
@@ -69,10 +70,11 @@ func (l *Letters) Add(_ context.Context, all []checkpoint.Letter) error {
 // Remove implements [pipeline.DeadLetterer].
 func (*Letters) Remove(context.Context, []uint64) (int, error) { return 0, nil }
 
-// Run gives n deltas to each route. While the server is away the route `other`, and the other sink
-// of `both`, get all, and the pipeline names the sink, as /readyz does; when it is back all else is
-// delivered, but what is too large, which is two dead letters, one of each route. It returns the
-// events that the server must have, as "route namespace/name".
+// Run sends n deltas to each route. While the server is unavailable the route `other`, and the
+// other sink of `both`, must get all, and the pipeline must name the sink, as /readyz does. When it
+// is available again all other events must be delivered, except one that is too large, which
+// becomes two dead letters, one of each route. It returns the events that the server must have, as
+// "route namespace/name".
 func (o *Outage) Run(t *testing.T, n int) (want []string) {
 	t.Helper()
 	other, dead := &counts{all: map[string]int{}}, &Letters{}
@@ -130,7 +132,7 @@ func (o *Outage) Run(t *testing.T, n int) (want []string) {
 	return want
 }
 
-// check tests that there is a letter of each of the two routes, about an object of that name.
+// check tests that there is a dead letter of each of the two routes, about an object of that name.
 func (l *Letters) check(t *testing.T, name string) {
 	t.Helper()
 	l.mu.Lock()
@@ -147,7 +149,7 @@ func (l *Letters) check(t *testing.T, name string) {
 	}
 }
 
-// Compare tests that got is want, in any order, with nothing twice.
+// Compare tests that got equals want in any order, without repetitions.
 func Compare(t testing.TB, got, want []string) {
 	t.Helper()
 	balance := map[string]int{}
@@ -167,7 +169,7 @@ func Compare(t testing.TB, got, want []string) {
 	}
 }
 
-// Twice returns what is in got a second time, once for each time.
+// Twice returns the repeated entries of got, one for each repetition.
 func Twice(got []string) (again []string) {
 	seen := map[string]bool{}
 	for _, s := range got {

@@ -1,9 +1,9 @@
-// Package sinktest is a bench for sinks that speak to a broker or a receiver: it opens them, gives
-// them events, says what became of each, cuts their connections, vouches for certificates, and puts
-// them behind the routes of a pipeline ([Outage]).
+// Package sinktest helps to test sinks that use a broker or a receiver: it opens them, writes
+// events, checks the results, cuts their connections, issues certificates, and uses them in the
+// routes of a pipeline ([Outage]).
 //
-// The contract that every kind keeps is plugins/plugintest; here is what a test of one kind needs
-// to show more than that.
+// plugins/plugintest tests the common contract of all kinds; this package is for the further tests
+// of one kind.
 package sinktest
 
 import (
@@ -24,21 +24,21 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// patience is how long a test waits for what must come; none waits so long when all is well.
+// patience bounds the waits of a test.
 const patience = 60 * time.Second
 
-// Env returns what the host gives to a sink of that name.
+// Env returns the host's environment of a sink with that name.
 func Env(name string) plugins.SinkEnv {
 	return plugins.SinkEnv{Env: plugins.Env{Name: name, Cluster: "test", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}}
 }
 
-// Open checks a configuration, opens the sink, and closes it when the test ends. Its name is bus.
+// Open checks a configuration, opens the sink under the name bus, and closes it when the test ends.
 func Open(t testing.TB, f plugins.SinkKind, config string) plugins.Sink {
 	t.Helper()
 	return OpenIn(t, f, config, Env("bus"))
 }
 
-// OpenIn is Open with what the host gives.
+// OpenIn is Open with an environment.
 func OpenIn(t testing.TB, f plugins.SinkKind, config string, env plugins.SinkEnv) plugins.Sink {
 	t.Helper()
 	if problems := f.Check(plugintest.Node(t, config)); problems != nil {
@@ -50,8 +50,8 @@ func OpenIn(t testing.TB, f plugins.SinkKind, config string, env plugins.SinkEnv
 	return sink
 }
 
-// Events returns n events, each of a pod of its own (prefix-0, prefix-1, …), whose data has about
-// size bytes.
+// Events returns n events, each of a different pod (prefix-0, prefix-1, …), with data of about size
+// bytes.
 func Events(t testing.TB, prefix string, n, size int) []event.Event {
 	t.Helper()
 	all := make([]event.Event, n)
@@ -62,7 +62,7 @@ func Events(t testing.TB, prefix string, n, size int) []event.Event {
 	return all
 }
 
-// Keyed returns n events as [Events] does, whose keys are the letters of keys, in turn.
+// Keyed returns n events like [Events]. Their keys are the letters of keys, in turn.
 func Keyed(t testing.TB, n int, keys string) []event.Event {
 	t.Helper()
 	all := Events(t, "web", n, 20)
@@ -81,7 +81,7 @@ func IDs(events []event.Event) []string {
 	return ids
 }
 
-// Verdicts spells what Write said of n events: d delivered, r rejected, u unavailable.
+// Verdicts spells the results of Write for n events: d delivered, r rejected, u unavailable.
 func Verdicts(n int, errs []error) string {
 	if errs == nil {
 		return strings.Repeat("d", n)
@@ -100,7 +100,7 @@ func Verdicts(n int, errs []error) string {
 	return s.String()
 }
 
-// Until waits until done says so, and reports whether it did.
+// Until waits until done returns true, and reports whether it did.
 func Until(t testing.TB, what string, done func() bool) bool {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -116,8 +116,8 @@ func Until(t testing.TB, what string, done func() bool) bool {
 	return true
 }
 
-// Insist writes events until the sink takes all of them at once, as many times as it needs while it
-// finds its way back.
+// Insist writes events until the sink accepts all of them at once, as often as needed while it
+// reconnects.
 func Insist(t testing.TB, s plugins.Sink, events []event.Event) {
 	t.Helper()
 	var errs []error
@@ -130,8 +130,8 @@ func Insist(t testing.TB, s plugins.Sink, events []event.Event) {
 	}
 }
 
-// Complains writes events, none of which may be delivered or rejected, until the reason has all
-// that want lists; on a slow machine a short timeout may come first. No reason may have the word
+// Complains writes events, none of which may be delivered or rejected, until the reason contains
+// all of want; on a slow machine a short timeout may come first. No reason may contain the word
 // s3cret.
 func Complains(t testing.TB, s plugins.Sink, events []event.Event, want ...string) {
 	t.Helper()
@@ -148,7 +148,7 @@ func Complains(t testing.TB, s plugins.Sink, events []event.Event, want ...strin
 	}
 }
 
-// File writes a file of a folder of its own, and returns its path.
+// File writes a file in a new folder, and returns its path.
 func File(t testing.TB, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -156,7 +156,7 @@ func File(t testing.TB, name, content string) string {
 	return path
 }
 
-// Write replaces the content of a file at once: who reads finds the old or the new one.
+// Write replaces the content of a file atomically.
 func Write(t testing.TB, path, content string) {
 	t.Helper()
 	must.Succeed(t, os.WriteFile(path+".next", []byte(content), 0o600))

@@ -8,20 +8,20 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// Wire stands between a sink and a server, and can be cut. It is safe for concurrent use.
+// Wire is a proxy between a sink and a server that can be cut. It is safe for concurrent use.
 type Wire struct {
 	net.Listener
 	mu     sync.Mutex
 	target string
-	silent bool // what the server says is swallowed
+	silent bool // discard the bytes of the server
 	conns  map[net.Conn]bool
 	dialed int
-	left   int           // bytes until it is cut by itself; 0: it is not
-	cut    chan struct{} // closed when it is
+	left   int           // bytes until it cuts itself; 0: never
+	cut    chan struct{} // closed by that cut
 	all    sync.WaitGroup
 }
 
-// NewWire listens on an address of its own, and leads to target.
+// NewWire listens on a new address and connects to target.
 func NewWire(t testing.TB, target string) *Wire {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -36,8 +36,8 @@ func NewWire(t testing.TB, target string) *Wire {
 	return w
 }
 
-// Cut ends the connections there are, and leads those that come to another server; to none if it is
-// empty: they end at once.
+// Cut ends the present connections and directs later ones to another server; if it is empty, they
+// end at once.
 func (w *Wire) Cut(target string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,7 +52,7 @@ func (w *Wire) lead(target string) {
 	clear(w.conns)
 }
 
-// CutAfter makes it cut itself, leading nowhere, when so many bytes have passed in both directions
+// CutAfter makes it cut itself, without a further target, after so many bytes in both directions
 // together.
 func (w *Wire) CutAfter(bytes int) (cut <-chan struct{}) {
 	w.mu.Lock()
@@ -61,7 +61,7 @@ func (w *Wire) CutAfter(bytes int) (cut <-chan struct{}) {
 	return w.cut
 }
 
-// pass counts bytes, and says whether they are swallowed.
+// pass counts bytes, and reports whether they must be discarded.
 func (w *Wire) pass(n int, mutable bool) (drop bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,14 +74,14 @@ func (w *Wire) pass(n int, mutable bool) (drop bool) {
 	return mutable && w.silent
 }
 
-// Mute swallows what the server says from now on.
+// Mute discards the bytes of the server from now on.
 func (w *Wire) Mute() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.silent = true
 }
 
-// Dials returns how many connections there have been.
+// Dials returns the number of connections so far.
 func (w *Wire) Dials() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,20 +131,20 @@ func (w *Wire) copy(to, from net.Conn, mutable bool) {
 	}
 }
 
-// Target returns where connections lead.
+// Target returns the target of connections.
 func (w *Wire) Target() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.target
 }
 
-// Hide makes the wire lead to a listener that tells its clients to come by the wire.
+// Hide directs the wire to a listener that announces the wire's address as its own.
 func (w *Wire) Hide(l net.Listener) net.Listener {
 	w.Cut(l.Addr().String())
 	return &hidden{l, w.Addr()}
 }
 
-// hidden is a listener that calls itself by another address.
+// hidden is a listener that announces another address.
 type hidden struct {
 	net.Listener
 	as net.Addr

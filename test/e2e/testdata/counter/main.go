@@ -1,5 +1,4 @@
-// Counter counts the changes of each object, and tells how many objects have the value that the
-// object has.
+// Counter counts the changes of each object, and reports the number of objects with the same value.
 package main
 
 import (
@@ -30,7 +29,7 @@ func count(d deltarouter.Delta) ([]deltarouter.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, _ := strconv.Atoi(string(before)) // 0 if there was none
+	n, _ := strconv.Atoi(string(before)) // 0 if there is none
 	n++
 	if err := deltarouter.KVSet(d.UID, []byte(strconv.Itoa(n)), 0); err != nil {
 		return nil, err
