@@ -152,6 +152,7 @@ func mustRead(t *testing.T, path string) string {
 // TestCheckQuotes: every mistake and warning has its place, also inside blocks, and a mark under
 // the word.
 func TestCheckQuotes(t *testing.T) {
+	// Guarantee: typed-expressions
 	const config = `version: 1
 define:
   crashing: |

@@ -47,6 +47,7 @@ var mistakePattern = regexp.MustCompile("(?s)### ([^\n]*)\n\n```yaml\n(.*?)```\n
 // TestMistakes: the golden of mistakes and docs/MISTAKES.md show the output of router check to the
 // letter; -update rewrites it.
 func TestMistakes(t *testing.T) {
+	// Guarantee: chain-checked, secrets-off-disk
 	least := make(map[string]int)
 	for name, n := range mistakeFiles {
 		file, err := filepath.Abs(name)

@@ -64,6 +64,7 @@ func withoutSecrets(said string) string {
 // TestCheckModules: router check makes the handlers, so that a module that cannot be used is found
 // before it is needed.
 func TestCheckModules(t *testing.T) {
+	// Guarantee: check-modules
 	asked := false
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	defer server.Close()

@@ -17,6 +17,7 @@ import (
 // TestCredentialPlugins: no command runs the program that a kubeconfig names, unless it is told so
 // on its command line.
 func TestCredentialPlugins(t *testing.T) {
+	// Guarantee: no-credential-plugins, check-runs-nothing
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -75,6 +76,7 @@ routes: [{name: r, from: pods, to: out}]
 
 // TestFoldersOfKubeconfigs: no command reads a kubeconfig outside of the folders that may be named.
 func TestFoldersOfKubeconfigs(t *testing.T) {
+	// Guarantee: folders
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
 	text := "version: 1\ncluster: {kubeconfig: /elsewhere/kubeconfig}\nsources: {pods: {resource: v1/pods}}\nsinks: {out: {stdout: {}}}\nroutes: [{name: r, from: pods, to: out}]\n"

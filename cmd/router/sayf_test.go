@@ -47,6 +47,7 @@ func (names) Drop(context.Context, api.Selection) (api.Outcome, error) {
 // TestHostileNames: what others wrote neither steers the terminal nor forges a line, and in JSON it
 // is what it was.
 func TestHostileNames(t *testing.T) {
+	// Guarantee: no-terminal-escapes
 	dir := t.TempDir()
 	addr := "unix:" + filepath.Join(dir, "api.sock")
 	server := api.NewControl(api.ControlConfig{
@@ -135,6 +136,7 @@ func normal(t *testing.T, text []byte) string {
 
 // TestHostileLog: the same of values in the log.
 func TestHostileLog(t *testing.T) {
+	// Guarantee: no-terminal-escapes
 	var stderr bytes.Buffer
 	cli.Logging{}.New(&stderr).Info("added", "key", hostile)
 	if got := stderr.String(); strings.ContainsFunc(strings.TrimSuffix(got, "\n"), func(r rune) bool { return !unicode.IsGraphic(r) }) {

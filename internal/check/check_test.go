@@ -29,6 +29,7 @@ func (seers) Lookups(n config.Node) (grants []plugins.LookupGrant) {
 }
 
 func TestCheck(t *testing.T) {
+	// Guarantee: rule-never-works
 	const head = "version: 1\nsinks: {out: {fake: {}}}\n"
 	for _, c := range []struct {
 		name, config string

@@ -21,6 +21,7 @@ import (
 // TestPrograms shows that programs are checked without being started, and that each problem has its
 // position.
 func TestPrograms(t *testing.T) {
+	// Guarantee: programs-pinned, no-programs, check-runs-nothing
 	dir := t.TempDir()
 	text := []byte("#!/bin/sh\ntouch " + dir + "/ran\n")
 	sum := sha256.Sum256(text)

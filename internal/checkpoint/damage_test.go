@@ -68,6 +68,7 @@ func populate(t *testing.T, path string) (before, after string) {
 // pages that was hit, has the state of one transaction earlier. CHECKPOINT_DAMAGE sets how many
 // places; 2000 is the long form.
 func TestDamage(t *testing.T) {
+	// Guarantee: damaged-state
 	places := 200
 	if n, err := strconv.Atoi(os.Getenv("CHECKPOINT_DAMAGE")); err == nil {
 		places = n

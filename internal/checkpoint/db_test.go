@@ -189,6 +189,7 @@ func TestPending(t *testing.T) {
 
 // The data of a Secret does not reach the disk in any record.
 func TestSecretsStayOut(t *testing.T) {
+	// Guarantee: secrets-off-disk
 	const canary = "c4n4ry-in-the-c0al-mine"
 	path := statePath(t)
 	db := open(t, path)

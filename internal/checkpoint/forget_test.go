@@ -14,6 +14,7 @@ import (
 )
 
 func TestForget(t *testing.T) {
+	// Guarantee: removed-route
 	path := statePath(t)
 	db := open(t, path)
 	o := object(t, resource("", "pods"), "a", "u", "1", "")
@@ -95,6 +96,7 @@ func TestForgetOnAFullDisk(t *testing.T) {
 
 // TestForgetMemory: the kv of a handler is kept for a day after the handler's removal.
 func TestForgetMemory(t *testing.T) {
+	// Guarantee: kv-kept
 	db := open(t, statePath(t))
 	defer db.Close()
 	write(t, db, checkpoint.Cut{Memories: []checkpoint.MemoryCut{

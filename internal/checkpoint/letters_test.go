@@ -50,6 +50,7 @@ func describeLetter(l checkpoint.Letter) string {
 }
 
 func TestLetters(t *testing.T) {
+	// Guarantee: dead-letters-kept
 	path := statePath(t)
 	db := open(t, path)
 	counts := map[string]int{}
@@ -93,6 +94,7 @@ func TestLetters(t *testing.T) {
 }
 
 func TestLettersOfSecrets(t *testing.T) {
+	// Guarantee: secrets-off-disk
 	path := statePath(t)
 	db := open(t, path)
 	l := openLetters(t, db, checkpoint.LettersConfig{})
@@ -108,6 +110,7 @@ func TestLettersOfSecrets(t *testing.T) {
 }
 
 func TestLettersAreBounded(t *testing.T) {
+	// Guarantee: dead-letters-kept
 	db := open(t, statePath(t))
 	lost := map[string]int{}
 	cfg := checkpoint.LettersConfig{Max: 3, MaxAge: time.Hour, Lost: func(route, reason string, n int) { lost[route+" "+reason] += n }}

@@ -320,6 +320,7 @@ func drawCut(t *rapid.T) (cut checkpoint.Cut) {
 // TestModel writes random cuts and intents. After each the file is closed and reopened, or a copy
 // of it is opened, which corresponds to a crash: both must have the content of the model.
 func TestModel(t *testing.T) {
+	// Guarantee: kv-kept
 	rapid.Check(t, func(t *rapid.T) {
 		folder, err := os.MkdirTemp("", "checkpoint") //nolint:usetesting // one for each run
 		must.Succeed(t, err)

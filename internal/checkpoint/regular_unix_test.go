@@ -19,6 +19,7 @@ import (
 // TestNotAFile: a path that is no regular file is refused by name, and left unchanged; a link to a
 // file is a file.
 func TestNotAFile(t *testing.T) {
+	// Guarantee: start-ends
 	for what, make := range map[string]func(path string) error{
 		"a named pipe": func(path string) error { return syscall.Mkfifo(path, 0o600) },
 		"a folder":     func(path string) error { return os.Mkdir(path, 0o700) },
@@ -71,6 +72,7 @@ func TestFallBackInUse(t *testing.T) {
 // TestForeignFolder: a state folder in which another user can put a state file is refused with the
 // remedy, and nothing is made in it.
 func TestForeignFolder(t *testing.T) {
+	// Guarantee: files-private
 	for _, tt := range []struct {
 		name    string
 		mode    os.FileMode

@@ -61,6 +61,7 @@ func sizeOf(t *testing.T, path string) int64 {
 // TestShrink: a file of which most is free is rewritten when it is opened. It is made once, which
 // takes longest.
 func TestShrink(t *testing.T) {
+	// Guarantee: state-shrinks
 	whole := statePath(t)
 	want := roomy(t, whole)
 	if size := sizeOf(t, whole); size < 64<<20 {
@@ -144,6 +145,7 @@ func killedWhileShrinking(t *testing.T, whole, want string) {
 
 // TestAsideIsBounded: of the files that were put aside the newest three are kept.
 func TestAsideIsBounded(t *testing.T) {
+	// Guarantee: damaged-state
 	folder := filepath.Join(t.TempDir(), "a[b]*c")
 	must.Succeed(t, os.Mkdir(folder, 0o700))
 	path := filepath.Join(folder, "state.db")

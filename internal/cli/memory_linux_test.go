@@ -11,6 +11,7 @@ import (
 // TestProtectMemory: other processes of the router's user cannot read its memory, and a crash
 // writes none of it to the disk.
 func TestProtectMemory(t *testing.T) {
+	// Guarantee: memory-private
 	must.Succeed(t, ProtectMemory())
 	if dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err != nil || dumpable != 0 {
 		t.Errorf("the process is dumpable: %d, %v", dumpable, err)

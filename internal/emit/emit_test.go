@@ -82,6 +82,7 @@ func TestTypesAndSubjects(t *testing.T) {
 // TestGroup shows that the last delta of a group gets the events of all its objects, and that a
 // failure concerns the whole group.
 func TestGroup(t *testing.T) {
+	// Guarantee: groups
 	batch := []*event.Delta{
 		{Source: "pods", Op: event.Added, New: plugintest.Pod(t, "web-0", 7, 10)},
 		{Source: "pods", Op: event.Deleted, Old: plugintest.Pod(t, "web-1", 8, 10)},

@@ -236,6 +236,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
+	// Guarantee: cost-bounded
 	long := `{"metadata": {"name": "x"}, "n": [` + strings.TrimSuffix(strings.Repeat("1,", 1500), ",") + `], "m": {` +
 		strings.Repeat(`"k": "`+strings.Repeat("v", 2000)+`", `, 1)
 	for i := range 1000 {

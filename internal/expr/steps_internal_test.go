@@ -113,6 +113,7 @@ func products() []string {
 // TestHostileObject: for any object, an expression ends within its limit of steps. Without the
 // limit, each of the products would take from minutes to years.
 func TestHostileObject(t *testing.T) {
+	// Guarantee: cost-bounded
 	obj := hostile(t, 100_000)
 	if obj.Size() < 5<<20 {
 		t.Fatalf("the object has %d bytes only", obj.Size())
@@ -131,6 +132,7 @@ func TestHostileObject(t *testing.T) {
 // TestCostIsLinear: twice the object costs about twice as much in an expression that goes through
 // it once.
 func TestCostIsLinear(t *testing.T) {
+	// Guarantee: cost-bounded
 	small, large := hostile(t, 2_000), hostile(t, 4_000)
 	for _, text := range loops() {
 		steps, spent, err := countSteps(t, text, small)

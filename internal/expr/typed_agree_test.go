@@ -36,6 +36,7 @@ import (
 // The two differ only where an object does not match its schema, which an API server does not send:
 // has() and whole lists ignore such a value here, and Kubernetes does not.
 func TestTypedAgreement(t *testing.T) {
+	// Guarantee: typed-expressions
 	set, err := schema.Builtin()
 	must.Succeed(t, err)
 	a := &typedAgreement{}

@@ -125,6 +125,7 @@ var update = flag.Bool("update", false, "write what was got into the golden file
 
 // TestMistakes compares each message with the one in the golden file.
 func TestMistakes(t *testing.T) {
+	// Guarantee: typed-expressions
 	const file = "testdata/mistakes.txtar"
 	env := typedEnv(t, map[string]string{"web": `object.spec.nodeName == "web"`, "deep": "web"})
 	usages := map[string]expr.Usage{"filter": expr.Filter, "emit": expr.Emit, "key": expr.Key, "index": expr.Index}

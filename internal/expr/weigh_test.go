@@ -11,6 +11,7 @@ import (
 // TestNothingHangs: each of these would take minutes, or for ever, on an object that an API server
 // can store. Should one begin to, the test does not end.
 func TestNothingHangs(t *testing.T) {
+	// Guarantee: cost-bounded
 	const mb = 1 << 20
 	list := func(n int) string {
 		var b strings.Builder

@@ -45,6 +45,7 @@ func TestSaid(t *testing.T) {
 // TestRetryAfter parses seconds, and dates in each of HTTP's forms. An absurd value becomes 0 or a
 // day.
 func TestRetryAfter(t *testing.T) {
+	// Guarantee: retry-after-ignored
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for value, want := range map[string]time.Duration{
 		"": 0, "0": 0, "7": 7 * time.Second, "86400": 24 * time.Hour, "86401": 24 * time.Hour, "4294967295": 24 * time.Hour,

@@ -29,6 +29,7 @@ func keys(objects []*event.Object) (all []string) {
 // TestFirst shows that pages of any size contain each object once and in order, whatever the order
 // in the cache.
 func TestFirst(t *testing.T) {
+	// Guarantee: get-consistent
 	var all []*event.Object
 	for i := range 30 {
 		all = append(all, parse(t, "pods", fmt.Sprintf(`{"metadata":{"name":"p%02d","namespace":"ns%d"}}`, i, i%3)))
@@ -136,6 +137,7 @@ func parse(t *testing.T, resource, text string) *event.Object {
 // TestRedacted shows that a redacted Secret reveals nothing about its data, and that other fields
 // are unchanged.
 func TestRedacted(t *testing.T) {
+	// Guarantee: api-no-secrets
 	const meta = `"metadata":{"name":"s","namespace":"ns","uid":"u","resourceVersion":"7"`
 	for _, c := range []struct{ name, text, want string }{
 		{"nothing to hide", `{` + meta + `},"type":"Opaque"}`, `{` + meta + `},"type":"Opaque"}`},

@@ -152,6 +152,7 @@ func TestTap(t *testing.T) {
 
 // TestTapHoldsUpNothing shows that a slow tap never blocks, and that its missed deltas are counted.
 func TestTapHoldsUpNothing(t *testing.T) {
+	// Guarantee: tap
 	r, d := tapping(t), added(t, "others", `"n":1`)
 	enough, n := errors.New("enough"), int64(0)
 	err := r.Show(t.Context(), nil, api.TapQuery{Route: "all"}, func(tapped api.Tapped) error {
@@ -222,6 +223,7 @@ func TestTapOfADownstreamRoute(t *testing.T) {
 // before or after its line is shown, and that a delta that goes through one route is shown for that
 // route only, whatever its ops are.
 func TestTapOfWhatBecame(t *testing.T) {
+	// Guarantee: tap
 	r := tapping(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -46,6 +46,7 @@ func get(t *testing.T, client *http.Client, url string) error {
 // TestHeadersAreBounded shows the bound for every kind of credentials, since client-go wraps its
 // transport in another type for each.
 func TestHeadersAreBounded(t *testing.T) {
+	// Guarantee: headers-bounded
 	authority := sinktest.NewAuthority(t)
 	cert, key := authority.Issue(time.Hour)
 	ca, certFile, keyFile := sinktest.File(t, "ca", authority.PEM), sinktest.File(t, "cert", cert), sinktest.File(t, "key", key)

@@ -143,6 +143,7 @@ func TestRestored(t *testing.T) {
 
 // TestWithhold shows that the values leave the disk for good, and stay in memory.
 func TestWithhold(t *testing.T) {
+	// Guarantee: secrets-off-disk
 	s := kv.New(timer.Real(), true, kv.Entry{Key: "old", Value: []byte("1")})
 	must.Succeed(t, s.Commit([]plugins.KVWrite{set("new", "2"), {Key: "gone", Delete: true}}, 1000))
 	s.Withhold()

@@ -35,6 +35,7 @@ func chain(loads int) fn {
 // TestCompileBombs tests modules that cost the compiler much more than their size suggests.
 // BenchmarkCompileBombs measures the accepted ones: some seconds and 600 MB at most.
 func TestCompileBombs(t *testing.T) {
+	// Guarantee: guest-memory
 	for name, b := range bombs() {
 		t.Run(name, func(t *testing.T) {
 			if _, err := meter.Rewrite(b.passes.assemble(), meter.Config{Slice: 40_000}); err != nil {

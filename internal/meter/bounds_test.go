@@ -94,6 +94,7 @@ func once(name string) bool {
 // TestStopped shows that no guest runs for ever or far beyond its fuel, and that no guest runs for
 // long without a pause.
 func TestStopped(t *testing.T) {
+	// Guarantee: guest-pauses
 	one := func(body ...any) mod {
 		return mod{funcs: []fn{{name: "f", locals: []byte{1, 4, i32}, body: code(body...)}}, memory: []byte{0, 1}, tables: [][]byte{{0x70, 0, 10}}}
 	}

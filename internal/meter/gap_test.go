@@ -13,6 +13,7 @@ import (
 // They exceed a slice by little. The accesses are weighed, not timed: the fuel at a pause
 // determines their number.
 func TestGaps(t *testing.T) {
+	// Guarantee: guest-pauses
 	const slice = 1000
 	locals := []byte{1, 2, i32}
 	load := code(get, 0, 0x28, 2, 0, set, 0)                  // weight 3
@@ -78,6 +79,7 @@ func TestGaps(t *testing.T) {
 // TestChunks fills and copies much memory with one instruction. The guest pauses after each chunk,
 // and the memory is the same as without chunks.
 func TestChunks(t *testing.T) {
+	// Guarantee: guest-pauses
 	const chunk, pages = 1000, 2
 	fill := code(num(3), num(0x55), num(100_000), 0xfc, 11, 0)
 	ramp := code(loop, void, get, 0, get, 0, 0x3a /* i32.store8 */, 0, 0, get, 0, num(1), add, tee, 0, num(60_000), 0x49 /* lt_u */, brIf, 0, end)

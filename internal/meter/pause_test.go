@@ -63,6 +63,7 @@ func (p *pauser) start(ctx context.Context, in api.Module, m *meter.Module) erro
 
 // TestReferences executes ref.func many times and shows that it allocates nothing.
 func TestReferences(t *testing.T) {
+	// Guarantee: guest-memory
 	const n = 200_000
 	m := mod{
 		funcs: []fn{{name: "f", params: []byte{i32}, body: code(loop, void, 0xd2, 0, drop, 0xd2, 1, drop, get, 0, num(1), sub, tee, 0, brIf, 0, end)}, {name: "g"}},

@@ -14,6 +14,7 @@ import (
 // frames hold as much as possible for their estimated size. The engine doubles the stack whenever
 // it is too small, so it has allocated twice the final size.
 func TestNativeStack(t *testing.T) {
+	// Guarantee: guest-memory
 	const limit = 4 << 20
 	results := slices.Repeat([]byte{i32}, 999)
 	held := func(n int, value, drop []byte) []byte { // values that are live across a call

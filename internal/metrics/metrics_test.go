@@ -55,6 +55,7 @@ func TestServed(t *testing.T) {
 
 // TestScrapesAreBounded shows that clients cannot start any number of simultaneous scrapes.
 func TestScrapesAreBounded(t *testing.T) {
+	// Guarantee: probes-bounded
 	m := metrics.New()
 	counting, release := make(chan struct{}), make(chan struct{})
 	m.BeforeScrape(func() { counting <- struct{}{}; <-release })

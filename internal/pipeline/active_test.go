@@ -73,6 +73,7 @@ func TestActive(t *testing.T) {
 
 // TestActiveGone: a held delete is listed, too, until it is cancelled or reported.
 func TestActiveGone(t *testing.T) {
+	// Guarantee: delete-holds
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		b := start(t, pipeline.Route{Name: "r", Ops: []event.Op{event.Deleted}, Handler: describingHandler, Sinks: to(s), Hold: time.Hour})

@@ -13,6 +13,7 @@ import (
 // TestTooOldDropped: with onFailure: drop a delta beyond maxAge is dropped: it counts as too old
 // and as dropped, and is no dead letter.
 func TestTooOldDropped(t *testing.T) {
+	// Guarantee: max-age, too-old
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		b := start(t, pipeline.Route{Sinks: to(s), MaxAge: 10 * time.Minute, OnFailure: pipeline.Drop})

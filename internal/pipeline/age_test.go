@@ -14,6 +14,7 @@ import (
 // TestTooOld: a delta beyond maxAge becomes a dead letter with the reason, wherever it waited; a
 // route that pauses on failures does not pause for it. A redelivery starts the age again.
 func TestTooOld(t *testing.T) {
+	// Guarantee: max-age, too-old
 	for _, onFailure := range []pipeline.OnFailure{pipeline.DeadLetter, pipeline.Pause} {
 		synctest.Test(t, func(t *testing.T) {
 			s, ok := &recordingSink{}, &recordingSink{}

@@ -16,6 +16,7 @@ import (
 )
 
 func TestRetryAfter(t *testing.T) {
+	// Guarantee: sink-unavailable
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Time
 		s := &recordingSink{refuse: func(event.Event) error {
@@ -36,6 +37,7 @@ func TestRetryAfter(t *testing.T) {
 // TestBreaker: an unavailable sink is probed now and then with a single delta by all its routes
 // together, not with each delta. No delta is lost, and pending deltas can be coalesced.
 func TestBreaker(t *testing.T) {
+	// Guarantee: sink-unavailable
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)

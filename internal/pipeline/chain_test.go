@@ -64,6 +64,7 @@ func (s *recordingSink) types() []string {
 
 // A route without a handler passes its events on: data, type and subject, with its own id and name.
 func TestChainPassesOn(t *testing.T) {
+	// Guarantee: chain-delivery
 	synctest.Test(t, func(t *testing.T) {
 		first, last := &recordingSink{}, &recordingSink{}
 		b := start(t,
@@ -124,6 +125,7 @@ func (s *recordingSink) ways(t *testing.T) map[string]int {
 
 // An event takes every path once: to several routes, along a chain, along two paths to one route.
 func TestChainShapes(t *testing.T) {
+	// Guarantee: chain-delivery
 	synctest.Test(t, func(t *testing.T) {
 		took := map[string]*recordingSink{}
 		at := func(name string) pipeline.NamedSink {
@@ -159,6 +161,7 @@ func TestChainShapes(t *testing.T) {
 }
 
 func TestChainWrongly(t *testing.T) {
+	// Guarantee: chain-checked
 	s := to(&recordingSink{})
 	when := downstreamRoute("b", s...)
 	when.When.Filter = filters.Func(func(context.Context, *event.Delta) (bool, error) { return true, nil })
@@ -194,6 +197,7 @@ func TestChainWrongly(t *testing.T) {
 // A downstream route takes events of its ops that its filter matches. A filter that fails affects
 // that route only.
 func TestChainFilter(t *testing.T) {
+	// Guarantee: chain-delivery
 	synctest.Test(t, func(t *testing.T) {
 		took := &recordingSink{}
 		r := downstreamRoute("b", out("out", took))
@@ -227,6 +231,7 @@ func TestChainFilter(t *testing.T) {
 
 // Events of an upstream route are never coalesced, whatever the configuration of the route.
 func TestChainNeverFolds(t *testing.T) {
+	// Guarantee: chain-delivery
 	synctest.Test(t, func(t *testing.T) {
 		held, open := blockingSink()
 		r := downstreamRoute("b", out("out", held))
@@ -250,6 +255,7 @@ func TestChainNeverFolds(t *testing.T) {
 // A full route holds its upstream route back, which keeps its backlog, also on disk: no event is
 // lost, and the order stays.
 func TestChainIsFull(t *testing.T) {
+	// Guarantee: chain-delivery
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)
@@ -305,6 +311,7 @@ func TestChainIsFull(t *testing.T) {
 
 // While one downstream route is blocked and full, a route continues with its other targets.
 func TestChainStandsStill(t *testing.T) {
+	// Guarantee: chain-delivery
 	synctest.Test(t, func(t *testing.T) {
 		bad := &recordingSink{refuse: func(event.Event) error { return plugins.Reject(errBad) }}
 		beside, last := &recordingSink{}, &recordingSink{}
@@ -339,6 +346,7 @@ func TestChainStandsStill(t *testing.T) {
 
 // A drain sees a delta that was handed from one route to another, whichever route it visits first.
 func TestChainDrains(t *testing.T) {
+	// Guarantee: chain-delivery
 	took := &recordingSink{}
 	routes := []pipeline.Route{downstreamRoute("c", out("out", took)), downstreamRoute("b", downstream("c")...), {Name: "a", Sinks: downstream("b")}}
 	for i := range routes {
@@ -399,6 +407,7 @@ func TestChainFoldsBefore(t *testing.T) {
 // A source is not blocked by a route that waits for a list of the same source, not even behind an
 // upstream route.
 func TestChainWaitsForItsSource(t *testing.T) {
+	// Guarantee: chain-no-deadlock
 	synctest.Test(t, func(t *testing.T) {
 		took, ready := &recordingSink{}, make(chan struct{})
 		r := downstreamRoute("c", out("out", took))
@@ -452,6 +461,7 @@ func TestChainReloadIsPrompt(t *testing.T) {
 // A drain does not wait for deltas behind a blocked route, at any distance, but for all other
 // deltas of its upstream routes.
 func TestChainDrainsAround(t *testing.T) {
+	// Guarantee: chain-delivery
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		beside := &recordingSink{refuse: func(event.Event) error {

@@ -369,6 +369,7 @@ func (p chainPlan) run(t *testing.T) (wrong error) {
 // by itself (conserved). TestNothingIsLostInACrash writes its cuts between the steps of one
 // goroutine, and tolerates that a sink gets events again that it took after the last cut.
 func TestChainExactlyOnceInACrash(t *testing.T) {
+	// Guarantee: chain-changes, chain-kept
 	life := rapid.Custom(func(rt *rapid.T) chainLife {
 		return chainLife{
 			deltas: rapid.IntRange(0, 30).Draw(rt, "deltas"), cuts: rapid.IntRange(0, 150).Draw(rt, "cuts"),

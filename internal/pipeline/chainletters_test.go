@@ -69,6 +69,7 @@ func TestChainLetter(t *testing.T) {
 
 // A dead letter of an upstream route survives a crash until its event is on disk.
 func TestUpstreamLetter(t *testing.T) {
+	// Guarantee: chain-kept
 	synctest.Test(t, func(t *testing.T) {
 		var broken, down atomic.Bool
 		broken.Store(true)

@@ -198,6 +198,7 @@ func runChainReloads(t *testing.T, seed uint64, steps []chainReloadStep) (wrong 
 // TestChainReloads: upstream and downstream routes are changed, renamed, removed and added again in
 // all combinations while they work. No event is lost or repeated, and the order stays.
 func TestChainReloads(t *testing.T) {
+	// Guarantee: chain-changes
 	flags := func(rt *rapid.T, what string) (f [3]bool) {
 		for i := range f {
 			f[i] = rapid.IntRange(0, 2).Draw(rt, what) == 0
@@ -220,6 +221,7 @@ func TestChainReloads(t *testing.T) {
 // TestChainRouteChanged: the verdict of a downstream route's filter does not count if its
 // configuration was exchanged in the meantime: the new filter is evaluated.
 func TestChainRouteChanged(t *testing.T) {
+	// Guarantee: chain-changes
 	synctest.Test(t, func(t *testing.T) {
 		took, asked, swapped := &recordingSink{}, make(chan struct{}), make(chan struct{})
 		upstream, old := routeOf("a", "1", nil), routeOf("b", "1", took)
@@ -251,6 +253,7 @@ func TestChainRouteChanged(t *testing.T) {
 // downstream route never returned, passes nothing on when it returns after all: another worker has
 // passed its deltas on.
 func TestAbandonedPassesNothingOn(t *testing.T) {
+	// Guarantee: chain-changes
 	synctest.Test(t, func(t *testing.T) {
 		took, stuck := &recordingSink{}, make(chan struct{})
 		upstream, old := routeOf("a", "1", nil), routeOf("b", "1", took)

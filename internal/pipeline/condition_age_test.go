@@ -14,6 +14,7 @@ import (
 // that no alert is sent for yesterday. The age of an end counts from its observation, and a report
 // that is due because of a reload is new.
 func TestTooOldDue(t *testing.T) {
+	// Guarantee: max-age
 	for name, test := range map[string]struct {
 		down    time.Duration
 		told    []string
@@ -58,6 +59,7 @@ func TestTooOldDue(t *testing.T) {
 
 // The age of a late reminder counts from its due time: the next one is reported.
 func TestTooOldReminder(t *testing.T) {
+	// Guarantee: max-age
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
 		r := pipeline.Route{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), MaxAge: 10 * time.Minute, When: pipeline.When{
@@ -109,6 +111,7 @@ func TestTooOldReload(t *testing.T) {
 // A delete hold that expired while the router was down has the age of its due time; one that is due
 // because of a reload is new.
 func TestTooOldGone(t *testing.T) {
+	// Guarantee: max-age
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
 		route := func(length time.Duration) pipeline.Route {

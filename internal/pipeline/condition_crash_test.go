@@ -443,6 +443,8 @@ func runConditions(t *testing.T, steps []conditionStep, seed uint64, batch pipel
 // No other model covers time: the length of a condition, gaps in the watch, and the wall clock
 // decide which reports are expected, while TestNothingIsLostInACrash expects every delta.
 func TestConditionsSurvive(t *testing.T) {
+	// Guarantee: limit-of-conditions, conditions-alternate, entered, left, clock-jumps
+	// Guarantee: conditions-gap
 	step := rapid.Custom(func(rt *rapid.T) conditionStep {
 		return conditionStep{
 			kind: rapid.SampledFrom([]string{"on", "on", "on", "off", "off", "delete", "listed", "listed off", ""}).Draw(rt, "kind"),

@@ -17,6 +17,7 @@ import (
 // TestConditionFailsOnce: a condition that fails on an object causes one dead letter for each
 // change of the object, regardless of rescans and restarts; and one more if the condition changes.
 func TestConditionFailsOnce(t *testing.T) {
+	// Guarantee: condition-errors
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
 		when := func(version string) pipeline.Route {

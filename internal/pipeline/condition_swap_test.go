@@ -15,6 +15,7 @@ import (
 // TestConditionSwap: routes are exchanged at the moment at which many conditions are due. All of
 // them are reported, or counted as suppressed, once.
 func TestConditionSwap(t *testing.T) {
+	// Guarantee: conditions-alternate
 	const n = 300
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {

@@ -89,6 +89,7 @@ func runOnce(t *testing.T, d *flakyStore, r pipeline.Route, f func(b *harness)) 
 // came due in between is late, and made only after all earlier changes were seen, with the present
 // object.
 func TestConditionRestart(t *testing.T) {
+	// Guarantee: conditions-late
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
 		route := func(caughtUp chan struct{}) pipeline.Route {
@@ -143,6 +144,7 @@ func TestConditionRestart(t *testing.T) {
 // TestConditionGoneAtStart: an object leaves the cache before its delete is pending, and in that
 // moment a missed reminder is due. The object was reported, so its end is reported, too.
 func TestConditionGoneAtStart(t *testing.T) {
+	// Guarantee: conditions-alternate
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
 		caughtUp := make(chan struct{})
@@ -177,6 +179,7 @@ func TestConditionGoneAtStart(t *testing.T) {
 // TestConditionNew: objects that exist when a route is new count as existing: delivered, or tracked
 // and never reported.
 func TestConditionNew(t *testing.T) {
+	// Guarantee: left
 	for _, existing := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &recordingSink{}
@@ -237,6 +240,7 @@ func rescanAll(t *testing.T, b *harness, complete bool, deltas ...*event.Delta) 
 // before the rescan. The same applies to a restart with another condition, and to a restart after
 // which there was no rescan.
 func TestConditionChanged(t *testing.T) {
+	// Guarantee: conditions-reconfigured, reevaluate
 	whenOff := filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return !isOn(d.New), nil })
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
@@ -307,6 +311,7 @@ func TestConditionChanged(t *testing.T) {
 // TestConditionRenamed: a route with a new name continues with the state of the condition, even
 // after a crash at any moment.
 func TestConditionRenamed(t *testing.T) {
+	// Guarantee: conditions-reconfigured
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
 		route := func(name string) pipeline.Route {
@@ -351,6 +356,7 @@ func TestConditionRenamed(t *testing.T) {
 // TestConditionFails: if the evaluation fails, the delta becomes a dead letter, no report is made,
 // and a pending condition starts again.
 func TestConditionFails(t *testing.T) {
+	// Guarantee: condition-errors
 	synctest.Test(t, func(t *testing.T) {
 		s, fails := &recordingSink{}, false
 		b := start(t, pipeline.Route{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), When: pipeline.When{For: time.Minute, Filter: filters.Func(
@@ -381,6 +387,7 @@ func TestConditionFails(t *testing.T) {
 // TestConditionLimit: a limit that suppresses an Entered suppresses its Left, too, and never the
 // Left of a reported condition.
 func TestConditionLimit(t *testing.T) {
+	// Guarantee: left
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		all := func(context.Context, *event.Delta) (string, error) { return "all", nil }

@@ -312,6 +312,8 @@ func (p crashPlan) run(t *testing.T) (wrong error) {
 // moment of a hand-over between routes, TestConditionsSurvive has rules about time and a wall clock
 // that jumps.
 func TestNothingIsLostInACrash(t *testing.T) {
+	// Guarantee: object-order, key-order-in-batch, backlog-on-disk, limit, backlog-kept
+	// Guarantee: chain-kept, limit-kept, goroutine-per-event
 	kinds := rapid.SampledFrom([]string{"update", "update", "update", "delete", "recreate", "deselect", "sync", "relist"})
 	names := rapid.SampledFrom([]string{"a", "a", "b", "c", "d"})
 	step := rapid.Custom(func(rt *rapid.T) crashStep {

@@ -168,6 +168,7 @@ func TestNothingIsTrackedUnlessAsked(t *testing.T) {
 // TestDirtyBeforeLetters: while a dead letter is being written, the other events of the same write
 // are recorded as delivered.
 func TestDirtyBeforeLetters(t *testing.T) {
+	// Guarantee: dead-letters-kept
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("never")
 		s := &recordingSink{refuse: func(e event.Event) error {

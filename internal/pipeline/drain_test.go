@@ -16,6 +16,7 @@ import (
 // they become unavailable during the stop, but for all deliveries to other sinks. Without one it
 // retries until the end.
 func TestDrainLeavesDeadSinks(t *testing.T) {
+	// Guarantee: stop-bounded
 	const timeout = 20 * time.Second
 	for name, c := range map[string]struct {
 		durable bool

@@ -17,6 +17,7 @@ import (
 // one that fails otherwise is counted as filter. If the field of a key is absent, the object is its
 // own key, which is counted as absent.
 func TestErrorKinds(t *testing.T) {
+	// Guarantee: never-succeeds, filters-too-expensive, absent-in-key
 	fails := func(err error) func(context.Context, *event.Delta) (string, error) {
 		return func(context.Context, *event.Delta) (string, error) { return "", fmt.Errorf("evaluation: %w", err) }
 	}

@@ -19,6 +19,7 @@ import (
 
 // TestErrorsAreBounded: error texts of a handler or a sink are short and printable in all outputs.
 func TestErrorsAreBounded(t *testing.T) {
+	// Guarantee: answers-leak
 	hostile := errors.New(strings.Repeat("\x1b[2J\n", 1<<20))
 	ofHandler := func(*event.Delta) plugins.Result {
 		return plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(hostile)}
@@ -56,6 +57,7 @@ func TestErrorsAreBounded(t *testing.T) {
 
 // TestSaidIsForLetters: the text of a receiver is in the dead letter, and never in the log.
 func TestSaidIsForLetters(t *testing.T) {
+	// Guarantee: answers-leak
 	for _, kept := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &recordingSink{refuse: func(event.Event) error {

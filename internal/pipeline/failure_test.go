@@ -35,6 +35,7 @@ func counting(asked *int, result plugins.Result) handlerFunc {
 }
 
 func TestRejected(t *testing.T) {
+	// Guarantee: no-silent-loss, handler-fails, never-succeeds
 	tests := map[string]struct {
 		result plugins.Result
 		asked  int
@@ -84,6 +85,7 @@ func TestRejected(t *testing.T) {
 // TestRetryHoldsItsKey: deltas behind a retried delta of their key wait, even if they were in the
 // same batch and handled; they are handled again, and other keys continue.
 func TestRetryHoldsItsKey(t *testing.T) {
+	// Guarantee: failure-repeats-backlog
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		var seen []string
@@ -134,6 +136,7 @@ func TestRetryTakesNoWorker(t *testing.T) {
 // TestBatchErrors: the delta that makes a handler fail as a whole is found by handling each delta
 // of the batch alone.
 func TestBatchErrors(t *testing.T) {
+	// Guarantee: handler-fails
 	tests := map[string]handlerFunc{
 		"error":         func(context.Context, []*event.Delta) ([]plugins.Result, error) { return nil, plugins.Reject(errBad) },
 		"panic":         func(context.Context, []*event.Delta) ([]plugins.Result, error) { panic("body of an object") },
@@ -179,6 +182,7 @@ func TestBatchErrors(t *testing.T) {
 }
 
 func TestFilterErrors(t *testing.T) {
+	// Guarantee: never-succeeds, failed-rule-no-match
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		b := start(t, pipeline.Route{Sinks: to(s), Retry: pipeline.Retry{Attempts: 3}, Filter: filters.Func(
@@ -200,6 +204,7 @@ func TestFilterErrors(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
+	// Guarantee: no-silent-loss
 	synctest.Test(t, func(t *testing.T) {
 		s0, s1, asked := &recordingSink{}, &recordingSink{}, 0
 		b := start(t,
@@ -228,6 +233,7 @@ func TestPause(t *testing.T) {
 
 // TestSinksAreIndependent: an event that one sink refuses is retried at that sink only.
 func TestSinksAreIndependent(t *testing.T) {
+	// Guarantee: sink-retry-alone
 	synctest.Test(t, func(t *testing.T) {
 		down := true
 		s0 := &recordingSink{refuse: func(e event.Event) error {
@@ -265,6 +271,7 @@ func TestSinksAreIndependent(t *testing.T) {
 // TestSinkRejects: a 4xx causes a dead letter at once, for that sink; the delta counts as
 // dead-lettered, once.
 func TestSinkRejects(t *testing.T) {
+	// Guarantee: no-silent-loss, sink-rejects
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
 		s0 := &recordingSink{refuse: func(e event.Event) error {
@@ -289,6 +296,7 @@ func TestSinkRejects(t *testing.T) {
 }
 
 func TestMaxAge(t *testing.T) {
+	// Guarantee: sink-unavailable
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{refuse: func(event.Event) error { return errDown }}
 		b := start(t, pipeline.Route{Sinks: to(s), Retry: pipeline.Retry{MaxAge: time.Hour}})
@@ -304,6 +312,7 @@ func TestMaxAge(t *testing.T) {
 // TestDeadLettersFail: a delta whose dead letter cannot be written stays pending, and neither the
 // sink nor the handler gets it again.
 func TestDeadLettersFail(t *testing.T) {
+	// Guarantee: no-silent-loss
 	synctest.Test(t, func(t *testing.T) {
 		full, tries := true, 0
 		s := &recordingSink{refuse: func(e event.Event) error {
@@ -339,6 +348,7 @@ func TestDeadLettersFail(t *testing.T) {
 // TestOneRouteDoesNotSlowAnother: with a sink that hangs, a handler that hangs, one that fails, and
 // a full queue, the last route still delivers each delta within its batch.wait.
 func TestOneRouteDoesNotSlowAnother(t *testing.T) {
+	// Guarantee: route-isolation, sink-holds-watch
 	synctest.Test(t, func(t *testing.T) {
 		hang := func(ctx context.Context) { <-ctx.Done() }
 		s := &recordingSink{}

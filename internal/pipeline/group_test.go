@@ -47,6 +47,7 @@ func groups(s *timedSink, fails func(string) error) pipeline.Route {
 // TestGroups: the deltas of a key within the time are one event, made when the time is over or the
 // group is full. All of them stay pending until the event is delivered.
 func TestGroups(t *testing.T) {
+	// Guarantee: groups
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
 		var down atomic.Bool
@@ -91,6 +92,7 @@ func TestGroups(t *testing.T) {
 // TestGroupsFail: a rejected group becomes a dead letter for each of its deltas, which are
 // redelivered one by one.
 func TestGroupsFail(t *testing.T) {
+	// Guarantee: groups
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
 		var calls atomic.Int32
@@ -119,6 +121,7 @@ func TestGroupsFail(t *testing.T) {
 
 // TestGroupsRestart: a group that was not delivered stays pending as a whole.
 func TestGroupsRestart(t *testing.T) {
+	// Guarantee: windows-kept
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
 		s.refuse = func(event.Event) error { return errDown }
@@ -199,6 +202,7 @@ func TestGroupsLimit(t *testing.T) {
 // TestGroupsOfHandlers: a handler without group support gets the deltas of one group in a batch,
 // and makes events of each.
 func TestGroupsOfHandlers(t *testing.T) {
+	// Guarantee: groups
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
 		var batches []string

@@ -20,6 +20,7 @@ import (
 // stay pending; none becomes a dead letter or is dropped at any age, and another route of the same
 // sink continues.
 func TestSinkPausesARoute(t *testing.T) {
+	// Guarantee: kubernetes-limits
 	for name, onFailure := range map[string]pipeline.OnFailure{"deadLetter": pipeline.DeadLetter, "drop": pipeline.Drop, "pause": pipeline.Pause} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -79,6 +80,7 @@ func (s *countingSink) Resume(route string) {
 // TestPauseAcrossRestarts: a route that a sink has paused is still paused after a restart, until it
 // is resumed or changed; a pause by onFailure ends with the restart.
 func TestPauseAcrossRestarts(t *testing.T) {
+	// Guarantee: kubernetes-limits-kept
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &countingSink{}
 		r := pipeline.Route{Name: "r", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s), Concurrency: 1, Batch: pipeline.Batch{Size: 1}}

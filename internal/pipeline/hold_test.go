@@ -15,6 +15,7 @@ import (
 // TestGone: a delete is reported after its hold, unless an object with its name or its key is
 // created before, even across restarts.
 func TestGone(t *testing.T) {
+	// Guarantee: delete-holds
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
 		var there []*event.Object
@@ -65,6 +66,7 @@ func TestGone(t *testing.T) {
 // TestGoneLate: a hold that expired while the router was down is reported late, and only after all
 // earlier changes were seen.
 func TestGoneLate(t *testing.T) {
+	// Guarantee: delete-holds
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
 		caughtUp := make(chan struct{})

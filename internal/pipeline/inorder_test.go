@@ -38,6 +38,7 @@ func hot(t *testing.T, n int, others ...string) []*event.Delta {
 // TestSeveralOfAKey: a write has several deltas of one key, in order, if all sinks of the route
 // keep that order, and a rejected delta does not pause it. The same holds for a batch of a handler.
 func TestSeveralOfAKey(t *testing.T) {
+	// Guarantee: key-order-in-batch
 	sameKey := func(context.Context, *event.Delta) (string, error) { return "k", nil }
 	noKey := func(context.Context, *event.Delta) (string, error) { return "", nil }
 	alone := append([]int{1, 4}, slices.Repeat([]int{1}, 18)...)
@@ -112,6 +113,7 @@ func two(*event.Delta) plugins.Result {
 // TestPartOfAKeyFails: an event that a sink refuses in the middle of a key delays the later events
 // of the key, and no others. The events before it are done, even after a crash.
 func TestPartOfAKeyFails(t *testing.T) {
+	// Guarantee: key-order-in-batch
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
 		broken := true
@@ -158,6 +160,7 @@ func TestPartOfAKeyFails(t *testing.T) {
 // TestKeyAfterAnOutage: a write that a sink refused as a whole is repeated as a whole, not one
 // delta of a key at a time.
 func TestKeyAfterAnOutage(t *testing.T) {
+	// Guarantee: key-order-in-batch
 	synctest.Test(t, func(t *testing.T) {
 		var up atomic.Bool
 		s := &recordingSink{refuse: func(event.Event) error {
@@ -186,6 +189,7 @@ func TestKeyAfterAnOutage(t *testing.T) {
 // TestChainInOrder: if a route has no room for a delta, a later one of its key does not overtake
 // it, although there is room by then.
 func TestChainInOrder(t *testing.T) {
+	// Guarantee: key-order-in-batch
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
 		once := sync.OnceFunc(open)
@@ -211,6 +215,7 @@ func TestChainInOrder(t *testing.T) {
 // TestEmptyKey: if the key of a route is empty for several objects, their order counts, too,
 // although a sink cannot see that they share it.
 func TestEmptyKey(t *testing.T) {
+	// Guarantee: key-order-in-batch
 	synctest.Test(t, func(t *testing.T) {
 		refused := false
 		s := &recordingSink{refuse: func(e event.Event) error {

@@ -17,6 +17,7 @@ import (
 // TestChangedSinks: the sinks of a route change while deltas are pending. A sink that is done with
 // a delta stays so at any position, a new one gets the delta, and a removed one is dropped.
 func TestChangedSinks(t *testing.T) {
+	// Guarantee: reload-backlog
 	synctest.Test(t, func(t *testing.T) {
 		down := &recordingSink{refuse: func(event.Event) error { return errDown }}
 		took := map[string]*recordingSink{"a": {}, "b": {}, "up": {}, "new": {}}
@@ -51,6 +52,7 @@ func TestChangedSinks(t *testing.T) {
 // handler gets its deltas, once, and the results of the old one are ignored when it returns after
 // all.
 func TestChangedRouteOfAStuckHandler(t *testing.T) {
+	// Guarantee: reload-waits
 	synctest.Test(t, func(t *testing.T) {
 		s, stuck := &recordingSink{}, make(chan struct{})
 		first, second := routeOf("r", "1", s), routeOf("r", "2", s)
@@ -144,6 +146,7 @@ func TestChangedWhileItPauses(t *testing.T) {
 // TestChangedKey: pending deltas of a route are ordered by the new key from its change on, behind
 // the batches in progress.
 func TestChangedKey(t *testing.T) {
+	// Guarantee: reload-backlog
 	synctest.Test(t, func(t *testing.T) {
 		var writes atomic.Int64
 		s := &recordingSink{before: func(context.Context) {

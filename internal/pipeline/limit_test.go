@@ -45,6 +45,7 @@ func reported(t testing.TB, s *recordingSink) []string {
 // suppressed count. Objects without a key count by themselves; deltas with a failing key are not
 // suppressed.
 func TestLimit(t *testing.T) {
+	// Guarantee: limit
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		key := func(ctx context.Context, d *event.Delta) (string, error) {
@@ -103,6 +104,7 @@ func TestLimitNotReady(t *testing.T) {
 // After a crash the limit continues from there, by the wall clock; deltas that were suppressed
 // since are suppressed again when they are repeated.
 func TestLimitRestart(t *testing.T) {
+	// Guarantee: limit-kept
 	synctest.Test(t, func(t *testing.T) {
 		k := &flakyStore{fakeStore: fakeStore{}}
 		down := &recordingSink{refuse: func(event.Event) error { return errDown }}
@@ -141,6 +143,7 @@ func TestLimitRestart(t *testing.T) {
 // TestLimitReload: a changed or renamed route continues with its limit; a route whose limit was
 // removed drops it.
 func TestLimitReload(t *testing.T) {
+	// Guarantee: reload-limit
 	synctest.Test(t, func(t *testing.T) {
 		k := &flakyStore{fakeStore: fakeStore{}}
 		s := &recordingSink{}
@@ -231,6 +234,7 @@ func TestLimitFolded(t *testing.T) {
 // A suppressed Entered is reported when the limit allows it, and Left when the condition holds for
 // no object of the key.
 func TestLimitEdges(t *testing.T) {
+	// Guarantee: limit-of-conditions
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		r := groups(&timedSink{}, nil)

@@ -14,6 +14,7 @@ import (
 )
 
 func TestOverflow(t *testing.T) {
+	// Guarantee: uncounted-drops
 	tests := map[string]struct {
 		deliver  pipeline.Deliver
 		overflow pipeline.Overflow
@@ -58,6 +59,7 @@ func TestOverflow(t *testing.T) {
 // TestFoldIsBoundedByObjects: beyond its capacity a route has at most the net change of each object
 // pending.
 func TestFoldIsBoundedByObjects(t *testing.T) {
+	// Guarantee: memory-bounded
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
 		b := start(t, pipeline.Route{Sinks: to(s), Capacity: 2, Batch: pipeline.Batch{Size: 1}})
@@ -102,6 +104,7 @@ func TestDeletesBeyondCapacityShrink(t *testing.T) {
 }
 
 func TestBlock(t *testing.T) {
+	// Guarantee: route-isolation
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
 		b := start(t, pipeline.Route{Sinks: to(s), Overflow: pipeline.Block, Capacity: 2, Batch: pipeline.Batch{Size: 1}})
@@ -191,6 +194,7 @@ func TestBlockLetsTheListAfterARestartPass(t *testing.T) {
 // TestUnreadyIsBoundedToo: deltas that wait for a look-up are coalesced, unseen by the filter, only
 // beyond the capacity.
 func TestUnreadyIsBoundedToo(t *testing.T) {
+	// Guarantee: memory-bounded
 	synctest.Test(t, func(t *testing.T) {
 		for overflow, want := range map[pipeline.Overflow][]string{
 			// there was room again for the last two

@@ -157,6 +157,7 @@ func TestHandlerEvents(t *testing.T) {
 // TestKeys: deltas that share a key are processed one after another; those of other keys are not
 // delayed, and an object whose key changes does not overtake itself.
 func TestKeys(t *testing.T) {
+	// Guarantee: object-order, absent-in-key
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		var mu sync.Mutex

@@ -57,6 +57,7 @@ func quiet(s *timedSink) pipeline.Route {
 // TestDebounce: the net change of an object is delivered after a quiet period, or after the maximum
 // time if it never is quiet. Objects do not wait for each other.
 func TestDebounce(t *testing.T) {
+	// Guarantee: debounce
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
 		b := start(t, quiet(s))
@@ -83,6 +84,7 @@ func TestDebounce(t *testing.T) {
 // TestDebounceMax: without a maximum time, an object that changes all the time is delivered after
 // ten quiet periods.
 func TestDebounceMax(t *testing.T) {
+	// Guarantee: debounce
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
 		r := quiet(s)
@@ -99,6 +101,7 @@ func TestDebounceMax(t *testing.T) {
 // TestDebounceKey: with a key the quiet period is that of the key, and each of its objects is
 // delivered once.
 func TestDebounceKey(t *testing.T) {
+	// Guarantee: debounce
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
 		r := quiet(s)
@@ -118,6 +121,7 @@ func TestDebounceKey(t *testing.T) {
 // TestDebounceRetry: a delta that comes during a retry of the previous one waits behind it, and for
 // its own quiet period.
 func TestDebounceRetry(t *testing.T) {
+	// Guarantee: debounce
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
 		var down atomic.Bool
@@ -150,6 +154,7 @@ func TestDebounceRetry(t *testing.T) {
 // TestDebounceStop: a stop does not wait for quiet periods. Such deltas stay pending and wait for a
 // quiet period after the restart; without a Store they are delivered at once.
 func TestDebounceStop(t *testing.T) {
+	// Guarantee: windows-kept
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
 		b := start(t, quiet(s))
@@ -188,6 +193,7 @@ func TestDebounceStop(t *testing.T) {
 
 // TestDebounceTail: a delta that is read back from disk waits for its quiet period.
 func TestDebounceTail(t *testing.T) {
+	// Guarantee: debounce
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
 		k := &flakyStore{fakeStore: fakeStore{}}

@@ -45,6 +45,7 @@ func (b *harness) exchange(existing []*event.Delta, routes ...pipeline.Route) {
 // TestChangedRoute: the backlog of a route passes to its successor, in order, and sinks that have a
 // delta do not get it again.
 func TestChangedRoute(t *testing.T) {
+	// Guarantee: reload-backlog
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)
@@ -123,6 +124,7 @@ func TestExchangeWhileBusy(t *testing.T) {
 // the checkpoint, a new route gets existing objects if it wants them, and an unchanged one is not
 // touched.
 func TestRenamedRemovedAndNewRoutes(t *testing.T) {
+	// Guarantee: reload-backlog
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		stays, old, removed := routeOf("stays", "1", s), routeOf("old", "1", s), routeOf("removed", "1", s)
@@ -216,6 +218,7 @@ func (h boundedHandler) Timeout() time.Duration { return h.timeout }
 // however many calls its batch would take. Its successor retries the deltas without counting an
 // attempt.
 func TestChangedRouteOfABusyHandler(t *testing.T) {
+	// Guarantee: reload-host-function, reload-waits
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		first, second := routeOf("r", "1", s), routeOf("r", "2", s)

@@ -21,6 +21,7 @@ import (
 // A rejected delta is redelivered to the sink that rejected it, and to no other, and its dead
 // letter is removed only then.
 func TestRedeliver(t *testing.T) {
+	// Guarantee: dead-letter-retry, dead-letters-end
 	synctest.Test(t, func(t *testing.T) {
 		broken := true
 		good := &recordingSink{}

@@ -15,6 +15,7 @@ import (
 // TestRefused: Refused is called once for each delta that a limit suppressed, or that its handler
 // or a sink rejected.
 func TestRefused(t *testing.T) {
+	// Guarantee: tap
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var got []string

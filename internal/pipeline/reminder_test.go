@@ -14,6 +14,7 @@ import (
 // Entered yet, only that; also across a restart. Another condition of the object is reported by
 // itself.
 func TestReminders(t *testing.T) {
+	// Guarantee: reminders
 	synctest.Test(t, func(t *testing.T) {
 		d := &flakyStore{fakeStore: fakeStore{}}
 		var down atomic.Bool

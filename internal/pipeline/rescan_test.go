@@ -18,6 +18,7 @@ var whenever = filters.Func(func(_ context.Context, d *event.Delta) (bool, error
 // reload or with a restart. The objects for which it newly holds are reported, even after a crash
 // before the rescan, with or without a cut.
 func TestConditionChangedCrash(t *testing.T) {
+	// Guarantee: conditions-reconfigured
 	for i := range 8 {
 		reload, cut, removed := i&1 > 0, i&2 > 0, i&4 > 0
 		t.Run(fmt.Sprintf("reload %v cut %v removed %v", reload, cut, removed), func(t *testing.T) {
@@ -79,6 +80,7 @@ func TestConditionChangedCrash(t *testing.T) {
 // TestConditionChangedEarly: the condition of a new route that ignores existing objects is changed
 // before its first rescan.
 func TestConditionChangedEarly(t *testing.T) {
+	// Guarantee: conditions-reconfigured
 	synctest.Test(t, func(t *testing.T) {
 		s, ready := &recordingSink{}, make(chan struct{})
 		route := func(version string) pipeline.Route {

@@ -69,6 +69,7 @@ func TestAdmitTo(t *testing.T) {
 // TestAwaitRoom: resynced deltas wait while a route is at least half full, and continue when it is
 // less, regardless of its overflow.
 func TestAwaitRoom(t *testing.T) {
+	// Guarantee: watches
 	for _, overflow := range []pipeline.Overflow{pipeline.Coalesce, pipeline.Block, pipeline.DropOldest} {
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})

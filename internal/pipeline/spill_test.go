@@ -65,6 +65,7 @@ func (b *harness) statusOf(name string) pipeline.Status {
 // TestSpill: deltas that do not fit into memory are only on disk, without an effect on another
 // route, and all of them are delivered in order.
 func TestSpill(t *testing.T) {
+	// Guarantee: backlog-on-disk
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
 		other := &recordingSink{}
@@ -187,6 +188,7 @@ func TestSpillBeyondTheDisk(t *testing.T) {
 // Once the disk has written nothing for five seconds, the overflow policy applies, without another
 // wait, until the disk has caught up.
 func TestSpillBeforeFolding(t *testing.T) {
+	// Guarantee: backlog-on-disk
 	for _, overflow := range []pipeline.Overflow{pipeline.Coalesce, pipeline.DropOldest} {
 		t.Run(fmt.Sprint(overflow), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 // TestTurnedDown: deltas that the table excludes without an evaluation count as filtered, too: a
 // second later, at a scrape, and after an exchange of the routes.
 func TestTurnedDown(t *testing.T) {
+	// Guarantee: filter-table
 	env, err := expr.NewEnv(expr.EnvConfig{Sources: map[string][]string{"pods": nil}})
 	if err != nil {
 		t.Fatal(err)

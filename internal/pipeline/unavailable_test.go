@@ -18,6 +18,7 @@ import (
 // in order, however often it occurs, and are handled once it is available; only one that is older
 // than maxAge becomes a dead letter.
 func TestHandlerUnavailable(t *testing.T) {
+	// Guarantee: broken-handler
 	for name, back := range map[string]time.Duration{"comes back": 50 * time.Minute, "stays away": 90 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

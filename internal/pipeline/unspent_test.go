@@ -30,6 +30,7 @@ var some = handleEach(func(d *event.Delta) plugins.Result {
 // TestLimitUnspent: a delta without an event does not count, and the next delivered one has the
 // suppressed count. Delivered deltas count as before.
 func TestLimitUnspent(t *testing.T) {
+	// Guarantee: limit
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		b := start(t, pipeline.Route{Sinks: to(s), Handler: some, Limit: pipeline.Limit{Key: initials, Every: 10 * time.Minute, Burst: 2}})
@@ -57,6 +58,7 @@ func TestLimitUnspent(t *testing.T) {
 // TestLimitFailed: a delta on which the handler fails does not count, so that a bad object does not
 // suppress good ones. With a condition, the next suppressed object is reported in its place.
 func TestLimitFailed(t *testing.T) {
+	// Guarantee: limit
 	for name, onFailure := range map[string]pipeline.OnFailure{"drop": pipeline.Drop, "dead letter": pipeline.DeadLetter} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -116,6 +118,7 @@ func TestLimitRefused(t *testing.T) {
 
 // TestLimitUnspentGroup: the same for a group.
 func TestLimitUnspentGroup(t *testing.T) {
+	// Guarantee: limit
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		counts := handlerFunc(func(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {
@@ -152,6 +155,7 @@ func TestLimitUnspentGroup(t *testing.T) {
 // TestLimitHandlerGroup: with a handler, too, the limit counts a group as one, and all of it passes
 // or nothing. The group counts if any of its deltas results in an event.
 func TestLimitHandlerGroup(t *testing.T) {
+	// Guarantee: limit
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		b := start(t, pipeline.Route{
@@ -177,6 +181,7 @@ func TestLimitHandlerGroup(t *testing.T) {
 
 // TestLimitUnspentFold: deltas that passed the limit and were coalesced into nothing do not count.
 func TestLimitUnspentFold(t *testing.T) {
+	// Guarantee: limit
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
 		s := &recordingSink{before: func(context.Context) { <-stuck }}
@@ -197,6 +202,7 @@ func TestLimitUnspentFold(t *testing.T) {
 // TestLimitUnspentCrash: a cut contains the pending deltas and the limit of one moment. After a
 // crash a pending delta counts, if it was not known yet that it results in no event.
 func TestLimitUnspentCrash(t *testing.T) {
+	// Guarantee: limit-kept
 	synctest.Test(t, func(t *testing.T) {
 		k, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
 		stuck := make(chan struct{})

@@ -14,6 +14,7 @@ import (
 )
 
 func TestLine(t *testing.T) {
+	// Guarantee: no-terminal-escapes
 	for text, want := range map[string]string{
 		"":                            "",
 		"default/web-0 größe 日本 🙂":    "default/web-0 größe 日本 🙂",
@@ -34,6 +35,7 @@ func TestLine(t *testing.T) {
 
 // FuzzLine shows that the result contains only visible characters, and that JSON keeps its meaning.
 func FuzzLine(f *testing.F) {
+	// Guarantee: no-terminal-escapes
 	f.Add("a\x1b\u202e\n\"\\b")
 	f.Fuzz(func(t *testing.T, text string) {
 		text = strings.ToValidUTF8(text, "?")

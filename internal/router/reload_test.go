@@ -98,6 +98,7 @@ func (r *reloading) change(config string, tell bool, want string) []string {
 }
 
 func TestReload(t *testing.T) {
+	// Guarantee: reload-all-or-nothing, reload-keeps
 	head := fmt.Sprintf(reloadable, "test", kubeconfig(t))
 	const rest = `sources: {pods: {resource: v1/pods}}
 sinks: {one: {fake: {}}, two: {fake: {}}}

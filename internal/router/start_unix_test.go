@@ -21,6 +21,7 @@ import (
 
 // TestStopWhileStarting: a stop ends a start that waits for something which does not heed it.
 func TestStopWhileStarting(t *testing.T) {
+	// Guarantee: start-ends
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	must.Succeed(t, syscall.Mkfifo(path, 0o600))
 	var j journal
@@ -42,6 +43,7 @@ func TestStopWhileStarting(t *testing.T) {
 
 // TestNoStateFile: a path that is no regular file is refused and does not block the start.
 func TestNoStateFile(t *testing.T) {
+	// Guarantee: start-ends
 	dir := t.TempDir()
 	for _, name := range []string{"state.db", "hash.key"} {
 		must.Succeed(t, syscall.Mkfifo(filepath.Join(dir, name), 0o600))

@@ -23,6 +23,7 @@ func (b *bench) forward(to time.Duration) { b.clock.Advance(start.Add(to)) }
 // A suppressed condition is reported when the limit allows it, if it still holds; Left is reported
 // for a key once the condition holds for none of its objects.
 func TestConditionsLimit(t *testing.T) {
+	// Guarantee: limit-of-conditions
 	for _, tt := range []struct {
 		name  string
 		cfg   rules.ConditionConfig
@@ -105,6 +106,7 @@ func TestConditionsLimit(t *testing.T) {
 // The suppressed conditions and the reports of a key survive a restart, and a limit that is
 // changed, removed, or added.
 func TestConditionsLimitChanges(t *testing.T) {
+	// Guarantee: limit-of-conditions
 	cfg := rules.ConditionConfig{Sources: []string{"pods"}}
 	b := newLimitedBench(t, cfg, tenMinutes(1))
 	restart := func(at time.Duration) {
@@ -231,6 +233,7 @@ func (l *limitTruth) check(e rules.Edge) {
 // allows; Left is reported at once when the condition holds for none of its objects, if it was
 // reported; and in the end all conditions that hold are reported.
 func TestConditionsLimitModel(t *testing.T) {
+	// Guarantee: limit-of-conditions
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := rules.ConditionConfig{
 			Sources: []string{"pods"},

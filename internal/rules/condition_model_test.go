@@ -140,6 +140,7 @@ func (r *reference) restart(now time.Time) {
 // TestConditionsModel: in any sequence, with restarts and jumps of clocks, the reports are exactly
 // those of a simpler machine.
 func TestConditionsModel(t *testing.T) {
+	// Guarantee: conditions-alternate, entered, since, clock-jumps
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := rules.ConditionConfig{
 			For:   time.Duration(rapid.SampledFrom([]int{0, 60, 90}).Draw(rt, "for")) * time.Second,

@@ -167,6 +167,7 @@ func (b *bench) expect(want ...string) {
 
 // Each transition of the state machine.
 func TestConditions(t *testing.T) {
+	// Guarantee: left, clock-jumps, conditions-gap
 	tests := map[string]struct {
 		cfg rules.ConditionConfig
 		// an op and the name of an object, a duration to let go by, save, or restart and how the
@@ -263,6 +264,7 @@ func TestConditions(t *testing.T) {
 // A changed `for` changes the due times of pending conditions, counted from their start; a changed
 // `every` those of reminders.
 func TestConditionsConfigure(t *testing.T) {
+	// Guarantee: conditions-reconfigured
 	cfg := rules.ConditionConfig{Sources: []string{"pods"}, For: time.Hour}
 	b := newBench(t, cfg)
 	forward := func(d time.Duration) { b.clock.Advance(b.clock.Now().Add(d)) }

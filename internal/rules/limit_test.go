@@ -26,6 +26,7 @@ func allow(l *rules.Limit, key string, n int, now time.Time) (suppressed int, ok
 }
 
 func TestLimit(t *testing.T) {
+	// Guarantee: limit
 	type step struct {
 		at         time.Duration
 		key        string
@@ -128,6 +129,7 @@ func TestLimitTooMany(t *testing.T) {
 // TestLimitClock: within a process the monotonic clock counts; between two processes the wall clock
 // does, within bounds.
 func TestLimitClock(t *testing.T) {
+	// Guarantee: limit-kept
 	began := time.Now()
 	l := rules.NewLimit(rules.LimitConfig{Every: time.Hour}, began)
 	l.Allow("a", 1, began)
@@ -196,6 +198,7 @@ func TestLimitRecords(t *testing.T) {
 // sides), restarts, and jumps of the wall clock. In any time t no more than burst + t/every of a
 // key pass, and each suppressed delta is reported once or is still counted.
 func TestLimitModel(t *testing.T) {
+	// Guarantee: limit
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := rules.LimitConfig{
 			Every: time.Duration(rapid.IntRange(1, 20).Draw(t, "every")) * time.Second, Burst: rapid.IntRange(1, 4).Draw(t, "burst"),
@@ -306,6 +309,7 @@ func copyTimes(m map[string][]time.Time) map[string][]time.Time {
 // TestLimitReturn: a delta without an event does not count, and the next one, which may pass at
 // once, reports the suppressed count.
 func TestLimitReturn(t *testing.T) {
+	// Guarantee: limit
 	l := rules.NewLimit(rules.LimitConfig{Every: 10 * time.Minute}, start)
 	first := l.Allow("a", 1, start)
 	if l.Allow("a", 1, start) != nil {

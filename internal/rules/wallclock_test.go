@@ -43,6 +43,7 @@ func (noTimer) Stop()         {}
 // condition due or late. The records follow the jump, so that a restart with the new wall clock
 // continues as if the clock had always been right.
 func TestConditionsWallClock(t *testing.T) {
+	// Guarantee: clock-jumps
 	for _, jump := range []time.Duration{-48 * time.Hour, -time.Minute, 0, time.Minute, 48 * time.Hour} {
 		wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		clock := &stepClock{moment(wall, 0)}
@@ -94,6 +95,7 @@ func TestConditionsWallClock(t *testing.T) {
 
 // TestDeleteHoldsWallClock: the same for delete holds.
 func TestDeleteHoldsWallClock(t *testing.T) {
+	// Guarantee: clock-jumps
 	for _, jump := range []time.Duration{-48 * time.Hour, 0, 48 * time.Hour} {
 		wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		clock := &stepClock{moment(wall, 0)}
@@ -152,6 +154,7 @@ func TestDeleteHoldsClockBack(t *testing.T) {
 
 // TestLimitWallClock: the same for a limit.
 func TestLimitWallClock(t *testing.T) {
+	// Guarantee: clock-jumps
 	for _, jump := range []time.Duration{-30 * time.Second, 0, 48 * time.Hour} {
 		wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		cfg := rules.LimitConfig{Every: 2 * time.Minute}
@@ -181,6 +184,7 @@ func TestLimitWallClock(t *testing.T) {
 // moment, all edges have the same time and the same Began, even across a restart: receivers
 // identify a condition by it, and pending edges are coalesced by it.
 func TestSinceStays(t *testing.T) {
+	// Guarantee: since
 	clock := timer.Real()
 	cfg := rules.ConditionConfig{Sources: []string{"pods"}, Every: time.Hour}
 	fire := func(*rules.Conditions, *rules.Condition) {}

@@ -31,6 +31,7 @@ type call struct {
 // TestWheel: in any sequence of Set and Stop, also from within calls, each timer is called once at
 // the last time that was set, and at no other, near or in a hundred years.
 func TestWheel(t *testing.T) {
+	// Guarantee: entered
 	rapid.Check(t, func(rt *rapid.T) {
 		clock := timer.NewFake(start)
 		w := timer.NewWheel(clock)

@@ -48,6 +48,7 @@ func TestProblems(t *testing.T) {
 // TestPrint shows that the print changes with the content of each file, and that the error names
 // the key of an unreadable one.
 func TestPrint(t *testing.T) {
+	// Guarantee: certificate-renewal
 	dir := t.TempDir()
 	write := func(name, text string) {
 		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))

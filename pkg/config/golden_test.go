@@ -20,6 +20,7 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 // text of the problems. An archive without it is valid, and its file config describes the
 // configuration.
 func TestGolden(t *testing.T) {
+	// Guarantee: chain-changes, chain-checked
 	t.Setenv("REGION", "eu")
 	t.Setenv("EMPTY", "")
 	t.Setenv("BURST", "20")

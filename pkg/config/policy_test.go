@@ -30,6 +30,7 @@ func files(t *testing.T, dir string, all map[string]string) {
 
 // TestPolicy: a configuration can name only files that the command line allows, through links too.
 func TestPolicy(t *testing.T) {
+	// Guarantee: no-programs, folders
 	dir := t.TempDir()
 	files(t, dir, map[string]string{
 		"secrets/token": "t", "secrets/..data": "-> token", "secrets/mounted": "-> ..data", "secrets/out": "-> ../other/token", "secrets/lost": "-> ../other/none",
@@ -103,6 +104,7 @@ func decodeUnder(t *testing.T, path, text string, policy config.Policy) config.P
 // TestPolicyOfConfig: the policy applies to the files of the configuration itself, which cannot set
 // the folders of programs.
 func TestPolicyOfConfig(t *testing.T) {
+	// Guarantee: folders
 	dir := t.TempDir()
 	files(t, dir, map[string]string{"files/a": ""})
 	path := filepath.Join(dir, "files", "config.yaml")

@@ -36,6 +36,7 @@ func compile(t *testing.T, text string) *expr.Program {
 }
 
 func TestCEL(t *testing.T) {
+	// Guarantee: absent-in-filter
 	node := delta(t, "nodes", event.Added, "n1").New
 	tests := map[string]struct {
 		filter string
@@ -69,6 +70,7 @@ func TestCEL(t *testing.T) {
 }
 
 func TestCELLogsAbsentOnce(t *testing.T) {
+	// Guarantee: absent-in-filter
 	var log bytes.Buffer
 	counted := 0
 	f := filters.NewCEL(filters.CELConfig{

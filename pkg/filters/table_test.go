@@ -151,6 +151,7 @@ func TestTurningDownIsFree(t *testing.T) {
 // TestBudget: the cost of all filters for one delta is limited. Filters beyond the limit fail,
 // filters that a look-up decides do not, and the next delta has a new budget.
 func TestBudget(t *testing.T) {
+	// Guarantee: cost-bounded, filters-too-expensive
 	if raceDetector {
 		t.Skip("hack/test.sh runs it without the race detector")
 	}
@@ -191,6 +192,7 @@ func TestBudget(t *testing.T) {
 // TestEnters: Enters is true if the filter wants the delete of the new state and not of the old
 // one.
 func TestEnters(t *testing.T) {
+	// Guarantee: delete-has-state
 	object := func(text string) *event.Object {
 		o, err := event.ParseObject(&event.Resource{}, `{"metadata":{"name":"a","uid":"u","resourceVersion":"1"},"spec":`+text+`}`)
 		must.Succeed(t, err)

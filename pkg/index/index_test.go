@@ -146,6 +146,7 @@ func TestReindex(t *testing.T) {
 // TestFailingExpression: an expression that fails indexes nothing. The failure is counted, and
 // logged once without the object.
 func TestFailingExpression(t *testing.T) {
+	// Guarantee: index-failure
 	f := newFixture(t, 1, map[string]string{"byNode": "object.spec.nodeName"})
 	for i := range 3 {
 		f.stores[0].Put(pod(t, "default", fmt.Sprintf("p%d", i), users("canary"), `,"spec":{}`))

@@ -19,6 +19,7 @@ import (
 )
 
 func TestNewClient(t *testing.T) {
+	// Guarantee: no-credential-plugins
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	text := `{"apiVersion":"v1","kind":"Config","current-context":"one","clusters":[{"name":"one","cluster":{"server":"http://one:1"}},{"name":"two","cluster":{"server":"https://two:2/base"}}],

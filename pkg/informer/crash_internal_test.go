@@ -336,6 +336,7 @@ func (w *world) happen() {
 // the cluster, every object with a delivered delta gets its delete delivered, and the disk keeps no
 // object that the cluster does not have.
 func TestCrashProperty(t *testing.T) {
+	// Guarantee: delete-has-state
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{
 			t: t, cluster: map[string]*event.Object{}, version: 1, told: map[string]*life{},

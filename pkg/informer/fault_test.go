@@ -208,6 +208,7 @@ func TestDiscoveryFails(t *testing.T) {
 }
 
 func TestUnreadableObjects(t *testing.T) {
+	// Guarantee: unreadable-object
 	secret := `,"spec":{"x":"topsecret` + "\xff" + `"}`
 	for name, config := range map[string]informer.Config{"streamed": {}, "paged": {PageSize: 2}} {
 		t.Run(name, func(t *testing.T) {

@@ -201,6 +201,7 @@ func TestGateOfSync(t *testing.T) {
 // The names by which watches are found again must not change: an update of the router would lose
 // its saved state.
 func TestSpecID(t *testing.T) {
+	// Guarantee: position-by-name
 	spec := informer.Spec{}
 	spec.Resource.Version, spec.Resource.Resource = "v1", "pods"
 	seen := map[string]bool{}

@@ -182,6 +182,7 @@ func cpu(b *testing.B) time.Duration {
 // An object that is nested too deeply does not hide from rules: its identity and labels arrive with
 // an annotation that says why the rest is missing. Its next readable state is an update.
 func TestNestedTooDeep(t *testing.T) {
+	// Guarantee: deep-object
 	deep := `,"spec":` + strings.Repeat("[", 600) + strings.Repeat("]", 600)
 	for name, config := range map[string]informer.Config{"streamed": {}, "paged": {PageSize: 2}} {
 		t.Run(name, func(t *testing.T) {

@@ -67,6 +67,7 @@ func (l *later) Object(key event.Key) (*event.Object, error) {
 // that it needs, and an object that is restored later does not undo it. Operations that need all
 // objects wait.
 func TestWatchesOnWhileLoading(t *testing.T) {
+	// Guarantee: restart-fast
 	a, d := saved(t, options{})
 	a.put("default/a", "db")    // 104
 	a.delete("default/b")       // 105

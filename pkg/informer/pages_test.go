@@ -38,6 +38,7 @@ func pagesUnasked(a *api, expired func() bool) {
 // If a token expires in the middle of a list, the objects behind it are not deleted, even if the
 // server answers the request for the whole list with a page again.
 func TestPagesUnasked(t *testing.T) {
+	// Guarantee: incomplete-list
 	const n = 40
 	a, d := newAPI(t), newDisk()
 	for i := range n {
@@ -63,6 +64,7 @@ func TestPagesUnasked(t *testing.T) {
 
 // A list that never gets to its end deletes nothing, and the source says why it is not up to date.
 func TestPagesNeverComplete(t *testing.T) {
+	// Guarantee: incomplete-list
 	a := newAPI(t)
 	for i := range 20 {
 		a.put(fmt.Sprintf("default/p%02d", i), "web")

@@ -111,6 +111,7 @@ func TestCrashWhileMoving(t *testing.T) {
 // The watch does not break when the API server behind it becomes another, or gets its backup back;
 // it only falls silent.
 func TestPatrol(t *testing.T) {
+	// Guarantee: server-rewound
 	for reason, exchange := range map[string]func(a *api){
 		"moved":   func(a *api) { a.exchange("two", 500, podsOf("two", 401, "a", "d")) },
 		"rewound": func(a *api) { a.exchange("one", 102, podsOf("one", 101, "a", "d")) },

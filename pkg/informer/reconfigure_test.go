@@ -14,6 +14,7 @@ import (
 // TestReconfigure: a watch that is still wanted continues without a request, under its new name; an
 // unwanted one ends; a new one lists.
 func TestReconfigure(t *testing.T) {
+	// Guarantee: reload-atomic
 	a := newAPI(t)
 	a.put("default/a", "web")
 	a.put("other/b", "web")

@@ -18,6 +18,7 @@ import (
 // a probe cannot notice the restore. A requested list finds all differences, and takes older states
 // too.
 func TestRelist(t *testing.T) {
+	// Guarantee: relist
 	modes(t, func(t *testing.T, o options) {
 		a, d := saved(t, o) // a to c, of versions 101 to 103
 		r := restart(t, a, o, d)
@@ -81,6 +82,7 @@ func TestRelistBeforeResuming(t *testing.T) {
 // TestResyncAsked: everything in the cache comes once more, for the source that is named, each time
 // as a round of its own.
 func TestResyncAsked(t *testing.T) {
+	// Guarantee: resync
 	a := newAPI(t)
 	a.put("default/a", "web")
 	a.put("other/b", "web")

@@ -21,6 +21,7 @@ func podResource() *event.Resource {
 }
 
 func TestObject(t *testing.T) {
+	// Guarantee: secrets-redacted
 	secrets := Spec{Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}}
 	open := secrets
 	open.Secrets, open.ManagedFields = true, true

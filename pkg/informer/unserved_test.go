@@ -108,6 +108,7 @@ func TestVersionNotServed(t *testing.T) {
 
 // As long as its definition exists, nothing of a resource is deleted that is served in no version.
 func TestDefinitionExists(t *testing.T) {
+	// Guarantee: version-not-served
 	a, d, r := unservedRig(t)
 	d.set(http.StatusOK)
 	a.dropWatches()

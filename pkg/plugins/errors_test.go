@@ -67,6 +67,7 @@ func TestVerdictNames(t *testing.T) {
 // TestBound: whatever a stranger wrote, the text of an error is short, on one line and harmless,
 // and its marks stay.
 func TestBound(t *testing.T) {
+	// Guarantee: answers-leak
 	long := strings.Repeat("\x01é\u202e\x1b[31m\n", 1<<20)
 	marks := map[string]func(error) error{
 		"plain":     func(err error) error { return err },

@@ -20,6 +20,7 @@ import (
 // kills the router, and kills it again during the delivery. Then everything must have arrived in
 // order.
 func TestSpilledSurvivesAKill(t *testing.T) {
+	// Guarantee: backlog-on-disk, backlog-kept
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newReceiver(t, answer(http.StatusServiceUnavailable))
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
@@ -110,6 +111,7 @@ type flow struct {
 // must arrive in order. The long form (CHAOS=20: five minutes) also compares the delivery times of
 // the other route, and the memory of the process, with those before.
 func TestBlockedSink(t *testing.T) {
+	// Guarantee: route-isolation, backlog-on-disk, memory-bounded
 	const objects, rate, memory = 1000, 2000, 1000
 	blocked := time.Duration(scaled(t, 15)) * time.Second
 	server := newFlood(t, objects, rate)

@@ -14,6 +14,7 @@ import (
 // TestDeletedAfterTheFirstDelivery kills the router as soon as new objects are delivered, deletes
 // them, and drops the history. Routes that read fields of the objects must get the deletes too.
 func TestDeletedAfterTheFirstDelivery(t *testing.T) {
+	// Guarantee: delete-has-state
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)

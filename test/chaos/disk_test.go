@@ -25,6 +25,7 @@ const oneWorker = keepConfigMaps + "    concurrency: 1\n"
 // why; known objects must go on, even those of the same route. After there is room again everything
 // must be delivered.
 func TestFullDisk(t *testing.T) {
+	// Guarantee: full-disk
 	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(oneWorker, ns))
 	disk := mount(t, filepath.Join(filepath.Dir(file), "state"), "size=20m,mode=0700")
@@ -53,6 +54,7 @@ func mount(t *testing.T, folder, options string) string {
 // and leaves the folder unchanged. (A file system that becomes read-only while the router runs is
 // like a full disk, see TestFullDisk.)
 func TestReadOnlyState(t *testing.T) {
+	// Guarantee: read-only-state
 	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
 	folder := filepath.Dir(stateOf(file))
@@ -84,6 +86,7 @@ func TestReadOnlyState(t *testing.T) {
 
 // TestFileSizeLimit is TestFullDisk with a limit on the size of files, like that of ulimit -f.
 func TestFileSizeLimit(t *testing.T) {
+	// Guarantee: full-disk
 	if _, err := exec.LookPath("prlimit"); err != nil {
 		t.Skip(err)
 	}

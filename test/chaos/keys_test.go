@@ -12,6 +12,7 @@ import (
 // TestAllKeysChange gives the API server another certificate authority, so that it accepts no
 // earlier credential. The router must read the kubeconfig again and continue.
 func TestAllKeysChange(t *testing.T) {
+	// Guarantee: credentials-change
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("before", "1"))

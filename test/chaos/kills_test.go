@@ -15,6 +15,7 @@ import (
 // TestLedgerAcrossGaps kills the router several times, and drops the history of the changes while
 // it is down. The state that it saved about the objects before their first delivery must suffice.
 func TestLedgerAcrossGaps(t *testing.T) {
+	// Guarantee: kills-across-gaps
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)

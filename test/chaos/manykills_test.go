@@ -48,6 +48,8 @@ routes:
 //     repeated.
 //   - After a clean stop nothing is delivered and nothing is listed.
 func TestLedger(t *testing.T) {
+	// Guarantee: restart-resumes, kills-lose-nothing, repeats-bounded, no-repeats-in-a-run
+	// Guarantee: deletes-unnoticed
 	objects, kills := 150, scaled(t, 10)
 	if long(t) > 0 {
 		objects = 5000

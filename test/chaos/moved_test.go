@@ -44,6 +44,7 @@ func lead(t *testing.T, file, from, to string) {
 // objects that exist only in the old cluster are deleted, those that exist only in the new one are
 // added.
 func TestAnotherCluster(t *testing.T) {
+	// Guarantee: history-lost
 	one, two, ns, want := twoClusters(t)
 	file := routertest.Install(t, one.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
 	r := routertest.StartFile(t, file)
@@ -67,6 +68,7 @@ func TestAnotherCluster(t *testing.T) {
 // TestAnotherClusterLate points to another cluster whose API server does not answer yet when the
 // router starts.
 func TestAnotherClusterLate(t *testing.T) {
+	// Guarantee: history-lost
 	one, two, ns, want := twoClusters(t)
 	proxy := two.Proxy(t)
 	proxy.Refuse()
@@ -87,6 +89,7 @@ func TestAnotherClusterLate(t *testing.T) {
 // TestServerExchanged replaces the API server of a running router by that of another cluster. The
 // long form then switches back to the first one behind a watch that does not break.
 func TestServerExchanged(t *testing.T) {
+	// Guarantee: server-rewound
 	one, two, ns, want := twoClusters(t)
 	proxy := newScissors(t, one)
 	r := routertest.StartFile(t, routertest.Install(t, proxy.kubeconfig, fmt.Sprintf(keepConfigMaps, ns)))

@@ -119,6 +119,7 @@ routes:
 
 // TestCutUnderLoad cuts all connections at random moments while an object changes all the time.
 func TestCutUnderLoad(t *testing.T) {
+	// Guarantee: at-least-once
 	s, ns := sandboxtest.StartNamespace(t)
 	proxy := s.Proxy(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -172,6 +173,7 @@ func TestCutUnderLoad(t *testing.T) {
 // that by itself: over HTTP/2 with pings, which by default are sent after 30 s of silence and wait
 // for 15 s; over HTTP/1.1 after 45 s of silence.
 func TestHalfOpenConnection(t *testing.T) {
+	// Guarantee: dead-connection
 	t.Run("HTTP 2", func(t *testing.T) {
 		if long(t) == 0 {
 			t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "2")
@@ -217,6 +219,7 @@ func halfOpen(t *testing.T) {
 // TestHalfOpenWatch is TestHalfOpenConnection over HTTP/1.1 with a shorter timeout, which only the
 // informer has as a parameter.
 func TestHalfOpenWatch(t *testing.T) {
+	// Guarantee: dead-connection
 	s, ns := sandboxtest.StartNamespace(t)
 	hole := newBlackHole(t, s)
 	config, err := clientcmd.BuildConfigFromFlags("", hole.kubeconfig)

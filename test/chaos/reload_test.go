@@ -134,6 +134,7 @@ func (c reloaded) bad(n, kind int) string {
 // every change and every delete once. The watch must not be opened again. Neither goroutines nor
 // guests may accumulate.
 func TestReloads(t *testing.T) {
+	// Guarantee: reload-all-or-nothing, reload-atomic, reload-keeps, reload-drops-watches
 	reloads := scaled(t, 25)
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -219,6 +220,7 @@ func (c *churn) check(t *testing.T, r *routertest.Router, m routertest.Objects, 
 // and renames one. All routes deliver to a webhook that is unavailable one time in four. After the
 // restart no route may miss an event.
 func TestKilledInAReload(t *testing.T) {
+	// Guarantee: reload-killed
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	h := newReceiver(t, func(*http.Request) int {

@@ -15,6 +15,7 @@ import (
 // TestRestartReplaysNothing makes no change while the router is down. Nothing may be listed or
 // delivered.
 func TestRestartReplaysNothing(t *testing.T) {
+	// Guarantee: restart-resumes, restart-flood, list-for-version
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -61,6 +62,7 @@ routes:
 // TestDeletedWhileDown makes 1,000 deletes and 1,000 recreations while the router is down. They
 // must be delivered exactly, deletes with their last state: 2,000 deleted, 1,000 added.
 func TestDeletedWhileDown(t *testing.T) {
+	// Guarantee: deleted-while-down, old-ignored, deletes-unnoticed
 	const n = 1000
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -109,6 +111,7 @@ func TestDeletedWhileDown(t *testing.T) {
 
 // TestPendingSurvivesAKill shows that pending deltas of an unavailable sink survive a crash.
 func TestPendingSurvivesAKill(t *testing.T) {
+	// Guarantee: backlog-kept
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newReceiver(t, answer(http.StatusServiceUnavailable))
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`

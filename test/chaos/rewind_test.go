@@ -73,6 +73,7 @@ func (c *rewindable) history() (before, back []string) {
 // TestBackupRestoredWhileDown restores etcd from an older backup while the router is down. Only the
 // differences may be delivered.
 func TestBackupRestoredWhileDown(t *testing.T) {
+	// Guarantee: history-lost
 	c, file, r := newRewindable(t)
 	c.goOn(t)
 	before, back := c.history()
@@ -89,6 +90,7 @@ func TestBackupRestoredWhileDown(t *testing.T) {
 
 // TestBackupRestoredWhileRunning restores the backup while the router runs.
 func TestBackupRestoredWhileRunning(t *testing.T) {
+	// Guarantee: server-rewound
 	c, file, r := newRewindable(t)
 	c.goOn(t)
 	before, back := c.history()
@@ -165,6 +167,7 @@ func TestBackupRestoredSameVersion(t *testing.T) {
 // requested relist must find and deliver exactly the differences; after it, cache, state folder and
 // cluster must agree.
 func TestBackupRestoredPastOurs(t *testing.T) {
+	// Guarantee: relist
 	c, file, r := newRewindable(t)
 	c.goOn(t)
 	before, back := c.history()

@@ -40,6 +40,7 @@ routes:
 //     are no changes for a while, each bad object was reported, and the end of each group without
 //     one.
 func TestRulesLedger(t *testing.T) {
+	// Guarantee: limit, conditions-alternate, conditions-late
 	seed := rand.Uint64()
 	if text := os.Getenv("CHAOS_SEED"); text != "" {
 		var err error

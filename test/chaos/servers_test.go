@@ -19,6 +19,7 @@ import (
 // TestCompactedWhileDown changes objects and compacts etcd while the router is down. Only the
 // differences may be delivered.
 func TestCompactedWhileDown(t *testing.T) {
+	// Guarantee: history-lost, gap-forgets-position
 	n := scaled(t, 30)
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
@@ -253,6 +254,7 @@ func (c *crowd) settle(t *testing.T) {
 // TestStopWhileAllIsDead stops the router when neither the API server nor the webhook answers. It
 // must end in time, and the next one must deliver the backlog.
 func TestStopWhileAllIsDead(t *testing.T) {
+	// Guarantee: stop-bounded
 	for name, dead := range map[string]func(*http.Request) int{
 		"unavailable": answer(http.StatusServiceUnavailable),
 		"silent":      slowly(time.Hour),

@@ -23,6 +23,7 @@ func stateOf(file string) string { return filepath.Join(filepath.Dir(file), "sta
 // TestTwoOnOneFolder shows that a second router refuses to start and names the first, which is not
 // affected.
 func TestTwoOnOneFolder(t *testing.T) {
+	// Guarantee: damaged-state
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
@@ -48,6 +49,7 @@ func TestTwoOnOneFolder(t *testing.T) {
 // TestDamagedState damages the state file between two runs. The router must start all the same:
 // either with the right state, or it moves the file aside, says so, and begins with an empty one.
 func TestDamagedState(t *testing.T) {
+	// Guarantee: damaged-state
 	damages := []struct {
 		name       string
 		harm       func(data []byte) []byte
@@ -150,6 +152,7 @@ func checkDamaged(t *testing.T, s *sandboxtest.Sandbox, ns, file string, mustQua
 
 // TestNewerState shows that a file of a newer version is refused and left unchanged.
 func TestNewerState(t *testing.T) {
+	// Guarantee: damaged-state
 	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
 	fill(t, s, ns, file)

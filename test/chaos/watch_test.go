@@ -13,6 +13,7 @@ import (
 // TestGapAfterCompaction changes objects and compacts etcd while the watch is down. Only the
 // changes may be delivered.
 func TestGapAfterCompaction(t *testing.T) {
+	// Guarantee: gap-net-change, delete-and-recreate, unchanged-updates
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -57,6 +58,7 @@ func TestGapAfterCompaction(t *testing.T) {
 }
 
 func TestAPIServerKilled(t *testing.T) {
+	// Guarantee: at-least-once
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)

@@ -15,6 +15,7 @@ import (
 // receiver takes a few in each life, and the router is killed or stopped in between. Every
 // dependent must arrive, and none that had arrived before a cut may be repeated.
 func TestWatchesAcrossKills(t *testing.T) {
+	// Guarantee: watches
 	const n, share = 300, 40
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)

@@ -17,6 +17,7 @@ import (
 // TestBatchOfOneObject shows that the changes of one object that are pending while a receiver is
 // busy arrive in one request, in order.
 func TestBatchOfOneObject(t *testing.T) {
+	// Guarantee: key-order-in-batch
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	var mu sync.Mutex

@@ -144,6 +144,7 @@ func otlpBroker(t *testing.T) *broker {
 // route only, and /readyz must name it; standard output must have everything. One after the other
 // becomes available and must get each event once, while the others wait.
 func TestBrokersDown(t *testing.T) {
+	// Guarantee: broker-down
 	s, ns := sandboxtest.StartNamespace(t)
 	names := []string{"nats", "kafka", "otlp"}
 	brokers := map[string]*broker{"nats": natsBroker(t), "kafka": kafkaBroker(t), "otlp": otlpBroker(t)}

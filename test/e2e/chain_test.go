@@ -77,6 +77,7 @@ func sum(all []chainEvent) (what []string, ids map[string]int) {
 // TestChainRoutes shows that an event arrives once at each end of a chain of routes, even if the
 // router is killed at any moment, or a reload changes a target.
 func TestChainRoutes(t *testing.T) {
+	// Guarantee: chain-delivery, chain-kept
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
 	module, err := filepath.Abs("../../sdk/conformance/c/summary.wasm")
@@ -146,6 +147,7 @@ func TestChainRoutes(t *testing.T) {
 // TestChainRoutesExchanged shows that a reload that only changes the target of a route applies to
 // later events; earlier ones stay at the old target. Each event is delivered once.
 func TestChainRoutesExchanged(t *testing.T) {
+	// Guarantee: reload-chain
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
 	h.answer(http.StatusServiceUnavailable)
@@ -202,6 +204,7 @@ routes:
 // TestChainRouteIsFull shows that a full route blocks its upstream route at that target only, that
 // the status names it, and that nothing is lost.
 func TestChainRouteIsFull(t *testing.T) {
+	// Guarantee: chain-delivery
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
 	h.answer(http.StatusServiceUnavailable)

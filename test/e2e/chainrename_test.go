@@ -38,6 +38,7 @@ routes:
 // it and at its upstream route. No event may be lost or repeated at either target. Its dead letters
 // must have the new name, and the checkpoint must have the route by its id.
 func TestChainRouteRenamed(t *testing.T) {
+	// Guarantee: reload-backlog
 	s := sandboxtest.Start(t)
 	for _, by := range []string{"reload", "restart", "kill"} {
 		t.Run(by, func(t *testing.T) {

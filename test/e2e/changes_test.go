@@ -23,6 +23,7 @@ routes:
 `
 
 func TestCreateUpdateDelete(t *testing.T) {
+	// Guarantee: at-least-once, delete-and-recreate
 	s, ns := sandboxtest.StartNamespace(t)
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns))
 	r.Ready(t)
@@ -159,6 +160,7 @@ routes:
 }
 
 func TestDeselectedIsNotDeleted(t *testing.T) {
+	// Guarantee: deleted-means-gone
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	maps.Make(routertest.ConfigMap("a", "1", "app=web"))
@@ -229,6 +231,7 @@ routes:
 }
 
 func TestSecretsDataStaysOut(t *testing.T) {
+	// Guarantee: secrets-redacted
 	const canary = "Y2FuYXJ5LWluLXRoZS1jb2FsLW1pbmU="
 	s, ns := sandboxtest.StartNamespace(t)
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`

@@ -28,6 +28,7 @@ func dlq(t *testing.T, file string, args ...string) string {
 // TestDeadLetters shows that rejected deltas are listed, survive a restart and a kill, and are
 // delivered after the webhook is repaired.
 func TestDeadLetters(t *testing.T) {
+	// Guarantee: dead-letters-kept, dead-letter-retry
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
 	dir := t.TempDir()

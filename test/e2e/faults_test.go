@@ -15,6 +15,7 @@ import (
 )
 
 func TestCRDComesAndGoes(t *testing.T) {
+	// Guarantee: missing-resource
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	r := routertest.Start(t, s.Kubeconfig(), `
@@ -75,6 +76,7 @@ routes:
 // version is served instead of the watched one, and that the watch goes on when the version is
 // served again.
 func TestVersionNotServed(t *testing.T) {
+	// Guarantee: version-not-served
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	const both = "      schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}\n"

@@ -35,6 +35,7 @@ routes: [{name: all, from: [maps, plain, secret], to: out}]
 // TestGet queries cached objects by name, namespace, index and expression, and compares them with
 // those of the API server.
 func TestGet(t *testing.T) {
+	// Guarantee: get-consistent
 	s := sandboxtest.Start(t)
 	one, two := s.Namespace(t), s.Namespace(t)
 	names := make([]string, 0, 6)
@@ -154,6 +155,7 @@ func reindexed(t *testing.T, r *routertest.Router, file, config string) {
 // TestGetSecrets shows that the values in Secrets can neither be read nor be guessed by an index or
 // an expression, even if the router has them.
 func TestGetSecrets(t *testing.T) {
+	// Guarantee: secrets-redacted, api-no-secrets
 	s, ns := sandboxtest.StartNamespace(t)
 	secrets := routertest.Use(t, s, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, ns)
 	const token = "aHVudGVyMg=="

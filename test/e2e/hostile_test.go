@@ -57,6 +57,7 @@ func mended(t *testing.T) string {
 // a dead letter with the names of handler and object; further deltas wait, and are handled after a
 // reload with a good module.
 func TestHostileHandler(t *testing.T) {
+	// Guarantee: broken-handler
 	s, ns := sandboxtest.StartNamespace(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")

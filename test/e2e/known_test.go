@@ -36,6 +36,7 @@ func rewrite(t *testing.T, file, from, to string) {
 // It must get all existing objects first, then the changes meanwhile, once each, even after a
 // SIGKILL before any of it is saved.
 func TestRouteAddedWhileDown(t *testing.T) {
+	// Guarantee: new-route
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	for _, name := range []string{"a", "b", "gone"} {
@@ -142,6 +143,7 @@ routes:
 // TestRouteReturns removes a route with a reload and adds it again with another, under its name or,
 // with its id, under another name. It must keep its backlog, and not get earlier deltas again.
 func TestRouteReturns(t *testing.T) {
+	// Guarantee: removed-route
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	m.Make(routertest.ConfigMap("before", "1"))
@@ -191,6 +193,7 @@ func TestRouteReturns(t *testing.T) {
 // TestRouteReturnsLate shows that a route that was removed more than a day ago is new, and one that
 // was removed later is not.
 func TestRouteReturnsLate(t *testing.T) {
+	// Guarantee: removed-route
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	m.Make(routertest.ConfigMap("a", "1"))

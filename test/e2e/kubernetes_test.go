@@ -19,6 +19,7 @@ import (
 // object. The route keeps its backlog, other routes of the sink go on, and after a repair the route
 // goes on too.
 func TestWritesThatSetOffTheirRoute(t *testing.T) {
+	// Guarantee: kubernetes-limits
 	s, ns := sandboxtest.StartNamespace(t)
 	const config = `
 sources: {maps: {resource: v1/configmaps, namespaces: %[1]s}}
@@ -84,6 +85,7 @@ routes:
 // TestWritesToAClusterThatIsDown shows that a sink without its API server writes its pending events
 // when the server is back, and that routes to other sinks do not wait.
 func TestWritesToAClusterThatIsDown(t *testing.T) {
+	// Guarantee: kubernetes-down
 	source, target := sandboxtest.Start(t), sandboxtest.New(t, sandboxtest.Options{})
 	ns, there := source.Namespace(t), target.Namespace(t)
 	r := routertest.Start(t, source.Kubeconfig(), fmt.Sprintf(`

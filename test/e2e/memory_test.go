@@ -76,6 +76,7 @@ func (c counter) set(name, value string) (version string) {
 // it, and a reload that removes it for a while, and that its look-ups follow the present
 // configuration.
 func TestHandlersRemember(t *testing.T) {
+	// Guarantee: kv-kept
 	c := newCounter(t)
 	const byValue, byOther = "object.data.value", `object.data.value + "z"`
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -112,6 +113,7 @@ func TestHandlersRemember(t *testing.T) {
 // TestHandlersRememberKill shows that after a SIGKILL either the values that a handler wrote about
 // a delta exist, or the delta is repeated.
 func TestHandlersRememberKill(t *testing.T) {
+	// Guarantee: kv-ahead
 	c := newCounter(t)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	must.Succeed(t, os.WriteFile(file, []byte(c.config("object.data.value")), 0o600))

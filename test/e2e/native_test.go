@@ -42,6 +42,7 @@ func childrenOf(t *testing.T, parent int) (pids []int) {
 // no dead letter, and keeps its values, and that a killed router leaves no plugin behind. A
 // configuration that it refuses neither starts nor replaces a running one.
 func TestNativePlugin(t *testing.T) {
+	// Guarantee: plugin-crash, module-digest
 	s, ns := sandboxtest.StartNamespace(t)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "plugins", "native-go")

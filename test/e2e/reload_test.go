@@ -23,6 +23,7 @@ import (
 // TestReloadedRoutes checks the deltas of a new route with existing: deliver, the backlog of a
 // removed route that returns, and the settings that cannot change.
 func TestReloadedRoutes(t *testing.T) {
+	// Guarantee: removed-route, new-route
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	m.Make(routertest.ConfigMap("before", "1"))
@@ -68,6 +69,7 @@ routes:
 // TestResync shows that every object is repeated as sync to the routes that want it, or to the
 // named route whatever its ops are, each time with new ids.
 func TestResync(t *testing.T) {
+	// Guarantee: resync
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	m.Make(routertest.ConfigMap("a", "1"))

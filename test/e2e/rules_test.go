@@ -79,6 +79,7 @@ func podOf(name string) *unstructured.Unstructured {
 // the first life for is an hour; in the second it is a second, which is over by then: a second
 // route reports so.
 func TestRuleNodeNotReady(t *testing.T) {
+	// Guarantee: conditions-late
 	s := sandboxtest.Start(t)
 	name := s.Namespace(t) + "-node"
 	m := routertest.Use(t, s, nodes, "")
@@ -135,6 +136,7 @@ func TestRuleNodeNotReady(t *testing.T) {
 // TestRulePodPending shows that a pending pod is reported with its reason and not early, and that a
 // pod that starts in time is not reported.
 func TestRulePodPending(t *testing.T) {
+	// Guarantee: entered
 	s, ns := sandboxtest.StartNamespace(t)
 	const after = 4 * time.Second
 	m := routertest.Use(t, s, routertest.Pods, ns)
@@ -161,6 +163,7 @@ func TestRulePodPending(t *testing.T) {
 
 // TestRuleCrashLoop shows that each owner has one report of a crash loop.
 func TestRuleCrashLoop(t *testing.T) {
+	// Guarantee: limit
 	s, ns := sandboxtest.StartNamespace(t)
 	config := rule(t, "crash-loop", "v1/pods}", "v1/pods, namespaces: "+ns+"}")
 	r := routertest.Start(t, s.Kubeconfig(), config)
@@ -206,6 +209,7 @@ func TestRuleCrashLoop(t *testing.T) {
 // TestCheckAtStart shows that a condition that became true by time alone while the router was down
 // is reported at its start, whatever the interval of reevaluation.
 func TestCheckAtStart(t *testing.T) {
+	// Guarantee: reevaluate
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`

@@ -114,6 +114,7 @@ current-context: c
 // of a custom resource against its definition. Without a cluster the fields are unknown, which is a
 // warning.
 func TestSchemasOfTheCluster(t *testing.T) {
+	// Guarantee: typed-expressions
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	s.Apply(t, ns, gizmoDefinition)

@@ -21,6 +21,7 @@ import (
 // TestSecretsStayOffTheDisk shows that data of Secrets in keys and errors of routes does not reach
 // the state folder, and that a limit still works after a restart.
 func TestSecretsStayOffTheDisk(t *testing.T) {
+	// Guarantee: secrets-off-disk
 	const canary = "canary-in-the-coal-mine"
 	encoded := base64.StdEncoding.EncodeToString([]byte(canary))
 	s, ns := sandboxtest.StartNamespace(t)

@@ -23,6 +23,7 @@ import (
 // backlog, even after a SIGKILL. After a start it is still paused. Each resume permits as many
 // deletes again. Each object is deleted once.
 func TestPausedRouteAcrossRestarts(t *testing.T) {
+	// Guarantee: kubernetes-limits, kubernetes-limits-kept
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(`
@@ -112,6 +113,7 @@ routes:
 // TestCheckSendsNothing shows that check -connect tests whether each sink can be reached, without a
 // trace there: no request, no file, and only access reviews at an API server.
 func TestCheckSendsNothing(t *testing.T) {
+	// Guarantee: check-sends-nothing
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	var requests, connections atomic.Int32

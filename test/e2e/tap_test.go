@@ -17,6 +17,7 @@ import (
 // TestTap shows that a tap of a running router has a line for each delta with the condition that
 // was not met, and no content of objects. A tap blocks neither deliveries nor a stop.
 func TestTap(t *testing.T) {
+	// Guarantee: tap
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(`

@@ -16,6 +16,7 @@ import (
 // router is down, a reload that changes a condition, and one that removes a route for a while. Each
 // report is made once, and each end is reported.
 func TestWhen(t *testing.T) {
+	// Guarantee: conditions-late, conditions-reconfigured
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	set := func(name, value string) { m.Change(name, fmt.Sprintf(`{"data":{"value":%q}}`, value)) }
@@ -92,6 +93,7 @@ func TestWhen(t *testing.T) {
 // their present state, also after a reload and after a kill. Failures of the expression are
 // counted, and logged once.
 func TestWatches(t *testing.T) {
+	// Guarantee: watches
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	m.Make(routertest.ConfigMap("home", "closed", "role=home"))

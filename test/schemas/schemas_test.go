@@ -29,6 +29,7 @@ const file = "../../internal/schema/builtin.json.gz"
 // TestBuiltin shows that the file equals the schemas of the API server. It compares the
 // decompressed text, because another version of the compressor may write other bytes.
 func TestBuiltin(t *testing.T) {
+	// Guarantee: typed-expressions
 	want, err := json.Marshal(fetch(t))
 	must.Succeed(t, err)
 	old, err := os.ReadFile(file)

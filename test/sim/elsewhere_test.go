@@ -81,6 +81,7 @@ func (w *world) gap(happens func()) {
 
 // Another router saved the position of the watch although a sink had refused an earlier event.
 func TestCheckpointDoesNotPassARejectedEvent(t *testing.T) {
+	// Guarantee: position-past-refusal
 	script(t, func(w *world) {
 		w.r.set("a", refusing)
 		w.c.happen("a", update, false)
@@ -97,6 +98,7 @@ func TestCheckpointDoesNotPassARejectedEvent(t *testing.T) {
 // Another router saved the position under the name of the resource alone, so that two watches of it
 // overwrote each other's position.
 func TestCheckpointKeyHasGroupAndSelector(t *testing.T) {
+	// Guarantee: position-by-name
 	spec := func(change func(s *informer.Spec)) string {
 		s := informer.Spec{Cache: "full"}
 		s.Resource.Version, s.Resource.Resource = "v1", "pods"
@@ -132,6 +134,7 @@ func TestCheckpointKeyHasGroupAndSelector(t *testing.T) {
 // Another router accepted a list after a gap silently: changes and deletes in the gap were never
 // delivered.
 func TestRelistIsNotSkipped(t *testing.T) {
+	// Guarantee: list-without-changes
 	script(t, func(w *world) {
 		for _, name := range []string{"a", "b", "c"} {
 			w.c.happen(name, update, false)
@@ -149,6 +152,7 @@ func TestRelistIsNotSkipped(t *testing.T) {
 // Another router discarded the saved position after 410 Gone at its start, and with it all changes
 // in between.
 func TestExpiredCheckpointIsNotThrownAway(t *testing.T) {
+	// Guarantee: gap-forgets-position
 	script(t, func(w *world) {
 		w.c.happen("a", update, false)
 		w.pass(time.Second)
@@ -166,6 +170,7 @@ func TestExpiredCheckpointIsNotThrownAway(t *testing.T) {
 // In another router a delete that was found in a list had a different form, and a filter dropped
 // it.
 func TestFilterDoesNotDropATombstone(t *testing.T) {
+	// Guarantee: tombstones
 	r := plain("r", "a")
 	r.filter = true
 	script(t, func(w *world) {
@@ -184,6 +189,7 @@ func TestFilterDoesNotDropATombstone(t *testing.T) {
 // A filter or expression that read a field did not get the delete of an object that was deleted
 // after a crash, because only its identity had been saved before its first delivery.
 func TestFilterGetsADeleteAfterACrash(t *testing.T) {
+	// Guarantee: delete-has-state
 	for name, becomes := range map[string]func(w *world){
 		"new": func(w *world) { w.c.happen("a", update, true) },
 		"new, and wanted later": func(w *world) {
@@ -223,6 +229,7 @@ func TestFilterGetsADeleteAfterACrash(t *testing.T) {
 
 // Another router logged a rule that failed on an object, and treated the object as no match.
 func TestFilterErrorIsNotNoMatch(t *testing.T) {
+	// Guarantee: failed-rule-no-match
 	r := plain("r", "a")
 	r.rule = `1 / (size(object.metadata.name) - 1) == 1` // fails for a name of one letter
 	script(t, func(w *world) {
@@ -235,6 +242,7 @@ func TestFilterErrorIsNotNoMatch(t *testing.T) {
 
 // In another router a handler that trapped lost the event.
 func TestTrapDoesNotLoseTheEvent(t *testing.T) {
+	// Guarantee: trap-loses-event
 	r := plain("r", "a")
 	r.handler = "h"
 	script(t, func(w *world) {
@@ -252,6 +260,7 @@ func TestTrapDoesNotLoseTheEvent(t *testing.T) {
 
 // Another router reported an object with a growing count only once, since it knew the uid.
 func TestGrowingCountIsNoDuplicate(t *testing.T) {
+	// Guarantee: count-as-duplicate
 	script(t, func(w *world) {
 		for range 4 {
 			w.c.happen("a", update, false)
@@ -263,6 +272,7 @@ func TestGrowingCountIsNoDuplicate(t *testing.T) {
 
 // Another router ignored events that were older than some seconds or than the start of the process.
 func TestNothingIsTooOld(t *testing.T) {
+	// Guarantee: old-ignored
 	script(t, func(w *world) {
 		w.stop()
 		w.c.happen("a", update, false)
@@ -274,6 +284,7 @@ func TestNothingIsTooOld(t *testing.T) {
 
 // In another router a hanging sink stopped the watch, and so all other routes.
 func TestSlowSinkDoesNotStallTheWatch(t *testing.T) {
+	// Guarantee: sink-holds-watch
 	script(t, func(w *world) {
 		w.r.set("a", blocked)
 		var want []string
@@ -289,6 +300,7 @@ func TestSlowSinkDoesNotStallTheWatch(t *testing.T) {
 
 // In another router one failed event made all earlier events repeat.
 func TestFailureDoesNotReplayTheBacklog(t *testing.T) {
+	// Guarantee: failure-repeats-backlog
 	script(t, func(w *world) {
 		w.r.set("a", poisoned) // for events about the third object
 		for range 3 {
@@ -307,6 +319,7 @@ func TestFailureDoesNotReplayTheBacklog(t *testing.T) {
 
 // Another router lost its dead letters in a restart.
 func TestDeadLettersDoNotEndWithTheProcess(t *testing.T) {
+	// Guarantee: dead-letters-end
 	script(t, func(w *world) {
 		w.r.set("a", poisoned)
 		for _, name := range []string{"a", "b", "c"} {
@@ -320,6 +333,7 @@ func TestDeadLettersDoNotEndWithTheProcess(t *testing.T) {
 
 // Another router repeated everything after a restart without changes.
 func TestRestartIsNoFlood(t *testing.T) {
+	// Guarantee: restart-flood
 	script(t, func(w *world) {
 		for i := range 4 {
 			w.c.happen(nameOf(i), update, false)

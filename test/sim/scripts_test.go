@@ -8,6 +8,7 @@ import (
 // TestFullDiskIsNoCrashLoop shows that a router with a full disk starts, even after a route with a
 // backlog was renamed or removed. The routes must work, the renamed one with its backlog.
 func TestFullDiskIsNoCrashLoop(t *testing.T) {
+	// Guarantee: full-disk-start
 	renamed, other, removed := plain("r", "a"), plain("other", "b"), plain("gone", "a")
 	script(t, func(w *world) {
 		w.r.set("a", refusing)
@@ -74,6 +75,7 @@ func TestForgottenLater(t *testing.T) {
 // TestInterruptedRelist interrupts a requested relist when a part of it is applied and saved. Only
 // a list can find the differences, so the next life must list again.
 func TestInterruptedRelist(t *testing.T) {
+	// Guarantee: relist
 	r := plain("r", "a")
 	r.overflow, r.memory, r.batch = "block", 1, 1
 	script(t, func(w *world) {

@@ -146,6 +146,7 @@ func TestClientErrors(t *testing.T) {
 }
 
 func TestControlRefuses(t *testing.T) {
+	// Guarantee: api-no-web
 	d := &desk{n: 1}
 	base := "http://" + serve(t, "127.0.0.1:0", d)
 	const json = "application/json"
@@ -207,6 +208,7 @@ func TestControlRefuses(t *testing.T) {
 // TestChangesAreLogged shows that the log contains each changing request with its sender, and no
 // reading request.
 func TestChangesAreLogged(t *testing.T) {
+	// Guarantee: api-no-web
 	for addr, peer := range map[string]string{
 		"127.0.0.1:0": "peer=127.0.0.1:",
 		"unix:" + filepath.Join(t.TempDir(), "api.sock"): fmt.Sprintf("peer=\"unix uid=%d pid=%d\"", os.Getuid(), os.Getpid()),
@@ -244,6 +246,7 @@ func TestChangesAreLogged(t *testing.T) {
 }
 
 func TestSocket(t *testing.T) {
+	// Guarantee: files-private
 	path := filepath.Join(t.TempDir(), "api.sock")
 	newServer := func(path string) *api.Server {
 		return api.NewControl(api.ControlConfig{Addr: "unix:" + path, Log: slog.New(slog.DiscardHandler)})

@@ -49,6 +49,7 @@ func request(t *testing.T, method, url string) (*http.Response, string) {
 }
 
 func TestReady(t *testing.T) {
+	// Guarantee: probes-bounded
 	tests := map[string]struct {
 		checks []api.Check
 		status int
@@ -93,6 +94,7 @@ func TestReady(t *testing.T) {
 // TestConnectionsAreBounded shows that the server limits simultaneous connections, serves the
 // waiting ones later, and closes each after one request.
 func TestConnectionsAreBounded(t *testing.T) {
+	// Guarantee: probes-bounded
 	const most = 256
 	var serving, highest atomic.Int32
 	var once sync.Once // later connections may reach the number again

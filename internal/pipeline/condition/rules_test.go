@@ -113,6 +113,7 @@ func closed(c <-chan struct{}) bool {
 // TestEdgeWaitsForItsState: an edge is delivered when a cut with its state is saved, and not after
 // an earlier cut. A reminder waits for no cut.
 func TestEdgeWaitsForItsState(t *testing.T) {
+	// Guarantee: conditions-alternate
 	r := open(t, condition.Config{Condition: true, Ops: edges, Version: "1"}, start, nil)
 	first := r.observe(updated(t, "a", 1), true)
 	r.write()
@@ -152,6 +153,7 @@ func TestOps(t *testing.T) {
 // TestRemoved: the state of a rule that is removed while the router is down is deleted, and does
 // not return with the rule.
 func TestRemoved(t *testing.T) {
+	// Guarantee: conditions-reconfigured
 	limit := rules.LimitConfig{Every: time.Hour}
 	for name, c := range map[string]struct {
 		cfg  condition.Config

@@ -187,6 +187,7 @@ func TestIdentityOnly(t *testing.T) {
 // TestFoldEdges: for any edges of a condition, delivered or pending, coalescing leaves alternating
 // entered and left, at most one of each for each time that it held, and none of them alone.
 func TestFoldEdges(t *testing.T) {
+	// Guarantee: conditions-alternate
 	rapid.Check(t, func(rt *rapid.T) {
 		var q Queue
 		// told: entered is delivered, and left is pending

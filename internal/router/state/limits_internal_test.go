@@ -38,6 +38,7 @@ func (s *subjects) Close(context.Context) error { return nil }
 // TestLimitOfACut: the state of a limit is written together with the backlog of its route, and is
 // restored, also under another name of the route, and with an empty backlog.
 func TestLimitOfACut(t *testing.T) {
+	// Guarantee: limit-kept
 	path, clock := filepath.Join(t.TempDir(), "state.db"), timer.NewFake(time.Now())
 	out := &subjects{}
 	live := func(route *config.Route, start bool) (*State, func()) {

@@ -41,6 +41,7 @@ func (noter) Close(context.Context) error { return nil }
 // the handler for it are in that cut or an earlier one, so a delta that is not repeated after a
 // crash has not lost its writes.
 func TestMemoriesOfACut(t *testing.T) {
+	// Guarantee: kv-ahead
 	s := &State{factory: informer.New(informer.Config{Log: slog.New(slog.DiscardHandler)})}
 	m := NewMemories(nil, timer.Real())
 	s.memories = m
@@ -121,6 +122,7 @@ func memoriesIn(t *testing.T, path string) (*Memories, *checkpoint.DB, func()) {
 }
 
 func TestMemoriesStay(t *testing.T) {
+	// Guarantee: kv-kept
 	path := filepath.Join(t.TempDir(), "state.db")
 	m, db, end := memoriesIn(t, path)
 	a, err := m.Open("a")

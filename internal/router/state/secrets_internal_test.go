@@ -17,6 +17,7 @@ import (
 // TestMemoriesOfSecrets: the kv of a handler that receives Secrets is not written, and its saved
 // values are removed.
 func TestMemoriesOfSecrets(t *testing.T) {
+	// Guarantee: secrets-off-disk
 	const canary = "canary-in-the-coal-mine"
 	path := filepath.Join(t.TempDir(), "state.db")
 	m, db, end := memoriesIn(t, path)
@@ -51,6 +52,7 @@ func TestMemoriesOfSecrets(t *testing.T) {
 
 // TestHashedKeys: equal keys stay equal, also after a restart, and a failed evaluation stays one.
 func TestHashedKeys(t *testing.T) {
+	// Guarantee: secrets-off-disk
 	dir := t.TempDir()
 	keys := make([]map[string]string, 2)
 	failed := errors.New("absent")

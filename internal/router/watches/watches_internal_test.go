@@ -104,6 +104,7 @@ func expectWaiting(t *testing.T, one *Route, want ...string) {
 // dependents become due once, even if several changes have the same one, and again if one is found
 // while it is being emitted.
 func TestWatchesWaiting(t *testing.T) {
+	// Guarantee: watches
 	q := NewRunner(Config{Metrics: metrics.New()})
 	one, other := watchesOf("one", "", "namespaces"), watchesOf("other", "", "nodes")
 	q.useAll(one, other)
@@ -158,6 +159,7 @@ func TestWatchesWaiting(t *testing.T) {
 
 // TestWatchesOverflow: more changes than can wait are everything.
 func TestWatchesOverflow(t *testing.T) {
+	// Guarantee: watches
 	q := NewRunner(Config{Metrics: metrics.New()})
 	one := watchesOf("one", "", "namespaces")
 	q.useAll(one)
@@ -180,6 +182,7 @@ func TestWatchesOverflow(t *testing.T) {
 // TestWatchesReload: the pending work of a route, including the object that is being emitted, is
 // kept for the route of the same id, under any name.
 func TestWatchesReload(t *testing.T) {
+	// Guarantee: watches
 	q := NewRunner(Config{Metrics: metrics.New()})
 	one, two, three := watchesOf("one", "", "namespaces", "nodes"), watchesOf("two", "", "nodes"), watchesOf("three", "", "nodes")
 	q.useAll(one, two, three)
@@ -262,6 +265,7 @@ func (d disk) records(name string) int {
 // a restart restores them, also under another name, and work that came and went between two cuts is
 // never written.
 func TestWatchesRestart(t *testing.T) {
+	// Guarantee: watches
 	d := newDisk(t)
 	one := watchesOf("one", "", "namespaces", "nodes")
 	q := d.restart(one)
@@ -314,6 +318,7 @@ func TestWatchesRestart(t *testing.T) {
 // TestWatchesRestartReload: a reload leaves on disk the work that the next start restores, and the
 // work of a removed route, and no more.
 func TestWatchesRestartReload(t *testing.T) {
+	// Guarantee: watches
 	d := newDisk(t)
 	kept, renamed, bare, gone := watchesOf("kept", "", "nodes"), watchesOf("old", "", "nodes"), watchesOf("bare", "", "nodes"), watchesOf("gone", "", "nodes")
 	q := d.restart(kept, renamed, bare, gone)
@@ -340,6 +345,7 @@ func TestWatchesRestartReload(t *testing.T) {
 // TestWatchesOfSecrets: of a Secret the disk has its identity only, so after a restart everything
 // depends on it.
 func TestWatchesOfSecrets(t *testing.T) {
+	// Guarantee: watches
 	d := newDisk(t)
 	one := watchesOf("one", "", "secrets")
 	q := d.restart(one)

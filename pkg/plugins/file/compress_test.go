@@ -138,6 +138,7 @@ func TestCompressed(t *testing.T) {
 // TestInterruptedCompression: no line is lost or duplicated, and no temporary file stays, in any
 // state that a crash or another program may leave.
 func TestInterruptedCompression(t *testing.T) {
+	// Guarantee: rotation-crash
 	lines := func() (b []byte) {
 		for _, e := range numbered(0, 100) {
 			b = append(e.AppendJSON(b), '\n')

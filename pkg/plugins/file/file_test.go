@@ -100,6 +100,7 @@ func TestContract(t *testing.T) {
 // TestHalfLines: a partial line of a crash is removed before the next write. A complete line
 // without its newline gets one.
 func TestHalfLines(t *testing.T) {
+	// Guarantee: half-lines
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	t.Run("before", func(t *testing.T) { write(t, open(t, fmt.Sprintf("path: %q", path)), numbered(0, 2)) })
 	whole, err := os.ReadFile(path)
@@ -129,6 +130,7 @@ func TestHalfLines(t *testing.T) {
 // TestForeignLine: the last line of another program is kept, although it has no newline and is not
 // JSON.
 func TestForeignLine(t *testing.T) {
+	// Guarantee: files-private
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	for _, line := range []string{"root:x:0:0", `{"spectrum":`, `{"specversion":"0.3","id":"`} {
 		must.Succeed(t, os.WriteFile(path, []byte(line), 0o600))
@@ -143,6 +145,7 @@ func TestForeignLine(t *testing.T) {
 // TestSymbolicLink: the sink does not write through a symbolic link at its path, even if the link
 // replaces its file.
 func TestSymbolicLink(t *testing.T) {
+	// Guarantee: files-private
 	dir := t.TempDir()
 	path, target := filepath.Join(dir, "events.jsonl"), filepath.Join(dir, "target")
 	must.Succeed(t, os.WriteFile(target, []byte("kept"), 0o600))
@@ -165,6 +168,7 @@ func TestSymbolicLink(t *testing.T) {
 // TestRotation: files are rotated by size, each event is in exactly one of them, and the oldest are
 // removed first. Files of other programs stay.
 func TestRotation(t *testing.T) {
+	// Guarantee: renamed-file
 	dir := t.TempDir()
 	path := filepath.Join(dir, "events.jsonl")
 	others := []string{"events-2026.jsonl", "events-20260101T000000.000000000Z.txt", "other-20260101T000000.000000000Z.jsonl", "events.jsonl.1"}
@@ -211,6 +215,7 @@ func TestNeverPutAside(t *testing.T) {
 
 // TestMoved: no mode of logrotate loses or repeats an event.
 func TestMoved(t *testing.T) {
+	// Guarantee: renamed-file
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	s := open(t, fmt.Sprintf("path: %q", path))
 	write(t, s, numbered(0, 3))
@@ -263,6 +268,7 @@ func TestNoFile(t *testing.T) {
 
 // TestProbe: a probe leaves no trace.
 func TestProbe(t *testing.T) {
+	// Guarantee: check-sends-nothing
 	dir := t.TempDir()
 	probe := func(path string) error {
 		return file.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, fmt.Sprintf("path: %q", path)))

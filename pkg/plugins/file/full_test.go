@@ -61,6 +61,7 @@ func full(t *testing.T) bool {
 // TestFullDisk: for any position of the limit in a line, the complete lines are delivered, and no
 // part of another line stays.
 func TestFullDisk(t *testing.T) {
+	// Guarantee: half-lines
 	if !full(t) {
 		return
 	}
@@ -171,6 +172,7 @@ func TestTwoSinks(t *testing.T) {
 // TestFullDiskAtCompression: a rotated file stays unchanged while there is no space for its
 // compression, no temporary file stays, and it is compressed when there is space.
 func TestFullDiskAtCompression(t *testing.T) {
+	// Guarantee: rotation-crash
 	if !full(t) {
 		return
 	}

@@ -21,6 +21,7 @@ const killedEnv = "DELTAROUTER_TEST_KILLED"
 // loses no line that it has acknowledged, and leaves no partial line. Duplicates are events that
 // were in flight at the kill.
 func TestKilledWhileRotating(t *testing.T) {
+	// Guarantee: rotation-crash
 	config := func(dir string) string {
 		return fmt.Sprintf("{path: %q, maxSize: 4Ki, maxFiles: 10000, compress: gzip}", filepath.Join(dir, "events.jsonl"))
 	}

@@ -74,6 +74,7 @@ func TestDenied(t *testing.T) {
 // TestTLS: the sink verifies the brokers' certificate, presents its own, and reads the files again
 // for each connection.
 func TestTLS(t *testing.T) {
+	// Guarantee: certificate-renewal
 	a, other := sinktest.NewAuthority(t), sinktest.NewAuthority(t)
 	c := fake(t, kfake.TLS(a.Server(time.Hour, a)))
 	expired := fake(t, kfake.TLS(a.Server(-time.Hour, a)))

@@ -26,6 +26,7 @@ import (
 // TestOutage: an unavailable broker stops only the routes of its sink. When it is back, it gets
 // their backlog once.
 func TestOutage(t *testing.T) {
+	// Guarantee: broker-down
 	w := sinktest.NewWire(t, "")
 	c := fake(t, behind(w))
 	at := c.ListenAddrs()[0]
@@ -52,6 +53,7 @@ func TestOutage(t *testing.T) {
 // has each event once and in order. The client sends unacknowledged batches again, and the broker
 // recognises the batches that it has.
 func TestRestart(t *testing.T) {
+	// Guarantee: kafka-delivery
 	w, dir := sinktest.NewWire(t, ""), t.TempDir()
 	start := func() *kfake.Cluster { return fake(t, behind(w), kfake.DataDir(dir), kfake.SyncWrites()) }
 	c, all := start(), sinktest.Keyed(t, 200, "abcdefgh")
@@ -86,6 +88,7 @@ func TestRestart(t *testing.T) {
 // TestUnknownOutcome: a write without an acknowledgement may have arrived. It is repeated, and its
 // events are there twice with the same ce_id. There are no other duplicates.
 func TestUnknownOutcome(t *testing.T) {
+	// Guarantee: kafka-delivery
 	w := sinktest.NewWire(t, "")
 	c, all := fake(t, behind(w)), sinktest.Keyed(t, 3, "a")
 	sink := open(t, c, ", timeout: 60s")
@@ -119,6 +122,7 @@ func TestUnknownOutcome(t *testing.T) {
 // TestLeaders: while batches are in flight, partitions move between brokers. Each event is there
 // once and in order.
 func TestLeaders(t *testing.T) {
+	// Guarantee: kafka-delivery, broker-key-order
 	c, all := fake(t, kfake.NumBrokers(3)), sinktest.Keyed(t, 300, "abcdefgh")
 	sink := open(t, c, ", timeout: 60s")
 	var moves atomic.Int32
@@ -141,6 +145,7 @@ func TestLeaders(t *testing.T) {
 // TestTooFewReplicas: with too few in-sync replicas the sink is unavailable. When they are back,
 // each event arrives once.
 func TestTooFewReplicas(t *testing.T) {
+	// Guarantee: kafka-delivery
 	c, all := fake(t), sinktest.Keyed(t, 30, "abcde")
 	sink := open(t, c, ", timeout: 400ms")
 	fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})

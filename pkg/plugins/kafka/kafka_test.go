@@ -104,6 +104,7 @@ func (p *produced) look(partition kmsg.ProduceRequestTopicPartition) {
 // producer id and a sequence number. A batch whose response is lost is sent again with the same
 // ones. It is there once, and the host does not notice.
 func TestIdempotent(t *testing.T) {
+	// Guarantee: kafka-delivery
 	w := sinktest.NewWire(t, "")
 	c, all := fake(t, behind(w)), sinktest.Keyed(t, 60, "abcde")
 	sink := open(t, c, "")
@@ -124,6 +125,7 @@ func TestIdempotent(t *testing.T) {
 
 // TestOrder: with errors that the client retries, each event is in its partition once and in order.
 func TestOrder(t *testing.T) {
+	// Guarantee: broker-key-order
 	c, all := fake(t), sinktest.Keyed(t, 60, "abcde")
 	fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: 4})
 	if errs := open(t, c, "").Write(t.Context(), all); errs != nil || fault.Hits() != 4 {
@@ -172,6 +174,7 @@ func refuse(c *kfake.Cluster, with *kerr.Error, ids ...string) *kfake.FaultHandl
 // TestNotOvertaken: an event is not sent after a failed event of the same key, although the broker
 // would accept it. Other keys continue. A rejected event delays no other.
 func TestNotOvertaken(t *testing.T) {
+	// Guarantee: key-order-in-batch, broker-key-order
 	c, all := fake(t, kfake.SeedTopics(1, "k8s")), sinktest.Keyed(t, 9, "abcabcabd")
 	sink := open(t, c, "")
 	// Flights: a b c, a b c, a b d. In the first, b is faulty. In the second, the broker accepts
@@ -198,6 +201,7 @@ func TestNotOvertaken(t *testing.T) {
 // TestTooLarge: only the event that is too large is rejected, by the client or by the broker. A
 // batch that is too large as a whole is split.
 func TestTooLarge(t *testing.T) {
+	// Guarantee: refused-alone
 	for name, test := range map[string]struct {
 		more  string
 		limit kfake.Opt
@@ -252,6 +256,7 @@ func TestRefusals(t *testing.T) {
 // TestBlame: several writes at the same time share batches. The faulty event of a rejected batch is
 // found, and no other event is rejected.
 func TestBlame(t *testing.T) {
+	// Guarantee: refused-alone
 	c := fake(t, kfake.SeedTopics(1, "k8s"))
 	sink := open(t, c, "")
 	const writes, each = 8, 20

@@ -88,6 +88,7 @@ func (l losing) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestLostAnswers: a write whose response is lost makes the sink unavailable and ends its batch. It
 // takes effect once: the retry finds its work done, and the limits count it once.
 func TestLostAnswers(t *testing.T) {
+	// Guarantee: kubernetes-limits
 	for name, data := range map[string]string{
 		"delete": `{"delete":{}}`, "apply": `{"apply":{"data":{"x":"y"}}}`, "create": `{"create":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"made","namespace":"$ns"}}}`,
 		"event": `{"event":{"reason":"R"}}`,

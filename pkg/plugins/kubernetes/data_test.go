@@ -67,6 +67,7 @@ func TestParse(t *testing.T) {
 
 // TestParseMistakes: each mistake is reported with its position, without values.
 func TestParseMistakes(t *testing.T) {
+	// Guarantee: kubernetes-allow
 	for data, want := range map[string]string{
 		`{}`:     "data: says none of apply, create, merge, json, delete, evict, event",
 		`null`:   "data: must be an object",
@@ -130,6 +131,7 @@ func TestParseMistakes(t *testing.T) {
 
 // TestWithoutValues: values are removed from messages of the API server about fields.
 func TestWithoutValues(t *testing.T) {
+	// Guarantee: kubernetes-no-values
 	for message, want := range map[string]string{
 		`Invalid value: "s3cret \" x: y": must be a b`:            "Invalid value: must be a b",
 		`Invalid value: -1: must be 0`:                            "Invalid value: must be 0",

@@ -31,6 +31,7 @@ func operationOn(verb string, n int) (id string, op *operation) {
 
 // TestLimitsByDefault: the default limits stop a faulty route too, and `none` is no limit.
 func TestLimitsByDefault(t *testing.T) {
+	// Guarantee: kubernetes-limits
 	for _, tt := range []struct {
 		yaml, verb string
 		most       int

@@ -46,6 +46,7 @@ func (c *cluster) others(other string) string {
 // TestHostileData: for any data, only granted objects are written. The test uses a real API server,
 // which decides about the rest.
 func TestHostileData(t *testing.T) {
+	// Guarantee: kubernetes-allow
 	k := start(t)
 	other := k.Namespace(t)
 	o := k.configMap("a")
@@ -182,6 +183,7 @@ func nested(o *unstructured.Unstructured, path ...string) (string, bool, error) 
 // TestEchoedToken: no error contains the token of a request, even if the server, or a proxy in its
 // place, repeats it.
 func TestEchoedToken(t *testing.T) {
+	// Guarantee: answers-leak
 	for name, beginning := range map[string]string{"no HTTP": "", "in a header": "HTTP/1.1 200 OK\r\n", "in a length": "HTTP/1.1 200 OK\r\nContent-Length: "} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			conn, _, err := http.NewResponseController(w).Hijack()
@@ -206,6 +208,7 @@ func TestEchoedToken(t *testing.T) {
 // TestHostileHeaders: a sink with a kubeconfig of its own does not read a header of 1 MiB, and the
 // API server is unavailable.
 func TestHostileHeaders(t *testing.T) {
+	// Guarantee: headers-bounded
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Warning", strings.Repeat("x", 1<<20))
 		_, _ = w.Write([]byte(`{"kind":"ConfigMap","apiVersion":"v1"}`))

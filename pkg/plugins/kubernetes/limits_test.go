@@ -38,6 +38,7 @@ func (c *cluster) deletes(prefix string, n int) (batch []event.Event) {
 // error that names it. Another route of the sink continues, and after the period the first may
 // continue too.
 func TestMaxDeletes(t *testing.T) {
+	// Guarantee: kubernetes-limits
 	k := start(t)
 	sink, clock := k.openAt(all + "maxDeletes: 3/1m\n")
 	batch := k.deletes("a", 5)
@@ -110,6 +111,7 @@ func TestMaxWrites(t *testing.T) {
 // TestMaxPerObject: a route that writes one object repeatedly is paused. The error names the route
 // and the object.
 func TestMaxPerObject(t *testing.T) {
+	// Guarantee: kubernetes-limits
 	k := start(t)
 	o, other := k.configMap("a"), k.configMap("b")
 	sink, clock := k.openAt(all + "maxPerObject: 2/1m\n")

@@ -14,6 +14,7 @@ import (
 // TestAllow: an operation without a grant is rejected with the reason, and no operation of its
 // event is sent.
 func TestAllow(t *testing.T) {
+	// Guarantee: kubernetes-allow
 	k := start(t)
 	o := k.configMap("a")
 	other := k.Namespace(t)
@@ -59,6 +60,7 @@ allow:
 // TestAllowSelector: a selector grants objects in namespaces with the labels, which are read at the
 // time of the write.
 func TestAllowSelector(t *testing.T) {
+	// Guarantee: kubernetes-allow
 	k := start(t)
 	o := k.configMap("a")
 	fake := clockAt()
@@ -82,6 +84,7 @@ func TestAllowSelector(t *testing.T) {
 // TestAnotherOfTheName: an operation for the object of a delta neither changes nor creates another
 // object of that name.
 func TestAnotherOfTheName(t *testing.T) {
+	// Guarantee: kubernetes-uid
 	for name, data := range map[string]string{
 		"delete": `{"delete":{}}`, "merge": `{"merge":{"data":{"x":"y"}}}`, "apply": `{"apply":{"data":{"x":"y"}}}`, "json": `{"json":[{"op":"add","path":"/data/x","value":"y"}]}`,
 	} {
@@ -131,6 +134,7 @@ func TestAnotherOfTheName(t *testing.T) {
 // TestRefused: an impossible operation is rejected, postponed or done. The error has the reason
 // without the content of the object.
 func TestRefused(t *testing.T) {
+	// Guarantee: kubernetes-no-values
 	k := start(t)
 	o := k.configMap("a")
 	k.apply(deployment)
@@ -242,6 +246,7 @@ func TestDryRun(t *testing.T) {
 // TestPartOfABatch: a rejected or postponed event does not delay the other events of a batch,
 // except that a postponed event delays those of its key.
 func TestPartOfABatch(t *testing.T) {
+	// Guarantee: key-order-in-batch
 	k := start(t)
 	o := k.configMap("a")
 	k.apply(strings.TrimSuffix(pod, "}") + ", status: {phase: Running}}")

@@ -31,6 +31,7 @@ func (n notes) Commit(writes []plugins.KVWrite, _ int64) error {
 // TestDeletesAreRemembered: deletes of a route count after a restart too, a retry counts once, and
 // after a resume the route begins at zero.
 func TestDeletesAreRemembered(t *testing.T) {
+	// Guarantee: kubernetes-limits-kept
 	memory, now := notes{}, time.Unix(1_800_000_000, 0)
 	var l *limits
 	restart := func() { l = newLimits(rate{3, time.Hour}, rate{}, rate{}, memory) }

@@ -174,6 +174,7 @@ func encrypted(t *testing.T, settings *tls.Config) (s *server.Server, url string
 // TestTLS: the sink verifies the server's certificate, presents its own, and reads the files again
 // for each connection.
 func TestTLS(t *testing.T) {
+	// Guarantee: certificate-renewal
 	a, other := sinktest.NewAuthority(t), sinktest.NewAuthority(t)
 	s, url := encrypted(t, a.Server(time.Hour, a))
 	st := stream(t, admin(t, s, client.Secure(a.Client())), jetstream.StreamConfig{})

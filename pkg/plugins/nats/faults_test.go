@@ -17,6 +17,7 @@ import (
 // TestOutage: an unavailable server stops only the routes of its sink. When it is back, it gets
 // their backlog once, including the events in flight: the stream drops duplicates.
 func TestOutage(t *testing.T) {
+	// Guarantee: broker-down
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{MaxMsgSize: 100_000})
 	w := sinktest.NewWire(t, s.Addr().String())
@@ -37,6 +38,7 @@ func TestOutage(t *testing.T) {
 // unavailable. After the restart and a repetition each event is there once, in the order of each
 // key.
 func TestRestart(t *testing.T) {
+	// Guarantee: nats-delivery, broker-key-order
 	store := t.TempDir()
 	with := func(o *server.Options) { o.StoreDir = store }
 	s := serve(t, with)
@@ -92,6 +94,7 @@ func byKey(messages []*jetstream.RawStreamMsg) map[string]string {
 // TestWindow: the stream drops duplicates within its window. A later repetition is there twice,
 // with the same id.
 func TestWindow(t *testing.T) {
+	// Guarantee: nats-delivery
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{Duplicates: 100 * time.Millisecond})
 	sink, all := open(t, "servers: "+s.ClientURL()), sinktest.Events(t, "web", 1, 20)

@@ -66,6 +66,7 @@ func TestDelivered(t *testing.T) {
 // TestKilled: while the server is down nothing is delivered, and each write dials once. When the
 // server is back, each event arrives once.
 func TestKilled(t *testing.T) {
+	// Guarantee: nats-delivery
 	store := t.TempDir()
 	with := func(o *server.Options) { o.StoreDir = store }
 	s := serve(t, with)
@@ -103,6 +104,7 @@ func TestKilled(t *testing.T) {
 // TestLostAcknowledgements: events without an acknowledgement are unavailable. The stream drops
 // their repetition.
 func TestLostAcknowledgements(t *testing.T) {
+	// Guarantee: nats-delivery
 	for name, test := range map[string]struct {
 		timeout string
 		lose    func(*sinktest.Wire, string, context.CancelFunc)
@@ -165,6 +167,7 @@ func TestFull(t *testing.T) {
 // TestOrder: an event is not sent after a failed event of the same key, although the server would
 // accept it. Other keys continue, and a rejected event delays no other.
 func TestOrder(t *testing.T) {
+	// Guarantee: key-order-in-batch, broker-key-order
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgSize: 10_000})
 	all := sinktest.Events(t, "web", 5, 20)
@@ -201,6 +204,7 @@ func TestOrder(t *testing.T) {
 // TestOnce: a write publishes each event once, regardless of the result, because a later retry of
 // the client could overtake another event.
 func TestOnce(t *testing.T) {
+	// Guarantee: broker-key-order
 	s := serve(t, nil)
 	sinktest.Complains(t, open(t, "servers: "+s.ClientURL()), sinktest.Events(t, "web", 3, 20), "no stream takes the subject")
 	published := func() int64 {
@@ -218,6 +222,7 @@ func TestOnce(t *testing.T) {
 
 // TestKeyInOrder: events of one key are in the stream in their order.
 func TestKeyInOrder(t *testing.T) {
+	// Guarantee: broker-key-order
 	s := serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{})
 	all := sinktest.Keyed(t, 60, "abc")
@@ -234,6 +239,7 @@ func TestKeyInOrder(t *testing.T) {
 // TestTooLarge: messages that the server never accepts are rejected, without the loss of a
 // connection.
 func TestTooLarge(t *testing.T) {
+	// Guarantee: refused-alone
 	s := serve(t, func(o *server.Options) { o.MaxPayload = 8 << 10 })
 	st := stream(t, admin(t, s), jetstream.StreamConfig{})
 	all := sinktest.Events(t, "web", 3, 20)

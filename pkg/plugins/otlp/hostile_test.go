@@ -15,6 +15,7 @@ import (
 
 // TestHostileAnswers: no error contains the text of a response, and endless headers are not read.
 func TestHostileAnswers(t *testing.T) {
+	// Guarantee: answers-leak
 	const secret = "s3cr3t"
 	check := func(t *testing.T, config, want string) {
 		t.Helper()

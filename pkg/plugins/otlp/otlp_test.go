@@ -68,6 +68,7 @@ func TestRecord(t *testing.T) {
 
 // TestVerdicts checks the meaning of the responses, and the number of requests.
 func TestVerdicts(t *testing.T) {
+	// Guarantee: refused-alone
 	exhausted, err := status.New(codes.ResourceExhausted, "s3cret").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(7 * time.Second)})
 	must.Succeed(t, err)
 	partly := func(n int64) func(ask) (answer, error) {
@@ -288,6 +289,7 @@ func TestProbe(t *testing.T) {
 // TestInOrder: whichever request fails, no event is delivered before an earlier event of its key
 // that will be retried.
 func TestInOrder(t *testing.T) {
+	// Guarantee: key-order-in-batch
 	both(t, func(t *testing.T, r *receiver, config string) {
 		all := sinktest.Keyed(t, 12, "ab")
 		sink := open(t, config+", maxEvents: 3}")

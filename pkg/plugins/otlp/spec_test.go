@@ -25,6 +25,7 @@ import (
 // TestStatusOfGRPC: each status is retryable or permanent by the specification of OTLP, with and
 // without a RetryInfo.
 func TestStatusOfGRPC(t *testing.T) {
+	// Guarantee: otlp-delivery
 	r := &receiver{}
 	at, _ := serveGRPC(t, r, "127.0.0.1:0")
 	sink, all := open(t, "endpoint: http://"+at), sinktest.Events(t, "web", 2, 10)
@@ -66,6 +67,7 @@ func TestStatusOfGRPC(t *testing.T) {
 // TestStatusOfHTTP: each code is retryable or permanent by the specification of OTLP. Retry-After
 // is used for retryable codes.
 func TestStatusOfHTTP(t *testing.T) {
+	// Guarantee: otlp-delivery, sink-unavailable
 	for code, want := range map[int]string{
 		429: "uu", 502: "uu", 503: "uu", 504: "uu", // of the specification
 		408: "uu", 425: "uu", // the request was not processed
@@ -154,6 +156,7 @@ func TestConventions(t *testing.T) {
 // TestClusters: the events of several clusters in one request are separate, one record each, in
 // order.
 func TestClusters(t *testing.T) {
+	// Guarantee: otlp-delivery
 	r := &receiver{}
 	at, _ := serveGRPC(t, r, "127.0.0.1:0")
 	var all []event.Event
@@ -177,6 +180,7 @@ func TestClusters(t *testing.T) {
 // TestOutage: an unavailable receiver stops only the routes of its sink. When it is back, it gets
 // their backlog once.
 func TestOutage(t *testing.T) {
+	// Guarantee: broker-down
 	for _, protocol := range []string{"grpc", "http"} {
 		t.Run(protocol, func(t *testing.T) {
 			r := &receiver{refuse: func(request ask) (answer, error) {
@@ -221,6 +225,7 @@ func TestOutage(t *testing.T) {
 // TestLostAnswer: a request whose response is lost is sent again. Its records arrive twice, with
 // the same id.
 func TestLostAnswer(t *testing.T) {
+	// Guarantee: otlp-delivery
 	both(t, func(t *testing.T, r *receiver, config string) {
 		w := sinktest.NewWire(t, strings.TrimSuffix(strings.TrimPrefix(strings.Split(config, "'")[1], "http://"), "/"))
 		sink := open(t, strings.Replace(config, strings.Split(config, "'")[1], "http://"+w.Addr().String(), 1)+", timeout: 20s}")
@@ -245,6 +250,7 @@ func TestLostAnswer(t *testing.T) {
 // TestBrokenAnswers: a response that is incomplete or not OTLP does not acknowledge the records, so
 // they are sent again.
 func TestBrokenAnswers(t *testing.T) {
+	// Guarantee: otlp-delivery
 	for name, answer := range map[string]string{
 		"half":    "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/x-protobuf\r\nContent-Length: 100\r\n\r\n\x0a",
 		"garbage": "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/x-protobuf\r\nContent-Length: 6\r\n\r\ns3cret",

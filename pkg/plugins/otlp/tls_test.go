@@ -35,6 +35,7 @@ func encrypted(t *testing.T, r *receiver, a *sinktest.Authority, last time.Durat
 // TestTLS: a write and a probe verify the receiver's certificate, the router presents its own, and
 // the files are read again.
 func TestTLS(t *testing.T) {
+	// Guarantee: certificate-renewal
 	a, other, r := sinktest.NewAuthority(t), sinktest.NewAuthority(t), &receiver{}
 	expired, ca := encrypted(t, r, a, -time.Hour), sinktest.File(t, "ca", a.PEM)
 	for protocol, url := range encrypted(t, r, a, time.Hour) {

@@ -103,6 +103,7 @@ func python(t *testing.T) (folder string) {
 // TestExamplePython: a plugin without Go keeps the contract of every handler, and a kill loses
 // nothing.
 func TestExamplePython(t *testing.T) {
+	// Guarantee: plugin-crash
 	b := newBench(t)
 	env := fmt.Sprintf("env: {PATH: %q", python(t)+":"+os.Getenv("PATH"))
 	for _, name := range []string{"PYTHONPATH", "LD_LIBRARY_PATH"} {

@@ -33,6 +33,7 @@ func (a answers) Handle(context.Context, *pluginv1.HandleRequest, ...grpc.CallOp
 // plugin may report one of its own. The router's deadline ends the process, regardless of the
 // order. The plugin's deadline fails only the batch.
 func TestWhoseDeadline(t *testing.T) {
+	// Guarantee: plugin-crash
 	const timeout = time.Second
 	over := status.Error(codes.DeadlineExceeded, "stream terminated by RST_STREAM with error code: CANCEL")
 	for _, tt := range []struct {

@@ -128,6 +128,7 @@ func TestRulesAboutTime(t *testing.T) {
 
 // TestCrashFindsTheCulprit: a crash fails only the delta that causes it.
 func TestCrashFindsTheCulprit(t *testing.T) {
+	// Guarantee: plugin-crash
 	b := newBench(t)
 	b.open("")
 	defer b.close()
@@ -144,6 +145,7 @@ func TestCrashFindsTheCulprit(t *testing.T) {
 
 // TestCrashRedelivers: a crash in the middle of a batch is not an attempt.
 func TestCrashRedelivers(t *testing.T) {
+	// Guarantee: plugin-crash
 	b := newBench(t)
 	b.open("env: {ONCE: " + filepath.Join(t.TempDir(), "once") + "}")
 	defer b.close()
@@ -161,6 +163,7 @@ func TestCrashRedelivers(t *testing.T) {
 // TestCrashSparesOthers: a crash that another call causes fails no delta of a running call, however
 // often.
 func TestCrashSparesOthers(t *testing.T) {
+	// Guarantee: plugin-crash
 	b := newBench(t)
 	h := b.open("limits: {breaker: 0}")
 	defer b.close()
@@ -190,6 +193,7 @@ func TestCrashSparesOthers(t *testing.T) {
 // TestHangRedelivers: a call that exceeds its time ends the process, and only the delta that hangs
 // fails.
 func TestHangRedelivers(t *testing.T) {
+	// Guarantee: plugin-crash
 	b := newBench(t)
 	b.open("limits: {timeout: 3s}")
 	defer b.close()
@@ -204,6 +208,7 @@ func TestHangRedelivers(t *testing.T) {
 // TestStoppedProcess: a stopped process is killed. go-plugin would wait for it without end, and so
 // would its Ping and its Kill.
 func TestStoppedProcess(t *testing.T) {
+	// Guarantee: plugin-crash
 	b := newBench(t)
 	h := b.open("limits: {health: 500ms, timeout: 10m, stopTimeout: 200ms}")
 	results := make(chan []plugins.Result, 1)
@@ -222,6 +227,7 @@ func TestStoppedProcess(t *testing.T) {
 
 // TestKilledWhileStopped: Close ends a stopped process.
 func TestKilledWhileStopped(t *testing.T) {
+	// Guarantee: plugin-crash
 	b := newBench(t)
 	b.open("limits: {health: 10m, stopTimeout: 200ms}")
 	pid := pidOf(t, b)
@@ -234,6 +240,7 @@ func TestKilledWhileStopped(t *testing.T) {
 // TestGrandchildrenEnd: the processes that a plugin started end with it, after an exit and after a
 // crash.
 func TestGrandchildrenEnd(t *testing.T) {
+	// Guarantee: plugin-crash
 	b := newBench(t)
 	b.open("")
 	number := func() (pid int) {

@@ -17,6 +17,7 @@ import (
 
 // TestNothingGranted: without grants there is no socket.
 func TestNothingGranted(t *testing.T) {
+	// Guarantee: plugin-grants
 	b := newBench(t)
 	b.open("")
 	defer b.close()
@@ -29,6 +30,7 @@ func TestNothingGranted(t *testing.T) {
 }
 
 func TestKV(t *testing.T) {
+	// Guarantee: plugin-grants
 	b := newBench(t)
 	b.open("allow: {kv: true}\nlimits: {kv: 1Ki}")
 	defer b.close()
@@ -44,6 +46,7 @@ func TestKV(t *testing.T) {
 
 // TestKVOfALostCall: the writes of a lost call are discarded.
 func TestKVOfALostCall(t *testing.T) {
+	// Guarantee: plugin-grants
 	b := newBench(t)
 	b.open("allow: {kv: true}")
 	defer b.close()
@@ -63,6 +66,7 @@ func TestLargeKV(t *testing.T) {
 
 // TestKVOfAMalformedAnswer: the writes of a call with a malformed answer are discarded.
 func TestKVOfAMalformedAnswer(t *testing.T) {
+	// Guarantee: plugin-grants
 	b := newBench(t)
 	b.openRole("raw", "tls: false\nallow: {kv: true}")
 	contains(t, b.handle("keeptwice")[0], "fail ", "malformed answer")
@@ -77,6 +81,7 @@ func TestKVOfAMalformedAnswer(t *testing.T) {
 
 // TestKVOfAnOldCall: a finished call has no access.
 func TestKVOfAnOldCall(t *testing.T) {
+	// Guarantee: plugin-grants
 	b := newBench(t)
 	b.open("allow: {kv: true, lookup: [pods.byNode]}")
 	contains(t, b.handle("ask.now")[0], `{"kv":true,"lookup":2}`)
@@ -89,6 +94,7 @@ func TestKVOfAnOldCall(t *testing.T) {
 }
 
 func TestLookup(t *testing.T) {
+	// Guarantee: plugin-grants
 	b := newBench(t)
 	b.open("allow: {lookup: [pods.byNode, nodes]}")
 	defer b.close()
@@ -108,6 +114,7 @@ func TestLog(t *testing.T) {
 
 // TestHostToken: access to the socket is not sufficient without the token.
 func TestHostToken(t *testing.T) {
+	// Guarantee: plugin-grants
 	b := newBench(t)
 	b.open("allow: {kv: true}")
 	defer b.close()

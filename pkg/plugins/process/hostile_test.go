@@ -65,6 +65,7 @@ func TestStatusBeyondHeaders(t *testing.T) {
 
 // TestClosedSocket: a plugin without a connection is restarted, with and without a call.
 func TestClosedSocket(t *testing.T) {
+	// Guarantee: plugin-crash
 	b := newBench(t)
 	b.openRole("raw", "tls: false\nlimits: {breaker: 0, health: 1h, timeout: 1h}")
 	got := b.handle("unlisten", "a")
@@ -78,6 +79,7 @@ func TestClosedSocket(t *testing.T) {
 
 // TestIll: a plugin that reports bad health is restarted.
 func TestIll(t *testing.T) {
+	// Guarantee: plugin-crash
 	b := newBench(t)
 	b.openRole("raw", "tls: false\nlimits: {health: 3s}")
 	contains(t, b.handle("ill")[0], `ok "ill"`)
@@ -90,6 +92,7 @@ func TestIll(t *testing.T) {
 // TestStubborn: a plugin that ignores SIGTERM and the end of its standard input is killed after the
 // timeout.
 func TestStubborn(t *testing.T) {
+	// Guarantee: plugin-crash
 	b := newBench(t)
 	b.openRole("raw, stubborn", "tls: false\nlimits: {stopTimeout: 300ms}")
 	contains(t, b.handle("a")[0], `ok "a"`)
@@ -113,6 +116,7 @@ func TestToldTwice(t *testing.T) {
 // TestEndsAtConfigure: a plugin that fails Configure after a restart is restarted too. Meanwhile
 // deltas are postponed and not rejected.
 func TestEndsAtConfigure(t *testing.T) {
+	// Guarantee: plugin-crash
 	b := newBench(t)
 	h := b.openRole("raw, ends at the second Configure", "tls: false\nenv: {ONCE: "+b.folder+"/once}\nlimits: {breaker: 2}")
 	for _, pid := range children(t) {
@@ -193,6 +197,7 @@ func TestEndlessLines(t *testing.T) {
 
 // TestDaemon: a process that leaves the plugin's group and keeps its output open delays nothing.
 func TestDaemon(t *testing.T) {
+	// Guarantee: plugin-crash
 	b := newBench(t)
 	b.open("")
 	pid := strings.TrimPrefix(b.handle("daemon")[0], "ok ")

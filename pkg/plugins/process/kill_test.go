@@ -22,6 +22,7 @@ import (
 // workers send batches. Each worker repeats the deltas that were not answered with ok, like a
 // route.
 func TestKilledOverAndOver(t *testing.T) {
+	// Guarantee: plugin-crash
 	kills := 20
 	if n, err := strconv.Atoi(os.Getenv("PLUGIN_KILLS")); err == nil {
 		kills = n

@@ -44,6 +44,7 @@ func asRouter() {
 // TestNoOrphans: a plugin ends with a killed router, even if it ignores its standard input, by a
 // signal of Linux. The next router removes the files of the killed one.
 func TestNoOrphans(t *testing.T) {
+	// Guarantee: plugin-ends
 	for _, role := range []string{"sdk", "bare"} {
 		t.Run(role, func(t *testing.T) {
 			b := newBench(t)
@@ -83,6 +84,7 @@ func TestNoOrphans(t *testing.T) {
 // TestEndOfStandardInput: a plugin ends by itself after its router, on systems without such a
 // signal.
 func TestEndOfStandardInput(t *testing.T) {
+	// Guarantee: plugin-ends
 	b := newBench(t)
 	file, _ := self()
 	cmd := exec.Command(file, "sdk")

@@ -26,6 +26,7 @@ import (
 // TestCopiedProgram: without files in memory, each start runs a copy that was hashed while it was
 // written.
 func TestCopiedProgram(t *testing.T) {
+	// Guarantee: programs-pinned
 	folder, err := os.MkdirTemp("", "p") //nolint:usetesting // the path of t.TempDir is too long for sockets
 	must.Succeed(t, err)
 	t.Cleanup(func() { os.RemoveAll(folder) })

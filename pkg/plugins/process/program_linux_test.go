@@ -4,6 +4,7 @@ import "testing"
 
 // TestSealed: even the plugin cannot change the program of its next start.
 func TestSealed(t *testing.T) {
+	// Guarantee: programs-pinned
 	b := newBench(t)
 	b.open("")
 	contains(t, b.handle("rewrite")[0], "ok [false,false]")

@@ -66,6 +66,7 @@ func TestStartErrors(t *testing.T) {
 // TestEnvironment: a plugin gets the configured variables and those of the handshake, and none of
 // the router's.
 func TestEnvironment(t *testing.T) {
+	// Guarantee: programs-pinned
 	b := newBench(t)
 	t.Setenv("ROUTER_SECRET", "do-not-hand-on")
 	t.Setenv("HANDED_ON", "yes")
@@ -93,6 +94,7 @@ func TestEnvironment(t *testing.T) {
 
 // TestPrivateFolder: other users have no access to the folder of the sockets, with and without TLS.
 func TestPrivateFolder(t *testing.T) {
+	// Guarantee: programs-pinned
 	b := newBench(t)
 	b.open("tls: false")
 	defer b.close()
@@ -136,6 +138,7 @@ func TestFolderOfAKilledRouter(t *testing.T) {
 
 // TestAnotherProgram: a program with another SHA-256 is not run.
 func TestAnotherProgram(t *testing.T) {
+	// Guarantee: programs-pinned
 	b := newBench(t)
 	file := filepath.Join(t.TempDir(), "plugin")
 	must.Succeed(t, os.WriteFile(file, []byte("#!/bin/sh\ntouch "+b.folder+"/ran\n"), 0o700))
@@ -158,6 +161,7 @@ func TestAnotherProgram(t *testing.T) {
 // TestReplacedProgram: a restart runs the program whose hash was checked, even if the file was
 // replaced.
 func TestReplacedProgram(t *testing.T) {
+	// Guarantee: programs-pinned
 	b := newBench(t)
 	file := filepath.Join(t.TempDir(), "plugin")
 	original, sum := self()

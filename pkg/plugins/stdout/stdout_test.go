@@ -111,6 +111,7 @@ func TestCloudEvent(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
+	// Guarantee: no-terminal-escapes
 	at := sample().Time.Local().Format(time.TimeOnly)
 	delta := plugintest.Deltas(t)[1]
 	tests := []struct {

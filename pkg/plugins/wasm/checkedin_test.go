@@ -111,6 +111,7 @@ func TestImports(t *testing.T) {
 // TestDigest: a module with a SHA-256 is loaded only with that content, and the log names the
 // digest.
 func TestDigest(t *testing.T) {
+	// Guarantee: module-digest
 	path := guest(onDeleted(opUnreachable)).write(t)
 	text, err := os.ReadFile(path)
 	must.Succeed(t, err)
@@ -139,6 +140,7 @@ func TestDigest(t *testing.T) {
 
 // TestDigestIsRequired: with -require-digests a module without a SHA-256 is not loaded.
 func TestDigestIsRequired(t *testing.T) {
+	// Guarantee: module-digest
 	for _, tt := range []struct {
 		required   bool
 		yaml, want string

@@ -67,6 +67,7 @@ func at(t *testing.T, times ...time.Time) (batch []*event.Delta) {
 
 // Without grants, the clock and the random numbers of a guest depend on the deltas only.
 func TestMadeUp(t *testing.T) {
+	// Guarantee: guest-deterministic
 	early, late := time.Unix(1e9, 5), time.Unix(2e9, 7)
 	batches := [][]*event.Delta{at(t, late, early), at(t, early), at(t, late, early), at(t, late.Add(time.Hour))}
 	seen := observe(t, "", batches...)

@@ -12,6 +12,7 @@ import (
 // TestHostileAnswers: hostile answers are rejected. TestMalformed tests the fields of an answer one
 // by one.
 func TestHostileAnswers(t *testing.T) {
+	// Guarantee: hostile-guest
 	const end = 17 << 16 // of the memory
 	event := events(`{"data":1}`)
 	after := uint32(4 + 28)
@@ -105,6 +106,7 @@ func TestOverlapping(t *testing.T) {
 
 // TestHostileAlloc: invalid buffers are rejected.
 func TestHostileAlloc(t *testing.T) {
+	// Guarantee: hostile-guest
 	alloc := func(body ...any) module {
 		m := guest(constant(opI64, 0))
 		m.function("rtr_alloc").body = code(body...)

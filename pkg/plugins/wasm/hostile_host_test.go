@@ -17,6 +17,7 @@ import (
 
 // TestStorms: a guest that calls one host function without end is stopped.
 func TestStorms(t *testing.T) {
+	// Guarantee: hostile-guest
 	var attacks []attack
 	for _, s := range storms() {
 		attacks = append(attacks, attack{name: s.name, guest: s.guest(0), config: fmt.Sprintf("allow: {%s}", s.allow), want: "raise limits.fuel"})
@@ -117,6 +118,7 @@ const everything = `allow: {kv: true, lookup: [pods], http: [{host: "127.0.0.1:9
 
 // TestGarbage calls each host function with invalid addresses, lengths and numbers.
 func TestGarbage(t *testing.T) {
+	// Guarantee: hostile-guest
 	var attacks []attack
 	for _, f := range pointed() {
 		attacks = append(attacks, attack{name: f.name, guest: garbage(f), config: everything, limits: "fuel: 1G"})
@@ -126,6 +128,7 @@ func TestGarbage(t *testing.T) {
 
 // TestFloods: the log and the store of a guest are limited.
 func TestFloods(t *testing.T) {
+	// Guarantee: hostile-guest
 	twice := func(name string, args ...int64) module {
 		s := storm{f: named(name), args: args}
 		return s.guest(200)
@@ -207,6 +210,7 @@ func FuzzHostCalls(f *testing.F) {
 // continue afterwards and write to their memory, so nothing may be unmapped before. The last one to
 // return frees everything.
 func TestCloseWhileRunning(t *testing.T) {
+	// Guarantee: guest-freed
 	asked, answers := make(chan struct{}), make(chan struct{})
 	s := serve(t, func(http.ResponseWriter, *http.Request) {
 		asked <- struct{}{}

@@ -14,6 +14,7 @@ import (
 
 // TestHostileModules: for a file that is not a usable module, the start returns the reason.
 func TestHostileModules(t *testing.T) {
+	// Guarantee: hostile-module
 	edit := func(f func(m *module)) module {
 		m := guest(constant(opI64, 0))
 		f(&m)
@@ -111,6 +112,7 @@ func onlyFunctions(m module) []byte {
 
 // TestHostileFiles: files that were truncated or changed do no harm.
 func TestHostileFiles(t *testing.T) {
+	// Guarantee: hostile-module
 	whole := guest(onDeleted(opUnreachable)).assemble()
 	attacks := []attack{
 		{name: "nothing", bytes: []byte{}, load: true, want: "not a WebAssembly module"},

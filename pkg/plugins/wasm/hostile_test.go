@@ -172,6 +172,7 @@ func sufferAll(t *testing.T, attacks []attack) {
 // TestStopped runs an endless loop and an endless pointer chase, alone and in a batch, while Go's
 // garbage collector waits for the guest. `go -C bench run ./guests` measures the wait.
 func TestStopped(t *testing.T) {
+	// Guarantee: guest-pauses
 	t.Run("a loop", func(t *testing.T) { stopped(t, guest(forEver(), constant(opI64, 0))) })
 	t.Run("pointer chase", func(t *testing.T) { stopped(t, chase(1<<19, 0)) }) // through 32 MiB
 }
@@ -199,6 +200,7 @@ func stopped(t *testing.T, m module) {
 
 // TestHostileStart: guests that attack during their start do no harm.
 func TestHostileStart(t *testing.T) {
+	// Guarantee: hostile-guest
 	loop := func(name string) module {
 		m := guest(constant(opI64, 0))
 		if f := m.function(name); f != nil {
@@ -246,6 +248,7 @@ func TestHostileStart(t *testing.T) {
 
 // TestHostileCode: guests that do not stop, or use all resources, are stopped.
 func TestHostileCode(t *testing.T) {
+	// Guarantee: hostile-guest, memory-bounded, trap-loses-event
 	const fuel, deep = "raise limits.fuel", "nested too deeply"
 	body := func(parts ...any) module { return guest(code(parts...), constant(opI64, 0)) }
 	bulk := func(op int, args ...int64) []byte {

@@ -108,6 +108,7 @@ func post(t *testing.T, request map[string]any) string {
 }
 
 func TestHTTP(t *testing.T) {
+	// Guarantee: guest-http
 	token := filepath.Join(t.TempDir(), "token")
 	must.Succeed(t, os.WriteFile(token, []byte("Bearer secret\n"), 0o600))
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -169,6 +170,7 @@ func TestHTTPAnswered(t *testing.T) {
 
 // A rejected request is not sent.
 func TestHTTPRefused(t *testing.T) {
+	// Guarantee: guest-grants
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	port := s.address()[strings.LastIndexByte(s.address(), ':'):]
 	tests := []struct {
@@ -217,6 +219,7 @@ func TestHTTPRefused(t *testing.T) {
 }
 
 func TestHTTPRedirect(t *testing.T) {
+	// Guarantee: guest-http
 	elsewhere := serve(t, func(http.ResponseWriter, *http.Request) {})
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, elsewhere.URL+"/x", http.StatusFound)

@@ -256,6 +256,7 @@ func TestWornSoon(t *testing.T) {
 // TestNativeStackCounts: the native stack of a deep recursion is counted with the memory of the
 // guest.
 func TestNativeStackCounts(t *testing.T) {
+	// Guarantee: guest-memory
 	m := guest(constant(opI32, 50_000), opCall, 3, constant(opI64, 0))
 	m.funcs = append(m.funcs, function{params: []byte{i32}, body: code(opGet, 0, opIf, empty, opGet, 0, constant(opI32, -1), opAdd, opCall, 3, opEnd)})
 	h := newHost()

@@ -67,6 +67,7 @@ func counted(asked ...string) (all []string) {
 }
 
 func TestLookup(t *testing.T) {
+	// Guarantee: guest-grants
 	tests := []struct {
 		request string
 		answer  string // empty: only the status counts

@@ -45,6 +45,7 @@ func noMoreMapped(t *testing.T, before, memory uint64) {
 
 // TestFailedStartFreed: after a failed instantiation, in several ways, no memory is left.
 func TestFailedStartFreed(t *testing.T) {
+	// Guarantee: guest-freed
 	const memory = 4 << 30 // no other mapping is so large
 	trap := guest(constant(opI64, 0))
 	trap.memory = append([]byte{0}, uleb(1000)...)
@@ -73,6 +74,7 @@ func TestFailedStartFreed(t *testing.T) {
 // TestFailedRestartFreed: a guest starts once and never again. Each delta is another attempt to
 // start it.
 func TestFailedRestartFreed(t *testing.T) {
+	// Guarantee: guest-freed
 	const memory, attempts = 4 << 30, 4 // too few to open the breaker
 	m := guest(opUnreachable)
 	m.imports = []function{named("kv_get")}
@@ -96,6 +98,7 @@ func TestFailedRestartFreed(t *testing.T) {
 
 // TestStartThatCannotBeKept: a guest is freed if the store is full when its start commits writes.
 func TestStartThatCannotBeKept(t *testing.T) {
+	// Guarantee: guest-freed
 	m := guest(constant(opI64, 0))
 	m.imports = []function{named("kv_set")}
 	m.data = map[uint32][]byte{0x100: []byte("x")}

@@ -15,6 +15,7 @@ import (
 // TestRateWaits: requests above the rate of a host wait, and no period of a second has more of
 // them.
 func TestRateWaits(t *testing.T) {
+	// Guarantee: guest-http-rate
 	const rate, calls = 5, 40
 	clock := timer.NewFake(time.Now())
 	var mu sync.Mutex
@@ -61,6 +62,7 @@ func TestRateWaits(t *testing.T) {
 // TestRateTooLow: if a request would wait longer than the call may, the failed deltas of the call
 // are postponed until the rate allows it. That is no attempt. Deltas without a failure count.
 func TestRateTooLow(t *testing.T) {
+	// Guarantee: guest-http-rate
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	request := `{"url":"` + s.URL + `"}`
 	trap := asking(request, 0)

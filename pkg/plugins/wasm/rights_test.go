@@ -26,6 +26,7 @@ const allRights = `allow: {kv: true, lookup: [pods, nodes.byName], http: [{host:
 
 // TestGrants: a module that imports a function without a grant is rejected.
 func TestGrants(t *testing.T) {
+	// Guarantee: guest-grants
 	all := func(names ...string) module {
 		m := guest(constant(opI64, 0))
 		for _, name := range names {
@@ -235,6 +236,7 @@ func TestKVTTL(t *testing.T) {
 }
 
 func TestKVQuota(t *testing.T) {
+	// Guarantee: guest-grants
 	h := newHost()
 	const half = 512 - 64 - 3 // with a key of three bytes
 	m := script(map[uint32]string{atKey: "key", 0x110: "two"},
@@ -278,6 +280,7 @@ func (narrow) Commit([]plugins.KVWrite, int64) error { return plugins.ErrKVFull 
 
 // A failed call has no effect.
 func TestNothingIsLeft(t *testing.T) {
+	// Guarantee: call-atomic, trap-loses-event
 	steps := []step{
 		call("kv_set", 0, atKey, 3, atValue, int64(len(value)), 0), call("emit", 0, 0, atValue, int64(len(value))),
 		call("kv_get", int64(len(value)), atKey, 3, 0, 0), call("kv_del", 0, atOther, 5),
@@ -318,6 +321,7 @@ func moved(m module, steps []step) []byte { return m.steps(steps...) }
 
 // A batch that traps has no effect. The half without a trap has its effect once.
 func TestBisected(t *testing.T) {
+	// Guarantee: call-atomic, never-succeeds
 	h := newHost()
 	m := script(kvData(), call("kv_set", 0, atKey, 3, atValue, int64(len(value)), 0), call("emit", 0, 0, atValue, int64(len(value))))
 	body := m.function("rtr_handle").body
@@ -350,6 +354,7 @@ func TestFiles(t *testing.T) {
 // TestHTTPGrants: a grant may be restricted to methods and paths. No encoding of a path escapes
 // them.
 func TestHTTPGrants(t *testing.T) {
+	// Guarantee: guest-grants
 	var mu sync.Mutex
 	var got []string
 	s := serve(t, func(_ http.ResponseWriter, r *http.Request) {

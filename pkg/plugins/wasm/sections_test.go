@@ -68,6 +68,7 @@ func names(n int) []byte {
 // TestSections: loading a module whose sections have many small elements allocates memory in
 // proportion to the file. The test counts freed memory too, so the maximum in use is lower.
 func TestSections(t *testing.T) {
+	// Guarantee: guest-memory
 	const mib = 1 << 20
 	for kind, most := range map[string]int{
 		"types": 9990, "parameters": 19_000, "globals": 20_000, "exports": 19_990, "element segments": 10_000, "elements": 200_000,

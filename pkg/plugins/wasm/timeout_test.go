@@ -62,6 +62,7 @@ func chase(lines int64, rounds int64) module {
 // TestTimeout: a guest that computes longer than its timeout ends, although it has much more fuel.
 // The clock advances by 10 ms at each reading.
 func TestTimeout(t *testing.T) {
+	// Guarantee: guest-timeout
 	handling := map[string]module{
 		"a loop":        guest(forEver(), constant(opI64, 0)),
 		"pointer chase": chase(1<<10, 1<<20),
@@ -101,6 +102,7 @@ func TestTimeout(t *testing.T) {
 
 // TestStartTimeout: the same for a start.
 func TestStartTimeout(t *testing.T) {
+	// Guarantee: guest-timeout
 	initialize, section, config := guest(constant(opI64, 0)), guest(constant(opI64, 0)), guest(constant(opI64, 0))
 	initialize.funcs = append(initialize.funcs, function{name: "_initialize", body: forEver()})
 	section.funcs = append(section.funcs, function{body: forEver()})
@@ -121,6 +123,7 @@ func TestStartTimeout(t *testing.T) {
 
 // TestCanceled: a guest that is computing ends when its context is cancelled.
 func TestCanceled(t *testing.T) {
+	// Guarantee: guest-timeout
 	h := newHost()
 	looked := make(chan struct{})
 	h.env.Clock = &looks{Clock: timer.Real(), looked: looked}
@@ -161,6 +164,7 @@ func (l *looks) Now() time.Time {
 // TestGuestsPause: Go's garbage collector, which stops all goroutines several times per cycle,
 // completes while a guest is in one call without end (except for its fuel).
 func TestGuestsPause(t *testing.T) {
+	// Guarantee: guest-pauses
 	endless := map[string]module{
 		"a loop": guest(opLoop, empty, opBr, 0, opEnd, constant(opI64, 0)),
 		"calls":  {},

@@ -112,6 +112,7 @@ func TestAnswerIsEnough(t *testing.T) {
 // TestRetryAfterHeeded: after a 429 with Retry-After, in seconds or as a date, nothing is sent
 // before that time. Then the event is sent once.
 func TestRetryAfterHeeded(t *testing.T) {
+	// Guarantee: sink-unavailable, retry-after-ignored
 	for name, value := range map[string]func() (header string, earliest time.Time){
 		"seconds": func() (string, time.Time) { return "1", time.Now().Add(time.Second) },
 		"date": func() (string, time.Time) {
@@ -150,6 +151,7 @@ func TestRetryAfterHeeded(t *testing.T) {
 // earlier event of its key that will be retried. In the end all events are delivered in order, with
 // as few requests as the mode allows.
 func TestInOrder(t *testing.T) {
+	// Guarantee: key-order-in-batch
 	var events []event.Event
 	for i := range 24 {
 		e := sample()

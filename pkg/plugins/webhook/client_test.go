@@ -129,6 +129,7 @@ func one(t *testing.T, s plugins.Sink) string {
 // unavailable. Delivery resumes when the certificate of the receiver, or the file at the sink, is
 // corrected.
 func TestCertificates(t *testing.T) {
+	// Guarantee: certificate-renewal
 	dir := t.TempDir()
 	ca := filepath.Join(dir, "ca.pem")
 	first, second := newAuthority(t), newAuthority(t)
@@ -203,6 +204,7 @@ func TestServerName(t *testing.T) {
 // TestClientCertificate: the sink presents the certificate of the files to a receiver that requires
 // one. Without a certificate, or with a wrong one, it sends nothing.
 func TestClientCertificate(t *testing.T) {
+	// Guarantee: certificate-renewal
 	dir := t.TempDir()
 	ca, cert, key := filepath.Join(dir, "ca"), filepath.Join(dir, "cert"), filepath.Join(dir, "key")
 	a, other := newAuthority(t), newAuthority(t)
@@ -253,6 +255,7 @@ const proxyEnv = "DELTAROUTER_TEST_RECEIVER"
 // in a separate process. Without the proxy the receiver's name does not resolve. With https the
 // proxy sees only the name. A probe connects to the proxy and sends no request.
 func TestProxy(t *testing.T) {
+	// Guarantee: check-sends-nothing
 	if config := os.Getenv(proxyEnv); config != "" {
 		fmt.Println("result:", one(t, open(t, config)))
 		fmt.Println("probe:", webhook.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config)))

@@ -126,6 +126,7 @@ func (b *batches) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // TestBatched checks the requests and the result of each event.
 func TestBatched(t *testing.T) {
+	// Guarantee: bad-event-in-batch
 	has := func(bad string, status int) func([]string) int {
 		return func(ids []string) int {
 			if strings.ContainsAny(strings.Join(ids, ""), bad) {

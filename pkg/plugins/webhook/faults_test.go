@@ -143,6 +143,7 @@ func hangUp(t *testing.T, w http.ResponseWriter, hard bool, answer string) {
 // TestFaults runs a route with a receiver that has each fault. Every event is acknowledged or a
 // dead letter. Duplicates are events that arrived without an acknowledgement.
 func TestFaults(t *testing.T) {
+	// Guarantee: webhook-ignored
 	const n = 40
 	answer := func(status int) func(int, []string, http.ResponseWriter) bool {
 		return func(k int, _ []string, w http.ResponseWriter) bool {
@@ -209,6 +210,7 @@ func total(counts map[string]int) (sum int) {
 // TestRejected: in each mode a rejected event is one dead letter, and all others are delivered
 // once.
 func TestRejected(t *testing.T) {
+	// Guarantee: bad-event-in-batch
 	const n = 40
 	bad := func(subject string) bool { return subject[len(subject)-1] == '7' }
 	for _, mode := range []string{"structured", "binary", "batched"} {
@@ -312,6 +314,7 @@ func (w *watched) Write(ctx context.Context, events []event.Event) []error {
 
 // TestTwoSinks: one of two receivers fails repeatedly. The other gets each event once.
 func TestTwoSinks(t *testing.T) {
+	// Guarantee: sinks-together
 	const n = 100
 	good, bad := newReceiver(), newReceiver()
 	bad.fault = func(k int, _ []string, w http.ResponseWriter) bool {

@@ -44,6 +44,7 @@ func raw(t *testing.T, answer func(r *http.Request) string) (address string) {
 // TestHostileAnswers: for any data that a receiver sends instead of a response, the error is short
 // and contains none of it.
 func TestHostileAnswers(t *testing.T) {
+	// Guarantee: answers-leak
 	for name, c := range map[string]struct {
 		answer func(r *http.Request) string
 		want   string
@@ -79,6 +80,7 @@ func TestHostileAnswers(t *testing.T) {
 // TestSaid: the reason of a rejection is kept only for the dead letter. It is the beginning of the
 // response, without the secrets of the request in any encoding. There is none for a Secret.
 func TestSaid(t *testing.T) {
+	// Guarantee: sink-rejects, answers-leak
 	const token, key = "s3cr3t/token+1", "k3y \"quoted\""
 	basic := base64.StdEncoding.EncodeToString([]byte("user:passw0rd"))
 	for name, c := range map[string]struct{ answer, want string }{
@@ -116,6 +118,7 @@ func TestSaid(t *testing.T) {
 // TestSaidOfSecrets: a response may repeat the request, so none of it is kept if an event concerns
 // a Secret.
 func TestSaidOfSecrets(t *testing.T) {
+	// Guarantee: sink-rejects, answers-leak
 	s := server(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.WriteHeader(http.StatusForbidden)

@@ -21,6 +21,7 @@ import (
 
 // TestProbe: a probe connects and sends no request. Its errors do not contain the URL's secrets.
 func TestProbe(t *testing.T) {
+	// Guarantee: check-sends-nothing
 	var requests, connections atomic.Int32
 	count := func(s *httptest.Server) {
 		s.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) })

@@ -165,6 +165,7 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
+	// Guarantee: sink-unavailable, sink-rejects, webhook-ignored
 	tests := []struct {
 		status     int
 		retryAfter string
@@ -251,6 +252,7 @@ func TestRetryAfterDate(t *testing.T) {
 // to a host that is not configured. The event is rejected, and the next event is sent to the
 // original URL.
 func TestRedirect(t *testing.T) {
+	// Guarantee: sink-rejects, redirect-leaks
 	var asked, led atomic.Int32
 	elsewhere := server(t, func(http.ResponseWriter, *http.Request) { led.Add(1) })
 	for _, status := range []int{301, 302, 303, 307, 308} {
@@ -273,6 +275,7 @@ func TestRedirect(t *testing.T) {
 }
 
 func TestNoConnection(t *testing.T) {
+	// Guarantee: sink-unavailable
 	s := server(t, nil)
 	url := strings.Replace(s.URL, "http://", "http://user:s3cret@", 1) + "/p4th?key=t0ken"
 	s.Close()
@@ -286,6 +289,7 @@ func TestNoConnection(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
+	// Guarantee: sink-unavailable
 	release := make(chan struct{})
 	var asked atomic.Int32
 	s := server(t, func(http.ResponseWriter, *http.Request) {

@@ -85,6 +85,7 @@ func reaches(t *testing.T, c *Client, want string) {
 // All keys and certificates change, in the kubeconfig itself and in the files that it names: the
 // next request uses the new ones.
 func TestCredentialsChange(t *testing.T) {
+	// Guarantee: credentials-change
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	for name, write := range map[string]func(t *testing.T, dir, server, ca, cert, key string){
 		"inside": func(t *testing.T, dir, server, ca, cert, key string) {
@@ -128,6 +129,7 @@ func TestCredentialsChange(t *testing.T) {
 
 // A token in a file, and one in the kubeconfig, are used as they are.
 func TestTokenChanges(t *testing.T) {
+	// Guarantee: credentials-change
 	authority, dir := sinktest.NewAuthority(t), t.TempDir()
 	g := newGuarded(t, authority.Server(time.Hour, nil))
 	file, token := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "token")

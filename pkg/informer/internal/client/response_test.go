@@ -42,6 +42,7 @@ func TestBodyIdle(t *testing.T) {
 
 // An API server that answers with a header of 1 MiB is not read to its end.
 func TestHostileHeaders(t *testing.T) {
+	// Guarantee: headers-bounded
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Warning", strings.Repeat("x", 1<<20))
 		_, _ = w.Write([]byte(`{"metadata":{"uid":"one"}}`))

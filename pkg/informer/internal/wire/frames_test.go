@@ -132,6 +132,7 @@ func TestFramesIndented(t *testing.T) {
 }
 
 func TestTooBig(t *testing.T) {
+	// Guarantee: unreadable-object
 	frame := `{"type":"ADDED","object":{"metadata":{"name":"big","namespace":"n","resourceVersion":"3"},"x":"` + strings.Repeat("x", 300<<10) + `"}}`
 	for _, sep := range []string{"\n", ""} {
 		for _, body := range []io.Reader{

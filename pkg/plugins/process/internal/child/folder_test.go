@@ -14,6 +14,7 @@ import (
 // TestSweep: the folder of a killed router is removed. A folder with such a name that another user
 // may have created stays, and the targets of its links are not opened.
 func TestSweep(t *testing.T) {
+	// Guarantee: files-private
 	base := t.TempDir()
 	outside := filepath.Join(t.TempDir(), "lock")
 	writeFile(t, outside)

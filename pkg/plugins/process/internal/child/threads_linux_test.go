@@ -21,6 +21,7 @@ import (
 // signal concerns the thread that forked, and Go ends a thread when a goroutine returns that is
 // locked to it.
 func TestThreadsMayEnd(t *testing.T) {
+	// Guarantee: plugin-ends
 	program, err := exec.LookPath("cat")
 	if err != nil {
 		t.Fatal("there is no cat: ", err)

@@ -65,6 +65,7 @@ func decode(answer string, n int) ([]plugins.Result, error) {
 }
 
 func TestMalformed(t *testing.T) {
+	// Guarantee: never-succeeds
 	ok := okAnswer()
 	if results, err := decode(ok, 2); err != nil || results[0].Err.Error() != "bad" || string(results[1].Events[0].Data) != "1" {
 		t.Fatalf("got %v, %v", results, err)

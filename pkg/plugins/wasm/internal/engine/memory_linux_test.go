@@ -13,6 +13,7 @@ import (
 // TestMemoryIsTouched counts the page faults of a guest's first accesses to new memory. There must
 // be none, because the garbage collector would wait for each.
 func TestMemoryIsTouched(t *testing.T) {
+	// Guarantee: guest-pauses
 	runtime.LockOSThread() // faults are counted per thread
 	defer runtime.UnlockOSThread()
 	const first, second = 16 << 20, 48 << 20

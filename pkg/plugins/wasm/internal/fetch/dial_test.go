@@ -12,6 +12,7 @@ import (
 )
 
 func TestKindOf(t *testing.T) {
+	// Guarantee: guest-http
 	for kind, addresses := range map[addressKind]string{
 		public: "8.8.8.8 172.32.0.1 100.128.0.1 2606:4700::1111 ::ffff:8.8.8.8 64:ff9b::808:808 169.253.0.1 192.0.0.9 2001:4860:4860::8888 2001:3::1 2001:20::1 2001:30::1 " +
 			"2620:4f:8000::1 192.31.196.1 168.63.129.17 2002:808:808::1",
@@ -63,6 +64,7 @@ func (n *network) dialer(apiServer string) *dialer {
 }
 
 func TestDial(t *testing.T) {
+	// Guarantee: guest-grants, guest-http
 	tests := []struct {
 		name    string
 		host    Grant
@@ -116,6 +118,7 @@ func TestDial(t *testing.T) {
 
 // TestRebinding: a name that resolves to another address at the next request is checked again.
 func TestRebinding(t *testing.T) {
+	// Guarantee: guest-http
 	n := network{names: map[string][]string{"rebound": {"8.8.8.8"}}}
 	dial := n.dialer("").to(Grant{Host: "rebound:443"})
 	if _, err := dial(t.Context(), "tcp", "rebound:443"); !errors.Is(err, errNobody) {

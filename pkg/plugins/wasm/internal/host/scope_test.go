@@ -16,6 +16,7 @@ import (
 // TestPatience: a host function waits at most the time of one delta, and at most the remaining time
 // of the batch.
 func TestPatience(t *testing.T) {
+	// Guarantee: reload-host-function
 	clock := timer.NewFake(time.Now())
 	s := New(Allow{}, "null", &limits.Limits{}, plugins.HandlerEnv{Env: plugins.Env{Clock: clock, Log: slog.New(slog.DiscardHandler)}}).NewScope(t.Context())
 	s.begin(t.Context(), make([]*event.Delta, 100), time.Hour)
